@@ -19,13 +19,15 @@ BENCHED ?= native,containerd,docker,gvisor,lxc,nspawn,podman,examples/runtimes/c
 
 PUBLISHED := $(foreach name,unixbench iozone netperf,$(if $($(shell echo $(name) | tr a-z A-Z)_SOURCE),--$(name)-source $($(shell echo $(name) | tr a-z A-Z)_SOURCE)))
 
-.PHONY: help setup demo examples check format unit contract system attack test test-all bench-fit bench-margin bench-host bench-remedies bench-analyze setup-host setup-bench bench-image bench-engines bench-loongson bench bench-published bench-bundle bench-kvm bench-aa bench-overhead compare-quality fuzz docs clean
+.PHONY: help setup demo examples check format unit contract system attack test test-all test-times mutants bench-fit bench-margin bench-host bench-remedies bench-analyze setup-host setup-bench bench-image bench-engines bench-loongson bench bench-published bench-bundle bench-kvm bench-aa bench-overhead compare-quality fuzz docs clean
 
 help:
 	@echo "make demo           fit the lighttpd example: image to proven VM, with report (sets up first);"
 	@echo "                    MARGIN=none|reachable|server|reachable+server chooses what is kept beside what was demanded"
 	@echo "make test           the tests: lint, types, layers, unit, contract, system (sets up first)"
 	@echo "make test-all       the same, and what takes minutes and seldom fails"
+	@echo "make test-times     how long the last make unit and the last .ci/run took, and where the time went"
+	@echo "make mutants        put 400 faults into the program and name those that no test catches (an hour)"
 	@echo "make setup          system packages (asks for root where some are missing), virtual environment, native parts"
 	@echo "make check          lint, types, import layers, generated docs"
 	@echo "make unit|contract|system   one kind of tests"
@@ -90,8 +92,9 @@ format: setup
 	$(BIN)/ruff format
 	find native -name '*.[ch]' -print0 | xargs -0 clang-format -i
 
+# Seconds: with few examples of each property. `make test` runs these tests in full.
 unit: setup
-	$(BIN)/pytest -q $(IN_TWO) tests/unit
+	$(BIN)/pytest -q $(IN_TWO) -m "not slow and not lengthy" --hypothesis-profile=quick --junitxml=$(BUILD)/times/unit.xml tests/unit
 
 contract: setup
 	$(BIN)/pytest -q $(IN_TWO) tests/contract
@@ -105,7 +108,21 @@ attack: setup
 	  wait $$fitted && exit $$rest
 
 test: check
-	$(BIN)/pytest $(IN_TWO) -m "not slow"
+	$(BIN)/pytest $(IN_TWO) -m "not slow" --junitxml=$(BUILD)/times/test.xml
+
+test-times: setup
+	$(BIN)/python tools/test_times.py
+
+# Faults put into the program one at a time, to see which of them no test catches (an hour). MUTANTS_ARGS="--groups keys".
+MUTANTS := $(BUILD)/mutants-venv
+mutants: $(MUTANTS)/.installed
+	$(MUTANTS)/bin/python tools/mutants.py $(MUTANTS_ARGS)
+
+$(MUTANTS)/.installed: tools/mutants.lock $(STAMP)
+	test -x $(MUTANTS)/bin/python || $(BIN)/python -m venv $(MUTANTS)
+	$(MUTANTS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r tools/mutants.lock
+	$(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'))" > $$(echo $(MUTANTS)/lib/python3*/site-packages)/project.pth
+	touch $@
 
 test-all: check setup-host
 	$(BIN)/pytest $(IN_TWO)

@@ -2,7 +2,7 @@
 """What holds for every test.
 
 Property tests try the same examples in each run, so that a commit is judged by what it changed. To look for new ones:
-`pytest --hypothesis-profile=search tests/unit`.
+`pytest --hypothesis-profile=search tests/unit`. `make unit` tries few of them, and leaves out what is marked `lengthy`.
 
 Two processes share the tests (`--numprocesses 2 --dist loadscope`): a file at a time, longest first, so that no long
 one is left for the end; files that use one bundle, or that would take each other's traces for their own, stay together.
@@ -21,6 +21,7 @@ from xdist.scheduler import LoadScopeScheduling
 # No deadline: how long an example takes depends on what else the machine does.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.register_profile("search", deadline=None, max_examples=1000)
+settings.register_profile("quick", derandomize=True, deadline=None, max_examples=20)
 settings.load_profile("repeatable")
 
 # A shell without a terminal starts what it puts into the background with Ctrl-C ignored, which is inherited: tests that
@@ -29,13 +30,15 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # The same for the end of a terminal, which nohup has ignored.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
-#: Files that stay together, by what they share: the one bundle that is fitted from nothing; the host's cgroups.
+#: Files that stay together, by what they share: the one bundle that is fitted from nothing, the host's cgroups, the
+#: program's syntax trees.
 _TOGETHER = {
     "bundle": (
         "test_fit", "test_interrupted", "test_network", "test_observed", "test_run", "test_run_signals",
         "test_repaired_kernel", "test_stages", "test_bundle_trials",
     ),
     "host": ("test_bench", "test_host_cgroups", "test_private_places"),
+    "source": ("test_architecture", "test_distribution", "test_house", "test_printing"),
 }  # fmt: skip
 _GROUPS = {file: group for group, files in _TOGETHER.items() for file in files}
 #: The longest come first. Who fits a system finds the kernels that the first bundle was fitted with.

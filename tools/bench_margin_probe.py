@@ -18,15 +18,14 @@ from typing import ClassVar
 
 from vmtailor.analysis.guests import boots
 from vmtailor.base.cache.store import Store
-from vmtailor.booting import bundle as booting_bundle
 from vmtailor.booting.boot import boot
-from vmtailor.booting.bundle import Chosen
+from vmtailor.booting.fitted_machine import Chosen, machine_of
+from vmtailor.drivers.host import bundle_folder
 from vmtailor.drivers.rootfs import initramfs
 from vmtailor.model.boots.gathered import Gathered
 from vmtailor.model.boots.workload import FIXED_KEY, Exercised, Run
 from vmtailor.model.exercise import Exercise, Ready, ReadyKind
 from vmtailor.model.machine import Clock, Machine
-from vmtailor.pipeline import reverify
 from vmtailor.pipeline.inputs import FitInputs, scratch_of
 
 BENCH = Path(__file__).resolve().parent.parent / "benchmarks" / "margin"
@@ -164,7 +163,6 @@ def on_baseline(inputs: FitInputs, argv: Sequence[str]) -> Probed:
 
 def on_tailored(bundle: Path, store: Store) -> tuple[Machine, Path]:
     """A bundle's machine with the processor that its baseline was traced on, and where temporary files may lie."""
-    loaded = booting_bundle.load(bundle, store)
-    subject = reverify.of_bundle(loaded.files)
-    chosen = Chosen(cpu_model=subject.trace.cpu_model, clock=Clock.INSTRUCTIONS)
-    return booting_bundle.machine_of(loaded, chosen), scratch_of(store)
+    loaded = bundle_folder.load_container(bundle, store)
+    chosen = Chosen(cpu_model=loaded.trace.cpu_model, clock=Clock.INSTRUCTIONS)
+    return machine_of(loaded, chosen), scratch_of(store)

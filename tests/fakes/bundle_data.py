@@ -9,6 +9,7 @@ from typing import Any
 from tests.fakes.fit_run_data import fit_run
 
 from vmtailor.base.files import records
+from vmtailor.drivers.host.bundle_folder import seal
 from vmtailor.model.boots.boot import Boot, ContainerRun, Outcome
 from vmtailor.model.bundle import Bundle
 from vmtailor.model.exercise import Exercise, Ready, ReadyKind, Step, StepKind
@@ -17,7 +18,6 @@ from vmtailor.model.image import ImageConfig, Port
 from vmtailor.model.machine import Machine
 from vmtailor.model.plan import RootFormat
 from vmtailor.model.trace import Trace
-from vmtailor.pipeline import bundling
 
 SOURCE_DIGEST = "5a" * 32
 #: Asks the guest, and a program of the host.
@@ -68,5 +68,5 @@ def write_bundle(folder: Path, exercise: Exercise = EXERCISE, trace: Trace | Non
     records.save(trace or trace_record(), folder / "trace" / "trace.json")
     records.save(fit_run(), folder / "run.json")
     records.save(fit_run().plan, folder / "plan.json")
-    bundling.seal(folder, bundle(**other))
+    seal(folder, bundle(**other))
     return folder

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from vmtailor.base.cache.store import Store
+from vmtailor.booting.fitted_machine import Chosen, machine_of
+from vmtailor.drivers.host import bundle_folder
 from vmtailor.model.bundle import RECORD
-from vmtailor.model.machine import Accelerator
 from vmtailor.model.trial import Verification
 from vmtailor.pipeline import reverify
-from vmtailor.pipeline.bundles import load_bundle, machine_of
 from vmtailor.stages import verify
 from vmtailor.stages.verify import Target
 
@@ -26,7 +26,7 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
 
 def start(folder: Path) -> None:
     """What `run` and `verify` do before QEMU is started."""
-    machine_of(folder, load_bundle(folder), accelerator=Accelerator.TCG)
+    machine_of(bundle_folder.load(folder), Chosen())
 
 
 @pytest.fixture

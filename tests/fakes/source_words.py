@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import vmtailor
@@ -41,12 +42,23 @@ def words(tree: ast.AST) -> list[tuple[int, str]]:
     return found
 
 
+@cache
+def trees() -> dict[Path, ast.Module]:
+    """Return the syntax tree of each file of the package. Tests that look at all of them share one process."""
+    return {path: ast.parse(path.read_text()) for path in sorted(PACKAGE.rglob("*.py"))}
+
+
+@cache
+def _words() -> dict[Path, list[tuple[int, str]]]:
+    return {path: words(tree) for path, tree in trees().items()}
+
+
 def using(pattern: re.Pattern[str], *, outside: str) -> list[str]:
     """Return the places whose names or texts match a pattern, but for files below a folder of the package."""
     return [
         f"{path.relative_to(PACKAGE)}:{line}: {word}"
-        for path in sorted(PACKAGE.rglob("*.py"))
+        for path, found in _words().items()
         if not path.is_relative_to(PACKAGE / outside)
-        for line, word in words(ast.parse(path.read_text()))
+        for line, word in found
         if pattern.search(word)
     ]

@@ -24,8 +24,8 @@ from vmtailor.base.cache.store import Store
 from vmtailor.base.files import records
 from vmtailor.base.natives import locate
 from vmtailor.base.process import require_tool
+from vmtailor.drivers.host.bundle_folder import seal
 from vmtailor.model.bundle import RECORD, Bundle
-from vmtailor.pipeline import bundling
 from vmtailor.stages.image import fetch
 from vmtailor.stages.root import build_root
 
@@ -62,7 +62,7 @@ def with_image(bundle: Path, image: str | Path, folder: Path, **record: Any) -> 
     shutil.copytree(bundle, made)
     before = records.load(Bundle, made / RECORD)
     shutil.copyfile(build_root(fetched, before.root_format, locate(), store), made / before.root)
-    bundling.seal(made, replace(before, image=fetched.config, **record))
+    seal(made, replace(before, image=fetched.config, **record))
     return made
 
 

@@ -14,11 +14,11 @@ from tests.fakes.program import assert_nothing_left, run_program
 from tests.system.conftest import Fitted
 
 from vmtailor.base.files import records
+from vmtailor.drivers.host.bundle_folder import seal
 from vmtailor.model.boots.boot_cost import BootCost
 from vmtailor.model.boots.series import BootSeries
 from vmtailor.model.bundle import RECORD, Bundle
 from vmtailor.model.change import Figure
-from vmtailor.pipeline import bundling
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 
@@ -30,7 +30,7 @@ def test_every_instruction_up_to_init_has_its_function_file_and_symbol(lighttpd:
     # Figures of a fit are taken without a network device, which costs half a million instructions.
     bundle = tmp_path / "bundle"
     shutil.copytree(lighttpd.bundle, bundle)
-    bundling.seal(bundle, replace(records.load(Bundle, bundle / RECORD), network=False))
+    seal(bundle, replace(records.load(Bundle, bundle / RECORD), network=False))
     ended = run_program(tmp_path, "boot", bundle, "--attribute", "-o", tmp_path / "out", timeout_s=COMPILE_S)
     assert ended.code == 0, ended.stderr
     cost = records.load(BootCost, tmp_path / "out" / "cost.json")

@@ -15,9 +15,10 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records
 from vmtailor.base.natives import Natives
 from vmtailor.base.terminal import Console
-from vmtailor.booting import bundle
+from vmtailor.booting.fitted_machine import Chosen, machine_of
 from vmtailor.cli.tables.boot_table import document, show
 from vmtailor.drivers.host import bundle_folder
+from vmtailor.drivers.host.bundle_folder import seal
 from vmtailor.model.boots.boot import Milestone, Outcome
 from vmtailor.model.boots.series import BootSeries, JudgedBy, SeriesBoot, Variant
 from vmtailor.model.boots.workload import ReadyBy, ReadySignal
@@ -28,7 +29,7 @@ from vmtailor.model.image import ImageConfig
 from vmtailor.model.machine import Clock, DiskMode
 from vmtailor.model.plan import RootFormat
 from vmtailor.model.verdict import Verdict
-from vmtailor.pipeline import booting, bundling
+from vmtailor.pipeline import booting
 
 
 def write_bundle(folder: Path, config: str = "") -> None:
@@ -40,31 +41,31 @@ def write_bundle(folder: Path, config: str = "") -> None:
     contents = {"vmlinux": "x", "System.map": "", "root.erofs": "x", "config": config}
     for name, text in contents.items():
         (folder / name).write_text(text)
-    bundling.seal(folder, made)
+    seal(folder, made)
 
 
 def test_a_bundle_is_a_machine(tmp_path: Path) -> None:
     assert not bundle_folder.is_bundle(tmp_path)
     write_bundle(tmp_path)
     assert bundle_folder.is_bundle(tmp_path)
-    chosen = bundle.Chosen(clock=Clock.INSTRUCTIONS, append=("debug",))
-    machine = bundle.machine_of(bundle.load(tmp_path), chosen)
+    chosen = Chosen(clock=Clock.INSTRUCTIONS, append=("debug",))
+    machine = machine_of(bundle_folder.load_container(tmp_path), chosen)
     assert machine.board == "microvm" and machine.memory_bytes == 64 << 20 and not machine.network
     assert machine.words == ("root=/dev/vda", "quiet", "debug")
     assert [d.path for d in machine.disks] == [str(tmp_path / "root.erofs")] and machine.disks[
         0
     ].mode is DiskMode.READ_ONLY
     assert machine.clock is Clock.INSTRUCTIONS
-    smaller = bundle.Chosen(memory_bytes=20 << 20)
-    assert bundle.machine_of(bundle.load(tmp_path), smaller).memory_bytes == 20 << 20
-    assert machine.memory_bytes == bundle.load(tmp_path).bundle.memory_bytes
-    wall = booting.prepare(tmp_path, bundle.Chosen(), 9.0, Natives(tmp_path), Store(tmp_path))
+    smaller = Chosen(memory_bytes=20 << 20)
+    assert machine_of(bundle_folder.load_container(tmp_path), smaller).memory_bytes == 20 << 20
+    assert machine.memory_bytes == bundle_folder.load_container(tmp_path).bundle.memory_bytes
+    wall = booting.prepare(tmp_path, Chosen(), 9.0, Natives(tmp_path), Store(tmp_path))
     assert wall.machine.words == ("root=/dev/vda", "quiet", "printk.time=1")
     # Where instructions are counted, no word costs any: the machine is the one that the fit measured.
     assert wall.on(Clock.INSTRUCTIONS).machine.words == ("root=/dev/vda", "quiet")
     (tmp_path / "System.map").unlink()
     with pytest.raises(UserInputError, match=r"lacks its file System\.map"):
-        bundle.load(tmp_path)
+        bundle_folder.load_container(tmp_path)
 
 
 def series(*boots: SeriesBoot, trials: tuple[Change, ...] = ()) -> BootSeries:

@@ -21,10 +21,10 @@ from vmtailor.base.errors import HostError, UserInputError
 from vmtailor.base.files import records
 from vmtailor.base.terminal import Console
 from vmtailor.base.words.figures import NARROW_SPACE
-from vmtailor.booting import bundle
 from vmtailor.booting.boot import OnProgress
 from vmtailor.cli.boots import boot_bundle, boot_requests, boot_system
 from vmtailor.cli.tables.cost_table import show_cost
+from vmtailor.drivers.host import bundle_folder
 from vmtailor.model.boots.boot import Boot, Milestone, Outcome
 from vmtailor.model.boots.boot_cost import BootCost, CostOfFunction
 from vmtailor.model.boots.gathered import Gathered
@@ -153,7 +153,7 @@ def test_a_configuration_changed_takes_along_what_depends_on_it() -> None:
 
 def test_a_kernel_like_the_bundles_own_is_not_compiled(tmp_path: Path) -> None:
     write_bundle(tmp_path, "CONFIG_NET=y\n# CONFIG_AUDIT is not set\n")
-    loaded = bundle.load(tmp_path)
+    loaded = bundle_folder.load_container(tmp_path)
     rebuild = rebuilding.Rebuilder(loaded, NoStore(tmp_path))  # type: ignore[arg-type]
     assert rebuild({"AUDIT": "n", "NET": "y"}) == loaded.kernel
 

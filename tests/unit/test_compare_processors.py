@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.fakes.fit_run_data import fit_run
-from tests.fakes.program import run_program
+from tests.fakes.started import Start
 
 from vmtailor.analysis.compare import processors
 from vmtailor.base.errors import UserInputError
@@ -60,12 +60,14 @@ def test_two_bundles_of_one_processor_are_no_comparison_of_processors(bundles: t
         processors.compare_processors(("a", "b", "c"), (fit_run(), fit_run(), on_arm64()))
 
 
-def test_the_verb_prints_both_forms(bundles: tuple[Path, Path], tmp_path: Path) -> None:
-    shown = run_program(tmp_path, "compare", *bundles, env={"COLUMNS": "120"})
-    assert shown.code == 0, shown.stderr
+def test_the_verb_prints_both_forms(
+    start: Start, bundles: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    code, out, err = start("compare", *bundles)
+    assert code == 0, err
     for words in ("x86-64", "arm64, virt", "4.50\u202fMB", "SERIAL_AMBA_PL011", "serial line", "no verdict"):
-        assert words in shown.stdout
-    document = run_program(tmp_path, "compare", *bundles, "--json")
-    assert json.loads(document.stdout)["schema"] == ProcessorsCompared.SCHEMA
-    page = run_program(tmp_path, "compare", *bundles, "-o", tmp_path / "page.html")
-    assert page.code == 2 and "--json" in page.stderr and not (tmp_path / "page.html").exists()
+        assert words in out
+    assert json.loads(start("compare", *bundles, "--json")[1])["schema"] == ProcessorsCompared.SCHEMA
+    code, _, err = start("compare", *bundles, "-o", tmp_path / "page.html")
+    assert code == 2 and "--json" in err and not (tmp_path / "page.html").exists()

@@ -14,6 +14,7 @@ def tool() -> ModuleType:
     return load_tool("compare_quality")
 
 
+@pytest.mark.lengthy
 def test_halves_of_one_machine_are_seldom_called_different(tool: ModuleType) -> None:
     timelines = tool.boots()
     assert len(timelines) == 30

@@ -15,12 +15,11 @@ from tests.fakes.source_words import using
 from vmtailor.base import installing
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import HostError, UserInputError
-from vmtailor.booting import bundle as boot_bundle
 from vmtailor.drivers.distribution import choice, packaged
 from vmtailor.drivers.distribution.debian import Debian
 from vmtailor.drivers.distribution.protocol import Distribution
 from vmtailor.drivers.distribution.unpackaged import Unpackaged
-from vmtailor.drivers.host import host
+from vmtailor.drivers.host import bundle_folder, host
 from vmtailor.drivers.host.host import State
 from vmtailor.drivers.kernel.kernel_source import SourceTree
 from vmtailor.model.architecture import presumed
@@ -83,7 +82,7 @@ def test_a_boot_is_attributed_with_its_packages(tmp_path: Path, store: Store, di
 
 
 def test_a_bundles_source_is_fetched_from_it(tmp_path: Path, store: Store) -> None:
-    loaded = boot_bundle.load(write_bundle(tmp_path / "b"), store)
+    loaded = bundle_folder.load_container(write_bundle(tmp_path / "b"), store)
     kernel = MadeUpKernel(tmp_path / "packages", loaded.bundle.kernel_version, "1-r1")
     with pytest.raises(UserInputError, match="is not at hand"):  # the same version, but another source
         rebuilding.source_of(loaded, store, MadeUp([kernel]))

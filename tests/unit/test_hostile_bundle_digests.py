@@ -19,12 +19,10 @@ from tests.fakes.verbs import verify_verb
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import HostError, UserInputError
 from vmtailor.base.files import plain_files, records
-from vmtailor.booting import bundle as boot_bundle
+from vmtailor.booting.fitted_machine import Chosen, machine_of
 from vmtailor.drivers.host import bundle_folder, content
 from vmtailor.model.bundle import RECORD, Bundle
-from vmtailor.model.machine import Accelerator
 from vmtailor.pipeline import bundling
-from vmtailor.pipeline.bundles import load_bundle, machine_of
 from vmtailor.stages.verify import Target
 
 pytestmark = [pytest.mark.attack, pytest.mark.usefixtures("own_cache")]
@@ -43,24 +41,24 @@ def test_a_changed_byte_is_refused_by_the_files_name(tmp_path: Path, verified: l
         data[-1] ^= 1
         (folder / name).write_bytes(data)
         with pytest.raises(UserInputError, match=f"{name} is not the file"):
-            loaded = boot_bundle.load(folder)
+            loaded = bundle_folder.load_container(folder)
             _ = loaded.kernel, loaded.root, loaded.symbols, loaded.config, loaded.init_marks
-            loaded.files.data("plan.json")
+            loaded.data("plan.json")
 
 
 def test_a_file_that_the_record_does_not_list_is_not_used(tmp_path: Path) -> None:
     write_bundle(tmp_path)
     (tmp_path / "other").write_bytes(b"x")
     records.save(replace(records.load(Bundle, tmp_path / RECORD), kernel="other"), tmp_path / RECORD)
-    with pytest.raises(UserInputError, match="says nothing of its file other"):
-        load_bundle(tmp_path)
+    with pytest.raises(UserInputError, match="lists no other: vmtailor fit writes it"):
+        bundle_folder.load(tmp_path)
 
 
 def test_a_bundle_of_before_there_were_digests_is_to_be_made_again(tmp_path: Path) -> None:
     write_bundle(tmp_path)
     respell(tmp_path, "vmtailor/bundle/2", "vmtailor/bundle/1")
     with pytest.raises(UserInputError, match="vmtailor/bundle/1") as caught:
-        load_bundle(tmp_path)
+        bundle_folder.load(tmp_path)
     assert caught.value.hint == "fit the image again"
 
 
@@ -95,7 +93,7 @@ def test_a_file_that_was_just_changed_is_not_remembered(tmp_path: Path, own_cach
 def test_where_others_can_write_the_checked_bytes_are_what_is_started(tmp_path: Path, own_cache: Store) -> None:
     folder = write_bundle(tmp_path / "shared")
     folder.chmod(0o777)
-    machine = machine_of(folder, load_bundle(folder), accelerator=Accelerator.TCG)
+    machine = machine_of(bundle_folder.load(folder), Chosen())
     assert machine.kernel is not None
     for path in (machine.kernel, machine.disks[0].path):
         assert Path(path).is_relative_to(own_cache.root) and plain_files.ours_alone(Path(path).parent, "file")

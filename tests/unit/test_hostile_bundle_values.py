@@ -15,14 +15,13 @@ from tests.fakes.verbs import verify_verb
 
 from vmtailor.base import natives
 from vmtailor.base.errors import UserInputError, VmtailorError
-from vmtailor.booting import bundle as boot_bundle
-from vmtailor.drivers.host import bundle_values
+from vmtailor.drivers.host import bundle_folder, bundle_values
+from vmtailor.drivers.host.bundle_folder import seal
 from vmtailor.model.bundle import BundleFile
 from vmtailor.model.exercise import Exercise, Expect, Ready, ReadyKind, Step, StepKind
 from vmtailor.model.image import ImageConfig, Port
 from vmtailor.model.machine import Accelerator, Clock
-from vmtailor.pipeline import bundling, reverify
-from vmtailor.pipeline.bundles import load_bundle
+from vmtailor.pipeline import reverify
 from vmtailor.stages.verify import Target
 
 pytestmark = [pytest.mark.attack, pytest.mark.usefixtures("own_cache")]
@@ -50,7 +49,7 @@ def test_a_machine_that_no_fit_makes_is_refused(tmp_path: Path, values: dict[str
     except (VmtailorError, OverflowError, ValueError):
         return  # it cannot even be written
     with pytest.raises(UserInputError):
-        load_bundle(tmp_path)
+        bundle_folder.load(tmp_path)
 
 
 @pytest.mark.parametrize("digest", ["", "0" * 63, "G" * 64, "A" * 64])
@@ -131,9 +130,9 @@ def test_hostile_symbols_and_inits(tmp_path: Path) -> None:
                   "f" * 40 + " T x\n", "ffffffff81000000 T x"):  # fmt: skip
         write_bundle(tmp_path)
         (tmp_path / "System.map").write_text(table)
-        bundling.seal(tmp_path, bundle())
+        seal(tmp_path, bundle())
         with pytest.raises(UserInputError, match="no table of symbols"):
-            _ = boot_bundle.load(tmp_path).symbols
+            _ = bundle_folder.load_container(tmp_path).symbols
     for init in (b"\x7fELF\x02\x01", b"\x7fELF\x02\x01" + b"\xff" * 200, b"\x7fELF\x02\x01" + bytes(58) + b"\xff" * 64):
         assert natives.mark_addresses(init) == {}
     real = natives.locate().init.read_bytes()
@@ -166,6 +165,6 @@ def test_nothing_is_asked_under_kvm_on_the_instruction_clock(tmp_path: Path) -> 
 def test_a_machine_that_no_architecture_has_is_refused(tmp_path: Path, other: dict[str, Any], words: str) -> None:
     """Both are names that are looked up; neither becomes an argument of QEMU's, or a path."""
     with pytest.raises(UserInputError) as caught:
-        load_bundle(write_bundle(tmp_path, **other))
+        bundle_folder.load(write_bundle(tmp_path, **other))
     assert words in caught.value.message and "\x1b" not in caught.value.message
     assert len(caught.value.message) < 1000

@@ -283,6 +283,7 @@ print(merged.entries, re.search(r"VmHWM:\\s*(\\d+)", Path("/proc/self/status").r
 """
 
 
+@pytest.mark.lengthy
 def test_many_entries_take_bounded_memory(tmp_path: Path) -> None:
     count = 40_000
     with gzip.open(tmp_path / "layer", "wb", 1) as out:

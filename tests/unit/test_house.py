@@ -13,12 +13,12 @@ from pathlib import Path
 
 import grimp
 import pytest
+from tests.fakes.source_words import PACKAGE, trees
 
 REPOSITORY = Path(__file__).parents[2]
-PACKAGE = REPOSITORY / "src/vmtailor"
 #: Names that break a rule, with the reason: tables `classes`, `modules` and `endings`.
 EXCEPTIONS: dict[str, dict[str, str]] = tomllib.loads((REPOSITORY / "tests/data/house.toml").read_text())
-MODULES = [path for path in sorted(PACKAGE.rglob("*.py")) if path.name != "__init__.py"]
+MODULES = {path: tree for path, tree in trees().items() if path.name != "__init__.py"}
 
 
 def test_no_modules_import_each_other() -> None:
@@ -63,10 +63,8 @@ def test_where_things_go_names_what_is_there(page: str) -> None:
 
 def public_classes() -> Counter[str]:
     """Return how often each public name of a class is defined at the top level of a module."""
-    trees = (ast.parse(path.read_text()) for path in MODULES)
-    return Counter(
-        node.name for tree in trees for node in tree.body if isinstance(node, ast.ClassDef) and node.name[0] != "_"
-    )
+    nodes = (node for tree in MODULES.values() for node in tree.body)
+    return Counter(node.name for node in nodes if isinstance(node, ast.ClassDef) and node.name[0] != "_")
 
 
 def module_names() -> Counter[str]:

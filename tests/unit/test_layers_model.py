@@ -79,7 +79,7 @@ class Model:
         return [made]
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(st.lists(LAYER, min_size=1, max_size=4))
 def test_merging_agrees_with_a_simple_model(tmp_path: Path, plan: list[list[Op]]) -> None:
     model = Model()

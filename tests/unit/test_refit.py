@@ -25,18 +25,19 @@ from vmtailor.cli import refit as refit_verb
 from vmtailor.cli.saved import TraceLines
 from vmtailor.cli.tables import refused_table
 from vmtailor.drivers.host import bundle_folder
+from vmtailor.drivers.host.bundle_folder import seal
 from vmtailor.model.change import Cause, Change, ChangeKind, Reason, Setting, symbol
 from vmtailor.model.evidence import Evidence, EvidenceKind, Strength
 from vmtailor.model.exercise import StepKind
 from vmtailor.model.image import Image, ImageConfig
 from vmtailor.model.observed import ObservedCall, ObservedRun
 from vmtailor.model.trace import ModuleRequest
-from vmtailor.pipeline import bundling
 from vmtailor.pipeline.again import refitting
 from vmtailor.pipeline.again.refitting import RefitRequest
-from vmtailor.pipeline.bundles import cached_image
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.pipeline.running.watching import WatchedRun
+from vmtailor.stages import image as image_stage
+from vmtailor.stages.image import kept_for
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 
@@ -64,7 +65,7 @@ def reaches(monkeypatch: pytest.MonkeyPatch) -> None:
         raise Reached(options, exercise)
 
     image = Image("oci:x", "sha256:0", ImageConfig("amd64"), "a", "", 0, 0)
-    monkeypatch.setattr(refitting, "cached_image", lambda files, store: image)
+    monkeypatch.setattr(image_stage, "kept_for", lambda files, store: image)
     monkeypatch.setattr(refitting, "_kernel", lambda loaded, trace, options: (None, None))
     monkeypatch.setattr(refitting, "assembled", assembled)
 
@@ -93,7 +94,7 @@ def test_what_the_bundle_was_fitted_with_stands(tmp_path: Path) -> None:
     dropped = symbol("AIO", "n", Reason(Cause.POLICY, "user:drop", "the user drops it"), before="y")
     changes = [change for change in plan.changes if change.id not in ("SYSVIPC", "AIO")]
     records.save(replace(plan, changes=(*changes, kept, dropped)), made / "plan.json")
-    bundling.seal(made, bundle(memory_bytes=48 << 20, privileged=True))
+    seal(made, bundle(memory_bytes=48 << 20, privileged=True))
     found = begins_with(made, options={"keep": ("EPOLL",)}).options
     assert (found.keep, found.drop) == (("SYSVIPC=y", "EPOLL"), ("AIO",))
     assert (found.memory_bytes, found.privileged, found.machine) == (48 << 20, True, "microvm")
@@ -137,10 +138,10 @@ def test_an_image_is_taken_by_its_digest_from_the_cache_only(tmp_path: Path) -> 
         folder = tmp_path / digest.replace(":", "") / archive.replace("/", "_")
         made = write_bundle(folder)
         records.save(replace(kept, archive=archive), made / "image.json")
-        bundling.seal(made, bundle(image_digest=digest))
+        seal(made, bundle(image_digest=digest))
         if not store.has("image", key):
             store.get("image", key, lambda into: records.save(kept, into / "image.json"))
-        image = cached_image(bundle_folder.load(made, store), store)
+        image = kept_for(bundle_folder.load(made, store), store)
         assert (image is not None) is found
         assert image is None or Path(image.archive) == (store.path("image", key) / "flat.tar").absolute()
 

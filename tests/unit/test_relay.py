@@ -18,7 +18,7 @@ from tests.unit.test_running import options
 from vmtailor.base.errors import GuestError, HostError
 from vmtailor.booting import relay
 from vmtailor.drivers.qemu import qemu_program
-from vmtailor.pipeline.running.run import RunOptions, run_bundle
+from vmtailor.pipeline.running.run import RunOptions, run
 
 FAKE = Path(__file__).parents[1] / "fakes" / "qemu-guest"
 
@@ -56,7 +56,7 @@ def run_it(folder: Path, given: RunOptions, stdout: int | None = None, stderr: i
         out_file, err_file = stack.enter_context(out.open("wb")), stack.enter_context(err.open("wb"))
         stack.enter_context(standing_for(1, out_file.fileno() if stdout is None else stdout))
         stack.enter_context(standing_for(2, err_file.fileno() if stderr is None else stderr))
-        code = run_bundle(given)
+        code = run(given)
     return Said(code, out.read_text(), err.read_text(), time.monotonic() - began)
 
 
@@ -153,7 +153,7 @@ def test_closed_standard_streams_get_no_file_of_ours(tmp_path: Path) -> None:
     try:
         for number in (0, 1, 2):
             os.close(number)
-        code = run_bundle(options(tmp_path, "talk"))
+        code = run(options(tmp_path, "talk"))
     finally:
         for number, descriptor in enumerate(saved):
             os.dup2(descriptor, number)

@@ -15,7 +15,10 @@ from tests.fakes.fit_run_data import fit_run
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import GuestError, HostError, UserInputError
 from vmtailor.base.files import records
+from vmtailor.booting.fitted_machine import Chosen, machine_of
 from vmtailor.booting.run_ending import Memory, memory_of
+from vmtailor.drivers.host import bundle_folder
+from vmtailor.drivers.host.bundle_folder import BundleFolder, seal
 from vmtailor.drivers.qemu import kvm, qemu_command, qemu_program
 from vmtailor.drivers.qemu.accelerator import best_accelerator
 from vmtailor.model.architecture import every
@@ -23,10 +26,8 @@ from vmtailor.model.bundle import Bundle
 from vmtailor.model.image import ImageConfig
 from vmtailor.model.machine import Accelerator, PublishedPort
 from vmtailor.model.plan import RootFormat
-from vmtailor.pipeline import bundling
-from vmtailor.pipeline.bundles import load_bundle, machine_of
 from vmtailor.pipeline.running import run as running
-from vmtailor.pipeline.running.run import RunOptions, run_bundle
+from vmtailor.pipeline.running.run import RunOptions, run
 
 FAKE = Path(__file__).parents[1] / "fakes" / "qemu-system"
 
@@ -45,34 +46,34 @@ def options(folder: Path, what: str) -> RunOptions:
         root_format=RootFormat.EROFS,
         machine="microvm", cpus=1, memory_bytes=64 << 20, network=False, words=(f"fake={what}",), sources=(),
     )  # fmt: skip
-    bundling.seal(folder, bundle)
+    seal(folder, bundle)
     return RunOptions(folder, accelerator=Accelerator.TCG)
 
 
 def test_an_init_that_never_speaks_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running, "START_S", 1.0)
     with pytest.raises(GuestError, match=r"not started within \d+ s") as caught:
-        run_bundle(options(tmp_path, "hang"))
+        run(options(tmp_path, "hang"))
     assert "memory" in caught.value.hint and "fake=hang" in caught.value.details
 
 
 @pytest.mark.parametrize(("what", "said"), [("panic", "panicked"), ("exit", "by itself"), ("crash", "status")])
 def test_a_machine_that_ends_without_the_containers_status(tmp_path: Path, what: str, said: str) -> None:
     with pytest.raises(GuestError, match=said) as caught:
-        run_bundle(options(tmp_path, what))
+        run(options(tmp_path, what))
     assert caught.value.hint
 
 
 def test_a_port_needs_a_network(tmp_path: Path) -> None:
     with pytest.raises(UserInputError, match="no port can be published"):
-        run_bundle(replace(options(tmp_path, "exit"), ports=(PublishedPort("127.0.0.1", 1, 1),)))
+        run(replace(options(tmp_path, "exit"), ports=(PublishedPort("127.0.0.1", 1, 1),)))
 
 
 def test_a_bundle_that_lacks_a_file(tmp_path: Path) -> None:
     options(tmp_path, "exit")
     (tmp_path / "root").unlink()
     with pytest.raises(UserInputError, match="lacks its file root"):
-        load_bundle(tmp_path)
+        bundle_folder.load(tmp_path)
 
 
 def measured(folder: Path, what: str, has_bytes: int) -> RunOptions:
@@ -85,7 +86,7 @@ def measured(folder: Path, what: str, has_bytes: int) -> RunOptions:
 @pytest.mark.parametrize("what", ["exit", "panic", "abort"])
 def test_a_machine_that_dies_of_too_little_memory_says_so(tmp_path: Path, what: str) -> None:
     with pytest.raises(GuestError, match=r"20 MiB of memory, .* least memory is measured as 27 MiB") as caught:
-        run_bundle(measured(tmp_path, what, 20 << 20))
+        run(measured(tmp_path, what, 20 << 20))
     assert "--memory 27M" in caught.value.hint
     assert caught.value.details == ""
 
@@ -93,17 +94,17 @@ def test_a_machine_that_dies_of_too_little_memory_says_so(tmp_path: Path, what: 
 def test_too_little_memory_is_not_waited_for_as_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running, "START_TOO_LITTLE_S", 0.5)
     with pytest.raises(GuestError, match="least memory is measured as 27 MiB"):
-        run_bundle(measured(tmp_path, "hang", 20 << 20))
+        run(measured(tmp_path, "hang", 20 << 20))
 
 
 def test_memory_that_is_enough_is_not_blamed(tmp_path: Path) -> None:
     with pytest.raises(GuestError, match="panicked"):
-        run_bundle(measured(tmp_path, "panic", 27 << 20))
+        run(measured(tmp_path, "panic", 27 << 20))
 
 
 def test_a_kernel_that_ran_out_of_memory_says_so(tmp_path: Path) -> None:
     with pytest.raises(GuestError, match="64 MiB of memory were not enough") as caught:
-        run_bundle(options(tmp_path, "oom"))
+        run(options(tmp_path, "oom"))
     assert "--memory" in caught.value.hint
 
 
@@ -158,13 +159,13 @@ def test_a_host_accelerates_machines_of_its_own_processor_and_no_others(
     monkeypatch.setattr(kvm, "DEVICE", device)
     monkeypatch.setattr(kvm, "kvm_works", lambda: kvm.KvmVerdict(kvm.KvmState.WORKS))
     options(tmp_path, "exit")
-    bundle = load_bundle(tmp_path)
+    bundle = bundle_folder.load(tmp_path).bundle
     own = {"x86_64": "x86_64", "aarch64": "arm64", "mips64": "mips64el", "pdp11": ""}[machine]
     for row in every():
         chosen = best_accelerator(row.name, Store(tmp_path / "cache"))
         assert chosen is (Accelerator.KVM if row.name == own else Accelerator.TCG), row.name
         foreign = replace(bundle, architecture=row.name, machine=row.board_names[0])
-        argv = qemu_command.command(machine_of(tmp_path, foreign, accelerator=chosen))
+        argv = qemu_command.command(machine_of(BundleFolder(tmp_path, foreign, Store()), Chosen(accelerator=chosen)))
         assert argv[0] == row.emulator.program
         assert argv[argv.index("-accel") + 1].partition(",")[0] == str(chosen)
         model = argv[argv.index("-cpu") + 1]
@@ -182,12 +183,12 @@ def test_a_full_folder_for_temporary_files_is_named(tmp_path: Path, monkeypatch:
 
     monkeypatch.setattr(tempfile, "TemporaryFile", full)
     with pytest.raises(HostError) as caught:
-        run_bundle(given)
+        run(given)
     assert str(tmp_path) in caught.value.message and "KiB are free" in caught.value.message
     assert "TMPDIR" in caught.value.hint
 
 
 def test_more_processors_than_the_bundle_was_fitted_to(tmp_path: Path) -> None:
     with pytest.raises(UserInputError, match="fitted to 1 CPU") as caught:
-        run_bundle(replace(options(tmp_path, "exit"), cpus=2))
+        run(replace(options(tmp_path, "exit"), cpus=2))
     assert "--cpus 2" in caught.value.hint

@@ -123,7 +123,7 @@ def test_hostile_databases_are_bounded(tmp_path: Path, monkeypatch: pytest.Monke
 WORD = st.text() | st.text("aZ09+.:~_^-/@#?%&= \u00e9", max_size=6)
 
 
-@settings(max_examples=500, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(st.lists(st.tuples(WORD, WORD, WORD, WORD)), WORD, WORD)
 def test_whatever_an_image_says_the_document_stands(rows: list[tuple[str, ...]], name: str, release: str) -> None:
     text = "\n\n".join(f"Package: {a}\nVersion: {b}\nArchitecture: {c}\nSource: {d}" for a, b, c, d in rows)

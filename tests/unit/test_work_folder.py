@@ -21,16 +21,17 @@ from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records
 from vmtailor.drivers.kernel import kernel_source
+from vmtailor.model.bundle import STAGE_FILES as FILES
 from vmtailor.model.exercise import StepKind
 from vmtailor.model.kernel import KernelFiles
 from vmtailor.model.machine import Clock
 from vmtailor.model.plan import Plan
-from vmtailor.pipeline import fitting
+from vmtailor.pipeline import fitting, reverify
 from vmtailor.pipeline.inputs import FitInputs
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.pipeline.reverify import VerifyRequest
 from vmtailor.pipeline.work_folder import resuming
-from vmtailor.pipeline.work_folder.content import FILES, WorkFolder, is_work_folder
+from vmtailor.pipeline.work_folder.content import WorkFolder, is_work_folder
 from vmtailor.stages import build as build_stage
 from vmtailor.stages.verify import Target
 
@@ -143,7 +144,7 @@ def test_what_is_verified_is_trace_plan_and_kernel(begun: Begun, verified: list[
     made = resuming.plan(begun.path, begun.asked)
     resuming.build(begun.path, begun.asked)
     (begun.path / "trace" / "coverage.counts").unlink()
-    found = resuming.verify(resuming.prepare_verify(request(begun)))
+    found = reverify.verify_prepared(reverify.prepare(request(begun)))
     assert found.passed and records.load(type(found), begun.path / "verification.json") == found
     machine = verified[0].machine
     assert machine.kernel and Path(machine.kernel).read_text() == "vmlinux"
@@ -155,13 +156,13 @@ def test_what_is_verified_is_trace_plan_and_kernel(begun: Begun, verified: list[
 def test_programs_of_the_host_that_a_folder_names_are_not_run(begun: Begun, verified: list[Target]) -> None:
     resuming.plan(begun.path, begun.asked)
     resuming.build(begun.path, begun.asked)
-    prepared = resuming.prepare_verify(request(begun))
-    assert prepared.runs == () and len(prepared.skipped) == 1
-    found = resuming.verify(prepared)
+    prepared = reverify.prepare(request(begun))
+    assert prepared.subject.runs == () and len(prepared.subject.skipped) == 1
+    found = reverify.verify_prepared(prepared)
     assert all(step.kind is not StepKind.HOST_COMMAND for step in verified[0].exercise.load)
-    assert found.skipped == prepared.skipped
-    trusted = resuming.prepare_verify(request(begun, trust_host_commands=True))
-    assert len(trusted.runs) == 1 and trusted.exercise == EXERCISE
+    assert found.skipped == prepared.subject.skipped
+    trusted = reverify.prepare(request(begun, trust_host_commands=True))
+    assert len(trusted.subject.runs) == 1 and trusted.subject.exercise == EXERCISE
 
 
 @pytest.mark.parametrize(
@@ -202,7 +203,7 @@ def test_a_stage_that_runs_again_takes_away_what_was_made_of_the_one_before(
     resuming.plan(begun.path, begun.asked)
     resuming.build(begun.path, begun.asked)
     (begun.path / "measured.json").write_text("")
-    resuming.verify(resuming.prepare_verify(request(begun)))
+    reverify.verify_prepared(reverify.prepare(request(begun)))
     assert {"measured.json", "verification.json"} < names(begun.path)  # nothing is made of a verification
     resuming.build(begun.path, begun.asked)
     assert names(begun.path) == {*FILES["trace"], *FILES["plan"], *FILES["build"]} and len(verified) == 1
@@ -218,12 +219,12 @@ def test_a_kernel_of_another_plan_or_another_file_is_not_verified(begun: Begun) 
     plan = (begun.path / "plan.json").read_bytes()
     (begun.path / "plan.json").write_bytes(plan + b"\n")
     with pytest.raises(UserInputError, match="changed after vmlinux was built") as error:
-        resuming.prepare_verify(request(begun))
+        reverify.prepare(request(begun))
     assert error.value.hint == f"vmtailor build {begun.path}"
     (begun.path / "plan.json").write_bytes(plan)
     (begun.path / "vmlinux").write_text("another")
     with pytest.raises(UserInputError, match="is not the kernel"):
-        resuming.prepare_verify(request(begun))
+        reverify.prepare(request(begun))
 
 
 @pytest.mark.attack

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vmtailor.base.errors import GuestError, HostError, VmtailorError
-from vmtailor.base.files import records
 from vmtailor.base.words import sizes
 from vmtailor.base.words.text import plain
 from vmtailor.booting.relay import Finish
@@ -65,8 +64,7 @@ class Memory:
 def memory_of(folder: Path, has_bytes: int) -> Memory:
     """The memory of a machine of the bundle. What is not on record is not known."""
     try:
-        data = bundle_folder.load(folder).data(RUN, bundle_folder.RECORD_BYTES)
-        return Memory(has_bytes, records.from_bytes(FitRun, data).tailored.min_memory_bytes)
+        return Memory(has_bytes, bundle_folder.load(folder).record(FitRun, RUN).tailored.min_memory_bytes)
     except (VmtailorError, OSError):
         return Memory(has_bytes, None)
 

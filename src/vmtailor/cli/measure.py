@@ -12,8 +12,9 @@ import msgspec
 from vmtailor.base import output
 from vmtailor.model.option import Option
 from vmtailor.model.option_rows import JSON
+from vmtailor.pipeline.again import bundle_sides
 from vmtailor.pipeline.options import FitOptions
-from vmtailor.pipeline.work_folder import bundle_sides, resuming
+from vmtailor.pipeline.work_folder import resuming
 from vmtailor.pipeline.work_folder.content import is_work_folder
 from vmtailor.stages import report
 

@@ -9,9 +9,10 @@ from typing import Annotated
 
 from vmtailor.base import output as printed
 from vmtailor.cli.saved import load_run
+from vmtailor.model.bundle import PAGE
 from vmtailor.model.option import Option
 from vmtailor.model.option_rows import JSON, PAGE_OUT
-from vmtailor.stages.report import PAGE, show, write_page
+from vmtailor.stages.report import show, write_page
 
 
 def report(

@@ -12,8 +12,9 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records
 from vmtailor.cli import docker_options
 from vmtailor.cli.verbs import Command
-from vmtailor.pipeline.running.run import RunOptions, run_bundle
-from vmtailor.pipeline.systems.running import is_system, run_system
+from vmtailor.drivers.host import bundle_folder
+from vmtailor.pipeline.running.run import RunOptions, require_meant
+from vmtailor.pipeline.running.run import run as run_machine
 
 
 class RunCommand(Command):
@@ -43,11 +44,8 @@ def run(options: RunOptions) -> None:
         raise UserInputError("standard input is no terminal", hint="leave -t out, or run it from a terminal")
     if options.host_loopback and not options.outbound:
         raise UserInputError("--host-loopback needs outbound connections", hint="leave --no-outbound out")
-    if is_system(options.bundle):
-        sys.exit(run_system(options))
-    watched = options.explain_failures or options.observed is not None
     # typer.Exit would make 130 look like an interrupted program of ours
-    sys.exit(_watched(options, options.observed) if watched else run_bundle(options))
+    sys.exit(_watched(options, options.observed) if options.watched else run_machine(options))
 
 
 def _watched(options: RunOptions, out: Path | None) -> int:
@@ -58,9 +56,10 @@ def _watched(options: RunOptions, out: Path | None) -> int:
     from vmtailor.cli.tables import refused_table
     from vmtailor.pipeline.running.watching import Watch
 
+    require_meant(options, bundle_folder.load(options.bundle))
     watch = Watch(options.bundle)
     try:
-        return run_bundle(options, watch)
+        return run_machine(options, watch)
     finally:
         if watch.began:
             if out is not None:

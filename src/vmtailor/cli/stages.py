@@ -49,7 +49,7 @@ def trace(
         raise refusal(("--out",), OptionSubject.TRACED_FOLDER, saved)
     if saved is not None:
         work = WorkFolder(saved, asked.store)
-        record, folder = work.trace(), work.trace_folder()
+        record, folder = work.trace, work.trace_folder()
     else:
         inputs = prepare(asked) if out is None else resuming.trace(asked, out)
         record, folder = fitting.traced(inputs)

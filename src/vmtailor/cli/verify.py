@@ -13,21 +13,15 @@ from vmtailor.base.errors import AnswerNo
 from vmtailor.base.words.text import plural
 from vmtailor.model.exercise import Proof
 from vmtailor.model.option_rows import JSON
-from vmtailor.model.trial import Verification
 from vmtailor.pipeline import reverify
-from vmtailor.pipeline.reverify import VerifyRequest
-from vmtailor.pipeline.systems import reverifying
-from vmtailor.pipeline.systems.running import is_system
-from vmtailor.pipeline.work_folder import resuming
+from vmtailor.pipeline.reverify import Prepared, SavedSystem, VerifyRequest
 from vmtailor.pipeline.work_folder.content import is_work_folder
 
 
 @dataclass(frozen=True)
-class _Verdict:
-    """What was found, and the words for it. `works`, `fails`: the ends of sentences; `hint` where it fails."""
+class _Words:
+    """`works`, `fails`: the ends of sentences; `hint` where it fails."""
 
-    found: Verification
-    proof: Proof
     works: str
     fails: str
     hint: str
@@ -36,9 +30,12 @@ class _Verdict:
 def verify(request: VerifyRequest, json: Annotated[bool, JSON] = False) -> None:
     """Repeat the verification of a bundle, here: the exercise, compared with the trace that is in it. In a work folder,
     verify the kernel that was built there. Of a system, on its own disk or another one."""
-    bundle = request.bundle
-    verdict = _system(request) if not is_work_folder(bundle) and is_system(bundle) else _container(request)
-    found = verdict.found
+    prepared = reverify.prepare(request)
+    for command in prepared.subject.runs:
+        output.note(f"will be run on this host: {command}")
+    if prepared.clock is not request.clock:
+        output.note("on the wall clock: programs of this host drive the system")
+    found, words = reverify.verify_prepared(prepared), _words(prepared)
     for one in found.absent:
         output.note(f"absent, and harmless: {one.call.name}({one.call.arguments}): {one.reason}")
     without = _without(found.skipped, asked=request.trust_host_commands or request.exercise is not None)
@@ -46,50 +43,31 @@ def verify(request: VerifyRequest, json: Annotated[bool, JSON] = False) -> None:
         document = {
             "schema": found.SCHEMA,
             "verified": found.passed,
-            "proof": verdict.proof.value,
+            "proof": prepared.subject.proof.value,
             **msgspec.to_builtins(found),
         }
         output.document(document)
     elif found.passed:
-        output.say(f"{verdict.proof.headline}: {verdict.works}{without}")
+        output.say(f"{prepared.subject.proof.headline}: {words.works}{without}")
     if not found.passed:
-        raise AnswerNo(f"{verdict.fails}{without}", hint=verdict.hint, details=found.evidence)
+        raise AnswerNo(f"{words.fails}{without}", hint=words.hint, details=found.evidence)
 
 
-def _container(request: VerifyRequest) -> _Verdict:
-    """The container of a bundle or a work folder."""
+def _words(prepared: Prepared) -> _Words:
+    """Return the words for a verdict, by what was verified."""
+    request, subject = prepared.request, prepared.subject
     bundle = request.bundle
-    working = is_work_folder(bundle)
-    prepared = resuming.prepare_verify(request) if working else reverify.prepare(request)
-    _tell(prepared.runs)
-    found = resuming.verify(prepared) if working else reverify.verify_prepared(prepared)
-    proof = prepared.exercise.proof
-    does = "works" if proof in (Proof.LOAD, Proof.ENDED) else "starts"
-    hint = "vmtailor plan --keep SYMBOL keeps what it lacks" if working else "fit the image again"
-    return _Verdict(
-        found, proof, f"the container {does} in {bundle}, no call newly fails",
-        f"the container does not work in {bundle}", hint,
-    )  # fmt: skip
-
-
-def _system(request: VerifyRequest) -> _Verdict:
-    """The system of a bundle, on its own disk or another one."""
-    prepared = reverifying.prepare(request)
-    _tell(prepared.runs)
-    if prepared.clock is not request.clock:
-        output.note("on the wall clock: programs of this host drive the system")
-    found = reverifying.verify_prepared(prepared)
-    where = f"{request.bundle}" if request.disk is None else f"{request.bundle} on the disk {request.disk}"
-    hint = f"vmtailor explain {request.bundle} --failure 'MESSAGE' names the symbol; or fit the system again"
-    return _Verdict(
-        found, prepared.exercise.inside().proof, f"the system works in {where}, nothing newly fails",
-        f"the system does not work in {where}", hint,
-    )  # fmt: skip
-
-
-def _tell(runs: tuple[str, ...]) -> None:
-    for command in runs:
-        output.note(f"will be run on this host: {command}")
+    if isinstance(subject, SavedSystem):
+        where = f"{bundle}" if request.disk is None else f"{bundle} on the disk {request.disk}"
+        return _Words(
+            f"the system works in {where}, nothing newly fails", f"the system does not work in {where}",
+            f"vmtailor explain {bundle} --failure 'MESSAGE' names the symbol; or fit the system again",
+        )  # fmt: skip
+    does = "works" if subject.proof in (Proof.LOAD, Proof.ENDED) else "starts"
+    again = "vmtailor plan --keep SYMBOL keeps what it lacks" if is_work_folder(bundle) else "fit the image again"
+    return _Words(
+        f"the container {does} in {bundle}, no call newly fails", f"the container does not work in {bundle}", again
+    )
 
 
 def _without(skipped: tuple[str, ...], asked: bool) -> str:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -27,8 +28,22 @@ EXERCISE, PLAN, IMAGE = "exercise.json", "plan.json", "image.json"
 STATES = {form: f"state.{form}" for form in DiskFormat}
 #: The record of the fit: all that was found.
 RUN = "run.json"
-#: The folder of the trace in a bundle, and the tracer's log in it.
-TRACE, REQUESTS = "trace", "requests.strace"
+#: The folder of the trace in a bundle, with its record, the counts of its coverage, and the tracer's log.
+TRACE, TRACE_RECORD, COVERAGE, REQUESTS = "trace", "trace.json", "coverage.counts", "requests.strace"
+TRACED = f"{TRACE}/{TRACE_RECORD}"
+LOGS = (f"{TRACE}/{COVERAGE}", f"{TRACE}/{REQUESTS}")
+CONFIG, SYSTEM_MAP, SBOM, PAGE = "config", "System.map", "sbom.cdx.json", "report.html"
+#: The records of a work folder: what the trace began with, the kernel that was built, and what was found of it.
+WORK, WORK_KERNEL, BUILT = "work.json", "vmlinux", "kernel.json"
+VERIFIED, MEASURED = "verification.json", "measured.json"
+#: The stages in their order, and the files that each writes into a work folder.
+STAGE_FILES: Mapping[str, tuple[str, ...]] = {
+    "trace": (WORK, EXERCISE, TRACED, *LOGS),
+    "plan": (PLAN,),
+    "build": (BUILT, WORK_KERNEL, CONFIG, SYSTEM_MAP),
+    "verify": (VERIFIED,),
+    "measure": (MEASURED,),
+}
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,12 @@ from vmtailor.base.errors import GuestError
 from vmtailor.base.files import outputs, records
 from vmtailor.base.natives import Natives
 from vmtailor.base.progress import step
-from vmtailor.booting import bundle, series
-from vmtailor.booting.bundle import BundleBooter, Chosen, Loaded
+from vmtailor.booting import bundle_booter, fitted_machine, series
+from vmtailor.booting.bundle_booter import BundleBooter
+from vmtailor.booting.fitted_machine import Chosen
 from vmtailor.booting.series import OnBoot
+from vmtailor.drivers.host import bundle_folder
+from vmtailor.drivers.host.bundle_folder import BundleFolder
 from vmtailor.model.boots.boot_cost import BootCost
 from vmtailor.model.boots.counters import Counters
 from vmtailor.model.boots.series import BootSeries
@@ -27,7 +30,7 @@ from vmtailor.stages.boot import attribution
 class Booted:
     """A bundle as it is to be booted. `own` has what the user chose of its machine."""
 
-    loaded: Loaded
+    loaded: BundleFolder
     own: Chosen
     workload: Exercised
     natives: Natives
@@ -36,7 +39,7 @@ class Booted:
     @property
     def machine(self) -> Machine:
         """The machine, on the clock that was chosen."""
-        return bundle.machine_of(self.loaded, self.own)
+        return fitted_machine.machine_of(self.loaded, fitted_machine.stamped(self.own))
 
     def on(self, clock: Clock) -> Booted:
         """The same on another clock."""
@@ -49,16 +52,14 @@ class Booted:
 
 def prepare(path: Path, own: Chosen, timeout_s: float, natives: Natives, store: Store) -> Booted:
     """Read a bundle. What ready means is its exercise's to say."""
-    loaded = bundle.load(path, store)
-    return Booted(loaded, own, bundle.workload_of(loaded, timeout_s), natives, store)
+    loaded = bundle_folder.load_container(path, store)
+    return Booted(loaded, own, bundle_booter.workload_of(loaded, timeout_s), natives, store)
 
 
 def boots(subject: Booted, times: int, out: Path, on_boot: OnBoot) -> BootSeries:
     """Boot a bundle so many times."""
     schedule = series.in_turn([series.variant("base", subject.machine)], times)
-    return series.run(
-        str(subject.loaded.folder), schedule, subject.workload, out, booter=subject.booter, on_boot=on_boot
-    )
+    return series.run(str(subject.loaded.path), schedule, subject.workload, out, booter=subject.booter, on_boot=on_boot)
 
 
 def attribute(subject: Booted, out: Path) -> BootCost:
@@ -81,7 +82,7 @@ def counted(subject: Booted, out: Path) -> Counters:
     counters = gathered.counters
     if counters is None or boot.instructions is None:
         raise GuestError(
-            f"the kernel did not come to init: {boot.problem or bundle.OTHER_INIT}",
+            f"the kernel did not come to init: {boot.problem or bundle_booter.OTHER_INIT}",
             hint=f"its console: {out}/attribution/console.log",
         )
     return counters

@@ -15,17 +15,30 @@ from vmtailor.base.files import records
 from vmtailor.base.files.digests import sha256_of
 from vmtailor.base.files.holes import copy_with_holes, has_room
 from vmtailor.base.progress import step
-from vmtailor.drivers.host import bundle_folder
+from vmtailor.drivers.host.bundle_folder import seal
 from vmtailor.drivers.image import image_packages, sbom
 from vmtailor.drivers.image.sbom import FilePart, KernelPart
 from vmtailor.model.architecture import named
-from vmtailor.model.bundle import BASELINE_CONFIG, EXERCISE, IMAGE, INIT, PLAN, RECORD, RUN, STATES, TRACE, Bundle
+from vmtailor.model.bundle import (
+    BASELINE_CONFIG,
+    CONFIG,
+    EXERCISE,
+    IMAGE,
+    INIT,
+    PAGE,
+    PLAN,
+    RECORD,
+    RUN,
+    SBOM,
+    STATES,
+    SYSTEM_MAP,
+    TRACE,
+    TRACE_RECORD,
+    Bundle,
+)
 from vmtailor.model.fit import FitRun
 from vmtailor.pipeline.fitting import Findings, Fitted
-from vmtailor.stages import report, trace
-
-CONFIG, SYSTEM_MAP = "config", "System.map"
-SBOM = "sbom.cdx.json"
+from vmtailor.stages import report
 
 
 def require_writable(out: Path) -> None:
@@ -96,7 +109,7 @@ def place(made: Path, out: Path, command: str, disk: UsersDisk | None = None) ->
                     inner.chmod(0o755)
             run = replace(records.load(FitRun, folder / RUN), bundle=str(out), command=command)
             records.save(run, folder / RUN)
-            report.write_page(run, folder / report.PAGE)
+            report.write_page(run, folder / PAGE)
             _for_the_owner_alone_to_change(folder)
             record = replace(records.load(Bundle, folder / RECORD), name=out.name)
             sealed = seal(folder, record)
@@ -123,14 +136,6 @@ def _exchange(new: Path, out: Path) -> None:
         if not os.path.lexists(out) and old.exists():
             old.rename(out)
         shutil.rmtree(retired, ignore_errors=True)
-
-
-def seal(folder: Path, record: Bundle) -> Bundle:
-    """Write a bundle's record with the digests of all files that are there now, and return it."""
-    # The page is a view that `report` writes again whenever it is asked to.
-    sealed = replace(record, files=bundle_folder.describe(folder, without=(report.PAGE,)))
-    records.save(sealed, folder / RECORD)
-    return sealed
 
 
 def _for_the_owner_alone_to_change(folder: Path) -> None:
@@ -175,7 +180,7 @@ def fill(folder: Path, run: FitRun, findings: Findings, fitted: Fitted) -> None:
     records.save(run, folder / RUN)
     traced = folder / TRACE
     traced.mkdir()
-    for name in (trace.RECORD, findings.trace.coverage_file, findings.trace.requests_file):
+    for name in (TRACE_RECORD, findings.trace.coverage_file, findings.trace.requests_file):
         shutil.copyfile(findings.trace_folder / name, traced / name)
     (folder / SBOM).write_bytes(_bill(run, findings, fitted, folder / root))
     seal(folder, bundle)

@@ -15,10 +15,9 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import dot_config, records
 from vmtailor.base.files.digests import SHA256
 from vmtailor.base.progress import step
-from vmtailor.booting.bundle import Loaded
 from vmtailor.drivers.distribution import choice, packaged
 from vmtailor.drivers.distribution.protocol import Distribution
-from vmtailor.drivers.host.bundle_folder import RECORD_BYTES
+from vmtailor.drivers.host.bundle_folder import BundleFolder
 from vmtailor.drivers.kernel.kernel_source import SourceTree, require_version
 from vmtailor.model.architecture import named
 from vmtailor.model.bundle import PLAN
@@ -34,19 +33,19 @@ _SOURCE = "kernel source"
 _CONFIG_RULES = "1"
 
 
-def source_digest(loaded: Loaded) -> str:
+def source_digest(loaded: BundleFolder) -> str:
     """The digest of the source that a bundle's kernel was compiled from. It names a folder of the cache whose makefiles
     are run, so it is a digest and nothing else; UserInputError otherwise."""
     digests = [text.rpartition(", ")[2] for name, text in loaded.bundle.sources if name == _SOURCE]
     if len(digests) != 1 or not SHA256.fullmatch(digests[0]):
         raise UserInputError(
-            f"the bundle {loaded.folder} does not say which source its kernel was compiled from",
+            f"the bundle {loaded.path} does not say which source its kernel was compiled from",
             hint="fit the image again on this host",
         )
     return digests[0]
 
 
-def source_of(loaded: Loaded, store: Store, distribution: Distribution | None = None) -> SourceTree:
+def source_of(loaded: BundleFolder, store: Store, distribution: Distribution | None = None) -> SourceTree:
     """The source that a bundle's kernel was compiled from: in the cache, or fetched as a package of the distribution
     (this host's, where none is named).
 
@@ -63,13 +62,13 @@ def source_of(loaded: Loaded, store: Store, distribution: Distribution | None = 
         kernel = None
     if kernel is None or kernel.source_digest != wanted:
         raise UserInputError(
-            f"the source that the kernel of {loaded.folder} was compiled from ({version}) is not at hand",
+            f"the source that the kernel of {loaded.path} was compiled from ({version}) is not at hand",
             hint="fit the image again on this host",
         )
     return SourceTree(Path(kernel.source_dir), kernel.source_digest)
 
 
-def source_at_hand(loaded: Loaded, store: Store) -> SourceTree | None:
+def source_at_hand(loaded: BundleFolder, store: Store) -> SourceTree | None:
     """The same where the cache has it; nothing is fetched."""
     wanted = source_digest(loaded)
     version = loaded.bundle.kernel_version
@@ -77,7 +76,7 @@ def source_at_hand(loaded: Loaded, store: Store) -> SourceTree | None:
     if folder.is_dir():
         store.used(folder)
         tree = SourceTree(folder, wanted)
-        require_version(tree, version, f"the kernel of {loaded.folder}")
+        require_version(tree, version, f"the kernel of {loaded.path}")
         return tree
     for kernel in baselines_at_hand(store, version):
         if kernel.source_digest == wanted:
@@ -93,7 +92,7 @@ def baselines_at_hand(store: Store, version: str) -> list[KernelBaseline]:
     return [kernel for kernel in found if kernel.version == version and Path(kernel.source_dir).is_dir()]
 
 
-def known(loaded: Loaded, store: Store, *, only_cached: bool = False) -> Known | None:
+def known(loaded: BundleFolder, store: Store, *, only_cached: bool = False) -> Known | None:
     """All that is known of a bundle's kernel; its debug information is compiled once, which takes as long as the
     kernel did at first. None when that was not done yet and only the cache is asked.
 
@@ -113,7 +112,7 @@ def known(loaded: Loaded, store: Store, *, only_cached: bool = False) -> Known |
             kconfig = planning.read_tree(
                 source.path, source.version, source.digest, store, architecture=architecture
             ).kconfig
-            taken = foreign.harmless(kconfig, loaded.config, str(loaded.folder / loaded.bundle.kernel_config))
+            taken = foreign.harmless(kconfig, loaded.config, str(loaded.path / loaded.bundle.kernel_config))
         (folder / "config").write_text(dot_config.render(taken))
 
     config = store.get("bundle-config", key, fill) / "config"
@@ -137,7 +136,7 @@ def _write(path: Path, data: bytes) -> None:
 class Rebuilder:
     """Compiles a bundle's kernel with other values of some symbols: what they change and nothing else."""
 
-    def __init__(self, loaded: Loaded, store: Store) -> None:
+    def __init__(self, loaded: BundleFolder, store: Store) -> None:
         self._loaded = loaded
         self._store = store
         self._kconfig: Kconfig | None = None
@@ -152,8 +151,7 @@ class Rebuilder:
         if all(config.get(name, "n") == value for name, value in values.items()):
             return self._loaded.kernel
         source = source_of(self._loaded, self._store)
-        where = str(self._loaded.folder / PLAN)
-        made = records.from_bytes(Plan, self._loaded.files.data(PLAN, RECORD_BYTES), where)
+        made, where = self._loaded.record(Plan, PLAN), str(self._loaded.path / PLAN)
         if self._kconfig is None:
             with step("facts of the kernel source"):
                 self._kconfig = planning.read_tree(

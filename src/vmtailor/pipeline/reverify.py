@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """`verify`: a bundle, or a work folder, verified from what is in it, on this host.
 
-A bundle may be somebody else's. Its exercise may name programs to be run on the host (`host-command`): they are run
-when the user gave them in a file of their own, or says that this bundle's are trusted; otherwise the verdict says what
-it is without."""
+A bundle may be somebody else's, and so may a disk. Its exercise may name programs to be run on the host
+(`host-command`): they are run when the user gave them in a file of their own, or says that this bundle's are trusted;
+otherwise the verdict says what it is without."""
 
 from __future__ import annotations
 
@@ -11,27 +11,41 @@ import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
+from vmtailor.analysis.guests import kernel_log, machines
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.files import records
+from vmtailor.base.files import temporary
 from vmtailor.base.words.text import plain
+from vmtailor.booting.fitted_machine import Chosen, machine_of
+from vmtailor.drivers.guest import guest_programs
+from vmtailor.drivers.guest.attendant_volume import SystemRoot
 from vmtailor.drivers.host import bundle_folder, bundle_values
-from vmtailor.drivers.host.bundle_folder import RECORD_BYTES, BundleFolder
+from vmtailor.drivers.host.bundle_folder import MOST_TABLE_BYTES, BundleFolder, SavedFolder
 from vmtailor.drivers.qemu.accelerator import best_accelerator
-from vmtailor.model.bundle import TRACE
-from vmtailor.model.exercise import Exercise, StepKind
+from vmtailor.drivers.rootfs import disk as disks
+from vmtailor.model.architecture import named
+from vmtailor.model.boots.system_exercise import SystemExercise
+from vmtailor.model.bundle import SYSTEM, SYSTEM_EXERCISE, SYSTEM_RUN, TRACED
+from vmtailor.model.exercise import Exercise, Proof, StepKind
 from vmtailor.model.image import Image
-from vmtailor.model.machine import Accelerator, Clock, Machine
+from vmtailor.model.machine import Accelerator, Clock, Disk, Machine
 from vmtailor.model.option import Option, OptionSubject, option, refuse
 from vmtailor.model.option_rows import ACCELERATOR, BUNDLE_EXERCISE, CLOCK, TRUST_HOST_COMMANDS
 from vmtailor.model.plan import RootFormat
-from vmtailor.model.trace import Trace
+from vmtailor.model.systems.subject import SystemSubject
 from vmtailor.model.trial import Verification
-from vmtailor.pipeline.bundles import machine_of
+from vmtailor.model.watched.system_run import SystemRun
 from vmtailor.pipeline.inputs import scratch_of, tools_volume
-from vmtailor.stages import exercise_file, trace, verify
+from vmtailor.pipeline.systems import exercising, subjects
+from vmtailor.pipeline.work_folder import resuming
+from vmtailor.pipeline.work_folder.content import WorkFolder, is_work_folder
+from vmtailor.stages import exercise_file, system_verify, trace, verify
+from vmtailor.stages.system_verify import SystemTarget
 from vmtailor.stages.verify import Target
+
+E = TypeVar("E", Exercise, SystemExercise)
 
 
 @dataclass(frozen=True)
@@ -60,117 +74,230 @@ class VerifyRequest:
 
 
 @dataclass(frozen=True, eq=False)
-class SavedFit:
-    """What is verified: the folder's image, its network, its trace. `machine`: as it is for an accelerator, on the
-    wall clock; `requests`: the tracer's log. Both are read when they are asked for."""
+class SavedContainer:
+    """The container of a bundle or a work folder. `machine`: as it is for an accelerator, on the wall clock, without a
+    network device, as it was traced. `runs`: programs that will be started on this host, as a shell would be told;
+    `skipped`: those that the bundle asks for and that are left out."""
 
+    files: SavedFolder
     image: Image
     network: bool
     architecture: str
     root_format: RootFormat
-    trace: Trace
     exercise: Exercise
     machine: Callable[[Accelerator], Machine]
-    requests: Callable[[], bytes]
+    runs: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()
+
+    @property
+    def proof(self) -> Proof:
+        return self.exercise.proof
+
+    def clock(self, asked: Clock) -> Clock:
+        return asked
+
+    def verified(self, accelerator: Accelerator, clock: Clock, store: Store) -> Verification:
+        record, machine = self.files.trace, self.machine(accelerator)
+        model = record.cpu_model if clock is Clock.INSTRUCTIONS else machine.cpu_model
+        target = Target(
+            machine=replace(machine, clock=clock, cpu_model=model),
+            image=self.image.config,
+            exercise=self.exercise,
+            tools=tools_volume(store, self.root_format, self.architecture),
+            network=self.network,
+        )
+        found = verify.verify(target, record, trace.log_of(self.files.requests(), record).events, scratch_of(store))
+        if isinstance(self.files, WorkFolder):
+            self.files.save_verification(replace(found, skipped=self.skipped))
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class SavedSystem:
+    """The system of a bundle. `before`: the run on the system's own kernel; `disk`, `root`: what is started."""
+
+    files: BundleFolder
+    exercise: SystemExercise
+    before: SystemRun
+    disk: Disk
+    root: SystemRoot
+    runs: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()
+
+    @property
+    def architecture(self) -> str:
+        return self.files.bundle.architecture
+
+    @property
+    def proof(self) -> Proof:
+        return self.exercise.inside().proof
+
+    def clock(self, asked: Clock) -> Clock:
+        """Return the wall clock where a program on the host drives the system: on the other one no guest waits."""
+        return Clock.WALL if self.runs else asked
+
+    def verified(self, accelerator: Accelerator, clock: Clock, store: Store) -> Verification:
+        """Judge the exercise on the machine as when it was fitted. Nothing is written to the disk."""
+        files = self.files
+        symbols = files.data(files.bundle.system_map, MOST_TABLE_BYTES).decode(errors="replace")
+        machine = machine_of(files, Chosen(accelerator=accelerator, clock=clock))
+        machine = replace(machine, disks=(self.disk,), ports=machines.on_loopback(self.exercise.ports))
+        parts = guest_programs.of(self.architecture)
+        target = SystemTarget(machine, self.root, self.exercise, parts, kernel_log.built_in_modules(symbols))
+        with temporary.held_folder(scratch_of(store)) as scratch:
+            return system_verify.verify(target, self.before, scratch)
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A folder that was read and may be booted. `runs`: the programs that will be started on this host, as a shell
-    would be told; `skipped`: those that the bundle asks for and that are left out."""
+    """A folder that was read and may be booted."""
 
     request: VerifyRequest
-    subject: SavedFit
-    exercise: Exercise
+    subject: SavedContainer | SavedSystem
     store: Store
-    runs: tuple[str, ...]
-    skipped: tuple[str, ...]
+
+    @property
+    def clock(self) -> Clock:
+        return self.subject.clock(self.request.clock)
 
 
 def prepare(request: VerifyRequest, store: Store | None = None) -> Prepared:
-    """Read a bundle, and decide which programs of its exercise are run on the host. Starts nothing.
+    """Read what is verified, and decide which programs of its exercise are run on the host. Starts nothing.
 
-    Raises UserInputError for a bundle that is damaged, and as `allowed` does."""
+    Raises UserInputError for a folder that is damaged, for an exercise file that asks other things than the folder's,
+    for a disk that holds no such system, and for an accelerator that does not keep the clock."""
     store = store or Store()
-    require_clock(request)
-    refuse(request, OptionSubject.CONTAINER, request.bundle)
-    files = bundle_folder.load(request.bundle, store)
-    if not files.lists(f"{TRACE}/{trace.RECORD}"):
-        raise UserInputError(f"the bundle {request.bundle} holds no trace to compare with", hint="fit the image again")
-    return allowed(request, of_bundle(files), store)
-
-
-def require_clock(request: VerifyRequest) -> None:
-    """Raise UserInputError for an accelerator that does not keep the clock."""
     if request.clock is Clock.INSTRUCTIONS and request.accelerator is Accelerator.KVM:
         raise UserInputError("the instruction clock runs under TCG only", hint="use --clock wall with KVM")
+    working = is_work_folder(request.bundle)
+    if not working and (files := bundle_folder.load(request.bundle, store)).is_system:
+        return Prepared(request, _system(request, files), store)
+    refuse(request, OptionSubject.CONTAINER, request.bundle)
+    if working:
+        return Prepared(request, _allowed(request, _of_work_folder(WorkFolder(request.bundle, store))), store)
+    return Prepared(request, saved_container(request, files), store)
 
 
-def of_bundle(files: BundleFolder) -> SavedFit:
-    """What of a bundle is verified. Raises UserInputError for a record that is damaged."""
-    name, bundle = f"{TRACE}/{trace.RECORD}", files.bundle
-    record = records.from_bytes(Trace, files.data(name, RECORD_BYTES), str(files.path / name))
-    bundle_values.require_cpu_model(record.cpu_model, files.path / name)
-    bundle_values.require_cpu_s(record.requests_cpu_s, files.path / name)
-    return SavedFit(
+def verify_prepared(prepared: Prepared) -> Verification:
+    """Run the exercise on the folder's machine, and compare with what is in the folder. On the wall clock under KVM
+    where it works; the instruction clock is always TCG."""
+    request, subject, store = prepared.request, prepared.subject, prepared.store
+    accelerator = Accelerator.TCG if prepared.clock is Clock.INSTRUCTIONS else request.accelerator
+    accelerator = accelerator or best_accelerator(subject.architecture, store)
+    return replace(subject.verified(accelerator, prepared.clock, store), skipped=subject.skipped)
+
+
+def saved_container(request: VerifyRequest, files: BundleFolder) -> SavedContainer:
+    """Return the container of a bundle as it may be verified. Raises UserInputError as `prepare` does."""
+    return _allowed(request, _of_bundle(files))
+
+
+def _of_bundle(files: BundleFolder) -> SavedContainer:
+    """What of a container's bundle is verified. Raises UserInputError for a record that is damaged, or missing."""
+    bundle = files.bundle
+    if not files.lists(TRACED):
+        raise UserInputError(f"the bundle {files.path} holds no trace to compare with", hint="fit the image again")
+    _ = files.trace
+
+    def machine(accelerator: Accelerator) -> Machine:
+        return replace(machine_of(files, Chosen(accelerator=accelerator)), network=False)
+
+    return SavedContainer(
+        files=files,
         image=Image(bundle.image_reference, bundle.image_digest, bundle.image, "", "", 0, 0),
         network=bundle.network,
         architecture=bundle.architecture,
         root_format=bundle.root_format,
-        trace=record,
-        exercise=files.exercise(),
-        machine=lambda accelerator: machine_of(files.path, bundle, accelerator=accelerator, store=files.store),
-        requests=lambda: files.data(f"{TRACE}/{record.requests_file}"),
+        exercise=files.exercise,
+        machine=machine,
     )
 
 
-def allowed(request: VerifyRequest, subject: SavedFit, store: Store) -> Prepared:
-    """Decide which programs of an exercise are run on the host.
+def _of_work_folder(work: WorkFolder) -> SavedContainer:
+    """What of a work folder is verified: the kernel that was built there."""
+    begun, _ = work.work(), work.trace
+    made, sha256 = work.plan(begun)
+    kernel = work.kernel(sha256)
+    image = resuming.image_of(begun, work.store)
+    return SavedContainer(
+        files=work,
+        image=image,
+        network=made.network,
+        architecture=begun.architecture,
+        root_format=begun.root_format,
+        exercise=work.exercise,
+        machine=lambda accelerator: resuming.machine_of(begun, image, made, kernel, accelerator, work.store),
+    )
 
-    Raises UserInputError for an exercise file that asks the container other things than the folder's: what the machine
-    is compared with is the trace of those."""
-    own = subject.exercise
-    exercise, skipped = own, tuple[str, ...]()
-    if request.exercise is not None:
-        exercise = exercise_file.load(request.exercise, subject.image)
-        if replace(in_guest(exercise), origin="") != replace(in_guest(own), origin=""):
-            raise UserInputError(
-                f"{request.exercise} asks the container other things than the exercise that {request.bundle} was "
-                "fitted with, so there is nothing to compare its answers with",
-                hint="give the file that the bundle was fitted with, or fit the image again with this one",
-            )
-    elif not request.trust_host_commands:
-        exercise, skipped = in_guest(own), host_commands(own)
+
+def _allowed(request: VerifyRequest, subject: SavedContainer) -> SavedContainer:
+    exercise, skipped = chosen(
+        request, subject.exercise, lambda file: exercise_file.load(file, subject.image), "container", "image"
+    )
     runs = host_commands(exercise)
     if not (subject.network and any(port.protocol == "tcp" for port in subject.image.config.exposed_ports)):
         runs, skipped = (), skipped or runs  # nothing leads into such a machine, so nothing is asked from outside
-    return Prepared(request, subject, exercise, store, runs, skipped)
+    return replace(subject, exercise=exercise, runs=runs, skipped=skipped)
 
 
-def verify_prepared(prepared: Prepared) -> Verification:
-    """The exercise on the folder's machine, compared with the trace in it. On the wall clock under KVM where it works;
-    the instruction clock is always TCG."""
-    request, subject, store = prepared.request, prepared.subject, prepared.store
-    record, counting = subject.trace, request.clock is Clock.INSTRUCTIONS
-    accelerator = Accelerator.TCG if counting else request.accelerator or best_accelerator(subject.architecture, store)
-    machine = subject.machine(accelerator)
-    machine = replace(machine, clock=request.clock, cpu_model=record.cpu_model if counting else machine.cpu_model)
-    target = Target(
-        machine=machine,
-        image=subject.image.config,
-        exercise=prepared.exercise,
-        tools=tools_volume(store, subject.root_format, subject.architecture),
-        network=subject.network,
+def chosen(
+    request: VerifyRequest, own: E, load: Callable[[Path], E], driven: str, fitted: str
+) -> tuple[E, tuple[str, ...]]:
+    """Return the exercise to verify by, and which programs of the host that leaves out. `driven`, `fitted`: nouns.
+
+    Raises UserInputError for an exercise file that asks other things than the folder's: what the machine is compared
+    with are the answers to those."""
+    if request.exercise is None:
+        return (own, ()) if request.trust_host_commands else (in_guest(own), host_commands(own))
+    given = load(request.exercise)
+    if replace(in_guest(given), origin="") != replace(in_guest(own), origin=""):
+        raise UserInputError(
+            f"{request.exercise} asks the {driven} other things than the exercise that {request.bundle} was "
+            "fitted with, so there is nothing to compare its answers with",
+            hint=f"give the file that the bundle was fitted with, or fit the {fitted} again with this one",
+        )
+    return given, ()
+
+
+def _system(request: VerifyRequest, files: BundleFolder) -> SavedSystem:
+    if not files.lists(SYSTEM_RUN):
+        raise UserInputError(
+            f"the bundle {request.bundle} does not say what its system did on its own kernel",
+            hint="fit the system again: what was finished is found",
+        )
+    own = files.record(SystemExercise, SYSTEM_EXERCISE)
+    bundle_values.require_system_exercise(own, files.path / SYSTEM_EXERCISE)
+    exercise, skipped = chosen(request, own, exercise_file.load_system, "system", "system")
+    before = files.record(SystemRun, SYSTEM_RUN)
+    bundle_values.require_cpu_s(before.boot.cpu_s, files.path / SYSTEM_RUN)
+    subject, disk = files.record(SystemSubject, SYSTEM), files.root
+    if request.disk is not None:
+        disk = disks.disk_of(request.disk)
+        with subjects.opened(f"{subjects.DISK}{request.disk}", files.store) as found:
+            subject = found.subject
+    if subject.architecture != files.bundle.architecture:
+        wanted = named(files.bundle.architecture).title
+        raise UserInputError(f"{subject.reference} is no system for {wanted}", hint="give a disk of the same system")
+    return SavedSystem(
+        files, exercise, before, disk, _root(subject, files), runs=host_commands(exercise), skipped=skipped
     )
-    found = verify.verify(target, record, trace.log_of(subject.requests(), record).events, scratch_of(store))
-    return replace(found, skipped=prepared.skipped)
 
 
-def in_guest(exercise: Exercise) -> Exercise:
-    """What of an exercise happens in the guest, and through its published ports: all but programs of the host."""
+def _root(subject: SystemSubject, files: BundleFolder) -> SystemRoot:
+    """Where the system is in its machine. Raises UserInputError for a record that names no place of a root."""
+    path, where = subject.init.path, files.path / SYSTEM
+    placed = subject.disk is not None and 0 <= subject.disk.root <= 256
+    if not placed or not path.startswith("/") or "\0" in path or len(path) > 4095:
+        raise UserInputError(f"{where} does not say where the system is", hint="fit the system again")
+    return exercising.root_of(subject, files.bundle.words)
+
+
+def in_guest(exercise: E) -> E:
+    """Return what of an exercise happens in the guest, and through its published ports: all but programs of the
+    host."""
     return replace(exercise, load=tuple(step for step in exercise.load if step.kind is not StepKind.HOST_COMMAND))
 
 
-def host_commands(exercise: Exercise) -> tuple[str, ...]:
-    """The programs of the host that an exercise asks for, each as a shell would be told, fit for a terminal."""
+def host_commands(exercise: Exercise | SystemExercise) -> tuple[str, ...]:
+    """Return the programs of the host that an exercise asks for, each as a shell would be told, fit for a terminal."""
     return tuple(plain(shlex.join(step.argv)) for step in exercise.load if step.kind is StepKind.HOST_COMMAND)

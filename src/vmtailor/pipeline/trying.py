@@ -21,7 +21,7 @@ from vmtailor.base.progress import step
 from vmtailor.booting import series
 from vmtailor.booting.boot import Booter
 from vmtailor.booting.boot import boot as plain_boot
-from vmtailor.booting.bundle import kernel_of
+from vmtailor.booting.bundle_booter import kernel_of
 from vmtailor.booting.counted import CountedToInit, Settled
 from vmtailor.booting.series import OnBoot
 from vmtailor.drivers.qemu.plugin import PluginMode
@@ -99,7 +99,7 @@ def on_bundle(
     def make(changes: Sequence[Change], machine: Machine) -> tuple[Machine, tuple[Change, ...]]:
         return make_on_bundle(changes, machine, means)
 
-    name = str(subject.loaded.folder)
+    name = str(subject.loaded.path)
     bench = MachineBench(name, subject.machine, subject.workload, out, subject.booter, make, times, judged_by, on_boot)
     return tried(bench, expected(wanted, predict))
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -17,12 +18,14 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records, temporary
 from vmtailor.base.files.digests import sha256_of
 from vmtailor.base.files.regular_file import open_regular
+from vmtailor.drivers.host.bundle_folder import BundleFolder
 from vmtailor.drivers.image import documents, image_archive, image_config, layers, oci_layout, skopeo
 from vmtailor.drivers.image.entry_point import check_entry_point, strangers
 from vmtailor.drivers.image.layers import Layer
 from vmtailor.drivers.image.limits import Allowance, Limits, Room, too_much
 from vmtailor.drivers.image.root_directory import Archived, archive_directory
 from vmtailor.model.architecture import every, of_host, of_image
+from vmtailor.model.bundle import IMAGE
 from vmtailor.model.image import DEFAULT_PATH, Image, ImageConfig
 from vmtailor.model.systems.subject import SubjectKind
 
@@ -77,6 +80,10 @@ class Reference:
     def tag(self) -> str:
         """What follows the path, with its colon."""
         return self.rest.removeprefix(str(self.path))
+
+
+#: How the cache names folders.
+_KEY = re.compile(r"[0-9a-f]{40}")
 
 
 def host_architecture() -> str:
@@ -363,6 +370,28 @@ def _from_directory(parsed: Reference, store: Store, options: ImageOptions, limi
 def _stored(folder: Path) -> Image:
     image = records.load(Image, folder / "image.json")
     return replace(image, archive=str((folder / "rootfs.tar").absolute()))
+
+
+def kept(key: str, archive_sha256: str, store: Store) -> Image | None:
+    """Return the image that the cache has under a key, where it is the one with this archive. Saved records say the
+    key; they may be a stranger's."""
+    folder = store.path("image", key)
+    if not _KEY.fullmatch(key) or not (folder / "image.json").is_file():
+        return None
+    found = records.load(Image, folder / "image.json")
+    if found.archive_sha256 != archive_sha256:
+        return None
+    store.used(folder / found.archive)
+    return replace(found, archive=str((folder / found.archive).absolute()))
+
+
+def kept_for(files: BundleFolder, store: Store) -> Image | None:
+    """Return the image that a bundle was made from, where the cache has it: with the digest of the bundle's record."""
+    if not files.lists(IMAGE):
+        return None
+    said = files.record(Image, IMAGE)
+    found = kept(Path(said.archive).parent.name, said.archive_sha256, store)
+    return found if found is not None and found.digest == files.bundle.image_digest else None
 
 
 def _blob(folder: Path, blob: str) -> Path:

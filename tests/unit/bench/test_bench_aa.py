@@ -51,6 +51,7 @@ def judged_of(found: list[bench_aa.Pair], size: int, comparisons: int) -> bench_
     return judged
 
 
+@pytest.mark.lengthy
 @pytest.mark.parametrize("larger", [False, True])
 def test_of_sides_that_are_the_same_few_differ_and_what_is_injected_is_found(larger: bool) -> None:
     found = bench_aa.pairs(run_of(0.015, larger=larger))
@@ -61,6 +62,7 @@ def test_of_sides_that_are_the_same_few_differ_and_what_is_injected_is_found(lar
     assert judged.found >= bench_aa.LEAST_FOUND * judged.injected > 0
 
 
+@pytest.mark.lengthy
 def test_a_bias_between_the_names_is_seen(capsys: pytest.CaptureFixture[str]) -> None:
     run = run_of(0.1, 400, bias=1.1)
     (pair,) = found = bench_aa.pairs(run)
@@ -87,6 +89,7 @@ def test_cells_that_scatter_too_much_are_named_and_not_counted() -> None:
     assert bench_aa.show(found, run_of(0.3), [judged]) is False
 
 
+@pytest.mark.lengthy
 def test_a_spread_asks_for_as_many_blocks_as_settle_it() -> None:
     (quiet,), (noisy,) = (bench_aa.pairs(run_of(spread, 400)) for spread in (0.02, 0.1))
     assert quiet.needed == 10 and 100 < noisy.needed < 200

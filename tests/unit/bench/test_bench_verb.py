@@ -360,6 +360,7 @@ def job_of(options: BenchOptions) -> BenchJob:
     )  # fmt: skip
 
 
+@pytest.mark.lengthy
 @pytest.mark.parametrize("quick", [True, False])
 @pytest.mark.parametrize("netperf", ["", "/a b/netperf"])
 def test_the_command_of_a_cell_measures_that_cell_in_the_same_order_and_no_other(

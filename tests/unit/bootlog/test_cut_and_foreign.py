@@ -55,7 +55,7 @@ def test_packed_whole_and_cut(tmp_path: Path, name: str) -> None:
 @pytest.mark.attack
 def test_a_zstd_bomb_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "bomb"
-    path.write_bytes(zstandard.ZstdCompressor(level=19).compress(bytes(1 << 30)))
+    path.write_bytes(zstandard.ZstdCompressor(level=1).compress(bytes(1 << 30)))
     with pytest.raises(archive.Bomb):
         for chunk in archive.open_chunks(path):
             assert len(chunk) <= 64 << 20

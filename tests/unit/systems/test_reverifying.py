@@ -18,6 +18,7 @@ from vmtailor.analysis.guests import machines
 from vmtailor.base.errors import AnswerNo, UserInputError
 from vmtailor.base.files import records
 from vmtailor.drivers.host import bundle_values
+from vmtailor.drivers.host.bundle_folder import seal
 from vmtailor.model.boots.boot import Boot, Outcome
 from vmtailor.model.boots.system_exercise import Saying, SystemExercise, SystemReady, SystemReadyKind
 from vmtailor.model.bundle import SYSTEM, SYSTEM_EXERCISE, SYSTEM_RUN
@@ -26,9 +27,9 @@ from vmtailor.model.guest import GuestReport
 from vmtailor.model.machine import Accelerator, Clock, DiskMode
 from vmtailor.model.trial import Verification
 from vmtailor.model.watched.system_run import SystemRun
-from vmtailor.pipeline import bundling
+from vmtailor.pipeline import reverify
 from vmtailor.pipeline.reverify import VerifyRequest
-from vmtailor.pipeline.systems import reverifying, subjects
+from vmtailor.pipeline.systems import subjects
 from vmtailor.stages import system_verify
 from vmtailor.stages.system_verify import SystemTarget
 
@@ -49,7 +50,7 @@ def write(folder: Path, exercise: SystemExercise = EXERCISE, subject: Any = SUBJ
     records.save(exercise, folder / SYSTEM_EXERCISE)
     if before:
         records.save(BEFORE, folder / SYSTEM_RUN)
-    bundling.seal(folder, bundle(root="disk.raw", words=("root=/dev/vda", "rw")))
+    seal(folder, bundle(root="disk.raw", words=("root=/dev/vda", "rw")))
     return folder
 
 
@@ -101,18 +102,18 @@ def test_another_exercise_has_nothing_to_be_compared_with(tmp_path: Path, driven
 def test_a_bundle_of_before_is_told_from_a_damaged_one(tmp_path: Path) -> None:
     folder = write(tmp_path / "bundle", before=False)
     with pytest.raises(UserInputError, match="does not say what its system did") as error:
-        reverifying.prepare(VerifyRequest(folder, Clock.INSTRUCTIONS))
+        reverify.prepare(VerifyRequest(folder, Clock.INSTRUCTIONS))
     assert "fit the system again" in (error.value.hint or "")
     write(folder)
     (folder / SYSTEM_RUN).write_text("{}")
     with pytest.raises(UserInputError, match="its content is another one"):
-        reverifying.prepare(VerifyRequest(folder, Clock.INSTRUCTIONS))
+        reverify.prepare(VerifyRequest(folder, Clock.INSTRUCTIONS))
 
 
 def test_a_run_that_took_for_ever_gives_no_time(tmp_path: Path, driven: list[SystemTarget]) -> None:
     folder = write(tmp_path / "bundle")
     records.save(replace(BEFORE, boot=replace(BEFORE.boot, cpu_s=1e300)), folder / SYSTEM_RUN)
-    bundling.seal(folder, bundle(root="disk.raw", words=("root=/dev/vda", "rw")))
+    seal(folder, bundle(root="disk.raw", words=("root=/dev/vda", "rw")))
     with pytest.raises(UserInputError, match="no boot takes"):
         verify_verb(folder)
     assert not driven
@@ -169,7 +170,7 @@ def test_a_disk_that_holds_no_system_and_a_container_that_has_none(tmp_path: Pat
     disk.write_bytes(bytes(1 << 20))
     with pytest.raises(UserInputError, match=r"empty\.raw"):
         verify_verb(write(tmp_path / "bundle"), disk=disk)
-    with pytest.raises(UserInputError, match="--disk does not go with .*, the bundle of a container"):
+    with pytest.raises(UserInputError, match=r"--disk does not go with .*, the bundle of a container"):
         verify_verb(write_bundle(tmp_path / "container"), disk=disk)
 
 

@@ -15,7 +15,8 @@ from vmtailor.base.errors import GuestError, UserInputError
 from vmtailor.base.files import digests, holes
 from vmtailor.booting import console
 from vmtailor.booting.console import Finished
-from vmtailor.drivers.host import bundle_folder
+from vmtailor.drivers.host import bundle_folder, kept_state
+from vmtailor.drivers.host.bundle_folder import is_system, seal
 from vmtailor.drivers.host.caught_signals import CaughtSignals
 from vmtailor.model.boots.ending import End, Ending
 from vmtailor.model.boots.system_exercise import SystemExercise, SystemReady, SystemReadyKind
@@ -25,9 +26,8 @@ from vmtailor.model.systems.subject import Init, InitKind
 from vmtailor.model.systems.units import UnitsMode
 from vmtailor.pipeline import bundling
 from vmtailor.pipeline.options import FitOptions
-from vmtailor.pipeline.running.run import RunOptions, run_bundle
-from vmtailor.pipeline.systems import inputs, running
-from vmtailor.pipeline.systems.running import is_system, run_system
+from vmtailor.pipeline.running.run import RunOptions, run
+from vmtailor.pipeline.systems import inputs
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def system(tmp_path: Path) -> Path:
     folder = write_bundle(tmp_path / "bundle")
     (folder / SYSTEM).write_text("{}")
     (folder / "disk.raw").write_bytes(b"disk" * 256)
-    bundling.seal(folder, bundle(root="disk.raw"))
+    seal(folder, bundle(root="disk.raw"))
     return folder
 
 
@@ -64,24 +64,24 @@ def test_what_a_system_writes_is_thrown_away_or_kept_beside_its_disk(
     started = Started()
     monkeypatch.setattr(console, "attached", started)
     before = (system / "disk.raw").read_bytes()
-    assert is_system(system) and run_system(options(system)) == 0
+    assert is_system(system) and run(options(system)) == 0
     assert started.machine is not None and started.machine.disks[0].mode is DiskMode.OVERLAID
     assert not (system / "state.raw").exists()
-    run_system(options(system, keep_state=True))
-    run_system(options(system, keep_state=True))
+    run(options(system, keep_state=True))
+    run(options(system, keep_state=True))
     assert (system / "state.raw").read_bytes() == before + b"written" * 2
     assert (system / "disk.raw").read_bytes() == before
-    run_system(options(system))  # what is kept changes nothing of the bundle
+    run(options(system))  # what is kept changes nothing of the bundle
 
 
 def test_two_machines_do_not_write_to_one_disk(system: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def again(machine: Machine, signals: CaughtSignals, *, interactive: bool) -> Finished:
         with pytest.raises(UserInputError, match="in use by a running machine"):
-            run_system(options(system, keep_state=True))
+            run(options(system, keep_state=True))
         return Started().finished
 
     monkeypatch.setattr(console, "attached", again)
-    assert run_system(options(system, keep_state=True)) == 0
+    assert run(options(system, keep_state=True)) == 0
 
 
 def test_of_two_first_starts_at_once_one_makes_the_disk_and_the_other_finds_it(
@@ -94,16 +94,16 @@ def test_of_two_first_starts_at_once_one_makes_the_disk_and_the_other_finds_it(
 
     def slowly(source: Path, target: Path) -> None:
         copied.append(target)
-        other = threading.Thread(target=running._first_state, args=(system, source, system / "state.raw"))
+        other = threading.Thread(target=kept_state._first_state, args=(system, source, system / "state.raw"))
         if len(copied) == 1:
             other.start()
             waiting.append(other)
         copy(source, target)
 
     waiting: list[threading.Thread] = []
-    monkeypatch.setattr(running, "copy_with_holes", slowly)
+    monkeypatch.setattr(kept_state, "copy_with_holes", slowly)
     (system / ".state.raw-new").write_text("of a start that was killed")
-    assert run_system(options(system, keep_state=True)) == 0
+    assert run(options(system, keep_state=True)) == 0
     waiting[0].join(10)
     assert len(copied) == 1 and (system / "state.raw").read_bytes().endswith(b"written")
     assert not (system / ".state.raw-new").exists()
@@ -114,33 +114,33 @@ def test_a_system_that_is_lost_is_an_error_and_one_that_was_left_is_none(
 ) -> None:
     monkeypatch.setattr(console, "attached", Started(lost="the kernel panicked"))
     with pytest.raises(GuestError, match="the kernel panicked"):
-        run_system(options(system))
+        run(options(system))
     monkeypatch.setattr(console, "attached", Started(code=1))
     with pytest.raises(GuestError, match="status 1"):
-        run_system(options(system))
+        run(options(system))
     monkeypatch.setattr(console, "attached", Started(left=True, code=-15))
-    assert run_system(options(system)) == 0
+    assert run(options(system)) == 0
 
 
 def test_what_only_containers_have_is_refused_by_name(system: Path) -> None:
     with pytest.raises(UserInputError, match=r"COMMAND, --user do not go with .*, the bundle of a system"):
-        run_system(options(system, command=("sh",), user="0"))
+        run(options(system, command=("sh",), user="0"))
     with pytest.raises(UserInputError, match="1 CPU"):
-        run_system(options(system, cpus=2))
+        run(options(system, cpus=2))
 
 
 def test_verbs_for_containers_refuse_a_systems_bundle(system: Path, tmp_path: Path) -> None:
     with pytest.raises(UserInputError, match="the bundle of a system with an init of its own"):
-        bundle_folder.load(system)
+        bundle_folder.load_container(system)
     container = write_bundle(tmp_path / "container")
     assert not is_system(container) and not is_system(tmp_path / "nothing")
-    with pytest.raises(UserInputError, match="--keep-state does not go with .*, the bundle of a container"):
-        run_bundle(options(container, keep_state=True))
+    with pytest.raises(UserInputError, match=r"--keep-state does not go with .*, the bundle of a container"):
+        run(options(container, keep_state=True))
 
 
 def test_options_of_images_mean_nothing_for_a_system(tmp_path: Path) -> None:
     given = FitOptions("disk:x", tmp_path, kernel="6.1", privileged=True)
-    with pytest.raises(UserInputError, match="--kernel, --privileged: do not go with disk:x, a disk of a system"):
+    with pytest.raises(UserInputError, match="--kernel, --privileged do not go with disk:x, a disk of a system"):
         inputs.refuse_for_images(given)
     with pytest.raises(UserInputError, match="nobody but you can say") as error:
         inputs.refuse_for_images(FitOptions("disk:x", tmp_path))
@@ -174,11 +174,11 @@ def test_what_a_system_keeps_is_written_to_the_bundles_own_file_only(
     for make in (state.symlink_to, state.hardlink_to):
         make(precious)
         with pytest.raises(UserInputError, match=r"state\.raw (is a symbolic link|has another name)"):
-            run_system(options(system, keep_state=True))
+            run(options(system, keep_state=True))
         state.unlink()
     state.symlink_to(tmp_path / "not there yet")
     with pytest.raises(UserInputError, match="a symbolic link"):
-        run_system(options(system, keep_state=True))
+        run(options(system, keep_state=True))
     assert started.machine is None and precious.read_bytes() == b"mine"
     assert not (tmp_path / "not there yet").exists()
 
@@ -188,7 +188,7 @@ def test_a_new_fit_does_not_throw_away_what_a_system_keeps(
 ) -> None:
     monkeypatch.setattr(console, "attached", Started())
     bundling.require_writable(system)
-    run_system(options(system, keep_state=True))
+    run(options(system, keep_state=True))
     with pytest.raises(UserInputError, match=r"keeps what its system wrote \(state\.raw\)"):
         bundling.require_writable(system)
 

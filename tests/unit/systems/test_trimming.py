@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.fakes.program import run_program
+from tests.fakes.started import Start
 from tests.unit.systems.test_system_fitting import RIGHT, Runs, failing, given, stages
 from tests.unit.systems.test_unit_choice import TEXT
 
@@ -185,7 +185,7 @@ def test_explain_answers_for_a_unit(given: SystemInputs, stages: Stages) -> None
     assert explaining.answer(run, "late") is None
 
 
-def test_units_are_of_systems_and_asking_needs_somebody(tmp_path: Path) -> None:
+def test_units_are_of_systems_and_asking_needs_somebody(start: Start, tmp_path: Path) -> None:
     tree = tmp_path / "no-system"
     (tree / "bin").mkdir(parents=True)
     for asked, words in (
@@ -194,5 +194,5 @@ def test_units_are_of_systems_and_asking_needs_somebody(tmp_path: Path) -> None:
         (("--mask", "ssh.service"), "--mask does not go with the image"),
         (("--mask", "ssh.service,a b"), "no unit is called 'a b'"),
     ):
-        ended = run_program(tmp_path / asked[1], "fit", f"rootfs:{tree}", *asked)
-        assert ended.code == 2 and words in " ".join(ended.stderr.split())
+        code, _, err = start("fit", f"rootfs:{tree}", *asked)
+        assert code == 2 and words in " ".join(err.split())

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.fakes.fit_run_data import fit_run
-from tests.fakes.program import run_program
+from tests.fakes.started import Start
 from tests.unit.systems.test_system_fitting import RIGHT, Runs, failing, given, stages
 
 from vmtailor.analysis.changes import choosing
@@ -156,12 +156,12 @@ def test_what_is_no_word_and_no_unit_is_refused_at_the_door() -> None:
         choosing.for_system(("nothing",))
 
 
-def test_changes_are_tried_on_systems_only(tmp_path: Path) -> None:
+def test_changes_are_tried_on_systems_only(start: Start, tmp_path: Path) -> None:
     tree = tmp_path / "no-system"
     (tree / "bin").mkdir(parents=True)
     for option, value in (("--try", "audit"), ("--try-file", "/etc/x=")):
-        ended = run_program(tmp_path / "home", "fit", f"rootfs:{tree}", option, value)
-        assert ended.code == 2 and f"{option} does not go with the image rootfs:" in " ".join(ended.stderr.split())
+        code, _, err = start("fit", f"rootfs:{tree}", option, value)
+        assert code == 2 and f"{option} does not go with the image rootfs:" in " ".join(err.split())
 
 
 def test_a_file_of_the_disk_is_tried_as_a_word_is_and_known_by_its_path(
@@ -198,15 +198,15 @@ def test_one_file_has_one_content() -> None:
         choosing.for_system(("audit",), (("/etc/x", "1"), ("/etc/x", None)))
 
 
-def test_what_a_file_is_to_have_is_read_at_the_door(tmp_path: Path) -> None:
+def test_what_a_file_is_to_have_is_read_at_the_door(start: Start, tmp_path: Path) -> None:
     (tmp_path / "bytes").write_bytes(b"\xff\0")
     for text, said in (
         ("/etc/x", "no file follows"),
         (f"/etc/x={tmp_path / 'none'}", "cannot be read"),
         (f"/etc/x={tmp_path / 'bytes'}", "no text of at most 64 KiB"),
     ):
-        ended = run_program(tmp_path / "home", "fit", "disk:none.raw", "-x", "none.toml", "--try-file", text)
-        assert ended.code == 2 and said in " ".join(ended.stderr.split())
+        code, _, err = start("fit", "disk:none.raw", "-x", "none.toml", "--try-file", text)
+        assert code == 2 and said in " ".join(err.split())
 
 
 def record(given: SystemInputs) -> FitRun:

@@ -17,10 +17,12 @@ from vmtailor.base.natives import Natives
 from vmtailor.base.progress import step
 from vmtailor.bench.model.bench_machine import STOCK, VM, BenchMachine
 from vmtailor.bench.run import kernel_subsystems
-from vmtailor.booting import bundle
+from vmtailor.booting import fitted_machine
 from vmtailor.booting.boot import boot
+from vmtailor.booting.bundle_booter import BundleBooter
 from vmtailor.booting.counting import Counting, counting
 from vmtailor.drivers.guest import guest_programs
+from vmtailor.drivers.host import bundle_folder
 from vmtailor.drivers.qemu.plugin import PluginConfig, PluginMode
 from vmtailor.model.boots.boot import Boot
 from vmtailor.model.boots.gathered import Gathered
@@ -47,7 +49,7 @@ def check(names: Sequence[str]) -> None:
                 raise UserInputError(
                     f"{name}: no such bundle", hint="vm:stock, or vm:FOLDER of a bundle of the benchmarks' image"
                 )
-            bundle.load(Path(name.removeprefix(VM)))
+            bundle_folder.load_container(Path(name.removeprefix(VM)))
 
 
 def ready(names: Sequence[str], image: str, store: Store) -> tuple[BenchMachine, ...]:
@@ -62,8 +64,8 @@ def ready(names: Sequence[str], image: str, store: Store) -> tuple[BenchMachine,
             found.append(stock)
             continue
         folder = Path(name.removeprefix(VM)).absolute()
-        one = bundle.load(folder, store)
-        machine = bundle.machine_of(one, bundle.Chosen(clock=Clock.INSTRUCTIONS))
+        one = bundle_folder.load_container(folder, store)
+        machine = fitted_machine.machine_of(one, fitted_machine.Chosen(clock=Clock.INSTRUCTIONS))
         which = digest(to_bytes(one.bundle))[:12]
         found.append(BenchMachine(VM + folder.name, machine, one.bundle.kernel_version, "", str(folder), "", which))
     files = next((one.subsystems for one in found if one.name == STOCK), "")
@@ -103,8 +105,8 @@ class Booted:
         work = work.unhurried(machine.clock)
         parts = guest_programs.of(machine.architecture)
         if self.known.folder:
-            loaded = bundle.load(Path(self.known.folder))
-            return _right(*bundle.BundleBooter(loaded, parts)(machine, work, self._folder()))
+            loaded = bundle_folder.load_container(Path(self.known.folder))
+            return _right(*BundleBooter(loaded, parts)(machine, work, self._folder()))
         return _right(*boot(machine, work, self._folder(), counting=_counting(self.known, parts)))
 
     def _folder(self) -> Path:

@@ -9,13 +9,13 @@ from vmtailor.analysis.changes import choosing
 from vmtailor.base import output
 from vmtailor.base.cache.store import Store
 from vmtailor.base.progress import step
-from vmtailor.booting.bundle import Chosen
+from vmtailor.booting.fitted_machine import Chosen
 from vmtailor.cli.boots.boot_output import show_boot_cost, show_series, telling
 from vmtailor.drivers.guest import guest_programs
+from vmtailor.drivers.host import bundle_folder
 from vmtailor.model.boots.series import BootSeries
 from vmtailor.model.option import OptionSubject, refuse
 from vmtailor.pipeline import booting, machine_bench, trying
-from vmtailor.pipeline.bundles import load_bundle
 from vmtailor.pipeline.options import BootOptions
 from vmtailor.stages.boot import profile
 
@@ -24,7 +24,7 @@ def boot_bundle(asked: BootOptions, bundle: Path) -> None:
     """Boot a bundle so many times, try changes on it, or attribute one boot. Raises UserInputError for options that it
     has no use for."""
     refuse(asked, OptionSubject.FITTED, bundle)
-    architecture = load_bundle(bundle).architecture
+    architecture = bundle_folder.load(bundle).bundle.architecture
     words = (*asked.append, *(profile.INITCALLS if asked.debug_initcalls else ()))
     own = Chosen(asked.cpu_model or "", asked.accelerator, asked.clock, words, asked.memory_bytes)
     subject = booting.prepare(bundle, own, asked.timeout_s, guest_programs.of(architecture), Store())

@@ -13,49 +13,121 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Collection
-from dataclasses import dataclass
+import re
+from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
+from typing import TypeVar
 
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.files import plain_files, records
+from vmtailor.base.files import dot_config, plain_files, records
 from vmtailor.base.files.digests import sha256_of_rest
+from vmtailor.base.natives import mark_addresses
 from vmtailor.base.words.text import plain
 from vmtailor.drivers.host import bundle_values, content
-from vmtailor.model.bundle import EXERCISE, RECORD, SYSTEM, Bundle, BundleFile
+from vmtailor.model.bundle import (
+    BASELINE_CONFIG,
+    EXERCISE,
+    INIT,
+    PAGE,
+    RECORD,
+    STAGE_FILES,
+    SYSTEM,
+    TRACE,
+    TRACED,
+    Bundle,
+    BundleFile,
+)
 from vmtailor.model.exercise import Exercise
+from vmtailor.model.machine import Disk, DiskFormat, DiskMode
+from vmtailor.model.trace import Trace
+
+T = TypeVar("T")
 
 #: Longest record that is read. A long trace's is a few MiB.
 RECORD_BYTES = 256 << 20
 #: Longest log of a trace, and longest of all other files that are read whole.
 DATA_BYTES = 1 << 30
+#: Longest table of symbols and configuration that are read, and longest init. Tables of large kernels have 10 MiB.
+MOST_TABLE_BYTES, MOST_INIT_BYTES = 64 << 20, 4 << 20
+#: Lines as nm writes them; what of them becomes a span goes into the plugin's configuration.
+_TABLE = re.compile(rb"(?:[0-9a-f]{16} [A-Za-z?] [!-~]{1,512}\n)*")
 _AGAIN = "get the bundle again, or fit the image again"
 _CHUNK = 1 << 20
 
 
-@dataclass(frozen=True, eq=False)
-class BundleFolder:
-    """A bundle whose record was read and found sound. Each file is checked when it is asked for."""
+class SavedFolder:
+    """A folder of files that a fit has left there, all of them (a bundle) or only some (a work folder). Somebody else
+    may have made it: what is read is checked, and UserInputError says what is wrong with it, or missing."""
 
-    path: Path
-    bundle: Bundle
-    store: Store
+    def __init__(self, path: Path, store: Store) -> None:
+        self.path = path
+        self.store = store
+
+    def data(self, name: str, most_bytes: int = DATA_BYTES) -> bytes:
+        """Return the content of a file, checked in one go."""
+        raise NotImplementedError
+
+    def lists(self, name: str) -> bool:
+        """Return whether the folder has a file."""
+        raise NotImplementedError
+
+    def hint(self, name: str) -> str:
+        """Return the command that gets a missing or damaged file back."""
+        raise NotImplementedError
+
+    def lacks(self, name: str) -> UserInputError:
+        """Return the error for a file that is not there."""
+        wrote = next((stage for stage, names in STAGE_FILES.items() if name in names), "fit")
+        where = f"the record of {self.path} lists" if is_bundle(self.path) else f"{self.path} has"
+        return UserInputError(f"{where} no {plain(name)}: vmtailor {wrote} writes it", hint=self.hint(name))
+
+    def record(self, kind: type[T], name: str, most_bytes: int = RECORD_BYTES) -> T:
+        """Return a record of the folder."""
+        return records.from_bytes(kind, self.data(name, most_bytes), str(self.path / name), hint=self.hint(name))
+
+    @cached_property
+    def exercise(self) -> Exercise:
+        """The exercise of a container. Raises UserInputError for one that no file could say."""
+        found = self.record(Exercise, EXERCISE)
+        bundle_values.require_exercise(found, self.path / EXERCISE)
+        return found
+
+    @cached_property
+    def trace(self) -> Trace:
+        """The record of a container's trace. Raises UserInputError for what no trace says."""
+        found = self.record(Trace, TRACED)
+        bundle_values.require_trace(found, self.path / TRACED)
+        return found
+
+    def requests(self) -> bytes:
+        """Return the tracer's log."""
+        return self.data(f"{TRACE}/{self.trace.requests_file}")
+
+
+class BundleFolder(SavedFolder):
+    """A bundle whose record was read and found sound. Each file is checked when it is first asked for, and is the same
+    one from then on."""
+
+    def __init__(self, path: Path, bundle: Bundle, store: Store) -> None:
+        super().__init__(path, store)
+        self.bundle = bundle
 
     def listed(self, name: str) -> BundleFile:
-        """What the record says of a file. Raises UserInputError when it says nothing."""
+        """Return what the record says of a file."""
         for one in self.bundle.files:
             if one.name == name:
                 return one
-        raise UserInputError(
-            f"the record of the bundle {self.path} says nothing of its file {plain(name)}", hint=_AGAIN
-        )
+        raise self.lacks(name)
 
     def lists(self, name: str) -> bool:
         return any(one.name == name for one in self.bundle.files)
 
+    def hint(self, name: str) -> str:
+        return _AGAIN
+
     def data(self, name: str, most_bytes: int = DATA_BYTES) -> bytes:
-        """The content of a file. Raises UserInputError when it is not what the record says."""
         wanted = self.listed(name)
         found = plain_files.read(self.path, name, most_bytes)
         if hashlib.sha256(found).hexdigest() != wanted.sha256:
@@ -63,7 +135,8 @@ class BundleFolder:
         return found
 
     def file(self, name: str) -> Path:
-        """A path under which a file can be opened that is what the record says; `data` says what is raised."""
+        """Return a path under which a file can be opened that is what the record says. Raises UserInputError for any
+        other."""
         wanted = self.listed(name)
         with plain_files.opened(self.path, name) as file:
             if os.fstat(file.fileno()).st_size != wanted.bytes:
@@ -89,31 +162,72 @@ class BundleFolder:
             f"{self.path / name} is not the file that the bundle was made with: its content is another one", hint=_AGAIN
         )
 
-    def exercise(self) -> Exercise:
-        """The exercise that the bundle was fitted with. Raises UserInputError for one that no file could say."""
-        where = self.path / EXERCISE
-        found = records.from_bytes(Exercise, self.data(EXERCISE, RECORD_BYTES), str(where))
-        bundle_values.require_exercise(found, where)
+    @property
+    def is_system(self) -> bool:
+        """Whether it is the bundle of a system with an init of its own."""
+        return self.lists(SYSTEM)
+
+    @cached_property
+    def kernel(self) -> Path:
+        return self.file(self.bundle.kernel)
+
+    @cached_property
+    def root(self) -> Disk:
+        """The first disk: a container's root file system, or a system's disk, of which what is written is thrown
+        away."""
+        name = self.bundle.root
+        path = str(self.file(name))
+        if not self.is_system:
+            return Disk(path)
+        form = DiskFormat.QCOW2 if name.endswith(f".{DiskFormat.QCOW2}") else DiskFormat.RAW
+        return Disk(path, form, DiskMode.OVERLAID)
+
+    @cached_property
+    def symbols(self) -> bytes:
+        """The kernel's table of symbols. Raises UserInputError when it is none."""
+        found = self.data(self.bundle.system_map, MOST_TABLE_BYTES)
+        if not _TABLE.fullmatch(found):
+            raise UserInputError(
+                f"{self.path / self.bundle.system_map} is no table of symbols", hint="fit the image again"
+            )
         return found
+
+    @cached_property
+    def config(self) -> dict[str, str]:
+        """The kernel's configuration, name → value. Raises UserInputError for a file that kconfig would not write."""
+        return self._config(self.bundle.kernel_config)
+
+    @cached_property
+    def baseline_config(self) -> dict[str, str] | None:
+        """The configuration that the bundle was made from; None in older bundles."""
+        return self._config(BASELINE_CONFIG) if self.lists(BASELINE_CONFIG) else None
+
+    def _config(self, name: str) -> dict[str, str]:
+        return dot_config.parse_strictly(self.data(name, MOST_TABLE_BYTES), str(self.path / name))
+
+    @cached_property
+    def init(self) -> bytes:
+        """The init in the root file system; empty when the bundle does not say."""
+        return self.data(INIT, MOST_INIT_BYTES) if self.lists(INIT) else b""
+
+    @cached_property
+    def init_marks(self) -> dict[str, int] | None:
+        """Where that init marks the milestones of a boot; None when the bundle does not say."""
+        return mark_addresses(self.init) if self.lists(INIT) else None
 
 
 def is_bundle(folder: Path) -> bool:
-    """Whether a path is a bundle's folder, whatever is wrong with it."""
+    """Return whether a path is a bundle's folder, whatever is wrong with it."""
     return os.path.lexists(folder / RECORD)
 
 
+def is_system(folder: Path) -> bool:
+    """Return whether a path is the bundle of a system with an init of its own. Raises UserInputError for a damaged
+    bundle."""
+    return is_bundle(folder) and load(folder).is_system
+
+
 def load(folder: Path, store: Store | None = None) -> BundleFolder:
-    """Read the record of a container's bundle, as `load_any` does. Raises UserInputError for a system's, too."""
-    found = load_any(folder, store)
-    if found.lists(SYSTEM):
-        raise UserInputError(
-            f"{folder} is the bundle of a system with an init of its own, and this is for those of containers",
-            hint=f"vmtailor run {folder} starts it, verify proves it again; explain and report tell of it",
-        )
-    return found
-
-
-def load_any(folder: Path, store: Store | None = None) -> BundleFolder:
     """Read a bundle's record. Raises UserInputError when it is none, damaged, of another version, when it asks for a
     machine that no fit makes, names files that are none of its own, or lacks its kernel or root."""
     if not is_bundle(folder):
@@ -122,19 +236,40 @@ def load_any(folder: Path, store: Store | None = None) -> BundleFolder:
     bundle = records.from_bytes(Bundle, data, str(folder / RECORD), hint="fit the image again")
     bundle_values.require_machine(bundle, folder / RECORD)
     found = BundleFolder(folder.absolute(), bundle, store or Store())
-    for name in (bundle.kernel, bundle.root):
-        with plain_files.opened(folder, name):
-            found.listed(name)
+    _require(found, bundle.kernel, bundle.root)
     return found
 
 
-def describe(folder: Path, without: Collection[str] = ()) -> tuple[BundleFile, ...]:
-    """What a record says of the files in a bundle that was just written: all but the record, and those in `without`."""
+def load_container(folder: Path, store: Store | None = None) -> BundleFolder:
+    """Read a container's bundle for what boots or plans it again: as `load` does, with its exercise, and the names of
+    all that it is booted and counted with. Raises UserInputError for a system's: those cannot do that yet."""
+    found = load(folder, store)
+    if found.is_system:
+        raise UserInputError(
+            f"{folder} is the bundle of a system with an init of its own, and this is for those of containers",
+            hint=f"vmtailor run {folder} starts it, verify proves it again; explain and report tell of it",
+        )
+    _require(found, found.bundle.system_map, found.bundle.kernel_config, EXERCISE)
+    _ = found.exercise
+    return found
+
+
+def _require(found: BundleFolder, *names: str) -> None:
+    for name in names:
+        with plain_files.opened(found.path, name):
+            found.listed(name)
+
+
+def seal(folder: Path, record: Bundle) -> Bundle:
+    """Write a bundle's record with the digests of all files that are there now, and return it."""
     found = []
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
-        if path.is_file() and name != RECORD and name not in without:
+        # The page is a view that `report` writes again whenever it is asked to.
+        if path.is_file() and name not in (RECORD, PAGE):
             with plain_files.opened(folder, name) as file:
                 digest = sha256_of_rest(file)
                 found.append(BundleFile(name, os.fstat(file.fileno()).st_size, digest))
-    return tuple(found)
+    sealed = replace(record, files=tuple(found))
+    records.save(sealed, folder / RECORD)
+    return sealed

@@ -20,6 +20,7 @@ from vmtailor.model.architecture import Architecture, named
 from vmtailor.model.boots.system_exercise import SAYS_MAX, SAYS_NAME, UNIT, SystemExercise, SystemReadyKind
 from vmtailor.model.bundle import Bundle
 from vmtailor.model.exercise import Exercise, Expect, ReadyKind, Step, StepKind
+from vmtailor.model.trace import Trace
 
 #: Bytes of memory that a machine can have, and its CPUs: what `fit` takes.
 MEMORY_BYTES = range(8 << 20, (1 << 40) + 1)
@@ -32,6 +33,7 @@ MOST_STEPS = 10_000
 _WORD = re.compile(r"[!-~]{1,512}")
 _VERSION = re.compile(r"\d{1,4}(?:\.\d{1,6}){1,2}(?:[-+.~][A-Za-z0-9.+~-]{1,64})?")
 _CPU_MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}(?:,(?:[+-][a-z0-9._-]{1,64}|[a-z0-9._-]{1,64}=(?:on|off)))*")
+_MODULE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./-]{0,255}")
 _METHOD = re.compile(r"[A-Z]{1,16}")
 _PATH = re.compile(r"/[!-~]{0,8192}")
 
@@ -129,6 +131,17 @@ def require_system_exercise(exercise: SystemExercise, where: Path) -> None:
         if not SAYS_NAME.fullmatch(one.name) or not one.argv or not one.argv[0]:
             raise _wrong(where, f"'{plain(one.name[:80])}' is nothing to ask a system")
         _require_clean(one.argv, where)
+
+
+def require_trace(trace: Trace, where: Path) -> None:
+    """Raise UserInputError unless a trace could have said this."""
+    require_cpu_model(trace.cpu_model, where)
+    require_cpu_s(trace.requests_cpu_s, where)
+    if not math.isfinite(trace.requests_boot.seconds):
+        raise _wrong(where, "the boot took no number of seconds")
+    names = [word for one in trace.modules_requested for word in (one.module, one.path)]
+    if any(not _MODULE.fullmatch(name) or ".." in name for name in names):
+        raise _wrong(where, "a module that was asked for has a name that none has")
 
 
 def require_cpu_s(seconds: float | None, where: Path) -> None:

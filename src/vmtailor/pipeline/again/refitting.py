@@ -21,13 +21,12 @@ from vmtailor.base.cache.store import digest, writing
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records, regular_file, temporary
 from vmtailor.base.words.text import plain
-from vmtailor.booting import bundle as booting_bundle
-from vmtailor.booting.bundle import Loaded
 from vmtailor.drivers.distribution import packaged
-from vmtailor.drivers.host.bundle_folder import RECORD_BYTES
+from vmtailor.drivers.host import bundle_folder
+from vmtailor.drivers.host.bundle_folder import BundleFolder
 from vmtailor.drivers.kernel.kernel_source import SourceTree
 from vmtailor.model.architecture import named
-from vmtailor.model.bundle import BASELINE_CONFIG, OBSERVED, PLAN, REQUESTS, TRACE, Bundle
+from vmtailor.model.bundle import BASELINE_CONFIG, OBSERVED, PLAN, REQUESTS, TRACE
 from vmtailor.model.change import Change, Reason
 from vmtailor.model.fit import FitRun
 from vmtailor.model.kernel import KernelBaseline
@@ -38,12 +37,11 @@ from vmtailor.model.option_rows import BUNDLE_EXERCISE, DRY_RUN, OUT, TRUST_HOST
 from vmtailor.model.plan import Plan
 from vmtailor.model.trace import Trace
 from vmtailor.pipeline import bundling, fit, fitting, rebuilding, repairing, reverify
-from vmtailor.pipeline.bundles import cached_image
 from vmtailor.pipeline.fitting import Findings
 from vmtailor.pipeline.inputs import assembled
 from vmtailor.pipeline.measuring import machines
 from vmtailor.pipeline.options import FitOptions
-from vmtailor.pipeline.work_folder.content import require_modules
+from vmtailor.stages import image as image_stage
 from vmtailor.stages import trace as trace_stage
 from vmtailor.stages.plan import named_symbols
 
@@ -100,33 +98,30 @@ def prepare(request: RefitRequest) -> Replanned:
     is not about; HostError where this host cannot have the baseline's kernel."""
     temporary.require_usable()
     store = request.options.store
-    loaded = booting_bundle.load(request.bundle, store)
-    bundle = loaded.bundle
-    before = records.from_bytes(Plan, loaded.files.data(PLAN, RECORD_BYTES), str(loaded.folder / PLAN))
+    loaded = bundle_folder.load_container(request.bundle, store)
+    before, record = loaded.record(Plan, PLAN), loaded.trace
     observed = _observed(request, loaded)
-    subject = reverify.of_bundle(loaded.files)
     verified = reverify.VerifyRequest(
         request.bundle, Clock.INSTRUCTIONS, exercise=request.exercise, trust_host_commands=request.trust_host_commands
     )
-    allowed = reverify.allowed(verified, subject, store)
-    image = cached_image(loaded.files, store)
+    allowed = reverify.saved_container(verified, loaded)
+    image = image_stage.kept_for(loaded, store)
     if image is None:
         raise UserInputError(
-            f"the image of {request.bundle} ({plain(bundle.image_reference)}) is not in the cache",
+            f"the image of {request.bundle} ({plain(loaded.bundle.image_reference)}) is not in the cache",
             hint="fit the image again, with --keep for what it lacks",
         )
-    options = _options(request.options, bundle, subject.trace, before)
-    kernel, source = _kernel(loaded, subject.trace, options)
+    options = _options(request.options, loaded, before)
+    kernel, source = _kernel(loaded, record, options)
     inputs = assembled(options, image, allowed.exercise, kernel, source)
     if request.options.kernel:
         findings = fitting.find(inputs)
     else:
-        require_modules(subject.trace, loaded.folder / TRACE)
-        folder, identity = _trace_folder(loaded, subject.trace, options)
-        findings = fitting.known(inputs, _named(subject.trace), folder)
+        folder, identity = _trace_folder(loaded, record, options)
+        findings = fitting.known(inputs, _named(record), folder)
         findings.trace_id = identity
     kconfig = findings.tree.kconfig
-    _require_harmless(kconfig, before, loaded.folder / PLAN)
+    _require_harmless(kconfig, before, loaded.path / PLAN)
     findings.before = tuple(_before(change) for change in repairing.repairs_of(before) if kconfig.known(change.id))
     findings.observed = observed.calls if observed is not None else ()
     return Replanned(findings, before, fitting.planned(findings), observed, allowed.runs, allowed.skipped)
@@ -146,14 +141,22 @@ def refit(prepared: Replanned) -> FitRun:
         return bundling.place(made, options.out, options.command)
 
 
-def _options(asked: FitOptions, bundle: Bundle, trace: Trace, plan: Plan) -> FitOptions:
+def fitted_with(loaded: BundleFolder, asked: FitOptions) -> FitOptions:
+    """Return the options with those of the machine that a bundle was fitted with."""
+    bundle = loaded.bundle
+    return replace(
+        asked, reference=bundle.image_reference, architecture=bundle.architecture, machine=bundle.machine,
+        memory_bytes=bundle.memory_bytes, cpus=bundle.cpus, cpu_model=loaded.trace.cpu_model, root=bundle.root_format,
+    )  # fmt: skip
+
+
+def _options(asked: FitOptions, loaded: BundleFolder, plan: Plan) -> FitOptions:
     """The options that the bundle was fitted with, its margins among them, and those that the user adds."""
     keep = [f"{c.id}={c.value}" for c in plan.symbols if _by_user(c, "keep") and c.id not in named_symbols(asked.drop)]
     drop = [c.id for c in plan.symbols if _by_user(c, "drop") and c.id not in named_symbols(asked.keep)]
     return replace(
-        asked, reference=bundle.image_reference, architecture=bundle.architecture, machine=bundle.machine,
-        memory_bytes=bundle.memory_bytes, cpus=bundle.cpus, cpu_model=trace.cpu_model, root=bundle.root_format,
-        privileged=bundle.privileged, terminal=any(r.reference == _TERMINAL for c in plan.symbols for r in c.reasons),
+        fitted_with(loaded, asked), privileged=loaded.bundle.privileged,
+        terminal=any(r.reference == _TERMINAL for c in plan.symbols for r in c.reasons),
         margins=plan.margins if asked.margins is None else asked.margins,
         keep=tuple(dict.fromkeys((*keep, *asked.keep))), drop=tuple(dict.fromkeys((*drop, *asked.drop))),
     )  # fmt: skip
@@ -175,13 +178,13 @@ def _require_harmless(kconfig: Kconfig, plan: Plan, where: Path) -> None:
     foreign.harmless(kconfig, kept, str(where))
 
 
-def _kernel(loaded: Loaded, trace: Trace, options: FitOptions) -> tuple[KernelBaseline, SourceTree]:
+def _kernel(loaded: BundleFolder, trace: Trace, options: FitOptions) -> tuple[KernelBaseline, SourceTree]:
     """The baseline and the source: those of the bundle, or another series'."""
     row, store = named(options.architecture), options.store
     if options.kernel:
         kernel = packaged.provide(options.distribution, row, store, options.kernel)
         return kernel, SourceTree(Path(kernel.source_dir), kernel.source_digest)
-    wanted = loaded.files.listed(BASELINE_CONFIG).sha256 if loaded.files.lists(BASELINE_CONFIG) else ""
+    wanted = loaded.listed(BASELINE_CONFIG).sha256 if loaded.lists(BASELINE_CONFIG) else ""
     for known in rebuilding.baselines_at_hand(store, loaded.bundle.kernel_version):
         if known.release == trace.kernel_release and _has_config(known, wanted):
             return known, rebuilding.source_of(loaded, store, options.distribution)
@@ -202,23 +205,22 @@ def _named(trace: Trace) -> Trace:
     return replace(trace, coverage_file=trace_stage.COVERAGE, requests_file=REQUESTS)
 
 
-def _trace_folder(loaded: Loaded, trace: Trace, options: FitOptions) -> tuple[Path, str]:
+def _trace_folder(loaded: BundleFolder, trace: Trace, options: FitOptions) -> tuple[Path, str]:
     """A copy of the trace's files that nobody else can change, and what names them."""
     parts = {
-        trace_stage.COVERAGE: loaded.files.data(f"{TRACE}/{trace.coverage_file}"),
-        REQUESTS: loaded.files.data(f"{TRACE}/{trace.requests_file}"),
+        trace_stage.COVERAGE: loaded.data(f"{TRACE}/{trace.coverage_file}"),
+        REQUESTS: loaded.data(f"{TRACE}/{trace.requests_file}"),
         trace_stage.RECORD: records.to_bytes(_named(trace)),
     }
     key = digest(*parts.values())
     return options.store.get("work", key, writing(parts)), key
 
 
-def _observed(request: RefitRequest, loaded: Loaded) -> ObservedRun | None:
+def _observed(request: RefitRequest, loaded: BundleFolder) -> ObservedRun | None:
     """What was refused, by the files that the user names and by what the bundle knew before."""
     found = []
-    if loaded.files.lists(OBSERVED):
-        where = str(loaded.folder / OBSERVED)
-        found.append(records.from_bytes(ObservedRun, loaded.files.data(OBSERVED, OBSERVED_BYTES), where))
+    if loaded.lists(OBSERVED):
+        found.append(loaded.record(ObservedRun, OBSERVED, OBSERVED_BYTES))
     for path in request.observed:
         data = regular_file.read_regular(path, "what was refused,", OBSERVED_BYTES)
         hint = "vmtailor run --observed FILE BUNDLE writes it"

@@ -3,19 +3,25 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vmtailor.base.errors import UserInputError
+from vmtailor.base.errors import GuestError, UserInputError
 from vmtailor.base.files import temporary
+from vmtailor.base.output import note
 from vmtailor.base.words.text import plural
-from vmtailor.booting import run_ending
+from vmtailor.booting import console, run_ending
+from vmtailor.booting.fitted_machine import Chosen, machine_of
 from vmtailor.booting.relay import RelayOptions, relayed
 from vmtailor.booting.run_ending import Memory
 from vmtailor.drivers.guest import guest_volume
-from vmtailor.drivers.host import terminal
+from vmtailor.drivers.host import bundle_folder, terminal
+from vmtailor.drivers.host.bundle_folder import BundleFolder
 from vmtailor.drivers.host.caught_signals import caught
+from vmtailor.drivers.host.kept_state import kept_state
 from vmtailor.drivers.qemu.accelerator import best_accelerator
 from vmtailor.model import option_values
 from vmtailor.model.boots.workload import NETWORK, Run, Terminal
@@ -24,7 +30,6 @@ from vmtailor.model.image import ImageConfig
 from vmtailor.model.machine import Accelerator, Machine, PublishedPort
 from vmtailor.model.option import Option, OptionSubject, option, refuse
 from vmtailor.model.option_rows import ACCELERATOR, MEMORY
-from vmtailor.pipeline.bundles import load_bundle, machine_of
 from vmtailor.pipeline.running import ports, variables
 
 if TYPE_CHECKING:  # a run that is not watched loads none of what explains
@@ -163,6 +168,11 @@ class RunOptions:
         None,
     )  # fmt: skip
 
+    @property
+    def watched(self) -> bool:
+        """True where what the kernel refuses is told."""
+        return self.explain_failures or self.observed is not None
+
 
 def run_of(options: RunOptions, image: ImageConfig, network: bool, privileged: bool = False) -> Run:
     """What init is told for this start. `privileged`: whether the container is so where the options do not say. Raises
@@ -196,25 +206,55 @@ def _argv(options: RunOptions, image: ImageConfig) -> tuple[str, ...] | None:
     return argv
 
 
-def run_bundle(options: RunOptions, watch: Watch | None = None) -> int:
-    """Run to the end; returns the container's exit status. `watch` is told what is refused. Raises GuestError when the
-    machine ended before the container had one, HostError when the host could not do its part."""
-    terminal.require_streams()
-    bundle = load_bundle(options.bundle)
-    refuse(options, OptionSubject.CONTAINER, options.bundle)
+def require_meant(options: RunOptions, files: BundleFolder) -> None:
+    """Raise UserInputError for options that a bundle of this kind has no use for, and for what its machine lacks."""
+    bundle = files.bundle
+    refuse(options, OptionSubject.SYSTEM if files.is_system else OptionSubject.CONTAINER, options.bundle)
+    noun = "system" if files.is_system else "image"
     if options.ports and not bundle.network:
         raise UserInputError(
             "this machine has no network device, so no port can be published",
-            hint="the image exposes no port; fit it with --keep VIRTIO_NET",
+            hint=f"fit the {noun} with --keep VIRTIO_NET",
         )
+    if options.cpus is not None and options.cpus > bundle.cpus:
+        raise UserInputError(
+            f"the bundle was fitted to {plural(bundle.cpus, 'CPU')}, and its kernel has no more",
+            hint=f"fit the {noun} with --cpus {options.cpus}",
+        )
+
+
+def run(options: RunOptions, watch: Watch | None = None) -> int:
+    """Run a bundle's machine to its end, and return its exit status: the container's, or 0 for a system. `watch` is
+    told what is refused.
+
+    Raises GuestError when the machine ended before the container had a status, or the system's kernel gave up;
+    UserInputError for options that this bundle has no use for; HostError when the host could not do its part."""
+    terminal.require_streams()
+    bundle = bundle_folder.load(options.bundle)
+    require_meant(options, bundle)
     published = ports.chosen(options.ports)
+    told = ports.announced(options.ports, published)
+    if bundle.is_system:
+        return _system(options, bundle, published, told)
+    return _container(options, bundle, published, told, watch)
+
+
+def _container(
+    options: RunOptions, files: BundleFolder, published: tuple[PublishedPort, ...], told: str, watch: Watch | None
+) -> int:
+    bundle = files.bundle
     run = run_of(options, bundle.image, bundle.network, bundle.privileged)
-    wishes, memory = _wishes(options, bundle), _memory(options, bundle)
-    if memory.too_little:
-        wishes = replace(wishes, start_s=START_TOO_LITTLE_S)
-    wishes = replace(wishes, once_up=ports.announced(options.ports, published))
-    wishes = replace(wishes, observer=watch.observer if watch is not None else None)
-    machine = replace(_machine(options, bundle), ports=published)
+    memory = _memory(options, bundle)
+    wishes = RelayOptions(
+        stop_signal=guest_volume.signal_number(options.stop_signal or bundle.image.stop_signal or "SIGTERM"),
+        grace_s=STOP_S if options.stop_timeout_s is None else options.stop_timeout_s,
+        start_s=START_TOO_LITTLE_S if memory.too_little else START_S,
+        interactive=options.interactive,
+        terminal=options.terminal,
+        once_up=told,
+        observer=watch.observer if watch is not None else None,
+    )
+    machine = replace(_machine(options, files), ports=published)
     temporary.require_usable()
     with caught() as signals:
         with relayed(machine, run, wishes, signals) as relay:
@@ -231,31 +271,37 @@ def run_bundle(options: RunOptions, watch: Watch | None = None) -> int:
     return end.status
 
 
-def _machine(options: RunOptions, bundle: Bundle) -> Machine:
-    """The bundle's machine as the caller wants it, all but the run volume."""
-    if options.cpus is not None and options.cpus > bundle.cpus:
-        raise UserInputError(
-            f"the bundle was fitted to {plural(bundle.cpus, 'CPU')}, and its kernel has no more",
-            hint=f"fit the image with --cpus {options.cpus}",
+def _system(options: RunOptions, files: BundleFolder, published: tuple[PublishedPort, ...], told: str) -> int:
+    """Start a system's machine with its console at this terminal. Its disk is as it was fitted, and what is written to
+    it is thrown away; or one of its own that is kept."""
+    temporary.require_usable()
+    with kept_state(files) if options.keep_state else contextlib.nullcontext(files.root) as disk:
+        machine = replace(_machine(options, files), disks=(disk,), ports=published)
+        interactive = options.interactive or os.isatty(0)
+        if told:
+            note(told.rstrip("\n"))
+        if os.isatty(0):
+            note(f"{console.LEAVE_NAME} ends the machine")
+        with caught() as signals:
+            finished = console.attached(machine, signals, interactive=interactive)
+    if finished.lost:
+        raise GuestError(
+            f"the system is lost: {finished.lost}", hint=f"vmtailor explain {files.path} --failure 'MESSAGE'"
         )
-    accelerator = options.accelerator or best_accelerator(bundle.architecture)
-    machine = machine_of(options.bundle, bundle, accelerator=accelerator, memory_bytes=options.memory_bytes)
+    if finished.end.returncode and not finished.left:
+        raise GuestError(f"QEMU ended with status {finished.end.returncode}", details=finished.end.stderr)
+    return 0
+
+
+def _machine(options: RunOptions, files: BundleFolder) -> Machine:
+    """The bundle's machine as the caller wants it, all but the run volume."""
+    accelerator = options.accelerator or best_accelerator(files.bundle.architecture)
+    machine = machine_of(files, Chosen(accelerator=accelerator, memory_bytes=options.memory_bytes))
     return replace(
         machine,
         cpus=options.cpus or machine.cpus,
-        network=bundle.network,
         outbound=options.outbound,
         host_loopback=options.host_loopback,
-    )
-
-
-def _wishes(options: RunOptions, bundle: Bundle) -> RelayOptions:
-    return RelayOptions(
-        stop_signal=guest_volume.signal_number(options.stop_signal or bundle.image.stop_signal or "SIGTERM"),
-        grace_s=STOP_S if options.stop_timeout_s is None else options.stop_timeout_s,
-        start_s=START_S,
-        interactive=options.interactive,
-        terminal=options.terminal,
     )
 
 

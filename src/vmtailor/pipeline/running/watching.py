@@ -16,23 +16,18 @@ from vmtailor.analysis.ksource import facts as ksource_facts
 from vmtailor.analysis.ksource.facts import Facts
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError, VmtailorError
-from vmtailor.base.files import dot_config, records
-from vmtailor.booting import bundle as booting_bundle
-from vmtailor.booting.bundle import MOST_INIT_BYTES, MOST_TABLE_BYTES, Loaded
 from vmtailor.booting.relay import Observer
 from vmtailor.drivers.guest.guest_volume import tells_refused
-from vmtailor.drivers.host.bundle_folder import RECORD_BYTES, BundleFolder
+from vmtailor.drivers.host import bundle_folder
+from vmtailor.drivers.host.bundle_folder import BundleFolder
 from vmtailor.drivers.image import flat_archive
 from vmtailor.model.architecture import named
-from vmtailor.model.bundle import BASELINE_CONFIG, INIT, PLAN, TRACE
+from vmtailor.model.bundle import PLAN, TRACED
 from vmtailor.model.observed import ObservedRun
 from vmtailor.model.plan import Plan
-from vmtailor.model.trace import Trace
 from vmtailor.pipeline import rebuilding
-from vmtailor.pipeline.bundles import cached_image
 from vmtailor.pipeline.inputs import tools_volume
-
-_TRACED = f"{TRACE}/trace.json"
+from vmtailor.stages.image import kept_for
 
 
 @dataclass(frozen=True)
@@ -65,9 +60,8 @@ class Watch:
 
     def __init__(self, bundle: Path, store: Store | None = None) -> None:
         self._store = store or Store()
-        self._loaded = booting_bundle.load(bundle, self._store)
-        files = self._loaded.files
-        if not files.lists(INIT) or not tells_refused(files.data(INIT, MOST_INIT_BYTES)):
+        self._loaded = bundle_folder.load_container(bundle, self._store)
+        if not tells_refused(self._loaded.init):
             raise UserInputError(
                 f"the init of {bundle} is of an older version, and cannot tell what its kernel refuses",
                 hint="fit the image again",
@@ -86,7 +80,7 @@ class Watch:
             image_reference=bundle.image_reference,
             image_digest=bundle.image_digest,
             kernel_version=bundle.kernel_version,
-            kernel_sha256=self._loaded.files.listed(bundle.kernel).sha256,
+            kernel_sha256=self._loaded.listed(bundle.kernel).sha256,
             calls=self._told.calls(),
             untold=self._told.untold,
             whole=self._told.whole,
@@ -97,30 +91,27 @@ class Watch:
         return judge(self._loaded, self.observed(), self._store)
 
 
-def judge(loaded: Loaded, observed: ObservedRun, store: Store) -> WatchedRun:
+def judge(loaded: BundleFolder, observed: ObservedRun, store: Store) -> WatchedRun:
     """What was refused in a bundle's machine, held against the kernel's source and the baseline's configuration."""
     facts = _facts(loaded, store)
     baseline = baseline_config(loaded)
     enabled = {name: value for name, value in baseline.items() if value in ("y", "m")}
     known = facts if facts is not None else Facts(loaded.bundle.kernel_version, {}, {}, {})
-    demands = Demands(
-        known, demand_rules.load(row=named(loaded.bundle.architecture)), enabled, _Heads(loaded.files, store)
-    )
-    found = refused.judged(observed.calls, demands, baseline, loaded.config, _failed_on_baseline(loaded.files))
+    demands = Demands(known, demand_rules.load(row=named(loaded.bundle.architecture)), enabled, _Heads(loaded, store))
+    found = refused.judged(observed.calls, demands, baseline, loaded.config, _failed_on_baseline(loaded))
     return WatchedRun(observed, found, facts is not None)
 
 
-def baseline_config(loaded: Loaded) -> Mapping[str, str]:
+def baseline_config(loaded: BundleFolder) -> Mapping[str, str]:
     """The configuration that the bundle was made from. An older bundle tells it by its plan: all but modules that were
     not loaded."""
-    if loaded.files.lists(BASELINE_CONFIG):
-        data = loaded.files.data(BASELINE_CONFIG, MOST_TABLE_BYTES)
-        return dot_config.parse_strictly(data, str(loaded.folder / BASELINE_CONFIG))
-    plan = records.from_bytes(Plan, loaded.files.data(PLAN, RECORD_BYTES), str(loaded.folder / PLAN))
+    if loaded.baseline_config is not None:
+        return loaded.baseline_config
+    plan = loaded.record(Plan, PLAN)
     return {c.setting.name: c.setting.before for c in plan.changes if c.sets_symbol and c.setting.before is not None}
 
 
-def _facts(loaded: Loaded, store: Store) -> Facts | None:
+def _facts(loaded: BundleFolder, store: Store) -> Facts | None:
     """What is known of the kernel's source, where the cache has it. Nothing is downloaded."""
     try:
         source = rebuilding.source_at_hand(loaded, store)
@@ -133,10 +124,9 @@ def _facts(loaded: Loaded, store: Store) -> Facts | None:
 
 
 def _failed_on_baseline(files: BundleFolder) -> frozenset[tuple[str, str, str]]:
-    if not files.lists(_TRACED):
+    if not files.lists(TRACED):
         return frozenset()
-    record = records.from_bytes(Trace, files.data(_TRACED, RECORD_BYTES), str(files.path / _TRACED))
-    return frozenset((call.name, call.arguments, call.error) for call in record.failed_calls)
+    return frozenset((call.name, call.arguments, call.error) for call in files.trace.failed_calls)
 
 
 class _Heads:
@@ -152,7 +142,7 @@ class _Heads:
     @cached_property
     def _archive(self) -> flat_archive.FlatArchive | None:
         try:
-            image = cached_image(self._files, self._store)
+            image = kept_for(self._files, self._store)
             return flat_archive.read(Path(image.archive)) if image is not None else None
         except (VmtailorError, OSError):
             return None

@@ -8,15 +8,27 @@ from pathlib import Path
 
 from vmtailor.base.files import records
 from vmtailor.base.files.digests import sha256_of
+from vmtailor.drivers.host.bundle_folder import seal
 from vmtailor.drivers.image import image_packages, sbom
 from vmtailor.drivers.image.sbom import KernelPart
 from vmtailor.model.architecture import named
-from vmtailor.model.bundle import BASELINE_CONFIG, PLAN, RUN, SYSTEM, SYSTEM_EXERCISE, SYSTEM_RUN, TRACE, Bundle
+from vmtailor.model.bundle import (
+    BASELINE_CONFIG,
+    CONFIG,
+    PLAN,
+    RUN,
+    SBOM,
+    SYSTEM,
+    SYSTEM_EXERCISE,
+    SYSTEM_MAP,
+    SYSTEM_RUN,
+    TRACE,
+    Bundle,
+)
 from vmtailor.model.fit import FitRun
 from vmtailor.model.image import ImageConfig, Port
 from vmtailor.model.machine import Disk
 from vmtailor.model.plan import RootFormat
-from vmtailor.pipeline.bundling import CONFIG, SBOM, SYSTEM_MAP, seal
 from vmtailor.pipeline.fitting import Fitted
 from vmtailor.pipeline.systems.fitting import SystemFindings
 from vmtailor.pipeline.systems.inputs import SystemInputs

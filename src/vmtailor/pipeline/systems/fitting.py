@@ -20,10 +20,10 @@ from vmtailor.analysis.systems.demands import SystemDemands
 from vmtailor.base.errors import GuestError
 from vmtailor.base.files import records, temporary
 from vmtailor.base.progress import step
-from vmtailor.booting.bundle import SYSTEM_MAP
 from vmtailor.drivers.kernel.kernel_source import SourceTree
 from vmtailor.model.boots.boot import Outcome
 from vmtailor.model.boots.system_exercise import SystemExercise
+from vmtailor.model.bundle import SYSTEM_MAP
 from vmtailor.model.change import Change
 from vmtailor.model.kernel import KernelFiles
 from vmtailor.model.machine import Clock, Machine

@@ -10,23 +10,38 @@ could lead anywhere.
 from __future__ import annotations
 
 import hashlib
-import math
 import os
 import re
 import shutil
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 from vmtailor.base.cache.store import Store, digest, disk_full_is_a_host_error, writing
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import plain_files, records
 from vmtailor.base.files.digests import SHA256
 from vmtailor.drivers.host import bundle_values
-from vmtailor.drivers.host.bundle_folder import DATA_BYTES, RECORD_BYTES, is_bundle
-from vmtailor.model.bundle import EXERCISE, PLAN, REQUESTS, TRACE, Bundle
-from vmtailor.model.exercise import Exercise
+from vmtailor.drivers.host.bundle_folder import DATA_BYTES, RECORD_BYTES, SavedFolder, is_bundle
+from vmtailor.model.bundle import (
+    BUILT,
+    CONFIG,
+    COVERAGE,
+    EXERCISE,
+    LOGS,
+    MEASURED,
+    PLAN,
+    REQUESTS,
+    STAGE_FILES,
+    SYSTEM_MAP,
+    TRACE,
+    TRACED,
+    VERIFIED,
+    WORK,
+    WORK_KERNEL,
+    Bundle,
+)
 from vmtailor.model.fit import Side
 from vmtailor.model.image import Image
 from vmtailor.model.kernel import KernelBaseline, KernelFiles
@@ -34,23 +49,8 @@ from vmtailor.model.plan import Plan, RootFormat
 from vmtailor.model.trace import Trace
 from vmtailor.model.trial import Verification
 from vmtailor.pipeline.inputs import FitInputs
-from vmtailor.stages import build, trace
+from vmtailor.stages import build
 
-T = TypeVar("T")
-
-RECORD = "work.json"
-TRACED = f"{TRACE}/{trace.RECORD}"
-LOGS = (f"{TRACE}/{trace.COVERAGE}", f"{TRACE}/{REQUESTS}")
-KERNEL, CONFIG, SYSTEM_MAP, BUILT = "vmlinux", "config", "System.map", "kernel.json"
-VERIFIED, MEASURED = "verification.json", "measured.json"
-#: The stages in their order, and the files of each.
-FILES: Mapping[str, tuple[str, ...]] = {
-    "trace": (RECORD, EXERCISE, TRACED, *LOGS),
-    "plan": (PLAN,),
-    "build": (BUILT, KERNEL, CONFIG, SYSTEM_MAP),
-    "verify": (VERIFIED,),
-    "measure": (MEASURED,),
-}
 #: The paths of a baseline, as they lie in folders of the cache that drivers of distributions make, or the compiler.
 _FOLDER = r"kernel-[a-z-]{1,40}/[0-9a-f]{40}"
 _PLACES = {
@@ -62,7 +62,6 @@ _PLACES = {
     "debug_modules_dir": rf"({_FOLDER})(?:/debug)?",
 }
 _KEY = re.compile(r"[0-9a-f]{40}")
-_MODULE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./-]{0,255}")
 
 
 @dataclass(frozen=True)
@@ -104,16 +103,15 @@ class BothSides:
 
 def is_work_folder(path: Path) -> bool:
     """Whether a path is a work folder, whatever is missing in it. A bundle is none."""
-    return path.is_dir() and not is_bundle(path) and any(os.path.lexists(path / name) for name in (RECORD, TRACED))
+    return path.is_dir() and not is_bundle(path) and any(os.path.lexists(path / name) for name in (WORK, TRACED))
 
 
-class WorkFolder:
+class WorkFolder(SavedFolder):
     """One work folder. What is read is checked: UserInputError for what no stage writes, and, with the stage that
     writes it, for what is missing."""
 
     def __init__(self, path: Path, store: Store | None = None) -> None:
-        self.path = path.absolute()
-        self.store = store or Store()
+        super().__init__(path.absolute(), store or Store())
 
     def require_writable(self) -> None:
         """Raise UserInputError where something else is there, before the long work."""
@@ -143,10 +141,10 @@ class WorkFolder:
             (self.path / TRACE).mkdir(parents=True, exist_ok=True)
             for name, found in zip(LOGS, (record.coverage_file, record.requests_file), strict=True):
                 self._copy(folder / found, name)
-            named = replace(record, coverage_file=trace.COVERAGE, requests_file=REQUESTS)
+            named = replace(record, coverage_file=COVERAGE, requests_file=REQUESTS)
             records.save(named, self.path / TRACED)
             records.save(inputs.exercise, self.path / EXERCISE)
-            records.save(work, self.path / RECORD)
+            records.save(work, self.path / WORK)
 
     def save_plan(self, made: Plan) -> None:
         self._save("plan", made, PLAN)
@@ -154,9 +152,9 @@ class WorkFolder:
     def save_kernel(self, plan_sha256: str, files: KernelFiles) -> KernelFiles:
         """Write a kernel that was built from the plan of this digest. Returns the files as they lie here."""
         with disk_full_is_a_host_error(self.path):
-            for source, name in ((files.image, KERNEL), (files.config, CONFIG), (files.system_map, SYSTEM_MAP)):
+            for source, name in ((files.image, WORK_KERNEL), (files.config, CONFIG), (files.system_map, SYSTEM_MAP)):
                 self._copy(Path(source), name)
-        named = replace(files, image=KERNEL, config=CONFIG, system_map=SYSTEM_MAP)
+        named = replace(files, image=WORK_KERNEL, config=CONFIG, system_map=SYSTEM_MAP)
         self._save("build", WorkKernel(plan_sha256, named), BUILT)
         return build.located(files, self.path)
 
@@ -168,7 +166,7 @@ class WorkFolder:
 
     def work(self) -> Work:
         """What all stages begin with."""
-        found, where = self._record(Work, RECORD), self.path / RECORD
+        found, where = self.record(Work, WORK), self.path / WORK
         bundle_values.require_cpu_model(found.cpu_model, where)
         self._require_machine(found, where)
         at = {name: re.fullmatch(form, getattr(found.kernel, name)) for name, form in _PLACES.items()}
@@ -180,41 +178,28 @@ class WorkFolder:
             raise self._wrong(where, "the image is none that the cache holds")
         return found
 
-    def exercise(self) -> Exercise:
-        """The exercise that was traced."""
-        found = self._record(Exercise, EXERCISE)
-        bundle_values.require_exercise(found, self.path / EXERCISE)
-        return found
-
+    @cached_property
     def trace(self) -> Trace:
         """The trace's record."""
-        found, where = self._record(Trace, TRACED), self.path / TRACED
-        bundle_values.require_cpu_model(found.cpu_model, where)
-        require_modules(found, where)
-        if not all(math.isfinite(s) for s in (found.requests_boot.seconds, found.requests_cpu_s or 0.0)):
-            raise self._wrong(where, "the boot took no number of seconds")
-        if (found.coverage_file, found.requests_file) != (trace.COVERAGE, REQUESTS):
-            raise self._wrong(where, "its files have other names")
+        found = super().trace
+        if (found.coverage_file, found.requests_file) != (COVERAGE, REQUESTS):
+            raise self._wrong(self.path / TRACED, "its files have other names")
         return found
-
-    def requests(self) -> bytes:
-        """The tracer's log."""
-        return self._read(LOGS[1], DATA_BYTES)
 
     def trace_folder(self) -> Path:
         """A copy of the trace's files that nobody else can change."""
-        parts = {Path(name).name: self._read(name, DATA_BYTES) for name in LOGS}
+        parts = {Path(name).name: self.data(name) for name in LOGS}
         return self.store.get("work", digest(*parts.values()), writing(parts))
 
     def plan(self, work: Work) -> tuple[Plan, str]:
         """The plan, and the digest of its record. Written by hand or not, it is for the machine that was traced; what
         its symbols may be, only the kernel's source says (`resuming.build`)."""
-        where, data = self.path / PLAN, self._read(PLAN)
+        where, data = self.path / PLAN, self.data(PLAN, RECORD_BYTES)
         found = records.from_bytes(Plan, data, str(where), hint="vmtailor plan writes it again")
         wanted = (work.architecture, work.machine, work.cpus, work.root_format, work.kernel.version)
         if (found.architecture, found.machine, found.cpus, found.root_format, found.kernel_version) != wanted:
             raise UserInputError(
-                f"{where} is for another machine, format of the root or kernel version than {self.path / RECORD}",
+                f"{where} is for another machine, format of the root or kernel version than {self.path / WORK}",
                 hint="trace again with the options for that machine",
             )
         if len({name for name, _ in found.fragment}) != len(found.fragment):
@@ -224,41 +209,57 @@ class WorkFolder:
 
     def kernel(self, plan_sha256: str) -> KernelFiles:
         """The kernel that was built from the plan of this digest: copies that nobody else can change."""
-        found, where = self._record(WorkKernel, BUILT), self.path / BUILT
+        found, where = self.record(WorkKernel, BUILT), self.path / BUILT
         if found.plan_sha256 != plan_sha256:
             raise UserInputError(
-                f"{self.path / PLAN} was changed after {KERNEL} was built from it", hint=f"vmtailor build {self.path}"
+                f"{self.path / PLAN} was changed after {WORK_KERNEL} was built from it",
+                hint=f"vmtailor build {self.path}",
             )
-        parts = {name: self._read(name, DATA_BYTES) for name in (KERNEL, CONFIG, SYSTEM_MAP)}
-        image = parts[KERNEL]
-        if hashlib.sha256(image).hexdigest() != found.files.sha256 or len(image) != found.files.image_bytes:
+        parts = {name: self.data(name) for name in (WORK_KERNEL, CONFIG, SYSTEM_MAP)}
+        kernel = parts[WORK_KERNEL]
+        if hashlib.sha256(kernel).hexdigest() != found.files.sha256 or len(kernel) != found.files.image_bytes:
             raise UserInputError(
-                f"{self.path / KERNEL} is not the kernel that {where} is about", hint=f"vmtailor build {self.path}"
+                f"{self.path / WORK_KERNEL} is not the kernel that {where} is about", hint=f"vmtailor build {self.path}"
             )
 
         at = self.store.get("work", digest(*parts.values()), writing(parts))
-        return replace(found.files, image=str(at / KERNEL), config=str(at / CONFIG), system_map=str(at / SYSTEM_MAP))
+        return replace(
+            found.files, image=str(at / WORK_KERNEL), config=str(at / CONFIG), system_map=str(at / SYSTEM_MAP)
+        )
 
     def _require_machine(self, work: Work, where: Path, words: tuple[str, ...] = ()) -> None:
         """Raise UserInputError unless a fit could have made this machine."""
-        image = work.image
         asked = Bundle(
-            "", image.reference, image.digest, image.config, KERNEL, work.kernel.version, CONFIG, SYSTEM_MAP, "root",
-            work.root_format, work.machine, work.cpus, work.memory_bytes, False, words, (),
+            name="",
+            image_reference=work.image.reference,
+            image_digest=work.image.digest,
+            image=work.image.config,
+            kernel=WORK_KERNEL,
+            kernel_version=work.kernel.version,
+            kernel_config=CONFIG,
+            system_map=SYSTEM_MAP,
+            root="root",
+            root_format=work.root_format,
             architecture=work.architecture,
-        )  # fmt: skip
+            machine=work.machine,
+            cpus=work.cpus,
+            memory_bytes=work.memory_bytes,
+            network=False,
+            words=words,
+            sources=(),
+        )
         bundle_values.require_machine(asked, where)
 
-    def _record(self, kind: type[T], name: str) -> T:
-        hint = f"vmtailor {_writer(name)} writes it again"
-        return records.from_bytes(kind, self._read(name), str(self.path / name), hint=hint)
+    def lists(self, name: str) -> bool:
+        return os.path.lexists(self.path / name)
 
-    def _read(self, name: str, most_bytes: int = RECORD_BYTES) -> bytes:
-        if not os.path.lexists(self.path / name):
-            raise UserInputError(
-                f"{self.path} has no {name}: vmtailor {_writer(name)} writes it",
-                hint=f"vmtailor {_command(_writer(name), self.path)}",
-            )
+    def hint(self, name: str) -> str:
+        stage = next(stage for stage, names in STAGE_FILES.items() if name in names)
+        return f"vmtailor trace IMAGE -o {self.path}" if stage == "trace" else f"vmtailor {stage} {self.path}"
+
+    def data(self, name: str, most_bytes: int = DATA_BYTES) -> bytes:
+        if not self.lists(name):
+            raise self.lacks(name)
         return plain_files.read(self.path, name, most_bytes)
 
     def _save(self, stage: str, record: Any, name: str) -> None:
@@ -267,9 +268,9 @@ class WorkFolder:
 
     def _forget(self, stage: str) -> None:
         """Remove what later stages wrote."""
-        stages = list(FILES)
+        stages = list(STAGE_FILES)
         for later in stages[stages.index(stage) + 1 :]:
-            for name in FILES[later]:
+            for name in STAGE_FILES[later]:
                 (self.path / name).unlink(missing_ok=True)
 
     def _copy(self, source: Path, name: str) -> None:
@@ -281,23 +282,4 @@ class WorkFolder:
         made.replace(self.path / name)
 
     def _wrong(self, where: Path, what: str) -> UserInputError:
-        return _wrong(where, what)
-
-
-def require_modules(record: Trace, where: Path) -> None:
-    """Raise UserInputError unless the modules that a trace says were asked for have names that modules have."""
-    names = [word for one in record.modules_requested for word in (one.module, one.path)]
-    if any(not _MODULE.fullmatch(name) or ".." in name for name in names):
-        raise _wrong(where, "a module that was asked for has a name that none has")
-
-
-def _wrong(where: Path, what: str) -> UserInputError:
-    return UserInputError(f"{where}: {what}", hint="vmtailor trace IMAGE -o FOLDER writes it")
-
-
-def _writer(name: str) -> str:
-    return next(stage for stage, names in FILES.items() if name in names)
-
-
-def _command(stage: str, path: Path) -> str:
-    return f"trace IMAGE -o {path}" if stage == "trace" else f"{stage} {path}"
+        return UserInputError(f"{where}: {what}", hint="vmtailor trace IMAGE -o FOLDER writes it")

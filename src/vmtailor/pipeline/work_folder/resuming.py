@@ -11,7 +11,7 @@ from vmtailor.analysis.ksource import foreign
 from vmtailor.analysis.ksource.kconfig import Kconfig
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.files import records, temporary
+from vmtailor.base.files import temporary
 from vmtailor.base.progress import step
 from vmtailor.drivers.guest import guest_programs
 from vmtailor.drivers.kernel import kernel_source
@@ -19,17 +19,15 @@ from vmtailor.drivers.kernel.kernel_source import SourceTree
 from vmtailor.model.image import Image
 from vmtailor.model.kernel import KernelBaseline, KernelFiles
 from vmtailor.model.machine import Accelerator, Clock, Machine
-from vmtailor.model.option import OptionSubject, refuse
 from vmtailor.model.plan import Plan
-from vmtailor.model.trial import Verification
-from vmtailor.pipeline import fitting, reverify
+from vmtailor.pipeline import fitting
 from vmtailor.pipeline.fitting import Built, Findings
 from vmtailor.pipeline.inputs import FitInputs, assembled, prepare
 from vmtailor.pipeline.measuring import fit_sides
 from vmtailor.pipeline.options import FitOptions
-from vmtailor.pipeline.reverify import Prepared, SavedFit, VerifyRequest
 from vmtailor.pipeline.work_folder.content import BothSides, Work, WorkFolder
 from vmtailor.stages import build as build_stage
+from vmtailor.stages import image as image_stage
 from vmtailor.stages import plan as planning
 from vmtailor.stages.root import build_root
 
@@ -98,32 +96,14 @@ def resolve(kconfig: Kconfig, made: Plan, where: str) -> Resolved:
     return Resolved(counted, tuple(sorted(differing)), {one.name: one.expression for one in resolution.lost})
 
 
-def prepare_verify(request: VerifyRequest) -> Prepared:
-    """Read what is verified, and decide which programs of the exercise are run on the host. Starts nothing."""
-    store = Store()
-    reverify.require_clock(request)
-    refuse(request, OptionSubject.CONTAINER, request.bundle)
-    work = WorkFolder(request.bundle, store)
-    begun, record, own = work.work(), work.trace(), work.exercise()
-    made, sha256 = work.plan(begun)
-    kernel = work.kernel(sha256)
-    image = image_of(begun, store)
-
-    def machine(accelerator: Accelerator) -> Machine:
-        root = build_root(image, begun.root_format, guest_programs.of(begun.architecture), store)
-        found = fitting.machine_with(_options(begun, FitOptions("", Path(), store=store)), root, made, kernel)
-        cpu_model = "host" if accelerator is Accelerator.KVM else found.cpu_model
-        return replace(found, accelerator=accelerator, clock=Clock.WALL, cpu_model=cpu_model)
-
-    subject = SavedFit(image, made.network, begun.architecture, begun.root_format, record, own, machine, work.requests)
-    return reverify.allowed(request, subject, store)
-
-
-def verify(prepared: Prepared) -> Verification:
-    """The exercise on the machine in the folder, compared with the trace in it."""
-    found = reverify.verify_prepared(prepared)
-    WorkFolder(prepared.request.bundle, prepared.store).save_verification(found)
-    return found
+def machine_of(
+    begun: Work, image: Image, made: Plan, kernel: KernelFiles, accelerator: Accelerator, store: Store
+) -> Machine:
+    """Return the machine of a plan and its kernel, on the wall clock."""
+    root = build_root(image, begun.root_format, guest_programs.of(begun.architecture), store)
+    found = fitting.machine_with(_options(begun, FitOptions("", Path(), store=store)), root, made, kernel)
+    cpu_model = "host" if accelerator is Accelerator.KVM else found.cpu_model
+    return replace(found, accelerator=accelerator, clock=Clock.WALL, cpu_model=cpu_model)
 
 
 def measure(folder: Path, asked: FitOptions) -> BothSides:
@@ -142,7 +122,7 @@ def measure(folder: Path, asked: FitOptions) -> BothSides:
 
 def findings(work: WorkFolder, asked: FitOptions) -> Findings:
     """What is known of the fit, from the trace in the folder."""
-    return fitting.known(inputs_of(work, asked), work.trace(), work.trace_folder())
+    return fitting.known(inputs_of(work, asked), work.trace, work.trace_folder())
 
 
 def inputs_of(work: WorkFolder, asked: FitOptions) -> FitInputs:
@@ -151,7 +131,7 @@ def inputs_of(work: WorkFolder, asked: FitOptions) -> FitInputs:
     begun = work.work()
     source = source_of(begun, asked)
     kernel = replace(_kernel_of(begun, asked.store), source_dir=str(source.path))
-    return assembled(_options(begun, asked), image_of(begun, asked.store), work.exercise(), kernel, source)
+    return assembled(_options(begun, asked), image_of(begun, asked.store), work.exercise, kernel, source)
 
 
 def _options(begun: Work, asked: FitOptions) -> FitOptions:
@@ -162,15 +142,11 @@ def _options(begun: Work, asked: FitOptions) -> FitOptions:
 
 
 def image_of(begun: Work, store: Store) -> Image:
-    """The image in the cache. Raises UserInputError when it is gone, or another one."""
-    folder = store.path("image", begun.image.archive)
-    if not (folder / "image.json").is_file():
+    """Return the image in the cache. Raises UserInputError when it is gone, or another one."""
+    found = image_stage.kept(begun.image.archive, begun.image.archive_sha256, store)
+    if found is None:
         raise _gone(f"the image {begun.image.reference}")
-    kept = records.load(Image, folder / "image.json")
-    if kept.archive_sha256 != begun.image.archive_sha256:
-        raise _gone(f"the image {begun.image.reference}")
-    store.used(folder / kept.archive)
-    return replace(begun.image, archive=str((folder / kept.archive).absolute()))
+    return replace(begun.image, archive=found.archive)
 
 
 def source_of(begun: Work, asked: FitOptions) -> SourceTree:

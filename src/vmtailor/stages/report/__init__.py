@@ -2,7 +2,7 @@
 """The report stage: the record of a fit as tables on the terminal, as one JSON document, and as one HTML page."""
 
 from vmtailor.stages.report.document import FIT_SCHEMA, fit_document
-from vmtailor.stages.report.page import PAGE, page, write_page
+from vmtailor.stages.report.page import page, write_page
 from vmtailor.stages.report.terminal import show, show_figures
 
-__all__ = ["FIT_SCHEMA", "PAGE", "fit_document", "page", "show", "show_figures", "write_page"]
+__all__ = ["FIT_SCHEMA", "fit_document", "page", "show", "show_figures", "write_page"]

@@ -16,9 +16,6 @@ from vmtailor.stages.report import margins, memory, timeline, tuned, views, wate
 from vmtailor.stages.report.document import fit_document, repairs
 from vmtailor.stages.report.figures import groups
 
-#: The page's name in a bundle.
-PAGE = "report.html"
-
 
 def page(run: FitRun) -> str:
     """The page. The document of `fit --json` is in it too, under `fit` in the element `#data`."""

@@ -11,6 +11,7 @@ from vmtailor.base import output
 from vmtailor.base.terminal import BREAK, Console, Group, RenderableType, Table, Text, box
 from vmtailor.base.words import figures
 from vmtailor.base.words.text import plural
+from vmtailor.model.bundle import PAGE
 from vmtailor.model.change import Cause
 from vmtailor.model.exercise import Proof
 from vmtailor.model.fit import FitRun
@@ -18,7 +19,6 @@ from vmtailor.stages.report import margins, memory, tuned, waterfall
 from vmtailor.stages.report.document import fit_document, repairs
 from vmtailor.stages.report.figures import Group as FigureGroup
 from vmtailor.stages.report.figures import Pair, groups
-from vmtailor.stages.report.page import PAGE
 from vmtailor.stages.report.waterfall import Waterfall
 
 #: Folders and symbols that are named on a terminal.

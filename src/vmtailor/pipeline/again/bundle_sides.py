@@ -9,22 +9,23 @@ from pathlib import Path
 from vmtailor.analysis.cost.counters import SymbolTable
 from vmtailor.analysis.cost.side_figures import KernelFacts
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.files import dot_config, records
-from vmtailor.booting import bundle as booting_bundle
-from vmtailor.booting.bundle import Chosen, Loaded
+from vmtailor.base.files import dot_config
+from vmtailor.booting.fitted_machine import Chosen, machine_of
 from vmtailor.drivers.distribution import packaged
 from vmtailor.drivers.guest import guest_programs
-from vmtailor.drivers.host.bundle_folder import RECORD_BYTES
+from vmtailor.drivers.host import bundle_folder
+from vmtailor.drivers.host.bundle_folder import BundleFolder
 from vmtailor.drivers.kernel.kernel_source import SourceTree
 from vmtailor.model.architecture import named
-from vmtailor.model.bundle import INIT, RUN
+from vmtailor.model.bundle import RUN
 from vmtailor.model.fit import FitRun, Side
+from vmtailor.model.image import Image
 from vmtailor.model.machine import Clock
-from vmtailor.pipeline import fitting, reverify
+from vmtailor.pipeline import fitting
+from vmtailor.pipeline.again.refitting import fitted_with
 from vmtailor.pipeline.inputs import FitInputs, baseline_of, tools_volume
 from vmtailor.pipeline.measuring import fit_sides, machines
 from vmtailor.pipeline.options import FitOptions
-from vmtailor.pipeline.reverify import SavedFit
 from vmtailor.pipeline.work_folder.content import BothSides
 
 
@@ -33,15 +34,12 @@ def measure(folder: Path, asked: FitOptions) -> BothSides:
 
     Raises UserInputError for a bundle that is damaged, or whose init is another version's; HostError and UserInputError
     where this host cannot have the baseline's kernel."""
-    loaded = booting_bundle.load(folder, asked.store)
-    run = records.from_bytes(FitRun, loaded.files.data(RUN, RECORD_BYTES), str(loaded.folder / RUN))
-    subject = reverify.of_bundle(loaded.files)
-    inputs = _inputs(loaded, subject, asked)
-    tailored = replace(
-        booting_bundle.machine_of(loaded, Chosen(cpu_model=subject.trace.cpu_model, clock=Clock.INSTRUCTIONS)),
-        network=False,  # measured without, as its baseline is
-    )
-    table = SymbolTable.parse(loaded.symbols.decode("ascii", "replace"), subject.architecture)
+    loaded = bundle_folder.load_container(folder, asked.store)
+    run, record = loaded.record(FitRun, RUN), loaded.trace
+    inputs = _inputs(loaded, asked)
+    chosen = Chosen(cpu_model=record.cpu_model, clock=Clock.INSTRUCTIONS)
+    tailored = replace(machine_of(loaded, chosen), network=False)  # measured without, as its baseline is
+    table = SymbolTable.parse(loaded.symbols.decode("ascii", "replace"), loaded.bundle.architecture)
     before, after = machines.both(
         fit_sides.asked_of(inputs, inputs.baseline, inputs.table, fit_sides.BASELINE),
         fit_sides.asked_of(inputs, tailored, table, fit_sides.TAILORED),
@@ -63,34 +61,27 @@ def _facts(side: Side) -> KernelFacts:
     )
 
 
-def _inputs(loaded: Loaded, subject: SavedFit, asked: FitOptions) -> FitInputs:
+def _inputs(loaded: BundleFolder, asked: FitOptions) -> FitInputs:
     """What the fit began with, the very kernel by its release."""
-    bundle, parts = loaded.bundle, guest_programs.of(loaded.bundle.architecture)
-    if (
-        not loaded.files.lists(INIT)
-        or loaded.files.data(INIT, booting_bundle.MOST_INIT_BYTES) != parts.init.read_bytes()
-    ):
+    bundle, record, parts = loaded.bundle, loaded.trace, guest_programs.of(loaded.bundle.architecture)
+    if loaded.init != parts.init.read_bytes():
         raise UserInputError(
-            f"the init of {loaded.folder} is of another version, and counts otherwise", hint="fit the image again"
+            f"the init of {loaded.path} is of another version, and counts otherwise", hint="fit the image again"
         )
     row = named(bundle.architecture)
-    kernel = packaged.provide(asked.distribution, row, asked.store, subject.trace.kernel_release)
-    options = replace(
-        asked, reference=bundle.image_reference, architecture=bundle.architecture, machine=bundle.machine,
-        memory_bytes=bundle.memory_bytes, cpus=bundle.cpus, cpu_model=subject.trace.cpu_model,
-        root=bundle.root_format,
-    )  # fmt: skip
+    kernel = packaged.provide(asked.distribution, row, asked.store, record.kernel_release)
+    options, root = fitted_with(loaded, asked), Path(loaded.root.path)
     inputs = FitInputs(
         options=options,
-        image=subject.image,
+        image=Image(bundle.image_reference, bundle.image_digest, bundle.image, "", "", 0, 0),
         exercise=loaded.exercise,
         kernel=kernel,
         source=SourceTree(Path(kernel.source_dir), kernel.source_digest),
         natives=parts,
-        root=loaded.root,
+        root=root,
         tools=tools_volume(asked.store, bundle.root_format, bundle.architecture),
-        baseline=baseline_of(options, kernel, parts, loaded.root),
+        baseline=baseline_of(options, kernel, parts, root),
         table=SymbolTable.parse(Path(kernel.system_map).read_text(), row.name),
         config=dot_config.parse(Path(kernel.config).read_text()),
     )
-    return replace(inputs, baseline=inputs.machine_with(fitting.modules_asked_for(subject.trace)))
+    return replace(inputs, baseline=inputs.machine_with(fitting.modules_asked_for(record)))

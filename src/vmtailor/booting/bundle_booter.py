@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A bundle booted with its own exercise: ready is what the exercise says, and its answers are judged."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from vmtailor.analysis.cost.counters import SymbolTable, initcall_spans
+from vmtailor.analysis.guests import boots, kernel_log
+from vmtailor.base.errors import UserInputError
+from vmtailor.base.natives import Natives
+from vmtailor.booting.boot import OnProgress, boot
+from vmtailor.booting.counting import Counting, counting
+from vmtailor.drivers.host.bundle_folder import BundleFolder
+from vmtailor.drivers.qemu.plugin import PluginConfig
+from vmtailor.model.boots.boot import Boot
+from vmtailor.model.boots.gathered import Gathered
+from vmtailor.model.boots.workload import FIXED_KEY, Exercised, Run, Workload
+from vmtailor.model.bundle import SYSTEM_MAP
+from vmtailor.model.machine import Clock, Machine
+
+OTHER_INIT = "its init was not met where it marks the milestones: the bundle is of another version; fit the image again"
+
+
+class BundleBooter:
+    """Boots variants of a bundle's machine with its exercise. A variant with another kernel has that kernel's table of
+    symbols beside it."""
+
+    def __init__(self, loaded: BundleFolder, natives: Natives) -> None:
+        self._loaded = loaded
+        self._natives = natives
+        self._tables: dict[str, SymbolTable] = {}
+
+    def table(self, kernel: str) -> SymbolTable:
+        """The symbols of the bundle's kernel, or of one that was compiled from it and has its table beside it."""
+        if kernel not in self._tables:
+            own = kernel == str(self._loaded.kernel)
+            data = self._loaded.symbols if own else Path(kernel).with_name(SYSTEM_MAP).read_bytes()
+            self._tables[kernel] = SymbolTable.parse(data.decode("ascii", "replace"), self._loaded.bundle.architecture)
+        return self._tables[kernel]
+
+    def __call__(
+        self, machine: Machine, workload: Workload, scratch: Path, *, on_progress: OnProgress | None = None
+    ) -> tuple[Boot, Gathered]:
+        """Boot once; on the instruction clock everything is counted. The console has the names of initcalls."""
+        table = self.table(kernel_of(machine))
+        exact = machine.clock is Clock.INSTRUCTIONS
+        found, gathered = boot(
+            machine, workload, scratch, counting=self._counting(table) if exact else None, on_progress=on_progress
+        )
+        console = kernel_log.named(gathered.console.decode("utf-8", "replace"), table).encode("utf-8", "replace")
+        if gathered.counters is not None and gathered.counters.at("init") is None:
+            found = replace(found, kernel_warnings=(*found.kernel_warnings, OTHER_INIT))
+        return found, replace(gathered, console=console)
+
+    def _counting(self, table: SymbolTable) -> Counting:
+        # The bundle's own init tells where its marks are: another version of this program has another one.
+        own_marks = self._loaded.init_marks
+        marks = boots.marks_at(table, self._natives.marks() if own_marks is None else own_marks)
+        return counting(
+            self._natives,
+            PluginConfig(marks=marks, spans=initcall_spans(table), architecture=table.architecture),
+            table,
+        )
+
+
+def workload_of(loaded: BundleFolder, timeout_s: float) -> Exercised:
+    """How a bundle is driven: by its own exercise, told the same bytes in every boot."""
+    return Exercised(Run(exercise=loaded.exercise, key=FIXED_KEY), timeout_s)
+
+
+def kernel_of(machine: Machine) -> str:
+    """The kernel of a bundle's machine. Raises UserInputError for what such a machine cannot have."""
+    if machine.kernel is None:
+        raise UserInputError("a bundle's machine has a kernel of its own")
+    if machine.extras or machine.firmware:
+        raise UserInputError("a bundle's machine takes no further options of its monitor")
+    return machine.kernel

@@ -1,0 +1,419 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Put faults into the program, one at a time, and say which of them no test notices.
+
+The faults are mutmut's, and two kinds of our own: a display loses an element, a condition is turned round or never
+holds. mutmut itself changes functions only and takes no sample, whereas tables decide much here. A fault lives in the
+memory of one process, so two are tried side by side in one tree. Each runs the tests that execute its line, the
+quickest first, until one fails. tools/mutants.toml says where faults go, tests/data/mutants.toml why some survive.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import contextlib
+import importlib
+import importlib.machinery
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+import time
+import tomllib
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import coverage
+import libcst as cst
+import pytest
+from libcst.metadata import MetadataWrapper, PositionProvider
+from mutmut.mutation.mutators import mutation_operators
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+PACKAGE = REPOSITORY / "src/vmtailor"
+SURVIVORS = REPOSITORY / "tests/data/mutants.toml"
+#: Seconds of tests that are run against one fault, at the most.
+MOST_S = 40.0
+IN_PARALLEL = 2
+_NEVER = (cst.Annotation, cst.Decorator, cst.Import, cst.ImportFrom)
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One fault. `index` counts the faults of its file."""
+
+    group: str
+    file: str
+    function: str
+    line: int
+    index: int
+    before: str
+    after: str
+
+    @property
+    def key(self) -> str:
+        """Return what names the fault for as long as its code stays the same."""
+        return f"{self.file} {self.function}: {self.before} => {self.after}"
+
+
+@dataclass
+class Map:
+    """Which tests execute each line of each file, how long each test took, and what was imported for them."""
+
+    lines: dict[str, dict[int, list[str]]] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+    imports: list[str] = field(default_factory=list)
+
+
+# --- the faults ---
+
+
+def _fewer(node: Any) -> Iterator[Any]:
+    for at in range(len(node.elements) if len(node.elements) > 1 else 0):
+        left = [*node.elements[:at], *node.elements[at + 1 :]]
+        if isinstance(node, cst.Tuple) and len(left) == 1:
+            left = [left[0].with_changes(comma=cst.Comma())]
+        yield node.with_changes(elements=left)
+
+
+def _turned(node: Any) -> Iterator[Any]:
+    inner = node.test.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
+    space = cst.SimpleWhitespace(" ")
+    yield node.with_changes(test=cst.UnaryOperation(cst.Not(), inner), whitespace_before_test=space)
+    yield node.with_changes(test=cst.Name("False"), whitespace_before_test=space)
+
+
+OPERATORS = [
+    *mutation_operators,
+    *((kind, _fewer) for kind in (cst.Tuple, cst.List, cst.Set, cst.Dict)),
+    *((kind, _turned) for kind in (cst.If, cst.CompIf)),
+]
+
+
+def mutations(module: Any) -> Iterator[tuple[str, int, Any, Any]]:
+    """Yield the faults of a module: function, line, node, and what takes its place."""
+    places = MetadataWrapper(module, unsafe_skip_copy=True).resolve(PositionProvider)
+
+    def below(node: Any, function: str, line: int) -> Iterator[tuple[str, int, Any, Any]]:
+        if isinstance(node, _NEVER) or (isinstance(node, cst.Expr) and isinstance(node.value, cst.BaseString)):
+            return
+        if isinstance(node, cst.FunctionDef | cst.ClassDef):
+            function = f"{function}.{node.name.value}".lstrip(".")
+        line = places[node].start.line if node in places else line
+        for kind, operator in OPERATORS:
+            if isinstance(node, kind) and not _prose(node):
+                found = list(operator(node))
+                # One wrong word is as wrong as another.
+                yield from ((function, line, node, one) for one in found[: 1 if kind is cst.BaseString else None])
+        for child in node.children:
+            yield from below(child, function, line)
+
+    yield from below(module, "", 1)
+
+
+def _prose(node: Any) -> bool:
+    """Return whether a text is for people: another word in it is no fault of the program."""
+    return isinstance(node, cst.BaseString) and (not isinstance(node, cst.SimpleString) or " " in node.value)
+
+
+def mutants(group: str, path: Path) -> list[Mutant]:
+    """Return every fault that can be put into a file."""
+    module = cst.parse_module(path.read_text())
+    return [
+        Mutant(group, str(path.relative_to(PACKAGE)), function, line, index, *_shown(module, node, changed))
+        for index, (function, line, node, changed) in enumerate(mutations(module))
+    ]
+
+
+def _shown(module: Any, node: Any, changed: Any) -> tuple[str, str]:
+    """Return both texts, each on one line, from shortly before the place where they differ."""
+    before, after = (" ".join(module.code_for_node(one).split()) for one in (node, changed))
+    same = next((at for at, (one, other) in enumerate(zip(before, after, strict=False)) if one != other), 0)
+    begin = max(0, same - 30)
+    return before[begin : begin + 90], after[begin : begin + 90]
+
+
+def mutated(mutant: Mutant) -> str:
+    """Return the source with the fault in it."""
+    module = cst.parse_module((PACKAGE / mutant.file).read_text())
+    for index, (_, _, node, changed) in enumerate(mutations(module)):
+        if index == mutant.index:
+            return str(module.deep_replace(node, changed).code)
+    raise SystemExit(f"{mutant.key}: the source has changed")
+
+
+def sample(groups: dict[str, list[str]], size: int, seed: int) -> list[Mutant]:
+    """Return so many faults, of each group as many; within one, files count by the faults that they can have."""
+    chosen: list[Mutant] = []
+    for group, patterns in groups.items():
+        files = sorted({path for pattern in patterns for path in PACKAGE.glob(pattern) if path.name != "__init__.py"})
+        if empty := [pattern for pattern in patterns if not any(PACKAGE.glob(pattern))]:
+            raise SystemExit(f"tools/mutants.toml: no file matches {', '.join(empty)}")
+        found = [mutant for path in files for mutant in mutants(group, path)]
+        chosen += random.Random(f"{seed} {group}").sample(found, min(len(found), round(size / len(groups))))
+    random.Random(seed).shuffle(chosen)
+    return chosen
+
+
+# --- processes that run tests ---
+
+
+class _Watch:
+    """A plugin of pytest: runs the tests that were chosen, in their order, and notes how long each took."""
+
+    def __init__(self, chosen: list[str] | None, cover: Any = None) -> None:
+        self.chosen, self.cover = chosen, cover
+        self.seconds: dict[str, float] = {}
+        self.failed: set[str] = set()
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        if self.chosen is not None:
+            place = {name: at for at, name in enumerate(self.chosen)}
+            items[:] = sorted((one for one in items if one.nodeid in place), key=lambda one: place[one.nodeid])
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        begun = time.monotonic()
+        if self.cover is not None:
+            self.cover.switch_context(item.nodeid)
+        yield
+        if self.cover is not None:
+            self.cover.switch_context("")
+        self.seconds[item.nodeid] = time.monotonic() - begun
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed or report.skipped:
+            self.failed.add(report.nodeid)
+
+
+def _forked(work: Any, scratch: Path) -> int:
+    """Start a process that does the work in a session of its own, and return its id. What it says goes to a file."""
+    if pid := os.fork():
+        return pid
+    code = 70
+    with contextlib.suppress(BaseException):
+        os.setsid()
+        scratch.mkdir(parents=True)
+        log = os.open(scratch / "log", os.O_WRONLY | os.O_CREAT, 0o600)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        os.environ["TMPDIR"] = str(scratch)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        code = int(work())
+    os._exit(code)
+
+
+def _pytest(paths: list[str], scratch: Path, watch: _Watch) -> int:
+    stops = ["-x"] if watch.cover is None else []
+    options = ["-q", *stops, "-m", "not slow", "-p", "no:cacheprovider", f"--basetemp={scratch}/pytest"]
+    return int(pytest.main([*options, *paths], plugins=[watch]))
+
+
+def _put_in(path: Path, source: str) -> None:
+    """Have a module's source be another one, for this process."""
+    get_code = importlib.machinery.SourceFileLoader.get_code
+
+    def code(self: importlib.machinery.SourceFileLoader, name: str) -> Any:
+        return compile(source, str(path), "exec") if Path(self.path) == path else get_code(self, name)
+
+    importlib.machinery.SourceFileLoader.get_code = code  # type: ignore[method-assign,assignment]
+
+
+# --- which tests execute what ---
+
+
+def covered(tests: list[str], without: list[str], scratch: Path) -> Map:
+    """Run all tests once, and return which of them executes each line."""
+    left_out = tuple(f"{one}/" for one in without)
+    files = sorted(
+        str(path.relative_to(REPOSITORY))
+        for folder in tests
+        for path in (REPOSITORY / folder).rglob("test_*.py")
+        if not str(path.relative_to(REPOSITORY)).startswith(left_out)
+    )
+    random.Random(0).shuffle(files)
+    started = []
+    for part in range(IN_PARALLEL):
+        place = scratch / f"cover-{part}"
+        shutil.rmtree(place, ignore_errors=True)
+        started.append((place, _forked(lambda place=place, part=part: _cover(files[part::IN_PARALLEL], place), place)))
+    found = Map()
+    for place, pid in started:
+        os.waitpid(pid, 0)
+        if not (place / "map.json").is_file():
+            raise SystemExit(f"the tests could not be run: {place}/log")
+        part = json.loads((place / "map.json").read_text())
+        found.seconds |= part["seconds"]
+        found.imports = sorted({*found.imports, *part["imports"]})
+        for file, lines in part["lines"].items():
+            known = found.lines.setdefault(file, {})
+            for line, names in lines.items():
+                known.setdefault(int(line), []).extend(names)
+        shutil.rmtree(place / "pytest", ignore_errors=True)
+    return found
+
+
+def _cover(files: list[str], scratch: Path) -> int:
+    cover = coverage.Coverage(str(scratch / "coverage"), include=[f"{PACKAGE}/*"], config_file=False)
+    cover.start()
+    watch = _Watch(None, cover)
+    code = _pytest(files, scratch, watch)
+    cover.stop()
+    data = cover.get_data()
+    lines = {
+        str(Path(file).relative_to(PACKAGE)): {
+            line: sorted({name for name in names if name and name not in watch.failed})
+            for line, names in data.contexts_by_lineno(file).items()
+        }
+        for file in data.measured_files()
+    }
+    third = sorted(
+        name for name, module in list(sys.modules.items())
+        if "site-packages" in (getattr(module, "__file__", None) or "") and not name.startswith("__editable__")
+    )  # fmt: skip
+    (scratch / "map.json").write_text(json.dumps({"lines": lines, "seconds": watch.seconds, "imports": third}))
+    return code
+
+
+def tests_of(mutant: Mutant, known: Map) -> list[str]:
+    """Return the tests that execute its line, the quickest first. A table's are those of the modules that use it."""
+    lines = known.lines.get(mutant.file, {})
+    found = set(lines.get(mutant.line, ()))
+    if not found and not mutant.function.rpartition(".")[2].islower():
+        found = {name for names in lines.values() for name in names}
+        for user in _users(mutant.file):
+            found |= {name for names in known.lines.get(user, {}).values() for name in names}
+    chosen, spent = [], 0.0
+    for name in sorted(found, key=lambda name: known.seconds.get(name, 0.0)):
+        spent += known.seconds.get(name, 0.0)
+        if spent > MOST_S:
+            break
+        chosen.append(name)
+    return chosen
+
+
+def _users(file: str) -> list[str]:
+    module = "vmtailor." + file.removesuffix(".py").replace("/", ".")
+    parent, _, name = module.rpartition(".")
+    return [
+        str(path.relative_to(PACKAGE))
+        for path in PACKAGE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom)
+        and (node.module == module or (node.module == parent and any(one.name == name for one in node.names)))
+    ]
+
+
+# --- trying them ---
+
+
+def tried(mutant: Mutant, known: Map, scratch: Path) -> tuple[int, float] | None:
+    """Start the tests of a fault. Returns the process and the end of its time, or nothing where no test applies."""
+    chosen = tests_of(mutant, known)
+    if not chosen:
+        return None
+    source = mutated(mutant)
+    files = sorted({name.partition("::")[0] for name in chosen})
+
+    def work() -> int:
+        _put_in(PACKAGE / mutant.file, source)
+        return _pytest(files, scratch, _Watch(chosen))
+
+    pid = _forked(work, scratch)
+    return pid, time.monotonic() + 60.0 + 6 * sum(known.seconds.get(name, 0.0) for name in chosen)
+
+
+def outcomes(chosen: list[Mutant], known: Map, scratch: Path, minutes: float) -> Iterator[tuple[Mutant, str]]:
+    """Yield what became of each fault: caught, survived, or that no test executes it."""
+    end = time.monotonic() + minutes * 60
+    waiting, running = list(reversed(chosen)), dict[int, tuple[Mutant, float, Path]]()
+    number = 0
+    while waiting or running:
+        while waiting and len(running) < IN_PARALLEL and time.monotonic() < end:
+            mutant, place, number = waiting.pop(), scratch / f"mutant-{number}", number + 1
+            shutil.rmtree(place, ignore_errors=True)
+            if (begun := tried(mutant, known, place)) is None:
+                yield mutant, "not executed"
+            else:
+                running[begun[0]] = (mutant, begun[1], place)
+        if time.monotonic() >= end:
+            yield from ((mutant, "not tried") for mutant in waiting)
+            waiting.clear()
+        for pid, (mutant, latest, place) in list(running.items()):
+            done, status = os.waitpid(pid, os.WNOHANG)
+            late = time.monotonic() > latest
+            if done or late:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(pid, signal.SIGKILL)
+                if not done:
+                    os.waitpid(pid, 0)
+                del running[pid]
+                shutil.rmtree(place, ignore_errors=True)
+                yield mutant, "survived" if done and status == 0 else "caught"
+        time.sleep(0.05)
+
+
+def report(found: list[tuple[Mutant, str]], least: float) -> int:
+    """Say how many were caught and which were not. Returns 1 where it is too few, or a survivor has no reason."""
+    reasons: dict[str, str] = tomllib.loads(SURVIVORS.read_text())
+    groups: dict[str, Counter[str]] = defaultdict(Counter)
+    for mutant, outcome in found:
+        groups[mutant.group][outcome] += 1
+    for name, counts in sorted(groups.items()):
+        print(f"{name:10} {counts['caught']:4} of {counts.total() - counts['not tried']:4} caught")
+    judged = [(mutant, outcome) for mutant, outcome in found if outcome != "not tried"]
+    left = [(mutant, outcome) for mutant, outcome in judged if outcome != "caught"]
+    for mutant, outcome in sorted(left, key=lambda one: (one[0].file, one[0].line)):
+        print(f"{mutant.file}:{mutant.line}: {outcome}\n    {mutant.before}\n    {mutant.after}")
+        print(f"    {reasons.get(mutant.key, 'no reason given')}")
+    share = 1 - len(left) / max(1, len(judged))
+    without = sum(mutant.key not in reasons for mutant, _ in left)
+    untried = len(found) - len(judged)
+    print(f"{share:.1%} of {len(judged)} caught, {without} survivors without a reason, {untried} not tried")
+    return int(share < least or without > 0)
+
+
+def main() -> int:
+    config = tomllib.loads((REPOSITORY / "tools/mutants.toml").read_text())
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=REPOSITORY / "build/mutants", help="folder of map and results")
+    parser.add_argument("--sample", type=int, default=config["sample"])
+    parser.add_argument("--seed", type=int, default=config["seed"])
+    parser.add_argument("--minutes", type=float, default=config["minutes"])
+    parser.add_argument("--groups", nargs="*", default=list(config["groups"]))
+    parser.add_argument("--keep-map", action="store_true", help="use the map of an earlier run")
+    asked = parser.parse_args()
+    begun = time.monotonic()
+    os.chdir(REPOSITORY)
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"
+    sys.path[:0] = [str(REPOSITORY / "src"), str(REPOSITORY), str(REPOSITORY / "tools")]
+    asked.out.mkdir(parents=True, exist_ok=True)
+    kept = asked.out / "map.json"
+    if not (asked.keep_map and kept.is_file()):
+        kept.write_text(json.dumps(asdict(covered(config["tests"], config["without"], asked.out))))
+    read = json.loads(kept.read_text())
+    lines = {file: {int(line): names for line, names in found.items()} for file, found in read["lines"].items()}
+    known = Map(lines, read["seconds"], read["imports"])
+    for name in known.imports:
+        with contextlib.suppress(Exception):
+            importlib.import_module(name)
+    chosen = sample({name: config["groups"][name] for name in asked.groups}, asked.sample, asked.seed)
+    print(f"{len(chosen)} faults, {len(known.seconds)} tests", flush=True)
+    found = []
+    left = asked.minutes - (time.monotonic() - begun) / 60
+    with (asked.out / "results.jsonl").open("w") as file:
+        for mutant, outcome in outcomes(chosen, known, asked.out, left):
+            found.append((mutant, outcome))
+            file.write(json.dumps({"outcome": outcome, "key": mutant.key, **asdict(mutant)}) + "\n")
+            file.flush()
+    return report(found, config["caught"])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -39,10 +39,13 @@ class Parameter:
         simple = isinstance(self.default, bool | int | float | str | Path | Enum)
         return self.default if simple and self.default != "" and self.row.read is None else None
 
-    def take(self, given: dict[str, Any]) -> dict[str, Any]:
-        """Take what was given for this option, by any of its names; returns its value by field. Raises
-        UserInputError."""
+    def take(self, given: dict[str, Any], context: typer.Context | None) -> dict[str, Any]:
+        """Take what was given for this option, by any of its names; returns its value by field, or nothing where the
+        user said nothing. Raises UserInputError."""
         value = given.pop(self.key)
+        source = context.get_parameter_source(self.key) if context is not None else None
+        if source.name == "DEFAULT" if source is not None else value == self.shown:
+            value = None
         for key, name in self.former.items():
             if old := given.pop(key):
                 output.note(f"{name} is now called {self.row.name}")
@@ -59,10 +62,10 @@ def of_verb(verb: str, function: Callable[..., Any]) -> Callable[..., Any]:
     parts = {name: tuple(_parameters(verb, name, hints[name], p)) for name, p in _signature(function).items()}
 
     @functools.wraps(function)
-    def called(**given: Any) -> Any:
+    def called(verb_context: typer.Context | None = None, **given: Any) -> Any:
         passed: dict[str, Any] = {}
         for name, parameters in parts.items():
-            values = {key: value for one in parameters for key, value in one.take(given).items()}
+            values = {key: value for one in parameters for key, value in one.take(given, verb_context).items()}
             if is_dataclass(hints[name]):
                 passed[name] = getattr(hints[name], "as_asked", hints[name])(**values)
             elif parameters:
@@ -71,12 +74,13 @@ def of_verb(verb: str, function: Callable[..., Any]) -> Callable[..., Any]:
                 passed[name] = given.pop(name)
         return function(**passed)
 
-    made: list[inspect.Parameter] = []
+    keyword_only = inspect.Parameter.KEYWORD_ONLY
+    made = [inspect.Parameter("verb_context", keyword_only, default=None, annotation=typer.Context)]
     for name, parameters in parts.items():
         if parameters or is_dataclass(hints[name]):
             made += (one for parameter in parameters for one in _typed(parameter))
         else:
-            made.append(_signature(function)[name].replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints[name]))
+            made.append(_signature(function)[name].replace(kind=keyword_only, annotation=hints[name]))
     vars(called)["__signature__"] = inspect.Signature(made)
     called.__annotations__ = {one.name: one.annotation for one in made}
     return called

@@ -36,14 +36,15 @@ from bench_fit_started import Answer
 from bench_fit_table import Peer, Removal, Result, Timing, show_all
 from bench_page import say
 
-from vmtailor.analysis.changes import causes
-from vmtailor.analysis.cost.counters import SymbolTable
+from vmtailor.analysis.changes import plan_summary
+from vmtailor.analysis.cost.plugin_counts import SymbolTable
 from vmtailor.analysis.cost.side_figures import KernelFacts
 from vmtailor.analysis.ksource.reasons import why_set
 from vmtailor.base.cache.store import Store, cache_root, digest, locked
 from vmtailor.base.errors import BuildError, GuestError, VmtailorError
 from vmtailor.base.files import dot_config, records
-from vmtailor.drivers.kernel import kbuild
+from vmtailor.base.files.regular_files import write_atomic
+from vmtailor.drivers.kernel import make
 from vmtailor.model.architecture import Architecture, named, presumed
 from vmtailor.model.bundle import RUN
 from vmtailor.model.change import Cause
@@ -187,7 +188,7 @@ def peer(findings: Findings, fitted: Fitted, name: str, config: Path) -> Peer:
     work = store.root / "kernel-build" / f"peer-{digest(name, inputs.source.digest)[:16]}"
     with locked(work.with_suffix(".lock")):
         added, remark = _complete(findings, fitted, config, work)
-        key = digest("peer", inputs.source.digest, kbuild.Toolchain.of(row).describe(), work / ".config")
+        key = digest("peer", inputs.source.digest, make.Toolchain.of(row).describe(), work / ".config")
         files = _built(store, key, inputs.source.path, work, name, row)
     kernel = records.load(KernelFiles, files / "kernel.json")
     kernel = located(kernel, files)
@@ -218,14 +219,14 @@ def _complete(findings: Findings, fitted: Fitted, config: Path, work: Path) -> t
     source, root = findings.inputs.source.path, fitted.plan.root_format
     row = named(fitted.plan.architecture)
     work.mkdir(parents=True, exist_ok=True)
-    as_it_is = dict(kbuild.configure_file(source, work, config, kbuild.Toolchain.of(row)).symbols)
+    as_it_is = dict(make.configure_file(source, work, config, make.Toolchain.of(row)).symbols)
     wanted = [*NEEDED, ROOT_SYMBOL[root], *(("VIRTIO_NET",) if fitted.plan.network else ())]
     missing = tuple(name for name in wanted if as_it_is.get(name) != "y")
     if not missing:
         return (), "as it is"
     whole = work / "whole.config"
     whole.write_text(config.read_text() + "".join(f"CONFIG_{name}=y\n" for name in missing))
-    now = dict(kbuild.configure_file(source, work, whole, kbuild.Toolchain.of(row)).symbols)
+    now = dict(make.configure_file(source, work, whole, make.Toolchain.of(row)).symbols)
     lost = [name for name in missing if now.get(name) != "y"]
     if lost:
         raise BuildError(f"{config} cannot have {', '.join(lost)}", hint="this peer cannot boot on our machine")
@@ -238,8 +239,8 @@ def _built(store: Store, key: str, source: Path, work: Path, title: str, row: Ar
         symbols = dot_config.parse((work / ".config").read_text())
         kept = tuple((name, value) for name, value in symbols.items() if value != "n")
         configured = Configured(str(work), str(source), str(work / ".config"), kept, ())
-        compiled = kbuild.compile_kernel(
-            configured, (row.kernel.target,), kbuild.Toolchain.of(row), title=f"compiling {title}'s kernel"
+        compiled = make.compile_kernel(
+            configured, (row.kernel.target,), make.Toolchain.of(row), title=f"compiling {title}'s kernel"
         )
         records.save(collect(row, configured, compiled, folder), folder / "kernel.json")
 
@@ -259,7 +260,7 @@ def removal(findings: Findings, fitted: Fitted, name: str) -> Removal:
     """Build and verify the kernel without one symbol."""
     symbol = fitted.plan.symbol(name)
     assert symbol is not None
-    cause = causes.cause_of(symbol)
+    cause = plan_summary.cause_of(symbol)
     if cause is Cause.POLICY:
         return Removal(name, "policy", "policy", symbol.reasons[0].text)
     label = str(cause or "none")
@@ -320,7 +321,7 @@ def deepened(result: Result, chosen: argparse.Namespace, folder: Path) -> Result
 
 
 def save(results: Sequence[Result], out: Path) -> None:
-    records.write_atomic(out, json.dumps({r.title: r.document for r in results}, indent=1).encode())
+    write_atomic(out, json.dumps({r.title: r.document for r in results}, indent=1).encode())
     details = {
         r.title: {
             "timing": asdict(r.timing),
@@ -330,7 +331,7 @@ def save(results: Sequence[Result], out: Path) -> None:
         }
         for r in results
     }
-    records.write_atomic(out.with_name(f"{out.stem}-details.json"), json.dumps(details, indent=1).encode())
+    write_atomic(out.with_name(f"{out.stem}-details.json"), json.dumps(details, indent=1).encode())
 
 
 def main() -> None:

@@ -22,7 +22,7 @@ from vmtailor.booting.boot import boot
 from vmtailor.booting.fitted_machine import Chosen, machine_of
 from vmtailor.drivers.host import bundle_folder
 from vmtailor.drivers.rootfs import initramfs
-from vmtailor.model.boots.gathered import Gathered
+from vmtailor.model.boots.ending import Gathered
 from vmtailor.model.boots.workload import FIXED_KEY, Exercised, Run
 from vmtailor.model.exercise import Exercise, Ready, ReadyKind
 from vmtailor.model.machine import Clock, Machine

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from vmtailor.analysis.guests.machines import USUAL, on_loopback
+from vmtailor.analysis.guests.machine_variants import USUAL, on_loopback
 from vmtailor.booting.boot import boot
 from vmtailor.booting.listener import listening
 from vmtailor.drivers.guest.ready import parse_signal

@@ -17,8 +17,7 @@ from vmtailor.base import natives
 from vmtailor.base.process import run
 from vmtailor.drivers.qemu import plugin, plugin_file, qemu_program
 from vmtailor.drivers.qemu.plugin import Owner, PluginConfig, PluginMode
-from vmtailor.model.boots.code_marks import CodeMark, CodeSpan
-from vmtailor.model.boots.counters import Counters, Stretch
+from vmtailor.model.boots.counters import CodeMark, CodeSpan, Counters, Stretch
 
 pytestmark = pytest.mark.contract
 

@@ -14,8 +14,7 @@ from vmtailor.base.process import run
 from vmtailor.drivers.qemu import plugin, plugin_file, qemu_program
 from vmtailor.drivers.qemu.plugin import Owner, PluginConfig
 from vmtailor.model.architecture import named
-from vmtailor.model.boots.code_marks import CodeMark
-from vmtailor.model.boots.counters import Counters, OwnerCounts, Stretch
+from vmtailor.model.boots.counters import CodeMark, Counters, OwnerCounts, Stretch
 
 pytestmark = pytest.mark.contract
 

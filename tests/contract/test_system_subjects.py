@@ -21,7 +21,7 @@ from tests.fakes.systems import BOOT_UUID, MIB, RELEASE, ROOT_UUID, ext4, partit
 
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError, VmtailorError
-from vmtailor.drivers.disks import opened as opened_disks
+from vmtailor.drivers.disks import disk_image as opened_disks
 from vmtailor.model.systems.subject import InitKind, SystemSubject, TableKind
 from vmtailor.pipeline.systems import subjects
 
@@ -313,7 +313,7 @@ def test_an_image_that_may_not_be_written_is_read(place: Path) -> None:
 
 def test_no_space_to_unpack_is_the_hosts_error(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = qcow2(place)
-    monkeypatch.setattr("vmtailor.drivers.image.limits.free_bytes", lambda _: 0)
+    monkeypatch.setattr("vmtailor.drivers.image.allowance.free_bytes", lambda _: 0)
     with pytest.raises(VmtailorError, match="no space is left") as refused:
         read(path)
     assert refused.value.exit_code == 3

@@ -13,10 +13,10 @@ import pytest
 from tests.fakes import kernel_tree
 from tests.fakes.bundle_data import EXERCISE, trace_record
 
-from vmtailor.analysis.changes import catalogue
-from vmtailor.analysis.changes.catalogue import Catalogue
+from vmtailor.analysis.changes import symbol_catalogue
+from vmtailor.analysis.changes.symbol_catalogue import Catalogue
 from vmtailor.analysis.cost.attribution import AttributedCost, Attribution
-from vmtailor.analysis.cost.counters import SymbolTable
+from vmtailor.analysis.cost.plugin_counts import SymbolTable
 from vmtailor.base.cache.store import Store, digest
 from vmtailor.base.files import dot_config, records
 from vmtailor.base.natives import Natives
@@ -39,7 +39,7 @@ LOG = b"""\
 """
 BOOK = Catalogue(
     tuple(
-        catalogue.parse(
+        symbol_catalogue.parse(
             '[[entry]]\nid = "base"\nreason = "the machine"\nsymbols = { 64BIT = "y", EXPERT = "y", DISK = "y" }\n'
             'words = ["quiet"]\n',
             Cause.PLATFORM,
@@ -54,7 +54,7 @@ BASELINE = Machine("microvm", 64 << 20, "k")
 def play(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     """Nothing is booted, and the tiny tree is what is read."""
     tree = kernel_tree.read_tree()
-    monkeypatch.setattr(catalogue, "load", lambda **_: BOOK)
+    monkeypatch.setattr(symbol_catalogue, "load", lambda **_: BOOK)
     monkeypatch.setattr(planning, "read_tree", lambda *_, **__: tree)
     monkeypatch.setattr(attributing, "attributed", _attributed)
     monkeypatch.setattr(fit_inputs, "baseline_of", lambda *_: BASELINE)

@@ -45,7 +45,7 @@ from vmtailor.analysis.compare.gate import metrics_of, parse_budget
 from vmtailor.analysis.timeline.boot_json import from_json, json_chunks, to_csv, trace_events
 from vmtailor.analysis.timeline.timeline import build
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.words.json_text import decoded
+from vmtailor.base.notation import decoded_json
 
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
@@ -55,7 +55,7 @@ def _text(data: bytes) -> str:
 
 
 def _decoded(data: bytes) -> None:
-    document = decoded(data)
+    document = decoded_json(data)
     if isinstance(document, list) and systemd_plot.is_plot_json(document):
         check(systemd_plot.read_json("x", document))
     if isinstance(document, list) and cloud_init.is_dump(document):

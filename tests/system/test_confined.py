@@ -22,7 +22,7 @@ import pytest
 from tests.fakes.small_kernel import small_kernel
 
 import vmtailor
-from vmtailor.analysis.guests.machines import USUAL
+from vmtailor.analysis.guests.machine_variants import USUAL
 from vmtailor.base import natives
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.process import run, spawn
@@ -30,7 +30,7 @@ from vmtailor.booting.listener import listening
 from vmtailor.drivers.qemu import confinement, qemu
 from vmtailor.drivers.qemu.confinement import Root
 from vmtailor.drivers.qemu.handover import Wanted
-from vmtailor.drivers.rootfs.disk import disk_of
+from vmtailor.drivers.rootfs.boot_disk import disk_of
 from vmtailor.model.machine import Clock, Machine
 
 pytestmark = [pytest.mark.system, pytest.mark.attack]

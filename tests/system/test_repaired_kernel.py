@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from vmtailor.analysis.changes import causes
+from vmtailor.analysis.changes import plan_summary
 from vmtailor.model.change import Cause
 from vmtailor.pipeline import fitting, repairing
 from vmtailor.pipeline.inputs import prepare
@@ -42,6 +42,6 @@ def test_what_a_plan_lacks_is_found_and_put_back(tmp_path: Path, forget: Callabl
     back = {
         one.id: [reason.text for reason in one.reasons if reason.cause is Cause.REPAIR]
         for one in fitted.plan.symbols
-        if one.is_kept and causes.cause_of(one) is Cause.REPAIR
+        if one.is_kept and plan_summary.cause_of(one) is Cause.REPAIR
     }
     assert list(back) == [LACKING] and "eventfd2" in back[LACKING][0]

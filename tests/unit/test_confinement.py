@@ -17,7 +17,7 @@ from vmtailor.drivers.qemu.confinement import PLAIN, Confinement, Root
 from vmtailor.drivers.qemu.handover import Wanted, handed
 from vmtailor.drivers.qemu.plugin import Plugin
 from vmtailor.drivers.qemu.qemu_program import Qemu
-from vmtailor.drivers.rootfs import qcow2
+from vmtailor.drivers.rootfs import boot_disk
 
 OWN_ROOT = Confinement(Root.MOUNT, True)
 STRANGER = Confinement(Root.SHARED, True, ("make a mount namespace: Operation not permitted",))
@@ -113,11 +113,11 @@ def test_a_qcow2_image_that_names_another_file_is_refused(tmp_path: Path) -> Non
         )
         return str(path)
 
-    qcow2.require_alone(image(3, 0, 1))
-    qcow2.require_alone(image(2, 0, 4))  # version 2 has no features: something else is there
+    boot_disk.require_alone(image(3, 0, 1))
+    boot_disk.require_alone(image(2, 0, 4))  # version 2 has no features: something else is there
     for hostile in ((2, 512, 0), (3, 512, 0), (3, 0, 4)):
         with pytest.raises(UserInputError, match="stands on another file"):
-            qcow2.require_alone(image(*hostile))
+            boot_disk.require_alone(image(*hostile))
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from vmtailor.base import pairs
+from vmtailor.base import concurrency
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import GuestError
 from vmtailor.base.process import spawn
@@ -104,7 +104,7 @@ def test_work_that_begins_one_and_ends_does_not_end_it(counting: Counting) -> No
     """The trace begins the baseline's in a thread that is over long before its boots are."""
     counting.endless = {"a"}
     with machines.ahead() as begun:
-        with pairs.beside(lambda: begun.begin(asked("a"))) as work:
+        with concurrency.beside(lambda: begun.begin(asked("a"))) as work:
             work.wait()
             assert counting.running.wait(30)
         assert counting.ended == []

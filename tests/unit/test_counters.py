@@ -11,15 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vmtailor.analysis.cost import counters as analysis
-from vmtailor.analysis.cost.counters import SymbolTable
+from vmtailor.analysis.cost import plugin_counts as analysis
+from vmtailor.analysis.cost.plugin_counts import SymbolTable
 from vmtailor.base.errors import UserInputError, VmtailorError
 from vmtailor.drivers.qemu import plugin, plugin_file
 from vmtailor.drivers.qemu.plugin import Owner, PluginConfig, PluginMode
 from vmtailor.model.architecture import named
 from vmtailor.model.boots.boot import FunctionCost, Phase
-from vmtailor.model.boots.code_marks import CodeMark, CodeSpan
-from vmtailor.model.boots.counters import OwnerCounts, Totals
+from vmtailor.model.boots.counters import CodeMark, CodeSpan, OwnerCounts, Totals
 
 IMAGE_MAP = named("x86_64").addresses.image_map
 NM = """

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from tests.fakes.tools import load_tool
 
 from vmtailor.base.errors import HostError
-from vmtailor.base.terminal import Console
+from vmtailor.base.terminal import TerminalConsole
 from vmtailor.cli import doctor
 from vmtailor.drivers.host import host
 from vmtailor.drivers.host.host import Check, Need, State, Tool
@@ -118,7 +118,7 @@ def test_one_line_installs_everything_once() -> None:
 
 def test_the_table_says_what_blocks() -> None:
     out = io.StringIO()
-    doctor.show(CHECKS, Console(file=out, width=120))
+    doctor.show(CHECKS, TerminalConsole(file=out, width=120))
     assert "fit cannot work here yet: gone, gone too" in out.getvalue()
     assert "apt-get install -y gone-tools late" in out.getvalue()
     document = doctor.document(CHECKS)

@@ -25,9 +25,9 @@ from tests.fakes.started import Start
 from vmtailor.analysis.demands import strace_log
 from vmtailor.base import output, progress, terminal
 from vmtailor.base.errors import GuestError, UserInputError, VmtailorError
+from vmtailor.base.figures import NARROW_SPACE
 from vmtailor.base.files import records
-from vmtailor.base.words.figures import NARROW_SPACE
-from vmtailor.base.words.text import block, encodable, json_plain, plain
+from vmtailor.base.text import block, encodable, json_plain, plain
 from vmtailor.cli import stages
 from vmtailor.drivers.guest.guest_text import kernel_text
 from vmtailor.drivers.guest.wire import FromGuest, encode
@@ -63,7 +63,7 @@ def clean(text: str) -> bool:
 
 def drawn(*things: Any, width: int = 100, **options: Any) -> str:
     out = io.StringIO()
-    terminal.Console(file=out, width=width, **options).print(*things)
+    terminal.TerminalConsole(file=out, width=width, **options).print(*things)
     return out.getvalue()
 
 
@@ -228,7 +228,7 @@ def test_a_bundles_texts_in_report_and_explain(bundle: Path, start: Start, monke
 
 def test_an_images_words_in_the_table_of_a_fit() -> None:
     out = io.StringIO()
-    show_report(poisoned(fit_run(), EVIL + MARKUP), terminal.Console(file=out, width=300))
+    show_report(poisoned(fit_run(), EVIL + MARKUP), terminal.TerminalConsole(file=out, width=300))
     assert clean(out.getvalue()) and "✓" in out.getvalue()
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from vmtailor.analysis.changes.known import catalogue
+from vmtailor.analysis.changes.change_catalogue import catalogue
 from vmtailor.analysis.changes.needs import Needs, any_met, needs_of
-from vmtailor.analysis.signs import boot_facts, gap_kinds
+from vmtailor.analysis.signs import boot_facts, gaps
 from vmtailor.analysis.timeline.analyze import analyze
 from vmtailor.model.boots.timeline import MachineInfo, MachineKind
 
@@ -75,7 +75,7 @@ def test_the_words_of_needs_are_words_of_facts() -> None:
             assert need.words()
         for match in entry.matches:
             if match.kind == "silence":
-                assert any(match.pattern.fullmatch(id) for id in gap_kinds.ids()), entry.id
+                assert any(match.pattern.fullmatch(id) for id in gaps.ids()), entry.id
 
 
 def test_needs() -> None:

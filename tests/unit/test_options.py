@@ -19,7 +19,7 @@ from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
 from vmtailor.cli.signature import of_verb
 from vmtailor.cli.verbs import VERBS
-from vmtailor.drivers.kernel.kbuild import Toolchain
+from vmtailor.drivers.kernel.make import Toolchain
 from vmtailor.model import option_rows
 from vmtailor.model.machine import Clock
 from vmtailor.model.margin import Margin

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from vmtailor.base.errors import BuildError
-from vmtailor.model.change import Cause, Change, Reason, symbol
+from vmtailor.model.change import Cause, Change, Reason, Verdict, symbol
 from vmtailor.model.trial import Verification
-from vmtailor.model.verdict import Verdict
 from vmtailor.pipeline import fitting, reducing
 
 CAUSES = {

@@ -12,10 +12,9 @@ import pytest
 from vmtailor.analysis.explain import nearest
 from vmtailor.analysis.explain.nearest import Nearest
 from vmtailor.base.errors import BuildError
-from vmtailor.model.change import Change
+from vmtailor.model.change import Change, Verdict
 from vmtailor.model.syscalls import FailedCall
 from vmtailor.model.trial import Purpose, Trial, Verification
-from vmtailor.model.verdict import Verdict
 from vmtailor.pipeline import fitting, repairing
 
 

@@ -15,11 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.fakes.fit_run_data import HOSTILE, fit_run, hostile_run
 
-from vmtailor.analysis.changes.causes import cause_of, counts
+from vmtailor.analysis.changes.plan_summary import cause_of, counts
 from vmtailor.base import pages
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records
-from vmtailor.base.terminal import Console
+from vmtailor.base.terminal import TerminalConsole
 from vmtailor.model.change import Cause, Reason, symbol
 from vmtailor.model.fit import FitRun, Side
 from vmtailor.model.syscalls import Absence, FailedCall
@@ -50,7 +50,7 @@ SIDE_KEYS = {
 
 def printed(run: FitRun, width: int = 200) -> str:
     out = io.StringIO()
-    show(run, Console(file=out, width=width))
+    show(run, TerminalConsole(file=out, width=width))
     return out.getvalue()
 
 

@@ -14,8 +14,7 @@ import pytest
 from vmtailor.base.errors import GuestError
 from vmtailor.drivers.rootfs import initramfs
 from vmtailor.model.boots.boot import Boot, Outcome
-from vmtailor.model.boots.ending import End, Ending
-from vmtailor.model.boots.gathered import Gathered
+from vmtailor.model.boots.ending import End, Ending, Gathered
 from vmtailor.model.boots.workload import Exercised
 from vmtailor.model.exercise import Exercise, Ready, ReadyKind
 from vmtailor.model.guest import READY_STEP, GuestNote, GuestReport, StepResult

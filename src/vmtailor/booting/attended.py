@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from vmtailor.analysis.guests import attended as judging
+from vmtailor.analysis.guests import attended_boots as judging
 from vmtailor.analysis.timeline import bootmarks
 from vmtailor.base.files import temporary
 from vmtailor.base.natives import ADDRESSES
@@ -25,8 +25,7 @@ from vmtailor.drivers.guest.ready import ConsoleWatcher
 from vmtailor.drivers.host import host_client
 from vmtailor.drivers.qemu.plugin import Owner, Plugin
 from vmtailor.model.boots.boot import Boot
-from vmtailor.model.boots.ending import End, Ending
-from vmtailor.model.boots.gathered import Gathered
+from vmtailor.model.boots.ending import End, Ending, Gathered
 from vmtailor.model.boots.system_exercise import SystemReadyKind
 from vmtailor.model.boots.workload import Attended, Until
 from vmtailor.model.machine import Clock, Disk, Machine

@@ -6,8 +6,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from vmtailor.analysis.cost.counters import SymbolTable, initcall_spans
-from vmtailor.analysis.guests import boots, kernel_log
+from vmtailor.analysis.cost.plugin_counts import SymbolTable, initcall_spans
+from vmtailor.analysis.guests import boots, kernel_complaints
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.natives import Natives
 from vmtailor.booting.boot import OnProgress, boot
@@ -15,7 +15,7 @@ from vmtailor.booting.counting import Counting, counting
 from vmtailor.drivers.host.bundle_folder import BundleFolder
 from vmtailor.drivers.qemu.plugin import PluginConfig
 from vmtailor.model.boots.boot import Boot
-from vmtailor.model.boots.gathered import Gathered
+from vmtailor.model.boots.ending import Gathered
 from vmtailor.model.boots.workload import FIXED_KEY, Exercised, Run, Workload
 from vmtailor.model.bundle import SYSTEM_MAP
 from vmtailor.model.machine import Clock, Machine
@@ -49,7 +49,7 @@ class BundleBooter:
         found, gathered = boot(
             machine, workload, scratch, counting=self._counting(table) if exact else None, on_progress=on_progress
         )
-        console = kernel_log.named(gathered.console.decode("utf-8", "replace"), table).encode("utf-8", "replace")
+        console = kernel_complaints.named(gathered.console.decode("utf-8", "replace"), table).encode("utf-8", "replace")
         if gathered.counters is not None and gathered.counters.at("init") is None:
             found = replace(found, kernel_warnings=(*found.kernel_warnings, OTHER_INIT))
         return found, replace(gathered, console=console)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from vmtailor.analysis.timeline import bootmarks
 from vmtailor.drivers.guest.serial_line import SerialLine
-from vmtailor.drivers.host import terminal
+from vmtailor.drivers.host import tty
 from vmtailor.drivers.host.caught_signals import STOPPING, CaughtSignals
 from vmtailor.drivers.host.outlet import Outlet
 from vmtailor.drivers.qemu import qemu
@@ -40,7 +40,7 @@ class _Attached:
     tail: bytearray = field(default_factory=bytearray)
     _ahead: bytearray = field(default_factory=bytearray)
 
-    def run(self, out: Outlet, raw: terminal.RawTerminal) -> None:
+    def run(self, out: Outlet, raw: tty.RawTerminal) -> None:
         """Until the machine has ended, or shall."""
         with raw.held():
             while not self.left:
@@ -92,7 +92,7 @@ class _Attached:
         except OSError:
             self._ahead.clear()
 
-    def _take_signals(self, raw: terminal.RawTerminal) -> None:
+    def _take_signals(self, raw: tty.RawTerminal) -> None:
         for number in self.signals.take():
             if number in STOPPING:
                 self.left = True
@@ -115,7 +115,7 @@ def attached(machine: Machine, signals: CaughtSignals, *, interactive: bool) -> 
     out = Outlet(1, signals.wake)
     with qemu.start(machine) as running:
         talk = _Attached(running, signals, interactive)
-        talk.run(out, terminal.RawTerminal(interactive))
+        talk.run(out, tty.RawTerminal(interactive))
         if talk.left:
             running.stop()
         end = running.wait(_LAST_S)

@@ -6,17 +6,17 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from vmtailor.analysis.cost import attribution_boot
-from vmtailor.analysis.cost.counters import KERNEL_MARK, SymbolTable, activity_spans, initcall_spans, kernel_marks
-from vmtailor.analysis.guests.machines import countable
+from vmtailor.analysis.cost import attribution
+from vmtailor.analysis.cost.plugin_counts import KERNEL_MARK, SymbolTable, activity_spans, initcall_spans, kernel_marks
+from vmtailor.analysis.guests.machine_variants import countable
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.natives import Natives
 from vmtailor.booting.boot import OnProgress, boot
 from vmtailor.booting.counting import counting
 from vmtailor.drivers.qemu.plugin import PluginConfig, PluginMode
 from vmtailor.model.boots.boot import Boot
-from vmtailor.model.boots.code_marks import CodeMark
-from vmtailor.model.boots.gathered import Gathered
+from vmtailor.model.boots.counters import CodeMark
+from vmtailor.model.boots.ending import Gathered
 from vmtailor.model.boots.workload import Workload
 from vmtailor.model.machine import Machine
 
@@ -36,7 +36,7 @@ class CountedToInit:
         table = SymbolTable.parse(system_map.read_text("ascii", "replace"), architecture)
         if _INIT_FUNCTION not in table.addresses:
             raise UserInputError(f"{system_map} does not name {_INIT_FUNCTION}")
-        marks = (*kernel_marks(table), CodeMark(attribution_boot.INIT_MARK, table.addresses[_INIT_FUNCTION]))
+        marks = (*kernel_marks(table), CodeMark(attribution.INIT_MARK, table.addresses[_INIT_FUNCTION]))
         spans = (*initcall_spans(table), *activity_spans(table))
         config = PluginConfig(mode=mode, marks=marks, spans=spans, architecture=table.architecture)
         self._counting = counting(natives, config)
@@ -48,7 +48,7 @@ class CountedToInit:
         found, gathered = boot(countable(machine), workload, scratch, counting=self._counting, on_progress=on_progress)
         counted = gathered.counters
         begin = counted.at(KERNEL_MARK) if counted is not None else None
-        end = counted.at(attribution_boot.INIT_MARK) if counted is not None else None
+        end = counted.at(attribution.INIT_MARK) if counted is not None else None
         executed = end.since(begin).executed if begin is not None and end is not None else None
         return replace(found, instructions=executed), gathered
 

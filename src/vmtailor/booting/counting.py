@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from vmtailor.analysis.cost.counters import SymbolTable
+from vmtailor.analysis.cost.plugin_counts import SymbolTable
 from vmtailor.base import natives
 from vmtailor.base.natives import Natives
 from vmtailor.drivers.qemu import plugin, plugin_file, qemu_program

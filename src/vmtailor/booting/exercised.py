@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from vmtailor.analysis.guests import boots, kernel_log
+from vmtailor.analysis.guests import boots, kernel_complaints
 from vmtailor.base.errors import HostError
 from vmtailor.base.files import temporary
 from vmtailor.base.natives import ADDRESSES
@@ -23,8 +23,7 @@ from vmtailor.drivers.qemu import qemu
 from vmtailor.drivers.qemu.plugin import Owner, Plugin
 from vmtailor.drivers.qemu.qemu import RunningMachine
 from vmtailor.model.boots.boot import Boot
-from vmtailor.model.boots.ending import End
-from vmtailor.model.boots.gathered import Gathered
+from vmtailor.model.boots.ending import End, Gathered
 from vmtailor.model.boots.workload import Exercised, Patience
 from vmtailor.model.guest import GuestReport
 from vmtailor.model.machine import Disk, DiskMode, Machine
@@ -136,7 +135,7 @@ def _gathered(
         end=end,
         started_s=started_s,
         report=report,
-        console=kernel_log.whole(report.file("kernel-log"), report.console).encode("utf-8", "replace"),
+        console=kernel_complaints.whole(report.file("kernel-log"), report.console).encode("utf-8", "replace"),
         requests=_log(folder / _TRACE) if work.tools is not None else b"",
         counts=counts,
         counters=counters,

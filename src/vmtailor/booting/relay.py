@@ -24,7 +24,7 @@ from vmtailor.base.files import temporary
 from vmtailor.booting.run_volume import with_run, with_tools
 from vmtailor.drivers.guest import guest_volume
 from vmtailor.drivers.guest.guest import GuestSession
-from vmtailor.drivers.host import terminal
+from vmtailor.drivers.host import tty
 from vmtailor.drivers.host.caught_signals import STOPPING, CaughtSignals
 from vmtailor.drivers.host.outlet import Outlet
 from vmtailor.drivers.qemu import qemu
@@ -91,7 +91,7 @@ class Relay:
         self.session = GuestSession(
             running.serial, key=key, on_stdout=self._out.put, on_stderr=self._err.put, on_file=told
         )
-        self._raw = terminal.RawTerminal(wishes.terminal and wishes.interactive)
+        self._raw = tty.RawTerminal(wishes.terminal and wishes.interactive)
         self._reading = wishes.interactive
         self._waiting = wishes.once_up
         self._asked_s = math.inf
@@ -226,7 +226,7 @@ class Relay:
         if number == signal.SIGCONT:
             self._raw.again()
         if number == signal.SIGWINCH and self._wishes.terminal:
-            self.session.resize(*terminal.size())
+            self.session.resize(*tty.size())
         else:
             self.session.send_signal(number)
 

@@ -15,7 +15,7 @@ from vmtailor.base.process import pasteable
 from vmtailor.booting.boot import Booter, boot
 from vmtailor.drivers.qemu.qemu_command import command
 from vmtailor.model.boots.boot import Boot, Outcome
-from vmtailor.model.boots.gathered import Gathered
+from vmtailor.model.boots.ending import Gathered
 from vmtailor.model.boots.series import RECORD, BootSeries, SeriesBoot, Variant
 from vmtailor.model.boots.workload import Workload
 from vmtailor.model.machine import Machine

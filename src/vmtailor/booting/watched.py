@@ -19,8 +19,7 @@ from vmtailor.booting.listener import Listener, listening
 from vmtailor.drivers.guest.ready import POLL_S, ConsoleWatcher, PortWatcher, Watcher, watcher_for
 from vmtailor.model.architecture import named
 from vmtailor.model.boots.boot import Boot, Milestone, Outcome
-from vmtailor.model.boots.ending import End, Ending
-from vmtailor.model.boots.gathered import Gathered
+from vmtailor.model.boots.ending import End, Ending, Gathered
 from vmtailor.model.boots.workload import Nothing, OwnInit, ReadySignal
 from vmtailor.model.machine import Clock, Machine
 

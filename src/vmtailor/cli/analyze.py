@@ -14,8 +14,8 @@ from vmtailor.analysis.timeline.boot_json import json_chunks, to_csv, trace_even
 from vmtailor.analysis.timeline.boot_page import boot_page
 from vmtailor.base import output as printed
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.files import outputs
-from vmtailor.base.words.text import encodable
+from vmtailor.base.files import regular_files
+from vmtailor.base.text import encodable
 from vmtailor.cli.tables.boot_view import show_timeline
 from vmtailor.model.option import Option
 from vmtailor.model.option_rows import JSON, PAGE_OUT, TOP
@@ -51,10 +51,10 @@ def analyze(
         raise UserInputError("--json and --csv exclude each other", hint="give one of them")
     timeline = require_log(analyze_files(files, boot))
     if out is not None:
-        outputs.write(out, boot_page(timeline, _title(files)).encode())
+        regular_files.write_output(out, boot_page(timeline, _title(files)).encode())
         printed.note(f"written: {out}")
     if trace is not None:
-        outputs.write(trace, trace_events(timeline))
+        regular_files.write_output(trace, trace_events(timeline))
         printed.note(f"written: {trace} (open it at ui.perfetto.dev or in chrome://tracing)")
     if json:
         printed.json_bytes(json_chunks(timeline))

@@ -11,7 +11,7 @@ import typer
 
 from vmtailor.base import output
 from vmtailor.base.errors import AnswerNo, UserInputError
-from vmtailor.base.words.text import plural
+from vmtailor.base.text import plural
 from vmtailor.model.option import OptionSubject, refuse
 from vmtailor.model.option_rows import JSON
 from vmtailor.model.systems.units import UnitsMode, UnitStanding

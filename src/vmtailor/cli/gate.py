@@ -11,8 +11,8 @@ from vmtailor.analysis.compare.gate import Judged, judge, parse_budget, shown
 from vmtailor.analysis.compare.gate_document import FAILED, Document, read
 from vmtailor.base import output
 from vmtailor.base.errors import AnswerNo, UserInputError
-from vmtailor.base.files.regular_file import read_regular
-from vmtailor.base.terminal import Console, Table, Text
+from vmtailor.base.files.regular_files import read_regular
+from vmtailor.base.terminal import Table, TerminalConsole, Text
 from vmtailor.model.option import Option
 from vmtailor.model.option_rows import JSON
 
@@ -90,7 +90,7 @@ def _identity(document: Document) -> dict[str, Any]:
 
 
 def _show_document(title: str, document: Document) -> None:
-    console = Console()
+    console = TerminalConsole()
     digest = f" sha256:{document.sha256}" if document.sha256 else ""
     console.print(Text(f"{title}: {document.path}{digest}", style="bold"), soft_wrap=True)
     for name, text in document.facts:
@@ -113,4 +113,4 @@ def _show(judged: list[Judged]) -> None:
         word = Text("kept", style="green") if one.kept else Text(missing, style="bold red")
         name = one.budget.metric
         table.add_row(Text(one.budget.text), shown(name, one.value), shown(name, one.limit), word)
-    Console().print(table)
+    TerminalConsole().print(table)

@@ -8,7 +8,7 @@ from typing import Annotated
 from vmtailor.base import output
 from vmtailor.base.cache.store import Store
 from vmtailor.base.files import records
-from vmtailor.base.terminal import Console
+from vmtailor.base.terminal import TerminalConsole
 from vmtailor.cli.tables.subject_view import show as show_subject
 from vmtailor.model.option import Option
 from vmtailor.model.option_rows import JSON, PARTITION
@@ -43,4 +43,4 @@ def show(
     if json:
         output.json_bytes([records.to_bytes(read)])
     else:
-        show_subject(read, Console(), everything=all_)
+        show_subject(read, TerminalConsole(), everything=all_)

@@ -10,12 +10,12 @@ from typing import Annotated, Any
 
 import msgspec
 
-from vmtailor.analysis.changes import causes
+from vmtailor.analysis.changes import plan_summary
 from vmtailor.analysis.demands import strace_log
 from vmtailor.base import output
 from vmtailor.base.files import records
 from vmtailor.base.terminal import Table, box, for_table
-from vmtailor.base.words.text import plural
+from vmtailor.base.text import plural
 from vmtailor.model.bundle import PLAN
 from vmtailor.model.option import Option, OptionSubject, refusal, refuse
 from vmtailor.model.option_rows import JSON, OUT
@@ -145,7 +145,7 @@ def plan(
         first = symbol.reasons[0] if symbol.reasons else None
         why = f"{first.text} [{first.reference}]" if first else ""
         if symbol.setting.chosen:
-            table.add_row(symbol.id, symbol.value, str(causes.cause_of(symbol)), why)
+            table.add_row(symbol.id, symbol.value, str(plan_summary.cause_of(symbol)), why)
     console = for_table()
     console.print(table)
     console.print(f"{made.prompted_y} symbols with a prompt, {made.total_y} in all; left out: {len(made.left_out)}")

@@ -10,7 +10,7 @@ import msgspec
 
 from vmtailor.base import output
 from vmtailor.base.errors import AnswerNo
-from vmtailor.base.words.text import plural
+from vmtailor.base.text import plural
 from vmtailor.model.exercise import Proof
 from vmtailor.model.option_rows import JSON
 from vmtailor.pipeline import reverify

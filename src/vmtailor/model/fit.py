@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from vmtailor.model.boots.boot import FunctionCost, PhaseCounts
+from vmtailor.model.boots.boot_cost import MemoryUse
 from vmtailor.model.change import Change
 from vmtailor.model.exercise import Exercise, Proof
 from vmtailor.model.image import ImageConfig
 from vmtailor.model.kernel import FoundKernel
 from vmtailor.model.margin import MarginPrice
-from vmtailor.model.memory import MemoryUse
 from vmtailor.model.plan import Plan
 from vmtailor.model.reach import Lack
 from vmtailor.model.syscalls import Absence, CallSummary, FailedCall

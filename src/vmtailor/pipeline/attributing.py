@@ -11,19 +11,18 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from vmtailor.analysis.cost import attribution, counters
+from vmtailor.analysis.cost import attribution, plugin_counts
 from vmtailor.analysis.cost.attribution import Attribution, Place
-from vmtailor.analysis.cost.counters import SymbolTable
+from vmtailor.analysis.cost.plugin_counts import SymbolTable
 from vmtailor.analysis.ksource import facts
 from vmtailor.base.cache.store import Store, digest
 from vmtailor.base.files import records
-from vmtailor.base.words.modules import module_name
+from vmtailor.base.notation import module_name
 from vmtailor.drivers.kernel import symbolizer
 from vmtailor.drivers.kernel.kernel_source import SourceTree
 from vmtailor.drivers.kernel.known_places import KnownPlaces
 from vmtailor.drivers.qemu import plugin_file
-from vmtailor.model.boots.counters import Counters
-from vmtailor.model.boots.frames import SourceFrames
+from vmtailor.model.boots.counters import Counters, SourceFrames
 from vmtailor.model.kernel import KernelBaseline
 from vmtailor.model.trace import LoadedModule, Trace
 from vmtailor.pipeline import keys
@@ -120,5 +119,5 @@ def in_modules(
 
 
 def _by_phase(counts: Counters, where: Mapping[int, Place]) -> Attribution:
-    phase_of = {id(stretch): phase.value for phase, stretch in counters.phased(counts)}
+    phase_of = {id(stretch): phase.value for phase, stretch in plugin_counts.phased(counts)}
     return attribution.attribute(counts, where, lambda stretch: phase_of.get(id(stretch), stretch.begin))

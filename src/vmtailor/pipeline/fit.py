@@ -13,11 +13,11 @@ from pathlib import Path
 from vmtailor import __version__
 from vmtailor.analysis.cost.side_figures import unmeasured
 from vmtailor.analysis.demands import file_uses, strace_log
-from vmtailor.analysis.reach import lacking
-from vmtailor.analysis.statistics.stats import EXACT_SHARE
+from vmtailor.analysis.reach import reach_symbols
+from vmtailor.analysis.statistics.significance import EXACT_SHARE
 from vmtailor.base.cache.store import digest
 from vmtailor.base.files import records, temporary
-from vmtailor.drivers.kernel import kbuild, kernel_uses
+from vmtailor.drivers.kernel import kernel_uses, make
 from vmtailor.model.architecture import named
 from vmtailor.model.boots.boot import Boot
 from vmtailor.model.exercise import Exercise, StepKind
@@ -75,7 +75,7 @@ def fit_key(inputs: FitInputs) -> str:
         inputs.image.digest,
         records.to_bytes(inputs.image),
         inputs.source.digest,
-        kbuild.Toolchain.of(named(inputs.options.architecture)).describe(),
+        make.Toolchain.of(named(inputs.options.architecture)).describe(),
         result_key(inputs.options),
     )
 
@@ -170,7 +170,7 @@ def record(findings: Findings, fitted: Fitted, baseline: Side, tailored: Side, s
             ("vmtailor", __version__),
         ),
         proof=inputs.exercise.proof,
-        lacks=lacking.lacks(findings.reached, prices.enabled(fitted.plan).keys(), findings.ran),
+        lacks=reach_symbols.lacks(findings.reached, prices.enabled(fitted.plan).keys(), findings.ran),
         found_kernel=found_kernel(findings, fitted, inputs.image.reference, inputs.image.digest),
     )
 

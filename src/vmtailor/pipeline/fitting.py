@@ -10,14 +10,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Protocol
 
-from vmtailor.analysis.changes.judging import NOTHING, Samples, TrialRun
+from vmtailor.analysis.changes.effects import NOTHING, Samples, TrialRun
 from vmtailor.analysis.cost import loops
 from vmtailor.analysis.cost.attribution import Attribution, SymbolCost
-from vmtailor.analysis.demands import demand, demand_rules, refused
-from vmtailor.analysis.guests import machines
-from vmtailor.analysis.ksource import facts, modules, security
-from vmtailor.analysis.reach import asked
-from vmtailor.analysis.reach.asked import Reached
+from vmtailor.analysis.demands import demand, demand_rules, refusals
+from vmtailor.analysis.guests import machine_variants
+from vmtailor.analysis.ksource import facts, kbuild, security_modules
+from vmtailor.analysis.reach import reach_symbols
+from vmtailor.analysis.reach.reach_symbols import Reached
 from vmtailor.base import output
 from vmtailor.base.cache.store import digest
 from vmtailor.base.errors import BuildError
@@ -33,9 +33,8 @@ from vmtailor.model.change import Change, Figure
 from vmtailor.model.kernel import KernelFiles
 from vmtailor.model.machine import Machine
 from vmtailor.model.margin import Margin
-from vmtailor.model.observed import ObservedCall
 from vmtailor.model.plan import Plan
-from vmtailor.model.syscalls import SyscallEvent
+from vmtailor.model.syscalls import ObservedCall, SyscallEvent
 from vmtailor.model.trace import Trace
 from vmtailor.model.trial import Trial, Verification
 from vmtailor.pipeline import attributing, keys, reaching
@@ -169,11 +168,11 @@ def reached(inputs: FitInputs, record: Trace, archive: FlatArchive, tree: Tree) 
     """What the image could ask the kernel for, and the symbols that takes: of those that the baseline has."""
     row = named(inputs.options.architecture)
     rules = demand_rules.load(row=row)
-    baseline = security.at_work(inputs.config, facts.reader(inputs.source.path), tree.facts)
+    baseline = security_modules.at_work(inputs.config, facts.reader(inputs.source.path), tree.facts)
     with step("reach: what the image could ask for"):
         kernel = reaching.names_of(tree.facts, inputs.source.path, row)
         reach = reaching.reach_of(inputs.image, archive, reaching.opened_in(record), kernel, row, inputs.options.store)
-        return asked.of_reach(reach, tree.facts, rules, baseline)
+        return reach_symbols.of_reach(reach, tree.facts, rules, baseline)
 
 
 def trace_key(inputs: FitInputs) -> str:
@@ -224,8 +223,8 @@ def planned(
         head=findings.archive.head, architecture=options.architecture,
     )  # fmt: skip
     read = facts.reader(inputs.source.path)
-    demand.of_modules(findings.trace.modules_requested, demands, lambda path: modules.symbol_of(path, read))
-    refused.of_observed(findings.observed, demands, inputs.config)
+    demand.of_modules(findings.trace.modules_requested, demands, lambda path: kbuild.symbol_of_module(path, read))
+    refusals.of_observed(findings.observed, demands, inputs.config)
     wishes = Wishes(
         architecture=options.architecture,
         machine=options.machine,
@@ -249,7 +248,7 @@ def machine_of(inputs: FitInputs, made: Plan, kernel: KernelFiles) -> Machine:
 
 def machine_with(options: FitOptions, root: Path, made: Plan, kernel: KernelFiles) -> Machine:
     """The same with this root."""
-    return machines.tailored_machine(
+    return machine_variants.tailored_machine(
         named(made.architecture),
         made.machine,
         Path(kernel.image),

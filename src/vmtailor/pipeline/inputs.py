@@ -7,18 +7,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from vmtailor.analysis.cost.counters import SymbolTable
-from vmtailor.analysis.guests import machines
+from vmtailor.analysis.cost.plugin_counts import SymbolTable
+from vmtailor.analysis.guests import machine_variants
 from vmtailor.base.cache.store import Store, digest
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import dot_config, temporary
 from vmtailor.base.natives import Natives
 from vmtailor.base.process import require_tool
-from vmtailor.drivers.distribution import choice, packaged
-from vmtailor.drivers.distribution.protocol import Distribution
+from vmtailor.drivers.distribution import packaged_baseline, selection
+from vmtailor.drivers.distribution.distribution import Distribution
 from vmtailor.drivers.guest import guest_programs
-from vmtailor.drivers.image.limits import Limits
-from vmtailor.drivers.kernel import kernel_compiled, kernel_source
+from vmtailor.drivers.image.allowance import ImageLimits
+from vmtailor.drivers.kernel import compiled_baseline, kernel_source
 from vmtailor.drivers.kernel.kernel_source import SourceTree
 from vmtailor.drivers.qemu import cpu_models, qemu_program
 from vmtailor.drivers.rootfs import initramfs, tracer_volume
@@ -61,7 +61,7 @@ class FitInputs:
         kernel = self.kernel
         if modules:
             options = self.options
-            kernel = packaged.with_debug_modules(
+            kernel = packaged_baseline.with_debug_modules(
                 options.distribution, named(options.architecture), kernel, options.store, names
             )
         return replace(self, baseline=self.machine_with(modules), kernel=kernel)
@@ -92,7 +92,7 @@ def prepare(options: FitOptions) -> FitInputs:
         authfile=options.authfile,
         entrypoint=options.entrypoint,
         cmd=options.cmd,
-        limits=None if options.max_image_bytes is None else Limits.of_size(options.max_image_bytes),
+        limits=None if options.max_image_bytes is None else ImageLimits.of_size(options.max_image_bytes),
     )
     image = image_stage.fetch(options.reference, store, settings)
     options = settled(options, image)
@@ -172,18 +172,18 @@ def kernel_of(options: FitOptions) -> KernelBaseline:
     """The baseline's kernel: packaged, or compiled once where the user says with which configuration."""
     if options.baseline_config is None:
         row = named(options.architecture) if options.architecture else presumed()
-        return packaged.provide(options.distribution, row, options.store, options.kernel)
+        return packaged_baseline.provide(options.distribution, row, options.store, options.kernel)
     if options.source is None or options.kernel is not None:
         raise UserInputError(
             "--baseline-config compiles the baseline from --source, and does not go with --kernel",
             hint="give --source TARBALL --baseline-config /boot/config-RELEASE",
         )
     if options.baseline_config == "defconfig":
-        return kernel_compiled.provide(options.store, options.source, architecture=options.architecture)
+        return compiled_baseline.provide(options.store, options.source, architecture=options.architecture)
     config = Path(options.baseline_config)
     if not config.exists():
         raise UserInputError(f"{config} does not exist", hint="a file such as /boot/config-RELEASE, or 'defconfig'")
-    return kernel_compiled.provide(options.store, options.source, config, architecture=options.architecture)
+    return compiled_baseline.provide(options.store, options.source, config, architecture=options.architecture)
 
 
 def source_of(options: FitOptions, kernel: KernelBaseline) -> SourceTree:
@@ -208,7 +208,7 @@ def tools_volume(
         program = Path(require_tool("strace"))
         loader, libraries = tracer_volume.libraries(program)
     else:
-        folder = (distribution or choice.of_host()).program(row, "strace", "strace", store)
+        folder = (distribution or selection.of_host()).program(row, "strace", "strace", store)
         program, among = folder / "strace", folder / "lib"
         loader, libraries = tracer_volume.libraries_among(program, among)
     key = digest("1", form, *(content(path) for path in (program, Path(loader or program), *libraries.values())))
@@ -235,7 +235,7 @@ def baseline_of(
         initramfs.baseline_initramfs(folder / "initrd", stage1=parts.stage1, modules=modules, wanted=wanted)
 
     initrd = options.store.get("initrd", key, fill) / "initrd"
-    return machines.baseline_machine(
+    return machine_variants.baseline_machine(
         row,
         options.machine,
         Path(kernel.vmlinuz),

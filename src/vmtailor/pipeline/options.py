@@ -13,8 +13,8 @@ from typing import Any
 
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
-from vmtailor.drivers.distribution.choice import of_host
-from vmtailor.drivers.distribution.protocol import Distribution
+from vmtailor.drivers.distribution.distribution import Distribution
+from vmtailor.drivers.distribution.selection import of_host
 from vmtailor.drivers.guest.ready import FORMS
 from vmtailor.model import architecture, option_rows, option_values
 from vmtailor.model.architecture import named

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from vmtailor.analysis.changes import causes
+from vmtailor.analysis.changes import plan_summary
 from vmtailor.analysis.changes.repair import minimise
 from vmtailor.base.errors import BuildError
 from vmtailor.model.change import Cause, Change, Reason, symbol
@@ -93,6 +93,6 @@ def worth_trying(bench: FitBench, plan: Plan, changes: tuple[Change, ...]) -> bo
         made = bench.plan(changes)
     except BuildError:
         return False
-    asked_for = {c.id for c in plan.symbols if c.is_kept and causes.cause_of(c) is not Cause.DEPENDENCY}
+    asked_for = {c.id for c in plan.symbols if c.is_kept and plan_summary.cause_of(c) is not Cause.DEPENDENCY}
     kept = {c.id for c in made.symbols if c.is_kept}
     return not gone & kept and asked_for - gone <= kept

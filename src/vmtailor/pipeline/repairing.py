@@ -11,7 +11,7 @@ from vmtailor.analysis.demands import demand_rules
 from vmtailor.analysis.explain import nearest
 from vmtailor.analysis.ksource.closure import addable
 from vmtailor.base.progress import step, tell
-from vmtailor.base.words.text import plural
+from vmtailor.base.text import plural
 from vmtailor.model.architecture import named
 from vmtailor.model.change import Cause, Change, Reason, symbol
 from vmtailor.model.plan import Plan

@@ -13,18 +13,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-from vmtailor.analysis.guests import kernel_log, machines
+from vmtailor.analysis.guests import kernel_complaints, machine_variants
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import temporary
-from vmtailor.base.words.text import plain
+from vmtailor.base.text import plain
 from vmtailor.booting.fitted_machine import Chosen, machine_of
 from vmtailor.drivers.guest import guest_programs
 from vmtailor.drivers.guest.attendant_volume import SystemRoot
 from vmtailor.drivers.host import bundle_folder, bundle_values
 from vmtailor.drivers.host.bundle_folder import MOST_TABLE_BYTES, BundleFolder, SavedFolder
 from vmtailor.drivers.qemu.accelerator import best_accelerator
-from vmtailor.drivers.rootfs import disk as disks
+from vmtailor.drivers.rootfs import boot_disk as disks
 from vmtailor.model.architecture import named
 from vmtailor.model.boots.system_exercise import SystemExercise
 from vmtailor.model.bundle import SYSTEM, SYSTEM_EXERCISE, SYSTEM_RUN, TRACED
@@ -141,9 +141,9 @@ class SavedSystem:
         files = self.files
         symbols = files.data(files.bundle.system_map, MOST_TABLE_BYTES).decode(errors="replace")
         machine = machine_of(files, Chosen(accelerator=accelerator, clock=clock))
-        machine = replace(machine, disks=(self.disk,), ports=machines.on_loopback(self.exercise.ports))
+        machine = replace(machine, disks=(self.disk,), ports=machine_variants.on_loopback(self.exercise.ports))
         parts = guest_programs.of(self.architecture)
-        target = SystemTarget(machine, self.root, self.exercise, parts, kernel_log.built_in_modules(symbols))
+        target = SystemTarget(machine, self.root, self.exercise, parts, kernel_complaints.built_in_modules(symbols))
         with temporary.held_folder(scratch_of(store)) as scratch:
             return system_verify.verify(target, self.before, scratch)
 

@@ -28,8 +28,8 @@ from vmtailor.bench.suites.startup import Startup
 from vmtailor.bench.suites.unixbench import UnixBench
 from vmtailor.drivers.qemu import kvm
 from vmtailor.model.boots.boot import Boot, Milestone, Outcome, Phase, PhaseCounts
+from vmtailor.model.change import Verdict
 from vmtailor.model.machine import Machine
-from vmtailor.model.verdict import Verdict
 
 MACHINE = BenchMachine(STOCK, Machine("microvm", 256 << 20), "6.12", "/map")
 BUNDLE = BenchMachine("vm:mine", Machine("microvm", 256 << 20), "6.12", folder="/over/there/mine")

@@ -45,7 +45,7 @@ from vmtailor.bench.runtimes.host_state import stable_name
 from vmtailor.bench.suites.registry import SUITES
 from vmtailor.cli.verbs import _BY_NAME, command
 from vmtailor.drivers.qemu import kvm
-from vmtailor.model.verdict import Verdict
+from vmtailor.model.change import Verdict
 
 CRUN = Path(__file__).parents[3] / "examples/runtimes/crun.toml"
 HOST = BenchHost("here", "6.1.0", "a processor", 2, 1 << 33, "x", "v2", False, False)

@@ -16,11 +16,11 @@ import pytest
 from tests.unit.systems.test_system_fitting import EXERCISE, RIGHT, WORK, Runs, failing, given, stages
 
 from vmtailor.analysis.cost.attribution import AttributedCost, Attribution
-from vmtailor.analysis.cost.counters import SymbolTable
-from vmtailor.analysis.guests import machines as guests
+from vmtailor.analysis.cost.plugin_counts import SymbolTable
+from vmtailor.analysis.guests import machine_variants as guests
 from vmtailor.drivers.qemu.plugin import PluginMode
 from vmtailor.model.boots.boot import Boot, FunctionCost, Outcome, Phase, PhaseCounts
-from vmtailor.model.boots.gathered import Gathered
+from vmtailor.model.boots.ending import Gathered
 from vmtailor.model.change import Figure
 from vmtailor.model.guest import GuestReport
 from vmtailor.model.kernel import KernelFiles

@@ -15,10 +15,10 @@ import pytest
 from tests.fakes.kernel_tree import read_tree
 from tests.unit.systems.test_system_planning import BASELINE, BOOK, LOADS, LOG, SOURCE
 
-from vmtailor.analysis.cost.counters import SymbolTable
+from vmtailor.analysis.cost.plugin_counts import SymbolTable
 from vmtailor.analysis.demands import demand_rules
-from vmtailor.analysis.explain.asked import AskedNames
 from vmtailor.analysis.explain.lookup import KnownSource
+from vmtailor.analysis.explain.name_index import AskedNames
 from vmtailor.base.cache.store import Store, digest
 from vmtailor.base.errors import GuestError
 from vmtailor.base.files import records

@@ -12,9 +12,9 @@ from tests.fakes.started import Start
 from tests.unit.systems.test_system_fitting import RIGHT, Runs, failing, given, stages
 from tests.unit.systems.test_unit_choice import TEXT
 
-from vmtailor.analysis.explain import units as explaining
+from vmtailor.analysis.explain import system_answers as explaining
 from vmtailor.analysis.explain.answers import Standing
-from vmtailor.analysis.guests.machines import USUAL
+from vmtailor.analysis.guests.machine_variants import USUAL
 from vmtailor.model.boots.boot import Milestone
 from vmtailor.model.change import ChangeKind, Figure
 from vmtailor.model.fit import FitRun
@@ -174,15 +174,15 @@ def test_explain_answers_for_a_unit(given: SystemInputs, stages: Stages) -> None
     run = FitRun.__new__(FitRun)
     object.__setattr__(run, "units", choice)
     object.__setattr__(run, "trials", tuple(found.trials))
-    late, helper = explaining.answer(run, "late"), explaining.answer(run, NEEDED)
+    late, helper = explaining.unit_answer(run, "late"), explaining.unit_answer(run, NEEDED)
     assert late is not None and late.standing is Standing.OFF and late.brings_in
     assert dict(late.facts)["its start took, on the system's own kernel"] == "1.500 s"
     assert helper is not None and helper.standing is Standing.IN
     assert any(said.startswith("failed: step 1: no") for _, said in helper.facts)
     assert any(", ready -" in said for _, said in late.facts)
-    assert explaining.answer(run, "none.service") is None
+    assert explaining.unit_answer(run, "none.service") is None
     object.__setattr__(run, "units", None)
-    assert explaining.answer(run, "late") is None
+    assert explaining.unit_answer(run, "late") is None
 
 
 def test_units_are_of_systems_and_asking_needs_somebody(start: Start, tmp_path: Path) -> None:

@@ -13,21 +13,20 @@ from tests.fakes.fit_run_data import fit_run
 from tests.fakes.started import Start
 from tests.unit.systems.test_system_fitting import RIGHT, Runs, failing, given, stages
 
-from vmtailor.analysis.changes import choosing
-from vmtailor.analysis.explain import tuned as explaining
+from vmtailor.analysis.changes import choice
+from vmtailor.analysis.explain import system_answers as explaining
 from vmtailor.analysis.explain.answers import Standing
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records
-from vmtailor.base.terminal import Console
+from vmtailor.base.terminal import TerminalConsole
 from vmtailor.model.boots.boot import Milestone, Outcome
 from vmtailor.model.boots.timeline import ConsoleCost, KernelInfo, Timeline
-from vmtailor.model.change import ChangeKind, Figure
+from vmtailor.model.change import ChangeKind, Figure, Verdict
 from vmtailor.model.fit import FitRun
 from vmtailor.model.machine import Machine
 from vmtailor.model.systems.subject import Init, InitKind
 from vmtailor.model.systems.tuning import Tuning
 from vmtailor.model.trial import Purpose
-from vmtailor.model.verdict import Verdict
 from vmtailor.model.watched.system_run import SystemRun
 from vmtailor.pipeline import repairing, trying
 from vmtailor.pipeline.systems import disk_files, fitting, tuning
@@ -143,17 +142,17 @@ def test_units_of_systemd_are_not_for_another_init(given: SystemInputs, stages: 
 
 
 def test_what_is_no_word_and_no_unit_is_refused_at_the_door() -> None:
-    assert [one.change.id for one in choosing.for_system(("audit+cron", "rsyslog"))] == ["audit+cron", "rsyslog"]
-    (setting,) = choosing.for_system(("sysctl.vm.swappiness=10",))[0].change.settings
+    assert [one.change.id for one in choice.for_system(("audit+cron", "rsyslog"))] == ["audit+cron", "rsyslog"]
+    (setting,) = choice.for_system(("sysctl.vm.swappiness=10",))[0].change.settings
     assert (setting.kind, setting.name, setting.value) == (ChangeKind.COMMAND_LINE, "sysctl.vm.swappiness", "10")
     for wrong in ("sysctl.vm.swappiness", "sysctl.=1", "sysctl.x=1 init=/bin/sh", "systemd.unit=x"):
         with pytest.raises(UserInputError, match="no change"):
-            choosing.for_system((wrong,))
+            choice.for_system((wrong,))
     for wanted, words in (("initrd-small", "root file system"), ("memory", "machine"), ("all", "all changes")):
         with pytest.raises(UserInputError, match=words):
-            choosing.for_system((wanted,))
+            choice.for_system((wanted,))
     with pytest.raises(UserInputError, match="no change 'nothing'"):
-        choosing.for_system(("nothing",))
+        choice.for_system(("nothing",))
 
 
 def test_changes_are_tried_on_systems_only(start: Start, tmp_path: Path) -> None:
@@ -187,15 +186,15 @@ def test_a_file_of_the_disk_is_tried_as_a_word_is_and_known_by_its_path(
     assert (
         tuned.kept[0].settings[0].before == "old" and "/etc/engine.json, of 2 bytes" in tuning.warnings(tuned)[0].text
     )
-    told = explaining.answer(fit_run(trials=tuple(found.trials), tuned=tuned), f"file:{path}")
+    told = explaining.word_answer(fit_run(trials=tuple(found.trials), tuned=tuned), f"file:{path}")
     assert told is not None and told.standing is Standing.IN and f"--try-file {path}" in told.brings_in[0]
 
 
 def test_one_file_has_one_content() -> None:
-    (gone,) = choosing.for_system((), (("/etc/x", None),))
+    (gone,) = choice.for_system((), (("/etc/x", None),))
     assert gone.change.id == "file:/etc/x" and str(gone.change.settings[0]) == "without /etc/x"
     with pytest.raises(UserInputError, match="/etc/x is given twice"):
-        choosing.for_system(("audit",), (("/etc/x", "1"), ("/etc/x", None)))
+        choice.for_system(("audit",), (("/etc/x", "1"), ("/etc/x", None)))
 
 
 def test_what_a_file_is_to_have_is_read_at_the_door(start: Start, tmp_path: Path) -> None:
@@ -217,7 +216,7 @@ def record(given: SystemInputs) -> FitRun:
 def test_report_and_document_have_a_row_for_each(given: SystemInputs, stages: Stages) -> None:
     stages(system)
     run = record(given)
-    console = Console(width=200, record=True)
+    console = TerminalConsole(width=200, record=True)
     terminal.show(run, console)
     shown = console.export_text()
     assert (
@@ -236,7 +235,7 @@ def test_report_and_document_have_a_row_for_each(given: SystemInputs, stages: St
 @pytest.mark.parametrize("asked", ["console-quiet", "quiet"])
 def test_explain_answers_for_a_change_and_for_its_words(given: SystemInputs, stages: Stages, asked: str) -> None:
     stages(system)
-    found = explaining.answer(record(given), asked)
+    found = explaining.word_answer(record(given), asked)
     assert found is not None and found.standing is Standing.IN and found.what == "console-quiet"
     assert [said for _, said in found.facts] == ["ready -2.000 s"] * 2
     assert "--try console-quiet" in found.brings_in[0]
@@ -245,6 +244,6 @@ def test_explain_answers_for_a_change_and_for_its_words(given: SystemInputs, sta
 def test_explain_says_why_one_was_not_kept(given: SystemInputs, stages: Stages) -> None:
     stages(system)
     run = record(given)
-    found = explaining.answer(run, "audit")
+    found = explaining.word_answer(run, "audit")
     assert found is not None and found.standing is Standing.OUT and "no difference" in found.summary
-    assert explaining.answer(run, "lsm") is None and explaining.answer(fit_run(), "audit") is None
+    assert explaining.word_answer(run, "lsm") is None and explaining.word_answer(fit_run(), "audit") is None

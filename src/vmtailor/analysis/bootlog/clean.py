@@ -8,7 +8,7 @@ import binascii
 import re
 from collections.abc import Iterable, Iterator
 
-from vmtailor.base.words import escapes
+from vmtailor.base import escapes
 
 #: A longer line is cut: no log has one, and a file of zeros is one line.
 MAX_LINE = 16_384

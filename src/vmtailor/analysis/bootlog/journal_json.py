@@ -5,14 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from vmtailor.base.words.json_text import decoded
+from vmtailor.base.notation import decoded_json
 
 
 def as_log(lines: Iterable[bytes]) -> bytes:
     """Entries of the journal as lines with the kernel's stamp. What is not an entry is dropped."""
     rows: list[bytes] = []
     for line in lines:
-        entry = decoded(line)
+        entry = decoded_json(line)
         if isinstance(entry, dict):
             rows.append(line_of(entry))
     return b"".join(rows)

@@ -26,10 +26,10 @@ from vmtailor.analysis.bootlog.clean import Cleaner, printable
 from vmtailor.analysis.bootlog.kernel_build import kconfig_file, system_map
 from vmtailor.analysis.bootlog.observed import Observed
 from vmtailor.analysis.bootlog.stamps import has_stamps
+from vmtailor.base import notation
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.words import sizes
-from vmtailor.base.words.json_text import decoded
-from vmtailor.base.words.text import encodable
+from vmtailor.base.notation import decoded_json
+from vmtailor.base.text import encodable
 from vmtailor.model.boots.timeline import WarningCode
 
 #: How much of a file is looked at to recognise it.
@@ -91,7 +91,9 @@ def read_chunks(path: str, chunks: Chunks, boot: int = 0) -> Observed:
     """Read one (already decompressed) stream of bytes."""
     observed = _recognised(path, chunks, boot)
     if observed.format.endswith(WHOLE) and next(iter(chunks), None):
-        observed.warn(WarningCode.FILE_CUT, f"{printable(path)}: only its first {sizes.mebibytes(MAX_TEXT)} are read")
+        observed.warn(
+            WarningCode.FILE_CUT, f"{printable(path)}: only its first {notation.mebibytes(MAX_TEXT)} are read"
+        )
     if isinstance(chunks, archive.Chunks) and chunks.cut:
         observed.warn(WarningCode.FILE_CUT, f"{printable(path)}: {chunks.cut}: what was before is read")
     return observed
@@ -176,7 +178,7 @@ def _read_svg(path: str, chunks: Chunks, sample: bytes) -> Observed:
 
 def _read_json(path: str, chunks: Chunks, sample: bytes, boot: int) -> Observed:
     data = _whole(chunks, MAX_TEXT)
-    document = decoded(data)
+    document = decoded_json(data)
     if document is None and (document := systemd_plot.decode_cut(data)) is not None:
         observed = _of_document(path, document, data, boot)
         observed.warn(WarningCode.FILE_CUT, f"{printable(path)}: the document ends in its middle")

@@ -10,7 +10,7 @@ from vmtailor.analysis.bootlog.clean import printable
 from vmtailor.analysis.bootlog.milestones import architecture
 from vmtailor.analysis.bootlog.observed import Observed
 from vmtailor.analysis.bootlog.systemd_text import parse_span, read_startup
-from vmtailor.base.words.json_text import decoded
+from vmtailor.base.notation import decoded_json
 from vmtailor.model.boots.timeline import DurationSource, PhaseSpan, Unit, WarningCode
 
 #: Pixels a second, unless the drawing's own labels say otherwise.
@@ -157,7 +157,7 @@ def decode_cut(data: bytes) -> object:
     for _ in range(2):
         if not whole or start not in (b"[", b"{"):
             return None
-        document = decoded(whole + (b"]" if start == b"[" else b"]}"))
+        document = decoded_json(whole + (b"]" if start == b"[" else b"]}"))
         if document is not None:
             return document
         whole = whole[: whole.rfind(b"}", 0, len(whole) - 1) + 1]

@@ -14,12 +14,12 @@ from vmtailor.analysis.compare.compare_saved import Samples, Saved, find
 from vmtailor.analysis.compare.compare_saved import load as load_saved
 from vmtailor.analysis.compare.rows import EXACT, THRESHOLDS, Item, Key, moved, row, usual_path, with_modes
 from vmtailor.analysis.compare.saved_boots import saved_boots
-from vmtailor.analysis.statistics.stats import Thresholds, can_decide, exact, least_values
+from vmtailor.analysis.statistics.significance import Thresholds, can_decide, exact, least_values
 from vmtailor.analysis.timeline.analyze import analyze
 from vmtailor.analysis.timeline.boot_json import from_json
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files.records import MOST_BYTES
-from vmtailor.base.files.regular_file import read_regular
+from vmtailor.base.files.regular_files import read_regular
 from vmtailor.model.boots.comparison import ComparedSide, Comparison, ConfigChange, Row, RowVerdict
 from vmtailor.model.boots.timeline import PhaseName, Timeline, Warn, WarningCode
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from vmtailor.base import figures
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.words import figures
 from vmtailor.model.boots.timeline import PhaseName
 
 _BUDGET = re.compile(

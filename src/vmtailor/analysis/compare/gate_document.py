@@ -19,8 +19,8 @@ from vmtailor.analysis.timeline.boot_json import json_chunks
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import plain_files
 from vmtailor.base.files.digests import sha256_of, sha256_of_rest
-from vmtailor.base.files.regular_file import read_regular
-from vmtailor.base.words.text import plural
+from vmtailor.base.files.regular_files import read_regular
+from vmtailor.base.text import plural
 from vmtailor.model.boots.series import RECORD as SERIES
 from vmtailor.model.boots.series import BootSeries
 from vmtailor.model.bundle import RUN

@@ -11,10 +11,10 @@ from pathlib import Path
 from vmtailor.analysis.compare import compare_saved
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records
+from vmtailor.model.boots.comparison import Platform, PlatformFigure, PlatformSymbol, ProcessorsCompared
 from vmtailor.model.bundle import RUN
 from vmtailor.model.change import Change
 from vmtailor.model.fit import FitRun, Side
-from vmtailor.model.processor.compared import Platform, PlatformFigure, PlatformSymbol, ProcessorsCompared
 
 #: Figure → the field of a side, and its unit.
 FIGURES = (

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import msgspec
 
 from vmtailor.analysis.statistics import modes
-from vmtailor.analysis.statistics.stats import Difference, Thresholds, can_decide, shift
-from vmtailor.analysis.statistics.stats import compare as judge
+from vmtailor.analysis.statistics.significance import Difference, Thresholds, can_decide, shift
+from vmtailor.analysis.statistics.significance import compare as judge
 from vmtailor.model.boots.comparison import Row, RowMode, RowVerdict
-from vmtailor.model.verdict import Verdict
+from vmtailor.model.change import Verdict
 
 #: A difference below a millisecond or a twentieth is of no interest, of items and of phases.
 THRESHOLDS = Thresholds(relative=0.05, absolute=1000.0)

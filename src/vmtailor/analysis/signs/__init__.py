@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What messages of a log are signs of: which machine it is, and what its silences are."""
+"""The meaning of messages of a log: the machine that it is of, and its silences."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What machine a log is of: hypervisor, board, processor, and what its boot does, by data/boot_facts.toml."""
+"""Recognise the machine of a log: hypervisor, board, processor, and what its boot does, by data/boot_facts.toml."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Fact:
 
 @functools.cache
 def known_facts() -> tuple[Fact, ...]:
-    """All facts, in the file's order. Raises VmtailorError when the file is not as it must be: it is ours."""
+    """Return all facts, in the file's order. Raises VmtailorError when the file, which is ours, is malformed."""
     try:
         text = (resources.files("vmtailor") / "data" / "boot_facts.toml").read_text("utf-8")
         facts = tuple(Fact(f["is"], f["value"], re.compile(f["pattern"], re.M)) for f in tomllib.loads(text)["fact"])
@@ -45,12 +45,12 @@ def known_facts() -> tuple[Fact, ...]:
 
 
 def values_of(subject: str) -> frozenset[str]:
-    """The values that facts can give a field: the words in which changes say what they need."""
+    """Return the values that facts can give a field: the words in which changes say what they need."""
     return frozenset(fact.value for fact in known_facts() if fact.subject == subject)
 
 
 def machine_of(observed: Observed) -> MachineInfo:
-    """The machine, from everything that was read of its boot."""
+    """Return the machine, from everything that was read of its boot."""
     text = "\n".join(_lines(observed))
     one: dict[str, str] = {}
     has: list[str] = []

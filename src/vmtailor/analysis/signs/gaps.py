@@ -1,17 +1,186 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where time went without a row of its own: silences of the log in all phases, named where a message explains them; and
-how much of a boot the files show, whatever was logged hours later."""
+"""Gaps of a boot: silences of its log, the messages that explain them, and the sums of gaps."""
 
 from __future__ import annotations
 
+import bisect
+import functools
+import re
+import tomllib
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
 
 import msgspec
 
 from vmtailor.analysis.bootlog.observed import Gap, Observed
-from vmtailor.analysis.signs.gap_kinds import GapKind, StretchKind, gap_kinds, stretch_kinds
-from vmtailor.analysis.signs.gap_sums import MIN_US, Rows, covered_by, merged, shared, with_own_time
-from vmtailor.model.boots.timeline import GapSpan, Path, PhaseName, PhaseSpan, Unit
+from vmtailor.base.errors import VmtailorError
+from vmtailor.model.boots.timeline import GapSpan, Initcall, Path, PhaseName, PhaseSpan, Probe, Unit
+
+
+@dataclass(frozen=True)
+class GapKind:
+    """A kind of silence, told by the message before it, the one after it, or (`both`) by both. `blocks`: the boot waits
+    for it in user space, too."""
+
+    id: str
+    title: str
+    before: re.Pattern[str] | None
+    after: re.Pattern[str] | None
+    both: bool = False
+    blocks: bool = False
+
+    def fits(self, before: str, after: str) -> bool:
+        """Return whether the messages around a silence tell this kind."""
+        first = self.before is not None and self.before.search(before) is not None
+        if self.both or not first:
+            second = self.after is not None and self.after.search(after) is not None
+            return first and second if self.both else second
+        return first
+
+
+@dataclass(frozen=True)
+class StretchKind:
+    """A stretch from one message to the next that ends it, whatever is said between."""
+
+    id: str
+    title: str
+    begins: re.Pattern[str]
+    ends: re.Pattern[str]
+    blocks: bool = False
+
+
+@functools.cache
+def _tables() -> tuple[tuple[GapKind, ...], tuple[StretchKind, ...]]:
+    try:
+        raw = tomllib.loads((resources.files("vmtailor") / "data" / "boot_gaps.toml").read_text("utf-8"))
+        gaps = tuple(
+            GapKind(
+                id=g["id"],
+                title=g["title"],
+                before=_pattern(g, "before"),
+                after=_pattern(g, "after"),
+                both=g.get("both", False),
+                blocks=g.get("blocks", False),
+            )
+            for g in raw["gap"]
+        )
+        stretches = tuple(
+            StretchKind(
+                id=s["id"],
+                title=s["title"],
+                begins=re.compile(s["from"]),
+                ends=re.compile(s["to"]),
+                blocks=s.get("blocks", False),
+            )
+            for s in raw["stretch"]
+        )
+    except (KeyError, ValueError, TypeError, re.error) as error:
+        raise VmtailorError(f"the table of gaps is wrong: {error}") from error
+    return gaps, stretches
+
+
+def _pattern(raw: dict[str, Any], name: str) -> re.Pattern[str] | None:
+    return re.compile(raw[name]) if name in raw else None
+
+
+def gap_kinds() -> tuple[GapKind, ...]:
+    """Return all kinds of silences, in the file's order."""
+    return _tables()[0]
+
+
+def stretch_kinds() -> tuple[StretchKind, ...]:
+    """Return all kinds of stretches, in the file's order."""
+    return _tables()[1]
+
+
+def ids() -> frozenset[str]:
+    """Return the ids of all kinds: those that a change may name."""
+    return frozenset([kind.id for kind in gap_kinds()] + [kind.id for kind in stretch_kinds()])
+
+
+#: Shorter silences are not worth a row.
+MIN_US = 1000
+#: Initcalls and probes that are shorter explain no silence.
+LEAST_RUN_US = 100
+
+Rows = Sequence[Initcall] | Sequence[Probe]
+
+
+def without_inner(gaps: Sequence[GapSpan]) -> list[GapSpan]:
+    """Return the gaps that count. A silence within a named stretch is part of it, and its own kind is the truer one: a
+    stretch keeps what its named silences of other kinds leave."""
+    stretches = [gap for gap in gaps if not gap.silent]
+    kept: list[GapSpan] = []
+    for gap in gaps:
+        if not gap.silent:
+            continue
+        around = [s for s in stretches if s.start_us <= gap.start_us and gap.end_us <= s.end_us]
+        if not around or (gap.kind and all(gap.kind != s.kind for s in around)):
+            kept.append(gap)
+    return sorted([*kept, *stretches], key=lambda gap: gap.start_us)
+
+
+def with_own_time(gaps: Sequence[GapSpan], covered: Sequence[tuple[int, int]]) -> list[GapSpan]:
+    """Return the gaps with `own_us`: without time `covered` by initcalls and probes. Stretches also lose the named
+    silences of other kinds in them."""
+    rows = []
+    for gap in gaps:
+        inner: list[tuple[int, int]] = []
+        if not gap.silent:
+            inner = [
+                (g.start_us, g.end_us) for g in gaps
+                if g.silent and g.kind and g.kind != gap.kind and gap.start_us <= g.start_us and g.end_us <= gap.end_us
+            ]  # fmt: skip
+        taken = shared(merged([*covered, *inner]) if inner else covered, gap.start_us, gap.end_us)
+        rows.append(msgspec.structs.replace(gap, own_us=max(0, gap.end_us - gap.start_us - taken)))
+    return rows
+
+
+def named_within(gaps: Sequence[GapSpan], start_us: int, end_us: int) -> int:
+    """Return how much of a span lies in silences that a message explains."""
+    inner = merged(
+        (max(g.start_us, start_us), min(g.end_us, end_us))
+        for g in gaps
+        if g.silent and g.kind and g.kind != "generators" and g.start_us < end_us and g.end_us > start_us
+    )
+    return sum(end - start for start, end in inner)
+
+
+def covered_by(groups: Sequence[Rows]) -> list[tuple[int, int]]:
+    """Return the spans in which initcalls and probes of some length ran. One with both its lines holds a silence whole,
+    or not at all, so it is no shorter than one. A long log has a million such rows."""
+    return merged(
+        (row.start_us, row.end_us)
+        for rows in groups
+        for row in rows
+        if row.start_us is not None
+        and row.end_us is not None
+        and row.end_us - row.start_us >= (MIN_US if isinstance(row, Initcall) and row.stamps_us else LEAST_RUN_US)
+    )
+
+
+def merged(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the spans in order, joined where they overlap."""
+    joined: list[tuple[int, int]] = []
+    for start, end in sorted(spans):
+        if joined and start <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
+        elif end > start:
+            joined.append((start, end))
+    return joined
+
+
+def shared(spans: Sequence[tuple[int, int]], start: int, end: int) -> int:
+    """Return how much of a span lies in these, which are in order and apart from each other."""
+    total = 0
+    for left, right in spans[max(0, bisect.bisect_right(spans, (start, start)) - 1) :]:
+        if left >= end:
+            break
+        total += max(0, min(end, right) - max(start, left))
+    return total
+
 
 #: In an open phase a silence that nothing explains ends the boot, when it is so long, and such a share of all before.
 #: What is known to be waited for belongs to the boot, however long it is.
@@ -26,8 +195,8 @@ COARSE_US = 1_000_000
 
 
 def shown_end(observed: Observed, phases: Sequence[PhaseSpan]) -> int | None:
-    """Where the boot ends as far as the files show: the end of the last phase; where that is open, the last event
-    before a silence that belongs to no boot. None where nothing has a time."""
+    """Return the end of the boot as far as the files show: the end of the last phase. Where that is open, it is the
+    last event before a silence that belongs to no boot. The result is None where nothing has a time."""
     ends = [p.end_us for p in phases if p.end_us is not None]
     starts = [p.start_us for p in phases if p.start_us is not None]
     opened = [p for p in phases if p.end_us is None and p.start_us is not None]
@@ -47,8 +216,8 @@ def shown_end(observed: Observed, phases: Sequence[PhaseSpan]) -> int | None:
 def gaps_of(
     observed: Observed, phases: Sequence[PhaseSpan], rows: Sequence[Rows], units: Sequence[Unit], end_us: int | None
 ) -> list[GapSpan]:
-    """The silences and stretches of the boot, by their start. Those that an initcall, a probe or units account for are
-    left out, unless a message explains them."""
+    """Return the silences and stretches of the boot, by their start. Those that an initcall, a probe or units account
+    for are left out, unless a message explains them."""
     covered = covered_by(rows)
     busy = merged((u.start_us, u.start_us + u.duration_us) for u in units if u.start_us is not None and u.duration_us)
     found = list(_stretches(observed, phases, end_us))

@@ -10,7 +10,7 @@ from vmtailor.analysis.systems import kernels, loaders, mounts, units
 from vmtailor.analysis.systems.root import Root
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files.elf import NoElf
-from vmtailor.base.words.text import plain
+from vmtailor.base.text import plain
 from vmtailor.model.architecture import every
 from vmtailor.model.systems.subject import DiskLayout, LoaderEntry, SubjectKind, SystemSubject
 from vmtailor.model.systems.tree import NodeKind

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import msgspec
 
 from vmtailor.analysis.bootlog.observed import Observed, RawCall
-from vmtailor.base.words.versions import version_key
+from vmtailor.base.notation import version_key
 from vmtailor.model.boots.timeline import ConsoleCost, DurationSource
 
 #: What one tick looks like in "after N usecs": HZ 100, 250, 300, 1000; up to 5.17 the kernel divided nanoseconds by

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from vmtailor.analysis.cost.counters import SymbolTable
-from vmtailor.analysis.guests import boots, machines
+from vmtailor.analysis.cost.plugin_counts import SymbolTable
+from vmtailor.analysis.guests import boots, machine_variants
 from vmtailor.base.cache.store import Store, digest
 from vmtailor.base.errors import GuestError, UserInputError
 from vmtailor.base.files.records import to_bytes
@@ -25,7 +25,7 @@ from vmtailor.drivers.guest import guest_programs
 from vmtailor.drivers.host import bundle_folder
 from vmtailor.drivers.qemu.plugin import PluginConfig, PluginMode
 from vmtailor.model.boots.boot import Boot
-from vmtailor.model.boots.gathered import Gathered
+from vmtailor.model.boots.ending import Gathered
 from vmtailor.model.boots.workload import FIXED_KEY, Exercised, Run
 from vmtailor.model.exercise import Exercise, Ready, ReadyKind
 from vmtailor.model.machine import Accelerator, Clock
@@ -101,7 +101,7 @@ class Booted:
         """Boot, run one command of the image as the container, to its end, on the instruction clock. Raises GuestError
         when that fails."""
         work = _work(words)
-        machine = machines.counted(replace(self.known.machine, clock=Clock.INSTRUCTIONS))
+        machine = machine_variants.counted(replace(self.known.machine, clock=Clock.INSTRUCTIONS))
         work = work.unhurried(machine.clock)
         parts = guest_programs.of(machine.architecture)
         if self.known.folder:

@@ -16,7 +16,7 @@ from vmtailor.base.errors import ExitCode, HostError, UserInputError
 from vmtailor.base.files import records
 from vmtailor.base.process import CommandFailed, require_tool, run, spawn
 from vmtailor.base.progress import step
-from vmtailor.base.words.text import plain
+from vmtailor.base.text import plain
 from vmtailor.bench.analysis.trial_plan import is_way
 from vmtailor.bench.model.bench_machine import VM
 from vmtailor.bench.model.instance import BENCH

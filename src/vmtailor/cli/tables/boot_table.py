@@ -10,15 +10,14 @@ from typing import Any
 
 import msgspec
 
-from vmtailor.analysis.statistics.bootstats import Summary, summarise
-from vmtailor.base.terminal import BREAK, Console, Table, Text, box
-from vmtailor.base.words.figures import millions
-from vmtailor.base.words.text import plural
+from vmtailor.analysis.statistics.boot_statistics import Summary, summarise
+from vmtailor.base.figures import millions
+from vmtailor.base.terminal import BREAK, Table, TerminalConsole, Text, box
+from vmtailor.base.text import plural
 from vmtailor.model.boots.boot import Outcome
 from vmtailor.model.boots.series import BootSeries, JudgedBy
-from vmtailor.model.change import Change, Effect, Figure
+from vmtailor.model.change import Change, Effect, Figure, Verdict
 from vmtailor.model.machine import Clock
-from vmtailor.model.verdict import Verdict
 
 _COLOURS = {Verdict.BETTER: "green", Verdict.WORSE: "red", Verdict.SAME: "dim", Verdict.UNDECIDED: "yellow"}
 
@@ -55,7 +54,7 @@ def document(series: BootSeries, out: Path) -> dict[str, Any]:
     return {"schema": series.SCHEMA, "folder": str(out), "figures": figures, **record}
 
 
-def show(series: BootSeries, out: Path, console: Console) -> None:
+def show(series: BootSeries, out: Path, console: TerminalConsole) -> None:
     """Print a series for a person."""
     base = series.variants[0]
     _milestones(series, base.name, console)
@@ -68,7 +67,7 @@ def show(series: BootSeries, out: Path, console: Console) -> None:
     console.print(Text(f"vmtailor analyze {out}/{base.name}-1/console.log   shows where the time went", style="dim"))
 
 
-def _milestones(series: BootSeries, variant: str, console: Console) -> None:
+def _milestones(series: BootSeries, variant: str, console: TerminalConsole) -> None:
     boots = series.of(variant)
     good = sum(b.outcome is Outcome.READY for b in boots)
     title = f"{series.subject}: {good} of {plural(len(boots), 'boot')} ready ({series.ready})"
@@ -98,7 +97,7 @@ def _s(seconds: float) -> str:
     return f"{seconds:.2f}" if seconds >= 10 else f"{seconds:.3f}"
 
 
-def _failures(series: BootSeries, out: Path, console: Console) -> None:
+def _failures(series: BootSeries, out: Path, console: TerminalConsole) -> None:
     for one in series.boots:
         boot, name = one.boot, f"{one.variant} {one.number}"
         for warning in boot.kernel_warnings[:3]:
@@ -116,7 +115,7 @@ def _failures(series: BootSeries, out: Path, console: Console) -> None:
         console.print(Text(f"  its console: {log}", style="dim"))
 
 
-def _trials(series: BootSeries, console: Console) -> None:
+def _trials(series: BootSeries, console: TerminalConsole) -> None:
     counted = series.judged_by is JudgedBy.INSTRUCTIONS
     unit = "M instr" if counted else "s"
     # On the wall clock, what is judged by is that very figure.

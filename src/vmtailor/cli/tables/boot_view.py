@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from vmtailor.analysis.timeline.hotspots import weight
-from vmtailor.base.terminal import Console, Group, RenderableType, Table, Text, panel
+from vmtailor.base.terminal import Group, RenderableType, Table, TerminalConsole, Text, panel
 from vmtailor.model.boots.timeline import Hotspot, MachineInfo, Path, PhaseSpan, Timeline
 
 COLOURS = {
@@ -40,7 +40,7 @@ def share(part: float | None) -> str:
 
 def show_timeline(timeline: Timeline, top: int = 20) -> None:
     """Print a timeline."""
-    console = Console()
+    console = TerminalConsole()
     console.print(_head(timeline))
     strip = phase_strip(timeline, max(20, console.width - 4))
     if strip is not None:

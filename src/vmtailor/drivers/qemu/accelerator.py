@@ -9,7 +9,7 @@ from pathlib import Path
 
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import HostError
-from vmtailor.base.files import records
+from vmtailor.base.files.regular_files import write_atomic
 from vmtailor.drivers.qemu import kvm
 from vmtailor.model.architecture import named
 from vmtailor.model.machine import Accelerator
@@ -29,5 +29,5 @@ def best_accelerator(architecture: str, store: Store | None = None) -> Accelerat
         state = kvm.kvm_works().state.value
         if state == works:
             with contextlib.suppress(OSError, HostError):
-                records.write_atomic((store or Store()).folder("kvm") / boot, state.encode(), private=True)
+                write_atomic((store or Store()).folder("kvm") / boot, state.encode(), private=True)
     return Accelerator.KVM if state == works else Accelerator.TCG

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from vmtailor.base.errors import VmtailorError
 from vmtailor.model.architecture import Architecture, Opcode, named, presumed_name
-from vmtailor.model.boots.code_marks import START_KERNEL, CodeMark, CodeSpan
+from vmtailor.model.boots.counters import START_KERNEL, CodeMark, CodeSpan
 
 #: Owners that the plugin can tell apart, besides "boot" and "other".
 MAX_OWNERS = 14

@@ -25,7 +25,7 @@ from vmtailor.drivers.qemu.qemu_command import Ends, command
 from vmtailor.drivers.qemu.qemu_program import installed
 from vmtailor.drivers.qemu.qmp import Qmp
 from vmtailor.drivers.qemu.registers import all_halted
-from vmtailor.drivers.rootfs import qcow2
+from vmtailor.drivers.rootfs import boot_disk
 from vmtailor.model.architecture import Emulator, named, presumed
 from vmtailor.model.boots.ending import End, Ending
 from vmtailor.model.machine import Accelerator, DiskFormat, DiskMode, Machine
@@ -262,7 +262,7 @@ def start(
     another file of the host."""
     for disk in machine.disks:
         if disk.format is DiskFormat.QCOW2:
-            qcow2.require_alone(disk.path)
+            boot_disk.require_alone(disk.path)
     build = functools.partial(command, machine, plugin=plugin)
     wanted = Wanted(
         named=machine.files,

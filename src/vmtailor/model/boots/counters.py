@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the TCG plugin counted in one boot. The figures are instructions unless another unit is named."""
+"""The TCG plugin's marks and counters of one boot. Figures are instructions unless another unit is named."""
 
 from __future__ import annotations
 
@@ -9,6 +9,40 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vmtailor.model.architecture import presumed_name
+
+#: The mark where the kernel proper begins.
+START_KERNEL = "start_kernel"
+
+
+@dataclass(frozen=True)
+class CodeMark:
+    """A phase ends and the next begins just before the instruction at `address` runs: the first or `every` time."""
+
+    name: str
+    address: int
+    every: bool = False
+
+
+@dataclass(frozen=True)
+class CodeSpan:
+    """The totals are noted whenever the instruction at `address` is reached."""
+
+    name: str
+    address: int
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFrame:
+    """One function at an address. `file` is as the compiler noted it; unknown parts are empty, or line 0."""
+
+    function: str
+    file: str
+    line: int
+
+
+#: Innermost (inlined) function first; the last one is the function that stands in the symbol table.
+SourceFrames = tuple[SourceFrame, ...]
+
 
 #: Name of the mark that ends the last stretch: QEMU's end.
 END_MARK = ""
@@ -31,16 +65,16 @@ class Totals:
         return self.early + self.kernel + self.user
 
     def since(self, earlier: Totals) -> Totals:
-        """What came on top of an earlier reading."""
+        """Return the counts on top of an earlier reading."""
         return Totals(
-            self.early - earlier.early, self.kernel - earlier.kernel, self.user - earlier.user,
-            self.ports - earlier.ports, self.mmio - earlier.mmio,
+            early=self.early - earlier.early, kernel=self.kernel - earlier.kernel, user=self.user - earlier.user,
+            ports=self.ports - earlier.ports, mmio=self.mmio - earlier.mmio,
         )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class OwnerCounts:
-    """What the user code of one owner executed, and the kernel since it ran last (its interrupts included)."""
+    """The instructions of one owner's user code, and of the kernel since it ran last (its interrupts included)."""
 
     owner: str
     kernel: int
@@ -94,11 +128,11 @@ class Blocks:
         return len(self.vaddr)
 
     def addresses(self, blocks: NDArray[np.uint32]) -> NDArray[np.uint64]:
-        """The addresses of all instructions of some blocks, sorted, each once: what a symbolizer is asked about."""
+        """Return the addresses of all instructions of some blocks, sorted, each once: the question for a symbolizer."""
         return np.unique(self.instructions(blocks))
 
     def instructions(self, blocks: NDArray[np.uint32]) -> NDArray[np.uint64]:
-        """The addresses of all instructions of some blocks, block after block in the order given."""
+        """Return the addresses of all instructions of some blocks, block after block in the order given."""
         blocks = blocks[self.insns[blocks] > 0]
         counts = self.insns[blocks].astype(np.int64)
         if not len(counts):
@@ -128,10 +162,10 @@ class Counters:
     architecture: str = field(default_factory=presumed_name)
 
     def at(self, mark: str) -> Totals | None:
-        """The totals when a mark was first reached, or None."""
+        """Return the totals when a mark was first reached, or None."""
         return next((s.at_end for s in self.stretches if s.end == mark), None)
 
     @property
     def marks(self) -> tuple[tuple[str, Totals], ...]:
-        """The marks reached, in order."""
+        """Return the marks reached, in order."""
         return tuple((s.end, s.at_end) for s in self.stretches if s.end != END_MARK)

@@ -6,12 +6,12 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from vmtailor.analysis.cost.counters import SymbolTable
+from vmtailor.analysis.cost.plugin_counts import SymbolTable
 from vmtailor.analysis.cost.side_figures import KernelFacts
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import dot_config
 from vmtailor.booting.fitted_machine import Chosen, machine_of
-from vmtailor.drivers.distribution import packaged
+from vmtailor.drivers.distribution import packaged_baseline
 from vmtailor.drivers.guest import guest_programs
 from vmtailor.drivers.host import bundle_folder
 from vmtailor.drivers.host.bundle_folder import BundleFolder
@@ -69,7 +69,7 @@ def _inputs(loaded: BundleFolder, asked: FitOptions) -> FitInputs:
             f"the init of {loaded.path} is of another version, and counts otherwise", hint="fit the image again"
         )
     row = named(bundle.architecture)
-    kernel = packaged.provide(asked.distribution, row, asked.store, record.kernel_release)
+    kernel = packaged_baseline.provide(asked.distribution, row, asked.store, record.kernel_release)
     options, root = fitted_with(loaded, asked), Path(loaded.root.path)
     inputs = FitInputs(
         options=options,

@@ -13,17 +13,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from vmtailor.analysis.changes import difference
-from vmtailor.analysis.changes.difference import PlanDifference
-from vmtailor.analysis.ksource import foreign
+from vmtailor.analysis.changes import plan_summary
+from vmtailor.analysis.changes.plan_summary import PlanDifference
+from vmtailor.analysis.ksource import foreign_config
 from vmtailor.analysis.ksource.kconfig import Kconfig
 from vmtailor.base.cache.store import digest, writing
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.files import records, regular_file, temporary
-from vmtailor.base.words.text import plain
-from vmtailor.drivers.distribution import packaged
+from vmtailor.base.files import records, regular_files, temporary
+from vmtailor.base.text import plain
+from vmtailor.drivers.distribution import packaged_baseline
 from vmtailor.drivers.host import bundle_folder
 from vmtailor.drivers.host.bundle_folder import BundleFolder
+from vmtailor.drivers.kernel import kept_source
 from vmtailor.drivers.kernel.kernel_source import SourceTree
 from vmtailor.model.architecture import named
 from vmtailor.model.bundle import BASELINE_CONFIG, OBSERVED, PLAN, REQUESTS, TRACE
@@ -31,10 +32,10 @@ from vmtailor.model.change import Change, Reason
 from vmtailor.model.fit import FitRun
 from vmtailor.model.kernel import KernelBaseline
 from vmtailor.model.machine import Clock
-from vmtailor.model.observed import ObservedCall, ObservedRun
 from vmtailor.model.option import Option, internal, option
 from vmtailor.model.option_rows import BUNDLE_EXERCISE, DRY_RUN, OUT, TRUST_HOST_COMMANDS
 from vmtailor.model.plan import Plan
+from vmtailor.model.syscalls import ObservedCall, ObservedRun
 from vmtailor.model.trace import Trace
 from vmtailor.pipeline import bundling, fit, fitting, rebuilding, repairing, reverify
 from vmtailor.pipeline.fitting import Findings
@@ -88,7 +89,7 @@ class Replanned:
 
     @property
     def difference(self) -> PlanDifference:
-        return difference.between(self.before, self.after)
+        return plan_summary.between(self.before, self.after)
 
 
 def prepare(request: RefitRequest) -> Replanned:
@@ -175,20 +176,21 @@ def _before(change: Change) -> Change:
 def _require_harmless(kconfig: Kconfig, plan: Plan, where: Path) -> None:
     """What a stranger's plan says that its user kept must not be what make would obey."""
     kept = {c.id: c.value for c in plan.symbols if _by_user(c, "keep")}
-    foreign.harmless(kconfig, kept, str(where))
+    foreign_config.harmless(kconfig, kept, str(where))
 
 
 def _kernel(loaded: BundleFolder, trace: Trace, options: FitOptions) -> tuple[KernelBaseline, SourceTree]:
     """The baseline and the source: those of the bundle, or another series'."""
     row, store = named(options.architecture), options.store
     if options.kernel:
-        kernel = packaged.provide(options.distribution, row, store, options.kernel)
+        kernel = packaged_baseline.provide(options.distribution, row, store, options.kernel)
         return kernel, SourceTree(Path(kernel.source_dir), kernel.source_digest)
     wanted = loaded.listed(BASELINE_CONFIG).sha256 if loaded.lists(BASELINE_CONFIG) else ""
-    for known in rebuilding.baselines_at_hand(store, loaded.bundle.kernel_version):
-        if known.release == trace.kernel_release and _has_config(known, wanted):
+    for known in kept_source.baselines(store):
+        same = (known.version, known.release) == (loaded.bundle.kernel_version, trace.kernel_release)
+        if same and _has_config(known, wanted):
             return known, rebuilding.source_of(loaded, store, options.distribution)
-    kernel = packaged.provide(options.distribution, row, store, trace.kernel_release)
+    kernel = packaged_baseline.provide(options.distribution, row, store, trace.kernel_release)
     return kernel, rebuilding.source_of(loaded, store, options.distribution)
 
 
@@ -222,7 +224,7 @@ def _observed(request: RefitRequest, loaded: BundleFolder) -> ObservedRun | None
     if loaded.lists(OBSERVED):
         found.append(loaded.record(ObservedRun, OBSERVED, OBSERVED_BYTES))
     for path in request.observed:
-        data = regular_file.read_regular(path, "what was refused,", OBSERVED_BYTES)
+        data = regular_files.read_regular(path, "what was refused,", OBSERVED_BYTES)
         hint = "vmtailor run --observed FILE BUNDLE writes it"
         one = records.from_bytes(ObservedRun, data, str(path), hint=hint)
         if one.image_digest != loaded.bundle.image_digest:

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from vmtailor.analysis.cost.counters import SymbolTable
+from vmtailor.analysis.cost.plugin_counts import SymbolTable
 from vmtailor.analysis.ksource.expr import holds
 from vmtailor.analysis.ksource.facts import Facts
 from vmtailor.base import output
 from vmtailor.base.errors import BuildError, VmtailorError
 from vmtailor.base.progress import step
-from vmtailor.base.words.text import plural
+from vmtailor.base.text import plural
 from vmtailor.model.fit import Side
 from vmtailor.model.kernel import KernelFiles
 from vmtailor.model.margin import CHOICES, Margin, MarginPrice, label

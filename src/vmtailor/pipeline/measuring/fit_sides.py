@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from vmtailor.analysis.changes.judging import Samples, TrialRun, judge
+from vmtailor.analysis.changes.effects import Samples, TrialRun, judge
 from vmtailor.analysis.cost import loops, side_figures, waterfall
 from vmtailor.analysis.cost.attribution import Attribution
-from vmtailor.analysis.cost.counters import SymbolTable
 from vmtailor.analysis.cost.loops import LoopNames
+from vmtailor.analysis.cost.plugin_counts import SymbolTable
 from vmtailor.analysis.cost.side_figures import TO_READY, KernelFacts
 from vmtailor.model.architecture import named
 from vmtailor.model.boots.boot import Boot, Phase

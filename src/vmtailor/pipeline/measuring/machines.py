@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vmtailor.base.cache.store import Store
+from vmtailor.base.concurrency import Beside
 from vmtailor.base.files import records, temporary
-from vmtailor.base.pairs import Beside
 from vmtailor.base.progress import step
 from vmtailor.model.boots.boot import Boot
-from vmtailor.model.memory import MemoryUse
+from vmtailor.model.boots.boot_cost import MemoryUse
 from vmtailor.stages import measure
 from vmtailor.stages.measure import Counted, MeasuredMachine, Timed, Usual
 

@@ -12,7 +12,7 @@ from vmtailor.base.cache.store import digest
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files.holes import copy_with_holes
 from vmtailor.base.progress import step
-from vmtailor.drivers.disks import ext4_writer
+from vmtailor.drivers.disks import ext4
 from vmtailor.model.machine import Disk, DiskFormat, Machine
 from vmtailor.model.systems.tree import NodeKind
 from vmtailor.pipeline.systems.inputs import SystemInputs
@@ -38,7 +38,7 @@ def written(
 
 
 def _content(given: SystemInputs, path: str) -> str | None:
-    ext4_writer.require_plain(path)
+    ext4.require_plain(path)
     root = given.found.root
     node = root.node(path)
     if node is None:
@@ -63,7 +63,7 @@ def with_files(given: SystemInputs, disk: Disk, files: Mapping[str, str | None])
             copy_with_holes(opened.raw.resolve(), made)
             made.chmod(0o600)
             contents = {path: None if text is None else text.encode() for path, text in files.items()}
-            ext4_writer.put(made, start, contents, f"the copy of {opened.path}")
+            ext4.put(made, start, contents, f"the copy of {opened.path}")
 
     key = digest(_WRITTEN, given.identity, str(start), repr(sorted(files.items())))
     folder = given.options.store.get("changed-disk", key, fill)

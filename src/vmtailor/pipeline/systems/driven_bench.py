@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from vmtailor.analysis.changes.judging import Samples, TrialRun
-from vmtailor.analysis.guests import machines
+from vmtailor.analysis.changes.effects import Samples, TrialRun
+from vmtailor.analysis.guests import machine_variants
 from vmtailor.base.files import records, temporary
 from vmtailor.model.boots.boot import Outcome
 from vmtailor.model.boots.workload import Until
@@ -59,7 +59,7 @@ class DrivenBench:
         if self.until is Until.SHUTDOWN:
             return self.ran(self.fitted.machine).run
         clock = system_verify.clock_for(self.found.inputs.exercise)
-        controls = machines.controls(replace(self.fitted.machine, clock=clock))
+        controls = machine_variants.controls(replace(self.fitted.machine, clock=clock))
         found = self.ran(self.fitted.machine, 1 if controls else BASE_BOOTS).run
         others = [at for one in controls for at in self.ran(one).run.values(Figure.READY)]
         return replace(found, samples=tuple(replace(one, values=(*one.values, *others)) for one in found.samples))

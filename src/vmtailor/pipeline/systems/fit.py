@@ -13,7 +13,7 @@ from vmtailor.analysis.cost.side_figures import unmeasured
 from vmtailor.base.cache.store import digest
 from vmtailor.base.files import records, temporary
 from vmtailor.base.files.digests import sha256_of
-from vmtailor.drivers.kernel import kbuild
+from vmtailor.drivers.kernel import make
 from vmtailor.model.bundle import RUN
 from vmtailor.model.change import Change
 from vmtailor.model.fit import FitRun, Part, Side, Untouched, Warning
@@ -80,7 +80,7 @@ def fit_key(given: SystemInputs) -> str:
         given.identity,
         records.to_bytes(given.subject),
         given.source.digest,
-        kbuild.Toolchain.of(given.row).describe(),
+        make.Toolchain.of(given.row).describe(),
         result_key(given.options),
     )
 

@@ -13,9 +13,9 @@ from vmtailor.analysis.cost import loops
 from vmtailor.analysis.cost.attribution import Attribution, SymbolCost
 from vmtailor.analysis.explain import messages
 from vmtailor.analysis.explain.failure import recognise
-from vmtailor.analysis.explain.standing import AskedKernel, Has, findings
-from vmtailor.analysis.guests import kernel_log
-from vmtailor.analysis.guests.degraded import new_units
+from vmtailor.analysis.explain.presence import AskedKernel, Has, findings
+from vmtailor.analysis.guests import kernel_complaints
+from vmtailor.analysis.guests.system_losses import new_units
 from vmtailor.analysis.systems.demands import SystemDemands
 from vmtailor.base.errors import GuestError
 from vmtailor.base.files import records, temporary
@@ -172,7 +172,7 @@ def target_of(given: SystemInputs, machine: Machine) -> SystemTarget:
 def _built_in(machine: Machine) -> frozenset[str]:
     """The modules in a kernel that was compiled here, with its symbols beside it; none of another."""
     symbols = Path(machine.kernel).with_name(SYSTEM_MAP) if machine.kernel else None
-    return kernel_log.built_in_modules(symbols.read_text()) if symbols and symbols.is_file() else frozenset()
+    return kernel_complaints.built_in_modules(symbols.read_text()) if symbols and symbols.is_file() else frozenset()
 
 
 def run_key(given: SystemInputs, target: SystemTarget, *more: str) -> str:

@@ -7,21 +7,21 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from vmtailor.analysis.changes import choosing
-from vmtailor.analysis.cost.counters import SymbolTable
+from vmtailor.analysis.changes import choice
+from vmtailor.analysis.cost.plugin_counts import SymbolTable
 from vmtailor.analysis.explain.lookup import KnownSource
-from vmtailor.analysis.guests import machines
+from vmtailor.analysis.guests import machine_variants
 from vmtailor.analysis.systems.root import Root
 from vmtailor.base.cache.store import Store, digest
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import dot_config, temporary
 from vmtailor.base.natives import Natives
 from vmtailor.base.process import require_tool
-from vmtailor.drivers.disks import ext4_writer
-from vmtailor.drivers.distribution import packaged
+from vmtailor.drivers.disks import ext4
+from vmtailor.drivers.distribution import packaged_baseline
 from vmtailor.drivers.guest import guest_programs
 from vmtailor.drivers.guest.attendant_volume import SystemRoot
-from vmtailor.drivers.host import content
+from vmtailor.drivers.host import digest_cache
 from vmtailor.drivers.kernel.kernel_source import SourceTree
 from vmtailor.drivers.qemu import cpu_models
 from vmtailor.model.architecture import Architecture, named
@@ -89,9 +89,9 @@ class SystemInputs:
 def refuse_for_images(options: FitOptions) -> None:
     """Raise UserInputError for options that mean nothing for a system with an init of its own, and changes that cannot
     be tried on one."""
-    choosing.for_system(options.tries, options.files)
+    choice.for_system(options.tries, options.files)
     for path, _ in options.files:
-        ext4_writer.require_plain(path)
+        ext4.require_plain(path)
     disk = disk_path(options.reference) is not None
     refuse(options, OptionSubject.DISK if disk else OptionSubject.TREE, options.reference)
     if options.exercise_file is None:
@@ -146,7 +146,7 @@ def prepare(options: FitOptions, found: OpenedSubject) -> SystemInputs:
     require_tool("strace")
     require_tool("mke2fs", "e2fsprogs")
     parts = guest_programs.of(options.architecture)
-    kernel = packaged.provide(options.distribution, row, options.store, found.subject.kernel)
+    kernel = packaged_baseline.provide(options.distribution, row, options.store, found.subject.kernel)
     taken = taken_out(found, parts, options.store)
     require_same(taken / KERNEL, Path(kernel.vmlinuz), found.subject)
     with temporary.held_folder() as folder:
@@ -177,7 +177,7 @@ def _settled(options: FitOptions, subject: SystemSubject) -> FitOptions:
     if options.architecture not in ("", row.name):
         raise UserInputError(f"{subject.reference} is a system for {row.title}", hint="leave --arch out")
     machine = row.board_named(options.machine or row.board_names[0]).name
-    memory = options.memory_bytes if options.memory_asked else machines.USUAL.memory_bytes
+    memory = options.memory_bytes if options.memory_asked else machine_variants.USUAL.memory_bytes
     return replace(
         options, architecture=row.name, machine=machine, cpu_model=options.cpu_model or row.emulator.cpu_model,
         memory_bytes=memory,
@@ -190,7 +190,7 @@ def identity_of(found: OpenedSubject, store: Store) -> str:
     assert found.disk is not None
     path = found.disk.path.absolute()
     with path.open("rb") as file:
-        identity = content.sha256_of(file, store)
+        identity = digest_cache.sha256_of(file, store)
     keys.note_content(path, identity)
     return identity
 
@@ -264,4 +264,4 @@ def words(subject: SystemSubject, row: Architecture, planned: tuple[str, ...] = 
 
 def with_exercise(machine: Machine, exercise: SystemExercise, clock: Clock) -> Machine:
     """The machine as an exercise is driven in it: with the ports that it asks from outside."""
-    return replace(machine, clock=clock, ports=machines.on_loopback(exercise.ports))
+    return replace(machine, clock=clock, ports=machine_variants.on_loopback(exercise.ports))

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from vmtailor.analysis.cost import loops, side_figures
-from vmtailor.analysis.cost.counters import SymbolTable
+from vmtailor.analysis.cost.plugin_counts import SymbolTable
 from vmtailor.analysis.cost.side_figures import KernelFacts
 from vmtailor.model.boots.workload import Until
 from vmtailor.model.fit import Side

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from vmtailor.analysis.changes.repair import minimise
-from vmtailor.analysis.guests.attended import UNITS
+from vmtailor.analysis.guests.attended_boots import UNITS
 from vmtailor.analysis.systems import unit_choice, unit_graph
-from vmtailor.base.words.text import plural
+from vmtailor.base.text import plural
 from vmtailor.drivers.guest.attendant_volume import MOST_SAID
 from vmtailor.model.change import UNITS as FIGURE_UNITS
 from vmtailor.model.change import Cause, Change, ChangeKind, Effect, Figure, Reason, Setting

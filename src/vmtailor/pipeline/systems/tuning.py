@@ -9,24 +9,23 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from vmtailor.analysis.changes import choosing
+from vmtailor.analysis.changes import choice
 from vmtailor.analysis.changes.repair import minimise
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records, temporary
 from vmtailor.base.progress import step
-from vmtailor.base.words.text import plural
+from vmtailor.base.text import plural
 from vmtailor.booting.boot import boot
 from vmtailor.booting.counted import Settled
 from vmtailor.model.boots.series import JudgedBy
 from vmtailor.model.boots.timeline import Timeline
 from vmtailor.model.boots.workload import Until
-from vmtailor.model.change import Change, ChangeKind, Figure, exact
+from vmtailor.model.change import Change, ChangeKind, Figure, Verdict, exact
 from vmtailor.model.fit import Warning
 from vmtailor.model.machine import Clock, Machine
 from vmtailor.model.systems.subject import InitKind
 from vmtailor.model.systems.tuning import Tuning, words_of
 from vmtailor.model.trial import Purpose
-from vmtailor.model.verdict import Verdict
 from vmtailor.pipeline import trying
 from vmtailor.pipeline.applying import Means, applied
 from vmtailor.pipeline.fitting import Fitted
@@ -42,7 +41,7 @@ _TIMELINE = "timeline.json"
 
 def chosen(found: SystemFindings, fitted: Fitted) -> tuple[Fitted, Tuning]:
     """The machine with what was better and passes together, and what became of each."""
-    wanted = choosing.for_system(found.options.tries, found.options.files)
+    wanted = choice.for_system(found.options.tries, found.options.files)
     if not wanted:
         return fitted, Tuning()
 
@@ -86,7 +85,7 @@ def _together(found: SystemFindings, bench: DrivenBench, better: dict[str, Chang
         gains = [change.expects(Figure.READY) for change in changes]
         expected = sum(one.value for one in gains if one is not None)
         about = replace(
-            choosing.together(" + ".join(names), changes),
+            choice.together(" + ".join(names), changes),
             expected=(exact(Figure.READY, expected, "the sum of each alone"),),
         )
         title = f"trial {len(found.trials) + 1}: the exercise with {', '.join(names)}"

@@ -6,15 +6,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from vmtailor.analysis.ksource import foreign
+from vmtailor.analysis.ksource import foreign_config
 from vmtailor.analysis.ksource.kconfig import Kconfig
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import temporary
 from vmtailor.base.progress import step
 from vmtailor.drivers.guest import guest_programs
-from vmtailor.drivers.kernel import kernel_source
+from vmtailor.drivers.kernel import kept_source, kernel_source
 from vmtailor.drivers.kernel.kernel_source import SourceTree
 from vmtailor.model.image import Image
 from vmtailor.model.kernel import KernelBaseline, KernelFiles
@@ -25,7 +26,7 @@ from vmtailor.pipeline.fitting import Built, Findings
 from vmtailor.pipeline.inputs import FitInputs, assembled, prepare
 from vmtailor.pipeline.measuring import fit_sides
 from vmtailor.pipeline.options import FitOptions
-from vmtailor.pipeline.work_folder.content import BothSides, Work, WorkFolder
+from vmtailor.pipeline.work_folder.content import PLACES, BothSides, Work, WorkFolder
 from vmtailor.stages import build as build_stage
 from vmtailor.stages import image as image_stage
 from vmtailor.stages import plan as planning
@@ -85,7 +86,7 @@ def build(folder: Path, asked: FitOptions) -> tuple[KernelFiles, tuple[str, ...]
 def resolve(kconfig: Kconfig, made: Plan, where: str) -> Resolved:
     """A plan as this source understands it, its figures counted again."""
     try:
-        taken = foreign.harmless(kconfig, dict(made.fragment), where)
+        taken = foreign_config.harmless(kconfig, dict(made.fragment), where)
     except UserInputError as error:
         raise UserInputError(error.message, hint="vmtailor plan writes it again, with --keep and --drop") from error
     fragment = tuple((name, value) for name, value in made.fragment if name in taken)
@@ -153,14 +154,11 @@ def source_of(begun: Work, asked: FitOptions) -> SourceTree:
     """The source of the baseline's version that was planned with: in the cache by its digest, or a folder that the user
     names again."""
     wanted = begun.kernel.source_digest
-    folder = asked.store.path("kernel-source", wanted)
-    if folder.is_dir():
-        asked.store.used(folder)
-        tree = SourceTree(folder, wanted)
-    elif asked.source is None:
+    tree = kept_source.by_digest(wanted, asked.store)
+    if tree is None and asked.source is None:
         raise _gone("the kernel's source", hint="give it again with --source, or trace again")
-    else:
-        tree = kernel_source.provide(asked.store, asked.source)
+    if tree is None:
+        tree = kernel_source.provide(asked.store, asked.source or "")
         if tree.digest != wanted:
             raise UserInputError(
                 f"{asked.source} is not the source that was traced with", hint="give that, or trace again"
@@ -179,12 +177,8 @@ def _kernel_of(begun: Work, store: Store) -> KernelBaseline:
         store.used(path)
         return str(path)
 
-    old, at = begun.kernel, there
-    return replace(
-        old, vmlinuz=at(old.vmlinuz), config=at(old.config), system_map=at(old.system_map),
-        modules_dir=at(old.modules_dir), debug_vmlinux=at(old.debug_vmlinux),
-        debug_modules_dir=at(old.debug_modules_dir),
-    )  # fmt: skip
+    places: dict[str, Any] = {name: there(getattr(begun.kernel, name)) for name in PLACES}
+    return replace(begun.kernel, **places)
 
 
 def _gone(what: str, hint: str = "trace again: vmtailor trace IMAGE -o FOLDER") -> UserInputError:

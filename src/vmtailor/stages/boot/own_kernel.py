@@ -14,7 +14,7 @@ import zstandard
 from vmtailor.analysis.systems.kernels import module_paths
 from vmtailor.analysis.systems.root import Root
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.words.modules import module_name
+from vmtailor.base.notation import module_name
 from vmtailor.drivers.rootfs.initramfs import archive
 from vmtailor.drivers.rootfs.small_initrd import FILE_SYSTEMS, TRANSPORTS
 from vmtailor.model.systems.subject import SystemSubject

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from vmtailor.analysis.changes.causes import counts
+from vmtailor.analysis.changes.plan_summary import counts
 from vmtailor.model.fit import FitRun, Side
 from vmtailor.model.kernel import FoundKernel
 from vmtailor.model.systems.units import UnitChoice

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from vmtailor.base.words import figures
+from vmtailor.base import figures
 from vmtailor.model.fit import Side
 from vmtailor.stages.report import missing
 

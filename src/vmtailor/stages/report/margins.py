@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from vmtailor.base.words import figures
-from vmtailor.base.words.text import plural
+from vmtailor.base import figures
+from vmtailor.base.text import plural
 from vmtailor.model.fit import FitRun
 from vmtailor.model.kernel import FoundKernel
 from vmtailor.model.margin import MarginPrice, label

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from vmtailor.base.words import figures
+from vmtailor.base import figures
+from vmtailor.model.boots.boot_cost import MemoryPart
 from vmtailor.model.fit import Side
-from vmtailor.model.memory import MemoryPart
 from vmtailor.stages.report.timeline import TimelineSegment
 
 #: Colour class of each part; what is not here has that of the rest.

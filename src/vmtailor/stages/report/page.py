@@ -5,10 +5,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from vmtailor.analysis.changes.causes import MEANING, ORDER, counts
-from vmtailor.base import pages
-from vmtailor.base.files.records import write_atomic
-from vmtailor.base.words import figures
+from vmtailor.analysis.changes.plan_summary import MEANING, ORDER, counts
+from vmtailor.base import figures, pages
+from vmtailor.base.files.regular_files import write_atomic
 from vmtailor.model.boots.boot import Phase
 from vmtailor.model.exercise import Proof
 from vmtailor.model.fit import FitRun

@@ -6,11 +6,10 @@ from __future__ import annotations
 import shlex
 from typing import Literal
 
-from vmtailor.analysis.changes.causes import MEANING, counts
-from vmtailor.base import output
-from vmtailor.base.terminal import BREAK, Console, Group, RenderableType, Table, Text, box
-from vmtailor.base.words import figures
-from vmtailor.base.words.text import plural
+from vmtailor.analysis.changes.plan_summary import MEANING, counts
+from vmtailor.base import figures, output
+from vmtailor.base.terminal import BREAK, Group, RenderableType, Table, TerminalConsole, Text, box
+from vmtailor.base.text import plural
 from vmtailor.model.bundle import PAGE
 from vmtailor.model.change import Cause
 from vmtailor.model.exercise import Proof
@@ -27,7 +26,7 @@ MOST_FOLDERS, MOST_SYMBOLS = 8, 2
 MOST_LACKS = 8
 
 
-def show(run: FitRun, console: Console | None = None, *, json: bool = False) -> None:
+def show(run: FitRun, console: TerminalConsole | None = None, *, json: bool = False) -> None:
     """Print the result of a fit: the verdict, the tables, the warnings, and what to do with the bundle; with `json` the
     document of `fit --json` and nothing else. Without a console: on standard output.
 
@@ -35,12 +34,12 @@ def show(run: FitRun, console: Console | None = None, *, json: bool = False) -> 
     if json:
         output.document(fit_document(run))
     else:
-        (console or Console()).print(Group(*_parts(run)))
+        (console or TerminalConsole()).print(Group(*_parts(run)))
 
 
 def show_figures(pair: Pair) -> None:
     """Print the figures of both sides alone, on standard output."""
-    Console().print(Group(*_both_sides(pair)))
+    TerminalConsole().print(Group(*_both_sides(pair)))
 
 
 def _parts(run: FitRun) -> list[RenderableType]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from vmtailor.base.words import figures
+from vmtailor.base import figures
 from vmtailor.model.boots.boot import Phase, PhaseCounts
 from vmtailor.model.fit import Side
 

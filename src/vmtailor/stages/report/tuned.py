@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from vmtailor.base.words import figures
+from vmtailor.base import figures
 from vmtailor.model.change import Effect, Figure
 from vmtailor.model.fit import FitRun
 from vmtailor.model.systems.tuning import words_of

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from vmtailor.analysis.changes.causes import cause_of
-from vmtailor.base.words import figures
+from vmtailor.analysis.changes.plan_summary import cause_of
+from vmtailor.base import figures
 from vmtailor.model.change import Figure
 from vmtailor.model.fit import FitRun, Side
 

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from vmtailor.base.words import figures
-from vmtailor.base.words.text import plural
+from vmtailor.base import figures
+from vmtailor.base.text import plural
 from vmtailor.model.change import Change, Figure
 from vmtailor.model.fit import FitRun, Part
 

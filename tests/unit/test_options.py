@@ -314,7 +314,7 @@ def test_the_command_line_of_fit_notes_what_was_asked() -> None:
     assert (asked.margins, asked.keep, asked.memory_asked) == ((Margin.SERVER,), ("A", "B", "C=x,y"), False)
     asked = made(function, image="oci:x", memory="256M")
     assert asked.memory_asked and "--memory" in {words for _, words in given(asked)}
-    assert asked.command.startswith("vmtailor ")
+    assert asked.command.split()[0] == "vmtailor"
     with pytest.raises(UserInputError, match="no machine 'x' is known"):
         made(function, image="oci:x", machine="x")
 

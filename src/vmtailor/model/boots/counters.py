@@ -1,14 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The TCG plugin's marks and counters of one boot. Figures are instructions unless another unit is named."""
+"""What is counted and marked in one boot, and its counters. Figures are instructions unless another unit is named."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-
-import numpy as np
-from numpy.typing import NDArray
+from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from vmtailor.model.architecture import presumed_name
+
+if TYPE_CHECKING:  # a run names marks and counts nothing: it loads no numpy
+    import numpy as np
+    from numpy.typing import NDArray
+
+if TYPE_CHECKING:  # a run names marks and counts nothing: it loads no numpy
+    import numpy as np
+    from numpy.typing import NDArray
 
 #: The mark where the kernel proper begins.
 START_KERNEL = "start_kernel"
@@ -29,6 +36,43 @@ class CodeSpan:
 
     name: str
     address: int
+
+
+class CountingMode(StrEnum):
+    """`counts`: every instruction exactly. `coverage`: entries of blocks only, cheaper. `settle`: nothing is counted;
+    a device's work is only finished before the guest goes on."""
+
+    COUNTS = "counts"
+    COVERAGE = "coverage"
+    SETTLE = "settle"
+
+
+@dataclass(frozen=True)
+class CodeOwner:
+    """User code at start <= address < end belongs to `name`."""
+
+    name: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class CountingConfig:
+    """What is counted in a boot.
+
+    `kernel`: the address of start_kernel; code below the kernel's half before it is firmware and early kernel,
+    afterwards user code, unless it is firmware that stays. By default that of the mark of that name.
+    `devices`: count memory-mapped device accesses, and let a device's work finish before the guest goes on;
+    without it, boots with disks differ a little. `architecture`: its name, as model/architecture.py knows it.
+    """
+
+    kernel: int | None = None
+    mode: CountingMode = CountingMode.COUNTS
+    devices: bool = True
+    marks: tuple[CodeMark, ...] = ()
+    spans: tuple[CodeSpan, ...] = ()
+    owners: tuple[CodeOwner, ...] = ()
+    architecture: str = field(default_factory=presumed_name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,10 +173,14 @@ class Blocks:
 
     def addresses(self, blocks: NDArray[np.uint32]) -> NDArray[np.uint64]:
         """Return the addresses of all instructions of some blocks, sorted, each once: the question for a symbolizer."""
+        import numpy as np
+
         return np.unique(self.instructions(blocks))
 
     def instructions(self, blocks: NDArray[np.uint32]) -> NDArray[np.uint64]:
         """Return the addresses of all instructions of some blocks, block after block in the order given."""
+        import numpy as np
+
         blocks = blocks[self.insns[blocks] > 0]
         counts = self.insns[blocks].astype(np.int64)
         if not len(counts):

@@ -12,13 +12,10 @@ import typer
 from vmtailor.base import output
 from vmtailor.base.errors import AnswerNo, UserInputError
 from vmtailor.base.text import plural
-from vmtailor.model.option import OptionSubject, refuse
 from vmtailor.model.option_rows import JSON
 from vmtailor.model.systems.units import UnitsMode, UnitStanding
 from vmtailor.pipeline.fit import run_fit
 from vmtailor.pipeline.options import FitOptions
-from vmtailor.pipeline.systems import subjects
-from vmtailor.pipeline.systems.fit import run_system_fit
 from vmtailor.stages import report as report_stage
 
 
@@ -26,11 +23,7 @@ def fit(asked: FitOptions, json: Annotated[bool, JSON] = False) -> None:
     """Make the machine that fits an image, or a system on a disk: trace, plan, build, verify, measure, report."""
     if asked.units is UnitsMode.ASK and not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UserInputError("--units ask needs a terminal to ask at", hint="--units trim tries all of them")
-    if subjects.is_system(asked):
-        result = run_system_fit(asked, asked.partition, _may_be_masked)
-    else:
-        refuse(asked, OptionSubject.IMAGE, asked.reference)
-        result = run_fit(asked)
+    result = run_fit(asked, asked.partition, _may_be_masked)
     report_stage.show(result, json=json)
     if not result.verified:
         what = "container" if result.system is None else "system"

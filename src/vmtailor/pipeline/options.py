@@ -60,9 +60,9 @@ class FitOptions:
 
     `memory_asked`: the user said how much memory; a system gets what systems usually have otherwise. `asked`: the
     fields that a command line gave. `architecture`: empty until the image has said it; `machine` and `cpu_model` are
-    then the architecture's first where they are empty (pipeline/inputs.py, `settled`). `margins`: None until the
-    exercise has said it (pipeline/inputs.py, `with_margins`). `root`: None for the architecture's. `files`: paths on a
-    system's disk, each with the content that is tried, None where none is to be there."""
+    then the architecture's first where they are empty (pipeline/image_subject.py, `settled`). `margins`: None until
+    the exercise has said it (pipeline/image_subject.py, `with_margins`). `root`: None for the architecture's. `files`:
+    paths on a system's disk, each with the content that is tried, None where none is to be there."""
 
     reference: str = option(
         Option(

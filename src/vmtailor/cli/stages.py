@@ -19,7 +19,7 @@ from vmtailor.base.text import plural
 from vmtailor.model.bundle import PLAN
 from vmtailor.model.option import Option, OptionSubject, refusal, refuse
 from vmtailor.model.option_rows import JSON, OUT
-from vmtailor.pipeline import kernel_trials
+from vmtailor.pipeline import kernel_trials, subject_kind
 from vmtailor.pipeline.image_subject import prepare
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.pipeline.subject import Findings
@@ -132,8 +132,12 @@ def plan(
 ) -> None:
     """Choose the configuration, and show every symbol with its reason. Nothing is built; in a work folder nothing is
     booted either."""
-    folder = _folder_of(asked, OptionSubject.PLANNED_FOLDER)
-    made = prepare(asked).trace().planned() if folder is None else resuming.plan(folder, asked)
+    folder = folder_of(asked, context, "keep", "drop", "margin", "terminal", "source", "out")
+    if folder is None:
+        with subject_kind.kind_of(asked).prepare(asked) as subject:
+            made = subject.trace().planned()
+    else:
+        made = resuming.plan(folder, asked)
     if out is not None:
         records.save(made, out)
     if json:
@@ -159,8 +163,9 @@ def build(asked: FitOptions, json: Annotated[bool, JSON] = False) -> None:
     there, as it is, also where it was edited."""
     folder = _folder_of(asked, OptionSubject.BUILT_FOLDER)
     if folder is None:
-        findings = prepare(asked).trace()
-        files = kernel_trials.built(findings, findings.planned())
+        with subject_kind.kind_of(asked).prepare(asked) as subject:
+            findings = subject.trace()
+            files = kernel_trials.built(findings, findings.planned())
     else:
         files, differing = resuming.build(folder, asked)
         if differing:

@@ -132,7 +132,7 @@ def plan(
 ) -> None:
     """Choose the configuration, and show every symbol with its reason. Nothing is built; in a work folder nothing is
     booted either."""
-    folder = folder_of(asked, context, "keep", "drop", "margin", "terminal", "source", "out")
+    folder = _folder_of(asked, OptionSubject.PLANNED_FOLDER)
     if folder is None:
         with subject_kind.kind_of(asked).prepare(asked) as subject:
             made = subject.trace().planned()

@@ -12,16 +12,16 @@ import pytest
 
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import VmtailorError
-from vmtailor.drivers.distribution import choice, packaged
-from vmtailor.drivers.distribution.protocol import PackagedKernel
+from vmtailor.drivers.distribution import packaged_baseline, selection
+from vmtailor.drivers.distribution.distribution import PackagedKernel
 from vmtailor.model.architecture import presumed
 
 
 @cache
 def _kernels() -> Sequence[PackagedKernel]:
-    distribution = choice.of_host()
+    distribution = selection.of_host()
     try:
-        return packaged.ordered(distribution, distribution.kernels(presumed()))
+        return packaged_baseline.ordered(distribution, distribution.kernels(presumed()))
     except VmtailorError:  # no lists: the tests of packaged kernels are skipped
         return ()
 
@@ -40,4 +40,4 @@ def each_series() -> list[Any]:
 
 def packaged_source(series: str) -> Path:
     """The source of the newest kernel of a series, unpacked in the cache."""
-    return packaged.select(choice.of_host(), presumed(), series, _kernels()).source(Store()).path
+    return packaged_baseline.select(selection.of_host(), presumed(), series, _kernels()).source(Store()).path

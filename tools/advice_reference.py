@@ -6,7 +6,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from vmtailor.analysis.changes.known import SPOKEN, KnownChange, Match, catalogue
+from vmtailor.analysis.changes.change_catalogue import SPOKEN, KnownChange, Match, catalogue
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "reference" / "advice.md"
 

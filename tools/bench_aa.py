@@ -28,7 +28,7 @@ from pathlib import Path
 from vmtailor.base.files import records
 from vmtailor.bench.analysis.cells import Against, against
 from vmtailor.bench.model.results import BenchResults, HostRun, SuiteName
-from vmtailor.model.verdict import Verdict
+from vmtailor.model.change import Verdict
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 #: Cheap ones that differ: one that only forks, one that mounts and unshares, one that does what engines do.

@@ -36,25 +36,25 @@ from bench_fit_started import Answer
 from bench_fit_table import Peer, Removal, Result, Timing, show_all
 from bench_page import say
 
-from vmtailor.analysis.changes import causes
-from vmtailor.analysis.cost.counters import SymbolTable
+from vmtailor.analysis.changes import plan_summary
+from vmtailor.analysis.cost.plugin_counts import SymbolTable
 from vmtailor.analysis.cost.side_figures import KernelFacts
 from vmtailor.analysis.ksource.reasons import why_set
 from vmtailor.base.cache.store import Store, cache_root, digest, locked
 from vmtailor.base.errors import BuildError, GuestError, VmtailorError
 from vmtailor.base.files import dot_config, records
-from vmtailor.drivers.kernel import kbuild
+from vmtailor.base.files.regular_files import write_atomic
+from vmtailor.drivers.kernel import make
 from vmtailor.model.architecture import Architecture, named, presumed
 from vmtailor.model.bundle import RUN
 from vmtailor.model.change import Cause
 from vmtailor.model.fit import FitRun
 from vmtailor.model.kernel import Configured, KernelFiles
 from vmtailor.model.plan import RootFormat
-from vmtailor.pipeline import fitting, repairing
-from vmtailor.pipeline.fitting import Findings, Fitted
-from vmtailor.pipeline.inputs import prepare
-from vmtailor.pipeline.measuring import fit_sides, machines
+from vmtailor.pipeline import fit_sides, measured_machines, repairing
+from vmtailor.pipeline.image_subject import ImageSeen, prepare
 from vmtailor.pipeline.options import FitOptions
+from vmtailor.pipeline.subject import Findings, Fitted
 from vmtailor.stages.build import collect, located
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
@@ -73,7 +73,7 @@ ANSWERS = {
     "nginx": Answer("made to measure", port=80),
 }
 #: Kinds of the cache of which a cold fit makes one more each.
-RESULTS = ("trace", "kernel", machines.COUNTED)
+RESULTS = ("trace", "kernel", measured_machines.COUNTED)
 #: Kinds of the cache that hold what was downloaded.
 DOWNLOADED = ("packages", "baselines", "kernel-image", "kernel-debug", "kernel-source")
 ROOT_SYMBOL = {RootFormat.EROFS: "EROFS_FS", RootFormat.SQUASHFS: "SQUASHFS", RootFormat.EXT4: "EXT4_FS"}
@@ -163,7 +163,7 @@ def fit(name: str, folder: Path, boots: int, arch: str | None = None, margin: st
     return Result(name, json.loads(document), run, timing, margin=margin, started=did)
 
 
-def found_again(name: str, folder: Path, boots: int, arch: str | None) -> tuple[Findings, Fitted]:
+def found_again(name: str, folder: Path, boots: int, arch: str | None) -> tuple[Findings[ImageSeen], Fitted]:
     """What the fit was made of, from the cache."""
     options = FitOptions(
         reference=f"oci:{folder / 'images' / called(name, arch)}",
@@ -173,25 +173,24 @@ def found_again(name: str, folder: Path, boots: int, arch: str | None) -> tuple[
         budget=1000,
         margins=(),
     )
-    findings = fitting.find(prepare(options))
+    findings = prepare(options).trace()
     return findings, repairing.fit_kernel(findings)
 
 
 # --- peers ---
 
 
-def peer(findings: Findings, fitted: Fitted, name: str, config: Path) -> Peer:
+def peer(findings: Findings[ImageSeen], fitted: Fitted, name: str, config: Path) -> Peer:
     """Build a configuration file from the source of the fit and measure it on the same machine, root and exercise."""
-    inputs, store = findings.inputs, findings.inputs.options.store
-    row = named(inputs.options.architecture)
-    work = store.root / "kernel-build" / f"peer-{digest(name, inputs.source.digest)[:16]}"
+    subject, store, row = findings.subject, findings.subject.store, findings.subject.row
+    work = store.root / "kernel-build" / f"peer-{digest(name, subject.source.digest)[:16]}"
     with locked(work.with_suffix(".lock")):
         added, remark = _complete(findings, fitted, config, work)
-        key = digest("peer", inputs.source.digest, kbuild.Toolchain.of(row).describe(), work / ".config")
-        files = _built(store, key, inputs.source.path, work, name, row)
+        key = digest("peer", subject.source.digest, make.Toolchain.of(row).describe(), work / ".config")
+        files = _built(store, key, subject.source.path, work, name, row)
     kernel = records.load(KernelFiles, files / "kernel.json")
     kernel = located(kernel, files)
-    machine = fitting.machine_of(inputs, fitted.plan, kernel)
+    machine = findings.machine_of(fitted.plan, kernel)
     symbols = dot_config.parse(Path(kernel.config).read_text())
     kconfig = findings.tree.kconfig
     enabled = [symbol for symbol, value in symbols.items() if value == "y"]
@@ -205,27 +204,27 @@ def peer(findings: Findings, fitted: Fitted, name: str, config: Path) -> Peer:
     )
     table = SymbolTable.parse(Path(kernel.system_map).read_text(), row.name)
     try:
-        found = fit_sides.measured(inputs, machine, table, name)
+        found = measured_machines.measured(subject.asked(machine, table, name))
     except GuestError as error:
         say(error.details)
         return Peer(name, None, added, f"{remark}; {error.message}: {error.details.partition(chr(10))[0]}")
-    where = {row.function: row.file for row in findings.costs.rows}
-    return Peer(name, fit_sides.side_of(inputs, facts, name, machine, found, where), added, remark)
+    where = fit_sides.files_of(findings.costs) if findings.costs is not None else None
+    return Peer(name, fit_sides.side_of(facts, name, machine, found, where), added, remark)
 
 
-def _complete(findings: Findings, fitted: Fitted, config: Path, work: Path) -> tuple[tuple[str, ...], str]:
+def _complete(findings: Findings[ImageSeen], fitted: Fitted, config: Path, work: Path) -> tuple[tuple[str, ...], str]:
     """Configure `work` from the file; add what our machine needs. Returns what was added, and a remark."""
-    source, root = findings.inputs.source.path, fitted.plan.root_format
+    source, root = findings.source.path, fitted.plan.root_format
     row = named(fitted.plan.architecture)
     work.mkdir(parents=True, exist_ok=True)
-    as_it_is = dict(kbuild.configure_file(source, work, config, kbuild.Toolchain.of(row)).symbols)
+    as_it_is = dict(make.configure_file(source, work, config, make.Toolchain.of(row)).symbols)
     wanted = [*NEEDED, ROOT_SYMBOL[root], *(("VIRTIO_NET",) if fitted.plan.network else ())]
     missing = tuple(name for name in wanted if as_it_is.get(name) != "y")
     if not missing:
         return (), "as it is"
     whole = work / "whole.config"
     whole.write_text(config.read_text() + "".join(f"CONFIG_{name}=y\n" for name in missing))
-    now = dict(kbuild.configure_file(source, work, whole, kbuild.Toolchain.of(row)).symbols)
+    now = dict(make.configure_file(source, work, whole, make.Toolchain.of(row)).symbols)
     lost = [name for name in missing if now.get(name) != "y"]
     if lost:
         raise BuildError(f"{config} cannot have {', '.join(lost)}", hint="this peer cannot boot on our machine")
@@ -238,8 +237,8 @@ def _built(store: Store, key: str, source: Path, work: Path, title: str, row: Ar
         symbols = dot_config.parse((work / ".config").read_text())
         kept = tuple((name, value) for name, value in symbols.items() if value != "n")
         configured = Configured(str(work), str(source), str(work / ".config"), kept, ())
-        compiled = kbuild.compile_kernel(
-            configured, (row.kernel.target,), kbuild.Toolchain.of(row), title=f"compiling {title}'s kernel"
+        compiled = make.compile_kernel(
+            configured, (row.kernel.target,), make.Toolchain.of(row), title=f"compiling {title}'s kernel"
         )
         records.save(collect(row, configured, compiled, folder), folder / "kernel.json")
 
@@ -255,16 +254,16 @@ def drawn(fitted: Fitted, count: int, seed: int) -> list[str]:
     return random.Random(seed).sample(names, min(count, len(names)))
 
 
-def removal(findings: Findings, fitted: Fitted, name: str) -> Removal:
+def removal(findings: Findings[ImageSeen], fitted: Fitted, name: str) -> Removal:
     """Build and verify the kernel without one symbol."""
     symbol = fitted.plan.symbol(name)
     assert symbol is not None
-    cause = causes.cause_of(symbol)
+    cause = plan_summary.cause_of(symbol)
     if cause is Cause.POLICY:
         return Removal(name, "policy", "policy", symbol.reasons[0].text)
     label = str(cause or "none")
     try:
-        made = fitting.planned(findings, repairing.repairs_of(fitted.plan), drop=(name,))
+        made = findings.planned(repairing.repairs_of(fitted.plan), drop=(name,))
         left = made.symbol(name)
         if left is not None and left.is_kept:
             reason = why_set(findings.tree.kconfig, name)
@@ -320,7 +319,7 @@ def deepened(result: Result, chosen: argparse.Namespace, folder: Path) -> Result
 
 
 def save(results: Sequence[Result], out: Path) -> None:
-    records.write_atomic(out, json.dumps({r.title: r.document for r in results}, indent=1).encode())
+    write_atomic(out, json.dumps({r.title: r.document for r in results}, indent=1).encode())
     details = {
         r.title: {
             "timing": asdict(r.timing),
@@ -330,7 +329,7 @@ def save(results: Sequence[Result], out: Path) -> None:
         }
         for r in results
     }
-    records.write_atomic(out.with_name(f"{out.stem}-details.json"), json.dumps(details, indent=1).encode())
+    write_atomic(out.with_name(f"{out.stem}-details.json"), json.dumps(details, indent=1).encode())
 
 
 def main() -> None:

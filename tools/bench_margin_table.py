@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from bench_fit_table import markdown
 from bench_margin_probe import Feature, Outcome, Probed, newly
 
-from vmtailor.analysis.demands import harmless
+from vmtailor.analysis.demands import harmless_absences
 from vmtailor.model.syscalls import FailedCall
 
 #: Kinds of features: what their names begin with → how the table calls them. The others are the language's own.
@@ -100,7 +100,7 @@ def is_harmless(feature: Feature) -> bool:
     path = feature.name.removeprefix("read")
     call = FailedCall("open", path, feature.why) if path != feature.name else None
     call = call or (FailedCall(CALLS[feature.name], "", feature.why) if feature.name in CALLS else None)
-    return call is not None and bool(harmless.split([call])[1])
+    return call is not None and bool(harmless_absences.split([call])[1])
 
 
 def _count(found: Sequence[Feature], outcome: Outcome | None = None) -> str:

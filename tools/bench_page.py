@@ -7,7 +7,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from vmtailor.base.files import records
+from vmtailor.base.files.regular_files import write_atomic
 
 
 def say(text: str) -> None:
@@ -17,9 +17,9 @@ def say(text: str) -> None:
 
 def publish(out: Path, page: Path | None, name: str, text: str) -> None:
     """Print tables, keep them as OUT/NAME.md, and write them into a page, between its marks of that name."""
-    records.write_atomic(out / f"{name}.md", text.encode())
+    write_atomic(out / f"{name}.md", text.encode())
     if page is not None:
-        records.write_atomic(page, into_page(page.read_text(), text, name).encode())
+        write_atomic(page, into_page(page.read_text(), text, name).encode())
     print(text)
 
 

@@ -30,9 +30,9 @@ from pathlib import Path
 import msgspec
 from bench_page import publish, say
 
-from vmtailor.analysis.guests.machines import PLACEBO_WORDS
-from vmtailor.analysis.statistics.stats import spread
-from vmtailor.base.files import records
+from vmtailor.analysis.guests.machine_variants import PLACEBO_WORDS
+from vmtailor.analysis.statistics.significance import spread
+from vmtailor.base.files.regular_files import write_atomic
 from vmtailor.model.boots.series import BootSeries
 from vmtailor.model.machine import Clock
 
@@ -277,7 +277,7 @@ class Machines:
             if ended.returncode not in (0, NEVER_READY):  # that is a result, and all else is not
                 raise SystemExit(f"{name}, {title}: not booted (exit code {ended.returncode}); start again to go on")
             document = json.loads(ended.stdout)
-            records.write_atomic(folder / DONE, json.dumps(document).encode())
+            write_atomic(folder / DONE, json.dumps(document).encode())
         return read(folder, change)
 
     def _machine(self, name: str, remedy: Remedy | None) -> list[str]:

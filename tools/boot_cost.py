@@ -14,21 +14,19 @@ import tarfile
 import tempfile
 from pathlib import Path
 
-from vmtailor.analysis.changes import catalogue
-from vmtailor.analysis.cost import counters, side_figures
+from vmtailor.analysis.changes import symbol_catalogue
 from vmtailor.analysis.cost import loops as emulation
+from vmtailor.analysis.cost import plugin_counts, side_figures
 from vmtailor.base.cache.store import Store
 from vmtailor.base.natives import locate
 from vmtailor.booting.boot import boot as boot_machine
-from vmtailor.booting.counting import counting
-from vmtailor.drivers.distribution import choice, packaged
+from vmtailor.booting.counting import Counting
+from vmtailor.drivers.distribution import packaged_baseline, selection
 from vmtailor.drivers.guest import guest_volume
-from vmtailor.drivers.kernel import elf_pack, kbuild, kernel_source
-from vmtailor.drivers.qemu import plugin
+from vmtailor.drivers.kernel import elf_pack, kernel_source, make
 from vmtailor.drivers.rootfs import rootfs
 from vmtailor.model.architecture import presumed, presumed_name
-from vmtailor.model.boots.code_marks import CodeMark
-from vmtailor.model.boots.counters import Counters
+from vmtailor.model.boots.counters import CodeMark, Counters, CountingConfig
 from vmtailor.model.boots.workload import FIXED_KEY, Exercised, Run
 from vmtailor.model.image import ImageConfig
 from vmtailor.model.machine import Disk, Machine
@@ -39,25 +37,25 @@ WORDS = "root=/dev/vda ro rootfstype=erofs init=/.vmtailor/init console=ttyS0 qu
 
 def fragment(kind: str, version: str, changed: dict[str, str], unset: list[str]) -> dict[str, str]:
     """The catalogue's symbols for a small machine, with changes."""
-    situation = catalogue.Situation(kind, RootFormat.EROFS, version)
-    wanted = {name: value for entry in catalogue.load().chosen(situation) for name, value in entry.symbols}
+    situation = symbol_catalogue.Situation(kind, RootFormat.EROFS, version)
+    wanted = {name: value for entry in symbol_catalogue.load().chosen(situation) for name, value in entry.symbols}
     return {name: value for name, value in (wanted | changed).items() if name not in unset}
 
 
 def build(kind: str, changed: dict[str, str], unset: list[str], folder: Path) -> tuple[Path, Path, str]:
     """Compile; returns the kernel file, its System.map and a line about its size."""
     store = Store()
-    baseline = packaged.provide(choice.of_host(), presumed(), store)
+    baseline = packaged_baseline.provide(selection.of_host(), presumed(), store)
     source = Path(baseline.source_dir)
     wanted = fragment(kind, kernel_source.version_of(source), changed, unset)
     work = store.root / "kernel-build" / "boot-cost"
-    toolchain = kbuild.Toolchain.of(presumed())
-    configured = kbuild.configure(source, work, wanted.items(), toolchain)
+    toolchain = make.Toolchain.of(presumed())
+    configured = make.configure(source, work, wanted.items(), toolchain)
     if configured.lost:  # of entries that are set only where they can be
         print("not possible here:", ", ".join(one.name for one in configured.lost))
         gone = {one.name for one in configured.lost}
-        configured = kbuild.configure(source, work, [(n, v) for n, v in wanted.items() if n not in gone], toolchain)
-    compiled = kbuild.compile_kernel(configured, ("vmlinux",), toolchain)
+        configured = make.configure(source, work, [(n, v) for n, v in wanted.items() if n not in gone], toolchain)
+    compiled = make.compile_kernel(configured, ("vmlinux",), toolchain)
     elf_pack.pack(compiled.vmlinux, folder / "vmlinux")
     size = (folder / "vmlinux").stat().st_size
     return folder / "vmlinux", compiled.system_map, f"{configured.total_y} symbols y, {size:,} bytes"
@@ -65,11 +63,11 @@ def build(kind: str, changed: dict[str, str], unset: list[str], folder: Path) ->
 
 def boot(machine: Machine, system_map: Path, folder: Path) -> Counters:
     """One boot to init; the container has nothing to run, which does not matter here."""
-    table = counters.SymbolTable.parse(system_map.read_text())
-    marks = [*counters.kernel_marks(table), CodeMark("init", locate().marks()["init"])]
+    table = plugin_counts.SymbolTable.parse(system_map.read_text())
+    marks = [*plugin_counts.kernel_marks(table), CodeMark("init", locate().marks()["init"])]
     run = Run(argv=("/nothing",), key=FIXED_KEY)
-    config = plugin.PluginConfig(kernel=table.addresses["start_kernel"], marks=tuple(marks))
-    _, gathered = boot_machine(machine, Exercised(run, 600), folder, counting=counting(locate(), config))
+    config = CountingConfig(kernel=table.addresses["start_kernel"], marks=tuple(marks))
+    _, gathered = boot_machine(machine, Exercised(run, 600), folder, counting=Counting(locate(), config))
     assert gathered.counters is not None
     return gathered.counters
 
@@ -104,7 +102,7 @@ def main() -> None:
 
 
 def report(counted: Counters, system_map: Path, size: str, top: int) -> None:
-    rows = counters.functions(counted, counters.SymbolTable.parse(system_map.read_text()))
+    rows = plugin_counts.functions(counted, plugin_counts.SymbolTable.parse(system_map.read_text()))
     loops = emulation.functions(emulation.table(presumed_name()))
     total, waited = 0, 0
     for row in rows:

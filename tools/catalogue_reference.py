@@ -7,8 +7,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from vmtailor.analysis.changes import catalogue
-from vmtailor.analysis.changes.catalogue import CatalogueEntry, When
+from vmtailor.analysis.changes import symbol_catalogue
+from vmtailor.analysis.changes.symbol_catalogue import CatalogueEntry, When
 from vmtailor.model.architecture import every
 from vmtailor.model.change import Cause
 from vmtailor.model.margin import Margin
@@ -23,8 +23,8 @@ and init need, whatever the container is. *Policy* is what no trace can show: pr
 counts only where its condition holds; "where possible" marks entries that a compiler or a kernel version may lack.
 `vmtailor explain BUNDLE SYMBOL` names the entry that kept a symbol.
 
-Entries for one architecture only are in its file of `data/architectures`. `src/vmtailor/analysis/changes/catalogue.py`
-describes the format of these files.
+Entries for one architecture only are in its file of `data/architectures`.
+`src/vmtailor/analysis/changes/symbol_catalogue.py` describes the format of these files.
 """
 
 LEFT_OUT = """## Protection of the distribution's kernel that is left out
@@ -86,11 +86,11 @@ def page() -> str:
     parts = [HEAD]
     for cause in (Cause.PLATFORM, Cause.POLICY):
         parts += [f"## {cause.value.capitalize()}\n", "| entry | what | when | why |", "| --- | --- | --- | --- |"]
-        parts += [row(entry) for entry in catalogue.load().entries if entry.cause is cause]
+        parts += [row(entry) for entry in symbol_catalogue.load().entries if entry.cause is cause]
         parts.append("")
     parts.append(MARGINS)
     for margin in Margin:
-        parts += [row(entry) for entry in catalogue.of_margin(margin).entries]
+        parts += [row(entry) for entry in symbol_catalogue.of_margin(margin).entries]
     parts.append("")
     parts.append(LEFT_OUT)
     for architecture in every():

@@ -16,7 +16,7 @@ from tests.fakes.systems import MIB, ext4, partitioned, put, tool, tree
 
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
-from vmtailor.drivers.disks import ext4_writer
+from vmtailor.drivers.disks.ext4 import require_plain
 from vmtailor.model.machine import Disk, DiskFormat, Machine
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.pipeline.systems import disk_files, inputs, subjects
@@ -109,7 +109,7 @@ def test_the_same_files_are_one_copy_and_no_change_is_none(tmp_path: Path) -> No
 )
 def test_a_path_that_is_no_plain_one_is_refused(path: str, tmp_path: Path) -> None:
     with pytest.raises(UserInputError, match="no path of a file"):
-        ext4_writer.require_plain(path)
+        require_plain(path)
 
 
 def test_what_cannot_be_put_there_is_told(tmp_path: Path) -> None:

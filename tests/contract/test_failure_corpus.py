@@ -16,7 +16,7 @@ from tests.packaged_series import each_series, packaged_series, packaged_source
 from vmtailor.analysis.explain import messages
 from vmtailor.analysis.explain.failure import recognise
 from vmtailor.analysis.explain.lookup import KnownSource, meant
-from vmtailor.analysis.explain.standing import AskedKernel, Presence, findings, verdict
+from vmtailor.analysis.explain.presence import AskedKernel, Presence, findings, verdict
 from vmtailor.pipeline.explaining import source_for
 
 pytestmark = pytest.mark.contract

@@ -21,8 +21,8 @@ from tests.fakes.tars import directory, file, largest_blob, layers_of, read_flat
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import HostError, UserInputError
 from vmtailor.base.process import require_tool, run
+from vmtailor.drivers.image.allowance import ImageLimits
 from vmtailor.drivers.image.layers import merge
-from vmtailor.drivers.image.limits import Limits
 from vmtailor.drivers.rootfs.rootfs import CONSOLE, Extra, extra_layer
 from vmtailor.model.image import HealthCheck, Port
 from vmtailor.stages.image import ImageOptions, Source, fetch, host_architecture, parse_reference
@@ -347,12 +347,12 @@ def test_a_hostile_layer_through_the_whole_stage(tmp_path: Path, store: Store) -
 
 def test_limits_of_the_whole_stage(layout: Path, store: Store) -> None:
     with pytest.raises(UserInputError, match="entries"):
-        fetch(f"oci:{layout}", store, ImageOptions(limits=Limits(entries=6)))
+        fetch(f"oci:{layout}", store, ImageOptions(limits=ImageLimits(entries=6)))
     # Directories that no entry describes do not count.
     implied = write_layout(
         layout.parent / "implied", [tar_of(file("a/b/c/d/prog", mode=0o755))], {"Cmd": ["/a/b/c/d/prog"]}
     )
-    assert fetch(f"oci:{implied}", store, ImageOptions(limits=Limits(entries=1))).entries == 5
+    assert fetch(f"oci:{implied}", store, ImageOptions(limits=ImageLimits(entries=1))).entries == 5
 
 
 def test_a_plain_directory(tmp_path: Path, store: Store) -> None:

@@ -15,8 +15,8 @@ from vmtailor.analysis.ksource.expr import holds, truth
 from vmtailor.analysis.ksource.kbuild import file_conditions
 from vmtailor.base.cache.store import Store
 from vmtailor.base.files import dot_config
-from vmtailor.drivers.distribution import apt, choice, packaged
-from vmtailor.drivers.kernel import elf_pack, kbuild, kernel_source
+from vmtailor.drivers.distribution import apt, packaged_baseline, selection
+from vmtailor.drivers.kernel import elf_pack, kernel_source, make
 from vmtailor.model.architecture import presumed
 from vmtailor.model.kernel import KernelBaseline
 
@@ -31,7 +31,7 @@ TINY = [
 
 @pytest.fixture(scope="session")
 def baseline() -> KernelBaseline:
-    return packaged.provide(choice.of_host(), presumed(), Store())
+    return packaged_baseline.provide(selection.of_host(), presumed(), Store())
 
 
 def test_the_baseline_is_whole(baseline: KernelBaseline) -> None:
@@ -51,12 +51,12 @@ def test_the_baseline_is_whole(baseline: KernelBaseline) -> None:
 
 def test_a_second_question_is_answered_at_once(baseline: KernelBaseline, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(apt, "packaged", lambda pattern: pytest.fail("apt was asked again"))
-    assert packaged.provide(choice.of_host(), presumed(), Store()) == baseline
+    assert packaged_baseline.provide(selection.of_host(), presumed(), Store()) == baseline
 
 
 def test_allnoconfig_stays_minimal_and_losses_are_told(baseline: KernelBaseline, tmp_path: Path) -> None:
     asked = [*TINY, ("VIRTIO_NET", "y")]
-    configured = kbuild.configure(Path(baseline.source_dir), tmp_path / "o", asked, kbuild.Toolchain("x86_64"))
+    configured = make.configure(Path(baseline.source_dir), tmp_path / "o", asked, make.Toolchain("x86_64"))
     assert [(one.name, one.got) for one in configured.lost] == [("VIRTIO_NET", "n")]
     symbols = dict(configured.symbols)
     assert symbols["PVH"] == "y"
@@ -79,15 +79,15 @@ def two_builds(baseline: KernelBaseline, tmp_path_factory: pytest.TempPathFactor
     scratch = tmp_path_factory.mktemp("builds")
     has_ccache = shutil.which("ccache") is not None
     return (
-        build_tiny(baseline, scratch / "one", kbuild.Toolchain("x86_64", ccache=has_ccache)),
-        build_tiny(baseline, scratch / "a/much/longer/way/to/two", kbuild.Toolchain("x86_64", ccache=False)),
+        build_tiny(baseline, scratch / "one", make.Toolchain("x86_64", ccache=has_ccache)),
+        build_tiny(baseline, scratch / "a/much/longer/way/to/two", make.Toolchain("x86_64", ccache=False)),
     )
 
 
-def build_tiny(baseline: KernelBaseline, folder: Path, toolchain: kbuild.Toolchain) -> Built:
-    configured = kbuild.configure(Path(baseline.source_dir), folder, TINY, toolchain)
+def build_tiny(baseline: KernelBaseline, folder: Path, toolchain: make.Toolchain) -> Built:
+    configured = make.configure(Path(baseline.source_dir), folder, TINY, toolchain)
     assert not configured.lost
-    compiled = kbuild.compile_kernel(configured, ("vmlinux",), toolchain)
+    compiled = make.compile_kernel(configured, ("vmlinux",), toolchain)
     packed = folder / "packed"
     elf_pack.pack(compiled.vmlinux, packed)
     image = packed.read_bytes()

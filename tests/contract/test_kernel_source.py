@@ -13,20 +13,20 @@ from pathlib import Path
 import pytest
 from tests.packaged_series import each_series, packaged_source
 
-from vmtailor.analysis.changes import catalogue, known
-from vmtailor.analysis.changes.catalogue import Situation
-from vmtailor.analysis.cost.counters import ACTIVITIES
+from vmtailor.analysis.changes import change_catalogue, symbol_catalogue
+from vmtailor.analysis.changes.symbol_catalogue import Situation
+from vmtailor.analysis.cost.plugin_counts import ACTIVITIES
 from vmtailor.analysis.demands import demand_rules
 from vmtailor.analysis.ksource import facts as ksource_facts
 from vmtailor.analysis.ksource.closure import close
 from vmtailor.analysis.ksource.expr import FALSE
 from vmtailor.analysis.ksource.facts import Facts
+from vmtailor.analysis.ksource.kbuild import symbol_of_module
 from vmtailor.analysis.ksource.kconfig import Kconfig
-from vmtailor.analysis.ksource.modules import symbol_of
 from vmtailor.base.files import dot_config
+from vmtailor.base.notation import version_key
 from vmtailor.base.process import run
-from vmtailor.base.words.versions import version_key
-from vmtailor.drivers.kernel import kbuild, kernel_compiled
+from vmtailor.drivers.kernel import compiled_baseline, make
 from vmtailor.drivers.kernel.kconfig_shell import KconfigShell, kernel_version
 from vmtailor.drivers.kernel.symbolizer import parse_addr2line, symbolize
 from vmtailor.model.architecture import presumed
@@ -117,8 +117,8 @@ def test_fragments_resolve_as_make_resolves_them(source: Path, kconfig: Kconfig,
 @pytest.mark.parametrize("name", POOR)
 def test_a_poor_configuration_becomes_a_baseline(source: Path, tmp_path: Path, name: str) -> None:
     (tmp_path / "poor").write_text(POOR[name])
-    toolchain = kbuild.Toolchain.of(presumed())
-    configured = kernel_compiled.configure(source, tmp_path / "o", tmp_path / "poor", toolchain, presumed())
+    toolchain = make.Toolchain.of(presumed())
+    configured = compiled_baseline.configure(source, tmp_path / "o", tmp_path / "poor", toolchain, presumed())
     symbols = dict(configured.symbols)
     assert {symbols[name] for name in ("EROFS_FS", "OVERLAY_FS", "VIRTIO_BLK", "VIRTIO_NET")} == {"m"}
     assert {symbols[name] for name in ("DEBUG_INFO", "PROC_FS", "SERIAL_8250_CONSOLE")} == {"y"}
@@ -128,7 +128,7 @@ def test_a_poor_configuration_becomes_a_baseline(source: Path, tmp_path: Path, n
 @pytest.mark.parametrize("root", list(RootFormat))
 def test_the_catalogue_resolves_on_this_tree(kconfig: Kconfig, source: Path, machine: str, root: RootFormat) -> None:
     situation = Situation(machine, root, kernel_version(source), network=True, terminal=True)
-    entries = catalogue.load().chosen(situation)
+    entries = symbol_catalogue.load().chosen(situation)
     wanted = {name: value for e in entries for name, value in e.symbols if value != "n" or kconfig.known(name)}
     optional = {name for e in entries if e.if_possible for name, _ in e.symbols}
     lost = [item for item in close(kconfig, wanted.items()).lost if item.name not in optional]
@@ -142,7 +142,10 @@ def test_rules_and_catalogue_name_symbols_that_exist(kconfig: Kconfig, source: P
     for machine in KINDS:
         situation = Situation(machine, RootFormat.EROFS, version, cpus=2, network=True, terminal=True)
         named |= {
-            (e.reference, s) for e in catalogue.load().chosen(situation) if not e.if_possible for s, _ in e.symbols
+            (e.reference, s)
+            for e in symbol_catalogue.load().chosen(situation)
+            if not e.if_possible
+            for s, _ in e.symbols
         }
     assert {(where, s) for where, s in named if not kconfig.known(s)} == set()
 
@@ -191,7 +194,7 @@ def test_names_of_the_source(facts: Facts, kind: str, name: str, condition: str)
      ("fs/xfs/xfs", "XFS_FS"), ("net/tls/tls", "TLS"), ("net/ipv4/nowhere", None)],
 )  # fmt: skip
 def test_the_symbol_of_a_module(source: Path, module: str, symbol: str | None) -> None:
-    assert symbol_of(module, ksource_facts.reader(source)) == symbol
+    assert symbol_of_module(module, ksource_facts.reader(source)) == symbol
 
 
 def grep(pattern: str, source: Path, *folders: str) -> list[str]:
@@ -205,7 +208,7 @@ def test_what_trials_count_and_leave_out_is_in_the_source(source: Path) -> None:
     assert {line.rstrip("(") for line in grep(rf"\b({'|'.join(ends)})\(", source, "crypto", "kernel")} == ends
     if version_key(kernel_version(source)) >= (6, 12):  # older ones lack some initcalls
         initcalls = {line.partition("(")[2].rstrip(")") for line in grep(r"^[a-z_]*init[a-z_]*\(\w+\)", source, ".")}
-        settings = [setting for one in known.candidates() for setting in one.change.settings]
+        settings = [setting for one in change_catalogue.candidates() for setting in one.change.settings]
         lists = [setting.value or "" for setting in settings if setting.name == "initcall_blacklist"]
         left_out = {name for names in lists for name in names.split(",")}
         assert len(left_out) > 8

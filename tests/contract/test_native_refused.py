@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.fakes.sanitized import compiled
 
-from vmtailor.analysis.demands.refused import Told
+from vmtailor.analysis.demands.refusals import Told
 from vmtailor.base.process import require_tool
 from vmtailor.drivers.guest.guest_volume import REFUSED_OPTIONS
 

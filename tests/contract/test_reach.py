@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from vmtailor.analysis.demands import demand_rules
-from vmtailor.analysis.reach import asks, contents
+from vmtailor.analysis.reach import contents, file_requests
 from vmtailor.analysis.reach.contents import Contents, FileKind
 from vmtailor.analysis.reach.elf_file import ElfFile
 from vmtailor.base.files.elf import NoElf
@@ -20,7 +20,7 @@ from vmtailor.model import architecture
 
 pytestmark = pytest.mark.contract
 CODE = architecture.of_host().code
-WANTED = asks.wanted(demand_rules.load(), {"AF_UNIX", "AF_INET6"})
+WANTED = file_requests.wanted(demand_rules.load(), {"AF_UNIX", "AF_INET6"})
 
 #: A system call, as each processor makes it.
 CALLS = {

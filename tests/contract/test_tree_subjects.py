@@ -15,8 +15,8 @@ from tests.fakes.tars import write_layout
 
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
-from vmtailor.drivers.distribution import packaged
-from vmtailor.drivers.image.limits import TooLarge
+from vmtailor.drivers.distribution import packaged_baseline
+from vmtailor.drivers.image.allowance import TooLarge
 from vmtailor.model.architecture import named
 from vmtailor.model.kernel import KernelBaseline
 from vmtailor.model.systems.subject import SubjectKind, TableKind
@@ -69,7 +69,7 @@ def test_a_tree_without_a_kernel_gets_the_distributions(
     tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = tree(tmp_path / "tree", kernel=False)
-    monkeypatch.setattr(packaged, "provide", lambda *_: kernel(tmp_path / "kernel"))
+    monkeypatch.setattr(packaged_baseline, "provide", lambda *_: kernel(tmp_path / "kernel"))
     archive = packed(tmp_path, root)
     with subjects.on_disk(options(f"rootfs:{archive}", store)) as found:
         subject, disk = found.subject, found.disk
@@ -94,7 +94,7 @@ def test_a_system_for_another_processor_is_shown_and_not_fitted(
 ) -> None:
     """It is said before anything is fetched for it."""
     root = tree(tmp_path / "tree", machine=machine, kernel=False)
-    monkeypatch.setattr(packaged, "provide", lambda *_: pytest.fail("a kernel was fetched"))
+    monkeypatch.setattr(packaged_baseline, "provide", lambda *_: pytest.fail("a kernel was fetched"))
     with subjects.opened(f"rootfs:{root}", store) as found:
         assert title in named(found.subject.architecture).title
     refused = pytest.raises(UserInputError, match=f"is a system for {title}.*on a host of its own kind")

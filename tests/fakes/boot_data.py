@@ -6,8 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from vmtailor.model.boots.boot import Boot, Milestone, Outcome
-from vmtailor.model.boots.ending import End, Ending
-from vmtailor.model.boots.gathered import Gathered
+from vmtailor.model.boots.ending import End, Ending, Gathered
 from vmtailor.model.boots.series import SeriesBoot
 
 #: What a boot left that was never made.

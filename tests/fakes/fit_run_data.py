@@ -8,7 +8,7 @@ import dataclasses
 from tests.fakes.plan_data import plan
 
 from vmtailor.model.boots.boot import FunctionCost, Phase, PhaseCounts
-from vmtailor.model.change import Cause, Change, ChangeKind, Figure, Reason, Setting, exact, symbol
+from vmtailor.model.change import Cause, Change, ChangeKind, Figure, Reason, Setting, Verdict, exact, symbol
 from vmtailor.model.evidence import Evidence, EvidenceKind, Strength
 from vmtailor.model.exercise import Exercise, Expect, Proof, Ready, ReadyKind, Step, StepKind
 from vmtailor.model.fit import EmulationLoop, FitRun, Part, Side, Untouched, Warning
@@ -18,7 +18,6 @@ from vmtailor.model.margin import Margin, MarginPrice
 from vmtailor.model.reach import Lack, Nearness
 from vmtailor.model.syscalls import CallSummary, FailedCall
 from vmtailor.model.trial import Purpose, Trial
-from vmtailor.model.verdict import Verdict
 
 BASE_SUBSYSTEMS = {
     "crypto": 612_400_118,

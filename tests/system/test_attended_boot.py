@@ -22,7 +22,7 @@ from tests.fakes.program import Ended, finish, run_program, started
 from tests.system.conftest import EXAMPLES
 
 from vmtailor.base.cache.store import Store
-from vmtailor.drivers.distribution import choice, packaged
+from vmtailor.drivers.distribution import packaged_baseline, selection
 from vmtailor.model.architecture import named, presumed
 from vmtailor.model.kernel import KernelBaseline
 
@@ -64,7 +64,7 @@ port = 80
 
 @pytest.fixture(scope="module")
 def kernel() -> KernelBaseline:
-    return packaged.provide(choice.of_host(), presumed(), Store())
+    return packaged_baseline.provide(selection.of_host(), presumed(), Store())
 
 
 def tree_of(folder: Path, kernel: KernelBaseline, rc: str = systems.RC) -> Path:

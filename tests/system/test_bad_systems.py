@@ -11,7 +11,7 @@ from tests.fakes import systems
 from tests.fakes.program import Ended, assert_clear, run_program, small_disk
 
 from vmtailor.base.cache.store import Store
-from vmtailor.drivers.distribution import choice, packaged
+from vmtailor.drivers.distribution import packaged_baseline, selection
 from vmtailor.model.architecture import presumed
 from vmtailor.model.kernel import KernelBaseline
 
@@ -39,7 +39,7 @@ def disk_of(folder: Path, kernel: KernelBaseline, more: str = "") -> Path:
 
 @pytest.fixture(scope="module")
 def kernel() -> KernelBaseline:
-    return packaged.provide(choice.of_host(), presumed(), Store())
+    return packaged_baseline.provide(selection.of_host(), presumed(), Store())
 
 
 def fit(folder: Path, disk: Path, exercise: str, out: Path) -> Ended:

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from vmtailor.analysis.guests.machines import USUAL
+from vmtailor.analysis.guests.machine_variants import USUAL
 from vmtailor.base import natives
 from vmtailor.base.cache.store import Store
 from vmtailor.base.process import require_tool, run
 from vmtailor.booting import series
 from vmtailor.booting.boot import boot
-from vmtailor.drivers.distribution import choice, packaged
+from vmtailor.drivers.distribution import packaged_baseline, selection
 from vmtailor.drivers.guest.ready import parse_signal
-from vmtailor.drivers.rootfs import disk, initramfs, small_initrd
+from vmtailor.drivers.rootfs import initramfs, initrd_additions, small_initrd
 from vmtailor.drivers.rootfs.initramfs import cpio, directory, file, node
 from vmtailor.model.architecture import presumed
 from vmtailor.model.boots.boot import Outcome
@@ -53,7 +53,7 @@ int main(int argc, char **argv) {
 
 @pytest.fixture(scope="module")
 def kernel() -> KernelBaseline:
-    return packaged.provide(choice.of_host(), presumed(), Store())
+    return packaged_baseline.provide(selection.of_host(), presumed(), Store())
 
 
 def test_from_a_rebuilt_ram_disk_with_the_collector(kernel: KernelBaseline, tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_from_a_rebuilt_ram_disk_with_the_collector(kernel: KernelBaseline, tmp_
     assert timeline.kernel.version == kernel.release == release_of(Path(kernel.vmlinuz))
     processes = {p.name: p for p in timeline.processes}
     assert processes["busy child"].exclusive_us and processes["busy child"].exclusive_us > 50_000
-    assert processes[disk.COLLECTOR].observer
+    assert processes[initrd_additions.COLLECTOR].observer
 
 
 def test_a_root_disk_that_is_not_there_is_a_panic_with_words(kernel: KernelBaseline, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from tests.fakes.browser import opened
 from tests.fakes.program import assert_nothing_left, run_program
 from tests.system.conftest import Fitted
 
-from vmtailor.analysis.changes import catalogue
+from vmtailor.analysis.changes import symbol_catalogue
 from vmtailor.base.cache.store import Store
 from vmtailor.base.files import records
 from vmtailor.base.natives import locate
@@ -98,8 +98,8 @@ def test_every_symbol_has_a_cause_that_resolves(lighttpd: Fitted) -> None:
     plan = records.load(Plan, lighttpd.bundle / "plan.json")
     trace = records.load(Trace, lighttpd.bundle / "trace" / "trace.json")
     lines = (lighttpd.bundle / "trace" / trace.requests_file).read_bytes().splitlines()
-    known = {entry.reference for entry in catalogue.load().entries}
-    known |= {entry.reference for entry in catalogue.of_margin(Margin.SERVER).entries}
+    known = {entry.reference for entry in symbol_catalogue.load().entries}
+    known |= {entry.reference for entry in symbol_catalogue.of_margin(Margin.SERVER).entries}
     names = {symbol.id for symbol in plan.symbols}
     kept = [symbol for symbol in plan.symbols if symbol.is_kept]
     assert len(kept) == plan.total_y == lighttpd.document["symbols"]["total_y"]

@@ -15,7 +15,7 @@ import pytest
 from vmtailor.base.cache.store import Store
 from vmtailor.base.natives import locate
 from vmtailor.base.process import require_tool
-from vmtailor.drivers.distribution import choice, packaged
+from vmtailor.drivers.distribution import packaged_baseline, selection
 from vmtailor.drivers.guest.guest import GuestSession
 from vmtailor.drivers.guest.guest_volume import TRACER_OPTIONS, config_bytes, root_entries, write_run_volume
 from vmtailor.drivers.guest.wire import encode
@@ -107,7 +107,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
 
 def make_bench(folder: Path) -> Bench:
     natives = locate()
-    kernel = packaged.provide(choice.of_host(), presumed(), Store())
+    kernel = packaged_baseline.provide(selection.of_host(), presumed(), Store())
     baseline_initramfs(folder / "initrd", stage1=natives.stage1, modules=Path(kernel.modules_dir))
     image_archive(folder / "image.tar")
     rootfs.build(folder / "image.tar", folder / "root.erofs", extra=root_entries(natives, config_bytes(CONFIG)))

@@ -25,7 +25,7 @@ from tests.fakes.program import (
 from tests.system.conftest import EXAMPLES, Fitted
 
 from vmtailor.base.cache.store import Store, cache_root
-from vmtailor.drivers.distribution import choice, packaged
+from vmtailor.drivers.distribution import packaged_baseline, selection
 from vmtailor.model.architecture import presumed
 
 pytestmark = pytest.mark.system
@@ -36,7 +36,7 @@ EXERCISE = EXAMPLES / "hello" / "exercise.toml"
 @pytest.fixture(scope="module")
 def version() -> str:
     """Upstream version of the packaged baseline, which is in the cache afterwards."""
-    return packaged.provide(choice.of_host(), presumed(), Store()).version
+    return packaged_baseline.provide(selection.of_host(), presumed(), Store()).version
 
 
 @pytest.fixture

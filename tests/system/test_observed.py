@@ -21,7 +21,7 @@ from tests.fakes.program import (
 from tests.system.conftest import FIT_S, Fitted, with_image
 
 from vmtailor.base.files import records
-from vmtailor.model.observed import ObservedRun
+from vmtailor.model.syscalls import ObservedRun
 
 pytestmark = pytest.mark.system
 

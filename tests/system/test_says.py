@@ -11,9 +11,9 @@ import pytest
 from tests.fakes import systems
 
 from vmtailor.base.cache.store import Store
-from vmtailor.drivers.distribution import choice, packaged
+from vmtailor.drivers.distribution import packaged_baseline, selection
 from vmtailor.drivers.guest import guest_programs
-from vmtailor.drivers.rootfs import disk as disks
+from vmtailor.drivers.rootfs import boot_disk as disks
 from vmtailor.model.architecture import presumed
 from vmtailor.model.machine import Clock, Machine
 from vmtailor.pipeline.systems import exercising, subjects
@@ -47,7 +47,7 @@ argv = ["engine", "info"]
 
 
 def test_a_machine_that_newly_complains_of_itself_is_not_verified(tmp_path: Path) -> None:
-    kernel, row = packaged.provide(choice.of_host(), presumed(), Store()), presumed()
+    kernel, row = packaged_baseline.provide(selection.of_host(), presumed(), Store()), presumed()
     root = systems.busybox_tree(tmp_path / "root", Path(kernel.vmlinuz), Path(kernel.modules_dir), kernel.release)
     systems.put(root, "bin/engine", ENGINE)
     (root / "bin/engine").chmod(0o755)

@@ -16,7 +16,7 @@ from tests.fakes.program import finish, run_program, started
 
 from vmtailor.base.cache.store import Store
 from vmtailor.base.files import records
-from vmtailor.drivers.distribution import choice, packaged
+from vmtailor.drivers.distribution import packaged_baseline, selection
 from vmtailor.model.architecture import presumed
 from vmtailor.model.bundle import Bundle
 from vmtailor.model.kernel import KernelBaseline
@@ -69,7 +69,7 @@ def disk_of(folder: Path, kernel: KernelBaseline) -> Path:
 
 @pytest.fixture(scope="module")
 def fitted(folder: Path) -> dict[str, Any]:
-    disk = disk_of(folder, packaged.provide(choice.of_host(), presumed(), Store()))
+    disk = disk_of(folder, packaged_baseline.provide(selection.of_host(), presumed(), Store()))
     (folder / "x.toml").write_text(EXERCISE)
     before = disk.read_bytes()
     ended = run_program(

@@ -12,7 +12,7 @@ from vmtailor.analysis.systems.log import Mark, Reading
 from vmtailor.base import natives
 from vmtailor.base.cache.store import Store
 from vmtailor.base.process import require_tool, run
-from vmtailor.drivers.distribution import choice, packaged
+from vmtailor.drivers.distribution import packaged_baseline, selection
 from vmtailor.drivers.guest.ready import parse_signal
 from vmtailor.model.architecture import presumed
 from vmtailor.model.boots.boot import Outcome
@@ -83,7 +83,7 @@ int main(int argc, char **argv) {
 
 @pytest.fixture(scope="module")
 def disk(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    kernel = packaged.provide(choice.of_host(), presumed(), Store())
+    kernel = packaged_baseline.provide(selection.of_host(), presumed(), Store())
     folder = tmp_path_factory.mktemp("system")
     root, source = folder / "root", folder / "init.c"
     source.write_text(INIT)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.unit.bootlog.reading import timeline_of
 
-from vmtailor.analysis.changes.known import catalogue, in_range, read, version_tuple
+from vmtailor.analysis.changes.change_catalogue import catalogue, in_range, read, version_tuple
 from vmtailor.base.errors import VmtailorError
 from vmtailor.model import architecture
 from vmtailor.model.boots.timeline import Remedy

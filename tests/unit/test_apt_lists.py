@@ -11,7 +11,7 @@ import pytest
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import HostError
 from vmtailor.drivers.distribution import apt_lists
-from vmtailor.drivers.distribution.apt_lists import Source, sources
+from vmtailor.drivers.distribution.apt_lists import PackageSource, sources
 from vmtailor.model.architecture import named
 
 TARGETS = """Debian|http://mirror.test/debian/|bookworm|main
@@ -28,7 +28,7 @@ def test_the_hosts_own_repositories_of_its_distribution_are_asked() -> None:
     found = sources(TARGETS, ())
     assert [one.codename for one in found] == ["bookworm", "bookworm-updates", "bookworm-security"]
     assert found == sources(TARGETS, ("trixie", "bookworm"))
-    assert found[2] == Source("http://mirror.test/debian-security/", "bookworm-security", "main")
+    assert found[2] == PackageSource("http://mirror.test/debian-security/", "bookworm-security", "main")
 
 
 def test_an_architecture_of_another_release_is_asked_of_that() -> None:

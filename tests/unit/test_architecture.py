@@ -16,29 +16,29 @@ from tests.fakes.kernel_tree import read_tree
 from tests.fakes.source_words import using
 
 import vmtailor
-from vmtailor.analysis.changes import catalogue
-from vmtailor.analysis.changes.catalogue import Situation
-from vmtailor.analysis.cost import counters, loops
-from vmtailor.analysis.cost.counters import SymbolTable
+from vmtailor.analysis.changes import symbol_catalogue
+from vmtailor.analysis.changes.symbol_catalogue import Situation
+from vmtailor.analysis.cost import loops, plugin_counts
+from vmtailor.analysis.cost.plugin_counts import SymbolTable
 from vmtailor.analysis.demands import demand_rules
 from vmtailor.analysis.demands.demand import Demands
-from vmtailor.analysis.guests import machines
-from vmtailor.analysis.ksource import call_tables
+from vmtailor.analysis.guests import machine_variants
+from vmtailor.analysis.ksource import uapi
 from vmtailor.base.errors import HostError, UserInputError
-from vmtailor.drivers.kernel import kbuild
+from vmtailor.drivers.kernel import make
 from vmtailor.drivers.kernel.kconfig_shell import KconfigShell
 from vmtailor.drivers.qemu import plugin, qemu_command
 from vmtailor.drivers.qemu.registers import all_halted
 from vmtailor.drivers.rootfs import initramfs
 from vmtailor.model import architecture
 from vmtailor.model.architecture import Architecture, CallTable
-from vmtailor.model.boots.code_marks import CodeMark
+from vmtailor.model.boots.counters import CodeMark, CountingConfig
 from vmtailor.model.change import Cause
 from vmtailor.model.image import Image, ImageConfig
 from vmtailor.model.kernel import Configured
 from vmtailor.model.machine import Disk, Machine
 from vmtailor.model.plan import RootFormat
-from vmtailor.pipeline.inputs import require_tools, settled
+from vmtailor.pipeline.image_subject import require_tools, settled
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.stages import build
 from vmtailor.stages.plan import Wishes, make_plan
@@ -63,18 +63,21 @@ def made_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Archite
 
 def test_its_plan_has_its_own_entries_and_no_others(made_up: Architecture) -> None:
     situation = Situation("plain", RootFormat.EROFS, "6.12.7", architecture="made_up")
-    chosen = {entry.reference for entry in catalogue.load(architecture="made_up").chosen(situation)}
+    chosen = {entry.reference for entry in symbol_catalogue.load(architecture="made_up").chosen(situation)}
     assert {"platform:mu-serial", "policy:mu-protection", "platform:virtio-mmio", "platform:console"} <= chosen
     assert not {"platform:uart", "platform:direct-boot", "policy:umip", "platform:virtio-pci"} & chosen
-    assert chosen == {entry.reference for entry in catalogue.load().chosen(situation)}
+    assert chosen == {entry.reference for entry in symbol_catalogue.load().chosen(situation)}
     other = Situation("microvm", RootFormat.EROFS, "6.12.7")
-    assert not {"platform:mu-serial"} & {entry.reference for entry in catalogue.load().chosen(other)}
+    assert not {"platform:mu-serial"} & {entry.reference for entry in symbol_catalogue.load().chosen(other)}
 
 
 def test_its_symbols_and_words_are_in_a_plan_with_their_reasons(made_up: Architecture) -> None:
     tree = read_tree()
-    book = catalogue.Catalogue(
-        tuple(catalogue.of_architecture(made_up, Cause.PLATFORM) + catalogue.of_architecture(made_up, Cause.POLICY))
+    book = symbol_catalogue.Catalogue(
+        tuple(
+            symbol_catalogue.of_architecture(made_up, Cause.PLATFORM)
+            + symbol_catalogue.of_architecture(made_up, Cause.POLICY)
+        )
     )
     known = replace(book, entries=tuple(e for e in book.entries if tree.kconfig.known(e.symbols[0][0])))
     plan = make_plan(
@@ -85,7 +88,7 @@ def test_its_symbols_and_words_are_in_a_plan_with_their_reasons(made_up: Archite
     futex = plan.symbol("FUTEX")
     assert futex is not None and [reason.reference for reason in futex.reasons] == ["platform:mu-serial"]
     kernel, root = Path("/k/Image"), Path("/d/root")
-    machine = machines.tailored_machine(
+    machine = machine_variants.tailored_machine(
         made_up, plan.machine, kernel, root, RootFormat.EROFS, [word.id for word in plan.words],
         memory_bytes=64 << 20, cpu_model=made_up.emulator.cpu_model,
     )  # fmt: skip
@@ -94,8 +97,8 @@ def test_its_symbols_and_words_are_in_a_plan_with_their_reasons(made_up: Archite
 
 
 def test_its_kernel_is_made_with_its_words(made_up: Architecture) -> None:
-    toolchain = replace(kbuild.Toolchain.of(made_up), ccache=False)
-    assert kbuild.make_argv(Path("/s"), Path("/b"), toolchain, [made_up.kernel.target]) == [
+    toolchain = replace(make.Toolchain.of(made_up), ccache=False)
+    assert make.make_argv(Path("/s"), Path("/b"), toolchain, [made_up.kernel.target]) == [
         "make", "-C", "/s", "O=/b", "-j1", "ARCH=mu", "CC=mu64-linux-gnu-gcc", "HOSTCC=gcc",
         "CROSS_COMPILE=mu64-linux-gnu-", "Image",
     ]  # fmt: skip
@@ -110,7 +113,7 @@ def test_its_kernel_file_is_taken_as_it_is(made_up: Architecture, tmp_path: Path
         (work / name).write_text(name)
     (work / "include/config/kernel.release").write_text("6.99.3\n")
     configured = Configured(str(work), str(work), str(work / ".config"), (), ())
-    files = build.collect(made_up, configured, kbuild.CompiledKernel(work, 1, 1.0, "mucc"), folder)
+    files = build.collect(made_up, configured, make.CompiledKernel(work, 1, 1.0, "mucc"), folder)
     assert Path(files.image) == folder / "Image" and Path(files.image).read_text() == "arch/mu/boot/Image"
     assert build.located(files, tmp_path / "moved").image == str(tmp_path / "moved" / "Image")
 
@@ -123,7 +126,7 @@ def test_its_machines_are_started_with_its_words(made_up: Architecture) -> None:
     assert "plain,gic=3,firmware-tables=on" in qemu_command.command(replace(machine, acpi=True))
     grand = qemu_command.command(replace(machine, board="grand"))
     assert "grand" in grand and grand[-1] == "virtio-net-pci,netdev=net,mac=52:54:00:12:34:56,romfile="
-    assert machines.usual(made_up).board == "grand"
+    assert machine_variants.usual(made_up).board == "grand"
     with pytest.raises(UserInputError, match="Made-Up has no machine 'microvm'"):
         qemu_command.command(replace(machine, board="microvm"))
 
@@ -165,7 +168,7 @@ def test_its_baseline_loads_what_its_machine_needs(made_up: Architecture) -> Non
 
 
 def test_the_plugin_is_told_how_it_divides_addresses(made_up: Architecture) -> None:
-    lines = plugin.PluginConfig(architecture="made_up").text().splitlines()
+    lines = plugin.text_of(CountingConfig(architecture="made_up")).splitlines()
     assert lines[:4] == ["architecture made_up", "target mu", "half ffff000000000000", "at-once 8000000"]
     assert not [line for line in lines if line.startswith(("port ", "prefix "))]  # it has no ports
 
@@ -180,7 +183,7 @@ def test_the_plugin_is_told_of_firmware_that_stays() -> None:
 def test_its_kernel_begins_where_it_says(made_up: Architecture) -> None:
     table = SymbolTable.parse("ffff800080000000 T mu_start\nffff800080001000 T start_kernel\n", "made_up")
     begin = 0xFFFF800080000000 - made_up.addresses.image_map
-    marks = counters.kernel_marks(table)
+    marks = plugin_counts.kernel_marks(table)
     assert marks == (CodeMark("kernel", begin), CodeMark("start_kernel", 0xFFFF800080001000))
     assert table.image_map == made_up.addresses.image_map  # this table does not say where the image begins
     assert table.in_modules(np.array([0xFFFF800078001000, 0xFFFF800080001000], np.uint64)).tolist() == [True, False]
@@ -192,7 +195,7 @@ def test_an_image_that_moves_between_versions_is_found_by_its_symbols() -> None:
     for begin in (0xFFFF800008000000, 0xFFFF800080000000):
         text = f"{begin:x} T _text\n{begin + 0x4000:x} T primary_entry\n{begin + 0x900000:x} B _end\n"
         table = SymbolTable.parse(text, "arm64")
-        assert counters.kernel_marks(table) == (CodeMark("kernel", 0x40204000),)
+        assert plugin_counts.kernel_marks(table) == (CodeMark("kernel", 0x40204000),)
         assert table.in_modules(np.array([begin + 0x4000, begin - 0x100000], np.uint64)).tolist() == [False, True]
 
 
@@ -210,7 +213,7 @@ def test_disks_are_named_in_their_order(made_up: Architecture) -> None:
 def test_no_device_takes_a_disks_place() -> None:
     """QEMU gives a device that names none the highest transport that is free."""
     row = architecture.named("riscv64")
-    machine = replace(machines.usual(row), kernel="/k", disks=(Disk("/a"), Disk("/b")))
+    machine = replace(machine_variants.usual(row), kernel="/k", disks=(Disk("/a"), Disk("/b")))
     places = [word.partition(",bus=")[2] for word in qemu_command.command(machine) if word.startswith("virtio-")]
     assert places == [f"virtio-mmio-bus.{number}" for number in (5, 4, 7, 6)]
 
@@ -248,17 +251,17 @@ __SYSCALL(__NR_read, sys_read)
 
 def test_system_calls_have_their_numbers_from_either_form_of_table() -> None:
     tables = (CallTable("scripts/syscall.tbl", ("common", "64")), CallTable("asm-generic/unistd.h"))
-    newer = call_tables.read_table({"scripts/syscall.tbl": TBL}.get, tables)
+    newer = uapi.read_table({"scripts/syscall.tbl": TBL}.get, tables)
     assert [(c.number, c.name, c.entry) for c in newer] == [
         (0, "read", "read"),
         (2, "stat", "newstat"),
         (3, "gone", ""),
     ]
-    older = call_tables.read_table({"asm-generic/unistd.h": HEADER}.get, tables)
+    older = uapi.read_table({"asm-generic/unistd.h": HEADER}.get, tables)
     assert [(c.number, c.name, c.entry) for c in older] == [
         (0, "io_setup", "io_setup"), (62, "lseek", "llseek"), (63, "read", "read"), (463, "syscalls", ""),
     ]  # fmt: skip
-    assert call_tables.read_table(lambda path: None, tables) == ()
+    assert uapi.read_table(lambda path: None, tables) == ()
 
 
 @pytest.mark.parametrize("name", architecture.names())
@@ -347,7 +350,7 @@ def test_a_file_that_lacks_a_field_or_has_another_is_refused(was: str, now: str,
 @pytest.mark.parametrize("name", architecture.names())
 def test_every_row_is_right_and_its_entries_are_entries(name: str) -> None:
     row = architecture.named(name)
-    assert catalogue.of_architecture(row, Cause.PLATFORM) and catalogue.of_architecture(row, Cause.POLICY)
+    assert symbol_catalogue.of_architecture(row, Cause.PLATFORM) and symbol_catalogue.of_architecture(row, Cause.POLICY)
     assert architecture.of_image(row.image) is row
     assert RootFormat(row.kernel.root) in RootFormat
 

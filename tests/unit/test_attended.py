@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from vmtailor.analysis.guests import attended
+from vmtailor.analysis.guests import attended_boots
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.natives import locate
 from vmtailor.booting.attended import with_attendant
@@ -20,12 +20,11 @@ from vmtailor.drivers.guest.attendant_volume import SystemRoot
 from vmtailor.drivers.guest.wire import OPEN_KEY
 from vmtailor.model.boots.boot import Outcome
 from vmtailor.model.boots.counters import Blocks, Counters, Stretch, Totals
-from vmtailor.model.boots.ending import End, Ending
-from vmtailor.model.boots.gathered import Gathered
+from vmtailor.model.boots.ending import End, Ending, Gathered
 from vmtailor.model.boots.system_exercise import STOP, Saying, SystemExercise, SystemReadyKind
 from vmtailor.model.boots.workload import Attended, Patience
 from vmtailor.model.exercise import ReadyKind, StepKind
-from vmtailor.model.guest import READY_STEP, GuestNote, GuestReport, Mark, StepResult
+from vmtailor.model.guest import READY_STEP, GuestMark, GuestNote, GuestReport, StepResult
 from vmtailor.model.machine import Clock, Disk, Machine
 from vmtailor.stages.exercise_file import load_system, parse_system
 
@@ -160,7 +159,7 @@ def right(step: int) -> StepResult:
 def gathered(
     *marks: str, lines: tuple[tuple[float, str], ...] = FAREWELL, code: int | None = 0, **report: object
 ) -> Gathered:
-    told = tuple(Mark(name, 0, number * 1000, 0, float(number)) for number, name in enumerate(marks, 1))
+    told = tuple(GuestMark(name, 0, number * 1000, 0, float(number)) for number, name in enumerate(marks, 1))
     results = report.pop("results", (right(READY_STEP), right(0)))
     ending = Ending.DEADLINE if code is None else Ending.DIED if code else Ending.EXITED
     heard = GuestReport(marks=told, results=results, **report)  # type: ignore[arg-type]
@@ -171,7 +170,7 @@ ALL = ("init", "ready", "load", "load_end", "stop")
 
 
 def test_a_system_that_did_all_and_shut_down() -> None:
-    found = attended.boot_of(gathered(*ALL), parsed(GOOD), "")
+    found = attended_boots.boot_of(gathered(*ALL), parsed(GOOD), "")
     assert found.outcome is Outcome.READY and not found.failures and found.container is not None
     assert found.at("attendant") == 1.0 and found.at("ready") == 2.0 and found.container.requests == 1
 
@@ -197,14 +196,14 @@ def test_a_system_that_did_all_and_shut_down() -> None:
 def test_what_goes_wrong_is_said(
     said: Gathered, lost: str, outside: tuple[str, ...], outcome: Outcome, words: str
 ) -> None:
-    found = attended.boot_of(said, parsed(GOOD), lost, outside)
+    found = attended_boots.boot_of(said, parsed(GOOD), lost, outside)
     assert found.outcome is outcome and words in found.problem
 
 
 def test_a_kernel_without_messages_says_no_farewell() -> None:
     silent = (("no-kernel-log", ""),)
-    assert attended.boot_of(gathered(*ALL, lines=(), files=silent), parsed(GOOD), "").outcome is Outcome.READY
-    asked = attended.boot_of(gathered(*ALL[:2], lines=(), files=silent), parsed(GOOD), "")
+    assert attended_boots.boot_of(gathered(*ALL, lines=(), files=silent), parsed(GOOD), "").outcome is Outcome.READY
+    asked = attended_boots.boot_of(gathered(*ALL[:2], lines=(), files=silent), parsed(GOOD), "")
     assert "ended by itself during the exercise" in asked.problem
 
 
@@ -218,15 +217,17 @@ fine.service loaded active running Fine
 
 def test_units_that_failed_are_what_systemd_lists() -> None:
     after = gathered(*ALL, files=(("failed-units", SYSTEMD),))
-    assert attended.failed_units(after.report) == ("web.service", "dev-ttyS0.device")
-    assert attended.boot_of(after, parsed(GOOD), "").failed_units == ("web.service", "dev-ttyS0.device")
-    assert attended.failed_units(GuestReport()) == ()
+    assert attended_boots.failed_units(after.report) == ("web.service", "dev-ttyS0.device")
+    assert attended_boots.boot_of(after, parsed(GOOD), "").failed_units == ("web.service", "dev-ttyS0.device")
+    assert attended_boots.failed_units(GuestReport()) == ()
 
 
 def test_a_boot_that_shall_only_get_ready_is_right_once_it_is() -> None:
-    found = attended.boot_of(gathered("init", "ready", code=None), parsed(GOOD), "", shut_down=False)
+    found = attended_boots.boot_of(gathered("init", "ready", code=None), parsed(GOOD), "", shut_down=False)
     assert found.outcome is Outcome.READY and not found.failures
-    never = attended.boot_of(gathered("init", code=None), parsed(GOOD), "it was not done after 5 s", shut_down=False)
+    never = attended_boots.boot_of(
+        gathered("init", code=None), parsed(GOOD), "it was not done after 5 s", shut_down=False
+    )
     assert never.outcome is Outcome.TIMEOUT and never.failures == ("it was not done after 5 s",)
 
 
@@ -244,7 +245,7 @@ def test_where_it_was_counted_init_is_the_systems_own() -> None:
     words = none.astype(np.uint32)
     blocks = Blocks(none, words, words, none.astype(bool), none.astype(np.uint16), words, none.astype(np.uint8))
     counted = replace(gathered("init", "ready"), counters=Counters(True, True, True, blocks, stretches, ()))
-    found = attended.boot_of(counted, parsed(GOOD), "", shut_down=False)
+    found = attended_boots.boot_of(counted, parsed(GOOD), "", shut_down=False)
     marks = {one.name: one for one in found.milestones}
     assert (marks["kernel"].executed, marks["kernel"].virtual_ns) == (100, 100)
     assert marks["init"].executed == 700 and marks["ready"].executed == 900

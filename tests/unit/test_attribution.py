@@ -12,8 +12,7 @@ from tests.fakes.kernel_tree import SOURCE, read_facts
 from vmtailor.analysis.cost.attribution import Attribution, Conditions, addresses, attribute, places
 from vmtailor.analysis.ksource import facts as ksource_facts
 from vmtailor.drivers.kernel.symbolizer import parse_addr2line, parse_llvm
-from vmtailor.model.boots.counters import Blocks, Counters, Stretch, Totals
-from vmtailor.model.boots.frames import SourceFrame, SourceFrames
+from vmtailor.model.boots.counters import Blocks, Counters, SourceFrame, SourceFrames, Stretch, Totals
 from vmtailor.model.evidence import Strength
 
 FACTS = read_facts()

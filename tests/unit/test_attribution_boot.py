@@ -10,12 +10,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from vmtailor.analysis.cost.attribution import AttributedCost, Attribution
-from vmtailor.analysis.cost.attribution_boot import INIT_MARK, TO_INIT, by_table, phase_of, rows_of
-from vmtailor.analysis.cost.counters import SymbolTable
+from vmtailor.analysis.cost.attribution import (
+    INIT_MARK,
+    TO_INIT,
+    AttributedCost,
+    Attribution,
+    by_table,
+    phase_of,
+    rows_of,
+)
+from vmtailor.analysis.cost.plugin_counts import SymbolTable
 from vmtailor.base.errors import GuestError
-from vmtailor.base.terminal import Console
-from vmtailor.base.words.figures import millions
+from vmtailor.base.figures import millions
+from vmtailor.base.terminal import TerminalConsole
 from vmtailor.cli.tables.cost_table import WHOLE, show_cost
 from vmtailor.model.boots.boot_cost import Helpers
 from vmtailor.model.boots.counters import Blocks, Counters, SpanReached, Stretch, Totals
@@ -81,7 +88,7 @@ def test_helpers_are_told_from_their_requests_to_their_ends() -> None:
     # Alone 40 and 41, two at once 120: the median is that of one. The test under way never ended.
     assert cost.helpers == Helpers(count=4, for_tests=3, each=41)
     text = io.StringIO()
-    show_cost(cost, Path("out"), Console(file=text, width=200))
+    show_cost(cost, Path("out"), TerminalConsole(file=text, width=200))
     assert f"4 helpers, each {millions(41)} from its request to its end; 3 of them for self-tests" in text.getvalue()
     assert rows_of("6.12", replace(COUNTED, spans=()), Attribution(ROWS, {}, {})).helpers == Helpers()
 
@@ -91,7 +98,7 @@ def test_it_is_said_where_functions_count_as_a_whole() -> None:
     assert not cost.whole_functions
     for one, said in ((cost, False), (replace(cost, whole_functions=True), True)):
         text = io.StringIO()
-        show_cost(one, Path("out"), Console(file=text, width=200))
+        show_cost(one, Path("out"), TerminalConsole(file=text, width=200))
         assert (WHOLE in text.getvalue()) is said
 
 

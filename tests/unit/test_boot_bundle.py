@@ -9,26 +9,25 @@ from pathlib import Path
 import pytest
 from tests.fakes.boot_data import series_boot
 
-from vmtailor.analysis.guests.machines import USUAL
+from vmtailor.analysis.guests.machine_variants import USUAL
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records
 from vmtailor.base.natives import Natives
-from vmtailor.base.terminal import Console
+from vmtailor.base.terminal import TerminalConsole
 from vmtailor.booting.fitted_machine import Chosen, machine_of
-from vmtailor.cli.tables.boot_table import document, show
+from vmtailor.cli.tables.series_table import document, show
 from vmtailor.drivers.host import bundle_folder
 from vmtailor.drivers.host.bundle_folder import seal
 from vmtailor.model.boots.boot import Milestone, Outcome
 from vmtailor.model.boots.series import BootSeries, JudgedBy, SeriesBoot, Variant
 from vmtailor.model.boots.workload import ReadyBy, ReadySignal
 from vmtailor.model.bundle import Bundle
-from vmtailor.model.change import Change, ChangeKind, Effect, Figure, Setting, exact
+from vmtailor.model.change import Change, ChangeKind, Effect, Figure, Setting, Verdict, exact
 from vmtailor.model.exercise import Exercise, Ready, ReadyKind
 from vmtailor.model.image import ImageConfig
 from vmtailor.model.machine import Clock, DiskMode
 from vmtailor.model.plan import RootFormat
-from vmtailor.model.verdict import Verdict
 from vmtailor.pipeline import booting
 
 
@@ -82,7 +81,7 @@ def boot(number: int, at: float, outcome: Outcome = Outcome.READY, problem: str 
 
 def shown(found: BootSeries, out: Path) -> str:
     text = io.StringIO()
-    show(found, out, Console(file=text, width=200))
+    show(found, out, TerminalConsole(file=text, width=200))
     return text.getvalue()
 
 

@@ -13,14 +13,14 @@ from tests.fakes.boot_data import GATHERED
 from tests.fakes.kernel_tree import read_kconfig
 from tests.unit.test_boot_bundle import write_bundle
 
-from vmtailor.analysis.changes import choosing
-from vmtailor.analysis.changes.known import Candidate
+from vmtailor.analysis.changes import choice
+from vmtailor.analysis.changes.change_catalogue import Candidate
 from vmtailor.analysis.cost.loops import LoopNames
-from vmtailor.analysis.guests.machines import USUAL
+from vmtailor.analysis.guests.machine_variants import USUAL
 from vmtailor.base.errors import HostError, UserInputError
+from vmtailor.base.figures import NARROW_SPACE
 from vmtailor.base.files import records
-from vmtailor.base.terminal import Console
-from vmtailor.base.words.figures import NARROW_SPACE
+from vmtailor.base.terminal import TerminalConsole
 from vmtailor.booting.boot import OnProgress
 from vmtailor.cli.boots import boot_bundle, boot_requests, boot_system
 from vmtailor.cli.boots.asked import Asked
@@ -28,12 +28,11 @@ from vmtailor.cli.tables.cost_table import show_cost
 from vmtailor.drivers.host import bundle_folder
 from vmtailor.model.boots.boot import Boot, Milestone, Outcome
 from vmtailor.model.boots.boot_cost import BootCost, CostOfFunction
-from vmtailor.model.boots.gathered import Gathered
+from vmtailor.model.boots.ending import Gathered
 from vmtailor.model.boots.series import BootSeries, JudgedBy
 from vmtailor.model.boots.workload import FIXED_KEY, Exercised, Run, Workload
-from vmtailor.model.change import Change, ChangeKind, Figure, exact
+from vmtailor.model.change import Change, ChangeKind, Figure, Verdict, exact
 from vmtailor.model.machine import Accelerator, Clock, Machine
-from vmtailor.model.verdict import Verdict
 from vmtailor.pipeline import machine_bench, rebuilding, trying
 from vmtailor.pipeline.applying import Means, Rebuild, applied
 from vmtailor.pipeline.machine_bench import MachineBench
@@ -63,9 +62,9 @@ def change(chosen: Sequence[Candidate], vm: Machine, rebuild: Rebuild) -> Machin
 
 
 def test_choosing() -> None:
-    (symbol,) = choosing.for_bundle(["CONFIG_AUDIT=n"], "6.12")
+    (symbol,) = choice.for_bundle(["CONFIG_AUDIT=n"], "6.12")
     assert (symbol.change.id, config(symbol), symbol.cost.symbols) == ("AUDIT=n", (("AUDIT", "n"),), ("AUDIT",))
-    both = choosing.for_bundle(["audit", "audit/configuration", "legacy-ptys", "LOG_BUF_SHIFT=14"], "6.12")
+    both = choice.for_bundle(["audit", "audit/configuration", "legacy-ptys", "LOG_BUF_SHIFT=14"], "6.12")
     assert [(r.change.id, config(r)) for r in both] == [
         ("audit", ()),
         ("audit/configuration", (("AUDIT", "n"),)),
@@ -73,18 +72,18 @@ def test_choosing() -> None:
         ("LOG_BUF_SHIFT=14", (("LOG_BUF_SHIFT", "14"),)),
     ]
     assert both[3].cost.symbols == ()
-    (joined,) = choosing.for_bundle(["AUDIT=n+IPV6=n+random-trust"], "6.12")
+    (joined,) = choice.for_bundle(["AUDIT=n+IPV6=n+random-trust"], "6.12")
     changes = tuple(config(part) for part in joined.parts)
     assert changes == ((("AUDIT", "n"),), (("IPV6", "n"),), ())
-    everything = choosing.for_bundle(["all"], "6.12")
+    everything = choice.for_bundle(["all"], "6.12")
     kinds = {setting.kind for one in everything for setting in one.change.settings}
     assert everything and kinds == {ChangeKind.COMMAND_LINE, ChangeKind.MACHINE}
     assert "firmware" not in {one.change.id for one in everything}
     # A way of the catalogue that is prose, or of another kernel, is none.
-    assert config(choosing.for_bundle(["crypto-selftests/configuration"], "6.18")[0]) == (("CRYPTO_SELFTESTS", "n"),)
+    assert config(choice.for_bundle(["crypto-selftests/configuration"], "6.18")[0]) == (("CRYPTO_SELFTESTS", "n"),)
     for name in ("nothing", "kernel-debug", "=n", "audit=n"):
         with pytest.raises(UserInputError, match="can be tried on a bundle") as caught:
-            choosing.for_bundle([name], "6.12")
+            choice.for_bundle([name], "6.12")
         assert "SYMBOL=VALUE" in caught.value.hint
 
 
@@ -95,23 +94,23 @@ def test_changes_are_made_on_the_machine() -> None:
         asked.append(dict(values))
         return Path("/other/vmlinux")
 
-    chosen = choosing.for_bundle(["random-trust", "AUDIT=n", "IPV6=n"], "6.12")
+    chosen = choice.for_bundle(["random-trust", "AUDIT=n", "IPV6=n"], "6.12")
     changed = change(chosen, VM, rebuild)
-    together = change(choosing.for_bundle(["random-trust+AUDIT=n+IPV6=n"], "6.12"), VM, rebuild)
+    together = change(choice.for_bundle(["random-trust+AUDIT=n+IPV6=n"], "6.12"), VM, rebuild)
     assert together == changed and asked == [{"AUDIT": "n", "IPV6": "n"}] * 2
     words = tuple(str(setting) for setting in chosen[0].change.settings)
     assert changed.kernel == "/other/vmlinux" and changed.words == (*VM.words, *words)
-    assert change(choosing.for_bundle(["memory"], "6.12"), VM, no_build) == VM
+    assert change(choice.for_bundle(["memory"], "6.12"), VM, no_build) == VM
     means = Means(Path(), Path(), rebuild, {"AUDIT": "y"})
     _, made = trying.make_on_bundle([one.change for one in chosen], VM, means)
     assert [s.before for one in made for s in one.settings if s.kind is ChangeKind.CONFIG] == ["y", "n"]
     assert made[1].back.setting.value == "y"
     for name, why in (("cron", "no units"), ("initrd-small", "RAM disk"), ("firmware", "further options")):
         with pytest.raises(UserInputError, match=why):
-            change(choosing.for_bundle([name], "6.12"), VM, no_build)
+            change(choice.for_bundle([name], "6.12"), VM, no_build)
     q35 = replace(USUAL, board="q35", kernel="/k")
     with pytest.raises(UserInputError, match="--machine microvm"):
-        change(choosing.for_bundle(["pci-or-mmio"], "6.12"), q35, no_build)
+        change(choice.for_bundle(["pci-or-mmio"], "6.12"), q35, no_build)
     with pytest.raises(UserInputError, match="on a bundle only"):
         applied([chosen[1].change], replace(USUAL, kernel="/k"), Means(Path(), Path()))
 
@@ -120,17 +119,17 @@ def test_what_is_for_other_processors_is_refused_by_name() -> None:
     arm64 = replace(VM, board="virt", architecture="arm64", kernel="/bundle/Image")
     names = ("input-probes", "rtc-setup", "pci-or-mmio", "firmware", "kvm-guest/configuration", "input-probes+IPV6=n")
     for name in names:
-        change(choosing.for_bundle(["random-trust"], "6.12"), arm64, no_build)
+        change(choice.for_bundle(["random-trust"], "6.12"), arm64, no_build)
         id = name.partition("/")[0].partition("+")[0]
         with pytest.raises(UserInputError, match=rf"^{id} is for x86_64, .*this machine is of arm64"):
-            change(choosing.for_bundle([name], "6.12"), arm64, no_build)
-    assert change(choosing.for_bundle(["input-probes"], "6.12"), VM, no_build) != VM
-    assert change(choosing.for_bundle(["rcu-expedited"], "6.12"), arm64, no_build) != arm64
+            change(choice.for_bundle([name], "6.12"), arm64, no_build)
+    assert change(choice.for_bundle(["input-probes"], "6.12"), VM, no_build) != VM
+    assert change(choice.for_bundle(["rcu-expedited"], "6.12"), arm64, no_build) != arm64
     # Of all, each that is not for it is left out with its name; the rest can be made.
     left_out = [
         one.advice
-        for one in choosing.for_bundle(["all"], "6.12")
-        if (why := choosing.not_for(one.change, "arm64")) and why.startswith(f"{one.advice} is for ")
+        for one in choice.for_bundle(["all"], "6.12")
+        if (why := choice.not_for(one.change, "arm64")) and why.startswith(f"{one.advice} is for ")
     ]
     assert {"input-probes", "rtc-setup", "pci-or-mmio"} <= set(left_out)
     assert not {"random-trust", "rcu-expedited", "ipv6", "console-quiet"} & set(left_out)
@@ -252,7 +251,7 @@ def test_loops_of_emulation_are_named_apart() -> None:
     cost = BootCost("6.12", 100_000_000, 0, 0, 0, 0, functions, (), ())
     text = io.StringIO()
     loops = (LoopNames("APIC", ("setup_boot_APIC_clock",), "emulated"),)
-    show_cost(cost, Path("out"), Console(file=text, width=120, highlight=False), loops)
+    show_cost(cost, Path("out"), TerminalConsole(file=text, width=120, highlight=False), loops)
     lines = text.getvalue().replace(NARROW_SPACE, " ").splitlines()
     assert any("10.0 M of them net of loops that only emulation causes (setup_boot_APIC_clock)" in one for one in lines)
     assert any(one.split()[:1] == ["x"] and "60 %" in one for one in lines)  # its share of what counts

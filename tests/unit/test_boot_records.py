@@ -11,7 +11,7 @@ import pytest
 from tests.fakes.boot_data import series_boot
 from tests.fakes.bundle_data import trace_record
 
-from vmtailor.analysis.guests.machines import USUAL, on_loopback
+from vmtailor.analysis.guests.machine_variants import USUAL, on_loopback
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records
 from vmtailor.model.boots.boot import Boot, ContainerRun, Milestone, Outcome, Phase, PhaseCounts

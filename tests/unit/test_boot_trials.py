@@ -19,30 +19,29 @@ from hypothesis import strategies as st
 from tests.fakes import played
 from tests.fakes.boot_data import GATHERED
 
-from vmtailor.analysis.changes import choosing, expecting
-from vmtailor.analysis.changes.known import Candidate, candidates
-from vmtailor.analysis.guests import machines
-from vmtailor.analysis.guests.machines import USUAL, on_loopback
+from vmtailor.analysis.changes import choice, effects
+from vmtailor.analysis.changes.change_catalogue import Candidate, candidates
+from vmtailor.analysis.guests import machine_variants
+from vmtailor.analysis.guests.machine_variants import USUAL, on_loopback
 from vmtailor.base.errors import UserInputError
+from vmtailor.base.figures import millions
 from vmtailor.base.natives import Natives
-from vmtailor.base.terminal import Console
-from vmtailor.base.words.figures import millions
+from vmtailor.base.terminal import TerminalConsole
 from vmtailor.booting import series
 from vmtailor.booting.boot import OnProgress
-from vmtailor.cli.tables.boot_table import show
+from vmtailor.cli.tables.series_table import show
 from vmtailor.drivers.guest.ready import parse_signal
 from vmtailor.drivers.qemu.qemu_command import Ends, command
-from vmtailor.drivers.rootfs import disk, small_initrd
+from vmtailor.drivers.rootfs import boot_disk, initrd_additions, small_initrd
 from vmtailor.drivers.rootfs.initramfs import cpio, file
 from vmtailor.model.boots.boot import Boot, Milestone, Outcome
 from vmtailor.model.boots.boot_cost import BootCost, CostOfFunction, CostOfInitcall, Helpers
-from vmtailor.model.boots.gathered import Gathered
+from vmtailor.model.boots.ending import Gathered
 from vmtailor.model.boots.series import JudgedBy
 from vmtailor.model.boots.timeline import KernelInfo, PhaseSpan, Process, Timeline
 from vmtailor.model.boots.workload import OwnInit, Workload
-from vmtailor.model.change import Change, ChangeKind, Figure, Setting
+from vmtailor.model.change import Change, ChangeKind, Figure, Setting, Verdict
 from vmtailor.model.machine import Clock, Disk, DiskFormat, DiskMode, Machine
-from vmtailor.model.verdict import Verdict
 from vmtailor.pipeline import machine_bench, trying
 from vmtailor.pipeline.applying import HOW, Means, applied
 
@@ -81,18 +80,18 @@ def test_every_change_that_can_be_tried_changes_a_machine() -> None:
 
 def test_choosing() -> None:
     def ids(*names: str) -> list[str]:
-        return [one.change.id for one in choosing.for_machine(names)]
+        return [one.change.id for one in choice.for_machine(names)]
 
     assert ids("audit", "timesyncd") == ["audit", "timesyncd"]
     assert set(ids("slow-units")) > {"timesyncd", "rsyslog"}
-    assert choosing.for_machine(["all"]) == candidates()
+    assert choice.for_machine(["all"]) == candidates()
     with pytest.raises(UserInputError, match="no change 'nothing'"):
-        choosing.for_machine(["nothing"])
-    both, one = choosing.for_machine(["audit+rsyslog", "audit+"])
+        choice.for_machine(["nothing"])
+    both, one = choice.for_machine(["audit+rsyslog", "audit+"])
     assert (both.change.id, [part.change.id for part in both.parts]) == ("audit+rsyslog", ["audit", "rsyslog"])
     assert one == candidate("audit")
     with pytest.raises(UserInputError, match="no change 'nothing'"):
-        choosing.for_machine(["audit+nothing"])
+        choice.for_machine(["audit+nothing"])
 
 
 def test_changes_are_made() -> None:
@@ -103,7 +102,7 @@ def test_changes_are_made() -> None:
     assert changed("firmware").firmware == "qboot.rom"
     both = made(DIRECT, candidate("audit").change, candidate("rsyslog").change)
     assert both.words[-2:] == ("audit=0", "systemd.mask=rsyslog.service")
-    (joined,) = choosing.for_machine(["audit+rsyslog"])
+    (joined,) = choice.for_machine(["audit+rsyslog"])
     assert made(DIRECT, joined.change) == both
     lists = made(DIRECT, candidate("input-probes").change, candidate("modules-unused").change).words
     (modules,) = [word for word in lists if word.startswith("module_blacklist=")]
@@ -155,12 +154,12 @@ def test_what_is_expected_is_read_from_the_rows() -> None:
         ],
         phases=(PhaseSpan("initrd", 1_000_000, 3_500_000, "x"),),
     )
-    assert expecting.seconds(candidate("rsyslog"), timeline) == (0.3, "rsyslogd, in:imuxsock")
-    assert expecting.seconds(candidate("initrd-small"), timeline) == (2.5, "phase initrd")
-    assert expecting.seconds(candidate("cron"), timeline) == (None, "")
-    two, unknown = choosing.for_machine(["rsyslog+initrd-small", "rsyslog+cron"])
-    assert expecting.seconds(two, timeline) == (2.8, "rsyslogd, in:imuxsock, phase initrd")
-    assert expecting.seconds(unknown, timeline) == (None, "rsyslogd, in:imuxsock")
+    assert effects.expected_seconds(candidate("rsyslog"), timeline) == (0.3, "rsyslogd, in:imuxsock")
+    assert effects.expected_seconds(candidate("initrd-small"), timeline) == (2.5, "phase initrd")
+    assert effects.expected_seconds(candidate("cron"), timeline) == (None, "")
+    two, unknown = choice.for_machine(["rsyslog+initrd-small", "rsyslog+cron"])
+    assert effects.expected_seconds(two, timeline) == (2.8, "rsyslogd, in:imuxsock, phase initrd")
+    assert effects.expected_seconds(unknown, timeline) == (None, "rsyslogd, in:imuxsock")
 
 
 def test_instructions_to_expect_are_read_from_the_cost() -> None:
@@ -177,10 +176,10 @@ def test_instructions_to_expect_are_read_from_the_cost() -> None:
     )  # fmt: skip
 
     def expected(name: str) -> tuple[float | None, str]:
-        (one,) = choosing.for_machine([name])
-        return expecting.instructions(one, cost)
+        (one,) = choice.for_machine([name])
+        return effects.expected_instructions(one, cost)
 
-    lookups = 3 * expecting.NAME_LOOKUP
+    lookups = 3 * effects.NAME_LOOKUP
     assert expected("ipv6") == (77_000, "inet6_init")
     assert expected("audit") == (None, "")
     assert expected("memory") == (25_000, "deferred_init_maxorder")
@@ -189,7 +188,7 @@ def test_instructions_to_expect_are_read_from_the_cost() -> None:
     # Initcalls left out: the kernel looks up the names of all, once for all that are.
     assert expected("jitterentropy") == (90_000 - lookups, "jent_mod_init")
     assert expected("jitterentropy+encrypted-keys") == (130_000 - lookups, "jent_mod_init, init_encrypted")
-    assert expecting.instructions(candidate("initrd-small"), replace(cost, helpers=Helpers())) == (None, "")
+    assert effects.expected_instructions(candidate("initrd-small"), replace(cost, helpers=Helpers())) == (None, "")
 
 
 def test_a_trial_from_prediction_to_verdict(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -259,7 +258,7 @@ def test_on_the_instruction_clock_every_boot_settles_its_devices(
     assert booted == ["profile", "base", "audit", "control-1", "control-2"]
     assert [(t.verdict, t.measured[0].value) for t in found.trials] == [(Verdict.BETTER, -4.0)]
     text = io.StringIO()
-    show(found, tmp_path, Console(file=text, width=200))
+    show(found, tmp_path, TerminalConsole(file=text, width=200))
     assert "judged by the virtual time of ready" in text.getvalue()
     assert f"{millions(7e6)} instructions from QEMU's start to ready" in text.getvalue()
     assert "a word that means nothing moves it by up to 0.000 s" in text.getvalue()
@@ -287,14 +286,14 @@ def test_disks_are_told_by_content(tmp_path: Path) -> None:
     qcow.write_bytes(b"QFI\xfb" + bytes(600))
     loader.write_bytes(b"\xeb\x63" + bytes(508) + b"\x55\xaa")
     ext4.write_bytes(bytes(1080) + b"\x53\xef" + bytes(4096))
-    assert disk.disk_of(raw).format is DiskFormat.RAW and not disk.has_loader(disk.disk_of(raw))
-    assert disk.disk_of(qcow).format is DiskFormat.QCOW2 and disk.has_loader(disk.disk_of(qcow))
-    assert disk.has_loader(disk.disk_of(loader))
-    assert small_initrd.file_system(disk.disk_of(ext4)) == "ext4"
-    assert small_initrd.file_system(disk.disk_of(raw)) == small_initrd.file_system(disk.disk_of(qcow)) == ""
+    assert boot_disk.disk_of(raw).format is DiskFormat.RAW and not boot_disk.has_loader(boot_disk.disk_of(raw))
+    assert boot_disk.disk_of(qcow).format is DiskFormat.QCOW2 and boot_disk.has_loader(boot_disk.disk_of(qcow))
+    assert boot_disk.has_loader(boot_disk.disk_of(loader))
+    assert small_initrd.file_system(boot_disk.disk_of(ext4)) == "ext4"
+    assert small_initrd.file_system(boot_disk.disk_of(raw)) == small_initrd.file_system(boot_disk.disk_of(qcow)) == ""
     for bad in (tmp_path / "none", tmp_path):
         with pytest.raises(UserInputError):
-            disk.disk_of(bad)
+            boot_disk.disk_of(bad)
 
 
 MEMBERS = cpio([file("lib/modules/6/kernel/a.ko", b"A" * 100), file("init", b"I", 0o755)])
@@ -306,8 +305,8 @@ def test_initial_ram_disks_are_read(pack: Callable[[bytes], bytes], tmp_path: Pa
     path.write_bytes(cpio([file("early", b"microcode")]) + pack(MEMBERS))
     found = small_initrd.read(path)
     assert found == {"early": b"microcode", "lib/modules/6/kernel/a.ko": b"A" * 100, "init": b"I"}
-    with_it = disk.with_collector(path, path, tmp_path / "out")
-    assert small_initrd.read(with_it)[disk.COLLECTOR] == path.read_bytes()
+    with_it = initrd_additions.with_collector(path, path, tmp_path / "out")
+    assert small_initrd.read(with_it)[initrd_additions.COLLECTOR] == path.read_bytes()
 
 
 @given(st.integers(0, len(MEMBERS)), st.binary(max_size=8))
@@ -360,7 +359,7 @@ def test_what_a_word_that_means_nothing_moves_is_no_saving(
             pass
 
         def __call__(self, machine: Machine, *_: object, **__: object) -> tuple[Boot, Gathered]:
-            moved = 0.07 if machines.PLACEBO_WORDS[1] in machine.words else 0.0
+            moved = 0.07 if machine_variants.PLACEBO_WORDS[1] in machine.words else 0.0
             return booted(13.27 + moved - (saved if "audit=0" in machine.words else 0.0))
 
     monkeypatch.setattr(trying, "Settled", Played)
@@ -369,15 +368,15 @@ def test_what_a_word_that_means_nothing_moves_is_no_saving(
     assert [one.verdict for one in found.trials] == [verdict]
     assert found.variants[0].name == machine_bench.BASE and len(found.controls) == 2
     text = io.StringIO()
-    show(found, tmp_path, Console(file=text, width=200))
+    show(found, tmp_path, TerminalConsole(file=text, width=200))
     assert "a word that means nothing moves it by up to 0.070 s" in text.getvalue()
 
 
 def test_there_are_controls_where_the_command_line_is_ours_and_boots_hardly_differ() -> None:
     counted = replace(DIRECT, clock=Clock.INSTRUCTIONS)
-    found = machines.controls(counted)
-    assert [one.words for one in found] == [(*DIRECT.words, word) for word in machines.PLACEBO_WORDS]
-    assert not machines.controls(DIRECT) and not machines.controls(replace(counted, kernel=None))
+    found = machine_variants.controls(counted)
+    assert [one.words for one in found] == [(*DIRECT.words, word) for word in machine_variants.PLACEBO_WORDS]
+    assert not machine_variants.controls(DIRECT) and not machine_variants.controls(replace(counted, kernel=None))
 
 
 @pytest.mark.parametrize(

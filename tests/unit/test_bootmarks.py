@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vmtailor.analysis.bootlog import bootchart
-from vmtailor.analysis.statistics import bootstats, modes
+from vmtailor.analysis.statistics import boot_statistics, modes
 from vmtailor.analysis.timeline import bootmarks, collector_stream
-from vmtailor.model.verdict import Verdict
+from vmtailor.model.change import Verdict
 
 CONSOLE = [
     (1.9, "[    0.000000] Linux version 6.12.117+deb12-cloud-amd64"),  # printed when the console was there
@@ -78,7 +78,7 @@ def test_any_console_gives_milestones(timed: list[tuple[float, str]]) -> None:
 def test_two_modes_are_two() -> None:
     found = modes.find([5.0, 5.1, 5.05, 6.2, 6.3, 6.25, 5.07, 6.21])
     assert [(m.count, round(m.median, 2)) for m in found] == [(4, 5.06), (4, 6.23)]
-    summary = bootstats.summarise([5.0, 5.1, 5.05, 6.2, 6.3, 6.25, 5.07, 6.21])
+    summary = boot_statistics.summarise([5.0, 5.1, 5.05, 6.2, 6.3, 6.25, 5.07, 6.21])
     assert summary is not None and summary.two_modes
 
 
@@ -94,15 +94,15 @@ def test_one_mode_an_outlier_and_too_few_are_not_two() -> None:
 
 def test_verdicts() -> None:
     slow, fast = [10.0, 10.1, 10.2, 9.9, 10.0], [8.0, 8.2, 8.1, 8.0, 8.3]
-    assert bootstats.judge(slow, fast, exact=False) is Verdict.BETTER
-    assert bootstats.judge(fast, slow, exact=False) is Verdict.WORSE
-    assert bootstats.judge([10.0, 12.0, 11.0], [9.8, 11.9, 11.2], exact=False) is Verdict.UNDECIDED
-    assert bootstats.judge(slow, slow, exact=False) is Verdict.SAME
-    assert bootstats.judge(slow[:2], fast[:2], exact=False) is Verdict.UNDECIDED
-    assert bootstats.judge([1000.0], [900.0], exact=True) is Verdict.BETTER
-    assert bootstats.judge([1000.0], [999.5], exact=True) is Verdict.SAME
-    assert bootstats.judge([1000.0, 1100.0], [950.0], exact=True) is Verdict.UNDECIDED
-    assert bootstats.judge([], fast, exact=True) is Verdict.UNDECIDED
+    assert boot_statistics.judge(slow, fast, exact=False) is Verdict.BETTER
+    assert boot_statistics.judge(fast, slow, exact=False) is Verdict.WORSE
+    assert boot_statistics.judge([10.0, 12.0, 11.0], [9.8, 11.9, 11.2], exact=False) is Verdict.UNDECIDED
+    assert boot_statistics.judge(slow, slow, exact=False) is Verdict.SAME
+    assert boot_statistics.judge(slow[:2], fast[:2], exact=False) is Verdict.UNDECIDED
+    assert boot_statistics.judge([1000.0], [900.0], exact=True) is Verdict.BETTER
+    assert boot_statistics.judge([1000.0], [999.5], exact=True) is Verdict.SAME
+    assert boot_statistics.judge([1000.0, 1100.0], [950.0], exact=True) is Verdict.UNDECIDED
+    assert boot_statistics.judge([], fast, exact=True) is Verdict.UNDECIDED
 
 
 STAT = b"%d (%s) S %d 0 0 0 -1 4 5 6 0 0 %d 4 0 0 20 0 1 0 %d 1208320 97"

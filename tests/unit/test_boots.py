@@ -10,10 +10,9 @@ import pytest
 
 from vmtailor.analysis.guests import boots
 from vmtailor.model.boots.boot import Outcome
-from vmtailor.model.boots.ending import End, Ending
-from vmtailor.model.boots.gathered import Gathered
+from vmtailor.model.boots.ending import End, Ending, Gathered
 from vmtailor.model.exercise import DERIVED, Exercise, Expect, Ready, ReadyKind, Step, StepKind
-from vmtailor.model.guest import READY_STEP, Answer, GuestNote, GuestReport, Mark, StepResult
+from vmtailor.model.guest import READY_STEP, Answer, GuestMark, GuestNote, GuestReport, StepResult
 
 RUN_TO_END = Exercise("x", Ready(ReadyKind.EXIT), expect=Expect(exit_code=3, stdout="hello\n"))
 SERVER = Exercise(
@@ -133,7 +132,9 @@ def test_evidence_shows_what_was_said_last() -> None:
 
 
 def test_a_boot_on_the_wall_clock_has_marks_but_no_counts() -> None:
-    report = dataclasses.replace(FINE, marks=(Mark("init", 5000, 1, 1, 1000.25), Mark("ready", 9000, 1, 1, 1001.0)))
+    report = dataclasses.replace(
+        FINE, marks=(GuestMark("init", 5000, 1, 1, 1000.25), GuestMark("ready", 9000, 1, 1, 1001.0))
+    )
     boot = boots.make_boot(outcome(report), RUN_TO_END)
     init = boot.milestone("init")
     assert init is not None and (init.executed, init.virtual_ns, init.wall_s) == (None, 5000, 0.25)

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from vmtailor.analysis.changes import catalogue
-from vmtailor.analysis.changes.catalogue import Situation, When, in_bounds
+from vmtailor.analysis.changes import symbol_catalogue
+from vmtailor.analysis.changes.symbol_catalogue import Situation, When, in_bounds
 from vmtailor.base.errors import UserInputError
 from vmtailor.model.change import Cause
 from vmtailor.model.plan import RootFormat
@@ -15,7 +15,7 @@ MICROVM = Situation("microvm", RootFormat.EROFS, "6.12.117")
 
 
 def references(situation: Situation) -> set[str]:
-    return {e.reference for e in catalogue.load().chosen(situation)}
+    return {e.reference for e in symbol_catalogue.load().chosen(situation)}
 
 
 def test_every_machine_has_its_transport_and_only_that() -> None:
@@ -35,13 +35,15 @@ def test_every_root_format_has_exactly_its_own_entry(root: RootFormat) -> None:
 
 def test_two_cpus_keep_smp() -> None:
     two = Situation("microvm", RootFormat.EROFS, "6.12.117", cpus=2)
-    values = {name: value for e in catalogue.load().chosen(two) for name, value in e.symbols}
+    values = {name: value for e in symbol_catalogue.load().chosen(two) for name, value in e.symbols}
     assert values["SMP"] == "y"
-    assert "SMP" not in {name for e in catalogue.load().chosen(MICROVM) for name, value in e.symbols if value != "n"}
+    assert "SMP" not in {
+        name for e in symbol_catalogue.load().chosen(MICROVM) for name, value in e.symbols if value != "n"
+    }
 
 
 def test_every_reference_is_of_one_entry() -> None:
-    references = [entry.reference for entry in catalogue.load().entries]
+    references = [entry.reference for entry in symbol_catalogue.load().entries]
     assert len(set(references)) == len(references)
 
 
@@ -85,10 +87,10 @@ def test_a_condition_that_is_not_given_does_not_matter() -> None:
 )
 def test_malformed_rows_are_refused(text: str, part: str) -> None:
     with pytest.raises(UserInputError, match=part):
-        catalogue.parse(text, Cause.POLICY, "policy/test.toml")
+        symbol_catalogue.parse(text, Cause.POLICY, "policy/test.toml")
 
 
 def test_references_tell_the_two_folders_apart() -> None:
     rows = "[[entry]]\nid='a'\nreason='r'\nwords=['w']"
-    found = (*catalogue.parse(rows, Cause.POLICY, "p"), *catalogue.parse(rows, Cause.PLATFORM, "q"))
+    found = (*symbol_catalogue.parse(rows, Cause.POLICY, "p"), *symbol_catalogue.parse(rows, Cause.PLATFORM, "q"))
     assert [entry.reference for entry in found] == ["policy:a", "platform:a"]

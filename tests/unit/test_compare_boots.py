@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from tests.fakes.boot_data import series_boot
 from typer.testing import CliRunner
 
-from vmtailor.analysis.compare.compare import compare_boots, compare_sides, load_side, side_names
-from vmtailor.analysis.compare.compare_page import compare_page
-from vmtailor.analysis.compare.compare_saved import Saved
-from vmtailor.analysis.guests.machines import USUAL
-from vmtailor.analysis.statistics.stats import Thresholds, compare, unstable
+from vmtailor.analysis.comparison.boot_differences import compare_boots, compare_sides
+from vmtailor.analysis.comparison.comparison_page import compare_page
+from vmtailor.analysis.comparison.sides import Saved, load_side, side_names
+from vmtailor.analysis.guests.machine_variants import USUAL
+from vmtailor.analysis.statistics.significance import Thresholds, compare, unstable
 from vmtailor.analysis.timeline.boot_json import from_json, json_chunks
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files.records import from_bytes, save, to_bytes
@@ -29,8 +29,8 @@ from vmtailor.model.boots.comparison import Comparison
 from vmtailor.model.boots.series import BootSeries, Variant
 from vmtailor.model.boots.timeline import Timeline
 from vmtailor.model.boots.workload import ReadyBy, ReadySignal
+from vmtailor.model.change import Verdict
 from vmtailor.model.machine import Accelerator, Clock, Machine
-from vmtailor.model.verdict import Verdict
 
 
 def log(calls: dict[str, int], config: str = "") -> str:

@@ -11,12 +11,12 @@ import pytest
 from tests.fakes.fit_run_data import fit_run
 from tests.fakes.started import Start
 
-from vmtailor.analysis.compare import processors
+from vmtailor.analysis.comparison import processors
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records
+from vmtailor.model.boots.comparison import ProcessorsCompared
 from vmtailor.model.change import Cause, Reason, symbol
 from vmtailor.model.fit import FitRun
-from vmtailor.model.processor.compared import ProcessorsCompared
 
 
 def on_arm64() -> FitRun:

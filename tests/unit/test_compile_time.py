@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from vmtailor.drivers.kernel.compile_time import FIRST_S, HEADERS, Remaining
+from vmtailor.drivers.kernel.make import FIRST_S, HEADERS, Remaining
 
 RECORDED = Path(__file__).parent.parent / "data" / "compile"
 

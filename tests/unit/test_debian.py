@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import HostError, UserInputError
-from vmtailor.drivers.distribution import apt, apt_lists, deb_file, packaged
+from vmtailor.drivers.distribution import apt, apt_lists, debian_packages, packaged_baseline
 from vmtailor.drivers.distribution.apt_lists import Lists
 from vmtailor.drivers.distribution.debian import Debian, DebianKernel, combine
 from vmtailor.drivers.distribution.debian_packages import Package, parse_stanzas, upstream_version, version_key
-from vmtailor.drivers.distribution.protocol import PackagedKernel
+from vmtailor.drivers.distribution.distribution import PackagedKernel
 from vmtailor.model.architecture import named
 
 
@@ -46,7 +46,7 @@ CANDIDATE = trio("6.19-rc1", "6.19", "6.19~rc1-1~exp1")
 
 
 def select(kernels: tuple[DebianKernel, ...], wanted: str | None = None) -> PackagedKernel:
-    return packaged.select(Debian(), AMD64, wanted, kernels)
+    return packaged_baseline.select(Debian(), AMD64, wanted, kernels)
 
 
 @pytest.fixture(autouse=True)
@@ -83,7 +83,7 @@ def test_a_kernel_is_found_in_its_package_packed_or_not(
         return list(found.values())
 
     monkeypatch.setattr(apt, "download", lambda *_: tmp_path / "deb")
-    monkeypatch.setattr(deb_file, "extract", extract)
+    monkeypatch.setattr(debian_packages, "extract", extract)
     folder = kernel.image(Store(tmp_path))
     assert (folder / "vmlinuz").read_text() == names[0] and (folder / "config").is_file()
     assert [path.name for path in folder.rglob("*.ko")] == ["a.ko"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Any distribution will do that answers as drivers/distribution/protocol.py says: a made-up one is put through
+"""Any distribution will do that answers as drivers/distribution/distribution.py says: a made-up one is put through
 everything that asks for packaged kernels, and nothing else knows of a package manager."""
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from tests.fakes.bundle_data import SOURCE_DIGEST, write_bundle
 from tests.fakes.distribution import MadeUp, MadeUpKernel, made_up
 from tests.fakes.source_words import using
 
-from vmtailor.base import installing
+from vmtailor.base import package_manager
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import HostError, UserInputError
-from vmtailor.drivers.distribution import choice, packaged
+from vmtailor.drivers.distribution import packaged_baseline, selection
 from vmtailor.drivers.distribution.debian import Debian
-from vmtailor.drivers.distribution.protocol import Distribution
-from vmtailor.drivers.distribution.unpackaged import Unpackaged
+from vmtailor.drivers.distribution.distribution import Distribution
+from vmtailor.drivers.distribution.selection import Unpackaged
 from vmtailor.drivers.host import bundle_folder, host
-from vmtailor.drivers.host.host import State
 from vmtailor.drivers.kernel.kernel_source import SourceTree
 from vmtailor.model.architecture import presumed
-from vmtailor.pipeline import inputs, rebuilding
+from vmtailor.model.checks import State
+from vmtailor.pipeline import image_subject, rebuilding
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.stages.boot import attribution
 
@@ -40,35 +40,39 @@ def distribution(tmp_path: Path) -> MadeUp:
 
 def test_a_fit_takes_its_baseline_from_it(tmp_path: Path, store: Store, distribution: MadeUp) -> None:
     options = FitOptions("oci:x", tmp_path / "out", store=store, distribution=distribution)
-    kernel = inputs.kernel_of(options)
+    kernel = image_subject.kernel_of(options)
     assert (kernel.version, kernel.release) == ("6.19.7", "6.19.7-virt"), "newest in the distribution's own order"
     assert kernel.origin == ("kernel-virt 6.19.7-r10", "kernel-virt-symbols 6.19.7-r10", "kernel-source 6.19.7-r10")
     assert Path(kernel.config).read_text() == "CONFIG_NET=y\n" and Path(kernel.modules_dir, "kernel/a.ko").exists()
-    assert inputs.source_of(options, kernel).version == "6.19.7"
-    older = inputs.kernel_of(FitOptions("oci:x", tmp_path, store=store, distribution=distribution, kernel="6.20"))
+    assert image_subject.source_of(options, kernel).version == "6.19.7"
+    older = image_subject.kernel_of(
+        FitOptions("oci:x", tmp_path, store=store, distribution=distribution, kernel="6.20")
+    )
     assert older.version == "6.20.1"
 
 
 def test_it_is_asked_once_until_its_lists_change(store: Store, distribution: MadeUp) -> None:
-    first = packaged.provide(distribution, presumed(), store)
+    first = packaged_baseline.provide(distribution, presumed(), store)
     asked = distribution.offered[1].asked
-    assert packaged.provide(distribution, presumed(), store) == first and asked == [
+    assert packaged_baseline.provide(distribution, presumed(), store) == first and asked == [
         "image",
         "debug",
         "modules",
         "source",
     ]
     distribution.lists = "of tomorrow"
-    assert packaged.provide(distribution, presumed(), store) == first and len(asked) == 8
+    assert packaged_baseline.provide(distribution, presumed(), store) == first and len(asked) == 8
     other = MadeUp(distribution.offered, name="another", lists="of tomorrow")
-    assert packaged.provide(other, presumed(), store) == first and len(asked) == 12, "one's answer is not another's"
+    assert packaged_baseline.provide(other, presumed(), store) == first and len(asked) == 12, (
+        "one's answer is not another's"
+    )
 
 
 def test_modules_that_nobody_expected(store: Store, distribution: MadeUp) -> None:
-    kernel = packaged.provide(distribution, presumed(), store, debug_modules=("ext4",))
-    more = packaged.with_debug_modules(distribution, presumed(), kernel, store, ["xt_nat"])
+    kernel = packaged_baseline.provide(distribution, presumed(), store, debug_modules=("ext4",))
+    more = packaged_baseline.with_debug_modules(distribution, presumed(), kernel, store, ["xt_nat"])
     assert (Path(more.debug_modules_dir) / "xt_nat.ko").exists()
-    assert packaged.with_debug_modules(MadeUp([]), presumed(), kernel, store, ["xt_other"]) == kernel
+    assert packaged_baseline.with_debug_modules(MadeUp([]), presumed(), kernel, store, ["xt_other"]) == kernel
 
 
 def test_a_boot_is_attributed_with_its_packages(tmp_path: Path, store: Store, distribution: MadeUp) -> None:
@@ -104,10 +108,10 @@ def test_doctor_asks_it(distribution: MadeUp) -> None:
 def test_a_host_that_cannot_ask_is_told_the_other_way(store: Store) -> None:
     for distribution in (MadeUp([], why_not="no packages on Sundays"), Unpackaged("strange")):
         with pytest.raises(HostError) as caught:
-            packaged.provide(distribution, presumed(), store)
+            packaged_baseline.provide(distribution, presumed(), store)
         assert "--baseline-config" in caught.value.hint
     with pytest.raises(HostError, match="no cloud kernel") as caught:
-        packaged.provide(MadeUp([]), presumed(), store)
+        packaged_baseline.provide(MadeUp([]), presumed(), store)
     assert "fetch --lists" in caught.value.hint
 
 
@@ -117,21 +121,24 @@ def test_a_host_that_cannot_ask_is_told_the_other_way(store: Store) -> None:
      ((), "", Unpackaged)],
 )  # fmt: skip
 def test_the_hosts_own_is_chosen_in_one_place(ids: tuple[str, ...], name: str, kind: type) -> None:
-    found: Distribution = choice.of_host(ids)
+    found: Distribution = selection.of_host(ids)
     assert found.name == name and isinstance(found, kind)
     assert bool(found.lacking()) or name == "debian"
 
 
 def test_one_can_be_named() -> None:
-    assert choice.by_name("debian").name == "debian"
+    assert selection.by_name("debian").name == "debian"
     with pytest.raises(UserInputError, match="fedora"):
-        choice.by_name("fedora")
+        selection.by_name("fedora")
 
 
 def test_hints_have_the_hosts_own_command() -> None:
-    assert installing.command("gcc", "make", ids=("ubuntu", "debian")) == "apt-get install gcc make"
-    assert installing.command("gcc", ids=("debian",), sure=True) == "apt-get install -y gcc"
-    assert installing.command("gcc", ids=("fedora",)) == "install gcc (Debian's names) with this host's package manager"
+    assert package_manager.install_command("gcc", "make", ids=("ubuntu", "debian")) == "apt-get install gcc make"
+    assert package_manager.install_command("gcc", ids=("debian",), sure=True) == "apt-get install -y gcc"
+    assert (
+        package_manager.install_command("gcc", ids=("fedora",))
+        == "install gcc (Debian's names) with this host's package manager"
+    )
 
 
 #: Words of Debian's package tools and of its kernels' packages.

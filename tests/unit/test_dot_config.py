@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import dot_config
-from vmtailor.drivers.kernel.lost import lost
+from vmtailor.drivers.kernel.make import lost
 from vmtailor.model.kernel import LostSymbol
 
 NAMES = st.from_regex(r"[A-Z0-9_]{1,12}", fullmatch=True)

@@ -16,35 +16,36 @@ from hypothesis import strategies as st
 from tests.fakes.fit_run_data import fit_run
 from typer.testing import CliRunner
 
-from vmtailor.analysis.changes import catalogue
+from vmtailor.analysis.changes import symbol_catalogue
 from vmtailor.analysis.demands import demand_rules
-from vmtailor.analysis.explain import answers, from_tree
+from vmtailor.analysis.explain import answers, explanation
 from vmtailor.analysis.explain.answers import Explained, NameKind, Standing
-from vmtailor.analysis.explain.explain import Explanation
+from vmtailor.analysis.explain.explanation import Explanation
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records
-from vmtailor.base.terminal import Console
+from vmtailor.base.terminal import TerminalConsole
 from vmtailor.cli.explain import explain, show
 from vmtailor.cli.report import report
-from vmtailor.cli.saved import TraceLines, cached_tree, load_run
+from vmtailor.cli.saved import TraceLines, load_run
 from vmtailor.model.architecture import named
 from vmtailor.model.change import Cause, Change, Figure, Reason, exact, symbol
 from vmtailor.model.evidence import Evidence, EvidenceKind, Strength
 from vmtailor.model.fit import FitRun
+from vmtailor.pipeline.explaining import packaged_tree
 
 RUN = fit_run()
 
 
 def ask(what: str, run: FitRun = RUN) -> Explained:
-    found = answers.answer(run, what, catalogue.load(), demand_rules.load())
+    found = answers.answer(run, what, symbol_catalogue.load(), demand_rules.load())
     assert found is not None, what
     return found
 
 
 def shown(found: Explained, folder: Path) -> str:
     out = io.StringIO()
-    show(found, TraceLines(folder), Console(file=out, width=160))
+    show(found, TraceLines(folder), TerminalConsole(file=out, width=160))
     return out.getvalue()
 
 
@@ -114,8 +115,8 @@ def test_what_no_kernel_of_a_processor_has_says_why(architecture: str, name: str
 
 def test_a_record_of_a_processor_that_is_not_known_is_explained_all_the_same() -> None:
     run = of_processor("abacus", RUN.plan.changes)
-    assert answers.answer(run, "KVM_GUEST", catalogue.load(), demand_rules.load()) is not None
-    assert answers.answer(run, "ARM64_SSBD", catalogue.load(), demand_rules.load()) is None
+    assert answers.answer(run, "KVM_GUEST", symbol_catalogue.load(), demand_rules.load()) is not None
+    assert answers.answer(run, "ARM64_SSBD", symbol_catalogue.load(), demand_rules.load()) is None
 
 
 def test_protection_that_is_left_out_says_why_beside_what_would_bring_it_in() -> None:
@@ -173,27 +174,27 @@ KNOWN = Explanation(
 
 
 def test_the_tree_makes_ways_in_exact() -> None:
-    found = from_tree.with_tree(ask("IO_URING"), KNOWN)
+    found = explanation.with_tree(ask("IO_URING"), KNOWN)
     assert any("io_uring_setup" in way and "and 13 more" in way for way in found.brings_in)
     assert found.brings_in[-1].endswith("--keep IO_URING (would also set IO_WQ)")
     assert dict(found.facts)["prompt"] == "Enable IO uring support"
-    impossible = from_tree.with_tree(ask("IO_URING"), dataclasses.replace(KNOWN, would_add=()))
+    impossible = explanation.with_tree(ask("IO_URING"), dataclasses.replace(KNOWN, would_add=()))
     assert "cannot have it" in impossible.brings_in[-1]
 
 
 def test_a_symbol_that_only_the_tree_knows() -> None:
-    found = from_tree.outside_baseline(dataclasses.replace(KNOWN, name="XFS_QUOTA"))
+    found = explanation.outside_baseline(dataclasses.replace(KNOWN, name="XFS_QUOTA"))
     assert found.standing is Standing.OUT and "not in the baseline" in found.summary
 
 
 def test_a_cache_without_the_source_is_no_error(tmp_path: Path) -> None:
     (tmp_path / "baselines").mkdir()
     (tmp_path / "baselines" / "x.json").write_text("{}")
-    assert cached_tree("6.12.117", Store(tmp_path)) is None
+    assert packaged_tree("6.12.117", None, Store(tmp_path)) is None
 
 
 def test_typing_errors_find_the_nearest_names() -> None:
-    assert answers.answer(RUN, "EPOL", catalogue.load(), demand_rules.load()) is None
+    assert answers.answer(RUN, "EPOL", symbol_catalogue.load(), demand_rules.load()) is None
     assert answers.nearest(RUN, "CONFIG_EPOL")[0] == "EPOLL"
     assert "SERIAL_8250_CONSOLE" in answers.nearest(RUN, "serial_8250")
     assert answers.nearest(RUN, "") == ()
@@ -201,7 +202,7 @@ def test_typing_errors_find_the_nearest_names() -> None:
 
 @given(st.text())
 def test_any_question_has_an_answer_or_none(what: str) -> None:
-    answers.answer(RUN, what, catalogue.Catalogue(()), demand_rules.Rules())
+    answers.answer(RUN, what, symbol_catalogue.Catalogue(()), demand_rules.Rules())
     assert len(answers.nearest(RUN, what)) <= 5
 
 

@@ -19,15 +19,15 @@ from tests.fakes.kernel_tree import SOURCE, VERSION, read_facts, read_kconfig
 from typer.testing import CliRunner
 
 from vmtailor.analysis.demands import demand_rules
-from vmtailor.analysis.explain import asked, asked_names, messages
+from vmtailor.analysis.explain import messages, name_index
 from vmtailor.analysis.explain.failure import Recognised, recognise
 from vmtailor.analysis.explain.lookup import KnownSource, Question, find, meant
-from vmtailor.analysis.explain.standing import AskedKernel, Finding, Has, Presence, findings, lacking, needed, verdict
+from vmtailor.analysis.explain.presence import AskedKernel, Finding, Has, Presence, findings, lacking, needed, verdict
 from vmtailor.analysis.ksource import facts as ksource_facts
 from vmtailor.analysis.ksource.expr_text import parse
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records
-from vmtailor.base.terminal import Console
+from vmtailor.base.terminal import TerminalConsole
 from vmtailor.cli.explain import explain
 from vmtailor.cli.tables import finding_view
 from vmtailor.cli.tables.finding_view import LookupAnswer, brings_in
@@ -60,14 +60,14 @@ TREE = {
 @pytest.fixture(scope="module")
 def known() -> KnownSource:
     facts = read_facts()
-    more = asked.collect(facts, ksource_facts.reader(SOURCE), *asked.files(SOURCE))
+    more = name_index.collect(facts, ksource_facts.reader(SOURCE), *name_index.files(SOURCE))
     return KnownSource(facts, more, demand_rules.load(), read_kconfig())
 
 
 def of_tree(tree: dict[str, str]) -> KnownSource:
     sources = [path for path in tree if path.endswith(".c")]
     facts = ksource_facts.collect("6.12.7", tree.get, sources)
-    more = asked.collect(facts, tree.get, sources, [path for path in tree if path.endswith(".h")])
+    more = name_index.collect(facts, tree.get, sources, [path for path in tree if path.endswith(".h")])
     return KnownSource(facts, more, demand_rules.Rules())
 
 
@@ -116,16 +116,16 @@ def test_another_tree_gives_another_answer() -> None:
 def test_numbers_of_families() -> None:
     more = of_tree(TREE).asked
     assert more.name_of("family", 10) == "INET6" and more.name_of("family", 11) == ""
-    assert records.from_bytes(asked.AskedNames, records.to_bytes(more)) == more
+    assert records.from_bytes(name_index.AskedNames, records.to_bytes(more)) == more
 
 
 @given(st.text(max_size=400))
 def test_any_text_can_be_searched(text: str) -> None:
-    for prefix in asked_names.HINTS:
-        for _, _, offset in asked_names.names(prefix + text, {}):
+    for prefix in name_index.HINTS:
+        for _, _, offset in name_index.names(prefix + text, {}):
             assert 0 <= offset <= len(prefix) + len(text)
-        list(asked_names.cases(prefix + text, {"A_WORD"}))
-        list(asked_names.stubs(prefix + text))
+        list(name_index.cases(prefix + text, {"A_WORD"}))
+        list(name_index.stubs(prefix + text))
 
 
 # ---- how a kernel stands to it
@@ -207,7 +207,7 @@ def test_what_is_not_understood_is_said_so(known: KnownSource) -> None:
 
 
 def test_an_error_alone_lists_what_would_answer_so(known: KnownSource) -> None:
-    from vmtailor.analysis.explain.standing import by_error
+    from vmtailor.analysis.explain.presence import by_error
 
     lacks = dict(lacking(by_error("ENOSYS", known), known, NOTHING))
     assert "system call futex" in lacks["FUTEX"] and "EPOLL" in lacks
@@ -327,7 +327,8 @@ def test_text_from_outside_cannot_steer_the_terminal(known: KnownSource) -> None
     finding = Finding(Question("module", evil), "X", Has.OUT, "X", "x.c", ("X",), evil, (evil,), (evil,), True, evil)
     out = io.StringIO()
     finding_view.show(
-        LookupAnswer(evil, NOTHING, Presence.MISSING, (finding,), "6.12", notes=(evil,)), Console(file=out, width=100)
+        LookupAnswer(evil, NOTHING, Presence.MISSING, (finding,), "6.12", notes=(evil,)),
+        TerminalConsole(file=out, width=100),
     )
     assert "\x1b" not in out.getvalue() and "[bold]x" in out.getvalue()
     assert (

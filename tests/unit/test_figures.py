@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vmtailor.base.words import figures
-from vmtailor.base.words.text import plain, plural
+from vmtailor.base import figures
+from vmtailor.base.text import plain, plural
 
 
 def spaced(text: str) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.fakes.kernel_tree import read_facts
 
-from vmtailor.analysis.demands import degradation, demand, demand_rules, harmless
+from vmtailor.analysis.demands import degradation, demand, demand_rules, harmless_absences
 from vmtailor.analysis.demands.demand import Demands
 from vmtailor.base.errors import UserInputError
 from vmtailor.model.syscalls import FailedCall, SyscallEvent
@@ -30,7 +30,7 @@ NODES = FailedCall("openat", "/sys/devices/system/node, O_RDONLY|O_NONBLOCK|O_CL
     ],
 )
 def test_what_is_harmless_is_reported_with_its_reason(call: FailedCall, row: str) -> None:
-    counted, absent = harmless.split([call])
+    counted, absent = harmless_absences.split([call])
     assert counted == () and [(one.call, one.id) for one in absent] == [(call, row)]
     assert len(absent[0].reason) > 20
 
@@ -55,7 +55,7 @@ def test_what_is_harmless_is_reported_with_its_reason(call: FailedCall, row: str
     ],
 )
 def test_what_a_program_needs_is_a_failure_still(call: FailedCall) -> None:
-    assert harmless.split([call]) == ((call,), ())
+    assert harmless_absences.split([call]) == ((call,), ())
 
 
 def event(path: str, error: str = "") -> SyscallEvent:
@@ -67,7 +67,7 @@ def test_a_folder_that_is_gone_is_what_the_log_says_and_no_failure() -> None:
     found = degradation.newly_failing(
         [event("/sys/devices/system/node")], [event("/sys/devices/system/node", "ENOENT")]
     )
-    counted, absent = harmless.split(found)
+    counted, absent = harmless_absences.split(found)
     assert counted == () and len(absent) == 1
 
 
@@ -90,7 +90,7 @@ EXPERIMENTS = {"security-label": {"EINVAL"}}  # tests/contract/test_security_lab
 
 
 def test_every_row_has_a_path_that_is_absolute_and_an_error() -> None:
-    for row in harmless.load():
+    for row in harmless_absences.load():
         assert row.errors and all(path.startswith(("/sys/", "/proc/")) for path in row.paths), row.id
         only = EXPERIMENTS.get(row.id) or ({"ENOENT"} if row.paths else {"ENOSYS"})
         assert set(row.errors) <= only, f"{row.id}: another answer than 'not there' needs an experiment"
@@ -110,4 +110,4 @@ def test_mistakes_in_the_data_are_named(change: Callable[[str], str], message: s
     text = '[[absence]]\nid = "a"\npaths = ["/x"]\nerrors = ["ENOENT"]\nreason = "why"\n'
     (tmp_path / "rows.toml").write_text(change(text))
     with pytest.raises(UserInputError, match=message):
-        harmless.load(tmp_path)
+        harmless_absences.load(tmp_path)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.fakes import bundle_data
 from tests.fakes.bundle_data import write_bundle
 
-from vmtailor.analysis.ksource import foreign
+from vmtailor.analysis.ksource import foreign_config
 from vmtailor.analysis.ksource.kconfig import Kconfig
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
@@ -86,7 +86,7 @@ def test_harmless_values_are_taken(kconfig: Kconfig) -> None:
         "NET": "y", "SHIFT": "17", "BASE": "0x200000", "LOCALVERSION": "-fit", "DEFAULT_HOSTNAME": "box (1)",
         "MODULE_SIG_KEY": "certs/signing_key.pem", "INITRAMFS_SOURCE": "", "CC_VERSION_TEXT": "$(shell id)",
     }  # fmt: skip
-    taken = foreign.harmless(kconfig, values, "config")
+    taken = foreign_config.harmless(kconfig, values, "config")
     # What the tree says itself it says again: not a letter of the bundle's text is given to make.
     assert taken == {name: values[name] for name in ("NET", "SHIFT", "BASE", "LOCALVERSION", "DEFAULT_HOSTNAME")}
 
@@ -105,7 +105,7 @@ def test_harmless_values_are_taken(kconfig: Kconfig) -> None:
 )  # fmt: skip
 def test_other_values_are_wrong_input(kconfig: Kconfig, name: str, value: str) -> None:
     with pytest.raises(UserInputError, match=r"^config: ") as caught:
-        foreign.harmless(kconfig, {name: value}, "config")
+        foreign_config.harmless(kconfig, {name: value}, "config")
     assert caught.value.message.isprintable()
 
 

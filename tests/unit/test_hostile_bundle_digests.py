@@ -20,7 +20,7 @@ from vmtailor.base.errors import HostError, UserInputError
 from vmtailor.base.files import plain_files, records
 from vmtailor.booting.fitted_machine import Chosen, machine_of
 from vmtailor.cli.verify import verify as verify_verb
-from vmtailor.drivers.host import bundle_folder, content
+from vmtailor.drivers.host import bundle_folder, digest_cache
 from vmtailor.model.bundle import RECORD, Bundle
 from vmtailor.pipeline import bundling
 from vmtailor.stages.verify import Target
@@ -65,7 +65,7 @@ def test_a_bundle_of_before_there_were_digests_is_to_be_made_again(tmp_path: Pat
 def test_a_digest_is_remembered_and_a_time_that_was_set_back_deceives_nobody(
     tmp_path: Path, own_cache: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(content, "SETTLED_S", -1e9)  # as if it had lain there for long
+    monkeypatch.setattr(digest_cache, "SETTLED_S", -1e9)  # as if it had lain there for long
     write_bundle(tmp_path)
     start(tmp_path)
     memos = sorted((own_cache.root / "content").iterdir())
@@ -114,7 +114,7 @@ def test_a_file_exchanged_while_it_is_copied(tmp_path: Path, monkeypatch: pytest
     folder = write_bundle(tmp_path / "shared")
     folder.chmod(0o777)
     right = {one.name: one.sha256 for one in records.load(Bundle, folder / RECORD).files}
-    monkeypatch.setattr(content, "sha256_of", lambda file, store: right["vmlinux"])  # it was right a moment ago
+    monkeypatch.setattr(digest_cache, "sha256_of", lambda file, store: right["vmlinux"])  # it was right a moment ago
     (folder / "vmlinux").write_bytes(b"hostil")
     with pytest.raises(UserInputError, match="vmlinux is not the file"):
         start(folder)

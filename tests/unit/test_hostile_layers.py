@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from tests.fakes.tars import directory, entry, file, hardlink, layers_of, read_flat, symlink, tar_of
 
 from vmtailor.base.errors import HostError, UserInputError
+from vmtailor.drivers.image.allowance import DEFAULT_BYTES, DEPTH, RESERVE_BYTES, SMALL_BYTES, ImageLimits, TooLarge
 from vmtailor.drivers.image.decompress import chunks_of
 from vmtailor.drivers.image.layers import DamagedLayer, Layer, merge, uncompress
-from vmtailor.drivers.image.limits import DEFAULT_BYTES, DEPTH, RESERVE_BYTES, SMALL_BYTES, Limits, TooLarge
 
 pytestmark = pytest.mark.attack
 
@@ -29,7 +29,7 @@ GOOD = tar_of(
 )  # fmt: skip
 
 
-def refused(folder: Path, data: bytes, match: str, limits: Limits | None = None) -> UserInputError:
+def refused(folder: Path, data: bytes, match: str, limits: ImageLimits | None = None) -> UserInputError:
     path = folder / "layer"
     path.write_bytes(data)
     inside = set(folder.iterdir())
@@ -144,27 +144,29 @@ def test_content_with_another_digest(tmp_path: Path) -> None:
 
 def test_more_than_the_limits(tmp_path: Path) -> None:
     many = tar_of(*(file(f"f{n}") for n in range(101)))
-    refused(tmp_path, many, "more than 100 entries", Limits(entries=100))
-    refused(tmp_path, tar_of(file("f", b"x" * 5000)), "more than 4000 bytes", Limits(unpacked_bytes=4000))
-    refused(tmp_path, tar_of(file("a" * 200), file("b" * 200)), "names", Limits(metadata_bytes=300))
+    refused(tmp_path, many, "more than 100 entries", ImageLimits(entries=100))
+    refused(tmp_path, tar_of(file("f", b"x" * 5000)), "more than 4000 bytes", ImageLimits(unpacked_bytes=4000))
+    refused(tmp_path, tar_of(file("a" * 200), file("b" * 200)), "names", ImageLimits(metadata_bytes=300))
     # A size that is only claimed, as a sparse file or not, counts all the same.
-    refused(tmp_path, tar_of((entry("f", size=1 << 60), b"")), "more than", Limits())
+    refused(tmp_path, tar_of((entry("f", size=1 << 60), b"")), "more than", ImageLimits())
     claims = {
         "GNU.sparse.major": "1",
         "GNU.sparse.minor": "0",
         "GNU.sparse.realsize": str(1 << 60),
         "GNU.sparse.name": "f",
     }
-    refused(tmp_path, tar_of((entry("f", size=512, pax_headers=claims), b"0\n" + bytes(510))), "more than", Limits())
+    refused(
+        tmp_path, tar_of((entry("f", size=512, pax_headers=claims), b"0\n" + bytes(510))), "more than", ImageLimits()
+    )
 
 
 def test_a_decompression_bomb_ends_at_the_limit(tmp_path: Path) -> None:
     bomb = gzip.compress(bytes(64 << 20), 9)
-    refused(tmp_path, bomb, "more than", Limits(unpacked_bytes=1 << 20))
+    refused(tmp_path, bomb, "more than", ImageLimits(unpacked_bytes=1 << 20))
     inside = gzip.compress(GOOD[:-1024] + tar_of(file("zeros", bytes(32 << 20))), 9)
-    refused(tmp_path, inside, "more than", Limits(unpacked_bytes=1 << 20))
+    refused(tmp_path, inside, "more than", ImageLimits(unpacked_bytes=1 << 20))
     # Zeros after the end of the archive count as well.
-    refused(tmp_path, gzip.compress(GOOD + bytes(32 << 20)), "more than", Limits(unpacked_bytes=1 << 20))
+    refused(tmp_path, gzip.compress(GOOD + bytes(32 << 20)), "more than", ImageLimits(unpacked_bytes=1 << 20))
 
 
 def test_absurd_headers_do_not_fill_memory(tmp_path: Path) -> None:
@@ -178,10 +180,10 @@ def test_absurd_headers_do_not_fill_memory(tmp_path: Path) -> None:
 def test_the_limit_is_of_all_layers_together_and_says_how_to_raise_it(tmp_path: Path) -> None:
     stack = layers_of(tmp_path, [tar_of(file("a", bytes(600 << 10))), tar_of(file("b", bytes(600 << 10)))])
     with pytest.raises(TooLarge, match="more than 1M; the limit for an image is 1M") as caught:
-        merge(stack, tmp_path / "flat", Limits(unpacked_bytes=1 << 20))
+        merge(stack, tmp_path / "flat", ImageLimits(unpacked_bytes=1 << 20))
     assert "--max-image-size 2M" in caught.value.hint
     assert not (tmp_path / "flat").exists()
-    assert merge(stack, tmp_path / "flat", Limits(unpacked_bytes=2 << 20)).unpacked_bytes == 1200 << 10
+    assert merge(stack, tmp_path / "flat", ImageLimits(unpacked_bytes=2 << 20)).unpacked_bytes == 1200 << 10
 
 
 def test_an_image_is_stopped_while_it_streams_not_when_it_is_whole(tmp_path: Path) -> None:
@@ -200,7 +202,7 @@ def test_an_image_is_stopped_while_it_streams_not_when_it_is_whole(tmp_path: Pat
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(TooLarge):
         patch.setattr("vmtailor.drivers.image.layer_reader.chunks_of", counted)
-        uncompress(bomb, tmp_path / "out", Limits(unpacked_bytes=2 << 20))
+        uncompress(bomb, tmp_path / "out", ImageLimits(unpacked_bytes=2 << 20))
     assert taken <= 3 << 20
     assert (tmp_path / "out").stat().st_size <= 2 << 20
 
@@ -212,7 +214,7 @@ def test_the_default_limit_fits_the_disk(tmp_path: Path, monkeypatch: pytest.Mon
 
     Usage.free = (DEFAULT_BYTES * 2) - (1 if free == "little" else 0)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage)
-    found = Limits.for_disk(tmp_path)
+    found = ImageLimits.for_disk(tmp_path)
     assert found.unpacked_bytes == (SMALL_BYTES if free == "little" else DEFAULT_BYTES)
     assert found.entries == found.unpacked_bytes // 4096
 
@@ -225,7 +227,7 @@ def test_writing_stops_before_the_disk_is_full(tmp_path: Path, monkeypatch: pyte
     packed = tmp_path / "layer"
     packed.write_bytes(gzip.compress(bytes(32 << 20), 1))
     with pytest.raises(HostError, match="no space is left"):
-        uncompress(packed, tmp_path / "out", Limits())
+        uncompress(packed, tmp_path / "out", ImageLimits())
     assert (tmp_path / "out").stat().st_size < 20 << 20
 
 
@@ -241,7 +243,7 @@ def test_folders_within_folders_have_an_end(tmp_path: Path) -> None:
 @pytest.mark.parametrize("key", ["uid", "gid", "size"])
 def test_headers_with_numbers_that_are_none(tmp_path: Path, key: str, number: str) -> None:
     """Read leniently, the owner would be root, and the content nothing."""
-    refused(tmp_path, tar_of(file("f", b"x", pax_headers={key: number})), "f", Limits())
+    refused(tmp_path, tar_of(file("f", b"x", pax_headers={key: number})), "f", ImageLimits())
 
 
 def test_a_full_disk_is_said_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -267,7 +269,7 @@ def test_any_damage_gives_an_archive_or_one_error(tmp_path: Path, flips: list[tu
     path = tmp_path / "layer"
     path.write_bytes(data)
     try:
-        merge([Layer(path, "fuzzed")], tmp_path / "flat", Limits(unpacked_bytes=1 << 24))
+        merge([Layer(path, "fuzzed")], tmp_path / "flat", ImageLimits(unpacked_bytes=1 << 24))
     except (DamagedLayer, TooLarge):
         return
     read_flat(tmp_path / "flat")

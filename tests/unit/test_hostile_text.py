@@ -25,19 +25,18 @@ from tests.fakes.started import Start
 from vmtailor.analysis.demands import strace_log
 from vmtailor.base import output, progress, terminal
 from vmtailor.base.errors import GuestError, UserInputError, VmtailorError
+from vmtailor.base.figures import NARROW_SPACE
 from vmtailor.base.files import records
-from vmtailor.base.words.figures import NARROW_SPACE
-from vmtailor.base.words.text import block, encodable, json_plain, plain
+from vmtailor.base.text import block, encodable, json_plain, plain
 from vmtailor.cli import stages
 from vmtailor.drivers.guest.guest_text import kernel_text
 from vmtailor.drivers.guest.wire import FromGuest, encode
 from vmtailor.drivers.host import host
-from vmtailor.drivers.host.host import Check, Need, State
 from vmtailor.drivers.qemu import qemu, qemu_program
 from vmtailor.model.boots.ending import Ending
+from vmtailor.model.checks import Check, Need, State
 from vmtailor.model.image import Image, ImageConfig
 from vmtailor.model.machine import Machine
-from vmtailor.pipeline import fitting
 from vmtailor.stages import trace as trace_stage
 from vmtailor.stages.exercise_file import load
 from vmtailor.stages.report import show as show_report
@@ -63,7 +62,7 @@ def clean(text: str) -> bool:
 
 def drawn(*things: Any, width: int = 100, **options: Any) -> str:
     out = io.StringIO()
-    terminal.Console(file=out, width=width, **options).print(*things)
+    terminal.TerminalConsole(file=out, width=width, **options).print(*things)
     return out.getvalue()
 
 
@@ -228,7 +227,7 @@ def test_a_bundles_texts_in_report_and_explain(bundle: Path, start: Start, monke
 
 def test_an_images_words_in_the_table_of_a_fit() -> None:
     out = io.StringIO()
-    show_report(poisoned(fit_run(), EVIL + MARKUP), terminal.Console(file=out, width=300))
+    show_report(poisoned(fit_run(), EVIL + MARKUP), terminal.TerminalConsole(file=out, width=300))
     assert clean(out.getvalue()) and "✓" in out.getvalue()
 
 
@@ -258,8 +257,8 @@ def test_a_trace_of_hostile_calls(what: str, start: Start, monkeypatch: pytest.M
         for event in strace_log.parse(STRACE.encode("utf-8", "replace")).events
     ]
     assert events
-    monkeypatch.setattr(stages, "prepare", lambda asked: None)
-    monkeypatch.setattr(fitting, "traced", lambda inputs: (SimpleNamespace(files=uses), Path()))
+    subject = SimpleNamespace(traced=lambda: (SimpleNamespace(files=uses), Path()))
+    monkeypatch.setattr(stages, "prepare", lambda asked: subject)
     monkeypatch.setattr(trace_stage, "read_log", lambda folder, record: SimpleNamespace(events=events))
     for more in ((), ("--json",)):
         code, out, err = start("trace", "rootfs:/x", "--show", what, *more)

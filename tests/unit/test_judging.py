@@ -5,9 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from vmtailor.analysis.changes.judging import Samples, TrialRun, judge
-from vmtailor.model.change import Figure, symbol
-from vmtailor.model.verdict import Verdict
+from vmtailor.analysis.changes.effects import Samples, TrialRun, judge
+from vmtailor.model.change import Figure, Verdict, symbol
 
 CHANGE = symbol("AUDIT", "n", before="y")
 

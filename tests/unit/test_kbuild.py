@@ -14,9 +14,8 @@ import pytest
 
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import BuildError, UserInputError
-from vmtailor.drivers.kernel import kbuild, kernel_compiled, kernel_source
-from vmtailor.drivers.kernel.compile_time import HEADERS, Remaining
-from vmtailor.drivers.kernel.lost import lost
+from vmtailor.drivers.kernel import compiled_baseline, kernel_source, make
+from vmtailor.drivers.kernel.make import HEADERS, Remaining, lost
 from vmtailor.model.architecture import named
 from vmtailor.model.change import Cause, Reason, symbol
 from vmtailor.model.kernel import Configured, LostSymbol
@@ -24,7 +23,7 @@ from vmtailor.model.plan import Plan, RootFormat
 from vmtailor.stages import build
 
 TREE = Path(__file__).parent.parent / "fakes/make-tree"
-TOOLCHAIN = kbuild.Toolchain("x86_64", ccache=False)
+TOOLCHAIN = make.Toolchain("x86_64", ccache=False)
 
 pytestmark = pytest.mark.skipif(
     any(shutil.which(tool) is None for tool in ("make", "gcc", "flex", "bison", "bc")), reason="needs a compiler"
@@ -36,11 +35,11 @@ def plan(*fragment: tuple[str, str]) -> Plan:
 
 
 def test_configure_tells_what_was_lost(tmp_path: Path) -> None:
-    configured = kbuild.configure(TREE, tmp_path / "o", [("NET", "y"), ("LOST", "y")], TOOLCHAIN)
+    configured = make.configure(TREE, tmp_path / "o", [("NET", "y"), ("LOST", "y")], TOOLCHAIN)
     assert configured.lost == (LostSymbol("LOST", "y", "n"),)
     assert ("DEFAULT", "y") in configured.symbols
     with pytest.raises(BuildError, match="LOST=y became n"):
-        kbuild.compile_kernel(configured, ("vmlinux",), TOOLCHAIN)
+        make.compile_kernel(configured, ("vmlinux",), TOOLCHAIN)
 
 
 def test_what_was_to_be_a_module_and_is_built_in_is_there() -> None:
@@ -56,22 +55,22 @@ def test_what_was_to_be_a_module_and_is_built_in_is_there() -> None:
 
 def test_a_foreign_configuration_is_brought_up_to_date(tmp_path: Path) -> None:
     (tmp_path / "theirs").write_text("CONFIG_NET=y\n# CONFIG_PCI is not set\n")
-    configured = kbuild.configure_file(TREE, tmp_path / "o", tmp_path / "theirs", TOOLCHAIN)
+    configured = make.configure_file(TREE, tmp_path / "o", tmp_path / "theirs", TOOLCHAIN)
     assert dict(configured.symbols) == {"NET": "y", "DEFAULT": "y"}
     with pytest.raises(UserInputError):
-        kbuild.configure_file(TREE, tmp_path / "o", tmp_path / "none", TOOLCHAIN)
+        make.configure_file(TREE, tmp_path / "o", tmp_path / "none", TOOLCHAIN)
 
 
 def test_a_compile_error_shows_its_lines(tmp_path: Path) -> None:
-    configured = kbuild.configure(TREE, tmp_path / "o", [("BROKEN", "y")], TOOLCHAIN)
+    configured = make.configure(TREE, tmp_path / "o", [("BROKEN", "y")], TOOLCHAIN)
     with pytest.raises(BuildError) as caught:
-        kbuild.compile_kernel(configured, ("vmlinux",), TOOLCHAIN)
+        make.compile_kernel(configured, ("vmlinux",), TOOLCHAIN)
     assert "init/main.c:1:2: error: broken as asked" in caught.value.details
 
 
 def test_the_environment_of_a_build_is_fixed(tmp_path: Path) -> None:
-    configured = kbuild.configure(TREE, tmp_path / "o", [], TOOLCHAIN)
-    compiled = kbuild.compile_kernel(configured, ("vmlinux",), TOOLCHAIN)
+    configured = make.configure(TREE, tmp_path / "o", [], TOOLCHAIN)
+    compiled = make.compile_kernel(configured, ("vmlinux",), TOOLCHAIN)
     seen = dict(line.split("=", 1) for line in (compiled.build_dir / "environment").read_text().splitlines())
     assert {"KBUILD_BUILD_USER", "KBUILD_BUILD_HOST", "KBUILD_BUILD_VERSION", "KBUILD_BUILD_TIMESTAMP"} <= set(seen)
     assert seen["KBUILD_BUILD_VERSION"] == "1"
@@ -106,7 +105,7 @@ def test_an_interrupted_build_leaves_a_folder_that_goes_on(tmp_path: Path, monke
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(kbuild, "compile_kernel", interrupt)
+        patch.setattr(make, "compile_kernel", interrupt)
         with pytest.raises(KeyboardInterrupt):
             build.build_kernel(plan(("NET", "y")), TREE, "d", store, toolchain=TOOLCHAIN)
     assert not list((tmp_path / "kernel").glob("*"))
@@ -154,7 +153,7 @@ def test_a_baseline_can_be_compiled(tmp_path: Path, given: bool) -> None:
     config = tmp_path / "config-6.99"
     config.write_text('CONFIG_FROM_THE_DISTRIBUTION=y\nCONFIG_SYSTEM_TRUSTED_KEYS="debian/certs.pem"\n')
     store = Store(tmp_path / "cache")
-    baseline = kernel_compiled.provide(store, str(TREE), config if given else None)
+    baseline = compiled_baseline.provide(store, str(TREE), config if given else None)
     assert (baseline.version, baseline.release) == ("6.99.3", "6.99.3-fake")
     text = Path(baseline.config).read_text()
     assert ("CONFIG_FROM_THE_DISTRIBUTION=y" in text) == given
@@ -165,14 +164,14 @@ def test_a_baseline_can_be_compiled(tmp_path: Path, given: bool) -> None:
     for path in (baseline.vmlinuz, baseline.debug_vmlinux, baseline.system_map):
         assert Path(path).stat().st_size > 0
     shutil.rmtree(tmp_path / "cache/kernel-build")
-    assert kernel_compiled.provide(store, str(TREE), config if given else None) == baseline
+    assert compiled_baseline.provide(store, str(TREE), config if given else None) == baseline
 
 
 def test_what_cannot_be_a_baseline_is_said_before_the_compile(tmp_path: Path) -> None:
     config = tmp_path / "config-6.99"
     config.write_text("CONFIG_NO_FILE_SYSTEMS=y\n")
     with pytest.raises(UserInputError, match=r"does not allow .*\bEROFS_FS\b") as caught:
-        kernel_compiled.provide(Store(tmp_path / "cache"), str(TREE), config)
+        compiled_baseline.provide(Store(tmp_path / "cache"), str(TREE), config)
     assert "VIRTIO_BLK" not in str(caught.value)
     assert not list((tmp_path / "cache").rglob("vmlinux"))
 
@@ -183,7 +182,7 @@ def test_progress_promises_no_time_once_the_guess_is_used_up() -> None:
     progress = Remaining({}, 2)
     lines = ("  CC      init/main.o", "  UPD     include/x.h", "  CC      init/version.o", "  CC      init/more.o")
     for number, line in enumerate(lines):
-        kbuild._show(progress, line, 20.0 * number, step)
+        make._show(progress, line, 20.0 * number, step)
     assert [round(share, 2) for share, _ in shown] == [0.0, 0.49, 0.99]
     assert "left" in shown[1][1] and "more than the 2 expected" in shown[2][1] and "left" not in shown[2][1]
 
@@ -196,7 +195,7 @@ def test_objects_weigh_what_their_sources_do_unless_they_are_there(tmp_path: Pat
         (source / name).write_text("x" * size)
     for name in ("there.o", "stale.o"):
         (build / name).touch()
-    found = kbuild._weights(source, build, ["there", "stale", "new", "only-a-header"], {"stale"})
+    found = make._weights(source, build, ["there", "stale", "new", "only-a-header"], {"stale"})
     assert found == {"stale": HEADERS + 10, "new": HEADERS + 300}
 
 
@@ -205,23 +204,23 @@ def test_the_guess_comes_from_earlier_builds(tmp_path: Path) -> None:
     (folder / "init").mkdir(parents=True)
     for name in ("main.o", "main.c", ".main.o.cmd", "version.o"):
         (folder / "init" / name).touch()
-    assert kbuild._objects_in(folder) == 2
-    assert kbuild._expected_objects(folder, 500) == 1000
-    kbuild._remember_objects(folder, 500, 900)
-    assert kbuild._expected_objects(folder, 510) == 918
+    assert make._objects_in(folder) == 2
+    assert make._expected_objects(folder, 500) == 1000
+    make._remember_objects(folder, 500, 900)
+    assert make._expected_objects(folder, 510) == 918
 
 
 def test_objects_that_a_changed_symbol_makes_stale_are_counted(tmp_path: Path) -> None:
-    assert kbuild._stale(tmp_path, {"NET": "y"}) == set()  # never built
+    assert make._stale(tmp_path, {"NET": "y"}) == set()  # never built
     (tmp_path / "include/config").mkdir(parents=True)
     (tmp_path / "include/config/auto.conf").write_text("CONFIG_NET=y\nCONFIG_HZ=250\n")
     for name, asked in (("one", ("NET", "SMP")), ("two", ("HZ",)), ("three", ("NETFILTER",)), ("four", ())):
         text = "".join(f"    $(wildcard include/config/{symbol}) \\\n" for symbol in asked)
         (tmp_path / f".{name}.o.cmd").write_text(f"savedcmd_{name}.o := gcc\n{text}")
-    assert kbuild._stale(tmp_path, {"NET": "y", "HZ": "250"}) == set()
-    assert kbuild._stale(tmp_path, {"NET": "y", "HZ": "250", "SMP": "n"}) == set()
-    assert kbuild._stale(tmp_path, {"NET": "y", "HZ": "250", "SMP": "y"}) == {"one"}
-    assert kbuild._stale(tmp_path, {"HZ": "1000"}) == {"one", "two"}
+    assert make._stale(tmp_path, {"NET": "y", "HZ": "250"}) == set()
+    assert make._stale(tmp_path, {"NET": "y", "HZ": "250", "SMP": "n"}) == set()
+    assert make._stale(tmp_path, {"NET": "y", "HZ": "250", "SMP": "y"}) == {"one"}
+    assert make._stale(tmp_path, {"HZ": "1000"}) == {"one", "two"}
 
 
 def test_a_packed_size_is_that_of_the_kernels_own_packing(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vmtailor.analysis.cost.counters import SymbolTable
-from vmtailor.analysis.guests.kernel_log import (
+from vmtailor.analysis.cost.plugin_counts import SymbolTable
+from vmtailor.analysis.guests.kernel_complaints import (
     behind_firmware,
     built_in_modules,
     complaints,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from vmtailor.analysis.reach import find
+from vmtailor.analysis.reach import image_reach
 from vmtailor.drivers.qemu.qemu_program import firmware_in
 from vmtailor.pipeline import keys
 from vmtailor.stages import measure, trace, verify
@@ -57,13 +57,17 @@ def test_what_has_no_say_leaves_the_key(package: Path, name: str) -> None:
 
 def test_each_stage_depends_on_what_it_judges_by() -> None:
     parts = {
-        trace: {"vmtailor.analysis.demands.tracer_requests", "vmtailor.booting.exercised"},
+        trace: {"vmtailor.analysis.demands.container_calls", "vmtailor.booting.exercised"},
         verify: {
             "vmtailor.analysis.demands.degradation",
-            "vmtailor.analysis.guests.kernel_log",
+            "vmtailor.analysis.guests.kernel_complaints",
             "vmtailor.drivers.host.host_client",
         },
-        measure: {"vmtailor.analysis.cost.counters", "vmtailor.booting.exercised"},
+        measure: {
+            "vmtailor.analysis.cost.plugin_counts",
+            "vmtailor.booting.exercised",
+            "vmtailor.drivers.qemu.qemu_command",  # of a driver, which a row of data names
+        },
     }
     for stage, names in parts.items():
         assert names <= set(keys._imported(stage.__name__, {}))
@@ -72,11 +76,11 @@ def test_each_stage_depends_on_what_it_judges_by() -> None:
 def test_each_stage_depends_on_the_data_that_it_reads() -> None:
     read = {
         stage: {path.parent.name for path in keys._data_of(keys._imported(stage.__name__, {}).values())}
-        for stage in (trace, verify, find)
+        for stage in (trace, verify, image_reach)
     }
     assert {"data", "architectures", "demand", "harmless"} <= read[verify]
     assert {"data", "architectures"} <= read[trace] and not {"demand", "harmless"} & read[trace]
-    assert "demand" in read[find]
+    assert "demand" in read[image_reach]
 
 
 def test_firmware_is_found_in_the_folders_that_qemu_names(tmp_path: Path) -> None:

@@ -13,8 +13,7 @@ from tests.fakes.kernel_tree import SOURCE, VERSION, read_facts
 from vmtailor.analysis.ksource import facts as ksource_facts
 from vmtailor.analysis.ksource import names
 from vmtailor.analysis.ksource.facts import Facts
-from vmtailor.analysis.ksource.kbuild import file_conditions
-from vmtailor.analysis.ksource.modules import symbol_of
+from vmtailor.analysis.ksource.kbuild import file_conditions, symbol_of_module
 from vmtailor.base.cache.store import Store
 from vmtailor.base.files import records
 
@@ -160,13 +159,13 @@ def test_any_source_can_be_searched(text: str) -> None:
     ],
 )
 def test_the_symbol_that_builds_a_module(module: str, symbol: str | None) -> None:
-    assert symbol_of(module, ksource_facts.reader(SOURCE)) == symbol
+    assert symbol_of_module(module, ksource_facts.reader(SOURCE)) == symbol
 
 
 def test_a_module_named_with_dashes_over_several_lines() -> None:
     tree = {"a/Kbuild": "obj-$(CONFIG_X) += one.o \\\n\ttwo-three.o # four.o\n"}
-    assert symbol_of("a/two_three", tree.get) == "X"
-    assert symbol_of("a/four", tree.get) is None
+    assert symbol_of_module("a/two_three", tree.get) == "X"
+    assert symbol_of_module("a/four", tree.get) is None
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from vmtailor.analysis.ksource.expr import UNKNOWN, truth
 from vmtailor.analysis.ksource.kbuild import compiled_files, file_conditions
-from vmtailor.analysis.ksource.kconfig_kinds import kinds, tristates
+from vmtailor.analysis.ksource.kconfig import kinds, tristates
 from vmtailor.analysis.ksource.make_values import Kind
 
 KCONFIG = """\

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from vmtailor.analysis.ksource import security
+from vmtailor.analysis.ksource import security_modules
 from vmtailor.analysis.ksource.facts import Facts
 
 _MODULE = 'DEFINE_LSM({0}) = {{\n\t.name = "{0}",\n\t.flags = {1},\n\t.init = {0}_init,\n}};\n'
@@ -29,7 +29,7 @@ ALL = dict.fromkeys(("SECURITY", "SECURITY_SELINUX", "SECURITY_APPARMOR", "SECUR
 
 
 def test_those_that_exclude_each_other_are_read_from_the_source() -> None:
-    assert security.exclusive(TEXTS.get, FACTS) == {
+    assert security_modules.exclusive(TEXTS.get, FACTS) == {
         "selinux": "security/selinux/hooks.c", "apparmor": "security/apparmor/lsm.c",
     }  # fmt: skip
 
@@ -47,10 +47,10 @@ def test_those_that_exclude_each_other_are_read_from_the_source() -> None:
 )
 def test_the_first_of_the_list_is_at_work(order: str | None, resting: set[str]) -> None:
     config = ALL | ({} if order is None else {"LSM": order}) | {"HZ": "250", "EXT4_FS": "m", "KVM": "n"}
-    found = security.at_work(config, TEXTS.get, FACTS)
+    found = security_modules.at_work(config, TEXTS.get, FACTS)
     assert found == {name: value for name, value in (ALL | {"EXT4_FS": "m"}).items() if name not in resting}
 
 
 def test_one_that_the_kernel_has_not_does_not_keep_the_next_from_its_place() -> None:
     config = {name: value for name, value in ALL.items() if name != "SECURITY_APPARMOR"} | {"LSM": '"apparmor,selinux"'}
-    assert "SECURITY_SELINUX" in security.at_work(config, TEXTS.get, FACTS)
+    assert "SECURITY_SELINUX" in security_modules.at_work(config, TEXTS.get, FACTS)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from vmtailor.analysis.demands.listening import tcp_ports
+from vmtailor.analysis.demands.container_calls import tcp_ports
 from vmtailor.model.syscalls import SyscallEvent
 
 FOUR = '{sa_family=AF_INET, sin_port=htons(80), sin_addr=inet_addr("0.0.0.0")}'

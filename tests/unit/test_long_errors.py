@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from vmtailor.base import terminal
 from vmtailor.base.cache import kept_errors
 from vmtailor.base.errors import GuestError, VmtailorError
-from vmtailor.base.words.excerpt import LINES, WIDTH, excerpt, fits, rows
+from vmtailor.base.text import LINES, WIDTH, excerpt, fits_screen, screen_rows
 from vmtailor.cli import main
 
 COMMAND = "/usr/bin/qemu-system-x86_64 " + " ".join(f"-device virtio-{n},id=a{n}" for n in range(80))
@@ -41,7 +41,7 @@ def test_an_error_fits_a_screen_and_names_the_file_with_the_rest(
 ) -> None:
     main._show(GuestError("the container does not work", hint="mend it", details="\n".join(EVIDENCE)))
     shown = capsys.readouterr().err
-    assert sum(rows(line, 120) for line in shown.splitlines()) <= 20
+    assert sum(screen_rows(line, 120) for line in shown.splitlines()) <= 20
     assert "did not become ready" in shown and "[NOTICE] line 24" in shown and "[    24.0] words" in shown
     assert COMMAND not in shown and shown.splitlines()[-1] == "hint: mend it"
     (path,) = cache.iterdir()
@@ -84,7 +84,9 @@ def test_without_a_cache_the_error_is_shown_all_the_same(
 @given(st.lists(st.text(max_size=300) | st.sampled_from(["--- a:", "--- b:", "x"]), max_size=80))
 def test_an_excerpt_never_is_longer_than_a_screen(lines: list[str]) -> None:
     found = excerpt(lines)
-    assert fits(found) and len(found) <= LINES and all(len(line) <= WIDTH or found is lines for line in found[1:])
+    assert (
+        fits_screen(found) and len(found) <= LINES and all(len(line) <= WIDTH or found is lines for line in found[1:])
+    )
     assert all(any(line.startswith(part.removesuffix(" …")) for line in lines) for part in found)
 
 

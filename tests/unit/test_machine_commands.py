@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from vmtailor.analysis.guests.machines import USUAL, on_loopback
+from vmtailor.analysis.guests.machine_variants import USUAL, on_loopback
 from vmtailor.drivers.qemu.plugin import Plugin
 from vmtailor.drivers.qemu.qemu_command import Ends, command
 from vmtailor.model.machine import Accelerator, Clock, Disk, DiskFormat, DiskMode, Machine, PublishedPort

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from vmtailor.base.errors import UserInputError
 from vmtailor.drivers.image import manifests, skopeo
+from vmtailor.drivers.image.allowance import ImageLimits, TooLarge
 from vmtailor.drivers.image.documents import BadConfig, parse_document, shown
-from vmtailor.drivers.image.limits import Limits, TooLarge
 
 DIGEST = "sha256:" + "a" * 64
 OTHER = "sha256:" + "b" * 64
@@ -24,9 +24,9 @@ FOREIGN = {**GOOD, "layers": [{**LAYER, "urls": ["http://192.0.2.1/layer"]}]}
 pytestmark = pytest.mark.attack
 
 
-def check(top: Any, *inner: tuple[str, Any], limits: Limits | None = None) -> frozenset[str]:
+def check(top: Any, *inner: tuple[str, Any], limits: ImageLimits | None = None) -> frozenset[str]:
     blobs = {digest: json.dumps(document).encode() for digest, document in inner}
-    return manifests.check(json.dumps(top).encode(), "oci:x", blobs.get, "amd64", limits or Limits())
+    return manifests.check(json.dumps(top).encode(), "oci:x", blobs.get, "amd64", limits or ImageLimits())
 
 
 def index(*descriptors: dict[str, Any]) -> dict[str, Any]:

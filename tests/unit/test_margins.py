@@ -11,13 +11,13 @@ from tests.fakes.fit_run_data import fit_run
 from tests.fakes.kernel_tree import read_tree
 from tests.unit.test_plan import BASELINE, BOOK, CALLS, IMAGE
 
-from vmtailor.analysis.changes import catalogue, causes
-from vmtailor.analysis.changes.catalogue import Catalogue, Situation
+from vmtailor.analysis.changes import plan_summary, symbol_catalogue
+from vmtailor.analysis.changes.symbol_catalogue import Catalogue, Situation
 from vmtailor.analysis.cost.attribution import SymbolCost
 from vmtailor.analysis.demands import demand_rules
 from vmtailor.analysis.explain import answers
-from vmtailor.analysis.reach import lacking
-from vmtailor.analysis.reach.asked import Reached, of_reach
+from vmtailor.analysis.reach import reach_symbols
+from vmtailor.analysis.reach.reach_symbols import Reached, of_reach
 from vmtailor.base.errors import UserInputError
 from vmtailor.cli.options import common
 from vmtailor.model.change import Cause, Reason, symbol
@@ -26,8 +26,7 @@ from vmtailor.model.exercise import Exercise, Proof, Ready, ReadyKind, Step, Ste
 from vmtailor.model.margin import Margin, label
 from vmtailor.model.plan import Plan, RootFormat
 from vmtailor.model.reach import Ask, Nearness, Reach, ReachedFile
-from vmtailor.pipeline import inputs, reducing
-from vmtailor.pipeline.margins import prices
+from vmtailor.pipeline import image_subject, margin_cost, reducing
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.stages.plan import Wishes, find_demands, make_plan
 
@@ -61,8 +60,10 @@ REACHED = of_reach(REACH, TREE.facts, demand_rules.load(), BASELINE)
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> None:
-    book = Catalogue(tuple(catalogue.parse(SERVER, Cause.MARGIN, "server")))
-    monkeypatch.setattr(catalogue, "of_margin", lambda margin: book if margin is Margin.SERVER else Catalogue(()))
+    book = Catalogue(tuple(symbol_catalogue.parse(SERVER, Cause.MARGIN, "server")))
+    monkeypatch.setattr(
+        symbol_catalogue, "of_margin", lambda margin: book if margin is Margin.SERVER else Catalogue(())
+    )
 
 
 def plan(*margins: Margin, drop: tuple[str, ...] = (), reached: tuple[Reached, ...] = REACHED) -> Plan:
@@ -84,7 +85,7 @@ def test_reachable_keeps_what_is_near_and_not_what_merely_lies_there() -> None:
     found = plan(Margin.REACHABLE)
     assert kept(found) - kept(plan()) == {"MEMBARRIER", "POSIX_TIMERS"}
     one = found.symbol("MEMBARRIER")
-    assert one is not None and causes.cause_of(one) is Cause.MARGIN
+    assert one is not None and plan_summary.cause_of(one) is Cause.MARGIN
     assert one.reasons == (Reason(Cause.MARGIN, "image:/usr/bin/python3", "python3 imports membarrier"),)
     assert found.margins == (Margin.REACHABLE,) and found.unexplained == ()
 
@@ -94,7 +95,7 @@ def test_server_keeps_its_list_as_far_as_the_tree_has_it(server: None) -> None:
     assert kept(found) - kept(plan()) == {"FUTEX"}
     assert [r.reference for r in found.symbol("FUTEX").reasons] == ["margin:threads"]  # type: ignore[union-attr]
     epoll = found.symbol("EPOLL")
-    assert epoll is not None and causes.cause_of(epoll) is Cause.DEMANDED  # what is demanded is no margin
+    assert epoll is not None and plan_summary.cause_of(epoll) is Cause.DEMANDED  # what is demanded is no margin
     assert kept(plan(*BOTH)) == kept(found) | kept(plan(Margin.REACHABLE))
 
 
@@ -105,8 +106,8 @@ def test_what_the_user_drops_no_margin_brings_back(server: None) -> None:
 def test_a_margin_that_cannot_be_had_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """SHADOW needs what this compiler has not."""
     text = '[[entry]]\nid = "x"\nreason = "r"\nsymbols = { SHADOW = "y" }\n'
-    book = Catalogue(tuple(catalogue.parse(text, Cause.MARGIN, "server")))
-    monkeypatch.setattr(catalogue, "of_margin", lambda margin: book)
+    book = Catalogue(tuple(symbol_catalogue.parse(text, Cause.MARGIN, "server")))
+    monkeypatch.setattr(symbol_catalogue, "of_margin", lambda margin: book)
     found = plan(Margin.SERVER)
     assert "SHADOW" not in kept(found) and any("SHADOW" in sentence for sentence in found.given_up)
 
@@ -123,17 +124,17 @@ ROW = 'id = "a"\nreason = "r"\nsymbols = { X = "y" }'
 
 
 def test_the_margin_server_is_well_formed_and_only_adds() -> None:
-    entries = catalogue.of_margin(Margin.SERVER).entries
+    entries = symbol_catalogue.of_margin(Margin.SERVER).entries
     assert entries and all(entry.reference.startswith("margin:server/") for entry in entries)
     names = [name for entry in entries for name, value in entry.symbols if value == "y"]
     assert len(names) == len(set(names)) == sum(len(entry.symbols) for entry in entries)
     # What hung, or failed first, in an image of Python that nobody had exercised.
     assert {"FILE_LOCKING", "POSIX_TIMERS", "ADVISE_SYSCALLS", "BINFMT_SCRIPT", "PROC_FS", "SYSVIPC"} <= set(names)
-    assert catalogue.of_margin(Margin.REACHABLE).entries == ()
+    assert symbol_catalogue.of_margin(Margin.REACHABLE).entries == ()
 
 
 def test_platform_and_policy_hold_nothing_of_a_margin() -> None:
-    assert not any(entry.cause is Cause.MARGIN for entry in catalogue.load().entries)
+    assert not any(entry.cause is Cause.MARGIN for entry in symbol_catalogue.load().entries)
 
 
 def test_machines_that_differ_in_network_only_get_one_kernel() -> None:
@@ -141,7 +142,7 @@ def test_machines_that_differ_in_network_only_get_one_kernel() -> None:
     symbols = {
         network: {
             name
-            for book in (catalogue.load(), catalogue.of_margin(Margin.SERVER))
+            for book in (symbol_catalogue.load(), symbol_catalogue.of_margin(Margin.SERVER))
             for entry in book.chosen(Situation("microvm", RootFormat.EROFS, "6.12.117", network=network, terminal=True))
             for name, _ in entry.symbols
         }
@@ -162,7 +163,7 @@ def test_a_margin_that_is_more_than_a_list_is_refused(tmp_path: Path, text: str,
     (tmp_path / "margins").mkdir()
     (tmp_path / "margins" / "server.toml").write_text(f"[[entry]]\n{text}\n")
     with pytest.raises(UserInputError, match=words):
-        catalogue.of_margin(Margin.SERVER, tmp_path)
+        symbol_catalogue.of_margin(Margin.SERVER, tmp_path)
 
 
 # ---- which is chosen
@@ -188,9 +189,9 @@ def test_the_default_joins_server_where_nobody_showed_the_work(
     exercise: Exercise, proof: Proof, margins: tuple[Margin, ...], tmp_path: Path
 ) -> None:
     assert exercise.proof is proof
-    assert inputs.with_margins(FitOptions("oci:x", tmp_path), exercise).margins == margins
+    assert image_subject.with_margins(FitOptions("oci:x", tmp_path), exercise).margins == margins
     asked = FitOptions("oci:x", tmp_path, margins=())
-    assert inputs.with_margins(asked, exercise).margins == ()
+    assert image_subject.with_margins(asked, exercise).margins == ()
 
 
 def test_only_load_is_called_verified() -> None:
@@ -230,7 +231,7 @@ def test_labels_read_back() -> None:
 
 
 def test_lacks_are_ranked_by_nearness_with_their_price() -> None:
-    found = lacking.lacks(REACHED, kept(plan()), {"POSIX_TIMERS": SymbolCost(900, (), 300)})
+    found = reach_symbols.lacks(REACHED, kept(plan()), {"POSIX_TIMERS": SymbolCost(900, (), 300)})
     assert [(one.symbol, one.nearness, one.to_init) for one in found] == [
         ("MEMBARRIER", Nearness.OPENED, None),
         ("POSIX_TIMERS", Nearness.LED_TO, 300),
@@ -242,26 +243,26 @@ def test_lacks_are_ranked_by_nearness_with_their_price() -> None:
 
 
 def test_what_a_margin_keeps_is_not_lacked() -> None:
-    found = lacking.lacks(REACHED, kept(plan(Margin.REACHABLE)), {})
+    found = reach_symbols.lacks(REACHED, kept(plan(Margin.REACHABLE)), {})
     assert [one.symbol for one in found] == ["MULTIUSER"]
 
 
 def test_lacks_are_bounded() -> None:
     files = tuple(asks(f"/bin/{n}", Nearness.IN_IMAGE, "membarrier") for n in range(50))
-    (found,) = lacking.lacks(of_reach(Reach(files), TREE.facts, demand_rules.load(), BASELINE), set(), {})
-    assert len(found.files) == lacking.MOST_FILES and found.more_files == 50 - lacking.MOST_FILES
+    (found,) = reach_symbols.lacks(of_reach(Reach(files), TREE.facts, demand_rules.load(), BASELINE), set(), {})
+    assert len(found.files) == reach_symbols.MOST_FILES and found.more_files == 50 - reach_symbols.MOST_FILES
 
 
 def test_system_calls_are_counted_from_the_facts() -> None:
-    none, all_of_them = prices.calls(TREE.facts, {}), prices.calls(TREE.facts, BASELINE)
+    none, all_of_them = margin_cost.calls(TREE.facts, {}), margin_cost.calls(TREE.facts, BASELINE)
     assert none < all_of_them == len(TREE.facts.table)
     without = {name: value for name, value in BASELINE.items() if name != "MEMBARRIER"}
-    assert prices.calls(TREE.facts, without) == all_of_them - 1
+    assert margin_cost.calls(TREE.facts, without) == all_of_them - 1
 
 
 def test_explain_says_that_a_margin_keeps_it() -> None:
     reason = Reason(Cause.MARGIN, "margin:server/threads", "locks of threads")
     run = fit_run()
     changed = replace(run, plan=replace(run.plan, changes=(*run.plan.changes, symbol("MEMBARRIER", "y", reason))))
-    found = answers.answer(changed, "MEMBARRIER", catalogue.load(), demand_rules.load())
+    found = answers.answer(changed, "MEMBARRIER", symbol_catalogue.load(), demand_rules.load())
     assert found is not None and "margin" in found.summary and found.reasons == (reason,)

@@ -16,13 +16,13 @@ from vmtailor.analysis.cost import side_figures
 from vmtailor.analysis.cost.loops import LoopNames
 from vmtailor.analysis.cost.side_figures import TO_INIT, KernelFacts, loops_of, make_side, spread
 from vmtailor.analysis.cost.waterfall import folder_of
-from vmtailor.analysis.demands import container_log
+from vmtailor.analysis.demands import container_calls
 from vmtailor.base.errors import HostError, NotStarted
 from vmtailor.model.boots.boot import Boot, ContainerRun, FunctionCost, Milestone, Outcome, Phase, PhaseCounts
 from vmtailor.model.boots.system_exercise import SystemExercise, SystemReady, SystemReadyKind
 from vmtailor.model.boots.workload import BUSY_TIMES, FIXED_KEY, STILL_S, Attended, Exercised, Until
 from vmtailor.model.exercise import Exercise, Ready, ReadyKind
-from vmtailor.model.guest import GuestReport, Mark
+from vmtailor.model.guest import GuestMark, GuestReport
 from vmtailor.model.machine import Clock, Machine
 from vmtailor.stages import measure
 from vmtailor.stages.measure import MEMORY_STEP, least_memory
@@ -207,15 +207,15 @@ LOG = b"""\
 def test_what_our_init_prepares_is_not_the_containers() -> None:
     report = GuestReport(
         marks=(
-            Mark("init", 1, 1, 99_000_000_000),
-            Mark("entry", 2, 2, 100_000_000_000),
-            Mark("ready", 3, 3, 100_500_000_000),
-            Mark("load", 4, 4, 101_000_000_000),
+            GuestMark("init", 1, 1, 99_000_000_000),
+            GuestMark("entry", 2, 2, 100_000_000_000),
+            GuestMark("ready", 3, 3, 100_500_000_000),
+            GuestMark("load", 4, 4, 101_000_000_000),
         )
     )
-    begins = container_log.phases(report)
+    begins = container_calls.phases(report)
     assert begins == (("start-up", 100.0), ("settle", 100.5), ("load", 101.0))
-    events = container_log.read(LOG, begins).events
+    events = container_calls.read(LOG, begins).events
     assert [(event.pid, event.name, event.phase) for event in events] == [
         (10, "execve", "start-up"),
         (10, "openat", "start-up"),

@@ -6,8 +6,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vmtailor.analysis.cost import memory
-from vmtailor.model.memory import MemoryUse
+from vmtailor.analysis.cost import memory_use
+from vmtailor.model.boots.boot_cost import MemoryUse
 
 MIB, KIB = 1 << 20, 1 << 10
 LOG = """\
@@ -40,7 +40,7 @@ def parts(found: MemoryUse | None) -> dict[str, int]:
 
 
 def test_every_part_is_named_and_they_add_up() -> None:
-    found = parts(memory.use(256 * MIB, LOG, ACCOUNT))
+    found = parts(memory_use.use(256 * MIB, LOG, ACCOUNT))
     kernel, descriptors = 6144 + 814 + 448 + 700 + 500 - (36 + 700 + 1600), 261752 // 4 * 64 // KIB
     assert found == {
         "kernel": kernel,
@@ -56,31 +56,31 @@ def test_every_part_is_named_and_they_add_up() -> None:
 
 
 def test_without_proc_what_is_in_use_is_not_told_apart() -> None:
-    found = parts(memory.use(256 * MIB, LOG, "MemTotal: 246000 kB\nMemFree: 230000 kB\nBuffers: 400 kB\n"))
+    found = parts(memory_use.use(256 * MIB, LOG, "MemTotal: 246000 kB\nMemFree: 230000 kB\nBuffers: 400 kB\n"))
     assert found["in use"] == 16000 and "container" not in found
 
 
 def test_what_says_nothing_gives_nothing() -> None:
-    assert memory.use(256 * MIB, "a kernel without words", ACCOUNT) is None
-    assert memory.use(256 * MIB, LOG, "") is None
-    assert memory.use(256 * MIB, LOG, "MemTotal: lots\n") is None
+    assert memory_use.use(256 * MIB, "a kernel without words", ACCOUNT) is None
+    assert memory_use.use(256 * MIB, LOG, "") is None
+    assert memory_use.use(256 * MIB, LOG, "MemTotal: lots\n") is None
 
 
 @given(st.text(), st.text())
 def test_any_text_of_a_guest_is_read(log: str, account: str) -> None:
     for one, other in ((log, account), (LOG + log, ACCOUNT + account)):
-        found = memory.use(256 * MIB, one, other)
+        found = memory_use.use(256 * MIB, one, other)
         assert found is None or sum(part.bytes for part in found.parts) == 256 * MIB
 
 
 def test_a_number_without_end_is_no_number() -> None:
-    assert memory.use(MIB, LOG, f"MemTotal: {'9' * 5000} kB\nMemFree: 1 kB\n") is None
-    assert memory.use(MIB, f"Memory: {'9' * 5000}K/1K available (1K init)", ACCOUNT) is None
+    assert memory_use.use(MIB, LOG, f"MemTotal: {'9' * 5000} kB\nMemFree: 1 kB\n") is None
+    assert memory_use.use(MIB, f"Memory: {'9' * 5000}K/1K available (1K init)", ACCOUNT) is None
 
 
 def test_what_is_needed_is_what_is_in_use_without_half_of_the_caches() -> None:
-    found = memory.use(256 * MIB, LOG, ACCOUNT)
+    found = memory_use.use(256 * MIB, LOG, ACCOUNT)
     assert found is not None
     # In use: all but what is free; descriptors for that much alone.
     used = 256 * MIB - (230000 + 3200) * KIB - 261752 // 4 * 64
-    assert memory.needed(found) == used * 4096 // 4032
+    assert memory_use.needed(found) == used * 4096 // 4032

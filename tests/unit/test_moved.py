@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from vmtailor.analysis.cost.counters import SymbolTable
-from vmtailor.analysis.cost.moved import begins, counterparts, functions, whole_functions
-from vmtailor.model.boots.frames import SourceFrame
+from vmtailor.analysis.cost.counterparts import begins, counterparts, functions, whole_functions
+from vmtailor.analysis.cost.plugin_counts import SymbolTable
+from vmtailor.model.boots.counters import SourceFrame
 
 MINE = """ffffffff80100000 T _text
 ffffffff80100000 T kernel_entry

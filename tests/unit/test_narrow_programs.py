@@ -14,10 +14,10 @@ from vmtailor.analysis.demands import demand_rules
 from vmtailor.analysis.demands.demand import Demands
 from vmtailor.analysis.ksource import facts as ksource_facts
 from vmtailor.analysis.reach import contents
-from vmtailor.analysis.reach.asked import of_reach
-from vmtailor.analysis.reach.asks import Asks, KernelNames
 from vmtailor.analysis.reach.c_library import CLibraries
-from vmtailor.analysis.reach.linking import Links
+from vmtailor.analysis.reach.file_links import Links
+from vmtailor.analysis.reach.file_requests import Asks, KernelNames
+from vmtailor.analysis.reach.reach_symbols import of_reach
 from vmtailor.drivers.image.flat_archive import FlatArchive
 from vmtailor.model import architecture
 from vmtailor.model.image import ImageConfig

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vmtailor.base import escapes, notation
 from vmtailor.base.cache.store import digest
 from vmtailor.base.files import digests
-from vmtailor.base.words import escapes, sizes, versions
 
 
 @given(st.binary(max_size=5000))
@@ -32,22 +32,28 @@ def test_the_digest_of_a_file(tmp_path_factory: pytest.TempPathFactory, data: by
      ("134217728", 1 << 27), ("", None), ("1.5G", None), ("-1M", None), ("1G\n2", None), ("\u0661M", None)],
 )  # fmt: skip
 def test_sizes_as_people_write_them(text: str, size: int | None) -> None:
-    assert sizes.parse(text) == size
+    assert notation.parse_size(text) == size
 
 
 def test_a_unit_can_be_needed() -> None:
-    assert sizes.parse("64", needs_unit=True) is None and sizes.parse("64M", needs_unit=True) == 64 << 20
+    assert (
+        notation.parse_size("64", needs_unit=True) is None and notation.parse_size("64M", needs_unit=True) == 64 << 20
+    )
 
 
 @given(st.integers(1, 1 << 14))
 def test_sizes_are_written_as_they_are_read(count: int) -> None:
-    assert sizes.parse(sizes.text(count << 20)) == count << 20
-    assert sizes.mebibytes(count << 20) == f"{count} MiB"
+    assert notation.parse_size(notation.size_text(count << 20)) == count << 20
+    assert notation.mebibytes(count << 20) == f"{count} MiB"
 
 
 def test_sizes_that_are_odd() -> None:
-    assert (sizes.text(1000), sizes.text(3 << 29), sizes.text(1 << 34)) == ("1000 bytes", "1536M", "16G")
-    assert sizes.mebibytes(3 << 19) == "1.5 MiB" and sizes.mebibytes(1 << 40) == "1048576 MiB"
+    assert (notation.size_text(1000), notation.size_text(3 << 29), notation.size_text(1 << 34)) == (
+        "1000 bytes",
+        "1536M",
+        "16G",
+    )
+    assert notation.mebibytes(3 << 19) == "1.5 MiB" and notation.mebibytes(1 << 40) == "1048576 MiB"
 
 
 @pytest.mark.parametrize(
@@ -75,5 +81,5 @@ def test_a_sequence_without_an_end_costs_little() -> None:
 
 def test_versions_are_numbers() -> None:
     ascending = ["", "6", "6.1", "6.1.192", "6.9", "6.12", "6.12.117-1~deb12", "7.2", "7.2.22", "10.0"]
-    assert sorted(sorted(ascending), key=versions.version_key) == ascending != sorted(ascending)
-    assert versions.version_key("6.12.117+deb12-cloud") == (6, 12, 117) and versions.version_key("v6") == ()
+    assert sorted(sorted(ascending), key=notation.version_key) == ascending != sorted(ascending)
+    assert notation.version_key("6.12.117+deb12-cloud") == (6, 12, 117) and notation.version_key("v6") == ()

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from vmtailor.base import output, pairs, stopping
+from vmtailor.base import concurrency, output
 from vmtailor.base.cache.store import locked
+from vmtailor.base.concurrency import Stopped
 from vmtailor.base.errors import GuestError
 from vmtailor.base.process import run, spawn
-from vmtailor.base.stopping import Stopped
 
 #: Longer than any test may take.
 LONG_S = 300.0
@@ -40,7 +40,7 @@ class Sleeper:
 
 
 def test_both_results() -> None:
-    assert pairs.both(lambda: run(["echo", "1"], timeout_s=9).text, lambda: "2") == ("1\n", "2")
+    assert concurrency.both(lambda: run(["echo", "1"], timeout_s=9).text, lambda: "2") == ("1\n", "2")
 
 
 def test_both_run_at_the_same_time() -> None:
@@ -54,7 +54,7 @@ def test_both_run_at_the_same_time() -> None:
         second.set()
         return first.wait(30)
 
-    assert pairs.both(one, other) == (True, True)
+    assert concurrency.both(one, other) == (True, True)
 
 
 def test_what_the_first_raises_is_raised() -> None:
@@ -62,7 +62,7 @@ def test_what_the_first_raises_is_raised() -> None:
         raise GuestError("it does not boot")
 
     with pytest.raises(GuestError, match="does not boot"):
-        pairs.both(fails, lambda: 1)
+        concurrency.both(fails, lambda: 1)
 
 
 @pytest.mark.parametrize("error", [GuestError("no"), KeyboardInterrupt()], ids=["error", "interrupted"])
@@ -75,21 +75,21 @@ def test_when_the_second_fails_the_programs_of_the_first_are_ended_and_it_starts
 
     began = time.monotonic()
     with pytest.raises(type(error)):
-        pairs.both(work, fails)
+        concurrency.both(work, fails)
     assert isinstance(work.ended, Stopped) and work.count == 1
     assert time.monotonic() - began < LONG_S
 
 
 def test_what_nobody_waits_for_is_stopped() -> None:
     work = Sleeper()
-    with pairs.beside(work):
+    with concurrency.beside(work):
         assert work.started.wait(30)
     assert isinstance(work.ended, Stopped)
 
 
 def test_what_a_stopped_piece_had_begun_beside_itself_is_stopped_too() -> None:
     inner = [Sleeper(), Sleeper()]
-    with pairs.beside(lambda: pairs.both(*inner)):
+    with concurrency.beside(lambda: concurrency.both(*inner)):
         for one in inner:
             assert one.started.wait(30)
     assert all(isinstance(one.ended, Stopped) for one in inner)
@@ -104,7 +104,7 @@ def test_who_waits_for_a_lock_can_be_stopped(tmp_path: Path) -> None:
         with locked(tmp_path / "lock", "it"):
             entered.set()
 
-    with locked(tmp_path / "lock"), pairs.beside(work):
+    with locked(tmp_path / "lock"), concurrency.beside(work):
         assert waiting.wait(30)
     assert not entered.is_set()
 
@@ -124,7 +124,7 @@ def test_who_waits_for_anothers_lock_says_so_and_gets_it(
             return said.wait(30)  # the other one gets it only when it has said that it waits
 
     monkeypatch.setattr(output, "note", noted)
-    with pairs.beside(hold) as holder:
+    with concurrency.beside(hold) as holder:
         assert held.wait(30)
         with locked(tmp_path / "lock", "the same kernel"):
             pass
@@ -133,5 +133,5 @@ def test_who_waits_for_anothers_lock_says_so_and_gets_it(
 
 
 def test_nothing_is_stopped_in_the_thread_that_everything_begins_in() -> None:
-    assert stopping.current() is None
-    stopping.check()
+    assert concurrency.current_stop() is None
+    concurrency.check_stopped()

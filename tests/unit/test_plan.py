@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.fakes.kernel_tree import read_tree
 
-from vmtailor.analysis.changes import catalogue
-from vmtailor.analysis.changes.catalogue import Catalogue
+from vmtailor.analysis.changes import symbol_catalogue
+from vmtailor.analysis.changes.symbol_catalogue import Catalogue
 from vmtailor.analysis.cost.attribution import SymbolCost
 from vmtailor.analysis.demands import demand_rules
 from vmtailor.analysis.demands.demand import Demand
-from vmtailor.analysis.explain.explain import explain, triggers, would_add
+from vmtailor.analysis.explain.explanation import explain, triggers, would_add
 from vmtailor.analysis.explain.nearest import nearest, subsystem
 from vmtailor.base.errors import BuildError, UserInputError
 from vmtailor.base.files import records
@@ -53,8 +53,8 @@ symbols = { SHADOW = "y" }
 if_possible = true
 """
 BOOK = Catalogue(
-    tuple(catalogue.parse(PLATFORM, Cause.PLATFORM, "platform"))
-    + tuple(catalogue.parse(POLICY, Cause.POLICY, "policy"))
+    tuple(symbol_catalogue.parse(PLATFORM, Cause.PLATFORM, "platform"))
+    + tuple(symbol_catalogue.parse(POLICY, Cause.POLICY, "policy"))
 )
 BASELINE = {n: "y" for n in TREE.kconfig.symbols if TREE.kconfig.is_switch(n)}
 IMAGE = ImageConfig("amd64")
@@ -156,7 +156,7 @@ def test_policy_that_cannot_be_followed_is_given_up_and_said() -> None:
 
 
 def test_a_symbol_that_must_be_there_and_cannot_is_an_error_that_names_the_dependency() -> None:
-    must = Catalogue(tuple(catalogue.parse(PLATFORM.replace("DISK", "SHADOW"), Cause.PLATFORM, "platform")))
+    must = Catalogue(tuple(symbol_catalogue.parse(PLATFORM.replace("DISK", "SHADOW"), Cause.PLATFORM, "platform")))
     with pytest.raises(BuildError, match="SHADOW") as caught:
         plan(book=must)
     assert "CC_CAN_SHADOW" in caught.value.details
@@ -193,7 +193,7 @@ def test_what_depends_on_a_dropped_symbol_falls_with_it() -> None:
 
 @pytest.mark.parametrize("written", ["UNIX", "CONFIG_UNIX"])
 def test_what_is_dropped_excuses_no_other_loss(written: str) -> None:
-    must = Catalogue(tuple(catalogue.parse(PLATFORM.replace("DISK", "SHADOW"), Cause.PLATFORM, "platform")))
+    must = Catalogue(tuple(symbol_catalogue.parse(PLATFORM.replace("DISK", "SHADOW"), Cause.PLATFORM, "platform")))
     with pytest.raises(BuildError, match="SHADOW"):
         plan(book=must, wishes=Wishes(drop=(written,)))
 
@@ -202,7 +202,7 @@ def test_policy_gives_way_to_what_the_user_keeps() -> None:
     found = plan(wishes=Wishes(keep=("RATE_1000",)))
     assert "RATE_1000" in enabled(found) and "RATE_100" not in enabled(found)
     assert any(text.startswith("RATE_100") and "policy:rate" in text for text in found.given_up)
-    must = Catalogue(tuple(catalogue.parse(PLATFORM.replace("DISK", "RATE_100"), Cause.PLATFORM, "platform")))
+    must = Catalogue(tuple(symbol_catalogue.parse(PLATFORM.replace("DISK", "RATE_100"), Cause.PLATFORM, "platform")))
     with pytest.raises(BuildError, match="RATE_100"):
         plan(book=must, wishes=Wishes(keep=("RATE_1000",)))
 
@@ -215,7 +215,7 @@ def test_what_something_selects_cannot_be_dropped() -> None:
 
 def test_what_is_switched_off_by_the_catalogue_comes_back_on_demand() -> None:
     off = "[[entry]]\nid='off'\nreason='rarely needed'\nsymbols={EPOLL='n', UNIX='n', DISK='n'}"
-    book = Catalogue((*BOOK.entries, *catalogue.parse(off, Cause.POLICY, "policy")))
+    book = Catalogue((*BOOK.entries, *symbol_catalogue.parse(off, Cause.POLICY, "policy")))
     found = plan(book=book)
     assert {"EPOLL", "DISK"} <= enabled(found) and "UNIX" not in enabled(found)
     assert reasons(found, "EPOLL") == {"trace:requests:3"} and reasons(found, "UNIX") == {"policy:off"}
@@ -258,7 +258,7 @@ def test_what_is_left_out_knows_what_stood_there_and_what_it_is_expected_to_save
 def test_one_symbol_is_one_change() -> None:
     """Also one that is switched off for a reason and was in the baseline."""
     off = "[[entry]]\nid='off'\nreason='rarely needed'\nsymbols={UNIX='n'}"
-    book = Catalogue((*BOOK.entries, *catalogue.parse(off, Cause.POLICY, "policy")))
+    book = Catalogue((*BOOK.entries, *symbol_catalogue.parse(off, Cause.POLICY, "policy")))
     found = plan(book=book, ran={"UNIX": SymbolCost(50)})
     (one,) = [change for change in found.changes if change.id == "UNIX"]
     assert one in found.symbols and one in found.left_out and one.saves(Figure.TRACE_INSTRUCTIONS) == 50

@@ -7,8 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from vmtailor.analysis.changes import catalogue
-from vmtailor.analysis.changes.catalogue import Situation
+from vmtailor.analysis.changes import symbol_catalogue
+from vmtailor.analysis.changes.symbol_catalogue import Situation
 from vmtailor.analysis.cost import loops
 from vmtailor.model.change import Cause
 from vmtailor.model.plan import RootFormat
@@ -19,7 +19,11 @@ MICROVM = Situation("microvm", RootFormat.EROFS, "6.12.117")
 
 def symbols(cause: Cause) -> set[str]:
     return {
-        name for e in catalogue.load().chosen(MICROVM) if e.cause is cause for name, value in e.symbols if value == "y"
+        name
+        for e in symbol_catalogue.load().chosen(MICROVM)
+        if e.cause is cause
+        for name, value in e.symbols
+        if value == "y"
     }
 
 
@@ -44,7 +48,7 @@ def test_the_protection_that_must_stay_is_policy() -> None:
 
 
 def test_no_word_turns_protection_off_or_only_pleases_the_emulator() -> None:
-    words = {word.partition("=")[0] for e in catalogue.load().entries for word in e.words}
+    words = {word.partition("=")[0] for e in symbol_catalogue.load().entries for word in e.words}
     assert not words & {"mitigations", "nopti", "nospectre_v2", "noapictimer", "no_timer_check", "lpj", "init_on_alloc"}
 
 

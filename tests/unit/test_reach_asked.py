@@ -11,7 +11,7 @@ from tests.fakes.kernel_tree import read_facts
 
 from vmtailor.analysis.demands import demand_rules
 from vmtailor.analysis.ksource.facts import Facts
-from vmtailor.analysis.reach.asked import of_reach
+from vmtailor.analysis.reach.reach_symbols import of_reach
 from vmtailor.model.evidence import EvidenceKind, Strength
 from vmtailor.model.reach import Ask, Nearness, Reach, ReachedFile
 

@@ -7,9 +7,9 @@ import posixpath
 from dataclasses import dataclass, field, replace
 
 from vmtailor.analysis.demands import demand_rules
-from vmtailor.analysis.reach.asks import KernelNames
 from vmtailor.analysis.reach.contents import Called, Contents, FileKind, Given
-from vmtailor.analysis.reach.find import find
+from vmtailor.analysis.reach.file_requests import KernelNames
+from vmtailor.analysis.reach.image_reach import find
 from vmtailor.model.evidence import EvidenceKind
 from vmtailor.model.image import ImageConfig
 from vmtailor.model.reach import Nearness, Reach, ReachedFile

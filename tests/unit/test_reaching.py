@@ -11,7 +11,7 @@ import pytest
 from tests.fakes.kernel_tree import read_facts
 
 from vmtailor.analysis.reach import contents
-from vmtailor.analysis.reach.asks import KernelNames
+from vmtailor.analysis.reach.file_requests import KernelNames
 from vmtailor.base.cache.store import Store
 from vmtailor.drivers.image import flat_archive
 from vmtailor.drivers.image.flat_archive import FlatArchive

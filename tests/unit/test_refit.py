@@ -14,13 +14,13 @@ from tests.fakes.bundle_data import EXERCISE, bundle, trace_record, write_bundle
 from tests.fakes.fit_run_data import fit_run
 from tests.fakes.started import Start
 
-from vmtailor.analysis.changes import difference
+from vmtailor.analysis.changes import plan_summary
 from vmtailor.analysis.demands.demand import Demand
-from vmtailor.analysis.demands.refused import Refused
+from vmtailor.analysis.demands.refusals import Refused
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records
-from vmtailor.base.terminal import Console
+from vmtailor.base.terminal import TerminalConsole
 from vmtailor.cli import refit as refit_verb
 from vmtailor.cli.saved import TraceLines
 from vmtailor.cli.tables import refused_table
@@ -30,7 +30,7 @@ from vmtailor.model.change import Cause, Change, ChangeKind, Reason, Setting, sy
 from vmtailor.model.evidence import Evidence, EvidenceKind, Strength
 from vmtailor.model.exercise import StepKind
 from vmtailor.model.image import Image, ImageConfig
-from vmtailor.model.observed import ObservedCall, ObservedRun
+from vmtailor.model.syscalls import ObservedCall, ObservedRun
 from vmtailor.model.trace import ModuleRequest
 from vmtailor.pipeline.again import refitting
 from vmtailor.pipeline.again.refitting import RefitRequest
@@ -176,11 +176,11 @@ def plan_of(values: Mapping[str, str], *words: str) -> Any:
 def test_the_difference_of_two_plans() -> None:
     before = plan_of({"A": "y", "B": "y", "C": "n", "LOG": "12"}, "quiet", "old")
     after = plan_of({"A": "y", "B": "n", "C": "y", "LOG": "14"}, "quiet", "new")
-    found = difference.between(before, after)
+    found = plan_summary.between(before, after)
     assert [c.id for c in found.comes] == ["C"] and [c.id for c in found.goes] == ["B"]
     assert [(one.name, one.before, one.after.value) for one in found.altered] == [("LOG", "12", "14")]
     assert [w.id for w in found.words_come] == ["new"] and [w.id for w in found.words_go] == ["old"]
-    assert found and not difference.between(before, before)
+    assert found and not plan_summary.between(before, before)
 
 
 @pytest.mark.attack
@@ -188,7 +188,7 @@ def test_a_strangers_plan_cannot_steer_the_terminal(capsys: pytest.CaptureFixtur
     before = plan_of({EVIL: "y"}, EVIL)
     after = replace(plan_of({"C": "y"}), changes=(symbol("C", "y", reason(EVIL)),))
     prepared = refitting.Replanned(None, before, after, None, (), ())  # type: ignore[arg-type]
-    refit_verb.show(prepared, Console())
+    refit_verb.show(prepared, TerminalConsole())
     json.dumps(refit_verb.document(prepared))
     said = capsys.readouterr().out
     assert "red" in said and "\x1b[31m" not in said and "\r" not in said and "\u202e" not in said

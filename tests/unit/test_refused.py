@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.fakes.kernel_tree import read_facts
 
-from vmtailor.analysis.demands import demand_rules, refused
+from vmtailor.analysis.demands import demand_rules, refusals
 from vmtailor.analysis.demands.degradation import NORMAL
 from vmtailor.analysis.demands.demand import Demands
-from vmtailor.analysis.demands.refused import MOST_KINDS, MOST_LINE_BYTES, Told
+from vmtailor.analysis.demands.refusals import MOST_KINDS, MOST_LINE_BYTES, Told
 from vmtailor.analysis.demands.strace_log import parse_line
 from vmtailor.base.files import records
-from vmtailor.model.observed import ObservedCall, ObservedRun
+from vmtailor.model.syscalls import ObservedCall, ObservedRun
 
 FACTS = read_facts()
 RULES = demand_rules.load()
@@ -38,7 +38,7 @@ def symbols_of(call: str, error: str, *, here: dict[str, str] | None = None, fai
     assert len(calls) == 1
     demands = Demands(FACTS, RULES, BASELINE, lambda path: b"#!/bin/sh" if path == "/script" else b"\x7fELF\x02")
     alike = {(calls[0].name, calls[0].arguments, error)} if failed else set()
-    found = refused.judged(calls, demands, BASELINE, here or {}, alike)
+    found = refusals.judged(calls, demands, BASELINE, here or {}, alike)
     return set(found[0].symbols) if found else None
 
 
@@ -88,20 +88,20 @@ def test_what_was_seen_becomes_evidence_where_the_baseline_has_it() -> None:
         b"1 1 " + line("membarrier(0)"), b"2 1 " + line("no_such_call()"), b"3 1 " + line("read(3)", "EISDIR")
     ).calls()
     demands = Demands(FACTS, RULES, BASELINE)
-    refused.of_observed(calls, demands, BASELINE)
+    refusals.of_observed(calls, demands, BASELINE)
     (found,) = demands.result()
     number = [call.name for call in calls].index("membarrier") + 1
     assert (found.symbols, found.reference) == (("MEMBARRIER",), f"observed:{number}")
     assert found.text.startswith("seen in a run: ") and "ENOSYS" in found.text
     without = Demands(FACTS, RULES, {})
-    refused.of_observed(calls, without, {})
+    refusals.of_observed(calls, without, {})
     assert without.result() == ()
 
 
 def test_asking_what_one_call_needs_leaves_no_evidence() -> None:
     demands = Demands(FACTS, RULES, BASELINE)
     (call,) = told(b"1 1 " + line('connect(3, {sa_family=AF_INET, sin_addr=inet_addr("8.8.8.8")}, 16)')).calls()
-    assert demands.alone(refused.event_of(call), "observed:1") is not None
+    assert demands.alone(refusals.event_of(call), "observed:1") is not None
     assert demands.result() == () and demands.network is None
 
 
@@ -162,7 +162,7 @@ def test_any_bytes_can_be_told(parts: list[bytes]) -> None:
     for part in parts:
         found.hear(part)
     demands = Demands(FACTS, RULES, BASELINE)
-    judged = refused.judged(found.calls(), demands, BASELINE, {})
+    judged = refusals.judged(found.calls(), demands, BASELINE, {})
     record = ObservedRun("r", "d", "v", "s", tuple(one.call for one in judged))
     assert records.from_bytes(ObservedRun, records.to_bytes(record)) == record
 
@@ -186,5 +186,5 @@ def test_what_happens_in_any_machine_is_not_told() -> None:
 
 def test_a_call_keeps_what_it_was_refused_for() -> None:
     call = ObservedCall("flock", ("3</x>", "LOCK_EX"), "/x, LOCK_EX", "ENOSYS", 4, "sh", "")
-    event = refused.event_of(call, 9)
+    event = refusals.event_of(call, 9)
     assert (event.name, event.args, event.error, event.line) == ("flock", call.args, "ENOSYS", 9)

@@ -19,7 +19,7 @@ from vmtailor.analysis.explain import requirements
 from vmtailor.analysis.explain.requirements import Level, Met
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records
-from vmtailor.base.terminal import Console
+from vmtailor.base.terminal import TerminalConsole
 from vmtailor.cli import main
 from vmtailor.cli.tables import requirements_view
 from vmtailor.model.change import Cause, Reason, symbol
@@ -106,7 +106,7 @@ def test_a_bundle_is_set_against_its_trace_and_its_prices(asked: requirements.Re
     assert pair.symbols[0].reference == "trace:requests:7"
     assert not held.answers[1].used
     shown = io.StringIO()
-    requirements_view.show(held, Console(file=shown, width=120))
+    requirements_view.show(held, TerminalConsole(file=shown, width=120))
     assert "asked for: trace:requests:7" in shown.getvalue()
 
 

@@ -14,7 +14,7 @@ from tests.fakes.tars import read_flat
 
 from vmtailor.base.errors import UserInputError
 from vmtailor.drivers.image import root_directory
-from vmtailor.drivers.image.limits import Limits, TooLarge
+from vmtailor.drivers.image.allowance import ImageLimits, TooLarge
 from vmtailor.drivers.image.root_directory import archive_directory
 
 pytestmark = pytest.mark.attack
@@ -84,10 +84,10 @@ def test_a_folder_behind_a_link(root: Path, tmp_path: Path) -> None:
 
 def test_more_than_the_limits(root: Path, tmp_path: Path) -> None:
     with pytest.raises(TooLarge, match="more than 1999 bytes"):
-        archive_directory(root, tmp_path / "flat.tar", Limits(unpacked_bytes=1999))
+        archive_directory(root, tmp_path / "flat.tar", ImageLimits(unpacked_bytes=1999))
     with pytest.raises(TooLarge, match="more than 1 entries"):
-        archive_directory(root, tmp_path / "flat.tar", Limits(entries=1))
-    assert archive_directory(root, tmp_path / "flat.tar", Limits(entries=2, unpacked_bytes=2000)).entries == 2
+        archive_directory(root, tmp_path / "flat.tar", ImageLimits(entries=1))
+    assert archive_directory(root, tmp_path / "flat.tar", ImageLimits(entries=2, unpacked_bytes=2000)).entries == 2
     (root / "huge").touch()
     os.truncate(root / "huge", 1 << 40)
     with pytest.raises(TooLarge, match="more than 16G"):

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from vmtailor.analysis.changes import catalogue
-from vmtailor.analysis.changes.catalogue import Situation
-from vmtailor.analysis.guests import machines
-from vmtailor.drivers.kernel import kbuild
+from vmtailor.analysis.changes import symbol_catalogue
+from vmtailor.analysis.changes.symbol_catalogue import Situation
+from vmtailor.analysis.guests import machine_variants
+from vmtailor.drivers.kernel import make
 from vmtailor.drivers.qemu import qemu_command
 from vmtailor.model.architecture import named
 from vmtailor.model.machine import Accelerator, Clock, Disk, DiskMode, Machine, PublishedPort
@@ -46,9 +46,9 @@ def make_words() -> dict[str, list[str]]:
     """What make is told."""
     source, build = Path("/s"), Path("/b")
     return {
-        "kernel": kbuild.make_argv(source, build, kbuild.Toolchain("x86_64", ccache=True), ["vmlinux"], 2),
-        "configuration": kbuild.make_argv(
-            source, build, kbuild.Toolchain("x86_64", ccache=False, debug=True), ["allnoconfig"]
+        "kernel": make.make_argv(source, build, make.Toolchain("x86_64", ccache=True), ["vmlinux"], 2),
+        "configuration": make.make_argv(
+            source, build, make.Toolchain("x86_64", ccache=False, debug=True), ["allnoconfig"]
         ),
     }
 
@@ -60,14 +60,14 @@ def symbols() -> dict[str, dict[str, str]]:
         for version in ("6.1.176", "6.12.117"):
             for root in RootFormat:
                 here = Situation(kind, root, version, cpus=2, network=True, terminal=True)
-                chosen = catalogue.load().chosen(here)
+                chosen = symbol_catalogue.load().chosen(here)
                 values = {name: value for entry in chosen for name, value in entry.symbols}
                 found[f"{kind} {version} {root}"] = dict(sorted(values.items()))
     return found
 
 
 def words() -> dict[str, list[str]]:
-    return {str(root): list(machines.words_of(named("x86_64"), root, ("quiet", "more"))) for root in RootFormat}
+    return {str(root): list(machine_variants.words_of(named("x86_64"), root, ("quiet", "more"))) for root in RootFormat}
 
 
 @pytest.mark.parametrize("what", ["commands", "make_words", "symbols", "words"])

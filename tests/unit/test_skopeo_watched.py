@@ -12,7 +12,7 @@ from tests.fakes.hostile import Parts
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import HostError, UserInputError
 from vmtailor.drivers.image import skopeo
-from vmtailor.drivers.image.limits import Limits, TooLarge
+from vmtailor.drivers.image.allowance import ImageLimits, TooLarge
 from vmtailor.stages.image import ImageOptions, fetch
 
 pytestmark = pytest.mark.attack
@@ -33,7 +33,7 @@ def test_a_registry_that_sends_without_end(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(skopeo, "LOOK_S", 0.01)
     with pytest.raises(TooLarge, match=r"docker://x unpacks to more than 2M") as caught:
         skopeo.copy(
-            "docker://x", scratch / "image", scratch, skopeo.Access(None, "amd64"), limits=Limits.of_size(2 << 20)
+            "docker://x", scratch / "image", scratch, skopeo.Access(None, "amd64"), limits=ImageLimits.of_size(2 << 20)
         )
     assert "--max-image-size 4M" in caught.value.hint
 
@@ -46,10 +46,10 @@ def test_a_daemons_image_is_written_twice_and_may_be_as_large_as_others(
     fake(tmp_path, monkeypatch, f"truncate -s 3M {scratch}/blob; sleep 0.2")
     monkeypatch.setattr(skopeo, "LOOK_S", 0.01)
     access = skopeo.Access(None, "amd64")
-    skopeo.copy("docker-daemon:x", scratch / "image", scratch, access, limits=Limits.of_size(2 << 20))
+    skopeo.copy("docker-daemon:x", scratch / "image", scratch, access, limits=ImageLimits.of_size(2 << 20))
     (scratch / "blob").unlink()
     with pytest.raises(TooLarge):
-        skopeo.copy("docker-daemon:x", scratch / "image", scratch, access, limits=Limits.of_size(1 << 20))
+        skopeo.copy("docker-daemon:x", scratch / "image", scratch, access, limits=ImageLimits.of_size(1 << 20))
 
 
 def test_the_disk_is_not_filled_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

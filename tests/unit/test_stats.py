@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from vmtailor.analysis.statistics import bootstats, stats
-from vmtailor.model.verdict import Verdict
+from vmtailor.analysis.statistics import boot_statistics, significance
+from vmtailor.model.change import Verdict
 
 SIDE = st.lists(st.floats(1, 1000, allow_nan=False), min_size=4, max_size=7, unique=True)
 
@@ -22,9 +22,9 @@ SIDE = st.lists(st.floats(1, 1000, allow_nan=False), min_size=4, max_size=7, uni
 def test_interval_and_test_agree(before: list[float], after: list[float]) -> None:
     if len({*before, *after}) < len(before) + len(after):
         return  # with ties the test is the more cautious
-    _, low, high = stats.shift(before, after)
+    _, low, high = significance.shift(before, after)
     away = low > 0 or high < 0
-    assert away == (stats.probability(before, after) <= 0.05 + 1e-9)
+    assert away == (significance.probability(before, after) <= 0.05 + 1e-9)
 
 
 @pytest.mark.parametrize(("before", "after"), [(3, 4), (4, 4), (5, 5), (2, 8), (6, 3), (3, 3)])
@@ -39,7 +39,7 @@ def test_the_interval_leaves_out_what_all_orders_say(before: int, after: int) ->
     last = max(1, len(few))
     values = [float(n) for n in range(before)], [100.0 * n for n in range(1, after + 1)]
     differences = sorted(y - x for x in values[0] for y in values[1])
-    assert stats.shift(*values)[1:] == (differences[last - 1], differences[-last])
+    assert significance.shift(*values)[1:] == (differences[last - 1], differences[-last])
 
 
 @given(SIDE, SIDE)
@@ -48,20 +48,20 @@ def test_the_interval_of_many_values_is_found_without_sorting_all_differences(
 ) -> None:
     sides = [[value * scale for scale in (1.0, 1.5, 2.0) for value in side] for side in (before, after)]
     with pytest.MonkeyPatch.context() as patched:
-        sorted_all = stats.shift(*sides)
-        patched.setattr(stats, "_MANY_PAIRS", 0)
-        assert stats.shift(*sides) == sorted_all
+        sorted_all = significance.shift(*sides)
+        patched.setattr(significance, "_MANY_PAIRS", 0)
+        assert significance.shift(*sides) == sorted_all
 
 
 def test_three_values_a_side_never_decide() -> None:
-    assert not stats.can_decide(3, 3) and stats.can_decide(4, 4) and stats.can_decide(3, 5)
-    assert stats.least_values() == 4
-    assert stats.compare([1.0, 1.1, 1.2], [9.0, 9.1, 9.2]).verdict is Verdict.UNDECIDED
-    assert stats.compare([1.0, 1.1, 1.2, 1.3], [9.0, 9.1, 9.2, 9.3]).verdict is Verdict.WORSE
+    assert not significance.can_decide(3, 3) and significance.can_decide(4, 4) and significance.can_decide(3, 5)
+    assert significance.least_values() == 4
+    assert significance.compare([1.0, 1.1, 1.2], [9.0, 9.1, 9.2]).verdict is Verdict.UNDECIDED
+    assert significance.compare([1.0, 1.1, 1.2, 1.3], [9.0, 9.1, 9.2, 9.3]).verdict is Verdict.WORSE
 
 
 def test_equal_values_on_either_side_decide() -> None:
-    found = stats.compare([1.0] * 5, [2.0] * 5)
+    found = significance.compare([1.0] * 5, [2.0] * 5)
     assert (found.change, found.low, found.high, found.verdict) == (1.0, 1.0, 1.0, Verdict.WORSE)
 
 
@@ -77,5 +77,5 @@ def test_equal_values_on_either_side_decide() -> None:
     ],
 )
 def test_counts_have_one_rule(before: list[float], after: list[float], expected: Verdict) -> None:
-    assert stats.exact(before, after).verdict is expected
-    assert bootstats.judge(before, after, exact=True) is expected
+    assert significance.exact(before, after).verdict is expected
+    assert boot_statistics.judge(before, after, exact=True) is expected

@@ -12,7 +12,7 @@ import pytest
 
 from vmtailor.base.cache.store import Store, cache_root, digest
 from vmtailor.base.errors import HostError
-from vmtailor.base.files import records
+from vmtailor.base.files.regular_files import write_atomic
 
 
 def test_a_folder_is_filled_once(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_the_cache_is_its_owner_s_alone_whatever_the_umask(tmp_path: Path, umask
     try:
         store = Store(tmp_path / "cache")
         entry = store.get("kind", "key", fill)
-        records.write_atomic(store.folder("memo") / "x.json", b"", private=True)
+        write_atomic(store.folder("memo") / "x.json", b"", private=True)
     finally:
         os.umask(before)
     assert modes(tmp_path / "cache") == {(True, 0o700), (False, 0o600), (False, 0o700)}

@@ -14,7 +14,7 @@ from vmtailor.analysis.systems import kernels, loaders, mounts, units
 from vmtailor.analysis.systems.describe import describe
 from vmtailor.analysis.systems.root import Root
 from vmtailor.base.errors import UserInputError
-from vmtailor.drivers.disks import tables
+from vmtailor.drivers.disks import partitions
 from vmtailor.model.systems.subject import EnabledUnit, Init, InitKind, Mount, OsRelease, Partition, SubjectKind
 from vmtailor.model.systems.tree import Node, NodeKind
 
@@ -160,7 +160,7 @@ def test_devices_and_partitions(device: str, is_it: bool) -> None:
 @given(st.binary())
 def test_no_answer_about_a_table_hurts(data: bytes) -> None:
     with pytest.raises(UserInputError, match="damaged partition table"):
-        tables.parse(b'{"partitiontable":' + data, 1 << 30, "x")
+        partitions.parse(b'{"partitiontable":' + data, 1 << 30, "x")
 
 
 def table(*rows: tuple[int, int, str]) -> bytes:
@@ -172,7 +172,7 @@ def table(*rows: tuple[int, int, str]) -> bytes:
 
 
 def test_partitions_with_their_places_and_names() -> None:
-    found = tables.parse(table((2048, 8, "83"), (4096, 100, "5"), (4100, 10, "83")), 1 << 30, "x")
+    found = partitions.parse(table((2048, 8, "83"), (4096, 100, "5"), (4100, 10, "83")), 1 << 30, "x")
     assert [(one.number, one.start_bytes, one.size_bytes) for one in found] == [(1, 1 << 20, 4096), (3, 2099200, 5120)]
     assert found[0].partition_uuid == "ab-01"
 
@@ -180,7 +180,7 @@ def test_partitions_with_their_places_and_names() -> None:
 @pytest.mark.parametrize("rows", [[(0, 8, "83")], [(8, 1 << 40, "83")], [(8, -1, "83")], [(8, 8, "83"), (12, 8, "83")]])
 def test_partitions_that_cannot_be(rows: list[tuple[int, int, str]]) -> None:
     with pytest.raises(UserInputError, match=r"reaches beyond the disk|overlap"):
-        tables.parse(table(*rows), 1 << 30, "x")
+        partitions.parse(table(*rows), 1 << 30, "x")
 
 
 # --- inits and units ---

@@ -14,8 +14,7 @@ import pytest
 from vmtailor.base.errors import GuestError
 from vmtailor.drivers.rootfs import initramfs
 from vmtailor.model.boots.boot import Boot, Outcome
-from vmtailor.model.boots.ending import End, Ending
-from vmtailor.model.boots.gathered import Gathered
+from vmtailor.model.boots.ending import End, Ending, Gathered
 from vmtailor.model.boots.workload import Exercised
 from vmtailor.model.exercise import Exercise, Ready, ReadyKind
 from vmtailor.model.guest import READY_STEP, GuestNote, GuestReport, StepResult
@@ -91,9 +90,9 @@ def test_the_counted_boot_is_told_while_calls_are_still_traced(monkeypatch: pyte
 
     monkeypatch.setattr(trace, "boot", boot)
     monkeypatch.setattr(trace.boots, "marks", lambda *_: ())  # type: ignore[attr-defined]
-    monkeypatch.setattr(trace, "counting", lambda *_: "the plugin")
+    monkeypatch.setattr(trace, "Counting", lambda *_: "the plugin")
     monkeypatch.setattr(initramfs, "providers", lambda *_: ())
-    monkeypatch.setattr(trace.machines, "counted", lambda machine: machine)  # type: ignore[attr-defined]
+    monkeypatch.setattr(trace.machine_variants, "counted", lambda machine: machine)  # type: ignore[attr-defined]
     with pytest.raises(GuestError, match="with its system calls traced"):
         trace.trace(inputs_in(tmp_path), tmp_path, tmp_path, counted)
     assert told.is_set()

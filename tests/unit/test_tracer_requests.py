@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from vmtailor.analysis.demands.tracer_requests import of_container
+from vmtailor.analysis.demands.container_calls import own_requests
 from vmtailor.model.syscalls import SyscallEvent
 
 ASKED = (
@@ -22,9 +22,9 @@ def opened(protocol: str) -> SyscallEvent:
 
 
 def test_socket_diagnosis_is_the_tracers() -> None:
-    assert of_container(ASKED, [opened("NETLINK_ROUTE")]) == ("net-pf-16-proto-12", "net-pf-17")
+    assert own_requests(ASKED, [opened("NETLINK_ROUTE")]) == ("net-pf-16-proto-12", "net-pf-17")
 
 
 @pytest.mark.parametrize("protocol", ["NETLINK_SOCK_DIAG", "NETLINK_INET_DIAG"])
 def test_socket_diagnosis_of_the_container_counts(protocol: str) -> None:
-    assert of_container(ASKED, [opened(protocol)]) == ASKED
+    assert own_requests(ASKED, [opened(protocol)]) == ASKED

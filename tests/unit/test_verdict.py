@@ -16,7 +16,7 @@ from vmtailor.analysis.demands import strace_log
 from vmtailor.analysis.guests import boots
 from vmtailor.drivers.host import host_client
 from vmtailor.model.boots.boot import Boot
-from vmtailor.model.boots.gathered import Gathered
+from vmtailor.model.boots.ending import Gathered
 from vmtailor.model.boots.workload import Exercised
 from vmtailor.model.exercise import Exercise, Ready, ReadyKind, Step, StepKind
 from vmtailor.model.guest import READY_STEP, GuestNote, GuestReport, StepResult

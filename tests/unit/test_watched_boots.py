@@ -13,13 +13,13 @@ import pytest
 from tests.fakes import played
 from tests.fakes.boot_data import GATHERED
 
-from vmtailor.analysis.guests.machines import USUAL
+from vmtailor.analysis.guests.machine_variants import USUAL
 from vmtailor.base.files import records
 from vmtailor.booting import series
 from vmtailor.booting.boot import boot
 from vmtailor.drivers.guest.ready import parse_signal
 from vmtailor.model.boots.boot import Boot, Outcome
-from vmtailor.model.boots.gathered import Gathered
+from vmtailor.model.boots.ending import Gathered
 from vmtailor.model.boots.series import BootSeries
 from vmtailor.model.boots.workload import Nothing, OwnInit, Workload
 from vmtailor.model.machine import Machine

@@ -12,9 +12,8 @@ from vmtailor.analysis.cost import waterfall
 from vmtailor.analysis.cost.attribution import AttributedCost, Attribution
 from vmtailor.analysis.cost.loops import LoopNames
 from vmtailor.model.boots.boot import Boot, FunctionCost, Outcome, Phase, PhaseCounts
-from vmtailor.model.change import Figure, symbol
+from vmtailor.model.change import Figure, Verdict, symbol
 from vmtailor.model.plan import Plan, RootFormat
-from vmtailor.model.verdict import Verdict
 
 LOOPS = (LoopNames("calibration", ("wait",), "emulated"),)
 ROWS = {

@@ -6,7 +6,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vmtailor.analysis.demands import container_log, file_uses
+from vmtailor.analysis.demands import container_calls, file_uses
 from vmtailor.analysis.demands.call_paths import paths
 
 BEGIN = """\
@@ -17,7 +17,7 @@ BEGIN = """\
 
 
 def paths_of(log: str) -> list[tuple[str, ...]]:
-    return [paths(event) for event in container_log.read((BEGIN + log).encode(), ()).events if paths(event)]
+    return [paths(event) for event in container_calls.read((BEGIN + log).encode(), ()).events if paths(event)]
 
 
 def test_from_what_init_was_told() -> None:
@@ -52,14 +52,14 @@ def test_where_it_is_not_known_they_stay_as_they_are() -> None:
 
 
 def test_such_a_program_counts_as_opened() -> None:
-    uses = file_uses.of_events(container_log.read(BEGIN.encode(), ()).events)
+    uses = file_uses.of_events(container_calls.read(BEGIN.encode(), ()).events)
     assert [use.path for use in uses] == ['/srv/my"app/run.sh']
 
 
 @given(st.lists(st.sampled_from(["chdir", "fchdir", "execve", "fork", "open"])), st.text(alphabet='/."<>\\\\ab4'))
 def test_nothing_that_a_guest_writes_is_an_error(calls: list[str], text: str) -> None:
     lines = (f"{number % 3} 1700000000.{number} {call}({text}) = {number} <0.1>" for number, call in enumerate(calls))
-    container_log.read("\n".join(lines).encode("utf-8", "replace"), ())
+    container_calls.read("\n".join(lines).encode("utf-8", "replace"), ())
 
 
 def test_numbers_without_end_are_passed_over() -> None:

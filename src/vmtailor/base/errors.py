@@ -40,7 +40,7 @@ class AnswerNo(VmtailorError):
 
 
 class UserInputError(VmtailorError):
-    """What the user gave is wrong: an image, an exercise, an option."""
+    """The user's input is wrong: an image, an exercise, an option."""
 
     exit_code = ExitCode.USER_INPUT
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What we started ends with us, even when we are killed: a small program (native/guard/guard.c) knows the process
-groups that run, and ends them when its line to us breaks."""
+"""End the programs that we started when we end, even when we are killed. A small program (native/guard/guard.c) knows
+the process groups that run, and ends them when its line to us breaks."""
 
 from __future__ import annotations
 

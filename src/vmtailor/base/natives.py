@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the native parts are: inside the installed package, or compiled on first use in a development tree."""
+"""Find the native parts: inside the installed package, or compiled on first use in a development tree."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from vmtailor.base import installing
+from vmtailor.base import package_manager
 from vmtailor.base.cache.store import locked
 from vmtailor.base.errors import HostError
 from vmtailor.base.process import CommandFailed, on_path, require_tool, run
@@ -43,7 +43,7 @@ class Natives:
 
     @property
     def guest(self) -> Path:
-        """The folder of the guest programs."""
+        """Return the folder of the guest programs."""
         return self.others or self.folder
 
     @property
@@ -60,17 +60,17 @@ class Natives:
 
     @property
     def collector(self) -> Path:
-        """What watches a system with an init of its own."""
+        """Return the program that watches a system with an init of its own."""
         return self.guest / "collector"
 
     @property
     def small_init(self) -> Path:
-        """What a small initial RAM disk begins with."""
+        """Return the init of small initial RAM disks."""
         return self.guest / "small-init"
 
     @property
     def attendant(self) -> Path:
-        """What drives systems with an init of their own."""
+        """Return the program that drives systems with an init of their own."""
         return self.guest / "attendant"
 
     @property
@@ -78,12 +78,12 @@ class Natives:
         return self.folder / "launch"
 
     def plugin(self, api: int) -> Path:
-        """The QEMU plugin for one version (PLUGIN_APIS) of the plugin interface."""
+        """Return the QEMU plugin for one version (PLUGIN_APIS) of the plugin interface."""
         return self.folder / f"libvtplugin-{api}.so"
 
     @property
     def net_guard(self) -> Path:
-        """What QEMU loads to guard its network."""
+        """Return the library that QEMU loads to guard its network."""
         return self.folder / "libvtnetguard.so"
 
     def marks(self) -> dict[str, int]:
@@ -91,18 +91,18 @@ class Natives:
         return mark_addresses(self.init.read_bytes())
 
     def attendant_marks(self) -> dict[str, int]:
-        """The same of the attendant: init (the system's own has been executed), ready, load, load_end, stop."""
+        """Return the attendant's marks: init (the system's own has been executed), ready, load, load_end, stop."""
         return mark_addresses(self.attendant.read_bytes())
 
 
 def mark_addresses(init: bytes) -> dict[str, int]:
-    """The marks of an init, which may be somebody else's: what else its symbols say is passed over."""
+    """Return the marks of an init, which may be somebody else's. Its other symbols are passed over."""
     found = elf_symbols(init)
     return {name: found[_MARK + name] for name in sorted(MARKS) if _MARK + name in found}
 
 
 def locate() -> Natives:
-    """The native parts. In a development tree they are made when missing or older than their sources.
+    """Return the native parts. In a development tree they are made when missing or older than their sources.
 
     Raises HostError when they are not there and cannot be made."""
     tools = ("musl-tools", "gcc", "make")
@@ -118,21 +118,21 @@ def locate() -> Natives:
     if missing:
         raise HostError(
             f"this installation lacks its native parts ({missing})",
-            hint=f"install it again with a C compiler at hand: {installing.command('musl-tools', 'make')}",
+            hint=f"install it again with a C compiler at hand: {package_manager.install_command('musl-tools', 'make')}",
         )
     return natives
 
 
 def for_guests(architecture: str, compiler: str, packages: tuple[str, ...]) -> Natives:
-    """The native parts with the guest programs of another processor, by its folder below native/arch. In a development
-    tree they are made like the others. `compiler`: its program, `packages`: where it is from.
+    """Return the native parts with the guest programs of another processor, by its folder below native/arch. In a
+    development tree they are made like the others. `compiler` is its program, and `packages` the packages that have it.
 
     Raises HostError when they are not there and cannot be made."""
     natives = Natives(locate().folder, FOLDER / architecture)
     programs = (
         natives.init, natives.stage1, natives.client, natives.attendant, natives.collector, natives.small_init,
     )  # fmt: skip
-    hint = installing.command(*packages, "make")
+    hint = package_manager.install_command(*packages, "make")
     if (SOURCES / "Makefile").is_file():
         if _stale(list(programs)) and on_path(compiler) is None:
             raise HostError(f"the program '{compiler}' is not installed: it compiles what runs in the guest", hint=hint)
@@ -169,7 +169,9 @@ def _make(folder: Path, targets: tuple[str, ...], packages: tuple[str, ...]) -> 
         run([make, "-C", str(SOURCES), f"OUT={folder}", *targets], timeout_s=300)
     except CommandFailed as error:
         raise HostError(
-            "the native parts could not be compiled", hint=installing.command(*packages), details=error.details
+            "the native parts could not be compiled",
+            hint=package_manager.install_command(*packages),
+            details=error.details,
         ) from error
 
 
@@ -181,8 +183,8 @@ def _seen(folder: Path) -> None:
 
 
 def elf_symbols(data: bytes) -> dict[str, int]:
-    """Names and addresses in the symbol table of a 64-bit little-endian ELF file; empty when it has none that can be
-    read."""
+    """Return names and addresses in the symbol table of a 64-bit little-endian ELF file; empty when it has none that
+    can be read."""
     try:
         return _elf_symbols(data)
     except (struct.error, ValueError, IndexError, OverflowError):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lines and documents on standard output and standard error. With `terminal`, which has colours and tables, the only
-place that prints: whatever stands in the text, it cannot steer the terminal.
+"""Print lines and documents on standard output and standard error. Only this module and `terminal`, which has colours
+and tables, print. No text that they print can steer the terminal.
 
 What a container itself prints under `vmtailor run` does not come through here: it is passed on as it is."""
 
@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterable
 from typing import Any, TextIO
 
-from vmtailor.base.words.text import block, json_plain, plain
+from vmtailor.base.text import block, json_plain, plain
 
 
 def say(text: str) -> None:

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pages that are one file: style, script and data inside, and a policy that forbids every request.
 
-Whatever comes from an image, a guest or a log reaches a page as text. Three things see to it: jinja2 escapes every
-value, embedded data has no `<` in it, and the content security policy lets only the very style and script work whose
-digests it names, so that neither an inline handler nor a `style` attribute nor a request to anywhere has an effect.
-"""
+Text from an image, a guest or a log stays text on a page, for three reasons. jinja2 escapes every value, and embedded
+data has no `<` in it. The content security policy admits only the style and the script whose digests it names. So no
+inline handler, `style` attribute or request has an effect."""
 
 from __future__ import annotations
 
@@ -19,9 +18,9 @@ import jinja2
 from markupsafe import Markup
 
 from vmtailor import __version__
+from vmtailor.base import figures
 from vmtailor.base.files import records
-from vmtailor.base.words import figures
-from vmtailor.base.words.text import encodable
+from vmtailor.base.text import encodable
 
 FILTERS = {
     "grouped": figures.grouped,

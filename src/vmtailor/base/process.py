@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from vmtailor.base import guard, installing, stopping
+from vmtailor.base import concurrency, guard
 from vmtailor.base.errors import HostError, VmtailorError
+from vmtailor.base.package_manager import install_command
 
 log = logging.getLogger(__name__)
 
@@ -61,19 +62,19 @@ def require_tool(name: str, package: str = "") -> str:
     if path is None:
         raise HostError(
             f"the program '{name}' is not installed",
-            hint=f"install it: {installing.command(package or name)} (vmtailor doctor lists all that is missing)",
+            hint=f"install it: {install_command(package or name)} (vmtailor doctor lists all that is missing)",
         )
     return path
 
 
 def on_path(name: str) -> str | None:
-    """The absolute path of a program; None when it is not installed."""
+    """Return the absolute path of a program; None when it is not installed."""
     # /sbin and /usr/sbin hold mkfs tools, and are not on every user's PATH.
     return shutil.which(name, path=os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"]))
 
 
 def pasteable(argv: Sequence[str]) -> str:
-    """The command as a line that can be pasted into a shell."""
+    """Return the command as a line that can be pasted into a shell."""
     return shlex.join(argv)
 
 
@@ -101,12 +102,12 @@ def spawn(
     pass_fds: Sequence[int] = (),
     umask: int = -1,
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Start a program in a session of its own; its whole process group is gone when the block is left, or when we are
-    gone. `umask`: its own, where ours will not do. Where the work is told to stop from another thread, the program is
-    ended, and Stopped raised: how it ended says nothing then."""
+    """Start a program in a session of its own, and end its whole process group when the block is left, or when we end.
+    `umask`: its own, where ours will not do. Where the work is stopped from another thread, the program is ended and
+    Stopped raised."""
     log.debug("start: %s", pasteable(argv))
-    stop = stopping.current()
-    stopping.check()
+    stop = concurrency.current_stop()
+    concurrency.check_stopped()
     guard.start()
     try:
         process = subprocess.Popen(
@@ -123,7 +124,7 @@ def spawn(
         stop.runs(process)
     try:
         yield process
-        stopping.check()
+        concurrency.check_stopped()
     finally:
         kill_group(process)
         guard.unwatch(process.pid)
@@ -183,7 +184,9 @@ def run(
                 ) from None
         out.seek(0)
         err.seek(0)
-        finished = Finished(tuple(argv), code, out.read(), err.read(), time.monotonic() - started)
+        finished = Finished(
+            argv=tuple(argv), returncode=code, stdout=out.read(), stderr=err.read(), seconds=time.monotonic() - started
+        )
     log.debug("ended with %d after %.2f s: %s", code, finished.seconds, pasteable(argv))
     if code not in ok:
         raise CommandFailed(finished)

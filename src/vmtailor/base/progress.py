@@ -10,14 +10,14 @@ import time
 from collections.abc import Callable, Iterator
 
 from vmtailor.base import output
-from vmtailor.base.words.text import plain
+from vmtailor.base.text import plain
 
 #: Seconds between two lines of one step where there is no terminal.
 _QUIET_S = 30.0
 
 
 def tell(text: str) -> None:
-    """A line about what comes next, between two pieces of work."""
+    """Print a line about what comes next, between two pieces of work."""
     output.note(text)
 
 

@@ -2,9 +2,9 @@
 """Styled text, tables, bars and errors on a terminal. Nothing else imports rich, so that no text from outside meets its
 markup, its emoji or the terminal itself unseen.
 
-A string is always text, on one line: neither `[bold]` nor `:x:` nor an escape sequence in it means anything, and a line
-feed in it is shown. Our own styles are styles of `Text`, our own line ends `BREAK`. What comes round these rules is
-caught when it is drawn, where line feeds pass, and all else that could steer the terminal is shown."""
+A string is always text, on one line: neither `[bold]` nor `:x:` nor an escape sequence in it means anything. A line
+feed in it is shown. Our own styles are styles of `Text`, our own line ends `BREAK`. Text that bypasses these rules is
+checked when it is drawn: line feeds pass there, and other control characters are shown."""
 
 from __future__ import annotations
 
@@ -33,12 +33,22 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text as _Text
 
+from vmtailor.base import text as excerpts
 from vmtailor.base.errors import VmtailorError
-from vmtailor.base.words import excerpt as excerpts
-from vmtailor.base.words.text import block, plain
+from vmtailor.base.text import block, plain
 
 __all__ = [
-    "BREAK", "Console", "Group", "RenderableType", "Table", "Text", "bar", "box", "for_table", "panel", "show_error",
+    "BREAK",
+    "Group",
+    "RenderableType",
+    "Table",
+    "TerminalConsole",
+    "Text",
+    "bar",
+    "box",
+    "for_table",
+    "panel",
+    "show_error",
     "stderr",
 ]  # fmt: skip
 
@@ -66,37 +76,37 @@ class Text(_Text):
         return text
 
 
-class Console(_Console):
+class TerminalConsole(_Console):
     """A terminal, or what stands for one. By default standard output; `stderr=True` the other."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{**options, "markup": False, "emoji": False, "highlight": False})
 
     def render_str(self, text: str, *, style: str | Style = "", **options: Any) -> _Text:
-        """A string as text, and as nothing else."""
+        """Return a string as text, and as nothing else."""
         kept = {name: options[name] for name in ("justify", "overflow") if options.get(name) is not None}
         return Text(text, style, **kept)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """What is drawn; the last look at it."""
+        """Yield the segments to draw, checked a last time."""
         for segment in super().render(renderable, options):
             shown = segment.text if segment.control else block(segment.text)
             yield segment if shown is segment.text else Segment(shown, segment.style)
 
 
-def stderr() -> Console:
-    """The terminal for errors, and for what goes on; the one with the bars, where there are some."""
+def stderr() -> TerminalConsole:
+    """Return the terminal for errors and progress; the one with the bars, where there are some."""
     with _bars.lock:
-        return _bars.console or Console(stderr=True)
+        return _bars.console or TerminalConsole(stderr=True)
 
 
-def for_table() -> Console:
+def for_table() -> TerminalConsole:
     """Standard output for wide tables: the terminal's width, and room enough where there is no terminal."""
-    return Console(width=None if sys.stdout.isatty() else 200)
+    return TerminalConsole(width=None if sys.stdout.isatty() else 200)
 
 
 def panel(content: RenderableType, title: str) -> Panel:
-    """A frame with a title."""
+    """Return a frame with a title."""
     return Panel(content, title=Text(title), title_align="left", border_style="dim")
 
 
@@ -105,7 +115,7 @@ class _Bars:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.console: Console | None = None
+        self.console: TerminalConsole | None = None
         self._shown: Progress | None = None
         self._count = 0
 
@@ -113,7 +123,7 @@ class _Bars:
         """Show one more."""
         with self.lock:
             if self._shown is None:
-                self.console = Console(stderr=True)
+                self.console = TerminalConsole(stderr=True)
                 columns = (
                     SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn(),
                     TimeElapsedColumn(), TimeRemainingColumn(),
@@ -138,7 +148,8 @@ _bars = _Bars()
 
 @contextlib.contextmanager
 def bar(title: str) -> Iterator[Callable[[float, float | None, str], None]]:
-    """A moving bar on standard error until the block is left. Gives what moves it: done, total, the title now."""
+    """Show a moving bar on standard error until the block is left. Yields the function that moves it: done, total, the
+    title now."""
     progress, task = _bars.begin(title)
 
     def move(done: float, total: float | None, text: str) -> None:
@@ -151,8 +162,8 @@ def bar(title: str) -> Iterator[Callable[[float, float | None, str], None]]:
 
 
 def details_fit(error: VmtailorError) -> bool:
-    """Whether the evidence of an error is shown whole."""
-    return excerpts.fits(block(error.details).splitlines())
+    """Return whether the evidence of an error is shown whole."""
+    return excerpts.fits_screen(block(error.details).splitlines())
 
 
 def show_error(error: VmtailorError, word: str = "error", whole: object = None) -> None:

@@ -10,7 +10,7 @@ from typing import Protocol
 from vmtailor.booting import attended, exercised, watched
 from vmtailor.booting.counting import Counting, settling
 from vmtailor.model.boots.boot import Boot
-from vmtailor.model.boots.gathered import Gathered
+from vmtailor.model.boots.ending import Gathered
 from vmtailor.model.boots.workload import Attended, Exercised, Workload
 from vmtailor.model.machine import Machine
 

@@ -6,16 +6,16 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from vmtailor.analysis.cost.counters import SymbolTable, initcall_spans
-from vmtailor.analysis.guests import boots, kernel_log
+from vmtailor.analysis.cost.plugin_counts import SymbolTable, initcall_spans
+from vmtailor.analysis.guests import boots, kernel_complaints
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.natives import Natives
 from vmtailor.booting.boot import OnProgress, boot
-from vmtailor.booting.counting import Counting, counting
+from vmtailor.booting.counting import Counting
 from vmtailor.drivers.host.bundle_folder import BundleFolder
-from vmtailor.drivers.qemu.plugin import PluginConfig
 from vmtailor.model.boots.boot import Boot
-from vmtailor.model.boots.gathered import Gathered
+from vmtailor.model.boots.counters import CountingConfig
+from vmtailor.model.boots.ending import Gathered
 from vmtailor.model.boots.workload import FIXED_KEY, Exercised, Run, Workload
 from vmtailor.model.bundle import SYSTEM_MAP
 from vmtailor.model.machine import Clock, Machine
@@ -49,7 +49,7 @@ class BundleBooter:
         found, gathered = boot(
             machine, workload, scratch, counting=self._counting(table) if exact else None, on_progress=on_progress
         )
-        console = kernel_log.named(gathered.console.decode("utf-8", "replace"), table).encode("utf-8", "replace")
+        console = kernel_complaints.named(gathered.console.decode("utf-8", "replace"), table).encode("utf-8", "replace")
         if gathered.counters is not None and gathered.counters.at("init") is None:
             found = replace(found, kernel_warnings=(*found.kernel_warnings, OTHER_INIT))
         return found, replace(gathered, console=console)
@@ -58,9 +58,9 @@ class BundleBooter:
         # The bundle's own init tells where its marks are: another version of this program has another one.
         own_marks = self._loaded.init_marks
         marks = boots.marks_at(table, self._natives.marks() if own_marks is None else own_marks)
-        return counting(
+        return Counting(
             self._natives,
-            PluginConfig(marks=marks, spans=initcall_spans(table), architecture=table.architecture),
+            CountingConfig(marks=marks, spans=initcall_spans(table), architecture=table.architecture),
             table,
         )
 

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 
 from vmtailor.analysis.timeline import bootmarks
 from vmtailor.drivers.guest.serial_line import SerialLine
-from vmtailor.drivers.host import terminal
+from vmtailor.drivers.host import tty
 from vmtailor.drivers.host.caught_signals import STOPPING, CaughtSignals
 from vmtailor.drivers.host.outlet import Outlet
-from vmtailor.drivers.qemu import qemu
-from vmtailor.drivers.qemu.qemu import RunningMachine
+from vmtailor.drivers.monitors import monitors
+from vmtailor.drivers.monitors.running_machine import RunningMachine
 from vmtailor.model.boots.ending import End
 from vmtailor.model.machine import Machine
 
@@ -40,7 +40,7 @@ class _Attached:
     tail: bytearray = field(default_factory=bytearray)
     _ahead: bytearray = field(default_factory=bytearray)
 
-    def run(self, out: Outlet, raw: terminal.RawTerminal) -> None:
+    def run(self, out: Outlet, raw: tty.RawTerminal) -> None:
         """Until the machine has ended, or shall."""
         with raw.held():
             while not self.left:
@@ -92,7 +92,7 @@ class _Attached:
         except OSError:
             self._ahead.clear()
 
-    def _take_signals(self, raw: terminal.RawTerminal) -> None:
+    def _take_signals(self, raw: tty.RawTerminal) -> None:
         for number in self.signals.take():
             if number in STOPPING:
                 self.left = True
@@ -111,11 +111,11 @@ class Finished:
 
 def attached(machine: Machine, signals: CaughtSignals, *, interactive: bool) -> Finished:
     """Start a machine with its console at standard output, and standard input, where that is wanted, at its console.
-    Nothing is left running. Raises HostError when QEMU does not start."""
+    Nothing is left running. Raises HostError when the machine does not start."""
     out = Outlet(1, signals.wake)
-    with qemu.start(machine) as running:
+    with monitors.of(machine).start(machine) as running:
         talk = _Attached(running, signals, interactive)
-        talk.run(out, terminal.RawTerminal(interactive))
+        talk.run(out, tty.RawTerminal(interactive))
         if talk.left:
             running.stop()
         end = running.wait(_LAST_S)

@@ -24,11 +24,12 @@ from vmtailor.base.files import temporary
 from vmtailor.booting.run_volume import with_run, with_tools
 from vmtailor.drivers.guest import guest_volume
 from vmtailor.drivers.guest.guest import GuestSession
-from vmtailor.drivers.host import terminal
+from vmtailor.drivers.host import tty
 from vmtailor.drivers.host.caught_signals import STOPPING, CaughtSignals
 from vmtailor.drivers.host.outlet import Outlet
-from vmtailor.drivers.qemu import qemu
-from vmtailor.drivers.qemu.qemu import RunningMachine
+from vmtailor.drivers.monitors import monitors
+from vmtailor.drivers.monitors.monitor import Wants
+from vmtailor.drivers.monitors.running_machine import RunningMachine
 from vmtailor.model.boots.workload import Run
 from vmtailor.model.machine import Machine
 
@@ -91,7 +92,7 @@ class Relay:
         self.session = GuestSession(
             running.serial, key=key, on_stdout=self._out.put, on_stderr=self._err.put, on_file=told
         )
-        self._raw = terminal.RawTerminal(wishes.terminal and wishes.interactive)
+        self._raw = tty.RawTerminal(wishes.terminal and wishes.interactive)
         self._reading = wishes.interactive
         self._waiting = wishes.once_up
         self._asked_s = math.inf
@@ -226,7 +227,7 @@ class Relay:
         if number == signal.SIGCONT:
             self._raw.again()
         if number == signal.SIGWINCH and self._wishes.terminal:
-            self.session.resize(*terminal.size())
+            self.session.resize(*tty.size())
         else:
             self.session.send_signal(number)
 
@@ -239,7 +240,9 @@ def relayed(machine: Machine, run: Run, wishes: RelayOptions, signals: CaughtSig
     # On no disk: the container's environment is in it.
     with (
         temporary.memory_file(guest_volume.run_bytes(run)) as volume,
-        qemu.start(_with_volumes(machine, volume, wishes.observer), qmp=True, greeted=False) as running,
+        monitors.of(machine).start(
+            _with_volumes(machine, volume, wishes.observer), Wants(control=True, greeted=False)
+        ) as running,
     ):
         yield Relay(running, run.key, wishes, signals)
 

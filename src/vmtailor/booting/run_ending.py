@@ -9,13 +9,13 @@ import signal
 from dataclasses import dataclass
 from pathlib import Path
 
+from vmtailor.base import notation
 from vmtailor.base.errors import GuestError, HostError, VmtailorError
-from vmtailor.base.words import sizes
-from vmtailor.base.words.text import plain
+from vmtailor.base.text import plain
 from vmtailor.booting.relay import Finish
 from vmtailor.drivers.guest.guest import GuestSession
 from vmtailor.drivers.host import bundle_folder
-from vmtailor.drivers.qemu.qemu import RunningMachine
+from vmtailor.drivers.monitors.running_machine import RunningMachine
 from vmtailor.model.bundle import RUN
 from vmtailor.model.fit import FitRun
 from vmtailor.model.guest import GuestNote, GuestReport
@@ -51,7 +51,7 @@ class Memory:
 
     def error(self, what: str) -> GuestError:
         """The machine failed, and lack of memory is why: that says more than what its kernel did then."""
-        has = sizes.mebibytes(self.has_bytes)
+        has = notation.mebibytes(self.has_bytes)
         if not self.too_little or self.least_bytes is None:
             return GuestError(f"{what}: {has} of memory were not enough", hint="give it more: --memory")
         least = -(-self.least_bytes // _MIB)
@@ -125,7 +125,7 @@ def _words(report: GuestReport, memory: Memory) -> tuple[str, ...]:
     killed = _KILLED_FOR_MEMORY.search(report.file("kernel-log"))
     if killed and report.exit_code:
         words.append(
-            f"the machine's {sizes.mebibytes(memory.has_bytes)} of memory were used up, and its kernel killed"
+            f"the machine's {notation.mebibytes(memory.has_bytes)} of memory were used up, and its kernel killed"
             f" '{plain(killed[1])}': give it more with --memory"
         )
     return tuple(words)

@@ -10,14 +10,13 @@ from typing import Annotated, Any
 
 import typer
 
-from vmtailor.base import output
+from vmtailor.base import figures, output
 from vmtailor.base.cache import entries as caches
 from vmtailor.base.cache.entries import CacheEntry, PruneLimits
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.terminal import Console, Table, Text, box
-from vmtailor.base.words import figures
-from vmtailor.base.words.text import plural
+from vmtailor.base.terminal import Table, TerminalConsole, Text, box
+from vmtailor.base.text import plural
 from vmtailor.cli.options.sizes import parse_age, parse_room
 from vmtailor.drivers.kernel import kernel_uses
 from vmtailor.model.kernel import KernelUses
@@ -143,7 +142,7 @@ def _show(store: Store, there: Sequence[CacheEntry]) -> None:
     for kind, found in _kinds(there):
         size = figures.file_bytes(_bytes(found))
         table.add_row(kind, _KINDS.get(kind, ""), str(len(found)), size, _ago(now - max(e.used_s for e in found)))
-    console = Console()
+    console = TerminalConsole()
     console.print(table)
     free = figures.file_bytes(shutil.disk_usage(store.root).free) if store.root.is_dir() else figures.NONE
     output.say(f"{store.root}; {free} are free there")
@@ -166,7 +165,7 @@ def _show_family(store: Store) -> None:
         for other in others:
             table.add_row("", "", "", "", Text(other))
     images = len({one.digest for _, kernel in members for one in kernel.images})
-    Console().print(table)
+    TerminalConsole().print(table)
     output.say(f"{plural(len(members), 'kernel')} for {plural(images, 'image')}; symbols are those with a prompt")
 
 

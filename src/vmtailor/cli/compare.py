@@ -8,19 +8,19 @@ from typing import Annotated
 
 import typer
 
-from vmtailor.analysis.compare import processors
-from vmtailor.analysis.compare.compare import compare_sides, load_side, side_names
-from vmtailor.analysis.compare.compare_page import compare_page
-from vmtailor.analysis.compare.rows import THRESHOLDS
-from vmtailor.analysis.statistics.stats import Thresholds
+from vmtailor.analysis.comparison import processors
+from vmtailor.analysis.comparison.boot_differences import THRESHOLDS, compare_sides
+from vmtailor.analysis.comparison.comparison_page import compare_page
+from vmtailor.analysis.comparison.sides import load_side, side_names
+from vmtailor.analysis.statistics.significance import Thresholds
 from vmtailor.base import output as printed
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.files import outputs
+from vmtailor.base.figures import duration
+from vmtailor.base.files import regular_files
 from vmtailor.base.files.records import to_bytes
-from vmtailor.base.terminal import Console, Table, Text
-from vmtailor.base.words.text import encodable, plural
+from vmtailor.base.terminal import Table, TerminalConsole, Text
+from vmtailor.base.text import encodable, plural
 from vmtailor.cli.tables import processors_table
-from vmtailor.cli.tables.boot_view import duration
 from vmtailor.model.boots.comparison import Comparison, Row, RowVerdict
 
 _COLOURS = {
@@ -83,7 +83,7 @@ def compare(
         if json:
             printed.json_bytes([to_bytes(platforms)])
         else:
-            processors_table.show(platforms, Console(), top)
+            processors_table.show(platforms, TerminalConsole(), top)
         return
     left, right = load_side([before, *(more_before or ())]), load_side([after, *(more_after or ())])
     names = side_names(before, after)
@@ -94,7 +94,7 @@ def compare(
         Thresholds(threshold / 100, threshold_ms * 1000),
     )
     if output is not None:
-        outputs.write(output, compare_page(found).encode())
+        regular_files.write_output(output, compare_page(found).encode())
         printed.note(f"written: {output}")
     if json:
         printed.json_bytes([to_bytes(found)])
@@ -157,7 +157,7 @@ def _table(title: str, rows: list[Row]) -> Table:
 
 
 def _show(found: Comparison, top: int, all_rows: bool) -> None:
-    console = Console()
+    console = TerminalConsole()
     for mark, side in (("before", found.before), ("after", found.after)):
         count = plural(side.boots, "boot") if side.boots else "a fit"
         console.print(

@@ -8,11 +8,11 @@ from typing import Annotated, Any
 
 import typer
 
-from vmtailor.base import installing, output
+from vmtailor.base import output, package_manager
 from vmtailor.base.errors import ExitCode
-from vmtailor.base.terminal import BREAK, Console, Table, Text, box
+from vmtailor.base.terminal import BREAK, Table, TerminalConsole, Text, box
 from vmtailor.drivers.host import host
-from vmtailor.drivers.host.host import Check, Need, State
+from vmtailor.model.checks import Check, Need, State
 
 DOCTOR_SCHEMA = "vmtailor/doctor/1"
 
@@ -37,7 +37,7 @@ def doctor(
     if json:
         output.document(document(checks))
     else:
-        show(checks, Console())
+        show(checks, TerminalConsole())
     if any(check.blocks for check in checks):
         raise typer.Exit(ExitCode.HOST)
 
@@ -65,10 +65,10 @@ def document(checks: Sequence[Check]) -> dict[str, Any]:
 def install_line(checks: Sequence[Check]) -> str:
     """One line that installs all that is missing; empty when nothing is."""
     packages = dict.fromkeys(c.package for c in checks if c.package and c.state in (State.MISSING, State.OLD))
-    return installing.command(*packages, sure=True) if packages else ""
+    return package_manager.install_command(*packages, sure=True) if packages else ""
 
 
-def show(checks: Sequence[Check], console: Console) -> None:
+def show(checks: Sequence[Check], console: TerminalConsole) -> None:
     """Print the checks as a table, then what to do."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="dim")
     table.add_column("")

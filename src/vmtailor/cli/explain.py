@@ -10,27 +10,28 @@ from typing import Annotated, Any
 
 import typer
 
-from vmtailor.analysis.changes import catalogue
-from vmtailor.analysis.changes.causes import MEANING, ORDER, cause_of, counts
+from vmtailor.analysis.changes import symbol_catalogue
+from vmtailor.analysis.changes.plan_summary import MEANING, ORDER, cause_of, counts
 from vmtailor.analysis.demands import demand_rules
-from vmtailor.analysis.explain import answers, from_tree, messages, tuned, units
+from vmtailor.analysis.explain import answers, explanation, messages, system_answers
 from vmtailor.analysis.explain.answers import Explained, NameKind, Standing
-from vmtailor.analysis.explain.explain import explain as explain_symbol
+from vmtailor.analysis.explain.explanation import explain as explain_symbol
 from vmtailor.analysis.explain.failure import MOST_CHARACTERS, recognise
 from vmtailor.analysis.explain.lookup import meant
-from vmtailor.analysis.explain.standing import AskedKernel, by_error, findings, lacking, verdict
+from vmtailor.analysis.explain.presence import AskedKernel, by_error, findings, lacking, verdict
 from vmtailor.base import output
+from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.terminal import BREAK, Console, Table, Text, box
-from vmtailor.base.words.text import plural
+from vmtailor.base.terminal import BREAK, Table, TerminalConsole, Text, box
+from vmtailor.base.text import plural
 from vmtailor.cli.explaining.programs import explain_for
-from vmtailor.cli.saved import TraceLines, cached_tree, load_run
+from vmtailor.cli.saved import TraceLines, load_run
 from vmtailor.cli.tables.finding_view import LookupAnswer, document
 from vmtailor.cli.tables.finding_view import show as show_answer
 from vmtailor.model.architecture import named, names
 from vmtailor.model.change import Reason
 from vmtailor.model.fit import FitRun
-from vmtailor.pipeline.explaining import SourceAtHand, read_configuration, source_for
+from vmtailor.pipeline.explaining import SourceAtHand, packaged_tree, read_configuration, source_for
 
 EXPLAIN_SCHEMA = "vmtailor/explain/1"
 
@@ -88,7 +89,7 @@ def explain(
     """Say why something is in a bundle, with the place in the trace, or why it is out and what would bring it in.
 
     Without WHAT: an overview of all symbols by cause. With --failure: which symbol a message asks for, if any."""
-    console = Console()
+    console = TerminalConsole()
     if for_ is not None:
         if what is not None or failure is not None:
             raise UserInputError("--for goes without a name and without --failure", hint="ask one thing at a time")
@@ -163,7 +164,7 @@ def _fit_again(run: FitRun) -> str:
 
 
 def _of_configuration(
-    file: Path, what: str | None, failure: str | None, source: str | None, json: bool, console: Console
+    file: Path, what: str | None, failure: str | None, source: str | None, json: bool, console: TerminalConsole
 ) -> None:
     made = read_configuration(file)
     if what is None and failure is None:
@@ -222,7 +223,7 @@ def _answer_word(what: str, source: SourceAtHand, target: AskedKernel, command: 
     return LookupAnswer(what, target, verdict(found, ""), found, source.version, command, "name", "", *said, "", notes)
 
 
-def _print(answer: LookupAnswer, json: bool, console: Console) -> None:
+def _print(answer: LookupAnswer, json: bool, console: TerminalConsole) -> None:
     if json:
         output.document(document(answer))
     else:
@@ -230,24 +231,24 @@ def _print(answer: LookupAnswer, json: bool, console: Console) -> None:
 
 
 def _find(run: FitRun, what: str, tree: bool) -> Explained | None:
-    if (beside := units.answer(run, what) or tuned.answer(run, what)) is not None:
+    if (beside := system_answers.unit_answer(run, what) or system_answers.word_answer(run, what)) is not None:
         return beside
     # A plan may be somebody else's, of an architecture that this version does not know: any entry's words will do then.
     architecture = run.plan.architecture if run.plan.architecture in names() else None
     rules = demand_rules.load(row=named(architecture) if architecture else None)
-    found = answers.answer(run, what, catalogue.load(architecture=architecture), rules)
+    found = answers.answer(run, what, symbol_catalogue.load(architecture=architecture), rules)
     if not tree or (found is not None and (found.kind is not NameKind.SYMBOL or found.standing is Standing.IN)):
         return found
     name = found.what if found is not None else what.removeprefix("CONFIG_").upper()
     if not re.fullmatch(r"[A-Za-z0-9_]+", name):
         return found
-    source = cached_tree(run.plan.kernel_version, architecture=architecture)
+    source = packaged_tree(run.plan.kernel_version, architecture, Store())
     if source is None:
         return found
     known = explain_symbol(name, run.plan, source.facts, source.kconfig, rules)
     if not known.known:
         return found
-    return from_tree.with_tree(found, known) if found is not None else from_tree.outside_baseline(known)
+    return explanation.with_tree(found, known) if found is not None else explanation.outside_baseline(known)
 
 
 def answer_document(found: Explained, lines: TraceLines) -> dict[str, Any]:
@@ -289,7 +290,7 @@ def overview_document(run: FitRun) -> dict[str, Any]:
     }
 
 
-def show(found: Explained, lines: TraceLines, console: Console) -> None:
+def show(found: Explained, lines: TraceLines, console: TerminalConsole) -> None:
     """Print one answer for a person."""
     mark = {Standing.IN: "✓", Standing.OFF: "✗", Standing.OUT: "✗"}[found.standing]
     console.print(Text.assemble((f"{mark} ", _STYLES[found.standing]), (found.summary, "bold")))
@@ -315,25 +316,25 @@ def show(found: Explained, lines: TraceLines, console: Console) -> None:
         console.print(Text.assemble(BREAK, ("related  ", "bold"), ", ".join(found.related)))
 
 
-def _show_reason(reason: Reason, lines: TraceLines, console: Console) -> None:
+def _show_reason(reason: Reason, lines: TraceLines, console: TerminalConsole) -> None:
     console.print(Text.assemble("  ", (reason.cause.value, "cyan"), f"  {reason.text}  ", (reason.reference, "dim")))
     _quote(reason, lines, console)
 
 
-def _quote(reason: Reason, lines: TraceLines, console: Console) -> None:
+def _quote(reason: Reason, lines: TraceLines, console: TerminalConsole) -> None:
     quoted = lines.quote(reason.reference)
     if quoted is not None:
         console.print(Text.assemble("    │ ", (quoted, "italic")), soft_wrap=True)
 
 
-def _print_overview(run: FitRun, bundle: Path, json: bool, console: Console) -> None:
+def _print_overview(run: FitRun, bundle: Path, json: bool, console: TerminalConsole) -> None:
     if json:
         output.document(overview_document(run))
     else:
         overview(run, bundle, console)
 
 
-def overview(run: FitRun, bundle: Path, console: Console) -> None:
+def overview(run: FitRun, bundle: Path, console: TerminalConsole) -> None:
     """Print the symbols with a prompt by cause."""
     found = counts(run.plan.symbols)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="dim", show_lines=False)

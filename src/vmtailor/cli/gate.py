@@ -8,12 +8,12 @@ from typing import Annotated, Any
 
 import typer
 
-from vmtailor.analysis.compare.gate import Judged, judge, parse_budget, shown
-from vmtailor.analysis.compare.gate_document import FAILED, Document, read
+from vmtailor.analysis.comparison.budgets import Judged, judge, parse_budget, shown
+from vmtailor.analysis.comparison.judged_document import FAILED, Document, read
 from vmtailor.base import output
 from vmtailor.base.errors import AnswerNo, UserInputError
-from vmtailor.base.files.regular_file import read_regular
-from vmtailor.base.terminal import Console, Table, Text
+from vmtailor.base.files.regular_files import read_regular
+from vmtailor.base.terminal import Table, TerminalConsole, Text
 
 
 def gate(
@@ -81,7 +81,7 @@ def _identity(document: Document) -> dict[str, Any]:
 
 
 def _show_document(title: str, document: Document) -> None:
-    console = Console()
+    console = TerminalConsole()
     digest = f" sha256:{document.sha256}" if document.sha256 else ""
     console.print(Text(f"{title}: {document.path}{digest}", style="bold"), soft_wrap=True)
     for name, text in document.facts:
@@ -104,4 +104,4 @@ def _show(judged: list[Judged]) -> None:
         word = Text("kept", style="green") if one.kept else Text(missing, style="bold red")
         name = one.budget.metric
         table.add_row(Text(one.budget.text), shown(name, one.value), shown(name, one.limit), word)
-    Console().print(table)
+    TerminalConsole().print(table)

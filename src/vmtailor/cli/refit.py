@@ -10,12 +10,11 @@ from typing import Annotated, Any
 
 import typer
 
-from vmtailor.analysis.changes.causes import cause_of
-from vmtailor.analysis.changes.difference import PlanDifference
+from vmtailor.analysis.changes.plan_summary import PlanDifference, cause_of
 from vmtailor.base import output
 from vmtailor.base.errors import AnswerNo
-from vmtailor.base.terminal import Console, Table, Text, box
-from vmtailor.base.words.text import plural
+from vmtailor.base.terminal import Table, TerminalConsole, Text, box
+from vmtailor.base.text import plural
 from vmtailor.cli.options import common
 from vmtailor.model.change import Change
 from vmtailor.pipeline import bundling
@@ -85,7 +84,7 @@ def refit(
     if json and (dry_run or not found):
         output.document(document(prepared))
     elif not json:
-        show(prepared, Console())
+        show(prepared, TerminalConsole())
     if dry_run:
         return
     if not found:
@@ -134,7 +133,7 @@ def _row(change: Change) -> dict[str, Any]:
     }
 
 
-def show(prepared: Replanned, console: Console) -> None:
+def show(prepared: Replanned, console: TerminalConsole) -> None:
     """Print the difference for a person."""
     found = prepared.difference
     if prepared.before.kernel_version != prepared.after.kernel_version:
@@ -149,7 +148,7 @@ def show(prepared: Replanned, console: Console) -> None:
     console.print(Text(f"symbols with a prompt: {before} → {after}; {hidden} without one follow from them", "dim"))
 
 
-def _table(found: PlanDifference, console: Console) -> None:
+def _table(found: PlanDifference, console: TerminalConsole) -> None:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="dim")
     for name in ("", "symbol", "cause", "why"):
         table.add_column(name, overflow="fold")

@@ -11,16 +11,13 @@ from pathlib import Path
 
 import msgspec
 
-from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError, VmtailorError
 from vmtailor.base.files import plain_files, records
-from vmtailor.base.words.text import plural
+from vmtailor.base.text import plural
 from vmtailor.drivers.host.bundle_folder import DATA_BYTES, RECORD_BYTES
 from vmtailor.model.bundle import OBSERVED, RUN, TRACE
 from vmtailor.model.fit import FitRun
-from vmtailor.model.kernel import KernelBaseline
-from vmtailor.model.observed import ObservedRun
-from vmtailor.stages.plan import Tree, read_tree
+from vmtailor.model.syscalls import ObservedRun
 
 #: The record of a trace: of an image's, of a system's.
 TRACE_RECORDS = ("trace.json", "system-trace.json")
@@ -46,23 +43,6 @@ def load_run(path: Path) -> tuple[FitRun, Path]:
     if not path.is_file():
         raise UserInputError(f"{path} does not exist", hint="give the folder that vmtailor fit wrote (its option -o)")
     return records.load(FitRun, path), path.parent
-
-
-def cached_tree(version: str, store: Store | None = None, *, architecture: str | None = None) -> Tree | None:
-    """What is known of the kernel source of a version (6.12.117), where the cache has that source; None otherwise.
-
-    Nothing is downloaded. Reading takes some seconds."""
-    store = store or Store()
-    for file in sorted((store.root / "baselines").glob("*.json")):
-        try:
-            baseline = records.load(KernelBaseline, file)
-            if baseline.version == version and Path(baseline.source_dir).is_dir():
-                return read_tree(
-                    Path(baseline.source_dir), version, baseline.source_digest, store, architecture=architecture
-                )
-        except (VmtailorError, OSError):
-            continue
-    return None
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import typer
 
 from vmtailor.base import output
 from vmtailor.base.errors import AnswerNo
-from vmtailor.base.words.text import plural
+from vmtailor.base.text import plural
 from vmtailor.cli.options import common
 from vmtailor.model.exercise import Proof
 from vmtailor.model.machine import Accelerator, Clock

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from vmtailor.base.errors import HostError, UserInputError
-from vmtailor.base.files import strict_toml
-from vmtailor.model.processor.code import Code
+from vmtailor.base.files import toml_files
+from vmtailor.model.code_patterns import MachineCode
 
 #: Where the rows are; tests have folders of their own.
 FOLDER: Traversable | Path = resources.files("vmtailor") / "data" / "architectures"
@@ -293,7 +293,7 @@ class Architecture:
     on hosts that run it. `presumed`: records that name no family are of this one: they are older than the others.
 
     The first of `board` is what is fitted for; `usual` names the one for systems with an init of their own.
-    `platform` and `policy` are entries of the catalogue (analysis/changes/catalogue.py) for this family alone.
+    `platform` and `policy` are entries of the catalogue (analysis/changes/symbol_catalogue.py) for this family alone.
     `left_out`: protection that is neither, with the reasons. `warnings`: patterns of kernel messages, at the begin
     of a line, that say that something of it went wrong.
     `code`: None where programs of the family are known by their imports and strings alone."""
@@ -318,7 +318,7 @@ class Architecture:
     left_out: tuple[LeftOut, ...] = ()
     warnings: tuple[str, ...] = ()
     presumed: bool = False
-    code: Code | None = None
+    code: MachineCode | None = None
 
     @property
     def board_names(self) -> tuple[str, ...]:
@@ -400,7 +400,7 @@ def _parsed(text: str, origin: str) -> Architecture:
 
 def parse(text: str, origin: str) -> Architecture:
     """Read one file. Raises UserInputError that names the file and the field."""
-    row = strict_toml.read(text, Architecture, origin)
+    row = toml_files.read_strictly(text, Architecture, origin)
     wrong = next(_wrong(row, origin.removesuffix(".toml")), None)
     if wrong is not None:
         raise UserInputError(f"{origin}: {wrong}")
@@ -452,7 +452,7 @@ def _wrong_numbers(row: Architecture) -> Iterator[str]:
             yield f"devices.ports: value {code.value:#x} under mask {code.mask:#x} is no byte"
 
 
-def _wrong_code(code: Code | None) -> Iterator[str]:
+def _wrong_code(code: MachineCode | None) -> Iterator[str]:
     if code is None:
         return
     if not re.fullmatch(r"(?:[0-9a-f]{2}){1,8}", code.system_call):

@@ -7,11 +7,17 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from vmtailor.model.evidence import Evidence
-from vmtailor.model.verdict import Verdict
+
+
+class Verdict(StrEnum):
+    BETTER = "better"
+    WORSE = "worse"
+    SAME = "same"
+    UNDECIDED = "undecided"
 
 
 class Cause(StrEnum):
-    """Why a change is made. Direct causes name a record; a dependency names the symbol that needs it."""
+    """The causes of a change. Direct causes name a record; a dependency names the symbol that needs it."""
 
     DEMANDED = "demanded"
     PLATFORM = "platform"
@@ -24,7 +30,7 @@ class Cause(StrEnum):
 
 
 class ChangeKind(StrEnum):
-    """What is set. How each is applied: pipeline/applying.py."""
+    """The kinds of settings. pipeline/applying.py applies each."""
 
     CONFIG = "config"  # a configuration symbol
     COMMAND_LINE = "command-line"  # a word of the kernel's command line
@@ -39,7 +45,8 @@ class ChangeKind(StrEnum):
 
 
 class Figure(StrEnum):
-    """What an effect is on. Instructions are executed ones, net ones without the loops that only emulation causes."""
+    """The figures that an effect can be on. Instructions are executed ones; net ones exclude the loops that only
+    emulation causes."""
 
     INIT_INSTRUCTIONS = "instructions, kernel entry to init"
     INIT_INSTRUCTIONS_NET = "instructions, kernel entry to init, net"
@@ -84,12 +91,12 @@ class Setting:
 
     @property
     def back(self) -> Setting:
-        """The setting that restores what stood there."""
+        """Return the setting that restores what stood there."""
         return replace(self, value=self.before, before=self.value)
 
     @property
     def is_file(self) -> bool:
-        """Whether it is the content of a file on the system's disk, whose path is the name."""
+        """Return whether it is the content of a file on the system's disk, whose path is the name."""
         return self.kind is ChangeKind.ROOTFS and self.name.startswith("/")
 
     def __str__(self) -> str:
@@ -114,8 +121,8 @@ class Effect:
 
 
 def exact(figure: Figure, value: float, source: str = "") -> Effect:
-    """An effect without an interval."""
-    return Effect(figure, value, value, value, UNITS[figure], source)
+    """Return an effect without an interval."""
+    return Effect(figure=figure, value=value, low=value, high=value, unit=UNITS[figure], source=source)
 
 
 @dataclass(frozen=True)
@@ -136,34 +143,34 @@ class Change:
 
     @property
     def setting(self) -> Setting:
-        """The only setting of a change that has one."""
+        """Return the only setting of a change that has one."""
         (only,) = self.settings
         return only
 
     @property
     def value(self) -> str:
-        """What a symbol is set to."""
+        """Return the value that a symbol is set to."""
         return "n" if self.setting.value is None else self.setting.value
 
     @property
     def takes_away(self) -> bool:
-        """Whether less is there with it: a symbol is n, a unit is masked."""
+        """Return whether less is there with it: a symbol is n, a unit is masked."""
         units = [setting for setting in self.settings if setting.kind is ChangeKind.UNIT]
         return bool(units) or (self.sets_symbol and self.value == "n")
 
     @property
     def back(self) -> Change:
-        """The change that takes this one back, once it was applied: its settings the other way round."""
+        """Return the change that takes this one back, once it was applied: its settings the other way round."""
         return Change(self.id, f"taken back: {self.does}", tuple(setting.back for setting in reversed(self.settings)))
 
     @property
     def sets_symbol(self) -> bool:
-        """Whether it is a symbol of the configuration, and nothing else."""
+        """Return whether it is a symbol of the configuration, and nothing else."""
         return len(self.settings) == 1 and self.settings[0].kind is ChangeKind.CONFIG
 
     @property
     def is_kept(self) -> bool:
-        """Whether it is a symbol that is in the kernel as code (y or m). Numbers, strings and n are none."""
+        """Return whether it is a symbol that is in the kernel as code (y or m). Numbers, strings and n are not."""
         return self.sets_symbol and self.setting.value in ("y", "m")
 
     def expects(self, figure: Figure) -> Effect | None:
@@ -173,11 +180,16 @@ class Change:
         return next((effect for effect in self.measured if effect.figure is figure), None)
 
     def saves(self, figure: Figure) -> int:
-        """What it is expected to save of a figure that counts; 0 where nothing is expected."""
+        """Return the saving expected of a figure that counts; 0 where nothing is expected."""
         found = self.expects(figure)
         return -round(found.value) if found is not None else 0
 
 
 def symbol(name: str, value: str, *reasons: Reason, before: str | None = None, chosen: bool = True) -> Change:
-    """A symbol of the configuration as a change."""
-    return Change(name, "", (Setting(ChangeKind.CONFIG, name, value, before, chosen),), tuple(reasons))
+    """Return a symbol of the configuration as a change."""
+    return Change(
+        name,
+        "",
+        (Setting(kind=ChangeKind.CONFIG, name=name, value=value, before=before, chosen=chosen),),
+        tuple(reasons),
+    )

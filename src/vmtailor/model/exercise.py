@@ -13,7 +13,7 @@ HOST_PORT = re.compile(r"\{port:(\d{1,9})\}")
 
 
 class ReadyKind(StrEnum):
-    """When the container counts as ready."""
+    """The conditions under which the container counts as ready."""
 
     COMMAND = "command"  # a command in the guest exits 0 (a HEALTHCHECK is one)
     TCP = "tcp"  # a port accepts a connection
@@ -22,7 +22,7 @@ class ReadyKind(StrEnum):
 
 
 class StepKind(StrEnum):
-    """What one step of the load does."""
+    """The kinds of steps of the load."""
 
     HTTP = "http"
     TCP = "tcp"  # a port accepts a connection
@@ -32,7 +32,8 @@ class StepKind(StrEnum):
 
 @dataclass(frozen=True)
 class Expect:
-    """What is right. None asks for nothing. `stdout` must be equal, `contains` a part; `sha256` of body or output."""
+    """The right answer. None asks for nothing. `stdout` must be equal, `contains` a part; `sha256` of body or
+    output."""
 
     status: int | None = None  # HTTP status
     exit_code: int | None = None
@@ -63,7 +64,7 @@ class Ready:
 
 
 class Proof(StrEnum):
-    """What a verification is worth: what the container did while it was watched."""
+    """The worth of a verification: what the container did while it was watched."""
 
     LOAD = "exercised with load"
     ENDED = "ran to its end"
@@ -72,7 +73,7 @@ class Proof(StrEnum):
 
     @property
     def headline(self) -> str:
-        """What may be said of a container that passed."""
+        """Return what may be said of a container that passed."""
         return {Proof.LOAD: "verified with load", Proof.ENDED: "ran to its end"}.get(self, "started; no load seen")
 
 
@@ -99,11 +100,13 @@ class Exercise:
 
     @property
     def derived(self) -> bool:
-        """Whether it was made from the image's configuration: nobody has said what the container is there for."""
+        """Return whether it was made from the image's configuration: nobody has said what the container is there
+        for."""
         return self.origin in DERIVED
 
     def patient(self, times: int) -> Exercise:
-        """The same, waiting so many times as long for the container to be ready and to end: for a slower machine."""
+        """Return the exercise for a slower machine: it waits so many times as long for the container to be ready and to
+        end."""
         ready = replace(self.ready, timeout_s=times * self.ready.timeout_s)
         return replace(self, ready=ready, stop_timeout_s=times * self.stop_timeout_s)
 

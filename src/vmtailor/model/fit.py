@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from vmtailor.model.boots.boot import FunctionCost, PhaseCounts
+from vmtailor.model.boots.boot_cost import MemoryUse
 from vmtailor.model.change import Change
 from vmtailor.model.exercise import Exercise, Proof
 from vmtailor.model.image import ImageConfig
 from vmtailor.model.kernel import FoundKernel
 from vmtailor.model.margin import MarginPrice
-from vmtailor.model.memory import MemoryUse
 from vmtailor.model.plan import Plan
 from vmtailor.model.reach import Lack
 from vmtailor.model.syscalls import Absence, CallSummary, FailedCall
-from vmtailor.model.systems.subject import SystemSubject
+from vmtailor.model.systems.subject import System
 from vmtailor.model.systems.tuning import Tuning
 from vmtailor.model.systems.units import UnitChoice
 from vmtailor.model.trial import Trial
@@ -153,6 +153,6 @@ class FitRun:
     prices: tuple[MarginPrice, ...] = ()
     lacks: tuple[Lack, ...] = ()
     found_kernel: FoundKernel | None = None
-    system: SystemSubject | None = None
+    system: System | None = None
     units: UnitChoice | None = None
     tuned: Tuning | None = None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a guest said about itself on the wire."""
+"""The guest's own words on the wire."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ READY_STEP = -1
 
 
 @dataclass(frozen=True)
-class Mark:
+class GuestMark:
     """A moment of a boot. `cycles`: the guest's time stamp counter (virtual ns under the instruction clock);
     `monotonic_ns` and `realtime_ns`: its clocks; `host_s`: the host's monotonic clock when the mark was heard."""
 
@@ -72,7 +72,7 @@ class GuestReport:
 
     SCHEMA: ClassVar[str] = "vmtailor/guest-report/1"
 
-    marks: tuple[Mark, ...] = ()
+    marks: tuple[GuestMark, ...] = ()
     notes: tuple[GuestNote, ...] = ()
     fatal: GuestNote | None = None
     exit_code: int | None = None
@@ -88,12 +88,12 @@ class GuestReport:
     lost: int = 0
     stdout_sha256: str = ""
 
-    def mark(self, name: str) -> Mark | None:
-        """The first mark of a name, or None."""
+    def mark(self, name: str) -> GuestMark | None:
+        """Return the first mark of a name, or None."""
         return next((mark for mark in self.marks if mark.name == name), None)
 
     def file(self, name: str) -> str:
-        """The text of a file the guest sent, or an empty string."""
+        """Return the text of a file the guest sent, or an empty string."""
         return next((text for found, text in self.files if found == name), "")
 
     @property

@@ -48,7 +48,7 @@ class ImageConfig:
 
     @property
     def argv(self) -> tuple[str, ...]:
-        """What is executed: entry point followed by command."""
+        """Return the command that is executed: entry point followed by command."""
         return self.entrypoint + self.cmd
 
 

@@ -97,8 +97,8 @@ class KernelUse:
 
 @dataclass(frozen=True)
 class KernelUses:
-    """Beside a kernel in the cache: what it is, and the images that it serves, the one it was made for first. Of many
-    only the first and the last are named; `more` are not."""
+    """The note beside a kernel in the cache: its identity, and the images that it serves, the one it was made for
+    first. Of many only the first and the last are named; `more` are not."""
 
     SCHEMA: ClassVar[str] = "vmtailor/kernel-uses/1"
 
@@ -113,8 +113,8 @@ class KernelUses:
 
 @dataclass(frozen=True)
 class FoundKernel:
-    """Where a fit's kernel came from: compiled for it, or found in the cache. `made_for` is the image that it was made
-    for, empty where that is not known; `serves` how many images it serves, this one included."""
+    """The origin of a fit's kernel: compiled for it, or found in the cache. `made_for` is the image that it was made
+    for, empty where that is not known. `serves` counts the images that it serves, this one included."""
 
     cached: bool
     made_for: str

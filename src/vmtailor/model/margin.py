@@ -21,14 +21,14 @@ NONE = "none"
 
 
 def label(margins: tuple[Margin, ...]) -> str:
-    """A choice as the command line writes it: `none`, `reachable+server`."""
+    """Return a choice as the command line writes it: `none`, `reachable+server`."""
     return "+".join(margin.value for margin in margins) or NONE
 
 
 @dataclass(frozen=True)
 class MarginPrice:
-    """What one choice of margins costs, from a kernel that was compiled. `margins` is empty for `none`. Instructions
-    are from kernel entry to init, net; `calls` is how many system calls of the processor's table the kernel has. A
+    """The price of one choice of margins, from a kernel that was compiled. `margins` is empty for `none`. Instructions
+    are from kernel entry to init, net. `calls` counts the system calls of the processor's table that the kernel has. A
     figure that was not taken is None, and `note` says why in a line."""
 
     margins: tuple[Margin, ...]

@@ -24,13 +24,13 @@ class RootFormat(StrEnum):
 # vmtailor/plan/3: `margins`.
 @dataclass(frozen=True)
 class Plan:
-    """The configuration to build. `fragment` is what allnoconfig is given; `changes` all that it resolves to: symbols
-    by name, words of the command line, then what the baseline has and this has not, what ran most first. What was left
-    out has its evidence and the cost expected to go; a symbol without a prompt is among them where its code ran.
+    """The configuration to build. `fragment` is the input of allnoconfig. `changes` is all that it resolves to: symbols
+    by name, words of the command line, then symbols that only the baseline has, those that ran most first. A symbol
+    left out has its evidence and the cost expected to go. One without a prompt is among them where its code ran.
 
     `unexplained` names symbols without a reason (none, if all is right). `given_up` says, a sentence each, what was
-    wanted and could not be had: policy that this tree or compiler cannot follow, or what falls with a dropped symbol.
-    """
+    wanted and could not be had. That is policy that this tree or compiler cannot follow, or what falls with a dropped
+    symbol."""
 
     SCHEMA: ClassVar[str] = "vmtailor/plan/3"
 
@@ -50,7 +50,7 @@ class Plan:
 
     @cached_property
     def symbols(self) -> tuple[Change, ...]:
-        """The configuration's symbols: all that are set, and those that a reason sets to n."""
+        """Return the configuration's symbols: all that are set, and those that a reason sets to n."""
         return tuple(c for c in self.changes if c.sets_symbol and (c.setting.value != "n" or c.reasons))
 
     @cached_property
@@ -61,20 +61,20 @@ class Plan:
 
     @cached_property
     def baseline(self) -> dict[str, str]:
-        """What the baseline has of the symbols that the plan speaks of: name → y or m."""
+        """Return the baseline's values of the symbols that the plan speaks of: name → y or m."""
         found = {c.id: c.setting.before for c in self.changes if c.sets_symbol}
         return {name: value for name, value in found.items() if value in ("y", "m")}
 
     @cached_property
     def left_out(self) -> tuple[Change, ...]:
-        """Those of them that have a prompt: the order in which repair looks."""
+        """Return the symbols left out that have a prompt: the order in which repair looks."""
         return tuple(c for c in self.gone if c.setting.chosen)
 
     @cached_property
     def words(self) -> tuple[Change, ...]:
-        """The kernel's command line, word by word."""
+        """Return the kernel's command line, word by word."""
         return tuple(c for c in self.changes if c.settings and c.settings[0].kind is ChangeKind.COMMAND_LINE)
 
     def symbol(self, name: str) -> Change | None:
-        """A symbol of the configuration, by its name without CONFIG_."""
+        """Return a symbol of the configuration, by its name without CONFIG_."""
         return next((c for c in self.symbols if c.id == name), None)

@@ -12,8 +12,8 @@ from vmtailor.model.evidence import EvidenceKind
 
 
 class Nearness(StrEnum):
-    """How near a file of the image is to what was seen: opened in the trace; led to by what was opened (needed by it,
-    run by it, loadable into it); merely in the image."""
+    """The nearness of an image's file to what was seen. It was opened in the trace; or it is led to by an opened one
+    (needed by it, run by it, loadable into it); or it is merely in the image."""
 
     OPENED = "opened"
     LED_TO = "led to"
@@ -62,7 +62,8 @@ class NotRead:
 
 @dataclass(frozen=True)
 class Reach:
-    """What an image could ask for, by file: the nearest files first, then by path. `files` and `bytes` were read."""
+    """The requests that an image could make, by file: the nearest files first, then by path. `files` and `bytes` were
+    read."""
 
     SCHEMA: ClassVar[str] = "vmtailor/reach/1"
 

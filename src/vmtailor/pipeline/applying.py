@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from vmtailor.analysis.changes import choosing
-from vmtailor.analysis.changes.known import SPOKEN
+from vmtailor.analysis.changes import choice
+from vmtailor.analysis.changes.change_catalogue import SPOKEN
 from vmtailor.base.errors import UserInputError
 from vmtailor.drivers.rootfs import small_initrd
 from vmtailor.model.change import Change, ChangeKind, Setting
@@ -45,7 +45,7 @@ def applied(changes: Sequence[Change], machine: Machine, means: Means) -> tuple[
     symbols: dict[str, str] = {}
     files: dict[str, str | None] = {}
     for change in changes:
-        if why := choosing.not_for(change, machine.architecture):
+        if why := choice.not_for(change, machine.architecture):
             raise UserInputError(why)
         settings = []
         for setting in change.settings:
@@ -80,7 +80,7 @@ def _with_before(change: Change, before: Mapping[str, str | None]) -> Change:
 def for_bundle(changes: Sequence[Change], machine: Machine) -> None:
     """Raise UserInputError for what no bundle's machine can have, or this one, whose kernel was made for it."""
     for change in changes:
-        if why := choosing.not_for(change, machine.architecture) or choosing.obstacle(change):
+        if why := choice.not_for(change, machine.architecture) or choice.obstacle(change):
             raise UserInputError(why)
         for setting in change.settings:
             if (setting.kind, setting.name) == (ChangeKind.MACHINE, "type") and setting.value != machine.board:

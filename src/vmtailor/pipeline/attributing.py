@@ -7,27 +7,27 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vmtailor.analysis.cost import attribution, counters
+from vmtailor.analysis.cost import attribution, plugin_counts
 from vmtailor.analysis.cost.attribution import Attribution, Place
-from vmtailor.analysis.cost.counters import SymbolTable
+from vmtailor.analysis.cost.plugin_counts import SymbolTable
 from vmtailor.analysis.ksource import facts
 from vmtailor.base.cache.store import Store, digest
 from vmtailor.base.files import records
-from vmtailor.base.words.modules import module_name
+from vmtailor.base.notation import module_name
 from vmtailor.drivers.kernel import symbolizer
 from vmtailor.drivers.kernel.kernel_source import SourceTree
 from vmtailor.drivers.kernel.known_places import KnownPlaces
-from vmtailor.drivers.qemu import plugin_file
-from vmtailor.model.boots.counters import Counters
-from vmtailor.model.boots.frames import SourceFrames
+from vmtailor.drivers.monitors import counts_file
+from vmtailor.model.boots.counters import Counters, SourceFrames
 from vmtailor.model.kernel import KernelBaseline
 from vmtailor.model.trace import LoadedModule, Trace
 from vmtailor.pipeline import keys
-from vmtailor.pipeline.inputs import FitInputs
+from vmtailor.pipeline.subject import Subject
 from vmtailor.stages.plan import Tree
 
 
@@ -42,6 +42,19 @@ class Code:
     table: SymbolTable
     architecture: str
     store: Store
+
+    @classmethod
+    def of(cls, subject: Subject[Any], tree: Tree) -> Code:
+        """Return the code of a subject's baseline."""
+        return cls(
+            kernel=subject.kernel,
+            source=subject.source,
+            tree=tree,
+            config=subject.config,
+            table=subject.table,
+            architecture=subject.row.name,
+            store=subject.store,
+        )
 
     def places(self, frames: Mapping[int, SourceFrames]) -> dict[int, Place]:
         """Address → what the instruction there belongs to."""
@@ -74,15 +87,14 @@ class Code:
         )
 
 
-def attributed(inputs: FitInputs, record: Trace, folder: Path, tree: Tree) -> Attribution:
-    """What every function, file and symbol of the baseline's kernel cost in the coverage boot."""
-    options = inputs.options
-    code = Code(inputs.kernel, inputs.source, tree, inputs.config, inputs.table, options.architecture, options.store)
-    counts = plugin_file.read(folder / record.coverage_file)
+def attributed(subject: Subject[Any], record: Trace, folder: Path, tree: Tree) -> Attribution:
+    """Say what every function, file and symbol of the baseline's kernel cost in the coverage boot."""
+    code = Code.of(subject, tree)
+    counts = counts_file.read(folder / record.coverage_file)
     where = attribution.addresses(counts)
-    of_modules = inputs.table.in_modules(where)
+    of_modules = code.table.in_modules(where)
     sections = [(module.name, name, at) for module in record.modules for name, at in module.sections]
-    files = {module_name(path.stem): path for path in Path(inputs.kernel.debug_modules_dir).rglob("*.ko")}
+    files = {module_name(path.stem): path for path in Path(code.kernel.debug_modules_dir).rglob("*.ko")}
     frames = symbolizer.symbolize_modules(files, sections, where[of_modules].tolist())
     return _by_phase(counts, code.of_image(where[~of_modules], frames))
 
@@ -120,5 +132,5 @@ def in_modules(
 
 
 def _by_phase(counts: Counters, where: Mapping[int, Place]) -> Attribution:
-    phase_of = {id(stretch): phase.value for phase, stretch in counters.phased(counts)}
+    phase_of = {id(stretch): phase.value for phase, stretch in plugin_counts.phased(counts)}
     return attribution.attribute(counts, where, lambda stretch: phase_of.get(id(stretch), stretch.begin))

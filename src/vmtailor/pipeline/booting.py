@@ -8,7 +8,7 @@ from pathlib import Path
 
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import GuestError
-from vmtailor.base.files import outputs, records
+from vmtailor.base.files import records, regular_files
 from vmtailor.base.natives import Natives
 from vmtailor.base.progress import step
 from vmtailor.booting import bundle_booter, fitted_machine, series
@@ -74,7 +74,7 @@ def attribute(subject: Booted, out: Path) -> BootCost:
 
 def counted(subject: Booted, out: Path) -> Counters:
     """One boot on the instruction clock, counted up to init. Raises GuestError when the kernel does not get there."""
-    outputs.make_folder(out)
+    regular_files.make_folder(out)
     machine = subject.on(Clock.INSTRUCTIONS).machine
     with step("count instructions up to init"):
         boot, gathered = subject.booter(machine, subject.workload, out)

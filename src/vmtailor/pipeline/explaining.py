@@ -3,24 +3,24 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from vmtailor.analysis.bootlog.kernel_build import kconfig_file
+from vmtailor.analysis.bootlog import kernel_build
 from vmtailor.analysis.demands import demand_rules
-from vmtailor.analysis.explain import asked
+from vmtailor.analysis.explain import name_index
 from vmtailor.analysis.explain.lookup import KnownSource
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError, VmtailorError
-from vmtailor.base.files import dot_config, records
+from vmtailor.base.files import dot_config
+from vmtailor.base.notation import version_key
 from vmtailor.base.progress import step
-from vmtailor.base.words.versions import version_key
-from vmtailor.drivers.distribution import choice, packaged
-from vmtailor.drivers.kernel import kernel_source
+from vmtailor.drivers.distribution import packaged_baseline, selection
+from vmtailor.drivers.kernel import kept_source, kernel_source
 from vmtailor.drivers.kernel.kernel_source import SourceTree
 from vmtailor.model.architecture import Architecture, named, presumed
 from vmtailor.model.architecture import names as architectures
-from vmtailor.model.kernel import KernelBaseline
 from vmtailor.stages.plan import Tree, read_tree
 
 
@@ -39,8 +39,8 @@ def read_configuration(path: Path) -> Configuration:
     head = data.splitlines()[:20]
     return Configuration(
         dot_config.parse(data.decode("utf-8", "replace")),
-        kconfig_file.version_of(data[:400]) or "",
-        kconfig_file.arch_of(head) or "",
+        kernel_build.version_of(data[:400]) or "",
+        kernel_build.arch_of(head) or "",
     )
 
 
@@ -91,6 +91,17 @@ def known_of(tree: SourceTree, architecture: str | None, store: Store) -> WholeS
     return WholeSource(tree, _known(tree, architecture, store), read)
 
 
+def packaged_tree(version: str, architecture: str | None, store: Store) -> Tree | None:
+    """Return what is known of the source of a packaged kernel of a version (6.12.117), where the cache has it. Reading
+    takes some seconds."""
+    for kernel in kept_source.baselines(store):
+        if kernel.version == version:
+            with contextlib.suppress(VmtailorError, OSError):
+                source = Path(kernel.source_dir)
+                return read_tree(source, version, kernel.source_digest, store, architecture=architecture)
+    return None
+
+
 def _given(given: str, architecture: str | None, store: Store) -> SourceTree:
     if kernel_source.place(given.partition(",")[0]).exists():
         return kernel_source.provide(store, given)
@@ -101,7 +112,7 @@ def _given(given: str, architecture: str | None, store: Store) -> SourceTree:
     cached = _cached(given, store, exact=True)
     if cached is not None:
         return cached
-    return packaged.select(choice.of_host(), _row(architecture), given).source(store)
+    return packaged_baseline.select(selection.of_host(), _row(architecture), given).source(store)
 
 
 def _row(architecture: str | None) -> Architecture:
@@ -122,23 +133,7 @@ def _cached(version: str, store: Store, *, exact: bool = False) -> SourceTree | 
     """The source of a version that the cache has, else the newest of its series; `exact`: only if asked for."""
     wanted = _plain(version)
     series = ".".join(wanted.split(".")[:2])
-    trees: list[SourceTree] = []
-    for file in sorted((store.root / "baselines").glob("*.json")):
-        try:
-            baseline = records.load(KernelBaseline, file)
-        except (VmtailorError, OSError):
-            continue
-        if Path(baseline.source_dir).is_dir():
-            trees.append(SourceTree(Path(baseline.source_dir), baseline.source_digest))
-    for folder in sorted((store.root / "kernel-source").glob("*")):
-        if folder.is_dir() and not folder.name.startswith("."):
-            trees.append(SourceTree(folder, folder.name))
-    found: dict[str, SourceTree] = {}
-    for tree in trees:
-        try:
-            found.setdefault(tree.version, tree)
-        except UserInputError:
-            continue
+    found = kept_source.by_version(store)
     if wanted in found:
         return found[wanted]
     alike = [one for one in found if one == series or one.startswith(f"{series}.")]
@@ -151,5 +146,5 @@ def _known(tree: SourceTree, architecture: str | None, store: Store) -> KnownSou
     row = _row(architecture)
     with step(f"reading the source of {tree.version}"):
         read = read_tree(tree.path, tree.version, tree.digest, store, architecture=row.name)
-        more = asked.load(tree.path, read.facts, tree.digest, store, row=row)
+        more = name_index.load(tree.path, read.facts, tree.digest, store, row=row)
     return KnownSource(read.facts, more, demand_rules.load(row=row).for_kernel(tree.version), read.kconfig)

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from vmtailor.analysis.changes.judging import Samples, TrialRun
-from vmtailor.analysis.guests import machines
-from vmtailor.analysis.statistics.stats import can_decide
+from vmtailor.analysis.changes.effects import Samples, TrialRun
+from vmtailor.analysis.guests import machine_variants
+from vmtailor.analysis.statistics.significance import can_decide
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records
 from vmtailor.booting import series
@@ -19,10 +19,9 @@ from vmtailor.booting.series import OnBoot
 from vmtailor.model.boots.boot import Boot, Outcome
 from vmtailor.model.boots.series import RECORD, BootSeries, JudgedBy, SeriesBoot, Variant
 from vmtailor.model.boots.workload import Workload
-from vmtailor.model.change import Change, Figure
+from vmtailor.model.change import Change, Figure, Verdict
 from vmtailor.model.machine import Clock, Machine
 from vmtailor.model.trial import Purpose
-from vmtailor.model.verdict import Verdict
 from vmtailor.pipeline.trials import Ran, Trials
 
 BASE, CONTROL = "base", "control"
@@ -99,7 +98,7 @@ class MachineBench:
 
     def _unchanged(self) -> tuple[Variant, ...]:
         """The machine as it is, first, and its controls."""
-        others = machines.controls(self.base) if self.judged_by is JudgedBy.READY else ()
+        others = machine_variants.controls(self.base) if self.judged_by is JudgedBy.READY else ()
         controls = (series.variant(f"{CONTROL}-{number}", one) for number, one in enumerate(others, 1))
         return (series.variant(BASE, self.base), *controls)
 

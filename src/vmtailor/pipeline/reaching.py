@@ -9,11 +9,11 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from vmtailor.analysis.demands import demand_rules
-from vmtailor.analysis.ksource import call_tables, uapi
+from vmtailor.analysis.ksource import uapi
 from vmtailor.analysis.ksource.facts import Facts, reader
-from vmtailor.analysis.reach import asks, contents, find
-from vmtailor.analysis.reach.asks import KernelNames
+from vmtailor.analysis.reach import contents, file_requests, image_reach
 from vmtailor.analysis.reach.contents import Contents
+from vmtailor.analysis.reach.file_requests import KernelNames
 from vmtailor.base.cache.store import Store, digest
 from vmtailor.base.files import records
 from vmtailor.drivers.image.flat_archive import FlatArchive
@@ -38,7 +38,7 @@ def names_of(facts: Facts, source: Path, row: Architecture) -> KernelNames:
         f"{kind}_{name}" for one in protocols for kind, name in zip(("SOCK", "IPPROTO"), one.split("/"), strict=False)
     }
     words |= {f"NETLINK_{name}" for name in netlink} | {"SOL_SOCKET", "IPPROTO_IP", "IPPROTO_IPV6", "IPPROTO_TCP"}
-    calls = {call.number: call.name for call in call_tables.read_table(read, row.calls)}
+    calls = {call.number: call.name for call in uapi.read_table(read, row.calls)}
     return KernelNames(calls, uapi.constants(read, uapi.headers(source, row), words), families, protocols, netlink)
 
 
@@ -55,8 +55,8 @@ def reach_of(
     store = store or Store()
     paths = sorted(set(opened))
     rules = demand_rules.load(row=row)
-    code = keys.code_of(find.__name__)
-    wanted = asks.wanted(rules, kernel.families)
+    code = keys.code_of(image_reach.__name__)
+    wanted = file_requests.wanted(rules, kernel.families)
     how = digest(code, row.name, repr(row.code), *sorted(wanted.words), *sorted(wanted.functions))
     key = digest(Reach.SCHEMA, how, image.archive_sha256, records.encode(image.config), *_listed(kernel), *paths)
 
@@ -72,7 +72,7 @@ def reach_of(
         return records.load(Contents, store.get("file-contents", kind, fill) / "contents.json")
 
     def fill(folder: Path) -> None:
-        records.save(find.find(archive, paths, image.config, kernel, rules, read), folder / "reach.json")
+        records.save(image_reach.find(archive, paths, image.config, kernel, rules, read), folder / "reach.json")
 
     return records.load(Reach, store.get("reach", key, fill) / "reach.json")
 

@@ -7,21 +7,21 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from vmtailor.analysis.ksource import foreign
+from vmtailor.analysis.ksource import foreign_config
 from vmtailor.analysis.ksource.closure import close
 from vmtailor.analysis.ksource.kconfig import Kconfig
 from vmtailor.base.cache.store import Store, digest
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.files import dot_config, records
+from vmtailor.base.files import dot_config
 from vmtailor.base.files.digests import SHA256
 from vmtailor.base.progress import step
-from vmtailor.drivers.distribution import choice, packaged
-from vmtailor.drivers.distribution.protocol import Distribution
+from vmtailor.drivers.distribution import packaged_baseline, selection
+from vmtailor.drivers.distribution.distribution import Distribution
 from vmtailor.drivers.host.bundle_folder import BundleFolder
+from vmtailor.drivers.kernel import kept_source
 from vmtailor.drivers.kernel.kernel_source import SourceTree, require_version
 from vmtailor.model.architecture import named
 from vmtailor.model.bundle import PLAN
-from vmtailor.model.kernel import KernelBaseline
 from vmtailor.model.plan import Plan
 from vmtailor.stages import build, debug_kernel
 from vmtailor.stages import plan as planning
@@ -57,7 +57,7 @@ def source_of(loaded: BundleFolder, store: Store, distribution: Distribution | N
     version = loaded.bundle.kernel_version
     try:
         row = named(loaded.bundle.architecture)
-        kernel = packaged.provide(distribution or choice.of_host(), row, store, version)
+        kernel = packaged_baseline.provide(distribution or selection.of_host(), row, store, version)
     except UserInputError:
         kernel = None
     if kernel is None or kernel.source_digest != wanted:
@@ -69,27 +69,11 @@ def source_of(loaded: BundleFolder, store: Store, distribution: Distribution | N
 
 
 def source_at_hand(loaded: BundleFolder, store: Store) -> SourceTree | None:
-    """The same where the cache has it; nothing is fetched."""
-    wanted = source_digest(loaded)
-    version = loaded.bundle.kernel_version
-    folder = store.path("kernel-source", wanted)
-    if folder.is_dir():
-        store.used(folder)
-        tree = SourceTree(folder, wanted)
-        require_version(tree, version, f"the kernel of {loaded.path}")
-        return tree
-    for kernel in baselines_at_hand(store, version):
-        if kernel.source_digest == wanted:
-            store.used(kernel.source_dir)
-            return SourceTree(Path(kernel.source_dir), kernel.source_digest)
-    return None
-
-
-def baselines_at_hand(store: Store, version: str) -> list[KernelBaseline]:
-    """Packaged baselines of an upstream version that the cache has, with their source."""
-    files = sorted((store.root / "baselines").glob("*.json"))
-    found = [records.load(KernelBaseline, file) for file in files]
-    return [kernel for kernel in found if kernel.version == version and Path(kernel.source_dir).is_dir()]
+    """Return that source where the cache has it; nothing is fetched."""
+    tree = kept_source.by_digest(source_digest(loaded), store)
+    if tree is not None:
+        require_version(tree, loaded.bundle.kernel_version, f"the kernel of {loaded.path}")
+    return tree
 
 
 def known(loaded: BundleFolder, store: Store, *, only_cached: bool = False) -> Known | None:
@@ -112,7 +96,7 @@ def known(loaded: BundleFolder, store: Store, *, only_cached: bool = False) -> K
             kconfig = planning.read_tree(
                 source.path, source.version, source.digest, store, architecture=architecture
             ).kconfig
-            taken = foreign.harmless(kconfig, loaded.config, str(loaded.path / loaded.bundle.kernel_config))
+            taken = foreign_config.harmless(kconfig, loaded.config, str(loaded.path / loaded.bundle.kernel_config))
         (folder / "config").write_text(dot_config.render(taken))
 
     config = store.get("bundle-config", key, fill) / "config"
@@ -158,7 +142,7 @@ class Rebuilder:
                     source.path, source.version, source.digest, self._store,
                     architecture=self._loaded.bundle.architecture,
                 ).kconfig  # fmt: skip
-        planned = foreign.harmless(self._kconfig, dict(made.fragment), where)
+        planned = foreign_config.harmless(self._kconfig, dict(made.fragment), where)
         fragment, fallen = changed(self._kconfig, planned, values, made.baseline)
         self.fallen[tuple(sorted(values.items()))] = fallen
         # The symbols are those of the plan before: they are not held against this kernel.

@@ -13,18 +13,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-from vmtailor.analysis.guests import kernel_log, machines
+from vmtailor.analysis.guests import kernel_complaints, machine_variants
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import temporary
-from vmtailor.base.words.text import plain
+from vmtailor.base.text import plain
 from vmtailor.booting.fitted_machine import Chosen, machine_of
 from vmtailor.drivers.guest import guest_programs
 from vmtailor.drivers.guest.attendant_volume import SystemRoot
 from vmtailor.drivers.host import bundle_folder, bundle_values
 from vmtailor.drivers.host.bundle_folder import MOST_TABLE_BYTES, BundleFolder, SavedFolder
-from vmtailor.drivers.qemu.accelerator import best_accelerator
-from vmtailor.drivers.rootfs import disk as disks
+from vmtailor.drivers.monitors import monitors
+from vmtailor.drivers.rootfs import boot_disk as disks
 from vmtailor.model.architecture import named
 from vmtailor.model.boots.system_exercise import SystemExercise
 from vmtailor.model.bundle import SYSTEM, SYSTEM_EXERCISE, SYSTEM_RUN, TRACED
@@ -32,10 +32,11 @@ from vmtailor.model.exercise import Exercise, Proof, StepKind
 from vmtailor.model.image import Image
 from vmtailor.model.machine import Accelerator, Clock, Disk, Machine
 from vmtailor.model.plan import RootFormat
-from vmtailor.model.systems.subject import SystemSubject
+from vmtailor.model.systems.subject import System
 from vmtailor.model.trial import Verification
 from vmtailor.model.watched.system_run import SystemRun
-from vmtailor.pipeline.inputs import scratch_of, tools_volume
+from vmtailor.pipeline.image_subject import tools_volume
+from vmtailor.pipeline.subject import scratch_of
 from vmtailor.pipeline.systems import exercising, subjects
 from vmtailor.pipeline.work_folder import resuming
 from vmtailor.pipeline.work_folder.content import WorkFolder, is_work_folder
@@ -127,9 +128,9 @@ class SavedSystem:
         files = self.files
         symbols = files.data(files.bundle.system_map, MOST_TABLE_BYTES).decode(errors="replace")
         machine = machine_of(files, Chosen(accelerator=accelerator, clock=clock))
-        machine = replace(machine, disks=(self.disk,), ports=machines.on_loopback(self.exercise.ports))
+        machine = replace(machine, disks=(self.disk,), ports=machine_variants.on_loopback(self.exercise.ports))
         parts = guest_programs.of(self.architecture)
-        target = SystemTarget(machine, self.root, self.exercise, parts, kernel_log.built_in_modules(symbols))
+        target = SystemTarget(machine, self.root, self.exercise, parts, kernel_complaints.built_in_modules(symbols))
         with temporary.held_folder(scratch_of(store)) as scratch:
             return system_verify.verify(target, self.before, scratch)
 
@@ -172,7 +173,7 @@ def verify_prepared(prepared: Prepared) -> Verification:
     where it works; the instruction clock is always TCG."""
     request, subject, store = prepared.request, prepared.subject, prepared.store
     accelerator = Accelerator.TCG if prepared.clock is Clock.INSTRUCTIONS else request.accelerator
-    accelerator = accelerator or best_accelerator(subject.architecture, store)
+    accelerator = accelerator or monitors.usual().best_accelerator(subject.architecture, store)
     return replace(subject.verified(accelerator, prepared.clock, store), skipped=subject.skipped)
 
 
@@ -259,7 +260,7 @@ def _system(request: VerifyRequest, files: BundleFolder) -> SavedSystem:
     exercise, skipped = chosen(request, own, exercise_file.load_system, "system", "system")
     before = files.record(SystemRun, SYSTEM_RUN)
     bundle_values.require_cpu_s(before.boot.cpu_s, files.path / SYSTEM_RUN)
-    subject, disk = files.record(SystemSubject, SYSTEM), files.root
+    subject, disk = files.record(System, SYSTEM), files.root
     if request.disk is not None:
         disk = disks.disk_of(request.disk)
         with subjects.opened(f"{subjects.DISK}{request.disk}", files.store) as found:
@@ -272,7 +273,7 @@ def _system(request: VerifyRequest, files: BundleFolder) -> SavedSystem:
     )
 
 
-def _root(subject: SystemSubject, files: BundleFolder) -> SystemRoot:
+def _root(subject: System, files: BundleFolder) -> SystemRoot:
     """Where the system is in its machine. Raises UserInputError for a record that names no place of a root."""
     path, where = subject.init.path, files.path / SYSTEM
     placed = subject.disk is not None and 0 <= subject.disk.root <= 256

@@ -11,13 +11,12 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Generic, Protocol, TypeVar
 
-from vmtailor.analysis.changes import choosing
-from vmtailor.analysis.changes.judging import TrialRun, judge
+from vmtailor.analysis.changes import choice
+from vmtailor.analysis.changes.effects import TrialRun, judge
 from vmtailor.base.errors import BuildError, UserInputError
 from vmtailor.base.progress import step
-from vmtailor.model.change import Change, Effect, exact
+from vmtailor.model.change import Change, Effect, Verdict, exact
 from vmtailor.model.trial import Purpose, Trial
-from vmtailor.model.verdict import Verdict
 
 Made = TypeVar("Made")
 Result = TypeVar("Result")
@@ -134,7 +133,7 @@ class Trials(Generic[Made, Result]):
         if len(good) < 2:
             return judged
         whole = replace(
-            choosing.together(str(Purpose.TOGETHER), good),
+            choice.together(str(Purpose.TOGETHER), good),
             does=", ".join(change.id for change in good),
             expected=_sum([change.expected for change in good]),
         )

@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from vmtailor.analysis.changes import expecting
-from vmtailor.analysis.changes.expecting import Predict, effects
-from vmtailor.analysis.changes.known import Candidate
-from vmtailor.analysis.cost import attribution_boot
-from vmtailor.analysis.guests.machines import countable
+from vmtailor.analysis.changes import effects
+from vmtailor.analysis.changes.change_catalogue import Candidate
+from vmtailor.analysis.changes.effects import Predict
+from vmtailor.analysis.cost.attribution import by_table, rows_of
+from vmtailor.analysis.guests.machine_variants import countable
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.files import outputs, records
+from vmtailor.base.files import records, regular_files
 from vmtailor.base.natives import Natives
 from vmtailor.base.progress import step
 from vmtailor.booting import series
@@ -24,9 +24,9 @@ from vmtailor.booting.boot import boot as plain_boot
 from vmtailor.booting.bundle_booter import kernel_of
 from vmtailor.booting.counted import CountedToInit, Settled
 from vmtailor.booting.series import OnBoot
-from vmtailor.drivers.qemu.plugin import PluginMode
 from vmtailor.model.boots.boot import Outcome
 from vmtailor.model.boots.boot_cost import BootCost
+from vmtailor.model.boots.counters import CountingMode
 from vmtailor.model.boots.series import BootSeries, JudgedBy
 from vmtailor.model.boots.timeline import Timeline
 from vmtailor.model.boots.workload import OwnInit, Workload
@@ -55,13 +55,13 @@ def on_machine(
 ) -> BootSeries:  # fmt: skip
     """Try changes on a machine with an init of its own. First one boot that shows more of itself, for what is expected.
     To judge by instructions, the kernel must be `known`."""
-    outputs.make_folder(out)
+    regular_files.make_folder(out)
     booter: Booter = plain_boot
     if judged_by is JudgedBy.INSTRUCTIONS:
         if known is None or store is None:
             raise UserInputError("instructions can be counted only in a kernel whose symbols are known")
         machine = countable(machine)
-        booter = CountedToInit(known.system_map, natives, PluginMode.COVERAGE)
+        booter = CountedToInit(known.system_map, natives, CountingMode.COVERAGE)
         cost = attributed(machine, known, out, natives=natives, store=store, timeout_s=2 * workload.timeout_s)
         predict = by_cost(cost, judged_by)
     else:
@@ -89,7 +89,7 @@ def on_bundle(
         raise UserInputError("a bundle's trials are judged by ready or by instructions")
     if judged_by is JudgedBy.INSTRUCTIONS:
         subject = subject.on(Clock.INSTRUCTIONS)
-    outputs.make_folder(out)
+    regular_files.make_folder(out)
     if subject.machine.clock is Clock.INSTRUCTIONS:
         predict = by_cost(_cost(subject, out), judged_by)
     else:
@@ -121,10 +121,10 @@ def by_cost(cost: BootCost, judged_by: JudgedBy) -> Predict:
     """Savings expected from what a boot cost: instructions, or as many nanoseconds of virtual time."""
 
     def predict(one: Candidate) -> tuple[Effect, ...]:
-        count, source = expecting.instructions(one, cost)
+        count, source = effects.expected_instructions(one, cost)
         if judged_by is JudgedBy.INSTRUCTIONS:
-            return effects(Figure.INIT_INSTRUCTIONS, count, source)
-        return effects(JUDGED[judged_by], None if count is None else count / 1e9, source)
+            return effects.expected_effects(Figure.INIT_INSTRUCTIONS, count, source)
+        return effects.expected_effects(JUDGED[judged_by], None if count is None else count / 1e9, source)
 
     return predict
 
@@ -135,8 +135,8 @@ def by_seconds(seen: Shown | None, judged_by: JudgedBy) -> Predict:
     def predict(one: Candidate) -> tuple[Effect, ...]:
         if seen is None:
             return ()
-        saving, source = expecting.seconds(one, seen.timeline)
-        return effects(JUDGED[judged_by], None if saving is None else saving * seen.share, source)
+        saving, source = effects.expected_seconds(one, seen.timeline)
+        return effects.expected_effects(JUDGED[judged_by], None if saving is None else saving * seen.share, source)
 
     return predict
 
@@ -180,8 +180,8 @@ def _cost(subject: Booted, out: Path) -> BootCost:
     if known is not None:
         return attribution.cost_of(counters, known, subject.store)
     table = subject.booter.table(str(subject.loaded.kernel))
-    found = attribution_boot.by_table(counters, table)
-    return attribution_boot.rows_of(subject.loaded.bundle.kernel_version, counters, found)
+    found = by_table(counters, table)
+    return rows_of(subject.loaded.bundle.kernel_version, counters, found)
 
 
 def _by_log(subject: Booted, out: Path, judged_by: JudgedBy) -> Predict:

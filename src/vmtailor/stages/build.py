@@ -14,7 +14,7 @@ from vmtailor.base.cache.store import Store, digest, locked
 from vmtailor.base.errors import BuildError
 from vmtailor.base.files import records
 from vmtailor.base.files.digests import sha256_of
-from vmtailor.drivers.kernel import elf_pack, kbuild
+from vmtailor.drivers.kernel import elf_pack, make
 from vmtailor.model.architecture import Architecture, Packing, named
 from vmtailor.model.kernel import Configured, KernelFiles
 from vmtailor.model.plan import Plan
@@ -26,15 +26,15 @@ _RECORD = "kernel.json"
 KIND = "kernel"
 
 
-def kernel_key(plan: Plan, source_digest: str, toolchain: kbuild.Toolchain) -> str:
+def kernel_key(plan: Plan, source_digest: str, toolchain: make.Toolchain) -> str:
     """What the bytes of a kernel depend on: source, configuration, compiler."""
     fragment = [f"{name}={value}" for name, value in sorted(plan.fragment)]
     return digest(_LAYOUT, source_digest, toolchain.describe(), *toolchain.variables(), *fragment)
 
 
-def toolchain_of(plan: Plan) -> kbuild.Toolchain:
+def toolchain_of(plan: Plan) -> make.Toolchain:
     """What a plan's kernel is compiled with, where nothing else is said."""
-    return kbuild.Toolchain.of(named(plan.architecture))
+    return make.Toolchain.of(named(plan.architecture))
 
 
 def cached(plan: Plan, source_digest: str, store: Store) -> KernelFiles | None:
@@ -52,7 +52,7 @@ def build_kernel(
     source_digest: str,
     store: Store,
     *,
-    toolchain: kbuild.Toolchain | None = None,
+    toolchain: make.Toolchain | None = None,
     explain: Mapping[str, str] | None = None,
     sources: Iterable[str] = (),
 ) -> KernelFiles:
@@ -71,9 +71,9 @@ def build_kernel(
         store.folder("kernel-build")
         store.used(work)
         with locked(work.with_suffix(".lock"), "a kernel of this source"):
-            configured = kbuild.configure(source_dir, work, plan.fragment, toolchain)
+            configured = make.configure(source_dir, work, plan.fragment, toolchain)
             require_nothing_lost(configured, explain or {})
-            compiled = kbuild.compile_kernel(configured, (row.kernel.target,), toolchain, sources=sources)
+            compiled = make.compile_kernel(configured, (row.kernel.target,), toolchain, sources=sources)
             files = collect(row, configured, compiled, folder, unplanned(plan, configured))
         records.save(files, folder / _RECORD)
 
@@ -112,7 +112,7 @@ def unplanned(plan: Plan, configured: Configured) -> tuple[str, ...]:
 def collect(
     row: Architecture,
     configured: Configured,
-    compiled: kbuild.CompiledKernel,
+    compiled: make.CompiledKernel,
     folder: Path,
     unplanned_symbols: tuple[str, ...] = (),
 ) -> KernelFiles:
@@ -127,7 +127,7 @@ def collect(
     shutil.copyfile(configured.config, folder / "config")
     shutil.copyfile(compiled.system_map, folder / "System.map")
     return KernelFiles(
-        release=kbuild.release(Path(configured.source_dir), compiled.build_dir, kbuild.Toolchain.of(row)),
+        release=make.release(Path(configured.source_dir), compiled.build_dir, make.Toolchain.of(row)),
         image=str(image),
         image_bytes=image.stat().st_size,
         zstd_bytes=_zstd_bytes(image),

@@ -9,10 +9,10 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from vmtailor.analysis.cost import moved
+from vmtailor.analysis.cost import counterparts
 from vmtailor.base.cache.store import Store, digest, locked
 from vmtailor.base.errors import BuildError, HostError
-from vmtailor.drivers.kernel import kbuild
+from vmtailor.drivers.kernel import make
 from vmtailor.model.architecture import named, presumed
 
 # Part of every key: raise it when the steps change.
@@ -34,7 +34,7 @@ class DebugKernel:
         return cls(folder / _VMLINUX, table if table.is_file() else None)
 
 
-def key_of(config: Path, system_map: Path, source_digest: str, toolchain: kbuild.Toolchain) -> str:
+def key_of(config: Path, system_map: Path, source_digest: str, toolchain: make.Toolchain) -> str:
     """What the debug kernel depends on."""
     return digest(_LAYOUT, source_digest, toolchain.describe(), *toolchain.variables(), config, system_map)
 
@@ -47,8 +47,8 @@ def cached(
     return DebugKernel.at(store.path("kernel-symbols", key)) if store.has("kernel-symbols", key) else None
 
 
-def _toolchain(architecture: str | None) -> kbuild.Toolchain:
-    return kbuild.Toolchain.of(presumed() if architecture is None else named(architecture), debug=True)
+def _toolchain(architecture: str | None) -> make.Toolchain:
+    return make.Toolchain.of(presumed() if architecture is None else named(architecture), debug=True)
 
 
 def provide(
@@ -65,9 +65,9 @@ def provide(
         store.folder("kernel-build")
         store.used(work)
         with locked(work.with_suffix(".lock")):
-            configured = kbuild.configure_file(source_dir, work, config, toolchain)
+            configured = make.configure_file(source_dir, work, config, toolchain)
             title = "compiling the kernel once more, with debug information"
-            compiled = kbuild.compile_kernel(configured, ("vmlinux",), toolchain, title=title)
+            compiled = make.compile_kernel(configured, ("vmlinux",), toolchain, title=title)
             if not require_alike(system_map, compiled.system_map):
                 shutil.copyfile(compiled.system_map, folder / _MOVED)
             shutil.copyfile(compiled.vmlinux, folder / _VMLINUX)
@@ -78,10 +78,10 @@ def provide(
 def require_alike(wanted: Path, got: Path) -> bool:
     """Whether two tables have every function of the first at the same address. Raise HostError unless they have at
     least the same functions, by name."""
-    mine, theirs = (moved.functions(path.read_text("ascii", "replace")) for path in (wanted, got))
+    mine, theirs = (counterparts.functions(path.read_text("ascii", "replace")) for path in (wanted, got))
     if not mine or not theirs:
         raise BuildError(f"{wanted if not mine else got} names no functions")
-    _, lacking = moved.counterparts(mine, theirs)
+    _, lacking = counterparts.counterparts(mine, theirs)
     if lacking:
         raise HostError(
             f"compiled here, {len(lacking)} of {len(mine)} functions are not those of the bundle's kernel, such as "

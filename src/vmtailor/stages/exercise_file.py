@@ -11,7 +11,7 @@ from typing import Any
 
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files.digests import SHA256
-from vmtailor.base.files.regular_file import read_regular
+from vmtailor.base.files.regular_files import read_regular
 from vmtailor.drivers.image.documents import shown
 from vmtailor.drivers.image.image_config import WORD_BYTES
 from vmtailor.drivers.image.signals import name_of

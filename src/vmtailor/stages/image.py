@@ -17,12 +17,12 @@ from vmtailor.base.cache.store import Store, digest, disk_full_is_a_host_error
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records, temporary
 from vmtailor.base.files.digests import sha256_of
-from vmtailor.base.files.regular_file import open_regular
+from vmtailor.base.files.regular_files import open_regular, write_atomic
 from vmtailor.drivers.host.bundle_folder import BundleFolder
 from vmtailor.drivers.image import documents, image_archive, image_config, layers, oci_layout, skopeo
+from vmtailor.drivers.image.allowance import Allowance, ImageLimits, Room, too_much
 from vmtailor.drivers.image.entry_point import check_entry_point, strangers
 from vmtailor.drivers.image.layers import Layer
-from vmtailor.drivers.image.limits import Allowance, Limits, Room, too_much
 from vmtailor.drivers.image.root_directory import Archived, archive_directory
 from vmtailor.model.architecture import every, of_host, of_image
 from vmtailor.model.bundle import IMAGE
@@ -103,7 +103,7 @@ class ImageOptions:
     env: tuple[tuple[str, str], ...] = ()
     user: str | None = None
     working_dir: str | None = None
-    limits: Limits | None = None
+    limits: ImageLimits | None = None
     system: bool = False  # it has an init of its own: what the image says is started may be missing
     asked: bool = False  # set by `fetch`: whether the user named the architecture
 
@@ -168,7 +168,7 @@ def fetch(
     _check_options(options)
     parsed = parse_reference(reference)
     with disk_full_is_a_host_error(store.root), temporary.held_folder(store.folder("scratch")) as scratch:
-        limits = options.limits or Limits.for_disk(scratch)
+        limits = options.limits or ImageLimits.for_disk(scratch)
         if parsed == Reference(Source.DOCKER_ARCHIVE, "-"):
             spooled = _spool(stdin() if stdin else _standard_input(), scratch, limits)
             parsed = Reference(Source.DOCKER_ARCHIVE, str(spooled), shown=parsed.text)
@@ -197,7 +197,7 @@ def _check_options(options: ImageOptions) -> None:
         _require_text(word, "the word")
 
 
-def _within(image: Image, parsed: Reference, limits: Limits | None) -> None:
+def _within(image: Image, parsed: Reference, limits: ImageLimits | None) -> None:
     """What the cache has was within the limits of then."""
     if limits is not None and image.unpacked_bytes > limits.unpacked_bytes:
         raise too_much(parsed.name, limits)
@@ -211,7 +211,7 @@ def _standard_input() -> IO[bytes]:
     return sys.stdin.buffer
 
 
-def _spool(source: IO[bytes], scratch: Path, limits: Limits) -> Path:
+def _spool(source: IO[bytes], scratch: Path, limits: ImageLimits) -> Path:
     """Standard input as a file named by its content, so that the same archive is found again."""
     path = scratch / "stdin.tar"
     total, budget, room = hashlib.sha256(), Allowance(limits), Room(scratch)
@@ -288,7 +288,7 @@ def _access(options: ImageOptions) -> skopeo.Access:
     return skopeo.Access(options.authfile, options.architecture)
 
 
-def _source(parsed: Reference, options: ImageOptions, limits: Limits, scratch: Path) -> str:
+def _source(parsed: Reference, options: ImageOptions, limits: ImageLimits, scratch: Path) -> str:
     """What skopeo shall copy: looked through, so that it writes to this host only what an image may have."""
     if parsed.pinned is not None:
         skopeo.check(parsed.pinned, _access(options), limits)
@@ -310,7 +310,7 @@ def _source(parsed: Reference, options: ImageOptions, limits: Limits, scratch: P
     return source
 
 
-def _from_skopeo(parsed: Reference, store: Store, options: ImageOptions, limits: Limits, scratch: Path) -> Image:
+def _from_skopeo(parsed: Reference, store: Store, options: ImageOptions, limits: ImageLimits, scratch: Path) -> Image:
     copied = scratch / "image"
     source = _source(parsed, options, limits, scratch)
     skopeo.copy(source, copied, scratch, _access(options), name=parsed.name, limits=limits)
@@ -345,7 +345,9 @@ def _from_skopeo(parsed: Reference, store: Store, options: ImageOptions, limits:
     return _stored(store.get("image", key, fill))
 
 
-def _from_directory(parsed: Reference, store: Store, options: ImageOptions, limits: Limits, scratch: Path) -> Image:
+def _from_directory(
+    parsed: Reference, store: Store, options: ImageOptions, limits: ImageLimits, scratch: Path
+) -> Image:
     made = scratch / "rootfs.tar"
     if parsed.path.is_dir():
         archived = archive_directory(parsed.path, made, limits)
@@ -440,7 +442,7 @@ def _check_start(image: Image, store: Store) -> None:
         )
     check_entry_point(tree, image)
     said = _mixed(strangers(tree, image), image)
-    records.write_atomic(passed, said.encode("utf-8", "replace"), private=True)
+    write_atomic(passed, said.encode("utf-8", "replace"), private=True)
     _note(said)
 
 

@@ -11,25 +11,23 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
-from vmtailor.analysis.cost import memory
-from vmtailor.analysis.cost.counters import SymbolTable, initcall_costs, initcall_spans
-from vmtailor.analysis.guests import boots, machines
-from vmtailor.base import pairs
+from vmtailor.analysis.cost import memory_use
+from vmtailor.analysis.cost.plugin_counts import SymbolTable, initcall_costs, initcall_spans
+from vmtailor.analysis.guests import boots, machine_variants
+from vmtailor.base import concurrency, notation
 from vmtailor.base.errors import GuestError, NotStarted
 from vmtailor.base.natives import Natives
-from vmtailor.base.words import sizes
 from vmtailor.booting.boot import boot
-from vmtailor.booting.counting import counting
-from vmtailor.drivers.qemu import qemu_program
-from vmtailor.drivers.qemu.plugin import PluginConfig, PluginMode
+from vmtailor.booting.counting import Counting
+from vmtailor.drivers.monitors import monitors
 from vmtailor.model.architecture import named
 from vmtailor.model.boots.boot import Boot
-from vmtailor.model.boots.code_marks import CodeMark
-from vmtailor.model.boots.gathered import Gathered
+from vmtailor.model.boots.boot_cost import MemoryUse
+from vmtailor.model.boots.counters import CodeMark, CountingConfig, CountingMode
+from vmtailor.model.boots.ending import Gathered
 from vmtailor.model.boots.workload import FIXED_KEY, STILL_S, Attended, Exercised, Patience, Run, Until
 from vmtailor.model.exercise import Exercise
 from vmtailor.model.machine import Accelerator, Clock, Machine
-from vmtailor.model.memory import MemoryUse
 
 #: Seconds a boot may take beside what the exercise itself allows: of processor time on the instruction clock, else of
 #: the host.
@@ -128,8 +126,8 @@ def counted(
     that was made before, as for a trace: one of them. `beside`: of a machine that this one is set beside, waited for;
     it may take as long as that may. `on_usual` is told its own as soon as it is known. Raises GuestError when a boot
     that should work does not."""
-    config = PluginConfig(
-        mode=PluginMode.COUNTS,
+    config = CountingConfig(
+        mode=CountingMode.COUNTS,
         marks=subject.marks,
         spans=initcall_spans(subject.table),
         architecture=subject.machine.architecture,
@@ -143,7 +141,7 @@ def counted(
         return [*done, *((found, ()) for found in before)]
 
     note(f"instruction clock, up to {count} boots, and least memory")
-    found, least = pairs.both(all_boots, lambda: _least(_MemorySearch(subject, scratch, beside, on_usual)))
+    found, least = concurrency.both(all_boots, lambda: _least(_MemorySearch(subject, scratch, beside, on_usual)))
     return Counted(
         exact=tuple(boot for boot, _ in found),
         initcalls=found[0][1],
@@ -195,10 +193,10 @@ def _least(search: _MemorySearch) -> _Least:
 
 
 def _counted(
-    subject: MeasuredMachine, config: PluginConfig, scratch: Path, keep: Path | None
+    subject: MeasuredMachine, config: CountingConfig, scratch: Path, keep: Path | None
 ) -> tuple[Boot, tuple[tuple[str, int], ...]]:
-    wanted = counting(subject.natives, config, subject.table)
-    machine = machines.counted(subject.machine)
+    wanted = Counting(subject.natives, config, subject.table)
+    machine = machine_variants.counted(subject.machine)
     with _room:
         found, gathered = boot(machine, _work(subject).unhurried(machine.clock), scratch, counting=wanted)
     _require(found, gathered)
@@ -295,7 +293,7 @@ class _MemorySearch:
     def told(self) -> int:
         """About how much memory it needs, by what it used where it has all; 0 where that is not known. In bytes."""
         use = self.use(self._machine.memory_bytes)
-        return memory.needed(use) if use is not None else 0
+        return memory_use.needed(use) if use is not None else 0
 
     def passes(self, memory_bytes: int) -> bool:
         """Whether the exercise passes with so much memory. QEMU does not even start where kernel, initial RAM disk
@@ -317,7 +315,7 @@ class _MemorySearch:
         if gathered is None:
             return None
         log = gathered.console.decode("utf-8", "replace")
-        return memory.use(memory_bytes, log, gathered.report.file("memory"))
+        return memory_use.use(memory_bytes, log, gathered.report.file("memory"))
 
     def _boot(self, memory_bytes: int) -> tuple[Boot, Gathered]:
         machine = replace(self._machine, memory_bytes=memory_bytes)
@@ -377,16 +375,16 @@ def _sizes(low: int, high: int) -> list[int]:
     return [*_sizes(low, middle), *_sizes(middle, high)]
 
 
-def conditions(subject: MeasuredMachine, clock: Clock) -> tuple[tuple[str, str], ...]:
-    """Under which conditions the figures on one clock were taken."""
-    machine = subject.machine if clock is Clock.WALL else machines.counted(subject.machine)
-    version = qemu_program.installed(machine.architecture).version
+def conditions(machine: Machine, clock: Clock) -> tuple[tuple[str, str], ...]:
+    """Return the conditions under which the figures of a machine on one clock were taken."""
+    machine = machine if clock is Clock.WALL else machine_variants.counted(machine)
+    monitor = monitors.of(machine)
     return (
         ("machine", machine.board),
-        ("memory", sizes.mebibytes(machine.memory_bytes)),
+        ("memory", notation.mebibytes(machine.memory_bytes)),
         ("cpus", str(machine.cpus)),
         ("cpu model", machine.cpu_model),
         ("accelerator", "TCG"),
-        ("qemu", f"{version[0]}.{version[1]}"),
+        (monitor.name, monitor.version(machine.architecture)),
         ("clock", str(clock)),
     )

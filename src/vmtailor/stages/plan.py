@@ -7,8 +7,8 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Se
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from vmtailor.analysis.changes import catalogue as catalogues
-from vmtailor.analysis.changes.catalogue import Catalogue, CatalogueEntry, Situation
+from vmtailor.analysis.changes import symbol_catalogue as catalogues
+from vmtailor.analysis.changes.symbol_catalogue import Catalogue, CatalogueEntry, Situation
 from vmtailor.analysis.cost.attribution import SymbolCost
 from vmtailor.analysis.demands import demand, demand_rules
 from vmtailor.analysis.demands.demand import Demand, Demands, Head
@@ -17,7 +17,7 @@ from vmtailor.analysis.ksource.closure import Closure, close
 from vmtailor.analysis.ksource.facts import Facts
 from vmtailor.analysis.ksource.kconfig import Kconfig, Lost, Resolution
 from vmtailor.analysis.ksource.reasons import why_set
-from vmtailor.analysis.reach.asked import Reached
+from vmtailor.analysis.reach.reach_symbols import Reached
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import BuildError, UserInputError
 from vmtailor.drivers.kernel.kconfig_shell import KconfigShell

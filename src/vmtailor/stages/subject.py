@@ -12,13 +12,13 @@ from vmtailor.analysis.systems import mounts
 from vmtailor.analysis.systems.describe import describe
 from vmtailor.analysis.systems.root import Root
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.words.text import plain
-from vmtailor.drivers.disks import tables
+from vmtailor.base.text import plain
+from vmtailor.drivers.disks import partitions
+from vmtailor.drivers.disks.disk_image import OpenedDisk, open_disk
 from vmtailor.drivers.disks.disk_tree import DiskTree
 from vmtailor.drivers.disks.ext4 import Ext4
-from vmtailor.drivers.disks.opened import OpenedDisk, opened
-from vmtailor.drivers.image.archive_tree import ArchiveTree
-from vmtailor.model.systems.subject import DiskLayout, Mount, Partition, SubjectKind, SystemSubject, TableKind
+from vmtailor.drivers.image.flat_archive import ArchiveTree
+from vmtailor.model.systems.subject import DiskLayout, Mount, Partition, SubjectKind, System, TableKind
 
 #: What libblkid calls things that hide a file system, and what they are to a person.
 _HIDING = {"crypto_LUKS": "encrypted (LUKS)", "BitLocker": "encrypted (BitLocker)"}
@@ -45,7 +45,7 @@ _ROOT_SIGNS = ("/sbin/init", "/etc/os-release", "/usr/lib/os-release")
 class OpenedSubject:
     """A subject with its files, for as long as its block lasts."""
 
-    subject: SystemSubject
+    subject: System
     root: Root
     disk: OpenedDisk | None = None
 
@@ -57,8 +57,8 @@ def of_disk(
     """Read a disk image. `partition`: the number of the one that has the system, where several have one.
 
     Raises UserInputError for every disk that no system is fitted from, in words that name what is wrong."""
-    with opened(path) as disk:
-        kind, parts = tables.read(disk.raw, disk.size_bytes, str(path))
+    with open_disk(path) as disk:
+        kind, parts = partitions.read(disk.raw, disk.size_bytes, str(path))
         _refuse_asleep(parts, path)
         number, tree, root = _root_of(disk, parts, partition)
         fstab = mounts.parse_fstab(root.text("/etc/fstab"))
@@ -165,8 +165,8 @@ def _firmware(disk: OpenedDisk, kind: TableKind, parts: Sequence[Partition]) -> 
     """What the loaders on the disk start from."""
     with disk.raw.open("rb") as file:
         code = any(file.read(440))
-    bios = code and (kind is not TableKind.GPT or any(one.type == tables.BIOS_BOOT for one in parts))
-    efi = any(one.type in tables.EFI for one in parts)
+    bios = code and (kind is not TableKind.GPT or any(one.type == partitions.BIOS_BOOT for one in parts))
+    efi = any(one.type in partitions.EFI for one in parts)
     return (*(("bios",) if bios else ()), *(("uefi",) if efi else ()))
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from vmtailor.analysis.systems.root import Root
 from vmtailor.base.cache.store import Store, digest
 from vmtailor.base.progress import step
-from vmtailor.drivers.image.archive_tree import ArchiveTree
+from vmtailor.drivers.image.flat_archive import ArchiveTree
 from vmtailor.drivers.rootfs import installed_kernel, rootfs
 from vmtailor.model.image import Image
 from vmtailor.model.kernel import KernelBaseline

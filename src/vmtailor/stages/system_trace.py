@@ -10,19 +10,19 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from vmtailor.analysis.guests import machines
+from vmtailor.analysis.guests import machine_variants
 from vmtailor.analysis.systems.module_index import ModuleIndex
 from vmtailor.analysis.systems.seen import Seen
+from vmtailor.base import figures
 from vmtailor.base.errors import GuestError, UserInputError
 from vmtailor.base.files import records
 from vmtailor.base.natives import Natives
 from vmtailor.base.progress import step
-from vmtailor.base.words import figures
 from vmtailor.booting.boot import boot as plain_boot
-from vmtailor.drivers.rootfs import watching_initrd
+from vmtailor.drivers.rootfs import initrd_additions
 from vmtailor.drivers.rootfs.initramfs import archive
 from vmtailor.model.boots.boot import Boot
-from vmtailor.model.boots.gathered import Gathered
+from vmtailor.model.boots.ending import Gathered
 from vmtailor.model.boots.workload import Attended, OwnInit
 from vmtailor.model.bundle import REQUESTS
 from vmtailor.model.machine import Disk, DiskMode, Machine
@@ -62,7 +62,7 @@ def watched_machine(
     way_in: Sequence[tuple[str, bytes]],
     natives: Natives,
     scratch: Path,
-    options: Sequence[str] = watching_initrd.OPTIONS,
+    options: Sequence[str] = initrd_additions.OPTIONS,
 ) -> Machine:
     """The machine with our way into its root, watched; its last disk takes the log.
 
@@ -71,12 +71,12 @@ def watched_machine(
         raise UserInputError("a system is traced with its own kernel, started directly")
     log, initrd = scratch / REQUESTS, scratch / "initrd-watching"
     initrd.write_bytes(archive(way_in, (natives.folder / "small-init").read_bytes()))
-    watching_initrd.add(initrd, f"/dev/vd{_LETTERS[len(machine.disks)]}", options)
+    initrd_additions.add(initrd, f"/dev/vd{_LETTERS[len(machine.disks)]}", options)
     log.unlink(missing_ok=True)
     with log.open("wb") as file:
         file.truncate(LOG_BYTES)
     disks = (*machine.disks, Disk(str(log), mode=DiskMode.WRITTEN))
-    return machines.with_time(replace(machine, initrd=str(initrd), disks=disks))
+    return machine_variants.with_time(replace(machine, initrd=str(initrd), disks=disks))
 
 
 def trace(inputs: SystemTraceInputs, folder: Path, scratch: Path) -> SystemTrace:

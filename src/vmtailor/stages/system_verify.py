@@ -9,19 +9,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from vmtailor.analysis.cost.counters import SymbolTable
-from vmtailor.analysis.guests import attended, kernel_log, machines, sayings
+from vmtailor.analysis.cost.plugin_counts import SymbolTable
+from vmtailor.analysis.guests import attended_boots, kernel_complaints, machine_variants, system_messages
 from vmtailor.analysis.guests.boots import differences, marks_at
-from vmtailor.analysis.guests.degraded import degraded, new_complaints
+from vmtailor.analysis.guests.system_losses import degraded, new_complaints
 from vmtailor.base.errors import GuestError
 from vmtailor.base.natives import Natives
 from vmtailor.booting.boot import boot
-from vmtailor.booting.counting import Counting, counting
+from vmtailor.booting.counting import Counting
 from vmtailor.drivers.guest import attendant_volume
 from vmtailor.drivers.guest.attendant_volume import MODULES, USUAL, SystemRoot
-from vmtailor.drivers.qemu.plugin import PluginConfig, PluginMode
 from vmtailor.model.boots.boot import Boot
-from vmtailor.model.boots.gathered import Gathered
+from vmtailor.model.boots.counters import CountingConfig, CountingMode
+from vmtailor.model.boots.ending import Gathered
 from vmtailor.model.boots.system_exercise import Saying, SystemExercise
 from vmtailor.model.boots.workload import FIXED_KEY, Attended, Patience, Until, Workload
 from vmtailor.model.machine import Clock, Machine
@@ -88,7 +88,9 @@ def run(
 ) -> SystemRun:
     """The exercise, once: the whole of it, or as far as `until`. Nothing that the system writes is kept. `counts` is
     heeded on the instruction clock, and changes nothing of what happens there."""
-    machine = target.machine if target.machine.clock is Clock.INSTRUCTIONS else machines.with_time(target.machine)
+    machine = (
+        target.machine if target.machine.clock is Clock.INSTRUCTIONS else machine_variants.with_time(target.machine)
+    )
     reports = USUAL if counts is None else (*USUAL, MODULES)
     work = workload(target, scratch, until=until, reports=reports).unhurried(machine.clock, patience)
     found, gathered = booter(target.natives, counts)(machine, work, scratch)
@@ -117,7 +119,7 @@ def baseline(target: SystemTarget, scratch: Path, counts: Counts | None = None) 
             hint=_hint(found.boot.failures),
             details=found.words,
         )
-    silent = [one.name for one in target.exercise.says if one.name not in sayings.asked(found.report)]
+    silent = [one.name for one in target.exercise.says if one.name not in system_messages.asked(found.report)]
     if silent:
         raise GuestError(
             f"{', '.join(silent)} cannot be asked: the system has no such program",
@@ -148,7 +150,7 @@ def patience_after(before: SystemRun) -> Patience | None:
 
 def judge(target: SystemTarget, before: SystemRun, after: SystemRun) -> Verification:
     """What a run says of its machine, against the baseline's run."""
-    expected = kernel_log.expected_messages(target.built_in)
+    expected = kernel_complaints.expected_messages(target.built_in)
     failures = (
         *after.boot.failures,
         *differences(before.report, after.report, target.exercise.inside()),
@@ -167,15 +169,15 @@ def _settled(machine: Machine, natives: Natives, counts: Counts | None) -> Count
     if machine.clock is not Clock.INSTRUCTIONS:
         return None
     if counts is None:
-        return counting(natives, PluginConfig(mode=PluginMode.COVERAGE, architecture=machine.architecture))
+        return Counting(natives, CountingConfig(mode=CountingMode.COVERAGE, architecture=machine.architecture))
     marks = marks_at(counts.table, natives.attendant_marks())
-    return counting(natives, PluginConfig(marks=marks, architecture=machine.architecture))
+    return Counting(natives, CountingConfig(marks=marks, architecture=machine.architecture))
 
 
 def _words(found: Boot, gathered: Gathered) -> str:
     """For an error: what failed, what the console said last, and the command to see it again."""
     lines = [line for _, line in gathered.lines[-_TAIL_LINES:]]
-    units = attended.failed_units(gathered.report)
+    units = attended_boots.failed_units(gathered.report)
     parts = [*found.failures, *(f"unit {name} failed" for name in units)]
     parts += ["--- console:", *lines] if lines else []
     parts += [f"--- machine, ended after {gathered.end.seconds:.1f} s:", gathered.end.stderr, gathered.end.command]

@@ -9,22 +9,21 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from vmtailor.analysis.cost.counters import SymbolTable
-from vmtailor.analysis.demands import container_log, degradation, file_uses, tracer_requests
+from vmtailor.analysis.cost.plugin_counts import SymbolTable
+from vmtailor.analysis.demands import container_calls, degradation, file_uses
 from vmtailor.analysis.demands.strace_log import CallLog
-from vmtailor.analysis.guests import boots, machines
-from vmtailor.base import pairs
+from vmtailor.analysis.guests import boots, machine_variants
+from vmtailor.base import concurrency
 from vmtailor.base.errors import GuestError
 from vmtailor.base.files import records
 from vmtailor.base.natives import Natives
 from vmtailor.base.progress import step
 from vmtailor.booting.boot import boot
-from vmtailor.booting.counting import counting
-from vmtailor.drivers.qemu.plugin import PluginConfig, PluginMode
+from vmtailor.booting.counting import Counting
 from vmtailor.drivers.rootfs import initramfs
 from vmtailor.model.boots.boot import Boot
-from vmtailor.model.boots.ending import Ending
-from vmtailor.model.boots.gathered import Gathered
+from vmtailor.model.boots.counters import CountingConfig, CountingMode
+from vmtailor.model.boots.ending import Ending, Gathered
 from vmtailor.model.boots.workload import FIXED_KEY, Exercised, Run
 from vmtailor.model.bundle import REQUESTS
 from vmtailor.model.exercise import Exercise
@@ -71,7 +70,7 @@ def trace(
             on_counted(found[0])
         return found
 
-    with pairs.beside(counted_alone) as counting_it:
+    with concurrency.beside(counted_alone) as counting_it:
         requests_boot, requests, machine, loaded = _requests(inputs, work, scratch)
         require_works(requests_boot, requests, inputs, "with its system calls traced")
         found = counting_it.wait() if machine == alone else None
@@ -79,8 +78,8 @@ def trace(
     require_works(coverage_boot, coverage, inputs, "")
     (folder / COVERAGE).write_bytes(coverage.counts)
     (folder / REQUESTS).write_bytes(requests.requests)
-    begins = container_log.phases(requests.report)
-    log = container_log.read(requests.requests, begins)
+    begins = container_calls.phases(requests.report)
+    log = container_calls.read(requests.requests, begins)
     record = Trace(
         image_digest=inputs.image.digest,
         exercise_origin=inputs.exercise.origin,
@@ -107,10 +106,10 @@ def trace(
 def _coverage(inputs: TraceInputs, machine: Machine, work: Exercised, scratch: Path) -> tuple[Boot, Gathered]:
     """The boot in which every block is counted."""
     marks = boots.marks(inputs.table, inputs.natives)
-    config = PluginConfig(mode=PluginMode.COUNTS, marks=marks, architecture=inputs.table.architecture)
-    one_cpu = machines.counted(machine)
+    config = CountingConfig(mode=CountingMode.COUNTS, marks=marks, architecture=inputs.table.architecture)
+    one_cpu = machine_variants.counted(machine)
     with step("trace: every block of the kernel"):
-        counted = counting(inputs.natives, config, inputs.table)
+        counted = Counting(inputs.natives, config, inputs.table)
         return boot(one_cpu, work.unhurried(one_cpu.clock), scratch, counting=counted)
 
 
@@ -130,8 +129,8 @@ def _requests(
         also = f" (with {', '.join(loaded)})" if loaded else ""
         with step(f"trace: every system call{also}"):
             seen_boot, seen = boot(machine, replace(work, tools=inputs.tools).unhurried(machine.clock), scratch)
-        events = container_log.read(seen.requests, container_log.phases(seen.report)).events
-        wanted = tracer_requests.of_container(initramfs.requested(boots.kernel_words(seen.report)), events)
+        events = container_calls.read(seen.requests, container_calls.phases(seen.report)).events
+        wanted = container_calls.own_requests(initramfs.requested(boots.kernel_words(seen.report)), events)
         found = initramfs.providers(inputs.modules, wanted)
         more = tuple(dict.fromkeys(one.module for one in found if one.module not in loaded))
         if not more or (seen_boot.failures and not _may_lack_a_module(seen, inputs.exercise)):
@@ -157,7 +156,7 @@ def read_log(folder: Path, record: Trace) -> CallLog:
 
 def log_of(requests: bytes, record: Trace) -> CallLog:
     """The same from the tracer's log."""
-    return container_log.read(requests, record.phases)
+    return container_calls.read(requests, record.phases)
 
 
 def require_works(found: Boot, gathered: Gathered, inputs: TraceInputs, how: str) -> None:

@@ -7,11 +7,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from vmtailor.analysis.demands import container_log, degradation, harmless, listening
-from vmtailor.analysis.guests import boots, kernel_log
+from vmtailor.analysis.demands import container_calls, degradation, harmless_absences
+from vmtailor.analysis.guests import boots, kernel_complaints
 from vmtailor.booting.boot import boot
 from vmtailor.drivers.host import host_client
-from vmtailor.model.boots.gathered import Gathered
+from vmtailor.model.boots.ending import Gathered
 from vmtailor.model.boots.workload import FIXED_KEY, NETWORK, Exercised, Patience, Run
 from vmtailor.model.exercise import Exercise
 from vmtailor.model.image import ImageConfig
@@ -51,10 +51,12 @@ def verify(target: Target, trace: Trace, events: Sequence[SyscallEvent], scratch
     most_s = BOOT_S + 4 * target.exercise.ready.timeout_s
     work = Exercised(run, most_s, tools=target.tools).unhurried(target.machine.clock, patience(trace))
     found, seen = boot(target.machine, work, scratch)
-    log = container_log.read(seen.requests, container_log.phases(seen.report))
-    degraded, absent = harmless.split(degradation.newly_failing(events, log.events))
+    log = container_calls.read(seen.requests, container_calls.phases(seen.report))
+    degraded, absent = harmless_absences.split(degradation.newly_failing(events, log.events))
     said = boots.complaints(seen, target.machine.architecture)
-    complaints = tuple(kernel_log.new_complaints(said, trace.kernel_warnings, kernel_log.expected_messages()))
+    complaints = tuple(
+        kernel_complaints.new_complaints(said, trace.kernel_warnings, kernel_complaints.expected_messages())
+    )
     failures = [
         *found.failures,
         *boots.differences(trace.requests_report, seen.report, target.exercise),
@@ -65,7 +67,7 @@ def verify(target: Target, trace: Trace, events: Sequence[SyscallEvent], scratch
     last = seen
     if not failures:
         work = Exercised(run, most_s)
-        last, failures = _as_used(target, work, scratch, listening.tcp_ports(events))
+        last, failures = _as_used(target, work, scratch, container_calls.tcp_ports(events))
     evidence = boots.evidence(last, failures) if failures else ""
     return Verification(tuple(dict.fromkeys(failures)), degraded, needs, complaints, evidence, absent=absent)
 

@@ -48,8 +48,7 @@ from vmtailor.bench.runtimes.guest_runtime import at_once
 from vmtailor.bench.suites.bench_run import TrialFailed
 from vmtailor.model.boots.boot import Boot, Outcome
 from vmtailor.model.boots.counters import Blocks, Counters, SpanReached, Stretch, Totals
-from vmtailor.model.boots.ending import End, Ending
-from vmtailor.model.boots.gathered import Gathered
+from vmtailor.model.boots.ending import End, Ending, Gathered
 from vmtailor.model.guest import GuestReport
 
 ROWS = ("vm:engines/native", "vm:engines/podman")

@@ -28,7 +28,7 @@ from vmtailor.bench.model.results import (
     SuiteName,
 )
 from vmtailor.bench.pages.overview import doubts_of
-from vmtailor.model.verdict import Verdict
+from vmtailor.model.change import Verdict
 
 HOST = BenchHost("here", "6.1.0", "a processor", 2, 1 << 33, "x", "v2", False, True, 2000.0)
 

@@ -28,8 +28,7 @@ from vmtailor.bench.runtimes import description
 from vmtailor.bench.runtimes import guest_runtime as guest
 from vmtailor.bench.runtimes.guest_runtime import FAILED, REST_S, in_guest
 from vmtailor.model.boots.boot import Boot, Milestone, Outcome, Phase, PhaseCounts
-from vmtailor.model.boots.ending import End, Ending
-from vmtailor.model.boots.gathered import Gathered
+from vmtailor.model.boots.ending import End, Ending, Gathered
 from vmtailor.model.exercise import StepKind
 from vmtailor.model.guest import GuestReport
 from vmtailor.model.machine import Machine

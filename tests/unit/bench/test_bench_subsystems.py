@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from vmtailor.analysis.cost.counters import FIRMWARE, UNKNOWN, SymbolTable
+from vmtailor.analysis.cost.plugin_counts import FIRMWARE, UNKNOWN, SymbolTable
 from vmtailor.analysis.cost.waterfall import OTHER
 from vmtailor.bench.analysis.bench_clock import CLOCK
 from vmtailor.bench.analysis.boot_counts import BEFORE, by_subsystem, counts
@@ -20,7 +20,7 @@ from vmtailor.bench.model.results import BenchFigure, BenchHost, BenchTrial, Hos
 from vmtailor.bench.run.kernel_subsystems import path_of, subsystems
 from vmtailor.bench.run.machine_counts import cannot_tell, per_unit, started
 from vmtailor.model.boots.boot import Boot, FunctionCost, Outcome, Phase, PhaseCounts
-from vmtailor.model.boots.frames import SourceFrame
+from vmtailor.model.boots.counters import SourceFrame
 from vmtailor.model.machine import Machine
 
 TREE = {"net/core/dev.c", "fs/ext4/inode.c", "mm/slub.c", "include/linux/list.h"}

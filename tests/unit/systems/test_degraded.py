@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vmtailor.analysis.guests import sayings
-from vmtailor.analysis.guests.degraded import degraded
+from vmtailor.analysis.guests import system_messages
+from vmtailor.analysis.guests.system_losses import degraded
 from vmtailor.model.boots.boot import Boot, Outcome
 from vmtailor.model.guest import GuestReport
 from vmtailor.model.watched.system_run import SystemRun
@@ -110,12 +110,12 @@ def test_an_engine_that_is_not_asked_any_more_is_a_loss_unless_more_is_wrong() -
     ],
 )  # fmt: skip
 def test_what_differs_from_boot_to_boot_is_no_difference(one: str, other: str) -> None:
-    assert sayings.shape(one) == sayings.shape(other)
+    assert system_messages.shape(one) == system_messages.shape(other)
 
 
 @pytest.mark.parametrize(("one", "other"), [("ip6tables", "iptables"), ("cgroup2", "cgroup"), ("IPv6", "IPv4")])
 def test_names_that_end_in_a_digit_differ(one: str, other: str) -> None:
-    assert sayings.shape(f"no {one}") != sayings.shape(f"no {other}")
+    assert system_messages.shape(f"no {one}") != system_messages.shape(f"no {other}")
 
 
 @pytest.mark.parametrize(
@@ -135,11 +135,11 @@ def test_names_that_end_in_a_digit_differ(one: str, other: str) -> None:
     ],
 )
 def test_what_looks_like_a_warning(line: str, complains: bool) -> None:
-    assert sayings.complains(line) is complains
+    assert system_messages.complains(line) is complains
 
 
 def test_what_an_engine_complains_of_is_told_by_its_name() -> None:
-    assert sayings.complaints(run(says_engine=f"{INFO}WARNING: x\n", step_errors="error\n").report) == [
+    assert system_messages.complaints(run(says_engine=f"{INFO}WARNING: x\n", step_errors="error\n").report) == [
         "engine says: WARNING: x"
     ]
 
@@ -163,5 +163,5 @@ def test_a_system_is_never_worse_than_itself(log: str, engine: str, steps: str) 
 def test_a_line_without_an_end_takes_no_time() -> None:
     """A guest may send one: what looks ahead in it would go over it again from each of its places."""
     report = GuestReport(files=(("says-engine", "a" * (256 << 10)),))
-    (line,) = sayings.lines(report, "says-engine")
-    assert len(line) == sayings.MOST_CHARACTERS and sayings.shape(line) == line
+    (line,) = system_messages.lines(report, "says-engine")
+    assert len(line) == system_messages.MOST_CHARACTERS and system_messages.shape(line) == line

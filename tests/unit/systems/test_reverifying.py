@@ -13,7 +13,7 @@ import pytest
 from tests.fakes.bundle_data import bundle, write_bundle
 from tests.unit.systems.test_system_fitting import SUBJECT
 
-from vmtailor.analysis.guests import machines
+from vmtailor.analysis.guests import machine_variants
 from vmtailor.base.errors import AnswerNo, UserInputError
 from vmtailor.base.files import records
 from vmtailor.cli.verify import verify as verify_verb
@@ -85,7 +85,7 @@ def test_programs_of_the_host_are_run_when_they_are_trusted(
     for target in driven:
         machine = target.machine
         assert machine.disks[0].mode is DiskMode.OVERLAID and machine.disks[0].path == str(folder / "disk.raw")
-        assert machine.ports == machines.on_loopback((80,))
+        assert machine.ports == machine_variants.on_loopback((80,))
         assert target.root.device == "/dev/vda2" and target.root.writable
 
 

@@ -11,8 +11,8 @@ from tests.unit.systems.test_system_log import EXCERPT, calls, read
 
 from vmtailor.analysis.demands import demand_rules
 from vmtailor.analysis.demands.demand import Demands
-from vmtailor.analysis.explain.asked import AskedNames
 from vmtailor.analysis.explain.lookup import KnownSource
+from vmtailor.analysis.explain.name_index import AskedNames
 from vmtailor.analysis.ksource.facts import Facts, Place
 from vmtailor.analysis.systems import untouched
 from vmtailor.analysis.systems.demands import SystemDemands

@@ -11,11 +11,11 @@ import pytest
 from tests.fakes.kernel_tree import read_tree
 from tests.unit.systems.test_system_log import BEGIN
 
-from vmtailor.analysis.changes import catalogue
-from vmtailor.analysis.changes.catalogue import Catalogue, Situation
+from vmtailor.analysis.changes import symbol_catalogue
+from vmtailor.analysis.changes.symbol_catalogue import Catalogue, Situation
 from vmtailor.analysis.demands import demand_rules
-from vmtailor.analysis.explain.asked import AskedNames
 from vmtailor.analysis.explain.lookup import KnownSource
+from vmtailor.analysis.explain.name_index import AskedNames
 from vmtailor.analysis.ksource.closure import close
 from vmtailor.model.boots.boot import Boot, Outcome
 from vmtailor.model.change import Cause, Reason, symbol
@@ -30,7 +30,7 @@ TREE = read_tree()
 SOURCE = Path(__file__).parents[2] / "fakes/kernel-tree"
 BOOK = Catalogue(
     tuple(
-        catalogue.parse(
+        symbol_catalogue.parse(
             '[[entry]]\nid = "base"\nreason = "the machine"\nsymbols = { 64BIT = "y", EXPERT = "y", DISK = "y" }\n'
             '[[entry]]\nid = "own"\nreason = "its init"\nsymbols = { PROC_FS = "y" }\nwhen = { own_init = true }\n'
             '[[entry]]\nid = "mod"\nreason = "m"\nsymbols = { MODULES = "y" }\nwhen = { modules = true }\n'
@@ -123,9 +123,9 @@ def test_a_plan_has_a_selected_module_built_in(inputs: SystemPlanInputs) -> None
 
 def test_conditions_of_entries_know_systems() -> None:
     own = Situation("q35", RootFormat.EXT4, "6.12.1", own_init=True)
-    ids = {entry.id for entry in catalogue.load().chosen(own)}
+    ids = {entry.id for entry in symbol_catalogue.load().chosen(own)}
     assert {"device-nodes", "scripts", "root-ext4", "access-control-lists"} <= ids and "partition-tables" not in ids
-    others = {e.id for e in catalogue.load().chosen(Situation("q35", RootFormat.EXT4, "6.12.1"))}
+    others = {e.id for e in symbol_catalogue.load().chosen(Situation("q35", RootFormat.EXT4, "6.12.1"))}
     assert not {"device-nodes", "access-control-lists"} & others
 
 

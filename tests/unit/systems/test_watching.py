@@ -10,14 +10,13 @@ from tests.unit.systems.test_loads import INDEX
 from tests.unit.systems.test_system_log import EXCERPT
 from typer.testing import CliRunner
 
-from vmtailor.analysis.guests import machines
+from vmtailor.analysis.guests import machine_variants
 from vmtailor.base.errors import GuestError, UserInputError
 from vmtailor.base.natives import Natives
 from vmtailor.cli import main
-from vmtailor.drivers.rootfs import watching_initrd
+from vmtailor.drivers.rootfs import initrd_additions
 from vmtailor.model.boots.boot import Boot, Outcome
-from vmtailor.model.boots.ending import End, Ending
-from vmtailor.model.boots.gathered import Gathered
+from vmtailor.model.boots.ending import End, Ending, Gathered
 from vmtailor.model.boots.workload import Attended, OwnInit, ReadyBy, ReadySignal
 from vmtailor.model.machine import Disk, DiskMode, Machine
 from vmtailor.model.watched.system_trace import LoadedFor
@@ -40,9 +39,9 @@ def natives(tmp_path: Path) -> Natives:
 def test_the_last_disk_takes_the_log_and_nothing_is_given_up_early(natives: Natives, tmp_path: Path) -> None:
     found = system_trace.watched_machine(MACHINE, (("ext4", b"module"),), natives, tmp_path)
     assert found.disks[0] == MACHINE.disks[0] and found.disks[1].mode is DiskMode.WRITTEN
-    assert set(machines.TIMES) <= set(found.words)
+    assert set(machine_variants.TIMES) <= set(found.words)
     initrd = Path(found.initrd or "").read_bytes()
-    assert b"/dev/vdb" in initrd and b"@" not in watching_initrd.OPTIONS[0].encode()
+    assert b"/dev/vdb" in initrd and b"@" not in initrd_additions.OPTIONS[0].encode()
     for name in (b"watch/strace", b"watch/ld.so", b"watch/options", b"modules/ext4.ko"):
         assert name in initrd
     assert Path(found.disks[1].path).stat().st_blocks == 0  # sparse

@@ -18,8 +18,8 @@ from typing import IO
 
 import zstandard
 
-from vmtailor.base.files.regular_file import kind_of
-from vmtailor.base.words import sizes
+from vmtailor.base import notation
+from vmtailor.base.files.regular_files import kind_of
 
 CHUNK = 1 << 20
 #: How long a named pipe is waited for.
@@ -124,7 +124,7 @@ def decompress(file: IO[bytes], limit: int = MAX_BYTES, told: Chunks | None = No
         for piece in [chunk] if worker is None else _expand(worker, chunk, told):
             total += len(piece)
             if total > limit:
-                raise Bomb(f"more than {sizes.mebibytes(limit)} came out of it")
+                raise Bomb(f"more than {notation.mebibytes(limit)} came out of it")
             if worker is not None and total > max(RATIO_FROM, MAX_RATIO * taken):
                 raise Bomb(f"more than {MAX_RATIO} times its size came out of it")
             if piece:

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What may be changed: the catalogues, causes, and the search for what to put back."""
+"""The changes that may be made: the catalogues, causes, and the search for symbols to put back."""

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which remedies of the catalogue fit a boot, and the saving to expect: what lies on its critical path, and nothing
-else."""
+"""Choose the remedies of the catalogue that fit a boot, and the saving to expect: only what lies on its critical path
+counts."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from itertools import pairwise
 
 import msgspec
 
-from vmtailor.analysis.changes.known import SPOKEN, KnownChange, Match, catalogue, in_range, is_for
+from vmtailor.analysis.bootlog.silences import named_within, without_inner
+from vmtailor.analysis.changes.change_catalogue import SPOKEN, KnownChange, Match, catalogue, in_range, is_for
 from vmtailor.analysis.changes.needs import any_met
-from vmtailor.analysis.signs.gap_sums import named_within, without_inner
 from vmtailor.model.boots.timeline import STAGES, GapSpan, Hotspot, Path, PhaseName, Remedy, Timeline
 
 #: Items shorter than this are not worth a remedy.
@@ -70,7 +70,7 @@ class _Facts:
 
 
 def advise(timeline: Timeline, messages: Messages) -> Timeline:
-    """The timeline with the remedies that fit it, the largest saving first, and their ids at the hot spots they
+    """Return the timeline with the remedies that fit it, the largest saving first, and their ids at the hot spots they
     concern."""
     facts = _Facts(timeline, messages)
     remedies: list[Remedy] = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a change presumes of the machine, and whether the machine of a log is such a one."""
+"""Tell what a change presumes of the machine, and whether the machine of a log meets it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _KINDS = {str(kind): kind for kind in MachineKind if kind is not MachineKind.VIR
 
 @dataclass(frozen=True)
 class Needs:
-    """All of this must hold. What must be so has to be seen in the log; what must not be so must not be seen.
+    """Conditions of a change, all of which must hold. A wanted fact must be seen in the log; an unwanted one must not.
 
     `virtual`: a hypervisor is there (or none is). `hypervisors`: it is one of these. `kinds`: the machine is of one of
     these; `no_kinds`: of none of these. `has` and `lacks` are words of data/boot_facts.toml. `arch`: the processor's
@@ -31,7 +31,7 @@ class Needs:
     arch: tuple[str, ...] = ()
 
     def met(self, machine: MachineInfo, arch: str | None) -> bool:
-        """Whether this machine is such a one."""
+        """Return whether this machine meets the conditions."""
         virtual = machine.hypervisor is not None
         return all(
             (
@@ -48,7 +48,7 @@ class Needs:
         )
 
     def words(self) -> str:
-        """The same for a person."""
+        """Return the conditions as words for a person."""
         parts = []
         if self.virtual is not None:
             parts.append("a virtual machine" if self.virtual else "no virtual machine")
@@ -69,9 +69,9 @@ class Needs:
 
 
 def needs_of(raw: dict[str, Any]) -> Needs:
-    """A table of data/changes: `hypervisor` (true, false, a name or names), a kind of machine = true or false, `fips`,
-    `cpus_at_least`, `cpus_at_most`, `has`, `lacks`, `arch`. Raises ValueError for another key, TypeError for a value of
-    another type."""
+    """Return the conditions of a table of data/changes. Its keys: `hypervisor` (true, false, a name or names), a kind
+    of machine = true or false, `fips`, `cpus_at_least`, `cpus_at_most`, `has`, `lacks`, `arch`. Raises ValueError for
+    another key, TypeError for a value of another type."""
     raw = dict(raw)
     virtual: bool | None = None
     hypervisors: tuple[str, ...] = ()
@@ -92,11 +92,21 @@ def needs_of(raw: dict[str, Any]) -> Needs:
         raise ValueError(f"unknown need {', '.join(raw)}")
     if not all(isinstance(value, (int, type(None))) for value in (least, most)):
         raise TypeError("a number of CPUs is no number")
-    return Needs(virtual, hypervisors, tuple(kinds), tuple(no_kinds), least, most, tuple(has), tuple(lacks), arch)
+    return Needs(
+        virtual=virtual,
+        hypervisors=hypervisors,
+        kinds=tuple(kinds),
+        no_kinds=tuple(no_kinds),
+        cpus_at_least=least,
+        cpus_at_most=most,
+        has=tuple(has),
+        lacks=tuple(lacks),
+        arch=arch,
+    )
 
 
 def any_met(needs: Sequence[Needs], machine: MachineInfo, arch: str | None) -> bool:
-    """Whether one of several is met; none asks for nothing."""
+    """Return whether one of several is met; an empty list is met."""
     return not needs or any(one.met(machine, arch) for one in needs)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which dropped symbols to put back: nearest to the failure first, then by bisection, with few trials."""
+"""Find the dropped symbols to put back: nearest to the failure first, then by bisection, with few trials."""
 
 from __future__ import annotations
 

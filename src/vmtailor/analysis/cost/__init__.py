@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each part of a kernel costs, in instructions."""
+"""The cost of each part of a kernel, in instructions."""

@@ -1,30 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Executed kernel code → source lines → conditions → configuration symbols, with instruction counts.
-
-Each instruction belongs to one row: its function, file and symbol. The symbol is the most special one that the code is
-there for: of all conditions on the way (folder, file, line, and those of the functions it was inlined into) the last
-one that a person can choose. Code that is always there has no symbol. The sum of all rows, and of what no debug
-information covers, is the total that was counted.
-"""
+"""Executed kernel code → source lines → conditions → configuration symbols, with instruction counts."""
 
 from __future__ import annotations
 
 import posixpath
+import statistics
 from collections import defaultdict
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vmtailor.analysis.cost.plugin_counts import (
+    HELPERS,
+    KERNEL_MARK,
+    START_KERNEL_MARK,
+    TESTS,
+    SymbolTable,
+    initcall_costs,
+    periods,
+    times_begun,
+)
 from vmtailor.analysis.ksource.conditions import LineConditions, enabled_blocks, line_conditions
 from vmtailor.analysis.ksource.expr import TRUE, Enabled, Expr, asked_for, conjunction
 from vmtailor.analysis.ksource.facts import Facts
 from vmtailor.analysis.ksource.make_values import Reader
+from vmtailor.base.errors import GuestError
 from vmtailor.model.boots.boot import Phase
-from vmtailor.model.boots.counters import Counters, Stretch
-from vmtailor.model.boots.frames import SourceFrame, SourceFrames
+from vmtailor.model.boots.boot_cost import BootCost, CostOfFunction, CostOfInitcall, CostOfSymbol, Helpers
+from vmtailor.model.boots.counters import Counters, SourceFrame, SourceFrames, Stretch
 from vmtailor.model.evidence import Evidence, EvidenceKind, Strength
 
 #: Function, file and symbol, as in AttributedCost.
@@ -45,8 +51,8 @@ class AttributedCost:
 
 @dataclass(frozen=True)
 class SymbolCost:
-    """What the code under one configuration symbol cost in a trace: in all of it, and on the way to init, without loops
-    that only emulation causes. `evidence` says where it was seen: the costliest functions first."""
+    """The cost of the code under one configuration symbol in a trace: in all of it, and on the way to init, without
+    loops that only emulation causes. `evidence` names the places, the costliest functions first."""
 
     instructions: int
     evidence: tuple[Evidence, ...] = ()
@@ -77,7 +83,14 @@ class Attribution:
         for symbol, total in sums.items():
             best = sorted(places[symbol].items(), key=lambda item: (-item[1], item[0]))[:3]
             evidence = tuple(
-                Evidence(EvidenceKind.CODE, function, Strength.RAN, f"coverage:{function}", count, file)
+                Evidence(
+                    kind=EvidenceKind.CODE,
+                    key=function,
+                    strength=Strength.RAN,
+                    where=f"coverage:{function}",
+                    count=count,
+                    detail=file,
+                )
                 for (file, function), count in best
             )
             found[symbol] = SymbolCost(total, evidence, net[symbol])
@@ -94,7 +107,8 @@ class Conditions:
     _paths: dict[str, str] = field(default_factory=dict)
 
     def path(self, noted: str) -> str:
-        """The path in the tree of a file as the compiler noted it: its longest ending, by folders, that exists."""
+        """Return the path in the tree of a file as the compiler noted it: its longest ending, by folders, that
+        exists."""
         if noted not in self._paths:
             parts = posixpath.normpath(noted).strip("/").split("/")
             ends = ("/".join(parts[i:]) for i in range(len(parts)))
@@ -115,7 +129,7 @@ class Conditions:
         return line_conditions(text, tristates), enabled_blocks(text, tristates)
 
     def at(self, frame: SourceFrame) -> Expr:
-        """The condition under which the code of a frame is compiled."""
+        """Return the condition under which the code of a frame is compiled."""
         path = self.path(frame.file)
         found = self._file(path) if path else None
         if found is None:
@@ -269,3 +283,112 @@ def _split(executed: int, shares: Sequence[tuple[int, int]]) -> list[tuple[int, 
         rest -= extra
         parts.append((key, whole * n + extra))
     return parts or [(-1, executed)]
+
+
+#: The mark that ends the kernel's way: it is about to execute the first program of user space.
+INIT_MARK = "init"
+#: The phase's name in an attribution.
+TO_INIT = "kernel"
+#: So many functions, those that cost most, are named for a symbol.
+NAMED = 3
+
+
+def phase_of(stretch: Stretch) -> str:
+    """Return the phase of a stretch: from kernel entry to init, or not."""
+    return TO_INIT if stretch.begin in (KERNEL_MARK, START_KERNEL_MARK) else ""
+
+
+def by_table(counters: Counters, table: SymbolTable) -> Attribution:
+    """Instructions on the way to init by function alone, where there is no debug information: files and symbols stay
+    empty."""
+    costs: dict[str, int] = defaultdict(int)
+    for stretch in counters.stretches:
+        if phase_of(stretch):
+            inside = ~counters.blocks.early[stretch.block]
+            index = table.index_of(counters.blocks.vaddr[stretch.block[inside]])
+            for place, executed in zip(index.tolist(), stretch.executed[inside].tolist(), strict=True):
+                costs[table.names[place] if place >= 0 else ""] += executed
+    unknown = costs.pop("", 0)
+    rows = tuple(
+        AttributedCost(phase=TO_INIT, function=name, file="", symbol="", instructions=count)
+        for name, count in costs.items()
+    )
+    return Attribution(rows, {TO_INIT: unknown}, {TO_INIT: unknown + sum(row.instructions for row in rows)})
+
+
+def rows_of(release: str, counters: Counters, attribution: Attribution) -> BootCost:
+    """Return the cost of a boot that was counted with marks at kernel entry, start_kernel and INIT_MARK. Raises
+    GuestError when it never came to the last one."""
+    begin, end = counters.at(KERNEL_MARK), counters.at(INIT_MARK)
+    if begin is None or end is None:
+        raise GuestError("the kernel did not come as far as init while instructions were counted")
+    whole = end.since(begin)
+    rows = [row for row in attribution.rows if row.phase == TO_INIT]
+    functions = tuple(CostOfFunction(r.function, r.file, r.symbol, r.instructions) for r in _merged(rows))
+    return BootCost(
+        release=release,
+        total=whole.executed,
+        before_kernel=begin.executed,
+        early=whole.early,
+        user=whole.user,
+        unknown=attribution.remainder.get(TO_INIT, 0),
+        functions=functions,
+        symbols=_symbols(functions),
+        initcalls=_initcalls(counters, functions, begin.executed, end.executed),
+        helpers=_helpers(counters, end.executed),
+    )
+
+
+def _helpers(counters: Counters, end: int) -> Helpers:
+    """What helpers cost up to `end`. Where several overlap, or others work beside them, their periods tell too much:
+    of one it is the median."""
+    begun = [at.executed for at in times_begun(counters, HELPERS) if at.executed < end]
+    tests = [(first.executed, last.executed) for first, last in periods(counters, TESTS)]
+    for_tests = sum(any(first <= at < last for first, last in tests) for at in begun)
+    each = [last.since(first).executed for first, last in periods(counters, HELPERS) if last.executed <= end]
+    return Helpers(len(begun), for_tests, int(statistics.median(each))) if each else Helpers()
+
+
+def _merged(rows: Iterable[AttributedCost]) -> list[AttributedCost]:
+    return sorted(rows, key=lambda r: (-r.instructions, r.function, r.file, r.symbol))
+
+
+def _symbols(functions: Iterable[CostOfFunction]) -> tuple[CostOfSymbol, ...]:
+    total: dict[str, int] = defaultdict(int)
+    names: dict[str, list[str]] = defaultdict(list)
+    for row in functions:  # what cost most comes first
+        if row.symbol:
+            total[row.symbol] += row.instructions
+            if row.function not in names[row.symbol] and len(names[row.symbol]) < NAMED:
+                names[row.symbol].append(row.function)
+    ordered = sorted(total.items(), key=lambda item: (-item[1], item[0]))
+    return tuple(CostOfSymbol(symbol, count, tuple(names[symbol])) for symbol, count in ordered)
+
+
+def _initcalls(
+    counters: Counters, functions: Iterable[CostOfFunction], begin: int, end: int
+) -> tuple[CostOfInitcall, ...]:
+    """Every initcall, what cost most first. Where its function was inlined or shares its name, the one of
+    that name that cost most tells the file."""
+    places: dict[str, CostOfFunction] = {}
+    for row in functions:
+        places.setdefault(row.function, row)
+    found = []
+    for span in initcall_costs(counters):
+        at = span.at.executed
+        if not begin <= at < end:
+            continue
+        place = places.get(span.name)
+        file, symbol = (place.file, place.symbol) if place else ("", "")
+        accesses = span.cost.ports + span.cost.mmio
+        found.append(
+            CostOfInitcall(
+                name=span.name,
+                file=file,
+                symbol=symbol,
+                at=at - begin,
+                instructions=span.cost.executed,
+                device_accesses=accesses,
+            )
+        )
+    return tuple(sorted(found, key=lambda i: (-i.instructions, i.at)))

@@ -19,15 +19,15 @@ class LoopNames:
 
 
 def table(architecture: str) -> tuple[LoopNames, ...]:
-    """Those of an architecture, as its file has them."""
+    """Return the loops of an architecture, as its file has them."""
     return tuple(LoopNames(row.name, row.functions, row.reason) for row in named(architecture).loop)
 
 
 def functions(loops: Sequence[LoopNames]) -> frozenset[str]:
-    """Names of their functions."""
+    """Return the names of their functions."""
     return frozenset(function for loop in loops for function in loop.functions)
 
 
 def plain(function: str) -> str:
-    """A function's own name, of a part or a clone that the compiler made of it."""
+    """Return a function's own name, given the name of a part or a clone that the compiler made of it."""
     return function.partition(".")[0]

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 
 from vmtailor.analysis.cost.loops import LoopNames, functions, plain
 from vmtailor.model.boots.boot import Boot, FunctionCost, Phase
+from vmtailor.model.boots.boot_cost import MemoryUse
 from vmtailor.model.fit import EmulationLoop, Side
-from vmtailor.model.memory import MemoryUse
 
 #: The phases between kernel entry and our PID 1, and between reset and it.
 TO_INIT = (Phase.KERNEL,)
@@ -22,7 +22,7 @@ TOP_FUNCTIONS = 400
 
 @dataclass(frozen=True)
 class KernelFacts:
-    """What is known of a kernel without booting it."""
+    """The facts of a kernel that are known without booting it."""
 
     label: str
     file: str
@@ -39,7 +39,7 @@ def executed(boot: Boot, phases: Iterable[Phase]) -> int:
 
 
 def loops_of(boot: Boot, table: Sequence[LoopNames], phases: Iterable[Phase]) -> tuple[EmulationLoop, ...]:
-    """What each named loop executed in some phases of one boot; loops that never ran are left out."""
+    """Return the instructions of each named loop in some phases of one boot; loops that never ran are left out."""
     wanted = set(phases)
     cost: dict[str, int] = {}
     for row in boot.functions:
@@ -99,12 +99,12 @@ def _per_request(boot: Boot) -> tuple[float, float] | None:
 
 
 def top_functions(boot: Boot) -> tuple[FunctionCost, ...]:
-    """The functions that a boot spent most on, those first."""
+    """Return the functions that a boot spent most on, those first."""
     return tuple(sorted(boot.functions, key=lambda row: (-row.instructions, row.function, row.phase))[:TOP_FUNCTIONS])
 
 
 def unmeasured(name: str, kernel: KernelFacts) -> Side:
-    """A side without figures: what is known of its kernel, which may not work."""
+    """Return a side without figures: the facts of its kernel, which may not work."""
     return Side(
         name=name,
         kernel=kernel.label,

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The way from the baseline's instructions to the tailored machine's, folder by folder of the source tree.
 
-What is measured on both sides is functions; a folder's figure is the sum of its own. What is expected is the cost that
-the baseline's trace put down to the symbols that were left out. What a folder lost beyond that is the remainder, and
-`remainder` says what that is. All figures are instructions from kernel entry to init, net of the loops that only
-emulation causes; folders add up to the difference that was measured, and expected effects and the remainder do."""
+Functions are measured on both sides; a folder's figure is the sum of its own. The expected effect is the cost that the
+baseline's trace attributes to the symbols left out. The remainder is what a folder lost beyond that, and `remainder`
+explains it. All figures are instructions from kernel entry to init, net of the loops that only emulation causes. The
+folders add up to the measured difference, and so do expected effects and the remainder."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from vmtailor.analysis.changes.judging import Samples, TrialRun, judge
+from vmtailor.analysis.changes.effects import Samples, TrialRun, judge
 from vmtailor.analysis.cost.attribution import AttributedCost, Attribution
 from vmtailor.analysis.cost.loops import LoopNames, functions, plain
 from vmtailor.model.boots.boot import Boot, Phase
@@ -37,7 +37,7 @@ DOES = {
 
 
 def folder_of(file: str) -> str:
-    """The subsystem of a source file: its top folder, or two levels where that says little."""
+    """Return the subsystem of a source file: its top folder, or two levels where that says little."""
     parts = file.split("/")
     if len(parts) < 2 or not file:
         return OTHER
@@ -46,7 +46,7 @@ def folder_of(file: str) -> str:
 
 @dataclass(frozen=True)
 class Traced:
-    """What the baseline's trace says: where each function's source is, and what code is there for which symbol."""
+    """The content of the baseline's trace: the source of each function, and the code of each symbol."""
 
     rows: tuple[AttributedCost, ...]
     without_debug_information: int
@@ -54,7 +54,7 @@ class Traced:
 
 
 def traced(costs: Attribution, loops: Sequence[LoopNames]) -> Traced:
-    """The way to init in a trace, net of loops."""
+    """Return the way to init in a trace, net of loops."""
     names = functions(loops)
     rows = tuple(r for r in costs.rows if r.phase == Phase.KERNEL and plain(r.function) not in names)
     files = {row.function: row.file for row in costs.rows}
@@ -86,8 +86,8 @@ def _functions(boot: Boot, loops: Sequence[LoopNames]) -> dict[str, int]:
 def subsystems(
     plan: Plan, trace: Traced, before: Sequence[Boot], after: Sequence[Boot], loops: Sequence[LoopNames]
 ) -> tuple[Change, ...]:
-    """Each folder as one change: its settings are the symbols left out that had code there, with an effect expected of
-    each (`source` is the symbol), and what was measured of all of them together. What lost most comes first."""
+    """Return each folder as one change, the largest loss first. Its settings are the symbols left out that had code
+    there, with an effect expected of each (`source` is the symbol). Its measured effect is of all of them together."""
     kept = {change.id for change in plan.symbols if change.is_kept}
     left = [folders(boot, trace.files, loops) for boot in before]
     right = [folders(boot, trace.files, loops) for boot in after]
@@ -113,8 +113,8 @@ def subsystems(
 
 
 def remainder(plan: Plan, trace: Traced, before: Boot, after: Boot, loops: Sequence[LoopNames]) -> tuple[Part, ...]:
-    """What of the difference no symbol left out accounts for, part by part. Of the tailored kernel no debug information
-    is at hand: its functions are told apart by what the baseline's trace says of functions of their names."""
+    """Return the parts of the difference that no symbol left out accounts for. The tailored kernel has no debug
+    information at hand: its functions are told apart by the baseline's functions of their names."""
     kept = {change.id for change in plan.symbols if change.is_kept}
     one: dict[str, dict[str, int]] = {owner: defaultdict(int) for owner in (ALWAYS, BOTH, GONE)}
     for row in trace.rows:

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a container asked its kernel for, and what newly fails."""
+"""The requests of a container to its kernel, and those that newly fail."""

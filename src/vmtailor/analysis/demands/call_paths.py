@@ -1,13 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which paths a system call names."""
+"""The paths that a system call names."""
 
 from __future__ import annotations
 
 import posixpath
 
-from vmtailor.analysis.demands.call_names import wide
 from vmtailor.analysis.demands.strace_log import descriptor_path, unquote
 from vmtailor.model.syscalls import SyscallEvent
+
+_WIDE = {
+    "chown32": "chown", "lchown32": "lchown", "fchown32": "fchown", "fcntl64": "fcntl", "mmap2": "mmap",
+    "stat64": "stat", "lstat64": "lstat", "fstat64": "fstat", "fstatat64": "newfstatat", "statfs64": "statfs",
+    "fstatfs64": "fstatfs", "truncate64": "truncate", "ftruncate64": "ftruncate",
+    "clock_gettime64": "clock_gettime", "clock_settime64": "clock_settime", "clock_getres_time64": "clock_getres",
+    "clock_nanosleep_time64": "clock_nanosleep", "utimensat_time64": "utimensat",
+}  # fmt: skip
+
+
+def wide(name: str) -> str:
+    """Return the name of a call as programs of 64 bits have it; its own where there is no other."""
+    return _WIDE.get(name, name)
+
 
 #: Calls whose first argument is a path, with no folder beside it.
 BY_PATH_ALONE = (
@@ -34,10 +47,10 @@ _PATHS: dict[str, tuple[tuple[int | None, int], ...]] = {
 
 
 def paths(event: SyscallEvent) -> tuple[str, ...]:
-    """The paths that a call names, absolute where the log tells the folder; a relative one without it stays relative.
+    """Return the paths that a call names, absolute where the log tells the folder; a relative one without it stays
+    relative.
 
-    An empty path stands for the descriptor itself (AT_EMPTY_PATH).
-    """
+    An empty path stands for the descriptor itself (AT_EMPTY_PATH)."""
     found = []
     for folder, position in _PATHS.get(wide(event.name), ()):
         if position >= len(event.args) or not event.args[position].startswith('"'):

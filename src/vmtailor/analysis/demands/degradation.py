@@ -31,7 +31,8 @@ _FAMILY = re.compile(r"sa_family=(AF_\w+)")
 
 
 def signature(event: SyscallEvent, *, paths: bool = True) -> str:
-    """The arguments that decide what a call asks for: paths, flags, families, commands; no numbers, no addresses."""
+    """Return the arguments that decide what a call asks for: paths, flags, families, commands; no numbers, no
+    addresses."""
     kept = []
     if paths:
         named = event_paths(event) or tuple(descriptor_path(a) for a in event.args[:1])
@@ -50,7 +51,7 @@ def _failed(event: SyscallEvent) -> bool:
 
 
 def failed_calls(events: Iterable[SyscallEvent]) -> tuple[FailedCall, ...]:
-    """All calls that failed, counted by name, deciding arguments and error."""
+    """Return all calls that failed, counted by name, deciding arguments and error."""
     found = Counter((e.name, signature(e), e.error) for e in events if _failed(e))
     return tuple(FailedCall(name, arguments, error, n) for (name, arguments, error), n in sorted(found.items()))
 

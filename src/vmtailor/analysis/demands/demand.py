@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a container demands of its kernel: from the system calls of a trace, and from the image's configuration.
+"""Find a container's demands on its kernel: from the system calls of a trace, and from the image's configuration.
 
-A call demands something only where it worked on the baseline: what failed there (ENOSYS, EAFNOSUPPORT …) cannot be
-missed. That a program would cope with a failure is no reason to leave something out: a call that used to work must not
-fail afterwards.
-"""
+A call demands something only where it worked on the baseline: a call that failed there (ENOSYS, EAFNOSUPPORT …) cannot
+be missed. A call that used to work must not fail afterwards, even if the program would cope."""
 
 from __future__ import annotations
 
@@ -12,10 +10,10 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from vmtailor.analysis.demands.asked_symbols import CREDENTIALS, AskedSymbols, family_name
 from vmtailor.analysis.demands.call_paths import paths
 from vmtailor.analysis.demands.degradation import NORMAL
 from vmtailor.analysis.demands.demand_rules import Rules
+from vmtailor.analysis.demands.request_symbols import CREDENTIALS, AskedSymbols, family_name
 from vmtailor.analysis.demands.strace_log import unquote
 from vmtailor.analysis.ksource.expr import Enabled
 from vmtailor.analysis.ksource.facts import Facts
@@ -46,7 +44,8 @@ class Demand:
 
     @property
     def reference(self) -> str:
-        """What a reason of the plan refers to: `trace:requests:LINE`, `observed:NUMBER`, `image:…` or `exercise:…`."""
+        """Return the reference of a reason in the plan: `trace:requests:LINE`, `observed:NUMBER`, `image:…` or
+        `exercise:…`."""
         where = self.evidence.where
         return f"trace:{where}" if where.startswith("requests:") else where
 
@@ -88,7 +87,7 @@ class Demands:
             return
         wanted = tuple(dict.fromkeys(symbols))
         if wanted:
-            evidence = Evidence(kind, key, Strength.DEMANDED, where, 1, detail)
+            evidence = Evidence(kind=kind, key=key, strength=Strength.DEMANDED, where=where, count=1, detail=detail)
             self._found[(kind, key)] = Demand(evidence, wanted, text)
 
     # ---- system calls
@@ -101,7 +100,7 @@ class Demands:
         self._asks(event, f"requests:{event.line}", with_paths=paths)
 
     def alone(self, event: SyscallEvent, where: str) -> tuple[Demand, ...]:
-        """What a call that failed would ask for if it worked, as if nothing else had been seen."""
+        """Return what a call that failed would ask for if it worked, as if nothing else had been seen."""
         before, network, self._found = self._found, self.network, {}
         try:
             self._asks(replace(event, error="", result=0), where)
@@ -204,13 +203,20 @@ class Demands:
         family = _FAMILY.search(address)
         if self.network is None and family and family.group(1) in ("INET", "INET6") and not _LOOPBACK.search(address):
             key = f"{event.name}({family.group(0)})"
-            evidence = Evidence(EvidenceKind.SOCKET, key, Strength.DEMANDED, where, 1, address[:200])
+            evidence = Evidence(
+                kind=EvidenceKind.SOCKET,
+                key=key,
+                strength=Strength.DEMANDED,
+                where=where,
+                count=1,
+                detail=address[:200],
+            )
             self.network = Demand(evidence, (), f"{event.name} with an address beyond loopback")
 
     # ---- programs and pseudo-files
 
     def program(self, path: str, where: str) -> None:
-        """A file that was executed: its first bytes tell the binary format."""
+        """Add a file that was executed: its first bytes tell the binary format."""
         start = self._head(path)
         if start.startswith(b"#!"):
             self.add(
@@ -223,7 +229,7 @@ class Demands:
             self.add(EvidenceKind.BINARY_FORMAT, "ELF", ["BINFMT_ELF"], where, f"{path} is an ELF program")
 
     def path(self, path: str, where: str) -> None:
-        """A path below /proc, /sys or /dev that was used."""
+        """Add a path below /proc, /sys or /dev that was used."""
         if path not in self._paths:
             self._paths[path] = self._path_demands(path)
         for key, symbols, text in self._paths[path]:
@@ -243,7 +249,8 @@ def of_events(events: Iterable[SyscallEvent], demands: Demands) -> None:
 
 
 def of_modules(requests: Iterable[ModuleRequest], demands: Demands, symbol_of: Callable[[str], str | None]) -> None:
-    """The modules that the container made the kernel load. `symbol_of`: path of a module in the tree → its symbol.
+    """Return the demands of the modules that the container made the kernel load. `symbol_of`: path of a module in the
+    tree → its symbol.
 
     Algorithms are left to the calls that name them: all variants of one answer to the same request."""
     for one in requests:
@@ -254,7 +261,7 @@ def of_modules(requests: Iterable[ModuleRequest], demands: Demands, symbol_of: C
 
 
 def of_image(config: ImageConfig, demands: Demands) -> None:
-    """What the image's configuration asks for, whether or not the trace shows it."""
+    """Return the demands of the image's configuration, whether or not the trace shows them."""
     if any(name not in ("", "0", "root") for name in config.user.partition(":")[::2]):
         text = f"the image runs as user {config.user}"
         demands.add(EvidenceKind.CREDENTIAL, f"USER {config.user}", ["MULTIUSER"], "image:user", text)
@@ -266,7 +273,7 @@ def of_image(config: ImageConfig, demands: Demands) -> None:
 
 
 def of_exercise(exercise: Exercise, demands: Demands) -> None:
-    """What the exercise's own client asks for inside the guest: TCP over the loopback interface."""
+    """Return the demands of the exercise's own client inside the guest: TCP over the loopback interface."""
     steps = [*([exercise.ready.step] if exercise.ready.step else []), *exercise.load]
     if any(step.kind in (StepKind.HTTP, StepKind.TCP) for step in steps):
         text = "the exercise talks to the container over TCP, inside the machine"
@@ -274,5 +281,6 @@ def of_exercise(exercise: Exercise, demands: Demands) -> None:
 
 
 def wants_network(config: ImageConfig, demands: Demands) -> bool:
-    """Whether the machine needs a network device: ports are exposed, or the container talks to other machines."""
+    """Return whether the machine needs a network device: ports are exposed, or the container talks to other
+    machines."""
     return bool(config.exposed_ports) or demands.network is not None

@@ -53,9 +53,9 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
-from vmtailor.analysis.changes.catalogue import in_bounds
-from vmtailor.analysis.demands.call_names import wide
-from vmtailor.base.files import toml_rows
+from vmtailor.analysis.changes.symbol_catalogue import in_bounds
+from vmtailor.analysis.demands.call_paths import wide
+from vmtailor.base.files import toml_files
 from vmtailor.model.architecture import Architecture, NarrowPrograms, presumed
 from vmtailor.model.evidence import EvidenceKind
 from vmtailor.model.syscalls import SyscallEvent
@@ -65,8 +65,8 @@ _STRING = re.compile(r'"(?:\\.|[^"\\])*"')
 
 
 def path_pattern(path: str) -> re.Pattern[str]:
-    """What matches a path of a rule, and all below it; * stands for part of one name. A folder whose content is named
-    (`/x/*`) counts itself, too: a program that looks into it misses it first."""
+    """Return the pattern that matches a path of a rule, and all below it; * stands for part of one name. A folder whose
+    content is named (`/x/*`) counts itself, too: a program that looks into it misses it first."""
     whole = path.removesuffix("/*")
     text = re.escape(whole).replace(r"\*", "[^/]*").replace(r"\[", "[").replace(r"\]", "]").replace(r"\-", "-")
     return re.compile(rf"{text}(?:/.*)?\Z", re.S)
@@ -90,11 +90,11 @@ class CallRule:
         return re.compile(self.text)
 
     def asks(self, arguments: str) -> bool:
-        """Whether arguments, joined by ", ", are of its pattern."""
+        """Return whether arguments, joined by ", ", are of its pattern."""
         return self._pattern.search(arguments) is not None
 
     def match(self, event: SyscallEvent) -> str | None:
-        """What it asks for by this rule (a word, or the rule's id), or None."""
+        """Return what a call asks for by this rule (a word, or the rule's id), or None."""
         joined = ", ".join(event.args)
         if self.text and not self.asks(joined):
             return None
@@ -120,14 +120,14 @@ class PathRule:
         return any(pattern.match(path) for pattern in self._patterns)
 
     def length(self, path: str) -> int:
-        """How many parts of a path the longest pattern covers that matches it; 0 when none does."""
+        """Return how many parts of a path the longest matching pattern covers; 0 when none does."""
         parts = (named.count("/") for named, p in zip(self.paths, self._patterns, strict=True) if p.match(path))
         return max(parts, default=0)
 
 
 @dataclass(frozen=True)
 class ArgumentRule:
-    """Where the words of rules stand in calls of C functions."""
+    """The positions of the words of rules in calls of C functions."""
 
     calls: tuple[str, ...]
     position: int
@@ -136,7 +136,7 @@ class ArgumentRule:
     begins: tuple[str, ...] = ()
 
     def has(self, word: str) -> bool:
-        """Whether a word may stand there."""
+        """Return whether a word may stand there."""
         return not self.begins or word.startswith(self.begins)
 
 
@@ -151,7 +151,7 @@ class CompanyRule:
 
 @dataclass(frozen=True)
 class UntoldRule:
-    """What counts as asked for where code does not tell a call's first argument."""
+    """The words that count as asked for where code does not tell a call's first argument."""
 
     calls: tuple[str, ...]
     words: tuple[str, ...]
@@ -160,8 +160,8 @@ class UntoldRule:
 
 @dataclass(frozen=True)
 class HarmlessRule:
-    """What is no reason though a program could ask for it: paths, where a C library names them or (`named`) any file,
-    and system calls."""
+    """Requests of a program that are no reason: paths, where a C library names them or (`named`) any file, and system
+    calls."""
 
     id: str
     reason: str
@@ -174,7 +174,7 @@ class HarmlessRule:
         return tuple(path_pattern(path) for path in self.paths)
 
     def match(self, path: str) -> bool:
-        """Whether it is of a path."""
+        """Return whether the rule covers a path."""
         return any(pattern.match(path) for pattern in self._patterns)
 
 
@@ -196,22 +196,22 @@ class Rules:
                 self._by_call[call] = (*self._by_call.get(call, ()), rule)
 
     def for_narrow(self, machine: int, flags: int) -> tuple[str, ...]:
-        """What a kernel needs in order to execute a program of 32 bits, by these numbers of its header."""
+        """Return what a kernel needs in order to execute a program of 32 bits, by these numbers of its header."""
         return next((one.symbols for one in self.of_32_bits if one.is_of(machine, flags)), ())
 
     def for_call(self, name: str) -> tuple[CallRule, ...]:
         return self._by_call.get(name) or self._by_call.get(wide(name), ())
 
     def for_kernel(self, version: str) -> Rules:
-        """The rules that hold for a kernel version."""
+        """Return the rules that hold for a kernel version."""
         return Rules(
-            tuple(r for r in self.calls if in_bounds(r.kernel, version)),
-            tuple(r for r in self.paths if in_bounds(r.kernel, version)),
-            self.arguments,
-            self.company,
-            self.harmless,
-            self.untold,
-            self.of_32_bits,
+            calls=tuple(r for r in self.calls if in_bounds(r.kernel, version)),
+            paths=tuple(r for r in self.paths if in_bounds(r.kernel, version)),
+            arguments=self.arguments,
+            company=self.company,
+            harmless=self.harmless,
+            untold=self.untold,
+            of_32_bits=self.of_32_bits,
         )
 
 
@@ -225,31 +225,31 @@ def _check(row: dict[str, Any]) -> None:
 
 def parse(text: str, origin: str) -> Rules:
     """Read one file of rules. Raises UserInputError that names the file and the rule."""
-    tables = toml_rows.document(text, origin)
+    tables = toml_files.document(text, origin)
     return Rules(
-        toml_rows.rows(tables, "call", CallRule, origin, _check),
-        toml_rows.rows(tables, "path", PathRule, origin, _check),
-        toml_rows.rows(tables, "argument", ArgumentRule, origin),
-        toml_rows.rows(tables, "company", CompanyRule, origin),
-        toml_rows.rows(tables, "harmless", HarmlessRule, origin),
-        toml_rows.rows(tables, "untold", UntoldRule, origin),
+        calls=toml_files.rows(tables, "call", CallRule, origin, _check),
+        paths=toml_files.rows(tables, "path", PathRule, origin, _check),
+        arguments=toml_files.rows(tables, "argument", ArgumentRule, origin),
+        company=toml_files.rows(tables, "company", CompanyRule, origin),
+        harmless=toml_files.rows(tables, "harmless", HarmlessRule, origin),
+        untold=toml_files.rows(tables, "untold", UntoldRule, origin),
     )
 
 
 def load(folder: Traversable | Path | None = None, row: Architecture | None = None) -> Rules:
-    """All rules that come with the program, or those of `folder`, for an architecture. Raises UserInputError when two
-    have one id."""
-    every = [parse(text, origin) for origin, text in toml_rows.texts("demand", folder)]
+    """Return all rules that come with the program, or those of `folder`, for an architecture. Raises UserInputError
+    when two have one id."""
+    every = [parse(text, origin) for origin, text in toml_files.texts("demand", folder)]
     row = row or presumed()
     found = Rules(
-        tuple(rule for one in every for rule in one.calls if row.name in (rule.arch or (row.name,))),
-        tuple(rule for one in every for rule in one.paths),
-        tuple(rule for one in every for rule in one.arguments),
-        tuple(rule for one in every for rule in one.company),
-        tuple(rule for one in every for rule in one.harmless),
-        tuple(rule for one in every for rule in one.untold),
-        row.kernel.of_32_bits,
+        calls=tuple(rule for one in every for rule in one.calls if row.name in (rule.arch or (row.name,))),
+        paths=tuple(rule for one in every for rule in one.paths),
+        arguments=tuple(rule for one in every for rule in one.arguments),
+        company=tuple(rule for one in every for rule in one.company),
+        harmless=tuple(rule for one in every for rule in one.harmless),
+        untold=tuple(rule for one in every for rule in one.untold),
+        of_32_bits=row.kernel.of_32_bits,
     )
     ids = [*(r.id for r in found.calls), *(r.id for r in found.paths), *(r.id for r in found.harmless)]
-    toml_rows.require_unique(ids, "rules of data/demand")
+    toml_files.require_unique(ids, "rules of data/demand")
     return found

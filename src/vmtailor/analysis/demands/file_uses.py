@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which files a trace opened, and which of the image's it never did."""
+"""Find the files that a trace opened, and those of the image that it never did."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST_NAMED = 200
 
 
 def of_events(events: Iterable[SyscallEvent]) -> tuple[FileUse, ...]:
-    """Every path that was opened or executed, by path."""
+    """Return every path that was opened or executed, by path."""
     found: dict[str, list[int]] = {}
     for event in events:
         if event.name not in _OPENING:
@@ -41,11 +41,10 @@ def untouched(
     ports: Iterable[int],
     answered: Container[int],
 ) -> Untouched:
-    """What the exercise never touched.
+    """Return the files and ports of the image that the exercise never touched.
 
     `files`: regular files of the image, absolute path → bytes; `resolve` follows its links; `ports`: exposed ones;
-    `answered`: those that answered.
-    """
+    `answered`: those that answered."""
     opened = {resolve(use.path) for use in uses if use.opened > use.failed}
     never = [path for path in files if path not in opened]
     never.sort(key=lambda path: (-files[path], path))

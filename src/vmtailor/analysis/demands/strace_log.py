@@ -127,7 +127,7 @@ def descriptor_path(argument: str) -> str:
 
 
 def whole_call(text: str, line: int, pid: int, task: str = "", phase: str = "") -> SyscallEvent | None:
-    """A call that has returned, `name(arguments) = result`; None for anything else."""
+    """Return a call that has returned, `name(arguments) = result`; None for any other line."""
     head = _CALL.match(text)
     arguments, end = split_arguments(text, head.end()) if head else ([], -1)
     result = _RESULT.match(text, end) if end >= 0 else None
@@ -136,7 +136,17 @@ def whole_call(text: str, line: int, pid: int, task: str = "", phase: str = "") 
     value = result["value"]
     number = None if value == "?" else int(value, 0) if value.startswith("0x") else int(value)
     seconds = float(result["seconds"] or 0)
-    return SyscallEvent(line, pid, task, head.group(1), tuple(arguments), number, result["error"] or "", seconds, phase)
+    return SyscallEvent(
+        line=line,
+        pid=pid,
+        task=task,
+        name=head.group(1),
+        args=tuple(arguments),
+        result=number,
+        error=result["error"] or "",
+        seconds=seconds,
+        phase=phase,
+    )
 
 
 @dataclass
@@ -194,7 +204,17 @@ class _Parser:
             if head:
                 arguments, _ = split_arguments(call.text, head.end())
                 name, phase = head.group(1), self._phase(call.time)
-                self._events[slot] = SyscallEvent(call.line, pid, "", name, tuple(arguments), None, "", 0.0, phase)
+                self._events[slot] = SyscallEvent(
+                    line=call.line,
+                    pid=pid,
+                    task="",
+                    name=name,
+                    args=tuple(arguments),
+                    result=None,
+                    error="",
+                    seconds=0.0,
+                    phase=phase,
+                )
         events = name_tasks(e for e in self._events if e is not None)
         return CallLog(tuple(events), self._skipped)
 
@@ -268,14 +288,14 @@ def summarise(events: Iterable[SyscallEvent]) -> tuple[CallSummary, ...]:
         )
         rows.append(
             CallSummary(
-                task,
-                name,
-                len(calls),
-                tuple(sorted(errors.items())),
-                min(times),
-                sum(times) / len(times),
-                max(times),
-                constant,
+                task=task,
+                name=name,
+                count=len(calls),
+                errors=tuple(sorted(errors.items())),
+                min_s=min(times),
+                mean_s=sum(times) / len(times),
+                max_s=max(times),
+                constant_args=constant,
             )
         )
     return tuple(sorted(rows, key=lambda r: (r.task, -r.count, r.name)))

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why something is in, or out."""
+"""Explain why something is in a fitted machine, or out."""

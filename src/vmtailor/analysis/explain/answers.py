@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why something is in a fitted machine, or out: from the record of a fit, the catalogue, and the rules of demand."""
+"""Explain why something is in a fitted machine, or out: from the record of a fit, the catalogue, and the rules of
+demand."""
 
 from __future__ import annotations
 
@@ -9,11 +10,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from vmtailor.analysis.changes.catalogue import Catalogue, CatalogueEntry, of_margin
-from vmtailor.analysis.changes.causes import cause_of
+from vmtailor.analysis.changes.plan_summary import cause_of
+from vmtailor.analysis.changes.symbol_catalogue import Catalogue, CatalogueEntry, of_margin
 from vmtailor.analysis.demands.demand_rules import Rules
-from vmtailor.base.words import figures
-from vmtailor.base.words.text import plural
+from vmtailor.base import figures
+from vmtailor.base.text import plural
 from vmtailor.model.architecture import named, names
 from vmtailor.model.change import Cause, Change, Figure, Reason
 from vmtailor.model.evidence import Evidence, EvidenceKind
@@ -74,7 +75,7 @@ def answer(run: FitRun, what: str, catalogue: Catalogue, rules: Rules) -> Explai
 
 
 def nearest(run: FitRun, what: str, most: int = 5) -> tuple[str, ...]:
-    """Names of the record that are written like `what`, best first."""
+    """Return names of the record that are spelled like `what`, best first."""
     names = {name.casefold(): name for name in _names(run)}
     wanted = what.removeprefix("CONFIG_").casefold()
     close = difflib.get_close_matches(wanted, names, n=most, cutoff=0.6)
@@ -122,15 +123,15 @@ def _kept(run: FitRun, symbol: Change) -> Explained:
     if not symbol.setting.chosen:
         summary += "; it has no prompt, other symbols switch it"
     return Explained(
-        symbol.id,
-        NameKind.SYMBOL,
-        Standing.IN,
-        summary,
-        symbol.reasons,
-        way,
-        (),
-        _costs(run, symbol.id),
-        _held(run, symbol.id),
+        what=symbol.id,
+        kind=NameKind.SYMBOL,
+        standing=Standing.IN,
+        summary=summary,
+        reasons=symbol.reasons,
+        chain=way,
+        brings_in=(),
+        facts=_costs(run, symbol.id),
+        related=_held(run, symbol.id),
     )
 
 
@@ -139,9 +140,22 @@ def _set(run: FitRun, symbol: Change, catalogue: Catalogue, rules: Rules) -> Exp
         summary = f"{symbol.id} is switched off"
         ways = _ways_in(run, symbol.id, catalogue, rules)
         return Explained(
-            symbol.id, NameKind.SYMBOL, Standing.OFF, summary, symbol.reasons, (), ways, _costs(run, symbol.id)
+            what=symbol.id,
+            kind=NameKind.SYMBOL,
+            standing=Standing.OFF,
+            summary=summary,
+            reasons=symbol.reasons,
+            chain=(),
+            brings_in=ways,
+            facts=_costs(run, symbol.id),
         )
-    return Explained(symbol.id, NameKind.SYMBOL, Standing.IN, f"{symbol.id} is set to {symbol.value}", symbol.reasons)
+    return Explained(
+        what=symbol.id,
+        kind=NameKind.SYMBOL,
+        standing=Standing.IN,
+        summary=f"{symbol.id} is set to {symbol.value}",
+        reasons=symbol.reasons,
+    )
 
 
 def _left_out(run: FitRun, row: Change, catalogue: Catalogue, rules: Rules) -> Explained:
@@ -156,7 +170,16 @@ def _left_out(run: FitRun, row: Change, catalogue: Catalogue, rules: Rules) -> E
     why = _why_left_out(run, row.id)
     told = (("as protection", why),) if why else ()
     facts = (*told, *seen, *_costs(run, row.id))
-    return Explained(row.id, NameKind.SYMBOL, Standing.OUT, summary, (), (), ways, facts)
+    return Explained(
+        what=row.id,
+        kind=NameKind.SYMBOL,
+        standing=Standing.OUT,
+        summary=summary,
+        reasons=(),
+        chain=(),
+        brings_in=ways,
+        facts=facts,
+    )
 
 
 def _why_left_out(run: FitRun, name: str) -> str:
@@ -258,7 +281,13 @@ def _word(run: FitRun, what: str) -> Explained | None:
     found = next((w for w in run.plan.words if what in (w.id, w.setting.name)), None)
     if found is None:
         return None
-    return Explained(found.id, NameKind.WORD, Standing.IN, f"{found.id} is on the kernel command line", found.reasons)
+    return Explained(
+        what=found.id,
+        kind=NameKind.WORD,
+        standing=Standing.IN,
+        summary=f"{found.id} is on the kernel command line",
+        reasons=found.reasons,
+    )
 
 
 def _initcall(run: FitRun, what: str) -> Explained | None:
@@ -318,7 +347,13 @@ def _call(run: FitRun, what: str) -> Explained | None:
         summary = f"the container calls {what}; no symbol is kept for this call alone"
     related = tuple(dict.fromkeys(name for name, _ in reasons))
     return Explained(
-        what, NameKind.CALL, Standing.IN, summary, tuple(r for _, r in reasons), facts=tuple(facts), related=related
+        what=what,
+        kind=NameKind.CALL,
+        standing=Standing.IN,
+        summary=summary,
+        reasons=tuple(r for _, r in reasons),
+        facts=tuple(facts),
+        related=related,
     )
 
 
@@ -331,7 +366,13 @@ def _file(run: FitRun, what: str) -> Explained | None:
     )
     if reasons:
         names = ", ".join(dict.fromkeys(name for name, _ in reasons))
-        return Explained(what, NameKind.FILE, Standing.IN, f"{what} keeps {names}", tuple(r for _, r in reasons))
+        return Explained(
+            what=what,
+            kind=NameKind.FILE,
+            standing=Standing.IN,
+            summary=f"{what} keeps {names}",
+            reasons=tuple(r for _, r in reasons),
+        )
     out = [
         (row.id, e)
         for row in run.plan.gone

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a pasted message says was asked of the kernel: a line of strace, of a kernel's log, of a program."""
+"""Recognise what a pasted message says was asked of the kernel: a line of strace, of a kernel's log, of a program."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from vmtailor.analysis.demands.strace_log import descriptor_path, split_argument
 from vmtailor.analysis.explain.lookup import KnownSource, Question, find
 from vmtailor.analysis.explain.messages import Error, Messages
 from vmtailor.analysis.ksource.expr import TRUE, UNKNOWN
-from vmtailor.base.words import escapes
+from vmtailor.base import escapes
 from vmtailor.model.syscalls import SyscallEvent
 
 #: Characters of a message that are looked at.
@@ -36,8 +36,8 @@ _PLAIN_WORDS = frozenset({
 
 @dataclass(frozen=True)
 class Recognised:
-    """What a message is. `kind`: the id of its kind, or `strace`, `error`; empty when it was not understood. `asks`:
-    what was asked for, likeliest first. `not_kernel`: why no configuration helps; empty when one may."""
+    """The meaning of a message. `kind`: the id of its kind, or `strace`, `error`; empty when it was not understood.
+    `asks`: the requests, likeliest first. `not_kernel`: why no configuration helps; empty when one may."""
 
     kind: str
     says: str = ""
@@ -124,7 +124,7 @@ def _asked_by(call: str, args: Sequence[str], error: str, known: KnownSource) ->
         yield Question("call", call)
     strings = [unquote(part) for part in _QUOTED.findall(joined)]
     yield from _by_strings(call, args, error, strings)
-    event = SyscallEvent(0, 0, "", call, tuple(args), -1, error, 0.0)
+    event = SyscallEvent(line=0, pid=0, task="", name=call, args=tuple(args), result=-1, error=error, seconds=0.0)
     behind = descriptor_path(args[0]) if args else ""
     paths = [path for path in (*call_paths.paths(event), behind) if path.startswith(("/proc/", "/sys/", "/dev/"))]
     yield from (Question("path", path) for path in paths if path != behind)

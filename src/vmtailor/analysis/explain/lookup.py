@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From what is asked of a kernel (a call, a path, a socket family, a module …) to the symbols that answer it: by the
-tables of the kernel's own source, and where those do not tell, by the rules of data/demand."""
+"""Look up the symbols that answer a request (a call, a path, a socket family, a module …). The tables of the kernel's
+own source answer first; where those do not tell, the rules of data/demand do."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from vmtailor.analysis.demands.demand_rules import Rules
-from vmtailor.analysis.explain.asked import AskedNames, merged
+from vmtailor.analysis.explain.name_index import AskedNames, merged
 from vmtailor.analysis.ksource.expr import FALSE, TRUE, UNKNOWN, Expr, Symbol, conjunction, symbols
 from vmtailor.analysis.ksource.expr_text import parse
 from vmtailor.analysis.ksource.facts import Facts, Place
 from vmtailor.analysis.ksource.kconfig import Kconfig
-from vmtailor.base.words.modules import module_name
+from vmtailor.base.notation import module_name
 
 _MOST = 8
 #: A number that something may have in the kernel.
@@ -24,7 +24,7 @@ _NUMBER = re.compile(r"[0-9]{1,9}")
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked for: a kind (`KINDS`), and a name as the source has it. `call`: the call that asks."""
+    """A request: a kind (`KINDS`), and a name as the source has it. `call`: the call that asks."""
 
     kind: str
     name: str
@@ -70,7 +70,7 @@ class Provider:
 
 
 def find(ask: Question, known: KnownSource) -> tuple[Provider, ...]:
-    """Who answers an ask, likeliest first; empty when neither source nor rules know of it."""
+    """Return the providers of a request, likeliest first; empty when neither source nor rules know of it."""
     finder = _FINDERS.get(ask.kind)
     found = finder(ask, known) if finder is not None else _named(ask, known)
     unique: dict[str, Provider] = {}
@@ -409,7 +409,8 @@ _FINDERS: dict[str, Callable[[Question, KnownSource], Iterator[Provider]]] = {
 
 
 def meant(what: str, known: KnownSource) -> tuple[Question, ...]:
-    """All that one word can ask for, likeliest first: `AF_INET6`, `flock`, `/dev/kvm`, `overlay`, `F_SETLK` …"""
+    """Return all requests that one word can mean, likeliest first: `AF_INET6`, `flock`, `/dev/kvm`, `overlay`,
+    `F_SETLK` …"""
     what = what.strip()
     if what.startswith("/"):
         return (Question("path", what),)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kinds of messages, as data/failures/*.toml has them. A message says what was asked for; which symbol answers that,
-the kernel's source says (lookup.py).
+"""Kinds of messages, as data/failures/*.toml has them. A message says what was asked for; the kernel's source says
+which symbol answers that (lookup.py).
 
 [[failure]]
 id    = "mount-type"                # unique
@@ -17,8 +17,7 @@ name = "ENOSYS"; says = ["function not implemented"]; about = "kernel"; meaning 
 vd = "virtio_blk"
 
 Kinds of asks are those of lookup.py, and: matches (an iptables rule: its -m and -j), nft (a word of an nftables rule),
-mounted (what BusyBox's mount names first), rootdisk, initrd (a compression), sysctl (a key with points).
-"""
+mounted (what BusyBox's mount names first), rootdisk, initrd (a compression), sysctl (a key with points)."""
 
 from __future__ import annotations
 
@@ -32,7 +31,7 @@ from typing import Any
 
 from vmtailor.analysis.explain.lookup import Question
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.files import toml_rows
+from vmtailor.base.files import toml_files
 
 _ABOUT = ("kernel", "either", "paths", "elsewhere")
 
@@ -83,7 +82,7 @@ class Messages:
         return next((error for error in self.errors if error.name == name), None)
 
     def asks(self, templates: tuple[str, ...], groups: dict[str, str | None]) -> Iterator[Question]:
-        """The asks of templates, with what a pattern's groups matched."""
+        """Return the requests of templates, filled with what a pattern's groups matched."""
         for template in templates:
             kind, _, name = template.partition(":")
             wanted = re.findall(r"\{(\w+)\}", name)
@@ -121,9 +120,9 @@ def _check(row: dict[str, Any]) -> None:
 
 def parse(text: str, origin: str) -> Messages:
     """Read one file. Raises UserInputError that names the file and the row."""
-    tables = toml_rows.document(text, origin)
-    kinds = toml_rows.rows(tables, "failure", MessageKind, origin, _check)
-    errors = toml_rows.rows(tables, "error", Error, origin)
+    tables = toml_files.document(text, origin)
+    kinds = toml_files.rows(tables, "failure", MessageKind, origin, _check)
+    errors = toml_files.rows(tables, "error", Error, origin)
     for kind in kinds:
         if bool(kind.asks) == bool(kind.not_kernel):
             raise UserInputError(f"{origin}, failure {kind.id!r}: give either asks or not_kernel")
@@ -135,9 +134,9 @@ def parse(text: str, origin: str) -> Messages:
 
 
 def load(folder: Traversable | Path | None = None) -> Messages:
-    """All kinds that come with the program, or those of `folder`. Raises UserInputError when two have one id."""
-    found = [parse(text, origin) for origin, text in toml_rows.texts("failures", folder)]
+    """Return all kinds that come with the program, or those of `folder`. Raises UserInputError when two have one id."""
+    found = [parse(text, origin) for origin, text in toml_files.texts("failures", folder)]
     kinds = tuple(kind for one in found for kind in one.kinds)
-    toml_rows.require_unique((kind.id for kind in kinds), "kinds of data/failures")
+    toml_files.require_unique((kind.id for kind in kinds), "kinds of data/failures")
     errors = tuple(error for one in found for error in one.errors)
     return Messages(kinds, errors, tuple(disk for one in found for disk in one.disks))

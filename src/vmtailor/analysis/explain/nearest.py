@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which symbols stand nearest to a failing call: the order in which repair looks.
+"""Order the symbols left out by how near they are to a failing call: repair tries them in this order.
 
-What a call lacks is told by its error first. A path that is gone asks for what provides that path; a family or protocol
-that is not supported asks for that; a call that is not implemented for itself. Only then comes what else the call could
-ask for, then what is compiled beside it."""
+The error of a call tells first what it lacks. A path that is gone asks for its provider, an unsupported family or
+protocol for that family. A call that is not implemented asks for itself. Other symbols that the call could ask for come
+next, then those compiled beside it."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ class _Named:
 def nearest(
     failed: Sequence[FailedCall], left_out: Sequence[Change], facts: Facts, rules: Rules, kconfig: Kconfig
 ) -> Nearest:
-    """All symbols left out, those nearest to the failing calls first: the order in which repair tries them.
+    """Return all symbols left out, those nearest to the failing calls first: the order in which repair tries them.
 
-    First what the error asks for, of a path the longest part that is known by name; then what else the call, its
-    family or a rule asks for; then what makes up the folder, then the subsystem in which the call is defined; then what
-    ran, by instructions. Without failing calls only the last counts."""
+    First what the error asks for, of a path the longest part that is known by name; then what else the call, its family
+    or a rule asks for; then what makes up the folder, then the subsystem in which the call is defined; then what ran,
+    by instructions. Without failing calls only the last counts."""
     candidates = [row.id for row in left_out]
     out = frozenset(candidates)
     distance: dict[str, tuple[int, int]] = {}
@@ -79,7 +79,7 @@ def _steps(call: FailedCall, out: frozenset[str], facts: Facts, rules: Rules) ->
     named = [*_by_source(call.name, words, out, facts), *_by_path_rules(words, rules)]
     own = facts.syscall(call.name)
     of_call = _Named("call", 0, _wanted(own[0], out), tuple(p.path for p in own[1])) if own is not None else None
-    event = SyscallEvent(0, 0, "", call.name, tuple(words), 0, "", 0.0)
+    event = SyscallEvent(line=0, pid=0, task="", name=call.name, args=tuple(words), result=0, error="", seconds=0.0)
     of_rules = [_Named("rule", 0, rule.symbols) for rule in rules.for_call(call.name) if rule.match(event) is not None]
     everything = [*named, *of_rules, *([of_call] if of_call is not None else [])]
     first = [one for one in everything if _answers(one, call, words)] or everything
@@ -153,8 +153,8 @@ def _by_path_rules(words: Sequence[str], rules: Rules) -> Iterator[_Named]:
 
 
 def named_by_path(path: str) -> Iterator[tuple[str, str, int]]:
-    """What a path may be called in the facts, the whole of it first: kind, name, and how many parts of the path that
-    covers."""
+    """Return the names that a path may have in the facts, the whole of it first: kind, name, and how many parts of the
+    path it covers."""
     parts = path.strip("/").split("/")
     if parts[0] == "dev" and len(parts) > 1:
         yield "device", "/".join(parts[1:]), len(parts)
@@ -175,7 +175,7 @@ def named_by_path(path: str) -> Iterator[tuple[str, str, int]]:
 
 
 def subsystem(path: str) -> str:
-    """The part of the source tree that a file belongs to: its top folder, of drivers and architectures the one below;
-    empty for a file at the top."""
+    """Return the part of the source tree that a file belongs to: its top folder, and of drivers and architectures the
+    one below. It is empty for a file at the top."""
     parts = posixpath.dirname(path).split("/")
     return "/".join(parts[:2] if parts[0] in ("arch", "drivers") else parts[:1])

@@ -27,9 +27,9 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
-from vmtailor.analysis.changes.catalogue import in_bounds
+from vmtailor.analysis.changes.symbol_catalogue import in_bounds
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.files import toml_rows
+from vmtailor.base.files import toml_files
 from vmtailor.model.change import Cause, Figure
 from vmtailor.model.fit import FitRun
 
@@ -44,7 +44,7 @@ class Level(StrEnum):
 
 
 @dataclass(frozen=True)
-class Program:
+class KnownProgram:
     name: str
     says: str
     source: str
@@ -64,9 +64,9 @@ class Requirement:
 
 @dataclass(frozen=True)
 class Requirements:
-    """What is known of one program."""
+    """The requirements known of one program."""
 
-    program: Program
+    program: KnownProgram
     rows: tuple[Requirement, ...]
 
 
@@ -82,9 +82,11 @@ class Met(StrEnum):
 @dataclass(frozen=True)
 class SymbolStanding:
     """One symbol of a requirement. `value`: y, m, n, or "" where the kernel's source has no such symbol. `used`: the
-    first reason by which the trace asked for it, with its `reference`; empty where it did not. `instructions`: what its
-    code cost on the way to ready where it is there (in the baseline, where the tailored kernel has no debug information
-    to tell by), and in the whole trace of the baseline where it is not; None where nothing is on record."""
+    first reason by which the trace asked for it, with its `reference`; empty where it did not.
+
+    `instructions` is what its code cost. Where it is built in, that is the cost on the way to ready; the baseline's,
+    where the tailored kernel has no debug information. Where it is not, it is the cost in the whole trace of the
+    baseline. None: nothing is on record."""
 
     name: str
     value: str
@@ -94,7 +96,7 @@ class SymbolStanding:
 
 
 @dataclass(frozen=True)
-class Answer:
+class RequirementAnswer:
     """One requirement, held against a kernel."""
 
     requirement: Requirement
@@ -103,12 +105,12 @@ class Answer:
 
     @property
     def used(self) -> bool:
-        """Whether the trace asked for any of it."""
+        """Return whether the trace asked for any of it."""
         return any(one.used for one in self.symbols)
 
     @property
     def instructions(self) -> int | None:
-        """What its symbols cost together."""
+        """Return the cost of its symbols together, in instructions."""
         known = [one.instructions for one in self.symbols if one.instructions is not None]
         return sum(known) if known else None
 
@@ -117,29 +119,29 @@ class Answer:
 class HeldAgainst:
     """All requirements of a program against one kernel. `traced`: whether there is a trace to set them against."""
 
-    program: Program
+    program: KnownProgram
     kernel: str
     version: str
     traced: bool
-    answers: tuple[Answer, ...]
+    answers: tuple[RequirementAnswer, ...]
 
-    def lacking(self, level: Level) -> tuple[Answer, ...]:
+    def lacking(self, level: Level) -> tuple[RequirementAnswer, ...]:
         bad = (Met.MISSING, Met.AGAINST)
         return tuple(one for one in self.answers if one.requirement.level is level and one.met in bad)
 
 
 def load(folder: Traversable | Path | None = None) -> dict[str, Requirements]:
-    """All programs by name. Raises UserInputError for a malformed file, or where two rows have one id."""
+    """Return all programs by name. Raises UserInputError for a malformed file, or where two rows have one id."""
     found: dict[str, Requirements] = {}
-    for origin, text in sorted(toml_rows.texts("requirements", folder)):
-        tables = toml_rows.document(text, origin)
-        programs = toml_rows.rows(tables, "program", Program, origin)
-        rows = toml_rows.rows(tables, "requirement", Requirement, origin, _check)
+    for origin, text in sorted(toml_files.texts("requirements", folder)):
+        tables = toml_files.document(text, origin)
+        programs = toml_files.rows(tables, "program", KnownProgram, origin)
+        rows = toml_files.rows(tables, "requirement", Requirement, origin, _check)
         if len(programs) != 1:
             raise UserInputError(f"{origin} must have one [[program]]")
         found[programs[0].name] = Requirements(programs[0], rows)
     ids = [row.id for one in found.values() for row in one.rows]
-    toml_rows.require_unique(ids, "rows of data/requirements")
+    toml_files.require_unique(ids, "rows of data/requirements")
     return found
 
 
@@ -152,7 +154,7 @@ def _check(row: dict[str, Any]) -> None:
 
 
 def of_program(name: str, folder: Traversable | Path | None = None) -> Requirements:
-    """Those of one program. Raises UserInputError for one that nothing is known of."""
+    """Return the requirements of one program. Raises UserInputError for an unknown program."""
     known = load(folder)
     if name not in known:
         raise UserInputError(f"nothing is known of what '{name}' requires", hint=f"known: {', '.join(sorted(known))}")
@@ -199,17 +201,19 @@ def _against(
 
     rows = [row for row in asked.rows if not version or in_bounds(row.kernel, version)]
     answers = tuple(_answer(row, [stands(name) for name in row.symbols], stands) for row in rows)
-    return HeldAgainst(asked.program, kernel, version, traced, answers)
+    return HeldAgainst(program=asked.program, kernel=kernel, version=version, traced=traced, answers=answers)
 
 
-def _answer(row: Requirement, symbols: Sequence[SymbolStanding], stands: Callable[[str], SymbolStanding]) -> Answer:
+def _answer(
+    row: Requirement, symbols: Sequence[SymbolStanding], stands: Callable[[str], SymbolStanding]
+) -> RequirementAnswer:
     there = [one.value in ("y", "m") for one in symbols]
     if row.value == "n":
-        return Answer(row, Met.AGAINST if any(there) else Met.MET, tuple(symbols))
+        return RequirementAnswer(row, Met.AGAINST if any(there) else Met.MET, tuple(symbols))
     # What this source does not know cannot be missing, unless it knows nothing of the whole row.
     if all(here or one.value == "" for here, one in zip(there, symbols, strict=True)) and any(there):
-        return Answer(row, Met.MET, tuple(symbols))
+        return RequirementAnswer(row, Met.MET, tuple(symbols))
     others = [stands(name) for name in row.instead]
     if others and all(one.value in ("y", "m", "") for one in others) and any(one.value in ("y", "m") for one in others):
-        return Answer(row, Met.INSTEAD, (*symbols, *others))
-    return Answer(row, Met.MISSING, tuple(symbols))
+        return RequirementAnswer(row, Met.INSTEAD, (*symbols, *others))
+    return RequirementAnswer(row, Met.MISSING, tuple(symbols))

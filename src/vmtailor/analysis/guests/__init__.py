@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a guest of ours said → the record of its boot."""
+"""The record of a boot, from what a guest of ours said."""

@@ -1,40 +1,57 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a driven guest left behind → the record of its boot, and what was wrong with it."""
+"""The record of a boot from all that a driven guest left behind, and the guest's errors."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from vmtailor.analysis.cost import counters as counting
-from vmtailor.analysis.cost.counters import SymbolTable
-from vmtailor.analysis.guests import kernel_log, virtual_time
+from vmtailor.analysis.cost import plugin_counts as counting
+from vmtailor.analysis.cost.plugin_counts import SymbolTable
+from vmtailor.analysis.guests import kernel_complaints
 from vmtailor.base.natives import Natives
-from vmtailor.model.architecture import named, presumed_name
+from vmtailor.model.architecture import Emulator, named, presumed_name
 from vmtailor.model.boots.boot import Boot, ContainerRun, Milestone, Outcome
-from vmtailor.model.boots.code_marks import CodeMark
-from vmtailor.model.boots.ending import Ending
-from vmtailor.model.boots.gathered import Gathered
+from vmtailor.model.boots.counters import CodeMark
+from vmtailor.model.boots.ending import Ending, Gathered
 from vmtailor.model.exercise import Exercise, Expect, ReadyKind, StepKind
 from vmtailor.model.guest import READY_STEP, GuestReport, StepResult
+
+#: Share of a counter's round by which it may seem to be behind what was executed: an access that faults counts twice.
+_SLACK = 100
+
+
+def of_executed(executed: int, emulator: Emulator) -> int:
+    """Return the nanoseconds in which so many instructions are executed, when nothing waits."""
+    return executed << emulator.pace
+
+
+def of_counter(counted_ns: int, executed: int | None, emulator: Emulator) -> int:
+    """Return nanoseconds since reset, by a counter that may have begun anew ahead of the kernel. They are at least the
+    time of what was executed until then; where that is not known, the counter's value."""
+    if executed is None or not emulator.round_ns:
+        return counted_ns
+    lost_ns = of_executed(executed, emulator) - emulator.round_ns // _SLACK - counted_ns
+    return counted_ns + max(0, -(-lost_ns // emulator.round_ns)) * emulator.round_ns
+
 
 #: Lines of the console that an error shows.
 TAIL_LINES = 25
 
 
 def marks(table: SymbolTable, natives: Natives) -> tuple[CodeMark, ...]:
-    """The milestones the plugin shall mark: the kernel's, by its symbol table, and our init's."""
+    """Return the milestones that the plugin marks: the kernel's, by its symbol table, and our init's."""
     return marks_at(table, natives.marks())
 
 
 def marks_at(table: SymbolTable, addresses: Mapping[str, int]) -> tuple[CodeMark, ...]:
-    """The same for an init whose marks lie at these addresses."""
+    """Return the milestones for an init whose marks lie at these addresses."""
     return (*counting.kernel_marks(table), *(CodeMark(name, at) for name, at in addresses.items()))
 
 
 def make_boot(gathered: Gathered, exercise: Exercise | None, table: SymbolTable | None = None) -> Boot:
-    """The record of one boot, judged by its exercise where there is one. Where it was counted: exact milestones and
-    phases, and with the kernel's table what each function cost."""
+    """Return the record of one boot, judged by its exercise where there is one. A counted boot has exact milestones and
+    phases, and with the kernel's table the cost of each function."""
     report, counters = gathered.report, gathered.counters
     found = failures(gathered, exercise) if exercise is not None else ()
     milestones = _milestones(gathered)
@@ -77,12 +94,12 @@ def _milestones(gathered: Gathered) -> tuple[Milestone, ...]:
     kernel = found.get(counting.KERNEL_MARK)
     # Before the kernel runs nothing waits: virtual time is that of what was executed.
     if kernel is not None and kernel.executed is not None:
-        found[kernel.name] = replace(kernel, virtual_ns=virtual_time.of_executed(kernel.executed, emulator))
+        found[kernel.name] = replace(kernel, virtual_ns=of_executed(kernel.executed, emulator))
     for mark in gathered.report.marks:
         known = found.get(mark.name, Milestone(mark.name))
         if known.virtual_ns is None:
             wall_s = mark.host_s - gathered.started_s
-            virtual_ns = virtual_time.of_counter(mark.cycles, known.executed, emulator)
+            virtual_ns = of_counter(mark.cycles, known.executed, emulator)
             found[mark.name] = replace(known, virtual_ns=virtual_ns, wall_s=wall_s, source="mark of our init")
     return tuple(sorted(found.values(), key=lambda m: (m.wall_s or 0.0, m.executed or 0)))
 
@@ -95,7 +112,7 @@ def to_init(milestones: Sequence[Milestone]) -> int | None:
 
 
 def failures(gathered: Gathered, exercise: Exercise) -> tuple[str, ...]:
-    """What the exercise asked for and did not get, in sentences; empty when the container works."""
+    """Return what the exercise asked for and did not get, in sentences; empty when the container works."""
     report, found = gathered.report, []
     if gathered.end.ending is not Ending.EXITED:
         found.append(
@@ -168,7 +185,8 @@ def _wrong_end(report: GuestReport, expect: Expect) -> list[str]:
 
 
 def differences(one: GuestReport, other: GuestReport, exercise: Exercise) -> tuple[str, ...]:
-    """Where the tailored machine (`other`) answers otherwise than the baseline (`one`); nobody said what is right."""
+    """Return where the tailored machine (`other`) answers otherwise than the baseline (`one`), if nobody said what is
+    right."""
     found = []
     if one.exit_code != other.exit_code:
         found.append(f"the exit code is {other.exit_code}, on the baseline {one.exit_code}")
@@ -188,18 +206,19 @@ def differences(one: GuestReport, other: GuestReport, exercise: Exercise) -> tup
 
 
 def kernel_words(report: GuestReport) -> str:
-    """The kernel's own words: what came on the console, then the log that init sent."""
+    """Return the kernel's own words: what came on the console, then the log that init sent."""
     return report.console + report.file("kernel-log")
 
 
 def complaints(gathered: Gathered, architecture: str) -> list[str]:
-    """What the guest's kernel complained of."""
-    console = kernel_log.behind_firmware(gathered.report.console, named(architecture).log.firmware_end)
-    return kernel_log.complaints(gathered.report.file("kernel-log"), console)
+    """Return the complaints of the guest's kernel."""
+    console = kernel_complaints.behind_firmware(gathered.report.console, named(architecture).log.firmware_end)
+    return kernel_complaints.complaints(gathered.report.file("kernel-log"), console)
 
 
 def evidence(gathered: Gathered, found: Sequence[str]) -> str:
-    """For an error: what failed, what the container and the kernel said last, and the command to see it again."""
+    """Return the evidence for an error: what failed, the last words of container and kernel, and the command to see it
+    again."""
     report = gathered.report
     parts = list(found)
     for title, text in (("standard output", report.stdout), ("standard error", report.stderr)):

@@ -44,9 +44,9 @@ class Closure:
 def close(
     kconfig: Kconfig, wanted: Iterable[tuple[str, str]], modules: Container[str] = (), baseline: Mapping[str, str] = _NO
 ) -> Closure:
-    """Find the symbols to add to `wanted` so that all of it is resolved as asked. What is wanted `n` is never added.
-    `modules`: symbols that are added as m where something that is m needs them, and y otherwise; they are y, too, where
-    something that is y selects what was to be m. `baseline`: name → value where the container worked."""
+    """Find the symbols to add to `wanted` so that all of it is resolved as asked. A symbol that is wanted as `n` is
+    never added. `modules`: symbols that are added as m where a module needs them, and as y otherwise, or where a symbol
+    that is y selects one that was to be m. `baseline`: name → value where the container worked."""
     values = dict(wanted)
     forbidden = {n for n, v in values.items() if v == "n"}
     added: dict[str, Added] = {}
@@ -74,7 +74,8 @@ def close(
 
 
 def addable(kconfig: Kconfig, fragment: Iterable[tuple[str, str]], names: Sequence[str]) -> tuple[str, ...]:
-    """Those of `names` that can be set to y beside a fragment, so that nothing that the fragment asks for is lost.
+    """Return those of `names` that can be set to y beside a fragment without losing any symbol that the fragment asks
+    for.
 
     Found by halving, as nearly all can; that two of them exclude each other is not seen."""
     base = dict(fragment)

@@ -19,7 +19,7 @@ _MAX_LENGTH = 10_000
 
 
 def without_comments(text: str) -> str:
-    """The text with comments blanked; line feeds stay, so that line numbers do."""
+    """Return the text with comments blanked; line feeds stay, so that line numbers do."""
 
     def blank(match: re.Match[str]) -> str:
         found = match.group()
@@ -44,7 +44,7 @@ class LineConditions:
     conditions: list[Expr] = field(default_factory=lambda: [TRUE])
 
     def at(self, line: int) -> Expr:
-        """The condition under which line `line` (from 1) is compiled."""
+        """Return the condition under which line `line` (from 1) is compiled."""
         return self.conditions[max(0, bisect_right(self.starts, line) - 1)]
 
     def _from(self, line: int, condition: Expr) -> None:

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Conditions over configuration symbols: `NET && (INET=y || !IPV6)`. They are true, false, or not known.
 
-A symbol by itself is true when it is y or m; `X=y` and `X=m` tell the two apart. What a condition says about anything
-else (compiler macros, what a shell prints) is `UNKNOWN`: it neither asks for a symbol nor rules one out. It stays in
-conjunctions and alternatives, so that what is not known does not become known under a negation.
-"""
+A symbol by itself is true when it is y or m; `X=y` and `X=m` tell the two apart. A condition on anything else (compiler
+macros, the output of a shell) is `UNKNOWN`. It neither asks for a symbol nor rules one out. It stays in conjunctions
+and alternatives, so that a negation does not make it known."""
 
 from __future__ import annotations
 
@@ -118,7 +117,7 @@ def _of_values(name: str, values: int) -> Expr:
 
 
 def without(expression: Expr, other: Expr) -> Expr:
-    """The one, where the other is not."""
+    """Return the one condition, where the other does not hold."""
     return expression if conjunction(expression, other) == FALSE else conjunction(expression, negation(other))
 
 
@@ -126,7 +125,8 @@ def without(expression: Expr, other: Expr) -> Expr:
 
 
 def conjunction(*operands: Expr) -> Expr:
-    """All of them. What is said of one symbol becomes one condition; what contradicts itself is FALSE."""
+    """Return the condition that all hold. Statements about one symbol become one condition; a contradiction is
+    FALSE."""
     if FALSE in operands:
         return FALSE
     some = [o for o in operands if o != TRUE]
@@ -278,14 +278,14 @@ def _either_of_two(one: Expr, other: Expr) -> Expr | None:
 
 
 def needed(expression: Expr) -> Expr:
-    """What is known to be needed: the condition without what is not known beside it."""
+    """Return the part of a condition that is known to be needed, without the unknown beside it."""
     if isinstance(expression, And) and UNKNOWN in expression.operands:
         return conjunction(*(o for o in expression.operands if o != UNKNOWN))
     return expression
 
 
 def symbols(expression: Expr) -> frozenset[str]:
-    """Names of the symbols that occur."""
+    """Return names of the symbols that occur."""
     return frozenset(_in_order(expression))
 
 
@@ -333,16 +333,16 @@ def truth(expression: Expr, enabled: Enabled) -> bool | None:
 
 
 def holds(expression: Expr, enabled: Enabled) -> bool:
-    """Whether it is true when just the symbols `enabled` are set. What is not known counts as true."""
+    """Return whether it is true when just the symbols `enabled` are set. An unknown part counts as true."""
     return truth(expression, enabled) is not False
 
 
 def asked_for(expression: Expr, enabled: Enabled) -> tuple[str, ...]:
-    """A least set of symbols of `enabled` that makes the expression true, in its order; empty when none is needed.
+    """Return a least set of symbols of `enabled` that makes the expression true, in its order; empty when none is
+    needed.
 
-    An alternative takes the first side that is enough. Where `enabled` does not make it true at all, all of the
-    symbols it wants set count as enabled, and as y.
-    """
+    An alternative takes the first side that is enough. If `enabled` does not make it true at all, all symbols that it
+    wants set count as enabled, and as y."""
     order = list(dict.fromkeys(_in_order(expression)))
     kept = {s: _state(s, enabled) for s in order if s in enabled}
     if not holds(expression, kept):

@@ -136,10 +136,9 @@ def _config_atom(test: str, name: str, tristates: frozenset[str] | None) -> Expr
 
 @lru_cache(maxsize=65536)
 def from_preprocessor(text: str, tristates: frozenset[str] | None = None) -> Expr:
-    """The condition of an `#if`, without comments. Never raises: what is not understood is UNKNOWN.
+    """Return the condition of an `#if`, without comments. Never raises: a text that is not understood is UNKNOWN.
 
-    `tristates`: the symbols that may be m. Where that is not known, `defined` counts as true for an m too.
-    """
+    `tristates`: the symbols that may be m. Without them, `defined` counts as true for an m, too."""
     try:
         return _Reader(text, lambda test, name: _config_atom(test, name, tristates)).either()
     except RecursionError:

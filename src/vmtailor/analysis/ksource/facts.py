@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
 
-from vmtailor.analysis.ksource import call_tables, kbuild, kconfig_kinds, names
+from vmtailor.analysis.ksource import kbuild, kconfig, names, uapi
 from vmtailor.analysis.ksource.conditions import line_conditions
 from vmtailor.analysis.ksource.expr import FALSE, TRUE, Expr, conjunction, disjunction, holds
 from vmtailor.analysis.ksource.expr_text import parse
@@ -34,7 +34,7 @@ FORMAT = "14"
 
 @dataclass(frozen=True)
 class Place:
-    """Where a name is defined, and under which condition (file and line together, text form of an expression)."""
+    """The file and line that define a name, and the condition under which (of both, as text of an expression)."""
 
     path: str
     line: int
@@ -61,7 +61,7 @@ class Facts:
 
     @cached_property
     def may_be_modules(self) -> frozenset[str] | None:
-        """The symbols that may be m, for reading the conditions of a file's lines."""
+        """Return the symbols that may be m, for reading the conditions of a file's lines."""
         return None if self.tristates is None else frozenset(self.tristates)
 
     @cached_property
@@ -69,19 +69,21 @@ class Facts:
         return {path: parse(text) for path, text in self.files.items()}
 
     def file_condition(self, path: str) -> Expr:
-        """The condition under which a source file is compiled; TRUE for a header or a file that no Makefile names."""
+        """Return the condition under which a source file is compiled; TRUE for a header or a file that no Makefile
+        names."""
         stem, ending = posixpath.splitext(path)
         return self._expressions.get(stem, TRUE) if ending in (".c", ".S") else TRUE
 
     def compiled(self, enabled: Mapping[str, str]) -> tuple[str, ...]:
-        """The files that a configuration compiles, without their endings: name → y or m of what is set."""
+        """Return the files that a configuration compiles, without their endings: name → y or m of what is set."""
         return tuple(path for path, condition in self._expressions.items() if holds(condition, enabled))
 
     def places(self, kind: str, name: str) -> tuple[Place, ...]:
         return self.names.get(kind, {}).get(name, ())
 
     def condition(self, kind: str, name: str) -> Expr | None:
-        """The condition under which a kernel has the thing of that kind and name; None when the source has none."""
+        """Return the condition under which a kernel has the thing of that kind and name; None when the source has
+        none."""
         found = self.places(kind, name)
         return disjunction(*(parse(p.condition) for p in found)) if found else None
 
@@ -118,7 +120,7 @@ def collect(kernel_version: str, read: Reader, sources: Iterable[str], row: Arch
     what `read` does."""
     row = row or presumed()
     files = kbuild.file_conditions(read, row.kernel.source)
-    tristates = kconfig_kinds.tristates(read, row.kernel.source)
+    tristates = kconfig.tristates(read, row.kernel.source)
     texts: list[tuple[str, list[tuple[str, str, int]]]] = []  # path, (kind, name, offset) …
     conditions = {}
     lines = {}
@@ -157,21 +159,21 @@ def collect(kernel_version: str, read: Reader, sources: Iterable[str], row: Arch
     table = dict(_entries(read, row.calls))
     narrow = [found for one in row.kernel.of_32_bits for found in _entries(read, one.calls)]
     return Facts(
-        kernel_version,
-        {path: str(condition) for path, condition in files.items()},
-        {kind: {name: tuple(places) for name, places in by_name.items()} for kind, by_name in found.items()},
-        table,
-        None if tristates is None else tuple(sorted(tristates)),
-        {name: entry for name, entry in narrow if name not in table},
+        kernel_version=kernel_version,
+        files={path: str(condition) for path, condition in files.items()},
+        names={kind: {name: tuple(places) for name, places in by_name.items()} for kind, by_name in found.items()},
+        table=table,
+        tristates=None if tristates is None else tuple(sorted(tristates)),
+        narrow={name: entry for name, entry in narrow if name not in table},
     )
 
 
 def _entries(read: Reader, tables: Iterable[CallTable]) -> Iterator[tuple[str, str]]:
-    return ((call.name, call.entry) for call in call_tables.read_table(read, tables) if call.entry)
+    return ((call.name, call.entry) for call in uapi.read_table(read, tables) if call.entry)
 
 
 def reader(source: Path) -> Callable[[str], str | None]:
-    """A reader of files below `source`; what is missing, a folder or outside is None."""
+    """Return a reader of files below `source`. It gives None for a missing file, a folder, or a path outside."""
 
     def read(path: str) -> str | None:
         if path.startswith(("/", "..")):
@@ -185,7 +187,7 @@ def reader(source: Path) -> Callable[[str], str | None]:
 
 
 def c_files(source: Path, row: Architecture | None = None) -> list[str]:
-    """The C files that are searched for names, in a fixed order."""
+    """Return the C files that are searched for names, in a fixed order."""
     found = []
     for folder in (f"arch/{(row or presumed()).kernel.source}", *SEARCHED):
         for path in (source / folder).rglob("*.c"):
@@ -203,7 +205,8 @@ def load(
     *,
     architecture: Architecture | None = None,
 ) -> Facts:
-    """The facts of the tree at `source`, from the store when `source_id` (what its content is named by) is known."""
+    """Return the facts of the tree at `source`. They come from the store when `source_id`, which names its content, is
+    known."""
     row = architecture or presumed()
 
     def fill(folder: Path) -> None:

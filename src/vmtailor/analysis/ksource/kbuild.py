@@ -1,31 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which file of a kernel tree is compiled under which condition, from its Makefiles.
-
-The Makefiles of all folders are read (makefile.py), and their lists taken as scripts/Makefile.build takes them: `obj-y`
-goes into the kernel where the folder does, `obj-m` becomes modules, a composite object has its parts. What is not
-understood is `UNKNOWN`, so that a file may come out with a weaker condition than it has, never with a wrong symbol.
-"""
+"""The conditions under which the files of a kernel tree are compiled, from its Makefiles."""
 
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from vmtailor.analysis.ksource.expr import (
-    FALSE,
-    TRUE,
-    UNKNOWN,
-    Expr,
-    conjunction,
-    disjunction,
-    negation,
-    without,
-)
-from vmtailor.analysis.ksource.kconfig_kinds import kind_of, kinds
+from vmtailor.analysis.ksource.expr import FALSE, TRUE, UNKNOWN, Expr, conjunction, disjunction, negation, without
+from vmtailor.analysis.ksource.kconfig import kind_of, kinds
 from vmtailor.analysis.ksource.make_lines import exported
-from vmtailor.analysis.ksource.make_values import NOT_KNOWN, KindOf, Reader, Scope, Word, present
+from vmtailor.analysis.ksource.make_values import NOT_KNOWN, KindOf, MakeScope, Reader, Word, present
 from vmtailor.analysis.ksource.makefile import Given, read_makefile
+from vmtailor.base.notation import module_name
 
 #: Lists of folders of the top Makefile and of the architecture's, whose paths begin at the root.
 _TOP_LISTS = ("core", "drivers", "net", "libs", "virt", "init", "head")
@@ -40,7 +28,7 @@ _MOST_VISITS = 16
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """When a file is compiled into the kernel, and when into a module."""
+    """The conditions under which a file is compiled into the kernel, and into a module."""
 
     builtin: Expr = FALSE
     module: Expr = FALSE
@@ -95,7 +83,7 @@ def _merged(words: Sequence[Word]) -> dict[str, Expr]:
     return {text: disjunction(condition, *doubt) for text, condition in found.items()} if doubt else found
 
 
-def _listed(scope: Scope, folder: str) -> _Folder:
+def _listed(scope: MakeScope, folder: str) -> _Folder:
     """Take the lists of a folder's Makefile as scripts/Makefile.build does."""
     found = _Folder()
     built, modular = _merged(scope.value("obj-y")), _merged(scope.value("obj-m"))
@@ -129,7 +117,7 @@ def _path(folder: str, stem: str) -> str:
     return posixpath.normpath(posixpath.join(folder, stem.removesuffix(".stub")))
 
 
-def _sources(scope: Scope, target: str, endings: tuple[str, ...]) -> Iterator[tuple[str, Expr]]:
+def _sources(scope: MakeScope, target: str, endings: tuple[str, ...]) -> Iterator[tuple[str, Expr]]:
     """The sources of an object with their conditions: the parts of a composite one, or itself."""
     stem = target.removesuffix(".o")
     parts = [word for ending in endings for word in scope.value(stem + ending)]
@@ -140,7 +128,7 @@ def _sources(scope: Scope, target: str, endings: tuple[str, ...]) -> Iterator[tu
     yield stem, negation(composite)
 
 
-def _top_folders(scope: Scope) -> Iterator[tuple[str, _Reached]]:
+def _top_folders(scope: MakeScope) -> Iterator[tuple[str, _Reached]]:
     """Folders in the lists of a top Makefile."""
     for name in _TOP_LISTS:
         for ending in ("-y", "-m"):
@@ -205,7 +193,7 @@ class _Tree:
         if arch not in self._reached:
             yield arch, always
 
-    def _scope(self, path: str, folder: str, more: Given | None = None) -> Scope | None:
+    def _scope(self, path: str, folder: str, more: Given | None = None) -> MakeScope | None:
         text = self._read(path)
         given = {**self._given, **(more or {})}
         return None if text is None else read_makefile(text, folder, self._read, self._kind_of, given)
@@ -235,10 +223,9 @@ class _Tree:
 
 
 def compiled_files(read: Reader, arch: str) -> dict[str, Compiled]:
-    """Source path without its ending (`fs/eventpoll`) → when it is compiled, for the whole tree.
+    """Return source path without its ending (`fs/eventpoll`) → the condition to compile it, for the whole tree.
 
-    The same for objects from C and from assembler. Files reached in several ways have the disjunction of them.
-    """
+    Objects come from C and from assembler. Files reached in several ways have the disjunction of them."""
     return _Tree(read, arch).compiled()
 
 
@@ -251,3 +238,22 @@ def modules(read: Reader, arch: str) -> dict[str, Expr]:
     """Path of a module without its ending (`fs/overlayfs/overlay`) → the condition under which there is one, in the
     kernel or as a file."""
     return _Tree(read, arch).modules()
+
+
+_CONTINUED = re.compile(r"\\\n")
+_OBJECTS = re.compile(r"^obj-\$\(CONFIG_(\w+)\)\s*[+:]?=([^\n#]*)", re.M)
+
+
+def symbol_of_module(module: str, read: Callable[[str], str | None]) -> str | None:
+    """Return the symbol of a module (`crypto/af_alg`, its path in the tree without ending), or None when no Makefile
+    says.
+
+    `read` gives the text of a file of the tree. Dashes and underscores are one, as in names of modules."""
+    folder, name = posixpath.split(module)
+    wanted = module_name(name) + ".o"
+    for makefile in ("Kbuild", "Makefile"):
+        text = _CONTINUED.sub(" ", read(posixpath.join(folder, makefile)) or "")
+        for match in _OBJECTS.finditer(text):
+            if wanted in map(module_name, match.group(2).split()):
+                return match.group(1)
+    return None

@@ -1,15 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kconfig of a kernel tree: kconfiglib, with what kernels since 2021 added, resolved as `make allnoconfig` resolves it.
-
-kconfiglib 14.1 (its last release, 2020) does not know the bare `modules` statement (5.13), `transitional` (6.18) and
-conditional dependencies (`depends on A if B`, 6.20); they are rewritten to what it knows while files are read.
-"""
+"""Kconfig of a kernel tree: kconfiglib, extended for kernels since 2021, resolved as `make allnoconfig` resolves."""
 
 from __future__ import annotations
 
 import contextlib
 import io
 import os
+import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -18,6 +15,7 @@ from typing import Any
 
 import kconfiglib as k
 
+from vmtailor.analysis.ksource.make_values import Kind, KindOf, Reader
 from vmtailor.base.errors import BuildError
 
 #: Runs one command of a Kconfig `$(shell,…)` macro and returns its output (drivers/kernel/kconfig_shell.py).
@@ -89,7 +87,7 @@ class Lost:
 
 @dataclass(frozen=True)
 class Resolution:
-    """What a fragment over allnoconfig comes to. `values` has every symbol that is not n (and not an empty string)."""
+    """The result of a fragment over allnoconfig. `values` has every symbol that is not n (and not an empty string)."""
 
     values: dict[str, str]
     prompted: frozenset[str]
@@ -140,15 +138,15 @@ class Kconfig:
         return name in self.symbols
 
     def prompted(self, name: str) -> bool:
-        """Whether the symbol has a prompt somewhere, visible or not: only such a symbol can be chosen."""
+        """Return whether the symbol has a prompt somewhere, visible or not: only such a symbol can be chosen."""
         return name in self._prompted
 
     def is_switch(self, name: str) -> bool:
-        """Whether the symbol is a bool or tristate."""
+        """Return whether the symbol is a bool or tristate."""
         return name in self.symbols and self.symbols[name].orig_type in _TRISTATES
 
     def dependency(self, name: str) -> str:
-        """The dependencies of a symbol, as text."""
+        """Return the dependencies of a symbol, as text."""
         return str(k.expr_str(self.symbols[name].direct_dep))
 
     def depends_on(self, name: str) -> tuple[str, ...]:
@@ -160,11 +158,11 @@ class Kconfig:
         return tuple(sorted({_head(term).name for term in terms(self.symbols[name].rev_dep, k.OR) if _head(term)}))
 
     def prompt(self, name: str) -> str:
-        """The text of the first prompt, or an empty string."""
+        """Return the text of the first prompt, or an empty string."""
         return next((str(n.prompt[0]) for n in self.symbols[name].nodes if n.prompt), "") if self.known(name) else ""
 
     def places(self, name: str) -> tuple[str, ...]:
-        """Where the symbol is defined: file:line."""
+        """Return the places that define the symbol: file:line."""
         return tuple(f"{n.filename}:{n.linenr}" for n in self.symbols[name].nodes)
 
     # ---- resolving
@@ -185,7 +183,7 @@ class Kconfig:
                 self._applied.append(symbol)
 
     def value(self, name: str) -> str:
-        """The value under the fragment applied last; `n` for an unknown symbol."""
+        """Return the value under the fragment applied last; `n` for an unknown symbol."""
         symbol = self.symbols.get(name)
         return "n" if symbol is None else str(symbol.str_value)
 
@@ -215,30 +213,50 @@ class Kconfig:
     def _lost(self, name: str, wanted: str) -> Lost:
         symbol = self.symbols.get(name)
         if symbol is None:
-            return Lost(name, wanted, "", "this tree has no such symbol", ())
+            return Lost(name=name, wanted=wanted, got="", expression="this tree has no such symbol", blocking=())
         got = symbol.str_value
         if wanted == "n":
             who = [t for t in terms(symbol.rev_dep, k.OR) if k.expr_value(t) > 0]
             text = " || ".join(k.expr_str(t) for t in who)
             blame = tuple(sorted({_head(t).name for t in who if _head(t)}))
-            return Lost(name, wanted, got, f"selected by {text}" if who else "it cannot be switched off", blame)
+            return Lost(
+                name=name,
+                wanted=wanted,
+                got=got,
+                expression=f"selected by {text}" if who else "it cannot be switched off",
+                blocking=blame,
+            )
         blocking = tuple(sorted(blockers(symbol.direct_dep)))
         if k.expr_value(symbol.direct_dep) == 0:
-            return Lost(name, wanted, got, f"depends on {k.expr_str(symbol.direct_dep)}", blocking)
+            return Lost(
+                name=name,
+                wanted=wanted,
+                got=got,
+                expression=f"depends on {k.expr_str(symbol.direct_dep)}",
+                blocking=blocking,
+            )
         if name not in self._prompted:
-            return Lost(name, wanted, got, "it has no prompt: only another symbol can select it", self.selectors(name))
+            return Lost(
+                name=name,
+                wanted=wanted,
+                got=got,
+                expression="it has no prompt: only another symbol can select it",
+                blocking=self.selectors(name),
+            )
         if symbol.choice is not None:
             chosen = symbol.choice.selection
             other = (chosen.name,) if chosen is not None else ()
-            return Lost(name, wanted, got, "another member of its choice is selected", other)
+            return Lost(
+                name=name, wanted=wanted, got=got, expression="another member of its choice is selected", blocking=other
+            )
         conditions = [n.prompt[1] for n in symbol.nodes if n.prompt]
         text = " || ".join(k.expr_str(c) for c in conditions)
         return Lost(
-            name,
-            wanted,
-            got,
-            f"its prompt is visible only if {text}",
-            tuple(sorted(set().union(*map(blockers, conditions)))),
+            name=name,
+            wanted=wanted,
+            got=got,
+            expression=f"its prompt is visible only if {text}",
+            blocking=tuple(sorted(set().union(*map(blockers, conditions)))),
         )
 
 
@@ -247,14 +265,14 @@ _TRISTATES = (k.BOOL, k.TRISTATE)
 
 
 def terms(expression: Any, operator: int) -> list[Any]:
-    """The operands of a chain of one operator: `A || B || C` → [A, B, C]; anything else is its only term."""
+    """Return the operands of a chain of one operator: `A || B || C` → [A, B, C]; anything else is its only term."""
     if isinstance(expression, tuple) and expression[0] == operator:
         return terms(expression[1], operator) + terms(expression[2], operator)
     return [expression]
 
 
 def symbols_in(expression: Any) -> set[str]:
-    """Names of the symbols that occur in an expression, constants left out."""
+    """Return names of the symbols that occur in an expression, constants left out."""
     if isinstance(expression, tuple):
         return set().union(*(symbols_in(e) for e in expression[1:]))
     if isinstance(expression, k.Symbol) and not expression.is_constant:
@@ -275,3 +293,46 @@ def _head(term: Any) -> Any:
     """The selecting symbol of one term of a reverse dependency (`SELECTOR && CONDITION`)."""
     first = terms(term, k.AND)[0]
     return first if isinstance(first, k.Symbol) and not first.is_constant else None
+
+
+_LINE = re.compile(
+    r"^[ \t]*(?:(?:menu)?config[ \t]+(?P<name>\w+)[ \t]*(?:#.*)?$"
+    r"|(?P<kind>bool|tristate|def_bool|def_tristate|int|hex|string)\b"
+    r"|source[ \t]+[\"']?(?P<source>[^\"'\s]+))",
+    re.M,
+)
+_KINDS = {"bool": Kind.BOOL, "def_bool": Kind.BOOL, "tristate": Kind.TRISTATE, "def_tristate": Kind.TRISTATE}
+
+
+def kinds(read: Reader, arch: str) -> dict[str, Kind]:
+    """Symbol → kind, for all symbols that the tree's Kconfig files define. Empty for a tree without them."""
+    found: dict[str, Kind] = {}
+    pending, seen = ["Kconfig"], {"Kconfig"}
+    while pending:
+        name = ""
+        for match in _LINE.finditer(read(pending.pop()) or ""):
+            if match["name"]:
+                name = match["name"]
+            elif match["kind"] and name:
+                kind = _KINDS.get(match["kind"], Kind.OTHER)
+                if found.get(name) is not Kind.TRISTATE:
+                    found[name] = kind
+                name = ""
+            elif match["source"]:
+                path = posixpath.normpath(match["source"].replace("$(SRCARCH)", arch).replace("$SRCARCH", arch))
+                if path not in seen:
+                    seen.add(path)
+                    pending.append(path)
+    return found
+
+
+def kind_of(known: dict[str, Kind]) -> KindOf:
+    """Return the kind of a symbol. One that no file defines is never m; without any files, every symbol may be."""
+    otherwise = Kind.BOOL if known else Kind.TRISTATE
+    return lambda name: known.get(name, otherwise)
+
+
+def tristates(read: Reader, arch: str) -> frozenset[str] | None:
+    """Return the symbols that may be m; None for a tree without Kconfig files."""
+    known = kinds(read, arch)
+    return frozenset(name for name, kind in known.items() if kind is Kind.TRISTATE) if known else None

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 
 from vmtailor.analysis.ksource.expr import FALSE, TRUE, UNKNOWN, Expr, conjunction, disjunction, negation
-from vmtailor.analysis.ksource.make_values import NOT_KNOWN, Alternative, Function, Scope, Word, present, under
+from vmtailor.analysis.ksource.make_values import NOT_KNOWN, Alternative, Function, MakeScope, Word, present, under
 
 
 def _both(one: Alternative, other: Alternative) -> tuple[Expr, str, str] | None:
@@ -21,24 +21,24 @@ def _is_literal(alternatives: list[Alternative]) -> str | None:
     return alternatives[0][1] if len(alternatives) == 1 and alternatives[0][0] == TRUE else None
 
 
-def _same(scope: Scope, arguments: list[str]) -> list[Word]:
+def _same(scope: MakeScope, arguments: list[str]) -> list[Word]:
     return scope.words(arguments[0])
 
 
-def _sort(scope: Scope, arguments: list[str]) -> list[Word]:
+def _sort(scope: MakeScope, arguments: list[str]) -> list[Word]:
     found: dict[str | None, Expr] = {}
     for word in scope.words(arguments[0]):
         found[word.text] = disjunction(found.get(word.text, FALSE), word.condition)
     return [Word(text, found[text]) for text in sorted(found, key=lambda t: t or "")]
 
 
-def _each(change: Callable[[str], str], scope: Scope, arguments: list[str]) -> list[Word]:
+def _each(change: Callable[[str], str], scope: MakeScope, arguments: list[str]) -> list[Word]:
     """A function of every word by itself."""
     words = ((w, None if w.text is None else change(w.text)) for w in scope.words(arguments[0]))
     return [Word(text, word.condition) for word, text in words if text is None or text]
 
 
-def _add(before: bool, scope: Scope, arguments: list[str]) -> list[Word]:
+def _add(before: bool, scope: MakeScope, arguments: list[str]) -> list[Word]:
     if len(arguments) < 2:
         return list(NOT_KNOWN)
     found = []
@@ -51,14 +51,14 @@ def _add(before: bool, scope: Scope, arguments: list[str]) -> list[Word]:
 
 
 def matches(pattern: str, word: str) -> bool:
-    """Whether a word fits a pattern with one `%`."""
+    """Return whether a word fits a pattern with one `%`."""
     start, sign, end = pattern.partition("%")
     if not sign:
         return pattern == word
     return len(word) >= len(start) + len(end) and word.startswith(start) and word.endswith(end)
 
 
-def _filter(keep: bool, scope: Scope, arguments: list[str]) -> list[Word]:
+def _filter(keep: bool, scope: MakeScope, arguments: list[str]) -> list[Word]:
     if len(arguments) < 2:
         return list(NOT_KNOWN)
     patterns = scope.words(arguments[0])
@@ -77,7 +77,7 @@ def _filter(keep: bool, scope: Scope, arguments: list[str]) -> list[Word]:
     return found
 
 
-def _patsubst(scope: Scope, arguments: list[str]) -> list[Word]:
+def _patsubst(scope: MakeScope, arguments: list[str]) -> list[Word]:
     if len(arguments) < 3:
         return list(NOT_KNOWN)
     pattern, replacement = (_is_literal(scope.texts(a.strip())) for a in arguments[:2])
@@ -99,7 +99,7 @@ def _replaced(pattern: str, replacement: str, word: str) -> str:
     return replacement.replace("%", stem, 1) if sign else replacement
 
 
-def _subst(scope: Scope, arguments: list[str]) -> list[Word]:
+def _subst(scope: MakeScope, arguments: list[str]) -> list[Word]:
     if len(arguments) < 3:
         return list(NOT_KNOWN)
     froms, tos = scope.texts(arguments[0].strip()), scope.texts(arguments[1].strip())
@@ -121,7 +121,7 @@ def _subst(scope: Scope, arguments: list[str]) -> list[Word]:
     return found
 
 
-def _findstring(scope: Scope, arguments: list[str]) -> list[Word]:
+def _findstring(scope: MakeScope, arguments: list[str]) -> list[Word]:
     if len(arguments) < 2:
         return list(NOT_KNOWN)
     found = []
@@ -135,7 +135,7 @@ def _findstring(scope: Scope, arguments: list[str]) -> list[Word]:
     return [w for w in found if w.condition != FALSE]
 
 
-def _picked(pick: Callable[[list[str]], list[str]], scope: Scope, arguments: list[str]) -> list[Word]:
+def _picked(pick: Callable[[list[str]], list[str]], scope: MakeScope, arguments: list[str]) -> list[Word]:
     """Some words by their place."""
     return [
         Word(word, condition)
@@ -144,14 +144,14 @@ def _picked(pick: Callable[[list[str]], list[str]], scope: Scope, arguments: lis
     ]
 
 
-def _word(scope: Scope, arguments: list[str]) -> list[Word]:
+def _word(scope: MakeScope, arguments: list[str]) -> list[Word]:
     number = arguments[0].strip()
     if len(arguments) < 2 or not number.isdecimal() or len(number) > 4:
         return list(NOT_KNOWN)
     return _picked(lambda words: words[int(number) - 1 : int(number)] if int(number) else [], scope, arguments)
 
 
-def _if(scope: Scope, arguments: list[str]) -> list[Word]:
+def _if(scope: MakeScope, arguments: list[str]) -> list[Word]:
     if len(arguments) < 2:
         return list(NOT_KNOWN)
     condition = scope.nonempty(arguments[0])
@@ -162,12 +162,12 @@ def _if(scope: Scope, arguments: list[str]) -> list[Word]:
     return found
 
 
-def _and(scope: Scope, arguments: list[str]) -> list[Word]:
+def _and(scope: MakeScope, arguments: list[str]) -> list[Word]:
     condition = conjunction(*(scope.nonempty(a) for a in arguments[:-1]))
     return under(condition, scope.words(arguments[-1]))
 
 
-def _or(scope: Scope, arguments: list[str]) -> list[Word]:
+def _or(scope: MakeScope, arguments: list[str]) -> list[Word]:
     found: list[Word] = []
     so_far: Expr = TRUE
     for argument in arguments:
@@ -177,7 +177,7 @@ def _or(scope: Scope, arguments: list[str]) -> list[Word]:
     return found
 
 
-def _foreach(scope: Scope, arguments: list[str]) -> list[Word]:
+def _foreach(scope: MakeScope, arguments: list[str]) -> list[Word]:
     if len(arguments) < 3 or "$" in arguments[0]:
         return list(NOT_KNOWN)
     found: list[Word] = []
@@ -187,7 +187,7 @@ def _foreach(scope: Scope, arguments: list[str]) -> list[Word]:
     return found
 
 
-def _wildcard(scope: Scope, arguments: list[str]) -> list[Word]:
+def _wildcard(scope: MakeScope, arguments: list[str]) -> list[Word]:
     """A file of the tree that is there. What a pattern finds, or what a build may have made, is not known."""
     found = []
     for word in scope.words(arguments[0]):
@@ -201,13 +201,13 @@ def _folder(word: str) -> str:
     return "./" if not head else head if head.endswith("/") else head + "/"
 
 
-def _origin(scope: Scope, arguments: list[str]) -> list[Word]:
+def _origin(scope: MakeScope, arguments: list[str]) -> list[Word]:
     """Nothing is set on the command line; what no line sets may come from the environment."""
     name = arguments[0].strip()
     return [Word("file" if name in scope.names() else "undefined", TRUE)]
 
 
-def _nothing(scope: Scope, arguments: list[str]) -> list[Word]:
+def _nothing(scope: MakeScope, arguments: list[str]) -> list[Word]:
     return []
 
 

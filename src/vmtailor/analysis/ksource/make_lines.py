@@ -49,7 +49,8 @@ Line = Assignment | Branch | Include
 
 
 def lines(text: str) -> Iterator[Line]:
-    """What a Makefile says, in its order, without rules, recipes and what stands for itself (`$(info …)`)."""
+    """Yield the statements of a Makefile in order, without rules, recipes and calls that stand for themselves (`$(info
+    …)`)."""
     in_rule = False
     defining = 0
     for whole in _joined(text):
@@ -127,7 +128,8 @@ def _sides(text: str) -> tuple[str | None, str | None]:
 
 
 def assignment(line: str) -> Assignment | None:
-    """A line that gives a value to a variable; None for anything else (a rule, with `X = y` for one target too)."""
+    """Return a line that gives a value to a variable; None for any other line (a rule, with `X = y` for one target,
+    too)."""
     depth = 0
     for index, char in enumerate(line):
         depth += (char in _OPEN) - (char in _CLOSE)
@@ -188,6 +190,6 @@ _EXPORT = re.compile(r"^[ \t]*export[ \t]+([^\n:?+=#]*)", re.M)
 
 
 def exported(text: str) -> frozenset[str]:
-    """Names that the lines `export A B` and `export A := …` of a Makefile give to the makes below it."""
+    """Return names that the lines `export A B` and `export A := …` of a Makefile give to the makes below it."""
     joined = re.sub(r"\\\n", " ", text)
     return frozenset(name for match in _EXPORT.finditer(joined) for name in match.group(1).split())

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Values of Makefile variables under all configurations at once: lists of words, each with its condition.
 
-Where one text is needed (a name, the side of a comparison), a value becomes its alternatives, of which one holds. What
-make would ask a shell for, or takes from outside the tree, is a word without text: there is something, not known what.
-"""
+A place that needs one text (a name, the side of a comparison) gets the alternatives of a value, of which one holds. A
+value that make would ask a shell for, or takes from outside the tree, is a word without text."""
 
 from __future__ import annotations
 
@@ -31,7 +30,7 @@ Reader = Callable[[str], str | None]
 
 
 class Kind(StrEnum):
-    """What a configuration symbol can be. `OTHER` is a number or text, whose value is not followed."""
+    """The kinds of a configuration symbol. `OTHER` is a number or text, whose value is not followed."""
 
     BOOL = "bool"
     TRISTATE = "tristate"
@@ -63,7 +62,7 @@ NOT_KNOWN = (Word(None, TRUE),)
 
 
 def under(condition: Expr, words: Sequence[Word]) -> list[Word]:
-    """The same words where a condition holds."""
+    """Return the words, each under a further condition."""
     if condition == TRUE:
         return list(words)
     found = (Word(w.text, conjunction(condition, w.condition)) for w in words)
@@ -71,12 +70,12 @@ def under(condition: Expr, words: Sequence[Word]) -> list[Word]:
 
 
 def present(words: Sequence[Word]) -> Expr:
-    """The condition that a list is not empty. A word that is not known may be none."""
+    """Return the condition that a list is not empty. A word that is not known may be none."""
     return disjunction(*(w.condition if w.text is not None else conjunction(w.condition, UNKNOWN) for w in words))
 
 
 def alternatives(words: Sequence[Word]) -> list[Alternative]:
-    """All texts that a list can come to, each once; the words joined by blanks."""
+    """Return all texts that a list can come to, each once; the words joined by blanks."""
     if len(words) <= _MOST_EXCLUSIVE and _exclusive(words):
         return _one_of(words)
     found: dict[str | None, Expr] = {"": TRUE}
@@ -130,11 +129,11 @@ class _Part:
 
 
 #: Evaluates a function: the scope, the arguments as they stand, → words.
-Function = Callable[["Scope", list[str]], list[Word]]
+Function = Callable[["MakeScope", list[str]], list[Word]]
 
 
 @dataclass
-class Scope:
+class MakeScope:
     """The variables of one Makefile. `given`: what stands for names that no line sets (None: it is not known)."""
 
     kind_of: KindOf
@@ -150,7 +149,7 @@ class Scope:
     # ---- setting
 
     def names(self) -> tuple[str, ...]:
-        """All variables that some line has set."""
+        """Return all variables that some line has set."""
         return tuple(self._variables)
 
     def declare(self, *names: str) -> None:
@@ -195,7 +194,7 @@ class Scope:
     # ---- asking
 
     def value(self, name: str) -> list[Word]:
-        """The words of a variable."""
+        """Return the words of a variable."""
         if name in self._local:
             return self._local[name]
         parts = self._variables.get(name)
@@ -213,7 +212,7 @@ class Scope:
         return found
 
     def defined(self, name: str) -> Expr:
-        """The condition that a variable has a value at all (`ifdef`)."""
+        """Return the condition that a variable has a value at all (`ifdef`)."""
         parts = self._variables.get(name)
         if parts is None:
             return present(self._outside(name))
@@ -234,7 +233,7 @@ class Scope:
 
     @contextmanager
     def bound(self, name: str, words: list[Word]) -> Iterator[None]:
-        """A variable that has a value for as long as this lasts (`foreach`)."""
+        """Give a variable a value for as long as the block lasts (`foreach`)."""
         before = self._local.get(name)
         self._local[name] = words
         try:
@@ -248,7 +247,7 @@ class Scope:
     # ---- expanding
 
     def words(self, text: str) -> list[Word]:
-        """The words of a text with references."""
+        """Return the words of a text with references."""
         if "$" not in text:
             return [Word(w, TRUE) for w in text.split()]
         found: list[Word] = []
@@ -259,12 +258,12 @@ class Scope:
         return found
 
     def texts(self, text: str) -> list[Alternative]:
-        """All that a text can come to."""
+        """Return all that a text can come to."""
         split = pieces(text) if "$" in text else []
         return self._piece_texts(split[0]) if len(split) == 1 else alternatives(self.words(text))
 
     def nonempty(self, text: str) -> Expr:
-        """The condition that a text is not empty."""
+        """Return the condition that a text is not empty."""
         found = []
         for piece in pieces(text):
             for part in _segments(piece):

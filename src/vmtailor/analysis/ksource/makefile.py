@@ -13,14 +13,7 @@ from dataclasses import dataclass
 from vmtailor.analysis.ksource.expr import FALSE, TRUE, UNKNOWN, Expr, conjunction, disjunction, negation
 from vmtailor.analysis.ksource.make_functions import FUNCTIONS
 from vmtailor.analysis.ksource.make_lines import Assignment, Branch, Include, lines
-from vmtailor.analysis.ksource.make_values import (
-    NOT_KNOWN,
-    KindOf,
-    Reader,
-    Scope,
-    Word,
-    under,
-)
+from vmtailor.analysis.ksource.make_values import NOT_KNOWN, KindOf, MakeScope, Reader, Word, under
 
 #: Words of variables that stand for themselves: name → words.
 Given = dict[str, Sequence[Word]]
@@ -30,8 +23,9 @@ _MOST_INCLUDED = 4
 _DECLARED = ("obj-y", "obj-m", "lib-y", "lib-m", "always-y", "always-m", "targets", "subdir-y", "subdir-m")
 
 
-def read_makefile(text: str, folder: str, read: Reader, kind_of: KindOf, given: Given | None = None) -> Scope:
-    """The variables of the Makefile of a folder (`fs/ext4`, empty for the root), and of the files that it includes.
+def read_makefile(text: str, folder: str, read: Reader, kind_of: KindOf, given: Given | None = None) -> MakeScope:
+    """Return the variables of the Makefile of a folder (`fs/ext4`, empty for the root), and of the files that it
+    includes.
 
     `given`: variables from outside, such as those that the top Makefile exports; any other is empty."""
     known: Given = {
@@ -39,7 +33,7 @@ def read_makefile(text: str, folder: str, read: Reader, kind_of: KindOf, given: 
         "src": [Word(folder or ".", TRUE)], "obj": [Word(folder or ".", TRUE)],
         "need-builtin": NOT_KNOWN, "need-modorder": NOT_KNOWN, **(given or {}),
     }  # fmt: skip
-    scope = Scope(kind_of, lambda name: known.get(name, ()), FUNCTIONS, read)
+    scope = MakeScope(kind_of, lambda name: known.get(name, ()), FUNCTIONS, read)
     scope.declare(*_DECLARED)
     _Walk(scope, read).text(text, TRUE, 0)
     return scope
@@ -54,7 +48,7 @@ class _Level:
 
 
 class _Walk:
-    def __init__(self, scope: Scope, read: Reader) -> None:
+    def __init__(self, scope: MakeScope, read: Reader) -> None:
         self._scope = scope
         self._read = read
 

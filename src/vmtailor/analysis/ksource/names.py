@@ -89,7 +89,7 @@ def protocols(text: str) -> Found:
 
 
 def filesystems(text: str) -> Found:
-    """Names of file systems that can be mounted."""
+    """Yield names of file systems that can be mounted."""
     yield from _inside(text, _FS_START, _FIELD_NAME)
     for match in _FS_ALIAS.finditer(text):
         yield match.group(1), match.start()

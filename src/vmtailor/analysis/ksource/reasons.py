@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why a symbol is set that nobody asked for: what selects it, or which default of the tree sets it."""
+"""Explain why a symbol is set that nobody asked for: the symbol that selects it, or the default of the tree that sets
+it."""
 
 from __future__ import annotations
 
@@ -12,10 +13,10 @@ from vmtailor.model.change import Cause, Reason
 
 
 def why_set(kconfig: Kconfig, name: str) -> Reason | None:
-    """The reason that the tree, as it stands now, sets a symbol by itself; None when only a wish can have set it.
+    """Return the reason that the tree, as it stands now, sets a symbol by itself; None when only a wish can have set
+    it.
 
-    The reference is `symbol:NAME` of what brings it in, or `kconfig:FILE:LINE` where nothing else does.
-    """
+    The reference is the `symbol:NAME` that brings it in, or `kconfig:FILE:LINE` where nothing else does."""
     symbol = kconfig.symbols[name]
     return _selected(symbol) or _chosen(kconfig, symbol) or _by_default(kconfig, symbol)
 

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values of the constants that programs use in calls: `#define NAME value` and members of enums in the headers of a
-kernel's source. Textual, no compiler; a name that is defined twice with different values keeps the first."""
+"""The interface of a kernel's source to programs: values of constants, and tables of system calls."""
 
 from __future__ import annotations
 
 import ast
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from vmtailor.analysis.ksource.make_values import Reader
-from vmtailor.model.architecture import Architecture
+from vmtailor.model.architecture import Architecture, CallTable
 
 #: Headers outside include/uapi that define what programs use, too: socket families and types.
 MORE = ("include/linux/socket.h", "include/linux/net.h")
@@ -27,14 +27,14 @@ _DEEPEST = 8
 
 
 def headers(source: Path, row: Architecture) -> list[str]:
-    """The headers that are read, the family's own first."""
+    """Return the headers that are read, the family's own first."""
     folders = (f"arch/{row.kernel.source}/include/uapi", "include/uapi/asm-generic", "include/uapi/linux")
     found = [path.relative_to(source).as_posix() for one in folders for path in sorted((source / one).rglob("*.h"))]
     return [*found, *MORE]
 
 
 def constants(read: Reader, paths: Iterable[str], wanted: Iterable[str]) -> dict[str, int]:
-    """Name → value of the wanted constants that the headers define. Pure but for what `read` does."""
+    """Return name → value of the wanted constants that the headers define. Pure but for what `read` does."""
     texts: dict[str, str] = {}
     for path in paths:
         text = read(path)
@@ -96,3 +96,42 @@ def _combined(how: ast.operator, left: int, right: int) -> int | None:
     if isinstance(how, ast.Add):
         return left + right
     return left - right if isinstance(how, ast.Sub) else None
+
+
+_CALL_NUMBER = re.compile(r"^[ \t]*#[ \t]*define[ \t]+__NR(?:3264)?_(\w+)[ \t]+(\d+)[ \t]*(?:/\*.*)?$", re.M)
+_ENTRY = re.compile(r"^[ \t]*__(?:SYSCALL|SC_COMP|SC_3264)\(\s*__NR(?:3264)?_(\w+)\s*,\s*sys_(\w+)", re.M)
+
+
+@dataclass(frozen=True)
+class Call:
+    """A system call. `entry`: the function in the kernel, without sys_; empty for a number that has none."""
+
+    number: int
+    name: str
+    entry: str
+
+
+def of_table(text: str, abis: Iterable[str]) -> tuple[Call, ...]:
+    """Return the calls of a `*.tbl`, of these ABIs."""
+    wanted, found = set(abis), []
+    for line in text.splitlines():
+        words = line.split()
+        if len(words) >= 3 and words[0].isdigit() and words[1] in wanted:
+            entry = words[3].removeprefix("sys_") if len(words) > 3 and not words[3].startswith(("#", "-")) else ""
+            found.append(Call(int(words[0]), words[2], entry))
+    return tuple(found)
+
+
+def of_header(text: str) -> tuple[Call, ...]:
+    """Return the calls of a unistd.h."""
+    entries = dict(_ENTRY.findall(text))
+    return tuple(Call(int(number), name, entries.get(name, "")) for name, number in _CALL_NUMBER.findall(text))
+
+
+def read_table(read: Reader, tables: Iterable[CallTable]) -> tuple[Call, ...]:
+    """Return the calls of the first table that a tree has; none where it has none."""
+    for table in tables:
+        text = read(table.file)
+        if text is not None:
+            return of_table(text, table.abis) if table.file.endswith(".tbl") else of_header(text)
+    return ()

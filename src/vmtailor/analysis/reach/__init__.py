@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an image's programs could ask the kernel for, read from their files; nothing is executed."""
+"""Read from an image's files what its programs could ask the kernel for; nothing is executed."""

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a function of a C library leads to, by its name, for a file that imports it."""
+"""Tell what a function of a C library leads to, by its name, for a file that imports it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
 from vmtailor.analysis.reach.contents import Called
-from vmtailor.analysis.reach.linking import Links
+from vmtailor.analysis.reach.file_links import Links
 
 _DEEPEST = 8
 
@@ -28,8 +28,8 @@ class CLibraries:
     _leads: dict[tuple[Scope, str], Lead] = field(default_factory=dict)
 
     def scope(self, path: str) -> Scope:
-        """The C libraries that a file's imports are found in: those of what it needs, and for what needs none (it is
-        loaded into a program that does) all of the image."""
+        """Return the C libraries that a file's imports are found in: those of what it needs. A file that needs none is
+        loaded into a program that does, so all of the image count for it."""
         contents = self.links.contents
         own = tuple(p for p in self.links.scope(path) if contents[p].functions is not None)
         if any(p != path for p in own) or contents[path].functions is not None or not contents[path].imports:
@@ -63,7 +63,7 @@ class CLibraries:
         return self._tables[scope]
 
     def ways(self, path: str) -> list[tuple[str, Lead]]:
-        """What a file imports, and where that leads: the shortest ways first."""
+        """Return the imports of a file, and where each leads: the shortest ways first."""
         one = self.links.contents[path]
         scope = self.scope(path)
         names = one.imports if one.functions is None else one.own.names

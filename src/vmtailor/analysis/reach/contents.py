@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one file of an image says, whatever else is there: kept by the file's digest, so that each is read once."""
+"""Read what one file of an image says by itself. The result is kept by the file's digest, so that each is read once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from vmtailor.analysis.reach.elf_file import ElfFile, identity
 from vmtailor.analysis.reach.program import Program
 from vmtailor.base.files.elf import NoElf
 from vmtailor.model.architecture import narrow_numbers
-from vmtailor.model.processor.code import Code
+from vmtailor.model.code_patterns import MachineCode
 
 #: A file with more is known by imports and strings alone.
 MOST_CODE = 160 << 20
@@ -49,7 +49,7 @@ class FileKind(StrEnum):
 
 @dataclass(frozen=True)
 class Called:
-    """What code leads to: numbers of system calls, each with the address of one instruction that makes it; names of
+    """The targets of code: numbers of system calls, each with the address of one instruction that makes it; names of
     other files' functions; strings that are paths."""
 
     numbers: tuple[tuple[int, int], ...] = ()
@@ -59,8 +59,8 @@ class Called:
 
 @dataclass(frozen=True)
 class Given:
-    """A call of a function: its name, which constants it is given at which positions, and where. What is missing among
-    the constants is not told."""
+    """A call of a function: its name, the constants that it is given at which positions, and the place. Unknown
+    constants are missing."""
 
     name: str
     constants: tuple[tuple[int, int], ...]
@@ -102,13 +102,13 @@ class Contents:
 
 @dataclass(frozen=True)
 class WantedNames:
-    """What is looked for: words of arguments, and functions whose arguments matter."""
+    """The names to look for: words of arguments, and functions whose arguments matter."""
 
     words: frozenset[str]
     functions: frozenset[str]
 
 
-def read(data: bytes, code: Code | None, wanted: WantedNames) -> Contents:
+def read(data: bytes, code: MachineCode | None, wanted: WantedNames) -> Contents:
     """Read one file. Never raises: what cannot be understood says so in `not_read`."""
     if data[:2] == b"#!":
         return _script(data)
@@ -149,7 +149,7 @@ def _strings(
     return tuple(found)
 
 
-def _elf(data: bytes, code: Code | None, wanted: WantedNames) -> Contents:
+def _elf(data: bytes, code: MachineCode | None, wanted: WantedNames) -> Contents:
     elf = ElfFile(data)
     whole = memoryview(data)
     # Some linkers put constants and code into one segment.

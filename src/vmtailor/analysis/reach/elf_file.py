@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """ELF files of strangers, within bounds: what they need, import and export, where their code and constants lie.
 
-pyelftools walks tables entry by entry, as long as a file says they are; here tables are cut to the file's own size, and
-read as arrays. What makes no sense is left out: a damaged file asks for less, and takes no longer.
-"""
+pyelftools walks tables entry by entry, for as long as a file says they are. Here tables are cut to the file's own size,
+and read as arrays. Malformed entries are left out: a damaged file asks for less, and takes no longer."""
 
 from __future__ import annotations
 
@@ -52,7 +51,7 @@ class LoadSegment:
 
 @dataclass(frozen=True)
 class Identity:
-    """What the first bytes tell. `bits`: 32 or 64."""
+    """The facts of the first bytes. `bits`: 32 or 64."""
 
     bits: int
     little: bool
@@ -104,7 +103,15 @@ class ElfFile:
                 kind == _PT_LOAD and 0 < length <= left
             ):  # a part is loaded once; many times the same is work for nothing
                 left -= length
-                found.append(LoadSegment(address, offset, length, bool(flags & 1), bool(flags & 2)))
+                found.append(
+                    LoadSegment(
+                        address=address,
+                        offset=offset,
+                        size=length,
+                        executable=bool(flags & 1),
+                        writable=bool(flags & 2),
+                    )
+                )
         self.segments = tuple(found)
         self._read_dynamic()
 
@@ -142,7 +149,7 @@ class ElfFile:
         return piece.split(b"\0", 1)[0].decode("utf-8", "surrogateescape")
 
     def offset_of(self, address: int) -> int | None:
-        """Where an address lies in the file; None where it does not."""
+        """Return the place of an address in the file; None where it has none."""
         for one in self.segments:
             if one.address <= address < one.address + one.size:
                 return one.offset + address - one.address
@@ -190,7 +197,7 @@ class ElfFile:
 
     @cached_property
     def symbol_names(self) -> list[str]:
-        """The names of the dynamic symbols, in their order."""
+        """Return the names of the dynamic symbols, in their order."""
         start = self.offset_of(self.dynamic.get(_STRTAB, 0)) or 0
         return self._names(self.dynamic_symbols, start, self.dynamic.get(_STRSZ, 0))
 
@@ -213,7 +220,7 @@ class ElfFile:
 
     @cached_property
     def exports(self) -> dict[str, tuple[int, ...]]:
-        """Name → addresses of functions, and of data: several where there are versions."""
+        """Return name → addresses of functions, and of data: several where there are versions."""
         table = self.dynamic_symbols
         found: dict[str, tuple[int, ...]] = {}
         for index in np.flatnonzero((table["section"] != 0) & (table["info"] >> 4 != 0)).tolist():
@@ -239,7 +246,7 @@ class ElfFile:
 
     @cached_property
     def relocations(self) -> NDArray[np.void]:
-        """Those with an addend, of the dynamic tables, or of a static program's own sections."""
+        """Return the relocations with an addend, of the dynamic tables, or of a static program's own sections."""
         parts = []
         for start, size in ((_RELA, _RELASZ), (_JMPREL, _PLTRELSZ)):
             at = self.offset_of(self.dynamic.get(start, 0)) if start in self.dynamic else None
@@ -270,7 +277,7 @@ class ElfFile:
         return np.asarray([one for one in found if one < 1 << 62], np.int64)
 
     def words_at(self, addresses: Numbers) -> Numbers:
-        """The 8-byte words at these addresses; 0 where the file has none."""
+        """Return the 8-byte words at these addresses; 0 where the file has none."""
         found = np.zeros(len(addresses), np.int64)
         for one in self.segments:
             inside = (addresses >= one.address) & (addresses <= one.address + one.size - 8)
@@ -305,7 +312,7 @@ class ElfFile:
 
     @cached_property
     def frame_starts(self) -> Numbers:
-        """Where functions begin, by the sorted table of .eh_frame_hdr; empty where there is none."""
+        """Return the begins of functions, by the sorted table of .eh_frame_hdr; empty where there is none."""
         found = self._header(_PT_EH_FRAME_HDR)
         if found is None or found[2] < 12:
             return np.empty(0, np.int64)

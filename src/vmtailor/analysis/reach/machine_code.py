@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Machine code by a processor family's data: which addresses instructions name, and which constants reach a call.
+"""Read machine code by a processor family's data: the addresses that instructions name, and the constants that reach a
+call.
 
-What goes where is found by patterns over all code at once; single functions, where a constant is wanted, are read
-instruction by instruction with capstone.
-"""
+Patterns over all code at once find the targets. Single functions, where a constant is wanted, are read instruction by
+instruction with capstone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vmtailor.analysis.reach.elf_file import LoadSegment, Numbers
-from vmtailor.model.processor.code import Code, Half, Pair, Pattern
+from vmtailor.model.code_patterns import Half, MachineCode, Pattern, PatternPair
 
 if TYPE_CHECKING:
     import capstone
@@ -59,7 +59,7 @@ def named_by(data: bytes, segment: LoadSegment, patterns: Iterable[Pattern], uni
     return np.concatenate(where), np.concatenate(what)
 
 
-def named_by_pairs(data: bytes, segment: LoadSegment, pairs: Iterable[Pair]) -> tuple[Numbers, Numbers]:
+def named_by_pairs(data: bytes, segment: LoadSegment, pairs: Iterable[PatternPair]) -> tuple[Numbers, Numbers]:
     """Addresses of the first instructions of such pairs in a segment, and the addresses that they name: with the
     nearest second one that uses its register. At most `MOST_NAMED` first ones."""
     where: list[Numbers] = []
@@ -101,10 +101,10 @@ def _disassembler(processor: str, mode: str) -> capstone.Cs:
 
 
 class Tracker:
-    """Which values registers hold at given instructions of a function, as far as a straight reading tells: behind an
+    """The values that registers hold at given instructions of a function, as far as a straight reading tells. Behind an
     instruction that leaves, nothing is known."""
 
-    def __init__(self, code: Code) -> None:
+    def __init__(self, code: MachineCode) -> None:
         self._code = code
         self._disassembler = _disassembler(*code.capstone)
         self._names = {name: name for name in code.registers}
@@ -115,7 +115,7 @@ class Tracker:
         self._reads, self._moves = frozenset(code.reads), frozenset(code.moves)
 
     def instructions(self, data: bytes, address: int) -> Numbers:
-        """Where the instructions of a function begin."""
+        """Return where the instructions of a function begin."""
         return np.fromiter((at for at, *_ in self._disassembler.disasm_lite(data, address)), np.int64)
 
     def states(self, data: bytes, address: int, sites: set[int]) -> Iterator[tuple[int, str, dict[str, Value]]]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from vmtailor.analysis.reach.elf_file import ElfFile, Numbers
 from vmtailor.analysis.reach.machine_code import MOST_NAMED, Tracker, Value, named_by, named_by_pairs
-from vmtailor.model.processor.code import Code
+from vmtailor.model.code_patterns import MachineCode
 
 #: One function's code that is read instruction by instruction, and all of one file's.
 _LONGEST = 1 << 16
@@ -34,7 +34,7 @@ Sites = list[tuple[int, str]]
 class Program:
     """`functions`: where they begin, sorted. A function reaches up to the next one."""
 
-    def __init__(self, elf: ElfFile, code: Code) -> None:
+    def __init__(self, elf: ElfFile, code: MachineCode) -> None:
         self.elf = elf
         self.code = code
         self._tracker = Tracker(code)
@@ -364,7 +364,7 @@ class Program:
         return zip(self._index(where[hit]).tolist(), what[hit].tolist(), strict=True)
 
     def reached_from(self, roots: Iterable[int], most: int | None = None) -> set[int]:
-        """The functions that roots lead to, themselves included. `most`: by so many calls."""
+        """Return the functions that roots lead to, themselves included. `most`: by so many calls."""
         inner, _ = self.edges
         found = {one for one in roots if one >= 0}
         fresh = set(found)
@@ -375,7 +375,7 @@ class Program:
         return found
 
     def at(self, addresses: Iterable[int]) -> set[int]:
-        """The functions that begin at addresses of code."""
+        """Return the functions that begin at addresses of code."""
         wanted = np.asarray(list(addresses), np.int64)
         return {int(index) for index in self._index(wanted[self._is_code(wanted)]).tolist() if index >= 0}
 

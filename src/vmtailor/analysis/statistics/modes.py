@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether repeated boots fall into two groups. A delay that comes in some boots only has no mean worth telling."""
+"""Tell whether repeated boots fall into two groups. A delay that comes in some boots only has no mean worth telling."""
 
 from __future__ import annotations
 

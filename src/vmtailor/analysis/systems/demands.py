@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable
 from vmtailor.analysis.demands.call_paths import paths
 from vmtailor.analysis.demands.demand import Demands
 from vmtailor.analysis.demands.strace_log import descriptor_path, unquote
-from vmtailor.analysis.explain.asked import merged
 from vmtailor.analysis.explain.lookup import KnownSource, Question, find
+from vmtailor.analysis.explain.name_index import merged
 from vmtailor.analysis.ksource.expr import Enabled, asked_for, holds
 from vmtailor.analysis.systems import asks, untouched
 from vmtailor.model.evidence import EvidenceKind

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 
 from vmtailor.analysis.systems.root import Root
-from vmtailor.base.words.modules import module_name
+from vmtailor.base.notation import module_name
 from vmtailor.model.systems.subject import InstalledKernel, LoaderEntry
 from vmtailor.model.systems.tree import NodeKind
 

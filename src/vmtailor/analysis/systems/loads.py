@@ -12,7 +12,7 @@ from vmtailor.analysis.systems import kernel_events
 from vmtailor.analysis.systems.kernel_events import KernelEvent
 from vmtailor.analysis.systems.log import WATCHERS, Mark
 from vmtailor.analysis.systems.module_index import ModuleIndex
-from vmtailor.base.words.modules import module_name
+from vmtailor.base.notation import module_name
 from vmtailor.model.syscalls import SyscallEvent
 from vmtailor.model.trace import LoadedModule
 from vmtailor.model.watched.system_trace import KernelProgram, LoadedFor, ModuleLoad, SeenDevice

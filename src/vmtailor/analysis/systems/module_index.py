@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from vmtailor.base.words.modules import module_name
+from vmtailor.base.notation import module_name
 
 #: Most lines of one of these files, and most modules that one name leads to.
 MOST_LINES = 500_000

@@ -18,7 +18,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from vmtailor.analysis.systems.unit_graph import Unit, UnitGraph
-from vmtailor.base.files import toml_rows
+from vmtailor.base.files import toml_files
 from vmtailor.model.boots.system_exercise import SystemExercise
 from vmtailor.model.systems.units import UnitFate, UnitStanding
 
@@ -49,9 +49,9 @@ def load(folder: Traversable | Path | None = None) -> tuple[Kept, ...]:
     """All rows that come with the program, or those of `folder`. Raises UserInputError for a malformed one, or where
     two have one id."""
     found: list[Kept] = []
-    for origin, text in toml_rows.texts("units", folder):
-        found += toml_rows.rows(toml_rows.document(text, origin), "kept", Kept, origin)
-    toml_rows.require_unique((row.id for row in found), "rows of data/units")
+    for origin, text in toml_files.texts("units", folder):
+        found += toml_files.rows(toml_files.document(text, origin), "kept", Kept, origin)
+    toml_files.require_unique((row.id for row in found), "rows of data/units")
     return tuple(found)
 
 

@@ -23,8 +23,8 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
-from vmtailor.analysis.demands.harmless import Harmless
-from vmtailor.base.files import toml_rows
+from vmtailor.analysis.demands.harmless_absences import Harmless
+from vmtailor.base.files import toml_files
 
 
 @dataclass(frozen=True)
@@ -69,11 +69,11 @@ def load(folder: Traversable | Path | None = None) -> Untouched:
     mounts: list[OwnMount] = []
     absences: list[Harmless] = []
     missed: list[MissedModule] = []
-    for origin, text in toml_rows.texts("systems", base):
-        tables = toml_rows.document(text, origin)
-        mounts += toml_rows.rows(tables, "mount", OwnMount, origin)
-        absences += toml_rows.rows(tables, "absence", Harmless, origin)
-        missed += toml_rows.rows(tables, "missed", MissedModule, origin)
+    for origin, text in toml_files.texts("systems", base):
+        tables = toml_files.document(text, origin)
+        mounts += toml_files.rows(tables, "mount", OwnMount, origin)
+        absences += toml_files.rows(tables, "absence", Harmless, origin)
+        missed += toml_files.rows(tables, "missed", MissedModule, origin)
     ids = [*(row.id for row in mounts), *(row.id for row in absences), *(row.id for row in missed)]
-    toml_rows.require_unique(ids, "rows of data/systems")
+    toml_files.require_unique(ids, "rows of data/systems")
     return Untouched(tuple(mounts), tuple(absences), tuple(missed))

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from vmtailor.base.words import escapes
+from vmtailor.base import escapes
 from vmtailor.model.boots.boot import Milestone
 
 _STAMP = re.compile(r"(?:^|(?<=[^\d]))\[ *(\d{1,6}\.\d{6})\](?:\[ *[TC]\d+\])? ?")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the cache holds, and how it is made smaller: never what a running process may use."""
+"""List the cache's entries and prune them; an entry that a running process may use always stays."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class CacheEntry:
 
 @dataclass(frozen=True)
 class PruneLimits:
-    """What may stay. None: no limit."""
+    """Limits of what may stay in the cache; None is no limit."""
 
     age_s: float | None = None
     size_bytes: int | None = None
@@ -64,7 +64,9 @@ def _of_kind(kind: str, folder: Path) -> Iterable[CacheEntry]:
 def _entry(kind: str, path: Path) -> CacheEntry:
     size, used = _size(path)
     name = kind if kind in WHOLE else path.name
-    return CacheEntry(kind, name, path, size, max(used) if kind in WHOLE else path.lstat().st_mtime)
+    return CacheEntry(
+        kind=kind, name=name, path=path, size_bytes=size, used_s=max(used) if kind in WHOLE else path.lstat().st_mtime
+    )
 
 
 def _size(path: Path) -> tuple[int, list[float]]:
@@ -86,7 +88,7 @@ def _size(path: Path) -> tuple[int, list[float]]:
 
 
 def surplus(there: Sequence[CacheEntry], limits: PruneLimits, now_s: float) -> tuple[CacheEntry, ...]:
-    """What must go for the limits to hold: what is too old, and then what was used longest ago."""
+    """Return the entries to remove so that the limits hold: those too old, then those used longest ago."""
     oldest_first = sorted(there, key=lambda entry: (entry.used_s, entry.kind, entry.name))
     total = sum(entry.size_bytes for entry in there)
     gone: list[CacheEntry] = []
@@ -100,8 +102,8 @@ def surplus(there: Sequence[CacheEntry], limits: PruneLimits, now_s: float) -> t
 
 
 def busy_since(store: Store) -> tuple[float, tuple[int, ...]]:
-    """Since when other processes use the cache (infinite: none does), and their numbers. What was used since then
-    stays."""
+    """Return since when other processes use the cache (infinity: none does), and their process numbers. Entries used
+    since then stay."""
     running = store_use.others(store.root)
     return min((began for _, began in running), default=float("inf")), tuple(number for number, _ in running)
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO
 
-from vmtailor.base import output, stopping
+from vmtailor.base import concurrency, output
 from vmtailor.base.cache import users as store_use
 from vmtailor.base.errors import HostError
 from vmtailor.base.files import temporary
@@ -61,7 +61,7 @@ def locked(path: Path, waiting_for: str = "") -> Iterator[None]:
             if waiting_for:
                 output.note(f"waiting for another vmtailor, which has {waiting_for} under way")
             while not _taken(file):
-                stopping.check()
+                concurrency.check_stopped()
                 time.sleep(_LOOK_S)
         yield
 
@@ -89,8 +89,8 @@ def disk_full_is_a_host_error(where: Path) -> Iterator[None]:
 
 
 def require_own(path: Path) -> None:
-    """What is at a path, a link's own target included, must be ours: what somebody else owns, he can change. Raises
-    HostError; something that is not there is nobody's."""
+    """Raise HostError when another user owns the path, or what its link leads to: its owner could change it. A path
+    that does not exist is nobody's."""
     for look in (path.lstat, path.stat):
         try:
             owner = look().st_uid
@@ -138,7 +138,7 @@ def _close(path: Path, least: int) -> None:
 
 
 def writing(parts: Mapping[str, bytes]) -> Callable[[Path], None]:
-    """What fills a folder with files, by their names."""
+    """A function that fills a folder with files, by their names."""
 
     def fill(folder: Path) -> None:
         for name, data in parts.items():
@@ -156,7 +156,7 @@ class Store:
 
     @property
     def root(self) -> Path:
-        """The cache's own folder, made where it was not there. Raises HostError when it is another user's."""
+        """Return the cache's own folder, made where it does not exist. Raises HostError when it is another user's."""
         if not self._checked:
             require_own(self._root)
             with contextlib.suppress(OSError):  # where nothing can be written, what is there can still be read
@@ -167,7 +167,7 @@ class Store:
         return self._root
 
     def folder(self, *names: str) -> Path:
-        """A folder of the cache, made where it is not there. Raises HostError when it is another user's."""
+        """Return a folder of the cache, made where it is not there. Raises HostError when it is another user's."""
         path = self.root
         for name in names:
             path /= name
@@ -181,7 +181,7 @@ class Store:
         return self.root / kind / key[:40]
 
     def used(self, *paths: str | Path) -> None:
-        """Files of the cache that were found without asking for their folder by name are used now, too."""
+        """Mark files of the cache as used now: those found without asking for their folder by name."""
         for path in map(Path, paths):
             if path.is_relative_to(self._root) and len(inside := path.relative_to(self._root).parts) > 1:
                 store_use.used(self._root.joinpath(*inside[:2]))
@@ -199,8 +199,8 @@ class Store:
         return True
 
     def get(self, kind: str, key: str, fill: Callable[[Path], None]) -> Path:
-        """The folder for `key`; `fill(folder)` makes its contents when it is not there yet. Safe across processes.
-        Raises HostError when it is another user's."""
+        """Return the folder for `key`; `fill(folder)` makes its contents when it is not there yet. Safe across
+        processes. Raises HostError when it is another user's."""
         final = self.path(kind, key)
         if self.has(kind, key):
             return final

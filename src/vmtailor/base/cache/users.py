@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who uses the cache: each process leaves a locked file there while it lives; each entry has the time of its last
+"""Tell who uses the cache. Each process holds a locked file there while it lives; each entry has the time of its last
 use."""
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _held: dict[Path, int] = {}
 
 
 def announce(root: Path) -> None:
-    """Say, for as long as this process lives, that it uses the cache at `root`. Where nothing can be written there,
-    nothing can be removed either."""
+    """Say, for as long as this process lives, that it uses the cache at `root`. A cache that cannot be written needs no
+    such word: nothing is removed from it."""
     if root in _held:
         return
     with contextlib.suppress(OSError):
@@ -60,7 +60,7 @@ def others(root: Path) -> list[tuple[int, float]]:
 
 
 def used(path: Path) -> None:
-    """An entry is used now."""
+    """Mark an entry as used now."""
     with contextlib.suppress(OSError):  # of a cache that cannot be written nothing is ever removed
         os.utime(path)
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.files.regular_file import read_regular
+from vmtailor.base.files.regular_files import read_regular
 
 #: Bytes of a configuration; the largest of a distribution has 300 KB.
 FILE_BYTES = 8 << 20
@@ -27,8 +27,8 @@ _PLAIN = re.compile(r"^([ymn]|-?\d+|0[xX][0-9a-fA-F]+)$")
 
 
 def read(path: Path) -> bytes:
-    """The content of a configuration that the user named, plain or compressed as /proc/config.gz is, whatever its name.
-    Raises UserInputError for what is none."""
+    """Return the content of a configuration that the user named: plain, or compressed as /proc/config.gz is. Raises
+    UserInputError for a file of another kind."""
     data = plain(read_regular(path, "the configuration", FILE_BYTES, hint=_GIVE), path)
     if b"\0" in data or not any(line.startswith((b"CONFIG_", b"# CONFIG_")) for line in data.splitlines()):
         raise UserInputError(f"{path} is no kernel configuration: it has no line CONFIG_NAME=VALUE", hint=_GIVE)
@@ -51,7 +51,7 @@ def plain(data: bytes, path: Path) -> bytes:
 
 
 def parse(text: str) -> dict[str, str]:
-    """Names without CONFIG_ → values: y, m, n (for `is not set`), a number, or a string without its quotes."""
+    """Return names without CONFIG_ → values: y, m, n (for `is not set`), a number, or a string without its quotes."""
     symbols = {}
     for line in text.splitlines():
         if match := _SET.match(line):
@@ -62,8 +62,8 @@ def parse(text: str) -> dict[str, str]:
 
 
 def parse_strictly(data: bytes, origin: str) -> dict[str, str]:
-    """The same of a file that somebody else may have written, in the form in which kconfig writes it and in no other,
-    so that nobody reads more in it than we do. Raises UserInputError, naming the line, for anything else."""
+    """Return names → values of a file that somebody else may have written. It must be exactly in kconfig's own form, so
+    that nobody reads more in it than we do. Raises UserInputError, naming the line, for any other form."""
     symbols: dict[str, str] = {}
     try:
         # Only a line feed ends a line: kconfig knows no other.
@@ -86,7 +86,8 @@ def parse_strictly(data: bytes, origin: str) -> dict[str, str]:
 
 
 def render(symbols: Mapping[str, str]) -> str:
-    """The lines of a .config. Raises UserInputError for a name that cannot be one (it would end up in a makefile)."""
+    """Return the lines of a .config. Raises UserInputError for a name that cannot be one (it would end up in a
+    makefile)."""
     lines = []
     for name, value in symbols.items():
         if not _NAME.match(name) or "\n" in value:

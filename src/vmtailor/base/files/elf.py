@@ -22,7 +22,7 @@ class NoElf(Exception):
 
 
 def read(data: bytes, ask: Callable[[ELFFile], Found]) -> Found:
-    """What `ask` finds in a file. Raises NoElf."""
+    """Return what `ask` finds in a file. Raises NoElf."""
     # Imported late: the library takes 50 ms, and most starts find what they need in the cache.
     from elftools.common.exceptions import ELFError
     from elftools.elf.elffile import ELFFile
@@ -41,7 +41,7 @@ def read(data: bytes, ask: Callable[[ELFFile], Found]) -> Found:
 
 
 def section(data: bytes, name: str) -> bytes:
-    """The content of one section; empty when there is none, or no ELF file."""
+    """Return the content of one section; empty when there is none, or no ELF file."""
 
     def content(elf: ELFFile) -> bytes:
         found = elf.get_section_by_name(name)
@@ -54,12 +54,12 @@ def section(data: bytes, name: str) -> bytes:
 
 
 def shared_name(data: bytes) -> str:
-    """What a shared library is called by those that need it; empty for what has no such name."""
+    """Return the name by which programs need a shared library; empty where it has none."""
     return next(iter(_dynamic(data, "DT_SONAME", "soname")), "")
 
 
 def needed(data: bytes) -> tuple[str, ...]:
-    """The shared libraries that a program or library names, by what they are called."""
+    """Return the shared libraries that a program or library names, by what they are called."""
     return _dynamic(data, "DT_NEEDED", "needed")
 
 
@@ -75,7 +75,7 @@ def _dynamic(data: bytes, tag: str, attribute: str) -> tuple[str, ...]:
 
 
 def interpreter(data: bytes) -> str:
-    """The loader that a program names; empty for a static one, and for what is no ELF file."""
+    """Return the loader that a program names; empty for a static one, and for what is no ELF file."""
 
     def name(elf: ELFFile) -> str:
         return next((str(one.get_interp_name()) for one in elf.iter_segments("PT_INTERP")), "")  # type: ignore[attr-defined]

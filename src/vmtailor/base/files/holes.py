@@ -17,7 +17,7 @@ _FICLONE = 0x40049409
 
 
 def has_room(source: Path, folder: Path) -> bool:
-    """Whether a copy of `source` fits into `folder`: by its content, or because it would be references alone."""
+    """Return whether a copy of `source` fits into `folder`: by its content, or because it would be references alone."""
     if shutil.disk_usage(folder).free >= source.stat().st_blocks * 512:
         return True
     with source.open("rb") as given, tempfile.TemporaryFile(dir=folder) as made:
@@ -45,8 +45,8 @@ def copy_with_holes(source: Path, target: Path) -> None:
 
 
 def stretches(descriptor: int, at: int, size: int) -> Iterator[tuple[int, int]]:
-    """Where a file of `size` bytes has content, from `at` on: first byte, and the one behind the last, of each stretch.
-    It moves where the descriptor stands."""
+    """Yield the stretches of a file of `size` bytes that have content, from `at` on: the first byte, and the one behind
+    the last. The descriptor's position moves."""
     while (found := _next(descriptor, at, size)) is not None:
         yield found
         at = found[1]

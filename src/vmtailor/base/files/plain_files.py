@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files of a folder that somebody else may have made: regular files that lie in it, and nothing that leads elsewhere.
 
-Such a folder can hold a link to a file of the host, a FIFO that never ends, a device that acts when it is opened; a
-record in it can name `../../etc/passwd`. So names are plain, every step is taken from the folder's own descriptor
-without following a link, and what was found is looked at before it is opened for reading.
-"""
+Such a folder can hold a link to a file of the host, a FIFO that never ends, or a device that acts when it is opened. A
+record in it can name `../../etc/passwd`. So names are plain, and every step is taken from the folder's own descriptor
+without following a link. Each file is examined before it is opened for reading."""
 
 from __future__ import annotations
 
@@ -16,10 +15,10 @@ from collections.abc import Iterator
 from io import BufferedReader
 from pathlib import Path
 
+from vmtailor.base import notation
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.files.regular_file import kind_of
-from vmtailor.base.words import sizes
-from vmtailor.base.words.text import plain
+from vmtailor.base.files.regular_files import kind_of
+from vmtailor.base.text import plain
 
 #: A name in a folder, or in a folder of it: no way up, nothing hidden, nothing that a terminal or a shell would obey.
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,127}(?:/[A-Za-z0-9_][A-Za-z0-9_.+-]{0,127})?")
@@ -27,7 +26,7 @@ _HINT = "a bundle holds plain files only; get it again, or fit the image again"
 
 
 def require_name(name: str, where: Path) -> str:
-    """A name that a record gives to a file of its own folder (`kernel`, `trace/trace.json`).
+    """Return a name that a record gives to a file of its own folder (`kernel`, `trace/trace.json`).
 
     Raises UserInputError for anything else: absolute paths, `..`, deeper folders, control characters."""
     if not _NAME.fullmatch(name):
@@ -37,7 +36,7 @@ def require_name(name: str, where: Path) -> str:
 
 @contextlib.contextmanager
 def folder_of(folder: Path, name: str = "") -> Iterator[int]:
-    """A descriptor of the folder that a name is in. The folder itself is the user's to name, links included; a folder
+    """Return a descriptor of the folder that a name is in. The user may name the folder itself through links; a folder
     in it must not be a link."""
     opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -55,8 +54,8 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 @contextlib.contextmanager
 def opened(folder: Path, name: str) -> Iterator[BufferedReader]:
-    """A regular file of a folder, for reading. Raises UserInputError for one that is missing, a link, a folder, a FIFO,
-    a socket or a device, and for a name that is not plain."""
+    """Open a regular file of a folder for reading. Raises UserInputError for one that is missing, a link, a folder, a
+    FIFO, a socket or a device. A name that is not plain is refused, too."""
     require_name(name, folder)
     with contextlib.ExitStack() as stack:
         try:
@@ -78,15 +77,16 @@ def opened(folder: Path, name: str) -> Iterator[BufferedReader]:
 
 
 def read(folder: Path, name: str, most_bytes: int) -> bytes:
-    """The content of a regular file of a folder. Raises UserInputError as `opened` does, and for a longer file."""
+    """Return the content of a regular file of a folder. Raises UserInputError as `opened` does, and for a longer
+    file."""
     with opened(folder, name) as file:
         if os.fstat(file.fileno()).st_size > most_bytes:
-            raise UserInputError(f"{folder / name} is larger than {sizes.mebibytes(most_bytes)}", hint=_HINT)
+            raise UserInputError(f"{folder / name} is larger than {notation.mebibytes(most_bytes)}", hint=_HINT)
         return file.read(most_bytes)
 
 
 def has(folder: Path, name: str) -> bool:
-    """Whether a folder has a regular file of this name."""
+    """Return whether a folder has a regular file of this name."""
     try:
         with opened(folder, name):
             return True
@@ -95,8 +95,8 @@ def has(folder: Path, name: str) -> bool:
 
 
 def ours_alone(folder: Path, name: str) -> bool:
-    """Whether nobody but us (and root) can change a file, or put another in its place: owner and rights of the file
-    and of all folders above it."""
+    """Return whether nobody but us and root can change a file or replace it. Owner and rights of the file and of all
+    folders above it are checked."""
     path = folder.resolve() / name
     for one in (path, *path.parents):
         status = one.lstat()

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,8 +10,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.files.regular_file import read_regular
-from vmtailor.base.words.text import encodable, plain
+from vmtailor.base.files.regular_files import read_regular, write_atomic
+from vmtailor.base.text import encodable, plain
 
 T = TypeVar("T")
 #: Schemas of older versions that are still read, each with what makes its document one of this version.
@@ -23,7 +21,7 @@ MOST_BYTES = 1 << 30
 
 
 def schema_of(kind: type[Any]) -> str:
-    """The schema line of a record class: it must carry a class attribute SCHEMA such as `vmtailor/trace/1`."""
+    """Return the schema line of a record class: it must carry a class attribute SCHEMA such as `vmtailor/trace/1`."""
     return str(kind.SCHEMA)
 
 
@@ -86,18 +84,3 @@ def load(kind: type[T], path: Path) -> T:
             raise UserInputError(f"{path} does not exist", hint="check the path") from None
         raise
     return from_bytes(kind, data, str(path))
-
-
-def write_atomic(path: Path, data: bytes, *, private: bool = False) -> None:
-    """Write a file under a temporary name beside it, then rename. `private`: for its owner alone, as in the cache."""
-    path.parent.mkdir(mode=0o700 if private else 0o777, parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    temporary = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        temporary.chmod(0o600 if private else 0o644)
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise

@@ -20,8 +20,8 @@ _HINT = "free some, or set TMPDIR elsewhere"
 
 
 def require_usable() -> None:
-    """What TMPDIR names must take a file. Python would silently go elsewhere; the programs that we start would not, and
-    would fail one by one, each in its own words. Raises HostError."""
+    """Raise HostError when the folder that TMPDIR names takes no file. Python would silently use another folder; the
+    programs that we start would fail one by one."""
     folder = os.environ.get("TMPDIR")
     if not folder:
         return
@@ -39,8 +39,8 @@ def require_usable() -> None:
 
 @contextlib.contextmanager
 def held_folder(where: Path | None = None, prefix: str = PREFIX) -> Iterator[Path]:
-    """A new folder, for us alone, gone when the block is left. One whose process was killed is removed by the next call
-    for the same place: the folder is locked as long as its process lives, and what is locked, or not ours, stays.
+    """Make a folder for us alone, and remove it when the block is left. Its process holds a lock on it. The next call
+    for the same place removes folders of ours that no process locks any more.
 
     `where`: the folder that it is made in; by default that for temporary files. `prefix`: of its name, which nothing
     but such folders has there."""
@@ -95,7 +95,8 @@ def _is_at(folder: Path, descriptor: int) -> bool:
 
 @contextlib.contextmanager
 def memory_file(data: bytes) -> Iterator[str]:
-    """A file that is on no disk; its path is good for us, and for what we start as ourselves, within the block."""
+    """Make a file that is on no disk. Its path serves this process, and programs that it starts as the same user,
+    within the block."""
     descriptor = os.memfd_create("vmtailor")
     try:
         with os.fdopen(os.dup(descriptor), "wb") as file:

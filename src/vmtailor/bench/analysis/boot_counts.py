@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from vmtailor.analysis.cost.counters import FIRMWARE
+from vmtailor.analysis.cost.plugin_counts import FIRMWARE
 from vmtailor.analysis.cost.waterfall import OTHER
 from vmtailor.bench.analysis.figure_parts import part
 from vmtailor.bench.model.results import BenchFigure

@@ -10,12 +10,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from vmtailor.analysis.statistics import bootstats, stats
-from vmtailor.analysis.statistics.bootstats import Summary
+from vmtailor.analysis.statistics import boot_statistics, significance
+from vmtailor.analysis.statistics.boot_statistics import Summary
 from vmtailor.bench.analysis.bench_clock import CLOCK, VIRTUAL, is_counted
 from vmtailor.bench.model.bench_machine import STOCK
 from vmtailor.bench.model.results import BenchFailure, BenchTrial, HostRun, TestKey
-from vmtailor.model.verdict import Verdict
+from vmtailor.model.change import Verdict
 
 #: What all others are compared with.
 NATIVE = "native"
@@ -23,7 +23,7 @@ NATIVE = "native"
 #: are the same.
 _OF_INTEREST, _ALIKE = 0.02, 0.05
 #: The same of logarithms, whose differences are ratios.
-_OF_RATIOS = stats.Thresholds(0.0, math.log1p(_OF_INTEREST), math.log1p(_ALIKE))
+_OF_RATIOS = significance.Thresholds(0.0, math.log1p(_OF_INTEREST), math.log1p(_ALIKE))
 #: A share of processor time that others took from which on it is said.
 NOISY = 0.10
 
@@ -140,10 +140,10 @@ def _cell(
         unit[0],
         unit[1],
         tuple(values),
-        bootstats.summarise(values),
+        boot_statistics.summarise(values),
         set_against(key, native, values, larger_is_better=unit[1]) if key.runtime != baseline(key) else None,
         tuple(trial.failure for trial in trials if trial.failure is not None),
-        stats.unstable(values),
+        significance.unstable(values),
         not is_counted(key.variant) and bool(noise) and statistics.median(noise) >= NOISY,
         statistics.median(spreads) if spreads else None,
         next((trial.command for trial in trials if trial.command), ""),
@@ -167,7 +167,7 @@ def set_against(
         return against(before, after, larger_is_better=larger_is_better)
     if not before or not after or statistics.median(before) <= 0:
         return None
-    found, middle = stats.exact(before, after), statistics.median(before)
+    found, middle = significance.exact(before, after), statistics.median(before)
     ends = (
         (None, None) if found.low is None or found.high is None else (1 + found.low / middle, 1 + found.high / middle)
     )
@@ -185,18 +185,18 @@ def against(native: Sequence[float], values: Sequence[float], *, larger_is_bette
     sign = -1 if larger_is_better else 1
     if min(*native, *values) > 0:
         left, right = ([sign * math.log(value) for value in side] for side in (native, values))
-        found = stats.compare(left, right, _OF_RATIOS)
+        found = significance.compare(left, right, _OF_RATIOS)
         ends = _ends(found, lambda end: math.exp(sign * end))
     else:  # which has no logarithm
-        thresholds = stats.Thresholds(_OF_INTEREST, 0.0, _ALIKE * before)
-        found = stats.compare([sign * value for value in native], [sign * value for value in values], thresholds)
+        thresholds = significance.Thresholds(_OF_INTEREST, 0.0, _ALIKE * before)
+        found = significance.compare([sign * value for value in native], [sign * value for value in values], thresholds)
         # Of few and scattered samples the difference may be more than all there is: no ratio is below nothing.
         ends = _ends(found, lambda end: max(0.0, 1 + sign * end / before))
-    few = found.verdict is Verdict.SAME and not stats.can_decide(len(native), len(values))
+    few = found.verdict is Verdict.SAME and not significance.can_decide(len(native), len(values))
     return Against(statistics.median(values) / before, *ends, Verdict.UNDECIDED if few else found.verdict)
 
 
-def _ends(found: stats.Difference, ratio: Callable[[float], float]) -> tuple[float | None, float | None]:
+def _ends(found: significance.Difference, ratio: Callable[[float], float]) -> tuple[float | None, float | None]:
     """The interval of a difference as one of a ratio."""
     if found.low is None or found.high is None:
         return None, None

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from vmtailor.base.words.json_text import decoded, finite
-from vmtailor.base.words.text import plain
+from vmtailor.base.notation import decoded_json, finite_json
+from vmtailor.base.text import plain
 from vmtailor.bench.analysis.unixbench_index import INDEX, OURS, SCORE
 from vmtailor.bench.model.results import BenchFigure
 from vmtailor.model.boots.counters import Counters, Totals
@@ -55,14 +55,14 @@ def said(text: str) -> dict[str, Said]:
     counts. The text is untrusted."""
     found = {}
     for line in text.splitlines():
-        row = decoded(line)
+        row = decoded_json(line)
         if isinstance(row, dict) and (one := _said(row)) is not None:
             found[one.test] = one
     return found
 
 
 def _said(row: Mapping[str, Any]) -> Said | None:
-    numbers = [finite(row.get(name)) for name in ("score", "units", "began_s", "ended_s", "cpu_s")]
+    numbers = [finite_json(row.get(name)) for name in ("score", "units", "began_s", "ended_s", "cpu_s")]
     known = [one for one in numbers if one is not None]
     test = row.get("test")
     if not isinstance(test, str) or test not in INDEX or len(known) < len(numbers):
@@ -104,7 +104,7 @@ def figures(instances: Sequence[Said], cost: Totals) -> tuple[BenchFigure, ...]:
 
 def about(text: str) -> dict[str, str]:
     """What the set says of itself: compiler and flags, as facts of the run."""
-    row = decoded(text)
+    row = decoded_json(text)
     if not isinstance(row, dict):
         return {}
     words = ((name, plain(str(row.get(name, "")))[:200]) for name in ("compiler", "flags"))

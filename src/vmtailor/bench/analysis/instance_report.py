@@ -7,8 +7,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from vmtailor.base.words.json_text import decoded
-from vmtailor.base.words.text import plain
+from vmtailor.base.notation import decoded_json
+from vmtailor.base.text import plain
 from vmtailor.bench.model.results import Isolated, RuntimeIdentity
 
 SCHEMA = "vmtailor/bench-report/1"
@@ -21,7 +21,7 @@ _UNLIMITED = 1 << 62
 def parse(data: bytes) -> dict[str, Any] | None:
     """The report of `bench report`; None where it is none. An instance's output is untrusted: every text in it is made
     plain before it is kept."""
-    found = decoded(data)
+    found = decoded_json(data)
     if not isinstance(found, dict) or found.get("schema") != SCHEMA:
         return None
     return found

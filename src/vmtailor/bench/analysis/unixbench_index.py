@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vmtailor.analysis.statistics.bootstats import resampled
+from vmtailor.analysis.statistics.boot_statistics import resampled
 from vmtailor.bench.analysis.cells import NATIVE, Against, Cell, against
 from vmtailor.bench.model.results import SuiteName
 

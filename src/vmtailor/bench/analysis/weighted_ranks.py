@@ -16,12 +16,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.words.text import plain
+from vmtailor.base.text import plain
 from vmtailor.bench.analysis.bench_clock import is_counted
 from vmtailor.bench.analysis.cells import Cell, against, cells_of
 from vmtailor.bench.analysis.heat_map import RANKED
 from vmtailor.bench.model.results import HostRun, SuiteName
-from vmtailor.model.verdict import Verdict
+from vmtailor.model.change import Verdict
 
 #: Resamplings of the cells, and how often one must be first to be called so.
 DRAWS, SURE = 400, 0.95

@@ -12,7 +12,7 @@ from vmtailor.base import output as printed
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files.records import to_bytes
-from vmtailor.base.words.text import plain
+from vmtailor.base.text import plain
 from vmtailor.bench.analysis.bench_clock import VIRTUAL
 from vmtailor.bench.cli import saved_results
 from vmtailor.bench.cli.result_tables import show

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 
-from vmtailor.base.terminal import Console, Table, Text, for_table
+from vmtailor.base.terminal import Table, TerminalConsole, Text, for_table
 from vmtailor.bench.analysis import data_n
 from vmtailor.bench.analysis.bench_clock import CLOCK
 from vmtailor.bench.analysis.cells import Cell, baseline, cells_of
@@ -20,7 +20,7 @@ from vmtailor.bench.analysis.unixbench_words import CHECK_HEADER, CHECK_TITLE, c
 from vmtailor.bench.analysis.weighted_ranks import Advice, Hold
 from vmtailor.bench.model.results import BenchResults, HostRun
 from vmtailor.bench.pages.overview import APART, NO_SUCH_STEP, counted_words
-from vmtailor.model.verdict import Verdict
+from vmtailor.model.change import Verdict
 
 _COLOURS = {Verdict.BETTER: "green", Verdict.WORSE: "red", Verdict.SAME: "dim", Verdict.UNDECIDED: "dim"}
 
@@ -51,7 +51,7 @@ def _show_run(run: HostRun) -> None:
             console.print(one)
     for text in run.left_out:
         console.print(Text.assemble(("left out: ", "yellow"), text))
-    Console().print(
+    TerminalConsole().print(
         "Intervals are 95 %; ratios are of medians of the same run. same: a difference of 5 % or more is ruled out; "
         "undecided: the samples do not tell.",
         style="dim",

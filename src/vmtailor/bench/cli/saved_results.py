@@ -11,9 +11,9 @@ import msgspec
 
 from vmtailor.base import output as printed
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.files import outputs, records
+from vmtailor.base.files import records, regular_files
 from vmtailor.base.files.records import to_bytes
-from vmtailor.base.words.text import plain
+from vmtailor.base.text import plain
 from vmtailor.bench.analysis.run_merge import merged
 from vmtailor.bench.analysis.run_pairs import Compared, compared, pairs
 from vmtailor.bench.analysis.samples_csv import csv_of
@@ -36,7 +36,7 @@ def report(files: Sequence[Path], out: Path | None, csv: Path | None, *, json: b
     """Results as tables, page, CSV or JSON."""
     found = load(files)
     if out is not None:
-        outputs.write(out, bench_page(found).encode())
+        regular_files.write_output(out, bench_page(found).encode())
         printed.note(f"written: {out}")
     if csv is not None:
         write_csv(found, csv)
@@ -72,7 +72,7 @@ def _put(page: str, out: Path | None) -> None:
     if out is None:
         printed.lines(page)
     else:
-        outputs.write(out, page.encode())
+        regular_files.write_output(out, page.encode())
         printed.note(f"written: {out}")
 
 
@@ -133,5 +133,5 @@ def advise(files: Sequence[Path], weights: str | None, among: Sequence[str], *, 
 
 def write_csv(found: BenchResults, file: Path) -> None:
     """Every sample, one a line."""
-    outputs.write(file, csv_of(found).encode())
+    regular_files.write_output(file, csv_of(found).encode())
     printed.note(f"written: {file}")

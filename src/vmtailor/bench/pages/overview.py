@@ -16,7 +16,7 @@ from vmtailor.bench.analysis.heat_map import RANKED, SILENT
 from vmtailor.bench.analysis.phrases import amount, title_of
 from vmtailor.bench.model.bench_machine import VM
 from vmtailor.bench.model.results import HostRun, SuiteName, TestKey
-from vmtailor.model.verdict import Verdict
+from vmtailor.model.change import Verdict
 
 #: Figures that a runtime has not, because it has no such step.
 NO_SUCH_STEP = "no such step"

@@ -11,15 +11,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from vmtailor.analysis.cost.counters import SymbolTable
-from vmtailor.analysis.guests import boots, machines
+from vmtailor.analysis.cost.plugin_counts import SymbolTable
+from vmtailor.analysis.guests import boots, machine_variants
+from vmtailor.base import notation
 from vmtailor.base.cache.store import Store, digest
 from vmtailor.base.errors import GuestError, UserInputError
 from vmtailor.base.files import temporary
 from vmtailor.base.natives import Natives, elf_symbols
 from vmtailor.base.progress import step
-from vmtailor.base.words import sizes
-from vmtailor.base.words.text import plain
+from vmtailor.base.text import plain
 from vmtailor.bench.analysis import instance_report
 from vmtailor.bench.analysis.guest_rounds import STEP, about
 from vmtailor.bench.model.bench_machine import VM, BenchInside, BenchMachine
@@ -31,18 +31,17 @@ from vmtailor.bench.runtimes.guest_runtime import ARCHIVE, ENTER, FAILED, FIRST,
 from vmtailor.bench.runtimes.host_runtime import able
 from vmtailor.bench.suites.bench_run import ASKED, TAG
 from vmtailor.booting.boot import boot
-from vmtailor.booting.counting import Counting, counting
-from vmtailor.drivers.distribution import packaged
-from vmtailor.drivers.distribution.choice import of_host
+from vmtailor.booting.counting import Counting
+from vmtailor.drivers.distribution import packaged_baseline
+from vmtailor.drivers.distribution.selection import of_host
 from vmtailor.drivers.guest import attendant_volume, guest_programs
 from vmtailor.drivers.guest.attendant_volume import SystemRoot
-from vmtailor.drivers.qemu.plugin import PluginConfig, PluginMode
-from vmtailor.drivers.rootfs import disk as disks
+from vmtailor.drivers.rootfs import boot_disk as disks
 from vmtailor.drivers.rootfs.rootfs import Extra, build
 from vmtailor.model.architecture import named
 from vmtailor.model.boots.boot import Boot
-from vmtailor.model.boots.code_marks import CodeSpan
-from vmtailor.model.boots.gathered import Gathered
+from vmtailor.model.boots.counters import CodeSpan, CountingConfig, CountingMode
+from vmtailor.model.boots.ending import Gathered
 from vmtailor.model.boots.system_exercise import Saying, SystemExercise, SystemReady, SystemReadyKind
 from vmtailor.model.boots.workload import FIXED_KEY, Attended
 from vmtailor.model.exercise import Expect, Step, StepKind
@@ -86,7 +85,7 @@ def ready(reference: str, image: Image, image_archive: str, store: Store, *, by_
     path = check(reference)
     with step(f"read {path.name}"), subjects.opened(f"{subjects.DISK}{path}", store) as found:
         row = named(found.subject.architecture)
-        kernel = packaged.provide(of_host(), row, store, found.subject.kernel)
+        kernel = packaged_baseline.provide(of_host(), row, store, found.subject.kernel)
         taken = systems.taken_out(found, guest_programs.of(row.name), store)
         systems.require_same(taken / systems.KERNEL, Path(kernel.vmlinuz), found.subject)
         words = systems.words(found.subject, row)
@@ -160,7 +159,7 @@ class Inside:
         sayings += [Saying(_ABOUT, (f"{OURS}/{ENTER}", "-r", TREE, BENCH_UNIXBENCH, "about"))]
         sayings += [Saying(_VERSION, asked.version)] if asked.version else []
         machine = self.known.machine
-        memory = sizes.mebibytes(machine.machine.memory_bytes)
+        memory = notation.mebibytes(machine.machine.memory_bytes)
         where = f"in Linux {machine.kernel}, {machine.machine.board}, {memory}, {machine.digest}"
         try:
             found, gathered = self.driven(exercise_of(asked), sayings)
@@ -190,7 +189,7 @@ class Inside:
         """Boot the machine, and have its attendant drive it; whatever came of it. `by_step`: what each step of the load
         costs is counted, too; `patience_s`: of processor time."""
         known = self.known
-        machine = machines.countable(known.machine.machine)
+        machine = machine_variants.countable(known.machine.machine)
         parts = guest_programs.of(machine.architecture)
         root = SystemRoot(known.root, known.root_type, known.writable, known.init)
         self.scratch.mkdir(parents=True, exist_ok=True)
@@ -249,8 +248,8 @@ def _counting(known: BenchMachine, parts: Natives, *, by_step: bool) -> Counting
     table = SymbolTable.parse(Path(known.system_map).read_text("ascii", "replace"), known.machine.architecture)
     marks = boots.marks_at(table, parts.attendant_marks())
     spans = _step_spans(parts) if by_step else ()
-    config = PluginConfig(mode=PluginMode.COUNTS, marks=marks, spans=spans, architecture=table.architecture)
-    return counting(parts, config, table)
+    config = CountingConfig(mode=CountingMode.COUNTS, marks=marks, spans=spans, architecture=table.architecture)
+    return Counting(parts, config, table)
 
 
 def _step_spans(parts: Natives) -> tuple[CodeSpan, ...]:

@@ -18,14 +18,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from vmtailor.base import output, terminal
+from vmtailor.base import notation, output, terminal
 from vmtailor.base.cache.store import digest
 from vmtailor.base.errors import HostError, VmtailorError
 from vmtailor.base.files import records
 from vmtailor.base.natives import locate
 from vmtailor.base.process import spawn
 from vmtailor.base.progress import step
-from vmtailor.base.words import sizes
 from vmtailor.bench.analysis import instance_report
 from vmtailor.bench.analysis.bench_clock import CLOCK, VIRTUAL, is_counted
 from vmtailor.bench.analysis.instance_limits import with_limits
@@ -157,7 +156,7 @@ def _identity(job: BenchJob, folder: Path, cgroups: Cgroups, driver: Runtime, he
 
 def _machine_identity(job: BenchJob, machine: Booted, here: dict[str, Any]) -> RuntimeIdentity:
     """What an instance says of itself that is a machine."""
-    kernel, memory = machine.known.kernel, sizes.mebibytes(machine.known.machine.memory_bytes)
+    kernel, memory = machine.known.kernel, notation.mebibytes(machine.known.machine.memory_bytes)
     how = "counted under emulation, timed with KVM" if job.kvm else "emulated"
     which = f", {machine.known.digest}" if machine.known.digest else ""
     version = f"Linux {kernel}, {machine.known.machine.board}, {memory}, {how}{which}"

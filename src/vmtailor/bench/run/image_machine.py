@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from vmtailor.analysis.cost.counters import SymbolTable
-from vmtailor.analysis.guests import boots, machines
+from vmtailor.analysis.cost.plugin_counts import SymbolTable
+from vmtailor.analysis.guests import boots, machine_variants
 from vmtailor.base.cache.store import Store, digest
 from vmtailor.base.errors import GuestError, UserInputError
 from vmtailor.base.files.records import to_bytes
@@ -20,16 +20,16 @@ from vmtailor.bench.run import kernel_subsystems
 from vmtailor.booting import fitted_machine
 from vmtailor.booting.boot import boot
 from vmtailor.booting.bundle_booter import BundleBooter
-from vmtailor.booting.counting import Counting, counting
+from vmtailor.booting.counting import Counting
 from vmtailor.drivers.guest import guest_programs
 from vmtailor.drivers.host import bundle_folder
-from vmtailor.drivers.qemu.plugin import PluginConfig, PluginMode
 from vmtailor.model.boots.boot import Boot
-from vmtailor.model.boots.gathered import Gathered
+from vmtailor.model.boots.counters import CountingConfig, CountingMode
+from vmtailor.model.boots.ending import Gathered
 from vmtailor.model.boots.workload import FIXED_KEY, Exercised, Run
 from vmtailor.model.exercise import Exercise, Ready, ReadyKind
 from vmtailor.model.machine import Accelerator, Clock
-from vmtailor.pipeline import inputs
+from vmtailor.pipeline import image_subject
 from vmtailor.pipeline.options import FitOptions
 
 #: Seconds of processor time that one command may take under emulation, boot included.
@@ -58,7 +58,7 @@ def ready(names: Sequence[str], image: str, store: Store) -> tuple[BenchMachine,
     for name in dict.fromkeys(name for name in names if is_machine(name)):
         if name == STOCK:
             with step("make the stock machine ready"):
-                known = inputs.prepare(FitOptions(image, Path(), store=store))
+                known = image_subject.prepare(FitOptions(image, Path(), store=store))
             files = str(kernel_subsystems.known(known.kernel, known.baseline.architecture, store))
             stock = BenchMachine(STOCK, known.baseline, known.kernel.release, known.kernel.system_map, "", files)
             found.append(stock)
@@ -101,7 +101,7 @@ class Booted:
         """Boot, run one command of the image as the container, to its end, on the instruction clock. Raises GuestError
         when that fails."""
         work = _work(words)
-        machine = machines.counted(replace(self.known.machine, clock=Clock.INSTRUCTIONS))
+        machine = machine_variants.counted(replace(self.known.machine, clock=Clock.INSTRUCTIONS))
         work = work.unhurried(machine.clock)
         parts = guest_programs.of(machine.architecture)
         if self.known.folder:
@@ -129,5 +129,5 @@ def _right(found: Boot, gathered: Gathered) -> Boot:
 
 def _counting(known: BenchMachine, parts: Natives) -> Counting:
     table = SymbolTable.parse(Path(known.system_map).read_text("ascii", "replace"), known.machine.architecture)
-    config = PluginConfig(mode=PluginMode.COUNTS, marks=boots.marks(table, parts), architecture=table.architecture)
-    return counting(parts, config, table)
+    config = CountingConfig(mode=CountingMode.COUNTS, marks=boots.marks(table, parts), architecture=table.architecture)
+    return Counting(parts, config, table)

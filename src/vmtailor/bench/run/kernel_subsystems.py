@@ -11,12 +11,12 @@ from pathlib import Path
 
 import msgspec
 
-from vmtailor.analysis.cost.counters import SymbolTable
+from vmtailor.analysis.cost.plugin_counts import SymbolTable
 from vmtailor.analysis.cost.waterfall import OTHER, folder_of
 from vmtailor.base.cache.store import Store, digest
 from vmtailor.base.progress import step
 from vmtailor.drivers.kernel.symbolizer import symbolize
-from vmtailor.model.boots.frames import SourceFrames
+from vmtailor.model.boots.counters import SourceFrames
 from vmtailor.model.kernel import KernelBaseline
 
 #: The file in its folder of the cache: a JSON object, function → subsystem.

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from vmtailor.base.errors import GuestError, UserInputError
-from vmtailor.base.words.text import plain
+from vmtailor.base.text import plain
 from vmtailor.bench.analysis.bench_clock import VIRTUAL
 from vmtailor.bench.analysis.guest_rounds import LEAST_OVERLAP, Said, figures, overlap, said, steps
 from vmtailor.bench.analysis.trial_plan import BenchTest, PlannedTrial, orders
@@ -23,7 +23,7 @@ from vmtailor.bench.suites.bench_run import TAG, TrialFailed
 from vmtailor.model.architecture import named
 from vmtailor.model.boots.boot import Boot
 from vmtailor.model.boots.counters import Totals
-from vmtailor.model.boots.gathered import Gathered
+from vmtailor.model.boots.ending import Gathered
 from vmtailor.model.boots.system_exercise import Saying, SystemExercise, SystemReady, SystemReadyKind
 from vmtailor.model.exercise import Expect, Step, StepKind
 

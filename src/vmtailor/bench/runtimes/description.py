@@ -15,8 +15,8 @@ from typing import Any
 import msgspec
 
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.files.regular_file import read_regular
-from vmtailor.base.words.text import plain
+from vmtailor.base.files.regular_files import read_regular
+from vmtailor.base.text import plain
 
 LONGEST = 64 << 10
 _FIELD = re.compile(r"\{([a-z_]+)\}")

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
-from vmtailor.base import installing
+from vmtailor.base import package_manager
 from vmtailor.base.errors import HostError
 from vmtailor.base.process import CommandFailed, Finished, on_path, run, spawn
 from vmtailor.bench.model.instance import InstanceSpec, Limits
@@ -34,7 +34,11 @@ def missing(description: Description) -> str:
     absent = [name for name in description.programs if on_path(name) is None]
     if not absent:
         return ""
-    how = installing.command(" ".join(description.packages)) if description.packages else "see its own documentation"
+    how = (
+        package_manager.install_command(" ".join(description.packages))
+        if description.packages
+        else "see its own documentation"
+    )
     return f"{', '.join(absent)} not found; to get it: {how} (make setup-bench installs all that are packaged)"
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from vmtailor.base.errors import VmtailorError
-from vmtailor.base.words.json_text import decoded, finite
+from vmtailor.base.notation import decoded_json, finite_json
 from vmtailor.bench.analysis import instance_limits as seen_limits
 from vmtailor.bench.model.instance import BENCH, CALL_BACK, InstanceSpec, Limits, Volume
 from vmtailor.bench.model.job import BenchJob
@@ -168,7 +168,7 @@ def succeeded(found: Timed) -> Timed:
 
 def said_object(found: Timed) -> dict[str, Any]:
     """The JSON object that a program within an instance printed. Raises TrialFailed; what is in it is untrusted."""
-    said = decoded(found.stdout[found.stdout.find(b"{") :])
+    said = decoded_json(found.stdout[found.stdout.find(b"{") :])
     if not isinstance(said, dict):
         raise TrialFailed("it did not print its figures", found.said)
     return said
@@ -182,7 +182,7 @@ def number(said: object, *path: str | int) -> float:
             at = at[key]
         except (KeyError, IndexError, TypeError):
             raise TrialFailed(f"no {'.'.join(map(str, path))} in what was printed") from None
-    found = finite(at)
+    found = finite_json(at)
     if found is None:
         raise TrialFailed(f"{'.'.join(map(str, path))} is no number")
     return found

@@ -9,7 +9,7 @@ import os
 import re
 from pathlib import Path
 
-from vmtailor.base.words import sizes
+from vmtailor.base import notation
 from vmtailor.bench.analysis.trial_plan import BenchTest
 from vmtailor.bench.model.instance import BENCH, Limits
 from vmtailor.bench.model.job import BenchJob
@@ -66,7 +66,7 @@ def _idle(run: BenchRun, runtime: str, count: int) -> tuple[BenchFigure, ...]:
 def _least(run: BenchRun, runtime: str) -> tuple[BenchFigure, ...]:
     low, high = LEAST, MOST  # starts in `high`, as far as we know; not in `low`
     if not _starts(run, runtime, high):
-        raise TrialFailed(f"it does not start in {sizes.mebibytes(high)}")
+        raise TrialFailed(f"it does not start in {notation.mebibytes(high)}")
     while high - low > max(STEP, high // 16):
         middle = (low + high) // 2 // STEP * STEP
         low, high = (low, middle) if _starts(run, runtime, middle) else (middle, high)

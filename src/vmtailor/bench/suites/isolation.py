@@ -21,9 +21,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
 
+from vmtailor.base import notation
 from vmtailor.base.process import require_tool, spawn
 from vmtailor.base.process import run as done
-from vmtailor.base.words import sizes
 from vmtailor.bench.analysis.heat_map import RATIO, SILENT, T1, T2
 from vmtailor.bench.analysis.instance_limits import parted
 from vmtailor.bench.analysis.trial_plan import BenchTest
@@ -92,9 +92,11 @@ class Isolation(Suite):
             return ()
         limits = limits_of(run)
         disk = (
-            "no limit to disk" if limits.write is None else f"{sizes.mebibytes(WRITE_BYTES_S)}/s to {limits.write.path}"
+            "no limit to disk"
+            if limits.write is None
+            else f"{notation.mebibytes(WRITE_BYTES_S)}/s to {limits.write.path}"
         )
-        words = f"{limits.cpus:g} CPUs, {sizes.mebibytes(MEMORY_BYTES)}, {PIDS} processes, {disk}"
+        words = f"{limits.cpus:g} CPUs, {notation.mebibytes(MEMORY_BYTES)}, {PIDS} processes, {disk}"
         return (("isolation limits", words),)
 
     def trial(self, run: BenchRun, test: BenchTest, runtime: str) -> tuple[BenchFigure, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from vmtailor.analysis.changes import choosing
+from vmtailor.analysis.changes import choice
 from vmtailor.base import output
 from vmtailor.base.cache.store import Store
 from vmtailor.base.progress import step
@@ -45,7 +45,7 @@ def boot_bundle(asked: Asked, bundle: Path) -> None:
 
 def _boots(asked: Asked, subject: booting.Booted, name: str) -> BootSeries:
     """The bundle booted, or changes tried on it."""
-    wanted = choosing.for_bundle(asked.changes, subject.loaded.bundle.kernel_version)
+    wanted = choice.for_bundle(asked.changes, subject.loaded.bundle.kernel_version)
     if wanted and (words := machine_bench.doubt(asked.clock, asked.judged_by, len(wanted), asked.times)):
         output.note(words)
     title = f"try {len(wanted)} changes on" if wanted else "boot"

@@ -6,12 +6,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from vmtailor.analysis.changes import choosing
-from vmtailor.analysis.guests import machines
+from vmtailor.analysis.changes import choice
+from vmtailor.analysis.guests import machine_variants
+from vmtailor.analysis.guests.machine_variants import on_loopback, usual
 from vmtailor.base import output
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.files import outputs
+from vmtailor.base.files import regular_files
 from vmtailor.base.progress import step
 from vmtailor.booting import series
 from vmtailor.booting.boot import boot as plain_boot
@@ -20,7 +21,7 @@ from vmtailor.cli.boots.asked import Asked, existing
 from vmtailor.cli.boots.shown import show_boot_cost, show_series, telling
 from vmtailor.drivers.guest import guest_programs
 from vmtailor.drivers.guest.ready import FORMS, words_for
-from vmtailor.drivers.rootfs import disk as disks
+from vmtailor.drivers.rootfs import boot_disk as disks
 from vmtailor.model.architecture import named, of_host
 from vmtailor.model.boots.boot_cost import BootCost
 from vmtailor.model.boots.series import BootSeries, JudgedBy
@@ -63,9 +64,9 @@ def _prepared(asked: Asked) -> Prepared:
     row = named(asked.arch) if asked.arch else of_host()
     workload = asked.workload()
     machine = replace(
-        machines.usual(row), board=row.board_named(asked.machine or row.usual).name, memory_bytes=asked.memory_bytes(),
+        usual(row), board=row.board_named(asked.machine or row.usual).name, memory_bytes=asked.memory_bytes(),
         cpus=asked.cpus or 1, kernel=existing(asked.kernel), initrd=existing(asked.initrd), words=tuple(line),
-        disks=_disks(asked), ports=machines.on_loopback(workload.ports), cpu_model=asked.cpu or row.emulator.cpu_model,
+        disks=_disks(asked), ports=on_loopback(workload.ports), cpu_model=asked.cpu or row.emulator.cpu_model,
         accelerator=asked.accelerator, clock=asked.clock, extras=asked.qemu,
     )  # fmt: skip
     _check(machine, asked.sample)
@@ -73,7 +74,7 @@ def _prepared(asked: Asked) -> Prepared:
         raise UserInputError("--sample and --try need a moment to be ready at", hint=f"--ready {FORMS}")
     if asked.clock is Clock.INSTRUCTIONS:
         # Nothing from outside may differ: no entropy of the host's, addresses as linked.
-        machine = machines.countable(machine)
+        machine = machine_variants.countable(machine)
     return Prepared(asked, str(asked.subject or asked.kernel), machine, workload)
 
 
@@ -111,7 +112,7 @@ def _attributed(prepared: Prepared) -> BootCost:
 
 def _booted(prepared: Prepared) -> BootSeries:
     asked, machine, workload = prepared.asked, prepared.machine, prepared.workload
-    outputs.make_folder(asked.out)
+    regular_files.make_folder(asked.out)
     if asked.debug_initcalls:
         machine = profile.with_initcalls(machine)
     if asked.sample:
@@ -132,7 +133,7 @@ def _booted(prepared: Prepared) -> BootSeries:
 
 def _tried(prepared: Prepared) -> BootSeries:
     asked, machine = prepared.asked, prepared.machine
-    wanted = choosing.for_machine(asked.changes)
+    wanted = choice.for_machine(asked.changes)
     store, known = Store(), None
     if asked.judged_by is JudgedBy.INSTRUCTIONS:
         if machine.kernel is None:

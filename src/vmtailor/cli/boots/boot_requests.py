@@ -7,13 +7,12 @@ from pathlib import Path
 
 import typer
 
-from vmtailor.base import natives, output
+from vmtailor.base import figures, natives, output
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import ExitCode, UserInputError
 from vmtailor.base.files import records
-from vmtailor.base.terminal import BREAK, Console, Table, Text, box
-from vmtailor.base.words import figures
-from vmtailor.base.words.text import plural
+from vmtailor.base.terminal import BREAK, Table, TerminalConsole, Text, box
+from vmtailor.base.text import plural
 from vmtailor.cli.boots.asked import Asked
 from vmtailor.model.boots.workload import Nothing
 from vmtailor.model.plan import Plan
@@ -49,14 +48,14 @@ def boot_requests(asked: Asked, folder: Path) -> None:
     if asked.json:
         output.json_bytes([records.to_bytes(record)])
     else:
-        console = Console()
+        console = TerminalConsole()
         show(record, folder, console)
         show_plan(plan, record, folder, console)
     if record.boot.failures:
         raise typer.Exit(ExitCode.GUEST)
 
 
-def show(record: SystemTrace, folder: Path, console: Console) -> None:
+def show(record: SystemTrace, folder: Path, console: TerminalConsole) -> None:
     """Print what was seen: how much, the modules by what they were loaded for, and what the kernel started itself."""
     seen = record.figures
     if record.boot.failures:
@@ -83,7 +82,7 @@ def show(record: SystemTrace, folder: Path, console: Console) -> None:
     console.print(Text.assemble(BREAK, ("the log  ", "bold"), (str(folder / record.requests_file), "cyan")))
 
 
-def show_plan(plan: Plan | None, record: SystemTrace, folder: Path, console: Console) -> None:
+def show_plan(plan: Plan | None, record: SystemTrace, folder: Path, console: TerminalConsole) -> None:
     """Print how large the configuration is that has what was asked for."""
     if plan is None:
         if not record.boot.failures:

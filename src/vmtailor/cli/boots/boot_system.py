@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from vmtailor.analysis.guests import machines
+from vmtailor.analysis.guests import machine_variants
 from vmtailor.base import output
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
@@ -48,13 +48,13 @@ def machine_for(asked: Asked, row: Architecture) -> Machine:
     if asked.accelerator is Accelerator.KVM and not row.is_host:
         raise UserInputError(f"a machine for {row.title} is emulated on this host", hint="leave --accel out")
     machine = replace(
-        machines.usual(row), board=row.board_named(asked.machine or row.usual).name, cpus=asked.cpus or 1,
+        machine_variants.usual(row), board=row.board_named(asked.machine or row.usual).name, cpus=asked.cpus or 1,
         memory_bytes=asked.memory_bytes(), kernel=existing(asked.kernel), initrd=existing(asked.initrd),
         words=asked.own_words(), accelerator=asked.accelerator, clock=asked.clock,
         cpu_model=asked.cpu or row.emulator.cpu_model,
     )  # fmt: skip
     check_clock(machine)
-    return machines.countable(machine) if asked.clock is Clock.INSTRUCTIONS else machine
+    return machine_variants.countable(machine) if asked.clock is Clock.INSTRUCTIONS else machine
 
 
 def _boots(asked: Asked, subject: str, exercise: Path) -> BootSeries:

@@ -12,10 +12,10 @@ from vmtailor.base import output
 from vmtailor.base.errors import ExitCode
 from vmtailor.base.files import records
 from vmtailor.base.progress import ProgressStep
-from vmtailor.base.terminal import Console
+from vmtailor.base.terminal import TerminalConsole
 from vmtailor.booting.series import OnBoot
-from vmtailor.cli.tables.boot_table import document, show
 from vmtailor.cli.tables.cost_table import show_cost
+from vmtailor.cli.tables.series_table import document, show
 from vmtailor.model.boots.boot import Outcome
 from vmtailor.model.boots.boot_cost import BootCost
 from vmtailor.model.boots.series import BootSeries
@@ -35,7 +35,7 @@ def show_series(found: BootSeries, out: Path, json: bool) -> None:
     if json:
         output.document(document(found, out))
     else:
-        show(found, out, Console())
+        show(found, out, TerminalConsole())
     if any(one.outcome is not Outcome.READY for one in found.of(found.variants[0].name)):
         raise typer.Exit(ExitCode.GUEST)
 
@@ -45,4 +45,4 @@ def show_boot_cost(cost: BootCost, out: Path, json: bool, architecture: str) -> 
     if json:
         output.json_bytes([records.to_bytes(cost)])
     else:
-        show_cost(cost, out, Console(), loops.table(architecture))
+        show_cost(cost, out, TerminalConsole(), loops.table(architecture))

@@ -10,7 +10,7 @@ from vmtailor.analysis.explain import requirements
 from vmtailor.analysis.explain.requirements import HeldAgainst
 from vmtailor.base import output
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.terminal import Console
+from vmtailor.base.terminal import TerminalConsole
 from vmtailor.cli.tables import requirements_view
 from vmtailor.model.fit import FitRun
 from vmtailor.pipeline.explaining import SourceAtHand, read_configuration, source_for
@@ -20,7 +20,7 @@ Load = Callable[[Path], tuple[FitRun, Path]]
 
 
 def explain_for(
-    program: str, kernel: Path | None, source: str | None, json: bool, console: Console, load_run: Load
+    program: str, kernel: Path | None, source: str | None, json: bool, console: TerminalConsole, load_run: Load
 ) -> None:
     """Print what a program requires. `kernel`: a bundle, or a configuration. It only reports: what is missing is no
     failure. Raises UserInputError."""

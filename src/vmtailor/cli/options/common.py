@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
-from vmtailor.analysis.guests import machines
+from vmtailor.analysis.guests import machine_variants
 from vmtailor.base.errors import UserInputError
 from vmtailor.cli.options.sizes import parse_image_size, parse_memory
 from vmtailor.model import architecture
@@ -179,7 +179,7 @@ BundleExerciseOption = Annotated[
 
 def default_memory(reference: str) -> int:
     """Bytes of memory of a machine where the user says nothing."""
-    return machines.USUAL.memory_bytes if subjects.disk_path(reference) is not None else IMAGE_MEMORY
+    return machine_variants.USUAL.memory_bytes if subjects.disk_path(reference) is not None else IMAGE_MEMORY
 
 
 def subject(

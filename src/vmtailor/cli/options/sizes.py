@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import re
 
+from vmtailor.base import notation
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.words import sizes
 
 _AGE = re.compile(r"([0-9]{1,6})\s*([hdw])\Z", re.ASCII)
 _SECONDS = {"h": 3600, "d": 86400, "w": 7 * 86400}
@@ -15,12 +15,13 @@ _SECONDS = {"h": 3600, "d": 86400, "w": 7 * 86400}
 def parse_memory(text: str, *, least: int = 8 << 20, most: int = 1 << 40) -> int:
     """`256M`, `1g`, `64` (MiB), `134217728b` → bytes. Raises UserInputError for what is no size, or none for a
     machine."""
-    size = sizes.parse(text)
+    size = notation.parse_size(text)
     if size is None:
         raise UserInputError(f"'{text[:40]}' is no amount of memory", hint="write it as 256M or 1G")
     if not least <= size <= most:
         raise UserInputError(
-            f"a machine cannot have '{text}' of memory", hint=f"from {sizes.text(least)} to {sizes.text(most)}"
+            f"a machine cannot have '{text}' of memory",
+            hint=f"from {notation.size_text(least)} to {notation.size_text(most)}",
         )
     return size
 
@@ -35,7 +36,7 @@ def parse_age(text: str) -> float:
 
 def parse_room(text: str) -> int:
     """`0`, `500M`, `20G` → bytes. Raises UserInputError for what is no size."""
-    size = 0 if text.strip() == "0" else sizes.parse(text, needs_unit=True)
+    size = 0 if text.strip() == "0" else notation.parse_size(text, needs_unit=True)
     if size is None:
         raise UserInputError(f"'{text[:40]}' is no size", hint="write it as 500M or 20G")
     return size
@@ -43,7 +44,7 @@ def parse_room(text: str) -> int:
 
 def parse_image_size(text: str) -> int:
     """`16G`, `500M`, `1T` → bytes. Raises UserInputError for what is no size, or no size for an image."""
-    size = sizes.parse(text, needs_unit=True)
+    size = notation.parse_size(text, needs_unit=True)
     if size is None:
         raise UserInputError(f"'{text[:40]}' is no size of an image", hint="write it as 500M, 32G or 1T")
     if not 1 << 20 <= size <= 1 << 44:

@@ -10,7 +10,7 @@ import typer
 from vmtailor.base import output
 from vmtailor.base.cache.store import Store
 from vmtailor.base.files import records
-from vmtailor.base.terminal import Console
+from vmtailor.base.terminal import TerminalConsole
 from vmtailor.cli.tables.subject_view import show as show_subject
 from vmtailor.pipeline.systems import subjects
 
@@ -47,4 +47,4 @@ def show(
     if json:
         output.json_bytes([records.to_bytes(read)])
     else:
-        show_subject(read, Console(), everything=all_)
+        show_subject(read, TerminalConsole(), everything=all_)

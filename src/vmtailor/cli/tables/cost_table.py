@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from vmtailor.analysis.cost.loops import LoopNames
-from vmtailor.base.terminal import Console, Table, Text, box
-from vmtailor.base.words.figures import millions, percent
+from vmtailor.base.figures import millions, percent
+from vmtailor.base.terminal import Table, TerminalConsole, Text, box
 from vmtailor.model.boots.boot_cost import BootCost
 
 #: Rows of each table; all are in the record.
@@ -17,7 +17,7 @@ MOST = 20
 WHOLE = "functions count as a whole: what was inlined into one counts as its own, under the symbol of its begin"
 
 
-def show_cost(cost: BootCost, out: Path, console: Console, loops: Sequence[LoopNames] = ()) -> None:
+def show_cost(cost: BootCost, out: Path, console: TerminalConsole, loops: Sequence[LoopNames] = ()) -> None:
     """Print the symbols, initcalls and functions that cost most, and how the rows add up. `loops`: what waits only
     because the machine is emulated, which is named apart and has no share."""
     emulated = {name for loop in loops for name in loop.functions}
@@ -65,7 +65,7 @@ def _place(file: str, symbol: str) -> str:
 
 
 def _table(
-    title: str, heads: tuple[str, str], rows: Iterable[tuple[str, int, str]], total: int, console: Console
+    title: str, heads: tuple[str, str], rows: Iterable[tuple[str, int, str]], total: int, console: TerminalConsole
 ) -> None:
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, title_style="bold")
     table.add_column(heads[0], overflow="fold")

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from vmtailor.analysis.explain.standing import AskedKernel, Finding, Has, Presence
-from vmtailor.base.terminal import BREAK, Console, Table, Text
-from vmtailor.base.words import figures
+from vmtailor.analysis.explain.presence import AskedKernel, Finding, Has, Presence
+from vmtailor.base import figures
+from vmtailor.base.terminal import BREAK, Table, TerminalConsole, Text
 
 LOOKUP_SCHEMA = "vmtailor/lookup/1"
 _MOST_OTHERS = 4
@@ -74,7 +74,7 @@ def document(answer: LookupAnswer) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def show(answer: LookupAnswer, console: Console) -> None:
+def show(answer: LookupAnswer, console: TerminalConsole) -> None:
     """Print one answer for a person, on one screen."""
     mark, style, words = _headline(answer)
     console.print(Text.assemble((f"{mark} ", style), (words, "bold")))
@@ -111,7 +111,7 @@ def _about(first: Finding, name: str) -> tuple[str, str, str]:
     return "✓", "bold green", f"{first.ask}: {name} has it ({first.symbol}); what failed is something else"
 
 
-def _show_first(finding: Finding, answer: LookupAnswer, console: Console) -> None:
+def _show_first(finding: Finding, answer: LookupAnswer, console: TerminalConsole) -> None:
     table = Table.grid(padding=(0, 2))
     rows = [("condition", f"{finding.condition}  ({finding.place})")]
     if finding.prompt:
@@ -142,7 +142,7 @@ def _show_first(finding: Finding, answer: LookupAnswer, console: Console) -> Non
             console.print(Text(f"  {way}", "cyan"), soft_wrap=True)
 
 
-def _show_others(others: Sequence[Finding], console: Console) -> None:
+def _show_others(others: Sequence[Finding], console: TerminalConsole) -> None:
     if not others:
         return
     console.print(Text.assemble(BREAK, ("or", "bold")))
@@ -151,7 +151,7 @@ def _show_others(others: Sequence[Finding], console: Console) -> None:
         console.print(Text(f"  {one.symbol or 'always there'}{has}  {one.ask}"))
 
 
-def _show_lacking(answer: LookupAnswer, console: Console) -> None:
+def _show_lacking(answer: LookupAnswer, console: TerminalConsole) -> None:
     console.print(Text.assemble(BREAK, (f"{answer.target.name} lacks, and would answer so", "bold")))
     for symbol, names in answer.lacking[:_MOST_LACKING]:
         console.print(Text(f"  {symbol}  {_some(names, 4)}"))

@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-from vmtailor.base.terminal import Console, Table, Text
-from vmtailor.base.words import figures
-from vmtailor.base.words.text import plural
+from vmtailor.base import figures
+from vmtailor.base.terminal import Table, TerminalConsole, Text
+from vmtailor.base.text import plural
 from vmtailor.model.architecture import named, names
-from vmtailor.model.processor.compared import PlatformFigure, ProcessorsCompared
+from vmtailor.model.boots.comparison import PlatformFigure, ProcessorsCompared
 
 
-def show(found: ProcessorsCompared, console: Console, top: int) -> None:
+def show(found: ProcessorsCompared, console: TerminalConsole, top: int) -> None:
     """Print the figures, and what only some of the kernels have."""
     table = Table(title="Figures", title_justify="left", title_style="bold", box=None, header_style="dim")
     table.add_column("")

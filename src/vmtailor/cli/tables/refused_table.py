@@ -8,10 +8,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from vmtailor.analysis.demands.refused import Refused
-from vmtailor.base.terminal import BREAK, Console, Table, Text, box
-from vmtailor.base.words.figures import grouped
-from vmtailor.base.words.text import plural
+from vmtailor.analysis.demands.refusals import Refused
+from vmtailor.base.figures import grouped
+from vmtailor.base.terminal import BREAK, Table, TerminalConsole, Text, box
+from vmtailor.base.text import plural
 from vmtailor.pipeline.running.watching import WatchedRun
 
 #: Rows of each table; the record has all.
@@ -21,7 +21,7 @@ _MOST_CHARACTERS = 160
 
 def show(found: WatchedRun, bundle: Path, saved: Path | None) -> None:
     """Print what was refused, what would bring it in, and what nothing explains."""
-    console = Console(stderr=True, width=None if sys.stderr.isatty() else 160)
+    console = TerminalConsole(stderr=True, width=None if sys.stderr.isatty() else 160)
     explained, unexplained = found.explained, found.unexplained
     if explained:
         calls = plural(len(explained), "kind of call was", "kinds of calls were")

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from vmtailor.analysis.explain.requirements import Answer, HeldAgainst, Level, Met, SymbolStanding
-from vmtailor.base.terminal import BREAK, Console, Table, Text
-from vmtailor.base.words import figures
-from vmtailor.base.words.text import plural
+from vmtailor.analysis.explain.requirements import HeldAgainst, Level, Met, RequirementAnswer, SymbolStanding
+from vmtailor.base import figures
+from vmtailor.base.terminal import BREAK, Table, TerminalConsole, Text
+from vmtailor.base.text import plural
 
 SCHEMA = "vmtailor/requirements/1"
 _MARKS = {
@@ -51,7 +51,7 @@ def document(held: HeldAgainst) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def show(held: HeldAgainst, console: Console) -> None:
+def show(held: HeldAgainst, console: TerminalConsole) -> None:
     """Print them by level: what is missing in full, what is there in a line."""
     missing = [f"{len(held.lacking(level))} {level}" for level in Level if held.lacking(level)]
     kernel = f"{held.kernel} ({held.version})" if held.version else held.kernel
@@ -69,7 +69,7 @@ def show(held: HeldAgainst, console: Console) -> None:
         console.print(Text("a configuration alone: what is used and what it costs is known of bundles", "dim"))
 
 
-def _table(held: HeldAgainst, answers: list[Answer]) -> Table:
+def _table(held: HeldAgainst, answers: list[RequirementAnswer]) -> Table:
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True)
     table.add_column(ratio=3)
@@ -83,7 +83,7 @@ def _table(held: HeldAgainst, answers: list[Answer]) -> Table:
     return table
 
 
-def _symbols(one: Answer) -> Text:
+def _symbols(one: RequirementAnswer) -> Text:
     said = Text()
     for symbol in one.symbols:
         style = "" if symbol.value in ("y", "m") or one.requirement.value == "n" else "yellow"
@@ -95,7 +95,7 @@ def _value(symbol: SymbolStanding) -> str:
     return f"{symbol.name}={symbol.value}" if symbol.value else f"{symbol.name} (not in this source)"
 
 
-def _price(held: HeldAgainst, one: Answer) -> str:
+def _price(held: HeldAgainst, one: RequirementAnswer) -> str:
     words = []
     if held.traced:
         used = [symbol for symbol in one.symbols if symbol.used]

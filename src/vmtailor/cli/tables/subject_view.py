@@ -5,18 +5,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from vmtailor.base.terminal import BREAK, Console, Table, Text, box
-from vmtailor.base.words.figures import file_bytes
-from vmtailor.base.words.text import plural
+from vmtailor.base.figures import file_bytes
+from vmtailor.base.terminal import BREAK, Table, TerminalConsole, Text, box
+from vmtailor.base.text import plural
 from vmtailor.model.architecture import named
-from vmtailor.model.systems.subject import DiskLayout, InstalledKernel, SystemSubject
+from vmtailor.model.systems.subject import DiskLayout, InstalledKernel, System
 
 #: Rows of each list, unless all are asked for.
 MOST_ROWS = 12
 _ALL = 1 << 30
 
 
-def show(found: SystemSubject, console: Console, *, everything: bool = False) -> None:
+def show(found: System, console: TerminalConsole, *, everything: bool = False) -> None:
     """Print what was found."""
     most = _ALL if everything else MOST_ROWS
     system = found.os.pretty_name or found.os.id or "no os-release"
@@ -34,7 +34,7 @@ def show(found: SystemSubject, console: Console, *, everything: bool = False) ->
         console.print(Text.assemble(("note: ", "bold yellow"), sentence), soft_wrap=True)
 
 
-def _facts(found: SystemSubject, console: Console) -> None:
+def _facts(found: System, console: TerminalConsole) -> None:
     init = found.init
     leads = "" if init.program == init.path else f" → {init.program}"
     console.print(Text.assemble(("init    ", "dim"), f"{init.path}{leads} ({init.kind})"), soft_wrap=True)
@@ -47,7 +47,7 @@ def _facts(found: SystemSubject, console: Console) -> None:
         console.print(Text.assemble(("words   ", "dim"), " ".join(entry.words)), soft_wrap=True)
 
 
-def _disk(disk: DiskLayout, console: Console) -> None:
+def _disk(disk: DiskLayout, console: TerminalConsole) -> None:
     table = "one file system" if not disk.partitions else str(disk.table).upper()
     start = " and ".join(name.upper() for name in disk.firmware)
     starts = f"starts from {start}" if start else "no loader of its own: it is booted with a kernel from outside"
@@ -65,7 +65,7 @@ def _disk(disk: DiskLayout, console: Console) -> None:
     _table("partitions", ("number", "size", "content", "label", "mounted on"), rows, console)
 
 
-def _kernels(found: SystemSubject, console: Console) -> None:
+def _kernels(found: System, console: TerminalConsole) -> None:
     rows = [
         (f"{one.release}{' *' if one.release == found.kernel else ''}", *_sizes(one)) for one in reversed(found.kernels)
     ]
@@ -78,12 +78,12 @@ def _sizes(one: InstalledKernel) -> tuple[str, str, str, str]:
     return file_bytes(one.image_bytes) if one.image else "none", initrd, modules, "there" if one.config else "none"
 
 
-def _entries(found: SystemSubject, console: Console, most: int) -> None:
+def _entries(found: System, console: TerminalConsole, most: int) -> None:
     rows = [(f"{one.title}{' *' if one.chosen else ''}", one.kernel, " ".join(one.words)) for one in found.entries]
     _table("loader entries (* starts)", ("title", "kernel", "command line"), _cut(rows, most), console)
 
 
-def _units(found: SystemSubject, console: Console, most: int) -> None:
+def _units(found: System, console: TerminalConsole, most: int) -> None:
     rows = [(one.name, one.wanted_by) for one in found.units]
     _table(f"starts by itself: {plural(len(rows), 'unit', 'units')}", ("unit", "wanted by"), _cut(rows, most), console)
     if found.masked:
@@ -96,7 +96,7 @@ def _cut(rows: Sequence[tuple[str, ...]], most: int) -> Sequence[tuple[str, ...]
     return [*rows[:most], (f"… and {len(rows) - most} more (--all)", *("" for _ in rows[0][1:]))]
 
 
-def _table(title: str, columns: Iterable[str], rows: Iterable[tuple[str, ...]], console: Console) -> None:
+def _table(title: str, columns: Iterable[str], rows: Iterable[tuple[str, ...]], console: TerminalConsole) -> None:
     rows = list(rows)
     if not rows:
         return

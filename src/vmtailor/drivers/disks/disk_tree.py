@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from vmtailor.base import figures
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.words import figures
 from vmtailor.drivers.disks.ext4 import ROOT_INODE, Entry, Ext4
 from vmtailor.model.systems.tree import Node, NodeKind
 

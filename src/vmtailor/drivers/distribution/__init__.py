@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a distribution packages: kernels, their symbols and source."""
+"""The packages of a distribution: kernels, their symbols and source."""

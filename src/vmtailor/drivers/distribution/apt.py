@@ -11,12 +11,11 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from vmtailor.base import process
+from vmtailor.base import figures, process
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import HostError
 from vmtailor.base.files.digests import sha256_of
 from vmtailor.base.progress import step
-from vmtailor.base.words import figures
 from vmtailor.drivers.distribution.apt_lists import HOST, REFRESH, Lists
 from vmtailor.drivers.distribution.debian_packages import Package, parse_stanzas
 
@@ -26,10 +25,9 @@ STALL_S = 120.0
 
 
 def packaged(pattern: str, lists: Lists = HOST) -> tuple[Package, ...]:
-    """All versions of the packages whose names match a regular expression, as the apt lists know them.
+    """Return all versions of the packages whose names match a regular expression, as the apt lists know them.
 
-    Raises HostError when the host has no apt, and when its lists are empty.
-    """
+    Raises HostError when the host has no apt, and when its lists are empty."""
     apt_cache = [process.require_tool("apt-cache", "apt"), *lists.options]
     found = process.run([*apt_cache, "search", "--names-only", pattern], timeout_s=120).text
     names = [line.split(" ")[0] for line in found.splitlines() if line]
@@ -43,7 +41,7 @@ def packaged(pattern: str, lists: Lists = HOST) -> tuple[Package, ...]:
 
 
 def with_what_it_needs(name: str, lists: Lists) -> tuple[Package, ...]:
-    """A package and all that it depends on, as apt would install them where nothing is installed.
+    """Return a package and all that it depends on, as apt would install them where nothing is installed.
 
     Raises HostError when apt cannot say."""
     apt_get = [process.require_tool("apt-get", "apt"), *lists.options]
@@ -60,7 +58,7 @@ def with_what_it_needs(name: str, lists: Lists) -> tuple[Package, ...]:
 
 
 def download(package: Package, store: Store, lists: Lists = HOST) -> Path:
-    """The package's .deb in the cache, fetched when it is not there yet and checked against its SHA-256."""
+    """Return the package's .deb in the cache, fetched when it is not there yet and checked against its SHA-256."""
 
     def fill(folder: Path) -> None:
         with step(f"downloading {package} ({figures.file_bytes(package.size_bytes)})") as progress:

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which package lists apt reads: this host's own, or those of another architecture, kept in our cache.
+"""Choose the package lists that apt reads: this host's own, or those of another architecture, kept in our cache.
 
 The host's own lists, and what is installed here, are neither read nor changed by apt when it is asked for another
-architecture: no root is needed, and no foreign architecture has to be added to the host.
-"""
+architecture: no root is needed, and no foreign architecture has to be added to the host."""
 
 from __future__ import annotations
 
@@ -31,7 +30,7 @@ _UPDATE_S = 600.0
 
 
 @dataclass(frozen=True)
-class Source:
+class PackageSource:
     """One line of apt's sources: a repository's address, the code name of what it has (`bookworm-security`), and a
     component."""
 
@@ -41,15 +40,16 @@ class Source:
 
     @property
     def release(self) -> str:
-        """The release that it belongs to: `bookworm`."""
+        """Return the release that it belongs to: `bookworm`."""
         return self.codename.partition("-")[0]
 
-    def of_release(self, release: str) -> Source:
-        """The same of another release: `bookworm-security` becomes `trixie-security`."""
-        return Source(self.uri, release + self.codename.removeprefix(self.release), self.component)
+    def of_release(self, release: str) -> PackageSource:
+        """Return the source of another release in place of this one's: `bookworm-security` becomes
+        `trixie-security`."""
+        return PackageSource(self.uri, release + self.codename.removeprefix(self.release), self.component)
 
     def line(self, architecture: str) -> str:
-        """As apt reads it."""
+        """Return the line that apt reads."""
         signed = f" signed-by={_KEYRING}" if _KEYRING.is_file() else ""
         return f"deb [arch={architecture}{signed}] {self.uri} {self.codename} {self.component}\n"
 
@@ -63,7 +63,7 @@ class Lists:
 
     @property
     def options(self) -> list[str]:
-        """What apt is told so that it reads these. Nothing counts as installed in lists of ours."""
+        """Return the options by which apt reads these lists. Nothing counts as installed in lists of ours."""
         if self.folder is None:
             return []
         told = {
@@ -85,7 +85,8 @@ class Lists:
         return [word for name, value in told.items() for word in ("-o", f"{name}={value}")]
 
     def state(self) -> str:
-        """A word that changes when the lists do. Ours change with the host's: those are older, and are fetched anew."""
+        """Return a word that changes when the lists do. Ours change with the host's: those are older, and are fetched
+        anew."""
         if self.folder is None:
             return _state(_HOST_LISTS)
         return repr((_state(_HOST_LISTS), _state(self.folder / "lists")))
@@ -95,7 +96,7 @@ HOST = Lists()
 
 
 def of(row: Architecture, store: Store | None = None) -> Lists:
-    """The lists of an architecture, fetched where they are not there yet or older than the host's.
+    """Return the lists of an architecture, fetched where they are not there yet or older than the host's.
 
     Raises HostError when they cannot be fetched."""
     lists = known(row, store)
@@ -107,7 +108,8 @@ def of(row: Architecture, store: Store | None = None) -> Lists:
 
 
 def known(row: Architecture, store: Store | None = None) -> Lists:
-    """The same, without asking whether they are there: what `state` is asked of at every start."""
+    """Return the lists of an architecture without asking whether they exist. `state` is asked of them at every
+    start."""
     architecture = row.packages.architecture
     # Kernels of this host's processor come from the host's own lists, unless they are of another release.
     if platform.machine() in row.hosts and not row.packages.suites:
@@ -116,15 +118,15 @@ def known(row: Architecture, store: Store | None = None) -> Lists:
     return Lists(architecture, (store or Store()).folder("package-lists", name))
 
 
-def sources(text: str, suites: tuple[str, ...]) -> tuple[Source, ...]:
-    """The repositories of Debian's own that a host has (`apt-get indextargets`), of the release that is wanted: the
-    host's own where `suites` names none, or names it; otherwise the first of them."""
-    found: dict[Source, None] = {}
+def sources(text: str, suites: tuple[str, ...]) -> tuple[PackageSource, ...]:
+    """Return the repositories of Debian's own that a host has (`apt-get indextargets`), of the wanted release. That is
+    the host's own where `suites` names none, or names it; otherwise the first of them."""
+    found: dict[PackageSource, None] = {}
     for line in text.splitlines():
         origin, *fields = line.split("|")
         if origin != "Debian" or len(fields) != 3:
             continue
-        source = Source(*fields)
+        source = PackageSource(*fields)
         if not _URI.fullmatch(source.uri) or not all(map(_WORD.fullmatch, fields[1:])):
             continue
         other = bool(suites) and source.release not in suites

@@ -2,8 +2,7 @@
 """Debian's kernels for virtual machines.
 
 One kernel is three packages: `linux-image-RELEASE-cloud-ARCH-unsigned` (the same code as the signed one), `…-dbg`, and
-`linux-source-SERIES`. Which series there are, the package lists say.
-"""
+`linux-source-SERIES`. The package lists say which series exist."""
 
 from __future__ import annotations
 
@@ -17,10 +16,10 @@ from typing import Any
 
 from vmtailor.base.cache.store import Store, digest
 from vmtailor.base.errors import HostError
+from vmtailor.base.notation import module_name
 from vmtailor.base.process import on_path
 from vmtailor.base.progress import step
-from vmtailor.base.words.modules import module_name
-from vmtailor.drivers.distribution import apt, apt_lists, deb_file, debian_packages
+from vmtailor.drivers.distribution import apt, apt_lists, debian_packages
 from vmtailor.drivers.distribution.apt_lists import HOST, Lists
 from vmtailor.drivers.distribution.debian_packages import Package
 from vmtailor.drivers.kernel import kernel_source
@@ -50,7 +49,7 @@ class DebianKernel:
 
     @property
     def prerelease(self) -> bool:
-        """Whether upstream had not released it: 6.18~rc1-1."""
+        """Return whether upstream had not released it: 6.18~rc1-1."""
         return "~rc" in self.package_version
 
     @property
@@ -60,7 +59,7 @@ class DebianKernel:
 
     @property
     def source_package(self) -> str:
-        """The package of the source."""
+        """Return the package of the source."""
         return str(self.whole_source)
 
     def image(self, store: Store) -> Path:
@@ -81,7 +80,7 @@ class DebianKernel:
                 return folder / "modules" / name.removeprefix(top) if inside else None
 
             with step(f"unpacking {self.image_package.name}"):
-                for path in deb_file.extract(deb, place):
+                for path in debian_packages.extract(deb, place):
                     if path.name.endswith(".ko.xz"):
                         _unpack_module(path)
             _require_files(folder, ("vmlinuz", "config", "modules"), self.image_package)
@@ -89,13 +88,13 @@ class DebianKernel:
         return store.get("kernel-image", digest(_LAYOUT, self.image_package.sha256), fill)
 
     def debug(self, store: Store) -> Path:
-        """The kernel with debug information, and its symbols."""
+        """Return the kernel with debug information, and its symbols."""
 
         def fill(folder: Path) -> None:
             deb = apt.download(self.debug_package, store, self.lists)
             with step(f"unpacking the debug symbols of {self.release}"):
                 for base in ("vmlinux", "System.map"):
-                    deb_file.extract_one(deb, f"usr/lib/debug/boot/{base}-{self.release}", folder / base)
+                    debian_packages.extract_one(deb, f"usr/lib/debug/boot/{base}-{self.release}", folder / base)
             _require_files(folder, ("vmlinux", "System.map"), self.debug_package)
 
         return store.get("kernel-debug", digest(_LAYOUT, self.debug_package.sha256), fill)
@@ -114,18 +113,18 @@ class DebianKernel:
                 return folder / name.removeprefix(top) if module_name(Path(name).stem) in wanted else None
 
             with step(f"unpacking debug symbols of {len(wanted)} modules") as progress:
-                deb_file.extract(deb, place, on_bytes=lambda done: progress.update(float(done)))
+                debian_packages.extract(deb, place, on_bytes=lambda done: progress.update(float(done)))
 
         return store.get("kernel-debug-modules", digest(_LAYOUT, self.debug_package.sha256, *sorted(wanted)), fill)
 
     def source(self, store: Store) -> SourceTree:
-        """The unpacked source package."""
+        """Return the unpacked source package."""
         key = digest(_LAYOUT, self.whole_source.sha256)
 
         def fill(folder: Path) -> None:
             deb = apt.download(self.whole_source, store, self.lists)
             tarball = folder / ".source.tar.xz"
-            deb_file.extract_one(deb, f"usr/src/linux-source-{self.series}.tar.xz", tarball)
+            debian_packages.extract_one(deb, f"usr/src/linux-source-{self.series}.tar.xz", tarball)
             if not tarball.exists():
                 raise HostError(f"{self.whole_source} holds no source", hint="choose another with --kernel")
             kernel_source.unpack(tarball, folder, f"{self.whole_source}")
@@ -141,16 +140,16 @@ class Debian:
     refresh = apt_lists.REFRESH
 
     def lacking(self) -> str:
-        """Whether there is an apt to ask."""
+        """Return why there is no apt to ask; empty where there is one."""
         return "" if on_path("apt-cache") else "this host has no apt"
 
     def state(self, row: Architecture) -> str:
-        """The lists' names, sizes and times."""
+        """Return the lists' names, sizes and times."""
         return apt_lists.known(row).state()
 
     def kernels(self, row: Architecture) -> Sequence[DebianKernel]:
-        """All kernels of the architecture's flavour whose three packages are there: in the configured sources, or in
-        the architecture's own lists, which are fetched where they are not there yet."""
+        """Return all kernels of the architecture's flavour whose three packages exist in the configured sources. Where
+        these have none, the architecture's own lists are used, and fetched if needed."""
         flavour, suffix = re.escape(row.packages.flavour), re.escape(row.packages.suffix)
         pattern = rf"^linux-(image-[0-9].*-{flavour}({suffix}|-dbg)|source-[0-9][0-9.]*)$"
         lists = apt_lists.of(row)
@@ -170,7 +169,7 @@ class Debian:
                 return folder / "lib" / base if is_library else None
 
             for one in packages:
-                deb_file.extract(apt.download(one, store, lists), place)
+                debian_packages.extract(apt.download(one, store, lists), place)
             _require_files(folder, (name,), next(one for one in packages if one.name == package))
 
         return store.get("programs", digest(_LAYOUT, name, *sorted(one.sha256 for one in packages)), fill)
@@ -181,7 +180,7 @@ class Debian:
 
 
 def combine(packages: Iterable[Package], row: Architecture, lists: Lists = HOST) -> tuple[DebianKernel, ...]:
-    """All kernels of an architecture whose image, debug and source packages have one version."""
+    """Return all kernels of an architecture whose image, debug and source packages have one version."""
     flavour, suffix = re.escape(row.packages.flavour), re.escape(row.packages.suffix)
     pattern = re.compile(rf"linux-image-(?P<release>(?P<series>\d+\.\d+)\S*-{flavour}){suffix}")
     by_key = {(p.name, p.version): p for p in packages}
@@ -194,7 +193,17 @@ def combine(packages: Iterable[Package], row: Architecture, lists: Lists = HOST)
         source = by_key.get((f"linux-source-{match['series']}", version))
         if debug is not None and source is not None:
             upstream = debian_packages.upstream_version(version)
-            found.append(DebianKernel(match["series"], upstream, match["release"], image, debug, source, lists))
+            found.append(
+                DebianKernel(
+                    series=match["series"],
+                    version=upstream,
+                    release=match["release"],
+                    image_package=image,
+                    debug_package=debug,
+                    whole_source=source,
+                    lists=lists,
+                )
+            )
     return tuple(found)
 
 

@@ -1,12 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Debian's control files and version numbers, as its own rules read and order them (the library python-debian)."""
+"""Debian's packages: control files, version numbers, and the files in a .deb."""
 
 from __future__ import annotations
 
 import contextlib
+import shutil
+import subprocess
+import tarfile
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import IO, Any
 
+from vmtailor.base import process
+from vmtailor.base.errors import HostError
 from vmtailor.base.files.digests import SHA256
 
 
@@ -45,12 +52,64 @@ def parse_stanzas(text: str) -> tuple[Package, ...]:
 
 
 def version_key(version: str) -> Any:
-    """A key in the order of dpkg: 6.9 < 6.12 < 6.18~rc1 < 6.18. Raises ValueError for what is no version."""
+    """Return a key in the order of dpkg: 6.9 < 6.12 < 6.18~rc1 < 6.18. Raises ValueError for a text that is no
+    version."""
     from debian.debian_support import NativeVersion
 
     return NativeVersion(version)
 
 
 def upstream_version(version: str) -> str:
-    """The upstream part of a package version, without what marks it as a pre-release or rebuild: 6.18~rc1-1 → 6.18."""
+    """Return the upstream part of a package version, without marks of a pre-release or rebuild: 6.18~rc1-1 → 6.18."""
     return str(version_key(version).upstream_version).partition("~")[0]
+
+
+@contextlib.contextmanager
+def open_deb(deb: Path) -> Iterator[tarfile.TarFile]:
+    """Open the files of a .deb as a stream: read the members in their order."""
+    dpkg_deb = process.require_tool("dpkg-deb", "dpkg")
+    with process.spawn([dpkg_deb, "--fsys-tarfile", str(deb)], stdout=subprocess.PIPE) as running:
+        assert running.stdout is not None
+        try:
+            with tarfile.open(fileobj=running.stdout, mode="r|") as archive:
+                yield archive
+        except tarfile.TarError as error:
+            raise HostError(f"{deb} is damaged: {error}", hint=f"delete {deb.parent}, then try again") from error
+
+
+def extract(
+    deb: Path, place: Callable[[str], Path | None], *, on_bytes: Callable[[int], None] | None = None
+) -> tuple[Path, ...]:
+    """Write the regular files of a .deb for which `place(name)` gives a path. Names come without the leading `./`."""
+    written = []
+    with open_deb(deb) as archive:
+        for name, source in _files(archive):
+            if on_bytes is not None:
+                on_bytes(archive.offset)
+            if (target := place(name)) is not None:
+                _write(source, target)
+                written.append(target)
+    return tuple(written)
+
+
+def extract_one(deb: Path, wanted: str, target: Path) -> None:
+    """One file; reading stops behind it, which saves most of a large package."""
+    with open_deb(deb) as archive:
+        for name, source in _files(archive):
+            if name == wanted:
+                _write(source, target)
+                return
+
+
+def _files(archive: tarfile.TarFile) -> Iterator[tuple[str, IO[bytes]]]:
+    """Name and content of each regular file; the content is there until the next one is asked for."""
+    for member in archive:
+        source = archive.extractfile(member) if member.isfile() else None
+        if source is not None:
+            yield member.name.removeprefix("./"), source
+
+
+def _write(source: IO[bytes], target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with target.open("wb") as file:
+        shutil.copyfileobj(source, file, 1 << 20)

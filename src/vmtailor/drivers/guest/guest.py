@@ -13,7 +13,7 @@ from typing import Protocol, TypeVar
 
 from vmtailor.drivers.guest.guest_text import parse_exit, parse_mark, parse_note, parse_result
 from vmtailor.drivers.guest.wire import MAX_PAYLOAD, OPEN_KEY, Decoder, Frame, FromGuest, ToGuest, encode
-from vmtailor.model.guest import GuestNote, GuestReport, Mark, StepResult
+from vmtailor.model.guest import GuestMark, GuestNote, GuestReport, StepResult
 
 #: Bytes of each stream, of the console and of all files that are kept; what comes after is relayed but not kept.
 KEEP_BYTES = 4 << 20
@@ -54,13 +54,13 @@ class GuestSession:
         key: bytes | None,
         on_stdout: Callable[[bytes], None] | None = None,
         on_stderr: Callable[[bytes], None] | None = None,
-        on_mark: Callable[[Mark], None] | None = None,
+        on_mark: Callable[[GuestMark], None] | None = None,
         on_file: Mapping[str, Callable[[bytes], None]] | None = None,
         keep_bytes: int = KEEP_BYTES,
     ) -> None:
         self.line = line
         self.open = True
-        self.marks: list[Mark] = []
+        self.marks: list[GuestMark] = []
         self.notes: list[GuestNote] = []
         self.results: list[StepResult] = []
         self.fatal: GuestNote | None = None

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 
 from vmtailor.drivers.guest.wire import HEADER_BYTES, MAGIC, MAX_PAYLOAD, FromGuest
-from vmtailor.model.guest import Answer, GuestNote, Mark, StepResult
+from vmtailor.model.guest import Answer, GuestMark, GuestNote, StepResult
 
 _MOST = 2**63
 #: The head of a frame: mark, type, sequence, length, tag.
@@ -41,13 +41,13 @@ def kernel_text(line: bytes) -> str:
     return _text(b"".join((*parts, rest if cut < 0 else rest[:cut])))
 
 
-def parse_mark(payload: bytes, host_s: float) -> Mark | None:
+def parse_mark(payload: bytes, host_s: float) -> GuestMark | None:
     """`NAME CYCLES MONOTONIC REALTIME`; None when it is nothing of the kind."""
     words = _text(payload).split(" ")
     if len(words) != 4 or not words[0] or not all(word.isascii() and word.isdigit() for word in words[1:]):
         return None
     cycles, monotonic, realtime = (_number(word, 0) for word in words[1:])
-    return Mark(words[0][:64], cycles, monotonic, realtime, host_s)
+    return GuestMark(words[0][:64], cycles, monotonic, realtime, host_s)
 
 
 def parse_note(payload: bytes) -> GuestNote:

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from vmtailor.base import escapes
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.words import escapes
 from vmtailor.model.boots.workload import ReadyBy, ReadySignal
 
 #: How often a port is tried. The answer is that much too late at most; the record says so.

@@ -24,8 +24,8 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import dot_config, plain_files, records
 from vmtailor.base.files.digests import sha256_of_rest
 from vmtailor.base.natives import mark_addresses
-from vmtailor.base.words.text import plain
-from vmtailor.drivers.host import bundle_values, content
+from vmtailor.base.text import plain
+from vmtailor.drivers.host import bundle_values, digest_cache
 from vmtailor.model.bundle import (
     BASELINE_CONFIG,
     EXERCISE,
@@ -141,7 +141,7 @@ class BundleFolder(SavedFolder):
         with plain_files.opened(self.path, name) as file:
             if os.fstat(file.fileno()).st_size != wanted.bytes:
                 raise self._changed(name)
-            if content.sha256_of(file, self.store) != wanted.sha256:
+            if digest_cache.sha256_of(file, self.store) != wanted.sha256:
                 raise self._changed(name)
         return self.path / name if plain_files.ours_alone(self.path, name) else self._copy(name, wanted)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import plain_files
 from vmtailor.base.files.digests import SHA256
-from vmtailor.base.words.text import plain
+from vmtailor.base.text import plain
 from vmtailor.drivers.guest.guest_volume import signal_number
 from vmtailor.model.architecture import Architecture, named
 from vmtailor.model.boots.system_exercise import SAYS_MAX, SAYS_NAME, UNIT, SystemExercise, SystemReadyKind

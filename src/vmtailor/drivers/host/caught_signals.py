@@ -35,7 +35,7 @@ class CaughtSignals:
             os.write(self._in, b"\0")
 
     def take(self) -> list[int]:
-        """The signals since the last call, the oldest first. Does not wait."""
+        """Return the signals since the last call, the oldest first, without waiting."""
         try:
             return [number for number in os.read(self._out, 65536) if number]
         except BlockingIOError:

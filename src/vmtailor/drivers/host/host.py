@@ -1,51 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What works on this host: outside programs and their versions, space, packaged kernels, our own native parts, KVM."""
+"""Check what works on this host: outside programs and their versions, space, packaged kernels, our own native parts,
+KVM."""
 
 from __future__ import annotations
 
 import glob
-import os
 import platform
 import re
 import shutil
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from importlib import resources
 from pathlib import Path
 
-from vmtailor.base import installing, natives, process
+from vmtailor.base import figures, natives, package_manager, process
 from vmtailor.base.cache import store
 from vmtailor.base.errors import VmtailorError
-from vmtailor.base.words import figures
-from vmtailor.base.words.versions import version_key
-from vmtailor.drivers.distribution import choice, packaged
-from vmtailor.drivers.distribution.protocol import Distribution
-from vmtailor.drivers.qemu import confinement, kvm, net_guard, qemu_program
-from vmtailor.drivers.qemu.confinement import Confinement, Root
-from vmtailor.drivers.qemu.kvm import KvmState, KvmVerdict
+from vmtailor.base.notation import version_key
+from vmtailor.drivers.distribution import packaged_baseline, selection
+from vmtailor.drivers.distribution.distribution import Distribution
+from vmtailor.drivers.monitors import monitors
 from vmtailor.model.architecture import every, of_host
+from vmtailor.model.checks import Check, Need, State
 
 #: Bytes free in the cache that a first fit needs: packages, debug symbols, kernel source, build tree, images.
 CACHE_BYTES = 12_000_000_000
-
-
-class Need(StrEnum):
-    """`required`: fit does not work without it. `development`: for the tests of vmtailor itself."""
-
-    REQUIRED = "required"
-    OPTIONAL = "optional"
-    DEVELOPMENT = "development"
-
-
-class State(StrEnum):
-    """`old`: there, and too old. `limited`: it works another way, slower or with less."""
-
-    OK = "ok"
-    MISSING = "missing"
-    OLD = "old"
-    LIMITED = "limited"
 
 
 @dataclass(frozen=True)
@@ -62,27 +42,9 @@ class Tool:
     minimum: str = ""
 
 
-@dataclass(frozen=True)
-class Check:
-    """What was found. `fix` says what to do where the state is not ok; `package` is the package that helps."""
-
-    name: str
-    state: State
-    need: Need
-    found: str
-    why: str
-    fix: str = ""
-    package: str = ""
-
-    @property
-    def blocks(self) -> bool:
-        """Whether fit cannot work on this host before it is mended."""
-        return self.need is Need.REQUIRED and self.state in (State.MISSING, State.OLD)
-
-
 def tools() -> tuple[Tool, ...]:
-    """The table of outside tools, for this host's processor: its machines' emulator is required, and its compiler is no
-    cross compiler."""
+    """Return the table of outside tools for this host's processor. Its machines' emulator is required, and its compiler
+    is no cross compiler."""
     own = {row.name for row in every() if row.is_host}
     table = tomllib.loads(resources.files("vmtailor").joinpath("data", "tools.toml").read_text("utf-8"))
     return tuple(
@@ -105,8 +67,10 @@ def check_tool(tool: Tool) -> Check:
     """Look for one tool, and ask it for its version where the table says how."""
 
     def result(state: State, found: str) -> Check:
-        fix = "" if state is State.OK else installing.command(tool.package)
-        return Check(tool.name, state, tool.need, found, tool.why, fix, tool.package)
+        fix = "" if state is State.OK else package_manager.install_command(tool.package)
+        return Check(
+            name=tool.name, state=state, need=tool.need, found=found, why=tool.why, fix=fix, package=tool.package
+        )
 
     if tool.file:
         found = next((path for pattern in tool.file for path in sorted(glob.glob(pattern))), None)  # noqa: PTH207
@@ -134,26 +98,16 @@ def _ask_version(path: str, arguments: Sequence[str]) -> str:
 
 
 def parse_version(text: str) -> str:
-    """The first version number in what a program printed; empty when there is none."""
+    """Return the first version number in what a program printed; empty when there is none."""
     found = re.search(r"(?<![\d.])\d+(?:\.\d+)+", text)
     return found[0] if found else ""
 
 
 def check_python() -> Check:
-    """Which Python runs us: the package's own metadata refuses an older one."""
-    return Check("Python", State.OK, Need.REQUIRED, platform.python_version(), "runs vmtailor")
-
-
-def check_qemu_plugins() -> Check:
-    """Whether QEMU was built with its plugin interface, in a version that loads our plugin."""
-
-    def result(state: State, found: str, fix: str = "") -> Check:
-        return Check("QEMU plugins", state, Need.REQUIRED, found, "counts instructions on the exact clock", fix)
-
-    try:
-        return result(State.OK, f"interface {qemu_program.plugin_api(of_host().name)}")
-    except VmtailorError as error:
-        return result(State.MISSING, error.message, error.hint)
+    """Check the version of Python that runs us; the package's own metadata refuses an older one."""
+    return Check(
+        name="Python", state=State.OK, need=Need.REQUIRED, found=platform.python_version(), why="runs vmtailor"
+    )
 
 
 def check_space(folder: Path | None = None, needed: int = CACHE_BYTES) -> Check:
@@ -168,21 +122,28 @@ def check_space(folder: Path | None = None, needed: int = CACHE_BYTES) -> Check:
         else f"a first fit needs about {figures.file_bytes(needed)}: free some, or set XDG_CACHE_HOME"
     )
     return Check(
-        "space in the cache",
-        state,
-        Need.REQUIRED,
-        f"{figures.file_bytes(free)} free in {there}",
-        "packages, source, builds",
-        fix,
+        name="space in the cache",
+        state=state,
+        need=Need.REQUIRED,
+        found=f"{figures.file_bytes(free)} free in {there}",
+        why="packages, source, builds",
+        fix=fix,
     )
 
 
 def check_packages(distribution: Distribution | None = None) -> Check:
-    """Whether the distribution (this host's) packages a kernel with debug symbols and source of one version."""
-    asked = distribution or choice.of_host()
+    """Check that the distribution (this host's) packages a kernel with debug symbols and source of one version."""
+    asked = distribution or selection.of_host()
 
     def result(state: State, found: str, fix: str = "") -> Check:
-        return Check("baseline kernel", state, Need.REQUIRED, found, "packaged with debug symbols and source", fix)
+        return Check(
+            name="baseline kernel",
+            state=state,
+            need=Need.REQUIRED,
+            found=found,
+            why="packaged with debug symbols and source",
+            fix=fix,
+        )
 
     if why := asked.lacking():
         how = (
@@ -191,12 +152,12 @@ def check_packages(distribution: Distribution | None = None) -> Check:
         )
         return result(State.LIMITED, why, how)
     try:
-        kernels = packaged.ordered(asked, asked.kernels(of_host()))
+        kernels = packaged_baseline.ordered(asked, asked.kernels(of_host()))
     except VmtailorError as error:
         return result(State.MISSING, error.message, error.hint)
     if not kernels:
         return result(State.MISSING, "none in the package lists", f"as root: {asked.refresh}")
-    chosen = packaged.select(asked, of_host(), kernels=kernels)
+    chosen = packaged_baseline.select(asked, of_host(), kernels=kernels)
     newest = {kernel.series: kernel.version for kernel in reversed(kernels)}
     others = [version for series, version in newest.items() if series != chosen.series]
     also = f" (also {', '.join(others)})" if others else ""
@@ -209,84 +170,41 @@ def check_natives() -> tuple[Check, ...]:
     try:
         found = natives.locate()
     except VmtailorError as error:
-        return (Check("guest programs", State.MISSING, Need.REQUIRED, error.message, why, error.hint),)
-    programs = Check("guest programs", State.OK, Need.REQUIRED, str(found.folder), why)
+        return (
+            Check(
+                name="guest programs",
+                state=State.MISSING,
+                need=Need.REQUIRED,
+                found=error.message,
+                why=why,
+                fix=error.hint,
+            ),
+        )
+    programs = Check(name="guest programs", state=State.OK, need=Need.REQUIRED, found=str(found.folder), why=why)
     built = [str(api) for api in natives.PLUGIN_APIS if found.plugin(api).is_file()]
-    fix = "" if built else f"install vmtailor again with a C compiler at hand: {installing.command('gcc', 'make')}"
+    fix = (
+        ""
+        if built
+        else f"install vmtailor again with a C compiler at hand: {package_manager.install_command('gcc', 'make')}"
+    )
     there = f"built for plugin interface {' and '.join(built)}" if built else "not built"
     state = State.OK if built else State.MISSING
-    return (programs, Check("counting plugin", state, Need.REQUIRED, there, "counts instructions inside QEMU", fix))
-
-
-def check_net_guard() -> Check:
-    """Whether the guard stands between QEMU and its network."""
-
-    def result(state: State, found: str, fix: str = "") -> Check:
-        return Check("network guard", state, Need.OPTIONAL, found, "keeps guests from this host's loopback", fix)
-
-    try:
-        net_guard.require(qemu_program.installed(of_host().name).program)
-    except VmtailorError as error:
-        return result(
-            State.LIMITED, error.message, f"until then `run` needs --no-outbound or --host-loopback: {error.hint}"
-        )
-    return result(State.OK, "stands in QEMU")
-
-
-def check_kvm(probe: Callable[[], KvmVerdict] = kvm.kvm_works) -> Check:
-    """Start a small guest under KVM, with a deadline: the device can be there, open, and hang."""
-
-    def result(state: State, found: str, fix: str = "") -> Check:
-        return Check("KVM", state, Need.OPTIONAL, found, "runs machines at full speed", fix)
-
-    slower = "machines run under emulation, slower; the exact figures come from there anyway"
-    try:
-        verdict = probe()
-    except VmtailorError as error:
-        return result(State.LIMITED, f"not tried: {error.message}", slower)
-    if verdict.works:
-        return result(State.OK, f"a small guest ran in {figures.microseconds(verdict.seconds * 1e6)}")
-    if verdict.state is KvmState.FORBIDDEN:
-        slower = f"join the group kvm; until then {slower}"
-    return result(State.LIMITED, verdict.reason, slower)
-
-
-def check_confinement(
-    ask: Callable[[], Confinement] = lambda: confinement.of(qemu_program.installed(of_host().name)),
-) -> tuple[Check, ...]:
-    """Whose rights QEMU has, and which files it sees. It runs with less where more cannot be had."""
-
-    def result(name: str, state: State, found: str, why: str, fix: str = "") -> Check:
-        return Check(name, state, Need.OPTIONAL, found, why, fix)
-
-    whose, sees = "a guest that breaks out of QEMU has no more", "hides the host's files from QEMU"
-    try:
-        how = ask()
-    except VmtailorError as error:
-        return (result("QEMU's user", State.LIMITED, f"not tried: {error.message}", whose),)
-    words = "; ".join(how.lacking)
-    refused = f": {words}" if words else ""
-    if how.stranger:
-        user = result("QEMU's user", State.OK, "one of its own, without capabilities", whose)
-    elif os.geteuid() != 0:
-        user = result("QEMU's user", State.OK, f"yours ({os.geteuid()}), without capabilities", whose)
-    else:
-        fix = "run vmtailor as an ordinary user, or where root can become another one"
-        user = result("QEMU's user", State.LIMITED, f"root{refused}", whose, fix)
-    if how.root is not Root.SHARED:
-        kind = "a mount namespace" if how.root is Root.MOUNT else "a user and a mount namespace"
-        files = result("QEMU's files", State.OK, f"its machine's alone, in {kind}", sees)
-    else:
-        reader = "everybody" if how.stranger else "you"
-        fix = "allow user namespaces (sysctl user.max_user_namespaces, AppArmor), or CAP_SYS_ADMIN for root"
-        files = result("QEMU's files", State.LIMITED, f"all that {reader} may read{refused}", sees, fix)
-    privileges = result("QEMU's privileges", State.OK, "no new ones (no_new_privs)", "no set-user-ID program helps it")
-    return (user, files, privileges)
+    return (
+        programs,
+        Check(
+            name="counting plugin",
+            state=state,
+            need=Need.REQUIRED,
+            found=there,
+            why="counts instructions inside QEMU",
+            fix=fix,
+        ),
+    )
 
 
 def check_all(development: bool) -> tuple[Check, ...]:
-    """Every check, in the order in which a person would mend them; KVM starts a guest, so it comes last."""
+    """Run every check, in the order in which a person would fix them. Monitors may start guests, so they come last."""
     found = [check_python()]
     found += [check_tool(tool) for tool in tools() if development or tool.need is not Need.DEVELOPMENT]
-    found += [check_qemu_plugins(), *check_natives(), check_net_guard(), check_packages(), check_space()]
-    return (*found, *check_confinement(), check_kvm())
+    found += [*check_natives(), check_packages(), check_space()]
+    return (*found, *(check for monitor in monitors.every() for check in monitor.checks()))

@@ -23,14 +23,14 @@ MOST_BYTES = 64 << 20
 
 
 def free_port() -> int:
-    """A TCP port of the loopback address that is free just now."""
+    """Return a TCP port of the loopback address that is free just now."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return int(listener.getsockname()[1])
 
 
 def ports_asked(exercise: Exercise) -> set[int]:
-    """The guest's ports that an exercise asks from the host."""
+    """Return the guest's ports that an exercise asks from the host."""
     found = {step.port for step in exercise.load if step.kind in (StepKind.HTTP, StepKind.TCP)}
     return found | {int(port) for step in exercise.load for word in step.argv for port in HOST_PORT.findall(word)}
 

@@ -85,13 +85,13 @@ def _plain_chunks(path: Path) -> Iterator[bytes]:
 
 
 def is_compressed(path: Path) -> bool:
-    """Whether a file begins like one of the compressions that are understood."""
+    """Return whether a file begins like one of the compressions that are understood."""
     with path.open("rb") as file:
         return file.read(6).startswith((b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"BZh", b"\xfd7zXZ\0"))
 
 
 def chunks_of(path: Path) -> Iterator[bytes]:
-    """The uncompressed bytes of a file; the compression is told by its first bytes."""
+    """Return the uncompressed bytes of a file; the compression is told by its first bytes."""
     with path.open("rb") as file:
         magic = file.read(6)
     if magic.startswith(b"\x1f\x8b"):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.files.regular_file import open_regular
+from vmtailor.base.files.regular_files import open_regular
 
 DOCUMENT_BYTES = 8 << 20
 #: What manifests and indices say, in lower case: programs written in Go read these names in any case.
@@ -27,7 +27,7 @@ class BadConfig(UserInputError):
 
 
 def shown(value: Any, most: int = 100) -> str:
-    """An untrusted value for a message: short, whatever it is, and however deep."""
+    """Return an untrusted value for a message: short, whatever it is, and however deep."""
     if isinstance(value, str):
         return repr(value[:most]) + ("…" if len(value) > most else "")
     if isinstance(value, int) and not isinstance(value, bool) and not -(10**20) < value < 10**20:
@@ -38,7 +38,7 @@ def shown(value: Any, most: int = 100) -> str:
 
 
 def parse_document(data: bytes, name: str, *, folded: bool = False) -> dict[str, Any]:
-    """A JSON object. `folded`: keys in lower case, as programs in Go understand them. Raises BadConfig."""
+    """Return a JSON object. `folded`: keys in lower case, as programs in Go understand them. Raises BadConfig."""
     document = parse_json(data, name, folded=folded)
     if not isinstance(document, dict):
         raise BadConfig(f"{name} is not an object")
@@ -59,7 +59,7 @@ def parse_json(data: bytes, name: str, *, folded: bool = False) -> Any:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object from a file. Raises BadConfig, or UserInputError where it is no regular file."""
+    """Return a JSON object from a file. Raises BadConfig, or UserInputError where it is no regular file."""
     if not path.exists():
         raise BadConfig(f"{path.name} is missing")
     with open_regular(path, "the document") as file:

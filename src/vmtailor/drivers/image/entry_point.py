@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether what an image starts can be started: it is there, it is executable, and so is what interprets it."""
+"""Check that the program that an image starts can be started: it exists, is executable, and so is its interpreter."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from vmtailor.base.errors import UserInputError
-from vmtailor.drivers.image.layer_tree import LayerTree, Node
+from vmtailor.drivers.image.layer_tree import LayerNode, LayerTree
 from vmtailor.model.architecture import every, of_image
 from vmtailor.model.image import DEFAULT_PATH, Image
 
@@ -23,7 +23,7 @@ _HEADER_BYTES = 20
 
 
 def check_entry_point(tree: LayerTree, image: Image) -> str:
-    """The path inside the image of what is executed. `tree` is of the image's flat archive.
+    """Return the path inside the image of what is executed. `tree` is of the image's flat archive.
 
     Raises UserInputError: nothing to execute, not there, a directory, not executable, for another processor than the
     image says, or its interpreter is missing."""
@@ -59,7 +59,7 @@ def _candidates(name: str, image: Image) -> Sequence[str]:
     return [f"{folder or image.config.working_dir}/{name}" for folder in search.split(":")]
 
 
-def _problem(node: Node) -> str:
+def _problem(node: LayerNode) -> str:
     if node.kind == tarfile.DIRTYPE:
         return "is a directory"
     if node.kind != tarfile.REGTYPE or not node.mode & 0o111:
@@ -67,7 +67,7 @@ def _problem(node: Node) -> str:
     return ""
 
 
-def _check_interpreter(tree: LayerTree, image: Image, name: str, node: Node) -> None:
+def _check_interpreter(tree: LayerTree, image: Image, name: str, node: LayerNode) -> None:
     head = _head(image, node)
     _check_machine(image, name, head)
     interpreter = interpreter_of(head)
@@ -85,7 +85,7 @@ def _check_interpreter(tree: LayerTree, image: Image, name: str, node: Node) -> 
     _check_machine(image, interpreter, _head(image, found))
 
 
-def _head(image: Image, node: Node) -> bytes:
+def _head(image: Image, node: LayerNode) -> bytes:
     with Path(image.archive).open("rb") as file:
         file.seek(node.offset)
         return file.read(min(node.size, HEAD_BYTES))
@@ -104,8 +104,8 @@ def _check_machine(image: Image, name: str, head: bytes) -> None:
 
 
 def strangers(tree: LayerTree, image: Image) -> tuple[tuple[str, str], ...]:
-    """The programs and libraries of an image that are for a processor of another family than the image says: path, and
-    for which. `tree` is of the image's flat archive. Those for what no machine is fitted for are not meant: firmware of
+    """Return the programs and libraries of an image for a processor of another family than the image says: path, and
+    for which. `tree` is of the image's flat archive. Machines that vmtailor never fits are passed over: firmware of
     devices, programs for the kernel's own machine."""
     row = of_image(image.config.architecture)
     if row is None:
@@ -130,7 +130,7 @@ def _is_loaded(head: bytes) -> bool:
 
 
 def machine_of(head: bytes) -> int | None:
-    """The number of the machine that a program is for, from its first bytes; None for what does not say it."""
+    """Return the number of the machine that a program is for, from its first bytes; None where they do not say it."""
     if not head.startswith(b"\x7fELF") or len(head) < 20:
         return None
     number: int = struct.unpack_from(">H" if head[5] == 2 else "<H", head, 18)[0]
@@ -138,8 +138,8 @@ def machine_of(head: bytes) -> int | None:
 
 
 def interpreter_of(head: bytes) -> str | None:
-    """What a script (`#!`) or a dynamic program (PT_INTERP) names as its interpreter, from its first bytes; None for
-    what has none, or does not say it where we look."""
+    """Return the interpreter that a script (`#!`) or a dynamic program (PT_INTERP) names, from its first bytes. The
+    result is None where it has none, or where these bytes do not say it."""
     if head.startswith(b"#!"):
         words = head[2:SCRIPT_BYTES].split(b"\n", 1)[0].split()
         return words[0].decode("utf-8", "surrogateescape") if words else None

@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is in a flat archive: files with their sizes, links, and the first bytes of any file, without unpacking."""
+"""Flat archives: their files, links and first bytes, and a system's tree in one, without unpacking."""
 
 from __future__ import annotations
 
 import posixpath
 import tarfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from vmtailor.base import figures
 from vmtailor.base.errors import UserInputError
+from vmtailor.model.systems.tree import Node, NodeKind
 
 #: As many symbolic links are followed on the way to a file.
 _MOST_LINKS = 40
@@ -27,12 +30,12 @@ class FlatArchive:
     capable: frozenset[str] = frozenset()
 
     def head(self, path: str, most: int = 256) -> bytes:
-        """The first bytes of a file, its links followed inside the archive; empty when there is no such file."""
+        """Return the first bytes of a file, its links followed inside the archive; empty when there is no such file."""
         return self.content(path, most=most)
 
     def content(self, path: str, start: int = 0, most: int | None = None) -> bytes:
-        """The bytes of a file, or a part of them, its links followed inside the archive; empty when there is no such
-        file."""
+        """Return the bytes of a file, or a part of them, its links followed inside the archive. The result is empty
+        when there is no such file."""
         found = self.resolve(path)
         if found not in self._offsets:
             return b""
@@ -42,7 +45,7 @@ class FlatArchive:
             return file.read(left if most is None else min(most, left))
 
     def resolve(self, path: str) -> str:
-        """The path with all symbolic links followed; as far as it goes when they form a loop."""
+        """Return the path with all symbolic links followed; as far as it goes when they form a loop."""
         done, left = "", [part for part in path.split("/") if part]
         budget = _MOST_LINKS
         while left:
@@ -88,4 +91,41 @@ def read(path: Path) -> FlatArchive:
                     capable |= {name} if "SCHILY.xattr.security.capability" in member.pax_headers else set()
     except (tarfile.TarError, OSError) as error:
         raise UserInputError(f"{path} is damaged: {error}", hint="fetch the image again") from error
-    return FlatArchive(path, files, links, offsets, modes, frozenset(capable))
+    return FlatArchive(path=path, files=files, links=links, _offsets=offsets, modes=modes, capable=frozenset(capable))
+
+
+class ArchiveTree:
+    """A `Tree` of files and links; folders are those that something lies in. Raises UserInputError for a damaged
+    one."""
+
+    def __init__(self, archive: Path) -> None:
+        self._archive = read(archive)
+        self._folders: dict[str, dict[str, Node]] = {"/": {}}
+        for path in self._archive.links:
+            self._add(path, Node(NodeKind.LINK))
+        for path, size in self._archive.files.items():
+            self._add(path, Node(NodeKind.FILE, size))
+
+    def _add(self, path: str, node: Node) -> None:
+        while path != "/":
+            above, name = posixpath.split(path)
+            known = above in self._folders
+            self._folders.setdefault(above, {})[name] = node
+            if known:
+                return
+            path, node = above, Node(NodeKind.FOLDER)
+
+    def folders(self, paths: Sequence[str]) -> Mapping[str, Mapping[str, Node]]:
+        return {path: self._folders[path] for path in paths if path in self._folders}
+
+    def targets(self, paths: Sequence[str]) -> Mapping[str, str]:
+        return {path: self._archive.links[path] for path in paths if path in self._archive.links}
+
+    def read(self, path: str, most: int) -> bytes:
+        size = self._archive.files.get(path, 0)
+        if size > most:
+            raise UserInputError(f"{path} has {figures.file_bytes(size)}, more than is read of such a file")
+        return self._archive.content(path)
+
+    def begin(self, path: str, count: int) -> bytes:
+        return self._archive.head(path, count)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Images in one tar file, of `docker save` or an OCI layout: read within limits, before a copier does it without.
 
-Our own eyes go first because a copier unpacks an OCI archive as it is, with its links, pipes and devices, and unpacks
-compressed layers of the other kind to the disk, however much comes out of them."""
+A copier would unpack an OCI archive as it is, with its links, pipes and devices. It would unpack compressed layers of
+the other kind to the disk, however large they are. So this module reads the archive first."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import IO
 
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.files.regular_file import open_regular
+from vmtailor.base.files.regular_files import open_regular
+from vmtailor.drivers.image.allowance import Allowance, ImageLimits, Room
 from vmtailor.drivers.image.decompress import CHUNK, chunks_of, is_compressed
 from vmtailor.drivers.image.documents import DOCUMENT_BYTES, BadConfig, parse_json
 from vmtailor.drivers.image.layer_reader import (
@@ -26,7 +27,6 @@ from vmtailor.drivers.image.layer_reader import (
     damage_is_reported,
     split_path,
 )
-from vmtailor.drivers.image.limits import Allowance, Limits, Room
 
 #: Members of one archive; an image has some for each layer.
 _MEMBERS = 100_000
@@ -58,13 +58,14 @@ class _Member:
 
 
 def names(source: BlobSource) -> Iterator[str]:
-    """The names of the members, as far as they are asked for. Raises UserInputError for what is no archive."""
-    with _opened(source, Limits(2**62, 2**62, 2**62)) as reader:
-        for member in _members(reader, source, Limits(), links=frozenset(_KINDS)):
+    """Yield the names of the members, as far as they are asked for. Raises UserInputError for a file that is no
+    archive."""
+    with _opened(source, ImageLimits(2**62, 2**62, 2**62)) as reader:
+        for member in _members(reader, source, ImageLimits(), links=frozenset(_KINDS)):
             yield member.name
 
 
-def check_docker(source: BlobSource, limits: Limits, scratch: Path) -> None:
+def check_docker(source: BlobSource, limits: ImageLimits, scratch: Path) -> None:
     """Look through an uncompressed archive of `docker save`. Its compressed layers are counted as what comes out of
     them. Raises UserInputError, TooLarge, BadConfig; HostError when `scratch` has no room."""
     budget = Allowance(limits)
@@ -82,7 +83,7 @@ def check_docker(source: BlobSource, limits: Limits, scratch: Path) -> None:
                 _count(reader, member, source, budget, scratch)
 
 
-def extract_layout(source: BlobSource, folder: Path, limits: Limits) -> None:
+def extract_layout(source: BlobSource, folder: Path, limits: ImageLimits) -> None:
     """Write the OCI layout in an archive, compressed or not, to a new folder: its files, nothing else. Raises
     UserInputError, TooLarge; HostError when there is no room."""
     folder.mkdir()
@@ -114,7 +115,7 @@ def _copy(reader: ForwardReader, size: int, out: IO[bytes], source: BlobSource, 
 
 
 @contextlib.contextmanager
-def _opened(source: BlobSource, limits: Limits) -> Iterator[ForwardReader]:
+def _opened(source: BlobSource, limits: ImageLimits) -> Iterator[ForwardReader]:
     open_regular(source.path, "the archive", hint="give a file that `docker save` or skopeo wrote").close()
     if not is_compressed(source.path):
         with source.path.open("rb") as file:
@@ -130,7 +131,7 @@ def _opened(source: BlobSource, limits: Limits) -> Iterator[ForwardReader]:
 
 
 def _members(
-    reader: ForwardReader, source: BlobSource, limits: Limits, links: frozenset[bytes] = frozenset()
+    reader: ForwardReader, source: BlobSource, limits: ImageLimits, links: frozenset[bytes] = frozenset()
 ) -> Iterator[_Member]:
     """Files, and links of the kinds `links`; folders are passed over, all else is refused."""
     seen, total, count = set[str](), Allowance(limits), 0

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a manifest and an image configuration say, in OCI's and Docker's schema. Both are untrusted: each value is
-checked for its type before it is used."""
+"""Read a manifest and an image configuration, in OCI's and Docker's schema. Both are untrusted: the type of each value
+is checked before it is used."""
 
 from __future__ import annotations
 
 import re
 from typing import Any
 
+from vmtailor.drivers.image.allowance import LAYERS
 from vmtailor.drivers.image.documents import BadConfig, read_json, shown
-from vmtailor.drivers.image.limits import LAYERS
 from vmtailor.drivers.image.signals import name_of
 from vmtailor.model.image import HealthCheck, ImageConfig, Port
 
@@ -26,7 +26,7 @@ _PORT = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?(?:/(tcp|udp|sctp))?", re.IGN
 
 
 def digests_of(manifest: dict[str, Any]) -> tuple[str, tuple[str, ...]]:
-    """The digests of configuration and layers, lowest first."""
+    """Return the digests of configuration and layers, lowest first."""
     if "manifests" in manifest:
         raise BadConfig("a list of manifests where one manifest should be")
     if manifest.get("schemaVersion") != 2:
@@ -45,7 +45,7 @@ def digests_of(manifest: dict[str, Any]) -> tuple[str, tuple[str, ...]]:
 
 
 def diff_ids_of(config: dict[str, Any], layers: int) -> tuple[str, ...]:
-    """The digests of the uncompressed layers. Raises BadConfig when they are not as many as the layers."""
+    """Return the digests of the uncompressed layers. Raises BadConfig when they are not as many as the layers."""
     rootfs = config.get("rootfs")
     found = rootfs.get("diff_ids") if isinstance(rootfs, dict) else None
     if not isinstance(found, list) or len(found) != layers:
@@ -79,8 +79,8 @@ def parse(document: dict[str, Any]) -> ImageConfig:
 
 
 def signal_name(text: str) -> str:
-    """A signal as `SIGNAME`; names with and without SIG, numbers, SIGRTMIN+N and SIGRTMAX-N are understood. Raises
-    BadConfig."""
+    """Return a signal as `SIGNAME`; names with and without SIG, numbers, SIGRTMIN+N and SIGRTMAX-N are understood.
+    Raises BadConfig."""
     name = name_of(text)
     if name is None:
         raise BadConfig(f"{shown(text, 40)} is not a signal")

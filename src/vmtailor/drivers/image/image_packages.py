@@ -42,8 +42,8 @@ class InstalledPackage:
 
 @dataclass(frozen=True)
 class Inventory:
-    """What the databases say. `distribution` and `release` come from os-release; `unread` names databases in formats
-    that are not understood, so that nobody takes silence for absence."""
+    """The packages that an image's databases list. `distribution` and `release` come from os-release. `unread` names
+    databases in formats that are not understood, so that nobody takes silence for absence."""
 
     distribution: str
     release: str
@@ -52,7 +52,7 @@ class Inventory:
 
 
 def read_inventory(archive: Path) -> Inventory:
-    """The packages in a flat archive."""
+    """Return the packages in a flat archive."""
     found: set[InstalledPackage] = set()
     unread: list[str] = []
     names: dict[str, str] = {}
@@ -79,8 +79,8 @@ def read_inventory(archive: Path) -> Inventory:
 
 
 def inventory_of(text_of: Callable[[str, int], str], distribution: str, release: str) -> Inventory:
-    """The packages of a root tree, whose files `text_of` reads by their path and up to so many bytes; empty text where
-    there is none."""
+    """Return the packages of a root tree. `text_of` reads its files by path and up to a number of bytes; it gives an
+    empty text for a missing one."""
     found = set(itertools.islice(dpkg_packages(text_of(_DPKG_LIST, DATABASE_BYTES)), PACKAGES_MAX))
     return Inventory(distribution, release, tuple(sorted(found)))
 
@@ -119,7 +119,13 @@ def dpkg_packages(text: str) -> Iterator[InstalledPackage]:
         source = fields.get("source", "").split(" ")[0]
         name, version = _word(fields.get("package", "")), _word(fields.get("version", ""))
         if installed and name and version:
-            yield InstalledPackage("deb", name, version, _word(fields.get("architecture", "")), _word(source))
+            yield InstalledPackage(
+                system="deb",
+                name=name,
+                version=version,
+                architecture=_word(fields.get("architecture", "")),
+                source=_word(source),
+            )
 
 
 def apk_packages(text: str) -> Iterator[InstalledPackage]:
@@ -128,4 +134,4 @@ def apk_packages(text: str) -> Iterator[InstalledPackage]:
         fields = {line[:1]: _clean(line[2:]) for line in stanza.splitlines() if line[1:2] == ":"}
         name, version, architecture, source = (_word(fields.get(key, "")) for key in "PVAo")
         if name and version:
-            yield InstalledPackage("apk", name, version, architecture, source)
+            yield InstalledPackage(system="apk", name=name, version=version, architecture=architecture, source=source)

@@ -22,12 +22,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
+from vmtailor.base import notation
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.words import sizes
-from vmtailor.base.words.text import encodable
+from vmtailor.base.text import encodable
+from vmtailor.drivers.image.allowance import DEPTH, Allowance, ImageLimits, Room, too_many, too_much
 from vmtailor.drivers.image.decompress import CHUNK, chunks_of
-from vmtailor.drivers.image.layer_tree import Node, TreeEntry
-from vmtailor.drivers.image.limits import DEPTH, Allowance, Limits, Room, too_many, too_much
+from vmtailor.drivers.image.layer_tree import LayerNode, TreeEntry
 
 BLOCK = 512
 #: Bytes of headers that one entry may have: long names, extended attributes, maps of sparse files.
@@ -174,7 +174,7 @@ def damage_is_reported(layer: Layer) -> Iterator[None]:
 
 @contextlib.contextmanager
 def opened(layer: Layer, budget: Allowance | None = None) -> Iterator[ForwardReader]:
-    """The layer's uncompressed bytes, to be read once from the start; `budget` counts them."""
+    """Open the layer's uncompressed bytes, to be read once from the start; `budget` counts them."""
     chunks = chunks_of(layer.path)
     try:
         yield ForwardReader(
@@ -186,7 +186,7 @@ def opened(layer: Layer, budget: Allowance | None = None) -> Iterator[ForwardRea
             close()
 
 
-def uncompress(path: Path, out: Path, limits: Limits) -> None:
+def uncompress(path: Path, out: Path, limits: ImageLimits) -> None:
     """Write a file's uncompressed content. Raises DamagedLayer (truncated, damaged), TooLarge, or HostError before the
     disk is full."""
     layer = Layer(path, path.name)
@@ -203,7 +203,8 @@ def uncompress(path: Path, out: Path, limits: Limits) -> None:
 
 
 def split_path(name: str, label: str) -> tuple[str, ...]:
-    """The components of an entry's name below the root; a leading `/` and `.` count for nothing, `..` is refused."""
+    """Return the components of an entry's name below the root. A leading `/` and `.` count for nothing, `..` is
+    refused."""
     parts = tuple(part for part in name.split("/") if part not in ("", "."))
     if ".." in parts:
         raise DamagedLayer(label, f"the name {name[:200]!r} leads out of the image")
@@ -246,11 +247,11 @@ def _time(info: tarfile.TarInfo) -> int | str:
     return int(min(max(seconds, 0), TIME_MAX))
 
 
-def _node(info: tarfile.TarInfo, kind: bytes, layer_index: int, unique: dict[object, object]) -> Node:
+def _node(info: tarfile.TarInfo, kind: bytes, layer_index: int, unique: dict[object, object]) -> LayerNode:
     for number in (info.uid, info.gid):
         if not 0 <= number < 2**32 - 1:
             raise ValueError(f"{info.name[:200]!r} belongs to user or group {number}")
-    node = Node(kind, info.mode & 0o7777, info.uid, info.gid, _time(info))
+    node = LayerNode(kind, info.mode & 0o7777, info.uid, info.gid, _time(info))
     if info.pax_headers:
         attributes = _xattrs(info.pax_headers)
         node.xattrs = cast("tuple[tuple[str, str], ...]", unique.setdefault(attributes, attributes))
@@ -285,7 +286,7 @@ class Meter:
     """Counts what all layers together ask for, and refuses what goes beyond the limits. `stream` counts bytes as they
     come out of decompression; a sparse file may claim more than that."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: ImageLimits) -> None:
         self.limits = limits
         self.stream = Allowance(limits)
         self.entries = 0
@@ -302,11 +303,13 @@ class Meter:
         if self.unpacked > self.limits.unpacked_bytes:
             raise too_much(what, self.limits)
         if self.metadata > self.limits.metadata_bytes:
-            raise ValueError(f"its names and attributes take more than {sizes.text(self.limits.metadata_bytes)}")
+            raise ValueError(
+                f"its names and attributes take more than {notation.size_text(self.limits.metadata_bytes)}"
+            )
 
 
 def entries_of(layer: Layer, index: int, meter: Meter) -> Iterator[TreeEntry]:
-    """All entries of a layer, in its order. `index` is remembered in the nodes, to find their data again.
+    """Yield all entries of a layer, in its order. The nodes keep `index`, to find their data again.
 
     Raises DamagedLayer: truncated, damaged, another digest than promised, a name that leads out. Raises TooLarge."""
     with damage_is_reported(layer), opened(layer, meter.stream) as raw:
@@ -336,7 +339,7 @@ def entries_of(layer: Layer, index: int, meter: Meter) -> Iterator[TreeEntry]:
             raise ValueError(f"its content has the digest sha256:{digest.hexdigest()}, the image says {layer.diff_id}")
 
 
-def _data_end(node: Node | None) -> int:
+def _data_end(node: LayerNode | None) -> int:
     """Where an entry's content ends in its layer; 0 for what has none."""
     if node is None or node.kind != tarfile.REGTYPE:
         return 0

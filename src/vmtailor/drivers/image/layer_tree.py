@@ -11,7 +11,7 @@ import tarfile
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
-from vmtailor.drivers.image.limits import DEPTH
+from vmtailor.drivers.image.allowance import DEPTH
 
 WHITEOUT = ".wh."
 OPAQUE = ".wh..wh..opq"
@@ -23,7 +23,7 @@ PATH_BYTES = 4095
 WALK_LIMIT = 50_000_000
 
 
-class Node:
+class LayerNode:
     """One inode. `target`: a symbolic link's text, a device's (major, minor), a sparse file's map of (offset, length).
     Content: `size` bytes at `offset` of the uncompressed layer `layer`. `linked`: it may have several names."""
 
@@ -54,7 +54,7 @@ class Node:
         self.offset = 0
         self.size = 0
         self.linked = False
-        self.children: dict[str, Node] | None = {} if kind == tarfile.DIRTYPE else None
+        self.children: dict[str, LayerNode] | None = {} if kind == tarfile.DIRTYPE else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class TreeEntry:
     """One entry of a layer: a node under a name, or (`node` None) one more name for what is found at `link`."""
 
     parts: tuple[str, ...]
-    node: Node | None
+    node: LayerNode | None
     link: tuple[str, ...] = ()
 
     @property
@@ -76,9 +76,9 @@ class TreeEntry:
         return total
 
 
-def implied_directory() -> Node:
-    """A directory that no entry describes."""
-    return Node(tarfile.DIRTYPE, 0o755, 0, 0, 0)
+def implied_directory() -> LayerNode:
+    """Return a directory that no entry describes."""
+    return LayerNode(tarfile.DIRTYPE, 0o755, 0, 0, 0)
 
 
 class LayerTree:
@@ -86,7 +86,7 @@ class LayerTree:
 
     def __init__(self) -> None:
         self.root = implied_directory()
-        self._ghosts: dict[tuple[int, str], Node] = {}
+        self._ghosts: dict[tuple[int, str], LayerNode] = {}
         self._walked = 0
 
     def add_layer(self, entries: Iterable[TreeEntry]) -> None:
@@ -118,8 +118,8 @@ class LayerTree:
                     return True
         return False
 
-    def lookup(self, path: str, *, follow: bool = True) -> Node | None:
-        """What is at a path inside the image; None when there is nothing, or the links go in circles."""
+    def lookup(self, path: str, *, follow: bool = True) -> LayerNode | None:
+        """Return the node at a path inside the image; None when there is nothing, or the links go in circles."""
         parts = [part for part in path.split("/") if part not in ("", ".")]
         for _ in range(LINKS_FOLLOWED):
             if not parts:
@@ -142,7 +142,7 @@ class LayerTree:
             parts = start + [part for part in target.split("/") if part not in ("", ".")]
         return None
 
-    def _walk(self, parts: Iterable[str], *, create: bool) -> tuple[Node, list[str]] | None:
+    def _walk(self, parts: Iterable[str], *, create: bool) -> tuple[LayerNode, list[str]] | None:
         """The directory at a path, links followed inside the image, and its real path. What is missing, or is no
         directory, is made one with `create`, and gives None without."""
         todo = list(parts)
@@ -227,11 +227,11 @@ class LayerTree:
             here[name] = node
 
     @staticmethod
-    def _describe(directory: Node, by: Node) -> None:
+    def _describe(directory: LayerNode, by: LayerNode) -> None:
         directory.mode, directory.uid, directory.gid = by.mode, by.uid, by.gid
         directory.mtime, directory.xattrs = by.mtime, by.xattrs
 
-    def _link_target(self, parts: tuple[str, ...]) -> Node | None:
+    def _link_target(self, parts: tuple[str, ...]) -> LayerNode | None:
         """What a hard link names: as things stand, or what a whiteout of the same layer has just hidden."""
         found = self._walk(parts[:-1], create=False) if parts else None
         node = (found[0].children or {}).get(parts[-1]) if found else None
@@ -249,8 +249,8 @@ class LayerTree:
             raise ValueError(f"{'/'.join(parts)!r} is a directory, and hard-linked")
         return node
 
-    def walk(self) -> Iterator[tuple[str, Node]]:
-        """All paths, parents before children, siblings sorted; the root is the empty path."""
+    def walk(self) -> Iterator[tuple[str, LayerNode]]:
+        """Yield all paths, parents before children, siblings sorted; the root is the empty path."""
         stack = [("", self.root)]
         while stack:
             path, node = stack.pop()

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO
 
 from vmtailor.base.cache.store import disk_full_is_a_host_error
+from vmtailor.drivers.image.allowance import ImageLimits, require_room
 from vmtailor.drivers.image.decompress import is_compressed
 from vmtailor.drivers.image.layer_reader import (
     DamagedLayer,
@@ -27,15 +28,14 @@ from vmtailor.drivers.image.layer_reader import (
     opened,
     uncompress,
 )
-from vmtailor.drivers.image.layer_tree import LayerTree, Node
-from vmtailor.drivers.image.limits import Limits, require_room
+from vmtailor.drivers.image.layer_tree import LayerNode, LayerTree
 
 __all__ = [
     "OWN",
     "DamagedLayer",
+    "ImageLimits",
     "Layer",
     "LayerTree",
-    "Limits",
     "Merged",
     "is_compressed",
     "merge",
@@ -47,29 +47,30 @@ __all__ = [
 #: Changes when the same layers would give other bytes than before: part of every cache key.
 VERSION = "1"
 #: For archives of our own making, whose layers were within their limits: implied directories come on top.
-OWN = Limits(2**62, 2**62, 2**62)
+OWN = ImageLimits(2**62, 2**62, 2**62)
 _ZEROS = bytes(1 << 20)
 
 
 @dataclass(frozen=True)
 class Merged:
-    """What came out. `entries` without the root; `unpacked_bytes` is the sum of file sizes, each file counted once."""
+    """The result of a merge. `entries` excludes the root; `unpacked_bytes` is the sum of file sizes, each file counted
+    once."""
 
     sha256: str
     entries: int
     unpacked_bytes: int
 
 
-def read_tree(layers: Sequence[Layer], limits: Limits | None = None) -> LayerTree:
+def read_tree(layers: Sequence[Layer], limits: ImageLimits | None = None) -> LayerTree:
     """First pass: the merged tree. Raises DamagedLayer or TooLarge."""
-    tree, meter = LayerTree(), Meter(limits or Limits())
+    tree, meter = LayerTree(), Meter(limits or ImageLimits())
     for index, layer in enumerate(layers):
         with damage_is_reported(layer):
             tree.add_layer(entries_of(layer, index, meter))
     return tree
 
 
-def merge(layers: Sequence[Layer], out: Path, limits: Limits | None = None) -> Merged:
+def merge(layers: Sequence[Layer], out: Path, limits: ImageLimits | None = None) -> Merged:
     """Merge layers, lowest first, into the file `out`. Raises DamagedLayer or TooLarge; HostError when the disk is
     too small."""
     tree = read_tree(layers, limits)
@@ -98,12 +99,12 @@ def write_archive(tree: LayerTree, layers: Sequence[Layer], out: IO[bytes]) -> M
 
 def _write_bodiless(
     tree: LayerTree, writer: _Writer
-) -> tuple[dict[int, list[tuple[str, Node]]], list[tuple[str, Node, str]]]:
+) -> tuple[dict[int, list[tuple[str, LayerNode]]], list[tuple[str, LayerNode, str]]]:
     """Write all that has no content; return the files by layer, and the further names of inodes already written."""
-    files: dict[int, list[tuple[str, Node]]] = {}
-    links: list[tuple[str, Node, str]] = []
+    files: dict[int, list[tuple[str, LayerNode]]] = {}
+    links: list[tuple[str, LayerNode, str]] = []
     first: dict[int, str] = {}
-    others: list[tuple[str, Node]] = []
+    others: list[tuple[str, LayerNode]] = []
     for path, node in tree.walk():
         if node.children is not None:
             writer.header(path, node)
@@ -119,7 +120,7 @@ def _write_bodiless(
     return files, links
 
 
-def _copy_file(layer: Layer, reader: ForwardReader, writer: _Writer, path: str, node: Node) -> None:
+def _copy_file(layer: Layer, reader: ForwardReader, writer: _Writer, path: str, node: LayerNode) -> None:
     """One file's header and content. What the layer says is checked again: it is read a second time."""
     writer.header(path, node)
     pieces = ((0, node.size),) if node.target is None else node.target
@@ -168,7 +169,7 @@ class _Writer:
             self.write(_ZEROS[: min(count, len(_ZEROS))])
             count -= len(_ZEROS)
 
-    def header(self, path: str, node: Node, link: str = "") -> None:
+    def header(self, path: str, node: LayerNode, link: str = "") -> None:
         """One entry's header; a directory's name ends in a slash, the root is `./`."""
         info = tarfile.TarInfo(path or ".")
         info.type = tarfile.LNKTYPE if link else node.kind

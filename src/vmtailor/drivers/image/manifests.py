@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What manifests and lists of them point at, looked at before anything is copied: the copier would follow a layer's
-URL to wherever it leads, and fetch as much as is there.
+"""Check the targets of manifests and lists of them before anything is copied. The copier would follow a layer's URL to
+wherever it leads, and fetch as much as is there.
 
 Keys are read as programs in Go read them, in any case: what we do not see must not be seen by the copier either."""
 
@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from vmtailor.base.errors import UserInputError
+from vmtailor.drivers.image.allowance import LAYERS, ImageLimits, too_much
 from vmtailor.drivers.image.documents import BadConfig, parse_document, shown
-from vmtailor.drivers.image.limits import LAYERS, Limits, too_much
 
 #: Manifests that one reference may lead to, and lists within lists.
 _MANIFESTS = 200
@@ -24,7 +24,7 @@ Reader = Callable[[str], "bytes | None"]
 
 
 def check(
-    top: bytes, name: str, read: Reader, architecture: str, limits: Limits, *, title: str = "the manifest"
+    top: bytes, name: str, read: Reader, architecture: str, limits: ImageLimits, *, title: str = "the manifest"
 ) -> frozenset[str]:
     """Follow a manifest or a list of them, `title` of `name` in messages, as far as a copier for linux on
     `architecture` could.
@@ -35,7 +35,7 @@ def check(
 
 
 class _Walk:
-    def __init__(self, read: Reader, architecture: str, limits: Limits, name: str) -> None:
+    def __init__(self, read: Reader, architecture: str, limits: ImageLimits, name: str) -> None:
         self._read = read
         self._architecture = architecture
         self._limits = limits

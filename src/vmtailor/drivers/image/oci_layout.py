@@ -11,17 +11,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.files.regular_file import kind_of, open_regular
+from vmtailor.base.files.regular_files import kind_of, open_regular
 from vmtailor.drivers.image import manifests
+from vmtailor.drivers.image.allowance import ImageLimits, too_much
 from vmtailor.drivers.image.documents import DOCUMENT_BYTES, BadConfig
-from vmtailor.drivers.image.limits import Limits, too_much
 
 _DIGEST = re.compile(r"(sha256|sha384|sha512):([0-9a-f]{64,128})")
 #: Files of one layout that are looked at.
 _FILES = 100_000
 
 
-def check(folder: Path, name: str, architecture: str, limits: Limits) -> None:
+def check(folder: Path, name: str, architecture: str, limits: ImageLimits) -> None:
     """Refuse a layout, `name` in messages, that does more than hold an image. Raises UserInputError, BadConfig or
     TooLarge."""
     for count, path in enumerate(_files(folder, name)):

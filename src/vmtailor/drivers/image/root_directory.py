@@ -15,9 +15,9 @@ from typing import IO
 
 from vmtailor.base.cache.store import disk_full_is_a_host_error
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.words.text import encodable
+from vmtailor.base.text import encodable
+from vmtailor.drivers.image.allowance import DEPTH, ImageLimits, Room, too_many, too_much
 from vmtailor.drivers.image.layer_reader import TIME_MAX
-from vmtailor.drivers.image.limits import DEPTH, Limits, Room, too_many, too_much
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Archived:
     unpacked_bytes: int
 
 
-def archive_directory(root: Path, out: Path, limits: Limits | None = None) -> Archived:
+def archive_directory(root: Path, out: Path, limits: ImageLimits | None = None) -> Archived:
     """Write the tree below `root` to the flat archive `out`: one file system, sockets left out, sorted.
 
     Run by a user who is not root, what belongs to that user and group becomes root's: a tree unpacked without root
@@ -37,7 +37,7 @@ def archive_directory(root: Path, out: Path, limits: Limits | None = None) -> Ar
     TooLarge; HostError before the disk is full."""
     root = root.resolve()
     with disk_full_is_a_host_error(out.parent), out.open("wb") as file:
-        writer = _Archiver(file, root, limits or Limits(), Room(out.parent))
+        writer = _Archiver(file, root, limits or ImageLimits(), Room(out.parent))
         for path, status in _walk(root):
             writer.add(path, status)
         writer.write(bytes(1024))
@@ -82,7 +82,7 @@ def _changed(path: Path) -> UserInputError:
 
 
 class _Archiver:
-    def __init__(self, out: IO[bytes], root: Path, limits: Limits, room: Room) -> None:
+    def __init__(self, out: IO[bytes], root: Path, limits: ImageLimits, room: Room) -> None:
         self._out = out
         self._root = root
         self._limits = limits

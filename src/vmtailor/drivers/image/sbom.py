@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bill of materials of a bundle, in CycloneDX, by the project's own library. The same bundle gives the same bytes:
+"""Make the bill of materials of a bundle, in CycloneDX, by the project's own library. Equal bundles give equal bytes:
 the serial number is made from the digests, and the time stamp is fixed."""
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def document(
     own: Sequence[FilePart],
     inventory: Inventory,
 ) -> bytes:
-    """The CycloneDX 1.6 document as JSON, indented, with a line feed at its end."""
+    """Return the CycloneDX 1.6 document as JSON, indented, with a line feed at its end."""
     components = [
         _kernel(kernel),
         Component(

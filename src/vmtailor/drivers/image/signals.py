@@ -12,7 +12,8 @@ _REALTIME = re.compile(r"RT(MIN|MAX)(?:([+-])([0-9]{1,3}))?")
 
 
 def number_of(text: str) -> int | None:
-    """The number of a signal, 1 to 64; None for what is no signal. SIG, blanks around it and case do not matter."""
+    """Return the number of a signal, 1 to 64; None for a word that is no signal. SIG, blanks around it and case do not
+    matter."""
     name = text.strip().upper().removeprefix("SIG")
     if not name.isascii() or len(name) > 16:
         return None
@@ -28,7 +29,8 @@ def number_of(text: str) -> int | None:
 
 
 def name_of(text: str) -> str | None:
-    """The same as a name with SIG; a real-time signal as it was counted, or from SIGRTMIN where a number says it."""
+    """Return the name of a signal with SIG; a real-time signal as it was counted, or from SIGRTMIN where a number says
+    it."""
     number = number_of(text)
     if number is None:
         return None

@@ -16,7 +16,7 @@ from pathlib import Path
 from vmtailor.base.errors import HostError, UserInputError, VmtailorError
 from vmtailor.base.process import CommandFailed, Finished, pasteable, require_tool, run, spawn
 from vmtailor.drivers.image import manifests
-from vmtailor.drivers.image.limits import Limits, require_room, too_much
+from vmtailor.drivers.image.allowance import ImageLimits, require_room, too_much
 
 COPY_TIMEOUT_S = 3600.0
 INSPECT_TIMEOUT_S = 120.0
@@ -30,7 +30,7 @@ _EXPECTED = re.compile(r"expected (sha256:[0-9a-f]{64})")
 
 @dataclass(frozen=True)
 class Access:
-    """How a registry is approached. `authfile`: a file with credentials; without one skopeo finds the user's own.
+    """The way to a registry. `authfile`: a file with credentials; without one skopeo finds the user's own.
     `architecture`: as images name it."""
 
     authfile: Path | None
@@ -38,7 +38,7 @@ class Access:
 
 
 def is_loopback(reference: str) -> bool:
-    """Whether a `docker://` reference names a registry on this host, which may do without TLS."""
+    """Return whether a `docker://` reference names a registry on this host, which may do without TLS."""
     host = reference.removeprefix("docker://").split("/", 1)[0]
     name = host[1:].split("]", 1)[0] if host.startswith("[") else host.rsplit(":", 1)[0]
     if name == "localhost":
@@ -50,7 +50,7 @@ def is_loopback(reference: str) -> bool:
 
 
 def copy_command(source: str, destination: Path, temporary: Path, access: Access) -> list[str]:
-    """The command that copies one image of the wanted architecture into a folder."""
+    """Return the command that copies one image of the wanted architecture into a folder."""
     options = ["--src-tls-verify=false"] if source.startswith("docker://") and is_loopback(source) else []
     if access.authfile is not None:
         options.append(f"--src-authfile={access.authfile}")
@@ -61,20 +61,26 @@ def copy_command(source: str, destination: Path, temporary: Path, access: Access
 
 
 def copy(
-    source: str, destination: Path, temporary: Path, access: Access, *, name: str = "", limits: Limits | None = None
+    source: str,
+    destination: Path,
+    temporary: Path,
+    access: Access,
+    *,
+    name: str = "",
+    limits: ImageLimits | None = None,
 ) -> None:
     """Fetch an image; messages call it `name`. Raises UserInputError (damaged, not there, not allowed), TooLarge as
     soon as more was written than an image may have, or HostError (no network, disk full)."""
     # A daemon's image is written twice: as the archive that the daemon gives, and in the form that is asked for.
     times = 2 if source.startswith("docker-daemon:") else 1
     finished = _watched(
-        copy_command(source, destination, temporary, access), temporary, limits or Limits(), name or source, times
+        copy_command(source, destination, temporary, access), temporary, limits or ImageLimits(), name or source, times
     )
     if finished.returncode != 0:
         raise explain(name or source, finished.error_text, access) from CommandFailed(finished)
 
 
-def _watched(argv: list[str], folder: Path, limits: Limits, name: str, times: int) -> Finished:
+def _watched(argv: list[str], folder: Path, limits: ImageLimits, name: str, times: int) -> Finished:
     """Run a program that writes an image below `folder`, so many times, and end it when that is too much: a registry
     may send without end."""
     started, before = time.monotonic(), _occupied(folder)
@@ -112,7 +118,7 @@ def _occupied(folder: Path) -> int:
 
 @dataclass(frozen=True)
 class Pinned:
-    """What a name in a registry means just now: the bytes of a manifest or a list of them."""
+    """The manifest, or list of manifests, that a name in a registry means just now, as bytes."""
 
     reference: str
     manifest: bytes
@@ -123,12 +129,12 @@ class Pinned:
 
     @property
     def exact(self) -> str:
-        """The reference by digest: what was checked is what is copied."""
+        """Return the reference by digest, so that the image that was checked is copied."""
         return by_digest(self.reference, self.digest)
 
 
 def by_digest(reference: str, digest: str) -> str:
-    """A `docker://` reference of the same name, with a digest instead of its tag or digest."""
+    """Return a `docker://` reference of the same name, with a digest instead of its tag or digest."""
     base = reference.partition("@")[0]
     head, slash, last = base.rpartition("/")
     return f"{head}{slash}{last.partition(':')[0]}@{digest}"
@@ -139,7 +145,7 @@ def pin(source: str, access: Access) -> Pinned:
     return Pinned(source, _raw(source, access))
 
 
-def check(pinned: Pinned, access: Access, limits: Limits) -> None:
+def check(pinned: Pinned, access: Access, limits: ImageLimits) -> None:
     """Refuse an image whose layers lie elsewhere, or that announces too much, before anything of it is fetched."""
 
     def read(digest: str) -> bytes | None:
@@ -172,7 +178,7 @@ def _without_name(message: str, source: str) -> str:
 
 
 def explain(source: str, said: str, access: Access) -> VmtailorError:
-    """What skopeo said, as an error of the right family with the next step."""
+    """Return skopeo's message as an error of the right family, with the next step."""
     found = _MESSAGE.findall(said)
     message = (found[-1] if found else said.strip()).replace('\\"', '"')[:2000]
     low = _without_name(message, source).lower()

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """A stripped vmlinux without its holes.
 
-The kernel is linked for 2 MB pages: text, read-only data and data begin at 2 MB boundaries, and so do the code of entry
-and its neighbours when page table isolation is built in. In memory that padding is freed again or costs nothing; in the
-file it is megabytes of zeros and breakpoint instructions which a monitor would read and copy. `pack` writes the same
-segments with the long runs of padding left out: each stretch between them becomes a loadable segment of its own.
-(binutils cannot: strip and objcopy keep the alignment of the segments.)
-"""
+The kernel is linked for 2 MB pages: text, read-only data and data begin at 2 MB boundaries. So do the code of entry and
+its neighbours when page table isolation is built in. In memory that padding is freed again or costs nothing. In the
+file it is megabytes of zeros and breakpoint instructions, which a monitor would read and copy. `pack` leaves the long
+runs of padding out: each stretch between them becomes a loadable segment of its own. binutils cannot do this: strip and
+objcopy keep the alignment of the segments."""
 
 from __future__ import annotations
 
@@ -73,7 +72,7 @@ def _segments(file: ELFFile, size: int) -> tuple[int, int, tuple[Segment, ...]]:
 
 
 def split(data: bytes, segment: Segment) -> Iterator[Segment]:
-    """The stretches of one loadable segment between long padding; its uninitialised tail stays with the last."""
+    """Return the stretches of one loadable segment between long padding; its uninitialised tail stays with the last."""
     start, end = segment.offset, segment.offset + segment.file_size
     pieces: list[tuple[int, int]] = []
     for match in _RUN.finditer(data, start, end):
@@ -86,7 +85,14 @@ def split(data: bytes, segment: Segment) -> Iterator[Segment]:
         size = last - first
         memory = size if index < len(pieces) - 1 else segment.memory_size - delta
         yield Segment(
-            segment.kind, segment.flags, first, segment.virtual + delta, segment.physical + delta, size, memory, _ALIGN
+            kind=segment.kind,
+            flags=segment.flags,
+            offset=first,
+            virtual=segment.virtual + delta,
+            physical=segment.physical + delta,
+            file_size=size,
+            memory_size=memory,
+            align=_ALIGN,
         )
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from vmtailor.base.cache.store import Store, digest
 from vmtailor.base.errors import BuildError, VmtailorError
 from vmtailor.base.files import temporary
-from vmtailor.base.files.records import write_atomic
+from vmtailor.base.files.regular_files import write_atomic
 from vmtailor.base.process import CommandFailed, require_tool, run
 from vmtailor.model.architecture import Architecture, presumed
 
@@ -31,7 +31,8 @@ _PASSED_ON = ("PATH", "HOME", "TMPDIR", "CARGO_HOME", "RUSTUP_HOME", "RUSTUP_TOO
 
 
 def kernel_version(source: Path) -> str:
-    """The version that a tree's top Makefile states, such as `6.12.117`. Raises BuildError when it is none."""
+    """Return the version that a tree's top Makefile states, such as `6.12.117`. Raises BuildError when it states
+    none."""
     try:
         text = (source / "Makefile").read_text(encoding="utf-8", errors="replace")
     except OSError as error:

@@ -12,6 +12,7 @@ from vmtailor.base.cache.store import Store, digest
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files.digests import sha256_of
 from vmtailor.base.progress import step
+from vmtailor.model.architecture import Architecture
 
 _GIVE = "give the top folder of a Linux source, or its tarball"
 # Files whose content tells one tree from another well enough: a patched tree differs in one of them or in its size.
@@ -32,7 +33,7 @@ class SourceTree:
 
 
 def version_of(source: Path) -> str:
-    """The upstream version of a source tree, such as 6.12.117; a missing sublevel is 0."""
+    """Return the upstream version of a source tree, such as 6.12.117; a missing sublevel is 0."""
     makefile = source / "Makefile"
     try:
         text = makefile.read_text("utf-8", "replace")[:4000]
@@ -58,7 +59,7 @@ def require_version(tree: SourceTree, version: str, of_what: str) -> None:
 
 
 def place(name: str) -> Path:
-    """A path as a user wrote it. Raises UserInputError for the home of somebody who is not there."""
+    """Return a path as a user wrote it, expanded. Raises UserInputError for the home of an unknown user."""
     try:
         return Path(name).expanduser()
     except RuntimeError:
@@ -68,7 +69,7 @@ def place(name: str) -> Path:
 
 
 def provide(store: Store, given: str) -> SourceTree:
-    """The source that a user named: `DIR`, `TARBALL`, or `TARBALL,sha256` with the checksum it must have."""
+    """Return the source that a user named: `DIR`, `TARBALL`, or `TARBALL,sha256` with the checksum it must have."""
     name, _, wanted = given.partition(",")
     path = place(name).resolve()
     if path.is_dir():
@@ -121,3 +122,17 @@ def _digest_of_folder(path: Path) -> str:
     ).stdout
     parts = [path / name for name in _TELLTALE if (path / name).is_file()]
     return digest("folder", b"\n".join(sorted(listing.splitlines())), *parts)
+
+
+#: What a virtual machine's boot loads, or a container.
+DEBUG_MODULES = (
+    "virtio_mmio", "virtio_blk", "virtio_net", "virtio_console", "virtio_rng", "net_failover", "failover",
+    "erofs", "netfs", "lz4hc_compress", "squashfs", "ext4", "jbd2", "mbcache", "crc16", "crc32c_generic", "libcrc32c",
+    "overlay", "af_packet", "unix", "ipv6", "autofs4", "fuse", "tun", "veth", "bridge",
+    "binfmt_misc", "dimlib", "crct10dif_common", "crct10dif_generic",
+)  # fmt: skip
+
+
+def debug_modules_of(row: Architecture) -> tuple[str, ...]:
+    """Return the modules whose debug information one architecture's baseline needs, with its own ones."""
+    return (*DEBUG_MODULES, *row.packages.debug_modules)

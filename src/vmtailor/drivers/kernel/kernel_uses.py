@@ -11,7 +11,7 @@ from pathlib import Path
 from vmtailor.base.cache.store import Store, locked
 from vmtailor.base.errors import VmtailorError
 from vmtailor.base.files import plain_files, records
-from vmtailor.base.files.records import write_atomic
+from vmtailor.base.files.regular_files import write_atomic
 from vmtailor.model.kernel import KernelUse, KernelUses
 
 KIND = "kernel"
@@ -22,7 +22,7 @@ _MOST_BYTES = 1 << 20
 
 
 def uses_of(store: Store, key: str) -> KernelUses | None:
-    """Which images a kernel of the cache serves; None where it does not say."""
+    """Return the images that a kernel of the cache serves; None where it does not say."""
     return _read(store.path(KIND, key))
 
 
@@ -50,7 +50,7 @@ def _with(kernel: KernelUses, use: KernelUse) -> KernelUses:
 
 
 def members(store: Store) -> Iterator[tuple[str, KernelUses]]:
-    """The kernels that serve images, by their name in the cache, those with most images first."""
+    """Yield the kernels that serve images, by their name in the cache, those with most images first."""
     found = []
     with contextlib.suppress(OSError):
         for folder in (store.root / KIND).iterdir():

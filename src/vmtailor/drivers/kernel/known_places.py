@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the instructions of a baseline stand in the source, as far as images before this one have executed them."""
+"""Remember where the instructions of a baseline stand in the source, as far as earlier images executed them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vmtailor.base.cache.store import Store, locked
-from vmtailor.base.files.records import write_atomic
+from vmtailor.base.files.regular_files import write_atomic
 
 KIND = "places"
 _FILE = "places.npz"
@@ -23,8 +23,8 @@ Place = tuple[str, str, str]
 
 
 class KnownPlaces:
-    """Address → place, in the cache under `key`. What cannot be read counts as not known, and what cannot be written is
-    found again by the next."""
+    """Address → place, in the cache under `key`. A file that cannot be read counts as not known; one that cannot be
+    written is found again by the next run."""
 
     def __init__(self, store: Store, key: str) -> None:
         self._store = store
@@ -33,11 +33,11 @@ class KnownPlaces:
 
     @property
     def places(self) -> dict[int, Place]:
-        """The addresses that have a place."""
+        """Return the addresses that have a place."""
         return {address: place for address, place in self._all.items() if place is not None}
 
     def without(self, addresses: NDArray[np.uint64]) -> list[int]:
-        """Those of the addresses that nothing is known of."""
+        """Return those of the addresses that nothing is known of."""
         return [address for address in addresses.tolist() if address not in self._all]
 
     def add(self, found: Mapping[int, Place | None]) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from vmtailor.base.errors import HostError
 from vmtailor.base.process import require_tool, run
-from vmtailor.model.boots.frames import SourceFrame, SourceFrames
+from vmtailor.model.boots.counters import SourceFrame, SourceFrames
 
 TIMEOUT_S = 300.0
 _PLACE = re.compile(r"(.*?):(\d+|\?)(?::\d+)?(?: \(discriminator \d+\))?\Z")
@@ -22,11 +22,10 @@ _NAMES = ("llvm-symbolizer", *(f"llvm-symbolizer-{n}" for n in range(25, 13, -1)
 
 
 def symbolize(binary: Path, addresses: Iterable[int], *, section: str = "") -> dict[int, SourceFrames]:
-    """The frames at each address; addresses without debug information are left out.
+    """Return the frames at each address; addresses without debug information are left out.
 
     `section`: addresses are offsets into this section of a relocatable file. Raises HostError when no tool is there or
-    it does not end in time.
-    """
+    it does not end in time."""
     asked = list(dict.fromkeys(addresses))
     if not asked:
         return {}

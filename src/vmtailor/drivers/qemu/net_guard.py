@@ -12,7 +12,7 @@ import functools
 import logging
 from enum import StrEnum
 
-from vmtailor.base import installing
+from vmtailor.base import package_manager
 from vmtailor.base.errors import HostError
 from vmtailor.base.natives import locate
 from vmtailor.base.process import run
@@ -67,7 +67,7 @@ def _loaded() -> str:
     if not path.is_file():
         raise HostError(
             "this installation lacks the guard of QEMU's network",
-            hint=f"install it again with a C compiler at hand: {installing.command('gcc', 'make')}",
+            hint=f"install it again with a C compiler at hand: {package_manager.install_command('gcc', 'make')}",
         )
     if any(mark in str(path) for mark in " :$"):
         raise HostError(

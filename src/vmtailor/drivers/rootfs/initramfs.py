@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Initial RAM disks: an archive in the kernel's cpio format, and the one that boots a packaged kernel.
 
-The writer is our own (docs/decisions/0010-initramfs-writer.md): the cpio program archives what lies on the host's disk,
-with the inode numbers, times and owners it has there, and cannot make device nodes without root.
-"""
+The writer is our own (docs/decisions/0010-initramfs-writer.md). The cpio program archives files of the host's disk with
+their inode numbers, times and owners. It cannot make device nodes without root."""
 
 from __future__ import annotations
 
@@ -19,8 +18,8 @@ import zstandard
 
 from vmtailor.base.errors import HostError
 from vmtailor.base.files import elf
-from vmtailor.base.files.records import write_atomic
-from vmtailor.base.words.modules import module_name
+from vmtailor.base.files.regular_files import write_atomic
+from vmtailor.base.notation import module_name
 from vmtailor.model.architecture import Board
 from vmtailor.model.plan import RootFormat
 from vmtailor.model.trace import ModuleRequest
@@ -36,7 +35,7 @@ WANTED = (
 
 
 def wanted_by(machine: Board, root: RootFormat, *, network: bool = False) -> tuple[str, ...]:
-    """What one machine with such a root needs, and no more: what a fair baseline loads."""
+    """Return the modules that one machine with such a root needs, and no more: those that a fair baseline loads."""
     return (*machine.modules, "virtio_blk", *(("virtio_net",) if network else ()), root.value, "overlay")
 
 
@@ -66,8 +65,8 @@ def node(path: str, major: int, minor: int, permissions: int = 0o600) -> Archive
 
 
 def cpio(entries: Iterable[ArchiveEntry]) -> bytes:
-    """A `newc` archive: everything belongs to root, at time 0, numbered in order, so the same entries give the same
-    bytes. A folder must come before what is in it."""
+    """Return a `newc` archive. Every entry belongs to root, at time 0, and entries are numbered in order, so equal
+    entries give equal bytes. A folder must come before its content."""
     out = bytearray()
     for number, entry in enumerate([*entries, ArchiveEntry("TRAILER!!!", 0)], start=1):
         name = entry.path.encode() + b"\0"
@@ -110,7 +109,7 @@ def _content(path: Path) -> bytes:
 
 
 def module_info(module: bytes, key: str) -> list[str]:
-    """The values of one key in a module's `.modinfo` section."""
+    """Return the values of one key in a module's `.modinfo` section."""
     info = elf.section(module, ".modinfo")
     return [value.decode("utf-8", "replace") for value in re.findall(rb"(?:^|\0)%s=([^\0]*)" % key.encode(), info)]
 
@@ -136,7 +135,7 @@ def _soft(modules: Path, module: bytes) -> list[str]:
 
 
 def load_order(modules: Path, wanted: Sequence[str]) -> list[tuple[str, bytes]]:
-    """The wanted modules and all that they depend on, as (name, ELF content), each after what it needs."""
+    """Return the wanted modules and all that they depend on, as (name, ELF content), each after what it needs."""
     files = _module_files(modules)
     order: dict[str, bytes] = {}
     visiting: set[str] = set()
@@ -160,13 +159,13 @@ _REQUEST = re.compile(r"vmtailor: module requested: (\S+)")
 
 
 def requested(kernel_log: str) -> tuple[str, ...]:
-    """The modules that the kernel asked for while the container ran, as it names them (`net-pf-17`, `fs-xfs`).
+    """Return the modules that the kernel asked for while the container ran, as it names them (`net-pf-17`, `fs-xfs`).
     Nothing is loaded once the container runs, so each such request failed."""
     return tuple(dict.fromkeys(_REQUEST.findall(kernel_log)))
 
 
 def providers(modules: Path, requests: Iterable[str]) -> tuple[ModuleRequest, ...]:
-    """The modules that answer to such requests, by name or alias: to be wanted in the next initial RAM disk."""
+    """Return the modules that answer to such requests, by name or alias: to be wanted in the next initial RAM disk."""
     names = {request: module_name(request) for request in requests}
     if not names:
         return ()
@@ -191,7 +190,7 @@ def baseline_initramfs(out: Path, *, stage1: Path, modules: Path, wanted: Sequen
 
 
 def archive(order: Sequence[tuple[str, bytes]], init: bytes) -> bytes:
-    """An initial RAM disk: `init`, a console for it, and modules (name, content) with the list by which it loads
+    """Return an initial RAM disk: `init`, a console for it, and modules (name, content) with the list by which it loads
     them."""
     return cpio(
         [

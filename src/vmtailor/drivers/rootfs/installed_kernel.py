@@ -16,7 +16,7 @@ INDEX_S = 300.0
 
 
 def entries(kernel: KernelBaseline, lib: str) -> list[Extra]:
-    """What is put over a system's tree. `lib`: where /lib leads in it, such as `usr/lib`.
+    """Return the files to lay over a system's tree. `lib`: the target of /lib in it, such as `usr/lib`.
 
     Raises HostError where the host has no depmod."""
     release, top = kernel.release, f"{lib}/modules/{kernel.release}"

@@ -202,7 +202,7 @@ def _end_gently(group: int) -> None:
 
 @cache
 def identity(form: RootFormat) -> str:
-    """What the bytes depend on beside the input: our own version and the tool's. Part of every cache key."""
+    """Return what the bytes depend on beside the input, as part of every cache key: our own version and the tool's."""
     name, package, option = _TOOLS[form]
     finished = run([require_tool(name, package), option], timeout_s=30, ok=range(256))
     words = (finished.text + finished.error_text).strip().splitlines()
@@ -211,7 +211,7 @@ def identity(form: RootFormat) -> str:
 
 @cache
 def erofs_reads_tar(program: str) -> bool:
-    """Whether this mkfs.erofs has `--tar` (1.7 and later; bookworm has 1.5)."""
+    """Return whether this mkfs.erofs has `--tar` (1.7 and later; bookworm has 1.5)."""
     finished = run([program, "--help"], timeout_s=30, ok=range(256))
     return "--tar=" in finished.text + finished.error_text
 

@@ -9,10 +9,10 @@ import tempfile
 import zlib
 from pathlib import Path
 
+from vmtailor.base import notation
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import temporary
 from vmtailor.base.process import CommandFailed, require_tool, run
-from vmtailor.base.words import sizes
 from vmtailor.drivers.rootfs.initramfs import archive, load_order
 from vmtailor.model.machine import Disk, DiskFormat
 
@@ -32,7 +32,7 @@ _HEADER = 110
 
 
 def file_system(disk: Disk) -> str:
-    """The file system that fills a raw disk; "" where it is not known (a partition table, qcow2)."""
+    """Return the file system that fills a raw disk; "" where it is not known (a partition table, qcow2)."""
     if disk.format is not DiskFormat.RAW:
         return ""
     with Path(disk.path).open("rb") as image:
@@ -49,7 +49,8 @@ def file_system(disk: Disk) -> str:
 
 
 def read(path: Path) -> dict[str, bytes]:
-    """The regular files of an initial RAM disk, by name: archives that follow each other, the last one packed or not.
+    """Return the regular files of an initial RAM disk, by name: archives that follow each other, the last one packed or
+    not.
 
     Raises UserInputError when it is damaged or packed in a way that is not known."""
     data, found, at = path.read_bytes(), dict[str, bytes](), 0
@@ -96,7 +97,7 @@ def _unpacked(data: bytes, path: Path) -> bytes:
     except (OSError, EOFError, lzma.LZMAError, zlib.error, CommandFailed) as error:
         raise UserInputError(f"{path} is damaged", details=str(error)) from error
     if not unpacked or not whole or len(unpacked) > MAX_UNPACKED:
-        raise UserInputError(f"{path} is damaged, or unpacks to more than {sizes.mebibytes(MAX_UNPACKED)}")
+        raise UserInputError(f"{path} is damaged, or unpacks to more than {notation.mebibytes(MAX_UNPACKED)}")
     return unpacked + rest
 
 

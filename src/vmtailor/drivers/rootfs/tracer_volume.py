@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tools volume: the host's strace with its loader and libraries, as a read-only disk of its own.
 
-The container's libraries are never used for it, so it works in any image, and the same tracer runs on the baseline and
-on the tailored machine. Layout: `strace`, `ld.so`, `lib/`.
-"""
+The tracer never uses the container's libraries, so it works in any image. One tracer runs on the baseline and on the
+tailored machine. Layout: `strace`, `ld.so`, `lib/`."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ _LIBRARY = re.compile(r"^\s*(\S+) => (/\S.*?) \(0x[0-9a-f]+\)$", re.MULTILINE)
 
 
 def libraries(program: Path) -> tuple[str, dict[str, Path]]:
-    """The loader of a program, and the libraries it would load: name → file. Asked of the loader itself."""
+    """Return the loader of a program, and the libraries it would load: name → file. The loader itself is asked."""
     loader = interpreter(program.read_bytes())
     if not loader:
         return "", {}
@@ -34,7 +33,7 @@ def libraries(program: Path) -> tuple[str, dict[str, Path]]:
 
 
 def libraries_among(program: Path, folder: Path) -> tuple[str, dict[str, Path]]:
-    """The same for a program that this host cannot run, from a folder that has its loader and libraries. Raises
+    """Return the loader and libraries of a program that this host cannot run, from a folder that has them. Raises
     HostError when one is not there."""
     loader = interpreter(program.read_bytes())
     if not loader:

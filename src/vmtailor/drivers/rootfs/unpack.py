@@ -19,7 +19,7 @@ _XATTR = "SCHILY.xattr."
 
 
 def path_of(folder: bytes, name: str) -> bytes:
-    """Where an entry goes. Raises ValueError for a name that leads out."""
+    """Return the path that an entry is unpacked to. Raises ValueError for a name that leads out."""
     parts = [part for part in name.split("/") if part not in ("", ".")]
     if ".." in parts:
         raise ValueError(f"unexpected name {name!r}")

@@ -23,7 +23,7 @@ class Phase(StrEnum):
 
 
 class Outcome(StrEnum):
-    """How a boot ended."""
+    """The ways in which a boot ends."""
 
     READY = "ready"  # it got ready, and all that was asked of it is right
     PANIC = "panic"  # the kernel gave up
@@ -77,8 +77,8 @@ class FunctionCost:
 
 @dataclass(frozen=True)
 class ContainerRun:
-    """What the container did. `answers_right` is the exercise's word (None: nothing was asked); `requests`: answers
-    that were judged."""
+    """The container's run. `answers_right` is the exercise's word (None: nothing was asked); `requests`: answers that
+    were judged."""
 
     exit_code: int | None = None
     answers_right: bool | None = None
@@ -91,10 +91,10 @@ class ContainerRun:
 # vmtailor/boot/2: one record for both, with `outcome`; what the container did is in `container`.
 @dataclass(frozen=True)
 class Boot:
-    """What one boot gave; what does not apply is empty or None. `seconds`: of host time. `failures`: what is wrong, in
-    sentences. `container`: where our init started one. `cpu_s`: processor time that QEMU used on the host up to ready,
-    which a busy host sways less. `instructions`: executed from kernel entry to init, where they were counted.
-    `failed_units`: those that systemd calls failed after an exercise."""
+    """The record of one boot; a field that does not apply is empty or None. `seconds`: of host time. `failures`: what
+    is wrong, in sentences. `container`: where our init started one. `cpu_s`: processor time that QEMU used on the host
+    up to ready, which a busy host sways less. `instructions`: executed from kernel entry to init, where they were
+    counted. `failed_units`: those that systemd calls failed after an exercise."""
 
     SCHEMA: ClassVar[str] = "vmtailor/boot/2"
 
@@ -114,13 +114,13 @@ class Boot:
 
     @property
     def problem(self) -> str:
-        """What went wrong, for a person."""
+        """Return what went wrong, for a person."""
         return "; ".join(self.failures)
 
     def milestone(self, name: str) -> Milestone | None:
         return next((m for m in self.milestones if m.name == name), None)
 
     def at(self, name: str, clock: Clock = Clock.WALL) -> float | None:
-        """Seconds at a milestone: host time since QEMU was started, or virtual time on the instruction clock."""
+        """Return seconds at a milestone: host time since QEMU was started, or virtual time on the instruction clock."""
         found = self.milestone(name)
         return None if found is None else found.seconds(clock)

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a kernel's way from its entry to init cost, by function, initcall and configuration symbol. Instructions,
-exact."""
+"""The costs of a boot: instructions by function, initcall and symbol, and the machine's memory by part."""
 
 from __future__ import annotations
 
@@ -41,8 +40,8 @@ class CostOfSymbol:
 
 @dataclass(frozen=True)
 class Helpers:
-    """Programs that the kernel started (modprobe): how many, how many of them for self-tests of the crypto manager, and
-    the instructions of one from its request to its end, user space and kernel."""
+    """Programs that the kernel started (modprobe): how many, and how many of them for self-tests of the crypto manager.
+    `each`: the instructions of one from its request to its end, user space and kernel."""
 
     count: int = 0
     for_tests: int = 0
@@ -51,10 +50,11 @@ class Helpers:
 
 @dataclass(frozen=True)
 class BootCost:
-    """`total` = sum of `functions` + `early` (before the kernel runs where it is linked, and firmware that it calls) +
-    `user` (helpers that the kernel started) + `unknown` (no debug information). `initcalls` and `helpers` are a second
-    view of the same instructions, inclusive. `whole_functions`: each function counts as a whole, with all that was
-    inlined into it, and its symbol is that of its begin. `machine`: tells the one that was booted from others."""
+    """The cost of a boot, in instructions. `total` is the sum of `functions`, `early`, `user` and `unknown`. `early` is
+    the way before the kernel runs where it is linked, and firmware that it calls. `user` is of helpers that the kernel
+    started; `unknown` has no debug information. `initcalls` and `helpers` are a second view of the same instructions,
+    inclusive. `whole_functions`: each function counts as a whole, with all that was inlined into it, and its symbol is
+    that of its begin. `machine`: tells the one that was booted from others."""
 
     SCHEMA: ClassVar[str] = "vmtailor/boot-cost/1"
 
@@ -70,3 +70,20 @@ class BootCost:
     helpers: Helpers = Helpers()
     whole_functions: bool = False
     machine: str = ""
+
+
+@dataclass(frozen=True)
+class MemoryPart:
+    """One part, in bytes; `what` says what it is."""
+
+    name: str
+    bytes: int
+    what: str
+
+
+@dataclass(frozen=True)
+class MemoryUse:
+    """A machine's memory, after its load: the parts add up to `machine_bytes`."""
+
+    machine_bytes: int
+    parts: tuple[MemoryPart, ...]

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two boots, or two sets of repeated boots, side by side."""
+"""Comparisons: boots side by side, and one image on several processors."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar
 
@@ -12,7 +13,7 @@ from vmtailor.model.boots.timeline import PhaseSpan, Warn
 
 
 class RowVerdict(StrEnum):
-    """What became of an item. `moved`: as long as before, but elsewhere in the order, or no longer in the way. `below
+    """The verdict on an item. `moved`: as long as before, but elsewhere in the order, or no longer in the way. `below
     threshold`: whatever the difference is, it is too small to be of interest; where it can be told from none, the row's
     direction says which way. `same`: no difference at all. `in some boots`: a side has it in some of its boots only."""
 
@@ -95,3 +96,47 @@ class Comparison(msgspec.Struct, frozen=True):
     warnings: tuple[Warn, ...]
     threshold_share: float = 0.05
     threshold_us: float = 1000.0
+
+
+@dataclass(frozen=True)
+class Platform:
+    """One bundle: what it is called, its processor, machine and kernel."""
+
+    name: str
+    architecture: str
+    machine: str
+    kernel_version: str
+    verified: bool
+
+
+@dataclass(frozen=True)
+class PlatformFigure:
+    """A figure of each platform's tailored machine, in their order; None where it could not be taken. `unit`:
+    instructions, bytes, or empty for a number of things."""
+
+    name: str
+    unit: str
+    values: tuple[float | None, ...]
+
+
+@dataclass(frozen=True)
+class PlatformSymbol:
+    """A symbol that some of the kernels have and others have not. `has`: for each platform, its value or None. `why`:
+    its reason where it is, for a symbol that somebody chose."""
+
+    symbol: str
+    has: tuple[str | None, ...]
+    why: str
+
+
+@dataclass(frozen=True)
+class ProcessorsCompared:
+    """Bundles of several processors. `shared`: symbols that all of their kernels have. `differing`: those that only
+    some have."""
+
+    SCHEMA: ClassVar[str] = "vmtailor/processors-compared/1"
+
+    platforms: tuple[Platform, ...]
+    figures: tuple[PlatformFigure, ...]
+    shared: int
+    differing: tuple[PlatformSymbol, ...]

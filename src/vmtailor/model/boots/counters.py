@@ -1,14 +1,92 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the TCG plugin counted in one boot. The figures are instructions unless another unit is named."""
+"""What is counted and marked in one boot, and its counters. Figures are instructions unless another unit is named."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-
-import numpy as np
-from numpy.typing import NDArray
+from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from vmtailor.model.architecture import presumed_name
+
+if TYPE_CHECKING:  # a run names marks and counts nothing: it loads no numpy
+    import numpy as np
+    from numpy.typing import NDArray
+
+if TYPE_CHECKING:  # a run names marks and counts nothing: it loads no numpy
+    import numpy as np
+    from numpy.typing import NDArray
+
+#: The mark where the kernel proper begins.
+START_KERNEL = "start_kernel"
+
+
+@dataclass(frozen=True)
+class CodeMark:
+    """A phase ends and the next begins just before the instruction at `address` runs: the first or `every` time."""
+
+    name: str
+    address: int
+    every: bool = False
+
+
+@dataclass(frozen=True)
+class CodeSpan:
+    """The totals are noted whenever the instruction at `address` is reached."""
+
+    name: str
+    address: int
+
+
+class CountingMode(StrEnum):
+    """`counts`: every instruction exactly. `coverage`: entries of blocks only, cheaper. `settle`: nothing is counted;
+    a device's work is only finished before the guest goes on."""
+
+    COUNTS = "counts"
+    COVERAGE = "coverage"
+    SETTLE = "settle"
+
+
+@dataclass(frozen=True)
+class CodeOwner:
+    """User code at start <= address < end belongs to `name`."""
+
+    name: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class CountingConfig:
+    """What is counted in a boot.
+
+    `kernel`: the address of start_kernel; code below the kernel's half before it is firmware and early kernel,
+    afterwards user code, unless it is firmware that stays. By default that of the mark of that name.
+    `devices`: count memory-mapped device accesses, and let a device's work finish before the guest goes on;
+    without it, boots with disks differ a little. `architecture`: its name, as model/architecture.py knows it.
+    """
+
+    kernel: int | None = None
+    mode: CountingMode = CountingMode.COUNTS
+    devices: bool = True
+    marks: tuple[CodeMark, ...] = ()
+    spans: tuple[CodeSpan, ...] = ()
+    owners: tuple[CodeOwner, ...] = ()
+    architecture: str = field(default_factory=presumed_name)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFrame:
+    """One function at an address. `file` is as the compiler noted it; unknown parts are empty, or line 0."""
+
+    function: str
+    file: str
+    line: int
+
+
+#: Innermost (inlined) function first; the last one is the function that stands in the symbol table.
+SourceFrames = tuple[SourceFrame, ...]
+
 
 #: Name of the mark that ends the last stretch: QEMU's end.
 END_MARK = ""
@@ -31,16 +109,16 @@ class Totals:
         return self.early + self.kernel + self.user
 
     def since(self, earlier: Totals) -> Totals:
-        """What came on top of an earlier reading."""
+        """Return the counts on top of an earlier reading."""
         return Totals(
-            self.early - earlier.early, self.kernel - earlier.kernel, self.user - earlier.user,
-            self.ports - earlier.ports, self.mmio - earlier.mmio,
+            early=self.early - earlier.early, kernel=self.kernel - earlier.kernel, user=self.user - earlier.user,
+            ports=self.ports - earlier.ports, mmio=self.mmio - earlier.mmio,
         )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class OwnerCounts:
-    """What the user code of one owner executed, and the kernel since it ran last (its interrupts included)."""
+    """The instructions of one owner's user code, and of the kernel since it ran last (its interrupts included)."""
 
     owner: str
     kernel: int
@@ -94,11 +172,15 @@ class Blocks:
         return len(self.vaddr)
 
     def addresses(self, blocks: NDArray[np.uint32]) -> NDArray[np.uint64]:
-        """The addresses of all instructions of some blocks, sorted, each once: what a symbolizer is asked about."""
+        """Return the addresses of all instructions of some blocks, sorted, each once: the question for a symbolizer."""
+        import numpy as np
+
         return np.unique(self.instructions(blocks))
 
     def instructions(self, blocks: NDArray[np.uint32]) -> NDArray[np.uint64]:
-        """The addresses of all instructions of some blocks, block after block in the order given."""
+        """Return the addresses of all instructions of some blocks, block after block in the order given."""
+        import numpy as np
+
         blocks = blocks[self.insns[blocks] > 0]
         counts = self.insns[blocks].astype(np.int64)
         if not len(counts):
@@ -128,10 +210,10 @@ class Counters:
     architecture: str = field(default_factory=presumed_name)
 
     def at(self, mark: str) -> Totals | None:
-        """The totals when a mark was first reached, or None."""
+        """Return the totals when a mark was first reached, or None."""
         return next((s.at_end for s in self.stretches if s.end == mark), None)
 
     @property
     def marks(self) -> tuple[tuple[str, Totals], ...]:
-        """The marks reached, in order."""
+        """Return the marks reached, in order."""
         return tuple((s.end, s.at_end) for s in self.stretches if s.end != END_MARK)

@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the program that ran a machine ended."""
+"""The end of a machine's program, and the guest's notes and bytes that a boot leaves behind."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from vmtailor.base.errors import GuestError
+from vmtailor.model.boots.counters import Counters
+from vmtailor.model.guest import GuestReport
 
 
 class Ending(StrEnum):
-    """How a machine ended."""
+    """The ways in which a machine ends."""
 
     EXITED = "exited"  # by itself: power-off, or a triple fault with -no-reboot
     PANIC = "panic"  # the kernel said so on its console
@@ -40,3 +42,26 @@ class End:
         parts = (self.console_tail[-4000:], self.stderr, f"{self.command}\nafter {self.seconds:.1f} s")
         hint = "give it more time" if self.ending is Ending.DEADLINE else "the console's last lines tell more"
         return GuestError(what, hint=hint, details="\n".join(part.strip() for part in parts if part.strip()))
+
+
+@dataclass(frozen=True, eq=False)
+class Gathered:
+    """`end`: how QEMU ended, or that it still ran. `started_s`: the host's monotonic clock when it was started, to
+    which the marks' `host_s` refer. `report`: what our init said. `console`: as it came, or the kernel's words that
+    init sent. `lines`: those of the console, each with host seconds since the start. `chart`: what the collector said.
+    `start_cpu_s`, `cpu_s`: processor time that QEMU had used when our init first spoke, and when it was last seen.
+    `executed`: instructions by QEMU's own count when it was last seen, of a system on the instruction clock.
+    `requests`: the tracer's log. `counts`: the plugin's file, and what it holds: `counters`."""
+
+    end: End
+    started_s: float
+    report: GuestReport = field(default_factory=GuestReport)
+    console: bytes = b""
+    lines: tuple[tuple[float, str], ...] = ()
+    chart: bytes = b""
+    start_cpu_s: float | None = None
+    cpu_s: float | None = None
+    executed: int | None = None
+    requests: bytes = b""
+    counts: bytes = b""
+    counters: Counters | None = None

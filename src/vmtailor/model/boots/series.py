@@ -18,7 +18,7 @@ RECORD = "boots.json"
 
 
 class JudgedBy(StrEnum):
-    """What trials are judged by."""
+    """The figures that trials are judged by."""
 
     READY = "ready"  # the time of the ready signal, on the clock of the series
     INSTRUCTIONS = "instructions"  # executed from kernel entry to init: exact, and of the kernel's part only
@@ -79,14 +79,14 @@ class BootSeries:
         return self.variants[0].machine.clock
 
     def entries(self, variant: str) -> tuple[SeriesBoot, ...]:
-        """The boots of one variant, in order, each with its number and folder."""
+        """Return the boots of one variant, in order, each with its number and folder."""
         return tuple(one for one in self.boots if one.variant == variant)
 
     def of(self, variant: str) -> tuple[Boot, ...]:
-        """The boots of one variant, in order."""
+        """Return the boots of one variant, in order."""
         return tuple(one.boot for one in self.entries(variant))
 
     @property
     def controls(self) -> tuple[Boot, ...]:
-        """The boots with words that mean nothing."""
+        """Return the boots with words that mean nothing."""
         return tuple(boot for one in self.variants[1:] if not one.changes for boot in self.of(one.name))

@@ -22,7 +22,7 @@ READY_TIMEOUT_S, STEP_TIMEOUT_S, STOP_TIMEOUT_S = 300.0, 120.0, 120.0
 
 
 class SystemReadyKind(StrEnum):
-    """When a system counts as ready."""
+    """The conditions under which a system counts as ready."""
 
     UNIT = "unit"  # systemd says that a unit is active
     COMMAND = "command"  # a command in it ends as expected
@@ -73,12 +73,12 @@ class SystemExercise:
 
     @property
     def host_steps(self) -> tuple[Step, ...]:
-        """The steps from outside."""
+        """Return the steps from outside."""
         return tuple(step for step in self.load if step.kind is StepKind.HOST_COMMAND)
 
     def inside(self) -> Exercise:
-        """What the attendant in the guest is told: a unit is asked for by a command, a line of the console by
-        nothing."""
+        """Return the exercise that the attendant in the guest is given. A unit is asked for by a command, a line of the
+        console by nothing."""
         ready = self.ready
         if ready.kind is SystemReadyKind.LOG:
             asked = Ready(ReadyKind.EXIT, None, ready.timeout_s)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a machine is driven once it is started: our init with an exercise, a system with an init of its own and a ready
-signal, or nothing."""
+"""The ways to drive a machine once it is started: our init with an exercise, a system with an init of its own and a
+ready signal, or nothing."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Run:
 
 
 class ReadyBy(StrEnum):
-    """How the host learns that the guest is ready."""
+    """The ways in which the host learns that the guest is ready."""
 
     LOG = "log"  # a line of the console matches
     LOGIN = "login"  # a login prompt
@@ -123,7 +123,7 @@ class Patience:
 
     @classmethod
     def after(cls, baseline_s: float) -> Patience:
-        """For a machine that does what another did in so many processor seconds."""
+        """Return the patience for a machine that does what another did in so many processor seconds."""
         return cls(all_s=SLACK_S + SLACK_TIMES * baseline_s)
 
 
@@ -145,8 +145,8 @@ class Exercised:
         return ReadySignal(ReadyBy.EXERCISE)
 
     def unhurried(self, clock: Clock, patience: Patience | None = None) -> Exercised:
-        """The same boot, timed in processor time where machines wait for nobody (on the instruction clock): of host
-        time it may take what a busy host makes of that. `patience`: another than all of its time."""
+        """Return the boot timed in processor time where machines wait for nobody (on the instruction clock). It may
+        take the host time that a busy host needs for that. `patience`: another than all of its time."""
         if clock is not Clock.INSTRUCTIONS:
             return self
         patience = patience or Patience(all_s=self.timeout_s)
@@ -156,9 +156,11 @@ class Exercised:
 @dataclass(frozen=True)
 class OwnInit:
     """A system with an init of its own, until `ready` comes. `timeout_s`: of host time. `also`: signals that must come,
-    too, before the boot counts as right; `marks`: further milestones by lines of the console; `collector`: it runs in
-    the guest, and says what it sees on a second serial port. `settled`: once all signals came, the machine goes on
-    until this says so, asked with the seconds since 1970 at which they had come, at most for `settle_s`."""
+    too, before the boot counts as right. `marks`: further milestones by lines of the console. `collector`: it runs in
+    the guest, and writes to a second serial port.
+
+    `settled`: once all signals came, the machine goes on until this returns true, at most for `settle_s`. It is asked
+    with the seconds since 1970 at which they had come."""
 
     ready: ReadySignal
     timeout_s: float
@@ -174,12 +176,12 @@ class OwnInit:
 
     @property
     def ports(self) -> tuple[int, ...]:
-        """The ports of the guest that are asked."""
+        """Return the ports of the guest that are asked."""
         return tuple(dict.fromkeys(s.port for s in (self.ready, *self.also) if s.by in BY_PORT))
 
 
 class Until(StrEnum):
-    """How far a system is taken before its machine is ended."""
+    """The points up to which a system is taken before its machine is ended."""
 
     READY = "ready"  # as soon as it is ready, without a load
     REST = "rest"  # without a load, once it is at rest after it was ready, and has told where its memory is
@@ -204,7 +206,7 @@ class Attended:
         return ReadySignal(ReadyBy.EXERCISE)
 
     def unhurried(self, clock: Clock, patience: Patience | None = None) -> Attended:
-        """As `Exercised.unhurried`: timed in processor time where machines wait for nobody."""
+        """Return the boot timed in processor time where machines wait for nobody, as `Exercised.unhurried` does."""
         if clock is not Clock.INSTRUCTIONS:
             return self
         patience = patience or Patience(all_s=self.timeout_s)

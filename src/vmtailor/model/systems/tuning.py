@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from vmtailor.model.change import Change
-from vmtailor.model.verdict import Verdict
+from vmtailor.model.change import Change, Verdict
 
 #: Why a change is not kept, by its verdict.
 IN_VAIN = {

@@ -13,17 +13,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from vmtailor.analysis.changes import difference
-from vmtailor.analysis.changes.difference import PlanDifference
-from vmtailor.analysis.ksource import foreign
+from vmtailor.analysis.changes import plan_summary
+from vmtailor.analysis.changes.plan_summary import PlanDifference
+from vmtailor.analysis.ksource import foreign_config
 from vmtailor.analysis.ksource.kconfig import Kconfig
 from vmtailor.base.cache.store import digest, writing
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.files import records, regular_file, temporary
-from vmtailor.base.words.text import plain
-from vmtailor.drivers.distribution import packaged
+from vmtailor.base.files import records, regular_files, temporary
+from vmtailor.base.text import plain
+from vmtailor.drivers.distribution import packaged_baseline
 from vmtailor.drivers.host import bundle_folder
 from vmtailor.drivers.host.bundle_folder import BundleFolder
+from vmtailor.drivers.kernel import kept_source
 from vmtailor.drivers.kernel.kernel_source import SourceTree
 from vmtailor.model.architecture import named
 from vmtailor.model.bundle import BASELINE_CONFIG, OBSERVED, PLAN, REQUESTS, TRACE
@@ -31,14 +32,13 @@ from vmtailor.model.change import Change, Reason
 from vmtailor.model.fit import FitRun
 from vmtailor.model.kernel import KernelBaseline
 from vmtailor.model.machine import Clock
-from vmtailor.model.observed import ObservedCall, ObservedRun
 from vmtailor.model.plan import Plan
+from vmtailor.model.syscalls import ObservedCall, ObservedRun
 from vmtailor.model.trace import Trace
-from vmtailor.pipeline import bundling, fit, fitting, rebuilding, repairing, reverify
-from vmtailor.pipeline.fitting import Findings
-from vmtailor.pipeline.inputs import assembled
-from vmtailor.pipeline.measuring import machines
+from vmtailor.pipeline import bundling, fit, fit_sides, measured_machines, rebuilding, repairing, reverify
+from vmtailor.pipeline.image_subject import ImageSeen, assembled
 from vmtailor.pipeline.options import FitOptions
+from vmtailor.pipeline.subject import Findings, Times
 from vmtailor.stages import image as image_stage
 from vmtailor.stages import trace as trace_stage
 from vmtailor.stages.plan import named_symbols
@@ -65,7 +65,7 @@ class Replanned:
     """A plan that is made again. `runs` and `skipped`: programs of the host, as for `verify`. `observed`: all that was
     refused, in this and earlier fits."""
 
-    findings: Findings
+    findings: Findings[ImageSeen]
     before: Plan
     after: Plan
     observed: ObservedRun | None
@@ -74,7 +74,7 @@ class Replanned:
 
     @property
     def difference(self) -> PlanDifference:
-        return difference.between(self.before, self.after)
+        return plan_summary.between(self.before, self.after)
 
 
 def prepare(request: RefitRequest) -> Replanned:
@@ -101,27 +101,29 @@ def prepare(request: RefitRequest) -> Replanned:
     kernel, source = _kernel(loaded, record, options)
     inputs = assembled(options, image, allowed.exercise, kernel, source)
     if request.options.kernel:
-        findings = fitting.find(inputs)
+        findings = inputs.trace()
     else:
         folder, identity = _trace_folder(loaded, record, options)
-        findings = fitting.known(inputs, _named(record), folder)
-        findings.trace_id = identity
+        findings = inputs.known(_named(record), folder, name=identity)
     kconfig = findings.tree.kconfig
     _require_harmless(kconfig, before, loaded.path / PLAN)
-    findings.before = tuple(_before(change) for change in repairing.repairs_of(before) if kconfig.known(change.id))
-    findings.observed = observed.calls if observed is not None else ()
-    return Replanned(findings, before, fitting.planned(findings), observed, allowed.runs, allowed.skipped)
+    findings.seen = replace(
+        findings.seen,
+        before=tuple(_before(change) for change in repairing.repairs_of(before) if kconfig.known(change.id)),
+        observed=observed.calls if observed is not None else (),
+    )
+    return Replanned(findings, before, findings.planned(), observed, allowed.runs, allowed.skipped)
 
 
 def refit(prepared: Replanned) -> FitRun:
     """Build, verify, measure, and write the bundle."""
     findings = prepared.findings
-    options = findings.inputs.options
+    options = findings.options
     bundling.require_writable(options.out)
-    with temporary.held_folder(findings.inputs.scratch) as made:
-        with machines.ahead() as begun:
-            fit.begin_baseline(findings.inputs, begun)
-            fit.finished(findings, fit.Times(), made, begun)
+    with temporary.held_folder(findings.subject.scratch) as made:
+        with measured_machines.ahead() as begun:
+            begun.begin(fit_sides.baseline_asked(findings.subject))
+            fit.finished(findings, Times(), made, begun)
         if prepared.observed is not None:
             records.save(prepared.observed, made / OBSERVED)
         return bundling.place(made, options.out, options.command)
@@ -161,20 +163,21 @@ def _before(change: Change) -> Change:
 def _require_harmless(kconfig: Kconfig, plan: Plan, where: Path) -> None:
     """What a stranger's plan says that its user kept must not be what make would obey."""
     kept = {c.id: c.value for c in plan.symbols if _by_user(c, "keep")}
-    foreign.harmless(kconfig, kept, str(where))
+    foreign_config.harmless(kconfig, kept, str(where))
 
 
 def _kernel(loaded: BundleFolder, trace: Trace, options: FitOptions) -> tuple[KernelBaseline, SourceTree]:
     """The baseline and the source: those of the bundle, or another series'."""
     row, store = named(options.architecture), options.store
     if options.kernel:
-        kernel = packaged.provide(options.distribution, row, store, options.kernel)
+        kernel = packaged_baseline.provide(options.distribution, row, store, options.kernel)
         return kernel, SourceTree(Path(kernel.source_dir), kernel.source_digest)
     wanted = loaded.listed(BASELINE_CONFIG).sha256 if loaded.lists(BASELINE_CONFIG) else ""
-    for known in rebuilding.baselines_at_hand(store, loaded.bundle.kernel_version):
-        if known.release == trace.kernel_release and _has_config(known, wanted):
+    for known in kept_source.baselines(store):
+        same = (known.version, known.release) == (loaded.bundle.kernel_version, trace.kernel_release)
+        if same and _has_config(known, wanted):
             return known, rebuilding.source_of(loaded, store, options.distribution)
-    kernel = packaged.provide(options.distribution, row, store, trace.kernel_release)
+    kernel = packaged_baseline.provide(options.distribution, row, store, trace.kernel_release)
     return kernel, rebuilding.source_of(loaded, store, options.distribution)
 
 
@@ -208,7 +211,7 @@ def _observed(request: RefitRequest, loaded: BundleFolder) -> ObservedRun | None
     if loaded.lists(OBSERVED):
         found.append(loaded.record(ObservedRun, OBSERVED, OBSERVED_BYTES))
     for path in request.observed:
-        data = regular_file.read_regular(path, "what was refused,", OBSERVED_BYTES)
+        data = regular_files.read_regular(path, "what was refused,", OBSERVED_BYTES)
         hint = "vmtailor run --observed FILE BUNDLE writes it"
         one = records.from_bytes(ObservedRun, data, str(path), hint=hint)
         if one.image_digest != loaded.bundle.image_digest:

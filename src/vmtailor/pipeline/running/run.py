@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING
 from vmtailor.base.errors import GuestError, UserInputError
 from vmtailor.base.files import temporary
 from vmtailor.base.output import note
-from vmtailor.base.words.text import plural
+from vmtailor.base.text import plural
 from vmtailor.booting import console, run_ending
 from vmtailor.booting.fitted_machine import Chosen, machine_of
 from vmtailor.booting.relay import RelayOptions, relayed
 from vmtailor.booting.run_ending import Memory
 from vmtailor.drivers.guest import guest_volume
-from vmtailor.drivers.host import bundle_folder, terminal
+from vmtailor.drivers.host import bundle_folder, tty
 from vmtailor.drivers.host.bundle_folder import BundleFolder
 from vmtailor.drivers.host.caught_signals import caught
 from vmtailor.drivers.host.kept_state import kept_state
-from vmtailor.drivers.qemu.accelerator import best_accelerator
+from vmtailor.drivers.monitors import monitors
 from vmtailor.model.boots.workload import NETWORK, Run, Terminal
 from vmtailor.model.bundle import Bundle
 from vmtailor.model.image import ImageConfig
@@ -74,7 +74,7 @@ class RunOptions:
 def run_of(options: RunOptions, image: ImageConfig, network: bool, privileged: bool = False) -> Run:
     """What init is told for this start. `privileged`: whether the container is so where the options do not say. Raises
     UserInputError when there is nothing to execute."""
-    rows, columns = terminal.size()
+    rows, columns = tty.size()
     return Run(
         argv=_argv(options, image),
         env=variables.variables(options.env_files, options.env),
@@ -147,7 +147,7 @@ def run(options: RunOptions, watch: Watch | None = None) -> int:
 
     Raises GuestError when the machine ended before the container had a status, or the system's kernel gave up;
     UserInputError for options that this bundle has no use for; HostError when the host could not do its part."""
-    terminal.require_streams()
+    tty.require_streams()
     bundle = bundle_folder.load(options.bundle)
     require_meant(options, bundle)
     published = ports.chosen(options.ports)
@@ -213,7 +213,7 @@ def _system(options: RunOptions, files: BundleFolder, published: tuple[Published
 
 def _machine(options: RunOptions, files: BundleFolder) -> Machine:
     """The bundle's machine as the caller wants it, all but the run volume."""
-    accelerator = options.accelerator or best_accelerator(files.bundle.architecture)
+    accelerator = options.accelerator or monitors.usual().best_accelerator(files.bundle.architecture)
     machine = machine_of(files, Chosen(accelerator=accelerator, memory_bytes=options.memory_bytes))
     return replace(
         machine,

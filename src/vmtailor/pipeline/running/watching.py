@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from vmtailor.analysis.demands import demand_rules, refused
+from vmtailor.analysis.demands import demand_rules, refusals
 from vmtailor.analysis.demands.degradation import MISSING
 from vmtailor.analysis.demands.demand import Demands
-from vmtailor.analysis.demands.refused import Refused, Told
+from vmtailor.analysis.demands.refusals import Refused, Told
 from vmtailor.analysis.ksource import facts as ksource_facts
 from vmtailor.analysis.ksource.facts import Facts
 from vmtailor.base.cache.store import Store
@@ -23,10 +23,10 @@ from vmtailor.drivers.host.bundle_folder import BundleFolder
 from vmtailor.drivers.image import flat_archive
 from vmtailor.model.architecture import named
 from vmtailor.model.bundle import PLAN, TRACED
-from vmtailor.model.observed import ObservedRun
 from vmtailor.model.plan import Plan
+from vmtailor.model.syscalls import ObservedRun
 from vmtailor.pipeline import rebuilding
-from vmtailor.pipeline.inputs import tools_volume
+from vmtailor.pipeline.image_subject import tools_volume
 from vmtailor.stages.image import kept_for
 
 
@@ -98,7 +98,7 @@ def judge(loaded: BundleFolder, observed: ObservedRun, store: Store) -> WatchedR
     enabled = {name: value for name, value in baseline.items() if value in ("y", "m")}
     known = facts if facts is not None else Facts(loaded.bundle.kernel_version, {}, {}, {})
     demands = Demands(known, demand_rules.load(row=named(loaded.bundle.architecture)), enabled, _Heads(loaded, store))
-    found = refused.judged(observed.calls, demands, baseline, loaded.config, _failed_on_baseline(loaded))
+    found = refusals.judged(observed.calls, demands, baseline, loaded.config, _failed_on_baseline(loaded))
     return WatchedRun(observed, found, facts is not None)
 
 

@@ -7,28 +7,28 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from vmtailor.analysis.guests import attended as judging
-from vmtailor.analysis.guests import machines, sayings
+from vmtailor.analysis.guests import attended_boots as judging
+from vmtailor.analysis.guests import machine_variants, system_messages
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import temporary
 from vmtailor.base.natives import Natives
-from vmtailor.base.words.text import plain, plural
+from vmtailor.base.text import plain, plural
 from vmtailor.booting import series
 from vmtailor.booting.boot import OnProgress, boot
-from vmtailor.booting.counting import counting
+from vmtailor.booting.counting import Counting
 from vmtailor.drivers.guest import attendant_volume, guest_programs
 from vmtailor.drivers.guest.attendant_volume import SystemRoot
-from vmtailor.drivers.qemu.plugin import PluginConfig, PluginMode
-from vmtailor.drivers.rootfs import disk as disks
+from vmtailor.drivers.rootfs import boot_disk as disks
 from vmtailor.model.architecture import Architecture, named
 from vmtailor.model.boots.boot import Boot
-from vmtailor.model.boots.gathered import Gathered
+from vmtailor.model.boots.counters import CountingConfig, CountingMode
+from vmtailor.model.boots.ending import Gathered
 from vmtailor.model.boots.series import BootSeries
 from vmtailor.model.boots.system_exercise import SystemExercise, SystemReadyKind
 from vmtailor.model.boots.workload import FIXED_KEY, Attended, Workload
 from vmtailor.model.machine import Clock, Machine
-from vmtailor.model.systems.subject import SystemSubject
+from vmtailor.model.systems.subject import System
 from vmtailor.pipeline.systems import subjects, tracing
 from vmtailor.stages import exercise_file
 from vmtailor.stages.boot import own_kernel
@@ -63,14 +63,14 @@ class _Noting:
         settled = None
         if machine.clock is Clock.INSTRUCTIONS:
             # The plugin lets disks finish before the guest goes on: its time would depend on the host's otherwise.
-            config = PluginConfig(mode=PluginMode.COVERAGE, architecture=machine.architecture)
-            settled = counting(self._natives, config)
+            config = CountingConfig(mode=CountingMode.COVERAGE, architecture=machine.architecture)
+            settled = Counting(self._natives, config)
         found, gathered = boot(machine, workload, scratch, counting=settled, on_progress=on_progress)
         self.boots += 1
         for name in judging.failed_units(gathered.report):
             self.failed[name] = self.failed.get(name, 0) + 1
-        for text in sayings.complaints(gathered.report):
-            self.said.setdefault(sayings.shape(text), text)
+        for text in system_messages.complaints(gathered.report):
+            self.said.setdefault(system_messages.shape(text), text)
         return found, gathered
 
     @property
@@ -112,7 +112,7 @@ def exercised(
         machine = _with_kernel(chosen, found, natives, out) if chosen.kernel is None else chosen
     machine = replace(
         machine, architecture=subject.architecture, disks=(disks.disk_of(path), *machine.disks),
-        ports=machines.on_loopback(exercise.ports),
+        ports=machine_variants.on_loopback(exercise.ports),
     )  # fmt: skip
     with temporary.held_folder() as folder:
         volume = folder / "attendant"
@@ -156,7 +156,7 @@ def _with_kernel(chosen: Machine, found: OpenedSubject, natives: Natives, out: P
     )
 
 
-def root_of(subject: SystemSubject, words: tuple[str, ...]) -> SystemRoot:
+def root_of(subject: System, words: tuple[str, ...]) -> SystemRoot:
     """Where a system's root is in its machine: on its first virtio disk."""
     assert subject.disk is not None
     number = str(subject.disk.root) if subject.disk.root else ""

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from vmtailor.analysis.changes.catalogue import Catalogue
+from vmtailor.analysis.changes.symbol_catalogue import Catalogue
 from vmtailor.analysis.cost.attribution import SymbolCost
 from vmtailor.analysis.demands import demand_rules
 from vmtailor.analysis.demands.demand import Demands, Head
 from vmtailor.analysis.explain.lookup import KnownSource
-from vmtailor.analysis.ksource import modules
+from vmtailor.analysis.ksource import kbuild
 from vmtailor.analysis.ksource.facts import reader
 from vmtailor.analysis.systems.demands import SystemDemands
 from vmtailor.analysis.systems.log import Mark, Reading
@@ -64,7 +64,7 @@ def find_demands(inputs: SystemPlanInputs) -> SystemDemands:
 def symbol_in(source: Path) -> Callable[[str], str | None]:
     """A module's path in the tree, without ending → its symbol."""
     read = reader(source)
-    return lambda path: modules.symbol_of(path, read)
+    return lambda path: kbuild.symbol_of_module(path, read)
 
 
 #: What was loaded for these comes after the root is there, on demand: it may stay a module.

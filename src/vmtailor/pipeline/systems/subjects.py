@@ -12,15 +12,15 @@ from vmtailor.analysis.systems import units
 from vmtailor.analysis.systems.root import Root
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
-from vmtailor.drivers.distribution import packaged
-from vmtailor.drivers.image.archive_tree import ArchiveTree
-from vmtailor.drivers.image.limits import Limits
-from vmtailor.drivers.qemu import qemu_program
-from vmtailor.drivers.rootfs import qcow2
+from vmtailor.drivers.distribution import packaged_baseline
+from vmtailor.drivers.image.allowance import ImageLimits
+from vmtailor.drivers.image.flat_archive import ArchiveTree
+from vmtailor.drivers.monitors import monitors
+from vmtailor.drivers.rootfs import boot_disk
 from vmtailor.model.architecture import named, of_host
 from vmtailor.model.image import Image
 from vmtailor.model.kernel import KernelBaseline
-from vmtailor.model.systems.subject import SubjectKind, SystemSubject
+from vmtailor.model.systems.subject import SubjectKind, System
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.stages import image as image_stage
 from vmtailor.stages import subject as subject_stage
@@ -35,7 +35,7 @@ WHOLE = 0
 _STDIN = "docker-archive:-"
 #: First bytes of what is a disk image, where a path is given without a prefix: qcow2's; an MBR's or loader's last two
 #: of a sector; ext4's.
-_SIGNS = ((0, qcow2.MAGIC), (510, b"\x55\xaa"), (1080, b"\x53\xef"))
+_SIGNS = ((0, boot_disk.MAGIC), (510, b"\x55\xaa"), (1080, b"\x53\xef"))
 
 
 def disk_path(reference: str) -> Path | None:
@@ -78,14 +78,14 @@ def on_disk(options: FitOptions, *, partition: int | None = None) -> Iterator[Op
     image = _fetched(reference, store, partition, _fetching(options))
     tree = _in_archive(image, reference).subject
     require_host(tree)
-    kernel = None if tree.kernel else packaged.provide(options.distribution, named(tree.architecture), store)
+    kernel = None if tree.kernel else packaged_baseline.provide(options.distribution, named(tree.architecture), store)
     made = system_disk.make(image, kernel, store)
     init = tree.init.path
     with subject_stage.of_disk(made, reference, partition=WHOLE, init=init, identity=image.digest) as found:
         yield replace(found, subject=replace(found.subject, notes=(*found.subject.notes, *_notes(image, kernel))))
 
 
-def require_host(subject: SystemSubject) -> None:
+def require_host(subject: System) -> None:
     """Raise UserInputError for a system of another processor than this host's: it can be booted, and not be traced."""
     row = named(subject.architecture)
     if not row.is_host:
@@ -104,7 +104,7 @@ def is_system(options: FitOptions) -> bool:
     if options.entrypoint is not None or options.cmd is not None or options.reference == _STDIN:
         return False
     # What the host lacks is said before anything is fetched.
-    qemu_program.plugin_api(options.architecture or of_host().name)
+    monitors.usual().require_counting(options.architecture or of_host().name)
     image = image_stage.fetch(options.reference, options.store, _fetching(options))
     argv = image.config.argv
     if _is_tree(options.reference):
@@ -115,7 +115,7 @@ def is_system(options: FitOptions) -> bool:
 def _fetching(options: FitOptions) -> ImageOptions:
     """How the user wants an image to be fetched, as one with an init of its own."""
     asked = named(options.architecture).image if options.architecture else ""
-    limits = None if options.max_image_bytes is None else Limits.of_size(options.max_image_bytes)
+    limits = None if options.max_image_bytes is None else ImageLimits.of_size(options.max_image_bytes)
     return ImageOptions(architecture=asked, authfile=options.authfile, limits=limits, system=True)
 
 

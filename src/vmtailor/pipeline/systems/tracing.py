@@ -6,18 +6,18 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from vmtailor.analysis.guests import machines
+from vmtailor.analysis.guests import machine_variants
 from vmtailor.analysis.systems.module_index import ModuleIndex
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import temporary
 from vmtailor.base.natives import Natives
-from vmtailor.base.words.modules import module_name
+from vmtailor.base.notation import module_name
 from vmtailor.drivers.rootfs import small_initrd
 from vmtailor.drivers.rootfs.initramfs import load_order
 from vmtailor.model.architecture import Architecture, named
 from vmtailor.model.boots.workload import OwnInit
 from vmtailor.model.machine import Disk, DiskMode, Machine
-from vmtailor.model.systems.subject import SubjectKind, SystemSubject
+from vmtailor.model.systems.subject import SubjectKind, System
 from vmtailor.model.watched.system_trace import SystemTrace
 from vmtailor.pipeline.systems import subjects
 from vmtailor.stages import system_trace
@@ -72,7 +72,7 @@ def _way_in(found: OpenedSubject, where: str, dep: str, index: ModuleIndex) -> t
         return tuple(load_order(modules, wanted))
 
 
-def words_of(subject: SystemSubject, row: Architecture) -> tuple[str, ...]:
+def words_of(subject: System, row: Architecture) -> tuple[str, ...]:
     """The system's own command line, with its root by the device that it is here."""
     entry = subject.entry
     own = entry.words if entry is not None else (subject.root_word, f"console={row.kernel.console}")
@@ -99,7 +99,7 @@ def machine_of(found: OpenedSubject, kernel: SystemKernel, *, memory_bytes: int,
     row = named(subject.architecture)
     root = Disk(str(found.disk.path.absolute()), found.disk.format, DiskMode.OVERLAID)
     return replace(
-        machines.usual(row), memory_bytes=memory_bytes, cpus=cpus, kernel=str(kernel.file), disks=(root,),
+        machine_variants.usual(row), memory_bytes=memory_bytes, cpus=cpus, kernel=str(kernel.file), disks=(root,),
         words=words_of(subject, row),
     )  # fmt: skip
 
@@ -113,6 +113,6 @@ def traced(
     with temporary.held_folder(folder.parent) as scratch:
         kernel = kernel_of(found, scratch)
         machine = machine_of(found, kernel, memory_bytes=memory_bytes, cpus=cpus)
-        machine = replace(machine, ports=machines.on_loopback(workload.ports))
+        machine = replace(machine, ports=machine_variants.on_loopback(workload.ports))
         inputs = SystemTraceInputs(found.subject.reference, machine, workload, kernel.modules, kernel.way_in, natives)
         return system_trace.trace(inputs, folder, scratch)

@@ -48,12 +48,12 @@ from vmtailor.model.kernel import KernelBaseline, KernelFiles
 from vmtailor.model.plan import Plan, RootFormat
 from vmtailor.model.trace import Trace
 from vmtailor.model.trial import Verification
-from vmtailor.pipeline.inputs import FitInputs
+from vmtailor.pipeline.image_subject import ImageSubject
 from vmtailor.stages import build
 
 #: The paths of a baseline, as they lie in folders of the cache that drivers of distributions make, or the compiler.
 _FOLDER = r"kernel-[a-z-]{1,40}/[0-9a-f]{40}"
-_PLACES = {
+PLACES = {
     "vmlinuz": rf"({_FOLDER})/vmlinuz",
     "config": rf"({_FOLDER})/config",
     "modules_dir": rf"({_FOLDER})/(?:modules|lib/modules/[A-Za-z0-9][A-Za-z0-9.+~_-]{{0,127}})",
@@ -126,11 +126,11 @@ class WorkFolder(SavedFolder):
         if not path.parent.is_dir():
             raise UserInputError(f"the folder {path.parent} does not exist", hint="make it, or name another with -o")
 
-    def save_trace(self, inputs: FitInputs, record: Trace, folder: Path) -> None:
+    def save_trace(self, inputs: ImageSubject, record: Trace, folder: Path) -> None:
         """Write what a trace found, with what it began with. What later stages wrote goes: it was made of another."""
         self.require_writable()
         options, kernel, root = inputs.options, inputs.kernel, self.store.root
-        places: dict[str, Any] = {name: str(Path(getattr(kernel, name)).relative_to(root)) for name in _PLACES}
+        places: dict[str, Any] = {name: str(Path(getattr(kernel, name)).relative_to(root)) for name in PLACES}
         source = replace(kernel, **places, source_dir="", source_digest=inputs.source.digest)
         work = Work(
             replace(inputs.image, archive=Path(inputs.image.archive).parent.name), source, options.architecture,
@@ -169,7 +169,7 @@ class WorkFolder(SavedFolder):
         found, where = self.record(Work, WORK), self.path / WORK
         bundle_values.require_cpu_model(found.cpu_model, where)
         self._require_machine(found, where)
-        at = {name: re.fullmatch(form, getattr(found.kernel, name)) for name, form in _PLACES.items()}
+        at = {name: re.fullmatch(form, getattr(found.kernel, name)) for name, form in PLACES.items()}
         folders = [match[1] if match else "" for match in at.values()]
         # The image's three belong together: an initial RAM disk is named by the first two, and made of the third.
         if not all(folders) or len(set(folders[:3])) != 1 or not SHA256.fullmatch(found.kernel.source_digest):

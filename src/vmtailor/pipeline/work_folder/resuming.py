@@ -6,40 +6,39 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from vmtailor.analysis.ksource import foreign
+from vmtailor.analysis.ksource import foreign_config
 from vmtailor.analysis.ksource.kconfig import Kconfig
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import temporary
 from vmtailor.base.progress import step
 from vmtailor.drivers.guest import guest_programs
-from vmtailor.drivers.kernel import kernel_source
+from vmtailor.drivers.kernel import kept_source, kernel_source
 from vmtailor.drivers.kernel.kernel_source import SourceTree
 from vmtailor.model.image import Image
 from vmtailor.model.kernel import KernelBaseline, KernelFiles
 from vmtailor.model.machine import Accelerator, Clock, Machine
 from vmtailor.model.plan import Plan
-from vmtailor.pipeline import fitting
-from vmtailor.pipeline.fitting import Built, Findings
-from vmtailor.pipeline.inputs import FitInputs, assembled, prepare
-from vmtailor.pipeline.measuring import fit_sides
+from vmtailor.pipeline import fit_sides
+from vmtailor.pipeline.image_subject import ImageSeen, ImageSubject, assembled, machine_with, prepare
 from vmtailor.pipeline.options import FitOptions
-from vmtailor.pipeline.work_folder.content import BothSides, Work, WorkFolder
+from vmtailor.pipeline.subject import Built, Findings
+from vmtailor.pipeline.work_folder.content import PLACES, BothSides, Work, WorkFolder
 from vmtailor.stages import build as build_stage
 from vmtailor.stages import image as image_stage
 from vmtailor.stages import plan as planning
 from vmtailor.stages.root import build_root
 
 
-def trace(asked: FitOptions, folder: Path) -> FitInputs:
+def trace(asked: FitOptions, folder: Path) -> ImageSubject:
     """Trace, or find the trace, and begin a work folder with it. Returns what the trace began with."""
     work = WorkFolder(folder, asked.store)
     work.require_writable()
     inputs = prepare(asked)
-    record, found = fitting.traced(inputs)
-    names = [module.name for module in record.modules]
-    work.save_trace(inputs.having_loaded(fitting.modules_asked_for(record), names), record, found)
+    record, found = inputs.traced()
+    work.save_trace(inputs.as_traced(record), record, found)
     return inputs
 
 
@@ -47,7 +46,7 @@ def plan(folder: Path, asked: FitOptions) -> Plan:
     """The plan, from the trace in the folder; nothing is booted. Of what was asked for, it is told what the user keeps
     and drops, and the terminal."""
     work = WorkFolder(folder, asked.store)
-    made = fitting.planned(findings(work, asked))
+    made = findings(work, asked).planned()
     work.save_plan(made)
     return made
 
@@ -85,7 +84,7 @@ def build(folder: Path, asked: FitOptions) -> tuple[KernelFiles, tuple[str, ...]
 def resolve(kconfig: Kconfig, made: Plan, where: str) -> Resolved:
     """A plan as this source understands it, its figures counted again."""
     try:
-        taken = foreign.harmless(kconfig, dict(made.fragment), where)
+        taken = foreign_config.harmless(kconfig, dict(made.fragment), where)
     except UserInputError as error:
         raise UserInputError(error.message, hint="vmtailor plan writes it again, with --keep and --drop") from error
     fragment = tuple((name, value) for name, value in made.fragment if name in taken)
@@ -101,7 +100,7 @@ def machine_of(
 ) -> Machine:
     """Return the machine of a plan and its kernel, on the wall clock."""
     root = build_root(image, begun.root_format, guest_programs.of(begun.architecture), store)
-    found = fitting.machine_with(_options(begun, FitOptions("", Path(), store=store)), root, made, kernel)
+    found = machine_with(_options(begun, FitOptions("", Path(), store=store)), root, made, kernel)
     cpu_model = "host" if accelerator is Accelerator.KVM else found.cpu_model
     return replace(found, accelerator=accelerator, clock=Clock.WALL, cpu_model=cpu_model)
 
@@ -113,19 +112,19 @@ def measure(folder: Path, asked: FitOptions) -> BothSides:
     kernel = work.kernel(sha256)
     found = findings(work, asked)
     resolved = resolve(found.tree.kconfig, made, f"{work.path}/plan.json").plan
-    machine = fitting.machine_of(found.inputs, resolved, kernel)
+    machine = found.machine_of(resolved, kernel)
     sides = fit_sides.both_sides(found, Built(resolved, kernel, machine))
     measured = BothSides(sides.baseline, sides.tailored)
     work.save_measured(measured)
     return measured
 
 
-def findings(work: WorkFolder, asked: FitOptions) -> Findings:
+def findings(work: WorkFolder, asked: FitOptions) -> Findings[ImageSeen]:
     """What is known of the fit, from the trace in the folder."""
-    return fitting.known(inputs_of(work, asked), work.trace, work.trace_folder())
+    return inputs_of(work, asked).known(work.trace, work.trace_folder())
 
 
-def inputs_of(work: WorkFolder, asked: FitOptions) -> FitInputs:
+def inputs_of(work: WorkFolder, asked: FitOptions) -> ImageSubject:
     """What the trace began with: from the cache, with the root made again where it is gone."""
     temporary.require_usable()
     begun = work.work()
@@ -153,14 +152,11 @@ def source_of(begun: Work, asked: FitOptions) -> SourceTree:
     """The source of the baseline's version that was planned with: in the cache by its digest, or a folder that the user
     names again."""
     wanted = begun.kernel.source_digest
-    folder = asked.store.path("kernel-source", wanted)
-    if folder.is_dir():
-        asked.store.used(folder)
-        tree = SourceTree(folder, wanted)
-    elif asked.source is None:
+    tree = kept_source.by_digest(wanted, asked.store)
+    if tree is None and asked.source is None:
         raise _gone("the kernel's source", hint="give it again with --source, or trace again")
-    else:
-        tree = kernel_source.provide(asked.store, asked.source)
+    if tree is None:
+        tree = kernel_source.provide(asked.store, asked.source or "")
         if tree.digest != wanted:
             raise UserInputError(
                 f"{asked.source} is not the source that was traced with", hint="give that, or trace again"
@@ -179,12 +175,8 @@ def _kernel_of(begun: Work, store: Store) -> KernelBaseline:
         store.used(path)
         return str(path)
 
-    old, at = begun.kernel, there
-    return replace(
-        old, vmlinuz=at(old.vmlinuz), config=at(old.config), system_map=at(old.system_map),
-        modules_dir=at(old.modules_dir), debug_vmlinux=at(old.debug_vmlinux),
-        debug_modules_dir=at(old.debug_modules_dir),
-    )  # fmt: skip
+    places: dict[str, Any] = {name: there(getattr(begun.kernel, name)) for name in PLACES}
+    return replace(begun.kernel, **places)
 
 
 def _gone(what: str, hint: str = "trace again: vmtailor trace IMAGE -o FOLDER") -> UserInputError:

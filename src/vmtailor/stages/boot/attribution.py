@@ -7,28 +7,27 @@ import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from vmtailor.analysis.cost import attribution_boot, moved
+from vmtailor.analysis.cost import attribution, counterparts
 from vmtailor.analysis.cost.attribution import Conditions, addresses, attribute, places
-from vmtailor.analysis.cost.counters import SymbolTable
-from vmtailor.analysis.guests.machines import countable
+from vmtailor.analysis.cost.plugin_counts import SymbolTable
+from vmtailor.analysis.guests.machine_variants import countable
 from vmtailor.analysis.ksource import facts as ksource_facts
 from vmtailor.analysis.ksource.kconfig import Kconfig
 from vmtailor.base.cache.store import Store, digest
 from vmtailor.base.errors import GuestError, UserInputError
-from vmtailor.base.files import dot_config, outputs, records
+from vmtailor.base.files import dot_config, records, regular_files
 from vmtailor.base.natives import Natives
 from vmtailor.base.progress import step
 from vmtailor.booting import series
 from vmtailor.booting.counted import CountedToInit
-from vmtailor.drivers.distribution import choice, packaged
-from vmtailor.drivers.distribution.protocol import Distribution
+from vmtailor.drivers.distribution import packaged_baseline, selection
+from vmtailor.drivers.distribution.distribution import Distribution
 from vmtailor.drivers.kernel.kconfig_shell import KconfigShell
 from vmtailor.drivers.kernel.symbolizer import symbolize
 from vmtailor.model.architecture import every, named, presumed, presumed_name
 from vmtailor.model.boots.boot import Outcome
 from vmtailor.model.boots.boot_cost import BootCost
-from vmtailor.model.boots.counters import Counters
-from vmtailor.model.boots.frames import SourceFrames
+from vmtailor.model.boots.counters import Counters, SourceFrames
 from vmtailor.model.boots.workload import OwnInit, ReadyBy, ReadySignal
 from vmtailor.model.kernel import KernelBaseline
 from vmtailor.model.machine import Machine
@@ -87,7 +86,7 @@ def of_package(
     """The packages of the very kernel that is booted. Raises UserInputError for a kernel that is not the
     distribution's (this host's, where none is named)."""
     row = presumed() if architecture is None else named(architecture)
-    asked = distribution or choice.of_host()
+    asked = distribution or selection.of_host()
     release = release_of(kernel)
     offered = [k for k in asked.kernels(row) if k.release == release]
     if not offered:
@@ -96,7 +95,7 @@ def of_package(
             f"source is known",
             hint="attribution works with the distribution's cloud kernels",
         )
-    found: KernelBaseline = packaged.provide(asked, row, store, release)
+    found: KernelBaseline = packaged_baseline.provide(asked, row, store, release)
     return Known(
         found.release, found.version, Path(found.system_map), Path(found.debug_vmlinux), Path(found.source_dir),
         found.source_digest, Path(found.config), row.name,
@@ -114,7 +113,7 @@ def attributed(
     identity = digest(repr(machine), *(Path(file) for file in (machine.kernel, machine.initrd) if file))
     if (out / RECORD).is_file() and (saved := records.load(BootCost, out / RECORD)).machine == identity:
         return saved  # counted by a run that was interrupted, or a first one
-    outputs.make_folder(out)
+    regular_files.make_folder(out)
     folder = out / "attribution"
     # The line that ends the boot must be printed.
     words = tuple(word for word in machine.words if word != "quiet" and not word.startswith("loglevel="))
@@ -154,7 +153,7 @@ def _cost(counted: Counters, known: Known, store: Store) -> BootCost:
         always=kconfig.resolve(tuple(row.kernel.always.items())).enabled,
         name_of=SymbolTable.parse(known.system_map.read_text("ascii", "replace"), known.architecture).in_image,
     )  # fmt: skip
-    cost = attribution_boot.rows_of(known.release, counted, attribute(counted, where, attribution_boot.phase_of))
+    cost = attribution.rows_of(known.release, counted, attribute(counted, where, attribution.phase_of))
     return replace(cost, whole_functions=known.moved is not None)
 
 
@@ -163,6 +162,6 @@ def _frames(asked: list[int], known: Known) -> dict[int, SourceFrames]:
     if known.moved is None:
         return symbolize(known.vmlinux, asked)
     mine, theirs = (path.read_text("ascii", "replace") for path in (known.system_map, known.moved))
-    counterpart, _ = moved.counterparts(moved.functions(mine), moved.functions(theirs))
-    at = moved.begins(SymbolTable.parse(mine, known.architecture), counterpart, asked)
-    return moved.whole_functions(at, symbolize(known.vmlinux, at.values()))
+    counterpart, _ = counterparts.counterparts(counterparts.functions(mine), counterparts.functions(theirs))
+    at = counterparts.begins(SymbolTable.parse(mine, known.architecture), counterpart, asked)
+    return counterparts.whole_functions(at, symbolize(known.vmlinux, at.values()))

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from vmtailor.analysis.timeline.analyze import analyze
+from vmtailor.analysis.timeline.boot_timeline import analyze
 from vmtailor.base.errors import UserInputError
-from vmtailor.drivers.rootfs import disk
+from vmtailor.drivers.rootfs import initrd_additions
 from vmtailor.model.boots.timeline import Timeline
 from vmtailor.model.machine import Machine
 
@@ -39,9 +39,9 @@ def with_collector(machine: Machine, collector: Path, folder: Path) -> Machine:
     if machine.initrd is None:
         raise UserInputError("processes can be sampled only with --initrd")
     folder.mkdir(parents=True, exist_ok=True)
-    initrd = disk.with_collector(Path(machine.initrd), collector, folder / "initrd-with-collector")
+    initrd = initrd_additions.with_collector(Path(machine.initrd), collector, folder / "initrd-with-collector")
     words = tuple(word for word in machine.words if not word.startswith("rdinit="))
-    return replace(machine, initrd=str(initrd.absolute()), words=(*words, f"rdinit=/{disk.COLLECTOR}"))
+    return replace(machine, initrd=str(initrd.absolute()), words=(*words, f"rdinit=/{initrd_additions.COLLECTOR}"))
 
 
 def timeline_of(folder: Path, symbols: Path | None = None) -> Timeline:

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Choose the changes to try from what a user types: ids of the catalogue, symbols with values, and several joined by
+`+`."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from vmtailor.analysis.changes.change_catalogue import (
+    SPOKEN,
+    Candidate,
+    InCost,
+    KnownChange,
+    candidates,
+    catalogue,
+    in_range,
+)
+from vmtailor.base.errors import UserInputError
+from vmtailor.model.change import Cause, Change, ChangeKind, Reason, Setting
+
+#: Behind an id of the catalogue: its change of the configuration, not that of the command line.
+CONFIGURATION = "/configuration"
+_SYMBOL = re.compile(r"(?:CONFIG_)?([A-Z0-9][A-Za-z0-9_]*)=([^\s+]+)")
+#: A setting of the kernel's, which kernels since 5.8 take from their command line, before any program runs.
+_SYSCTL = re.compile(r"(sysctl\.[a-z][\w./-]*)=([\w.,:/-]+)")
+
+
+def for_machine(wanted: Sequence[str]) -> tuple[Candidate, ...]:
+    """Return the changes to try on a machine with an init of its own: by id, or by that of the catalogue's file; `all`
+    for every one; `sysctl.NAME=VALUE`. Raises UserInputError for an unknown one."""
+    chosen: dict[str, Candidate] = {}
+    for name in wanted:
+        if "+" in name:
+            chosen[name] = joined(name, for_machine)
+            continue
+        found = _by_id(name) or _sysctl(name)
+        if not found:
+            ids = ", ".join([*(one.change.id for one in candidates()), "sysctl.NAME=VALUE"])
+            raise UserInputError(f"no change {name!r} can be tried on a machine", hint=f"there are: {ids}")
+        chosen.update((one.change.id, one) for one in found)
+    return tuple(chosen.values())
+
+
+def for_system(wanted: Sequence[str], files: Sequence[tuple[str, str | None]] = ()) -> tuple[Candidate, ...]:
+    """Return the changes to try on a fitted system: words and units, by id, since whoever gives them up must know what
+    they are. Files of its disk are each a path with its content, or None where none is to be there. Raises
+    UserInputError for another change, and for two contents of one file."""
+    if "all" in wanted:
+        raise UserInputError("all changes cannot be tried on a fitted system", hint="name those that you can live with")
+    found = for_machine(wanted)
+    for one in found:
+        for setting in one.change.settings:
+            if setting.kind not in (ChangeKind.COMMAND_LINE, ChangeKind.UNIT):
+                raise UserInputError(
+                    f"{one.change.id} changes the {SPOKEN[setting.kind]}, and not words and units alone",
+                    hint="vmtailor boot DISK --try tries it on the system's own kernel",
+                )
+    for path in (path for path, count in Counter(path for path, _ in files).items() if count > 1):
+        raise UserInputError(f"{path} is given twice", hint="a file is tried with one content")
+    return (*found, *(_file(path, content) for path, content in files))
+
+
+def _file(path: str, content: str | None) -> Candidate:
+    asked = Reason(Cause.USER, "user:try", "asked for")
+    does = "it is not there" if content is None else "another content"
+    return Candidate(Change(f"file:{path}", does, (Setting(ChangeKind.ROOTFS, path, content),), (asked,)))
+
+
+def _sysctl(name: str) -> list[Candidate]:
+    if not (match := _SYSCTL.fullmatch(name)):
+        return []
+    key = match[1].removeprefix("sysctl.")
+    setting = Setting(ChangeKind.COMMAND_LINE, match[1], match[2])
+    asked = Reason(Cause.USER, "user:try", "asked for")
+    return [Candidate(Change(name, f"{key} is {match[2]} from the start", (setting,), (asked,)))]
+
+
+def _by_id(name: str) -> list[Candidate]:
+    return [one for one in candidates() if name in ("all", one.change.id, one.advice)]
+
+
+def for_bundle(wanted: Sequence[str], kernel_version: str) -> tuple[Candidate, ...]:
+    """Return the changes to try on a bundle: as `for_machine`, and `SYMBOL=VALUE`, and `ID/configuration`. `all` is
+    every one that needs no other kernel. Raises UserInputError for an unknown one."""
+    chosen: dict[str, Candidate] = {}
+    for name in wanted:
+        chosen.update((one.change.id, one) for one in _for_bundle(name, kernel_version))
+    return tuple(chosen.values())
+
+
+def _for_bundle(name: str, kernel_version: str) -> Sequence[Candidate]:
+    if match := _SYMBOL.fullmatch(name):
+        asked = Reason(Cause.USER, "user:try", "asked for")
+        return (_configured(f"{match[1]}={match[2]}", "", ((match[1], match[2]),), asked),)
+    if "+" in name:
+        return (joined(name, functools.partial(for_bundle, kernel_version=kernel_version)),)
+    if name == "all":
+        return [one for one in candidates() if not obstacle(one.change)]
+    if found := _by_id(name):
+        return found
+    entry = next((one for one in catalogue() if one.id == name.removesuffix(CONFIGURATION)), None)
+    values = _configuration(entry, kernel_version) if entry is not None else ()
+    if entry is None or not values:
+        configured = [one.id + CONFIGURATION for one in catalogue() if _configuration(one, kernel_version)]
+        there = [one.change.id for one in candidates() if not obstacle(one.change)]
+        raise UserInputError(
+            f"no change {name!r} can be tried on a bundle",
+            hint=f"there are: {', '.join(there)}; with another kernel, {', '.join(configured)}, or any SYMBOL=VALUE",
+        )
+    reason = Reason(Cause.ADVICE, f"advice:{entry.id}", entry.title)
+    return (_configured(entry.id + CONFIGURATION, entry.id, values, reason),)
+
+
+def _configured(name: str, advice: str, values: tuple[tuple[str, str], ...], reason: Reason) -> Candidate:
+    text = ", ".join(f"{symbol}={value}" for symbol, value in values)
+    off = tuple(symbol for symbol, value in values if value == "n")
+    settings = tuple(Setting(ChangeKind.CONFIG, symbol, value) for symbol, value in values)
+    return Candidate(Change(name, f"the kernel compiled with {text}", settings, (reason,)), advice, cost=InCost(off))
+
+
+def _configuration(entry: KnownChange, kernel_version: str) -> tuple[tuple[str, str], ...]:
+    """Symbols and values of the first way that is a configuration and says them and nothing else."""
+    for way in entry.ways:
+        if way.kind is ChangeKind.CONFIG and in_range(kernel_version, way.from_version, way.until_version):
+            found = [_SYMBOL.fullmatch(part.strip()) for part in way.what.split(",")]
+            if all(found):
+                return tuple((match[1], match[2]) for match in found if match)
+    return ()
+
+
+def joined(name: str, choose: Callable[[Sequence[str]], tuple[Candidate, ...]]) -> Candidate:
+    """One change of several: of `a+b`, each as `choose` finds it."""
+    parts = choose([part.strip() for part in name.split("+") if part.strip()])
+    return parts[0] if len(parts) == 1 else Candidate(together(name, [p.change for p in parts]), parts=parts)
+
+
+def together(name: str, changes: Sequence[Change]) -> Change:
+    """Several changes as one."""
+    settings = tuple(setting for change in changes for setting in change.settings)
+    reasons = tuple(dict.fromkeys(reason for change in changes for reason in change.reasons))
+    return Change(name, "; ".join(change.does for change in changes), settings, reasons)
+
+
+def not_for(change: Change, architecture: str) -> str:
+    """Return why a change of the catalogue does not suit a family of processors; "" where it does, or is no such
+    change."""
+    entries = [entry for entry in catalogue() if f"advice:{entry.id}" in {one.reference for one in change.reasons}]
+    for entry in entries:
+        settings = {(one.kind, one.name) for one in change.settings}
+        trials = (one for one in entry.trials if settings >= {(s.kind, s.name) for s in one.change.settings})
+        wanted = [entry.processors, *(one.processors for one in trials)]
+        for names in wanted:
+            if names and architecture not in names:
+                return f"{entry.id} is for {', '.join(names)}, and this machine is of {architecture}"
+    return ""
+
+
+def obstacle(change: Change) -> str:
+    """Return why a change cannot be made on any bundle's machine; "" where it can."""
+    return next((why for setting in change.settings if (why := _obstacle(setting))), "")
+
+
+def _obstacle(setting: Setting) -> str:
+    if setting.kind is ChangeKind.UNIT:
+        return "a container's machine has no units"
+    if setting.kind is ChangeKind.ROOTFS and setting.name == "initrd":
+        return "a container's machine has no initial RAM disk"
+    if setting.kind is ChangeKind.MACHINE and setting.name in ("firmware", "options"):
+        return "a container's machine takes no further options of QEMU"
+    return ""

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Absences that are harmless by nature, as data with reasons: `data/harmless/*.toml`.
+
+[[absence]]
+id       = "memory-nodes"               # unique
+paths    = ["/sys/devices/system/node"] # it and all below, as in data/demand
+errors   = ["ENOENT"]                   # the only answers that are excused
+calls    = ["openat"]                   # the only calls that are, or all; without `paths`, whatever they name
+demanded = false                        # whether what provides it is kept for a use on the baseline; true when left out
+reason   = "why nothing is lost"
+
+A call that fails so is reported, and is no failure of the machine. The exercise's answers must be right all the same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache, cached_property
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any
+
+from vmtailor.analysis.demands.demand_rules import path_pattern
+from vmtailor.base.files import toml_files
+from vmtailor.model.syscalls import Absence, FailedCall
+
+
+@dataclass(frozen=True)
+class Harmless:
+    """One row of the data."""
+
+    id: str
+    errors: tuple[str, ...]
+    reason: str
+    paths: tuple[str, ...] = ()
+    calls: tuple[str, ...] = ()
+    demanded: bool = True
+
+    @cached_property
+    def _patterns(self) -> tuple[re.Pattern[str], ...]:
+        return tuple(path_pattern(path) for path in self.paths)
+
+    def covers(self, path: str) -> bool:
+        return any(pattern.match(path) for pattern in self._patterns)
+
+    def excuses(self, call: FailedCall) -> bool:
+        """Return whether a failed call is such an absence: every path that it names is covered."""
+        if call.error not in self.errors or (self.calls and call.name not in self.calls):
+            return False
+        named = [word for word in call.arguments.split(", ") if word.startswith("/")]
+        return not self.paths or (bool(named) and all(self.covers(path) for path in named))
+
+    @property
+    def is_of_calls(self) -> bool:
+        """Return whether it covers calls as such, whatever they name."""
+        return not self.paths
+
+
+def parse(text: str, origin: str) -> tuple[Harmless, ...]:
+    """Read one file. Raises UserInputError that names the file and the row."""
+    return toml_files.rows(toml_files.document(text, origin), "absence", Harmless, origin, _check)
+
+
+def _check(row: dict[str, Any]) -> None:
+    if not row.get("paths") and not row.get("calls"):
+        raise ValueError("it names neither paths nor calls")
+
+
+def load(folder: Traversable | Path | None = None) -> tuple[Harmless, ...]:
+    """Return all rows that come with the program, or those of `folder`. Raises UserInputError when two have one id."""
+    rows = tuple(row for origin, text in toml_files.texts("harmless", folder) for row in parse(text, origin))
+    toml_files.require_unique((row.id for row in rows), "absences of data/harmless")
+    return rows
+
+
+@cache
+def known() -> tuple[Harmless, ...]:
+    """Return the program's own rows, read once."""
+    return load()
+
+
+def split(failed: Iterable[FailedCall]) -> tuple[tuple[FailedCall, ...], tuple[Absence, ...]]:
+    """Calls that fail newly: those that count, and absences that are harmless."""
+    counted: list[FailedCall] = []
+    absent: list[Absence] = []
+    for call in failed:
+        row = next((row for row in known() if row.excuses(call)), None)
+        if row is None:
+            counted.append(call)
+        else:
+            absent.append(Absence(call, row.id, row.reason))
+    return tuple(counted), tuple(absent)
+
+
+def is_not_demanded(path: str) -> bool:
+    """Return whether a path may be used without keeping what provides it."""
+    return any(not row.demanded and row.covers(path) for row in known())
+
+
+def call_is_not_demanded(name: str) -> bool:
+    """Return whether a system call may be used without keeping what provides it."""
+    return any(not row.demanded and row.is_of_calls and name in row.calls for row in known())

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""TOML files read into frozen dataclasses: one whole document, or folders of files with rows (`[[name]]`)."""
+
+from __future__ import annotations
+
+import dataclasses
+import tomllib
+import types
+import typing
+from collections.abc import Callable, Iterable, Iterator
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from vmtailor.base.errors import UserInputError
+
+_T = TypeVar("_T")
+
+
+def read_strictly(text: str, kind: type[_T], origin: str) -> _T:
+    """Read a whole file as one dataclass. Raises UserInputError that names `origin`, the table and the field."""
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UserInputError(f"{origin} is not TOML: {error}") from error
+    if strange := sorted(_unknown(kind, document, "")):
+        raise UserInputError(f"{origin}: unknown field {', '.join(strange)}", hint="is it spelt as in the others?")
+    try:
+        return msgspec.convert(document, kind)
+    except msgspec.ValidationError as error:
+        raise UserInputError(f"{origin}: {error}", hint="the other files of its folder have every field") from error
+
+
+def _unknown(kind: Any, value: Any, where: str) -> Iterator[str]:
+    """The fields of a table, and of the tables in it, that no dataclass has."""
+    if dataclasses.is_dataclass(kind) and isinstance(value, dict):
+        hints = typing.get_type_hints(kind)
+        for name, inner in value.items():
+            path = f"{where}.{name}" if where else name
+            if name in hints:
+                yield from _unknown(hints[name], inner, path)
+            else:
+                yield path
+    elif isinstance(value, list):
+        for inner in value:
+            for part in typing.get_args(kind):
+                yield from _unknown(part, inner, where)
+    elif isinstance(kind, types.UnionType):
+        for part in typing.get_args(kind):
+            yield from _unknown(part, value, where)
+
+
+T = TypeVar("T")
+#: Looks at a raw row, and raises ValueError where something in it is wrong.
+Check = Callable[[dict[str, Any]], None]
+
+
+def texts(name: str, folder: Traversable | Path | None = None) -> Iterator[tuple[str, str]]:
+    """Yield the files of `data/NAME` of the program, or of `folder`, in order: the name for messages, and the text."""
+    base = folder if folder is not None else resources.files("vmtailor") / "data" / name
+    for file in sorted((f for f in base.iterdir() if f.name.endswith(".toml")), key=lambda f: f.name):
+        yield f"{name}/{file.name}", file.read_text(encoding="utf-8")
+
+
+def document(text: str, origin: str) -> dict[str, Any]:
+    """Return a file as tables. Raises UserInputError that names it."""
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UserInputError(f"{origin} is not TOML: {error}") from error
+
+
+def rows(tables: dict[str, Any], key: str, kind: type[T], origin: str, check: Check | None = None) -> tuple[T, ...]:
+    """Return the rows `[[key]]` as records, each also checked by `check`. Raises UserInputError that names file and
+    row."""
+    return tuple(_row(row, key, kind, origin, check) for row in tables.get(key, []))
+
+
+def _row(row: dict[str, Any], key: str, kind: type[T], origin: str, check: Check | None) -> T:
+    where = f"{origin}, {key} {row.get('id', row.get('name'))!r}"
+    try:
+        made = msgspec.convert(row, kind)
+        if check is not None:
+            check(row)
+    except (msgspec.ValidationError, ValueError) as error:
+        raise UserInputError(f"{where}: {error}") from error
+    if strange := row.keys() - set(kind.__dataclass_fields__):  # type: ignore[attr-defined]
+        raise UserInputError(f"{where}: unknown key {', '.join(sorted(strange))}")
+    return made
+
+
+def require_unique(ids: Iterable[str], what: str) -> None:
+    """Raise UserInputError when two of these are the same. `what`: such as `rules of data/demand`."""
+    seen: set[str] = set()
+    for one in ids:
+        if one in seen:
+            raise UserInputError(f"two {what} have the id {one}", hint="rename one")
+        seen.add(one)

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Notations: amounts of memory, version numbers, names of kernel modules, and JSON from elsewhere."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+import msgspec
+
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+_FORM = re.compile(r"([0-9]{1,15})\s*([KMGT]?)((?:i?B)?)", re.IGNORECASE | re.ASCII)
+#: A number without a unit is of MiB, unless it is as large as this: container engines take plain numbers for bytes, and
+#: nothing has so many MiB.
+_SURELY_BYTES = 8 << 20
+
+
+def parse_size(text: str, *, needs_unit: bool = False) -> int | None:
+    """`256M`, `1 GiB`, `2t`, `64` (MiB), `134217728b` → bytes; None for what is no size. `needs_unit`: a plain number
+    is none."""
+    match = _FORM.fullmatch(text.strip())
+    if match is None or (needs_unit and not match[2]):
+        return None
+    number, unit = int(match[1]), match[2].upper()
+    if not unit and not match[3] and number < _SURELY_BYTES:
+        unit = "M"
+    return number * _UNITS[unit]
+
+
+def size_text(size: int) -> str:
+    """Return a size as options take it: 16G, 500M. A size that is no whole number of MiB is in bytes."""
+    for unit in ("G", "M"):
+        if size >= _UNITS[unit] and size % _UNITS[unit] == 0:
+            return f"{size // _UNITS[unit]}{unit}"
+    return f"{size} bytes"
+
+
+def mebibytes(size: int) -> str:
+    """Return a size in MiB, for records and messages: 256 MiB, 0.5 MiB."""
+    return f"{size >> 20} MiB" if size % (1 << 20) == 0 else f"{size / (1 << 20):g} MiB"
+
+
+_LEADING = re.compile(r"\d+(?:\.\d+)*", re.ASCII)
+
+
+def version_key(version: str) -> tuple[int, ...]:
+    """Return the numbers that a version begins with, for comparison: `6.12.117-1~deb12` → (6, 12, 117). The result is
+    () when it begins with none."""
+    match = _LEADING.match(version)
+    return tuple(int(part) for part in match[0].split(".")) if match else ()
+
+
+def module_name(name: str) -> str:
+    """Return a module's name as the kernel has it: virtio_blk may live in virtio-blk.ko. The kernel treats dash and
+    underscore alike, also in aliases."""
+    return name.replace("-", "_")
+
+
+def decoded_json(data: bytes | str) -> Any | None:
+    """Return the value of a JSON text; None where it is no JSON, no UTF-8, or nested deeper than can be read."""
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return None
+
+
+def finite_json(value: object) -> float | None:
+    """Return a number of a JSON document as a float; None where it is no number, or beyond what a float can be."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        found = float(value)
+    except OverflowError:
+        return None
+    return found if math.isfinite(found) else None

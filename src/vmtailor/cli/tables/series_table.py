@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Series of boots on a terminal and as a JSON document."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from vmtailor.analysis.statistics.boot_statistics import Summary, summarise
+from vmtailor.base.figures import millions
+from vmtailor.base.terminal import BREAK, Table, TerminalConsole, Text, box
+from vmtailor.base.text import plural
+from vmtailor.model.boots.boot import Outcome
+from vmtailor.model.boots.series import BootSeries, JudgedBy
+from vmtailor.model.change import Change, Effect, Figure, Verdict
+from vmtailor.model.machine import Clock
+
+_COLOURS = {Verdict.BETTER: "green", Verdict.WORSE: "red", Verdict.SAME: "dim", Verdict.UNDECIDED: "yellow"}
+
+
+_JUDGED = {
+    JudgedBy.READY: "the time of ready",
+    JudgedBy.INSTRUCTIONS: "instructions executed from kernel entry to init",
+    JudgedBy.CPU: "QEMU's processor time up to ready",
+}
+
+
+def summaries(series: BootSeries, variant: str) -> list[tuple[str, Summary]]:
+    """Milestone → figures over the boots of a variant that got ready, in the order of time."""
+    values: dict[str, list[float]] = {}
+    for boot in series.of(variant):
+        if boot.outcome is Outcome.READY:
+            for mark in boot.milestones:
+                at = mark.seconds(series.clock)
+                if at is not None:
+                    values.setdefault(mark.name, []).append(at)
+        if boot.outcome is Outcome.READY and boot.cpu_s is not None:
+            values.setdefault("host processor time", []).append(boot.cpu_s)
+    found = [(name, summary) for name, numbers in values.items() if (summary := summarise(numbers)) is not None]
+    return sorted(found, key=lambda pair: (pair[0] == "host processor time", pair[1].median))
+
+
+def document(series: BootSeries, out: Path) -> dict[str, Any]:
+    """The JSON document: the record, every raw sample in it, with figures beside."""
+    record = msgspec.to_builtins(series)
+    figures = {
+        one.name: {name: msgspec.to_builtins(summary) for name, summary in summaries(series, one.name)}
+        for one in series.variants
+    }
+    return {"schema": series.SCHEMA, "folder": str(out), "figures": figures, **record}
+
+
+def show(series: BootSeries, out: Path, console: TerminalConsole) -> None:
+    """Print a series for a person."""
+    base = series.variants[0]
+    _milestones(series, base.name, console)
+    _failures(series, out, console)
+    if series.trials:
+        _trials(series, console)
+    clock = "virtual time (instructions executed, and waits)" if series.clock is Clock.INSTRUCTIONS else "host time"
+    text = f"{clock}, {base.machine.accelerator}; consoles and records: {out}"
+    console.print(Text(text, style="dim"))
+    console.print(Text(f"vmtailor analyze {out}/{base.name}-1/console.log   shows where the time went", style="dim"))
+
+
+def _milestones(series: BootSeries, variant: str, console: TerminalConsole) -> None:
+    boots = series.of(variant)
+    good = sum(b.outcome is Outcome.READY for b in boots)
+    title = f"{series.subject}: {good} of {plural(len(boots), 'boot')} ready ({series.ready})"
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, title_style="bold")
+    for name in ("milestone", "median s", "95 %", "min", "max"):
+        table.add_column(name, justify="left" if name == "milestone" else "right")
+    for name, summary in summaries(series, variant):
+        if summary.two_modes:
+            low, high = summary.modes
+            middle = Text(f"{_s(low.median)} ({low.count}×) or {_s(high.median)} ({high.count}×)", style="yellow")
+            table.add_row(name, middle, Text("two modes", style="yellow"), _s(summary.min), _s(summary.max))
+            continue
+        interval = f"{_s(summary.low)} – {_s(summary.high)}"
+        table.add_row(name, _s(summary.median), interval, _s(summary.min), _s(summary.max))
+    console.print(table)
+    counted = [b.instructions for b in boots if b.instructions is not None]
+    if counted:
+        differ = f", the boots differ by {max(counted) - min(counted):,}" if len(counted) > 1 else ""
+        console.print(Text(f"{millions(statistics.median(counted))} instructions from kernel entry to init{differ}"))
+    whole = [m.executed for b in boots if (m := b.milestone("ready")) is not None and m.executed is not None]
+    if whole:
+        differ = f", the boots differ by {max(whole) - min(whole):,}" if len(whole) > 1 else ""
+        console.print(Text(f"{millions(statistics.median(whole))} instructions from QEMU's start to ready{differ}"))
+
+
+def _s(seconds: float) -> str:
+    return f"{seconds:.2f}" if seconds >= 10 else f"{seconds:.3f}"
+
+
+def _failures(series: BootSeries, out: Path, console: TerminalConsole) -> None:
+    for one in series.boots:
+        boot, name = one.boot, f"{one.variant} {one.number}"
+        for warning in boot.kernel_warnings[:3]:
+            console.print(Text(f"{name}: warning: {warning}", style="yellow"))
+        if boot.failed_units:
+            console.print(Text(f"{name}: failed units: {', '.join(boot.failed_units)}", style="yellow"))
+        if boot.outcome is Outcome.READY:
+            continue
+        console.print(Text(f"{name}: {boot.outcome}: {boot.problem}", style="red"))
+        timed, plain = (out / one.folder / log for log in ("console.times.log", "console.log"))
+        log = timed if timed.is_file() else plain
+        if one.variant == series.variants[0].name and log.is_file():
+            for line in log.read_text("utf-8", "replace").splitlines()[-12:]:
+                console.print(Text(f"  │ {line[:200]}", style="dim"))
+        console.print(Text(f"  its console: {log}", style="dim"))
+
+
+def _trials(series: BootSeries, console: TerminalConsole) -> None:
+    counted = series.judged_by is JudgedBy.INSTRUCTIONS
+    unit = "M instr" if counted else "s"
+    # On the wall clock, what is judged by is that very figure.
+    shown = ("wall s", "cpu s") if series.judged_by is not JudgedBy.READY else ("cpu s",)
+    columns = [name for name in shown if any(_more(one, name) is not None for one in series.trials)]
+    table = Table(
+        title=f"changes tried, savings in {unit}", title_justify="left", box=box.SIMPLE_HEAD, title_style="bold"
+    )
+    table.add_column("change", min_width=30)
+    for name in ("predicted", "measured", "95 %", *columns):
+        table.add_column(name, justify="right")
+    table.add_column("verdict")
+    order = sorted(
+        series.trials, key=lambda t: (t.id == "together", not t.measured, t.measured[0].value if t.measured else 0.0)
+    )
+    for one in order:
+        table.add_row(*_trial_row(one, 1e6 if counted else 1.0, columns))
+    console.print(table)
+    virtual = series.judged_by is JudgedBy.READY and series.clock is Clock.INSTRUCTIONS
+    judged = "the virtual time of ready" if virtual else _JUDGED[series.judged_by]
+    console.print(Text(f"judged by {judged}; + is a saving", style="dim"))
+    if moved := _moved(series):
+        console.print(Text(moved, style="dim"))
+    if series.interaction is not None:
+        more = "more" if series.interaction >= 0 else "less"
+        size = abs(series.interaction) / (1e6 if counted else 1.0)
+        console.print(Text(f"together the changes save {size:.2f} {unit} {more} than the sum of each alone"))
+
+
+def _moved(series: BootSeries) -> str:
+    """What words that mean nothing do to the machine as it is; empty where none were tried."""
+    before = [at for one in series.of(series.variants[0].name) if (at := one.at("ready", series.clock)) is not None]
+    after = [at for one in series.controls if (at := one.at("ready", series.clock)) is not None]
+    if not before or not after:
+        return ""
+    most = max(abs(at - statistics.median(before)) for at in after)
+    return f"a word that means nothing moves it by up to {_s(most)} s: what is less is no saving"
+
+
+def _more(one: Change, name: str) -> Effect | None:
+    return one.measures(Figure.WALL if name == "wall s" else Figure.CPU)
+
+
+def _trial_row(one: Change, per: float, more: Sequence[str]) -> tuple[Text | str, ...]:
+    change = Text(one.id, style="bold" if one.id == "together" else "")
+    change.append(BREAK).append((one.problem or one.does)[:90], style="red" if one.problem else "dim")
+    measured = one.measured[0] if one.measured else None
+    interval = "–" if measured is None else f"{-measured.high / per:.2f} – {-measured.low / per:.2f}"
+    interval = "exact" if measured is not None and measured.low == measured.high else interval
+    untried = bool(one.problem) and measured is None and one.verdict is Verdict.UNDECIDED
+    verdict = Text("not tried" if untried else str(one.verdict), style="dim" if untried else _COLOURS[one.verdict])
+    figures = (_saving(one.expected[0] if one.expected else None, per), _saving(measured, per), interval)
+    return change, *figures, *(_saving(_more(one, name)) for name in more), verdict
+
+
+def _saving(effect: Effect | None, per: float = 1.0) -> str:
+    """What is saved, so that more is better."""
+    return "–" if effect is None else f"{0.0 - effect.value / per:+.2f}"

@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Machines measured, each once for the same bytes. Counted boots run beside each other and beside what else is done,
+which changes no instruction; boots on the wall clock have the host for themselves."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextvars import copy_context
+from dataclasses import dataclass
+from pathlib import Path
+
+from vmtailor.base.cache.store import Store
+from vmtailor.base.concurrency import Beside
+from vmtailor.base.files import records, temporary
+from vmtailor.base.progress import step
+from vmtailor.model.boots.boot import Boot
+from vmtailor.model.boots.boot_cost import MemoryUse
+from vmtailor.stages import measure
+from vmtailor.stages.measure import Counted, MeasuredMachine, Timed, Usual
+
+#: Kinds of the cache.
+COUNTED, TIMED = "counted", "timed"
+_RECORDS = {COUNTED: "counted.json", TIMED: "timed.json"}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A machine to be measured. `key`: all that its boots depend on; `boots`: how many on either clock; `subject` gives
+    it with what drives it, its files in a folder that is there while it is booted; `known`: a counted boot of the very
+    machine that was made before; `beside`: a machine that this one is set beside: its least memory is what it needs to
+    do the same in the processor time that the other may take. (Its key names the other.)"""
+
+    title: str
+    key: str
+    boots: int
+    store: Store
+    scratch: Path
+    subject: Callable[[Path], MeasuredMachine]
+    known: Boot | None = None
+    beside: Asked | None = None
+
+
+@dataclass(frozen=True)
+class Measured:
+    """All boots of one machine, as `stages.measure` records them."""
+
+    exact: tuple[Boot, ...]
+    wall: tuple[Boot, ...]
+    initcalls: tuple[tuple[str, int], ...]
+    min_memory_bytes: int
+    memory: MemoryUse | None
+
+
+def _nobody() -> None:
+    """How long a machine may take that is set beside no other."""
+
+
+def counted(
+    asked: Asked,
+    beside: Callable[[], Usual | None] = _nobody,
+    on_usual: Callable[[Usual], None] = lambda usual: None,
+) -> Counted:
+    """Its boots on the instruction clock; found again when nothing they depend on has changed. `beside`, `on_usual`:
+    how long the machine may take that it is set beside, and who is told how long this one takes (stages/measure.py)."""
+
+    def fill(folder: Path) -> None:
+        with step(f"measure: {asked.title}") as progress, temporary.held_folder(asked.scratch) as scratch:
+            record = measure.counted(
+                asked.subject(scratch), asked.boots, folder, scratch, lambda note: progress.update(0, None, note),
+                known=asked.known, beside=beside, on_usual=on_usual,
+            )  # fmt: skip
+        records.save(record, folder / _RECORDS[COUNTED])
+
+    return records.load(Counted, asked.store.get(COUNTED, asked.key, fill) / _RECORDS[COUNTED])
+
+
+def timed(asked: Asked) -> Timed:
+    """Its boots on the wall clock, likewise. Nothing of ours may run beside."""
+
+    def fill(folder: Path) -> None:
+        title = f"measure on the wall clock: {asked.title}"
+        with step(title) as progress, temporary.held_folder(asked.scratch) as scratch:
+            record = measure.timed(
+                asked.subject(scratch), asked.boots, scratch, lambda note: progress.update(0, None, note)
+            )
+        records.save(record, folder / _RECORDS[TIMED])
+
+    return records.load(Timed, asked.store.get(TIMED, asked.key, fill) / _RECORDS[TIMED])
+
+
+class _Told:
+    """What is known of a machine that another one waits for: how long a boot takes, as soon as that is known; all of
+    it, once the machine has been counted."""
+
+    def __init__(self) -> None:
+        self._there = threading.Event()
+        self._latest: Usual | None = None
+
+    def tell(self, usual: Usual | None) -> None:
+        self._latest = usual
+        self._there.set()
+
+    def known(self) -> Usual | None:
+        """Waits until anything is; None where nothing came of it."""
+        self._there.wait()
+        return self._latest
+
+
+class Ahead:
+    """Machines that are counted before their figures are asked for. What waits for nobody goes first: they get less of
+    the processors than what else is done."""
+
+    def __init__(self) -> None:
+        self._context = copy_context()  # what stops the work around stops them, whoever begins one
+        self._begun: dict[str, Beside[Counted]] = {}
+        self._told: dict[str, _Told] = {}
+
+    def begin(self, asked: Asked) -> None:
+        """Count this one, unless that has begun; the machine that it is set beside before it."""
+        if asked.key in self._begun:
+            return
+        if asked.beside is not None:
+            self.begin(asked.beside)
+        beside = self._told[asked.beside.key].known if asked.beside is not None else _nobody
+        told = self._told[asked.key] = _Told()
+        self._begun[asked.key] = self._context.copy().run(Beside, lambda: _telling(asked, beside, told))
+
+    def counted(self, asked: Asked) -> Counted:
+        """What came of it. Raises what it raised."""
+        self.begin(asked)
+        return self._begun[asked.key].wait()
+
+    def keep_only(self, *keys: str) -> None:
+        """Give up the counting of all but these machines: it is ended."""
+        for key in self._begun.keys() - set(keys):
+            self._begun.pop(key).stop()
+
+
+@contextlib.contextmanager
+def ahead() -> Iterator[Ahead]:
+    """Within the block machines are counted beside what else is done; who has not ended then is given up."""
+    begun = Ahead()
+    try:
+        yield begun
+    finally:
+        begun.keep_only()
+
+
+#: Added to the nice value of boots that nobody waits for yet: about a third of a processor beside one who has it.
+_YIELDS = 5
+
+
+def _telling(asked: Asked, beside: Callable[[], Usual | None], told: _Told) -> Counted:
+    """`counted`, in a thread of its own, whose programs leave the processors to others."""
+    own = threading.get_native_id()
+    with contextlib.suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, own, os.getpriority(os.PRIO_PROCESS, own) + _YIELDS)
+    found = None
+    try:
+        found = counted(asked, beside, told.tell)
+        return found
+    finally:
+        told.tell(found.usual if found is not None else None)
+
+
+def measured(asked: Asked) -> Measured:
+    """One machine on both clocks."""
+    return _joined(counted(asked), asked)
+
+
+def both(first: Asked, second: Asked, begun: Ahead | None = None) -> tuple[Measured, Measured]:
+    """Two machines on both clocks. `begun`: where they may be being counted already."""
+    if begun is None:
+        with ahead() as own:
+            return both(first, second, own)
+    begun.begin(first)
+    other, one = begun.counted(second), begun.counted(first)
+    return _joined(one, first), _joined(other, second)
+
+
+def is_measured(asked: Asked) -> bool:
+    """Whether the cache has a machine's boots."""
+    return all(asked.store.has(kind, asked.key) for kind in _RECORDS)
+
+
+def _joined(found: Counted, asked: Asked) -> Measured:
+    return Measured(found.exact, timed(asked).wall, found.initcalls, found.min_memory_bytes, found.memory)

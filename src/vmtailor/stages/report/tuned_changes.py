@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Changes beside the kernel that were named: a row each, and as the document of `fit --json` has them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from vmtailor.base import figures
+from vmtailor.model.change import Effect, Figure
+from vmtailor.model.fit import FitRun
+from vmtailor.model.systems.tuning import words_of
+
+MEANING = "seconds that ready comes earlier or later, on the instruction clock, each alone on the fitted machine"
+
+
+@dataclass(frozen=True)
+class TunedRow:
+    """One change: its id, what it does, the words that it sets, and what came of it."""
+
+    id: str
+    does: str
+    settings: str
+    expected: str
+    measured: str
+    outcome: str
+    kept: bool
+
+
+def rows(run: FitRun) -> Iterator[TunedRow]:
+    """Those that the machine has, then the others."""
+    if run.tuned is None:
+        return
+    for one in (*run.tuned.kept, *run.tuned.others):
+        yield TunedRow(
+            one.id, one.does, ", ".join(words_of(one)), _signed(one.expects(Figure.READY)),
+            _signed(one.measures(Figure.READY)), run.tuned.outcome(one), one in run.tuned.kept,
+        )  # fmt: skip
+
+
+def _signed(found: Effect | None) -> str:
+    return figures.NONE if found is None else f"{found.value:+.3f}{figures.NARROW_SPACE}s".replace("-", "−")
+
+
+def document(run: FitRun) -> list[dict[str, Any]] | None:
+    """The same for programs; None where none was named."""
+    if run.tuned is None:
+        return None
+    return [
+        {
+            "change": one.id,
+            "settings": list(words_of(one)),
+            "kept": one in run.tuned.kept,
+            "outcome": run.tuned.outcome(one),
+            "expected_s": _seconds(one.expects(Figure.READY)),
+            "measured_s": _seconds(one.measures(Figure.READY)),
+        }
+        for one in (*run.tuned.kept, *run.tuned.others)
+    ]
+
+
+def _seconds(found: Effect | None) -> float | None:
+    return None if found is None else found.value

@@ -129,7 +129,7 @@ def test_what_did_not_mend_the_failure_is_not_held(monkeypatch: pytest.MonkeyPat
     )
     monkeypatch.setattr(nearest, "nearest", nearest_to)
     monkeypatch.setattr(repairing, "addable", lambda _, fragment, names: tuple(names))
-    monkeypatch.setattr(fitting, "built", lambda *_: None)
+    monkeypatch.setattr(kernel_trials, "built", lambda *_: None)
     first: Any = SimpleNamespace(
         verification=Verification(("first",), (call("first"),)),
         plan=SimpleNamespace(left_out=(), fragment=(), prompted_y=9, names=()),

@@ -13,10 +13,6 @@ if TYPE_CHECKING:  # a run names marks and counts nothing: it loads no numpy
     import numpy as np
     from numpy.typing import NDArray
 
-if TYPE_CHECKING:  # a run names marks and counts nothing: it loads no numpy
-    import numpy as np
-    from numpy.typing import NDArray
-
 #: The mark where the kernel proper begins.
 START_KERNEL = "start_kernel"
 

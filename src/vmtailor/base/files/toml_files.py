@@ -27,7 +27,10 @@ def read_strictly(text: str, kind: type[_T], origin: str) -> _T:
     except tomllib.TOMLDecodeError as error:
         raise UserInputError(f"{origin} is not TOML: {error}") from error
     if strange := sorted(_unknown(kind, document, "")):
-        raise UserInputError(f"{origin}: unknown field {', '.join(strange)}", hint="is it spelt as in the others?")
+        raise UserInputError(
+            f"{origin}: unknown field {', '.join(strange)}",
+            hint="compare its spelling with the other files of the folder",
+        )
     try:
         return msgspec.convert(document, kind)
     except msgspec.ValidationError as error:

@@ -48,7 +48,7 @@ def check_entry_point(tree: LayerTree, image: Image) -> str:
             return candidate
     raise UserInputError(
         f"the entry point '{name[:200]}' of {image.reference} {problem}",
-        hint=f"looked at: {', '.join(candidates)[:400]}; give another one with --entrypoint",
+        hint=f"vmtailor looked at {', '.join(candidates)[:400]}; give another entry point with --entrypoint",
     )
 
 

@@ -20,14 +20,13 @@ from vmtailor.analysis.cost import plugin_counts, side_figures
 from vmtailor.base.cache.store import Store
 from vmtailor.base.natives import locate
 from vmtailor.booting.boot import boot as boot_machine
-from vmtailor.booting.counting import counting
+from vmtailor.booting.counting import Counting
 from vmtailor.drivers.distribution import packaged_baseline, selection
 from vmtailor.drivers.guest import guest_volume
 from vmtailor.drivers.kernel import elf_pack, kernel_source, make
-from vmtailor.drivers.qemu import plugin
 from vmtailor.drivers.rootfs import rootfs
 from vmtailor.model.architecture import presumed, presumed_name
-from vmtailor.model.boots.counters import CodeMark, Counters
+from vmtailor.model.boots.counters import CodeMark, Counters, CountingConfig
 from vmtailor.model.boots.workload import FIXED_KEY, Exercised, Run
 from vmtailor.model.image import ImageConfig
 from vmtailor.model.machine import Disk, Machine
@@ -67,8 +66,8 @@ def boot(machine: Machine, system_map: Path, folder: Path) -> Counters:
     table = plugin_counts.SymbolTable.parse(system_map.read_text())
     marks = [*plugin_counts.kernel_marks(table), CodeMark("init", locate().marks()["init"])]
     run = Run(argv=("/nothing",), key=FIXED_KEY)
-    config = plugin.PluginConfig(kernel=table.addresses["start_kernel"], marks=tuple(marks))
-    _, gathered = boot_machine(machine, Exercised(run, 600), folder, counting=counting(locate(), config))
+    config = CountingConfig(kernel=table.addresses["start_kernel"], marks=tuple(marks))
+    _, gathered = boot_machine(machine, Exercised(run, 600), folder, counting=Counting(locate(), config))
     assert gathered.counters is not None
     return gathered.counters
 

@@ -17,9 +17,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from vmtailor.analysis.compare.compare import compare_boots
-from vmtailor.analysis.compare.rows import THRESHOLDS, Key, row
-from vmtailor.analysis.timeline.analyze import analyze
+from vmtailor.analysis.comparison.boot_differences import THRESHOLDS, Key, compare_boots, row
+from vmtailor.analysis.timeline.boot_timeline import analyze
 from vmtailor.model.boots.comparison import Row, RowVerdict
 from vmtailor.model.boots.timeline import Timeline
 

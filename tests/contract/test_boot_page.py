@@ -12,10 +12,10 @@ from playwright.sync_api import Page
 from tests.fakes.browser import Opened, opened
 from tests.unit.bootlog.reading import DATA
 
-from vmtailor.analysis.compare.compare import compare_boots
-from vmtailor.analysis.compare.compare_page import compare_page
-from vmtailor.analysis.timeline.analyze import analyze
+from vmtailor.analysis.comparison.boot_differences import compare_boots
+from vmtailor.analysis.comparison.comparison_page import compare_page
 from vmtailor.analysis.timeline.boot_page import boot_page
+from vmtailor.analysis.timeline.boot_timeline import analyze
 from vmtailor.model.boots.timeline import Timeline
 
 pytestmark = pytest.mark.contract

@@ -70,13 +70,13 @@ def test_qemu_tells_how_many_instructions_it_has_counted(kernel: Path) -> None:
     vm = replace(USUAL, memory_bytes=64 << 20, kernel=str(kernel), words=("hang",), clock=Clock.INSTRUCTIONS)
     with listening(vm) as running:
         until = time.monotonic() + 20.0
-        while not (seen := running.executed()) and time.monotonic() < until:
+        while not (seen := running.machine.executed()) and time.monotonic() < until:
             time.sleep(0.1)
         assert seen
         time.sleep(0.5)
-        assert (running.executed() or 0) >= seen
+        assert (running.machine.executed() or 0) >= seen
         running.quit(3.0)
-        assert running.executed() is None  # it is gone
+        assert running.machine.executed() is None  # it is gone
 
 
 def test_an_open_port_of_a_guest_that_does_not_listen_is_not_ready(kernel: Path, tmp_path: Path) -> None:

@@ -15,9 +15,9 @@ import pytest
 
 from vmtailor.base import natives
 from vmtailor.base.process import run
-from vmtailor.drivers.qemu import plugin, plugin_file, qemu_program
-from vmtailor.drivers.qemu.plugin import Owner, PluginConfig, PluginMode
-from vmtailor.model.boots.counters import CodeMark, CodeSpan, Counters, Stretch
+from vmtailor.drivers.monitors import counts_file
+from vmtailor.drivers.qemu import plugin, qemu_program
+from vmtailor.model.boots.counters import CodeMark, CodeOwner, CodeSpan, Counters, CountingConfig, CountingMode, Stretch
 
 pytestmark = pytest.mark.contract
 
@@ -47,22 +47,24 @@ def machine_program(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPa
     return qemu_program.installed()
 
 
-def config_for(labels: dict[str, int], mode: PluginMode = PluginMode.COUNTS, devices: bool = True) -> PluginConfig:
-    return PluginConfig(
+def config_for(
+    labels: dict[str, int], mode: CountingMode = CountingMode.COUNTS, devices: bool = True
+) -> CountingConfig:
+    return CountingConfig(
         kernel=HIGH + labels["kernel"],
         mode=mode,
         devices=devices,
         marks=tuple(CodeMark(name, HIGH + labels[name]) for name in MARKS),
         spans=(CodeSpan("spanned", HIGH + labels["spanned"]),),
         owners=(
-            Owner("first", labels["first"], labels["second"]),
-            Owner("second", labels["second"], labels["second_end"]),
+            CodeOwner("first", labels["first"], labels["second"]),
+            CodeOwner("second", labels["second"], labels["second_end"]),
         ),
     )
 
 
 def boot(
-    program: qemu_program.Qemu, image: Path, config: PluginConfig, folder: Path
+    program: qemu_program.Qemu, image: Path, config: CountingConfig, folder: Path
 ) -> tuple[Counters, list[int], bytes]:
     """Counters, the guest's readings of its TSC, and the plugin's file."""
     assert program.plugin_api is not None
@@ -73,7 +75,7 @@ def boot(
     argv += ["-serial", "stdio", "-bios", str(image), "-plugin", prepared.option()]
     finished = run(argv, timeout_s=60, env=qemu_program.environment())
     readings = list(struct.unpack("<7Q", finished.stdout))
-    return plugin_file.read(prepared.out), readings, prepared.out.read_bytes()
+    return counts_file.read(prepared.out), readings, prepared.out.read_bytes()
 
 
 def stretch(counters: Counters, begin: str) -> Stretch:
@@ -108,7 +110,7 @@ def test_to_settle_counts_nothing_and_changes_nothing(
 ) -> None:
     image, labels = guest
     counted = boot(machine_program, image, config_for(labels), tmp_path / "counts")[1]
-    counters, readings, _ = boot(machine_program, image, config_for(labels, PluginMode.SETTLE), tmp_path / "settle")
+    counters, readings, _ = boot(machine_program, image, config_for(labels, CountingMode.SETTLE), tmp_path / "settle")
     assert readings == counted
     assert [totals.executed for _, totals in counters.marks] == []
     (whole,) = counters.stretches
@@ -174,7 +176,7 @@ def test_coverage_counts_blocks_whole(
 ) -> None:
     image, labels = guest
     exact, _, _ = boot(machine_program, image, config_for(labels), tmp_path / "a")
-    whole, _, _ = boot(machine_program, image, config_for(labels, PluginMode.COVERAGE), tmp_path / "b")
+    whole, _, _ = boot(machine_program, image, config_for(labels, CountingMode.COVERAGE), tmp_path / "b")
     assert not whole.exact
     assert int(stretch(whole, "mark_faults").executed.sum()) == 0
     counted, covered = stretch(exact, "mark_faults"), stretch(whole, "mark_faults")

@@ -11,10 +11,10 @@ import pytest
 
 from vmtailor.base import natives
 from vmtailor.base.process import run
-from vmtailor.drivers.qemu import plugin, plugin_file, qemu_program
-from vmtailor.drivers.qemu.plugin import Owner, PluginConfig
+from vmtailor.drivers.monitors import counts_file
+from vmtailor.drivers.qemu import plugin, qemu_program
 from vmtailor.model.architecture import named
-from vmtailor.model.boots.counters import CodeMark, Counters, OwnerCounts, Stretch
+from vmtailor.model.boots.counters import CodeMark, CodeOwner, Counters, CountingConfig, OwnerCounts, Stretch
 
 pytestmark = pytest.mark.contract
 
@@ -36,17 +36,17 @@ def counted(tmp_path_factory: pytest.TempPathFactory) -> Counters:
     flags = ["-nostdlib", "-static", "-march=rv64imac_zicsr", "-mabi=lp64", "-mcmodel=medany", "-Wl,--no-relax"]
     run([f"{ROW.kernel.cross}gcc", *flags, *places, "-Wl,--build-id=none", "-o", str(elf), str(SOURCE)], timeout_s=60)
     labels = natives.elf_symbols(elf.read_bytes())
-    config = PluginConfig(
+    config = CountingConfig(
         kernel=labels["kernel"] + HIGHER,
         marks=tuple(CodeMark(name, labels[name] + HIGHER) for name in ("mark_calls", "mark_program", "mark_end")),
-        owners=(Owner("program", PLACES[".firmware"], PLACES[".firmware"] + 0x1000),),
+        owners=(CodeOwner("program", PLACES[".firmware"], PLACES[".firmware"] + 0x1000),),
         architecture=ROW.name,
     )
     prepared = plugin.prepare(natives.locate().plugin(qemu_program.plugin_api(ROW.name)), config, folder)
     argv = [qemu_program.installed(ROW.name).program, "-machine", "virt", "-m", "16M", "-cpu", ROW.emulator.cpu_model]
     argv += ["-accel", "tcg", "-icount", "shift=0,sleep=off", "-nodefaults", "-display", "none", "-bios", str(elf)]
     run([*argv, "-plugin", prepared.option()], timeout_s=60, env=qemu_program.environment())
-    return plugin_file.read(prepared.out)
+    return counts_file.read(prepared.out)
 
 
 def stretch(counters: Counters, begin: str) -> tuple[Stretch, int, int, int]:

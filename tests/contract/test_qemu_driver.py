@@ -11,8 +11,8 @@ import pytest
 from tests.fakes.asking import told
 
 from vmtailor.base.errors import HostError
+from vmtailor.drivers.monitors.monitor import KvmState
 from vmtailor.drivers.qemu import kvm, qemu, qemu_program
-from vmtailor.drivers.qemu.kvm import KvmState
 from vmtailor.model.architecture import presumed
 from vmtailor.model.boots.ending import Ending
 from vmtailor.model.machine import Clock, Disk, DiskMode, Machine, PublishedPort

@@ -15,7 +15,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from vmtailor.drivers.qemu import confinement, qemu, qemu_program
+from vmtailor.drivers.confinement import confinement
+from vmtailor.drivers.qemu import qemu, qemu_program
 from vmtailor.model.machine import Clock, Disk, Machine, PublishedPort
 
 

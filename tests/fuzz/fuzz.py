@@ -17,6 +17,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -24,44 +25,25 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tests.fuzz.seeds import DICTIONARY, SEEDS, tar_of
 
-from vmtailor.analysis.bootlog import (
-    archive,
-    bootchart,
-    bootchart_svg,
-    cloud_init,
-    ftrace,
-    grab_boot_data,
-    journal_export,
-    journal_json,
-    kernel_log,
-    systemd_plot,
-    systemd_text,
-)
-from vmtailor.analysis.bootlog.clean import Cleaner
-from vmtailor.analysis.bootlog.kernel_build import kconfig_file, system_map
-from vmtailor.analysis.bootlog.observed import Observed
-from vmtailor.analysis.bootlog.reader import read_chunks
-from vmtailor.analysis.compare.gate import metrics_of, parse_budget
+from vmtailor.analysis.bootlog import archive, bootchart
+from vmtailor.analysis.bootlog.boot_record import Observed
+from vmtailor.analysis.bootlog.formats import FORMATS, Format, read_chunks
+from vmtailor.analysis.bootlog.log_lines import Content
+from vmtailor.analysis.comparison.budgets import metrics_of, parse_budget
 from vmtailor.analysis.timeline.boot_json import from_json, json_chunks, to_csv, trace_events
-from vmtailor.analysis.timeline.timeline import build
+from vmtailor.analysis.timeline.boot_timeline import build
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.notation import decoded_json
 
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
-def _text(data: bytes) -> str:
-    return "\n".join(line.decode("utf-8", "replace") for line in Cleaner(data).lines(iter([data])))
-
-
-def _decoded(data: bytes) -> None:
-    document = decoded_json(data)
-    if isinstance(document, list) and systemd_plot.is_plot_json(document):
-        check(systemd_plot.read_json("x", document))
-    if isinstance(document, list) and cloud_init.is_dump(document):
-        check(cloud_init.read_dump("x", document))
-    journal_json.as_log(data.split(b"\n"))
-    metrics_of(document)
+def _reader(row: Format, data: bytes, step: int = 0) -> None:
+    """What a format's reader makes of it, whether it is recognised or not; in pieces of so many bytes."""
+    content = Content("x", iter([data[at : at + step] for at in range(0, len(data), step)] if step else [data]))
+    row.recognise(content)
+    if (observed := row.read(content)) is not None:
+        check(observed)
 
 
 def _charts(data: bytes) -> None:
@@ -107,22 +89,11 @@ def whole(data: bytes) -> None:
 
 
 TARGETS: dict[str, Callable[[bytes], None]] = {
-    "kernel log": lambda d: check(kernel_log.read("x", iter([d]), d)),
-    "kernel log in pieces": lambda d: check(
-        kernel_log.read("x", iter([d[i : i + 7] for i in range(0, len(d), 7)]), d[:50])
-    ),
-    "grab-boot-data": lambda d: check(grab_boot_data.read("x", iter([d]), d)),
-    "ftrace": lambda d: check(ftrace.read("x", d.split(b"\n"))),
-    "systemd text": lambda d: check(systemd_text.read("x", _text(d))),
-    "plot svg": lambda d: check(systemd_plot.read_svg("x", _text(d))),
-    "bootchart svg": lambda d: check(bootchart_svg.read("x", _text(d))),
-    "cloud-init": lambda d: check(cloud_init.read_text("x", _text(d))),
-    "json": _decoded,
-    "journal export": lambda d: (journal_export.recognise(d), journal_export.as_log(d), None)[-1],
+    **{row.name: partial(_reader, row) for row in FORMATS},
+    "kernel log in pieces": partial(_reader, FORMATS[-1], step=7),
+    "document": lambda d: (metrics_of(decoded_json(d)), None)[1],
     "bootchart": _charts,
     "archive": _packed,
-    "symbols": lambda d: (system_map.recognise(d), system_map.parse(d.split(b"\n")), None)[-1],
-    "config": lambda d: (kconfig_file.parse(d.split(b"\n")), None)[1],
     "budget": _budget,
     "whole": whole,
 }

@@ -27,8 +27,9 @@ from vmtailor.base import natives
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.process import run, spawn
 from vmtailor.booting.listener import listening
-from vmtailor.drivers.qemu import confinement, qemu
-from vmtailor.drivers.qemu.confinement import Root
+from vmtailor.drivers.confinement import confinement
+from vmtailor.drivers.confinement.confinement import Root
+from vmtailor.drivers.qemu import qemu
 from vmtailor.drivers.qemu.handover import Wanted
 from vmtailor.drivers.rootfs.boot_disk import disk_of
 from vmtailor.model.machine import Clock, Machine
@@ -278,7 +279,8 @@ def test_a_disk_that_is_booted_is_written_beside_it_and_nothing_stays(
     before = disk.read_bytes()
     with listening(machine(kernel, disk, "h")) as running:
         assert list(temporary.iterdir()) == []  # already while it runs
-        running.qmp.ask_person('qemu-io disk0 "write -P 7 0 4096"')
+        assert isinstance(running.machine, qemu.QemuMachine) and running.machine.qmp is not None
+        running.machine.qmp.ask_person('qemu-io disk0 "write -P 7 0 4096"')
         # QEMU says that on its standard output, which is the serial line.
         assert within(10, lambda: "wrote 4096/4096" in running.pump(0.1) or b"wrote 4096/4096" in running.console.raw)
     assert disk.read_bytes() == before

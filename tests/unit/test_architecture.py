@@ -32,7 +32,7 @@ from vmtailor.drivers.qemu.registers import all_halted
 from vmtailor.drivers.rootfs import initramfs
 from vmtailor.model import architecture
 from vmtailor.model.architecture import Architecture, CallTable
-from vmtailor.model.boots.counters import CodeMark
+from vmtailor.model.boots.counters import CodeMark, CountingConfig
 from vmtailor.model.change import Cause
 from vmtailor.model.image import Image, ImageConfig
 from vmtailor.model.kernel import Configured
@@ -168,7 +168,7 @@ def test_its_baseline_loads_what_its_machine_needs(made_up: Architecture) -> Non
 
 
 def test_the_plugin_is_told_how_it_divides_addresses(made_up: Architecture) -> None:
-    lines = plugin.PluginConfig(architecture="made_up").text().splitlines()
+    lines = plugin.text_of(CountingConfig(architecture="made_up")).splitlines()
     assert lines[:4] == ["architecture made_up", "target mu", "half ffff000000000000", "at-once 8000000"]
     assert not [line for line in lines if line.startswith(("port ", "prefix "))]  # it has no ports
 

@@ -16,7 +16,7 @@ from vmtailor.base.files import records
 from vmtailor.base.natives import Natives
 from vmtailor.base.terminal import TerminalConsole
 from vmtailor.booting.fitted_machine import Chosen, machine_of
-from vmtailor.cli.tables.boot_table import document, show
+from vmtailor.cli.tables.series_table import document, show
 from vmtailor.drivers.host import bundle_folder
 from vmtailor.drivers.host.bundle_folder import seal
 from vmtailor.model.boots.boot import Milestone, Outcome

@@ -29,7 +29,7 @@ from vmtailor.base.natives import Natives
 from vmtailor.base.terminal import TerminalConsole
 from vmtailor.booting import series
 from vmtailor.booting.boot import OnProgress
-from vmtailor.cli.tables.boot_table import show
+from vmtailor.cli.tables.series_table import show
 from vmtailor.drivers.guest.ready import parse_signal
 from vmtailor.drivers.qemu.qemu_command import Ends, command
 from vmtailor.drivers.rootfs import boot_disk, initrd_additions, small_initrd

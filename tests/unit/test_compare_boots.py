@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from tests.fakes.boot_data import series_boot
 from typer.testing import CliRunner
 
-from vmtailor.analysis.compare.compare import compare_boots, compare_sides, load_side, side_names
-from vmtailor.analysis.compare.compare_page import compare_page
-from vmtailor.analysis.compare.compare_saved import Saved
+from vmtailor.analysis.comparison.boot_differences import compare_boots, compare_sides
+from vmtailor.analysis.comparison.comparison_page import compare_page
+from vmtailor.analysis.comparison.sides import Saved, load_side, side_names
 from vmtailor.analysis.guests.machine_variants import USUAL
 from vmtailor.analysis.statistics.significance import Thresholds, compare, unstable
 from vmtailor.analysis.timeline.boot_json import from_json, json_chunks

@@ -11,7 +11,7 @@ import pytest
 from tests.fakes.fit_run_data import fit_run
 from tests.fakes.started import Start
 
-from vmtailor.analysis.compare import processors
+from vmtailor.analysis.comparison import processors
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records
 from vmtailor.model.boots.comparison import ProcessorsCompared

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from vmtailor.base.errors import HostError, UserInputError
-from vmtailor.drivers.host import host
-from vmtailor.drivers.host.host import State
-from vmtailor.drivers.qemu import confinement, handover, qemu_needs
-from vmtailor.drivers.qemu.confinement import PLAIN, Confinement, Root
+from vmtailor.drivers.confinement import confinement, program_needs
+from vmtailor.drivers.confinement.confinement import PLAIN, Confinement, Root
+from vmtailor.drivers.qemu import handover, host_checks
 from vmtailor.drivers.qemu.handover import Wanted, handed
 from vmtailor.drivers.qemu.plugin import Plugin
 from vmtailor.drivers.qemu.qemu_program import Qemu
 from vmtailor.drivers.rootfs import boot_disk
+from vmtailor.model.checks import State
 
 OWN_ROOT = Confinement(Root.MOUNT, True)
 STRANGER = Confinement(Root.SHARED, True, ("make a mount namespace: Operation not permitted",))
@@ -99,9 +99,9 @@ def test_a_script_in_qemu_s_place_keeps_its_starter_s_files() -> None:
 
 def test_what_qemu_needs_is_named_once_and_never_all_there_is() -> None:
     paths = map(Path, ("/", "/usr/lib", "/usr/lib/qemu", "/lib", "/usr/lib"))
-    assert qemu_needs.outermost(paths) == ("/lib", "/usr/lib")
+    assert program_needs.outermost(paths) == ("/lib", "/usr/lib")
     listed = "\tlinux-vdso.so.1 (0x00007ffc)\n\tlibz.so.1 => /nix/z/libz.so.1 (0x00007f00)\n\tx => not found\n"
-    assert "/nix/z" in qemu_needs.needs(Path("/nix/qemu/bin/qemu"), listed)
+    assert "/nix/z" in program_needs.needs(Path("/nix/qemu/bin/qemu"), listed)
 
 
 @pytest.mark.attack
@@ -129,7 +129,7 @@ def test_a_qcow2_image_that_names_another_file_is_refused(tmp_path: Path) -> Non
     ],
 )
 def test_doctor_says_how_qemu_is_shut_in(how: Confinement, user: State | None, files: State, words: str) -> None:
-    checks = host.check_confinement(lambda: how)
+    checks = host_checks.check_confinement(lambda: how)
     assert [check.name for check in checks] == ["QEMU's user", "QEMU's files", "QEMU's privileges"]
     assert user is None or checks[0].state is user
     assert checks[1].state is files and bool(checks[1].fix) == (files is State.LIMITED)
@@ -141,5 +141,5 @@ def test_doctor_does_not_fail_without_qemu() -> None:
     def ask() -> Confinement:
         raise HostError("no QEMU")
 
-    (check,) = host.check_confinement(ask)
+    (check,) = host_checks.check_confinement(ask)
     assert check.state is State.LIMITED and "no QEMU" in check.found

@@ -14,11 +14,19 @@ from hypothesis import strategies as st
 from vmtailor.analysis.cost import plugin_counts as analysis
 from vmtailor.analysis.cost.plugin_counts import SymbolTable
 from vmtailor.base.errors import UserInputError, VmtailorError
-from vmtailor.drivers.qemu import plugin, plugin_file
-from vmtailor.drivers.qemu.plugin import Owner, PluginConfig, PluginMode
+from vmtailor.drivers.monitors import counts_file
+from vmtailor.drivers.qemu import plugin
 from vmtailor.model.architecture import named
 from vmtailor.model.boots.boot import FunctionCost, Phase
-from vmtailor.model.boots.counters import CodeMark, CodeSpan, OwnerCounts, Totals
+from vmtailor.model.boots.counters import (
+    CodeMark,
+    CodeOwner,
+    CodeSpan,
+    CountingConfig,
+    CountingMode,
+    OwnerCounts,
+    Totals,
+)
 
 IMAGE_MAP = named("x86_64").addresses.image_map
 NM = """
@@ -68,7 +76,7 @@ def block(vaddr: int, lengths_at: int, early: bool = False, ports: int = 0) -> b
 
 
 #: A boot: firmware, the kernel's first code at its physical address, kernel, container, client.
-HEAD = plugin_file.MAGIC + names(b"MODE", "counts", "on") + names(b"OWNR", "boot", "other", "client")
+HEAD = counts_file.MAGIC + names(b"MODE", "counts", "on") + names(b"OWNR", "boot", "other", "client")
 HEAD += names(b"MRKN", "kernel", "init", "entry", "ready", "load", "load_end") + names(b"SPNN", "-", "a_init", "b_init")
 BOOT = (
     HEAD
@@ -90,7 +98,7 @@ BOOT = (
 
 
 def test_a_file_is_read_whole() -> None:
-    counters = plugin_file.parse(BOOT)
+    counters = counts_file.parse(BOOT)
     assert counters.complete
     assert counters.exact
     assert counters.devices
@@ -106,7 +114,7 @@ def test_a_file_is_read_whole() -> None:
 
 
 def test_phases_add_up_and_the_client_is_kept_apart() -> None:
-    phases = {p.phase: p for p in analysis.phases(plugin_file.parse(BOOT))}
+    phases = {p.phase: p for p in analysis.phases(counts_file.parse(BOOT))}
     assert (phases[Phase.FIRMWARE].kernel, phases[Phase.FIRMWARE].port_accesses) == (10, 2)
     assert (phases[Phase.KERNEL].kernel, phases[Phase.KERNEL].user) == (104, 0)
     assert (phases[Phase.KERNEL].port_accesses, phases[Phase.KERNEL].mmio_accesses) == (1, 5)
@@ -121,12 +129,12 @@ def test_phases_add_up_and_the_client_is_kept_apart() -> None:
 
 
 def test_functions_get_their_instructions() -> None:
-    rows = analysis.functions(plugin_file.parse(BOOT), SymbolTable.parse(NM))
+    rows = analysis.functions(counts_file.parse(BOOT), SymbolTable.parse(NM))
     assert FunctionCost("[firmware]", Phase.FIRMWARE, 10) in rows
     assert FunctionCost("startup_64", Phase.KERNEL, 4) in rows  # at its physical address
     assert FunctionCost("a_init", Phase.KERNEL, 100) in rows
     assert FunctionCost("idle", Phase.LOAD, 100, 50) in rows
-    for phase in analysis.phases(plugin_file.parse(BOOT)):
+    for phase in analysis.phases(counts_file.parse(BOOT)):
         assert sum(r.instructions for r in rows if r.phase is phase.phase) == phase.kernel + phase.client_kernel
 
 
@@ -143,7 +151,7 @@ def test_firmware_that_the_kernel_calls_is_named_in_every_phase() -> None:
         + step(1, Totals(early=16), [(0, 0)] * 3, [], [(0, 1, 2), (1, 2, 4)])
         + step(2, Totals(early=24), [(0, 0)] * 3, [], [(0, 4, 8)])
     )
-    rows = analysis.functions(plugin_file.parse(data), table)
+    rows = analysis.functions(counts_file.parse(data), table)
     assert rows == (
         FunctionCost(analysis.FIRMWARE, Phase.FIRMWARE, 10),
         FunctionCost("primary", Phase.KERNEL, 4),
@@ -155,19 +163,19 @@ def test_firmware_that_the_kernel_calls_is_named_in_every_phase() -> None:
 
 
 def test_initcalls_are_timed_from_entry_to_the_next() -> None:
-    counters = plugin_file.parse(BOOT)
+    counters = counts_file.parse(BOOT)
     found = analysis.initcall_costs(counters)
     assert [(x.name, x.cost.executed) for x in found] == [("a_init", 28)]
     assert [x.cost.executed for x in analysis.span_costs(counters)] == [5, 2, 28]
 
 
 def test_milestones_are_the_first_passage() -> None:
-    found = analysis.milestones(plugin_file.parse(BOOT))
+    found = analysis.milestones(counts_file.parse(BOOT))
     assert [(m.name, m.executed) for m in found][:2] == [("kernel", 10), ("init", 114)]
 
 
 def test_coverage_takes_blocks_whole() -> None:
-    counters = plugin_file.parse(BOOT.replace(names(b"MODE", "counts", "on"), names(b"MODE", "coverage", "off")))
+    counters = counts_file.parse(BOOT.replace(names(b"MODE", "counts", "on"), names(b"MODE", "coverage", "off")))
     assert not counters.exact
     assert {p.mmio_accesses for p in analysis.phases(counters)} == {None}
     rows = analysis.functions(counters, SymbolTable.parse(NM))
@@ -197,7 +205,7 @@ def test_symbols_are_found_by_address() -> None:
 @given(st.integers(0, len(BOOT) - 1))
 def test_a_file_that_is_cut_off_is_read_as_far_as_it_goes(cut: int) -> None:
     try:
-        counters = plugin_file.parse(BOOT[:cut])
+        counters = counts_file.parse(BOOT[:cut])
     except UserInputError:
         return
     assert not counters.complete
@@ -208,7 +216,7 @@ def test_a_file_that_is_cut_off_is_read_as_far_as_it_goes(cut: int) -> None:
 @given(st.binary(max_size=300), st.integers(0, len(BOOT) - 1))
 def test_damage_is_an_error_of_its_kind(noise: bytes, at: int) -> None:
     try:
-        plugin_file.parse(BOOT[:at] + noise + BOOT[at + len(noise) :])
+        counts_file.parse(BOOT[:at] + noise + BOOT[at + len(noise) :])
     except UserInputError as error:
         assert error.hint
 
@@ -217,21 +225,21 @@ def test_damage_is_an_error_of_its_kind(noise: bytes, at: int) -> None:
 def test_blocks_give_each_address_once(starts: list[tuple[int, int]]) -> None:
     table = b"".join(struct.pack("<QIIII", at, count, 2 * count, 1, 0) for at, count in starts)
     data = HEAD + chunk(b"BLCK", len(starts), table) + chunk(b"LENS", 0, bytes([2] * 5))
-    counters = plugin_file.parse(data)
+    counters = counts_file.parse(data)
     expected = sorted({at + 2 * i for at, count in starts for i in range(count)})
     assert counters.blocks.addresses(np.arange(len(starts), dtype=np.uint32)).tolist() == expected
 
 
 def test_the_configuration_says_it_all(tmp_path: Path) -> None:
-    config = PluginConfig(
+    config = CountingConfig(
         kernel=0xFFFFFFFF81000200,
-        mode=PluginMode.COVERAGE,
+        mode=CountingMode.COVERAGE,
         devices=False,
         marks=(CodeMark("a", 0x10), CodeMark("load", 0x20, every=True)),
         spans=(CodeSpan("s", 0x30),),
-        owners=(Owner("init", 0x70000000, 0x74000000),),
+        owners=(CodeOwner("init", 0x70000000, 0x74000000),),
     )
-    lines = config.text().splitlines()
+    lines = plugin.text_of(config).splitlines()
     about = plugin.processor(named("x86_64"))
     assert lines[: len(about)] == about
     assert about[:3] == ["architecture x86_64", "target x86_64", "half ffff800000000000"]
@@ -247,7 +255,7 @@ def test_the_configuration_says_it_all(tmp_path: Path) -> None:
     ]
     (tmp_path / "plugin.counts").write_bytes(b"of an earlier boot")
     prepared = plugin.prepare(Path("/x,y.so"), config, tmp_path)
-    assert prepared.config.read_text() == config.text()
+    assert prepared.config.read_text() == plugin.text_of(config)
     assert not prepared.out.exists()
     assert prepared.option().startswith("/x,,y.so,config=")
 
@@ -255,24 +263,24 @@ def test_the_configuration_says_it_all(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["", "two words", "line\nfeed", "a#b", "x" * 201])
 def test_names_that_would_break_the_configuration_are_refused(name: str) -> None:
     with pytest.raises(VmtailorError):
-        PluginConfig(marks=(CodeMark(name, 1),)).text()
+        plugin.text_of(CountingConfig(marks=(CodeMark(name, 1),)))
 
 
 def test_the_kernel_begins_at_its_mark() -> None:
-    assert "kernel 77" in PluginConfig(marks=(CodeMark("start_kernel", 0x77),)).text().splitlines()
-    assert "kernel" not in PluginConfig(marks=(CodeMark("x", 0x77),)).text()
+    assert "kernel 77" in plugin.text_of(CountingConfig(marks=(CodeMark("start_kernel", 0x77),))).splitlines()
+    assert "kernel" not in plugin.text_of(CountingConfig(marks=(CodeMark("x", 0x77),)))
 
 
 def test_too_many_owners_are_refused() -> None:
     with pytest.raises(VmtailorError, match="14 owners"):
-        PluginConfig(owners=tuple(Owner(f"o{i}", i, i + 1) for i in range(15))).text()
+        plugin.text_of(CountingConfig(owners=tuple(CodeOwner(f"o{i}", i, i + 1) for i in range(15))))
 
 
 def test_a_missing_file_is_said(tmp_path: Path) -> None:
     with pytest.raises(UserInputError, match="left no file"):
-        plugin_file.read(tmp_path / "none")
+        counts_file.read(tmp_path / "none")
     with pytest.raises(UserInputError, match="not a file of the plugin"):
-        plugin_file.parse(b"something else")
+        counts_file.parse(b"something else")
 
 
 def test_activities_have_spans_where_the_kernel_has_both_ends() -> None:

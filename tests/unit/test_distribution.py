@@ -20,9 +20,9 @@ from vmtailor.drivers.distribution.debian import Debian
 from vmtailor.drivers.distribution.distribution import Distribution
 from vmtailor.drivers.distribution.selection import Unpackaged
 from vmtailor.drivers.host import bundle_folder, host
-from vmtailor.drivers.host.host import State
 from vmtailor.drivers.kernel.kernel_source import SourceTree
 from vmtailor.model.architecture import presumed
+from vmtailor.model.checks import State
 from vmtailor.pipeline import inputs, rebuilding
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.stages.boot import attribution

@@ -21,9 +21,11 @@ from vmtailor.base.errors import HostError
 from vmtailor.base.terminal import TerminalConsole
 from vmtailor.cli import doctor
 from vmtailor.drivers.host import host
-from vmtailor.drivers.host.host import Check, Need, State, Tool
-from vmtailor.drivers.qemu.kvm import KvmState, KvmVerdict
+from vmtailor.drivers.host.host import Tool
+from vmtailor.drivers.monitors.monitor import KvmState, KvmVerdict
+from vmtailor.drivers.qemu import host_checks
 from vmtailor.model.architecture import every
+from vmtailor.model.checks import Check, Need, State
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -84,7 +86,7 @@ def test_space_is_measured_where_the_cache_will_be(tmp_path: Path) -> None:
     ],
 )
 def test_kvm_is_never_an_obstacle(verdict: KvmVerdict, state: State, words: str) -> None:
-    check = host.check_kvm(lambda: verdict)
+    check = host_checks.check_kvm(lambda: verdict)
     assert check.state is state and words in check.found and not check.blocks
     assert ("group kvm" in check.fix) == (verdict.state is KvmState.FORBIDDEN)
 
@@ -93,7 +95,7 @@ def test_kvm_that_cannot_be_tried_is_no_obstacle() -> None:
     def probe() -> KvmVerdict:
         raise HostError("no QEMU")
 
-    check = host.check_kvm(probe)
+    check = host_checks.check_kvm(probe)
     assert check.state is State.LIMITED and "not tried: no QEMU" in check.found
 
 

@@ -14,8 +14,8 @@ from vmtailor.booting import exercised
 from vmtailor.booting.boot import boot
 from vmtailor.booting.counting import Counting
 from vmtailor.drivers.qemu import qemu_program
-from vmtailor.drivers.qemu.plugin import PluginConfig, PluginMode
 from vmtailor.model.boots.boot import Outcome
+from vmtailor.model.boots.counters import CountingConfig, CountingMode
 from vmtailor.model.boots.workload import FIXED_KEY, Exercised, Patience, Run
 from vmtailor.model.exercise import Exercise, Ready, ReadyKind
 from vmtailor.model.machine import Clock, Disk, Machine
@@ -74,8 +74,8 @@ def test_a_guest_that_nobody_counts_waits_for_its_disks_too(monkeypatch: pytest.
     for asked in (one, replace(one, clock=Clock.WALL), replace(one, cpus=2)):
         boot(asked, work, tmp_path)
     settled, wall, two = told
-    assert settled is not None and settled.config.mode is PluginMode.SETTLE and (wall, two) == (None, None)
-    own = Counting(settled.library, PluginConfig())
+    assert settled is not None and settled.config.mode is CountingMode.SETTLE and (wall, two) == (None, None)
+    own = Counting(settled.natives, CountingConfig())
     boot(one, work, tmp_path, counting=own)
     assert told[-1] is own
 

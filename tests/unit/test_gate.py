@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from tests.fakes.fit_run_data import fit_run
 from typer.testing import CliRunner
 
-from vmtailor.analysis.compare import gate_document
-from vmtailor.analysis.compare.gate import judge, metrics_of, parse_budget, shown
+from vmtailor.analysis.comparison import judged_document
+from vmtailor.analysis.comparison.budgets import judge, metrics_of, parse_budget, shown
 from vmtailor.base.errors import AnswerNo, UserInputError
 from vmtailor.base.files import records
 from vmtailor.cli.gate import gate
@@ -148,7 +148,7 @@ def test_saved_boots_of_another_version_are_to_be_made_again(tmp_path: Path) -> 
     record = {"schema": "vmtailor/boots/1", "boots": [{"variant": "base", "outcome": "ready", "milestones": []}]}
     (tmp_path / "boots.json").write_text(json.dumps(record))
     with pytest.raises(UserInputError, match="schema 'vmtailor/boots/1', this version reads 'vmtailor/boots/3'"):
-        gate_document.read(tmp_path)
+        judged_document.read(tmp_path)
 
 
 NAMES = st.sampled_from(
@@ -163,8 +163,8 @@ ODD = st.recursive(
 @given(st.dictionaries(NAMES, ODD), st.sampled_from(["fit-run/1", "boots/3", "timeline/1"]))
 def test_no_document_is_too_odd_to_be_told(odd: dict[str, object], schema: str) -> None:
     content = {**odd, "schema": f"vmtailor/{schema}"}
-    assert all(len(values) for values in gate_document.samples(content).values())
-    assert all(isinstance(part, str) for fact in gate_document.facts(content, Path("/none")) for part in fact)
+    assert all(len(values) for values in judged_document.samples(content).values())
+    assert all(isinstance(part, str) for fact in judged_document.facts(content, Path("/none")) for part in fact)
 
 
 def _file(path: Path, text: str) -> Path:

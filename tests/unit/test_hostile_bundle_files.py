@@ -14,7 +14,7 @@ import pytest
 from tests.fakes.bundle_data import trace_record, write_bundle
 from tests.fakes.hostile_bundles import respell, start
 
-from vmtailor.analysis.compare import compare_saved, gate_document
+from vmtailor.analysis.comparison import judged_document, sides
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records
 from vmtailor.cli import saved
@@ -123,7 +123,7 @@ def test_a_trace_names_a_log_of_its_own(tmp_path: Path, verified: list[Target]) 
 def test_saved_records_are_files_of_their_own_folder(tmp_path: Path) -> None:
     """`report`, `explain`, `gate` and `compare`."""
     folder = write_bundle(tmp_path / "bundle")
-    assert saved.load_run(folder) and gate_document.read(folder).metrics and compare_saved.find(folder)
+    assert saved.load_run(folder) and judged_document.read(folder).metrics and sides.find(folder)
     for kind in ("link", "fifo"):
         other = tmp_path / f"other-{kind}"
         other.write_bytes((write_bundle(folder) / "run.json").read_bytes())
@@ -131,8 +131,8 @@ def test_saved_records_are_files_of_their_own_folder(tmp_path: Path) -> None:
         with pytest.raises(UserInputError, match="not a regular file"):
             saved.load_run(folder)
         with pytest.raises(UserInputError, match="not a regular file"):
-            gate_document.read(folder)
-        assert compare_saved.find(folder) is None
+            judged_document.read(folder)
+        assert sides.find(folder) is None
         (folder / "run.json").unlink()
     write_bundle(folder)
     run = saved.load_run(folder)[0]
@@ -140,7 +140,7 @@ def test_saved_records_are_files_of_their_own_folder(tmp_path: Path) -> None:
         (folder / "link").unlink(missing_ok=True)
         (folder / "link").symlink_to("/etc/passwd")
         records.save(replace(run, tailored=replace(run.tailored, kernel_file=name)), folder / "run.json")
-        (told,) = [text for key, text in gate_document.read(folder).facts if key == "kernel"]
+        (told,) = [text for key, text in judged_document.read(folder).facts if key == "kernel"]
         assert ("sha256:" in told) is (name == "../vmlinux")  # the one beside the record
 
 

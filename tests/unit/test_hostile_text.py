@@ -32,9 +32,9 @@ from vmtailor.cli import stages
 from vmtailor.drivers.guest.guest_text import kernel_text
 from vmtailor.drivers.guest.wire import FromGuest, encode
 from vmtailor.drivers.host import host
-from vmtailor.drivers.host.host import Check, Need, State
 from vmtailor.drivers.qemu import qemu, qemu_program
 from vmtailor.model.boots.ending import Ending
+from vmtailor.model.checks import Check, Need, State
 from vmtailor.model.image import Image, ImageConfig
 from vmtailor.model.machine import Machine
 from vmtailor.pipeline import fitting

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from vmtailor.analysis.bootlog import machine_facts, silences
 from vmtailor.analysis.changes.change_catalogue import catalogue
 from vmtailor.analysis.changes.needs import Needs, any_met, needs_of
-from vmtailor.analysis.signs import boot_facts, gaps
-from vmtailor.analysis.timeline.analyze import analyze
+from vmtailor.analysis.timeline.boot_timeline import analyze
 from vmtailor.model.boots.timeline import MachineInfo, MachineKind
 
 PROFILES = Path(__file__).resolve().parents[1] / "data" / "profiles"
@@ -67,7 +67,7 @@ def test_boards_are_told_what_others_measured() -> None:
 
 
 def test_the_words_of_needs_are_words_of_facts() -> None:
-    words, hypervisors = boot_facts.values_of("has"), boot_facts.values_of("hypervisor")
+    words, hypervisors = machine_facts.values_of("has"), machine_facts.values_of("hypervisor")
     for entry in catalogue():
         for need in (*entry.needs, *(one for way in entry.ways for one in way.needs)):
             assert not {*need.has, *need.lacks} - words, entry.id
@@ -75,7 +75,7 @@ def test_the_words_of_needs_are_words_of_facts() -> None:
             assert need.words()
         for match in entry.matches:
             if match.kind == "silence":
-                assert any(match.pattern.fullmatch(id) for id in gaps.ids()), entry.id
+                assert any(match.pattern.fullmatch(id) for id in silences.ids()), entry.id
 
 
 def test_needs() -> None:

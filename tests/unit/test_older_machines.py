@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from vmtailor.analysis.compare import gate_document
+from vmtailor.analysis.comparison import judged_document
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records
 from vmtailor.drivers.qemu.plugin import Plugin
@@ -38,7 +38,7 @@ def test_records_that_hold_a_machine_are_read() -> None:
     system = records.load(SystemTrace, DATA / "system-trace-1.json").machine
     assert (system.board, system.extras, system.firmware) == ("q35", ("-device", "usb-tablet"), "qboot.rom")
     assert records.load(BootSeries, DATA / "boots-2.json").variants[0].machine == system
-    assert gate_document.read(DATA / "boots-2.json").metrics["boots_failed"] == [0.0]
+    assert judged_document.read(DATA / "boots-2.json").metrics["boots_failed"] == [0.0]
 
 
 def test_options_of_the_machine_type_stay_with_it() -> None:

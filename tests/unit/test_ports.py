@@ -14,7 +14,8 @@ from typer.testing import CliRunner
 
 from vmtailor.base.errors import HostError, UserInputError
 from vmtailor.cli.main import app
-from vmtailor.drivers.qemu.forwards import explained, refusal
+from vmtailor.drivers.host.host_ports import explained
+from vmtailor.drivers.qemu.forwards import refusal
 from vmtailor.model.machine import PublishedPort
 from vmtailor.pipeline.running.ports import MOST_PORTS, announced, chosen, parse_all, parse_ports
 

@@ -7,14 +7,14 @@ import os
 import tempfile
 from typing import IO, Any, cast
 
-from vmtailor.drivers.qemu.qemu import RunningMachine
+from vmtailor.drivers.monitors.running_machine import Lines, RunningMachine
 
 NOT_ASKED = cast("Any", None)
 
 
 def machine(errors: IO[bytes]) -> RunningMachine:
     """A machine of which only the words are asked."""
-    return RunningMachine(NOT_ASKED, NOT_ASKED, None, None, None, "qemu", errors, NOT_ASKED)
+    return RunningMachine(NOT_ASKED, Lines(NOT_ASKED), "qemu", errors)
 
 
 def test_where_qemu_writes_next_is_left_as_it_is() -> None:

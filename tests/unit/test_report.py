@@ -26,8 +26,8 @@ from vmtailor.model.syscalls import Absence, FailedCall
 from vmtailor.model.systems.units import UnitChoice, UnitFate, UnitsMode, UnitStanding
 from vmtailor.model.trial import Purpose, Trial
 from vmtailor.pipeline.systems.trimming import change_of
-from vmtailor.stages.report import fit_document, missing, page, show, timeline, views, waterfall
-from vmtailor.stages.report.figures import groups
+from vmtailor.stages.report import figure_rows, fit_document, ledger_waterfall, pictures, report_page, show
+from vmtailor.stages.report.figure_rows import groups
 
 SIDE_KEYS = {
     "symbols_y",
@@ -186,13 +186,13 @@ def test_a_figure_that_is_missing_becomes_a_dash() -> None:
     )
     run = dataclasses.replace(run, tailored=side)
     assert "–" in printed(run)
-    assert "there is no picture" in page(run)
+    assert "there is no picture" in report_page.page(run)
     assert fit_document(run)["tailored"]["init_instructions"] is None
 
 
 def test_page_holds_the_document_and_every_symbol() -> None:
     run = fit_run()
-    data = embedded(page(run))
+    data = embedded(report_page.page(run))
     assert data["fit"] == fit_document(run)
     symbols = data["symbols"]
     assert isinstance(symbols, list) and len(symbols) == len(run.plan.symbols)
@@ -200,7 +200,7 @@ def test_page_holds_the_document_and_every_symbol() -> None:
 
 def test_page_names_no_address_outside_itself() -> None:
     parser = Tags()
-    parser.feed(page(fit_run()))
+    parser.feed(report_page.page(fit_run()))
     links = [value for name, value in parser.attributes if name in ("src", "href", "action", "srcset")]
     assert all(value is not None and (value.startswith("#") or value == "data:,") for value in links)
     assert not [name for name, _ in parser.attributes if name == "style" or name.startswith("on")]
@@ -209,7 +209,7 @@ def test_page_names_no_address_outside_itself() -> None:
 @pytest.mark.attack
 def test_hostile_names_add_no_element_to_the_page() -> None:
     parser = Tags()
-    html = page(hostile_run())
+    html = report_page.page(hostile_run())
     parser.feed(html)
     assert "window.hacked=1</script>" not in html
     assert parser.tags.count("script") == 2 and "img" not in parser.tags
@@ -238,9 +238,9 @@ def test_a_record_of_an_older_format_says_what_to_do() -> None:
 
 
 def test_waterfall_ends_where_the_tailored_machine_is() -> None:
-    found = waterfall.of(fit_run())
+    found = ledger_waterfall.of(fit_run())
     assert found is not None
-    bars = waterfall.bars(found)
+    bars = ledger_waterfall.bars(found)
     assert bars[0].kind == bars[-1].kind == "total"
     assert bars[-1].width == pytest.approx(100 * 26_902_130 / 1_244_990_804)
     assert all(bar.x >= 0 and bar.x + bar.width <= 100.001 for bar in bars)
@@ -251,7 +251,7 @@ def test_waterfall_ends_where_the_tailored_machine_is() -> None:
 def test_waterfall_adds_up() -> None:
     """Rows to what was measured, symbols and the remainder to the same, and the parts to the remainder."""
     run = fit_run()
-    found = waterfall.of(run)
+    found = ledger_waterfall.of(run)
     assert found is not None
     assert found.measured == found.end - found.start == 26_902_130 - 1_244_990_804
     assert found.expected + found.remainder == found.measured
@@ -262,16 +262,16 @@ def test_waterfall_adds_up() -> None:
 
 @pytest.mark.parametrize("most", range(1, 8))
 def test_what_a_short_waterfall_leaves_out_is_one_row(most: int) -> None:
-    found = waterfall.of(fit_run())
+    found = ledger_waterfall.of(fit_run())
     assert found is not None
-    rows = waterfall.shortened(found.rows, most)
+    rows = ledger_waterfall.shortened(found.rows, most)
     assert len(rows) <= most + 1
     assert sum(row.measured for row in rows) == found.measured and sum(row.expected for row in rows) == found.expected
     assert {name for row in rows for name, _ in row.symbols} == {n for row in found.rows for n, _ in row.symbols}
 
 
 def test_no_row_of_the_waterfall_is_without_figures() -> None:
-    html = page(fit_run())
+    html = report_page.page(fit_run())
     section = html[html.index('id="changes"') : html.index('id="costs"')]
     assert "not alone" not in section and "undecided" not in section
     assert "CRYPTO_MANAGER_EXTRA_TESTS" in section and "What the remainder is" in section
@@ -284,30 +284,30 @@ def test_no_row_of_the_waterfall_is_without_figures() -> None:
 
 
 def test_without_figures_there_is_no_waterfall() -> None:
-    assert waterfall.of(fit_run(ledger=())) is None
-    assert 'id="changes"' not in page(fit_run(ledger=()))
+    assert ledger_waterfall.of(fit_run(ledger=())) is None
+    assert 'id="changes"' not in report_page.page(fit_run(ledger=()))
 
 
 def test_cost_lists_keep_the_whole() -> None:
-    for found in views.cost_lists(fit_run()):
+    for found in report_page.cost_lists(fit_run()):
         for side in (0, 1):
             assert sum(row.costs[side] or 0 for row in found.rows) <= max(found.totals[side], 1) * 2
             assert all(0 <= row.shares[side] <= 100 for row in found.rows)
-    subsystem = views.cost_lists(fit_run())[0]
+    subsystem = report_page.cost_lists(fit_run())[0]
     assert sum(row.costs[0] or 0 for row in subsystem.rows) == subsystem.totals[0]
 
 
 def test_long_cost_lists_end_in_a_sum_of_the_rest() -> None:
     run = fit_run()
     many = dataclasses.replace(run.baseline, subsystems=tuple((f"d{i}", 1000 - i) for i in range(40)))
-    rows = views.cost_lists(dataclasses.replace(run, baseline=many))[0].rows
-    assert len(rows) == views.MOST_ROWS + 1
+    rows = report_page.cost_lists(dataclasses.replace(run, baseline=many))[0].rows
+    assert len(rows) == report_page.MOST_ROWS + 1
     assert sum(row.costs[0] or 0 for row in rows) == sum(1000 - i for i in range(40))
 
 
 def test_timeline_fills_the_width_and_enlarges_the_smaller_boot() -> None:
     run = fit_run()
-    picture = timeline.picture(run.baseline, run.tailored)
+    picture = pictures.boot_picture(run.baseline, run.tailored)
     assert picture is not None and picture.zoomed is not None
     assert picture.bars[0].width == pytest.approx(100)
     assert picture.zoomed.width == pytest.approx(100)
@@ -319,7 +319,7 @@ def test_timeline_fills_the_width_and_enlarges_the_smaller_boot() -> None:
 
 @given(st.integers(1, 10**13))
 def test_an_axis_has_a_few_round_ticks(scale: int) -> None:
-    ticks = timeline._ticks(scale)
+    ticks = pictures._ticks(scale)
     assert 2 <= len(ticks) <= 13
     assert all(0 <= x <= 100.0001 for x, _ in ticks)
     assert len({label for _, label in ticks}) == len(ticks)
@@ -337,7 +337,7 @@ def test_an_axis_has_a_few_round_ticks(scale: int) -> None:
     ],
 )
 def test_short_name(reference: str, name: str) -> None:
-    assert views.subject_name(fit_run(reference=reference)) == name
+    assert report_page.subject_name(fit_run(reference=reference)) == name
 
 
 def side_without(run: FitRun, **gone: Any) -> FitRun:
@@ -369,14 +369,14 @@ def test_every_figure_of_the_document_that_is_null_has_its_reason() -> None:
     for run in (fit_run(), empty):
         for side in (fit_document(run)["baseline"], fit_document(run)["tailored"]):
             assert {name for name, value in side.items() if value is None} <= side["unmeasured"].keys()
-    assert names == set(missing.FIGURES)
+    assert names == set(figure_rows.FIGURES)
 
 
 def test_terminal_and_page_say_why_and_what_is_harmlessly_absent() -> None:
     call = FailedCall("openat", "/sys/devices/system/node, O_RDONLY", "ENOENT", 1)
     absent = (Absence(call, "memory-nodes", "one node"),)
     run = dataclasses.replace(side_without(fit_run(), boots=0, min_memory_bytes=None), absent=absent)
-    for text in (" ".join(printed(run).split()), page(run)):
+    for text in (" ".join(printed(run).split()), report_page.page(run)):
         assert "not measured: the tailored machine is not verified" in text
         assert "/sys/devices/system/node" in text and "one node" in text
     assert fit_document(run)["absent"][0]["id"] == "memory-nodes"
@@ -394,4 +394,4 @@ def test_units_and_trials_of_them_are_shown() -> None:
     assert document["units"][0] == {
         "name": "late.service", "fate": "masked", "reason": "nobody wanted it", "start_s": 1.5
     }  # fmt: skip
-    assert "−late.service, other.socket" in page(run)
+    assert "−late.service, other.socket" in report_page.page(run)

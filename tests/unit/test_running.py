@@ -19,8 +19,9 @@ from vmtailor.booting.fitted_machine import Chosen, machine_of
 from vmtailor.booting.run_ending import Memory, memory_of
 from vmtailor.drivers.host import bundle_folder
 from vmtailor.drivers.host.bundle_folder import BundleFolder, seal
-from vmtailor.drivers.qemu import kvm, qemu_command, qemu_program
-from vmtailor.drivers.qemu.accelerator import best_accelerator
+from vmtailor.drivers.monitors import monitor, monitors
+from vmtailor.drivers.monitors.monitor import KvmState, KvmVerdict
+from vmtailor.drivers.qemu import qemu_command, qemu_program
 from vmtailor.model.architecture import every
 from vmtailor.model.bundle import Bundle
 from vmtailor.model.image import ImageConfig
@@ -119,18 +120,18 @@ def test_a_cache_that_cannot_be_written_does_not_stop_run(tmp_path: Path, monkey
     """A file where the home should be: nobody can make a folder there, root included."""
     home = tmp_path / "home"
     home.write_text("")
-    monkeypatch.setattr(kvm, "DEVICE", tmp_path / "home")
+    monkeypatch.setattr(monitor, "KVM_DEVICE", tmp_path / "home")
     asked = []
 
-    def works() -> kvm.KvmVerdict:
+    def works() -> KvmVerdict:
         asked.append(1)
-        return kvm.KvmVerdict(kvm.KvmState.WORKS, "")
+        return KvmVerdict(KvmState.WORKS, "")
 
-    monkeypatch.setattr(kvm, "kvm_works", works)
-    assert best_accelerator("x86_64", Store(home)) is Accelerator.KVM
-    assert best_accelerator("x86_64", Store(home)) is Accelerator.KVM
+    monkeypatch.setattr(monitors.usual(), "kvm", works)
+    assert monitors.usual().best_accelerator("x86_64", Store(home)) is Accelerator.KVM
+    assert monitors.usual().best_accelerator("x86_64", Store(home)) is Accelerator.KVM
     assert len(asked) == 2
-    assert best_accelerator("x86_64", Store(tmp_path / "cache")) is best_accelerator(
+    assert monitors.usual().best_accelerator("x86_64", Store(tmp_path / "cache")) is monitors.usual().best_accelerator(
         "x86_64", Store(tmp_path / "cache")
     )
     assert len(asked) == 3
@@ -141,10 +142,10 @@ def test_that_kvm_does_not_work_is_asked_again_and_that_it_does_is_kept(
 ) -> None:
     """A user joins the group; a host that was busy is so no more."""
     monkeypatch.setattr("platform.machine", lambda: "x86_64")
-    monkeypatch.setattr(kvm, "DEVICE", tmp_path)
-    answers = [kvm.KvmState.FORBIDDEN, kvm.KvmState.HANGS, kvm.KvmState.WORKS]
-    monkeypatch.setattr(kvm, "kvm_works", lambda: kvm.KvmVerdict(answers.pop(0)))
-    found = [best_accelerator("x86_64", Store(tmp_path / "cache")) for _ in range(5)]
+    monkeypatch.setattr(monitor, "KVM_DEVICE", tmp_path)
+    answers = [KvmState.FORBIDDEN, KvmState.HANGS, KvmState.WORKS]
+    monkeypatch.setattr(monitors.usual(), "kvm", lambda: KvmVerdict(answers.pop(0)))
+    found = [monitors.usual().best_accelerator("x86_64", Store(tmp_path / "cache")) for _ in range(5)]
     assert found == [Accelerator.TCG] * 2 + [Accelerator.KVM] * 3 and not answers
 
 
@@ -156,13 +157,13 @@ def test_a_host_accelerates_machines_of_its_own_processor_and_no_others(
     monkeypatch.setattr("platform.machine", lambda: machine)
     device = tmp_path / "kvm"
     device.touch()
-    monkeypatch.setattr(kvm, "DEVICE", device)
-    monkeypatch.setattr(kvm, "kvm_works", lambda: kvm.KvmVerdict(kvm.KvmState.WORKS))
+    monkeypatch.setattr(monitor, "KVM_DEVICE", device)
+    monkeypatch.setattr(monitors.usual(), "kvm", lambda: KvmVerdict(KvmState.WORKS))
     options(tmp_path, "exit")
     bundle = bundle_folder.load(tmp_path).bundle
     own = {"x86_64": "x86_64", "aarch64": "arm64", "mips64": "mips64el", "pdp11": ""}[machine]
     for row in every():
-        chosen = best_accelerator(row.name, Store(tmp_path / "cache"))
+        chosen = monitors.usual().best_accelerator(row.name, Store(tmp_path / "cache"))
         assert chosen is (Accelerator.KVM if row.name == own else Accelerator.TCG), row.name
         foreign = replace(bundle, architecture=row.name, machine=row.board_names[0])
         argv = qemu_command.command(machine_of(BundleFolder(tmp_path, foreign, Store()), Chosen(accelerator=chosen)))
@@ -170,8 +171,9 @@ def test_a_host_accelerates_machines_of_its_own_processor_and_no_others(
         assert argv[argv.index("-accel") + 1].partition(",")[0] == str(chosen)
         model = argv[argv.index("-cpu") + 1]
         assert model == ("host" if row.name == own else row.emulator.cpu_model), row.name
-    monkeypatch.setattr(kvm, "kvm_works", lambda: kvm.KvmVerdict(kvm.KvmState.HANGS))
-    assert {best_accelerator(row.name, Store(tmp_path / "other")) for row in every()} == {Accelerator.TCG}
+    monkeypatch.setattr(monitors.usual(), "kvm", lambda: KvmVerdict(KvmState.HANGS))
+    other = Store(tmp_path / "other")
+    assert {monitors.usual().best_accelerator(row.name, other) for row in every()} == {Accelerator.TCG}
 
 
 def test_a_full_folder_for_temporary_files_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from tests.fakes.boot_data import series_boot
 
-from vmtailor.analysis.compare.compare import load_side
-from vmtailor.analysis.compare.saved_boots import saved_boots
+from vmtailor.analysis.comparison.sides import load_side, saved_boots
 from vmtailor.analysis.guests.machine_variants import USUAL
 from vmtailor.base.files import records
 from vmtailor.model.boots.boot import Outcome

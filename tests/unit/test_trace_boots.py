@@ -90,9 +90,9 @@ def test_the_counted_boot_is_told_while_calls_are_still_traced(monkeypatch: pyte
 
     monkeypatch.setattr(trace, "boot", boot)
     monkeypatch.setattr(trace.boots, "marks", lambda *_: ())  # type: ignore[attr-defined]
-    monkeypatch.setattr(trace, "counting", lambda *_: "the plugin")
+    monkeypatch.setattr(trace, "Counting", lambda *_: "the plugin")
     monkeypatch.setattr(initramfs, "providers", lambda *_: ())
-    monkeypatch.setattr(trace.machines, "counted", lambda machine: machine)  # type: ignore[attr-defined]
+    monkeypatch.setattr(trace.machine_variants, "counted", lambda machine: machine)  # type: ignore[attr-defined]
     with pytest.raises(GuestError, match="with its system calls traced"):
         trace.trace(inputs_in(tmp_path), tmp_path, tmp_path, counted)
     assert told.is_set()

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 NARROW_SPACE = "\u202f"
 NONE = "–"
 
@@ -61,6 +63,38 @@ def microseconds(value: float | None) -> str:
     if value >= 999.5:
         return f"{_three(value / 1e3)}{NARROW_SPACE}ms"
     return f"{_three(value)}{NARROW_SPACE}µs"
+
+
+def duration(us: float | None) -> str:
+    """Return a time given in µs to the millisecond, finer where it is short, for columns that are compared: `182 ms`,
+    `2.340 s`. The space is a plain one, so that a terminal's output can be searched."""
+    if us is None:
+        return NONE
+    if abs(us) >= 1_000_000:
+        return f"{us / 1e6:.3f} s"
+    if abs(us) >= 10_000:
+        return f"{us / 1e3:.0f} ms"
+    return f"{us / 1e3:.2f} ms" if abs(us) >= 1000 else f"{us:.0f} µs"
+
+
+def share(part: float | None) -> str:
+    """Return a part of 1 in percent, for columns that are compared: `7.8 %`."""
+    return NONE if part is None else f"{100 * part:.1f} %"
+
+
+def signed(value: float | None, form: Callable[[float | None], str]) -> str:
+    """Return a difference in one of the forms of this module, with its sign: `+1.3 M`, `−40.2 ms`, `0`."""
+    if not value:
+        return NONE if value is None else "0"
+    return f"{'−' if value < 0 else '+'}{form(abs(value))}"
+
+
+def exact(value: float, places: int) -> str:
+    """Return a number with so many places, as many of them as are not 0, so that it can be told from its limit:
+    `9.134`, `28,500,000`."""
+    whole, _, fraction = f"{value:,.{places}f}".partition(".")
+    fraction = fraction.rstrip("0")
+    return f"{whole}.{fraction}" if fraction else whole
 
 
 def seconds(value: float | None) -> str:

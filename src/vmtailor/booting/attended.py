@@ -23,8 +23,9 @@ from vmtailor.drivers.guest.attendant_volume import PROGRAM
 from vmtailor.drivers.guest.guest import GuestSession
 from vmtailor.drivers.guest.ready import ConsoleWatcher
 from vmtailor.drivers.host import host_client
-from vmtailor.drivers.qemu.plugin import Owner, Plugin
+from vmtailor.drivers.monitors.monitor import Counter, Wants
 from vmtailor.model.boots.boot import Boot
+from vmtailor.model.boots.counters import CodeOwner
 from vmtailor.model.boots.ending import End, Ending, Gathered
 from vmtailor.model.boots.system_exercise import SystemReadyKind
 from vmtailor.model.boots.workload import Attended, Until
@@ -39,9 +40,9 @@ _TAIL_BYTES = 65536
 _ROOT_WORDS = ("root", "rootfstype", "rootflags", "init", "ro", "rw", "resume")
 
 
-def owners() -> tuple[Owner, ...]:
+def owners() -> tuple[CodeOwner, ...]:
     """User code that is ours: the attendant, and the client that asks for it."""
-    return tuple(Owner(name, *ADDRESSES[name]) for name in ("attendant", "client"))
+    return tuple(CodeOwner(name, *ADDRESSES[name]) for name in ("attendant", "client"))
 
 
 def with_attendant(machine: Machine, volume: Path) -> Machine:
@@ -62,17 +63,17 @@ def boot(
     """Boot, drive, shut down. `machine.disks[0]` has the system."""
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(temporary.held_folder(scratch)) if wanted is not None else scratch
-        loaded = counting.prepare(wanted, folder, owners())
+        counter = counting.prepare(machine, wanted, folder, owners())
         driven = with_attendant(machine, work.volume)
-        listener = stack.enter_context(listening(driven, plugin=loaded, attendant=True))
+        listener = stack.enter_context(listening(driven, Wants(counter, attendant=True)))
         conversation = _Conversation(listener, work)
         lost = conversation.run(on_progress)
         if machine.clock is Clock.INSTRUCTIONS:
             conversation.count()
         end, conversation.used.now_s = _end(listener), listener.machine.cpu_s
-        listener.quit(_END_COUNTED_S if loaded is not None else _END_S)
+        listener.quit(_END_COUNTED_S if counter is not None else _END_S)
         conversation.session.pump(0)
-        gathered = _gathered(listener, conversation, end, loaded)
+        gathered = _gathered(listener, conversation, end, counter)
     table = wanted.table if wanted is not None else None
     found = judging.boot_of(
         gathered, work.exercise, lost, conversation.outside, shut_down=work.until is Until.SHUTDOWN, table=table
@@ -127,7 +128,7 @@ class _Conversation:
     def count(self) -> None:
         """Look how many instructions were executed. A machine that has ended says nothing."""
         if not self._listener.ended:
-            self.used.executed = self._listener.executed() or self.used.executed
+            self.used.executed = self._listener.machine.executed() or self.used.executed
 
     def _has_come(self) -> bool:
         """Whether the system has come as far as it was asked to."""
@@ -162,8 +163,8 @@ def _end(listener: Listener) -> End:
     return End(ending, machine.command, tail, machine.stderr(), listener.now, code)
 
 
-def _gathered(listener: Listener, said: _Conversation, end: End, loaded: Plugin | None) -> Gathered:
-    counts, counters = counting.counted(loaded)
+def _gathered(listener: Listener, said: _Conversation, end: End, counter: Counter | None) -> Gathered:
+    counts, counters = counting.counted(counter)
     return Gathered(
         end=end,
         started_s=listener.machine.started_s,

@@ -11,10 +11,10 @@ from vmtailor.analysis.guests import boots, kernel_complaints
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.natives import Natives
 from vmtailor.booting.boot import OnProgress, boot
-from vmtailor.booting.counting import Counting, counting
+from vmtailor.booting.counting import Counting
 from vmtailor.drivers.host.bundle_folder import BundleFolder
-from vmtailor.drivers.qemu.plugin import PluginConfig
 from vmtailor.model.boots.boot import Boot
+from vmtailor.model.boots.counters import CountingConfig
 from vmtailor.model.boots.ending import Gathered
 from vmtailor.model.boots.workload import FIXED_KEY, Exercised, Run, Workload
 from vmtailor.model.bundle import SYSTEM_MAP
@@ -58,9 +58,9 @@ class BundleBooter:
         # The bundle's own init tells where its marks are: another version of this program has another one.
         own_marks = self._loaded.init_marks
         marks = boots.marks_at(table, self._natives.marks() if own_marks is None else own_marks)
-        return counting(
+        return Counting(
             self._natives,
-            PluginConfig(marks=marks, spans=initcall_spans(table), architecture=table.architecture),
+            CountingConfig(marks=marks, spans=initcall_spans(table), architecture=table.architecture),
             table,
         )
 

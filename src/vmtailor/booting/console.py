@@ -13,8 +13,8 @@ from vmtailor.drivers.guest.serial_line import SerialLine
 from vmtailor.drivers.host import tty
 from vmtailor.drivers.host.caught_signals import STOPPING, CaughtSignals
 from vmtailor.drivers.host.outlet import Outlet
-from vmtailor.drivers.qemu import qemu
-from vmtailor.drivers.qemu.qemu import RunningMachine
+from vmtailor.drivers.monitors import monitors
+from vmtailor.drivers.monitors.running_machine import RunningMachine
 from vmtailor.model.boots.ending import End
 from vmtailor.model.machine import Machine
 
@@ -111,9 +111,9 @@ class Finished:
 
 def attached(machine: Machine, signals: CaughtSignals, *, interactive: bool) -> Finished:
     """Start a machine with its console at standard output, and standard input, where that is wanted, at its console.
-    Nothing is left running. Raises HostError when QEMU does not start."""
+    Nothing is left running. Raises HostError when the machine does not start."""
     out = Outlet(1, signals.wake)
-    with qemu.start(machine) as running:
+    with monitors.of(machine).start(machine) as running:
         talk = _Attached(running, signals, interactive)
         talk.run(out, tty.RawTerminal(interactive))
         if talk.left:

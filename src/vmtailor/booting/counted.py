@@ -12,10 +12,9 @@ from vmtailor.analysis.guests.machine_variants import countable
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.natives import Natives
 from vmtailor.booting.boot import OnProgress, boot
-from vmtailor.booting.counting import counting
-from vmtailor.drivers.qemu.plugin import PluginConfig, PluginMode
+from vmtailor.booting.counting import Counting
 from vmtailor.model.boots.boot import Boot
-from vmtailor.model.boots.counters import CodeMark
+from vmtailor.model.boots.counters import CodeMark, CountingConfig, CountingMode
 from vmtailor.model.boots.ending import Gathered
 from vmtailor.model.boots.workload import Workload
 from vmtailor.model.machine import Machine
@@ -28,7 +27,11 @@ class CountedToInit:
     """Boots with the plugin, which counts from kernel entry to init."""
 
     def __init__(
-        self, system_map: Path, natives: Natives, mode: PluginMode = PluginMode.COUNTS, architecture: str | None = None
+        self,
+        system_map: Path,
+        natives: Natives,
+        mode: CountingMode = CountingMode.COUNTS,
+        architecture: str | None = None,
     ) -> None:
         """`mode`: to compare totals, blocks counted whole are enough, and several times as fast.
 
@@ -38,8 +41,8 @@ class CountedToInit:
             raise UserInputError(f"{system_map} does not name {_INIT_FUNCTION}")
         marks = (*kernel_marks(table), CodeMark(attribution.INIT_MARK, table.addresses[_INIT_FUNCTION]))
         spans = (*initcall_spans(table), *activity_spans(table))
-        config = PluginConfig(mode=mode, marks=marks, spans=spans, architecture=table.architecture)
-        self._counting = counting(natives, config)
+        config = CountingConfig(mode=mode, marks=marks, spans=spans, architecture=table.architecture)
+        self._counting = Counting(natives, config)
 
     def __call__(
         self, machine: Machine, workload: Workload, scratch: Path, *, on_progress: OnProgress | None = None
@@ -64,8 +67,8 @@ class Settled:
         self, machine: Machine, workload: Workload, scratch: Path, *, on_progress: OnProgress | None = None
     ) -> tuple[Boot, Gathered]:
         """Boot once; `ready` has the instructions that were executed until then."""
-        config = PluginConfig(mode=PluginMode.COVERAGE, architecture=machine.architecture)
-        wanted = counting(self._natives, config)
+        config = CountingConfig(mode=CountingMode.COVERAGE, architecture=machine.architecture)
+        wanted = Counting(self._natives, config)
         found, gathered = boot(countable(machine), workload, scratch, counting=wanted, on_progress=on_progress)
         counted = gathered.counters
         # QEMU ends a moment after ready: that much too many.

@@ -19,10 +19,11 @@ from vmtailor.booting.run_volume import with_run, with_tools
 from vmtailor.drivers.guest import guest_volume
 from vmtailor.drivers.guest.guest import GuestSession
 from vmtailor.drivers.guest.guest_volume import TRACER_OPTIONS
-from vmtailor.drivers.qemu import qemu
-from vmtailor.drivers.qemu.plugin import Owner, Plugin
-from vmtailor.drivers.qemu.qemu import RunningMachine
+from vmtailor.drivers.monitors import monitors
+from vmtailor.drivers.monitors.monitor import Counter, Wants
+from vmtailor.drivers.monitors.running_machine import RunningMachine
 from vmtailor.model.boots.boot import Boot
+from vmtailor.model.boots.counters import CodeOwner
 from vmtailor.model.boots.ending import End, Gathered
 from vmtailor.model.boots.workload import Exercised, Patience
 from vmtailor.model.guest import GuestReport
@@ -35,9 +36,9 @@ FULL_BYTES = 1 << 16
 _TRACE = "trace"
 
 
-def owners() -> tuple[Owner, ...]:
+def owners() -> tuple[CodeOwner, ...]:
     """User code that is ours: init (with the baseline's first stage) and the exercise's client."""
-    return tuple(Owner(name, *ADDRESSES[name]) for name in ("init", "stage1", "client"))
+    return tuple(CodeOwner(name, *ADDRESSES[name]) for name in ("init", "stage1", "client"))
 
 
 def boot(
@@ -49,11 +50,12 @@ def boot(
 ) -> tuple[Boot, Gathered]:
     """Boot, run, and wait for the end. `machine.disks[0]` is the root; volumes of ours come behind its disks."""
     with temporary.held_folder(scratch) as folder:
-        loaded = counting.prepare(wanted, folder, owners())
-        with qemu.start(_with_volumes(machine, work, folder), plugin=loaded) as running:
+        counter = counting.prepare(machine, wanted, folder, owners())
+        driven = _with_volumes(machine, work, folder)
+        with monitors.of(machine).start(driven, Wants(counter)) as running:
             report, end, used = _drive(running, work, on_progress)
         _require_space(folder)
-        gathered = _gathered(report, end, running.started_s, folder, work, loaded)
+        gathered = _gathered(report, end, running.started_s, folder, work, counter)
         gathered = replace(gathered, start_cpu_s=used.start_s, cpu_s=used.now_s)
     exercise = work.run.exercise
     return boots.make_boot(gathered, exercise, wanted.table if wanted is not None else None), gathered
@@ -128,9 +130,9 @@ def _drive(
 
 
 def _gathered(
-    report: GuestReport, end: End, started_s: float, folder: Path, work: Exercised, loaded: Plugin | None
+    report: GuestReport, end: End, started_s: float, folder: Path, work: Exercised, counter: Counter | None
 ) -> Gathered:
-    counts, counters = counting.counted(loaded)
+    counts, counters = counting.counted(counter)
     return Gathered(
         end=end,
         started_s=started_s,

@@ -27,8 +27,9 @@ from vmtailor.drivers.guest.guest import GuestSession
 from vmtailor.drivers.host import tty
 from vmtailor.drivers.host.caught_signals import STOPPING, CaughtSignals
 from vmtailor.drivers.host.outlet import Outlet
-from vmtailor.drivers.qemu import qemu
-from vmtailor.drivers.qemu.qemu import RunningMachine
+from vmtailor.drivers.monitors import monitors
+from vmtailor.drivers.monitors.monitor import Wants
+from vmtailor.drivers.monitors.running_machine import RunningMachine
 from vmtailor.model.boots.workload import Run
 from vmtailor.model.machine import Machine
 
@@ -239,7 +240,9 @@ def relayed(machine: Machine, run: Run, wishes: RelayOptions, signals: CaughtSig
     # On no disk: the container's environment is in it.
     with (
         temporary.memory_file(guest_volume.run_bytes(run)) as volume,
-        qemu.start(_with_volumes(machine, volume, wishes.observer), qmp=True, greeted=False) as running,
+        monitors.of(machine).start(
+            _with_volumes(machine, volume, wishes.observer), Wants(control=True, greeted=False)
+        ) as running,
     ):
         yield Relay(running, run.key, wishes, signals)
 

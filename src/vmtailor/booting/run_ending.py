@@ -15,7 +15,7 @@ from vmtailor.base.text import plain
 from vmtailor.booting.relay import Finish
 from vmtailor.drivers.guest.guest import GuestSession
 from vmtailor.drivers.host import bundle_folder
-from vmtailor.drivers.qemu.qemu import RunningMachine
+from vmtailor.drivers.monitors.running_machine import RunningMachine
 from vmtailor.model.bundle import RUN
 from vmtailor.model.fit import FitRun
 from vmtailor.model.guest import GuestNote, GuestReport

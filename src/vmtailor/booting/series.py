@@ -13,7 +13,7 @@ from vmtailor.analysis.timeline import bootmarks, collector_stream
 from vmtailor.base.files import records
 from vmtailor.base.process import pasteable
 from vmtailor.booting.boot import Booter, boot
-from vmtailor.drivers.qemu.qemu_command import command
+from vmtailor.drivers.monitors import monitors
 from vmtailor.model.boots.boot import Boot, Outcome
 from vmtailor.model.boots.ending import Gathered
 from vmtailor.model.boots.series import RECORD, BootSeries, SeriesBoot, Variant
@@ -26,7 +26,7 @@ OnBoot = Callable[[str, int, float], None]
 
 def variant(name: str, machine: Machine, changes: Sequence[str] = ()) -> Variant:
     """A machine with the command that starts it, for people (without what only we listen to)."""
-    return Variant(name, machine, pasteable(command(machine)), tuple(changes))
+    return Variant(name, machine, pasteable(monitors.of(machine).command(machine)), tuple(changes))
 
 
 def in_turn(variants: Sequence[Variant], times: int) -> list[tuple[Variant, int]]:

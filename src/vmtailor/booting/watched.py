@@ -17,6 +17,7 @@ from vmtailor.booting import counting
 from vmtailor.booting.counting import Counting
 from vmtailor.booting.listener import Listener, listening
 from vmtailor.drivers.guest.ready import POLL_S, ConsoleWatcher, PortWatcher, Watcher, watcher_for
+from vmtailor.drivers.monitors.monitor import Wants
 from vmtailor.model.architecture import named
 from vmtailor.model.boots.boot import Boot, Milestone, Outcome
 from vmtailor.model.boots.ending import End, Ending, Gathered
@@ -57,8 +58,8 @@ def boot(
     with contextlib.ExitStack() as stack:
         # Without a plugin nothing is written.
         folder = stack.enter_context(temporary.held_folder(scratch)) if wanted is not None else scratch
-        loaded = counting.prepare(wanted, folder)
-        with listening(machine, plugin=loaded, probe=collector) as listener:
+        counter = counting.prepare(machine, wanted, folder)
+        with listening(machine, Wants(counter, probe=collector)) as listener:
             waiting = _watchers(listener, work)
             try:
                 problem = _wait(listener, waiting, work.timeout_s, on_progress)
@@ -69,8 +70,8 @@ def boot(
                     if isinstance(one.watcher, PortWatcher):
                         one.watcher.close()
             cpu_s, end = listener.machine.cpu_s, _end(listener)
-            listener.quit(END_COUNTED_S if loaded is not None else END_S)
-        counts, counters = counting.counted(loaded)
+            listener.quit(END_COUNTED_S if counter is not None else END_S)
+        counts, counters = counting.counted(counter)
     if not listener.console.raw and problem and end.stderr:
         problem = f"{problem}; QEMU said: {end.stderr}"
     timed = tuple(listener.console.timed())
@@ -102,7 +103,7 @@ def _watchers(listener: Listener, work: OwnInit | Nothing) -> list[_Waiting]:
     found = []
     for name, signal in signals:
         watcher = watcher_for(
-            signal, forwards=listener.forwards, established=listener.established, events=listener.events
+            signal, forwards=listener.forwards, established=listener.machine.established, events=listener.events
         )
         found.append(_Waiting(name, signal, watcher))
     return found

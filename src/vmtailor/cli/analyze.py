@@ -8,15 +8,14 @@ from typing import Annotated
 
 import typer
 
-from vmtailor.analysis.timeline.analyze import analyze as analyze_files
-from vmtailor.analysis.timeline.analyze import require_log
 from vmtailor.analysis.timeline.boot_json import json_chunks, to_csv, trace_events
 from vmtailor.analysis.timeline.boot_page import boot_page
+from vmtailor.analysis.timeline.boot_timeline import analyze as analyze_files
 from vmtailor.base import output as printed
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import regular_files
 from vmtailor.base.text import encodable
-from vmtailor.cli.tables.boot_view import show_timeline
+from vmtailor.cli.tables.timeline_table import show_timeline
 
 
 def analyze(
@@ -42,7 +41,7 @@ def analyze(
     """Show where the time of a boot went: phases, hot spots, and the changes that would help."""
     if json and csv:
         raise UserInputError("--json and --csv exclude each other", hint="give one of them")
-    timeline = require_log(analyze_files(files, boot))
+    timeline = analyze_files(files, boot, needs_log=True)
     if output is not None:
         regular_files.write_output(output, boot_page(timeline, _title(files)).encode())
         printed.note(f"written: {output}")

@@ -8,19 +8,19 @@ from typing import Annotated
 
 import typer
 
-from vmtailor.analysis.compare import processors
-from vmtailor.analysis.compare.compare import compare_sides, load_side, side_names
-from vmtailor.analysis.compare.compare_page import compare_page
-from vmtailor.analysis.compare.rows import THRESHOLDS
+from vmtailor.analysis.comparison import processors
+from vmtailor.analysis.comparison.boot_differences import THRESHOLDS, compare_sides
+from vmtailor.analysis.comparison.comparison_page import compare_page
+from vmtailor.analysis.comparison.sides import load_side, side_names
 from vmtailor.analysis.statistics.significance import Thresholds
 from vmtailor.base import output as printed
 from vmtailor.base.errors import UserInputError
+from vmtailor.base.figures import duration
 from vmtailor.base.files import regular_files
 from vmtailor.base.files.records import to_bytes
 from vmtailor.base.terminal import Table, TerminalConsole, Text
 from vmtailor.base.text import encodable, plural
 from vmtailor.cli.tables import processors_table
-from vmtailor.cli.tables.boot_view import duration
 from vmtailor.model.boots.comparison import Comparison, Row, RowVerdict
 
 _COLOURS = {

@@ -12,7 +12,7 @@ from vmtailor.base import output, package_manager
 from vmtailor.base.errors import ExitCode
 from vmtailor.base.terminal import BREAK, Table, TerminalConsole, Text, box
 from vmtailor.drivers.host import host
-from vmtailor.drivers.host.host import Check, Need, State
+from vmtailor.model.checks import Check, Need, State
 
 DOCTOR_SCHEMA = "vmtailor/doctor/1"
 

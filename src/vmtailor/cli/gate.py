@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from vmtailor.analysis.compare.gate import Judged, judge, parse_budget, shown
-from vmtailor.analysis.compare.gate_document import FAILED, Document, read
+from vmtailor.analysis.comparison.budgets import Judged, judge, parse_budget, shown
+from vmtailor.analysis.comparison.judged_document import FAILED, Document, read
 from vmtailor.base import output
 from vmtailor.base.errors import AnswerNo, UserInputError
 from vmtailor.base.files.regular_files import read_regular

@@ -21,7 +21,7 @@ from vmtailor.base.notation import module_name
 from vmtailor.drivers.kernel import symbolizer
 from vmtailor.drivers.kernel.kernel_source import SourceTree
 from vmtailor.drivers.kernel.known_places import KnownPlaces
-from vmtailor.drivers.qemu import plugin_file
+from vmtailor.drivers.monitors import counts_file
 from vmtailor.model.boots.counters import Counters, SourceFrames
 from vmtailor.model.kernel import KernelBaseline
 from vmtailor.model.trace import LoadedModule, Trace
@@ -77,7 +77,7 @@ def attributed(inputs: FitInputs, record: Trace, folder: Path, tree: Tree) -> At
     """What every function, file and symbol of the baseline's kernel cost in the coverage boot."""
     options = inputs.options
     code = Code(inputs.kernel, inputs.source, tree, inputs.config, inputs.table, options.architecture, options.store)
-    counts = plugin_file.read(folder / record.coverage_file)
+    counts = counts_file.read(folder / record.coverage_file)
     where = attribution.addresses(counts)
     of_modules = inputs.table.in_modules(where)
     sections = [(module.name, name, at) for module in record.modules for name, at in module.sections]

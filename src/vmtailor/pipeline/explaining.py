@@ -7,7 +7,7 @@ import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from vmtailor.analysis.bootlog.kernel_build import kconfig_file
+from vmtailor.analysis.bootlog import kernel_build
 from vmtailor.analysis.demands import demand_rules
 from vmtailor.analysis.explain import name_index
 from vmtailor.analysis.explain.lookup import KnownSource
@@ -39,8 +39,8 @@ def read_configuration(path: Path) -> Configuration:
     head = data.splitlines()[:20]
     return Configuration(
         dot_config.parse(data.decode("utf-8", "replace")),
-        kconfig_file.version_of(data[:400]) or "",
-        kconfig_file.arch_of(head) or "",
+        kernel_build.version_of(data[:400]) or "",
+        kernel_build.arch_of(head) or "",
     )
 
 

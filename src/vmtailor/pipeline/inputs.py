@@ -20,7 +20,7 @@ from vmtailor.drivers.guest import guest_programs
 from vmtailor.drivers.image.allowance import ImageLimits
 from vmtailor.drivers.kernel import compiled_baseline, kernel_source
 from vmtailor.drivers.kernel.kernel_source import SourceTree
-from vmtailor.drivers.qemu import cpu_models, qemu_program
+from vmtailor.drivers.monitors import monitors
 from vmtailor.drivers.rootfs import initramfs, tracer_volume
 from vmtailor.model.architecture import Architecture, named, of_host, of_image, presumed
 from vmtailor.model.exercise import Exercise, Proof
@@ -86,7 +86,7 @@ def prepare(options: FitOptions) -> FitInputs:
     store = options.store
     temporary.require_usable()
     asked = named(options.architecture) if options.architecture else None
-    qemu_program.plugin_api((asked or of_host()).name)
+    monitors.usual().require_counting((asked or of_host()).name)
     settings = image_stage.ImageOptions(
         architecture=asked.image if asked is not None else "",
         authfile=options.authfile,
@@ -98,7 +98,7 @@ def prepare(options: FitOptions) -> FitInputs:
     options = settled(options, image)
     row = named(options.architecture)
     require_tools(row)
-    cpu_models.require(row, row.board_named(options.machine), options.cpu_model)
+    monitors.usual().require_cpu(row.name, options.machine, options.cpu_model)
     exercise = exercise_of(options, image)
     kernel = kernel_of(options)
     return assembled(options, image, exercise, kernel, source_of(options, kernel))
@@ -142,7 +142,7 @@ def settled(options: FitOptions, image: Image) -> FitOptions:
 def require_tools(row: Architecture) -> None:
     """What a fit for an architecture starts and compiles with is on this host. Raises HostError, with what to install,
     before anything long begins."""
-    qemu_program.plugin_api(row.name)
+    monitors.usual().require_counting(row.name)
     if not row.is_host:
         require_tool(f"{row.kernel.cross}gcc", row.kernel.cross_packages[0])
     guest_programs.of(row.name)

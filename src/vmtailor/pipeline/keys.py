@@ -14,8 +14,7 @@ from vmtailor.base.cache.store import digest
 from vmtailor.base.files import records
 from vmtailor.base.files.digests import sha256_of
 from vmtailor.base.natives import Natives
-from vmtailor.drivers.qemu import qemu_program
-from vmtailor.model.architecture import named
+from vmtailor.drivers.monitors import monitors
 from vmtailor.model.boots.system_exercise import SystemExercise
 from vmtailor.model.exercise import Exercise
 from vmtailor.model.machine import Machine
@@ -59,10 +58,8 @@ def of_run(
     """What one boot with the exercise depends on: the code of the stage that judges it, machine, exercise, our native
     parts, QEMU with its firmware."""
     parts = [content(path) for path in (natives.init, natives.client, natives.stage1)]
-    parts.append(content(natives.plugin(qemu_program.plugin_api(machine.architecture))))
-    qemu = qemu_program.installed(machine.architecture)
-    firmware = qemu_program.firmware(qemu.program, named(machine.architecture).emulator.firmware)
-    tools = [qemu.full_version, *(content(path) for path in firmware)]
+    identity = monitors.of(machine).identity(machine.architecture, natives)
+    tools = [content(one) if isinstance(one, Path) else one for one in identity]
     return digest(code_of(judge.__name__), of_machine(machine), records.to_bytes(exercise), *parts, *tools, *more)
 
 
@@ -107,4 +104,7 @@ def _imported(module: str, found: dict[str, Path]) -> dict[str, Path]:
         base = [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
         for name in [*base, *(".".join([*base, name]) for name in names)]:
             _imported(name, found)
+    if module == monitors.__name__:  # which imports drivers by their names in rows of data
+        for driver in monitors.drivers():
+            _imported(driver, found)
     return found

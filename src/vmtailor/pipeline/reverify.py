@@ -23,7 +23,7 @@ from vmtailor.drivers.guest import guest_programs
 from vmtailor.drivers.guest.attendant_volume import SystemRoot
 from vmtailor.drivers.host import bundle_folder, bundle_values
 from vmtailor.drivers.host.bundle_folder import MOST_TABLE_BYTES, BundleFolder, SavedFolder
-from vmtailor.drivers.qemu.accelerator import best_accelerator
+from vmtailor.drivers.monitors import monitors
 from vmtailor.drivers.rootfs import boot_disk as disks
 from vmtailor.model.architecture import named
 from vmtailor.model.boots.system_exercise import SystemExercise
@@ -172,7 +172,7 @@ def verify_prepared(prepared: Prepared) -> Verification:
     where it works; the instruction clock is always TCG."""
     request, subject, store = prepared.request, prepared.subject, prepared.store
     accelerator = Accelerator.TCG if prepared.clock is Clock.INSTRUCTIONS else request.accelerator
-    accelerator = accelerator or best_accelerator(subject.architecture, store)
+    accelerator = accelerator or monitors.usual().best_accelerator(subject.architecture, store)
     return replace(subject.verified(accelerator, prepared.clock, store), skipped=subject.skipped)
 
 

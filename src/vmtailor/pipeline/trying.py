@@ -24,9 +24,9 @@ from vmtailor.booting.boot import boot as plain_boot
 from vmtailor.booting.bundle_booter import kernel_of
 from vmtailor.booting.counted import CountedToInit, Settled
 from vmtailor.booting.series import OnBoot
-from vmtailor.drivers.qemu.plugin import PluginMode
 from vmtailor.model.boots.boot import Outcome
 from vmtailor.model.boots.boot_cost import BootCost
+from vmtailor.model.boots.counters import CountingMode
 from vmtailor.model.boots.series import BootSeries, JudgedBy
 from vmtailor.model.boots.timeline import Timeline
 from vmtailor.model.boots.workload import OwnInit, Workload
@@ -61,7 +61,7 @@ def on_machine(
         if known is None or store is None:
             raise UserInputError("instructions can be counted only in a kernel whose symbols are known")
         machine = countable(machine)
-        booter = CountedToInit(known.system_map, natives, PluginMode.COVERAGE)
+        booter = CountedToInit(known.system_map, natives, CountingMode.COVERAGE)
         cost = attributed(machine, known, out, natives=natives, store=store, timeout_s=2 * workload.timeout_s)
         predict = by_cost(cost, judged_by)
     else:

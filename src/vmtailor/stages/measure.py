@@ -18,13 +18,12 @@ from vmtailor.base import concurrency, notation
 from vmtailor.base.errors import GuestError, NotStarted
 from vmtailor.base.natives import Natives
 from vmtailor.booting.boot import boot
-from vmtailor.booting.counting import counting
-from vmtailor.drivers.qemu import qemu_program
-from vmtailor.drivers.qemu.plugin import PluginConfig, PluginMode
+from vmtailor.booting.counting import Counting
+from vmtailor.drivers.monitors import monitors
 from vmtailor.model.architecture import named
 from vmtailor.model.boots.boot import Boot
 from vmtailor.model.boots.boot_cost import MemoryUse
-from vmtailor.model.boots.counters import CodeMark
+from vmtailor.model.boots.counters import CodeMark, CountingConfig, CountingMode
 from vmtailor.model.boots.ending import Gathered
 from vmtailor.model.boots.workload import FIXED_KEY, STILL_S, Attended, Exercised, Patience, Run, Until
 from vmtailor.model.exercise import Exercise
@@ -127,8 +126,8 @@ def counted(
     that was made before, as for a trace: one of them. `beside`: of a machine that this one is set beside, waited for;
     it may take as long as that may. `on_usual` is told its own as soon as it is known. Raises GuestError when a boot
     that should work does not."""
-    config = PluginConfig(
-        mode=PluginMode.COUNTS,
+    config = CountingConfig(
+        mode=CountingMode.COUNTS,
         marks=subject.marks,
         spans=initcall_spans(subject.table),
         architecture=subject.machine.architecture,
@@ -194,9 +193,9 @@ def _least(search: _MemorySearch) -> _Least:
 
 
 def _counted(
-    subject: MeasuredMachine, config: PluginConfig, scratch: Path, keep: Path | None
+    subject: MeasuredMachine, config: CountingConfig, scratch: Path, keep: Path | None
 ) -> tuple[Boot, tuple[tuple[str, int], ...]]:
-    wanted = counting(subject.natives, config, subject.table)
+    wanted = Counting(subject.natives, config, subject.table)
     machine = machine_variants.counted(subject.machine)
     with _room:
         found, gathered = boot(machine, _work(subject).unhurried(machine.clock), scratch, counting=wanted)
@@ -379,13 +378,13 @@ def _sizes(low: int, high: int) -> list[int]:
 def conditions(subject: MeasuredMachine, clock: Clock) -> tuple[tuple[str, str], ...]:
     """Under which conditions the figures on one clock were taken."""
     machine = subject.machine if clock is Clock.WALL else machine_variants.counted(subject.machine)
-    version = qemu_program.installed(machine.architecture).version
+    monitor = monitors.of(machine)
     return (
         ("machine", machine.board),
         ("memory", notation.mebibytes(machine.memory_bytes)),
         ("cpus", str(machine.cpus)),
         ("cpu model", machine.cpu_model),
         ("accelerator", "TCG"),
-        ("qemu", f"{version[0]}.{version[1]}"),
+        (monitor.name, monitor.version(machine.architecture)),
         ("clock", str(clock)),
     )

@@ -16,11 +16,11 @@ from vmtailor.analysis.guests.system_losses import degraded, new_complaints
 from vmtailor.base.errors import GuestError
 from vmtailor.base.natives import Natives
 from vmtailor.booting.boot import boot
-from vmtailor.booting.counting import Counting, counting
+from vmtailor.booting.counting import Counting
 from vmtailor.drivers.guest import attendant_volume
 from vmtailor.drivers.guest.attendant_volume import MODULES, USUAL, SystemRoot
-from vmtailor.drivers.qemu.plugin import PluginConfig, PluginMode
 from vmtailor.model.boots.boot import Boot
+from vmtailor.model.boots.counters import CountingConfig, CountingMode
 from vmtailor.model.boots.ending import Gathered
 from vmtailor.model.boots.system_exercise import Saying, SystemExercise
 from vmtailor.model.boots.workload import FIXED_KEY, Attended, Patience, Until, Workload
@@ -169,9 +169,9 @@ def _settled(machine: Machine, natives: Natives, counts: Counts | None) -> Count
     if machine.clock is not Clock.INSTRUCTIONS:
         return None
     if counts is None:
-        return counting(natives, PluginConfig(mode=PluginMode.COVERAGE, architecture=machine.architecture))
+        return Counting(natives, CountingConfig(mode=CountingMode.COVERAGE, architecture=machine.architecture))
     marks = marks_at(counts.table, natives.attendant_marks())
-    return counting(natives, PluginConfig(marks=marks, architecture=machine.architecture))
+    return Counting(natives, CountingConfig(marks=marks, architecture=machine.architecture))
 
 
 def _words(found: Boot, gathered: Gathered) -> str:

@@ -19,10 +19,10 @@ from vmtailor.base.files import records
 from vmtailor.base.natives import Natives
 from vmtailor.base.progress import step
 from vmtailor.booting.boot import boot
-from vmtailor.booting.counting import counting
-from vmtailor.drivers.qemu.plugin import PluginConfig, PluginMode
+from vmtailor.booting.counting import Counting
 from vmtailor.drivers.rootfs import initramfs
 from vmtailor.model.boots.boot import Boot
+from vmtailor.model.boots.counters import CountingConfig, CountingMode
 from vmtailor.model.boots.ending import Ending, Gathered
 from vmtailor.model.boots.workload import FIXED_KEY, Exercised, Run
 from vmtailor.model.bundle import REQUESTS
@@ -106,10 +106,10 @@ def trace(
 def _coverage(inputs: TraceInputs, machine: Machine, work: Exercised, scratch: Path) -> tuple[Boot, Gathered]:
     """The boot in which every block is counted."""
     marks = boots.marks(inputs.table, inputs.natives)
-    config = PluginConfig(mode=PluginMode.COUNTS, marks=marks, architecture=inputs.table.architecture)
+    config = CountingConfig(mode=CountingMode.COUNTS, marks=marks, architecture=inputs.table.architecture)
     one_cpu = machine_variants.counted(machine)
     with step("trace: every block of the kernel"):
-        counted = counting(inputs.natives, config, inputs.table)
+        counted = Counting(inputs.natives, config, inputs.table)
         return boot(one_cpu, work.unhurried(one_cpu.clock), scratch, counting=counted)
 
 

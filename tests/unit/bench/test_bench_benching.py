@@ -24,7 +24,8 @@ from vmtailor.bench.model.job import BenchJob
 from vmtailor.bench.model.results import BenchResults, SuiteName
 from vmtailor.bench.run import image_machine, launch
 from vmtailor.bench.run.launch import BenchOptions, bench
-from vmtailor.drivers.qemu import kvm
+from vmtailor.drivers.monitors import monitors
+from vmtailor.drivers.monitors.monitor import KvmState, KvmVerdict
 from vmtailor.model.image import Image, ImageConfig
 
 __all__ = ["own_cache"]
@@ -46,7 +47,7 @@ class Bench:
         self.options = BenchOptions(
             (SuiteName.STARTUP,), ("native",), "oci:mine", folder / "b.json", Store(folder / "c"), seed=7
         )
-        monkeypatch.setattr(kvm, "kvm_works", lambda: kvm.KvmVerdict(kvm.KvmState.ABSENT, "no device"))
+        monkeypatch.setattr(monitors.usual(), "kvm", lambda: KvmVerdict(KvmState.ABSENT, "no device"))
         monkeypatch.setattr(launch, "require_root", lambda: None)
         monkeypatch.setattr(launch, "fetch", lambda *_: self.image)
         monkeypatch.setattr(launch, "held", self._held)

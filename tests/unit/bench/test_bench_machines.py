@@ -26,7 +26,8 @@ from vmtailor.bench.run.launch import BenchOptions, bench
 from vmtailor.bench.run.machine_counts import UNITS, cannot_tell, machine_tests, per_unit, timed_start, timed_too
 from vmtailor.bench.suites.startup import Startup
 from vmtailor.bench.suites.unixbench import UnixBench
-from vmtailor.drivers.qemu import kvm
+from vmtailor.drivers.monitors import monitors
+from vmtailor.drivers.monitors.monitor import KvmState, KvmVerdict
 from vmtailor.model.boots.boot import Boot, Milestone, Outcome, Phase, PhaseCounts
 from vmtailor.model.change import Verdict
 from vmtailor.model.machine import Machine
@@ -99,8 +100,8 @@ def test_where_kvm_works_machines_are_timed_like_others(tmp_path: Path, monkeypa
     options = BenchOptions(
         (SuiteName.STARTUP,), (STOCK,), "oci:nowhere", tmp_path / "b.json", Store(tmp_path / "c"), require_kvm=True
     )
-    verdict = kvm.KvmVerdict(kvm.KvmState.HANGS, "the guest hung")
-    monkeypatch.setattr(kvm, "kvm_works", lambda: verdict)
+    verdict = KvmVerdict(KvmState.HANGS, "the guest hung")
+    monkeypatch.setattr(monitors.usual(), "kvm", lambda: verdict)
     with pytest.raises(HostError, match="KVM does not work here: the guest hung"):
         bench(options)
 

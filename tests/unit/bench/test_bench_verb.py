@@ -44,7 +44,8 @@ from vmtailor.bench.runtimes import description
 from vmtailor.bench.runtimes.host_state import stable_name
 from vmtailor.bench.suites.registry import SUITES
 from vmtailor.cli.verbs import _BY_NAME, command
-from vmtailor.drivers.qemu import kvm
+from vmtailor.drivers.monitors import monitors
+from vmtailor.drivers.monitors.monitor import KvmState, KvmVerdict
 from vmtailor.model.change import Verdict
 
 CRUN = Path(__file__).parents[3] / "examples/runtimes/crun.toml"
@@ -121,7 +122,7 @@ def test_the_page_shows_all_and_nothing_from_outside_steers_it() -> None:
 
 def test_results_are_shown_and_written_without_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    monkeypatch.setattr(kvm, "kvm_works", lambda: kvm.KvmVerdict(kvm.KvmState.HANGS, "not asked"))
+    monkeypatch.setattr(monitors.usual(), "kvm", lambda: KvmVerdict(KvmState.HANGS, "not asked"))
     with pytest.raises(HostError, match="running engines needs root"):
         bench(options_of())
     file, page, csv = tmp_path / "b.json", tmp_path / "p.html", tmp_path / "s.csv"

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from vmtailor.analysis.timeline.analyze import analyze
-from vmtailor.model.boots.timeline import Initcall, Probe, Timeline, Unit
+from vmtailor.analysis.timeline.boot_timeline import analyze
+from vmtailor.model.boots.timeline import Initcall, Probe, Timeline, UnitSpan
 
 DATA = Path(__file__).resolve().parents[2] / "data" / "boot"
 
@@ -33,7 +33,7 @@ def probe(timeline: Timeline, device: str, occurrence: int = 1) -> Probe:
     return found
 
 
-def unit(timeline: Timeline, name: str) -> Unit:
+def unit(timeline: Timeline, name: str) -> UnitSpan:
     """The one unit of that name."""
     (found,) = [u for u in timeline.units if u.name == name]
     return found

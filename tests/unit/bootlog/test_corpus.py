@@ -25,8 +25,8 @@ import msgspec
 import pytest
 from tests.unit.bootlog.reading import DATA
 
-from vmtailor.analysis.timeline.analyze import analyze
 from vmtailor.analysis.timeline.boot_json import json_chunks
+from vmtailor.analysis.timeline.boot_timeline import analyze
 
 CORPUS = DATA / "corpus"
 CASES = sorted(path.stem for path in CORPUS.glob("*.toml"))

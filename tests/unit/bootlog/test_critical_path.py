@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.bootlog.reading import timeline_of, unit
 
-from vmtailor.analysis.timeline.units import TOLERANCE_US, critical_path, own_time
-from vmtailor.model.boots.timeline import Unit
+from vmtailor.analysis.timeline.own_time import TOLERANCE_US, critical_path, own_time
+from vmtailor.model.boots.timeline import UnitSpan
 
 
 def plot(*rows: tuple[str, int, int]) -> str:
@@ -82,7 +82,9 @@ SPANS = st.lists(st.tuples(st.integers(0, 10**7), st.integers(1, 10**7)), max_si
 
 @given(SPANS)
 def test_the_path_is_a_chain_within_the_boot(spans: list[tuple[int, int]]) -> None:
-    units = [Unit(f"{n}.service", start, start + took, took, None, "reported") for n, (start, took) in enumerate(spans)]
+    units = [
+        UnitSpan(f"{n}.service", start, start + took, took, None, "reported") for n, (start, took) in enumerate(spans)
+    ]
     found = critical_path(own_time(units), None)
     path = sorted(
         (u.start_us, u.start_us + u.duration_us)

@@ -20,7 +20,7 @@ from tests.unit.bootlog.reading import DATA, codes, timeline_of, times
 from typer.testing import CliRunner
 
 from vmtailor.analysis.bootlog import archive
-from vmtailor.analysis.compare import gate_document
+from vmtailor.analysis.comparison import judged_document
 from vmtailor.base.errors import UserInputError
 from vmtailor.cli.analyze import analyze as analyze_verb
 
@@ -185,4 +185,4 @@ def test_what_is_no_log_is_the_users_error(tmp_path: Path, name: str) -> None:
         assert isinstance(done.exception, UserInputError) and done.exception.exit_code == 2, done.output
     if name != "a document":  # a gate holds any document's figures against budgets
         with pytest.raises(UserInputError):
-            gate_document.read(path)
+            judged_document.read(path)

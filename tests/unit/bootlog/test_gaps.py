@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from tests.unit.bootlog.reading import timeline_of
 
-from vmtailor.analysis.signs.gaps import gap_kinds
+from vmtailor.analysis.bootlog.silences import gap_kinds
 from vmtailor.analysis.timeline.boot_json import from_json, json_chunks
 from vmtailor.analysis.timeline.boot_page import boot_page
 from vmtailor.model.boots.timeline import GapSpan, Timeline

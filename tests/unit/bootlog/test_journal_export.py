@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.bootlog.reading import call, timeline_of, times, unit
 
-from vmtailor.analysis.bootlog import journal_export
-from vmtailor.analysis.timeline.analyze import analyze
+from vmtailor.analysis.bootlog import journal
+from vmtailor.analysis.timeline.boot_timeline import analyze
 
 
 def field(name: str, value: bytes) -> bytes:
@@ -101,30 +101,30 @@ def test_of_several_boots_in_a_journal_the_one_that_is_asked_for_is_read(tmp_pat
 
 def test_a_binary_value_may_hold_what_looks_like_an_entry() -> None:
     trap = b"\n\n__CURSOR=x\nMESSAGE=no\n"
-    found = list(journal_export.entries(entry(5, trap) + entry(6, b"next")))
+    found = list(journal.entries(entry(5, trap) + entry(6, b"next")))
     assert [one["MESSAGE"] for one in found] == [trap.decode(), "next"]
 
 
 @pytest.mark.parametrize("cut", [1, 40, 200, 300])
 def test_a_capture_that_is_cut_off_is_read_as_far_as_it_goes(cut: int) -> None:
     data = BOOT[0] + BOOT[5][: -min(cut, len(BOOT[5]) - 1)]
-    assert next(journal_export.entries(data))["MESSAGE"].startswith("Linux version")  # type: ignore[attr-defined]
+    assert next(journal.entries(data))["MESSAGE"].startswith("Linux version")  # type: ignore[attr-defined]
 
 
 def test_other_files_are_none() -> None:
     for other in (b"", b"__CURSOR=x\n", b"A=1\nB=2\n", b"CONFIG_X=y\n", b'{"__CURSOR": "x"}', b"=\n=\n"):
-        assert not journal_export.recognise(other)
+        assert not journal.is_export(other)
 
 
 @given(st.lists(st.tuples(st.integers(0, 10**9), st.binary(max_size=60)), min_size=1, max_size=8))
 def test_what_was_written_is_read(rows: list[tuple[int, bytes]]) -> None:
     data = b"".join(entry(at, message) for at, message in rows)
-    assert journal_export.recognise(data)
-    found = [(one["_SOURCE_MONOTONIC_TIMESTAMP"], one["MESSAGE"]) for one in journal_export.entries(data)]
+    assert journal.is_export(data)
+    found = [(one["_SOURCE_MONOTONIC_TIMESTAMP"], one["MESSAGE"]) for one in journal.entries(data)]
     assert found == [(str(at), message.decode("utf-8", "replace")) for at, message in rows]
 
 
 @given(st.integers(0, 2000), st.binary(max_size=20))
 def test_damage_is_no_exception(at: int, junk: bytes) -> None:
     data = b"".join(BOOT)
-    journal_export.as_log(data[:at] + junk + data[at + len(junk) :])
+    journal.export_as_log(data[:at] + junk + data[at + len(junk) :])

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.unit.bootlog.reading import DATA, codes, timeline_of, times, unit
 
-from vmtailor.analysis.timeline.analyze import analyze
+from vmtailor.analysis.timeline.boot_timeline import analyze
 from vmtailor.model.boots.timeline import Timeline
 
 CORPUS = DATA / "corpus"

@@ -8,7 +8,7 @@ import re
 
 from tests.unit.bootlog.reading import DATA, call, codes, probe, times
 
-from vmtailor.analysis.timeline.analyze import analyze
+from vmtailor.analysis.timeline.boot_timeline import analyze
 from vmtailor.model.boots.timeline import DurationSource
 
 GRAB = DATA / "grab-boot-data.txt"

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from tests.unit.bootlog.reading import DATA, call, codes, probe, timeline_of
 
-from vmtailor.analysis.timeline.analyze import analyze
 from vmtailor.analysis.timeline.boot_json import trace_events
 from vmtailor.analysis.timeline.boot_page import boot_page
+from vmtailor.analysis.timeline.boot_timeline import analyze
 from vmtailor.model.boots.timeline import DurationSource
 
 FIRST = "[    0.000000] Linux version {} (gcc) #1 SMP\n[    0.100000] clocksource: Switched to clocksource tsc\n"

@@ -6,8 +6,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vmtailor.analysis.bootlog.kernel_log import KernelLog
-from vmtailor.analysis.bootlog.observed import Observed
+from vmtailor.analysis.bootlog.boot_record import Observed
+from vmtailor.analysis.bootlog.kernel_messages import KernelLog
 
 _TEXTS = st.sampled_from(
     (

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.unit.bootlog.reading import call, codes, timeline_of
 
-from vmtailor.analysis.bootlog.kernel_build import system_map
+from vmtailor.analysis.bootlog import kernel_build
 
 BEGIN = 0xFFFFFFFF81000000
 NAMES = tuple(f"part_{number}_init" for number in range(12))
@@ -68,9 +68,9 @@ def test_a_table_beside_a_log_with_names_changes_nothing(tmp_path: Path) -> None
 
 
 def test_of_several_names_the_one_that_marks_no_section_is_shown() -> None:
-    assert system_map.parse(table().encode().split(b"\n"))[BEGIN] == "startup_64"
+    assert kernel_build.parse_symbols(table().encode().split(b"\n"))[BEGIN] == "startup_64"
     swapped = [f"{BEGIN:016x} T {name}".encode() for name in ("_stext", "startup_64", "later")]
-    assert system_map.parse(swapped)[BEGIN] == "startup_64"
+    assert kernel_build.parse_symbols(swapped)[BEGIN] == "startup_64"
 
 
 @pytest.mark.parametrize(
@@ -83,17 +83,17 @@ def test_of_several_names_the_one_that_marks_no_section_is_shown() -> None:
     ids=["System.map", "kallsyms", "32 bit"],
 )
 def test_tables_are_recognised(text: str) -> None:
-    assert system_map.recognise(text.encode())
+    assert kernel_build.is_symbols(text.encode())
 
 
 @pytest.mark.parametrize("text", ["", "deadbeef T one\n", log(), "12345678 h line\n" * 9])
 def test_what_is_no_table_is_not(text: str) -> None:
-    assert not system_map.recognise(text.encode())
+    assert not kernel_build.is_symbols(text.encode())
 
 
 def test_zeros_name_nothing() -> None:
     hidden = [f"0000000000000000 t name_{number}".encode() for number in range(20)]
-    assert system_map.parse(hidden) == {}
+    assert kernel_build.parse_symbols(hidden) == {}
 
 
 def test_a_hostile_table_takes_no_time(tmp_path: Path) -> None:

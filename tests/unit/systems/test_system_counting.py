@@ -18,8 +18,8 @@ from tests.unit.systems.test_system_fitting import EXERCISE, RIGHT, WORK, Runs, 
 from vmtailor.analysis.cost.attribution import AttributedCost, Attribution
 from vmtailor.analysis.cost.plugin_counts import SymbolTable
 from vmtailor.analysis.guests import machine_variants as guests
-from vmtailor.drivers.qemu.plugin import PluginMode
 from vmtailor.model.boots.boot import Boot, FunctionCost, Outcome, Phase, PhaseCounts
+from vmtailor.model.boots.counters import CountingMode
 from vmtailor.model.boots.ending import Gathered
 from vmtailor.model.change import Figure
 from vmtailor.model.guest import GuestReport
@@ -66,13 +66,13 @@ def booted(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
     def boot(machine: Machine, work: object, scratch: Path, counting: Any = None) -> tuple[Boot, Gathered]:
         seen.append(counting)
-        counts = b"counts" if counting is not None and counting.mode is PluginMode.COUNTS else b""
+        counts = b"counts" if counting is not None and counting.mode is CountingMode.COUNTS else b""
         ending: Any = SimpleNamespace(seconds=1.0, stderr="", command="")
         gathered: Any = SimpleNamespace(report=GuestReport(), lines=(), end=ending, counts=counts)
         return Boot(Outcome.READY, (), 1.0), gathered
 
     monkeypatch.setattr(system_verify, "boot", boot)
-    monkeypatch.setattr(system_verify, "counting", lambda natives, config: config)
+    monkeypatch.setattr(system_verify, "Counting", lambda natives, config: config)
     said: list[tuple[str, ...]] = []
 
     def workload(target: object, folder: Path, *, until: object, reports: Any) -> Any:
@@ -93,7 +93,7 @@ def test_every_block_is_counted_in_the_run_that_is_compared_with(booted: list[An
     file = tmp_path / "counts"
     system_verify.run(target(Clock.INSTRUCTIONS), tmp_path, counts=Counts(TABLE, file))
     said, config = booted
-    assert config.mode is PluginMode.COUNTS and config.kernel is None
+    assert config.mode is CountingMode.COUNTS and config.kernel is None
     assert {mark.name for mark in config.marks} >= {"start_kernel", "init"}
     assert file.read_bytes() == b"counts" and said == [("failed-units", "errors", "warnings", "units", "modules")]
 

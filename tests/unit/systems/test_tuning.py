@@ -32,9 +32,9 @@ from vmtailor.pipeline import repairing, trying
 from vmtailor.pipeline.systems import disk_files, fitting, tuning
 from vmtailor.pipeline.systems.inputs import SystemInputs
 from vmtailor.pipeline.trying import Shown
-from vmtailor.stages.report import terminal
+from vmtailor.stages.report import report_tables
 from vmtailor.stages.report.document import fit_document
-from vmtailor.stages.report.page import page
+from vmtailor.stages.report.report_page import page
 from vmtailor.stages.system_verify import SystemTarget
 
 __all__ = ["given", "stages"]
@@ -217,7 +217,7 @@ def test_report_and_document_have_a_row_for_each(given: SystemInputs, stages: St
     stages(system)
     run = record(given)
     console = TerminalConsole(width=200, record=True)
-    terminal.show(run, console)
+    report_tables.show(run, console)
     shown = console.export_text()
     assert (
         "Beside the kernel" in shown and "−2.000" in shown and "no difference" in shown and "quiet, loglevel=1" in shown

@@ -6,9 +6,9 @@ from __future__ import annotations
 import datetime
 import re
 
-from vmtailor.analysis.bootlog.clean import printable
-from vmtailor.analysis.bootlog.observed import Observed
-from vmtailor.model.boots.timeline import DurationSource, PhaseName, PhaseSpan, Unit, WarningCode
+from vmtailor.analysis.bootlog.boot_record import Observed
+from vmtailor.analysis.bootlog.log_lines import Content, printable
+from vmtailor.model.boots.timeline import DurationSource, PhaseName, PhaseSpan, UnitSpan, WarningCode
 
 _STAGE = re.compile(r"Starting stage: (\S{1,100})")
 _FINISHED = re.compile(r"Finished stage: \((\S{1,100})\) (\d{1,7}\.\d{1,9}) seconds")
@@ -46,9 +46,10 @@ def is_dump(document: object) -> bool:
     )  # fmt: skip
 
 
-def read_text(path: str, text: str) -> Observed:
+def read_text(content: Content) -> Observed:
     """Read show, blame or boot. Of several boot records the last counts."""
-    observed = Observed(path, "cloud-init analyze", relative=True)
+    text = content.text
+    observed = Observed(content.path, relative=True, has_stages=True)
     records = _RECORD.split(text)
     # Outputs of several commands, one behind the other, have the same records twice.
     numbers = list(dict.fromkeys(records[1::2]))
@@ -56,8 +57,8 @@ def read_text(path: str, text: str) -> Observed:
         observed.warn(WarningCode.SEVERAL_BOOTS, f"{len(numbers)} boot records; this is the last")
     bodies = [body for number, body in zip(records[1::2], records[2::2], strict=False) if number == numbers[-1]]
     _boot(observed, text)
-    shown: list[Unit] = []
-    blamed_rows: list[Unit] = []
+    shown: list[UnitSpan] = []
+    blamed_rows: list[UnitSpan] = []
     for body in bodies or [text]:
         stages, rows = _stages(body)
         shown.extend(stages)
@@ -68,11 +69,11 @@ def read_text(path: str, text: str) -> Observed:
     return observed
 
 
-def _stages(body: str) -> tuple[list[Unit], list[Unit]]:
+def _stages(body: str) -> tuple[list[UnitSpan], list[UnitSpan]]:
     """The units of one record: stages with what ran in them, and the rows of `blame`."""
-    units: list[Unit] = []
-    blamed_rows: list[Unit] = []
-    inside: list[Unit] = []
+    units: list[UnitSpan] = []
+    blamed_rows: list[UnitSpan] = []
+    inside: list[UnitSpan] = []
     stage, first = "", True
     for raw in body.splitlines():
         line = printable(raw, 1000)
@@ -93,16 +94,16 @@ def _stages(body: str) -> tuple[list[Unit], list[Unit]]:
             start, took = _us(event[2]), _us(event[3])
             name = f"cloud-init:{stage}/{event[1].strip()}" if stage else f"cloud-init:{event[1].strip()}"
             (inside if stage else units).append(
-                Unit(name, start, start + took, took, None, DurationSource.REPORTED.value)
+                UnitSpan(name, start, start + took, took, None, DurationSource.REPORTED.value)
             )
         elif blamed:
             name = f"cloud-init:{blamed[2]}"
-            blamed_rows.append(Unit(name, None, None, _us(blamed[1]), None, DurationSource.REPORTED.value))
+            blamed_rows.append(UnitSpan(name, None, None, _us(blamed[1]), None, DurationSource.REPORTED.value))
     units.extend(inside)  # of a stage that did not finish
     return units, blamed_rows
 
 
-def _around(stage: str, took_us: int, inside: list[Unit], first: bool) -> Unit:
+def _around(stage: str, took_us: int, inside: list[UnitSpan], first: bool) -> UnitSpan:
     """A stage around what ran in it. Its start is not printed: the first of a boot is where the times count from, the
     others begin with what they do first, as far as that holds all of it. Its own time is what is left of it."""
     starts = [u.start_us for u in inside if u.start_us is not None]
@@ -113,7 +114,7 @@ def _around(stage: str, took_us: int, inside: list[Unit], first: bool) -> Unit:
         start = max(0, min(begin, max(ends) - took_us)) if max(ends) - begin > took_us else begin
     own = max(0, took_us - sum(u.duration_us or 0 for u in inside))
     end = None if start is None else start + took_us
-    return Unit(f"cloud-init:{stage}", start, end, took_us, own, DurationSource.REPORTED.value)
+    return UnitSpan(f"cloud-init:{stage}", start, end, took_us, own, DurationSource.REPORTED.value)
 
 
 def _us(text: str) -> int:
@@ -142,12 +143,12 @@ def _boot(observed: Observed, text: str) -> None:
             observed.mark("cloud-init-activated", moments[name] - kernel, name)
 
 
-def read_dump(path: str, rows: list[object]) -> Observed:
+def read_dump(content: Content) -> Observed:
     """Read `dump`: pairs of start and finish events with wall-clock stamps."""
-    observed = Observed(path, "cloud-init analyze dump", epoch=True)
+    observed = Observed(content.path, epoch=True, has_stages=True)
     begun: dict[str, int] = {}
     odd = 0
-    for row in rows:
+    for row in content.document if isinstance(content.document, list) else ():
         if not isinstance(row, dict):
             odd += 1
             continue
@@ -166,7 +167,7 @@ def read_dump(path: str, rows: list[object]) -> Observed:
             start = begun.pop(name)
             took = max(0, moment - start)
             observed.units.append(
-                Unit(
+                UnitSpan(
                     f"cloud-init:{printable(name, 200)}",
                     start,
                     start + took,
@@ -176,7 +177,7 @@ def read_dump(path: str, rows: list[object]) -> Observed:
                 )
             )
     for name, start in begun.items():
-        observed.units.append(Unit(f"cloud-init:{printable(name, 200)}", start, None, None, None, None))
+        observed.units.append(UnitSpan(f"cloud-init:{printable(name, 200)}", start, None, None, None, None))
     if odd:
         observed.warn(WarningCode.DAMAGED_LINES, f"{odd} rows of the dump could not be read")
     return observed

@@ -5,10 +5,9 @@ stamp."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
-from vmtailor.analysis.bootlog.clean import decode
-from vmtailor.analysis.bootlog.observed import Observed, RawCall
+from vmtailor.analysis.bootlog.boot_record import Observed, RawCall
+from vmtailor.analysis.bootlog.log_lines import Cleaner, Content, decode
 from vmtailor.analysis.bootlog.stamps import micros
 from vmtailor.model.boots.timeline import WarningCode
 
@@ -26,12 +25,12 @@ def recognise(sample: bytes) -> bool:
     return re.search(rb": initcall_(?:level|start|finish): (?:func|level)=", sample) is not None
 
 
-def read(path: str, lines: Iterable[bytes]) -> Observed:
+def read(content: Content) -> Observed:
     """Read the text of a trace. Other events in it are passed over."""
-    observed = Observed(path, "ftrace initcall events")
+    observed = Observed(content.path)
     waiting: dict[tuple[str, str | None], list[RawCall]] = {}
     level: str | None = None
-    for line in lines:
+    for line in Cleaner(content.sample).lines(content.stream()):
         match = _EVENT.match(line)
         if not match:
             if line.startswith(b"CPU:") and b"LOST" in line:

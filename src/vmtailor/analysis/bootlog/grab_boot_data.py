@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from itertools import islice
 
-from vmtailor.analysis.bootlog import kernel_log
-from vmtailor.analysis.bootlog.clean import Cleaner, decode
-from vmtailor.analysis.bootlog.kernel_build.kconfig_file import arch_of, parse
-from vmtailor.analysis.bootlog.observed import Observed
+from vmtailor.analysis.bootlog import kernel_messages
+from vmtailor.analysis.bootlog.boot_record import Observed
+from vmtailor.analysis.bootlog.kernel_build import arch_of, parse_config
+from vmtailor.analysis.bootlog.log_lines import Cleaner, Content, decode
 
 _TITLE = re.compile(rb"=={1,2} (.{1,60}?) =+\s*$")
 _VERSION = re.compile(r'KERNEL_VERSION="?(\S+)')
@@ -44,18 +45,12 @@ class _Sections:
                         part.append(line)
 
 
-def read(path: str, chunks: Iterable[bytes], sample: bytes, boot: int = 0) -> Observed:
+def read(content: Content) -> Observed:
     """Read such a file."""
-    sections = _Sections(Cleaner(sample).blocks(chunks))
+    sections = _Sections(Cleaner(content.sample).blocks(content.stream()))
     lines = sections.messages()
-    head: list[bytes] = []
-    for line in lines:
-        head.append(line)
-        if len(head) >= kernel_log.SAMPLE_LINES:
-            break
-    first = b"".join(head)
-    observed = kernel_log.read(path, _joined(first, lines), first, boot)
-    observed.format = f"grab-boot-data ({observed.format})"
+    observed = kernel_messages.read(Content(content.path, _joined(lines), content.boot))
+    observed.format, observed.is_log = f"grab-boot-data ({observed.format})", True
     info = "\n".join(decode(line, 4200) for line in sections.kept.get("KERNEL INFO", []))
     version, command_line = _VERSION.search(info), re.search(_COMMAND_LINE, info)
     if version and observed.version is None:
@@ -65,19 +60,13 @@ def read(path: str, chunks: Iterable[bytes], sample: bytes, boot: int = 0) -> Ob
     if command_line and observed.command_line is None:
         observed.command_line = command_line[1]
     config = sections.kept.get("CONFIG", [])
-    observed.config = parse(config)
+    observed.config = parse_config(config)
     observed.arch = observed.arch or arch_of(config)
     return observed
 
 
-def _joined(first: bytes, lines: Iterable[bytes]) -> Iterator[bytes]:
-    yield first
-    batch: list[bytes] = []
-    size = 0
-    for line in lines:
-        batch.append(line)
-        size += len(line)
-        if size >= 1 << 20:
-            yield b"".join(batch)
-            batch, size = [], 0
-    yield b"".join(batch)
+def _joined(lines: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield lines many at a time; the first so few that a log is recognised by them."""
+    yield b"".join(islice(lines, kernel_messages.SAMPLE_LINES))
+    while batch := b"".join(islice(lines, 8192)):
+        yield batch

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 import msgspec
 
 from vmtailor.analysis.bootlog import stamps
-from vmtailor.analysis.bootlog.clean import decode
+from vmtailor.analysis.bootlog.boot_record import MAX_MESSAGES, Observed
+from vmtailor.analysis.bootlog.log_lines import decode
 from vmtailor.analysis.bootlog.milestones import HANDLERS, LOGIN
-from vmtailor.analysis.bootlog.observed import MAX_MESSAGES, Observed
 from vmtailor.model.boots.timeline import WarningCode
 
 #: A capture's clock that goes back further was reset.

@@ -6,8 +6,8 @@ from __future__ import annotations
 import re
 
 from vmtailor.analysis.bootlog import stamps
-from vmtailor.analysis.bootlog.clean import decode
-from vmtailor.analysis.bootlog.observed import Observed, RawCall, RawProbe
+from vmtailor.analysis.bootlog.boot_record import Observed, RawCall, RawProbe
+from vmtailor.analysis.bootlog.log_lines import decode
 
 _SYMBOL = (
     rb"(?:0x[0-9a-f]+: )?(?:(\d+)_)?([A-Za-z_$.0x][\w.$]*)(?:\+0x[0-9a-f]+/0x[0-9a-f]+)?(?:\(\))?"

@@ -6,9 +6,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from vmtailor.analysis.bootlog.clean import decode
-from vmtailor.analysis.bootlog.observed import Observed
-from vmtailor.analysis.bootlog.systemd_text import parse_startup_line, read_startup
+from vmtailor.analysis.bootlog.boot_record import Observed, architecture
+from vmtailor.analysis.bootlog.log_lines import decode
+from vmtailor.analysis.bootlog.systemd_analyze import parse_startup_line, read_startup
 from vmtailor.model.architecture import every
 from vmtailor.model.boots.timeline import WarningCode
 
@@ -33,14 +33,8 @@ _RUN = re.compile(rb"Run (\S{1,200}) as init process")
 INITRD_PROGRAMS = ("/init", "/bootchart-vt")
 LOGIN = re.compile(rb"^[\w.() -]{0,80}login: ?$")
 
-_ARCHES = {"aarch64": "arm64"} | {word: name for row in _OURS for word, name in row.log.names.items()}
 #: Whose kernels print "Command line:" without the word "Kernel".
 _BARE = next((row.name for row in _OURS if row.log.bare_command_line), None)
-
-
-def architecture(word: str) -> str:
-    """One name for one architecture, as `uname -m` and Kconfig call it: arm64, arm, riscv64 …"""
-    return _ARCHES.get(word, word)
 
 
 def _version(observed: Observed, at_us: int | None, message: bytes) -> None:

@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from vmtailor.analysis.bootlog.silences import named_within
 from vmtailor.analysis.changes.change_catalogue import Candidate
-from vmtailor.analysis.signs.gaps import named_within
 from vmtailor.analysis.statistics import boot_statistics
 from vmtailor.model.boots.boot_cost import BootCost
 from vmtailor.model.boots.timeline import PhaseName, Timeline

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from vmtailor.base.errors import UserInputError
-from vmtailor.model.boots.timeline import Initcall, Path, Probe, Process, Timeline, Unit
+from vmtailor.model.boots.timeline import Initcall, Path, Probe, Process, Timeline, UnitSpan
 
 _BATCH = 5000
 
@@ -157,7 +157,7 @@ def _lane(lanes: list[int], start_us: int, duration_us: int) -> int:
     return len(lanes) - 1
 
 
-def _add(events: list[dict[str, Any]], row: Initcall | Probe | Unit | Process, pid: int, tid: int) -> None:
+def _add(events: list[dict[str, Any]], row: Initcall | Probe | UnitSpan | Process, pid: int, tid: int) -> None:
     bar = row.bar_us if isinstance(row, Initcall) else None
     if bar is None:
         if row.start_us is None or row.duration_us is None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from vmtailor.analysis.timeline.phase_strip import phase_strip
 from vmtailor.base import pages
-from vmtailor.model.boots.timeline import GapSpan, Initcall, Path, Probe, Process, Timeline, Unit
+from vmtailor.model.boots.timeline import GapSpan, Initcall, Path, Probe, Process, Timeline, UnitSpan
 
 #: Bars drawn; beyond, the shortest are left out and the page says so.
 MOST_BARS = 20_000
@@ -15,6 +16,7 @@ MOST_BARS = 20_000
 def boot_page(timeline: Timeline, title: str) -> str:
     """The page. `title` is what the boot is called, such as its file's name."""
     rows, left_out = _bars(timeline)
+    phases = phase_strip(timeline.phases, timeline.shown_end_us)
     data = {
         "phases": [[p.name, p.start_us, p.end_us, p.source] for p in timeline.phases],
         "end": timeline.shown_end_us,
@@ -46,33 +48,13 @@ def boot_page(timeline: Timeline, title: str) -> str:
         data=data,
         styles=["boot.css"],
         scripts=["boot.js"],
-        values={"title": title, "timeline": timeline, "left_out": left_out, "phases": _strip(timeline)},
+        values={
+            "title": title,
+            "timeline": timeline,
+            "left_out": left_out,
+            "phases": phases,
+        },
     )
-
-
-def _strip(timeline: Timeline) -> list[dict[str, Any]]:
-    """The phases to scale; one whose end is not in the files is drawn to where the files' boot ends, as open."""
-    known = [
-        (p, p.start_us, end)
-        for p in timeline.phases
-        if p.start_us is not None and (end := p.end_us if p.end_us is not None else timeline.shown_end_us) is not None
-    ]
-    if not known:
-        return []
-    first = min(start for _, start, _ in known)
-    total = max(end for _, _, end in known) - first
-    return [
-        {
-            "name": p.name,
-            "us": end - start,
-            "x": 100 * (start - first) / total,
-            "width": 100 * (end - start) / total,
-            "source": p.source,
-            "open": p.end_us is None,
-        }
-        for p, start, end in known
-        if total and end > start
-    ]
 
 
 def _bars(timeline: Timeline) -> tuple[list[list[Any]], int]:
@@ -120,7 +102,7 @@ def _silence(gap: GapSpan) -> list[Any]:
     return ["gap", name, gap.start_us, length, length, False, 1, around, None, None]
 
 
-def _started(kind: str, one: Unit | Process, beside: bool, occurrence: int) -> list[Any]:
+def _started(kind: str, one: UnitSpan | Process, beside: bool, occurrence: int) -> list[Any]:
     """The row of what was started in user space."""
     return [
         kind, one.name, one.start_us, one.duration_us, one.exclusive_us, beside, occurrence, one.duration_source,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from vmtailor.analysis.bootlog.observed import Observed, RawCall
+from vmtailor.analysis.bootlog.boot_record import Observed, RawCall
 from vmtailor.base.notation import version_key
 from vmtailor.model.boots.timeline import ConsoleCost, DurationSource
 
@@ -136,7 +136,7 @@ def stamps_us(call: RawCall) -> int | None:
 
 
 @dataclass(frozen=True)
-class Reading:
+class ReportedScale:
     """How to read the figures of one log: the ticks of its beginning, the microseconds in a reported one, and what a
     character costs on its console."""
 
@@ -163,7 +163,7 @@ def unit_of(observed: Observed, quantised: Quantised | None) -> float:
     return 1.0 if against * 2 > seen else unit
 
 
-def choose(call: RawCall, by_stamps: int | None, reading: Reading) -> tuple[int | None, str | None]:
+def choose(call: RawCall, by_stamps: int | None, reading: ReportedScale) -> tuple[int | None, str | None]:
     """The duration to believe and its source; (None, None) where the log has none."""
     if not call.finished:
         return None, None

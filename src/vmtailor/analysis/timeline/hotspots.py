@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from vmtailor.analysis.signs.gaps import MIN_US, without_inner
+from vmtailor.analysis.bootlog.silences import MIN_US, without_inner
 from vmtailor.analysis.timeline.durations import SLOW_CONSOLE_US
 from vmtailor.model.boots.timeline import GapSpan, Hotspot, Initcall, Path, PhaseName, Probe, Timeline
 

@@ -8,14 +8,14 @@ from typing import TypeVar
 
 import msgspec
 
-from vmtailor.analysis.bootlog.kernel_build import system_map
-from vmtailor.analysis.bootlog.observed import RESOLVED_US, Observed
-from vmtailor.model.boots.timeline import DurationSource, PhaseName, PhaseSpan, Process, Unit, WarningCode
+from vmtailor.analysis.bootlog import kernel_build
+from vmtailor.analysis.bootlog.boot_record import RESOLVED_US, Observed
+from vmtailor.model.boots.timeline import DurationSource, PhaseName, PhaseSpan, Process, UnitSpan, WarningCode
 
 #: The units that cloud-init's first stage runs in.
 FIRST_STAGES = ("cloud-init-local.service", "cloud-init-main.service")
 
-Span = TypeVar("Span", PhaseSpan, Unit, Process)
+Span = TypeVar("Span", PhaseSpan, UnitSpan, Process)
 
 
 def join(sources: Sequence[Observed]) -> Observed:
@@ -39,7 +39,7 @@ def join(sources: Sequence[Observed]) -> Observed:
 
 def _named(whole: Observed) -> None:
     """Initcalls that the log has by address get their names, where a table of symbols is beside it."""
-    if whole.symbols and not system_map.give_names(whole.initcalls, whole.symbols):
+    if whole.symbols and not kernel_build.give_names(whole.initcalls, whole.symbols):
         whole.warn(
             WarningCode.DIFFERENT_BOOTS,
             "the table of symbols has none of the addresses by which initcalls are logged: it is another kernel's",
@@ -48,7 +48,7 @@ def _named(whole: Observed) -> None:
 
 def _best_of_cloud_init(sources: Sequence[Observed]) -> None:
     """Its commands say the same of one boot, under other names: the units of the best are kept."""
-    known = [s for s in sources if s.format.startswith("cloud-init analyze") and s.units]
+    known = [s for s in sources if s.has_stages and s.units]
     best = max(known, key=lambda s: (any(u.start_us is not None for u in s.units), s.epoch), default=None)
     for source in known:
         if source is not best:
@@ -109,7 +109,7 @@ def _shift(source: Observed, whole: Observed, zero: int | None) -> int:
         )
         return -min(starts, default=0)
     if source.relative:
-        stages = source.format.startswith("cloud-init analyze")
+        stages = source.has_stages
         first = next((u.start_us for u in whole.units if stages and u.name in FIRST_STAGES and u.start_us), None)
         if first is not None:
             return first
@@ -156,7 +156,7 @@ def _moved(span: Span, shift: int) -> Span:
     )
 
 
-def _merge_units(whole: Observed, units: Sequence[Unit]) -> None:
+def _merge_units(whole: Observed, units: Sequence[UnitSpan]) -> None:
     """One row a unit: start from whoever knows it, duration from the first, critical from the critical chain."""
     index = {unit.name: n for n, unit in enumerate(whole.units)}
     for unit in units:
@@ -166,7 +166,7 @@ def _merge_units(whole: Observed, units: Sequence[Unit]) -> None:
             continue
         old = whole.units[index[unit.name]]
         better = unit if old.duration_us is None else old
-        whole.units[index[unit.name]] = Unit(
+        whole.units[index[unit.name]] = UnitSpan(
             unit.name,
             old.start_us if old.start_us is not None else unit.start_us,
             old.end_us if old.end_us is not None else unit.end_us,
@@ -194,7 +194,7 @@ def _units_of_log(whole: Observed) -> None:
         rough = not whole.rough_us.isdisjoint((begun[0], up)) and up - begun[0] < RESOLVED_US
         took = None if rough else up - begun[0]
         source = None if rough else DurationSource.TIME_STAMPS.value
-        unit = Unit(what, begun[0], None if rough else up, took, None, source)
+        unit = UnitSpan(what, begun[0], None if rough else up, took, None, source)
         if what in known:
             old = whole.units[known[what]]
             whole.units[known[what]] = msgspec.structs.replace(old, start_us=begun[0], end_us=up)

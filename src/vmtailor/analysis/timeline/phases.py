@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import msgspec
 
+from vmtailor.analysis.bootlog.boot_record import LATE_US, RESOLVED_US, Observed
 from vmtailor.analysis.bootlog.cloud_init import BOOT as CLOUD_INIT_BOOT
-from vmtailor.analysis.bootlog.observed import LATE_US, RESOLVED_US, Observed
 from vmtailor.model.boots.timeline import PhaseName, PhaseSpan, WarningCode
 
 Marks = dict[str, tuple[int, str]]

@@ -31,17 +31,16 @@ from vmtailor.bench.runtimes.guest_runtime import ARCHIVE, ENTER, FAILED, FIRST,
 from vmtailor.bench.runtimes.host_runtime import able
 from vmtailor.bench.suites.bench_run import ASKED, TAG
 from vmtailor.booting.boot import boot
-from vmtailor.booting.counting import Counting, counting
+from vmtailor.booting.counting import Counting
 from vmtailor.drivers.distribution import packaged_baseline
 from vmtailor.drivers.distribution.selection import of_host
 from vmtailor.drivers.guest import attendant_volume, guest_programs
 from vmtailor.drivers.guest.attendant_volume import SystemRoot
-from vmtailor.drivers.qemu.plugin import PluginConfig, PluginMode
 from vmtailor.drivers.rootfs import boot_disk as disks
 from vmtailor.drivers.rootfs.rootfs import Extra, build
 from vmtailor.model.architecture import named
 from vmtailor.model.boots.boot import Boot
-from vmtailor.model.boots.counters import CodeSpan
+from vmtailor.model.boots.counters import CodeSpan, CountingConfig, CountingMode
 from vmtailor.model.boots.ending import Gathered
 from vmtailor.model.boots.system_exercise import Saying, SystemExercise, SystemReady, SystemReadyKind
 from vmtailor.model.boots.workload import FIXED_KEY, Attended
@@ -249,8 +248,8 @@ def _counting(known: BenchMachine, parts: Natives, *, by_step: bool) -> Counting
     table = SymbolTable.parse(Path(known.system_map).read_text("ascii", "replace"), known.machine.architecture)
     marks = boots.marks_at(table, parts.attendant_marks())
     spans = _step_spans(parts) if by_step else ()
-    config = PluginConfig(mode=PluginMode.COUNTS, marks=marks, spans=spans, architecture=table.architecture)
-    return counting(parts, config, table)
+    config = CountingConfig(mode=CountingMode.COUNTS, marks=marks, spans=spans, architecture=table.architecture)
+    return Counting(parts, config, table)
 
 
 def _step_spans(parts: Natives) -> tuple[CodeSpan, ...]:

@@ -20,11 +20,11 @@ from vmtailor.bench.run import kernel_subsystems
 from vmtailor.booting import fitted_machine
 from vmtailor.booting.boot import boot
 from vmtailor.booting.bundle_booter import BundleBooter
-from vmtailor.booting.counting import Counting, counting
+from vmtailor.booting.counting import Counting
 from vmtailor.drivers.guest import guest_programs
 from vmtailor.drivers.host import bundle_folder
-from vmtailor.drivers.qemu.plugin import PluginConfig, PluginMode
 from vmtailor.model.boots.boot import Boot
+from vmtailor.model.boots.counters import CountingConfig, CountingMode
 from vmtailor.model.boots.ending import Gathered
 from vmtailor.model.boots.workload import FIXED_KEY, Exercised, Run
 from vmtailor.model.exercise import Exercise, Ready, ReadyKind
@@ -129,5 +129,5 @@ def _right(found: Boot, gathered: Gathered) -> Boot:
 
 def _counting(known: BenchMachine, parts: Natives) -> Counting:
     table = SymbolTable.parse(Path(known.system_map).read_text("ascii", "replace"), known.machine.architecture)
-    config = PluginConfig(mode=PluginMode.COUNTS, marks=boots.marks(table, parts), architecture=table.architecture)
-    return counting(parts, config, table)
+    config = CountingConfig(mode=CountingMode.COUNTS, marks=boots.marks(table, parts), architecture=table.architecture)
+    return Counting(parts, config, table)

@@ -32,7 +32,7 @@ from vmtailor.bench.suites.bench_run import TAG
 from vmtailor.bench.suites.published_sets import IOZONE, NETPERF, UNIXBENCH, Published, check
 from vmtailor.bench.suites.registry import SUITES
 from vmtailor.drivers.image import flat_archive
-from vmtailor.drivers.qemu import kvm
+from vmtailor.drivers.monitors import monitors
 from vmtailor.model.image import Image
 from vmtailor.stages.image import fetch
 
@@ -155,7 +155,7 @@ def _require_seen(options: BenchOptions) -> None:
 
 def _kvm(options: BenchOptions) -> bool:
     """Whether KVM works, so that machines can be timed. Raises HostError where they have to be, and cannot."""
-    verdict = kvm.kvm_works()
+    verdict = monitors.usual().kvm()
     if options.require_kvm and not verdict.works:
         raise HostError(f"KVM does not work here: {verdict.reason}", hint="vmtailor doctor says more")
     return verdict.works

@@ -14,8 +14,8 @@ from vmtailor.base.files import records
 from vmtailor.base.progress import ProgressStep
 from vmtailor.base.terminal import TerminalConsole
 from vmtailor.booting.series import OnBoot
-from vmtailor.cli.tables.boot_table import document, show
 from vmtailor.cli.tables.cost_table import show_cost
+from vmtailor.cli.tables.series_table import document, show
 from vmtailor.model.boots.boot import Outcome
 from vmtailor.model.boots.boot_cost import BootCost
 from vmtailor.model.boots.series import BootSeries

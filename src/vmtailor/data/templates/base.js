@@ -27,6 +27,10 @@ const vm = (() => {
     return String(Math.round(n * 100) / 100);
   }
 
+  /** A time in µs and a part of 1, for columns that are compared: as the terminal writes them. */
+  const duration = (us) => us === null || us === undefined ? "–" : Math.abs(us) >= 1e6 ? `${(us / 1e6).toFixed(3)} s` : Math.abs(us) >= 1e3 ? `${(us / 1e3).toFixed(Math.abs(us) < 1e4 ? 2 : 0)} ms` : `${Math.round(us)} µs`;
+  const share = (part) => part === null ? "–" : `${(100 * part).toFixed(1)} %`;
+
   // Theme: automatic, light, dark. Kept for this file where the browser lets a file keep anything.
   const themes = ["auto", "light", "dark"];
   const button = document.getElementById("theme");
@@ -168,5 +172,5 @@ const vm = (() => {
     return { search, draw };
   }
 
-  return { data, el, grouped, short, table };
+  return { data, el, grouped, duration, share, short, table };
 })();

@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The boot page: a timeline that zooms, an icicle of own time, and a table, each leading to the others.
 (() => {
-  const { data, el } = vm;
+  const { data, el, duration: time, share: percent } = vm;
   const bars = data.bars.map(([kind, name, start, us, own, beside, run, source, returned, reported], id) =>
     ({ id, kind, name, start, us, own, beside, run, source, returned, reported, end: start + us, text: `${kind} ${name}`.toLowerCase() }));
   const gantt = document.getElementById("gantt"), icicle = document.getElementById("icicle");
   const span = document.getElementById("span"), find = document.getElementById("find");
   if (!bars.length) document.getElementById("chart").hidden = true;
-
-  const time = (us) => us === null || us === undefined ? "–" : Math.abs(us) >= 1e6 ? `${(us / 1e6).toFixed(3)} s` : Math.abs(us) >= 1e3 ? `${(us / 1e3).toFixed(us < 1e4 ? 2 : 0)} ms` : `${us} µs`;
-  const percent = (part) => part === null ? "–" : `${(100 * part).toFixed(1)} %`;
 
   // Lanes: what nests goes one deeper, what runs side by side gets a lane of its own.
   const groups = [["path", "kernel", (b) => (b.kind === "initcall" || b.kind === "probe") && !b.beside], ["beside", "beside", (b) => (b.kind === "initcall" || b.kind === "probe") && b.beside],

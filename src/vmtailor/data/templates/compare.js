@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The comparison page: one table.
 (() => {
-  const time = (us) => us === null ? "–" : Math.abs(us) >= 1e6 ? `${(us / 1e6).toFixed(3)} s` : Math.abs(us) >= 1e3 ? `${(us / 1e3).toFixed(2)} ms` : `${Math.round(us)} µs`;
-  const amount = (r, n) => r.unit === "µs" ? time(n) : n === null ? "–" : vm.grouped(n) + (r.name.includes(r.unit) ? "" : ` ${r.unit}`);
+  const amount = (r, n) => r.unit === "µs" ? vm.duration(n) : n === null ? "–" : vm.grouped(n) + (r.name.includes(r.unit) ? "" : ` ${r.unit}`);
   const rows = vm.data.rows.map(([kind, name, run, before, after, change, low, high, p, verdict, direction, moved, unit, boots, of]) => ({ kind, name, run, before, after, change, low, high, p, verdict, direction, moved, unit, boots, of }));
   const words = { faster: "less", slower: "more" };
   for (const r of rows) if (r.unit !== "µs" && words[r.verdict]) [r.shade, r.verdict] = [r.verdict, words[r.verdict]];

@@ -11,8 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from vmtailor.base.process import Finished, require_tool, run
-from vmtailor.drivers.qemu import confinement, qemu_needs
-from vmtailor.drivers.qemu.confinement import Root
+from vmtailor.drivers.confinement import confinement, program_needs
+from vmtailor.drivers.confinement.confinement import Root
 
 #: Seconds of processor time, and bytes of address space, that one call has.
 _CPU_S, _MEMORY_BYTES = 300, 4 << 30
@@ -65,4 +65,4 @@ def _launcher(program: str, shown: Sequence[Path], written: Path | None) -> list
 
 @functools.cache
 def _needs(program: str) -> tuple[str, ...]:
-    return qemu_needs.needs(Path(program), qemu_needs.listed(Path(program)))
+    return program_needs.needs(Path(program), program_needs.listed(Path(program)))

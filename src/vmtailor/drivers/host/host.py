@@ -5,14 +5,12 @@ KVM."""
 from __future__ import annotations
 
 import glob
-import os
 import platform
 import re
 import shutil
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from importlib import resources
 from pathlib import Path
 
@@ -22,30 +20,12 @@ from vmtailor.base.errors import VmtailorError
 from vmtailor.base.notation import version_key
 from vmtailor.drivers.distribution import packaged_baseline, selection
 from vmtailor.drivers.distribution.distribution import Distribution
-from vmtailor.drivers.qemu import confinement, kvm, net_guard, qemu_program
-from vmtailor.drivers.qemu.confinement import Confinement, Root
-from vmtailor.drivers.qemu.kvm import KvmState, KvmVerdict
+from vmtailor.drivers.monitors import monitors
 from vmtailor.model.architecture import every, of_host
+from vmtailor.model.checks import Check, Need, State
 
 #: Bytes free in the cache that a first fit needs: packages, debug symbols, kernel source, build tree, images.
 CACHE_BYTES = 12_000_000_000
-
-
-class Need(StrEnum):
-    """`required`: fit does not work without it. `development`: for the tests of vmtailor itself."""
-
-    REQUIRED = "required"
-    OPTIONAL = "optional"
-    DEVELOPMENT = "development"
-
-
-class State(StrEnum):
-    """`old`: there, and too old. `limited`: it works another way, slower or with less."""
-
-    OK = "ok"
-    MISSING = "missing"
-    OLD = "old"
-    LIMITED = "limited"
 
 
 @dataclass(frozen=True)
@@ -60,24 +40,6 @@ class Tool:
     file: tuple[str, ...] = ()
     version: tuple[str, ...] = ()
     minimum: str = ""
-
-
-@dataclass(frozen=True)
-class Check:
-    """The result of one check. `fix` says what to do where the state is not ok; `package` is the package that helps."""
-
-    name: str
-    state: State
-    need: Need
-    found: str
-    why: str
-    fix: str = ""
-    package: str = ""
-
-    @property
-    def blocks(self) -> bool:
-        """Return whether fit cannot work on this host before this is fixed."""
-        return self.need is Need.REQUIRED and self.state in (State.MISSING, State.OLD)
 
 
 def tools() -> tuple[Tool, ...]:
@@ -146,25 +108,6 @@ def check_python() -> Check:
     return Check(
         name="Python", state=State.OK, need=Need.REQUIRED, found=platform.python_version(), why="runs vmtailor"
     )
-
-
-def check_qemu_plugins() -> Check:
-    """Check that QEMU was built with its plugin interface, in a version that loads our plugin."""
-
-    def result(state: State, found: str, fix: str = "") -> Check:
-        return Check(
-            name="QEMU plugins",
-            state=state,
-            need=Need.REQUIRED,
-            found=found,
-            why="counts instructions on the exact clock",
-            fix=fix,
-        )
-
-    try:
-        return result(State.OK, f"interface {qemu_program.plugin_api(of_host().name)}")
-    except VmtailorError as error:
-        return result(State.MISSING, error.message, error.hint)
 
 
 def check_space(folder: Path | None = None, needed: int = CACHE_BYTES) -> Check:
@@ -259,84 +202,9 @@ def check_natives() -> tuple[Check, ...]:
     )
 
 
-def check_net_guard() -> Check:
-    """Check that the guard stands between QEMU and its network."""
-
-    def result(state: State, found: str, fix: str = "") -> Check:
-        return Check(
-            name="network guard",
-            state=state,
-            need=Need.OPTIONAL,
-            found=found,
-            why="keeps guests from this host's loopback",
-            fix=fix,
-        )
-
-    try:
-        net_guard.require(qemu_program.installed(of_host().name).program)
-    except VmtailorError as error:
-        return result(
-            State.LIMITED, error.message, f"until then `run` needs --no-outbound or --host-loopback: {error.hint}"
-        )
-    return result(State.OK, "stands in QEMU")
-
-
-def check_kvm(probe: Callable[[], KvmVerdict] = kvm.kvm_works) -> Check:
-    """Start a small guest under KVM, with a deadline: the device can be there, open, and hang."""
-
-    def result(state: State, found: str, fix: str = "") -> Check:
-        return Check(
-            name="KVM", state=state, need=Need.OPTIONAL, found=found, why="runs machines at full speed", fix=fix
-        )
-
-    slower = "machines run under emulation, slower; the exact figures come from there anyway"
-    try:
-        verdict = probe()
-    except VmtailorError as error:
-        return result(State.LIMITED, f"not tried: {error.message}", slower)
-    if verdict.works:
-        return result(State.OK, f"a small guest ran in {figures.microseconds(verdict.seconds * 1e6)}")
-    if verdict.state is KvmState.FORBIDDEN:
-        slower = f"join the group kvm; until then {slower}"
-    return result(State.LIMITED, verdict.reason, slower)
-
-
-def check_confinement(
-    ask: Callable[[], Confinement] = lambda: confinement.of(qemu_program.installed(of_host().name)),
-) -> tuple[Check, ...]:
-    """Check QEMU's rights, and the files that it sees. It runs with less where more cannot be had."""
-
-    def result(name: str, state: State, found: str, why: str, fix: str = "") -> Check:
-        return Check(name=name, state=state, need=Need.OPTIONAL, found=found, why=why, fix=fix)
-
-    whose, sees = "a guest that breaks out of QEMU has no more", "hides the host's files from QEMU"
-    try:
-        how = ask()
-    except VmtailorError as error:
-        return (result("QEMU's user", State.LIMITED, f"not tried: {error.message}", whose),)
-    words = "; ".join(how.lacking)
-    refused = f": {words}" if words else ""
-    if how.stranger:
-        user = result("QEMU's user", State.OK, "one of its own, without capabilities", whose)
-    elif os.geteuid() != 0:
-        user = result("QEMU's user", State.OK, f"yours ({os.geteuid()}), without capabilities", whose)
-    else:
-        fix = "run vmtailor as an ordinary user, or where root can become another one"
-        user = result("QEMU's user", State.LIMITED, f"root{refused}", whose, fix)
-    if how.root is not Root.SHARED:
-        kind = "a mount namespace" if how.root is Root.MOUNT else "a user and a mount namespace"
-        files = result("QEMU's files", State.OK, f"its machine's alone, in {kind}", sees)
-    else:
-        reader = "everybody" if how.stranger else "you"
-        fix = "allow user namespaces (sysctl user.max_user_namespaces, AppArmor), or CAP_SYS_ADMIN for root"
-        files = result("QEMU's files", State.LIMITED, f"all that {reader} may read{refused}", sees, fix)
-    privileges = result("QEMU's privileges", State.OK, "no new ones (no_new_privs)", "no set-user-ID program helps it")
-    return (user, files, privileges)
-
-
 def check_all(development: bool) -> tuple[Check, ...]:
-    """Run every check, in the order in which a person would fix them. KVM starts a guest, so it comes last."""
+    """Run every check, in the order in which a person would fix them. Monitors may start guests, so they come last."""
     found = [check_python()]
     found += [check_tool(tool) for tool in tools() if development or tool.need is not Need.DEVELOPMENT]
-    found += [check_qemu_plugins(), *check_natives(), check_net_guard(), check_packages(), check_space()]
-    return (*found, *check_confinement(), check_kvm())
+    found += [*check_natives(), check_packages(), check_space()]
+    return (*found, *(check for monitor in monitors.every() for check in monitor.checks()))

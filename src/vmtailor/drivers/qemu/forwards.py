@@ -3,15 +3,13 @@
 
 from __future__ import annotations
 
-import errno
 import re
 import socket
-from pathlib import Path
 
 from vmtailor.base.errors import HostError
+from vmtailor.drivers.host.host_ports import explained
 
 _RULE = re.compile(r"(?P<protocol>tcp|udp):(?P<address>[0-9.]+):(?P<port>[0-9]+)-")
-_FIRST_FREE = Path("/proc/sys/net/ipv4/ip_unprivileged_port_start")
 
 
 def refusal(rule: str) -> HostError:
@@ -39,28 +37,3 @@ def _try(protocol: str, address: str, port: int) -> None:
         tried.bind((address, port))
         if protocol == "tcp":
             tried.listen(1)
-
-
-def explained(error: OSError, protocol: str, address: str, port: int) -> HostError:
-    """The error of a bind(2) to a host port, in words."""
-    what = f"the host port {address}:{port}/{protocol}"
-    if error.errno == errno.EADDRINUSE:
-        return HostError(f"{what} is already in use", hint="publish another port; -p GUEST_PORT alone finds a free one")
-    if error.errno == errno.EADDRNOTAVAIL:
-        return HostError(
-            f"{address} is not an address of this host ({error.strerror})",
-            hint="publish on one of its own (ip -4 address), on 0.0.0.0 for all of them, or without an address",
-        )
-    if error.errno in (errno.EACCES, errno.EPERM):
-        return HostError(
-            f"{what} needs privileges that this user does not have ({error.strerror})",
-            hint=f"publish a port from {_first_free()} up, such as -p {max(8080, _first_free())}:GUEST_PORT",
-        )
-    return HostError(f"{what} cannot be opened: {error.strerror}", hint="publish another port")
-
-
-def _first_free() -> int:
-    try:
-        return int(_FIRST_FREE.read_text())
-    except (OSError, ValueError):
-        return 1024

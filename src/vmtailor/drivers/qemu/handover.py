@@ -17,8 +17,9 @@ from pathlib import Path
 
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import temporary
-from vmtailor.drivers.qemu import confinement, qemu_program
-from vmtailor.drivers.qemu.confinement import Confinement, Root
+from vmtailor.drivers.confinement import confinement
+from vmtailor.drivers.confinement.confinement import Confinement, Root
+from vmtailor.drivers.qemu import qemu_program
 from vmtailor.drivers.qemu.plugin import Plugin
 from vmtailor.drivers.qemu.qemu_program import Qemu
 

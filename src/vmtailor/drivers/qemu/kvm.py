@@ -9,13 +9,11 @@ import select
 import subprocess
 import tempfile
 import time
-from dataclasses import dataclass
-from enum import StrEnum
-from pathlib import Path
 
 from vmtailor.base import natives
 from vmtailor.base.process import pasteable, spawn
 from vmtailor.drivers.guest.serial_line import SerialLine
+from vmtailor.drivers.monitors.monitor import KVM_DEVICE, KvmState, KvmVerdict
 from vmtailor.drivers.qemu import qemu_program
 from vmtailor.drivers.qemu.handover import Wanted, handed
 from vmtailor.model.architecture import KvmProbe, of_host
@@ -23,29 +21,6 @@ from vmtailor.model.architecture import KvmProbe, of_host
 #: What the guest says when everything a kernel needs has worked (the architecture's kvm-probe, below native/arch).
 SAID_WHEN_FINE = b"VTKVM ok\n"
 PROBE = "kvm-probe.bin"
-DEVICE = Path("/dev/kvm")
-
-
-class KvmState(StrEnum):
-    WORKS = "works"
-    ABSENT = "absent"  # no device
-    FORBIDDEN = "forbidden"  # the device cannot be opened
-    HANGS = "hangs"  # the guest did not come to its end in time
-    FAILS = "fails"  # the guest or QEMU ended wrongly
-
-
-@dataclass(frozen=True)
-class KvmVerdict:
-    """`reason` is a sentence for a person, empty when it works; `said` what guest and QEMU said; `seconds` it took."""
-
-    state: KvmState
-    reason: str = ""
-    said: str = ""
-    seconds: float = 0.0
-
-    @property
-    def works(self) -> bool:
-        return self.state is KvmState.WORKS
 
 
 def kvm_works(deadline_s: float = 5.0, *, accelerator: str = "kvm") -> KvmVerdict:
@@ -54,13 +29,13 @@ def kvm_works(deadline_s: float = 5.0, *, accelerator: str = "kvm") -> KvmVerdic
     The guest takes a millisecond where KVM works. `accelerator` is for tests: TCG runs the same guest. Raises HostError
     when QEMU or the guest is not installed."""
     if accelerator == "kvm":
-        if not DEVICE.exists():
-            return KvmVerdict(KvmState.ABSENT, f"there is no {DEVICE}")
+        if not KVM_DEVICE.exists():
+            return KvmVerdict(KvmState.ABSENT, f"there is no {KVM_DEVICE}")
         try:
-            with DEVICE.open("r+b", buffering=0):
+            with KVM_DEVICE.open("r+b", buffering=0):
                 pass
         except OSError as error:
-            return KvmVerdict(KvmState.FORBIDDEN, f"{DEVICE} cannot be opened: {os.strerror(error.errno or 0)}")
+            return KvmVerdict(KvmState.FORBIDDEN, f"{KVM_DEVICE} cannot be opened: {os.strerror(error.errno or 0)}")
     return _try(accelerator, deadline_s)
 
 

@@ -4,69 +4,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from enum import StrEnum
+from dataclasses import dataclass
 from pathlib import Path
 
 from vmtailor.base.errors import VmtailorError
-from vmtailor.model.architecture import Architecture, Opcode, named, presumed_name
-from vmtailor.model.boots.counters import START_KERNEL, CodeMark, CodeSpan
+from vmtailor.drivers.monitors import counts_file
+from vmtailor.model.architecture import Architecture, Opcode, named
+from vmtailor.model.boots.counters import START_KERNEL, Counters, CountingConfig, CountingMode
 
 #: Owners that the plugin can tell apart, besides "boot" and "other".
 MAX_OWNERS = 14
 
 
-class PluginMode(StrEnum):
-    """`counts`: every instruction exactly. `coverage`: entries of blocks only, cheaper. `settle`: nothing is counted;
-    QEMU only finishes a device's work before the guest goes on."""
-
-    COUNTS = "counts"
-    COVERAGE = "coverage"
-    SETTLE = "settle"
-
-
-@dataclass(frozen=True)
-class Owner:
-    """User code at start <= address < end belongs to `name`."""
-
-    name: str
-    start: int
-    end: int
-
-
-@dataclass(frozen=True)
-class PluginConfig:
-    """What the plugin shall do.
-
-    `kernel`: the address of start_kernel; code below the kernel's half before it is firmware and early kernel,
-    afterwards user code, unless it is firmware that stays. By default that of the mark of that name.
-    `devices`: count memory-mapped device accesses, and let QEMU finish a device's work before the guest goes on;
-    without it, boots with disks differ a little. `architecture`: its name, as model/architecture.py knows it.
-    """
-
-    kernel: int | None = None
-    mode: PluginMode = PluginMode.COUNTS
-    devices: bool = True
-    marks: tuple[CodeMark, ...] = ()
-    spans: tuple[CodeSpan, ...] = ()
-    owners: tuple[Owner, ...] = ()
-    architecture: str = field(default_factory=presumed_name)
-
-    def text(self) -> str:
-        """The configuration file's text."""
-        if len(self.owners) > MAX_OWNERS:
-            raise VmtailorError(f"the plugin tells {MAX_OWNERS} owners apart, not {len(self.owners)}")
-        lines = processor(named(self.architecture))
-        lines += [f"mode {self.mode}", f"devices {'on' if self.devices else 'off'}"]
-        kernel = self.kernel
-        if kernel is None:
-            kernel = next((mark.address for mark in self.marks if mark.name == START_KERNEL), None)
-        if kernel is not None:
-            lines.append(f"kernel {kernel:x}")
-        lines += [f"owner {_word(o.name)} {o.start:x} {o.end:x}" for o in self.owners]
-        lines += [f"mark {_word(m.name)} {m.address:x} {'every' if m.every else 'once'}" for m in self.marks]
-        lines += [f"span {_word(s.name)} {s.address:x}" for s in self.spans]
-        return "\n".join(lines) + "\n"
+def text_of(config: CountingConfig) -> str:
+    """Return the text of the plugin's configuration file."""
+    if len(config.owners) > MAX_OWNERS:
+        raise VmtailorError(f"the plugin tells {MAX_OWNERS} owners apart, not {len(config.owners)}")
+    lines = processor(named(config.architecture))
+    lines += [f"mode {config.mode}", f"devices {'on' if config.devices else 'off'}"]
+    kernel = config.kernel
+    if kernel is None:
+        kernel = next((mark.address for mark in config.marks if mark.name == START_KERNEL), None)
+    if kernel is not None:
+        lines.append(f"kernel {kernel:x}")
+    lines += [f"owner {_word(o.name)} {o.start:x} {o.end:x}" for o in config.owners]
+    lines += [f"mark {_word(m.name)} {m.address:x} {'every' if m.every else 'once'}" for m in config.marks]
+    lines += [f"span {_word(s.name)} {s.address:x}" for s in config.spans]
+    return "\n".join(lines) + "\n"
 
 
 def processor(row: Architecture) -> list[str]:
@@ -90,7 +54,14 @@ class Plugin:
     library: Path
     config: Path
     out: Path
-    mode: PluginMode = PluginMode.COUNTS
+    mode: CountingMode = CountingMode.COUNTS
+
+    def counted(self) -> tuple[bytes, Counters | None]:
+        """Return the file that the plugin left, and what it says; nothing where it counts or wrote nothing."""
+        if self.mode is CountingMode.SETTLE or not self.out.exists():
+            return b"", None
+        data = self.out.read_bytes()
+        return data, counts_file.parse(data, "the plugin's counts") if data else None
 
     def option(self, name: Callable[[str], str] = str) -> str:
         """The value of QEMU's -plugin option. `name`: what QEMU calls a file; its output may be "fd:NUMBER", too."""
@@ -98,10 +69,10 @@ class Plugin:
         return f"{library},config={config},out={out}"
 
 
-def prepare(library: Path, config: PluginConfig, folder: Path) -> Plugin:
+def prepare(library: Path, config: CountingConfig, folder: Path) -> Plugin:
     """Write the configuration into a folder, where the results will be, too."""
     plugin = Plugin(library, folder / "plugin.conf", folder / "plugin.counts", config.mode)
-    plugin.config.write_text(config.text())
+    plugin.config.write_text(text_of(config))
     plugin.out.unlink(missing_ok=True)
     return plugin
 

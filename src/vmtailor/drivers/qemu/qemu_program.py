@@ -14,7 +14,7 @@ from pathlib import Path
 
 from vmtailor.base.errors import HostError
 from vmtailor.base.process import require_tool, run
-from vmtailor.drivers.qemu import qemu_needs
+from vmtailor.drivers.confinement import program_needs
 from vmtailor.model.architecture import named, presumed
 
 #: Names another QEMU than the one on the PATH.
@@ -40,12 +40,12 @@ def _probe(program: str) -> Qemu:
     program = shutil.which(program) or program
     if not Path(program).is_file():
         raise HostError(f"the program '{program}' is not installed", hint="run: vmtailor doctor")
-    script = qemu_needs.is_script(Path(program))
+    script = program_needs.is_script(Path(program))
     real = str(Path(program).resolve())
     with ThreadPoolExecutor(max_workers=3) as pool:
         asked = pool.submit(lambda: run([program, "--version"], timeout_s=20).text)
         helping = pool.submit(lambda: run([program, "-help"], timeout_s=20).text)
-        loads = pool.submit(qemu_needs.listed, Path(real))
+        loads = pool.submit(program_needs.listed, Path(real))
         text = asked.result()
     found = re.search(r"version (\d+)\.(\d+)", text)
     if found is None:
@@ -56,7 +56,7 @@ def _probe(program: str) -> Qemu:
     full = text.splitlines()[0]
     if script:
         return Qemu(program, version, "-sandbox " in helped, api, full_version=full)
-    return Qemu(real, version, "-sandbox " in helped, api, qemu_needs.needs(Path(real), loads.result()), full)
+    return Qemu(real, version, "-sandbox " in helped, api, program_needs.needs(Path(real), loads.result()), full)
 
 
 @functools.cache

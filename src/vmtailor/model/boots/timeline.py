@@ -219,7 +219,7 @@ class Deferral(msgspec.Struct, frozen=True):
 STAGES = "cloud-init:"
 
 
-class Unit(msgspec.Struct, frozen=True):
+class UnitSpan(msgspec.Struct, frozen=True):
     """A unit of the service manager, or a stage of cloud-init (`cloud-init:…`). `critical`: on the critical path,
     where known; `path_us` is how long the path waited for it. `exclusive_us` is the time in which no other was
     starting."""
@@ -342,7 +342,7 @@ class Timeline(msgspec.Struct, frozen=True):
     phases: tuple[PhaseSpan, ...] = ()
     initcalls: list[Initcall] = []
     probes: list[Probe] = []
-    units: list[Unit] = []
+    units: list[UnitSpan] = []
     processes: list[Process] = []
     hotspots: tuple[Hotspot, ...] = ()
     warnings: tuple[Warn, ...] = ()

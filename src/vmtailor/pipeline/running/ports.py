@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from vmtailor.base.errors import UserInputError
-from vmtailor.drivers.qemu import forwards
+from vmtailor.drivers.host import host_ports
 from vmtailor.model.machine import PublishedPort
 
 LOOPBACK = "127.0.0.1"
@@ -73,7 +73,7 @@ def _free(port: PublishedPort, held: contextlib.ExitStack) -> PublishedPort:
     try:
         holder.bind((port.host_address, 0))
     except OSError as error:
-        raise forwards.explained(error, port.protocol, port.host_address, 0) from error
+        raise host_ports.explained(error, port.protocol, port.host_address, 0) from error
     return replace(port, host_port=holder.getsockname()[1])
 
 

@@ -23,7 +23,7 @@ from vmtailor.drivers.host import bundle_folder, tty
 from vmtailor.drivers.host.bundle_folder import BundleFolder
 from vmtailor.drivers.host.caught_signals import caught
 from vmtailor.drivers.host.kept_state import kept_state
-from vmtailor.drivers.qemu.accelerator import best_accelerator
+from vmtailor.drivers.monitors import monitors
 from vmtailor.model.boots.workload import NETWORK, Run, Terminal
 from vmtailor.model.bundle import Bundle
 from vmtailor.model.image import ImageConfig
@@ -213,7 +213,7 @@ def _system(options: RunOptions, files: BundleFolder, published: tuple[Published
 
 def _machine(options: RunOptions, files: BundleFolder) -> Machine:
     """The bundle's machine as the caller wants it, all but the run volume."""
-    accelerator = options.accelerator or best_accelerator(files.bundle.architecture)
+    accelerator = options.accelerator or monitors.usual().best_accelerator(files.bundle.architecture)
     machine = machine_of(files, Chosen(accelerator=accelerator, memory_bytes=options.memory_bytes))
     return replace(
         machine,

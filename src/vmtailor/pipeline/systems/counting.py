@@ -8,7 +8,7 @@ from pathlib import Path
 from vmtailor.analysis.cost.attribution import Attribution
 from vmtailor.base.progress import step
 from vmtailor.drivers.guest.attendant_volume import MODULES
-from vmtailor.drivers.qemu import plugin_file
+from vmtailor.drivers.monitors import counts_file
 from vmtailor.model.watched.system_run import SystemRun
 from vmtailor.pipeline import attributing
 from vmtailor.pipeline.attributing import Code
@@ -28,7 +28,7 @@ def costs(given: SystemInputs, run: SystemRun, counts: Path) -> Attribution | No
     with step("attribution of the baseline's cost"):
         return attributing.of_system(
             code,
-            plugin_file.read(counts),
+            counts_file.read(counts),
             modules_of(run.report.file(MODULES.name), ""),
             lambda name: paths.get(name, ""),
             symbol_in(given.source.path),

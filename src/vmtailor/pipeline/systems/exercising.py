@@ -16,13 +16,13 @@ from vmtailor.base.natives import Natives
 from vmtailor.base.text import plain, plural
 from vmtailor.booting import series
 from vmtailor.booting.boot import OnProgress, boot
-from vmtailor.booting.counting import counting
+from vmtailor.booting.counting import Counting
 from vmtailor.drivers.guest import attendant_volume, guest_programs
 from vmtailor.drivers.guest.attendant_volume import SystemRoot
-from vmtailor.drivers.qemu.plugin import PluginConfig, PluginMode
 from vmtailor.drivers.rootfs import boot_disk as disks
 from vmtailor.model.architecture import Architecture, named
 from vmtailor.model.boots.boot import Boot
+from vmtailor.model.boots.counters import CountingConfig, CountingMode
 from vmtailor.model.boots.ending import Gathered
 from vmtailor.model.boots.series import BootSeries
 from vmtailor.model.boots.system_exercise import SystemExercise, SystemReadyKind
@@ -63,8 +63,8 @@ class _Noting:
         settled = None
         if machine.clock is Clock.INSTRUCTIONS:
             # The plugin lets disks finish before the guest goes on: its time would depend on the host's otherwise.
-            config = PluginConfig(mode=PluginMode.COVERAGE, architecture=machine.architecture)
-            settled = counting(self._natives, config)
+            config = CountingConfig(mode=CountingMode.COVERAGE, architecture=machine.architecture)
+            settled = Counting(self._natives, config)
         found, gathered = boot(machine, workload, scratch, counting=settled, on_progress=on_progress)
         self.boots += 1
         for name in judging.failed_units(gathered.report):

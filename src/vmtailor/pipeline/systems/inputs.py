@@ -23,7 +23,7 @@ from vmtailor.drivers.guest import guest_programs
 from vmtailor.drivers.guest.attendant_volume import SystemRoot
 from vmtailor.drivers.host import digest_cache
 from vmtailor.drivers.kernel.kernel_source import SourceTree
-from vmtailor.drivers.qemu import cpu_models
+from vmtailor.drivers.monitors import monitors
 from vmtailor.model.architecture import Architecture, named
 from vmtailor.model.boots.system_exercise import SystemExercise, SystemReadyKind
 from vmtailor.model.kernel import KernelBaseline
@@ -142,7 +142,7 @@ def prepare(options: FitOptions, found: OpenedSubject) -> SystemInputs:
     options = _settled(options, found.subject)
     row = named(options.architecture)
     require_tools(row)
-    cpu_models.require(row, row.board_named(options.machine), options.cpu_model)
+    monitors.usual().require_cpu(row.name, options.machine, options.cpu_model)
     require_tool("strace")
     require_tool("mke2fs", "e2fsprogs")
     parts = guest_programs.of(options.architecture)

@@ -15,7 +15,7 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.drivers.distribution import packaged_baseline
 from vmtailor.drivers.image.allowance import ImageLimits
 from vmtailor.drivers.image.flat_archive import ArchiveTree
-from vmtailor.drivers.qemu import qemu_program
+from vmtailor.drivers.monitors import monitors
 from vmtailor.drivers.rootfs import boot_disk
 from vmtailor.model.architecture import named, of_host
 from vmtailor.model.image import Image
@@ -104,7 +104,7 @@ def is_system(options: FitOptions) -> bool:
     if options.entrypoint is not None or options.cmd is not None or options.reference == _STDIN:
         return False
     # What the host lacks is said before anything is fetched.
-    qemu_program.plugin_api(options.architecture or of_host().name)
+    monitors.usual().require_counting(options.architecture or of_host().name)
     image = image_stage.fetch(options.reference, options.store, _fetching(options))
     argv = image.config.argv
     if _is_tree(options.reference):

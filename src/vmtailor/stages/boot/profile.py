@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from vmtailor.analysis.timeline.analyze import analyze
+from vmtailor.analysis.timeline.boot_timeline import analyze
 from vmtailor.base.errors import UserInputError
 from vmtailor.drivers.rootfs import initrd_additions
 from vmtailor.model.boots.timeline import Timeline

@@ -13,7 +13,7 @@ from vmtailor.model.fit import FitRun, Side
 from vmtailor.model.kernel import FoundKernel
 from vmtailor.model.systems.units import UnitChoice
 from vmtailor.model.trial import Purpose
-from vmtailor.stages.report import margins, missing, tuned, waterfall
+from vmtailor.stages.report import figure_rows, ledger_waterfall, margin_prices, tuned_changes
 
 # vmtailor/fit/1: without `proof`, `margin`, `lacks`, `kernel`.
 FIT_SCHEMA = "vmtailor/fit/2"
@@ -49,12 +49,12 @@ def fit_document(run: FitRun) -> dict[str, Any]:
         "unexplained": len(run.unexplained),
         "baseline": _side(run.baseline),
         "tailored": _side(run.tailored),
-        "margin": margins.document(run),
-        "lacks": margins.lacks_document(run),
+        "margin": margin_prices.document(run),
+        "lacks": margin_prices.lacks_document(run),
         "kernel": _kernel(run.found_kernel),
-        "waterfall": waterfall.document(run),
+        "waterfall": ledger_waterfall.document(run),
         "units": _units(run.units),
-        "tuned": tuned.document(run),
+        "tuned": tuned_changes.document(run),
     }
 
 
@@ -96,5 +96,5 @@ def _side(side: Side) -> dict[str, Any]:
         "min_memory_bytes": side.min_memory_bytes,
         "memory": None if side.memory is None else {part.name: part.bytes for part in side.memory.parts},
         "init_wall_us": side.init_wall_us,
-        "unmeasured": missing.of(side),
+        "unmeasured": figure_rows.missing_of(side),
     }

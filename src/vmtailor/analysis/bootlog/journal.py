@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Read the journal as `journalctl -o json`, `-o export` and `dmesg --json` print it: as the plain log it stands for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+
+from vmtailor.analysis.bootlog import kernel_messages
+from vmtailor.analysis.bootlog.boot_record import Observed
+from vmtailor.analysis.bootlog.log_lines import Content
+from vmtailor.base.notation import decoded_json
+
+
+def is_dmesg(document: object) -> bool:
+    """Whether decoded JSON is that of `dmesg --json`."""
+    return isinstance(document, dict) and isinstance(document.get("dmesg"), list)
+
+
+def read_dmesg(content: Content) -> Observed | None:
+    """Read `dmesg --json`."""
+    document = content.document
+    return _read_log(content, dmesg_as_log(document.get("dmesg", ()) if isinstance(document, dict) else ()))
+
+
+def read_json(content: Content) -> Observed | None:
+    """Read `journalctl -o json`: an object a line, or a single one."""
+    return _read_log(content, entries_as_log(content.lines() if content.document is None else [content.data]))
+
+
+def read_export(content: Content) -> Observed | None:
+    """Read `journalctl -o export`."""
+    return _read_log(content, export_as_log(content.data)) or Observed(content.path)
+
+
+def _read_log(content: Content, log: bytes) -> Observed | None:
+    """Return what the plain log says that a file stands for; None where it has no line."""
+    if not log:
+        return None
+    observed = kernel_messages.read(Content(content.path, iter([log]), content.boot))
+    observed.format, observed.is_log = "", True
+    return observed
+
+
+def entries_as_log(lines: Iterable[bytes]) -> bytes:
+    """Entries of the journal as lines with the kernel's stamp. What is not an entry is dropped."""
+    rows: list[bytes] = []
+    for line in lines:
+        entry = decoded_json(line)
+        if isinstance(entry, dict):
+            rows.append(line_of(entry))
+    return b"".join(rows)
+
+
+def line_of(entry: Mapping[str, object]) -> bytes:
+    """One entry as a line with the kernel's stamp; empty when it has no message or no stamp."""
+    message = _text(entry.get("MESSAGE"))
+    at = entry.get("_SOURCE_MONOTONIC_TIMESTAMP") or entry.get("__MONOTONIC_TIMESTAMP")
+    if message is None or not isinstance(at, str) or not (at.isascii() and at.isdigit()) or len(at) > 15:
+        return b""
+    ident = _text(entry.get("SYSLOG_IDENTIFIER")) or ""
+    pid = _text(entry.get("_PID")) or _text(entry.get("SYSLOG_PID")) or ""
+    # What was said before the journal ran came through the kernel, the service manager's own words among it.
+    if ident != "kernel" and (ident or entry.get("_TRANSPORT") != "kernel"):
+        message = f"{ident}[{pid}]: {message}" if pid else f"{ident}: {message}"
+    return _line(int(at), message)
+
+
+def dmesg_as_log(entries: Iterable[object]) -> bytes:
+    """Entries of `dmesg --json` as lines."""
+    rows: list[bytes] = []
+    for entry in entries:
+        if not isinstance(entry, dict):
+            continue
+        at, message = entry.get("time"), entry.get("msg")
+        if (
+            isinstance(at, bool)
+            or not isinstance(at, (int, float))
+            or not isinstance(message, str)
+            or not 0 <= at < 1e9
+        ):
+            continue
+        rows.append(_line(round(at * 1e6), message))
+    return b"".join(rows)
+
+
+def _line(at_us: int, message: str) -> bytes:
+    text = message.encode("utf-8", "replace").replace(b"\n", b" ")
+    return b"[%5d.%06d] %s\n" % (at_us // 1_000_000, at_us % 1_000_000, text)
+
+
+def _text(value: object) -> str | None:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list) and all(isinstance(v, int) and 0 <= v < 256 for v in value):
+        return bytes(value).decode("utf-8", "replace")
+    return None
+
+
+#: An entry begins with its cursor, or, from other writers of the format, with its time.
+_ENTRY_START = re.compile(rb"\s*__(?:CURSOR|REALTIME_TIMESTAMP|MONOTONIC_TIMESTAMP)=[^\n]*\n")
+_STAMP = re.compile(rb"^__MONOTONIC_TIMESTAMP=\d{1,15}$", re.MULTILINE)
+_NAME = re.compile(rb"[A-Z_][A-Z0-9_]{0,63}")
+#: The only fields that are kept.
+_WANTED = frozenset(
+    {
+        "MESSAGE", "_SOURCE_MONOTONIC_TIMESTAMP", "__MONOTONIC_TIMESTAMP", "SYSLOG_IDENTIFIER", "SYSLOG_PID", "_PID",
+        "_TRANSPORT",
+    }
+)  # fmt: skip
+
+
+def is_export(sample: bytes) -> bool:
+    """Whether a file begins as an export does."""
+    return bool(_ENTRY_START.match(sample) and _STAMP.search(sample))
+
+
+def export_as_log(data: bytes) -> bytes:
+    """Entries as lines with the kernel's stamp."""
+    return b"".join(line_of(entry) for entry in entries(data))
+
+
+def entries(data: bytes) -> Iterator[dict[str, object]]:
+    """The entries, with the fields that a log needs. One that is cut off is given as far as it goes; after damage the
+    next one begins behind the next blank line."""
+    entry: dict[str, object] = {}
+    at = 0
+    while at < len(data):
+        end = data.find(b"\n", at)
+        end = len(data) if end < 0 else end
+        line, at = data[at:end], end + 1
+        if not line:
+            if entry:
+                yield entry
+            entry = {}
+            continue
+        name, equals, value = line.partition(b"=")
+        if not _NAME.fullmatch(name):
+            continue
+        if not equals:
+            size = int.from_bytes(data[at : at + 8], "little")
+            if size > len(data) - at - 8:  # cut off, or no length at all
+                continue
+            value, at = data[at + 8 : at + 8 + size], at + 9 + size
+        if (key := name.decode("ascii")) in _WANTED:
+            entry.setdefault(key, value.decode("utf-8", "replace"))
+    if entry:
+        yield entry

@@ -1,0 +1,497 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kernel logs in all their shapes, read as a stream: one line in memory, a row for each initcall and probe."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain, islice
+
+from vmtailor.analysis.bootlog import stamps
+from vmtailor.analysis.bootlog.boot_record import (
+    MAX_MESSAGES,
+    MAX_TEXT,
+    MIN_GAP_US,
+    RESOLVED_US,
+    ROUGH_GAP_US,
+    Observed,
+)
+from vmtailor.analysis.bootlog.host_clock import HostClock, place_early, place_loader, without_arrivals
+from vmtailor.analysis.bootlog.initcall_lines import (
+    CALLING,
+    LEVEL,
+    PROBE,
+    QUICK,
+    QUICK_CALL,
+    QUICK_RETURN,
+    RETURNED,
+    RETURNED_CUT,
+    CallTracker,
+    broken,
+    ends_within,
+)
+from vmtailor.analysis.bootlog.log_lines import Cleaner, Content, decode
+from vmtailor.analysis.bootlog.milestones import (
+    AFTER_RESET,
+    FIRMWARE,
+    HANDED_OVER,
+    HANDLERS,
+    LOADERS,
+    LOGIN,
+    guess_arch,
+)
+from vmtailor.analysis.bootlog.silences import Silences
+from vmtailor.analysis.bootlog.systemd_analyze import is_whole
+from vmtailor.model.boots.timeline import WarningCode
+
+#: Lines looked at to recognise the shape.
+SAMPLE_LINES = 600
+#: After so many lines a journal's offset from the kernel's clock is known well enough.
+SETTLED_LINES = 1000
+#: Mail programs wrap lines that are as long, their stamp apart.
+WRAPPED_FROM = 40
+#: A clock that goes back further than this starts anew.
+BACKWARDS_US = 1_000_000
+
+
+#: First words that begin something this reader knows.
+_TELLING = frozenset({*HANDLERS, b"calling", b"Calling", b"initcall", b"probe", b"entering", b"cloud-init"})
+
+
+class KernelLog:
+    """Reads lines of one kernel log. `boot` chooses among several in one file: 1 the first, 0 the last."""
+
+    def __init__(self, path: str, sample: Sequence[bytes], boot: int = 0) -> None:
+        self._path = path
+        self._boot = boot
+        self._outer = stamps.detect_outer(sample)
+        self._seconds = stamps.whole_seconds(self._outer, sample)
+        plain = self._outer is not None or stamps.has_stamps(sample) * 10 > len(sample)
+        self._prefix = b"" if plain else stamps.constant_prefix(sample)
+        sample = [line.removeprefix(self._prefix) for line in sample] if self._prefix else sample
+        self._delta = sum(1 for line in sample if stamps.DELTA.match(line)) > len(sample) // 5
+        self._kmsg = sum(1 for line in sample if stamps.KMSG.match(line)) > len(sample) // 5
+        self._decoded = sum(1 for line in sample if stamps.DECODED.match(line)) > len(sample) // 5
+        self._relative = sum(1 for line in sample if stamps.RELATIVE.match(line)) > len(sample) // 5
+        self.boots = 0
+        self._short = False  # stamps with fewer digits than the kernel's
+        self._before: Observed | None = None
+        self._kept: Observed | None = None
+        self._begin()
+
+    def _begin(self) -> None:
+        self.observed = Observed(self._path, stamps.name_of(self._outer, self._kmsg, self._delta), kernel_log=True)
+        self._calls = CallTracker(self.observed)
+        self._gaps = Silences()
+        self._last_us: int | None = None
+        self._last_line = b""
+        self._wrapped = b""
+        self._soft = b""
+        self._clock = HostClock()
+        self._relative_us = 0
+        self._handed_over = False
+        self._damaged = 0
+        self._backwards = 0
+        self._early: list[tuple[int, bytes]] = []
+        self._coarse = self._seconds
+        self._rough_before = self._owned = False
+        self._full = False
+
+    def feed(self, lines: Sequence[bytes]) -> None:
+        """Read lines. The plain shape takes the short way: this loop is what a 100 MB log spends its time in."""
+        if self._prefix:
+            lines = [line.removeprefix(self._prefix) for line in lines]
+        if self._outer or self._delta or self._kmsg or self._decoded or self._relative:
+            for line in lines:
+                self._line(line)
+            return
+        step, plain, pair = self._step, self._plain, self._pair
+        paired = False
+        for line, following in zip(lines, chain(islice(lines, 1, None), (b"",)), strict=False):
+            if paired:
+                paired = False
+            elif pair(line, following):
+                paired = True
+            elif not step(line):
+                plain(line)
+
+    def _pair(self, line: bytes, following: bytes) -> bool:
+        """Take two lines that are one call, begun and returned, as `_step` takes each. False leaves all as it was."""
+        last = self._last_us
+        begun = QUICK_CALL.match(line)
+        ended = QUICK_RETURN.match(following) if begun is not None and last is not None and not self._wrapped else None
+        if begun is None or ended is None or last is None:
+            return False
+        seconds, fraction, name, module, task = begun.groups()
+        end_seconds, end_fraction, end_name, end_module, result, after = ended.groups()
+        start_us, end_us = int(seconds + fraction), int(end_seconds + end_fraction)
+        same = name == end_name and module == end_module
+        if not same or not 0 <= start_us - last < MIN_GAP_US or not 0 <= end_us - start_us < MIN_GAP_US:
+            return False
+        self._last_us, self._last_line = end_us, following
+        observed, characters = self.observed, len(line) + 2
+        observed.lines += 2
+        observed.characters += characters + len(following) + 2
+        self._calls.whole(name, module, start_us, end_us, characters, int(task), int(result), int(after))
+        return True
+
+    def _step(self, line: bytes) -> bool:
+        """Take a line that is like most: whole, stamped soon after the one before, an initcall's or of no meaning here.
+
+        False leaves everything as it was, for the long way."""
+        last = self._last_us
+        if last is None or self._wrapped:
+            return False
+        found = QUICK.match(line)
+        if found is not None:
+            seconds, fraction, name, module, task, ended, of, result, after = found.groups()
+        else:
+            plain = stamps.KERNEL.match(line) if self._full else None
+            if plain is None:
+                return False
+            seconds, fraction, _, message = plain.groups()
+            word = message.partition(b" ")[0]
+            if len(fraction) != 6 or word in _TELLING or b"[ " in message or message.endswith((b"login:", b"login: ")):
+                return False
+            name = ended = None
+        at_us = int(seconds) * 1_000_000 + int(fraction)
+        if not 0 <= at_us - last < MIN_GAP_US:
+            return False
+        self._last_us = at_us
+        self._last_line = line
+        observed, before = self.observed, self.observed.characters
+        observed.lines += 1
+        observed.characters = before + len(line) + 2
+        if name is not None:
+            self._calls.begin(name, module, at_us, before, int(task))
+        elif ended is not None:
+            self._calls.end(ended, of, at_us, before, int(result), int(after))
+        return True
+
+    def _plain(self, line: bytes) -> None:
+        found = stamps.KERNEL.match(line)
+        if found is None:
+            self._bare(line)
+        else:
+            seconds, fraction, caller, message = found.groups()
+            self._short = self._short or len(fraction) < 6
+            self._message(stamps.micros(seconds, fraction), caller, message, len(line))
+
+    def _line(self, line: bytes) -> None:
+        host_us, match, others = None, None, False
+        outer = self._outer
+        if outer is not None:
+            match = outer.regex.match(line)
+            if match:
+                line = match[match.re.groups]
+                if outer.identified and self._settled and self._clock.offset_us is not None and self._step(line):
+                    return  # the kernel's own stamp says all, and the offset is long known
+                host_us = self._clock.read(outer, match)
+                if outer.identified:
+                    line, others = stamps.with_who_said_it(match, line)
+        if self._decoded:
+            decoded = stamps.DECODED.match(line)
+            line = line[decoded.end() :] if decoded else line
+        at_us, caller, message = self._own_stamp(line)
+        if self._begins_anew(at_us, message) and outer is not None and match:
+            host_us = self._clock.read(outer, match)
+        if host_us is not None and outer is not None:
+            if not outer.kernel_clock and self._loading(message):
+                at_us = None  # the loader has a clock of its own
+            self.observed.rough = self._seconds and at_us is None
+            self._owned = self._owned or at_us is not None
+            self._coarse = self._coarse and self.observed.rough
+            at_us = self._clock.kernel_us(outer, host_us, at_us, message, self._last_us is None)
+        if at_us is not None:
+            self._message(at_us, caller, message, len(line))
+            self.observed.not_printed(len(line) + 2 if others else 0)
+        elif host_us is None:
+            self._bare(message)
+        else:
+            self._before_kernel(host_us, message)
+
+    def _begins_anew(self, at_us: int | None, message: bytes) -> bool:
+        """Whether a boot begins here that earlier lines are no part of: what they said is set aside."""
+        if at_us is None and message.startswith(AFTER_RESET) and self.observed.kernel_seen:
+            self._next_boot()
+        elif self._clock.assumed and (at_us is not None or self._starts(message)):
+            (self._next_boot if self.observed.kernel_seen else self._begin)()
+        else:
+            return False
+        return True
+
+    def _before_kernel(self, host_us: int, message: bytes) -> None:
+        """A line of which only the host's time is known."""
+        self.observed.loader = self.observed.loader or message.startswith((*LOADERS, *FIRMWARE))
+        self._handed_over = self._handed_over or message.startswith(HANDED_OVER)
+        if len(self._early) < MAX_MESSAGES:
+            self._early.append((host_us, message))
+
+    def _loading(self, message: bytes) -> bool:
+        """Whether a line with a stamp of its own is still the loader's."""
+        observed = self.observed
+        return observed.loader and not self._handed_over and not observed.kernel_seen and not self._starts(message)
+
+    def _loader_over(self) -> None:
+        """What was read so far is a loader's, on a clock of its own: it ended where the kernel's begins."""
+        loader, first, last, gaps = self.observed, self.observed.first_us, self._last_us, self._gaps
+        self._begin()
+        self._handed_over = True
+        if first is not None and last is not None:
+            place_loader(self.observed, loader, first, last)
+            self._gaps = gaps.moved(-last)
+
+    @property
+    def _settled(self) -> bool:
+        return self.observed.lines > SETTLED_LINES
+
+    def _own_stamp(self, line: bytes) -> tuple[int | None, bytes | None, bytes]:
+        if self._kmsg:
+            record = stamps.KMSG.match(line)
+            if record:
+                return int(record[1][:15]), None, record[2]
+        match = stamps.KERNEL.match(line) or stamps.DELTA.match(line)
+        if match:
+            return stamps.micros(match[1], match[2]), match[3], match[4]
+        relative = stamps.RELATIVE.match(line)
+        if relative:
+            seconds, fraction, rest = relative.group(1, 2, 3) if relative[1] else relative.group(4, 5, 6)
+            self._relative_us += stamps.micros(seconds, fraction)
+            return self._relative_us, None, rest
+        start = stamps.RELATIVE_START.match(line) if self._relative else None
+        if start:
+            if self._relative_us:
+                self.observed.warn(WarningCode.CLOCK_JUMPS, stamps.MINUTE_LOST)
+            return self._relative_us, None, start[1]
+        return None, None, line
+
+    def _bare(self, line: bytes) -> None:
+        """A line without a stamp: the rest of a wrapped one, a console's own, or a log without stamps."""
+        if not line.strip():
+            return
+        if self._wrapped:
+            joined, self._wrapped = self._wrapped + b" " + line.strip(), b""
+            if RETURNED.match(joined) or PROBE.match(joined) or CALLING.match(joined):
+                self._damaged += 1
+                self._message(self._last_us, None, joined, len(line), again=True)
+                return
+        inner = stamps.INNER.search(line) if b"[" in line else None
+        if self._soft and self._last_line is self._soft and not inner:
+            # What a mail program wrapped: a command line, or systemd's sum of phases.
+            self._damaged += 1
+            self._other(self._last_us, None, self._soft.rstrip() + b" " + line.strip())
+            return
+        if inner:
+            self._damaged += 1
+            if line[: inner.start()].strip():
+                self._message(None, None, line[: inner.start()], inner.start())
+            self._line(line[inner.start() :])
+            return
+        if line.startswith(AFTER_RESET) and self.observed.kernel_seen:
+            self._next_boot()
+        elif line.startswith(HANDED_OVER) and self.observed.loader:
+            self._handed_over = True
+        self._message(None, None, line, len(line))
+
+    def _message(
+        self, at_us: int | None, caller: bytes | None, message: bytes, length: int, again: bool = False
+    ) -> None:
+        observed = self.observed
+        if self._wrapped and not again:
+            self._cut_off()
+        if at_us is not None and not again:
+            loader = self._outer is None and self._last_us is not None and not observed.kernel_seen
+            if loader and (observed.loader or self._short) and (self._handed_over or self._starts(message)):
+                self._loader_over()
+                observed = self.observed
+            if not self._moves_on(at_us, message):
+                self._next_boot()
+                self._message(at_us, caller, message, length)
+                return
+        elif at_us is None and observed.version and message.startswith(b"Linux version "):
+            self._next_boot()
+            observed = self.observed
+        if at_us is not None:
+            observed.prints(at_us)
+        observed.lines += 1
+        before = observed.characters
+        observed.characters = before + length + 2
+        head = message[:5]
+        if head in {b"calli", b"Calli"}:
+            match = CALLING.match(message)
+            if match:
+                self._calls.calling(match, at_us, before)
+                self._last_line = message
+                return
+            self._wrapped = broken(message)
+        elif head == b"initc":
+            match = RETURNED.match(message)
+            if match:
+                self._calls.returned(match, at_us, before)
+                self._last_line = message
+                return
+            self._wrapped = broken(message)
+        elif head == b"probe":
+            match = PROBE.match(message)
+            if match:
+                self._calls.probe(match, at_us, caller)
+                self._last_line = message
+                return
+            self._wrapped = broken(message)
+        self._other(at_us, caller, message)
+
+    def _moves_on(self, at_us: int, message: bytes) -> bool:
+        """Take the stamp of a line. False where the clock starts anew: another boot."""
+        last = self._last_us
+        if last is None:
+            self.observed.first_us = at_us
+        elif at_us < last:
+            slack = 1_000_000 if self.observed.rough or self._rough_before else 100_000
+            if last - at_us > BACKWARDS_US and (self._starts(message) or at_us < 100_000):
+                return False
+            self._backwards += last - at_us > slack
+        elif at_us - last >= (ROUGH_GAP_US if self.observed.rough or self._rough_before else MIN_GAP_US):
+            self._gaps.add(last, at_us, self._last_line, message)
+        self._last_us = at_us
+        self._rough_before = self.observed.rough
+        return True
+
+    def _other(self, at_us: int | None, caller: bytes | None, message: bytes) -> None:
+        observed = self.observed
+        self._last_line = message
+        if b"ommand line: " in message[:28]:
+            self._soft = message if self._last_us is not None and len(message) >= WRAPPED_FROM else b""
+        elif b"Startup finished in " in message[:60]:
+            self._soft = b"" if is_whole(decode(message)) or len(message) > MAX_TEXT else message
+        handler = HANDLERS.get(message.partition(b" ")[0])
+        if handler is not None:
+            handler(observed, at_us, message)
+        elif message.endswith((b"login:", b"login: ")) and LOGIN.match(message):
+            observed.mark("login", at_us, "login prompt")
+        elif message.endswith(b": Journal started") and message.startswith(b"systemd-journal"):
+            observed.mark("journal-started", at_us, "journald's first line")
+        elif message.startswith(b"cloud-init[") and b" finished at " in message:
+            observed.mark("cloud-init-finished", at_us, "cloud-init's 'finished' line")
+        elif message.startswith(b"entering initcall"):
+            level = LEVEL.match(message)
+            if level:
+                self._calls.level = level[1].decode()
+        elif b"[ " in message:
+            inner = stamps.INNER.search(message)
+            if inner and inner.start() > 0:
+                # Two lines ran together: what stands before the second stamp is the first.
+                self._damaged += 1
+                self._wrapped = b""
+                self._message(at_us, caller, message[: inner.start()].rstrip(), inner.start(), again=True)
+                self._line(message[inner.start() :])
+                return
+        if len(observed.messages) < MAX_MESSAGES:
+            observed.messages.append((at_us, decode(message)))
+        else:
+            self._full = True
+
+    def _cut_off(self) -> None:
+        """The rest of a line never came: take what there is of it."""
+        match = RETURNED_CUT.match(self._wrapped)
+        self._wrapped = b""
+        self._damaged += 1
+        if match:
+            self._calls.returned(match, self._last_us, self.observed.characters)
+
+    def _starts(self, message: bytes) -> bool:
+        return message.startswith((b"Linux version", b"Booting Linux on physical CPU"))
+
+    def _next_boot(self) -> None:
+        self._close()
+        self.boots += 1
+        self._before = self.observed
+        if self.boots == self._boot:
+            self._kept = self.observed
+        self._begin()
+
+    def _close(self) -> None:
+        observed = self.observed
+        observed.last_us = self._last_us
+        observed.stamped = self._last_us is not None
+        if self._wrapped:
+            self._cut_off()
+        if self._early:
+            last_us = place_early(observed, self._early, self._clock)
+            self._last_us = last_us if self._last_us is None else self._last_us
+            self._gaps.add_all(self._early, -(self._clock.offset_us or 0))
+        observed.gaps = self._gaps.longest()
+        outer = self._outer
+        for at_us in self._clock.resets[:3]:
+            observed.warn(
+                WarningCode.CLOCK_RESET,
+                f"the capture's clock was set to 0 after {at_us / 1e6:.6f} s: what follows counts on from there",
+            )
+        if self._damaged:
+            observed.warn(
+                WarningCode.DAMAGED_LINES,
+                f"{self._damaged} lines were joined, wrapped or cut, and were put together again where possible",
+            )
+        if self._backwards:
+            observed.warn(
+                WarningCode.CLOCK_BACKWARDS,
+                f"the clock goes back {self._backwards} times: figures across those places are not reliable",
+            )
+        observed.coarse = self._coarse and observed.stamped
+        if observed.coarse:
+            observed.clocksource_switch_us = None
+            observed.warn(
+                WarningCode.COARSE_CLOCK,
+                "the stamps have whole seconds only: durations are those reported, and what lasts less than "
+                f"{RESOLVED_US // 1_000_000} s is not known",
+            )
+        if not observed.stamped and observed.lines:
+            observed.warn(
+                WarningCode.NO_TIME_STAMPS,
+                "the log has no time stamps: only reported durations are known (boot with printk.time=1)",
+            )
+        if outer and outer.identified and not outer.kernel_clock and not self._owned and observed.stamped:
+            without_arrivals(observed)
+        elif outer and not outer.kernel_clock and outer.epoch:
+            observed.epoch_zero_us = self._clock.offset_us
+
+    def finish(self) -> Observed:
+        """All that was found of the boot chosen."""
+        self._close()
+        self.boots += 1
+        chosen = self._kept or self.observed
+        if not self._boot and self._before is not None and not chosen.kernel_seen:
+            chosen = self._before  # the machine was reset, and what came then has no kernel
+        if self.boots > 1:
+            which = "the last" if not self._boot else f"number {min(self._boot, self.boots)}"
+            chosen.warn(
+                WarningCode.SEVERAL_BOOTS, f"the log holds {self.boots} boots; this is {which} (--boot N chooses)"
+            )
+        return chosen
+
+
+def read(content: Content) -> Observed:
+    """Read a kernel log."""
+    cleaner = Cleaner(content.sample)
+    blocks = cleaner.blocks(content.stream())
+    head: list[list[bytes]] = []
+    seen = 0
+    for block in blocks:
+        head.append(block)
+        seen += len(block)
+        if seen >= SAMPLE_LINES:
+            break
+    first = list(islice(chain.from_iterable(head), SAMPLE_LINES))
+    log = KernelLog(content.path, first, content.boot)
+    for block in chain(head, blocks):
+        log.feed(block)
+    observed = log.finish()
+    if cleaner.escapes:
+        observed.warn(WarningCode.ESCAPES_REMOVED, f"{cleaner.escapes} terminal escape sequences were taken out")
+    if ends_within(cleaner.unended):
+        observed.warn(WarningCode.FILE_CUT, f"the file ends in the middle of a line: {decode(cleaner.unended, 60)}")
+    if cleaner.cut:
+        observed.warn(WarningCode.INPUT_CUT, f"{cleaner.cut} lines were longer than any log has, and were cut")
+    if observed.arch is None:
+        observed.arch = guess_arch(observed)
+    if not (observed.stamped or observed.version or observed.initcalls or observed.probes or observed.phases):
+        observed.format, observed.is_log = "not recognised", False
+    return observed

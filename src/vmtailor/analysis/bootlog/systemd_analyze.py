@@ -1,0 +1,322 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Read what systemd-analyze prints: `time`, `blame` and `critical-chain` as text, `plot` as JSON and as a drawing."""
+
+from __future__ import annotations
+
+import re
+
+from vmtailor.analysis.bootlog.boot_record import Observed, architecture
+from vmtailor.analysis.bootlog.log_lines import Content, printable
+from vmtailor.model.boots.timeline import DurationSource, PhaseName, PhaseSpan, UnitSpan, WarningCode
+
+_UNITS_US = {
+    "y": 31_557_600_000_000,
+    "year": 31_557_600_000_000,
+    "month": 2_629_800_000_000,
+    "w": 604_800_000_000,
+    "week": 604_800_000_000,
+    "d": 86_400_000_000,
+    "day": 86_400_000_000,
+    "h": 3_600_000_000,
+    "min": 60_000_000,
+    "s": 1_000_000,
+    "ms": 1000,
+    "us": 1,
+    "μs": 1,
+    "µs": 1,
+    "ns": 0.001,
+}
+_PART = re.compile(r"(\d{1,12})(?:\.(\d{1,9}))?(years?|months?|weeks?|days?|min|ms|us|μs|µs|ns|[ywdhs])(?![a-zA-Zµμ])")
+_SPAN = r"(?:\d+(?:\.\d+)?(?:years?|months?|weeks?|days?|min|ms|us|μs|µs|ns|[ywdhs])(?: |(?=\W|$)))+"
+_STARTUP = re.compile(r"Startup finished in (.+?)(?:(?:= ?| = )(.*))?$")
+_TOTAL = re.compile(r" = (" + _SPAN + r")")
+_SAID_ALONE = re.compile(r"[^\w\[]{0,20}Startup finished in ")
+_TERM = re.compile(r"(" + _SPAN + r")\s*\((firmware|loader|kernel|initrd|userspace)\)")
+_REACHED = re.compile(r"(\S+\.target) reached after (" + _SPAN + r")\s*in userspace")
+_BLAME = re.compile(
+    r"^\s*("
+    + _SPAN
+    + r")\s*([^\s@+]\S*\.(?:service|mount|device|socket|swap|target|slice|timer|path|scope|automount))\s*$"
+)
+_CHAIN = re.compile(
+    r"^[\s│├└─●|`-]*(\S+\.(?:service|mount|device|socket|swap|target|slice|timer|path|scope|automount))"
+    r"(?: @(" + _SPAN + r"))?\s*(?:\+(" + _SPAN + r"))?\s*$"
+)
+#: Longer spans are no boot's: 30 years.
+MOST_US = 1_000_000_000_000_000
+#: How the source of what that line says is named.
+STARTUP = "systemd: 'Startup finished'"
+_ORDER = (PhaseName.FIRMWARE, PhaseName.LOADER, PhaseName.KERNEL, PhaseName.INITRD, PhaseName.USERSPACE)
+
+
+def parse_span(text: str) -> int | None:
+    """systemd's time span (`1min 9.6s`, `882ms`) in microseconds, or None."""
+    total, end = 0, 0
+    text = text.strip()
+    for part in _PART.finditer(text):
+        if text[end : part.start()].strip():
+            return None
+        end = part.end()
+        scale = _UNITS_US[part[3].rstrip("s") if len(part[3]) > 2 and part[3].endswith("s") else part[3]]
+        fraction = int(part[2]) * scale / 10 ** len(part[2]) if part[2] else 0
+        total += round(int(part[1]) * scale + fraction)
+    return total if end and end == len(text) and total < MOST_US else None
+
+
+def parse_startup_line(text: str) -> list[PhaseSpan]:
+    """`Startup finished in 2.093s (kernel) + … (userspace) = …` as phases, kernel at 0. Empty when it is not one."""
+    match = _STARTUP.search(text.strip())
+    if not match:
+        return []
+    found = {name: parse_span(span) for span, name in _TERM.findall(match[1])}
+    spans = {name: us for name, us in found.items() if us is not None}
+    at = -spans.get("firmware", 0) - spans.get("loader", 0)
+    phases: list[PhaseSpan] = []
+    for name in _ORDER:
+        if name in spans:
+            phases.append(PhaseSpan(str(name), at, at + spans[name], STARTUP))
+            at += spans[name]
+    return phases
+
+
+def is_whole(line: str) -> bool:
+    """Whether a `Startup finished` line has its total: mail programs wrap it."""
+    return "(" not in line or " = " in line
+
+
+def read_startup(observed: Observed, line: str) -> bool:
+    """Take one of the two lines of `systemd-analyze time`, wherever it is printed. False when it is neither."""
+    if "Startup finished in" in line:
+        phases = parse_startup_line(line)
+        have = [p for p in observed.phases if p.source == STARTUP]
+        # The same line again, now with the rest of it, says more.
+        if not observed.phases or (have and len(phases) > len(have) == len(observed.phases)):
+            observed.phases[:] = phases
+            observed.printed_total_us = None
+        if phases and observed.printed_total_us is None and phases == observed.phases:
+            total = _TOTAL.search(line)
+            observed.printed_total_us = parse_span(total[1]) if total else None
+        return True
+    reached = _REACHED.search(line)
+    if not reached:
+        return False
+    after = parse_span(reached[2])
+    begun = next((p.start_us for p in observed.phases if p.name == PhaseName.USERSPACE), None)
+    if after is not None and begun is not None:
+        observed.mark(f"target:{reached[1]}", begun + after, f"{reached[1]} reached (systemd-analyze)")
+    return True
+
+
+def is_chain(text: str) -> bool:
+    """Whether it is what `critical-chain` prints."""
+    return any(_CHAIN.match(line) and "@" in line for line in text.splitlines()[:400])
+
+
+def is_time(text: str) -> bool:
+    """Whether a line is that of `time`. Behind the name of a program it is a line of a journal, which holds more."""
+    return any(_SAID_ALONE.match(line) and parse_startup_line(line) for line in text.splitlines())
+
+
+def is_blame(text: str) -> bool:
+    """Whether most lines are such as `blame` prints."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    return bool(lines) and sum(1 for line in lines if _BLAME.match(line)) * 2 > len(lines)
+
+
+def read_text(content: Content) -> Observed:
+    """Read any mixture of the three: people paste them into one file."""
+    observed = Observed(content.path)
+    chain: dict[str, UnitSpan] = {}
+    begun_line = ""
+    for raw in content.text.splitlines():
+        line = printable(raw.rstrip(), 2000)
+        if begun_line:
+            line, begun_line = f"{begun_line} {line.strip()}", ""
+        if "Startup finished in" in line and not is_whole(line) and len(line) < 1000:
+            begun_line = line
+        if read_startup(observed, line):
+            continue
+        blamed = _BLAME.match(line)
+        if blamed:
+            span = parse_span(blamed[1])
+            if span is not None:
+                observed.units.append(UnitSpan(blamed[2], None, None, span, None, DurationSource.REPORTED))
+            continue
+        link = _CHAIN.match(line)
+        if link and (link[2] or link[3]) and link[1] not in chain:
+            at, took = parse_span(link[2] or ""), parse_span(link[3] or "")
+            # Relative to the start of user space; the join adds that when it is known (timeline.py).
+            end = at + took if at is not None and took is not None else None
+            chain[link[1]] = UnitSpan(
+                link[1], at, end, took, None, DurationSource.REPORTED if took is not None else None, True
+            )
+    begun = next((p.start_us for p in observed.phases if p.name == PhaseName.USERSPACE), None)
+    _add_chain(observed, chain, begun)
+    return observed
+
+
+def _add_chain(observed: Observed, chain: dict[str, UnitSpan], userspace_us: int | None) -> None:
+    blamed = {unit.name for unit in observed.units}
+    shift = userspace_us or 0
+    units = []
+    for unit in observed.units:
+        link = chain.get(unit.name)
+        start = link.start_us + shift if link and link.start_us is not None else None
+        end = start + unit.duration_us if start is not None and unit.duration_us is not None else None
+        units.append(
+            UnitSpan(
+                unit.name,
+                start,
+                end,
+                unit.duration_us,
+                None,
+                unit.duration_source,
+                True if link else (False if chain else None),
+            )
+        )
+    for name, link in chain.items():
+        if name not in blamed:
+            start = link.start_us + shift if link.start_us is not None else None
+            end = link.end_us + shift if link.end_us is not None else None
+            units.append(UnitSpan(name, start, end, link.duration_us, None, link.duration_source, True))
+    observed.units = units
+    if chain and userspace_us is None:
+        observed.relative = True
+
+
+#: Pixels a second, unless the drawing's own labels say otherwise.
+PIXELS = 100.0
+_NUMBER = r"(-?\d{1,9}(?:\.\d{1,6})?)"
+_MARK = re.compile(r'class="sec\d*"')  # "security" is the class of a bar
+_SECOND = re.compile(rf'<text class="sec" x="{_NUMBER}"[^>]*>(-?\d+\.\d+)s</text>')
+_RECT = re.compile(rf'<rect class="(\w[\w-]*)" x="{_NUMBER}" y="{_NUMBER}" width="{_NUMBER}" height="{_NUMBER}"')
+_LABEL = re.compile(rf'<text class="(?:left|right)" x="{_NUMBER}" y="{_NUMBER}">([^<]{{1,400}})</text>')
+_PLAIN = re.compile(r'<text x="20(?:\.0+)?" y="\d+(?:\.0+)?">([^<]{1,1000})</text>')
+_NAMED = re.compile(r"^(.*?)(?: \(([^()]*)\))?$")
+_HOST = re.compile(r"\(Linux (\S+) .*\) ([\w-]+)(?: (\S+))?\s*$")
+_PHASES = ("firmware", "loader", "kernel", "initrd")
+_ENTITIES = (("&lt;", "<"), ("&gt;", ">"), ("&quot;", '"'), ("&apos;", "'"), ("&amp;", "&"))
+
+
+def is_plot_json(document: object) -> bool:
+    """Whether decoded JSON is that of `plot --json`."""
+    return (
+        isinstance(document, list) and bool(document) and isinstance(document[0], dict)
+        and {"name", "activating", "activated"} <= set(document[0])
+    )  # fmt: skip
+
+
+def read_json(content: Content) -> Observed:
+    """Read `plot --json`. A unit whose activation never ended has no duration."""
+    observed = Observed(content.path)
+    odd = 0
+    for row in content.document if isinstance(content.document, list) else ():
+        if not isinstance(row, dict) or not isinstance(row.get("name"), str):
+            odd += 1
+            continue
+        start, end, took = (_micros(row.get(key)) for key in ("activating", "activated", "time"))
+        start = start or None
+        if start is not None and (end is None or end < start):
+            end = start + took if took else None
+        if took is None and start is not None and end is not None:
+            took = end - start
+        observed.units.append(
+            UnitSpan(
+                printable(row["name"], 256),
+                start,
+                end,
+                took,
+                None,
+                DurationSource.REPORTED.value if took is not None else None,
+            )
+        )
+    if odd:
+        observed.warn(WarningCode.DAMAGED_LINES, f"{odd} rows of the plot could not be read")
+    return observed
+
+
+def _micros(value: object) -> int | None:
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, (int, float)):
+        return int(value) if 0 <= value < 1 << 60 else None
+    if isinstance(value, str):
+        return parse_span(value)
+    return None
+
+
+def is_plot_svg(sample: str) -> bool:
+    """Whether an SVG is systemd-analyze's."""
+    return "systemd-analyze" in sample[:4000] or "rect.activating" in sample
+
+
+def read_svg(content: Content) -> Observed:
+    """Read the drawing: bars give times, labels names and durations. Bars are told from their class and row."""
+    observed = Observed(content.path)
+    text = _without_legend(content.drawing)
+    for line in (_unescape(line).strip() for plain in _PLAIN.findall(text) for line in plain.splitlines()):
+        read_startup(observed, line)
+        host = _HOST.search(line)
+        if host:
+            observed.version, observed.arch = host[1], architecture(host[2])
+            observed.hypervisor = host[3] if host[3] and host[3] != "none" else None
+    marks = [(float(x), float(seconds)) for x, seconds in _SECOND.findall(text)[:2000]]
+    scale, zero = _scale(marks)
+    bars: dict[float, dict[str, tuple[float, float]]] = {}
+    for kind, x, y, width, _ in _RECT.findall(text):
+        bars.setdefault(float(y), {})[kind] = (float(x), float(width))
+    drawn: list[PhaseSpan] = []
+    for _, y, label in _LABEL.findall(text):
+        row = bars.get(round((float(y) - 14.0), 3))
+        if row is None:
+            continue
+        named = _NAMED.match(_unescape(label))
+        name = printable(named[1] if named else label, 256)
+        if (name in _PHASES and name in row) or (name in ("systemd", "userspace") and "active" in row):
+            x, width = row.get(name, row.get("active", (0.0, 0.0)))
+            phase = "userspace" if name in ("systemd", "userspace") else name
+            begin = (x - zero) / scale
+            if "generators" in row:
+                left, wide = row["generators"]
+                at, wide_us = round((left - zero) / scale * 1e6), round(wide / scale * 1e6)
+                observed.units.append(
+                    UnitSpan("generators", at, at + wide_us, wide_us, None, DurationSource.DRAWING.value)
+                )
+            drawn.append(
+                PhaseSpan(phase, round(begin * 1e6), round((begin + width / scale) * 1e6), "systemd: drawing of plot")
+            )
+            continue
+        if "activating" not in row:
+            continue
+        x, width = row["activating"]
+        start = round((x - zero) / scale * 1e6)
+        took = parse_span(named[2]) if named and named[2] else None
+        source = DurationSource.REPORTED if took is not None else DurationSource.DRAWING
+        took = took if took is not None else round(width / scale * 1e6)
+        observed.units.append(UnitSpan(name, start, start + took, took, None, source.value))
+    if not observed.phases:
+        observed.phases.extend(drawn)
+    return observed
+
+
+def _without_legend(text: str) -> str:
+    """The drawing without its last part, whose bars only explain colours. It is the one without marks of time."""
+    head, found, last = text.rpartition("<g ")
+    return head if found and not _MARK.search(last) and _MARK.search(head) else text
+
+
+def _scale(marks: list[tuple[float, float]]) -> tuple[float, float]:
+    """Pixels a second and the pixel of second 0, from the drawing's own time labels."""
+    for x, seconds in reversed(marks):
+        first_x, first_s = marks[0]
+        if seconds != first_s and x > first_x:
+            scale = (x - first_x) / (seconds - first_s)
+            if scale > 0.01:
+                return scale, first_x - first_s * scale
+    return PIXELS, 0.0
+
+
+def _unescape(text: str) -> str:
+    for entity, char in _ENTITIES:
+        text = text.replace(entity, char)
+    return text

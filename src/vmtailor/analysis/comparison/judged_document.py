@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a gate judges: a saved document, its figures, and what tells it from any other, so that a log of CI explains
+itself."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from vmtailor.analysis.comparison.budgets import metrics_of
+from vmtailor.analysis.timeline.boot_json import json_chunks
+from vmtailor.analysis.timeline.boot_timeline import analyze
+from vmtailor.base.errors import UserInputError
+from vmtailor.base.files import plain_files
+from vmtailor.base.files.digests import sha256_of, sha256_of_rest
+from vmtailor.base.files.regular_files import read_regular
+from vmtailor.base.text import plural
+from vmtailor.model.boots.series import RECORD as SERIES
+from vmtailor.model.boots.series import BootSeries
+from vmtailor.model.bundle import RUN
+
+#: Looked for in a folder, in this order.
+DOCUMENTS = (RUN, SERIES, "boot.json", "report.json", "timeline.json")
+#: Longest document of a folder that is read.
+MOST_BYTES = 1 << 30
+#: Of saved boots, how many have no figures. Whoever gives no budget for it has that of none.
+FAILED = "boots_failed"
+#: Folders are shown by what is in them; of one that holds logs only the names count.
+_LOGS = "logs, analysed now"
+_BOOTS = "vmtailor/boots/"
+
+
+@dataclass(frozen=True)
+class Document:
+    """A document that was read. `path` is the file's; `sha256` of its bytes, "" for a folder of logs; `facts`: what it
+    is of, as name and text."""
+
+    path: Path
+    sha256: str
+    metrics: Mapping[str, list[float]]
+    facts: tuple[tuple[str, str], ...]
+
+
+def read(path: Path) -> Document:
+    """A document, that of a bundle or of saved boots, or a log that is analysed first. Raises UserInputError."""
+    data = b""
+    if path.is_dir():
+        # The folder may be a bundle of somebody else: what it holds must be a file, and its own.
+        if name := next((name for name in DOCUMENTS if os.path.lexists(path / name)), ""):
+            data = plain_files.read(path, name, MOST_BYTES)
+            path /= name
+    elif path.is_file():
+        with path.open("rb") as file:
+            head = file.read(4096)
+        if head.lstrip()[:1] == b"{":
+            data = read_regular(path, "the document", MOST_BYTES)
+    if data.lstrip()[:1] == b"{":
+        try:
+            content = msgspec.json.decode(data)
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+            raise UserInputError(f"{path} is damaged: {error}", hint="make it again") from None
+        _require_readable(content, path)
+        metrics = {**metrics_of(content), **samples(content)}
+        return Document(path, hashlib.sha256(data).hexdigest(), metrics, tuple(facts(content, path.parent)))
+    content = msgspec.json.decode(b"".join(json_chunks(analyze([path], needs_log=True))))
+    digest = sha256_of(path) if path.is_file() else ""
+    return Document(path, digest, metrics_of(content), (("document", _LOGS), *facts(content, path.parent)))
+
+
+def _require_readable(content: Any, path: Path) -> None:
+    """Raise UserInputError for saved boots of another version, in which the samples stand elsewhere."""
+    found = _text(content.get("schema")) if isinstance(content, Mapping) else ""
+    if found.startswith(_BOOTS) and found not in (BootSeries.SCHEMA, *BootSeries.OLDER):
+        raise UserInputError(
+            f"{path} has schema {found!r}, this version reads {BootSeries.SCHEMA!r}",
+            hint="boot it again with this version of vmtailor",
+        )
+
+
+def facts(content: Any, folder: Path) -> Iterator[tuple[str, str]]:
+    """What tells a document from others: whose it is, which kernel, under which conditions. `folder` may hold the files
+    that it names."""
+    if not isinstance(content, Mapping):
+        return
+    schema = _text(content.get("schema"))
+    yield "schema", schema or "none"
+    if schema.startswith("vmtailor/fit-run/"):
+        yield from _of_fit(content, folder)
+    elif schema.startswith(_BOOTS):
+        yield from _of_boots(content)
+    elif schema.startswith("vmtailor/timeline/"):
+        kernel = content.get("kernel")
+        if isinstance(kernel, Mapping):
+            yield "kernel", _joined(kernel.get("version"), kernel.get("command_line"))
+    if version := _text(content.get("version")):
+        yield "vmtailor", version
+
+
+def _of_fit(content: Mapping[str, Any], folder: Path) -> Iterator[tuple[str, str]]:
+    yield "image", _joined(content.get("reference"), content.get("image_digest"))
+    yield "fit", _joined(content.get("command"))
+    yield "verified", _joined("yes", content.get("proof")) if content.get("verified") is True else "no"
+    for pair in _pairs(content.get("sources")):
+        if pair[0] in ("kernel source", "compiler"):
+            yield pair
+    tailored = content.get("tailored")
+    name = _text(tailored.get("kernel_file")) if isinstance(tailored, Mapping) else ""
+    label = _text(tailored.get("kernel")) if isinstance(tailored, Mapping) else ""
+    # A record may have been moved without its kernel, and names no file outside its folder.
+    yield "kernel", _joined(label, _digest_beside(folder, Path(name).name) or "its file is not beside the record")
+
+
+def _digest_beside(folder: Path, name: str) -> str:
+    try:
+        with plain_files.opened(folder, name) as file:
+            return f"sha256:{sha256_of_rest(file)}"
+    except UserInputError:
+        return ""
+
+
+def _of_boots(content: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    count = sum(1 for _ in _mappings(content.get("boots")))
+    failed = sum(1 for _ in _failed(content))
+    told = f"{plural(count, 'boot')}{f', of which {failed} did not come to be ready' if failed else ''}"
+    yield "subject", _joined(content.get("subject"), told)
+    yield from _pairs(content.get("conditions"))
+    machine = next(_mappings(content.get("variants")), {}).get("machine")
+    if isinstance(machine, Mapping) and (kernel := _text(machine.get("kernel"))):
+        file = Path(kernel)
+        yield "kernel", _joined(kernel, f"sha256:{sha256_of(file)}" if file.is_file() else "no longer there")
+        words = machine.get("words", machine.get("append"))
+        yield "command line", " ".join(str(word) for word in words) if isinstance(words, list) else ""
+
+
+def samples(content: Any) -> dict[str, list[float]]:
+    """The samples of saved boots of the machine as it was: `ready_s`, each milestone's, and `init_instructions`, of
+    those that came to be ready; and how many did not (FAILED)."""
+    if not isinstance(content, Mapping) or not _text(content.get("schema")).startswith(_BOOTS):
+        return {}
+    found: dict[str, list[float]] = {FAILED: [float(sum(1 for _ in _failed(content)))]}
+    base = next(_mappings(content.get("variants")), {})
+    machine = base.get("machine")
+    exact = isinstance(machine, Mapping) and machine.get("clock") == "instructions"
+    for one in _mappings(content.get("boots")):
+        boot = one.get("boot")
+        if one.get("variant") != base.get("name") or not isinstance(boot, Mapping) or boot.get("outcome") != "ready":
+            continue
+        if isinstance(boot.get("instructions"), int):
+            found.setdefault("init_instructions", []).append(float(boot["instructions"]))
+        for mark in _mappings(boot.get("milestones")):
+            if isinstance(at := mark.get("virtual_ns" if exact else "wall_s"), (int, float)):
+                name = f"{str(mark.get('name')).replace(' ', '_')}_s"
+                found.setdefault(name, []).append(at / 1e9 if exact else float(at))
+    return found
+
+
+def _failed(content: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """The boots of the machine as it was that did not come to be ready."""
+    base = next(_mappings(content.get("variants")), {})
+    for one in _mappings(content.get("boots")):
+        boot = one.get("boot")
+        if one.get("variant") == base.get("name") and (not isinstance(boot, Mapping) or boot.get("outcome") != "ready"):
+            yield one
+
+
+def _mappings(value: Any) -> Iterator[Mapping[str, Any]]:
+    return (one for one in (value if isinstance(value, list) else ()) if isinstance(one, Mapping))
+
+
+def _pairs(value: Any) -> Iterator[tuple[str, str]]:
+    for pair in value if isinstance(value, list) else ():
+        if isinstance(pair, list) and len(pair) == 2:
+            yield _text(pair[0]), _text(pair[1])
+
+
+def _joined(*parts: Any) -> str:
+    return ", ".join(text for part in parts if (text := _text(part))) or "not said"
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""

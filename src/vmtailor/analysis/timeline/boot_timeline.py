@@ -1,0 +1,383 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Build the timeline of one boot from its files: read, joined on one clock, nested, shared out, ranked, advised."""
+
+from __future__ import annotations
+
+import gc
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path as FilePath
+
+from vmtailor.analysis.bootlog.boot_record import RESOLVED_US, Observed
+from vmtailor.analysis.bootlog.formats import read_path
+from vmtailor.analysis.bootlog.log_lines import printable
+from vmtailor.analysis.bootlog.machine_facts import machine_of
+from vmtailor.analysis.bootlog.silences import gaps_of, shown_end
+from vmtailor.analysis.changes.advice import advise
+from vmtailor.analysis.timeline.durations import (
+    SLOW_CONSOLE_US,
+    Quantised,
+    ReportedScale,
+    choose,
+    console_cost,
+    find_quantised,
+    stamps_us,
+    unit_of,
+    within_boot,
+)
+from vmtailor.analysis.timeline.hotspots import rank
+from vmtailor.analysis.timeline.join import join
+from vmtailor.analysis.timeline.own_time import MAIN, Span, critical_path, nest, own_time
+from vmtailor.analysis.timeline.phases import phases_of, printed_total
+from vmtailor.base.errors import UserInputError
+from vmtailor.model.boots.timeline import (
+    ConsoleCost,
+    Deferral,
+    DurationSource,
+    Initcall,
+    KernelInfo,
+    Module,
+    Path,
+    PhaseName,
+    PhaseSpan,
+    Probe,
+    SourceFile,
+    Timeline,
+    WarningCode,
+)
+
+
+def analyze(paths: Sequence[FilePath], boot: int = 0, *, needs_log: bool = False) -> Timeline:
+    """Return the timeline of one boot from its files. `boot` chooses among several in one log: 1 the first, 0 the last.
+
+    Raises UserInputError for files that cannot be read and, with `needs_log`, where none of them is a log or a chart.
+    What cannot be understood becomes a warning in the timeline."""
+    enabled = gc.isenabled()
+    gc.disable()  # a long log makes a million rows that live to the end: looking for cycles among them doubles the time
+    try:
+        sources = [source for path in paths for source in read_path(path, boot)]
+        if needs_log and sources and not any(source.is_log for source in sources):
+            what = ", ".join(f"{source.path} ({source.format})" for source in sources[:4])
+            raise UserInputError(
+                f"no log and no chart of a boot: {printable(what)}",
+                hint="docs/reference/boot-formats.md lists what can be read",
+            )
+        messages = [message for source in sources for message in source.messages]
+        return advise(build(sources), messages)
+    finally:
+        if enabled:
+            gc.enable()
+
+
+CRITICAL, BESIDE = Path.CRITICAL.value, Path.BESIDE.value
+
+#: -517 is EPROBE_DEFER; probe functions print it with either sign.
+DEFERRED = (517, -517)
+#: What a probe returns when it bound: 0, and 1 up to kernel 5.x.
+BOUND = (0, 1)
+
+
+def build(sources: Sequence[Observed]) -> Timeline:
+    """The timeline of one boot from everything that was read about it."""
+    observed = join(sources)
+    quantised = find_quantised(observed)
+    phases = phases_of(observed)
+    unit = unit_of(observed, quantised)
+    console = console_cost(observed, quantised, unit)
+    reading = ReportedScale(quantised, unit, (console.us_per_char or 0.0) if console else 0.0)
+    initcalls, probes = _rows(observed, reading)
+    end_us = shown_end(observed, phases)
+    units = critical_path(own_time(observed.units), end_us)
+    kernel = next((p for p in phases if p.name == PhaseName.KERNEL), None)
+    kernel_us = (
+        kernel.end_us - kernel.start_us
+        if kernel and kernel.end_us is not None and kernel.start_us is not None
+        else None
+    )
+    console = within_boot(console, observed, kernel.end_us if kernel else None, end_us)
+    _warnings(observed, quantised, console, initcalls, probes)
+    timeline = Timeline(
+        kernel=KernelInfo(
+            observed.version,
+            observed.arch,
+            observed.command_line,
+            observed.hypervisor,
+            observed.clocksource,
+            observed.clocksource_switch_us,
+            quantised.tick_us if quantised else None,
+        ),
+        phases=tuple(phases),
+        initcalls=initcalls,
+        probes=probes,
+        units=units,
+        processes=sorted(observed.processes, key=lambda p: (p.start_us is None, p.start_us or 0, p.pid or 0)),
+        warnings=tuple(observed.warnings),
+        kernel_us=kernel_us,
+        total_us=_total(observed, phases),
+        deferrals=_deferrals(probes),
+        modules=_modules(initcalls),
+        console=console,
+        samples=tuple(observed.samples),
+        files=tuple(SourceFile(s.path, s.format) for s in sources),
+        config=observed.config,
+        machine=machine_of(observed),
+        gaps=tuple(gaps_of(observed, phases, (initcalls, probes), units, end_us)),
+        shown_us=_shown(phases, end_us),
+        shown_end_us=end_us,
+        last_us=observed.last_us,
+    )
+    return rank(timeline)
+
+
+_ORDER = [name.value for name in PhaseName]
+#: Phases with which a boot is over.
+LAST = (PhaseName.USERSPACE, PhaseName.READY)
+
+
+def _total(observed: Observed, phases: Sequence[PhaseSpan]) -> int | None:
+    """From the first phase's start to the end of user space: as systemd printed it, else by the phases. None where
+    either is not known: a kernel's log is no whole boot."""
+    printed = printed_total(observed, list(phases))
+    if printed is not None:
+        return printed
+    if not observed.kernel_log and observed.charted_total_us is not None:
+        return observed.charted_total_us
+    begun = min(phases, key=lambda p: _ORDER.index(p.name), default=None)
+    ends = [p.end_us for p in phases if p.name in LAST]
+    over = [e for e in ends if e is not None]
+    if begun is None or begun.start_us is None or not ends or len(over) < len(ends):
+        return None
+    total = max(over) - begun.start_us
+    rough = not observed.rough_us.isdisjoint((begun.start_us, max(over)))
+    return None if rough and total < RESOLVED_US else total
+
+
+def _shown(phases: Sequence[PhaseSpan], end_us: int | None) -> int | None:
+    """From the first phase's start to where the boot ends as far as the files show."""
+    starts = [p.start_us for p in phases if p.start_us is not None]
+    return end_us - min(starts) if starts and end_us is not None and end_us > min(starts) else None
+
+
+def _rows(observed: Observed, reading: ReportedScale) -> tuple[list[Initcall], list[Probe]]:
+    """The rows of initcalls and probes. Empties `observed.initcalls` on the way: a long log does not fit twice."""
+    spans: list[Span | None] = []
+    quantised = reading.quantised
+    for call in observed.initcalls:
+        duration, _ = choose(call, None if observed.coarse else stamps_us(call), reading)
+        begun = call.start_us
+        if begun is None and call.end_us is not None and duration is not None:
+            begun = call.end_us - duration
+        known = begun is not None and call.end_us is not None and duration is not None
+        spans.append(Span(begun or 0, call.end_us or 0, duration or 0, call.task, False) if known else None)
+    for probe in observed.probes:
+        early = quantised is not None and probe.end_us is not None and probe.end_us <= quantised.until_us
+        if probe.end_us is None or early:
+            spans.append(None)
+        else:
+            task = int(probe.caller[1:]) if probe.caller and probe.caller.startswith("T") else None
+            spans.append(Span(probe.end_us - probe.reported_us, probe.end_us, probe.reported_us, task, True))
+    nest(spans)
+    count = len(observed.initcalls)
+    probes = _probes(observed, spans[count:], quantised)
+    del spans[count:]
+    return _initcalls(observed, reading, spans), probes
+
+
+def _initcalls(observed: Observed, reading: ReportedScale, spans: list[Span | None]) -> list[Initcall]:
+    seen: dict[str | tuple[str, str], int] = {}
+    rows = []
+    calls = observed.initcalls
+    calls.reverse()
+    spans.reverse()
+    while calls:
+        call, span = calls.pop(), spans.pop()
+        by_stamps = None if observed.coarse else stamps_us(call)
+        duration, source = choose(call, by_stamps, reading)
+        key = (call.name, call.module) if call.module else call.name
+        seen[key] = number = seen.get(key, 0) + 1
+        beside = (call.task not in (None, 0, MAIN)) or call.asynchronous or (span is not None and span.beside)
+        start = call.start_us
+        if start is None and call.end_us is not None and source != DurationSource.TIME_STAMPS and duration is not None:
+            start = call.end_us - duration
+        rows.append(
+            Initcall(
+                call.name,
+                call.module,
+                number,
+                start,
+                duration,
+                span.exclusive_us if span else duration,
+                source,
+                call.reported_us,
+                call.returned,
+                call.end_us,
+                by_stamps,
+                call.level,
+                call.task,
+                BESIDE if beside else CRITICAL,
+                call.asynchronous,
+            )
+        )
+    return rows
+
+
+def _probes(observed: Observed, spans: Sequence[Span | None], quantised: Quantised | None) -> list[Probe]:
+    seen: dict[str, int] = defaultdict(int)
+    rows = []
+    for probe, span in zip(observed.probes, spans, strict=True):
+        seen[probe.device] = number = seen[probe.device] + 1
+        deferred = probe.returned in DEFERRED
+        if span is None:
+            # Without a stamp the report is all there is; before the clocksource switch it is a tick count, so nothing
+            # is.
+            duration = probe.reported_us if probe.end_us is None and quantised is None else None
+            rows.append(
+                Probe(
+                    probe.device,
+                    probe.device,
+                    None,
+                    number,
+                    None,
+                    duration,
+                    None,
+                    DurationSource.REPORTED.value if duration is not None else None,
+                    probe.reported_us,
+                    probe.returned,
+                    probe.end_us,
+                    Path.UNKNOWN.value,
+                    deferred,
+                )
+            )
+            continue
+        path = Path.UNKNOWN
+        if span.beside:
+            path = Path.BESIDE
+        elif span.inner or span.task == MAIN:
+            path = Path.CRITICAL
+        rows.append(
+            Probe(
+                probe.device,
+                probe.device,
+                None,
+                number,
+                span.start_us,
+                span.duration_us,
+                span.exclusive_us,
+                DurationSource.REPORTED.value,
+                probe.reported_us,
+                probe.returned,
+                probe.end_us,
+                path.value,
+                deferred,
+            )
+        )
+        if span.overlaps:
+            observed.marks.setdefault(f"overlap:{probe.device}", (span.start_us, ""))
+    return rows
+
+
+def _deferrals(probes: Sequence[Probe]) -> tuple[Deferral, ...]:
+    waiting: dict[str, list[Probe]] = defaultdict(list)
+    bound: dict[str, int | None] = {}
+    for probe in probes:
+        if probe.deferred:
+            waiting[probe.device].append(probe)
+        elif probe.device in waiting and probe.returned in BOUND:
+            bound.setdefault(probe.device, probe.end_us)
+    rows = [
+        Deferral(
+            device,
+            len(tries),
+            sum(p.duration_us or 0 for p in tries),
+            tries[0].end_us,
+            bound.get(device),
+            sum(p.duration_us or 0 for p in tries if p.path == BESIDE),
+        )
+        for device, tries in waiting.items()
+    ]
+    return tuple(sorted(rows, key=lambda row: -row.spent_us))
+
+
+def _modules(initcalls: Sequence[Initcall]) -> tuple[Module, ...]:
+    loaded: dict[str, list[Initcall]] = defaultdict(list)
+    for call in initcalls:
+        if call.module:
+            loaded[call.module].append(call)
+    return tuple(
+        Module(
+            name,
+            calls[0].start_us,
+            sum(c.duration_us or 0 for c in calls) if any(c.duration_us is not None for c in calls) else None,
+        )
+        for name, calls in loaded.items()
+    )
+
+
+def _warnings(
+    observed: Observed,
+    quantised: Quantised | None,
+    console: ConsoleCost | None,
+    initcalls: Sequence[Initcall],
+    probes: Sequence[Probe],
+) -> None:
+    if quantised:
+        tick = f" of {quantised.tick_us} µs" if quantised.tick_us else ""
+        observed.warn(
+            WarningCode.TICK_QUANTISED,
+            f"up to {quantised.until_us / 1e6:.6f} s the kernel measured in timer ticks{tick}: "
+            f"{quantised.calls} initcalls are timed by "
+            "their time stamps instead",
+        )
+    early = sum(1 for p in probes if p.end_us is not None and p.duration_us is None)
+    if early:
+        observed.warn(
+            WarningCode.PROBE_BEFORE_CLOCKSOURCE,
+            f"{early} probes ended before the clocksource switch: their report is in ticks and they have no "
+            f"first line, so no duration",
+        )
+    if console and console.us_per_char is not None and console.us_per_char >= SLOW_CONSOLE_US:
+        observed.warn(
+            WarningCode.CONSOLE_INFLATED,
+            f"each printed character costs {console.us_per_char:.1f} µs: durations are those reported, not the "
+            f"stamps'; printing took "
+            f"about {(console.cost_us or 0) / 1e6:.3f} s of this boot",
+        )
+    open_calls = [c.name for c in initcalls if c.returned is None]
+    if open_calls:
+        observed.warn(
+            WarningCode.UNFINISHED, f"{len(open_calls)} initcalls never returned in the log, the last: {open_calls[-1]}"
+        )
+    lost = sum(
+        1
+        for c in initcalls
+        if c.returned is not None and c.task is None and c.stamps_us is None and c.end_us is not None
+    )
+    if lost:
+        observed.warn(WarningCode.UNMATCHED_RETURN, f"{lost} initcalls lack the line where they begin")
+    overlaps = [name.removeprefix("overlap:") for name in observed.marks if name.startswith("overlap:")]
+    if overlaps:
+        observed.warn(
+            WarningCode.OVERLAPPING_PROBES,
+            f"{len(overlaps)} probes reach over the end of what they began in, so ran beside it: "
+            f"{', '.join(overlaps[:4])}"
+            + (" …" if len(overlaps) > 4 else "")
+            + "; their own time is an upper bound (boot with printk caller information to know)",
+        )
+    if sum(1 for unit in observed.units if unit.start_us is None and unit.duration_us) > 1:
+        observed.warn(
+            WarningCode.UNITS_OVERLAP,
+            "units start side by side and their starts are not known: their durations do not add up "
+            "(systemd-analyze plot "
+            "--json knows the starts)",
+        )
+    early_stamps = {
+        c.end_us for c in initcalls[:400] if c.end_us is not None and quantised and c.end_us < quantised.until_us
+    }
+    if len(early_stamps) >= 3 and all(stamp % 1000 == 0 for stamp in early_stamps):
+        observed.warn(
+            WarningCode.TICK_STAMPS,
+            "the early time stamps are whole ticks too: nothing in this log is finer before the switch",
+        )
+    put_off = sum(1 for p in probes if p.deferred)
+    if put_off:
+        observed.warn(WarningCode.PROBES_DEFERRED, f"{put_off} probes were put off to be tried again")

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The monitors that there are: one for each row of data/monitors, whose driver is imported when it is first used."""
+
+from __future__ import annotations
+
+import importlib
+from functools import cache
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+
+from vmtailor.base.errors import UserInputError
+from vmtailor.base.files import toml_files
+from vmtailor.drivers.monitors.monitor import Monitor, MonitorRow
+from vmtailor.model.machine import USUAL_MONITOR, Machine
+
+#: Where the rows are; tests have folders of their own.
+FOLDERS: list[Traversable | Path] = [resources.files("vmtailor") / "data" / "monitors"]
+
+
+def names() -> tuple[str, ...]:
+    """Return the names of all monitors, in order."""
+    return tuple(sorted(_files()))
+
+
+def named(name: str) -> Monitor:
+    """Return the monitor of that name. Raises UserInputError, with those that there are."""
+    file = _files().get(name)
+    if file is None:
+        raise UserInputError(f"no monitor '{name[:64]}' is known", hint=f"known: {', '.join(names())}")
+    return _made(file.read_text("utf-8"), file.name)
+
+
+def of(machine: Machine) -> Monitor:
+    """Return the monitor that starts a machine."""
+    return named(machine.monitor)
+
+
+def usual() -> Monitor:
+    """Return the monitor of machines that name none."""
+    return named(USUAL_MONITOR)
+
+
+def every() -> tuple[Monitor, ...]:
+    """Return all monitors, in the order of their names."""
+    return tuple(named(name) for name in names())
+
+
+def drivers() -> tuple[str, ...]:
+    """Return the modules of all monitors' drivers."""
+    return tuple(_row(file.read_text("utf-8"), file.name).driver.partition(":")[0] for file in _files().values())
+
+
+def _files() -> dict[str, Traversable | Path]:
+    files = (one for folder in FOLDERS for one in folder.iterdir() if one.name.endswith(".toml"))
+    return {one.name.removesuffix(".toml"): one for one in files}
+
+
+def _row(text: str, origin: str) -> MonitorRow:
+    return toml_files.read_strictly(text, MonitorRow, origin)
+
+
+@cache
+def _made(text: str, origin: str) -> Monitor:
+    row = _row(text, origin)
+    module, _, name = row.driver.partition(":")
+    made: Monitor = getattr(importlib.import_module(module), name)(row)
+    return made

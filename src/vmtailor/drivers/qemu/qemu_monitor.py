@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""QEMU as a monitor."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from vmtailor.base.natives import Natives
+from vmtailor.drivers.monitors.monitor import KvmVerdict, Monitor, Wants
+from vmtailor.drivers.monitors.running_machine import RunningMachine
+from vmtailor.drivers.qemu import cpu_models, host_checks, kvm, plugin, qemu, qemu_command, qemu_program
+from vmtailor.drivers.qemu.plugin import Plugin
+from vmtailor.model.architecture import named
+from vmtailor.model.boots.counters import CountingConfig
+from vmtailor.model.checks import Check
+from vmtailor.model.machine import Machine
+
+
+class QemuMonitor(Monitor):
+    """Starts machines in QEMU, and counts their instructions by its plugin."""
+
+    def command(self, machine: Machine) -> list[str]:
+        """Return QEMU's argument list."""
+        return qemu_command.command(machine)
+
+    def run(self, machine: Machine, wants: Wants) -> AbstractContextManager[RunningMachine]:
+        """Start QEMU, shut in as far as the host allows."""
+        counter = wants.counter if isinstance(wants.counter, Plugin) else None
+        return qemu.start(
+            machine, plugin=counter, qmp=wants.control, probe=wants.probe, attendant=wants.attendant,
+            greeted=wants.greeted,
+        )  # fmt: skip
+
+    def require_cpu(self, architecture: str, board: str, model: str) -> None:
+        """Raise UserInputError, with QEMU's own words, for a CPU that it does not emulate in this machine."""
+        row = named(architecture)
+        cpu_models.require(row, row.board_named(board), model)
+
+    def version(self, architecture: str) -> str:
+        """Return the version of the QEMU for an architecture, without the package's revision."""
+        return ".".join(map(str, qemu_program.installed(architecture).version))
+
+    def identity(self, architecture: str, natives: Natives) -> tuple[str | Path, ...]:
+        """Return the version in full, the plugin, and the firmware that guests execute."""
+        found = qemu_program.installed(architecture)
+        firmware = qemu_program.firmware(found.program, named(architecture).emulator.firmware)
+        return (natives.plugin(qemu_program.plugin_api(architecture)), found.full_version, *firmware)
+
+    def checks(self) -> tuple[Check, ...]:
+        """Return whether its plugin, the guard of its network, its confinement and KVM work."""
+        return host_checks.every()
+
+    def kvm(self) -> KvmVerdict:
+        """Start a small guest under KVM."""
+        return kvm.kvm_works()
+
+    def require_counting(self, architecture: str) -> None:
+        """Raise HostError where the QEMU for an architecture loads no plugin of ours."""
+        qemu_program.plugin_api(architecture)
+
+    def counter(self, config: CountingConfig, natives: Natives, folder: Path) -> Plugin:
+        """Return the plugin with its files. Raises HostError where this QEMU loads none."""
+        return plugin.prepare(natives.plugin(qemu_program.plugin_api(config.architecture)), config, folder)

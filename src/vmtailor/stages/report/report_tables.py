@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The record of a fit as tables on the terminal."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Literal
+
+from vmtailor.analysis.changes.plan_summary import MEANING, counts
+from vmtailor.base import figures, output
+from vmtailor.base.terminal import BREAK, Group, RenderableType, Table, TerminalConsole, Text, box
+from vmtailor.base.text import plural
+from vmtailor.model.bundle import PAGE
+from vmtailor.model.change import Cause
+from vmtailor.model.exercise import Proof
+from vmtailor.model.fit import FitRun
+from vmtailor.stages.report import ledger_waterfall, margin_prices, pictures, tuned_changes
+from vmtailor.stages.report.document import fit_document, repairs
+from vmtailor.stages.report.figure_rows import FigureGroup, MeasuredSides, groups
+from vmtailor.stages.report.ledger_waterfall import Waterfall
+
+#: Folders and symbols that are named on a terminal.
+MOST_FOLDERS, MOST_SYMBOLS = 8, 2
+#: What the kernel lacks, in lines.
+MOST_LACKS = 8
+
+
+def show(run: FitRun, console: TerminalConsole | None = None, *, json: bool = False) -> None:
+    """Print the result of a fit: the verdict, the tables, the warnings, and what to do with the bundle; with `json` the
+    document of `fit --json` and nothing else. Without a console: on standard output.
+
+    Names that come from the image or the guest are printed as text."""
+    if json:
+        output.document(fit_document(run))
+    else:
+        (console or TerminalConsole()).print(Group(*_parts(run)))
+
+
+def show_figures(pair: MeasuredSides) -> None:
+    """Print the figures of both sides alone, on standard output."""
+    TerminalConsole().print(Group(*_both_sides(pair)))
+
+
+def _parts(run: FitRun) -> list[RenderableType]:
+    parts: list[RenderableType] = [_verdict(run), *_margin(run), Text(), *_both_sides(run)]
+    if (found := ledger_waterfall.of(run)) is not None:
+        parts.append(_waterfall(found))
+    parts.append(_causes(run))
+    if run.prices:
+        parts.append(_prices(run))
+    if run.trials:
+        parts.append(_trials(run))
+    if run.tuned is not None:
+        parts.append(_tuned(run))
+    return [*parts, *_doubts(run), _next(run)]
+
+
+def _margin(run: FitRun) -> list[RenderableType]:
+    """The margin's price, and where the kernel came from: a line each."""
+    lines: list[RenderableType] = []
+    if line := margin_prices.price_line(run):
+        lines.append(Text.assemble(("margin  ", "bold"), line))
+    if run.found_kernel is not None and (line := margin_prices.kernel_line(run.found_kernel)):
+        lines.append(Text.assemble(("kernel  ", "bold"), line))
+    return lines
+
+
+def _both_sides(run: MeasuredSides) -> list[RenderableType]:
+    parts: list[RenderableType] = []
+    for group in groups(run):
+        if any(value is not None for row in group.rows for value in row.exact):
+            parts.append(_figures(group))
+    if run.baseline.loops or run.tailored.loops:
+        parts.append(_loops(run))
+    if run.baseline.memory or run.tailored.memory:
+        parts.append(_memory(run))
+    return parts
+
+
+def _verdict(run: FitRun) -> Text:
+    text = Text()
+    worked = run.proof in (Proof.LOAD, Proof.ENDED)
+    if run.verified and not run.degraded:
+        mark, style = ("✓", "bold green") if worked else ("!", "bold yellow")
+        text.append(f"{mark} {run.proof.headline}  ", style)
+        if worked:
+            text.append(f"{run.reference} works in its own machine as it did on the baseline ({run.proof})")
+        else:
+            text.append(f"{run.reference} starts in its own machine as it did on the baseline ({run.proof})")
+    elif run.verified:
+        text.append(f"! {run.proof.headline}, degraded  ", "bold yellow")
+        text.append("the answers are right, but calls fail that worked on the baseline")
+    else:
+        text.append("✗ not verified  ", "bold red")
+        text.append(f"{run.reference} does not work yet in the machine that was built")
+    for call in run.degraded:
+        failing = f"{call.name}({call.arguments}) answers {call.error}"
+        text.append(BREAK).append(f"  {failing}, {plural(call.count, 'time')}", "red")
+    return text
+
+
+def _table(*columns: str, numbers: tuple[str, ...] = ()) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim", show_edge=False)
+    for heading in columns:
+        justify: Literal["left", "right"] = "right" if heading in numbers else "left"
+        table.add_column(heading, justify=justify, no_wrap=heading in numbers)
+    return table
+
+
+def _titled(title: str, table: Table, *captions: str) -> Group:
+    return Group(Text(title, "bold"), table, *(Text(caption, "dim") for caption in captions if caption), Text())
+
+
+def _figures(group: FigureGroup) -> Group:
+    table = _table("", "baseline", "tailored", "ratio", numbers=("baseline", "tailored", "ratio"))
+    for row in group.rows:
+        style = "bold" if row.strong else ""
+        ratio = Text(row.ratio, "green" if row.ratio.startswith("÷") else "")
+        table.add_row(Text(row.title, style), Text(row.baseline), Text(row.tailored, style), ratio)
+    missing: dict[str, list[str]] = {}
+    for row in group.rows:
+        if row.why:
+            missing.setdefault(row.why, []).append(row.title)
+    lines = [group.conditions, *(f"{', '.join(titles)}: {why}" for why, titles in missing.items())]
+    return _titled(group.title, table, *lines)
+
+
+def _loops(run: MeasuredSides) -> Group:
+    sides = (run.baseline, run.tailored)
+    table = _table("", "baseline", "tailored", numbers=("baseline", "tailored"))
+    for name in dict.fromkeys(loop.name for side in sides for loop in side.loops):
+        cells = [next((x.instructions for x in side.loops if x.name == name), None) for side in sides]
+        table.add_row(Text(name), *(figures.millions(cell) for cell in cells))
+    return _titled("Loops that only emulation causes: in gross figures, not in net ones", table)
+
+
+def _memory(run: MeasuredSides) -> Group:
+    table = _table("", "baseline", "tailored", numbers=("baseline", "tailored"))
+    for row in pictures.memory_rows(run.baseline, run.tailored):
+        table.add_row(Text(row.name), *(figures.memory_bytes(value) for value in row.bytes))
+    return _titled(
+        "Where the memory of the smallest machine goes", table, "after the load; the report says what each part is"
+    )
+
+
+def _waterfall(found: Waterfall) -> Group:
+    heads = ("measured", "expected", "remainder")
+    table = _table("", *heads, "expected of", numbers=heads)
+    for row in ledger_waterfall.shortened(found.rows, MOST_FOLDERS):
+        some, more = ledger_waterfall.named(row, MOST_SYMBOLS)
+        names = ", ".join(name for name, _ in some) + (f" and {more} more" if more else "")
+        cells = (ledger_waterfall.signed(value) for value in (row.measured, row.expected, row.remainder))
+        table.add_row(Text(row.name), *cells, Text(names, "dim"))
+    cells = (ledger_waterfall.signed(value) for value in (found.measured, found.expected, found.remainder))
+    table.add_row(Text("in all", "bold"), *cells, Text())
+    parts = "; ".join(
+        f"{part.name} {ledger_waterfall.signed(part.after - part.before)}"
+        + (f" ({', '.join(name for name, _ in part.functions[:MOST_SYMBOLS])})" if part.functions else "")
+        for part in found.parts
+    )
+    return _titled("Instructions to init, net, by folder of the source tree", table, f"the remainder: {parts}")
+
+
+def _causes(run: FitRun) -> Group:
+    table = _table("cause", "symbols", "meaning", numbers=("symbols",))
+    found = counts(run.plan.symbols)
+    for cause, number in found.items():
+        table.add_row(cause.value, str(number), Text(MEANING[cause], "dim"))
+    table.add_row("in all", str(sum(found.values())), Text(f"{run.plan.total_y} with those that have no prompt", "dim"))
+    return _titled("Symbols with a prompt, by cause", table)
+
+
+def _prices(run: FitRun) -> Group:
+    heads = ("symbols", "in all", "calls", "kernel", "to init", "memory")
+    table = _table("margin", *heads, numbers=heads)
+    without: dict[str, list[str]] = {}
+    for row in margin_prices.price_rows(run):
+        style = "bold" if row.chosen else ""
+        name = f"{row.name} (chosen)" if row.chosen else row.name
+        table.add_row(Text(name, style), *(Text(cell, style) for cell in row.figures))
+        if row.note:
+            without.setdefault(row.note, []).append(row.name)
+    meaning = "symbols with a prompt, and in all; system calls of the table; kernel file; instructions to init, net"
+    notes = "".join(f"; {', '.join(names)}: {note}" for note, names in without.items())
+    return _titled("What each margin costs", table, f"{meaning}; least memory{notes}")
+
+
+def _trials(run: FitRun) -> Group:
+    table = _table("", "purpose", "changed", "build", "verify", "result", numbers=("", "build", "verify"))
+    for trial in run.trials:
+        changed = " ".join(f"{'-' if change.takes_away else '+'}{change.id}" for change in trial.changes)
+        failures = "; ".join(trial.failures) or "failed"
+        table.add_row(
+            str(trial.number),
+            Text(trial.purpose),
+            Text(changed),
+            figures.seconds(trial.build_seconds),
+            figures.seconds(trial.verify_seconds),
+            Text("passed", "green") if trial.passed else Text(failures, "red"),
+        )
+    return _titled(f"Trials ({plural(repairs(run), 'repair')})", table)
+
+
+def _tuned(run: FitRun) -> Group:
+    table = _table("change", "expected", "measured", "", "what it sets", numbers=("expected", "measured"))
+    for row in tuned_changes.rows(run):
+        outcome = Text(row.outcome, "green" if row.kept else "")
+        table.add_row(Text(row.id), row.expected, row.measured, outcome, Text(row.settings))
+    return _titled("Beside the kernel", table, tuned_changes.MEANING)
+
+
+def _doubts(run: FitRun) -> list[RenderableType]:
+    def line(word: str, text: str, style: str = "bold yellow") -> Text:
+        return Text.assemble((f"{word}  ", style), text)
+
+    lines: list[RenderableType] = [
+        line("unexplained", f"{name} is in the kernel, and no reason is on record") for name in run.unexplained
+    ]
+    lines += [line("warning", f"{warning.text} [{warning.code}]") for warning in run.warnings]
+    for one in run.absent:
+        what = f"{one.call.name}({one.call.arguments}) answers {one.call.error}: {one.reason}"
+        lines.append(line("absent", f"{what} [{one.id}]", "bold"))
+    near = margin_prices.near(run.lacks)
+    lines += [line("lacks", margin_prices.lack_line(lack)) for lack in near[:MOST_LACKS]]
+    if left := len(run.lacks) - len(near[:MOST_LACKS]):
+        least = f"{plural(left, 'further symbol')} that files of the image could ask for: the report lists them"
+        lines.append(line("lacks", least, "bold"))
+    total, opened = run.untouched.files_total, run.untouched.files_opened
+    if total > opened:
+        share = figures.percent(total - opened, total)
+        lines.append(
+            line("untouched", f"the exercise never opened {total - opened} of {total} files ({share})", "bold")
+        )
+    for port in run.untouched.ports_never_answered:
+        lines.append(line("untouched", f"port {port} is exposed and never answered", "bold"))
+    return [*lines, Text()] if lines else []
+
+
+def _next(run: FitRun) -> Table:
+    bundle = shlex.quote(run.bundle)
+    port = next((p.number for p in run.image.exposed_ports if p.protocol == "tcp"), None)
+    publish = f" -p {port + 8000 if port < 1024 else port}:{port}" if port else ""
+    demanded = (
+        c.id for c in run.plan.symbols if c.setting.chosen and any(r.cause is Cause.DEMANDED for r in c.reasons)
+    )
+    table = Table.grid(padding=(0, 3))
+    again = (f"vmtailor verify {bundle} --clock wall", "prove it again, on another host", "cyan")
+    start = "start the container in its machine" if run.system is None else "start the system in its machine"
+    for first, second, style in (
+        ("bundle", run.bundle, "bold"),
+        ("report", f"{run.bundle}/{PAGE}", "bold"),
+        (f"vmtailor run{publish} {bundle}", start, "cyan"),
+        (f"vmtailor explain {bundle} {next(demanded, 'EPOLL')}", "why a symbol is in, or out", "cyan"),
+        *((again,) if run.system is None else ()),
+    ):
+        table.add_row(Text(first, style), Text(second))
+    return table

@@ -61,6 +61,11 @@ T = TypeVar("T")
 Check = Callable[[dict[str, Any]], None]
 
 
+def own_table(name: str) -> dict[str, Any]:
+    """Return the tables of the program's own file `data/NAME.toml`."""
+    return tomllib.loads((resources.files("vmtailor") / "data" / f"{name}.toml").read_text("utf-8"))
+
+
 def texts(name: str, folder: Traversable | Path | None = None) -> Iterator[tuple[str, str]]:
     """Yield the files of `data/NAME` of the program, or of `folder`, in order: the name for messages, and the text."""
     base = folder if folder is not None else resources.files("vmtailor") / "data" / name

@@ -58,7 +58,7 @@ help:
 
 setup: $(STAMP)
 
-$(STAMP): requirements.lock pyproject.toml setup.py tools/apt_packages.py src/vmtailor/data/tools.toml $(shell find native -type f)
+$(STAMP): requirements.lock pyproject.toml setup.py tools/apt_packages.py src/vmtailor/data/tools.toml $(wildcard src/vmtailor/data/monitors/*.toml) $(shell find native -type f)
 	sh tools/install-packages.sh
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock

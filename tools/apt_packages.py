@@ -20,9 +20,11 @@ def hosts(architecture: str) -> list[str]:
 
 def main() -> int:
     """Print each package once, in order. A cross compiler is none on a host of its own processor."""
+    tables = [DATA / "tools.toml", *sorted((DATA / "monitors").glob("*.toml"))]
     rows = [
         row
-        for row in tomllib.loads((DATA / "tools.toml").read_text())["tool"]
+        for table in tables
+        for row in tomllib.loads(table.read_text()).get("tool", ())
         if "cross" not in row or platform.machine() not in hosts(row["cross"])
     ]
     for package in dict.fromkeys(row["package"] for row in rows if row.get("package")):

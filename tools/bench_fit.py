@@ -51,11 +51,10 @@ from vmtailor.model.change import Cause
 from vmtailor.model.fit import FitRun
 from vmtailor.model.kernel import Configured, KernelFiles
 from vmtailor.model.plan import RootFormat
-from vmtailor.pipeline import fitting, repairing
-from vmtailor.pipeline.fitting import Findings, Fitted
-from vmtailor.pipeline.inputs import prepare
-from vmtailor.pipeline.measuring import fit_sides, machines
+from vmtailor.pipeline import fit_sides, measured_machines, repairing
+from vmtailor.pipeline.image_subject import ImageSeen, prepare
 from vmtailor.pipeline.options import FitOptions
+from vmtailor.pipeline.subject import Findings, Fitted
 from vmtailor.stages.build import collect, located
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
@@ -74,7 +73,7 @@ ANSWERS = {
     "nginx": Answer("made to measure", port=80),
 }
 #: Kinds of the cache of which a cold fit makes one more each.
-RESULTS = ("trace", "kernel", machines.COUNTED)
+RESULTS = ("trace", "kernel", measured_machines.COUNTED)
 #: Kinds of the cache that hold what was downloaded.
 DOWNLOADED = ("packages", "baselines", "kernel-image", "kernel-debug", "kernel-source")
 ROOT_SYMBOL = {RootFormat.EROFS: "EROFS_FS", RootFormat.SQUASHFS: "SQUASHFS", RootFormat.EXT4: "EXT4_FS"}
@@ -164,7 +163,7 @@ def fit(name: str, folder: Path, boots: int, arch: str | None = None, margin: st
     return Result(name, json.loads(document), run, timing, margin=margin, started=did)
 
 
-def found_again(name: str, folder: Path, boots: int, arch: str | None) -> tuple[Findings, Fitted]:
+def found_again(name: str, folder: Path, boots: int, arch: str | None) -> tuple[Findings[ImageSeen], Fitted]:
     """What the fit was made of, from the cache."""
     options = FitOptions(
         reference=f"oci:{folder / 'images' / called(name, arch)}",
@@ -174,25 +173,24 @@ def found_again(name: str, folder: Path, boots: int, arch: str | None) -> tuple[
         budget=1000,
         margins=(),
     )
-    findings = fitting.find(prepare(options))
+    findings = prepare(options).trace()
     return findings, repairing.fit_kernel(findings)
 
 
 # --- peers ---
 
 
-def peer(findings: Findings, fitted: Fitted, name: str, config: Path) -> Peer:
+def peer(findings: Findings[ImageSeen], fitted: Fitted, name: str, config: Path) -> Peer:
     """Build a configuration file from the source of the fit and measure it on the same machine, root and exercise."""
-    inputs, store = findings.inputs, findings.inputs.options.store
-    row = named(inputs.options.architecture)
-    work = store.root / "kernel-build" / f"peer-{digest(name, inputs.source.digest)[:16]}"
+    subject, store, row = findings.subject, findings.subject.store, findings.subject.row
+    work = store.root / "kernel-build" / f"peer-{digest(name, subject.source.digest)[:16]}"
     with locked(work.with_suffix(".lock")):
         added, remark = _complete(findings, fitted, config, work)
-        key = digest("peer", inputs.source.digest, make.Toolchain.of(row).describe(), work / ".config")
-        files = _built(store, key, inputs.source.path, work, name, row)
+        key = digest("peer", subject.source.digest, make.Toolchain.of(row).describe(), work / ".config")
+        files = _built(store, key, subject.source.path, work, name, row)
     kernel = records.load(KernelFiles, files / "kernel.json")
     kernel = located(kernel, files)
-    machine = fitting.machine_of(inputs, fitted.plan, kernel)
+    machine = findings.machine_of(fitted.plan, kernel)
     symbols = dot_config.parse(Path(kernel.config).read_text())
     kconfig = findings.tree.kconfig
     enabled = [symbol for symbol, value in symbols.items() if value == "y"]
@@ -206,17 +204,17 @@ def peer(findings: Findings, fitted: Fitted, name: str, config: Path) -> Peer:
     )
     table = SymbolTable.parse(Path(kernel.system_map).read_text(), row.name)
     try:
-        found = fit_sides.measured(inputs, machine, table, name)
+        found = measured_machines.measured(subject.asked(machine, table, name))
     except GuestError as error:
         say(error.details)
         return Peer(name, None, added, f"{remark}; {error.message}: {error.details.partition(chr(10))[0]}")
-    where = {row.function: row.file for row in findings.costs.rows}
-    return Peer(name, fit_sides.side_of(inputs, facts, name, machine, found, where), added, remark)
+    where = fit_sides.files_of(findings.costs) if findings.costs is not None else None
+    return Peer(name, fit_sides.side_of(facts, name, machine, found, where), added, remark)
 
 
-def _complete(findings: Findings, fitted: Fitted, config: Path, work: Path) -> tuple[tuple[str, ...], str]:
+def _complete(findings: Findings[ImageSeen], fitted: Fitted, config: Path, work: Path) -> tuple[tuple[str, ...], str]:
     """Configure `work` from the file; add what our machine needs. Returns what was added, and a remark."""
-    source, root = findings.inputs.source.path, fitted.plan.root_format
+    source, root = findings.source.path, fitted.plan.root_format
     row = named(fitted.plan.architecture)
     work.mkdir(parents=True, exist_ok=True)
     as_it_is = dict(make.configure_file(source, work, config, make.Toolchain.of(row)).symbols)
@@ -256,7 +254,7 @@ def drawn(fitted: Fitted, count: int, seed: int) -> list[str]:
     return random.Random(seed).sample(names, min(count, len(names)))
 
 
-def removal(findings: Findings, fitted: Fitted, name: str) -> Removal:
+def removal(findings: Findings[ImageSeen], fitted: Fitted, name: str) -> Removal:
     """Build and verify the kernel without one symbol."""
     symbol = fitted.plan.symbol(name)
     assert symbol is not None
@@ -265,7 +263,7 @@ def removal(findings: Findings, fitted: Fitted, name: str) -> Removal:
         return Removal(name, "policy", "policy", symbol.reasons[0].text)
     label = str(cause or "none")
     try:
-        made = fitting.planned(findings, repairing.repairs_of(fitted.plan), drop=(name,))
+        made = findings.planned(repairing.repairs_of(fitted.plan), drop=(name,))
         left = made.symbol(name)
         if left is not None and left.is_kept:
             reason = why_set(findings.tree.kconfig, name)

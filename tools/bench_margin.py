@@ -32,7 +32,7 @@ from vmtailor.base.cache.store import Store, digest
 from vmtailor.base.errors import UserInputError, VmtailorError
 from vmtailor.base.files import records
 from vmtailor.pipeline import keys
-from vmtailor.pipeline.inputs import prepare
+from vmtailor.pipeline.image_subject import prepare
 from vmtailor.pipeline.options import FitOptions
 
 ROOT = Path(__file__).resolve().parent.parent

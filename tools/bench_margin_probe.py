@@ -26,7 +26,8 @@ from vmtailor.model.boots.ending import Gathered
 from vmtailor.model.boots.workload import FIXED_KEY, Exercised, Run
 from vmtailor.model.exercise import Exercise, Ready, ReadyKind
 from vmtailor.model.machine import Clock, Machine
-from vmtailor.pipeline.inputs import FitInputs, scratch_of
+from vmtailor.pipeline.image_subject import ImageSubject
+from vmtailor.pipeline.subject import scratch_of
 
 BENCH = Path(__file__).resolve().parent.parent / "benchmarks" / "margin"
 ENDED = "probe ended"
@@ -146,7 +147,7 @@ def probed(machine: Machine, argv: Sequence[str], scratch: Path) -> tuple[Probed
     return Probed(features, ended, found.seconds, (), last), gathered
 
 
-def on_baseline(inputs: FitInputs, argv: Sequence[str]) -> Probed:
+def on_baseline(inputs: ImageSubject, argv: Sequence[str]) -> Probed:
     """The probe on the baseline, started again until no module is missing that it makes the kernel ask for: elsewhere
     the host would load it."""
     modules = Path(inputs.kernel.modules_dir)

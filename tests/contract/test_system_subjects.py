@@ -22,7 +22,7 @@ from tests.fakes.systems import BOOT_UUID, MIB, RELEASE, ROOT_UUID, ext4, partit
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError, VmtailorError
 from vmtailor.drivers.disks import disk_image as opened_disks
-from vmtailor.model.systems.subject import InitKind, SystemSubject, TableKind
+from vmtailor.model.systems.subject import InitKind, System, TableKind
 from vmtailor.pipeline.systems import subjects
 
 pytestmark = pytest.mark.contract
@@ -37,7 +37,7 @@ def _temporary(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(place / "tmp"))
 
 
-def read(path: Path, prefix: str = "disk:", partition: int | None = None) -> SystemSubject:
+def read(path: Path, prefix: str = "disk:", partition: int | None = None) -> System:
     with subjects.opened(f"{prefix}{path}", Store(), partition=partition) as found:
         return found.subject
 
@@ -114,7 +114,7 @@ def test_the_verb_shows_it_and_its_document_is_the_record(
     printed = vmtailor(["show", f"disk:{path}", "--json"], capsys, monkeypatch)
     document = msgspec.json.decode(printed.stdout)
     assert document.pop("schema") == "vmtailor/subject/1"
-    assert msgspec.convert(document, SystemSubject) == read(path)
+    assert msgspec.convert(document, System) == read(path)
 
 
 # --- what is refused ---

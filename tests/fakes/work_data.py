@@ -21,6 +21,7 @@ from vmtailor.base.cache.store import Store, digest
 from vmtailor.base.files import dot_config, records
 from vmtailor.base.natives import Natives
 from vmtailor.drivers.kernel.kernel_source import SourceTree
+from vmtailor.model.architecture import named
 from vmtailor.model.boots.boot import Phase
 from vmtailor.model.change import Cause
 from vmtailor.model.image import Image, ImageConfig, Port
@@ -28,8 +29,8 @@ from vmtailor.model.kernel import KernelBaseline, KernelFiles
 from vmtailor.model.machine import Machine
 from vmtailor.model.trace import Trace
 from vmtailor.pipeline import attributing
-from vmtailor.pipeline import inputs as fit_inputs
-from vmtailor.pipeline.inputs import FitInputs
+from vmtailor.pipeline import image_subject as fit_inputs
+from vmtailor.pipeline.image_subject import ImageSubject
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.stages import plan as planning
 
@@ -62,13 +63,13 @@ def play(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     monkeypatch.setattr(fit_inputs, "tools_volume", lambda *_: folder / "tools.erofs")
 
 
-def _attributed(_inputs: FitInputs, record: Trace, folder: Path, _tree: object) -> Attribution:
+def _attributed(_inputs: ImageSubject, record: Trace, folder: Path, _tree: object) -> Attribution:
     """What the coverage says is what it costs."""
     cost = int((folder / record.coverage_file).read_text())
     return Attribution((AttributedCost(Phase.KERNEL, "f", "f.c", "SHADOW", cost),), {}, {})
 
 
-def inputs(folder: Path, store: Store) -> FitInputs:
+def inputs(folder: Path, store: Store) -> ImageSubject:
     """What a fit of the made-up image begins with; its parts are in the cache."""
 
     def image(made: Path) -> None:
@@ -102,8 +103,9 @@ def inputs(folder: Path, store: Store) -> FitInputs:
     options = FitOptions(
         "oci:x", folder, architecture="x86_64", machine="microvm", memory_bytes=64 << 20, cpu_model="max", store=store
     )
-    return FitInputs(
+    return ImageSubject(
         options=options,
+        row=named("x86_64"),
         image=Image("oci:x", "sha256:0", IMAGE, str(archive), "ab" * 32, 1, 0),
         exercise=EXERCISE,
         kernel=baseline,

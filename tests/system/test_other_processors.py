@@ -27,8 +27,8 @@ from vmtailor.model.bundle import Bundle
 from vmtailor.model.fit import FitRun
 from vmtailor.model.plan import Plan
 from vmtailor.model.trace import Trace
-from vmtailor.pipeline import fitting, repairing
-from vmtailor.pipeline.inputs import prepare
+from vmtailor.pipeline import repairing
+from vmtailor.pipeline.image_subject import prepare
 from vmtailor.pipeline.options import FitOptions
 
 pytestmark = pytest.mark.system
@@ -217,7 +217,7 @@ def test_what_lighttpd_lacks_is_put_back(lighttpd: Foreign, tmp_path: Path, forg
     forget(LACKING)
     exercise = EXAMPLES / "lighttpd" / "exercise.toml"
     reference = f"oci:{lighttpd.bundle.parent / 'layout'}"
-    findings = fitting.find(prepare(FitOptions(reference, tmp_path / "bundle", exercise_file=exercise, margins=())))
+    findings = prepare(FitOptions(reference, tmp_path / "bundle", exercise_file=exercise, margins=())).trace()
     repaired = repairing.fit_kernel(findings)
     first, *_, last = findings.trials
     assert not first.passed and any("epoll" in failure for failure in first.failures), first

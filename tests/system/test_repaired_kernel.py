@@ -13,8 +13,8 @@ import pytest
 
 from vmtailor.analysis.changes import plan_summary
 from vmtailor.model.change import Cause
-from vmtailor.pipeline import fitting, repairing
-from vmtailor.pipeline.inputs import prepare
+from vmtailor.pipeline import repairing
+from vmtailor.pipeline.image_subject import prepare
 from vmtailor.pipeline.options import FitOptions
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
@@ -30,7 +30,7 @@ def test_what_a_plan_lacks_is_found_and_put_back(tmp_path: Path, forget: Callabl
     subprocess.run([sys.executable, str(ROOT / "examples/build.py"), str(COPER), str(layout)], check=True, timeout=300)
     # A margin would keep what the program imports, whatever the trace says.
     options = FitOptions(f"oci:{layout}", tmp_path / "bundle", exercise_file=COPER / "exercise.toml", margins=())
-    findings = fitting.find(prepare(options))
+    findings = prepare(options).trace()
     fitted = repairing.fit_kernel(findings)
 
     first, second = findings.trials

@@ -38,7 +38,7 @@ from vmtailor.model.image import Image, ImageConfig
 from vmtailor.model.kernel import Configured
 from vmtailor.model.machine import Disk, Machine
 from vmtailor.model.plan import RootFormat
-from vmtailor.pipeline.inputs import require_tools, settled
+from vmtailor.pipeline.image_subject import require_tools, settled
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.stages import build
 from vmtailor.stages.plan import Wishes, make_plan

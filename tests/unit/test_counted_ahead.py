@@ -18,9 +18,9 @@ from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import GuestError
 from vmtailor.base.process import spawn
 from vmtailor.model.trial import Purpose, Trial, Verification
-from vmtailor.pipeline import fitting, repairing
-from vmtailor.pipeline.measuring import machines
-from vmtailor.pipeline.measuring.machines import Asked
+from vmtailor.pipeline import kernel_trials, measured_machines, repairing
+from vmtailor.pipeline.measured_machines import Asked
+from vmtailor.pipeline.subject import Fitted
 from vmtailor.stages.measure import Usual
 
 
@@ -33,7 +33,7 @@ class Counting:
         self.ended: list[str] = []
         self.endless: set[str] = set()
         self.running = threading.Event()
-        monkeypatch.setattr(machines, "counted", self)
+        monkeypatch.setattr(measured_machines, "counted", self)
 
     def __call__(self, asked: Asked, *_: object) -> Any:
         self.asked.append(asked.key)
@@ -62,7 +62,7 @@ def asked(key: str) -> Asked:
 
 def test_one_is_counted_once_and_yields(counting: Counting) -> None:
     own = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
-    with machines.ahead() as begun:
+    with measured_machines.ahead() as begun:
         begun.begin(asked("a"))
         begun.begin(asked("a"))
         found: list[Any] = [begun.counted(asked("a")), begun.counted(asked("a")), begun.counted(asked("b"))]
@@ -72,7 +72,7 @@ def test_one_is_counted_once_and_yields(counting: Counting) -> None:
 
 
 def test_what_went_wrong_is_raised_where_it_is_asked_for(counting: Counting) -> None:
-    with machines.ahead() as begun:
+    with measured_machines.ahead() as begun:
         begun.begin(asked("broken"))  # nobody may want it
         with pytest.raises(GuestError, match="does not boot"):
             begun.counted(asked("broken"))
@@ -80,7 +80,7 @@ def test_what_went_wrong_is_raised_where_it_is_asked_for(counting: Counting) -> 
 
 def test_all_but_one_are_given_up(counting: Counting) -> None:
     counting.endless = {"wrong"}
-    with machines.ahead() as begun:
+    with measured_machines.ahead() as begun:
         begun.begin(asked("wrong"))
         begun.begin(asked("right"))
         assert counting.running.wait(30)
@@ -93,7 +93,7 @@ def test_all_but_one_are_given_up(counting: Counting) -> None:
 
 def test_who_has_not_ended_when_the_block_is_left_is_given_up(counting: Counting) -> None:
     counting.endless = {"a"}
-    with pytest.raises(KeyboardInterrupt), machines.ahead() as begun:
+    with pytest.raises(KeyboardInterrupt), measured_machines.ahead() as begun:
         begun.begin(asked("a"))
         assert counting.running.wait(30)
         raise KeyboardInterrupt
@@ -103,7 +103,7 @@ def test_who_has_not_ended_when_the_block_is_left_is_given_up(counting: Counting
 def test_work_that_begins_one_and_ends_does_not_end_it(counting: Counting) -> None:
     """The trace begins the baseline's in a thread that is over long before its boots are."""
     counting.endless = {"a"}
-    with machines.ahead() as begun:
+    with measured_machines.ahead() as begun:
         with concurrency.beside(lambda: begun.begin(asked("a"))) as work:
             work.wait()
             assert counting.running.wait(30)
@@ -128,14 +128,14 @@ def test_one_set_beside_another_is_told_what_that_takes(first: str, monkeypatch:
             on_usual(usual)
         return SimpleNamespace(exact=(), initcalls=(), min_memory_bytes=9, memory=None, usual=usual)
 
-    monkeypatch.setattr(machines, "counted", counted)
-    monkeypatch.setattr(machines, "timed", lambda one: SimpleNamespace(wall=()))
+    monkeypatch.setattr(measured_machines, "counted", counted)
+    monkeypatch.setattr(measured_machines, "timed", lambda one: SimpleNamespace(wall=()))
     second = replace(asked("b"), beside=asked("a"))
     if first == "fails":
         with pytest.raises(GuestError):
-            machines.both(asked("a"), second)
+            measured_machines.both(asked("a"), second)
     else:
-        machines.both(asked("a"), second)
+        measured_machines.both(asked("a"), second)
     assert told == [None if first == "fails" else usual]
 
 
@@ -147,8 +147,8 @@ def test_one_set_beside_another_that_has_been_counted_is_told_all_of_it(monkeypa
         on_usual(Usual(1.0, 9.0))
         return SimpleNamespace(usual=Usual(1.0, 9.0, 56 << 20))
 
-    monkeypatch.setattr(machines, "counted", counted)
-    with machines.ahead() as begun:
+    monkeypatch.setattr(measured_machines, "counted", counted)
+    with measured_machines.ahead() as begun:
         begun.counted(asked("a"))
         begun.counted(replace(asked("b"), beside=asked("a")))
     assert told == [None, Usual(1.0, 9.0, 56 << 20)]
@@ -165,9 +165,9 @@ def test_the_first_machine_is_told_before_it_is_verified(passes: bool, monkeypat
         return Verification(() if passes else ("no answer",))
 
     findings.verified = verified
-    monkeypatch.setattr(fitting, "built", lambda *_: None)
+    monkeypatch.setattr(kernel_trials, "built", lambda *_: None)
 
-    def repaired(_: object, failing: fitting.Fitted) -> fitting.Fitted:
+    def repaired(_: object, failing: Fitted) -> Fitted:
         told.append("repaired")
         return failing
 

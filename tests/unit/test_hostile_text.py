@@ -37,7 +37,6 @@ from vmtailor.model.boots.ending import Ending
 from vmtailor.model.checks import Check, Need, State
 from vmtailor.model.image import Image, ImageConfig
 from vmtailor.model.machine import Machine
-from vmtailor.pipeline import fitting
 from vmtailor.stages import trace as trace_stage
 from vmtailor.stages.exercise_file import load
 from vmtailor.stages.report import show as show_report
@@ -258,8 +257,8 @@ def test_a_trace_of_hostile_calls(what: str, start: Start, monkeypatch: pytest.M
         for event in strace_log.parse(STRACE.encode("utf-8", "replace")).events
     ]
     assert events
-    monkeypatch.setattr(stages, "prepare", lambda asked: None)
-    monkeypatch.setattr(fitting, "traced", lambda inputs: (SimpleNamespace(files=uses), Path()))
+    subject = SimpleNamespace(traced=lambda: (SimpleNamespace(files=uses), Path()))
+    monkeypatch.setattr(stages, "prepare", lambda asked: subject)
     monkeypatch.setattr(trace_stage, "read_log", lambda folder, record: SimpleNamespace(events=events))
     for more in ((), ("--json",)):
         code, out, err = start("trace", "rootfs:/x", "--show", what, *more)

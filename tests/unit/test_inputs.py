@@ -9,7 +9,7 @@ from vmtailor.base.cache.store import Store
 from vmtailor.base.natives import Natives
 from vmtailor.model.image import Image, ImageConfig
 from vmtailor.model.kernel import KernelBaseline
-from vmtailor.pipeline.inputs import baseline_of, exercise_of, settled
+from vmtailor.pipeline.image_subject import baseline_of, exercise_of, settled
 from vmtailor.pipeline.options import FitOptions
 
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from vmtailor.model.margin import CHOICES, Margin, MarginPrice
-from vmtailor.pipeline.margins import prices
+from vmtailor.pipeline import margin_cost
 
 SERVER, BOTH = (Margin.SERVER,), (Margin.REACHABLE, Margin.SERVER)
 #: `server` has all that the image could ask for.
@@ -35,14 +35,16 @@ def test_the_same_kernel_has_the_same_price(chosen: tuple[Margin, ...], monkeypa
         assert len({plan.fragment for plan in open_.values()}) == len(open_) == 2  # each kernel once
         return {choice: price(rows[choice]) for choice in open_}
 
-    monkeypatch.setattr(prices, "_planned", lambda findings, fitted, choice: plan_of(choice))
-    monkeypatch.setattr(prices, "_counted", counted)
-    monkeypatch.setattr(prices, "_measured", lambda row, side: price(row))
-    monkeypatch.setattr(prices, "_from_cache", lambda findings, made, row: replace(row, note=prices.NOT_COMPILED))
-    monkeypatch.setattr(prices, "_compiled", compiled)
-    findings = cast(Any, SimpleNamespace(inputs=SimpleNamespace(margins=chosen)))
+    monkeypatch.setattr(margin_cost, "_planned", lambda findings, fitted, choice: plan_of(choice))
+    monkeypatch.setattr(margin_cost, "_counted", counted)
+    monkeypatch.setattr(margin_cost, "_measured", lambda row, side: price(row))
+    monkeypatch.setattr(
+        margin_cost, "_from_cache", lambda findings, made, row: replace(row, note=margin_cost.NOT_COMPILED)
+    )
+    monkeypatch.setattr(margin_cost, "_compiled", compiled)
+    findings = cast(Any, SimpleNamespace())
     fitted = cast(Any, SimpleNamespace(plan=plan_of(chosen), verification=SimpleNamespace(passed=True)))
-    found = prices.prices(findings, fitted, cast(Any, None), all_of_them=True)
+    found = margin_cost.prices(findings, fitted, cast(Any, None), chosen, all_of_them=True)
     assert [(one.margins, one.kernel_bytes, one.note) for one in found] == [
         (choice, 1000 * len(FRAGMENTS[choice]), "") for choice in CHOICES
     ]

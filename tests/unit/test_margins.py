@@ -26,8 +26,7 @@ from vmtailor.model.exercise import Exercise, Proof, Ready, ReadyKind, Step, Ste
 from vmtailor.model.margin import Margin, label
 from vmtailor.model.plan import Plan, RootFormat
 from vmtailor.model.reach import Ask, Nearness, Reach, ReachedFile
-from vmtailor.pipeline import inputs, reducing
-from vmtailor.pipeline.margins import prices
+from vmtailor.pipeline import image_subject, margin_cost, reducing
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.stages.plan import Wishes, find_demands, make_plan
 
@@ -190,9 +189,9 @@ def test_the_default_joins_server_where_nobody_showed_the_work(
     exercise: Exercise, proof: Proof, margins: tuple[Margin, ...], tmp_path: Path
 ) -> None:
     assert exercise.proof is proof
-    assert inputs.with_margins(FitOptions("oci:x", tmp_path), exercise).margins == margins
+    assert image_subject.with_margins(FitOptions("oci:x", tmp_path), exercise).margins == margins
     asked = FitOptions("oci:x", tmp_path, margins=())
-    assert inputs.with_margins(asked, exercise).margins == ()
+    assert image_subject.with_margins(asked, exercise).margins == ()
 
 
 def test_only_load_is_called_verified() -> None:
@@ -255,10 +254,10 @@ def test_lacks_are_bounded() -> None:
 
 
 def test_system_calls_are_counted_from_the_facts() -> None:
-    none, all_of_them = prices.calls(TREE.facts, {}), prices.calls(TREE.facts, BASELINE)
+    none, all_of_them = margin_cost.calls(TREE.facts, {}), margin_cost.calls(TREE.facts, BASELINE)
     assert none < all_of_them == len(TREE.facts.table)
     without = {name: value for name, value in BASELINE.items() if name != "MEMBARRIER"}
-    assert prices.calls(TREE.facts, without) == all_of_them - 1
+    assert margin_cost.calls(TREE.facts, without) == all_of_them - 1
 
 
 def test_explain_says_that_a_margin_keeps_it() -> None:

@@ -16,10 +16,8 @@ from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
 from vmtailor.drivers.kernel.make import Toolchain
 from vmtailor.model.option import OptionSubject, given, refuse, result_key, row_of, unkeyed
-from vmtailor.pipeline import fit, fitting, keys
+from vmtailor.pipeline import fit, keys
 from vmtailor.pipeline.options import FitOptions
-from vmtailor.pipeline.systems import fit as system_fit
-from vmtailor.pipeline.systems import fitting as system_fitting
 
 FIT_FIELDS = pytest.mark.parametrize("one", fields(FitOptions), ids=lambda one: one.name)
 KINDS = pytest.mark.parametrize("kind", OptionSubject, ids=lambda kind: kind.name)
@@ -55,29 +53,17 @@ def test_a_result_of_fit_depends_on_an_option_or_the_table_says_why_not(one: Fie
     assert (result_key(after) != result_key(before)) is (reason == "")
 
 
-@pytest.fixture(params=["image", "system"])
-def key_of(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Callable[[FitOptions], str]:
-    """The key of a fit with these options, of an image or a system, with everything else as it was."""
-    for name in ("code", "of_run", "content"):
-        monkeypatch.setattr(keys, name, lambda *_: "same")
-    monkeypatch.setattr(fitting, "trace_key", lambda *_: "same")
-    monkeypatch.setattr(system_fitting, "run_key", lambda *_: "same")
-    monkeypatch.setattr(system_fitting, "target_of", lambda *_: "same")
-    for module in (fit, system_fit):
-        monkeypatch.setattr(module.records, "to_bytes", lambda *_: b"same")
+@pytest.fixture
+def key_of(monkeypatch: pytest.MonkeyPatch) -> Callable[[FitOptions], str]:
+    """The key of a fit with these options, with everything else as it was."""
+    monkeypatch.setattr(keys, "code", lambda: "same")
     monkeypatch.setattr(Toolchain, "of", lambda *_: SimpleNamespace(describe=lambda: "same"))
-    image, system = request.param == "image", request.param == "system"
 
     def key(asked: FitOptions) -> str:
         source = SimpleNamespace(digest="same")
-        asked = replace(asked, architecture=asked.architecture or "x86_64")
-        if image:
-            inputs: Any = SimpleNamespace(options=asked, image=SimpleNamespace(digest="same"), source=source)
-            return fit.fit_key(inputs)
-        assert system
-        more = {"identity": "same", "subject": "same", "baseline": "same", "row": "same"}
-        given: Any = SimpleNamespace(options=asked, source=source, **more)
-        return system_fit.fit_key(given)
+        more = {"trace_key": lambda: "same", "identity": "same", "description": b"same", "row": "same"}
+        subject: Any = SimpleNamespace(options=asked, source=source, **more)
+        return fit.fit_key(subject)
 
     return key
 
@@ -85,7 +71,7 @@ def key_of(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> C
 @pytest.mark.parametrize(
     "one", [one for one in fields(FitOptions) if not unkeyed(one) and one.name != "architecture"], ids=lambda o: o.name
 )
-def test_both_keys_of_a_fit_have_every_option_that_it_depends_on(
+def test_the_key_of_a_fit_has_every_option_that_it_depends_on(
     one: Field[Any], key_of: Callable[[FitOptions], str], tmp_path: Path
 ) -> None:
     before = options(tmp_path)

@@ -12,7 +12,7 @@ import pytest
 from vmtailor.base.errors import BuildError
 from vmtailor.model.change import Cause, Change, Reason, Verdict, symbol
 from vmtailor.model.trial import Verification
-from vmtailor.pipeline import fitting, reducing
+from vmtailor.pipeline import kernel_trials, reducing
 
 CAUSES = {
     "ASKED": Cause.DEMANDED,
@@ -45,7 +45,7 @@ class Bench:
         self.tried: list[set[str]] = []
         self.unbuildable: set[str] = set()
         self._needed = needed
-        monkeypatch.setattr(fitting, "built", self._built)
+        monkeypatch.setattr(kernel_trials, "built", self._built)
 
     def _planned(self, changes: Sequence[Change], drop: Sequence[str]) -> Any:
         names = {change.id for change in changes if change.value == "n"}

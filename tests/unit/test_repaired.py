@@ -15,7 +15,7 @@ from vmtailor.base.errors import BuildError
 from vmtailor.model.change import Change, Verdict
 from vmtailor.model.syscalls import FailedCall
 from vmtailor.model.trial import Purpose, Trial, Verification
-from vmtailor.pipeline import fitting, repairing
+from vmtailor.pipeline import kernel_trials, repairing
 
 
 def test_symbols_that_cannot_be_had_together_are_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,7 +39,7 @@ def test_symbols_that_cannot_be_had_together_are_an_answer(monkeypatch: pytest.M
         return SimpleNamespace(names=names, prompted_y=9 + len(names))
 
     monkeypatch.setattr(repairing, "addable", lambda _, fragment, names: tuple(names))
-    monkeypatch.setattr(fitting, "built", lambda *_: None)
+    monkeypatch.setattr(kernel_trials, "built", lambda *_: None)
     findings.planned = planned
     findings.verified = lambda made, machine: Verification(()) if "NEEDED" in made.names else failing.verification
     found: Any = repairing.repaired(findings, failing)
@@ -89,7 +89,7 @@ def test_where_one_failure_is_mended_the_next_is_looked_at(
 
     monkeypatch.setattr(nearest, "nearest", nearest_to)
     monkeypatch.setattr(repairing, "addable", lambda _, fragment, names: tuple(names))
-    monkeypatch.setattr(fitting, "built", lambda *_: None)
+    monkeypatch.setattr(kernel_trials, "built", lambda *_: None)
     findings.planned, findings.verified = planned, verified
     first: Any = SimpleNamespace(
         verification=verified(SimpleNamespace(names=()), None),

@@ -22,7 +22,7 @@ from vmtailor.model.fit import FitRun
 from vmtailor.model.image import Image
 from vmtailor.model.machine import Clock
 from vmtailor.model.plan import Plan
-from vmtailor.model.systems.subject import SystemSubject
+from vmtailor.model.systems.subject import System
 from vmtailor.model.watched.system_run import SystemRun
 from vmtailor.pipeline import reverify
 from vmtailor.pipeline.reverify import SavedSystem, VerifyRequest
@@ -84,7 +84,7 @@ def test_a_systems_bundle_is_read_whole(tmp_path: Path) -> None:
         found.data(one.name)
     exercise = found.record(SystemExercise, SYSTEM_EXERCISE)
     bundle_values.require_system_exercise(exercise, folder)
-    assert found.is_system and found.record(FitRun, RUN).system == found.record(SystemSubject, SYSTEM)
+    assert found.is_system and found.record(FitRun, RUN).system == found.record(System, SYSTEM)
     assert found.record(SystemRun, SYSTEM_RUN).boot.outcome is Outcome.READY
     prepared = reverify.prepare(VerifyRequest(folder, Clock.INSTRUCTIONS))
     assert isinstance(prepared.subject, SavedSystem) and len(prepared.subject.skipped) == 1

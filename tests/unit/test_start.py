@@ -81,6 +81,14 @@ def test_a_verb_loads_what_it_needs(verb: str, unneeded: tuple[str, ...]) -> Non
     assert not [name for name in unneeded if name in modules]
 
 
+def test_the_driver_of_a_monitor_loads_nothing_heavy() -> None:
+    """It is imported by its name in a row of data, when a machine starts."""
+    code = "import sys\nfrom vmtailor.drivers.monitors import monitors\nmonitors.usual()\nprint(*sys.modules)"
+    modules = python(code).stdout.split()
+    assert "vmtailor.drivers.qemu.qemu_monitor" in modules
+    assert not {"numpy", "scipy", "rich", "jinja2"} & set(modules)
+
+
 @pytest.mark.parametrize(
     "at", ["vmtailor.cli.main", "typer", "typer.core", "vmtailor.cli.verbs", "vmtailor.cli.gate", "msgspec"]
 )

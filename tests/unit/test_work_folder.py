@@ -26,10 +26,11 @@ from vmtailor.model.exercise import StepKind
 from vmtailor.model.kernel import KernelFiles
 from vmtailor.model.machine import Clock
 from vmtailor.model.plan import Plan
-from vmtailor.pipeline import fitting, reverify
-from vmtailor.pipeline.inputs import FitInputs
+from vmtailor.pipeline import reverify
+from vmtailor.pipeline.image_subject import ImageSeen, ImageSubject
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.pipeline.reverify import VerifyRequest
+from vmtailor.pipeline.subject import Findings
 from vmtailor.pipeline.work_folder import resuming
 from vmtailor.pipeline.work_folder.content import WorkFolder, is_work_folder
 from vmtailor.stages import build as build_stage
@@ -44,8 +45,8 @@ class Begun:
 
     path: Path
     asked: FitOptions
-    inputs: FitInputs
-    findings: fitting.Findings
+    inputs: ImageSubject
+    findings: Findings[ImageSeen]
     built: list[Plan]
 
 
@@ -63,7 +64,7 @@ def begun(tmp_path: Path, own_cache: Store, monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(build_stage, "build_kernel", build)
     WorkFolder(tmp_path / "work", own_cache).save_trace(inputs, record, tmp_path / "traced")
-    findings = fitting.known(inputs, record, tmp_path / "traced")
+    findings = inputs.known(record, tmp_path / "traced")
     asked = FitOptions("", Path(), store=own_cache)
     return Begun(tmp_path / "work", asked, inputs, findings, built)
 
@@ -85,7 +86,7 @@ def request(begun: Begun, **other: Any) -> VerifyRequest:
 def test_the_plan_of_a_trace_is_the_very_plan_of_a_fit(begun: Begun) -> None:
     assert names(begun.path) == set(FILES["trace"]) and is_work_folder(begun.path)
     shutil.rmtree(begun.path.parent / "traced")
-    wanted = fitting.planned(begun.findings)
+    wanted = begun.findings.planned()
     assert wanted.symbol("EPOLL") and wanted.symbol("IPV6") and wanted.network
     assert resuming.plan(begun.path, begun.asked) == wanted
     assert records.load(Plan, begun.path / "plan.json") == wanted
@@ -209,7 +210,7 @@ def test_a_stage_that_runs_again_takes_away_what_was_made_of_the_one_before(
     assert names(begun.path) == {*FILES["trace"], *FILES["plan"], *FILES["build"]} and len(verified) == 1
     resuming.plan(begun.path, begun.asked)
     assert names(begun.path) == {*FILES["trace"], *FILES["plan"]}
-    WorkFolder(begun.path).save_trace(begun.inputs, begun.findings.trace, begun.findings.trace_folder)
+    WorkFolder(begun.path).save_trace(begun.inputs, begun.findings.seen.record, begun.findings.seen.folder)
     assert names(begun.path) == set(FILES["trace"])
 
 
@@ -286,7 +287,7 @@ def test_nothing_is_written_through_links(begun: Begun, tmp_path: Path) -> None:
     shutil.move(begun.path / "trace", tmp_path / "elsewhere")
     (begun.path / "trace").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(UserInputError, match="is a symbolic link"):
-        WorkFolder(begun.path).save_trace(begun.inputs, begun.findings.trace, tmp_path / "traced")
+        WorkFolder(begun.path).save_trace(begun.inputs, begun.findings.seen.record, tmp_path / "traced")
 
 
 def test_a_folder_with_something_else_is_left_alone(begun: Begun, tmp_path: Path) -> None:
@@ -294,7 +295,7 @@ def test_a_folder_with_something_else_is_left_alone(begun: Begun, tmp_path: Path
     other.mkdir()
     (other / "letter").write_text("mine")
     with pytest.raises(UserInputError, match="is no work folder"):
-        WorkFolder(other).save_trace(begun.inputs, begun.findings.trace, tmp_path / "traced")
+        WorkFolder(other).save_trace(begun.inputs, begun.findings.seen.record, tmp_path / "traced")
     assert names(other) == {"letter"} and not is_work_folder(other) and not is_work_folder(tmp_path / "nowhere")
 
 
@@ -314,11 +315,11 @@ def test_a_source_of_the_users_own_is_given_again(begun: Begun, tmp_path: Path) 
     shutil.copytree(begun.inputs.source.path, own)
     tree = kernel_source.provide(begun.asked.store, str(own))
     inputs = replace(begun.inputs, source=tree)
-    WorkFolder(begun.path, begun.asked.store).save_trace(inputs, begun.findings.trace, tmp_path / "traced")
+    WorkFolder(begun.path, begun.asked.store).save_trace(inputs, begun.findings.seen.record, tmp_path / "traced")
     with pytest.raises(UserInputError, match="no longer in the cache") as error:
         resuming.plan(begun.path, begun.asked)
     assert "--source" in error.value.hint
-    assert resuming.plan(begun.path, replace(begun.asked, source=str(own))) == fitting.planned(begun.findings)
+    assert resuming.plan(begun.path, replace(begun.asked, source=str(own))) == begun.findings.planned()
     (own / "Makefile").touch()
     (own / "Kbuild").write_text("other\n")
     with pytest.raises(UserInputError, match="is not the source that was traced with"):

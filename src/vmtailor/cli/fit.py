@@ -18,13 +18,10 @@ from vmtailor.base.errors import AnswerNo, UserInputError
 from vmtailor.base.files.regular_files import open_regular
 from vmtailor.base.text import plural
 from vmtailor.cli.options import common
-from vmtailor.model.option import OptionSubject, refuse
 from vmtailor.model.systems.units import UnitsMode, UnitStanding
 from vmtailor.pipeline.fit import run_fit
 from vmtailor.pipeline.options import Effort, FitOptions
-from vmtailor.pipeline.systems import subjects
 from vmtailor.pipeline.systems.disk_files import MOST_BYTES
-from vmtailor.pipeline.systems.fit import run_system_fit
 from vmtailor.stages import report as report_stage
 
 
@@ -100,13 +97,7 @@ def fit(
     )  # fmt: skip
     if units is UnitsMode.ASK and not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UserInputError("--units ask needs a terminal to ask at", hint="--units trim tries all of them")
-    if subjects.is_system(options):
-        result = run_system_fit(options, partition, _may_be_masked)
-    elif partition is not None:
-        raise UserInputError("--partition is for disks", hint="vmtailor fit disk:FILE --partition NUMBER -x EXERCISE")
-    else:
-        refuse(options, OptionSubject.IMAGE, options.reference)
-        result = run_fit(options)
+    result = run_fit(options, partition, _may_be_masked)
     report_stage.show(result, json=json)
     if not result.verified:
         what = "container" if result.system is None else "system"

@@ -19,10 +19,10 @@ from vmtailor.base.terminal import Table, box, for_table
 from vmtailor.base.text import plural
 from vmtailor.cli.options import common
 from vmtailor.model.bundle import PLAN
-from vmtailor.pipeline import fitting
-from vmtailor.pipeline.fitting import Findings
-from vmtailor.pipeline.inputs import prepare
+from vmtailor.pipeline import kernel_trials
+from vmtailor.pipeline.image_subject import prepare
 from vmtailor.pipeline.options import FitOptions
+from vmtailor.pipeline.subject import Findings
 from vmtailor.pipeline.work_folder import resuming
 from vmtailor.pipeline.work_folder.content import WorkFolder, is_work_folder
 from vmtailor.stages import trace as trace_stage
@@ -54,9 +54,9 @@ def trace(
         record, folder = work.trace, work.trace_folder()
     else:
         inputs = prepare(asked) if out is None else resuming.trace(asked, out)
-        record, folder = fitting.traced(inputs)
+        record, folder = inputs.traced()
     if show is Show.COVERAGE:
-        _print(_coverage(fitting.find(inputs) if saved is None else resuming.findings(work, asked)), json)
+        _print(_coverage(inputs.trace() if saved is None else resuming.findings(work, asked)), json)
         return
     events = trace_stage.read_log(folder, record).events
     if show is Show.FILES:
@@ -107,8 +107,9 @@ def _tasks(events: Any) -> list[dict[str, Any]]:
     return [{"pid": pid, "task": task, "calls": calls, "errors": bad} for (pid, task), (calls, bad) in found.items()]
 
 
-def _coverage(findings: Findings) -> list[dict[str, Any]]:
-    rows = sorted(findings.costs.rows, key=lambda row: (row.phase, -row.instructions))
+def _coverage(findings: Findings[Any]) -> list[dict[str, Any]]:
+    costs = findings.costs.rows if findings.costs is not None else ()
+    rows = sorted(costs, key=lambda row: (row.phase, -row.instructions))
     return [
         {
             "phase": row.phase,
@@ -143,7 +144,7 @@ def plan(
     """Choose the configuration, and show every symbol with its reason. Nothing is built; in a work folder nothing is
     booted either."""
     folder = folder_of(asked, context, "keep", "drop", "margin", "terminal", "source", "out")
-    made = fitting.planned(fitting.find(prepare(asked))) if folder is None else resuming.plan(folder, asked)
+    made = prepare(asked).trace().planned() if folder is None else resuming.plan(folder, asked)
     if out is not None:
         records.save(made, out)
     if json:
@@ -170,8 +171,8 @@ def build(asked: FitOptions, context: typer.Context, json: common.JsonOption = F
     there, as it is, also where it was edited."""
     folder = folder_of(asked, context, "source")
     if folder is None:
-        findings = fitting.find(prepare(asked))
-        files = fitting.built(findings, fitting.planned(findings))
+        findings = prepare(asked).trace()
+        files = kernel_trials.built(findings, findings.planned())
     else:
         files, differing = resuming.build(folder, asked)
         if differing:

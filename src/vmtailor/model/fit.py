@@ -16,7 +16,7 @@ from vmtailor.model.margin import MarginPrice
 from vmtailor.model.plan import Plan
 from vmtailor.model.reach import Lack
 from vmtailor.model.syscalls import Absence, CallSummary, FailedCall
-from vmtailor.model.systems.subject import SystemSubject
+from vmtailor.model.systems.subject import System
 from vmtailor.model.systems.tuning import Tuning
 from vmtailor.model.systems.units import UnitChoice
 from vmtailor.model.trial import Trial
@@ -153,6 +153,6 @@ class FitRun:
     prices: tuple[MarginPrice, ...] = ()
     lacks: tuple[Lack, ...] = ()
     found_kernel: FoundKernel | None = None
-    system: SystemSubject | None = None
+    system: System | None = None
     units: UnitChoice | None = None
     tuned: Tuning | None = None

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +27,7 @@ from vmtailor.model.boots.counters import Counters, SourceFrames
 from vmtailor.model.kernel import KernelBaseline
 from vmtailor.model.trace import LoadedModule, Trace
 from vmtailor.pipeline import keys
-from vmtailor.pipeline.inputs import FitInputs
+from vmtailor.pipeline.subject import Subject
 from vmtailor.stages.plan import Tree
 
 
@@ -41,6 +42,19 @@ class Code:
     table: SymbolTable
     architecture: str
     store: Store
+
+    @classmethod
+    def of(cls, subject: Subject[Any], tree: Tree) -> Code:
+        """Return the code of a subject's baseline."""
+        return cls(
+            kernel=subject.kernel,
+            source=subject.source,
+            tree=tree,
+            config=subject.config,
+            table=subject.table,
+            architecture=subject.row.name,
+            store=subject.store,
+        )
 
     def places(self, frames: Mapping[int, SourceFrames]) -> dict[int, Place]:
         """Address → what the instruction there belongs to."""
@@ -73,15 +87,14 @@ class Code:
         )
 
 
-def attributed(inputs: FitInputs, record: Trace, folder: Path, tree: Tree) -> Attribution:
-    """What every function, file and symbol of the baseline's kernel cost in the coverage boot."""
-    options = inputs.options
-    code = Code(inputs.kernel, inputs.source, tree, inputs.config, inputs.table, options.architecture, options.store)
+def attributed(subject: Subject[Any], record: Trace, folder: Path, tree: Tree) -> Attribution:
+    """Say what every function, file and symbol of the baseline's kernel cost in the coverage boot."""
+    code = Code.of(subject, tree)
     counts = counts_file.read(folder / record.coverage_file)
     where = attribution.addresses(counts)
-    of_modules = inputs.table.in_modules(where)
+    of_modules = code.table.in_modules(where)
     sections = [(module.name, name, at) for module in record.modules for name, at in module.sections]
-    files = {module_name(path.stem): path for path in Path(inputs.kernel.debug_modules_dir).rglob("*.ko")}
+    files = {module_name(path.stem): path for path in Path(code.kernel.debug_modules_dir).rglob("*.ko")}
     frames = symbolizer.symbolize_modules(files, sections, where[of_modules].tolist())
     return _by_phase(counts, code.of_image(where[~of_modules], frames))
 

@@ -12,32 +12,17 @@ from pathlib import Path
 from vmtailor.base.cache.store import disk_full_is_a_host_error
 from vmtailor.base.errors import HostError, UserInputError
 from vmtailor.base.files import records
-from vmtailor.base.files.digests import sha256_of
 from vmtailor.base.files.holes import copy_with_holes, has_room
 from vmtailor.base.progress import step
 from vmtailor.drivers.host.bundle_folder import seal
-from vmtailor.drivers.image import image_packages, sbom
-from vmtailor.drivers.image.sbom import FilePart, KernelPart
-from vmtailor.model.architecture import named
 from vmtailor.model.bundle import (
-    BASELINE_CONFIG,
-    CONFIG,
-    EXERCISE,
-    IMAGE,
-    INIT,
     PAGE,
-    PLAN,
     RECORD,
     RUN,
-    SBOM,
     STATES,
-    SYSTEM_MAP,
-    TRACE,
-    TRACE_RECORD,
     Bundle,
 )
 from vmtailor.model.fit import FitRun
-from vmtailor.pipeline.fitting import Findings, Fitted
 from vmtailor.stages import report
 
 
@@ -107,7 +92,7 @@ def place(made: Path, out: Path, command: str, disk: UsersDisk | None = None) ->
             for inner in folder.rglob("*"):
                 if inner.is_dir():
                     inner.chmod(0o755)
-            run = replace(records.load(FitRun, folder / RUN), bundle=str(out), command=command)
+            run = replace(run_in(folder), bundle=str(out), command=command)
             records.save(run, folder / RUN)
             report.write_page(run, folder / PAGE)
             _for_the_owner_alone_to_change(folder)
@@ -123,6 +108,11 @@ def place(made: Path, out: Path, command: str, disk: UsersDisk | None = None) ->
         finally:
             shutil.rmtree(folder, ignore_errors=True)
     return run
+
+
+def run_in(folder: Path) -> FitRun:
+    """Read the record of a finished fit in the cache."""
+    return records.load(FitRun, folder / RUN)
 
 
 def _exchange(new: Path, out: Path) -> None:
@@ -142,67 +132,3 @@ def _for_the_owner_alone_to_change(folder: Path) -> None:
     """Whatever the umask is: others may read a bundle, but files that others can write are copied before each use."""
     for path in (folder, *folder.rglob("*")):
         path.chmod(0o755 if path.is_dir() else 0o644)
-
-
-def fill(folder: Path, run: FitRun, findings: Findings, fitted: Fitted) -> None:
-    """Write every file of the bundle but the report, which depends on where the bundle will be."""
-    inputs, options = findings.inputs, findings.inputs.options
-    root, kernel = f"root.{fitted.plan.root_format}", Path(named(fitted.plan.architecture).kernel.file).name
-    shutil.copyfile(fitted.kernel.image, folder / kernel)
-    shutil.copyfile(fitted.kernel.config, folder / CONFIG)
-    shutil.copyfile(fitted.kernel.system_map, folder / SYSTEM_MAP)
-    shutil.copyfile(inputs.kernel.config, folder / BASELINE_CONFIG)
-    shutil.copyfile(inputs.root, folder / root)
-    shutil.copyfile(inputs.natives.init, folder / INIT)
-    bundle = Bundle(
-        name=options.out.name,
-        image_reference=inputs.image.reference,
-        image_digest=inputs.image.digest,
-        image=inputs.image.config,
-        kernel=kernel,
-        kernel_version=inputs.kernel.version,
-        kernel_config=CONFIG,
-        system_map=SYSTEM_MAP,
-        root=root,
-        root_format=fitted.plan.root_format,
-        architecture=fitted.plan.architecture,
-        machine=fitted.plan.machine,
-        cpus=fitted.plan.cpus,
-        memory_bytes=options.memory_bytes,
-        network=fitted.plan.network,
-        words=fitted.machine.words,
-        sources=run.sources,
-        privileged=inputs.exercise.privileged,
-    )
-    records.save(inputs.image, folder / IMAGE)
-    records.save(inputs.exercise, folder / EXERCISE)
-    records.save(fitted.plan, folder / PLAN)
-    records.save(run, folder / RUN)
-    traced = folder / TRACE
-    traced.mkdir()
-    for name in (TRACE_RECORD, findings.trace.coverage_file, findings.trace.requests_file):
-        shutil.copyfile(findings.trace_folder / name, traced / name)
-    (folder / SBOM).write_bytes(_bill(run, findings, fitted, folder / root))
-    seal(folder, bundle)
-
-
-def _bill(run: FitRun, findings: Findings, fitted: Fitted, root: Path) -> bytes:
-    inputs = findings.inputs
-    kernel = KernelPart(
-        version=inputs.kernel.version,
-        origin=inputs.kernel.origin,
-        sha256=fitted.kernel.sha256,
-        config_sha256=sha256_of(Path(fitted.kernel.config)),
-    )
-    own = [
-        FilePart(name, sha256_of(path))
-        for name, path in (("init", inputs.natives.init), ("client", inputs.natives.client), (root.name, root))
-    ]
-    return sbom.document(
-        name=Path(run.bundle).name,
-        image_reference=inputs.image.reference,
-        image_digest=inputs.image.digest,
-        kernel=kernel,
-        own=own,
-        inventory=image_packages.read_inventory(Path(inputs.image.archive)),
-    )

@@ -35,17 +35,17 @@ class Effort(StrEnum):
 class FitOptions:
     """Everything `fit` depends on. Sizes in bytes. `memory_asked`: the user said how much memory; a system gets what
     systems usually have otherwise. `architecture`: empty until the image has said it; `machine` and `cpu_model` are
-    then the architecture's first where they are empty (pipeline/inputs.py, `settled`). `kernel`: a series or exact
-    version of a packaged baseline; `source`: `DIR` or `TARBALL[,sha256]` to build from instead of the packaged source.
-    `baseline_config`: a file, or `defconfig`, with which the baseline itself is compiled from `source`. `budget`: how
-    many kernels repair may build. `boots`: how often each side is measured. `max_image_bytes`: content that an image
-    may have; None: as much as fits this disk. `margins`: what is kept beyond what was demanded; None until the exercise
-    has said it (pipeline/inputs.py, `with_margins`). `price_margins`: compile and measure what the other margins would
-    cost. `root`: the root's file system; None: what the architecture has. `distribution`: whose packages the baseline
-    is of. `units`: of a system with an init of its own, what is done about units that nobody wants;
-    `mask`: names and patterns of units that are tried to be masked whatever a list of ours says; `tries`: changes of
-    the catalogue that are tried on the fitted machine; `files`: paths of files on its disk, each with the content that
-    is tried, None where none is to be there."""
+    then the architecture's first where they are empty (pipeline/image_subject.py, `settled`). `kernel`: a series or
+    exact version of a packaged baseline; `source`: `DIR` or `TARBALL[,sha256]` to build from instead of the packaged
+    source. `baseline_config`: a file, or `defconfig`, with which the baseline itself is compiled from `source`.
+    `budget`: how many kernels repair may build. `boots`: how often each side is measured. `max_image_bytes`: content
+    that an image may have; None: as much as fits this disk. `margins`: what is kept beyond what was demanded; None
+    until the exercise has said it (pipeline/image_subject.py, `with_margins`). `price_margins`: compile and measure
+    what the other margins would cost. `root`: the root's file system; None: what the architecture has. `distribution`:
+    whose packages the baseline is of. `units`: of a system with an init of its own, what is done about units that
+    nobody wants; `mask`: names and patterns of units that are tried to be masked whatever a list of ours says; `tries`:
+    changes of the catalogue that are tried on the fitted machine; `files`: paths of files on its disk, each with the
+    content that is tried, None where none is to be there."""
 
     reference: str = internal("the key has the digest of what was found there, and its record")
     out: Path = option(Option(name="--out", unkeyed="a bundle is placed there when it is finished"))

@@ -3,29 +3,32 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from vmtailor.analysis.changes import plan_summary
 from vmtailor.analysis.changes.repair import minimise
 from vmtailor.base.errors import BuildError
 from vmtailor.model.change import Cause, Change, Reason, symbol
 from vmtailor.model.plan import Plan
 from vmtailor.model.trial import Purpose
-from vmtailor.pipeline import fitting
-from vmtailor.pipeline.fitting import FitBench, Fitted, Fitting
+from vmtailor.pipeline import kernel_trials
+from vmtailor.pipeline.kernel_trials import FitBench
 from vmtailor.pipeline.repairing import repairs_of
+from vmtailor.pipeline.subject import Findings, Fitted
 from vmtailor.pipeline.trials import Asked, Trials
 
 #: How many symbols are left out together at first.
 GROUP = 4
 
 
-def reduce(findings: Fitting, fitted: Fitted) -> Fitted:
+def reduce(findings: Findings[Any], fitted: Fitted) -> Fitted:
     """Leave out whatever can go, until nothing more can. Every machine that is tried is on record.
 
     What could not be left out because something else needs it is asked again when that is gone."""
     best = fitted
     gone: dict[str, int] = {}  # with the trial that it was left out in
     needed: set[str] = set()
-    bench = FitBench(findings, fitting.run_of(fitted))
+    bench = FitBench(findings, kernel_trials.run_of(fitted))
 
     def new(names: tuple[str, ...]) -> list[str]:
         return [name for name in names if name not in gone]
@@ -52,7 +55,7 @@ def reduce(findings: Fitting, fitted: Fitted) -> Fitted:
         before = len(gone)
         open_ = [name for name in removable(best.plan) if name not in needed]
         waiting = [name for name in open_ if worth_trying(bench, fitted.plan, left_out(fitted.plan, {**gone, name: 0}))]
-        bench.before = fitting.run_of(best)
+        bench.before = kernel_trials.run_of(best)
         Trials(bench, findings.trials).search(
             minimise(waiting, GROUP), Purpose.UNNEEDED, ask, on_passed=passed, on_failed=failed
         )

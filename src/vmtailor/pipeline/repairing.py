@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from vmtailor.analysis.changes import repair
 from vmtailor.analysis.changes.repair import Search
@@ -16,8 +17,8 @@ from vmtailor.model.architecture import named
 from vmtailor.model.change import Cause, Change, Reason, symbol
 from vmtailor.model.plan import Plan
 from vmtailor.model.trial import Purpose
-from vmtailor.pipeline import fitting
-from vmtailor.pipeline.fitting import Built, Fitted, Fitting
+from vmtailor.pipeline import kernel_trials
+from vmtailor.pipeline.subject import Built, Findings, Fitted
 from vmtailor.pipeline.trials import Asked
 
 #: Failures that are told before a trial; the record has all of them.
@@ -25,13 +26,13 @@ MOST_TOLD = 3
 
 
 def fit_kernel(
-    findings: Fitting,
+    findings: Findings[Any],
     on_built: Callable[[Built], None] = lambda first: None,
     on_failed: Callable[[], None] = lambda: None,
 ) -> Fitted:
     """Plan, build and verify; when that fails, repair within the budget. `on_built` is told the first machine before it
     is verified, `on_failed` that it did not pass."""
-    first = fitting.required(fitting.trials(findings, on_built=on_built).attempt(Purpose.FIRST, ()))
+    first = kernel_trials.required(kernel_trials.trials(findings, on_built=on_built).attempt(Purpose.FIRST, ()))
     if first.verification.passed:
         return first
     on_failed()
@@ -42,7 +43,7 @@ class _Repair:
     """The search for what is missing. Where a trial mended what failed, and something else fails now, what it put back
     stays, and the search goes on from the new failure."""
 
-    def __init__(self, findings: Fitting, failing: Fitted) -> None:
+    def __init__(self, findings: Findings[Any], failing: Fitted) -> None:
         self._findings = findings
         self._failing = failing
         self._last = failing
@@ -103,7 +104,7 @@ class _Repair:
         return bool(old) and bool(new) and not old & new
 
 
-def repaired(findings: Fitting, failing: Fitted) -> Fitted:
+def repaired(findings: Findings[Any], failing: Fitted) -> Fitted:
     """Search what was dropped for what is missing. Gives the last trial back when the budget is spent, or nothing
     helped; every trial is on record."""
     looking = _Repair(findings, failing)
@@ -120,7 +121,7 @@ def repaired(findings: Fitting, failing: Fitted) -> Fitted:
         title = f"repair, trial {number}: {', '.join(names[:4])}{' …' if len(names) > 4 else ''}"
         return Asked(tuple(now.values()), about, title)
 
-    trials = fitting.trials(findings, failing)
+    trials = kernel_trials.trials(findings, failing)
     most = findings.options.budget
     found = trials.search(looking.search(), Purpose.REPAIR, ask, most=most, on_failed=looking.failed)
     if found.answered and found.best is not None:
@@ -137,8 +138,8 @@ def repairs_of(made: Plan) -> list[Change]:
     ]
 
 
-def without(findings: Fitting, fitted: Fitted, names: Sequence[str]) -> Fitted:
+def without(findings: Findings[Any], fitted: Fitted, names: Sequence[str]) -> Fitted:
     """The same plan without some symbols: built, verified, and on record as a trial."""
     about = [symbol(name, "n", before="y") for name in names]
-    trials = fitting.trials(findings, fitted, drop=tuple(names))
-    return fitting.required(trials.attempt(Purpose.UNNEEDED, repairs_of(fitted.plan), about))
+    trials = kernel_trials.trials(findings, fitted, drop=tuple(names))
+    return kernel_trials.required(trials.attempt(Purpose.UNNEEDED, repairs_of(fitted.plan), about))

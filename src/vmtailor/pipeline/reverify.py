@@ -32,10 +32,11 @@ from vmtailor.model.exercise import Exercise, Proof, StepKind
 from vmtailor.model.image import Image
 from vmtailor.model.machine import Accelerator, Clock, Disk, Machine
 from vmtailor.model.plan import RootFormat
-from vmtailor.model.systems.subject import SystemSubject
+from vmtailor.model.systems.subject import System
 from vmtailor.model.trial import Verification
 from vmtailor.model.watched.system_run import SystemRun
-from vmtailor.pipeline.inputs import scratch_of, tools_volume
+from vmtailor.pipeline.image_subject import tools_volume
+from vmtailor.pipeline.subject import scratch_of
 from vmtailor.pipeline.systems import exercising, subjects
 from vmtailor.pipeline.work_folder import resuming
 from vmtailor.pipeline.work_folder.content import WorkFolder, is_work_folder
@@ -259,7 +260,7 @@ def _system(request: VerifyRequest, files: BundleFolder) -> SavedSystem:
     exercise, skipped = chosen(request, own, exercise_file.load_system, "system", "system")
     before = files.record(SystemRun, SYSTEM_RUN)
     bundle_values.require_cpu_s(before.boot.cpu_s, files.path / SYSTEM_RUN)
-    subject, disk = files.record(SystemSubject, SYSTEM), files.root
+    subject, disk = files.record(System, SYSTEM), files.root
     if request.disk is not None:
         disk = disks.disk_of(request.disk)
         with subjects.opened(f"{subjects.DISK}{request.disk}", files.store) as found:
@@ -272,7 +273,7 @@ def _system(request: VerifyRequest, files: BundleFolder) -> SavedSystem:
     )
 
 
-def _root(subject: SystemSubject, files: BundleFolder) -> SystemRoot:
+def _root(subject: System, files: BundleFolder) -> SystemRoot:
     """Where the system is in its machine. Raises UserInputError for a record that names no place of a root."""
     path, where = subject.init.path, files.path / SYSTEM
     placed = subject.disk is not None and 0 <= subject.disk.root <= 256

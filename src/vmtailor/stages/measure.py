@@ -375,9 +375,9 @@ def _sizes(low: int, high: int) -> list[int]:
     return [*_sizes(low, middle), *_sizes(middle, high)]
 
 
-def conditions(subject: MeasuredMachine, clock: Clock) -> tuple[tuple[str, str], ...]:
-    """Under which conditions the figures on one clock were taken."""
-    machine = subject.machine if clock is Clock.WALL else machine_variants.counted(subject.machine)
+def conditions(machine: Machine, clock: Clock) -> tuple[tuple[str, str], ...]:
+    """Return the conditions under which the figures of a machine on one clock were taken."""
+    machine = machine if clock is Clock.WALL else machine_variants.counted(machine)
     monitor = monitors.of(machine)
     return (
         ("machine", machine.board),

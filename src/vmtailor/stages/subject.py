@@ -18,7 +18,7 @@ from vmtailor.drivers.disks.disk_image import OpenedDisk, open_disk
 from vmtailor.drivers.disks.disk_tree import DiskTree
 from vmtailor.drivers.disks.ext4 import Ext4
 from vmtailor.drivers.image.flat_archive import ArchiveTree
-from vmtailor.model.systems.subject import DiskLayout, Mount, Partition, SubjectKind, SystemSubject, TableKind
+from vmtailor.model.systems.subject import DiskLayout, Mount, Partition, SubjectKind, System, TableKind
 
 #: What libblkid calls things that hide a file system, and what they are to a person.
 _HIDING = {"crypto_LUKS": "encrypted (LUKS)", "BitLocker": "encrypted (BitLocker)"}
@@ -45,7 +45,7 @@ _ROOT_SIGNS = ("/sbin/init", "/etc/os-release", "/usr/lib/os-release")
 class OpenedSubject:
     """A subject with its files, for as long as its block lasts."""
 
-    subject: SystemSubject
+    subject: System
     root: Root
     disk: OpenedDisk | None = None
 

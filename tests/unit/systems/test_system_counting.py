@@ -28,12 +28,12 @@ from vmtailor.model.machine import Clock, Machine
 from vmtailor.model.systems.units import UnitsMode
 from vmtailor.model.trace import LoadedModule
 from vmtailor.model.watched.system_run import SystemRun
-from vmtailor.pipeline import attributing, repairing
-from vmtailor.pipeline.fit import Times
-from vmtailor.pipeline.measuring import fit_sides, machines
-from vmtailor.pipeline.measuring.machines import Measured
-from vmtailor.pipeline.systems import counting, fit, fitting, measuring, trimming
-from vmtailor.pipeline.systems.inputs import SystemInputs
+from vmtailor.pipeline import attributing, fit, fit_sides, measured_machines, repairing
+from vmtailor.pipeline.measured_machines import Measured
+from vmtailor.pipeline.subject import Findings, Times
+from vmtailor.pipeline.systems import trimming
+from vmtailor.pipeline.systems.driven_system import SystemSeen
+from vmtailor.pipeline.systems.system_subject import SystemSubject
 from vmtailor.stages import measure, system_verify
 from vmtailor.stages.system_verify import Counts, SystemTarget
 
@@ -107,20 +107,20 @@ def test_on_the_wall_clock_nothing_is_counted(
     assert booted[1:] == [None] and not file.exists()
 
 
-def test_without_counts_there_is_no_attribution(given: SystemInputs, tmp_path: Path) -> None:
-    assert counting.costs(given, RIGHT, tmp_path / "none") is None
+def test_without_counts_there_is_no_attribution(given: SystemSubject, tmp_path: Path) -> None:
+    assert given.costs(RIGHT, tmp_path / "none") is None
 
 
 @pytest.fixture
 def found(
-    given: SystemInputs, stages: Callable[[Runs], list[SystemTarget]], monkeypatch: pytest.MonkeyPatch
-) -> fitting.SystemFindings:
+    given: SystemSubject, stages: Callable[[Runs], list[SystemTarget]], monkeypatch: pytest.MonkeyPatch
+) -> Findings[SystemSeen]:
     stages(lambda target: RIGHT)
-    monkeypatch.setattr(counting, "costs", lambda *_: COSTS)
-    return fitting.find(given)
+    monkeypatch.setattr(SystemSubject, "costs", lambda *_: COSTS)
+    return given.trace()
 
 
-def test_what_is_left_out_has_its_price(found: fitting.SystemFindings) -> None:
+def test_what_is_left_out_has_its_price(found: Findings[SystemSeen]) -> None:
     fitted = repairing.fit_kernel(found)
     gone = {change.id: change.saves(Figure.TRACE_INSTRUCTIONS) for change in fitted.plan.gone}
     assert gone["PARTS_FS"] == 40
@@ -134,7 +134,7 @@ def boot(functions: dict[str, int]) -> Boot:
 
 
 def test_both_sides_have_their_costs_and_a_ledger(
-    found: fitting.SystemFindings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    found: Findings[SystemSeen], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     fitted = repairing.fit_kernel(found)
     (tmp_path / "map").write_text("ffffffff81000000 T _text\n")
@@ -143,10 +143,11 @@ def test_both_sides_have_their_costs_and_a_ledger(
     before, after = (
         Measured((boot(f),), (), (), 1 << 20, None) for f in ({"net_init": 700, "x": 9}, {"net_init": 650})
     )
-    monkeypatch.setattr(machines, "both", lambda *_: (before, after))
-    monkeypatch.setattr(measuring, "asked_of", lambda *_: SimpleNamespace(key=""))
+    monkeypatch.setattr(measured_machines, "both", lambda *_: (before, after))
+    monkeypatch.setattr(fit_sides, "baseline_asked", lambda *_: None)
+    monkeypatch.setattr(fit_sides, "tailored_asked", lambda *_: None)
     monkeypatch.setattr(measure, "conditions", lambda *_: ())
-    sides = measuring.both_sides(found, fitted)
+    sides = fit_sides.both_sides(found, fitted)
     assert sides.baseline.symbol_costs == (("NET", 700), ("PARTS_FS", 40))
     assert sides.baseline.subsystems == (("net", 700), ("other", 9))
     assert sides.tailored.subsystems == (("net", 650),)
@@ -166,8 +167,8 @@ def enough(*_: object) -> None:
 @pytest.mark.parametrize("units", UnitsMode)
 @pytest.mark.parametrize("passes", [True, False])
 def test_machines_are_counted_as_soon_as_they_are_known(
-    units: UnitsMode, passes: bool, given: SystemInputs, stages: Callable[[Runs], Any], monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
+    units: UnitsMode, passes: bool, given: SystemSubject, stages: Callable[[Runs], Any],
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
 ) -> None:  # fmt: skip
     begun: list[str] = []
     own = given.baseline.kernel
@@ -184,14 +185,14 @@ def test_machines_are_counted_as_soon_as_they_are_known(
             begun.append(f"{key} alone")
 
     stages(run)
-    monkeypatch.setattr(machines, "ahead", lambda: contextlib.nullcontext(Ahead()))
-    monkeypatch.setattr(counting, "costs", lambda *_: COSTS)
-    monkeypatch.setattr(measuring, "tailored_asked", lambda *_: SimpleNamespace(title=fit_sides.TAILORED))
-    monkeypatch.setattr(measuring, "baseline_asked", lambda *_: SimpleNamespace(title=fit_sides.BASELINE, key="first"))
+    monkeypatch.setattr(measured_machines, "ahead", lambda: contextlib.nullcontext(Ahead()))
+    monkeypatch.setattr(SystemSubject, "costs", lambda *_: COSTS)
+    monkeypatch.setattr(fit_sides, "tailored_asked", lambda *_: SimpleNamespace(title=fit_sides.TAILORED))
+    monkeypatch.setattr(fit_sides, "baseline_asked", lambda *_: SimpleNamespace(title=fit_sides.BASELINE, key="first"))
     monkeypatch.setattr(repairing, "repaired", lambda _, failing: failing)
-    monkeypatch.setattr(trimming, "chosen", lambda found, fitted, ask: (fitted, None))
+    monkeypatch.setattr(trimming, "chosen", lambda system, found, fitted, ask: (fitted, None))
     for name in ("both_sides", "baseline_facts"):
-        monkeypatch.setattr(measuring, name, enough)
+        monkeypatch.setattr(fit_sides, name, enough)
     given = replace(given, options=replace(given.options, units=units))
     with pytest.raises(Enough):
         fit._make(given, Times(), tmp_path, None)

@@ -39,23 +39,23 @@ from vmtailor.model.systems.subject import (
     Mount,
     OsRelease,
     SubjectKind,
-    SystemSubject,
+    System,
     TableKind,
 )
 from vmtailor.model.watched.system_run import SystemRun
 from vmtailor.model.watched.system_trace import LogFigures, SystemTrace
-from vmtailor.pipeline import fitting as every
-from vmtailor.pipeline import keys, repairing
+from vmtailor.pipeline import kernel_trials, keys, repairing
 from vmtailor.pipeline.options import FitOptions
-from vmtailor.pipeline.systems import fit, fitting, planning, tracing
-from vmtailor.pipeline.systems.inputs import SystemInputs, words
+from vmtailor.pipeline.systems import planning, tracing
+from vmtailor.pipeline.systems.inputs import words
+from vmtailor.pipeline.systems.system_subject import SystemSubject
 from vmtailor.stages import system_trace, system_verify
 from vmtailor.stages.system_trace import SystemTraceInputs
 from vmtailor.stages.system_verify import SystemTarget
 
 TREE = read_tree()
 EXERCISE = SystemExercise("x.toml", SystemReady(SystemReadyKind.UNIT, unit="a.target"), (Step(StepKind.COMMAND),))
-SUBJECT = SystemSubject(
+SUBJECT = System(
     "disk:x.raw", SubjectKind.DISK, "x86_64", OsRelease(pretty_name="Small"),
     Init("/sbin/init", "/x", InitKind.SYSTEMD), "6.12.1", (), (), (), (),
     disk=DiskLayout("raw", 1 << 20, TableKind.MBR, (), root=2),
@@ -68,7 +68,7 @@ Runs = Callable[[SystemTarget], SystemRun]
 
 
 @pytest.fixture
-def given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SystemInputs:
+def given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SystemSubject:
     """Inputs of the made-up kernel tree, with files that are none."""
     files = {name: tmp_path / name for name in ("vmlinuz", "config", "System.map", "x.raw", "attendant", "small-init")}
     for name, path in files.items():
@@ -90,9 +90,10 @@ def given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SystemInputs:
     monkeypatch.setattr(keys, "of_run", lambda judge, machine, exercise, natives, *more: digest(repr((machine, more))))
     make = functools.partial(planning.make_system_plan, catalogue=BOOK)
     monkeypatch.setattr(planning, "make_system_plan", make)
-    return SystemInputs(
-        options, found, "1d", EXERCISE, kernel, SourceTree(SOURCE, "5a"), TREE, known, natives, own, baseline,
-        SymbolTable.parse("ffffffff81000000 T _text\n", "x86_64"), dict(BASELINE),
+    return SystemSubject(
+        options=options, row=named("x86_64"), found=found, sha256="1d", exercise=EXERCISE, kernel=kernel,
+        source=SourceTree(SOURCE, "5a"), tree=TREE, known=known, natives=natives, own=own, baseline=baseline,
+        table=SymbolTable.parse("ffffffff81000000 T _text\n", "x86_64"), config=dict(BASELINE),
     )  # fmt: skip
 
 
@@ -129,7 +130,7 @@ def stages(monkeypatch: pytest.MonkeyPatch) -> Callable[[Runs], list[SystemTarge
     monkeypatch.setattr(system_verify, "workload", lambda target, folder, **_: WORK)
     usual = Machine("q35", 1 << 30, clock=Clock.WALL)
     monkeypatch.setattr(tracing, "machine_of", lambda found, own, **_: usual)
-    monkeypatch.setattr(every, "built", built)
+    monkeypatch.setattr(kernel_trials, "built", built)
     return stand_in
 
 
@@ -139,10 +140,10 @@ def failing(text: str, **boot: object) -> SystemRun:
 
 
 def test_what_the_system_asked_for_is_built_in_and_verified_on_the_clock_that_waits_for_nobody(
-    given: SystemInputs, stages: Callable[[Runs], list[SystemTarget]]
+    given: SystemSubject, stages: Callable[[Runs], list[SystemTarget]]
 ) -> None:
     seen = stages(lambda target: RIGHT)
-    found = fitting.find(given)
+    found = given.trace()
     fitted = repairing.fit_kernel(found)
     assert fitted.verification.passed and [trial.passed for trial in found.trials] == [True]
     ipv6 = fitted.plan.symbol("IPV6")
@@ -152,12 +153,12 @@ def test_what_the_system_asked_for_is_built_in_and_verified_on_the_clock_that_wa
     assert before.machine.clock is after.machine.clock is Clock.INSTRUCTIONS
     assert after.root.device == "/dev/vda2" and after.root.writable
     # Once it passed, nobody is asked again; nor is the baseline, or the trace.
-    again = repairing.fit_kernel(fitting.find(given))
+    again = repairing.fit_kernel(given.trace())
     assert again.verification.passed and len(seen) == 2
 
 
 def test_what_a_message_asks_for_is_put_back(
-    given: SystemInputs, stages: Callable[[Runs], list[SystemTarget]], monkeypatch: pytest.MonkeyPatch
+    given: SystemSubject, stages: Callable[[Runs], list[SystemTarget]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def runs(target: SystemTarget) -> SystemRun:
         kernel = target.machine.kernel or ""
@@ -165,7 +166,7 @@ def test_what_a_message_asks_for_is_put_back(
         return RIGHT if works else failing('mount("none", "/x", "parts", 0, NULL) = -1 ENODEV (No such device)')
 
     seen = stages(runs)
-    found = fitting.find(given)
+    found = given.trace()
     fitted = repairing.fit_kernel(found)
     assert fitted.verification.passed, [trial.failures for trial in found.trials]
     assert fitted.plan.symbol("PARTS_FS") is not None
@@ -173,30 +174,30 @@ def test_what_a_message_asks_for_is_put_back(
 
 
 def test_what_fails_once_and_asks_for_nothing_is_asked_again_before_a_kernel_is_compiled_for_it(
-    given: SystemInputs, stages: Callable[[Runs], list[SystemTarget]]
+    given: SystemSubject, stages: Callable[[Runs], list[SystemTarget]]
 ) -> None:
     late = "its time to shut down is over"
     seen = stages(lambda target: failing(late) if len(seen) == 2 else RIGHT)
-    found = fitting.find(given)
+    found = given.trace()
     fitted = repairing.fit_kernel(found)
     assert fitted.verification.passed and [trial.passed for trial in found.trials] == [True] and len(seen) == 3
-    assert [(one.code, late in one.text) for one in fit.unsteady(found)] == [("unsteady", True)]
+    assert [(one.code, late in one.text) for one in given.doubts(found)] == [("unsteady", True)]
     # What is in doubt is not kept: a second fit asks for itself.
-    assert repairing.fit_kernel(fitting.find(given)).verification.passed and len(seen) == 4
+    assert repairing.fit_kernel(given.trace()).verification.passed and len(seen) == 4
 
 
-def test_what_fails_twice_is_a_failure(given: SystemInputs, stages: Callable[[Runs], list[SystemTarget]]) -> None:
+def test_what_fails_twice_is_a_failure(given: SystemSubject, stages: Callable[[Runs], list[SystemTarget]]) -> None:
     seen = stages(
         lambda target: failing("no answer") if (target.machine.kernel or "").startswith("/kernel/") else RIGHT
     )
     given = replace(given, options=replace(given.options, budget=1))
-    found = fitting.find(given)
+    found = given.trace()
     fitted = repairing.fit_kernel(found)
-    assert fitted.verification.failures == ("no answer",) and len(seen) == 3 and not found.unsteady
+    assert fitted.verification.failures == ("no answer",) and len(seen) == 3 and not found.seen.unsteady
 
 
 def test_a_unit_that_newly_fails_is_a_failure_though_the_exercise_passes(
-    given: SystemInputs, stages: Callable[[Runs], list[SystemTarget]]
+    given: SystemSubject, stages: Callable[[Runs], list[SystemTarget]]
 ) -> None:
     def runs(target: SystemTarget) -> SystemRun:
         tailored = (target.machine.kernel or "").startswith("/kernel/")
@@ -204,25 +205,25 @@ def test_a_unit_that_newly_fails_is_a_failure_though_the_exercise_passes(
 
     stages(runs)
     given = replace(given, options=replace(given.options, budget=1))
-    found = fitting.find(given)
+    found = given.trace()
     fitted = repairing.fit_kernel(found)
     assert fitted.verification.failures == ("unit x.mount failed, which it did not on the baseline",)
-    target = fitting.target_of(given, fitted.machine)
-    assert not given.options.store.has("verification", fitting.run_key(given, target, found.before_key))
+    key = given.verification_key(found, fitted.plan, fitted.machine)
+    assert not given.options.store.has("verification", key)
 
 
 def test_a_system_that_does_not_work_on_its_own_kernel_is_not_fitted(
-    given: SystemInputs, stages: Callable[[Runs], list[SystemTarget]]
+    given: SystemSubject, stages: Callable[[Runs], list[SystemTarget]]
 ) -> None:
     stages(lambda target: failing("unit a.target did not start"))
     with pytest.raises(GuestError, match=r"does not pass its exercise on its own kernel: unit a\.target"):
-        fitting.find(given)
+        given.trace()
     stages(lambda target: RIGHT)
-    assert fitting.find(given).before == RIGHT  # nothing of the failure was kept
+    assert given.trace().seen.before == RIGHT  # nothing of the failure was kept
 
 
 def test_what_fails_under_the_tracer_alone_is_a_warning(
-    given: SystemInputs, stages: Callable[[Runs], list[SystemTarget]], monkeypatch: pytest.MonkeyPatch
+    given: SystemSubject, stages: Callable[[Runs], list[SystemTarget]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It passes without the tracer; a system that does not even get ready there was not seen, though."""
     before = replace(RIGHT, boot=replace(RIGHT.boot, failed_units=("old.service",)))
@@ -238,8 +239,8 @@ def test_what_fails_under_the_tracer_alone_is_a_warning(
         return record
 
     monkeypatch.setattr(system_trace, "trace", trace)
-    found = fitting.find(given)
-    assert [(one.code, one.text.split(";")[0]) for one in fit.traced_alone(found)] == [
+    found = given.trace()
+    assert [(one.code, one.text.split(";")[0]) for one in given.doubts(found)] == [
         ("traced", "only while every system call was seen: step 2: too late"),
         ("traced", "only while every system call was seen: unit slow.service failed"),
     ]
@@ -248,10 +249,10 @@ def test_what_fails_under_the_tracer_alone_is_a_warning(
     outcome = Outcome.TIMEOUT
     other = replace(given, options=replace(given.options, store=Store(given.options.out / "other")))
     with pytest.raises(GuestError, match="does not get ready while every system call is seen: step 2: too late"):
-        fitting.find(other)
+        other.trace()
 
 
-def test_both_machines_get_the_systems_own_words(given: SystemInputs) -> None:
+def test_both_machines_get_the_systems_own_words(given: SystemSubject) -> None:
     row = given.row
     found = words(SUBJECT, row, ("tsc=reliable", "panic=-1"))
     assert found[0] == "root=/dev/vda2" and found.count("panic=-1") == 1 and "tsc=reliable" in found

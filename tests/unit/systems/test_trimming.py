@@ -22,8 +22,10 @@ from vmtailor.model.guest import GuestReport
 from vmtailor.model.systems.units import UnitChoice, UnitFate, UnitsMode, UnitStanding
 from vmtailor.model.watched.system_run import SystemRun
 from vmtailor.pipeline import repairing
-from vmtailor.pipeline.systems import fitting, trimming
-from vmtailor.pipeline.systems.inputs import SystemInputs
+from vmtailor.pipeline.subject import AskUnits, Findings
+from vmtailor.pipeline.systems import trimming
+from vmtailor.pipeline.systems.driven_system import SystemSeen
+from vmtailor.pipeline.systems.system_subject import SystemSubject
 from vmtailor.stages.system_verify import SystemTarget
 
 __all__ = ["given", "stages"]
@@ -42,11 +44,12 @@ def run_of(target: SystemTarget) -> SystemRun:
 
 
 def chosen(
-    given: SystemInputs, mode: UnitsMode, ask: trimming.Ask | None = None, mask: tuple[str, ...] = ()
-) -> tuple[fitting.SystemFindings, tuple[str, ...], UnitChoice]:
+    given: SystemSubject, mode: UnitsMode, ask: AskUnits | None = None, mask: tuple[str, ...] = ()
+) -> tuple[Findings[SystemSeen], tuple[str, ...], UnitChoice]:
     """What was found, the masks of the machine, and the choice."""
-    found = fitting.find(replace(given, options=replace(given.options, units=mode, mask=mask)))
-    fitted, choice = trimming.chosen(found, repairing.fit_kernel(found), ask)
+    given = replace(given, options=replace(given.options, units=mode, mask=mask))
+    found = given.trace()
+    fitted, choice = trimming.chosen(given, found, repairing.fit_kernel(found), ask)
     assert fitted.verification.passed
     return found, tuple(w for w in fitted.machine.words if w.startswith("systemd.mask=")), choice
 
@@ -54,7 +57,7 @@ def chosen(
 Stages = Callable[[Runs], list[SystemTarget]]
 
 
-def test_keep_touches_nothing_and_names_what_could_go(given: SystemInputs, stages: Stages) -> None:
+def test_keep_touches_nothing_and_names_what_could_go(given: SystemSubject, stages: Stages) -> None:
     seen = stages(run_of)
     found, masks, choice = chosen(given, UnitsMode.KEEP)
     assert not masks and len(seen) == 2 and len(found.trials) == 1
@@ -62,7 +65,7 @@ def test_keep_touches_nothing_and_names_what_could_go(given: SystemInputs, stage
     assert told.code == "units" and "late.service, engine.service" in told.text and "nothing was done" in told.text
 
 
-def test_trim_masks_what_the_exercise_does_without(given: SystemInputs, stages: Stages) -> None:
+def test_trim_masks_what_the_exercise_does_without(given: SystemSubject, stages: Stages) -> None:
     stages(run_of)
     found, masks, choice = chosen(given, UnitsMode.TRIM)
     assert choice.of(UnitFate.NEEDED) == (NEEDED,) and choice.of(UnitFate.CANDIDATE) == ()
@@ -79,7 +82,7 @@ def test_trim_masks_what_the_exercise_does_without(given: SystemInputs, stages: 
     assert any("masked on the command line" in one.text for one in trimming.warnings(choice))
 
 
-def test_units_that_are_named_are_masked_though_a_list_keeps_them(given: SystemInputs, stages: Stages) -> None:
+def test_units_that_are_named_are_masked_though_a_list_keeps_them(given: SystemSubject, stages: Stages) -> None:
     stages(run_of)
     found, masks, choice = chosen(given, UnitsMode.KEEP, mask=("chrony*", "late.service", "base.target", "nothing*"))
     assert set(masks) == {"systemd.mask=chrony.service", "systemd.mask=late.service"}
@@ -91,7 +94,7 @@ def test_units_that_are_named_are_masked_though_a_list_keeps_them(given: SystemI
     assert len(found.trials) == 2
 
 
-def test_what_the_exercise_wants_is_not_masked_though_it_is_named(given: SystemInputs, stages: Stages) -> None:
+def test_what_the_exercise_wants_is_not_masked_though_it_is_named(given: SystemSubject, stages: Stages) -> None:
     stages(run_of)
     exercise = replace(given.exercise, ready=replace(given.exercise.ready, unit="late.service"))
     _, masks, choice = chosen(replace(given, exercise=exercise), UnitsMode.TRIM, mask=("l*", NEEDED))
@@ -100,7 +103,7 @@ def test_what_the_exercise_wants_is_not_masked_though_it_is_named(given: SystemI
     assert any(text.startswith("--mask late.service: it stays, since ") for text in told)
 
 
-def test_a_unit_that_a_named_change_masks_is_told_as_masked(given: SystemInputs, stages: Stages) -> None:
+def test_a_unit_that_a_named_change_masks_is_told_as_masked(given: SystemSubject, stages: Stages) -> None:
     stages(run_of)
     _, _, choice = chosen(given, UnitsMode.KEEP)
     (late,) = [one for one in choice.units if one.name == "late.service"]
@@ -113,7 +116,7 @@ def test_a_unit_that_a_named_change_masks_is_told_as_masked(given: SystemInputs,
     assert trimming.with_tuned(choice, ()) == choice
 
 
-def test_a_second_time_nothing_boots(given: SystemInputs, stages: Stages) -> None:
+def test_a_second_time_nothing_boots(given: SystemSubject, stages: Stages) -> None:
     stages(run_of)
     _, masks, _ = chosen(given, UnitsMode.TRIM)
     seen = stages(run_of)
@@ -122,7 +125,7 @@ def test_a_second_time_nothing_boots(given: SystemInputs, stages: Stages) -> Non
 
 
 @pytest.mark.parametrize(("answer", "any_masked"), [(True, True), (False, False)])
-def test_ask_does_as_it_is_told(given: SystemInputs, stages: Stages, answer: bool, any_masked: bool) -> None:
+def test_ask_does_as_it_is_told(given: SystemSubject, stages: Stages, answer: bool, any_masked: bool) -> None:
     stages(run_of)
     listed: list[str] = []
 
@@ -135,10 +138,10 @@ def test_ask_does_as_it_is_told(given: SystemInputs, stages: Stages, answer: boo
 
 
 def test_what_has_no_room_on_the_command_line_stays_and_is_told(
-    given: SystemInputs, stages: Stages, monkeypatch: pytest.MonkeyPatch
+    given: SystemSubject, stages: Stages, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stages(run_of)
-    words = len(" ".join(fitting.find(given).inputs.baseline.words)) + 400
+    words = len(" ".join(given.trace().subject.baseline.words)) + 400
     monkeypatch.setattr(trimming, "COMMAND_LINE_BYTES", words)
     names = [f"unit-{number:03}.service" for number in range(40)]
     fits = trimming.with_room(("quiet", "ro"), names)
@@ -150,7 +153,7 @@ def test_what_has_no_room_on_the_command_line_stays_and_is_told(
     assert any("no room" in one.text for one in trimming.warnings(choice))
 
 
-def test_a_system_without_systemd_has_no_candidates(given: SystemInputs, stages: Stages) -> None:
+def test_a_system_without_systemd_has_no_candidates(given: SystemSubject, stages: Stages) -> None:
     stages(lambda target: RIGHT)
     _, masks, choice = chosen(given, UnitsMode.TRIM)
     assert not masks and choice.units == () and trimming.warnings(choice) == ()
@@ -168,7 +171,7 @@ def test_a_change_is_named_after_its_units() -> None:
     assert change.takes_away
 
 
-def test_explain_answers_for_a_unit(given: SystemInputs, stages: Stages) -> None:
+def test_explain_answers_for_a_unit(given: SystemSubject, stages: Stages) -> None:
     stages(run_of)
     found, _, choice = chosen(given, UnitsMode.TRIM)
     run = FitRun.__new__(FitRun)

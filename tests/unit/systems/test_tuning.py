@@ -29,8 +29,10 @@ from vmtailor.model.systems.tuning import Tuning
 from vmtailor.model.trial import Purpose
 from vmtailor.model.watched.system_run import SystemRun
 from vmtailor.pipeline import repairing, trying
-from vmtailor.pipeline.systems import disk_files, fitting, tuning
-from vmtailor.pipeline.systems.inputs import SystemInputs
+from vmtailor.pipeline.subject import Findings
+from vmtailor.pipeline.systems import disk_files, tuning
+from vmtailor.pipeline.systems.driven_system import SystemSeen
+from vmtailor.pipeline.systems.system_subject import SystemSubject
 from vmtailor.pipeline.trying import Shown
 from vmtailor.stages.report import report_tables
 from vmtailor.stages.report.document import fit_document
@@ -57,16 +59,17 @@ def system(target: SystemTarget) -> SystemRun:
     return replace(RIGHT, boot=replace(RIGHT.boot, milestones=(ready,)))
 
 
-def chosen(given: SystemInputs, *tries: str) -> tuple[fitting.SystemFindings, tuple[str, ...], Tuning]:
+def chosen(given: SystemSubject, *tries: str) -> tuple[Findings[SystemSeen], tuple[str, ...], Tuning]:
     """What was found, the words that the machine got, and what became of each change."""
-    found = fitting.find(replace(given, options=replace(given.options, tries=tries)))
+    given = replace(given, options=replace(given.options, tries=tries))
+    found = given.trace()
     fitted = repairing.fit_kernel(found)
-    best, tuned = tuning.chosen(found, fitted)
+    best, tuned = tuning.chosen(given, found, fitted)
     assert best.verification.passed
     return found, tuple(word for word in best.machine.words if word not in fitted.machine.words), tuned
 
 
-def test_what_is_faster_stays_and_what_is_not_is_told(given: SystemInputs, stages: Stages) -> None:
+def test_what_is_faster_stays_and_what_is_not_is_told(given: SystemSubject, stages: Stages) -> None:
     seen = stages(system)
     found, words, tuned = chosen(given, "console-quiet", "audit", "cron")
     assert words == ("quiet", "loglevel=1", "systemd.show_status=0")
@@ -82,7 +85,7 @@ def test_what_is_faster_stays_and_what_is_not_is_told(given: SystemInputs, stage
     assert "console-quiet (quiet, loglevel=1" in kept.text and "audit (no difference); cron (slower)" in vain.text
 
 
-def test_what_fails_together_is_halved(given: SystemInputs, stages: Stages) -> None:
+def test_what_fails_together_is_halved(given: SystemSubject, stages: Stages) -> None:
     stages(lambda target: failing("step 1: no") if set(target.machine.words) >= FATAL else system(target))
     found, words, tuned = chosen(given, "console-quiet", "rsyslog")
     assert words == ("quiet", "loglevel=1", "systemd.show_status=0")
@@ -91,7 +94,7 @@ def test_what_fails_together_is_halved(given: SystemInputs, stages: Stages) -> N
     assert [trial.passed for trial in found.trials if trial.purpose is Purpose.TOGETHER] == [False, True, False]
 
 
-def test_a_machine_that_never_gets_ready_is_a_result(given: SystemInputs, stages: Stages) -> None:
+def test_a_machine_that_never_gets_ready_is_a_result(given: SystemSubject, stages: Stages) -> None:
     def run(target: SystemTarget) -> SystemRun:
         found = system(target)
         if "audit=0" not in target.machine.words:
@@ -105,7 +108,7 @@ def test_a_machine_that_never_gets_ready_is_a_result(given: SystemInputs, stages
     assert not words and "nothing came" in tuned.others[0].problem and tuned.others[0].verdict is Verdict.WORSE
 
 
-def test_a_second_time_nothing_boots(given: SystemInputs, stages: Stages) -> None:
+def test_a_second_time_nothing_boots(given: SystemSubject, stages: Stages) -> None:
     stages(system)
     _, words, _ = chosen(given, "console-quiet", "cron")
     seen = stages(system)
@@ -113,7 +116,7 @@ def test_a_second_time_nothing_boots(given: SystemInputs, stages: Stages) -> Non
 
 
 def test_what_is_expected_is_read_from_a_boot_that_is_asked_once(
-    given: SystemInputs, stages: Stages, monkeypatch: pytest.MonkeyPatch
+    given: SystemSubject, stages: Stages, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stages(system)
     asked: list[Machine] = []
@@ -132,9 +135,9 @@ def test_what_is_expected_is_read_from_a_boot_that_is_asked_once(
     assert len(asked) == 1 and len([one for one in found.trials if one.purpose is Purpose.ALONE]) == 2
 
 
-def test_units_of_systemd_are_not_for_another_init(given: SystemInputs, stages: Stages) -> None:
+def test_units_of_systemd_are_not_for_another_init(given: SystemSubject, stages: Stages) -> None:
     stages(system)
-    subject = replace(given.subject, init=Init("/sbin/init", "/sbin/openrc-init", InitKind.OPENRC))
+    subject = replace(given.system, init=Init("/sbin/init", "/sbin/openrc-init", InitKind.OPENRC))
     found: Any = given.found
     found.subject = subject
     _, words, tuned = chosen(given, "rsyslog", "console-quiet")
@@ -168,7 +171,7 @@ def test_changes_are_tried_on_systems_only(start: Start, tmp_path: Path) -> None
 
 
 def test_a_file_of_the_disk_is_tried_as_a_word_is_and_known_by_its_path(
-    given: SystemInputs, stages: Stages, monkeypatch: pytest.MonkeyPatch
+    given: SystemSubject, stages: Stages, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other, path = str(Path(given.baseline.disks[0].path).with_name("other.raw")), "/etc/engine.json"
 
@@ -184,8 +187,9 @@ def test_a_file_of_the_disk_is_tried_as_a_word_is_and_known_by_its_path(
 
     monkeypatch.setattr(disk_files, "written", written)
     stages(run)
-    found = fitting.find(replace(given, options=replace(given.options, files=((path, "{}"),))))
-    best, tuned = tuning.chosen(found, repairing.fit_kernel(found))
+    given = replace(given, options=replace(given.options, files=((path, "{}"),)))
+    found = given.trace()
+    best, tuned = tuning.chosen(given, found, repairing.fit_kernel(found))
     assert best.machine.disks[0].path == other and tuned.files == {path: "{}"}
     assert (
         tuned.kept[0].settings[0].before == "old" and "/etc/engine.json, of 2 bytes" in tuning.warnings(tuned)[0].text
@@ -212,12 +216,12 @@ def test_what_a_file_is_to_have_is_read_at_the_door(start: Start, tmp_path: Path
         assert code == 2 and said in " ".join(err.split())
 
 
-def record(given: SystemInputs) -> FitRun:
+def record(given: SystemSubject) -> FitRun:
     found, _, tuned = chosen(given, "console-quiet", "audit")
     return fit_run(trials=tuple(found.trials), tuned=tuned)
 
 
-def test_report_and_document_have_a_row_for_each(given: SystemInputs, stages: Stages) -> None:
+def test_report_and_document_have_a_row_for_each(given: SystemSubject, stages: Stages) -> None:
     stages(system)
     run = record(given)
     console = TerminalConsole(width=200, record=True)
@@ -237,7 +241,7 @@ def test_report_and_document_have_a_row_for_each(given: SystemInputs, stages: St
 
 
 @pytest.mark.parametrize("asked", ["console-quiet", "quiet"])
-def test_explain_answers_for_a_change_and_for_its_words(given: SystemInputs, stages: Stages, asked: str) -> None:
+def test_explain_answers_for_a_change_and_for_its_words(given: SystemSubject, stages: Stages, asked: str) -> None:
     stages(system)
     found = explaining.word_answer(record(given), asked)
     assert found is not None and found.standing is Standing.IN and found.what == "console-quiet"
@@ -245,7 +249,7 @@ def test_explain_answers_for_a_change_and_for_its_words(given: SystemInputs, sta
     assert "--try console-quiet" in found.brings_in[0]
 
 
-def test_explain_says_why_one_was_not_kept(given: SystemInputs, stages: Stages) -> None:
+def test_explain_says_why_one_was_not_kept(given: SystemSubject, stages: Stages) -> None:
     stages(system)
     run = record(given)
     found = explaining.word_answer(run, "audit")

@@ -11,7 +11,7 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.base.files.elf import NoElf, identity
 from vmtailor.base.text import plain
 from vmtailor.model.architecture import every
-from vmtailor.model.systems.subject import DiskLayout, LoaderEntry, SubjectKind, SystemSubject
+from vmtailor.model.systems.subject import DiskLayout, LoaderEntry, SubjectKind, System
 from vmtailor.model.systems.tree import NodeKind
 
 _GRUB = ("/boot/grub/grub.cfg", "/boot/grub2/grub.cfg")
@@ -33,7 +33,7 @@ def describe(
     identity_text: str = "",
     init: str = "",
     notes: Sequence[str] = (),
-) -> SystemSubject:
+) -> System:
     """Everything that the files say. `init`: the program to start, where the user or an image names one. Raises
     UserInputError: no init, or one for a processor that nothing is known of."""
     entries = loader_entries(root, "/boot" if disk is not None and disk.boot else "")
@@ -50,7 +50,7 @@ def describe(
     installed = kernels.installed(root)
     started, masked, target = units.enabled(root, found)
     text = next((text for path in _OS_RELEASE if (text := root.text(path))), "")
-    return SystemSubject(
+    return System(
         reference=reference, kind=kind, architecture=architecture, os=mounts.parse_os_release(text), init=found,
         kernel=kernels.starting(root, installed, entries), kernels=installed, entries=entries,
         mounts=mounts.parse_fstab(root.text("/etc/fstab")), units=started, masked=masked, default_target=target,

@@ -29,7 +29,7 @@ from vmtailor.model.boots.ending import Gathered
 from vmtailor.model.boots.workload import FIXED_KEY, Exercised, Run
 from vmtailor.model.exercise import Exercise, Ready, ReadyKind
 from vmtailor.model.machine import Accelerator, Clock
-from vmtailor.pipeline import inputs
+from vmtailor.pipeline import image_subject
 from vmtailor.pipeline.options import FitOptions
 
 #: Seconds of processor time that one command may take under emulation, boot included.
@@ -58,7 +58,7 @@ def ready(names: Sequence[str], image: str, store: Store) -> tuple[BenchMachine,
     for name in dict.fromkeys(name for name in names if is_machine(name)):
         if name == STOCK:
             with step("make the stock machine ready"):
-                known = inputs.prepare(FitOptions(image, Path(), store=store))
+                known = image_subject.prepare(FitOptions(image, Path(), store=store))
             files = str(kernel_subsystems.known(known.kernel, known.baseline.architecture, store))
             stock = BenchMachine(STOCK, known.baseline, known.kernel.release, known.kernel.system_map, "", files)
             found.append(stock)

@@ -9,14 +9,14 @@ from vmtailor.base.figures import file_bytes
 from vmtailor.base.terminal import BREAK, Table, TerminalConsole, Text, box
 from vmtailor.base.text import plural
 from vmtailor.model.architecture import named
-from vmtailor.model.systems.subject import DiskLayout, InstalledKernel, SystemSubject
+from vmtailor.model.systems.subject import DiskLayout, InstalledKernel, System
 
 #: Rows of each list, unless all are asked for.
 MOST_ROWS = 12
 _ALL = 1 << 30
 
 
-def show(found: SystemSubject, console: TerminalConsole, *, everything: bool = False) -> None:
+def show(found: System, console: TerminalConsole, *, everything: bool = False) -> None:
     """Print what was found."""
     most = _ALL if everything else MOST_ROWS
     system = found.os.pretty_name or found.os.id or "no os-release"
@@ -34,7 +34,7 @@ def show(found: SystemSubject, console: TerminalConsole, *, everything: bool = F
         console.print(Text.assemble(("note: ", "bold yellow"), sentence), soft_wrap=True)
 
 
-def _facts(found: SystemSubject, console: TerminalConsole) -> None:
+def _facts(found: System, console: TerminalConsole) -> None:
     init = found.init
     leads = "" if init.program == init.path else f" → {init.program}"
     console.print(Text.assemble(("init    ", "dim"), f"{init.path}{leads} ({init.kind})"), soft_wrap=True)
@@ -65,7 +65,7 @@ def _disk(disk: DiskLayout, console: TerminalConsole) -> None:
     _table("partitions", ("number", "size", "content", "label", "mounted on"), rows, console)
 
 
-def _kernels(found: SystemSubject, console: TerminalConsole) -> None:
+def _kernels(found: System, console: TerminalConsole) -> None:
     rows = [
         (f"{one.release}{' *' if one.release == found.kernel else ''}", *_sizes(one)) for one in reversed(found.kernels)
     ]
@@ -78,12 +78,12 @@ def _sizes(one: InstalledKernel) -> tuple[str, str, str, str]:
     return file_bytes(one.image_bytes) if one.image else "none", initrd, modules, "there" if one.config else "none"
 
 
-def _entries(found: SystemSubject, console: TerminalConsole, most: int) -> None:
+def _entries(found: System, console: TerminalConsole, most: int) -> None:
     rows = [(f"{one.title}{' *' if one.chosen else ''}", one.kernel, " ".join(one.words)) for one in found.entries]
     _table("loader entries (* starts)", ("title", "kernel", "command line"), _cut(rows, most), console)
 
 
-def _units(found: SystemSubject, console: TerminalConsole, most: int) -> None:
+def _units(found: System, console: TerminalConsole, most: int) -> None:
     rows = [(one.name, one.wanted_by) for one in found.units]
     _table(f"starts by itself: {plural(len(rows), 'unit', 'units')}", ("unit", "wanted by"), _cut(rows, most), console)
     if found.masked:

@@ -29,7 +29,7 @@ CACHE_BYTES = 12_000_000_000
 
 @dataclass(frozen=True)
 class Tool:
-    """One row of data/tools.toml, which says what the fields mean."""
+    """One row of data/tools.toml, which says what the fields mean, or of a monitor's own row."""
 
     name: str
     package: str
@@ -57,7 +57,7 @@ def tools() -> tuple[Tool, ...]:
             version=tuple(row.get("version", ())),
             minimum=row.get("minimum", ""),
         )
-        for row in table["tool"]
+        for row in (*table["tool"], *(one for monitor in monitors.every() for one in monitor.row.tool))
         if row.get("cross") not in own
     )
 

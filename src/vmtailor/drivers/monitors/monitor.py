@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import HostError, UserInputError
@@ -81,12 +81,14 @@ class Gives:
 
 @dataclass(frozen=True)
 class MonitorRow:
-    """One row of data/monitors. `title` is for people; `driver`: MODULE:CLASS of the Monitor."""
+    """One row of data/monitors. `title` is for people; `driver`: MODULE:CLASS of the Monitor. `tool`: rows as
+    data/tools.toml has them, of what it needs besides those."""
 
     name: str
     title: str
     driver: str
     gives: Gives
+    tool: tuple[dict[str, Any], ...] = ()
 
 
 class Counter(Protocol):

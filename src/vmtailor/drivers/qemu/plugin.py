@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vmtailor.base.errors import VmtailorError
-from vmtailor.drivers.monitors import counts_file
 from vmtailor.model.architecture import Architecture, Opcode, named
 from vmtailor.model.boots.counters import START_KERNEL, Counters, CountingConfig, CountingMode
 
@@ -60,6 +59,8 @@ class Plugin:
         """Return the file that the plugin left, and what it says; nothing where it counts or wrote nothing."""
         if self.mode is CountingMode.SETTLE or not self.out.exists():
             return b"", None
+        from vmtailor.drivers.monitors import counts_file  # a run counts nothing: it loads no numpy
+
         data = self.out.read_bytes()
         return data, counts_file.parse(data, "the plugin's counts") if data else None
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING
 
 from vmtailor.model.architecture import presumed_name
+
+if TYPE_CHECKING:  # a run names marks and counts nothing: it loads no numpy
+    import numpy as np
+    from numpy.typing import NDArray
 
 #: The mark where the kernel proper begins.
 START_KERNEL = "start_kernel"
@@ -167,10 +169,14 @@ class Blocks:
 
     def addresses(self, blocks: NDArray[np.uint32]) -> NDArray[np.uint64]:
         """Return the addresses of all instructions of some blocks, sorted, each once: the question for a symbolizer."""
+        import numpy as np
+
         return np.unique(self.instructions(blocks))
 
     def instructions(self, blocks: NDArray[np.uint32]) -> NDArray[np.uint64]:
         """Return the addresses of all instructions of some blocks, block after block in the order given."""
+        import numpy as np
+
         blocks = blocks[self.insns[blocks] > 0]
         counts = self.insns[blocks].astype(np.int64)
         if not len(counts):

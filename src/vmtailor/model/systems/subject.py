@@ -132,7 +132,7 @@ class EnabledUnit:
 
 # vmtailor/subject/1: first.
 @dataclass(frozen=True)
-class SystemSubject:
+class System:
     """What was found. `identity`: tells this content from other content. `kernel`: the release that starts when nobody
     chooses; empty for a system without a kernel. `masked`: units that are switched off by name. `notes`: what a reader
     should know, in sentences."""

@@ -21,10 +21,9 @@ from vmtailor.model.bundle import RUN
 from vmtailor.model.fit import FitRun, Side
 from vmtailor.model.image import Image
 from vmtailor.model.machine import Clock
-from vmtailor.pipeline import fitting
+from vmtailor.pipeline import fit_sides, measured_machines
 from vmtailor.pipeline.again.refitting import fitted_with
-from vmtailor.pipeline.inputs import FitInputs, baseline_of, tools_volume
-from vmtailor.pipeline.measuring import fit_sides, machines
+from vmtailor.pipeline.image_subject import ImageSubject, baseline_of, modules_asked_for, tools_volume
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.pipeline.work_folder.content import BothSides
 
@@ -40,13 +39,13 @@ def measure(folder: Path, asked: FitOptions) -> BothSides:
     chosen = Chosen(cpu_model=record.cpu_model, clock=Clock.INSTRUCTIONS)
     tailored = replace(machine_of(loaded, chosen), network=False)  # measured without, as its baseline is
     table = SymbolTable.parse(loaded.symbols.decode("ascii", "replace"), loaded.bundle.architecture)
-    before, after = machines.both(
-        fit_sides.asked_of(inputs, inputs.baseline, inputs.table, fit_sides.BASELINE),
-        fit_sides.asked_of(inputs, tailored, table, fit_sides.TAILORED),
+    before, after = measured_machines.both(
+        fit_sides.baseline_asked(inputs),
+        inputs.asked(tailored, table, fit_sides.TAILORED),
     )
     return BothSides(
-        fit_sides.side_of(inputs, _facts(run.baseline), "baseline", inputs.baseline, before, {}),
-        fit_sides.side_of(inputs, _facts(run.tailored), "tailored", tailored, after, {}),
+        fit_sides.side_of(_facts(run.baseline), "baseline", inputs.baseline, before, {}),
+        fit_sides.side_of(_facts(run.tailored), "tailored", tailored, after, {}),
     )
 
 
@@ -61,7 +60,7 @@ def _facts(side: Side) -> KernelFacts:
     )
 
 
-def _inputs(loaded: BundleFolder, asked: FitOptions) -> FitInputs:
+def _inputs(loaded: BundleFolder, asked: FitOptions) -> ImageSubject:
     """What the fit began with, the very kernel by its release."""
     bundle, record, parts = loaded.bundle, loaded.trace, guest_programs.of(loaded.bundle.architecture)
     if loaded.init != parts.init.read_bytes():
@@ -71,8 +70,9 @@ def _inputs(loaded: BundleFolder, asked: FitOptions) -> FitInputs:
     row = named(bundle.architecture)
     kernel = packaged_baseline.provide(asked.distribution, row, asked.store, record.kernel_release)
     options, root = fitted_with(loaded, asked), Path(loaded.root.path)
-    inputs = FitInputs(
+    inputs = ImageSubject(
         options=options,
+        row=row,
         image=Image(bundle.image_reference, bundle.image_digest, bundle.image, "", "", 0, 0),
         exercise=loaded.exercise,
         kernel=kernel,
@@ -84,4 +84,4 @@ def _inputs(loaded: BundleFolder, asked: FitOptions) -> FitInputs:
         table=SymbolTable.parse(Path(kernel.system_map).read_text(), row.name),
         config=dot_config.parse(Path(kernel.config).read_text()),
     )
-    return replace(inputs, baseline=inputs.machine_with(fitting.modules_asked_for(record)))
+    return replace(inputs, baseline=inputs.machine_with(modules_asked_for(record)))

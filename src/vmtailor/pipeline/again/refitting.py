@@ -35,11 +35,10 @@ from vmtailor.model.machine import Clock
 from vmtailor.model.plan import Plan
 from vmtailor.model.syscalls import ObservedCall, ObservedRun
 from vmtailor.model.trace import Trace
-from vmtailor.pipeline import bundling, fit, fitting, rebuilding, repairing, reverify
-from vmtailor.pipeline.fitting import Findings
-from vmtailor.pipeline.inputs import assembled
-from vmtailor.pipeline.measuring import machines
+from vmtailor.pipeline import bundling, fit, fit_sides, measured_machines, rebuilding, repairing, reverify
+from vmtailor.pipeline.image_subject import ImageSeen, assembled
 from vmtailor.pipeline.options import FitOptions
+from vmtailor.pipeline.subject import Findings, Times
 from vmtailor.stages import image as image_stage
 from vmtailor.stages import trace as trace_stage
 from vmtailor.stages.plan import named_symbols
@@ -66,7 +65,7 @@ class Replanned:
     """A plan that is made again. `runs` and `skipped`: programs of the host, as for `verify`. `observed`: all that was
     refused, in this and earlier fits."""
 
-    findings: Findings
+    findings: Findings[ImageSeen]
     before: Plan
     after: Plan
     observed: ObservedRun | None
@@ -102,27 +101,29 @@ def prepare(request: RefitRequest) -> Replanned:
     kernel, source = _kernel(loaded, record, options)
     inputs = assembled(options, image, allowed.exercise, kernel, source)
     if request.options.kernel:
-        findings = fitting.find(inputs)
+        findings = inputs.trace()
     else:
         folder, identity = _trace_folder(loaded, record, options)
-        findings = fitting.known(inputs, _named(record), folder)
-        findings.trace_id = identity
+        findings = inputs.known(_named(record), folder, name=identity)
     kconfig = findings.tree.kconfig
     _require_harmless(kconfig, before, loaded.path / PLAN)
-    findings.before = tuple(_before(change) for change in repairing.repairs_of(before) if kconfig.known(change.id))
-    findings.observed = observed.calls if observed is not None else ()
-    return Replanned(findings, before, fitting.planned(findings), observed, allowed.runs, allowed.skipped)
+    findings.seen = replace(
+        findings.seen,
+        before=tuple(_before(change) for change in repairing.repairs_of(before) if kconfig.known(change.id)),
+        observed=observed.calls if observed is not None else (),
+    )
+    return Replanned(findings, before, findings.planned(), observed, allowed.runs, allowed.skipped)
 
 
 def refit(prepared: Replanned) -> FitRun:
     """Build, verify, measure, and write the bundle."""
     findings = prepared.findings
-    options = findings.inputs.options
+    options = findings.options
     bundling.require_writable(options.out)
-    with temporary.held_folder(findings.inputs.scratch) as made:
-        with machines.ahead() as begun:
-            fit.begin_baseline(findings.inputs, begun)
-            fit.finished(findings, fit.Times(), made, begun)
+    with temporary.held_folder(findings.subject.scratch) as made:
+        with measured_machines.ahead() as begun:
+            begun.begin(fit_sides.baseline_asked(findings.subject))
+            fit.finished(findings, Times(), made, begun)
         if prepared.observed is not None:
             records.save(prepared.observed, made / OBSERVED)
         return bundling.place(made, options.out, options.command)

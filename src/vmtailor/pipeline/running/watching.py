@@ -26,7 +26,7 @@ from vmtailor.model.bundle import PLAN, TRACED
 from vmtailor.model.plan import Plan
 from vmtailor.model.syscalls import ObservedRun
 from vmtailor.pipeline import rebuilding
-from vmtailor.pipeline.inputs import tools_volume
+from vmtailor.pipeline.image_subject import tools_volume
 from vmtailor.stages.image import kept_for
 
 

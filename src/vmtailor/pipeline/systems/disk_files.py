@@ -15,7 +15,7 @@ from vmtailor.base.progress import step
 from vmtailor.drivers.disks import ext4
 from vmtailor.model.machine import Disk, DiskFormat, Machine
 from vmtailor.model.systems.tree import NodeKind
-from vmtailor.pipeline.systems.inputs import SystemInputs
+from vmtailor.pipeline.systems.driven_system import DrivenSystem
 
 #: Raise it when what is written changes.
 _WRITTEN = "1"
@@ -25,21 +25,21 @@ _DISK = "disk.raw"
 
 
 def written(
-    given: SystemInputs, machine: Machine, files: Mapping[str, str | None]
+    system: DrivenSystem, machine: Machine, files: Mapping[str, str | None]
 ) -> tuple[Machine, Mapping[str, str | None]]:
     """The machine with these files on its disk (path → content; None: there is none), and what stood there before.
 
     Raises UserInputError for a file that cannot be put there, and for one whose content before is no short text."""
-    before = {path: _content(given, path) for path in files}
+    before = {path: _content(system, path) for path in files}
     if before == files:
         return machine, before
     first, *others = machine.disks
-    return replace(machine, disks=(with_files(given, first, files), *others)), before
+    return replace(machine, disks=(with_files(system, first, files), *others)), before
 
 
-def _content(given: SystemInputs, path: str) -> str | None:
+def _content(system: DrivenSystem, path: str) -> str | None:
     ext4.require_plain(path)
-    root = given.found.root
+    root = system.found.root
     node = root.node(path)
     if node is None:
         return None
@@ -48,12 +48,12 @@ def _content(given: SystemInputs, path: str) -> str | None:
             return root.read(path, MOST_BYTES).decode()
     except UnicodeDecodeError:
         pass
-    raise UserInputError(f"{path} of {given.subject.reference} is no text of at most {MOST_BYTES >> 10} KiB")
+    raise UserInputError(f"{path} of {system.reference} is no text of at most {MOST_BYTES >> 10} KiB")
 
 
-def with_files(given: SystemInputs, disk: Disk, files: Mapping[str, str | None]) -> Disk:
+def with_files(system: DrivenSystem, disk: Disk, files: Mapping[str, str | None]) -> Disk:
     """The system's disk as it was given, with these files and no other change. One is kept for each set of files."""
-    opened, layout = given.found.disk, given.subject.disk
+    opened, layout = system.found.disk, system.system.disk
     assert opened is not None and layout is not None
     start = next((one.start_bytes for one in layout.partitions if one.number == layout.root), 0)
 
@@ -65,6 +65,6 @@ def with_files(given: SystemInputs, disk: Disk, files: Mapping[str, str | None])
             contents = {path: None if text is None else text.encode() for path, text in files.items()}
             ext4.put(made, start, contents, f"the copy of {opened.path}")
 
-    key = digest(_WRITTEN, given.identity, str(start), repr(sorted(files.items())))
-    folder = given.options.store.get("changed-disk", key, fill)
+    key = digest(_WRITTEN, system.sha256, str(start), repr(sorted(files.items())))
+    folder = system.store.get("changed-disk", key, fill)
     return replace(disk, path=str(folder / _DISK), format=DiskFormat.RAW)

@@ -15,9 +15,8 @@ from vmtailor.model.boots.workload import Until
 from vmtailor.model.change import Change, Figure
 from vmtailor.model.machine import Clock, Machine
 from vmtailor.model.watched.system_run import SystemRun
-from vmtailor.pipeline.fitting import Fitted
-from vmtailor.pipeline.systems import fitting
-from vmtailor.pipeline.systems.fitting import SystemFindings
+from vmtailor.pipeline.subject import Fitted
+from vmtailor.pipeline.systems.driven_system import RAN, DrivenSystem, SystemSeen
 from vmtailor.pipeline.trials import Ran
 from vmtailor.stages import system_verify
 from vmtailor.stages.system_verify import SystemTarget
@@ -38,7 +37,8 @@ class DrivenBench:
     """Changes on one fitted machine. `make`: how they are made; `until`: how far the system is driven, through its
     whole exercise or until it is ready. `before` is what the machine did that others are held against."""
 
-    found: SystemFindings
+    system: DrivenSystem
+    seen: SystemSeen
     fitted: Fitted
     make: Make
     until: Until = Until.SHUTDOWN
@@ -58,15 +58,14 @@ class DrivenBench:
         """What the machine does as it is; where its boots would hardly differ, with words that mean nothing, too."""
         if self.until is Until.SHUTDOWN:
             return self.ran(self.fitted.machine).run
-        clock = system_verify.clock_for(self.found.inputs.exercise)
-        controls = machine_variants.controls(replace(self.fitted.machine, clock=clock))
+        controls = machine_variants.controls(replace(self.fitted.machine, clock=self.system.clock))
         found = self.ran(self.fitted.machine, 1 if controls else BASE_BOOTS).run
         others = [at for one in controls for at in self.ran(one).run.values(Figure.READY)]
         return replace(found, samples=tuple(replace(one, values=(*one.values, *others)) for one in found.samples))
 
     def ran(self, machine: Machine, times: int = 1) -> Ran[Fitted]:
         """What came of driving it on one machine so many times; the first of them is judged."""
-        target = fitting.target_of(self.found.inputs, machine)
+        target = self.system.target_of(machine)
         first, *more = (self._boot(target, number) for number in range(1, times + 1))
         clock = target.machine.clock
         ready = [at for one in (first, *more) if (at := one.boot.at("ready", clock)) is not None]
@@ -75,19 +74,19 @@ class DrivenBench:
             late = first.boot.outcome is not Outcome.READY
             failures = (f"{first.boot.outcome}: {first.boot.problem}",) if late else ()
             return Ran(TrialRun(failures, (samples,)), replace(self.fitted, machine=machine))
-        verification = system_verify.judge(target, self.found.before, first)
+        verification = system_verify.judge(target, self.seen.before, first)
         fitted = replace(self.fitted, machine=machine, verification=verification)
         return Ran(TrialRun(verification.failures, (samples,)), fitted)
 
     def _boot(self, target: SystemTarget, number: int) -> SystemRun:
-        given, store = self.found.inputs, self.found.options.store
+        store = self.system.store
         which = "trial" if self.until is Until.SHUTDOWN else f"trial to {self.until}, boot {number}"
-        key = fitting.run_key(given, target, self.found.before_key, which)
+        key = self.system.run_key(target, self.seen.before_key, which)
         if store.has("system-run", key):
-            return records.load(SystemRun, store.path("system-run", key) / fitting.RAN)
-        patience = system_verify.patience_after(self.found.before)
-        with temporary.held_folder(given.scratch) as folder:
+            return records.load(SystemRun, store.path("system-run", key) / RAN)
+        patience = system_verify.patience_after(self.seen.before)
+        with temporary.held_folder(self.system.scratch) as folder:
             after = system_verify.run(target, folder, patience, until=self.until)
         if not after.boot.failures:  # a failure may be the host's: it is asked again
-            store.get("system-run", key, lambda place: records.save(after, place / fitting.RAN))
+            store.get("system-run", key, lambda place: records.save(after, place / RAN))
         return after

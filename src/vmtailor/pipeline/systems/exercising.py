@@ -28,7 +28,7 @@ from vmtailor.model.boots.series import BootSeries
 from vmtailor.model.boots.system_exercise import SystemExercise, SystemReadyKind
 from vmtailor.model.boots.workload import FIXED_KEY, Attended, Workload
 from vmtailor.model.machine import Clock, Machine
-from vmtailor.model.systems.subject import SystemSubject
+from vmtailor.model.systems.subject import System
 from vmtailor.pipeline.systems import subjects, tracing
 from vmtailor.stages import exercise_file
 from vmtailor.stages.boot import own_kernel
@@ -156,7 +156,7 @@ def _with_kernel(chosen: Machine, found: OpenedSubject, natives: Natives, out: P
     )
 
 
-def root_of(subject: SystemSubject, words: tuple[str, ...]) -> SystemRoot:
+def root_of(subject: System, words: tuple[str, ...]) -> SystemRoot:
     """Where a system's root is in its machine: on its first virtio disk."""
     assert subject.disk is not None
     number = str(subject.disk.root) if subject.disk.root else ""

@@ -20,7 +20,7 @@ from vmtailor.drivers.rootfs import boot_disk
 from vmtailor.model.architecture import named, of_host
 from vmtailor.model.image import Image
 from vmtailor.model.kernel import KernelBaseline
-from vmtailor.model.systems.subject import SubjectKind, SystemSubject
+from vmtailor.model.systems.subject import SubjectKind, System
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.stages import image as image_stage
 from vmtailor.stages import subject as subject_stage
@@ -85,7 +85,7 @@ def on_disk(options: FitOptions, *, partition: int | None = None) -> Iterator[Op
         yield replace(found, subject=replace(found.subject, notes=(*found.subject.notes, *_notes(image, kernel))))
 
 
-def require_host(subject: SystemSubject) -> None:
+def require_host(subject: System) -> None:
     """Raise UserInputError for a system of another processor than this host's: it can be booted, and not be traced."""
     row = named(subject.architecture)
     if not row.is_host:

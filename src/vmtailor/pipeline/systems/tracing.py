@@ -17,7 +17,7 @@ from vmtailor.drivers.rootfs.initramfs import load_order
 from vmtailor.model.architecture import Architecture, named
 from vmtailor.model.boots.workload import OwnInit
 from vmtailor.model.machine import Disk, DiskMode, Machine
-from vmtailor.model.systems.subject import SubjectKind, SystemSubject
+from vmtailor.model.systems.subject import SubjectKind, System
 from vmtailor.model.watched.system_trace import SystemTrace
 from vmtailor.pipeline.systems import subjects
 from vmtailor.stages import system_trace
@@ -72,7 +72,7 @@ def _way_in(found: OpenedSubject, where: str, dep: str, index: ModuleIndex) -> t
         return tuple(load_order(modules, wanted))
 
 
-def words_of(subject: SystemSubject, row: Architecture) -> tuple[str, ...]:
+def words_of(subject: System, row: Architecture) -> tuple[str, ...]:
     """The system's own command line, with its root by the device that it is here."""
     entry = subject.entry
     own = entry.words if entry is not None else (subject.root_word, f"console={row.kernel.console}")

@@ -4,7 +4,7 @@ exercise as judge. Nothing is masked silently, and nothing of the disk is touche
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from vmtailor.analysis.changes.repair import minimise
@@ -17,10 +17,10 @@ from vmtailor.model.change import Cause, Change, ChangeKind, Effect, Figure, Rea
 from vmtailor.model.fit import Warning
 from vmtailor.model.machine import Machine
 from vmtailor.model.systems.units import UnitChoice, UnitFate, UnitsMode, UnitStanding
-from vmtailor.model.trial import Purpose
-from vmtailor.pipeline.fitting import Fitted
+from vmtailor.model.trial import Purpose, Trial
+from vmtailor.pipeline.subject import AskUnits, Findings, Fitted
 from vmtailor.pipeline.systems.driven_bench import COMMAND_LINE_BYTES, DrivenBench
-from vmtailor.pipeline.systems.fitting import SystemFindings
+from vmtailor.pipeline.systems.driven_system import DrivenSystem, SystemSeen
 from vmtailor.pipeline.trials import Asked, Trials
 from vmtailor.stages.system_trace import chunks_of
 
@@ -30,23 +30,22 @@ _MASK = "systemd.mask="
 #: Names that a warning lists.
 _MOST_NAMED = 30
 
-#: Asked whether those candidates are to be tried; True: yes.
-Ask = Callable[[Sequence[UnitStanding]], bool]
 
-
-def candidates(found: SystemFindings) -> UnitChoice:
+def candidates(system: DrivenSystem, seen: SystemSeen) -> UnitChoice:
     """What there is to choose from, told by the run on the system's own kernel and by its trace."""
-    graph = unit_graph.parse(found.before.report.file(UNITS), MOST_SAID)
-    asked = unit_choice.asked_sockets(chunks_of(found.folder / found.trace.requests_file))
-    named = found.options.mask
-    rows = unit_choice.standings(graph, found.inputs.exercise, asked, unit_choice.load(), named)
-    return UnitChoice(found.options.units, rows, graph.cut, unit_choice.unmatched(graph, named))
+    graph = unit_graph.parse(seen.before.report.file(UNITS), MOST_SAID)
+    asked = unit_choice.asked_sockets(chunks_of(seen.folder / seen.record.requests_file))
+    named = system.options.mask
+    rows = unit_choice.standings(graph, system.exercise, asked, unit_choice.load(), named)
+    return UnitChoice(system.options.units, rows, graph.cut, unit_choice.unmatched(graph, named))
 
 
-def chosen(found: SystemFindings, fitted: Fitted, ask: Ask | None = None) -> tuple[Fitted, UnitChoice]:
+def chosen(
+    system: DrivenSystem, found: Findings[SystemSeen], fitted: Fitted, ask: AskUnits | None = None
+) -> tuple[Fitted, UnitChoice]:
     """The machine with the units masked that it does without, and what became of each. Those that were named are tried
     first; with `keep`, and where the answer is no, nothing else is touched."""
-    choice = candidates(found)
+    choice = candidates(system, found.seen)
     rows = {one.name: one for one in choice.units}
     named = [name for name in choice.of(UnitFate.CANDIDATE) if rows[name].named]
     others = [name for name in choice.of(UnitFate.CANDIDATE) if not rows[name].named]
@@ -62,9 +61,9 @@ def chosen(found: SystemFindings, fitted: Fitted, ask: Ask | None = None) -> tup
         masks = [setting.name for change in changes for setting in change.settings]
         return masked(fitted.machine, masks), tuple(changes)
 
-    bench = DrivenBench(found, fitted, make)
+    bench = DrivenBench(system, found.seen, fitted, make)
     fates = dict.fromkeys((name for name in names if name not in fits), UnitFate.NO_ROOM)
-    best = _searched(found, bench, {name: rows[name] for name in fits}, fates)
+    best = _searched(found.trials, bench, {name: rows[name] for name in fits}, fates)
     return best, replace(choice, units=tuple(_told(one, fates) for one in choice.units))
 
 
@@ -87,7 +86,7 @@ def masked(machine: Machine, names: Sequence[str]) -> Machine:
 
 
 def _searched(
-    found: SystemFindings, bench: DrivenBench, rows: Mapping[str, UnitStanding], fates: dict[str, UnitFate]
+    ledger: list[Trial], bench: DrivenBench, rows: Mapping[str, UnitStanding], fates: dict[str, UnitFate]
 ) -> Fitted:
     """Mask in groups, halve what fails; `fates` is filled in."""
     gone: list[str] = []
@@ -96,7 +95,7 @@ def _searched(
         new = [name for name in names if name not in gone]
         about = change_of([rows[name] for name in new])
         changes = (*(change_of([rows[name]]) for name in gone), about)
-        number = len(found.trials) + 1
+        number = len(ledger) + 1
         return Asked(changes, (about,), f"units, trial {number}: without {', '.join(new)} ({len(gone)} masked)")
 
     def passed(result: Fitted, names: tuple[str, ...]) -> None:
@@ -110,7 +109,7 @@ def _searched(
             fates[new[0]] = UnitFate.NEEDED
 
     search = minimise(tuple(rows), GROUP)
-    ended = Trials(bench, found.trials).search(search, Purpose.UNNEEDED, ask, on_passed=passed, on_failed=failed)
+    ended = Trials(bench, ledger).search(search, Purpose.UNNEEDED, ask, on_passed=passed, on_failed=failed)
     return ended.best if ended.best is not None else bench.fitted
 
 

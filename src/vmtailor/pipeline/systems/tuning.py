@@ -25,13 +25,13 @@ from vmtailor.model.fit import Warning
 from vmtailor.model.machine import Clock, Machine
 from vmtailor.model.systems.subject import InitKind
 from vmtailor.model.systems.tuning import Tuning, words_of
-from vmtailor.model.trial import Purpose
+from vmtailor.model.trial import Purpose, Trial
 from vmtailor.pipeline import trying
 from vmtailor.pipeline.applying import Means, applied
-from vmtailor.pipeline.fitting import Fitted
-from vmtailor.pipeline.systems import disk_files, fitting
+from vmtailor.pipeline.subject import Findings, Fitted
+from vmtailor.pipeline.systems import disk_files
 from vmtailor.pipeline.systems.driven_bench import COMMAND_LINE_BYTES, DrivenBench
-from vmtailor.pipeline.systems.fitting import SystemFindings
+from vmtailor.pipeline.systems.driven_system import DrivenSystem, SystemSeen
 from vmtailor.pipeline.trials import Asked, Trials
 from vmtailor.pipeline.trying import Shown
 from vmtailor.stages import system_verify
@@ -39,36 +39,36 @@ from vmtailor.stages import system_verify
 _TIMELINE = "timeline.json"
 
 
-def chosen(found: SystemFindings, fitted: Fitted) -> tuple[Fitted, Tuning]:
+def chosen(system: DrivenSystem, found: Findings[SystemSeen], fitted: Fitted) -> tuple[Fitted, Tuning]:
     """The machine with what was better and passes together, and what became of each."""
-    wanted = choice.for_system(found.options.tries, found.options.files)
+    wanted = choice.for_system(system.options.tries, system.options.files)
     if not wanted:
         return fitted, Tuning()
 
     def make(changes: Sequence[Change]) -> tuple[Machine, tuple[Change, ...]]:
-        return made(found, fitted.machine, changes)
+        return made(system, fitted.machine, changes)
 
     with step("one boot that shows more of itself, for what is expected"):
-        predict = trying.by_seconds(_seen(found, fitted), JudgedBy.READY)
-    alone = Trials(DrivenBench(found, fitted, make, Until.READY), found.trials)
+        predict = trying.by_seconds(_seen(system, fitted), JudgedBy.READY)
+    alone = Trials(DrivenBench(system, found.seen, fitted, make, Until.READY), found.trials)
     with step(f"{plural(len(wanted), 'change', 'changes')} beside the kernel, each alone until ready"):
         judged = alone.each_alone(trying.expected(wanted, predict))
     better = {change.id: change for change in judged if change.verdict is Verdict.BETTER}
-    best, names = _together(found, DrivenBench(found, fitted, make), better)
+    best, names = _together(found.trials, DrivenBench(system, found.seen, fitted, make), better)
     kept = tuple(better[name] for name in names)
     return best, Tuning(kept, tuple(change for change in judged if change.id not in names))
 
 
-def made(found: SystemFindings, machine: Machine, changes: Sequence[Change]) -> tuple[Machine, tuple[Change, ...]]:
+def made(system: DrivenSystem, machine: Machine, changes: Sequence[Change]) -> tuple[Machine, tuple[Change, ...]]:
     """The machine with words, units and files changed. Raises UserInputError where that changes nothing, has no room on
     the command line, or is for another init."""
-    init = found.inputs.subject.init
+    init = system.system.init
     if init.kind is not InitKind.SYSTEMD:
         for change in changes:
             if any(setting.kind is ChangeKind.UNIT for setting in change.settings):
                 raise UserInputError(f"it masks a unit of systemd, and the init is {init.program}")
-    write = functools.partial(disk_files.written, found.inputs)
-    changed, done = applied(changes, machine, Means(found.inputs.scratch, found.inputs.natives.small_init, write=write))
+    write = functools.partial(disk_files.written, system)
+    changed, done = applied(changes, machine, Means(system.scratch, system.natives.small_init, write=write))
     if changed == machine:
         raise UserInputError("the machine is like this already")
     if len(" ".join(changed.words).encode()) > COMMAND_LINE_BYTES:
@@ -76,7 +76,7 @@ def made(found: SystemFindings, machine: Machine, changes: Sequence[Change]) -> 
     return changed, done
 
 
-def _together(found: SystemFindings, bench: DrivenBench, better: dict[str, Change]) -> tuple[Fitted, tuple[str, ...]]:
+def _together(ledger: list[Trial], bench: DrivenBench, better: dict[str, Change]) -> tuple[Fitted, tuple[str, ...]]:
     """All that were better, through the whole exercise; half of them where that fails."""
     kept: list[str] = []
 
@@ -88,29 +88,28 @@ def _together(found: SystemFindings, bench: DrivenBench, better: dict[str, Chang
             choice.together(" + ".join(names), changes),
             expected=(exact(Figure.READY, expected, "the sum of each alone"),),
         )
-        title = f"trial {len(found.trials) + 1}: the exercise with {', '.join(names)}"
+        title = f"trial {len(ledger) + 1}: the exercise with {', '.join(names)}"
         return Asked(changes, (about,), title)
 
     def passed(_: Fitted, names: tuple[str, ...]) -> None:
         kept[:] = names
 
     search = minimise(tuple(better), len(better))
-    ended = Trials(bench, found.trials).search(search, Purpose.TOGETHER, ask, on_passed=passed)
+    ended = Trials(bench, ledger).search(search, Purpose.TOGETHER, ask, on_passed=passed)
     return (ended.best if ended.best is not None else bench.fitted), tuple(kept)
 
 
-def _seen(found: SystemFindings, fitted: Fitted) -> Shown | None:
+def _seen(system: DrivenSystem, fitted: Fitted) -> Shown | None:
     """The timeline of a boot that stamps its units, until it is ready; None where it cannot be had."""
-    given, store = found.inputs, found.options.store
-    target = fitting.target_of(given, fitted.machine)
-    key = fitting.run_key(given, target, "timeline to ready, initcalls by name")
+    store, target = system.store, system.target_of(fitted.machine)
+    key = system.run_key(target, "timeline to ready, initcalls by name")
     if store.has("system-run", key):
         return Shown(records.load(Timeline, store.path("system-run", key) / _TIMELINE), 1.0)
-    with temporary.held_folder(given.scratch) as folder:
+    with temporary.held_folder(system.scratch) as folder:
         work = system_verify.workload(target, folder, until=Until.READY).unhurried(target.machine.clock)
-        booter = Settled(given.natives) if target.machine.clock is Clock.INSTRUCTIONS else boot
+        booter = Settled(system.natives) if target.machine.clock is Clock.INSTRUCTIONS else boot
         symbols = Path(fitted.kernel.system_map)
-        seen = trying.shown(target.machine, work, folder, given.natives, JudgedBy.READY, booter, symbols=symbols)
+        seen = trying.shown(target.machine, work, folder, system.natives, JudgedBy.READY, booter, symbols=symbols)
     if seen is not None:
         timeline = seen.timeline
         store.get("system-run", key, lambda place: records.save(timeline, place / _TIMELINE))

@@ -48,7 +48,7 @@ from vmtailor.model.kernel import KernelBaseline, KernelFiles
 from vmtailor.model.plan import Plan, RootFormat
 from vmtailor.model.trace import Trace
 from vmtailor.model.trial import Verification
-from vmtailor.pipeline.inputs import FitInputs
+from vmtailor.pipeline.image_subject import ImageSubject
 from vmtailor.stages import build
 
 #: The paths of a baseline, as they lie in folders of the cache that drivers of distributions make, or the compiler.
@@ -126,7 +126,7 @@ class WorkFolder(SavedFolder):
         if not path.parent.is_dir():
             raise UserInputError(f"the folder {path.parent} does not exist", hint="make it, or name another with -o")
 
-    def save_trace(self, inputs: FitInputs, record: Trace, folder: Path) -> None:
+    def save_trace(self, inputs: ImageSubject, record: Trace, folder: Path) -> None:
         """Write what a trace found, with what it began with. What later stages wrote goes: it was made of another."""
         self.require_writable()
         options, kernel, root = inputs.options, inputs.kernel, self.store.root

@@ -21,11 +21,10 @@ from vmtailor.model.image import Image
 from vmtailor.model.kernel import KernelBaseline, KernelFiles
 from vmtailor.model.machine import Accelerator, Clock, Machine
 from vmtailor.model.plan import Plan
-from vmtailor.pipeline import fitting
-from vmtailor.pipeline.fitting import Built, Findings
-from vmtailor.pipeline.inputs import FitInputs, assembled, prepare
-from vmtailor.pipeline.measuring import fit_sides
+from vmtailor.pipeline import fit_sides
+from vmtailor.pipeline.image_subject import ImageSeen, ImageSubject, assembled, machine_with, prepare
 from vmtailor.pipeline.options import FitOptions
+from vmtailor.pipeline.subject import Built, Findings
 from vmtailor.pipeline.work_folder.content import PLACES, BothSides, Work, WorkFolder
 from vmtailor.stages import build as build_stage
 from vmtailor.stages import image as image_stage
@@ -33,14 +32,13 @@ from vmtailor.stages import plan as planning
 from vmtailor.stages.root import build_root
 
 
-def trace(asked: FitOptions, folder: Path) -> FitInputs:
+def trace(asked: FitOptions, folder: Path) -> ImageSubject:
     """Trace, or find the trace, and begin a work folder with it. Returns what the trace began with."""
     work = WorkFolder(folder, asked.store)
     work.require_writable()
     inputs = prepare(asked)
-    record, found = fitting.traced(inputs)
-    names = [module.name for module in record.modules]
-    work.save_trace(inputs.having_loaded(fitting.modules_asked_for(record), names), record, found)
+    record, found = inputs.traced()
+    work.save_trace(inputs.as_traced(record), record, found)
     return inputs
 
 
@@ -48,7 +46,7 @@ def plan(folder: Path, asked: FitOptions) -> Plan:
     """The plan, from the trace in the folder; nothing is booted. Of what was asked for, it is told what the user keeps
     and drops, and the terminal."""
     work = WorkFolder(folder, asked.store)
-    made = fitting.planned(findings(work, asked))
+    made = findings(work, asked).planned()
     work.save_plan(made)
     return made
 
@@ -102,7 +100,7 @@ def machine_of(
 ) -> Machine:
     """Return the machine of a plan and its kernel, on the wall clock."""
     root = build_root(image, begun.root_format, guest_programs.of(begun.architecture), store)
-    found = fitting.machine_with(_options(begun, FitOptions("", Path(), store=store)), root, made, kernel)
+    found = machine_with(_options(begun, FitOptions("", Path(), store=store)), root, made, kernel)
     cpu_model = "host" if accelerator is Accelerator.KVM else found.cpu_model
     return replace(found, accelerator=accelerator, clock=Clock.WALL, cpu_model=cpu_model)
 
@@ -114,19 +112,19 @@ def measure(folder: Path, asked: FitOptions) -> BothSides:
     kernel = work.kernel(sha256)
     found = findings(work, asked)
     resolved = resolve(found.tree.kconfig, made, f"{work.path}/plan.json").plan
-    machine = fitting.machine_of(found.inputs, resolved, kernel)
+    machine = found.machine_of(resolved, kernel)
     sides = fit_sides.both_sides(found, Built(resolved, kernel, machine))
     measured = BothSides(sides.baseline, sides.tailored)
     work.save_measured(measured)
     return measured
 
 
-def findings(work: WorkFolder, asked: FitOptions) -> Findings:
+def findings(work: WorkFolder, asked: FitOptions) -> Findings[ImageSeen]:
     """What is known of the fit, from the trace in the folder."""
-    return fitting.known(inputs_of(work, asked), work.trace, work.trace_folder())
+    return inputs_of(work, asked).known(work.trace, work.trace_folder())
 
 
-def inputs_of(work: WorkFolder, asked: FitOptions) -> FitInputs:
+def inputs_of(work: WorkFolder, asked: FitOptions) -> ImageSubject:
     """What the trace began with: from the cache, with the root made again where it is gone."""
     temporary.require_usable()
     begun = work.work()

@@ -17,7 +17,7 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.base.notation import module_name
 from vmtailor.drivers.rootfs.initramfs import archive
 from vmtailor.drivers.rootfs.small_initrd import FILE_SYSTEMS, TRANSPORTS
-from vmtailor.model.systems.subject import SystemSubject
+from vmtailor.model.systems.subject import System
 
 #: Longest kernel, initial RAM disk and module that are taken out.
 _MOST_KERNEL, _MOST_INITRD, _MOST_MODULE = 256 << 20, 512 << 20, 64 << 20
@@ -36,7 +36,7 @@ class OwnKernel:
     words: tuple[str, ...]
 
 
-def taken_out(subject: SystemSubject, root: Root, small_init: Path, out: Path) -> OwnKernel:
+def taken_out(subject: System, root: Root, small_init: Path, out: Path) -> OwnKernel:
     """Copy the kernel that starts by itself, and its initial RAM disk, into the folder `out`. A system without one
     gets a small one of ours, with its own modules. Raises UserInputError where it has no kernel, or the modules are
     not there."""

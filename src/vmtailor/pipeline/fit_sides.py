@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from vmtailor.analysis.changes.effects import Samples, TrialRun, judge
 from vmtailor.analysis.cost import loops, side_figures, waterfall
@@ -19,13 +20,10 @@ from vmtailor.model.boots.boot import Boot, Phase
 from vmtailor.model.change import Cause, Change, ChangeKind, Figure, Reason, Setting
 from vmtailor.model.fit import Part, Side
 from vmtailor.model.machine import Clock, Machine
-from vmtailor.pipeline import keys
-from vmtailor.pipeline.fitting import Built, Findings, Fitted
-from vmtailor.pipeline.inputs import FitInputs
-from vmtailor.pipeline.measuring import machines
-from vmtailor.pipeline.measuring.machines import Ahead, Asked, Measured
+from vmtailor.pipeline import measured_machines
+from vmtailor.pipeline.measured_machines import Ahead, Asked, Measured
+from vmtailor.pipeline.subject import Built, Findings, Fitted, Subject
 from vmtailor.stages import measure
-from vmtailor.stages.measure import MeasuredMachine
 
 BASELINE, TAILORED = "the baseline", "the tailored machine"
 
@@ -40,44 +38,32 @@ class Sides:
     tailored: Side
 
 
-def asked_of(inputs: FitInputs, machine: Machine, table: SymbolTable, title: str) -> Asked:
-    """A machine with the exercise, as it is to be measured."""
-    subject = MeasuredMachine(machine, table, inputs.exercise, inputs.natives)
-    count = inputs.options.boots
-    key = keys.of_run(measure, machine, inputs.exercise, inputs.natives, str(count))
-    return Asked(title, key, count, inputs.options.store, inputs.scratch, lambda _: subject)
+def baseline_asked(subject: Subject[Any], known: Boot | None = None) -> Asked:
+    """Describe the baseline as it is to be measured. `known`: a counted boot of it, as a trace has one."""
+    return replace(subject.asked(subject.baseline, subject.table, BASELINE), known=known)
 
 
-def measured(inputs: FitInputs, machine: Machine, table: SymbolTable, title: str) -> Measured:
-    """All boots of one machine; found again when nothing they depend on has changed."""
-    return machines.measured(asked_of(inputs, machine, table, title))
+def tailored_asked(subject: Subject[Any], fitted: Built) -> Asked:
+    """Describe the fitted machine likewise, set beside the baseline."""
+    return subject.asked(fitted.machine, table_of(fitted), TAILORED, baseline_asked(subject))
 
 
-def is_measured(inputs: FitInputs, machine: Machine) -> bool:
-    """Whether the cache has a machine's boots."""
-    return machines.is_measured(asked_of(inputs, machine, inputs.table, ""))
+def table_of(fitted: Built) -> SymbolTable:
+    """Read the symbols of a kernel that was built."""
+    return SymbolTable.parse(Path(fitted.kernel.system_map).read_text(), fitted.machine.architecture)
 
 
-def baseline_asked(inputs: FitInputs, known: Boot | None = None) -> Asked:
-    """The baseline, as it is to be measured. `known`: a counted boot of it, as the trace has one."""
-    return replace(asked_of(inputs, inputs.baseline, inputs.table, BASELINE), known=known)
-
-
-def tailored_asked(inputs: FitInputs, fitted: Built | Fitted) -> Asked:
-    """The tailored machine likewise."""
-    table = SymbolTable.parse(Path(fitted.kernel.system_map).read_text(), fitted.machine.architecture)
-    return asked_of(inputs, fitted.machine, table, TAILORED)
-
-
-def both_sides(findings: Findings, fitted: Built | Fitted, begun: Ahead | None = None) -> Sides:
-    """Baseline and tailored machine: same machine type, memory and root file system. `begun`: where they may be being
-    counted already."""
-    inputs = findings.inputs
-    before, after = machines.both(baseline_asked(inputs), tailored_asked(inputs, fitted), begun)
-    where = files_of(findings.costs)
-    baseline = side_of(inputs, baseline_facts(findings), "baseline", inputs.baseline, before, where)
-    tailored = side_of(inputs, tailored_facts(fitted), "tailored", fitted.machine, after, where)
-    return Sides(before, after, replace(baseline, symbol_costs=by_symbol(findings.costs)), tailored)
+def both_sides(findings: Findings[Any], fitted: Built, begun: Ahead | None = None) -> Sides:
+    """Measure baseline and fitted machine: same machine type, memory and root. `begun`: where they may be being counted
+    already."""
+    subject, costs = findings.subject, findings.costs
+    before, after = measured_machines.both(baseline_asked(subject), tailored_asked(subject, fitted), begun)
+    where = files_of(costs) if costs is not None else None
+    baseline = side_of(baseline_facts(findings), "baseline", subject.baseline, before, where)
+    tailored = side_of(tailored_facts(fitted), "tailored", fitted.machine, after, where)
+    if costs is not None:
+        baseline = replace(baseline, symbol_costs=by_symbol(costs))
+    return Sides(before, after, baseline, tailored)
 
 
 def files_of(costs: Attribution) -> dict[str, str]:
@@ -105,10 +91,8 @@ def by_folder(found: Measured, where: Mapping[str, str]) -> tuple[tuple[str, int
     return _most_first(folders)
 
 
-def side_of(
-    inputs: FitInputs, kernel: KernelFacts, name: str, machine: Machine, found: Measured, where: Mapping[str, str]
-) -> Side:
-    """The figures of one machine, with its conditions. `where`: function → its file, for costs by folder."""
+def side_of(kernel: KernelFacts, name: str, machine: Machine, found: Measured, where: Mapping[str, str] | None) -> Side:
+    """Return the figures of one machine, with its conditions. `where`: function → its file, for costs by folder."""
     side = side_figures.make_side(
         kernel,
         name,
@@ -118,14 +102,13 @@ def side_of(
         loops=loops.table(machine.architecture),
         min_memory_bytes=found.min_memory_bytes,
         memory=found.memory,
-        subsystems=by_folder(found, where),
+        subsystems=() if where is None else by_folder(found, where),
         initcalls=found.initcalls,
     )
-    subject = MeasuredMachine(machine, inputs.table, inputs.exercise, inputs.natives)
     return replace(
         side,
-        conditions=measure.conditions(subject, Clock.INSTRUCTIONS),
-        wall_conditions=(*measure.conditions(subject, Clock.WALL), ("boots", str(len(found.wall)))),
+        conditions=measure.conditions(machine, Clock.INSTRUCTIONS),
+        wall_conditions=(*measure.conditions(machine, Clock.WALL), ("boots", str(len(found.wall)))),
     )
 
 
@@ -133,13 +116,13 @@ def _most_first(costs: dict[str, int]) -> tuple[tuple[str, int], ...]:
     return tuple(sorted(costs.items(), key=lambda item: (-item[1], item[0])))
 
 
-def baseline_facts(findings: Findings) -> KernelFacts:
-    """The baseline's kernel file. It is packed already: its compressed size is its size."""
-    kernel, kconfig = findings.inputs.kernel, findings.tree.kconfig
-    enabled = [name for name, value in findings.inputs.config.items() if value == "y"]
-    size = Path(kernel.vmlinuz).stat().st_size
+def baseline_facts(findings: Findings[Any]) -> KernelFacts:
+    """Describe the baseline's kernel file. It is packed already: its compressed size is its size."""
+    subject, kconfig = findings.subject, findings.tree.kconfig
+    enabled = [name for name, value in subject.config.items() if value == "y"]
+    size = Path(subject.baseline.kernel or "").stat().st_size
     return KernelFacts(
-        label=kernel.release,
+        label=subject.kernel.release,
         file="vmlinuz",
         symbols_y=len(enabled),
         symbols_prompted=sum(1 for name in enabled if kconfig.known(name) and kconfig.prompted(name)),
@@ -148,7 +131,7 @@ def baseline_facts(findings: Findings) -> KernelFacts:
     )
 
 
-def tailored_facts(fitted: Built | Fitted) -> KernelFacts:
+def tailored_facts(fitted: Built) -> KernelFacts:
     """The tailored kernel file: what is booted, and its size packed with xz for comparison."""
     return KernelFacts(
         label=fitted.kernel.release,

@@ -5,9 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
+from typing import Any
 
-from vmtailor.analysis.cost.plugin_counts import SymbolTable
 from vmtailor.analysis.ksource.expr import holds
 from vmtailor.analysis.ksource.facts import Facts
 from vmtailor.base import output
@@ -18,10 +17,9 @@ from vmtailor.model.fit import Side
 from vmtailor.model.kernel import KernelFiles
 from vmtailor.model.margin import CHOICES, Margin, MarginPrice, label
 from vmtailor.model.plan import Plan
-from vmtailor.pipeline import fitting
-from vmtailor.pipeline.fitting import Built, Findings, Fitted
-from vmtailor.pipeline.measuring import fit_sides
+from vmtailor.pipeline import fit_sides, kernel_trials, measured_machines
 from vmtailor.pipeline.repairing import repairs_of
+from vmtailor.pipeline.subject import Built, Findings, Fitted
 from vmtailor.stages import build
 
 NOT_COMPILED = "not measured: its kernel is not in the cache; fit --price-margins compiles it"
@@ -43,14 +41,15 @@ def enabled(plan: Plan) -> dict[str, str]:
     return {one.id: one.value for one in plan.symbols if one.is_kept}
 
 
-def prices(findings: Findings, fitted: Fitted, tailored: Side, *, all_of_them: bool = False) -> tuple[MarginPrice, ...]:
-    """One price for each choice of margins, the smallest first. `tailored`: the figures of what was chosen. Others are
-    compiled and measured with `all_of_them`, and otherwise only read where the cache has them."""
+def prices(
+    findings: Findings[Any], fitted: Fitted, tailored: Side, chosen: tuple[Margin, ...], *, all_of_them: bool = False
+) -> tuple[MarginPrice, ...]:
+    """One price for each choice of margins, the smallest first. `tailored`: the figures of what was `chosen`. Others
+    are compiled and measured with `all_of_them`, and otherwise only read where the cache has them."""
     rows: dict[tuple[Margin, ...], MarginPrice] = {}
     open_: dict[tuple[Margin, ...], Plan] = {}
     first: dict[tuple[tuple[str, str], ...], tuple[Margin, ...]] = {}
     same: dict[tuple[Margin, ...], tuple[Margin, ...]] = {}
-    chosen = findings.inputs.margins
     with step("what the other margins would cost"):
         for choice in (chosen, *(one for one in CHOICES if one != chosen)):
             try:
@@ -77,11 +76,11 @@ def prices(findings: Findings, fitted: Fitted, tailored: Side, *, all_of_them: b
     return tuple(rows[choice] for choice in CHOICES)
 
 
-def _planned(findings: Findings, fitted: Fitted, choice: tuple[Margin, ...]) -> Plan:
-    return fitting.planned(findings, repairs_of(fitted.plan), margins=choice)
+def _planned(findings: Findings[Any], fitted: Fitted, choice: tuple[Margin, ...]) -> Plan:
+    return findings.planned(repairs_of(fitted.plan), margins=choice)
 
 
-def _counted(findings: Findings, choice: tuple[Margin, ...], made: Plan) -> MarginPrice:
+def _counted(findings: Findings[Any], choice: tuple[Margin, ...], made: Plan) -> MarginPrice:
     return MarginPrice(choice, made.prompted_y, made.total_y, calls(findings.tree.facts, enabled(made)))
 
 
@@ -95,27 +94,26 @@ def _measured(row: MarginPrice, side: Side) -> MarginPrice:
     )
 
 
-def _from_cache(findings: Findings, made: Plan, row: MarginPrice) -> MarginPrice:
+def _from_cache(findings: Findings[Any], made: Plan, row: MarginPrice) -> MarginPrice:
     """The price, as far as the cache has it."""
-    inputs = findings.inputs
-    kernel = build.cached(made, inputs.source.digest, inputs.options.store)
+    subject = findings.subject
+    kernel = build.cached(made, subject.source.digest, subject.store)
     if kernel is None:
         return replace(row, note=NOT_COMPILED)
-    one = Built(made, kernel, fitting.machine_of(inputs, made, kernel))
-    if not fit_sides.is_measured(inputs, one.machine):
+    one = Built(made, kernel, findings.machine_of(made, kernel))
+    if not measured_machines.is_measured(subject.asked(one.machine, subject.table, "")):
         return replace(row, kernel_bytes=kernel.image_bytes, note=NOT_MEASURED)
     return _measured(row, _side(findings, one))
 
 
-def _side(findings: Findings, one: Built) -> Side:
-    table = SymbolTable.parse(Path(one.kernel.system_map).read_text(), one.machine.architecture)
+def _side(findings: Findings[Any], one: Built) -> Side:
     title = f"margin {label(one.plan.margins)}"
-    found = fit_sides.measured(findings.inputs, one.machine, table, title)
-    return fit_sides.side_of(findings.inputs, fit_sides.tailored_facts(one), title, one.machine, found, {})
+    found = measured_machines.measured(findings.subject.asked(one.machine, fit_sides.table_of(one), title))
+    return fit_sides.side_of(fit_sides.tailored_facts(one), title, one.machine, found, {})
 
 
 def _compiled(
-    findings: Findings,
+    findings: Findings[Any],
     fitted: Fitted,
     rows: Mapping[tuple[Margin, ...], MarginPrice],
     open_: Mapping[tuple[Margin, ...], Plan],
@@ -127,8 +125,8 @@ def _compiled(
     found = {}
     for choice, made in open_.items():
         try:
-            kernel = fitting.built(findings, made)
-            one = Built(made, kernel, fitting.machine_of(findings.inputs, made, kernel))
+            kernel = kernel_trials.built(findings, made)
+            one = Built(made, kernel, findings.machine_of(made, kernel))
             found[choice] = replace(_measured(rows[choice], _side(findings, one)), note="")
         except VmtailorError as error:  # `none` may well not work where the margin does
             found[choice] = replace(rows[choice], note=f"not measured: {error.message}")

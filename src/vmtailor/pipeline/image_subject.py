@@ -1,0 +1,467 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An image as the subject of a fit: its exercise, root, tools and baseline; its trace, plan, machine and verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from vmtailor.analysis.cost.plugin_counts import SymbolTable
+from vmtailor.analysis.demands import demand, demand_rules, file_uses, refusals, strace_log
+from vmtailor.analysis.guests import machine_variants
+from vmtailor.analysis.ksource import facts, kbuild, security_modules
+from vmtailor.analysis.reach import reach_symbols
+from vmtailor.analysis.reach.reach_symbols import Reached
+from vmtailor.base.cache.store import Store, digest
+from vmtailor.base.errors import UserInputError
+from vmtailor.base.files import dot_config, records, temporary
+from vmtailor.base.natives import Natives
+from vmtailor.base.process import require_tool
+from vmtailor.base.progress import step
+from vmtailor.drivers.distribution import packaged_baseline, selection
+from vmtailor.drivers.distribution.distribution import Distribution
+from vmtailor.drivers.guest import guest_programs
+from vmtailor.drivers.image import flat_archive, image_packages
+from vmtailor.drivers.image.allowance import ImageLimits
+from vmtailor.drivers.image.flat_archive import FlatArchive
+from vmtailor.drivers.kernel import compiled_baseline, kernel_source
+from vmtailor.drivers.kernel.kernel_source import SourceTree
+from vmtailor.drivers.monitors import monitors
+from vmtailor.drivers.rootfs import initramfs, tracer_volume
+from vmtailor.model.architecture import Architecture, named, of_host, of_image, presumed
+from vmtailor.model.boots.boot import Boot
+from vmtailor.model.bundle import EXERCISE, IMAGE, INIT
+from vmtailor.model.change import Change
+from vmtailor.model.exercise import Exercise, Proof, StepKind
+from vmtailor.model.fit import FitRun, Side
+from vmtailor.model.image import Image
+from vmtailor.model.kernel import KernelBaseline, KernelFiles
+from vmtailor.model.machine import Machine
+from vmtailor.model.margin import Margin, MarginPrice
+from vmtailor.model.option import OptionSubject, refuse
+from vmtailor.model.plan import Plan, RootFormat
+from vmtailor.model.syscalls import ObservedCall, SyscallEvent
+from vmtailor.model.trace import Trace
+from vmtailor.model.trial import Verification
+from vmtailor.pipeline import attributing, bundle_files, fit_sides, keys, margin_cost, reaching
+from vmtailor.pipeline.bundle_files import OwnFiles
+from vmtailor.pipeline.keys import content
+from vmtailor.pipeline.measured_machines import Ahead, Asked
+from vmtailor.pipeline.options import FitOptions
+from vmtailor.pipeline.subject import Findings, Fitted, Subject, Times
+from vmtailor.stages import exercise_file, measure, plan, trace, verify
+from vmtailor.stages import image as image_stage
+from vmtailor.stages.measure import MeasuredMachine
+from vmtailor.stages.plan import Tree, Wishes
+from vmtailor.stages.root import build_root
+
+
+@dataclass(frozen=True, eq=False)
+class ImageSeen:
+    """The trace of a container, with its files in `folder`, and what its image could ask for. `observed`, `before`:
+    what was refused in runs, and what repair put back in the fit before (`refit`). `name`: of a trace that was not made
+    here: what is found with it is not what is found with the one made here."""
+
+    record: Trace
+    folder: Path
+    events: tuple[SyscallEvent, ...]
+    archive: FlatArchive
+    reached: tuple[Reached, ...] = ()
+    observed: tuple[ObservedCall, ...] = ()
+    before: tuple[Change, ...] = ()
+    name: str = ""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ImageSubject(Subject[ImageSeen]):
+    """An image that was prepared. `root`: its root file system; `tools`: the tracer's volume."""
+
+    NOUN = "image"
+
+    image: Image
+    exercise: Exercise
+    root: Path
+    tools: Path
+
+    @property
+    def reference(self) -> str:
+        return self.image.reference
+
+    @property
+    def identity(self) -> str:
+        return self.image.digest
+
+    @property
+    def description(self) -> bytes:
+        return records.to_bytes(self.image)
+
+    @property
+    def inside(self) -> Exercise:
+        return self.exercise
+
+    @property
+    def margins(self) -> tuple[Margin, ...]:
+        """What is kept beyond what is demanded."""
+        return with_margins(self.options, self.exercise).margins or ()
+
+    @classmethod
+    @contextmanager
+    def prepare(cls, options: FitOptions, partition: int | None = None) -> Iterator[ImageSubject]:
+        if partition is not None:
+            raise UserInputError(
+                "--partition is for disks", hint="vmtailor fit disk:FILE --partition NUMBER -x EXERCISE"
+            )
+        refuse(options, OptionSubject.IMAGE, options.reference)
+        yield prepare(options)
+
+    def machine_with(self, modules: tuple[str, ...]) -> Machine:
+        """Return the baseline machine, having loaded these modules too before anything of the container starts."""
+        return baseline_of(self.options, self.kernel, self.natives, self.root, modules) if modules else self.baseline
+
+    def as_traced(self, record: Trace) -> ImageSubject:
+        """Return the subject with the modules in its baseline that the trace had loaded for the container."""
+        wanted = modules_asked_for(record)
+        kernel, options = self.kernel, self.options
+        if wanted:
+            kernel = packaged_baseline.with_debug_modules(
+                options.distribution, self.row, kernel, self.store, [module.name for module in record.modules]
+            )
+        return replace(self, baseline=self.machine_with(wanted), kernel=kernel)
+
+    def trace_key(self) -> str:
+        return keys.of_run(trace, self.baseline, self.exercise, self.natives, content(self.tools))
+
+    def trace(self, begun: Ahead | None = None) -> Findings[ImageSeen]:
+        return self.known(*self.traced(begun), begun)
+
+    def traced(self, begun: Ahead | None = None) -> tuple[Trace, Path]:
+        """Return the trace, and the folder with its files; found again when nothing it depends on has changed. `begun`:
+        counts the baseline as soon as one boot of it was counted, before it is known whether modules are missing."""
+
+        def counted(boot: Boot) -> None:
+            if begun is not None:
+                begun.begin(fit_sides.baseline_asked(self, boot))
+
+        def fill(folder: Path) -> None:
+            wanted = trace.TraceInputs(
+                image=self.image,
+                exercise=self.exercise,
+                machine=self.machine_with,
+                modules=Path(self.kernel.modules_dir),
+                kernel_release=self.kernel.release,
+                table=self.table,
+                natives=self.natives,
+                tools=self.tools,
+            )
+            trace.trace(wanted, folder, self.scratch, counted)
+
+        folder = self.store.get("trace", self.trace_key(), fill)
+        return records.load(Trace, folder / trace.RECORD), folder
+
+    def known(self, record: Trace, folder: Path, begun: Ahead | None = None, name: str = "") -> Findings[ImageSeen]:
+        """Return what is known with a trace that is there already, its files in `folder`. `begun`: counts the baseline,
+        and gives up another one with which the trace began; `name`: as in `ImageSeen`."""
+        subject = self.as_traced(record)
+        if begun is not None:
+            same = record.coverage_boot if record.machine == subject.baseline else None
+            wanted = fit_sides.baseline_asked(subject, same)
+            begun.keep_only(wanted.key)
+            begun.begin(wanted)
+        events = trace.read_log(folder, record).events
+        archive = flat_archive.read(Path(self.image.archive))
+        with step("facts of the kernel source"):
+            tree = plan.read_tree(
+                self.source.path, self.kernel.version, self.source.digest, self.store, architecture=self.row.name
+            )
+        with step("attribution of the baseline's cost"):
+            costs = attributing.attributed(subject, record, folder, tree)
+        with step("reach: what the image could ask for"):
+            reached = subject.reached(record, archive, tree)
+        return Findings(subject, ImageSeen(record, folder, events, archive, reached, name=name), tree, costs)
+
+    def reached(self, record: Trace, archive: FlatArchive, tree: Tree) -> tuple[Reached, ...]:
+        """Return what the image could ask the kernel for, and the symbols that takes: of those that the baseline
+        has."""
+        baseline = security_modules.at_work(self.config, facts.reader(self.source.path), tree.facts)
+        kernel = reaching.names_of(tree.facts, self.source.path, self.row)
+        opened = reaching.opened_in(record)
+        reach = reaching.reach_of(self.image, archive, opened, kernel, self.row, self.store)
+        return reach_symbols.of_reach(reach, tree.facts, demand_rules.load(row=self.row), baseline)
+
+    def plan(
+        self,
+        found: Findings[ImageSeen],
+        tried: Sequence[Change],
+        drop: Sequence[str],
+        margins: tuple[Margin, ...] | None,
+    ) -> Plan:
+        seen, options = found.seen, self.options
+        demands = plan.find_demands(
+            self.image.config, self.exercise, seen.events, found.tree, self.config,
+            head=seen.archive.head, architecture=self.row.name,
+        )  # fmt: skip
+        read = facts.reader(self.source.path)
+        demand.of_modules(seen.record.modules_requested, demands, lambda path: kbuild.symbol_of_module(path, read))
+        refusals.of_observed(seen.observed, demands, self.config)
+        wishes = Wishes(
+            architecture=self.row.name,
+            machine=options.machine,
+            cpus=options.cpus,
+            root_format=options.root_format,
+            terminal=options.terminal,
+            keep=options.keep,
+            drop=(*options.drop, *drop),
+            margins=self.margins if margins is None else margins,
+        )
+        return plan.make_plan(
+            self.image.config, demands, found.tree, self.config, wishes,
+            ran=found.ran, tried=(*seen.before, *tried), reached=seen.reached,
+        )  # fmt: skip
+
+    def machine(self, made: Plan, kernel: KernelFiles) -> Machine:
+        return machine_with(self.options, self.root, made, kernel)
+
+    def verification_key(self, found: Findings[ImageSeen], made: Plan, machine: Machine) -> str:
+        traced = (self.trace_key(), *([found.seen.name] if found.seen.name else []))
+        used = digest(str(made.network), str(sorted(map(str, self.image.config.exposed_ports))))
+        return keys.of_run(verify, machine, self.exercise, self.natives, *traced, used)
+
+    def judge(self, found: Findings[ImageSeen], made: Plan, machine: Machine) -> tuple[Verification, bool]:
+        with step("verify: the exercise on the tailored machine"):
+            target = verify.Target(machine, self.image.config, self.exercise, self.tools, made.network)
+            return verify.verify(target, found.seen.record, found.seen.events, self.scratch), True
+
+    def asked(self, machine: Machine, table: SymbolTable, title: str, beside: Asked | None = None) -> Asked:
+        measured, boots = MeasuredMachine(machine, table, self.exercise, self.natives), self.options.boots
+        key = keys.of_run(measure, machine, self.exercise, self.natives, str(boots))
+        return Asked(title, key, boots, self.store, self.scratch, lambda _: measured)
+
+    def price(
+        self, found: Findings[ImageSeen], fitted: Fitted, tailored: Side, times: Times
+    ) -> tuple[MarginPrice, ...]:
+        with times.of("price"):
+            return margin_cost.prices(found, fitted, tailored, self.margins, all_of_them=self.options.price_margins)
+
+    def told(self, run: FitRun, found: Findings[ImageSeen], fitted: Fitted) -> FitRun:
+        seen = found.seen
+        exposed = [port.number for port in self.image.config.exposed_ports if port.protocol == "tcp"]
+        archive, files = seen.archive, seen.record.files
+        return replace(
+            run,
+            image=self.image.config,
+            untouched=file_uses.untouched(
+                archive.files, archive.resolve, files, exposed, answered_ports(self.exercise)
+            ),
+            calls=strace_log.summarise(seen.events),
+            lacks=reach_symbols.lacks(seen.reached, margin_cost.enabled(fitted.plan).keys(), found.ran),
+        )
+
+    def seal(self, folder: Path, run: FitRun, found: Findings[ImageSeen], fitted: Fitted) -> None:
+        root, traced = f"root.{fitted.plan.root_format}", found.seen.record
+        listed = {"init": self.natives.init, "client": self.natives.client, root: self.root}
+        names = (trace.RECORD, traced.coverage_file, traced.requests_file)
+        own = OwnFiles(
+            root=root,
+            saved={IMAGE: self.image, EXERCISE: self.exercise},
+            copied={root: self.root, INIT: self.natives.init},
+            traced={name: found.seen.folder / name for name in names},
+            listed=listed,
+            inventory=image_packages.read_inventory(Path(self.image.archive)),
+        )
+        bundle_files.fill(folder, run, found, fitted, own)
+
+
+def modules_asked_for(record: Trace) -> tuple[str, ...]:
+    """Return the names of the modules that the traced machine has loaded because the container made the kernel ask."""
+    return tuple(dict.fromkeys(one.module for one in record.modules_requested))
+
+
+def machine_with(options: FitOptions, root: Path, made: Plan, kernel: KernelFiles) -> Machine:
+    """Return the fitted machine with a root."""
+    return machine_variants.tailored_machine(
+        named(made.architecture),
+        made.machine,
+        Path(kernel.image),
+        root,
+        made.root_format,
+        [word.id for word in made.words],
+        memory_bytes=options.memory_bytes,
+        cpu_model=options.cpu_model,
+        cpus=made.cpus,
+    )
+
+
+def answered_ports(exercise: Exercise) -> set[int]:
+    """Return the ports that a step of the exercise asked."""
+    steps = [*([exercise.ready.step] if exercise.ready.step else []), *exercise.load]
+    return {step.port for step in steps if step.port and step.kind is not StepKind.COMMAND}
+
+
+def prepare(options: FitOptions) -> ImageSubject:
+    """Fetch and make what is missing. What can be wrong with the user's input is found before anything long begins."""
+    store = options.store
+    temporary.require_usable()
+    asked = named(options.architecture) if options.architecture else None
+    monitors.usual().require_counting((asked or of_host()).name)
+    settings = image_stage.ImageOptions(
+        architecture=asked.image if asked is not None else "",
+        authfile=options.authfile,
+        entrypoint=options.entrypoint,
+        cmd=options.cmd,
+        limits=None if options.max_image_bytes is None else ImageLimits.of_size(options.max_image_bytes),
+    )
+    image = image_stage.fetch(options.reference, store, settings)
+    options = settled(options, image)
+    row = named(options.architecture)
+    require_tools(row)
+    monitors.usual().require_cpu(row.name, options.machine, options.cpu_model)
+    exercise = exercise_of(options, image)
+    kernel = kernel_of(options)
+    return assembled(options, image, exercise, kernel, source_of(options, kernel))
+
+
+def assembled(
+    options: FitOptions, image: Image, exercise: Exercise, kernel: KernelBaseline, source: SourceTree
+) -> ImageSubject:
+    """Return the subject of what was fetched: root file system, tools and baseline machine are made, or found."""
+    options = with_margins(options, exercise)
+    parts = guest_programs.of(options.architecture)
+    root = build_root(image, options.root_format, parts, options.store)
+    return ImageSubject(
+        options=options,
+        row=named(options.architecture),
+        image=image,
+        exercise=exercise,
+        kernel=kernel,
+        source=source,
+        natives=parts,
+        root=root,
+        tools=tools_volume(options.store, options.root_format, options.architecture, options.distribution),
+        baseline=baseline_of(options, kernel, parts, root),
+        table=SymbolTable.parse(Path(kernel.system_map).read_text(), options.architecture),
+        config=dot_config.parse(Path(kernel.config).read_text()),
+    )
+
+
+def settled(options: FitOptions, image: Image) -> FitOptions:
+    """The options with what the image says, and what its architecture is used with, where the user said nothing.
+
+    Raises UserInputError for a machine that the architecture does not have."""
+    row = named(options.architecture) if options.architecture else of_image(image.config.architecture)
+    if row is None:  # the image stage refuses those
+        raise UserInputError(f"nothing is known of the architecture {image.config.architecture!r}")
+    machine = row.board_named(options.machine or row.board_names[0]).name
+    return replace(
+        options, architecture=row.name, machine=machine, cpu_model=options.cpu_model or row.emulator.cpu_model
+    )
+
+
+def require_tools(row: Architecture) -> None:
+    """What a fit for an architecture starts and compiles with is on this host. Raises HostError, with what to install,
+    before anything long begins."""
+    monitors.usual().require_counting(row.name)
+    if not row.is_host:
+        require_tool(f"{row.kernel.cross}gcc", row.kernel.cross_packages[0])
+    guest_programs.of(row.name)
+
+
+def with_margins(options: FitOptions, exercise: Exercise) -> FitOptions:
+    """The options with the margins that an exercise asks for, where the user chose none: what the image could ask for,
+    and where nobody has shown what it is there for, what servers usually need, too."""
+    if options.margins is not None:
+        return options
+    shown = not exercise.derived and exercise.proof in (Proof.LOAD, Proof.ENDED)
+    return replace(options, margins=(Margin.REACHABLE,) if shown else (Margin.REACHABLE, Margin.SERVER))
+
+
+def exercise_of(options: FitOptions, image: Image) -> Exercise:
+    """The exercise the user gave, or the one the image's configuration suggests; privileged where asked for."""
+    return replace(_asked_or_derived(options, image), privileged=options.privileged)
+
+
+def _asked_or_derived(options: FitOptions, image: Image) -> Exercise:
+    if options.exercise_file is None:
+        return exercise_file.derive(image)
+    return exercise_file.load(options.exercise_file, image)
+
+
+def kernel_of(options: FitOptions) -> KernelBaseline:
+    """The baseline's kernel: packaged, or compiled once where the user says with which configuration."""
+    if options.baseline_config is None:
+        row = named(options.architecture) if options.architecture else presumed()
+        return packaged_baseline.provide(options.distribution, row, options.store, options.kernel)
+    if options.source is None or options.kernel is not None:
+        raise UserInputError(
+            "--baseline-config compiles the baseline from --source, and does not go with --kernel",
+            hint="give --source TARBALL --baseline-config /boot/config-RELEASE",
+        )
+    if options.baseline_config == "defconfig":
+        return compiled_baseline.provide(options.store, options.source, architecture=options.architecture)
+    config = Path(options.baseline_config)
+    if not config.exists():
+        raise UserInputError(f"{config} does not exist", hint="a file such as /boot/config-RELEASE, or 'defconfig'")
+    return compiled_baseline.provide(options.store, options.source, config, architecture=options.architecture)
+
+
+def source_of(options: FitOptions, kernel: KernelBaseline) -> SourceTree:
+    """The source to build: the packaged one, or the user's, which must be of the baseline's version."""
+    if options.source is None:
+        return SourceTree(Path(kernel.source_dir), kernel.source_digest)
+    source = kernel_source.provide(options.store, options.source)
+    kernel_source.require_version(source, kernel.version, "the baseline")
+    return source
+
+
+def tools_volume(
+    store: Store, form: RootFormat, architecture: str | None = None, distribution: Distribution | None = None
+) -> Path:
+    """The tracer's own volume, in the root's format, which every kernel that boots has: with the strace of this host,
+    or that of the machine's architecture, from the packages of a distribution (this host's).
+
+    Raises HostError when there is none."""
+    row = presumed() if architecture is None else named(architecture)
+    among: Path | None = None
+    if row.is_host:
+        program = Path(require_tool("strace"))
+        loader, libraries = tracer_volume.libraries(program)
+    else:
+        folder = (distribution or selection.of_host()).program(row, "strace", "strace", store)
+        program, among = folder / "strace", folder / "lib"
+        loader, libraries = tracer_volume.libraries_among(program, among)
+    key = digest("1", form, *(content(path) for path in (program, Path(loader or program), *libraries.values())))
+    name = f"tools.{form}"
+
+    def fill(folder: Path) -> None:
+        tracer_volume.write_tools_volume(folder / name, form, program, among)
+
+    return store.get("tools", key, fill) / name
+
+
+def baseline_of(
+    options: FitOptions, kernel: KernelBaseline, parts: Natives, root: Path, more: tuple[str, ...] = ()
+) -> Machine:
+    """The baseline machine, with an initial RAM disk made for it. `more`: modules that it loads beside its own."""
+    modules = Path(kernel.modules_dir)
+    row = named(options.architecture)
+    wanted = (*initramfs.wanted_by(row.board_named(options.machine), options.root_format), *more)
+    # The very kernel, since one release can be compiled with several configurations.
+    very = (content(Path(kernel.vmlinuz)), content(Path(kernel.config)))
+    key = digest("2", *very, content(parts.stage1), *wanted)
+
+    def fill(folder: Path) -> None:
+        initramfs.baseline_initramfs(folder / "initrd", stage1=parts.stage1, modules=modules, wanted=wanted)
+
+    initrd = options.store.get("initrd", key, fill) / "initrd"
+    return machine_variants.baseline_machine(
+        row,
+        options.machine,
+        Path(kernel.vmlinuz),
+        initrd,
+        root,
+        options.root_format,
+        memory_bytes=options.memory_bytes,
+        cpu_model=options.cpu_model,
+        cpus=options.cpus,
+    )

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kernels of plans, compiled or found; and the place where changes of a fit's configuration are tried."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from vmtailor.analysis.changes.effects import NOTHING, Samples, TrialRun
+from vmtailor.base import output
+from vmtailor.base.errors import BuildError
+from vmtailor.drivers.kernel import kernel_uses
+from vmtailor.model.change import Change, Figure
+from vmtailor.model.kernel import FoundKernel, KernelFiles, KernelUse, KernelUses
+from vmtailor.model.plan import Plan
+from vmtailor.pipeline.subject import Built, Findings, Fitted
+from vmtailor.pipeline.trials import Ran, Trials, Tried
+from vmtailor.stages import build
+
+
+def built(findings: Findings[Any], made: Plan) -> KernelFiles:
+    """The kernel of a plan: compiled, or found in the cache, which is said once."""
+    store, key, source = findings.options.store, kernel_key(findings, made), findings.source
+    if key not in findings.compiled and not store.has(build.KIND, key):
+        findings.compiled.add(key)
+    elif key not in findings.compiled and key not in findings.found:
+        findings.found.add(key)
+        uses = kernel_uses.uses_of(store, key)
+        made_for = f", made for {uses.images[0].reference}" if uses is not None and uses.images else ""
+        output.note(f"✓ kernel found in the cache{made_for}")
+    sources = findings.tree.facts.compiled({c.id: c.value for c in made.symbols if c.is_kept})
+    return build.build_kernel(made, source.path, source.digest, store, sources=sources)
+
+
+def kernel_key(findings: Findings[Any], made: Plan) -> str:
+    """The name of a plan's kernel in the cache."""
+    return build.kernel_key(made, findings.source.digest, build.toolchain_of(made))
+
+
+def found_kernel(findings: Findings[Any], fitted: Fitted) -> FoundKernel:
+    """Say where the kernel came from, and note of one that works that it serves this subject."""
+    subject, plan = findings.subject, fitted.plan
+    key = kernel_key(findings, plan)
+    uses = kernel_uses.uses_of(subject.store, key)
+    if fitted.verification.passed:
+        kernel = KernelUses(
+            plan.kernel_version, plan.architecture, plan.prompted_y, plan.total_y, fitted.kernel.image_bytes
+        )
+        uses = kernel_uses.note(
+            subject.store, key, kernel, KernelUse(subject.reference, subject.identity, plan.margins)
+        )
+    images = uses.images if uses is not None else ()
+    first = images[0].reference if images and images[0].digest != subject.identity else ""
+    more = uses.more if uses is not None else 0
+    return FoundKernel(key not in findings.compiled, first, len(images) + more, key[:12])
+
+
+@dataclass(eq=False)
+class FitBench:
+    """Changes of the configuration, tried on one fit: planned, compiled, and verified against the trace. `before` is
+    what the plan without them did, `drop` what is left out of all plans beside, `on_built` is told each machine before
+    it is verified."""
+
+    findings: Findings[Any]
+    before: TrialRun = NOTHING
+    drop: tuple[str, ...] = ()
+    on_built: Callable[[Built], None] = lambda built: None
+    _last: tuple[tuple[Change, ...], Plan] | None = None
+
+    def apply(self, changes: Sequence[Change]) -> tuple[Built, tuple[Change, ...]]:
+        """The plan with the changes, and its kernel. Raises BuildError where it cannot be had."""
+        made = self.plan(changes)
+        kernel = built(self.findings, made)
+        return Built(made, kernel, self.findings.machine_of(made, kernel)), tuple(changes)
+
+    def plan(self, changes: Sequence[Change]) -> Plan:
+        """The plan alone; asked twice for the same, made once. Raises BuildError where the configuration cannot be
+        had."""
+        if self._last is None or self._last[0] != tuple(changes):
+            self._last = tuple(changes), self.findings.planned(changes, self.drop)
+        return self._last[1]
+
+    def run(self, made: Mapping[str, Built]) -> tuple[TrialRun, Mapping[str, Ran[Fitted]]]:
+        """The exercise on each machine."""
+        return self.before, {name: self._ran(one) for name, one in made.items()}
+
+    def _ran(self, made: Built) -> Ran[Fitted]:
+        self.on_built(made)
+        verification = self.findings.verified(made.plan, made.machine)
+        fitted = Fitted(made.plan, made.kernel, made.machine, verification)
+        return Ran(run_of(fitted), fitted)
+
+
+def run_of(fitted: Fitted) -> TrialRun:
+    """What verification said, as changes are judged by: whether it works, and how many symbols that takes."""
+    symbols = Samples(Figure.SYMBOLS, (float(fitted.plan.prompted_y),), exact=True)
+    return TrialRun(fitted.verification.failures, (symbols,))
+
+
+def trials(
+    findings: Findings[Any],
+    before: Fitted | None = None,
+    drop: tuple[str, ...] = (),
+    on_built: Callable[[Built], None] = lambda built: None,
+) -> Trials[Built, Fitted]:
+    """The engine on this fit; every trial of it is on the fit's record."""
+    bench = FitBench(findings, run_of(before) if before is not None else NOTHING, drop, on_built)
+    return Trials(bench, findings.trials)
+
+
+def required(tried: Tried[Fitted]) -> Fitted:
+    """What was tried. Raises BuildError where it could not be had."""
+    if tried.result is None:
+        raise BuildError(
+            "; ".join(tried.trial.failures), hint="vmtailor explain says what keeps a symbol, and what needs it"
+        )
+    return tried.result

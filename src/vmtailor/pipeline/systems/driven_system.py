@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A system that was prepared for a fit, and how it is driven: by its exercise, on its own kernel and on fitted ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+from vmtailor.analysis.explain.lookup import KnownSource
+from vmtailor.analysis.guests import kernel_complaints, machine_variants
+from vmtailor.analysis.systems.demands import SystemDemands
+from vmtailor.base.progress import step
+from vmtailor.drivers.guest.attendant_volume import SystemRoot
+from vmtailor.model.boots.system_exercise import SystemExercise
+from vmtailor.model.bundle import SYSTEM_MAP
+from vmtailor.model.exercise import Exercise
+from vmtailor.model.machine import Clock, Machine
+from vmtailor.model.systems.subject import System
+from vmtailor.model.watched.system_run import SystemRun
+from vmtailor.model.watched.system_trace import SystemTrace
+from vmtailor.pipeline import keys
+from vmtailor.pipeline.subject import Subject
+from vmtailor.pipeline.systems import exercising, planning
+from vmtailor.pipeline.systems.planning import SystemPlanInputs
+from vmtailor.pipeline.systems.tracing import SystemKernel
+from vmtailor.stages import system_verify
+from vmtailor.stages.plan import Tree
+from vmtailor.stages.subject import OpenedSubject
+from vmtailor.stages.system_verify import SystemTarget
+
+#: In the cache: the record of a run of the exercise.
+RAN = "run.json"
+
+
+@dataclass(frozen=True, eq=False)
+class SystemSeen:
+    """The trace of a system, with its files in `folder`; `before`: its exercise on its own kernel, and the name of that
+    run; `asked`: what plans are made from; `unsteady`: what failed on a fitted machine, and passed there when it was
+    asked again."""
+
+    record: SystemTrace
+    folder: Path
+    before: SystemRun
+    before_key: str
+    asked: SystemPlanInputs
+    unsteady: list[str]
+
+    @cached_property
+    def demands(self) -> SystemDemands:
+        """All that the system asked for; its log is read once."""
+        with step("plan: what the system asked for"):
+            return planning.find_demands(self.asked)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class DrivenSystem(Subject[SystemSeen]):
+    """A system that was prepared. `found`: its files; `sha256`: of the disk's file; `own`: its kernel as it is traced;
+    `tree`, `known`: of that kernel's source. `baseline` is the machine as its loader would start it."""
+
+    NOUN = "disk"
+
+    found: OpenedSubject
+    sha256: str
+    exercise: SystemExercise
+    tree: Tree
+    known: KnownSource
+    own: SystemKernel
+
+    @property
+    def system(self) -> System:
+        """The record of what was read."""
+        return self.found.subject
+
+    @property
+    def inside(self) -> Exercise:
+        return self.exercise.inside()
+
+    @property
+    def root(self) -> SystemRoot:
+        """Where the system is in each of its machines."""
+        return exercising.root_of(self.system, self.baseline.words)
+
+    @property
+    def clock(self) -> Clock:
+        """The clock that its exercise can be driven by."""
+        return system_verify.clock_for(self.exercise)
+
+    def with_exercise(self, machine: Machine) -> Machine:
+        """Return the machine as the exercise is driven in it: with the ports that it asks from outside."""
+        return replace(machine, clock=self.clock, ports=machine_variants.on_loopback(self.exercise.ports))
+
+    def target_of(self, machine: Machine) -> SystemTarget:
+        """Return a machine as it is driven by the whole exercise."""
+        driven = self.with_exercise(machine)
+        return SystemTarget(driven, self.root, self.exercise, self.natives, _built_in(machine))
+
+    def run_key(self, target: SystemTarget, *more: str) -> str:
+        """Name a run of the exercise in the cache by everything that it depends on."""
+        attendant = keys.content(self.natives.attendant)
+        root = repr(target.root)
+        return keys.of_run(system_verify, target.machine, self.exercise, self.natives, attendant, root, *more)
+
+
+def _built_in(machine: Machine) -> frozenset[str]:
+    """The modules in a kernel that was compiled here, with its symbols beside it; none of another."""
+    symbols = Path(machine.kernel).with_name(SYSTEM_MAP) if machine.kernel else None
+    return kernel_complaints.built_in_modules(symbols.read_text()) if symbols and symbols.is_file() else frozenset()

@@ -1,0 +1,398 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A system with an init of its own as the subject of a fit: what is prepared; its trace, plan, machine and verdict; and
+what is tried beside its kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from vmtailor.analysis.cost.attribution import Attribution
+from vmtailor.analysis.cost.plugin_counts import SymbolTable
+from vmtailor.analysis.explain import messages
+from vmtailor.analysis.explain.failure import recognise
+from vmtailor.analysis.explain.presence import AskedKernel, Has, findings
+from vmtailor.analysis.guests import machine_variants
+from vmtailor.analysis.guests.system_losses import new_units
+from vmtailor.base.errors import GuestError, UserInputError
+from vmtailor.base.files import dot_config, records, temporary
+from vmtailor.base.files.digests import sha256_of
+from vmtailor.base.process import require_tool
+from vmtailor.base.progress import step
+from vmtailor.drivers.distribution import packaged_baseline
+from vmtailor.drivers.guest import guest_programs
+from vmtailor.drivers.guest.attendant_volume import MODULES
+from vmtailor.drivers.image import image_packages
+from vmtailor.drivers.monitors import counts_file, monitors
+from vmtailor.model.architecture import Architecture, named
+from vmtailor.model.boots.boot import Outcome
+from vmtailor.model.boots.system_exercise import SystemExercise
+from vmtailor.model.boots.workload import Until
+from vmtailor.model.bundle import SYSTEM, SYSTEM_EXERCISE, SYSTEM_RUN
+from vmtailor.model.change import Change
+from vmtailor.model.fit import FitRun, Warning
+from vmtailor.model.image import Port
+from vmtailor.model.kernel import KernelBaseline, KernelFiles
+from vmtailor.model.machine import Clock, Machine
+from vmtailor.model.margin import Margin
+from vmtailor.model.plan import Plan
+from vmtailor.model.systems.subject import InitKind, System
+from vmtailor.model.systems.units import UnitsMode
+from vmtailor.model.trial import Verification
+from vmtailor.model.watched.system_run import SystemRun
+from vmtailor.model.watched.system_trace import SystemTrace
+from vmtailor.pipeline import attributing, bundle_files, explaining, fit_sides, keys
+from vmtailor.pipeline.attributing import Code
+from vmtailor.pipeline.bundle_files import OwnFiles
+from vmtailor.pipeline.bundling import UsersDisk
+from vmtailor.pipeline.image_subject import require_tools, source_of
+from vmtailor.pipeline.measured_machines import Ahead, Asked
+from vmtailor.pipeline.options import FitOptions
+from vmtailor.pipeline.subject import AskUnits, Findings, Fitted, Improved, Times
+from vmtailor.pipeline.systems import disk_files, exercising, inputs, planning, subjects, tracing, trimming, tuning
+from vmtailor.pipeline.systems.driven_system import RAN, DrivenSystem, SystemSeen
+from vmtailor.pipeline.systems.planning import CONFIG_BYTES, HEAD_BYTES, SystemPlanInputs, symbol_in
+from vmtailor.stages import exercise_file, measure, system_trace, system_verify
+from vmtailor.stages.measure import MeasuredMachine
+from vmtailor.stages.plan import Wishes
+from vmtailor.stages.subject import OpenedSubject
+from vmtailor.stages.system_trace import SystemTraceInputs, chunks_of
+from vmtailor.stages.system_verify import Counts, SystemTarget
+from vmtailor.stages.trace import modules_of
+
+#: In the cache: the plugin's counts of the run of the exercise on the baseline.
+COUNTS = "run.counts"
+#: Under the tracer an exercise has so many times its time.
+TRACED_TIMES = 8
+#: Messages of a machine that failed, of which is asked what they ask for.
+_MOST_MESSAGES = 40
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SystemSubject(DrivenSystem):
+    """A system to be fitted, on a disk that a machine can be started from."""
+
+    @property
+    def reference(self) -> str:
+        return self.system.reference
+
+    @property
+    def identity(self) -> str:
+        return f"sha256:{self.sha256}"
+
+    @property
+    def description(self) -> bytes:
+        return records.to_bytes(self.system)
+
+    @property
+    def copied(self) -> Path | None:
+        return self.found.disk.path if self.found.disk is not None else None
+
+    @classmethod
+    @contextmanager
+    def prepare(cls, options: FitOptions, partition: int | None = None) -> Iterator[SystemSubject]:
+        inputs.refuse_for_images(options)
+        with subjects.on_disk(options, partition=partition) as found:
+            yield prepared(options, found)
+
+    def trace_key(self) -> str:
+        parts = [keys.content(path) for path in (self.natives.attendant, self.natives.small_init)]
+        return keys.of_run(system_trace, self._traced_machine, self.exercise, self.natives, *parts)
+
+    def trace(self, begun: Ahead | None = None) -> Findings[SystemSeen]:
+        """Do the exercise on the system's own kernel, with every block counted, and once more with everything seen. The
+        baseline is counted as soon as the first has passed; later where something will be asked, since progress would
+        be drawn over the question."""
+        before, key = self.ran_before()
+        if begun is not None and self.options.units is not UnitsMode.ASK:
+            begun.begin(fit_sides.baseline_asked(self))
+        record, folder = self.traced(before.boot.seconds)
+        asked = SystemPlanInputs(
+            record, chunks_of(folder / record.requests_file), self.config, self.source.path, self.tree, self.known,
+            lambda path: self.found.root.begin(path, HEAD_BYTES),
+        )  # fmt: skip
+        costs = self.costs(before, self.store.path("system-run", key) / COUNTS)
+        return Findings(self, SystemSeen(record, folder, before, key, asked, []), self.tree, costs)
+
+    def ran_before(self) -> tuple[SystemRun, str]:
+        """Do the exercise on the baseline; the run comes with its name in the cache. Raises GuestError where it does
+        not pass."""
+        target = self.target_of(self.baseline)
+        key = self.run_key(target, "counted")
+
+        def fill(folder: Path) -> None:
+            with step("the exercise on the system's own kernel"), temporary.held_folder(self.scratch) as scratch:
+                found = system_verify.baseline(target, scratch, Counts(self.table, folder / COUNTS))
+            records.save(found, folder / RAN)
+
+        return records.load(SystemRun, self.store.get("system-run", key, fill) / RAN), key
+
+    @property
+    def _traced_machine(self) -> Machine:
+        """The machine as it is traced: on the instruction clock a busy host changes nothing of what is seen."""
+        machine = tracing.machine_of(self.found, self.own, memory_bytes=self.options.memory_bytes, cpus=1)
+        return self.with_exercise(replace(machine, entropy=False))
+
+    def traced(self, plain_s: float) -> tuple[SystemTrace, Path]:
+        """Return the trace, and the folder with its files; found again when nothing it depends on has changed.
+        `plain_s`: host seconds that the same exercise took without the tracer, on the same kernel. What fails only
+        while everything is seen is the tracer's doing, since it passes without (`only_traced`). Raises GuestError where
+        the system does not even get ready under the tracer: what its exercise needs was not seen."""
+        machine = self._traced_machine
+
+        def fill(folder: Path) -> None:
+            with temporary.held_folder(self.scratch) as scratch:
+                root = exercising.root_of(self.system, machine.words)
+                target = SystemTarget(machine, root, patient(self.exercise), self.natives)
+                work = system_verify.workload(target, scratch).unhurried(machine.clock)
+                wanted = SystemTraceInputs(
+                    self.reference, machine, work, self.own.modules, self.own.way_in, self.natives,
+                    plain_s=plain_s, booter=system_verify.booter(self.natives),
+                )  # fmt: skip
+                found = system_trace.trace(wanted, folder, scratch)
+            if found.boot.outcome not in (Outcome.READY, Outcome.WRONG):  # `WRONG`: it was ready
+                raise GuestError(
+                    f"the system does not get ready while every system call is seen: {found.boot.problem}",
+                    hint="it takes several times as long then; give it more time (timeout_s of [ready])",
+                )
+
+        folder = self.store.get("system-trace", self.trace_key(), fill)
+        return records.load(SystemTrace, folder / system_trace.RECORD), folder
+
+    def costs(self, run: SystemRun, counts: Path) -> Attribution | None:
+        """Put what the baseline's kernel cost down to functions, files and symbols. Returns None where nothing was
+        counted: an exercise with steps from outside is driven on the wall clock. `counts`: the plugin's file."""
+        if not counts.is_file():
+            return None
+        paths = self.own.modules.paths
+        with step("attribution of the baseline's cost"):
+            return attributing.of_system(
+                Code.of(self, self.tree),
+                counts_file.read(counts),
+                modules_of(run.report.file(MODULES.name), ""),
+                lambda name: paths.get(name, ""),
+                symbol_in(self.source.path),
+            )
+
+    def plan(
+        self,
+        found: Findings[SystemSeen],
+        tried: Sequence[Change],
+        drop: Sequence[str],
+        margins: tuple[Margin, ...] | None,
+    ) -> Plan:
+        """Choose the configuration: everything is built in, and there are no margins."""
+        options, disk = self.options, self.system.disk
+        wishes = Wishes(
+            architecture=self.row.name,
+            machine=options.machine,
+            cpus=options.cpus,
+            keep=options.keep,
+            drop=(*options.drop, *drop),
+            partitioned=disk is not None and disk.root != 0,
+        )
+        seen = found.seen
+        return planning.make_system_plan(seen.asked, seen.demands, wishes, as_modules=False, ran=found.ran, tried=tried)
+
+    def machine(self, made: Plan, kernel: KernelFiles) -> Machine:
+        options = self.options
+        return Machine(
+            board=made.machine,
+            memory_bytes=options.memory_bytes,
+            kernel=kernel.image,
+            words=inputs.words(self.system, self.row, tuple(word.id for word in made.words)),
+            disks=(inputs.disk_of(self.found),),
+            network=made.network,
+            cpu_model=options.cpu_model,
+            cpus=made.cpus,
+            clock=Clock.INSTRUCTIONS,
+            architecture=made.architecture,
+        )
+
+    def verification_key(self, found: Findings[SystemSeen], made: Plan, machine: Machine) -> str:
+        return self.run_key(self.target_of(machine), found.seen.before_key)
+
+    def judge(self, found: Findings[SystemSeen], made: Plan, machine: Machine) -> tuple[Verification, bool]:
+        """Do the exercise on a machine, against what it did on the baseline. A failure that asks for nothing may be the
+        host's: it is asked again before kernels are compiled for it, and what passes then is not kept: a second fit
+        asks, and warns, for itself."""
+        target, seen = self.target_of(machine), found.seen
+        first = self._asked_on("verify: the exercise on the tailored machine", target, seen.before, made)
+        if first.passed or first.needs:
+            return first, True
+        again = self._asked_on("verify: once more, since it failed and asked for nothing", target, seen.before, made)
+        if again.passed:
+            seen.unsteady.append(first.failures[0])
+        return again, False
+
+    def _asked_on(self, title: str, target: SystemTarget, before: SystemRun, made: Plan) -> Verification:
+        with step(title), temporary.held_folder(self.scratch) as folder:
+            found = system_verify.verify(target, before, folder)
+        if found.passed:
+            return found
+        return replace(found, needs=tuple(dict.fromkeys((*found.needs, *self._asked_for(found, made)))))
+
+    def _asked_for(self, found: Verification, made: Plan) -> list[str]:
+        """The symbols that the messages of a machine that failed ask for, as far as that can be told."""
+        kernel, kinds = AskedKernel.of_plan(made), messages.load()
+        told = dict.fromkeys((*found.failures, *found.complaints, *found.evidence.splitlines()))
+        asks = [ask for text in list(told)[:_MOST_MESSAGES] for ask in recognise(text, self.known, kinds).asks]
+        return [one.symbol for one in findings(asks, self.known, kernel) if one.has is Has.OUT and one.symbol]
+
+    def asked(self, machine: Machine, table: SymbolTable, title: str, beside: Asked | None = None) -> Asked:
+        """Describe a machine driven until its system is ready, as it is to be measured."""
+        attendant, boots = keys.content(self.natives.attendant), self.options.boots
+        other = beside.key if beside is not None else ""
+        key = keys.of_run(measure, machine, self.exercise, self.natives, attendant, str(boots), "to ready", other)
+
+        def measured(scratch: Path) -> MeasuredMachine:
+            work = system_verify.workload(self.target_of(machine), scratch, until=Until.READY)
+            return MeasuredMachine(machine, table, self.inside, self.natives, work)
+
+        return Asked(title, key, boots, self.store, self.scratch, measured, beside=beside)
+
+    def improve(self, found: Findings[SystemSeen], fitted: Fitted, times: Times, ask: AskUnits | None) -> Improved:
+        """Mask units that the system does without, and keep the named changes with which it is faster."""
+        units = tuned = None
+        if self.system.init.kind is InitKind.SYSTEMD:
+            with times.of("units"):
+                fitted, units = trimming.chosen(self, found, fitted, ask)
+        if self.options.tries or self.options.files:
+            with times.of("changes beside the kernel"):
+                fitted, tuned = tuning.chosen(self, found, fitted)
+            units = trimming.with_tuned(units, tuned.kept) if units is not None else None
+        warnings = (*(trimming.warnings(units) if units else ()), *(tuning.warnings(tuned) if tuned else ()))
+        return Improved(fitted, units, tuned, warnings)
+
+    def doubts(self, found: Findings[SystemSeen]) -> tuple[Warning, ...]:
+        """Say what failed only while everything was seen, and what failed once and not again."""
+        traced = (
+            f"only while every system call was seen: {text}; what it would have asked for may be missing"
+            for text in only_traced(found.seen)
+        )
+        unsteady = (
+            f"failed once on the fitted machine, and passed there when it was asked again: {text}"
+            for text in found.seen.unsteady
+        )
+        return (*(Warning("traced", text) for text in traced), *(Warning("unsteady", text) for text in unsteady))
+
+    def told(self, run: FitRun, found: Findings[SystemSeen], fitted: Fitted) -> FitRun:
+        ports = tuple(Port(number) for number in self.exercise.ports)
+        return replace(run, image=replace(run.image, exposed_ports=ports), system=self.system)
+
+    def seal(self, folder: Path, run: FitRun, found: Findings[SystemSeen], fitted: Fitted) -> None:
+        os, seen = self.system.os, found.seen
+        own = OwnFiles(
+            root=f"disk.{fitted.machine.disks[0].format}",
+            saved={SYSTEM: self.system, SYSTEM_EXERCISE: self.exercise, SYSTEM_RUN: seen.before},
+            copied={},
+            traced={name: seen.folder / name for name in (system_trace.RECORD, seen.record.requests_file)},
+            listed={},
+            inventory=image_packages.inventory_of(self.found.root.text, os.id, os.version_id),
+        )
+        bundle_files.fill(folder, run, found, fitted, own)
+
+    def users_disk(self, run: FitRun) -> UsersDisk | None:
+        """Return the disk as it was given, or a copy with the files that the fit has kept."""
+        (disk, *_), sha256 = self.baseline.disks, self.sha256
+        if run.tuned is not None and (files := run.tuned.files):
+            disk = disk_files.with_files(self, disk, files)
+            sha256 = sha256_of(Path(disk.path))
+        return UsersDisk(f"disk.{disk.format}", Path(disk.path), sha256)
+
+
+def only_traced(seen: SystemSeen) -> tuple[str, ...]:
+    """Say what went wrong under the tracer alone, in sentences: steps, and units that the system calls failed."""
+    before, traced_boot = seen.before.boot, seen.record.boot
+    failures = [text for text in traced_boot.failures if text not in before.failures]
+    return (*failures, *(f"unit {name} failed" for name in new_units(before, traced_boot)))
+
+
+def patient(exercise: SystemExercise) -> SystemExercise:
+    """Return the exercise with the time that it takes while everything is seen."""
+    ready = replace(exercise.ready, timeout_s=TRACED_TIMES * exercise.ready.timeout_s)
+    return replace(
+        exercise, ready=ready, step_timeout_s=TRACED_TIMES * exercise.step_timeout_s,
+        stop_timeout_s=TRACED_TIMES * exercise.stop_timeout_s,
+    )  # fmt: skip
+
+
+def prepared(options: FitOptions, found: OpenedSubject) -> SystemSubject:
+    """Read and fetch what is missing. What can be wrong with the user's input is found before anything long begins."""
+    temporary.require_usable()
+    inputs.refuse_units(options, found.subject.init)
+    inputs.refuse_files(options, found.root)
+    assert options.exercise_file is not None
+    exercise = exercise_file.load_system(options.exercise_file)
+    inputs.refuse_console(exercise)
+    row = named(found.subject.architecture)
+    options = _settled(options, found.subject, row)
+    require_tools(row)
+    monitors.usual().require_cpu(row.name, options.machine, options.cpu_model)
+    require_tool("strace")
+    require_tool("mke2fs", "e2fsprogs")
+    parts = guest_programs.of(options.architecture)
+    kernel = packaged_baseline.provide(options.distribution, row, options.store, found.subject.kernel)
+    taken = inputs.taken_out(found, parts, options.store)
+    inputs.require_same(taken / inputs.KERNEL, Path(kernel.vmlinuz), found.subject)
+    with temporary.held_folder() as folder:
+        own = replace(tracing.kernel_of(found, folder), file=taken / inputs.KERNEL)
+    source = source_of(options, kernel)
+    whole = explaining.known_of(source, options.architecture, options.store)
+    return SystemSubject(
+        options=options,
+        row=row,
+        found=found,
+        sha256=inputs.identity_of(found, options.store),
+        exercise=exercise,
+        kernel=kernel,
+        source=source,
+        tree=whole.read,
+        known=whole.known,
+        natives=parts,
+        own=own,
+        baseline=_baseline(options, row, found, taken),
+        table=SymbolTable.parse(Path(kernel.system_map).read_text(), options.architecture),
+        config=_config(found, kernel),
+    )
+
+
+def _settled(options: FitOptions, subject: System, row: Architecture) -> FitOptions:
+    """The options with what the system says where the user said nothing. Raises UserInputError for another
+    processor, or a machine that it does not have."""
+    if options.architecture not in ("", row.name):
+        raise UserInputError(f"{subject.reference} is a system for {row.title}", hint="leave --arch out")
+    machine = row.board_named(options.machine or row.board_names[0]).name
+    memory = options.memory_bytes if options.memory_asked else machine_variants.USUAL.memory_bytes
+    return replace(
+        options, architecture=row.name, machine=machine, cpu_model=options.cpu_model or row.emulator.cpu_model,
+        memory_bytes=memory,
+    )  # fmt: skip
+
+
+def _config(found: OpenedSubject, kernel: KernelBaseline) -> dict[str, str]:
+    installed = found.subject.installed
+    if installed is not None and installed.config:
+        return dot_config.parse(found.root.text(installed.config, CONFIG_BYTES))
+    return dot_config.parse(Path(kernel.config).read_text())
+
+
+def _baseline(options: FitOptions, row: Architecture, found: OpenedSubject, taken: Path) -> Machine:
+    """The system's own kernel, with the initial RAM disk and the words that its loader would give it, in the machine
+    that is planned for."""
+    return Machine(
+        board=options.machine,
+        memory_bytes=options.memory_bytes,
+        kernel=str(taken / inputs.KERNEL),
+        initrd=str(taken / inputs.INITRD),
+        words=inputs.words(found.subject, row),
+        disks=(inputs.disk_of(found),),
+        network=True,
+        cpu_model=options.cpu_model,
+        cpus=options.cpus,
+        clock=Clock.INSTRUCTIONS,
+        acpi=True,
+        architecture=row.name,
+    )

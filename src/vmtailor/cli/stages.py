@@ -19,7 +19,7 @@ from vmtailor.base.terminal import Table, box, for_table
 from vmtailor.base.text import plural
 from vmtailor.cli.options import common
 from vmtailor.model.bundle import PLAN
-from vmtailor.pipeline import kernel_trials
+from vmtailor.pipeline import kernel_trials, subject_kind
 from vmtailor.pipeline.image_subject import prepare
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.pipeline.subject import Findings
@@ -144,7 +144,11 @@ def plan(
     """Choose the configuration, and show every symbol with its reason. Nothing is built; in a work folder nothing is
     booted either."""
     folder = folder_of(asked, context, "keep", "drop", "margin", "terminal", "source", "out")
-    made = prepare(asked).trace().planned() if folder is None else resuming.plan(folder, asked)
+    if folder is None:
+        with subject_kind.kind_of(asked).prepare(asked) as subject:
+            made = subject.trace().planned()
+    else:
+        made = resuming.plan(folder, asked)
     if out is not None:
         records.save(made, out)
     if json:
@@ -171,8 +175,9 @@ def build(asked: FitOptions, context: typer.Context, json: common.JsonOption = F
     there, as it is, also where it was edited."""
     folder = folder_of(asked, context, "source")
     if folder is None:
-        findings = prepare(asked).trace()
-        files = kernel_trials.built(findings, findings.planned())
+        with subject_kind.kind_of(asked).prepare(asked) as subject:
+            findings = subject.trace()
+            files = kernel_trials.built(findings, findings.planned())
     else:
         files, differing = resuming.build(folder, asked)
         if differing:

@@ -72,8 +72,8 @@ class RunOptions:
 
 
 def run_of(options: RunOptions, image: ImageConfig, network: bool, privileged: bool = False) -> Run:
-    """What init is told for this start. `privileged`: whether the container is so where the options do not say. Raises
-    UserInputError when there is nothing to execute."""
+    """Return what init is told for this start. `privileged`: whether the container is so where the options do not say.
+    Raises UserInputError when there is nothing to execute."""
     rows, columns = tty.size()
     return Run(
         argv=_argv(options, image),

@@ -33,7 +33,7 @@ _COLOURS = {Verdict.BETTER: "green", Verdict.WORSE: "red", Verdict.SAME: "dim", 
 
 
 def show(found: BenchResults) -> None:
-    """All runs, one after the other."""
+    """Show all runs, one after the other."""
     for run in found.runs:
         _show_run(run)
 
@@ -71,7 +71,7 @@ def _row(cell: Cell) -> tuple[str, str, str, int, str]:
 
 
 def isolation_table(run: HostRun) -> Table:
-    """How each runtime isolates and controls, as its instance saw it."""
+    """Return how each runtime isolates and controls, as its instance saw it."""
     table = Table(title="Isolation, seen from inside", title_justify="left", title_style="bold", box=None)
     # Cgroups and digests are long: they stand on the page.
     shown = [place for place, name in enumerate(ISOLATION) if name not in ("cgroup", "program")]
@@ -85,7 +85,7 @@ def isolation_table(run: HostRun) -> Table:
 
 
 def cell_table(title: str, rows: Sequence[Cell], order: Mapping[str, int]) -> Table:
-    """Figures of one test, row by row. `order`: of the runtimes."""
+    """Return figures of one test, row by row. `order`: of the runtimes."""
     table = Table(title=title, title_justify="left", title_style="bold", box=None, header_style="dim")
     to = f"to {baseline(rows[0].key)}" if rows and baseline(rows[0].key) else ""
     for name in ("figure", "runtime", "median", "95 %", to, "95 %", "n", ""):
@@ -99,7 +99,7 @@ def cell_table(title: str, rows: Sequence[Cell], order: Mapping[str, int]) -> Ta
 
 
 def heat_table(found: HeatMap) -> Table:
-    """What well-behaved instances lost: stresses down, runtimes across."""
+    """Return what well-behaved instances lost: stresses down, runtimes across."""
     title = f"Isolation {found.variant}: (t2 − t1) / t1 of well-behaved instances, by what one of five does"
     table = Table(title=title, title_justify="left", title_style="bold", box=None)
     table.add_column("stress")
@@ -115,7 +115,7 @@ def _heat(one: Degraded) -> str:
 
 
 def index_table(found: IndexTable, facts: Mapping[str, str]) -> Table:
-    """The UnixBench index as published tables have it: tests down, runtimes across."""
+    """Return the UnixBench index as published tables have it: tests down, runtimes across."""
     table = Table(title=index_title(found, facts), title_justify="left", title_style="bold", box=None)
     table.add_column("test")
     for name in found.columns:
@@ -126,7 +126,7 @@ def index_table(found: IndexTable, facts: Mapping[str, str]) -> Table:
 
 
 def check_table(rows: Sequence[Sequence[str]]) -> Table:
-    """Our set of UnixBench beside the published one."""
+    """Return our set of UnixBench beside the published one."""
     table = Table(title=CHECK_TITLE, title_justify="left", title_style="bold", box=None, header_style="dim")
     for name in CHECK_HEADER:
         table.add_column(name, justify="left" if name in ("test", "runtime", "") else "right")
@@ -136,7 +136,7 @@ def check_table(rows: Sequence[Sequence[str]]) -> Table:
 
 
 def data_n_tables(found: DataN, *, quick: bool) -> list[Table]:
-    """Instances at once within a machine, beside the published work: scores, what they cost, and the shapes."""
+    """Return the tables of instances at once within a machine, beside the published work: scores, costs, and shapes."""
     head = data_n.header(found)
     title = data_n.caption(found, quick=quick)
     return [
@@ -191,7 +191,7 @@ def _cells(cell: Cell) -> tuple[Text, ...]:
 
 
 def show_compared(pair: Pair, found: Sequence[Compared]) -> None:
-    """Two runs, cell by cell."""
+    """Show two runs, cell by cell."""
     console = for_table()
     before, after = pair.before, pair.after
     console.print(Text.assemble(("before ", "dim"), (before.host.id, "bold")))
@@ -233,14 +233,14 @@ def _median(cell: Cell | None) -> Text:
 
 
 def _held(one: Hold, best: str, weight: float) -> str:
-    """How far a weight can be moved."""
+    """Return how far a weight can be moved."""
     parts = [f"from {one.least:.3g} (below: {one.below})"] if one.least is not None else []
     parts += [f"up to {one.most:.3g} (above: {one.above})"] if one.most is not None else []
     return f"{one.suite}, weighing {weight:g}: {best} is first {' '.join(parts) or 'whatever it weighs'}"
 
 
 def show_advice(run: HostRun, advice: Advice, weights: Mapping[str, float]) -> None:
-    """A ranking with its doubts."""
+    """Show a ranking with its doubts."""
     console = for_table()
     told = ", ".join(f"{suite} {weight:g}" for suite, weight in weights.items())
     console.print(Text.assemble((run.host.id, "bold"), f": weights {told}; {advice.rows} figures"))

@@ -58,6 +58,20 @@ class Against:
     high: float | None
     verdict: Verdict
 
+    @property
+    def times(self) -> str:
+        return f"{self.ratio:.2f}×"
+
+    @property
+    def between(self) -> str:
+        """Return the interval in words; nothing where there is none."""
+        return "" if self.low is None or self.high is None else f"{self.low:.2f} … {self.high:.2f}"
+
+    @property
+    def words(self) -> str:
+        """Return the ratio with its interval."""
+        return self.times + (f" ({self.between})" if self.between else "")
+
 
 @dataclass(frozen=True)
 class Cell:

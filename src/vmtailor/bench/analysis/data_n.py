@@ -222,3 +222,13 @@ def header(one: DataN) -> tuple[str, ...]:
         "unit",
         *("machine itself" if n == 0 else f"{n} container{'' if n == 1 else 's'}" for n in one.counts),
     )
+
+
+def tables(one: DataN, *, quick: bool) -> list[tuple[str, tuple[str, ...], Sequence[tuple[str, ...]]]]:
+    """Return the sheet as tables, each with its title, columns and rows: scores, what they cost, and the shapes."""
+    head = header(one)
+    return [
+        (caption(one, quick=quick), head, score_rows(one)),
+        (INSTRUCTIONS, head, instruction_rows(one)),
+        (SHAPES, SHAPES_HEAD, shapes(one)),
+    ]

@@ -245,8 +245,7 @@ def check_rows(found: Sequence[Checked]) -> list[tuple[str, ...]]:
         unit, a = INDEX[one.test].unit, one.against
         ratio, far = "–", ""
         if a is not None:
-            between = f" ({a.low:.2f} … {a.high:.2f})" if a.low is not None and a.high is not None else ""
-            ratio = f"{a.ratio:.2f}×{between}"
+            ratio = a.words
             far = f"far apart: {one.test} of ours is another program" if not 1 / FAR <= a.ratio <= FAR else ""
         scores = (f"{_score(one.ours)} {unit}", f"{_score(one.published)} {unit}")
         rows.append((one.test, one.runtime, *scores, ratio, far))

@@ -94,9 +94,7 @@ def group(cells: Sequence[Cell]) -> Group | None:
         )
         if name == baseline(cell.key):
             native = place(s.median)
-        ratio = "" if a is None else f"{a.ratio:.2f}×"
-        if a is not None and a.low is not None and a.high is not None:
-            ratio += f" ({a.low:.2f} … {a.high:.2f})"
+        ratio = "" if a is None else a.words
         doubts = doubts_of(cell)
         verdict = "" if a is None else str(a.verdict)
         rows.append((name, median, interval, ratio, str(s.count), ", ".join([verdict, *doubts] if verdict else doubts)))

@@ -26,8 +26,8 @@ FEW = 6
 
 
 @dataclass(frozen=True)
-class PartTable:
-    """A figure by its parts: a row a part, an amount and a share a runtime."""
+class PageTable:
+    """A table with runtimes across: a figure by its parts, an amount and a share a runtime; or UnixBench indices."""
 
     title: str
     runtimes: tuple[str, ...]
@@ -44,7 +44,7 @@ class Test:
     words: str
     baseline: str
     groups: tuple[Group, ...]
-    parts: tuple[PartTable, ...]
+    parts: tuple[PageTable, ...]
     failed: tuple[tuple[str, int, str, str], ...]
     commands: tuple[tuple[str, str, str], ...]
 
@@ -60,15 +60,6 @@ class SuitePart:
     curves: tuple[Curves, ...]
     distributions: tuple[StartDistribution, ...] = ()
     ratios: tuple[Ratios, ...] = ()
-
-
-@dataclass(frozen=True)
-class IndexPart:
-    """One table of UnixBench indices."""
-
-    title: str
-    runtimes: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -91,7 +82,7 @@ class Section:
     suites: tuple[SuitePart, ...]
     overviews: tuple[Overview, ...]
     links: dict[TestKey, str]
-    indices: tuple[IndexPart, ...] = ()
+    indices: tuple[PageTable, ...] = ()
     heat: tuple[HeatPart, ...] = ()
     noise: str = ""
     few: bool = False
@@ -130,7 +121,7 @@ def _section(number: int, run: HostRun) -> Section:
     )
     facts = dict(run.options)
     indices = [
-        IndexPart(index_title(t, facts), t.columns, tuple(index_rows(t))) for t in index_tables(found, list(order))
+        PageTable(index_title(t, facts), t.columns, tuple(index_rows(t))) for t in index_tables(found, list(order))
     ]
     records = records_of(run)
     rows = tuple(isolation_row(one, records[one.runtime]) for one in run.identities)
@@ -201,7 +192,7 @@ def _test(identity: str, key: TestKey, cells: Sequence[Cell]) -> Test:
         (f"{identity}-{place}", name, cell.command) for place, (name, cell) in enumerate(first.items()) if cell.command
     ]
     tables = tuple(
-        PartTable(f"{one.figure}, by subsystem", one.runtimes, _part_rows(one.rows, one.unit))
+        PageTable(f"{one.figure}, by subsystem", one.runtimes, _part_rows(one.rows, one.unit))
         for one in parts_of(cells)
     )
     suite, test, _, variant = key

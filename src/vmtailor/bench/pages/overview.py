@@ -145,7 +145,7 @@ def _said(runtime: str, cell: Cell | None, lacking: str, *, least: bool) -> Over
     if cell.against is None:
         return OverviewCell(median, tip, Shade.BASELINE if runtime == baseline(cell.key) else Shade.NONE)
     doubt = "?" if cell.against.verdict is Verdict.UNDECIDED else ""
-    return OverviewCell(f"{mark}{cell.against.ratio:.2f}×{doubt}", tip, _SHADES[cell.against.verdict])
+    return OverviewCell(f"{mark}{cell.against.times}{doubt}", tip, _SHADES[cell.against.verdict])
 
 
 def tip_of(cell: Cell) -> str:
@@ -158,8 +158,7 @@ def tip_of(cell: Cell) -> str:
         f"95 %: {amount(s.low, cell.unit)} … {amount(s.high, cell.unit)}, {s.count} samples",
     ]
     if a is not None:
-        between = f" ({a.low:.2f} … {a.high:.2f})" if a.low is not None and a.high is not None else ""
-        lines.append(f"to {baseline(cell.key)}: {a.ratio:.2f}×{between}, {a.verdict}")
+        lines.append(f"to {baseline(cell.key)}: {a.words}, {a.verdict}")
     if cell.spread_over_instances is not None:
         lines.append(f"from one instance to another: {amount(cell.spread_over_instances, cell.unit)}")
     if cell.floor is not None:

@@ -54,14 +54,9 @@ def data_n_page(found: BenchResults, files: Sequence[str]) -> str:
         if sheets:
             parts += [f"Written by `{command.replace('`', '')}`.", _machine(run)]
         for one in sheets:
-            head = data_n.header(one)
             parts += [
                 f"**{_cell(title)}**\n\n{_table(columns, rows)}"
-                for title, columns, rows in (
-                    (data_n.caption(one, quick=run.quick), head, data_n.score_rows(one)),
-                    (data_n.INSTRUCTIONS, head, data_n.instruction_rows(one)),
-                    (data_n.SHAPES, data_n.SHAPES_HEAD, data_n.shapes(one)),
-                )
+                for title, columns, rows in data_n.tables(one, quick=run.quick)
             ]
     return "\n\n".join(parts) + "\n" if parts else ""
 

@@ -115,6 +115,6 @@ def _bar(cell: Cell, number: int, place: Scale) -> RatioBar:
         end=max(one, at),
         low=low,
         high=high,
-        text=f"{a.ratio:.2f}× {a.verdict}",
+        text=f"{a.times} {a.verdict}",
         tip=tip_of(cell),
     )

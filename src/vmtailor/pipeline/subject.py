@@ -48,10 +48,15 @@ _VERIFICATION = "verification.json"
 
 
 class Times:
-    """Seconds that each stage took."""
+    """Seconds that each stage took, from when this is made."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
+        self._began = time.monotonic()
+
+    def until_now(self, stage: str) -> None:
+        """Give a stage all the time since the beginning."""
+        self.seconds[stage] = time.monotonic() - self._began
 
     @contextmanager
     def of(self, stage: str) -> Iterator[None]:

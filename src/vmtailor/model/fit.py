@@ -84,7 +84,7 @@ class Warning:
 
 @dataclass(frozen=True)
 class Untouched:
-    """What the exercise never touched."""
+    """Files and ports that the exercise never touched."""
 
     files_total: int
     files_opened: int

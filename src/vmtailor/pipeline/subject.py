@@ -125,7 +125,7 @@ class Subject(ABC, Generic[Seen]):
     @property
     @abstractmethod
     def reference(self) -> str:
-        """How the user named it."""
+        """The name that the user gave it."""
 
     @property
     @abstractmethod
@@ -232,7 +232,7 @@ class Subject(ABC, Generic[Seen]):
 
 @dataclass(eq=False)
 class Findings(Generic[Seen]):
-    """What is known so far of one fit. `seen`: the trace, as its kind of subject has it; `costs`: of the baseline's
+    """The findings of one fit so far. `seen`: the trace, as its kind of subject has it; `costs`: of the baseline's
     code, None where that was not counted; `trials`: all so far; `compiled`, `found`: keys of the kernels that were
     compiled in this run, and of those that were there."""
 
@@ -254,7 +254,7 @@ class Findings(Generic[Seen]):
 
     @cached_property
     def ran(self) -> Mapping[str, SymbolCost]:
-        """What the code of each symbol cost on the baseline, without loops that only emulation causes."""
+        """The cost of each symbol's code on the baseline, without loops that only emulation causes."""
         if self.costs is None:
             return {}
         return self.costs.by_symbol(without=loops.functions(loops.table(self.subject.row.name)))

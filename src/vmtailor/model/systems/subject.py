@@ -9,7 +9,7 @@ from typing import ClassVar
 
 
 class SubjectKind(StrEnum):
-    """Where a system is kept. The value is the prefix of its reference."""
+    """The place where a system is kept. The value is the prefix of its reference."""
 
     DISK = "disk"
     ROOT = "rootfs"
@@ -17,7 +17,7 @@ class SubjectKind(StrEnum):
 
 
 class TableKind(StrEnum):
-    """How a disk is divided."""
+    """The table that divides a disk."""
 
     NONE = "none"  # one file system fills it
     MBR = "mbr"
@@ -57,7 +57,7 @@ class DiskLayout:
 
 @dataclass(frozen=True)
 class OsRelease:
-    """What os-release says; fields that are not there are empty."""
+    """The content of os-release; fields that are not there are empty."""
 
     id: str = ""
     version_id: str = ""
@@ -77,7 +77,7 @@ class InitKind(StrEnum):
 
 @dataclass(frozen=True)
 class Init:
-    """What the kernel starts: `path` as it is asked for, `program` where that leads."""
+    """The program that the kernel starts: `path` as it is asked for, `program` where that leads."""
 
     path: str
     program: str
@@ -133,9 +133,9 @@ class EnabledUnit:
 # vmtailor/subject/1: first.
 @dataclass(frozen=True)
 class System:
-    """What was found. `identity`: tells this content from other content. `kernel`: the release that starts when nobody
-    chooses; empty for a system without a kernel. `masked`: units that are switched off by name. `notes`: what a reader
-    should know, in sentences."""
+    """A system as its files describe it. `identity`: tells this content from other content. `kernel`: the release
+    that starts when nobody chooses; empty for a system without a kernel. `masked`: units that are switched off by
+    name. `notes`: what a reader should know, in sentences."""
 
     SCHEMA: ClassVar[str] = "vmtailor/subject/1"
 
@@ -162,8 +162,8 @@ class System:
 
     @property
     def root_word(self) -> str:
-        """How a kernel mounts the root where no loader's entry says it: an init mounts again, for writing, what
-        /etc/fstab has a line for; without one it would never be written."""
+        """Return the word by which a kernel mounts the root where no loader's entry has one: an init mounts again,
+        for writing, what /etc/fstab has a line for; without one it would never be written."""
         return "ro" if any(mount.place == "/" for mount in self.mounts) else "rw"
 
     @property

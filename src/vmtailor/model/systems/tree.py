@@ -29,10 +29,10 @@ class Tree(Protocol):
     since what answers may be a program that is started for it. Names are text in UTF-8, other bytes as surrogates."""
 
     def folders(self, paths: Sequence[str]) -> Mapping[str, Mapping[str, Node]]:
-        """What is in folders: path → name → node. A path that is no folder is left out."""
+        """Return the nodes in folders: path → name → node. A path that is no folder is left out."""
 
     def targets(self, paths: Sequence[str]) -> Mapping[str, str]:
-        """Where symbolic links lead, as it is written. A path that is none is left out."""
+        """Return the texts of symbolic links. A path that is none is left out."""
 
     def read(self, path: str, most: int) -> bytes:
         """The content of a file. Raises UserInputError for one that has more than `most` bytes; empty when there is

@@ -17,7 +17,7 @@ IN_VAIN = {
 
 
 def words_of(change: Change) -> tuple[str, ...]:
-    """What a change sets or takes away, in words, without what stood there before."""
+    """Say in words what a change sets or takes away, without what stood there before."""
     return tuple(str(setting) for setting in change.settings if setting.value != setting.before)
 
 
@@ -34,5 +34,5 @@ class Tuning:
         return {one.name: one.value for change in self.kept for one in change.settings if one.is_file}
 
     def outcome(self, change: Change) -> str:
-        """What became of one of them, in words."""
+        """Say in words what became of one of them."""
         return "kept" if change in self.kept else change.problem or IN_VAIN[change.verdict]

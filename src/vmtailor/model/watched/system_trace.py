@@ -23,7 +23,7 @@ class SeenDevice:
 
 
 class LoadedFor(StrEnum):
-    """What a module was loaded for."""
+    """The reason for which a module was loaded."""
 
     DEVICE = "a device that is there"
     REQUEST = "a request of the kernel, on behalf of a program"

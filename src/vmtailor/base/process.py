@@ -103,8 +103,8 @@ def spawn(
     umask: int = -1,
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Start a program in a session of its own, and end its whole process group when the block is left, or when we end.
-    `umask`: its own, where ours will not do. Where the work is stopped from another thread, the program is ended and
-    Stopped raised."""
+    `umask`: its own, where ours will not do. If another thread stops the work, the program is ended and Stopped is
+    raised."""
     log.debug("start: %s", pasteable(argv))
     stop = concurrency.current_stop()
     concurrency.check_stopped()

@@ -25,13 +25,13 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.base.terminal import BREAK, Table, TerminalConsole, Text, box
 from vmtailor.base.text import plural
 from vmtailor.cli.explaining.programs import explain_for
-from vmtailor.cli.saved import TraceLines, load_run
+from vmtailor.cli.fit_record import TraceLines, load_run
 from vmtailor.cli.tables.finding_view import LookupAnswer, document
 from vmtailor.cli.tables.finding_view import show as show_answer
 from vmtailor.model.architecture import named, names
 from vmtailor.model.change import Reason
 from vmtailor.model.fit import FitRun
-from vmtailor.pipeline.explaining import SourceAtHand, packaged_tree, read_configuration, source_for
+from vmtailor.pipeline.known_source import SourceAtHand, packaged_tree, read_configuration, source_for
 
 EXPLAIN_SCHEMA = "vmtailor/explain/1"
 

@@ -17,10 +17,9 @@ from vmtailor.base.terminal import Table, TerminalConsole, Text, box
 from vmtailor.base.text import plural
 from vmtailor.cli.options import common
 from vmtailor.model.change import Change
-from vmtailor.pipeline import bundling
-from vmtailor.pipeline.again import refitting
-from vmtailor.pipeline.again.refitting import RefitRequest, Replanned
+from vmtailor.pipeline import bundle_place, second_fit
 from vmtailor.pipeline.options import FitOptions
+from vmtailor.pipeline.second_fit import RefitRequest, Replanned
 from vmtailor.stages import report as report_stage
 
 REFIT_SCHEMA = "vmtailor/refit/1"
@@ -78,8 +77,8 @@ def refit(
         margins=common.margins(margin), command=command,
     )  # fmt: skip
     if not dry_run:
-        bundling.require_writable(target)
-    prepared = refitting.prepare(RefitRequest(bundle, options, tuple(observed or ()), exercise, trust_host_commands))
+        bundle_place.require_writable(target)
+    prepared = second_fit.prepare(RefitRequest(bundle, options, tuple(observed or ()), exercise, trust_host_commands))
     found = prepared.difference
     if json and (dry_run or not found):
         output.document(document(prepared))
@@ -98,7 +97,7 @@ def refit(
             f"without {programs} that the bundle would run on this host: {'; '.join(prepared.skipped)} (--exercise "
             "FILE or --trust-host-commands runs them)"
         )
-    result = refitting.refit(prepared)
+    result = second_fit.refit(prepared)
     report_stage.show(result, json=json)
     if not result.verified:
         raise AnswerNo(

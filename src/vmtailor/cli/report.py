@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from vmtailor.base import output as printed
-from vmtailor.cli.saved import load_run
+from vmtailor.cli.fit_record import load_run
 from vmtailor.model.bundle import PAGE
 from vmtailor.stages.report import show, write_page
 

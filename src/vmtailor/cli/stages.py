@@ -19,12 +19,11 @@ from vmtailor.base.terminal import Table, box, for_table
 from vmtailor.base.text import plural
 from vmtailor.cli.options import common
 from vmtailor.model.bundle import PLAN
-from vmtailor.pipeline import kernel_trials, subject_kind
+from vmtailor.pipeline import kernel_trials, subject_kind, work_stages
 from vmtailor.pipeline.image_subject import prepare
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.pipeline.subject import Findings
-from vmtailor.pipeline.work_folder import resuming
-from vmtailor.pipeline.work_folder.content import WorkFolder, is_work_folder
+from vmtailor.pipeline.work_files import WorkFolder, is_work_folder
 from vmtailor.stages import trace as trace_stage
 
 
@@ -53,10 +52,10 @@ def trace(
         work = WorkFolder(saved, asked.store)
         record, folder = work.trace, work.trace_folder()
     else:
-        inputs = prepare(asked) if out is None else resuming.trace(asked, out)
+        inputs = prepare(asked) if out is None else work_stages.trace(asked, out)
         record, folder = inputs.traced()
     if show is Show.COVERAGE:
-        _print(_coverage(inputs.trace() if saved is None else resuming.findings(work, asked)), json)
+        _print(_coverage(inputs.trace() if saved is None else work_stages.findings(work, asked)), json)
         return
     events = trace_stage.read_log(folder, record).events
     if show is Show.FILES:
@@ -148,7 +147,7 @@ def plan(
         with subject_kind.kind_of(asked).prepare(asked) as subject:
             made = subject.trace().planned()
     else:
-        made = resuming.plan(folder, asked)
+        made = work_stages.plan(folder, asked)
     if out is not None:
         records.save(made, out)
     if json:
@@ -179,7 +178,7 @@ def build(asked: FitOptions, context: typer.Context, json: common.JsonOption = F
             findings = subject.trace()
             files = kernel_trials.built(findings, findings.planned())
     else:
-        files, differing = resuming.build(folder, asked)
+        files, differing = work_stages.build(folder, asked)
         if differing:
             output.note(
                 f"{folder / PLAN} was edited: its fragment, which is what was built, gives "

@@ -18,7 +18,7 @@ from vmtailor.model.exercise import Proof
 from vmtailor.model.machine import Accelerator, Clock
 from vmtailor.pipeline import reverify
 from vmtailor.pipeline.reverify import Prepared, SavedSystem, VerifyRequest
-from vmtailor.pipeline.work_folder.content import is_work_folder
+from vmtailor.pipeline.work_files import is_work_folder
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from vmtailor.cli.options.sizes import parse_memory
 from vmtailor.drivers.guest import guest_programs
 from vmtailor.drivers.host import bundle_folder
 from vmtailor.model.boots.series import BootSeries
-from vmtailor.pipeline import booting, machine_bench, trying
+from vmtailor.pipeline import bundle_boots, machine_bench, trying
 from vmtailor.stages.boot import profile
 
 #: The options that mean something for a bundle.
@@ -36,14 +36,14 @@ def boot_bundle(asked: Asked, bundle: Path) -> None:
     words = (*asked.own_words(), *(profile.INITCALLS if asked.debug_initcalls else ()))
     memory = parse_memory(asked.memory) if asked.memory else None
     own = Chosen(asked.cpu or "", asked.accelerator, asked.clock, words, memory)
-    subject = booting.prepare(bundle, own, asked.timeout_s, guest_programs.of(architecture), Store())
+    subject = bundle_boots.prepare(bundle, own, asked.timeout_s, guest_programs.of(architecture), Store())
     if asked.attribute:
-        show_boot_cost(booting.attribute(subject, asked.out), asked.out, asked.json, architecture)
+        show_boot_cost(bundle_boots.attribute(subject, asked.out), asked.out, asked.json, architecture)
     else:
         show_series(_boots(asked, subject, bundle.name), asked.out, asked.json)
 
 
-def _boots(asked: Asked, subject: booting.Booted, name: str) -> BootSeries:
+def _boots(asked: Asked, subject: bundle_boots.Booted, name: str) -> BootSeries:
     """The bundle booted, or changes tried on it."""
     wanted = choice.for_bundle(asked.changes, subject.loaded.bundle.kernel_version)
     if wanted and (words := machine_bench.doubt(asked.clock, asked.judged_by, len(wanted), asked.times)):
@@ -52,7 +52,7 @@ def _boots(asked: Asked, subject: booting.Booted, name: str) -> BootSeries:
     with step(f"{title} {name}") as progress:
         on_boot = telling(progress, asked.times)
         if not wanted:
-            return booting.boots(subject, asked.times, asked.out, on_boot)
+            return bundle_boots.boots(subject, asked.times, asked.out, on_boot)
         return trying.on_bundle(
             subject, wanted, asked.out, times=asked.times, judged_by=asked.judged_by, on_boot=on_boot
         )

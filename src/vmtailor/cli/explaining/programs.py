@@ -13,7 +13,7 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.base.terminal import TerminalConsole
 from vmtailor.cli.tables import requirements_view
 from vmtailor.model.fit import FitRun
-from vmtailor.pipeline.explaining import SourceAtHand, read_configuration, source_for
+from vmtailor.pipeline.known_source import SourceAtHand, read_configuration, source_for
 
 #: Reads the record of a bundle, and says in which folder it is.
 Load = Callable[[Path], tuple[FitRun, Path]]

@@ -40,7 +40,7 @@ def test_a_record_names_files_of_its_own_folder_only(tmp_path: Path, part: str, 
     value: Any = (*record.files, BundleFile(name, 0, "0" * 64)) if part == "files" else name
     records.save(replace(record, **{part: value}), tmp_path / RECORD)
     for read in (bundle_folder.load, bundle_folder.load_container):
-        with pytest.raises(UserInputError, match="which is no plain name") as caught:
+        with pytest.raises(UserInputError, match="which is not a plain name") as caught:
             read(tmp_path)
         assert not {"\x1b", "\n", "\0"} & set(caught.value.message)
 

@@ -151,7 +151,11 @@ def test_what_is_no_word_and_no_unit_is_refused_at_the_door() -> None:
     for wrong in ("sysctl.vm.swappiness", "sysctl.=1", "sysctl.x=1 init=/bin/sh", "systemd.unit=x"):
         with pytest.raises(UserInputError, match="no change"):
             choice.for_system((wrong,))
-    for wanted, words in (("initrd-small", "root file system"), ("memory", "machine"), ("all", "all changes")):
+    for wanted, words in (
+        ("initrd-small", "root file system"),
+        ("memory", "machine"),
+        ("all", "`all` cannot"),
+    ):
         with pytest.raises(UserInputError, match=words):
             choice.for_system((wanted,))
     with pytest.raises(UserInputError, match="no change 'nothing'"):

@@ -37,7 +37,7 @@ class Unpackaged:
     def program(self, row: Architecture, package: str, name: str, store: Store) -> Path:
         """Raises HostError."""
         raise HostError(
-            f"{self.lacking()}: {name} for {row.title} cannot be had",
+            f"{self.lacking()}: {name} for {row.title} is not available",
             hint=f"fit images for {row.title} on a host with Debian, or on such a processor",
         )
 

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from tests.fakes.bundle_data import trace_record, write_bundle
 from tests.fakes.hostile_bundles import respell, start
+from tests.fakes.verbs import verify_verb
 
 from vmtailor.analysis.comparison import judged_document, sides
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records
 from vmtailor.cli import fit_record
-from vmtailor.cli.verify import verify as verify_verb
 from vmtailor.drivers.host import bundle_folder
 from vmtailor.model.bundle import RECORD, Bundle, BundleFile
 from vmtailor.stages.verify import Target

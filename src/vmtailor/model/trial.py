@@ -12,7 +12,7 @@ from vmtailor.model.syscalls import Absence, FailedCall
 
 
 class Purpose(StrEnum):
-    """The purpose of a trial."""
+    """The purposes of a trial."""
 
     FIRST = "first build"
     REPAIR = "repair"
@@ -41,7 +41,7 @@ class Trial:
 # vmtailor/verification/3: `absent`.
 @dataclass(frozen=True)
 class Verification:
-    """The verdict on a machine. `failures` say in sentences what is wrong; `degraded` are the calls that fail newly;
+    """What was found. `failures` say in sentences what is wrong; `degraded` are the calls that fail newly;
     `needs` symbols that init itself asked for; `evidence` the last words of the guest that failed; `skipped` the
     programs of the exercise that were not run on the host, so that the verdict is without them; `absent` what is not
     there and harmlessly so (data/harmless)."""

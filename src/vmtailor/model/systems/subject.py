@@ -9,7 +9,7 @@ from typing import ClassVar
 
 
 class SubjectKind(StrEnum):
-    """The place where a system is kept. The value is the prefix of its reference."""
+    """The kinds of places where a system is kept. The value is the prefix of its reference."""
 
     DISK = "disk"
     ROOT = "rootfs"
@@ -17,7 +17,7 @@ class SubjectKind(StrEnum):
 
 
 class TableKind(StrEnum):
-    """The table that divides a disk."""
+    """The kinds of partition tables."""
 
     NONE = "none"  # one file system fills it
     MBR = "mbr"
@@ -57,7 +57,7 @@ class DiskLayout:
 
 @dataclass(frozen=True)
 class OsRelease:
-    """The content of os-release; fields that are not there are empty."""
+    """The fields of os-release; a missing one is empty."""
 
     id: str = ""
     version_id: str = ""
@@ -133,9 +133,9 @@ class EnabledUnit:
 # vmtailor/subject/1: first.
 @dataclass(frozen=True)
 class System:
-    """A system as its files describe it. `identity`: tells this content from other content. `kernel`: the release
-    that starts when nobody chooses; empty for a system without a kernel. `masked`: units that are switched off by
-    name. `notes`: what a reader should know, in sentences."""
+    """What was found. `identity`: tells this content from other content. `kernel`: the release that starts when nobody
+    chooses; empty for a system without a kernel. `masked`: units that are switched off by name. `notes`: what a reader
+    should know, in sentences."""
 
     SCHEMA: ClassVar[str] = "vmtailor/subject/1"
 
@@ -157,16 +157,16 @@ class System:
 
     @property
     def installed(self) -> InstalledKernel | None:
-        """The kernel that starts when nobody chooses."""
+        """Return the kernel that starts when nobody chooses."""
         return next((one for one in self.kernels if one.release == self.kernel), None)
 
     @property
     def root_word(self) -> str:
-        """Return the word by which a kernel mounts the root where no loader's entry has one: an init mounts again,
-        for writing, what /etc/fstab has a line for; without one it would never be written."""
+        """Return the word by which a kernel mounts the root if no loader's entry says it. An init mounts again, for
+        writing, what /etc/fstab has a line for; without one the root would never be written."""
         return "ro" if any(mount.place == "/" for mount in self.mounts) else "rw"
 
     @property
     def entry(self) -> LoaderEntry | None:
-        """The loader's entry that starts when nobody chooses."""
+        """Return the loader's entry that starts when nobody chooses."""
         return next((one for one in self.entries if one.chosen), None)

@@ -407,47 +407,52 @@ def parse(text: str, origin: str) -> Architecture:
     return row
 
 
-def _wrong(row: Architecture, file: str) -> Iterator[str]:
-    if row.name != file or not _NAME.fullmatch(row.name):
-        yield f"name = {row.name!r} is not the file's, or not of a-z, 0-9 and _"
-    yield from _wrong_boards(row)
-    for pattern in (row.emulator.cpu, row.emulator.halted, *row.log.compilers, *row.warnings):
+def _wrong(architecture: Architecture, file: str) -> Iterator[str]:
+    if architecture.name != file or not _NAME.fullmatch(architecture.name):
+        yield f"name = {architecture.name!r} is not the file's, or not of a-z, 0-9 and _"
+    yield from _wrong_boards(architecture)
+    for pattern in (
+        architecture.emulator.cpu,
+        architecture.emulator.halted,
+        *architecture.log.compilers,
+        *architecture.warnings,
+    ):
         try:
             re.compile(pattern)
         except re.error as error:
             yield f"{pattern!r} is no pattern: {error}"
-    yield from _wrong_numbers(row)
+    yield from _wrong_numbers(architecture)
 
 
-def _wrong_boards(row: Architecture) -> Iterator[str]:
-    if not row.board:
+def _wrong_boards(architecture: Architecture) -> Iterator[str]:
+    if not architecture.board:
         yield "there is no [[board]]"
-    for one in row.board:
+    for one in architecture.board:
         if not _BOARD.fullmatch(one.name):
             yield f"name = {one.name!r} is no name of a board"
         if bool(one.installed_mib) != ("{kib}" in one.memory_word):
             yield f"{one.name}: installed_mib and memory_word (with {{kib}} in it) go together"
-    if len(set(row.board_names)) != len(row.board_names):
+    if len(set(architecture.board_names)) != len(architecture.board_names):
         yield "two boards have one name"
-    if row.usual not in row.board_names:
-        yield f"usual = {row.usual!r} is no board of this file"
+    if architecture.usual not in architecture.board_names:
+        yield f"usual = {architecture.usual!r} is no board of this file"
 
 
-def _wrong_numbers(row: Architecture) -> Iterator[str]:
-    where = row.addresses
+def _wrong_numbers(architecture: Architecture) -> Iterator[str]:
+    where = architecture.addresses
     if not 0 < where.kernel_half <= where.modules_first < where.modules_last < 1 << 64:
         yield "addresses: 0 < kernel_half <= modules_first < modules_last < 2^64"
     if not 0 <= where.firmware_first <= where.firmware_last < where.kernel_half:
         yield "addresses: 0 <= firmware_first <= firmware_last < kernel_half"
-    if not 0 <= row.emulator.pace <= 6:
-        yield f"emulator.pace = {row.emulator.pace} is not from 0 to 6"
-    if row.emulator.round_ns < 0:
-        yield f"emulator.round_ns = {row.emulator.round_ns} is less than 0"
-    for page in row.devices.at_once:
+    if not 0 <= architecture.emulator.pace <= 6:
+        yield f"emulator.pace = {architecture.emulator.pace} is not from 0 to 6"
+    if architecture.emulator.round_ns < 0:
+        yield f"emulator.round_ns = {architecture.emulator.round_ns} is less than 0"
+    for page in architecture.devices.at_once:
         if page & 0xFFF:
             yield f"devices.at_once: {page:#x} is not the address of a page"
-    yield from _wrong_code(row.code)
-    for code in (*row.devices.ports.prefixes, *row.devices.ports.opcodes):
+    yield from _wrong_code(architecture.code)
+    for code in (*architecture.devices.ports.prefixes, *architecture.devices.ports.opcodes):
         if not (0 <= code.value <= 0xFF and 0 < code.mask <= 0xFF and code.value & code.mask == code.value):
             yield f"devices.ports: value {code.value:#x} under mask {code.mask:#x} is no byte"
 

@@ -48,11 +48,11 @@ def probe_command(program: str, guest: str, accelerator: str, probe: KvmProbe) -
 
 
 def _try(accelerator: str, deadline_s: float) -> KvmVerdict:
-    row = of_host()
-    probe = row.emulator.kvm_probe
+    architecture = of_host()
+    probe = architecture.emulator.kvm_probe
     if probe is None:
-        return KvmVerdict(KvmState.ABSENT, f"no guest that would try it is made for {row.title}")
-    qemu, guest = qemu_program.installed(row.name), str(natives.locate().folder / PROBE)
+        return KvmVerdict(KvmState.ABSENT, f"no guest that would try it is made for {architecture.title}")
+    qemu, guest = qemu_program.installed(architecture.name), str(natives.locate().folder / PROBE)
     wanted = Wanted(named={"firmware": guest}, kvm=accelerator == "kvm")
     started = time.monotonic()
     end = started + deadline_s

@@ -32,14 +32,18 @@ def text_of(config: CountingConfig) -> str:
     return "\n".join(lines) + "\n"
 
 
-def processor(row: Architecture) -> list[str]:
+def processor(architecture: Architecture) -> list[str]:
     """What the plugin is told of a processor: how it tells the kernel from programs, and sees accesses to devices."""
-    lines = [f"architecture {row.name}", f"target {row.emulator.target}", f"half {row.addresses.kernel_half:x}"]
-    if row.addresses.firmware_last:
-        lines.append(f"firmware {row.addresses.firmware_first:x} {row.addresses.firmware_last + 1:x}")
-    lines += [f"prefix {_opcode(one)}" for one in row.devices.ports.prefixes]
-    lines += [f"port {_opcode(one)}" for one in row.devices.ports.opcodes]
-    return lines + [f"at-once {page:x}" for page in row.devices.at_once]
+    lines = [
+        f"architecture {architecture.name}",
+        f"target {architecture.emulator.target}",
+        f"half {architecture.addresses.kernel_half:x}",
+    ]
+    if architecture.addresses.firmware_last:
+        lines.append(f"firmware {architecture.addresses.firmware_first:x} {architecture.addresses.firmware_last + 1:x}")
+    lines += [f"prefix {_opcode(one)}" for one in architecture.devices.ports.prefixes]
+    lines += [f"port {_opcode(one)}" for one in architecture.devices.ports.opcodes]
+    return lines + [f"at-once {page:x}" for page in architecture.devices.at_once]
 
 
 def _opcode(one: Opcode) -> str:

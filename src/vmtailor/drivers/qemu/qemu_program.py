@@ -81,10 +81,10 @@ def plugin_api_of(version: tuple[int, int]) -> int | None:
 def installed(architecture: str | None = None) -> Qemu:
     """The QEMU to use for an architecture: the one on the PATH, or what $VMTAILOR_QEMU names (for another processor
     than this host's: $VMTAILOR_QEMU_NAME, in capitals). Raises HostError when there is none."""
-    row = presumed() if architecture is None else named(architecture)
-    own = row.is_host or row.presumed
-    variable = BINARY_VARIABLE if own else f"{BINARY_VARIABLE}_{row.name.upper()}"
-    return _probe(os.environ.get(variable) or require_tool(row.emulator.program, row.emulator.package))
+    family = presumed() if architecture is None else named(architecture)
+    own = family.is_host or family.presumed
+    variable = BINARY_VARIABLE if own else f"{BINARY_VARIABLE}_{family.name.upper()}"
+    return _probe(os.environ.get(variable) or require_tool(family.emulator.program, family.emulator.package))
 
 
 def plugin_api(architecture: str | None = None) -> int:

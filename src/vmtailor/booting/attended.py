@@ -41,12 +41,12 @@ _ROOT_WORDS = ("root", "rootfstype", "rootflags", "init", "ro", "rw", "resume")
 
 
 def owners() -> tuple[CodeOwner, ...]:
-    """User code that is ours: the attendant, and the client that asks for it."""
+    """Return the user code that is ours: the attendant, and the client that asks for it."""
     return tuple(CodeOwner(name, *ADDRESSES[name]) for name in ("attendant", "client"))
 
 
 def with_attendant(machine: Machine, volume: Path) -> Machine:
-    """The machine with the attendant's disk behind its own, told to start from it."""
+    """Return the machine with the attendant's disk behind its own, told to start from it."""
     device = f"/dev/vd{chr(ord('a') + len(machine.disks))}"
     words = tuple(word for word in machine.words if word.partition("=")[0] not in _ROOT_WORDS)
     own = (f"root={device}", "rootfstype=ext4", "ro", f"init={PROGRAM}")
@@ -99,7 +99,7 @@ class _Conversation:
         self._lost, self._lost_at = "", 0.0
 
     def run(self, on_progress: Callable[[float], None] | None) -> str:
-        """Why the guest was given up; "" when it ended by itself."""
+        """Drive the guest and return why it was given up; "" when it ended by itself."""
         while not self._listener.ended:
             self.session.pump(_LOOK_S)
             if self._has_come():

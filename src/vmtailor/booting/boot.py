@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one way to boot a machine, however it is driven."""
+"""One way to boot a machine, however it is driven."""
 
 from __future__ import annotations
 

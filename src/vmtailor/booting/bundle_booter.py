@@ -33,7 +33,8 @@ class BundleBooter:
         self._tables: dict[str, SymbolTable] = {}
 
     def table(self, kernel: str) -> SymbolTable:
-        """The symbols of the bundle's kernel, or of one that was compiled from it and has its table beside it."""
+        """Return the symbols of the bundle's kernel, or of one that was compiled from it and has its table beside
+        it."""
         if kernel not in self._tables:
             own = kernel == str(self._loaded.kernel)
             data = self._loaded.symbols if own else Path(kernel).with_name(SYSTEM_MAP).read_bytes()
@@ -66,12 +67,12 @@ class BundleBooter:
 
 
 def workload_of(loaded: BundleFolder, timeout_s: float) -> Exercised:
-    """How a bundle is driven: by its own exercise, told the same bytes in every boot."""
+    """Return the workload of a bundle: its own exercise, told the same bytes in every boot."""
     return Exercised(Run(exercise=loaded.exercise, key=FIXED_KEY), timeout_s)
 
 
 def kernel_of(machine: Machine) -> str:
-    """The kernel of a bundle's machine. Raises UserInputError for what such a machine cannot have."""
+    """Return the kernel of a bundle's machine. Raises UserInputError for what such a machine cannot have."""
     if machine.kernel is None:
         raise UserInputError("a bundle's machine has a kernel of its own")
     if machine.extras or machine.firmware:

@@ -37,7 +37,7 @@ _TRACE = "trace"
 
 
 def owners() -> tuple[CodeOwner, ...]:
-    """User code that is ours: init (with the baseline's first stage) and the exercise's client."""
+    """Return the user code that is ours: init (with the baseline's first stage) and the exercise's client."""
     return tuple(CodeOwner(name, *ADDRESSES[name]) for name in ("init", "stage1", "client"))
 
 
@@ -97,7 +97,8 @@ class Used:
         self._held_up_s, self.wants = held_up_s, running.wants_to_run
 
     def beyond(self, patience: Patience) -> bool:
-        """Whether there is no more patience. Who would run if the host let him does not stand still."""
+        """Return whether there is no more patience. A machine that would run if the host let it does not stand
+        still."""
         if self.now_s is None:
             return False
         still = not self.wants and self.elapsed_s - self.moved_s[1] - self.kept_s > patience.still_s

@@ -28,14 +28,14 @@ _BOARD = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
 
 class Bus(StrEnum):
-    """Where a machine has its virtio devices: at addresses of their own, or on PCI."""
+    """The place of a machine's virtio devices: at addresses of their own, or on PCI."""
 
     MMIO = "mmio"
     PCI = "pci"
 
 
 class Packing(StrEnum):
-    """What becomes of the kernel file that make leaves: `elf`: written again without symbols and long padding
+    """The fate of the kernel file that make leaves: `elf`: written again without symbols and long padding
     (drivers/kernel/elf_pack.py); `as-is`: copied."""
 
     ELF = "elf"
@@ -78,7 +78,7 @@ class Board:
 
 @dataclass(frozen=True)
 class KvmProbe:
-    """How the guest that tries KVM (native/kvm-probe) is started. `cpu`: the CPU model under emulation."""
+    """The start of the guest that tries KVM (native/kvm-probe). `cpu`: the CPU model under emulation."""
 
     arguments: tuple[str, ...]
     cpu: str
@@ -107,8 +107,9 @@ class Emulator:
 
 @dataclass(frozen=True)
 class Header:
-    """Where a packed kernel says its release: at `magic_at` stands `magic`; the 16-bit number at `pointer_at`, plus
-    `base`, is where the text begins. Without `pointer_at` the file is not packed: the release is in its banner."""
+    """The place where a packed kernel says its release: at `magic_at` stands `magic`; the 16-bit number at
+    `pointer_at`, plus `base`, is where the text begins. Without `pointer_at` the file is not packed: the release is in
+    its banner."""
 
     magic_at: int
     magic: str
@@ -138,18 +139,19 @@ class NarrowPrograms:
     calls: tuple[CallTable, ...] = ()
 
     def is_of(self, machine: int, flags: int) -> bool:
-        """Whether a program with these numbers in its header (e_machine, e_flags) is of this kind."""
+        """Return whether a program with these numbers in its header (e_machine, e_flags) is of this kind."""
         return self.machine in (0, machine) and flags & self.mask == self.flags
 
 
 def narrow_numbers(head: bytes) -> tuple[int, int]:
-    """Machine and flags in the header of a little-endian program of 32 bits; 0 for what `head` does not reach."""
+    """Return machine and flags in the header of a little-endian program of 32 bits; 0 for what `head` does not
+    reach."""
     return int.from_bytes(head[18:20], "little"), int.from_bytes(head[36:40], "little")
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """How a kernel is configured, made and entered.
+    """The words by which a kernel is configured, made and entered.
 
     `arch`: make's ARCH. `source`: the folder below arch/, Kconfig's SRCARCH. `kconfig`: what Kconfig sees in its
     environment. `cross`: prefix of the compiler for a host of another family, and `cross_packages` where it is from.
@@ -222,7 +224,7 @@ class Opcode:
 
 @dataclass(frozen=True)
 class Ports:
-    """How instructions that access I/O ports look: any `prefixes`, then one of `opcodes`. None of either where there
+    """The form of instructions that access I/O ports: any `prefixes`, then one of `opcodes`. None of either where there
     are no ports: devices are then memory-mapped, and counted as such."""
 
     prefixes: tuple[Opcode, ...] = ()
@@ -231,7 +233,7 @@ class Ports:
 
 @dataclass(frozen=True)
 class DeviceAccesses:
-    """What the counting plugin must know of devices. `at_once`: physical pages of devices that belong to the processor:
+    """The facts of devices that a counter must know. `at_once`: physical pages of devices that belong to the processor:
     they answer at once, and nothing else works for them."""
 
     ports: Ports = Ports()
@@ -273,7 +275,7 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class LogSigns:
-    """What boot logs of the family look like. `names`: what programs call it, where that is not its name; `titles`: the
+    """The signs of the family in boot logs. `names`: what programs call it, where that is not its name; `titles`: the
     same for the title of a .config; `compilers`: patterns of the first word of its compilers' names; `signs`: how
     messages begin that only its kernels print. `bare_command_line`: the kernel prints "Command line:".
     `firmware_end`: how the last line begins that firmware prints ahead of the kernel, where it prints."""
@@ -334,22 +336,22 @@ class Architecture:
         return found
 
     def runs_whole(self, machine: int, bits: int, little: bool) -> bool:
-        """Whether a system is of the family whose init has these words in its ELF header."""
+        """Return whether a system is of the family whose init has these words in its ELF header."""
         return machine == self.elf[0] and bits == 64 and little
 
     @property
     def is_host(self) -> bool:
-        """Whether this host is of the family."""
+        """Return whether this host is of the family."""
         return platform.machine() in self.hosts
 
 
 def names() -> tuple[str, ...]:
-    """All that have a row, in order."""
+    """Return the names of all that have a row, in order."""
     return tuple(sorted(one.name.removesuffix(".toml") for one in FOLDER.iterdir() if one.name.endswith(".toml")))
 
 
 def named(name: str) -> Architecture:
-    """The row of that name. Raises UserInputError, with those that there are."""
+    """Return the architecture of that name. Raises UserInputError, with those that there are."""
     if name not in names():
         raise UserInputError(f"no architecture '{name[:64]}' is known", hint=f"known: {', '.join(names())}")
     return _row(FOLDER / f"{name}.toml")
@@ -360,7 +362,7 @@ def every() -> tuple[Architecture, ...]:
 
 
 def presumed() -> Architecture:
-    """What a record means that names none."""
+    """Return the architecture of records that name none."""
     return next(one for one in every() if one.presumed)
 
 
@@ -369,12 +371,12 @@ def presumed_name() -> str:
 
 
 def of_image(name: str) -> Architecture | None:
-    """The row of an image, by the name that its configuration has for it."""
+    """Return the architecture of an image, by the name that its configuration has for it."""
     return next((one for one in every() if one.image == name), None)
 
 
 def of_host() -> Architecture:
-    """The row of this host. Raises HostError when it has none."""
+    """Return the architecture of this host. Raises HostError when it has none."""
     found = next((one for one in every() if one.is_host), None)
     if found is None:
         raise HostError(
@@ -400,11 +402,11 @@ def _parsed(text: str, origin: str) -> Architecture:
 
 def parse(text: str, origin: str) -> Architecture:
     """Read one file. Raises UserInputError that names the file and the field."""
-    row = toml_files.read_strictly(text, Architecture, origin)
-    wrong = next(_wrong(row, origin.removesuffix(".toml")), None)
+    architecture = toml_files.read_strictly(text, Architecture, origin)
+    wrong = next(_wrong(architecture, origin.removesuffix(".toml")), None)
     if wrong is not None:
         raise UserInputError(f"{origin}: {wrong}")
-    return row
+    return architecture
 
 
 def _wrong(architecture: Architecture, file: str) -> Iterator[str]:

@@ -9,7 +9,7 @@ from vmtailor.model.architecture import named
 
 
 def of(architecture: str) -> Natives:
-    """The native parts for machines of an architecture, by its name.
+    """Return the native parts for machines of an architecture, by its name.
 
     Raises HostError when the guest programs are not there and cannot be compiled, with what to install."""
     family = named(architecture)

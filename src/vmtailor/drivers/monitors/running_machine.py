@@ -25,7 +25,7 @@ _MOST_SAID = 8000
 
 
 class Control(Protocol):
-    """What a monitor says while its machine runs."""
+    """The line on which a monitor speaks while its machine runs."""
 
     def fileno(self) -> int:
         """Return the descriptor that is readable when there may be something for `feed`."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether QEMU emulates a model of CPU in a machine: asked of QEMU, which makes the machine and ends before it runs."""
+"""CPU models that QEMU emulates in a machine: asked of QEMU, which makes the machine and ends before it runs."""
 
 from __future__ import annotations
 

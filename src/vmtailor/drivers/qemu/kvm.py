@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether KVM works here: a small guest really runs, with a deadline. /dev/kvm can be there, open, and hang."""
+"""Trial of KVM on this host: a small guest really runs, with a deadline. /dev/kvm can be there, open, and hang."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def kvm_works(deadline_s: float = 5.0, *, accelerator: str = "kvm") -> KvmVerdic
 
 
 def probe_command(program: str, guest: str, accelerator: str, probe: KvmProbe) -> list[str]:
-    """QEMU's argument list: the guest stands in for the BIOS."""
+    """Return QEMU's argument list: the guest stands in for the BIOS."""
     model = "host" if accelerator == "kvm" else probe.cpu
     argv = [program, *probe.arguments, "-accel", accelerator, "-cpu", model]
     argv += ["-nodefaults", "-no-user-config", "-display", "none", "-nic", "none", "-no-reboot"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The TCG plugin: its configuration, and how QEMU is told of it."""
+"""TCG plugin: its configuration, its files, and the option that loads it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ def text_of(config: CountingConfig) -> str:
 
 
 def processor(architecture: Architecture) -> list[str]:
-    """What the plugin is told of a processor: how it tells the kernel from programs, and sees accesses to devices."""
+    """Return what the plugin is told of a processor: how it tells the kernel from programs, and sees accesses to
+    devices."""
     lines = [
         f"architecture {architecture.name}",
         f"target {architecture.emulator.target}",
@@ -69,7 +70,8 @@ class Plugin:
         return data, counts_file.parse(data, "the plugin's counts") if data else None
 
     def option(self, name: Callable[[str], str] = str) -> str:
-        """The value of QEMU's -plugin option. `name`: what QEMU calls a file; its output may be "fd:NUMBER", too."""
+        """Return the value of QEMU's -plugin option. `name`: what QEMU calls a file; its output may be "fd:NUMBER",
+        too."""
         library, config, out = (name(str(path)).replace(",", ",,") for path in (self.library, self.config, self.out))
         return f"{library},config={config},out={out}"
 

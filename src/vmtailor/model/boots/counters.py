@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is counted and marked in one boot, and its counters. Figures are instructions unless another unit is named."""
+"""Marks and counters of one boot. Figures are instructions unless another unit is named."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class CodeOwner:
 
 @dataclass(frozen=True)
 class CountingConfig:
-    """What is counted in a boot.
+    """The configuration of a counter.
 
     `kernel`: the address of start_kernel; code below the kernel's half before it is firmware and early kernel,
     afterwards user code, unless it is firmware that stays. By default that of the mark of that name.

@@ -32,7 +32,7 @@ class End:
     returncode: int | None
 
     def error(self) -> GuestError:
-        """This end as the error it is where it was not wanted."""
+        """Return this end as the error it is where it was not wanted."""
         what = {
             Ending.EXITED: "the machine ended by itself too early",
             Ending.PANIC: "the guest's kernel panicked",

@@ -275,7 +275,8 @@ def _cover(files: list[str], scratch: Path) -> int:
     }
     third = sorted(
         name for name, module in list(sys.modules.items())
-        if "site-packages" in (getattr(module, "__file__", None) or "") and not name.startswith("__editable__")
+        if "site-packages" in (getattr(module, "__file__", None) or "")
+        and not name.startswith(("__editable__", "hypothesis.", "_hypothesis"))
     )  # fmt: skip
     (scratch / "map.json").write_text(json.dumps({"lines": lines, "seconds": watch.seconds, "imports": third}))
     return code

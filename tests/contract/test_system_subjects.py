@@ -264,8 +264,8 @@ REFUSED: dict[Make, str] = {
     not_unmounted: "was not cleanly unmounted", in_use: "was not cleanly unmounted",
     of_another_processor: "is a system for S390, 64 bits", without_kernel: "has no kernel inside",
     without_init: "has no init", no_system: "has no system on it", two_systems: "has systems on partitions 2 and 3",
-    standing_on_another: "stands on another file", damaged_qcow2: "is a damaged qcow2 image",
-    huge_qcow2: "says that it is a disk of", foreign: "of the form vmdk",
+    standing_on_another: "depends on another file", damaged_qcow2: "is a damaged qcow2 image",
+    huge_qcow2: "says that it is a disk of", foreign: "disk image format vmdk",
     empty: "it has 0 bytes", pipe: "it is a named pipe", broken_folders: "is damaged|has no system on it",
 }  # fmt: skip
 

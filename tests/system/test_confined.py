@@ -292,7 +292,7 @@ def test_a_disk_image_names_no_other_file_of_the_host(kernel: Path, tmp_path: Pa
     (tmp_path / "base.raw").write_bytes(bytes(1 << 20))
     disk = tmp_path / "disk.qcow2"
     disk.write_bytes(qcow2_image(secret.encode()))
-    with pytest.raises(UserInputError, match="stands on another file"), listening(machine(kernel, disk, "h")):
+    with pytest.raises(UserInputError, match="depends on another file"), listening(machine(kernel, disk, "h")):
         pass
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.unit.bootlog.reading import timeline_of
 
-from vmtailor.analysis.changes.change_catalogue import catalogue, in_range, read, version_tuple
+from vmtailor.analysis.changes.change_catalogue import catalogue, in_range, read
 from vmtailor.base.errors import VmtailorError
 from vmtailor.model import architecture
 from vmtailor.model.boots.timeline import Remedy
@@ -206,8 +206,8 @@ def test_a_second_lost_to_the_clock_chip(tmp_path: Path) -> None:
 
 
 def test_versions() -> None:
-    assert version_tuple("6.12.117+deb13-cloud-amd64") == (6, 12, 117)
-    assert version_tuple("next-2024") == ()
+    assert in_range("6.12.117+deb13-cloud-amd64", "6.12.117", "6.12.118")
+    assert in_range("next-2024", "99", "")
     assert in_range("6.9", "4.19", "6.10")
     assert not in_range("6.10", "", "6.10")
     assert in_range(None, "99", "")

@@ -23,7 +23,6 @@ from vmtailor.base.files import records
 from vmtailor.base.terminal import TerminalConsole
 from vmtailor.booting.boot import OnProgress
 from vmtailor.cli.boots import boot_bundle, boot_requests, boot_system
-from vmtailor.cli.boots.asked import Asked
 from vmtailor.cli.tables.cost_table import show_cost
 from vmtailor.drivers.host import bundle_folder
 from vmtailor.model.boots.boot import Boot, Milestone, Outcome
@@ -36,6 +35,7 @@ from vmtailor.model.machine import Accelerator, Clock, Machine
 from vmtailor.pipeline import machine_bench, rebuilding, trying
 from vmtailor.pipeline.applying import Means, Rebuild, applied
 from vmtailor.pipeline.machine_bench import MachineBench
+from vmtailor.pipeline.options import BootOptions
 from vmtailor.stages import debug_kernel
 
 VM = replace(
@@ -230,16 +230,16 @@ def test_trials_on_a_bench(tmp_path: Path) -> None:
 
 def test_options_without_a_meaning_are_refused_and_not_passed_over() -> None:
     bundle = Path("b")
-    for meant in (boot_bundle.MEANT, boot_system.MEANT, boot_requests.MEANT):
-        Asked(subject=bundle, json=True, out=Path("elsewhere")).refuse_but(meant, "why", hint="")
-    with pytest.raises(UserInputError, match=r"^--kernel, --disk, --ready: a bundle has its own"):
-        boot_bundle.boot_bundle(Asked(subject=bundle, kernel=Path("k"), disks=(Path("d"),), ready="tcp:80"), bundle)
-    with pytest.raises(UserInputError, match=r"^--judge cpu, --requests: with --exercise"):
-        boot_system.boot_system(Asked(judged_by=JudgedBy.CPU, requests=Path("r")), Path("x"))
-    with pytest.raises(UserInputError, match=r"^--times, --clock instructions, --accel kvm: --requests starts"):
-        boot_requests.boot_requests(Asked(times=1, clock=Clock.INSTRUCTIONS, accelerator=Accelerator.KVM), Path("r"))
+    asked = BootOptions(subject=bundle, kernel=Path("k"), disks=(Path("d"),), ready="tcp:80")
+    with pytest.raises(UserInputError, match=r"^--kernel, --disk, --ready do not go with b, a bundle with a kernel"):
+        boot_bundle.boot_bundle(asked, bundle)
+    with pytest.raises(UserInputError, match=r"^--judge cpu, --requests do not go with a boot of .* with --exercise"):
+        boot_system.boot_system(BootOptions(judged_by=JudgedBy.CPU, requests=Path("r")), Path("x"))
+    asked = BootOptions(times=1, clock=Clock.INSTRUCTIONS, accelerator=Accelerator.KVM)
+    with pytest.raises(UserInputError, match=r"^--repeat, --clock instructions, --accelerator kvm do not go with"):
+        boot_requests.boot_requests(asked, Path("r"))
     with pytest.raises(UserInputError, match="--initrd needs --kernel"):
-        boot_system.boot_system(Asked(subject=bundle, initrd=Path("i")), Path("x"))
+        boot_system.boot_system(BootOptions(subject=bundle, initrd=Path("i")), Path("x"))
 
 
 def test_loops_of_emulation_are_named_apart() -> None:

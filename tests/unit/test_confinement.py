@@ -116,7 +116,7 @@ def test_a_qcow2_image_that_names_another_file_is_refused(tmp_path: Path) -> Non
     boot_disk.require_alone(image(3, 0, 1))
     boot_disk.require_alone(image(2, 0, 4))  # version 2 has no features: something else is there
     for hostile in ((2, 512, 0), (3, 512, 0), (3, 0, 4)):
-        with pytest.raises(UserInputError, match="stands on another file"):
+        with pytest.raises(UserInputError, match="depends on another file"):
             boot_disk.require_alone(image(*hostile))
 
 

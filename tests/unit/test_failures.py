@@ -29,6 +29,7 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records
 from vmtailor.base.terminal import TerminalConsole
 from vmtailor.cli.explain import explain
+from vmtailor.cli.signature import of_verb
 from vmtailor.cli.tables import finding_view
 from vmtailor.cli.tables.finding_view import LookupAnswer, brings_in
 from vmtailor.pipeline import explaining
@@ -258,7 +259,7 @@ def with_source(known: KnownSource, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def ask(*arguments: str) -> str:
     app = typer.Typer()
-    app.command()(explain)
+    app.command()(of_verb("explain", explain))
     result = CliRunner().invoke(app, list(arguments), env={"COLUMNS": "120"})
     if result.exception is not None:
         raise result.exception

@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 from tests.fakes.bundle_data import write_bundle
 from tests.fakes.hostile_bundles import respell, start
+from tests.fakes.verbs import verify_verb
 
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import HostError, UserInputError
 from vmtailor.base.files import plain_files, records
 from vmtailor.booting.fitted_machine import Chosen, machine_of
-from vmtailor.cli.verify import verify as verify_verb
 from vmtailor.drivers.host import bundle_folder, digest_cache
 from vmtailor.model.bundle import RECORD, Bundle
 from vmtailor.pipeline import bundling

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from tests.fakes.bundle_data import trace_record, write_bundle
 from tests.fakes.hostile_bundles import respell, start
+from tests.fakes.verbs import verify_verb
 
 from vmtailor.analysis.comparison import judged_document, sides
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records
 from vmtailor.cli import saved
-from vmtailor.cli.verify import verify as verify_verb
 from vmtailor.drivers.host import bundle_folder
 from vmtailor.model.bundle import RECORD, Bundle, BundleFile
 from vmtailor.stages.verify import Target
@@ -40,7 +40,7 @@ def test_a_record_names_files_of_its_own_folder_only(tmp_path: Path, part: str, 
     value: Any = (*record.files, BundleFile(name, 0, "0" * 64)) if part == "files" else name
     records.save(replace(record, **{part: value}), tmp_path / RECORD)
     for read in (bundle_folder.load, bundle_folder.load_container):
-        with pytest.raises(UserInputError, match="which is no plain name") as caught:
+        with pytest.raises(UserInputError, match="which is not a plain name") as caught:
             read(tmp_path)
         assert not {"\x1b", "\n", "\0"} & set(caught.value.message)
 

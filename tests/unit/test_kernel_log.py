@@ -15,7 +15,7 @@ from vmtailor.analysis.guests.kernel_complaints import (
     complaints,
     expected_messages,
     named,
-    new_complaints,
+    new_lines,
     shape,
     whole,
 )
@@ -45,13 +45,13 @@ def test_what_firmware_says_is_no_complaint() -> None:
 
 
 def test_the_same_message_with_other_numbers_is_not_new() -> None:
-    assert new_complaints(["odd thing 0xff at 99"], complaints(LOG)) == []
+    assert list(new_lines(["odd thing 0xff at 99"], complaints(LOG))) == []
 
 
 def test_a_new_message_is_found_once() -> None:
     found = ["unable to open an initial console"] * 2
-    assert new_complaints(found, complaints(LOG)) == found[:1]
-    assert new_complaints(found, [], [re.compile("initial console")]) == []
+    assert list(new_lines(found, complaints(LOG))) == found[:1]
+    assert list(new_lines(found, [], [re.compile("initial console")])) == []
 
 
 #: Of a process that was killed for want of memory, as two kernels say it.
@@ -76,22 +76,22 @@ KILLED = """<4>[   60.1] dd invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), orde
 
 def test_a_dump_is_no_complaint_and_what_it_was_dumped_for_is_one() -> None:
     report = ["dd invoked oom-killer", "Memory cgroup out of memory"]
-    new = new_complaints(complaints(KILLED), [], expected_messages())
+    new = list(new_lines(complaints(KILLED), [], expected_messages()))
     assert [text.split(":")[0] for text in new] == report
     other = KILLED.replace("own_way", "another_way").replace("#1", "#1 Debian").replace("812", "901")
-    assert new_complaints(complaints(KILLED), complaints(other), expected_messages()) == []
+    assert list(new_lines(complaints(KILLED), complaints(other), expected_messages())) == []
 
 
 def test_what_begins_like_a_dump_still_counts() -> None:
     said = ["WARNING: CPU: 0 PID: 1 at kernel/x.c:12 f+0x1/0x2", "CS: a clock stood still", "RCU: stalled"]
-    assert new_complaints(said, [], expected_messages()) == said
+    assert list(new_lines(said, [], expected_messages())) == said
 
 
 def test_a_kernel_without_names_dumps_addresses() -> None:
     frames = ["? 0xffffffff8081393f", "0xffffffff81000000", "own_way+0x1/0x2", "? own_way+0x1/0x2 [a_module]"]
-    assert new_complaints(frames, [], expected_messages()) == []
+    assert list(new_lines(frames, [], expected_messages())) == []
     said = ["at 0xffffffff8081393f", "0xffffffff81000000 is bad"]
-    assert new_complaints(said, [], expected_messages()) == said
+    assert list(new_lines(said, [], expected_messages())) == said
 
 
 def test_names_of_containers_are_made_up() -> None:
@@ -101,7 +101,7 @@ def test_names_of_containers_are_made_up() -> None:
 
 @given(st.text(), st.text())
 def test_no_text_breaks_it(log: str, console: str) -> None:
-    assert new_complaints(complaints(log, console), complaints(log, console)) == []
+    assert list(new_lines(complaints(log, console), complaints(log, console))) == []
 
 
 def test_the_kernels_words_are_each_there_once_and_in_order() -> None:
@@ -130,7 +130,7 @@ def test_initcalls_of_a_kernel_without_names_are_named_by_its_table() -> None:
 def test_what_a_busy_host_makes_a_guest_say_is_expected() -> None:
     busy = ["hrtimer: interrupt took 9559049 ns", "cpu0: Worker [411] processing SEQNUM=1479 is taking a long time"]
     killed = "cpu0: Worker [411] processing SEQNUM=1479 killed"
-    assert new_complaints([*busy, killed], [], expected_messages()) == [killed]
+    assert list(new_lines([*busy, killed], [], expected_messages())) == [killed]
 
 
 def test_a_module_of_another_kernel_is_refused_and_that_is_expected_where_it_is_built_in() -> None:
@@ -140,16 +140,16 @@ def test_a_module_of_another_kernel_is_refused_and_that_is_expected_where_it_is_
         "veth: disagrees about version of symbol module_layout",
     ]
     missing = "veth: Unknown symbol rtnl_link_register (err -2)"
-    assert new_complaints([*refused, missing], [], expected_messages({"veth", "virtio_net"})) == [missing]
-    assert new_complaints([*refused, missing], [], expected_messages({"veth"})) == [refused[0], missing]
-    assert new_complaints(refused, [], expected_messages()) == refused
+    assert list(new_lines([*refused, missing], [], expected_messages({"veth", "virtio_net"}))) == [missing]
+    assert list(new_lines([*refused, missing], [], expected_messages({"veth"}))) == [refused[0], missing]
+    assert list(new_lines(refused, [], expected_messages())) == refused
 
 
 def test_a_module_that_is_asked_for_by_name_is_not_there_and_that_is_expected_where_it_is_built_in() -> None:
     asked = "modprobe: FATAL: Module br-netfilter not found in directory /lib/modules/6.12.117"
     other = "modprobe: ERROR: could not insert 'br-netfilter': Operation not permitted"
-    assert new_complaints([asked, other], [], expected_messages({"br_netfilter"})) == [other]
-    assert new_complaints([asked, other], [], expected_messages({"netfilter", "br"})) == [asked, other]
+    assert list(new_lines([asked, other], [], expected_messages({"br_netfilter"}))) == [other]
+    assert list(new_lines([asked, other], [], expected_messages({"netfilter", "br"}))) == [asked, other]
 
 
 def test_modules_that_are_built_in_are_those_with_an_initcall() -> None:

@@ -35,4 +35,4 @@ def test_a_name_is_no_answer(name: str) -> None:
 )
 def test_a_refusal_is_one(words: str) -> None:
     error = explain("docker://127.0.0.1:40111/some/oci:2", said("127.0.0.1:40111/some/oci:2", words), ACCESS)
-    assert "does not give" in str(error)
+    assert "the registry refuses" in str(error)

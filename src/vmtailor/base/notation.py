@@ -41,7 +41,8 @@ def mebibytes(size: int) -> str:
     return f"{size >> 20} MiB" if size % (1 << 20) == 0 else f"{size / (1 << 20):g} MiB"
 
 
-_LEADING = re.compile(r"\d+(?:\.\d+)*", re.ASCII)
+#: Longer numbers are of no version, and of a stranger.
+_LEADING = re.compile(r"\d{1,9}(?:\.\d{1,9})*", re.ASCII)
 
 
 def version_key(version: str) -> tuple[int, ...]:

@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 import platform
-import tomllib
 from functools import cache
-from importlib import resources
+
+from vmtailor.base.files import toml_files
 
 
 @cache
@@ -24,7 +24,7 @@ def install_command(*packages: str, ids: tuple[str, ...] | None = None, sure: bo
     """Return the command that installs packages on this host, or on one that calls itself `ids`. Packages are named as
     in data/tools.toml. `sure`: the command does not ask back. A sentence is returned where the host's command is not
     known."""
-    table = tomllib.loads(resources.files("vmtailor").joinpath("data", "distributions.toml").read_text("utf-8"))
+    table = toml_files.own_table("distributions")
     names = " ".join(packages)
     for name in host_ids() if ids is None else ids:
         for row in table["distribution"]:

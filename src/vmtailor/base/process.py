@@ -116,7 +116,7 @@ def spawn(
         )  # fmt: skip
     except FileNotFoundError as error:
         if cwd is not None and not cwd.exists():
-            raise HostError(f"the folder {cwd} is gone", hint="start again, and let nobody remove it") from error
+            raise HostError(f"the folder {cwd} is gone", hint="create the folder, then repeat the command") from error
         raise HostError(f"the program '{argv[0]}' is not installed", hint="run: vmtailor doctor") from error
     guard.watch(process.pid)
     _yields_as_we_do(process.pid)

@@ -28,7 +28,7 @@ _REFERENCE = re.compile(r"(?:trace:)?(?P<record>[a-z-]+):(?P<line>\d{1,9})\Z")
 
 
 def load_run(path: Path) -> tuple[FitRun, Path]:
-    """The record of a fit and the folder it is in, from a bundle or from the record itself.
+    """Return the record of a fit and the folder it is in, from a bundle or from the record itself.
 
     Raises UserInputError when there is none, or it is damaged or of another version."""
     if path.is_dir():
@@ -60,7 +60,7 @@ class TraceLines:
         self._logs: dict[str, list[str]] = {}
 
     def quote(self, reference: str) -> str | None:
-        """The line that a reference such as `trace:requests:412` points at, or None."""
+        """Return the line that a reference such as `trace:requests:412` points at, or None."""
         match = _REFERENCE.match(reference)
         if match is not None and match["record"] == "observed":
             return self._quote_observed(int(match["line"]))

@@ -68,7 +68,7 @@ class Code:
         )
 
     def of_image(self, addresses: NDArray[np.uint64], more: Mapping[int, SourceFrames]) -> dict[int, Place]:
-        """The places of addresses of the kernel's image, and of those that have the frames `more`."""
+        """Return the places of addresses of the kernel's image, and of those that have the frames `more`."""
         known = KnownPlaces(self.store, self._key())
         asked = known.without(addresses)
         found = self.places(symbolizer.symbolize(Path(self.kernel.debug_vmlinux), asked) | dict(more))
@@ -106,9 +106,9 @@ def of_system(
     path_of: Callable[[str], str],
     symbol_of: Callable[[str], str | None],
 ) -> Attribution:
-    """The same for a system with an init of its own. A module is told of as a whole: a system has dozens, and their
-    debug information is as large as the kernel's. `modules`: those that were loaded at the end; `path_of`: a module's
-    path in the tree, without ending, or ""; `symbol_of`: that path → its symbol."""
+    """Return the cost for a system with an init of its own. A module is told of as a whole: a system has dozens, and
+    their debug information is as large as the kernel's. `modules`: those that were loaded at the end; `path_of`: a
+    module's path in the tree, without ending, or ""; `symbol_of`: that path → its symbol."""
     where = attribution.addresses(counts)
     of_modules = code.table.in_modules(where)
     found = code.of_image(where[~of_modules], {})

@@ -38,11 +38,11 @@ class Booted:
 
     @property
     def machine(self) -> Machine:
-        """The machine, on the clock that was chosen."""
+        """Return the machine, on the clock that was chosen."""
         return fitted_machine.machine_of(self.loaded, fitted_machine.stamped(self.own))
 
     def on(self, clock: Clock) -> Booted:
-        """The same on another clock."""
+        """Return the bundle on another clock."""
         return replace(self, own=replace(self.own, clock=clock))
 
     @property
@@ -63,7 +63,7 @@ def boots(subject: Booted, times: int, out: Path, on_boot: OnBoot) -> BootSeries
 
 
 def attribute(subject: Booted, out: Path) -> BootCost:
-    """One boot with the exercise on the instruction clock: what each part of the kernel costs up to init. The kernel is
+    """Boot once on the instruction clock, and return what each part of the kernel costs up to init. The kernel is
     compiled once more for it, with debug information; once, and found again after that."""
     known = rebuilding.known(subject.loaded, subject.store)
     assert known is not None
@@ -73,7 +73,8 @@ def attribute(subject: Booted, out: Path) -> BootCost:
 
 
 def counted(subject: Booted, out: Path) -> Counters:
-    """One boot on the instruction clock, counted up to init. Raises GuestError when the kernel does not get there."""
+    """Boot once on the instruction clock, and return the counts up to init. Raises GuestError when the kernel does not
+    get there."""
     regular_files.make_folder(out)
     machine = subject.on(Clock.INSTRUCTIONS).machine
     with step("count instructions up to init"):

@@ -34,7 +34,7 @@ class Configuration:
 
 
 def read_configuration(path: Path) -> Configuration:
-    """What a configuration says, and of which kernel it is. Raises UserInputError."""
+    """Return the symbols of a configuration, and the kernel that it is of. Raises UserInputError."""
     data = dot_config.read(path)
     head = data.splitlines()[:20]
     return Configuration(
@@ -54,8 +54,8 @@ class SourceAtHand:
 
 
 def source_for(given: str | None, version: str, architecture: str | None = None) -> SourceAtHand | None:
-    """The source to read: the one `given` (a folder, a tarball, or a version of a packaged kernel), else what the cache
-    has of this version, or of its series. None where nothing is given and the cache has none."""
+    """Return the source to read: the one `given` (a folder, a tarball, or a version of a packaged kernel), else what
+    the cache has of this version, or of its series. None where nothing is given and the cache has none."""
     store = Store()
     note = ""
     if given is not None:
@@ -80,13 +80,13 @@ class WholeSource:
 
 
 def whole_source(version: str, architecture: str | None, store: Store) -> WholeSource | None:
-    """The source of this very version, where the cache has it; None otherwise."""
+    """Return the source of this very version, where the cache has it; None otherwise."""
     tree = _cached(version, store, exact=True)
     return None if tree is None else known_of(tree, architecture, store)
 
 
 def known_of(tree: SourceTree, architecture: str | None, store: Store) -> WholeSource:
-    """A source with all that is known of it."""
+    """Return a source with all that is known of it."""
     read = read_tree(tree.path, tree.version, tree.digest, store, architecture=_row(architecture).name)
     return WholeSource(tree, _known(tree, architecture, store), read)
 

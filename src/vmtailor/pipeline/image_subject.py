@@ -323,12 +323,18 @@ def prepare(options: FitOptions) -> ImageSubject:
 
 
 def assembled(
-    options: FitOptions, image: Image, exercise: Exercise, kernel: KernelBaseline, source: SourceTree
+    options: FitOptions,
+    image: Image,
+    exercise: Exercise,
+    kernel: KernelBaseline,
+    source: SourceTree,
+    root: Path | None = None,
 ) -> ImageSubject:
-    """Return the subject of what was fetched: root file system, tools and baseline machine are made, or found."""
+    """Return the subject of what was fetched: root file system, tools and baseline machine are made, or found. `root`:
+    where that is there already."""
     options = with_margins(options, exercise)
     parts = guest_programs.of(options.architecture)
-    root = build_root(image, options.root_format, parts, options.store)
+    root = root or build_root(image, options.root_format, parts, options.store)
     return ImageSubject(
         options=options,
         row=named(options.architecture),

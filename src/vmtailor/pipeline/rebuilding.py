@@ -34,8 +34,8 @@ _CONFIG_RULES = "1"
 
 
 def source_digest(loaded: BundleFolder) -> str:
-    """The digest of the source that a bundle's kernel was compiled from. It names a folder of the cache whose makefiles
-    are run, so it is a digest and nothing else; UserInputError otherwise."""
+    """Return the digest of the source that a bundle's kernel was compiled from. It names a folder of the cache whose
+    makefiles are run, so it is a digest and nothing else; UserInputError otherwise."""
     digests = [text.rpartition(", ")[2] for name, text in loaded.bundle.sources if name == _SOURCE]
     if len(digests) != 1 or not SHA256.fullmatch(digests[0]):
         raise UserInputError(
@@ -46,8 +46,8 @@ def source_digest(loaded: BundleFolder) -> str:
 
 
 def source_of(loaded: BundleFolder, store: Store, distribution: Distribution | None = None) -> SourceTree:
-    """The source that a bundle's kernel was compiled from: in the cache, or fetched as a package of the distribution
-    (this host's, where none is named).
+    """Return the source that a bundle's kernel was compiled from: in the cache, or fetched as a package of the
+    distribution (this host's, where none is named).
 
     Raises UserInputError when it is another one than any that can be had here."""
     found = source_at_hand(loaded, store)
@@ -77,7 +77,7 @@ def source_at_hand(loaded: BundleFolder, store: Store) -> SourceTree | None:
 
 
 def known(loaded: BundleFolder, store: Store, *, only_cached: bool = False) -> Known | None:
-    """All that is known of a bundle's kernel; its debug information is compiled once, which takes as long as the
+    """Return all that is known of a bundle's kernel; its debug information is compiled once, which takes as long as the
     kernel did at first. None when that was not done yet and only the cache is asked.
 
     Raises UserInputError without the source, HostError when this compiler makes another kernel."""
@@ -157,8 +157,9 @@ class Rebuilder:
 def changed(
     kconfig: Kconfig, fragment: Mapping[str, str], values: Mapping[str, str], baseline: Mapping[str, str]
 ) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
-    """A fragment with other values of some symbols, with what they need, as the baseline has it where it can be, and
-    without what cannot be had beside them (which comes second). Raises UserInputError when a value cannot be had."""
+    """Return a fragment with other values of some symbols, with what they need, as the baseline has it where it can be,
+    and without what cannot be had beside them (which comes second). Raises UserInputError when a value cannot be
+    had."""
     for name in values:
         if not kconfig.known(name):
             raise UserInputError(f"this kernel has no configuration symbol {name}", hint="write it without CONFIG_")

@@ -54,9 +54,7 @@ def verify(target: Target, trace: Trace, events: Sequence[SyscallEvent], scratch
     log = container_calls.read(seen.requests, container_calls.phases(seen.report))
     degraded, absent = harmless_absences.split(degradation.newly_failing(events, log.events))
     said = boots.complaints(seen, target.machine.architecture)
-    complaints = tuple(
-        kernel_complaints.new_complaints(said, trace.kernel_warnings, kernel_complaints.expected_messages())
-    )
+    complaints = tuple(kernel_complaints.new_lines(said, trace.kernel_warnings, kernel_complaints.expected_messages()))
     failures = [
         *found.failures,
         *boots.differences(trace.requests_report, seen.report, target.exercise),

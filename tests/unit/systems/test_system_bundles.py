@@ -123,7 +123,7 @@ def test_a_system_that_is_lost_is_an_error_and_one_that_was_left_is_none(
 
 
 def test_what_only_containers_have_is_refused_by_name(system: Path) -> None:
-    with pytest.raises(UserInputError, match=r"a command, --user: of containers only"):
+    with pytest.raises(UserInputError, match=r"COMMAND, --user do not go with .*, the bundle of a system"):
         run(options(system, command=("sh",), user="0"))
     with pytest.raises(UserInputError, match="1 CPU"):
         run(options(system, cpus=2))
@@ -134,13 +134,13 @@ def test_verbs_for_containers_refuse_a_systems_bundle(system: Path, tmp_path: Pa
         bundle_folder.load_container(system)
     container = write_bundle(tmp_path / "container")
     assert not is_system(container) and not is_system(tmp_path / "nothing")
-    with pytest.raises(UserInputError, match="--keep-state: of systems only"):
+    with pytest.raises(UserInputError, match=r"--keep-state does not go with .*, the bundle of a container"):
         run(options(container, keep_state=True))
 
 
 def test_options_of_images_mean_nothing_for_a_system(tmp_path: Path) -> None:
     given = FitOptions("disk:x", tmp_path, kernel="6.1", privileged=True)
-    with pytest.raises(UserInputError, match="--kernel, --privileged: not for a system on a disk, and disk:x is one"):
+    with pytest.raises(UserInputError, match="--kernel, --privileged do not go with disk:x, a disk of a system"):
         inputs.refuse_for_images(given)
     with pytest.raises(UserInputError, match="nobody but you can say") as error:
         inputs.refuse_for_images(FitOptions("disk:x", tmp_path))

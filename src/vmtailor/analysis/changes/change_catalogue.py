@@ -32,6 +32,7 @@ import msgspec
 
 from vmtailor.analysis.changes.needs import Needs, needs_of
 from vmtailor.base.errors import VmtailorError
+from vmtailor.base.notation import version_key
 from vmtailor.model.change import Cause, Change, ChangeKind, Reason, Setting
 
 FOLDER = Path(__file__).resolve().parents[2] / "data" / "changes"
@@ -281,17 +282,11 @@ def candidates() -> tuple[Candidate, ...]:
     return tuple(one for known in catalogue() for one in known.trials)
 
 
-def version_tuple(version: str) -> tuple[int, ...]:
-    """`6.12.117-cloud` → (6, 12, 117). Empty when it is no version."""
-    found = re.match(r"(\d{1,4})(?:\.(\d{1,4}))?(?:\.(\d{1,6}))?", version)
-    return tuple(int(part) for part in found.groups() if part is not None) if found else ()
-
-
 def in_range(version: str | None, from_version: str, until_version: str) -> bool:
     """Return whether a kernel lies in a range. An unknown kernel counts as in it."""
-    known = version_tuple(version) if version else ()
+    known = version_key(version) if version else ()
     if not known:
         return True
-    if from_version and known < version_tuple(from_version):
+    if from_version and known < version_key(from_version):
         return False
-    return not (until_version and known >= version_tuple(until_version))
+    return not (until_version and known >= version_key(until_version))

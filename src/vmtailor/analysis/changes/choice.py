@@ -49,17 +49,17 @@ def for_system(wanted: Sequence[str], files: Sequence[tuple[str, str | None]] = 
     they are. Files of its disk are each a path with its content, or None where none is to be there. Raises
     UserInputError for another change, and for two contents of one file."""
     if "all" in wanted:
-        raise UserInputError("all changes cannot be tried on a fitted system", hint="name those that you can live with")
+        raise UserInputError("`all` cannot be tried on a fitted system", hint="name the changes that you can live with")
     found = for_machine(wanted)
     for one in found:
         for setting in one.change.settings:
             if setting.kind not in (ChangeKind.COMMAND_LINE, ChangeKind.UNIT):
                 raise UserInputError(
-                    f"{one.change.id} changes the {SPOKEN[setting.kind]}, and not words and units alone",
+                    f"{one.change.id} changes the {SPOKEN[setting.kind]}, but only words and units can change here",
                     hint="vmtailor boot DISK --try tries it on the system's own kernel",
                 )
     for path in (path for path, count in Counter(path for path, _ in files).items() if count > 1):
-        raise UserInputError(f"{path} is given twice", hint="a file is tried with one content")
+        raise UserInputError(f"{path} is given twice", hint="give each file once")
     return (*found, *(_file(path, content) for path, content in files))
 
 

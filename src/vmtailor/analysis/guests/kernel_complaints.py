@@ -5,12 +5,11 @@ from __future__ import annotations
 
 import itertools
 import re
-import tomllib
-from collections.abc import Iterable
-from importlib import resources
+from collections.abc import Callable, Iterable, Iterator
 
 from vmtailor.analysis.cost.plugin_counts import UNKNOWN, SymbolTable
 from vmtailor.base import escapes
+from vmtailor.base.files import toml_files
 
 #: A message in the kernel's own log: level, perhaps a time stamp and a caller.
 _LOGGED = re.compile(r"^<(\d+)>(?:\[\s*\d+\.\d+\])?(?:\[\s*[TC]\d+\])?\s?(.*)$")
@@ -88,8 +87,7 @@ def built_in_modules(system_map: str) -> frozenset[str]:
 def expected_messages(built_in: Iterable[str] = ()) -> tuple[re.Pattern[str], ...]:
     """Return the messages of a smaller machine that have a known reason: data/expected_messages.toml. `built_in`:
     modules that its kernel has built in, of which some rows speak; without them those rows are left out."""
-    text = (resources.files("vmtailor") / "data" / "expected_messages.toml").read_text()
-    patterns = [row["pattern"] for row in tomllib.loads(text)["message"]]
+    patterns = [row["pattern"] for row in toml_files.own_table("expected_messages")["message"]]
     names = "|".join(re.escape(name).replace("_", "[-_]") for name in sorted(built_in))
     return tuple(
         re.compile(one.replace(_BUILT_IN, f"(?:{names})")) for one in patterns if names or _BUILT_IN not in one
@@ -101,20 +99,18 @@ def shape(name: str) -> str:
     return _MADE_UP.sub("#", name)
 
 
-def new_complaints(
-    tailored: Iterable[str], baseline: Iterable[str], expected: Iterable[re.Pattern[str]] = ()
-) -> list[str]:
-    """Complaints of the tailored machine that the baseline did not have, numbers aside.
+def new_lines(
+    after: Iterable[str],
+    before: Iterable[str],
+    expected: Iterable[re.Pattern[str]] = (),
+    plain: Callable[[str], str] = lambda line: _NUMBERS.sub("#", line),
+) -> Iterator[str]:
+    """Yield the lines of `after` that equal none of `before` once both are made `plain`: each once, in order.
 
-    `expected`: what a smaller machine is known to say for a reason (data/expected_messages.toml).
-    """
-    known = {_NUMBERS.sub("#", message) for message in baseline}
-    patterns = tuple(expected)
-    found = []
-    for message in tailored:
-        plain = _NUMBERS.sub("#", message)
-        if plain in known or any(pattern.search(message) for pattern in patterns):
-            continue
-        known.add(plain)
-        found.append(message)
-    return found
+    `plain`: by default without numbers. `expected`: messages that a smaller machine is known for
+    (data/expected_messages.toml)."""
+    known, patterns = {plain(line) for line in before}, tuple(expected)
+    for line in after:
+        if plain(line) not in known and not any(pattern.search(line) for pattern in patterns):
+            known.add(plain(line))
+            yield line

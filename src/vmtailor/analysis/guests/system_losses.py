@@ -23,7 +23,7 @@ def degraded(before: SystemRun, after: SystemRun, expected: Iterable[re.Pattern[
     patterns = tuple(expected)
     units = new_units(before.boot, after.boot)
     complaints = new_complaints(before, after, patterns)
-    errors = kernel_complaints.new_complaints(_errors(after), _errors(before), patterns)
+    errors = tuple(kernel_complaints.new_lines(_errors(after), _errors(before), patterns))
     said = {_plain(text) for text in complaints}
     return (
         *(f"unit {name} failed, which it did not on the baseline" for name in units),
@@ -42,7 +42,7 @@ def _warnings(
     if not system_messages.has(before.report, WARNINGS):
         return
     known = [*system_messages.lines(before.report, WARNINGS), *map(_plain, before.boot.kernel_warnings)]
-    for text in system_messages.new(system_messages.lines(after.report, WARNINGS), known, expected):
+    for text in _new(system_messages.lines(after.report, WARNINGS), known, expected):
         if _plain(text) not in said:
             yield f"the system logs a warning: {text}"
 
@@ -52,7 +52,7 @@ def _asked(before: SystemRun, after: SystemRun, expected: tuple[re.Pattern[str],
         file = f"{ASKED}{name}"
         if not system_messages.has(after.report, file) and not after.boot.failures:
             yield f"{name} says nothing any more: its program is not found"
-        for text in system_messages.new(
+        for text in _new(
             system_messages.lines(after.report, file), system_messages.lines(before.report, file), expected
         ):
             if system_messages.complains(text):
@@ -62,8 +62,12 @@ def _asked(before: SystemRun, after: SystemRun, expected: tuple[re.Pattern[str],
 def _of_steps(before: SystemRun, after: SystemRun, expected: tuple[re.Pattern[str], ...]) -> Iterator[str]:
     known = [text for _, text in system_messages.of_steps(before.report)]
     told = {text: number for number, text in reversed(system_messages.of_steps(after.report))}
-    for text in system_messages.new([text for _, text in system_messages.of_steps(after.report)], known, expected):
+    for text in _new([text for _, text in system_messages.of_steps(after.report)], known, expected):
         yield f"load step {told[text]} says on its standard error: {text}"
+
+
+def _new(after: Iterable[str], before: Iterable[str], expected: Iterable[re.Pattern[str]]) -> Iterator[str]:
+    return kernel_complaints.new_lines(after, before, expected, system_messages.shape)
 
 
 def new_units(before: Boot, after: Boot) -> list[str]:
@@ -75,7 +79,7 @@ def new_units(before: Boot, after: Boot) -> list[str]:
 def new_complaints(before: SystemRun, after: SystemRun, expected: Iterable[re.Pattern[str]] = ()) -> list[str]:
     """Warnings of the kernel that only `after` has. Warnings of programs come by the kernel's log, too, before the
     system has its own: they count as much."""
-    return kernel_complaints.new_complaints(after.boot.kernel_warnings, before.boot.kernel_warnings, expected)
+    return list(kernel_complaints.new_lines(after.boot.kernel_warnings, before.boot.kernel_warnings, expected))
 
 
 def _errors(run: SystemRun) -> list[str]:

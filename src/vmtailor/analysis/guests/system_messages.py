@@ -5,7 +5,6 @@ boot."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
 
 from vmtailor.analysis.guests import kernel_complaints
 from vmtailor.base import escapes
@@ -74,16 +73,6 @@ def complaints(report: GuestReport) -> list[str]:
     return [
         f"{name} says: {line}" for name in asked(report) for line in lines(report, f"{ASKED}{name}") if complains(line)
     ]
-
-
-def new(after: Iterable[str], before: Iterable[str], expected: Iterable[re.Pattern[str]] = ()) -> Iterator[str]:
-    """Lines that say what none said before, each once. `expected`: what a smaller machine is known for."""
-    known, patterns = {shape(line) for line in before}, tuple(expected)
-    for line in after:
-        plain = shape(line)
-        if plain not in known and not any(pattern.search(line) for pattern in patterns):
-            known.add(plain)
-            yield line
 
 
 def of_steps(report: GuestReport) -> list[tuple[int, str]]:

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import ClassVar
 
-from vmtailor.analysis.reach.elf_file import ElfFile, identity
+from vmtailor.analysis.reach.elf_file import ElfFile
 from vmtailor.analysis.reach.program import Program
-from vmtailor.base.files.elf import NoElf
+from vmtailor.base.files.elf import NoElf, identity
 from vmtailor.model.architecture import narrow_numbers
 from vmtailor.model.code_patterns import MachineCode
 

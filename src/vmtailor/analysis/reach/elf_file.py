@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from vmtailor.base.files.elf import NoElf
+from vmtailor.base.files.elf import NoElf, identity
 
 Numbers = NDArray[np.int64]
 
@@ -47,24 +47,6 @@ class LoadSegment:
     size: int
     executable: bool
     writable: bool
-
-
-@dataclass(frozen=True)
-class Identity:
-    """The facts of the first bytes. `bits`: 32 or 64."""
-
-    bits: int
-    little: bool
-    machine: int
-    kind: int  # 2: at a fixed address, 3: anywhere
-
-
-def identity(head: bytes) -> Identity:
-    """Raises NoElf."""
-    if head[:4] != b"\x7fELF" or len(head) < 20 or head[4] not in (1, 2) or head[5] not in (1, 2):
-        raise NoElf
-    kind, machine = struct.unpack_from("<HH" if head[5] == 1 else ">HH", head, 16)
-    return Identity(32 * head[4], head[5] == 1, machine, kind)
 
 
 @dataclass

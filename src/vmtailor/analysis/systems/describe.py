@@ -5,11 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from vmtailor.analysis.reach.elf_file import identity
 from vmtailor.analysis.systems import kernels, loaders, mounts, units
 from vmtailor.analysis.systems.root import Root
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.files.elf import NoElf
+from vmtailor.base.files.elf import NoElf, identity
 from vmtailor.base.text import plain
 from vmtailor.model.architecture import every
 from vmtailor.model.systems.subject import DiskLayout, LoaderEntry, SubjectKind, System

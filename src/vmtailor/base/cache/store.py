@@ -83,7 +83,7 @@ def disk_full_is_a_host_error(where: Path) -> Iterator[None]:
         told = isinstance(error, shutil.Error) and any(f"[Errno {number}]" in str(error) for number in _FULL)
         if told or error.errno in _FULL:
             raise HostError(
-                f"no space is left in {where}", hint="free some, or set XDG_CACHE_HOME elsewhere"
+                f"no space is left in {where}", hint="free some space, or point XDG_CACHE_HOME to another disk"
             ) from error
         raise
 

@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ELF files of this host and of our own making, read by pyelftools.
+"""ELF files of this host and of our own making, read by pyelftools; and the first bytes of any ELF file.
 
-Not for files of strangers: a small one can keep the library busy for hours (names without an end). Those are read
+The library is not for files of strangers: a small one can keep it busy for hours (names without an end). Those are read
 within bounds by `natives.elf_symbols`, `drivers/image/entry_point.py` and `analysis/reach/elf_file.py`.
 """
 
 from __future__ import annotations
 
 import io
+import struct
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
@@ -19,6 +21,24 @@ Found = TypeVar("Found")
 
 class NoElf(Exception):
     """This is no ELF file of the kind that is read, or a damaged one."""
+
+
+@dataclass(frozen=True)
+class Identity:
+    """The facts of the first bytes. `bits`: 32 or 64."""
+
+    bits: int
+    little: bool
+    machine: int
+    kind: int  # 2: at a fixed address, 3: anywhere
+
+
+def identity(head: bytes) -> Identity:
+    """Return the facts of a file's first bytes. Raises NoElf."""
+    if head[:4] != b"\x7fELF" or len(head) < 20 or head[4] not in (1, 2) or head[5] not in (1, 2):
+        raise NoElf
+    kind, machine = struct.unpack_from("<HH" if head[5] == 1 else ">HH", head, 16)
+    return Identity(32 * head[4], head[5] == 1, machine, kind)
 
 
 def read(data: bytes, ask: Callable[[ELFFile], Found]) -> Found:

@@ -30,7 +30,7 @@ def require_name(name: str, where: Path) -> str:
 
     Raises UserInputError for anything else: absolute paths, `..`, deeper folders, control characters."""
     if not _NAME.fullmatch(name):
-        raise UserInputError(f"{where} names a file '{plain(name)}', which is no plain name", hint=_HINT)
+        raise UserInputError(f"{where} names a file '{plain(name)}', which is not a plain name", hint=_HINT)
     return name
 
 

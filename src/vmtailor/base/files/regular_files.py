@@ -74,7 +74,7 @@ def write_atomic(path: Path, data: bytes, *, private: bool = False) -> None:
         raise
 
 
-_HINT = "name another place with -o"
+_HINT = "name another path with -o"
 
 
 def make_folder(path: Path) -> None:

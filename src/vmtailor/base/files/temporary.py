@@ -16,7 +16,7 @@ from vmtailor.base.errors import HostError
 
 #: What the names of our folders begin with, wherever they are.
 PREFIX = "vmtailor-held-"
-_HINT = "free some, or set TMPDIR elsewhere"
+_HINT = "free some space, or point TMPDIR to another disk"
 
 
 def require_usable() -> None:

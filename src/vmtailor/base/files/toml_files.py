@@ -27,7 +27,10 @@ def read_strictly(text: str, kind: type[_T], origin: str) -> _T:
     except tomllib.TOMLDecodeError as error:
         raise UserInputError(f"{origin} is not TOML: {error}") from error
     if strange := sorted(_unknown(kind, document, "")):
-        raise UserInputError(f"{origin}: unknown field {', '.join(strange)}", hint="is it spelt as in the others?")
+        raise UserInputError(
+            f"{origin}: unknown field {', '.join(strange)}",
+            hint="compare its spelling with the other files of the folder",
+        )
     try:
         return msgspec.convert(document, kind)
     except msgspec.ValidationError as error:
@@ -56,6 +59,11 @@ def _unknown(kind: Any, value: Any, where: str) -> Iterator[str]:
 T = TypeVar("T")
 #: Looks at a raw row, and raises ValueError where something in it is wrong.
 Check = Callable[[dict[str, Any]], None]
+
+
+def own_table(name: str) -> dict[str, Any]:
+    """Return the tables of the program's own file `data/NAME.toml`."""
+    return tomllib.loads((resources.files("vmtailor") / "data" / f"{name}.toml").read_text("utf-8"))
 
 
 def texts(name: str, folder: Traversable | Path | None = None) -> Iterator[tuple[str, str]]:

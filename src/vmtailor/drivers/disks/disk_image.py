@@ -82,18 +82,18 @@ def open_disk(path: Path, scratch: Path | None = None) -> Iterator[OpenedDisk]:
         after = path.stat()
         if (before.st_size, before.st_mtime_ns, before.st_ino) != (after.st_size, after.st_mtime_ns, after.st_ino):
             raise UserInputError(
-                f"{path} changed while it was read", hint="stop what writes to it, or give a copy that is at rest"
+                f"{path} changed while it was read", hint="stop the program that writes to it, or give a copy"
             )
 
 
 def _require_known(path: Path, head: bytes) -> None:
     found = next((name for magic, name in _FOREIGN.items() if head.startswith(magic)), "")
     if found == "luks":
-        raise UserInputError(f"{path} is encrypted (LUKS)", hint="give an image that is not")
+        raise UserInputError(f"{path} is encrypted (LUKS)", hint="decrypt it first, or give another image")
     if found:
         raise UserInputError(
-            f"{path} is a disk image of the form {found}, which is not read",
-            hint=f"qemu-img convert -f {found} -O qcow2 {path} {path.with_suffix('.qcow2').name}",
+            f"{path} has the unsupported disk image format {found}",
+            hint=f"convert it: qemu-img convert -f {found} -O qcow2 {path} {path.with_suffix('.qcow2').name}",
         )
 
 
@@ -116,7 +116,7 @@ def _unpack(path: Path, link: Path, raw: Path) -> int:
         told = msgspec.json.decode(done.stdout)
         size, used = int(told["virtual-size"]), int(told["actual-size"])
         if told.get("encrypted"):
-            raise UserInputError(f"{path} is encrypted", hint="give an image that is not")
+            raise UserInputError(f"{path} is encrypted", hint="decrypt it first, or give another image")
         if size > MOST_BYTES:
             raise UserInputError(f"{path} says that it is a disk of {figures.file_bytes(size)}", hint=_HINT)
         raw.parent.mkdir()
@@ -129,11 +129,13 @@ def _unpack(path: Path, link: Path, raw: Path) -> int:
         if "No space left" in error.details:
             raise HostError(
                 f"no space is left to unpack {path}: {notation.mebibytes(free_bytes(raw.parent) >> 20 << 20)} are free",
-                hint="free some, or set TMPDIR elsewhere",
+                hint="free some space, or point TMPDIR to another disk",
             ) from error
         raise UserInputError(
-            f"{path} is a damaged qcow2 image", hint="qemu-img check says more", details=error.details
+            f"{path} is a damaged qcow2 image", hint=f"for details, run: qemu-img check {path}", details=error.details
         ) from error
     except (msgspec.DecodeError, KeyError, TypeError, ValueError) as error:
-        raise UserInputError(f"{path} is a damaged qcow2 image", hint="qemu-img check says more") from error
+        raise UserInputError(
+            f"{path} is a damaged qcow2 image", hint=f"for details, run: qemu-img check {path}"
+        ) from error
     return size

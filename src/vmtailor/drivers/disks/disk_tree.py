@@ -52,9 +52,8 @@ class DiskTree:
         if entry is None or entry.node.kind is not NodeKind.FILE:
             return b""
         if entry.node.size > most:
-            raise UserInputError(
-                f"{self._name}: {path} has {figures.file_bytes(entry.node.size)}, more than is read of such a file"
-            )
+            size = figures.file_bytes(entry.node.size)
+            raise UserInputError(f"{self._name}: {path} has {size}, more than vmtailor reads of such a file")
         return self._system(path).read(entry.inode, entry.node.size) if entry.node.size else b""
 
     def begin(self, path: str, count: int) -> bytes:

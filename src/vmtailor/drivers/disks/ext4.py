@@ -29,7 +29,7 @@ _NEEDS_RECOVERY, _JOURNAL_DEVICE = 0x4, 0x8
 _MOST_SHIFT = 6
 _CLEAN, _WITH_ERRORS = 1, 2
 _PATH_BYTES = 4095
-_BROKEN = "e2fsck -f on a copy of it says more"
+_BROKEN = "for details, run e2fsck -f on a copy of it"
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ def require_clean(raw: Path, offset: int, name: str) -> int:
             hint="start the machine and shut it down, or run e2fsck -p on a copy of the disk",
         )
     if state & _WITH_ERRORS:
-        raise UserInputError(f"{name} has errors, as its kernel has noted", hint=_BROKEN)
+        raise UserInputError(f"{name} has errors that its kernel recorded", hint=_BROKEN)
     if shift > _MOST_SHIFT:
         raise UserInputError(f"{name} is damaged: its blocks have no known size", hint=_BROKEN)
     return 1024 << int(shift)
@@ -164,8 +164,8 @@ def require_plain(path: str) -> None:
     """Raise UserInputError for a path that is not absolute, or has more than plain names in it."""
     if not _PLAIN.fullmatch(path):
         raise UserInputError(
-            f"{path!r} is no path of a file that can be changed",
-            hint="an absolute one of letters, digits and . _ - + @, like /etc/docker/daemon.json",
+            f"{path!r} is not a path that can be changed",
+            hint="give an absolute path of letters, digits and . _ - + @, like /etc/docker/daemon.json",
         )
 
 

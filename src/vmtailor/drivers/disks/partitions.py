@@ -61,7 +61,7 @@ def read(disk: Path, size_bytes: int, name: str) -> tuple[TableKind, tuple[Parti
     if kind == _PROTECTED:
         raise UserInputError(f"{name} has a damaged partition table: its GPT is not there", hint=_CUT_OFF)
     if kind not in _KINDS:
-        raise UserInputError(f"{name} has a partition table of the kind {plain(kind)}, which is not read", hint=_HINT)
+        raise UserInputError(f"{name} has a partition table of the unsupported kind {plain(kind)}", hint=_HINT)
     try:
         done = run_shut_in(
             "sfdisk",

@@ -49,7 +49,9 @@ def with_what_it_needs(name: str, lists: Lists) -> tuple[Package, ...]:
     try:
         simulated = process.run(asked, timeout_s=120).text
     except process.CommandFailed as error:
-        raise HostError(f"the package {name} cannot be had for {lists.architecture}", details=error.details) from error
+        raise HostError(
+            f"the package {name} is not available for {lists.architecture}", details=error.details
+        ) from error
     wanted = _INSTALLED.findall(simulated)
     apt_cache = process.require_tool("apt-cache", "apt")
     named = [f"{package}={version}" for package, version in wanted]

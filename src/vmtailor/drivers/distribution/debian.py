@@ -126,7 +126,7 @@ class DebianKernel:
             tarball = folder / ".source.tar.xz"
             debian_packages.extract_one(deb, f"usr/src/linux-source-{self.series}.tar.xz", tarball)
             if not tarball.exists():
-                raise HostError(f"{self.whole_source} holds no source", hint="choose another with --kernel")
+                raise HostError(f"{self.whole_source} does not contain the source", hint="choose another with --kernel")
             kernel_source.unpack(tarball, folder, f"{self.whole_source}")
             tarball.unlink()
 
@@ -217,5 +217,5 @@ def _require_files(folder: Path, names: Iterable[str], package: Package) -> None
     for name in names:
         if not (folder / name).exists():
             raise HostError(
-                f"{package} holds no {name}", hint="choose another kernel with --kernel, and please report this"
+                f"{package} does not contain {name}", hint="choose another kernel with --kernel, and please report this"
             )

@@ -37,7 +37,7 @@ class Unpackaged:
     def program(self, architecture: Architecture, package: str, name: str, store: Store) -> Path:
         """Raises HostError."""
         raise HostError(
-            f"{self.lacking()}: {name} for {architecture.title} cannot be had",
+            f"{self.lacking()}: {name} for {architecture.title} is not available",
             hint=f"fit images for {architecture.title} on a host with Debian, or on such a processor",
         )
 

@@ -82,7 +82,7 @@ def _row_of(bundle: Bundle, where: Path) -> Architecture:
 
 
 def require_cpu_model(text: str, where: Path) -> str:
-    """A CPU model of QEMU with features switched on or off; UserInputError for anything else."""
+    """Return a CPU model with features switched on or off. Raises UserInputError for anything else."""
     if not _CPU_MODEL.fullmatch(text):
         raise _wrong(where, f"'{plain(text[:80])}' is no CPU model")
     return text
@@ -108,8 +108,8 @@ def require_exercise(exercise: Exercise, where: Path) -> None:
 
 
 def require_system_exercise(exercise: SystemExercise, where: Path) -> None:
-    """The same for the exercise of a system with an init of its own. A line of the console, which no fit is ready by,
-    is refused: its pattern would be applied to whatever the guest prints."""
+    """Raise UserInputError unless the exercise file of a system could have said this. A line of the console, which no
+    fit is ready by, is refused: its pattern would be applied to whatever the guest prints."""
     ready = exercise.ready
     if ready.kind is SystemReadyKind.LOG:
         raise _wrong(where, "the system is ready by a line of its console")

@@ -8,15 +8,14 @@ import glob
 import platform
 import re
 import shutil
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 
 from vmtailor.base import figures, natives, package_manager, process
 from vmtailor.base.cache import store
 from vmtailor.base.errors import VmtailorError
+from vmtailor.base.files import toml_files
 from vmtailor.base.notation import version_key
 from vmtailor.drivers.distribution import packaged_baseline, selection
 from vmtailor.drivers.distribution.distribution import Distribution
@@ -46,7 +45,7 @@ def tools() -> tuple[Tool, ...]:
     """Return the table of outside tools for this host's processor. Its machines' emulator is required, and its compiler
     is no cross compiler."""
     own = {row.name for row in every() if row.is_host}
-    table = tomllib.loads(resources.files("vmtailor").joinpath("data", "tools.toml").read_text("utf-8"))
+    table = toml_files.own_table("tools")
     return tuple(
         Tool(
             name=row["name"],

@@ -59,6 +59,7 @@ def kept_state(files: BundleFolder) -> Iterator[Disk]:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise UserInputError(
-                f"{state} is in use by a running machine", hint="shut that down first, or leave --keep-state out"
+                f"{state} is in use by a running machine",
+                hint="shut that machine down first, or run without --keep-state",
             ) from None
         yield Disk(str(state), own.format, DiskMode.WRITTEN)

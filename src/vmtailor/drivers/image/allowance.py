@@ -107,5 +107,5 @@ def require_room(folder: Path, size: int) -> None:
     if free < size + (RESERVE_BYTES if size >= _LOOK_BYTES else 0):
         raise HostError(
             f"no space is left for the image in {folder}: {figures.file_bytes(free)} are free",
-            hint="free some, or set XDG_CACHE_HOME elsewhere",
+            hint="free some space, or point XDG_CACHE_HOME to another disk",
         )

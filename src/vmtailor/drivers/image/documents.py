@@ -53,7 +53,7 @@ def parse_json(data: bytes, name: str, *, folded: bool = False) -> Any:
     try:
         return json.loads(data, object_pairs_hook=_reporting(hook, name))
     except RecursionError:
-        raise BadConfig(f"{name} is not JSON that can be read: it is nested too deep") from None
+        raise BadConfig(f"{name} is JSON that is nested too deeply") from None
     except ValueError as error:
         raise BadConfig(f"{name} is not JSON: {error}") from error
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from vmtailor.base.errors import UserInputError
+from vmtailor.base.files.elf import NoElf, identity
 from vmtailor.drivers.image.layer_tree import LayerNode, LayerTree
 from vmtailor.model.architecture import every, of_image
 from vmtailor.model.image import DEFAULT_PATH, Image
@@ -17,7 +18,8 @@ from vmtailor.model.image import DEFAULT_PATH, Image
 HEAD_BYTES = 8192
 SCRIPT_BYTES = 256
 _PT_INTERP = 3
-_ET_EXEC, _ET_DYN = 2, 3
+#: Kinds of ELF files that are executed or loaded by programs: no object file, no kernel module.
+_LOADED = (2, 3)  # ET_EXEC, ET_DYN
 #: An ELF file says its machine in these.
 _HEADER_BYTES = 20
 
@@ -48,7 +50,7 @@ def check_entry_point(tree: LayerTree, image: Image) -> str:
             return candidate
     raise UserInputError(
         f"the entry point '{name[:200]}' of {image.reference} {problem}",
-        hint=f"looked at: {', '.join(candidates)[:400]}; give another one with --entrypoint",
+        hint=f"vmtailor looked at {', '.join(candidates)[:400]}; give another entry point with --entrypoint",
     )
 
 
@@ -118,23 +120,17 @@ def strangers(tree: LayerTree, image: Image) -> tuple[tuple[str, str], ...]:
                 file.seek(node.offset)
                 head = file.read(_HEADER_BYTES)
                 other = others.get(machine_of(head) or 0)
-                if other is not None and _is_loaded(head):
+                if other is not None and identity(head).kind in _LOADED:
                     found.append((f"/{path}", other))
     return tuple(found)
 
 
-def _is_loaded(head: bytes) -> bool:
-    """Whether an ELF file is executed or loaded by programs: no object file, no kernel module."""
-    kind: int = struct.unpack_from(">H" if head[5] == 2 else "<H", head, 16)[0]
-    return kind in (_ET_EXEC, _ET_DYN)
-
-
 def machine_of(head: bytes) -> int | None:
     """Return the number of the machine that a program is for, from its first bytes; None where they do not say it."""
-    if not head.startswith(b"\x7fELF") or len(head) < 20:
+    try:
+        return identity(head).machine or None
+    except NoElf:
         return None
-    number: int = struct.unpack_from(">H" if head[5] == 2 else "<H", head, 18)[0]
-    return number or None
 
 
 def interpreter_of(head: bytes) -> str | None:

@@ -124,7 +124,7 @@ class ArchiveTree:
     def read(self, path: str, most: int) -> bytes:
         size = self._archive.files.get(path, 0)
         if size > most:
-            raise UserInputError(f"{path} has {figures.file_bytes(size)}, more than is read of such a file")
+            raise UserInputError(f"{path} has {figures.file_bytes(size)}, more than vmtailor reads of such a file")
         return self._archive.content(path)
 
     def begin(self, path: str, count: int) -> bytes:

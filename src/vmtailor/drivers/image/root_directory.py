@@ -52,7 +52,8 @@ def _walk(root: Path) -> Iterator[tuple[str, os.stat_result]]:
         path = stack.pop()
         if path.count("/") >= DEPTH:
             raise UserInputError(
-                f"{root} is nested more than {DEPTH} folders deep, at {path[:60]}…", hint="leave that out of it"
+                f"{root} is nested more than {DEPTH} folders deep, at {path[:60]}…",
+                hint="remove that folder from the tree",
             )
         with _reported(root / path):
             status = os.lstat(root / path)
@@ -74,11 +75,13 @@ def _reported(path: Path) -> Iterator[None]:
         raise _changed(path) from None
     except OSError as error:
         words = (error.strerror or "").lower()
-        raise UserInputError(f"{path} cannot be read: {words}", hint="leave it out of the tree") from error
+        raise UserInputError(f"{path} cannot be read: {words}", hint="remove it from the tree") from error
 
 
 def _changed(path: Path) -> UserInputError:
-    return UserInputError(f"{path} changed while it was read", hint="try again when it is at rest")
+    return UserInputError(
+        f"{path} changed while it was read", hint="stop the programs that write to it, then try again"
+    )
 
 
 class _Archiver:

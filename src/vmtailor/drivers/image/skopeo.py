@@ -186,7 +186,8 @@ def explain(source: str, said: str, access: Access) -> VmtailorError:
     blob = digest.group(digest.lastindex or 0) if digest else "a part"
     families: tuple[tuple[tuple[str, ...], VmtailorError], ...] = (
         (("no space left", "disk quota"), HostError(
-            f"no space is left while {source} was fetched", hint="free some, or set XDG_CACHE_HOME elsewhere")),
+            f"no space is left while {source} was fetched",
+            hint="free some space, or point XDG_CACHE_HOME to another disk")),
         (("digest did not match", "digest mismatch", "does not match expected"), UserInputError(
             f"{source} is damaged: the content of {blob} does not match its digest", hint="fetch or build it again")),
         (("reading blob", "unexpected eof", "invalid tar header", "invalid header"), UserInputError(
@@ -195,13 +196,14 @@ def explain(source: str, said: str, access: Access) -> VmtailorError:
             f"{source} has no image for the architecture {access.architecture}",
             hint="name one that it has with --arch, or choose an image that is built for it")),
         (("unauthorized", "authentication required", "denied", "no basic auth", "401"), UserInputError(
-            f"the registry does not give {source}", hint="log in with `skopeo login`, and check the name")),
+            f"the registry refuses {source}", hint="log in with `skopeo login`, and check the name")),
         (("docker daemon", "docker engine"), HostError(
             f"the Docker engine does not answer for {source}", hint="start it, or give a `docker save` archive")),
         (("connection refused", "no such host", "i/o timeout", "network is unreachable", "connection reset"), HostError(
             f"the registry of {source} cannot be reached", hint="check the name and the network")),
         (("server gave http response to https",), UserInputError(
-            f"the registry of {source} speaks no TLS", hint="only registries on this host may do without")),
+            f"the registry of {source} does not use TLS",
+            hint="serve it over TLS: only registries on this host may do without")),
         (("no descriptor found", "manifest unknown", "name unknown", "no such file", "not found"), UserInputError(
             f"{source} is not there", hint="check the name and the tag")),
     )  # fmt: skip
@@ -209,4 +211,6 @@ def explain(source: str, said: str, access: Access) -> VmtailorError:
         if any(word in low for word in words):
             error.details = message
             return error
-    return UserInputError(f"skopeo cannot read {source}", hint="is it an image of that kind?", details=message)
+    return UserInputError(
+        f"skopeo cannot read {source}", hint="check that its prefix fits the kind of image", details=message
+    )

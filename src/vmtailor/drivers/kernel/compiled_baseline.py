@@ -122,7 +122,7 @@ def configure(
     if missing:
         raise UserInputError(
             f"this configuration cannot be a baseline: it does not allow {', '.join(missing)}",
-            hint="what they depend on is switched off in it; give a distribution's configuration, or 'defconfig'",
+            hint="it switches off what they depend on; give a distribution's configuration, or 'defconfig'",
         )
     return configured
 

@@ -389,7 +389,9 @@ def _compile_error(error: process.CommandFailed) -> BuildError | HostError:
     output = error.finished.error_text + "\n" + error.finished.text
     lines = [line for line in output.splitlines() if _ERROR.search(line)]
     if any("No space left on device" in line for line in lines):
-        return HostError("no space is left for the kernel build", hint="free some, or set XDG_CACHE_HOME elsewhere")
+        return HostError(
+            "no space is left for the kernel build", hint="free some space, or point XDG_CACHE_HOME to another disk"
+        )
     return BuildError(
         "the kernel does not compile in this configuration",
         hint="the lines below are the compiler's; the build folder is kept",

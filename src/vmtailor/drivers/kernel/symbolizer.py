@@ -30,7 +30,9 @@ def symbolize(binary: Path, addresses: Iterable[int], *, section: str = "") -> d
     if not asked:
         return {}
     if not binary.is_file():
-        raise HostError(f"{binary} does not exist", hint="debug information of the kernel is needed to attribute costs")
+        raise HostError(
+            f"{binary} does not exist", hint="install the kernel's debug information: costs are attributed by it"
+        )
     text = "\n".join(hex(a) for a in asked).encode() + b"\n"
     llvm = next((n for n in _NAMES if shutil.which(n)), None)
     if section or llvm is None:

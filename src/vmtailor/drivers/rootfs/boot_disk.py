@@ -59,6 +59,6 @@ def require_alone(path: str) -> None:
         external = bool(_INCOMPATIBLE.unpack_from(head, _INCOMPATIBLE_AT)[0] & _EXTERNAL_DATA)
     if backing or external:
         raise UserInputError(
-            f"the disk image {path} stands on another file, which it names itself",
-            hint=f"make one image of both: qemu-img convert -O qcow2 {path} whole.qcow2",
+            f"the disk image {path} depends on another file that it names",
+            hint=f"merge both into one image: qemu-img convert -O qcow2 {path} whole.qcow2",
         )

@@ -104,7 +104,7 @@ def _content(path: Path) -> bytes:
     except (lzma.LZMAError, OSError, EOFError, zstandard.ZstdError) as error:
         raise HostError(f"the kernel module {path} is damaged", hint="fetch the kernel package again") from error
     if path.suffix != ".ko":
-        raise HostError(f"the kernel module {path} is packed in a way that is not known here", hint="unpack it to .ko")
+        raise HostError(f"the kernel module {path} has an unknown compression", hint="unpack it to .ko")
     return data
 
 

@@ -181,10 +181,12 @@ def _feed(tool: str, argv: Sequence[str], source: _Source, where: Path, env: Map
     # tells better than the words, which are shown all the same.
     cramped = shutil.disk_usage(where).free < source.size
     if cramped or "No space left" in said or "Disk quota" in said:
-        raise HostError("no space is left for the root file system", hint="free some and try again", details=said)
+        raise HostError(
+            "no space is left for the root file system", hint="free some space, then try again", details=said
+        )
     raise BuildError(
         f"{tool} could not make the root file system (status {code})",
-        hint="another format may do: --root",
+        hint="try another format with --root",
         details=f"{pasteable(argv)}\n{said}",
     )
 

@@ -104,7 +104,7 @@ def _unpacked(data: bytes, path: Path) -> bytes:
 def _by_tool(data: bytes, path: Path) -> bytes:
     tool = {b"\x28\xb5\x2f\xfd": "zstd", b"\x02\x21\x4c\x18": "lz4", b"\x04\x22\x4d\x18": "lz4"}.get(data[:4])
     if tool is None:
-        raise UserInputError(f"{path} is packed in a way that is not known here")
+        raise UserInputError(f"{path} has an unknown compression")
     with tempfile.TemporaryFile() as out:
         run([require_tool(tool), "-d", "-c", "-q", "-f"], timeout_s=120, stdin_bytes=data, stdout=out, ok=(0, 1))
         out.seek(0)

@@ -5,10 +5,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from vmtailor.base.errors import GuestError
-from vmtailor.model.boots.counters import Counters
 from vmtailor.model.guest import GuestReport
+
+if TYPE_CHECKING:  # it imports numpy, which most starts do without
+    from vmtailor.model.boots.counters import Counters
 
 
 class Ending(StrEnum):

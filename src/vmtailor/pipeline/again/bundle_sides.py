@@ -9,7 +9,6 @@ from pathlib import Path
 from vmtailor.analysis.cost.plugin_counts import SymbolTable
 from vmtailor.analysis.cost.side_figures import KernelFacts
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.files import dot_config
 from vmtailor.booting.fitted_machine import Chosen, machine_of
 from vmtailor.drivers.distribution import packaged_baseline
 from vmtailor.drivers.guest import guest_programs
@@ -23,13 +22,14 @@ from vmtailor.model.image import Image
 from vmtailor.model.machine import Clock
 from vmtailor.pipeline import fit_sides, measured_machines
 from vmtailor.pipeline.again.refitting import fitted_with
-from vmtailor.pipeline.image_subject import ImageSubject, baseline_of, modules_asked_for, tools_volume
+from vmtailor.pipeline.image_subject import ImageSubject, assembled, modules_asked_for
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.pipeline.work_folder.content import BothSides
 
 
 def measure(folder: Path, asked: FitOptions) -> BothSides:
-    """Both sides of a bundle. Its files are checked, and what it says of the sizes of its kernels is taken as it is.
+    """Measure both sides of a bundle. Its files are checked, and what it says of the sizes of its kernels is taken as
+    it is.
 
     Raises UserInputError for a bundle that is damaged, or whose init is another version's; HostError and UserInputError
     where this host cannot have the baseline's kernel."""
@@ -69,19 +69,8 @@ def _inputs(loaded: BundleFolder, asked: FitOptions) -> ImageSubject:
         )
     row = named(bundle.architecture)
     kernel = packaged_baseline.provide(asked.distribution, row, asked.store, record.kernel_release)
-    options, root = fitted_with(loaded, asked), Path(loaded.root.path)
-    inputs = ImageSubject(
-        options=options,
-        row=row,
-        image=Image(bundle.image_reference, bundle.image_digest, bundle.image, "", "", 0, 0),
-        exercise=loaded.exercise,
-        kernel=kernel,
-        source=SourceTree(Path(kernel.source_dir), kernel.source_digest),
-        natives=parts,
-        root=root,
-        tools=tools_volume(asked.store, bundle.root_format, bundle.architecture),
-        baseline=baseline_of(options, kernel, parts, root),
-        table=SymbolTable.parse(Path(kernel.system_map).read_text(), row.name),
-        config=dot_config.parse(Path(kernel.config).read_text()),
-    )
+    image = Image(bundle.image_reference, bundle.image_digest, bundle.image, "", "", 0, 0)
+    source = SourceTree(Path(kernel.source_dir), kernel.source_digest)
+    root = Path(loaded.root.path)
+    inputs = assembled(fitted_with(loaded, asked), image, loaded.exercise, kernel, source, root)
     return replace(inputs, baseline=inputs.machine_with(modules_asked_for(record)))

@@ -32,6 +32,8 @@ from vmtailor.model.change import Change, Reason
 from vmtailor.model.fit import FitRun
 from vmtailor.model.kernel import KernelBaseline
 from vmtailor.model.machine import Clock
+from vmtailor.model.option import Option, internal, option
+from vmtailor.model.option_rows import BUNDLE_EXERCISE, DRY_RUN, OUT, TRUST_HOST_COMMANDS
 from vmtailor.model.plan import Plan
 from vmtailor.model.syscalls import ObservedCall, ObservedRun
 from vmtailor.model.trace import Trace
@@ -53,11 +55,23 @@ class RefitRequest:
     """What is fitted again. `options`: what the user said; what the bundle says is put in. `kernel` in them: another
     kernel, whose baseline is traced anew. `exercise`: a file of the user's, whose host commands are run."""
 
-    bundle: Path
-    options: FitOptions
-    observed: tuple[Path, ...] = ()
-    exercise: Path | None = None
-    trust_host_commands: bool = False
+    bundle: Path = option(Option(name="BUNDLE", type=Path, help="Fit this bundle that `fit` wrote once more."))
+    options: FitOptions = internal("its fields are rows of their own", factory=FitOptions)
+    out: Path | None = option(
+        OUT, None, help="Write the new bundle to this folder. Default: the bundle's name, and -refit."
+    )
+    observed: tuple[Path, ...] = option(
+        Option(
+            name="--observed", type=Path, many=True,
+            help="Add what was refused in a run, which `run --observed FILE` wrote. Repeat it for more.",
+        ),
+        (),
+    )  # fmt: skip
+    exercise: Path | None = option(BUNDLE_EXERCISE, None)
+    trust_host_commands: bool = option(
+        TRUST_HOST_COMMANDS, False, help=f"{TRUST_HOST_COMMANDS.help[:-1]}, of the new bundle too."
+    )
+    dry_run: bool = option(DRY_RUN, False, help="Show the plan's difference, and build nothing.")
 
 
 @dataclass(frozen=True, eq=False)

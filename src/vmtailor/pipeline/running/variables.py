@@ -11,7 +11,7 @@ from vmtailor.base.errors import UserInputError
 
 
 def variables(files: Sequence[Path], options: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """Names and values; later ones win, so options win over files. Raises UserInputError."""
+    """Return names and values; later ones win, so options win over files. Raises UserInputError."""
     texts = [text for path in files for text in _lines(path)]
     return tuple(variable for text in (*texts, *options) for variable in _variable(text))
 

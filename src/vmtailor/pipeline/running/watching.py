@@ -45,7 +45,8 @@ class WatchedRun:
 
     @property
     def unexplained(self) -> tuple[Refused, ...]:
-        """Calls that a kernel lacks come before files that are not there, which are many."""
+        """The calls that nothing explains: those that a kernel lacks before files that are not there, which are
+        many."""
         found = (one for one in self.refused if not one.demands)
         return tuple(sorted(found, key=lambda one: one.call.error not in MISSING))
 
@@ -74,7 +75,7 @@ class Watch:
         self.observer = Observer(tools, self._told.hear)
 
     def observed(self) -> ObservedRun:
-        """What was refused so far."""
+        """Return what was refused so far."""
         bundle = self._loaded.bundle
         return ObservedRun(
             image_reference=bundle.image_reference,
@@ -87,12 +88,12 @@ class Watch:
         )
 
     def findings(self) -> WatchedRun:
-        """What was refused, judged."""
+        """Judge what was refused."""
         return judge(self._loaded, self.observed(), self._store)
 
 
 def judge(loaded: BundleFolder, observed: ObservedRun, store: Store) -> WatchedRun:
-    """What was refused in a bundle's machine, held against the kernel's source and the baseline's configuration."""
+    """Hold what was refused in a bundle's machine against the kernel's source and the baseline's configuration."""
     facts = _facts(loaded, store)
     baseline = baseline_config(loaded)
     enabled = {name: value for name, value in baseline.items() if value in ("y", "m")}
@@ -105,8 +106,8 @@ def judge(loaded: BundleFolder, observed: ObservedRun, store: Store) -> WatchedR
 
 
 def baseline_config(loaded: BundleFolder) -> Mapping[str, str]:
-    """The configuration that the bundle was made from. An older bundle tells it by its plan: all but modules that were
-    not loaded."""
+    """Return the configuration that the bundle was made from. An older bundle tells it by its plan: all but modules
+    that were not loaded."""
     if loaded.baseline_config is not None:
         return loaded.baseline_config
     plan = loaded.record(Plan, PLAN)

@@ -102,7 +102,7 @@ class BothSides:
 
 
 def is_work_folder(path: Path) -> bool:
-    """Whether a path is a work folder, whatever is missing in it. A bundle is none."""
+    """Return whether a path is a work folder, whatever is missing in it. A bundle is none."""
     return path.is_dir() and not is_bundle(path) and any(os.path.lexists(path / name) for name in (WORK, TRACED))
 
 
@@ -165,7 +165,7 @@ class WorkFolder(SavedFolder):
         records.save(found, self.path / MEASURED)
 
     def work(self) -> Work:
-        """What all stages begin with."""
+        """Return what all stages begin with."""
         found, where = self.record(Work, WORK), self.path / WORK
         bundle_values.require_cpu_model(found.cpu_model, where)
         self._require_machine(found, where)
@@ -187,13 +187,13 @@ class WorkFolder(SavedFolder):
         return found
 
     def trace_folder(self) -> Path:
-        """A copy of the trace's files that nobody else can change."""
+        """Return a copy of the trace's files that nobody else can change."""
         parts = {Path(name).name: self.data(name) for name in LOGS}
         return self.store.get("work", digest(*parts.values()), writing(parts))
 
     def plan(self, work: Work) -> tuple[Plan, str]:
-        """The plan, and the digest of its record. Written by hand or not, it is for the machine that was traced; what
-        its symbols may be, only the kernel's source says (`resuming.build`)."""
+        """Return the plan, and the digest of its record. Written by hand or not, it is for the machine that was traced;
+        what its symbols may be, only the kernel's source says (`resuming.build`)."""
         where, data = self.path / PLAN, self.data(PLAN, RECORD_BYTES)
         found = records.from_bytes(Plan, data, str(where), hint="vmtailor plan writes it again")
         wanted = (work.architecture, work.machine, work.cpus, work.root_format, work.kernel.version)
@@ -208,7 +208,7 @@ class WorkFolder(SavedFolder):
         return found, hashlib.sha256(data).hexdigest()
 
     def kernel(self, plan_sha256: str) -> KernelFiles:
-        """The kernel that was built from the plan of this digest: copies that nobody else can change."""
+        """Return the kernel that was built from the plan of this digest: copies that nobody else can change."""
         found, where = self.record(WorkKernel, BUILT), self.path / BUILT
         if found.plan_sha256 != plan_sha256:
             raise UserInputError(

@@ -43,7 +43,7 @@ def trace(asked: FitOptions, folder: Path) -> ImageSubject:
 
 
 def plan(folder: Path, asked: FitOptions) -> Plan:
-    """The plan, from the trace in the folder; nothing is booted. Of what was asked for, it is told what the user keeps
+    """Plan from the trace in the folder; nothing is booted. Of what was asked for, it is told what the user keeps
     and drops, and the terminal."""
     work = WorkFolder(folder, asked.store)
     made = findings(work, asked).planned()
@@ -62,9 +62,9 @@ class Resolved:
 
 
 def build(folder: Path, asked: FitOptions) -> tuple[KernelFiles, tuple[str, ...]]:
-    """The kernel of the plan in the folder, and the symbols of which the plan says two things. Raises UserInputError
-    for a plan that asks for what the source does not have, or what its make would obey; BuildError for symbols that do
-    not resolve as planned."""
+    """Build the plan in the folder. Returns the kernel, and the symbols of which the plan says two things. Raises
+    UserInputError for a plan that asks for what the source does not have, or what its make would obey; BuildError for
+    symbols that do not resolve as planned."""
     work = WorkFolder(folder, asked.store)
     begun = work.work()
     made, sha256 = work.plan(begun)
@@ -82,7 +82,7 @@ def build(folder: Path, asked: FitOptions) -> tuple[KernelFiles, tuple[str, ...]
 
 
 def resolve(kconfig: Kconfig, made: Plan, where: str) -> Resolved:
-    """A plan as this source understands it, its figures counted again."""
+    """Return a plan as this source understands it, its figures counted again."""
     try:
         taken = foreign_config.harmless(kconfig, dict(made.fragment), where)
     except UserInputError as error:
@@ -106,7 +106,7 @@ def machine_of(
 
 
 def measure(folder: Path, asked: FitOptions) -> BothSides:
-    """Both machines, on both clocks; what was measured before of the same bytes is found again."""
+    """Measure both machines, on both clocks; what was measured before of the same bytes is found again."""
     work = WorkFolder(folder, asked.store)
     made, sha256 = work.plan(work.work())
     kernel = work.kernel(sha256)
@@ -120,12 +120,12 @@ def measure(folder: Path, asked: FitOptions) -> BothSides:
 
 
 def findings(work: WorkFolder, asked: FitOptions) -> Findings[ImageSeen]:
-    """What is known of the fit, from the trace in the folder."""
+    """Return what is known of the fit, from the trace in the folder."""
     return inputs_of(work, asked).known(work.trace, work.trace_folder())
 
 
 def inputs_of(work: WorkFolder, asked: FitOptions) -> ImageSubject:
-    """What the trace began with: from the cache, with the root made again where it is gone."""
+    """Return what the trace began with: from the cache, with the root made again where it is gone."""
     temporary.require_usable()
     begun = work.work()
     source = source_of(begun, asked)
@@ -149,8 +149,8 @@ def image_of(begun: Work, store: Store) -> Image:
 
 
 def source_of(begun: Work, asked: FitOptions) -> SourceTree:
-    """The source of the baseline's version that was planned with: in the cache by its digest, or a folder that the user
-    names again."""
+    """Return the source of the baseline's version that was planned with: in the cache by its digest, or a folder that
+    the user names again."""
     wanted = begun.kernel.source_digest
     tree = kept_source.by_digest(wanted, asked.store)
     if tree is None and asked.source is None:

@@ -61,16 +61,16 @@ def boot(
     return boots.make_boot(gathered, exercise, wanted.table if wanted is not None else None), gathered
 
 
-#: Less processor time than this, in seconds, is that of QEMU's own housekeeping.
+#: Less processor time than this, in seconds, is that of a monitor's own housekeeping.
 _HOUSEKEEPING_S = 0.1
 
 
 @dataclass
 class Used:
-    """Processor time that QEMU has used: when init first spoke, and by now. `moved_s`: the processor time, and the host
-    seconds since the start, when it was last seen to do more than its housekeeping. Since then it was ready to run for
-    `kept_s` while a busy host ran others; `wants`: it was when it was last looked at. `executed`: instructions of the
-    guest by now, where somebody asks for them."""
+    """Processor time that the monitor has used: when init first spoke, and by now. `moved_s`: the processor time, and
+    the host seconds since the start, when it was last seen to do more than its housekeeping. Since then it was ready to
+    run for `kept_s` while a busy host ran others; `wants`: it was when it was last looked at. `executed`: instructions
+    of the guest by now, where somebody asks for them."""
 
     start_s: float | None = None
     now_s: float | None = None

@@ -40,13 +40,13 @@ def distribution(tmp_path: Path) -> MadeUp:
 
 def test_a_fit_takes_its_baseline_from_it(tmp_path: Path, store: Store, distribution: MadeUp) -> None:
     options = FitOptions("oci:x", tmp_path / "out", store=store, distribution=distribution)
-    kernel = image_subject.kernel_of(options)
+    kernel = image_subject.kernel_of(options, presumed())
     assert (kernel.version, kernel.release) == ("6.19.7", "6.19.7-virt"), "newest in the distribution's own order"
     assert kernel.origin == ("kernel-virt 6.19.7-r10", "kernel-virt-symbols 6.19.7-r10", "kernel-source 6.19.7-r10")
     assert Path(kernel.config).read_text() == "CONFIG_NET=y\n" and Path(kernel.modules_dir, "kernel/a.ko").exists()
     assert image_subject.source_of(options, kernel).version == "6.19.7"
     older = image_subject.kernel_of(
-        FitOptions("oci:x", tmp_path, store=store, distribution=distribution, kernel="6.20")
+        FitOptions("oci:x", tmp_path, store=store, distribution=distribution, kernel="6.20"), presumed()
     )
     assert older.version == "6.20.1"
 

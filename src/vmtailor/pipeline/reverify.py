@@ -104,7 +104,7 @@ class SavedContainer:
             machine=replace(machine, clock=clock, cpu_model=model),
             image=self.image.config,
             exercise=self.exercise,
-            tools=tools_volume(store, self.root_format, self.architecture),
+            tools=tools_volume(store, self.root_format, named(self.architecture)),
             network=self.network,
         )
         found = verify.verify(target, record, trace.log_of(self.files.requests(), record).events, scratch_of(store))

@@ -71,7 +71,7 @@ class Watch:
         #: Whether the machine's init has spoken: before, nothing was watched.
         self.began = False
         bundle_of = self._loaded.bundle
-        tools = tools_volume(self._store, bundle_of.root_format, bundle_of.architecture)
+        tools = tools_volume(self._store, bundle_of.root_format, named(bundle_of.architecture))
         self.observer = Observer(tools, self._told.hear)
 
     def observed(self) -> ObservedRun:

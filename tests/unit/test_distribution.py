@@ -23,7 +23,7 @@ from vmtailor.drivers.host import bundle_folder, host
 from vmtailor.drivers.kernel.kernel_source import SourceTree
 from vmtailor.model.architecture import presumed
 from vmtailor.model.checks import State
-from vmtailor.pipeline import image_subject, rebuilding
+from vmtailor.pipeline import bundle_kernel, image_subject
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.stages.boot import attribution
 
@@ -89,10 +89,10 @@ def test_a_bundles_source_is_fetched_from_it(tmp_path: Path, store: Store) -> No
     loaded = bundle_folder.load_container(write_bundle(tmp_path / "b"), store)
     kernel = MadeUpKernel(tmp_path / "packages", loaded.bundle.kernel_version, "1-r1")
     with pytest.raises(UserInputError, match="is not at hand"):  # the same version, but another source
-        rebuilding.source_of(loaded, store, MadeUp([kernel]))
+        bundle_kernel.source_of(loaded, store, MadeUp([kernel]))
     kernel.source = lambda store: SourceTree(tmp_path, SOURCE_DIGEST)  # type: ignore[method-assign]
     (tmp_path / "Makefile").write_text("VERSION = 6\nPATCHLEVEL = 12\nSUBLEVEL = 7\n")
-    assert rebuilding.source_of(loaded, store, MadeUp([kernel], lists="new")).path == tmp_path
+    assert bundle_kernel.source_of(loaded, store, MadeUp([kernel], lists="new")).path == tmp_path
 
 
 def test_doctor_asks_it(distribution: MadeUp) -> None:

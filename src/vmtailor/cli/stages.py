@@ -23,11 +23,10 @@ from vmtailor.model.option import Option, OptionSubject, refusal, refuse
 from vmtailor.model.option_rows import JSON, OUT
 from vmtailor.model.syscalls import SyscallEvent
 from vmtailor.model.trace import FileUse
-from vmtailor.pipeline import kernel_trials, subject_kind
+from vmtailor.pipeline import kernel_trials, subject_kind, work_stages
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.pipeline.subject import Findings, Subject
-from vmtailor.pipeline.work_folder import resuming
-from vmtailor.pipeline.work_folder.content import WorkFolder, is_work_folder
+from vmtailor.pipeline.work_files import WorkFolder, is_work_folder
 from vmtailor.stages import trace as trace_stage
 
 
@@ -54,10 +53,10 @@ def trace(
         work = WorkFolder(saved, asked.store)
         events = trace_stage.read_log(work.trace_folder(), work.trace).events
         whole = show is Show.COVERAGE
-        _print(_coverage(resuming.findings(work, asked)) if whole else _rows(show, events, work.trace.files), json)
+        _print(_coverage(work_stages.findings(work, asked)) if whole else _rows(show, events, work.trace.files), json)
         return
     subject: Subject[Any]
-    prepared = subject_kind.kind_of(asked).prepare(asked) if out is None else nullcontext(resuming.trace(asked, out))
+    prepared = subject_kind.kind_of(asked).prepare(asked) if out is None else nullcontext(work_stages.trace(asked, out))
     with prepared as subject:
         _print(_coverage(subject.trace()) if show is Show.COVERAGE else _rows(show, *subject.calls()), json)
 
@@ -139,7 +138,7 @@ def plan(
         with subject_kind.kind_of(asked).prepare(asked) as subject:
             made = subject.trace().planned()
     else:
-        made = resuming.plan(folder, asked)
+        made = work_stages.plan(folder, asked)
     if out is not None:
         records.save(made, out)
     if json:
@@ -169,7 +168,7 @@ def build(asked: FitOptions, json: Annotated[bool, JSON] = False) -> None:
             findings = subject.trace()
             files = kernel_trials.built(findings, findings.planned())
     else:
-        files, differing = resuming.build(folder, asked)
+        files, differing = work_stages.build(folder, asked)
         if differing:
             output.note(
                 f"{folder / PLAN} was edited: its fragment, which is what was built, gives "

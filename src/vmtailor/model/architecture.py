@@ -28,14 +28,14 @@ _BOARD = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
 
 class Bus(StrEnum):
-    """The place of a machine's virtio devices: at addresses of their own, or on PCI."""
+    """The places of a machine's virtio devices: at addresses of their own, or on PCI."""
 
     MMIO = "mmio"
     PCI = "pci"
 
 
 class Packing(StrEnum):
-    """The fate of the kernel file that make leaves: `elf`: written again without symbols and long padding
+    """The treatment of the kernel file that make leaves. `elf`: written again without symbols and long padding
     (drivers/kernel/elf_pack.py); `as-is`: copied."""
 
     ELF = "elf"
@@ -107,9 +107,8 @@ class Emulator:
 
 @dataclass(frozen=True)
 class Header:
-    """The place where a packed kernel says its release: at `magic_at` stands `magic`; the 16-bit number at
-    `pointer_at`, plus `base`, is where the text begins. Without `pointer_at` the file is not packed: the release is in
-    its banner."""
+    """The place of the release in a packed kernel. `magic` stands at `magic_at`; the 16-bit number at `pointer_at`,
+    plus `base`, is where the text begins. Without `pointer_at` the file is not packed: the release is in its banner."""
 
     magic_at: int
     magic: str
@@ -119,8 +118,8 @@ class Header:
 
 @dataclass(frozen=True)
 class CallTable:
-    """A file of the kernel's source that maps numbers of system calls to names (`*.tbl`, or a unistd.h), and the ABIs
-    in its second column that are ours."""
+    """A file of the kernel's source that maps numbers of system calls to names (`*.tbl`, or a unistd.h). It has the
+    ABIs in its second column that are ours."""
 
     file: str
     abis: tuple[str, ...] = ()
@@ -151,7 +150,7 @@ def narrow_numbers(head: bytes) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Kernel:
-    """The words by which a kernel is configured, made and entered.
+    """The way in which a kernel is configured, made and entered.
 
     `arch`: make's ARCH. `source`: the folder below arch/, Kconfig's SRCARCH. `kconfig`: what Kconfig sees in its
     environment. `cross`: prefix of the compiler for a host of another family, and `cross_packages` where it is from.
@@ -159,11 +158,11 @@ class Kernel:
     file is loaded whose own physical addresses begin at 0.
 
     `console`: the serial line's name. `words`: further words that both kernels are told, `last` ends a machine.
-    `entries`: the symbols at which the kernel proper may begin, at a physical address. `after_early`: functions
-    that are called behind the early initcalls and before the next level. `always`: symbols that each kernel of the
-    family has. `command_line_bytes`: the longest command line. `least_memory_mib`: below it no kernel can be loaded.
-    `of_32_bits`: its programs of 32 bits, kind by kind. `root`: the file system that roots have where nobody chose
-    one (a RootFormat of model/plan.py). `xz_filter`: what the kernel's build has xz do with branches before it packs
+    `entries`: the symbols at which the kernel proper may begin, at a physical address. `after_early`: functions that
+    are called behind the early initcalls and before the next level. `always`: symbols that each kernel of the family
+    has. `command_line_bytes`: the longest command line. `least_memory_mib`: below it no kernel can be loaded.
+    `of_32_bits`: its programs of 32 bits, kind by kind. `root`: the file system that roots have where nobody chose one
+    (a RootFormat of model/plan.py). `xz_filter`: what the kernel's build has xz do with branches before it packs
     (scripts/xz_wrap.sh), by the filter's number in the format of xz; 0: nothing.
 
     A baseline that is compiled: `packaged_target` and `packaged_file`, the form that distributions package; `defconfig`
@@ -224,7 +223,7 @@ class Opcode:
 
 @dataclass(frozen=True)
 class Ports:
-    """The form of instructions that access I/O ports: any `prefixes`, then one of `opcodes`. None of either where there
+    """The look of instructions that access I/O ports: any `prefixes`, then one of `opcodes`. Both are empty where there
     are no ports: devices are then memory-mapped, and counted as such."""
 
     prefixes: tuple[Opcode, ...] = ()
@@ -233,8 +232,8 @@ class Ports:
 
 @dataclass(frozen=True)
 class DeviceAccesses:
-    """The facts of devices that a counter must know. `at_once`: physical pages of devices that belong to the processor:
-    they answer at once, and nothing else works for them."""
+    """Facts of devices for the counting plugin. `at_once`: physical pages of devices that belong to the processor. They
+    answer at once, and nothing else works for them."""
 
     ports: Ports = Ports()
     at_once: tuple[int, ...] = ()
@@ -275,10 +274,10 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class LogSigns:
-    """The signs of the family in boot logs. `names`: what programs call it, where that is not its name; `titles`: the
+    """The signs of the family's boot logs. `names`: what programs call it, where that is not its name; `titles`: the
     same for the title of a .config; `compilers`: patterns of the first word of its compilers' names; `signs`: how
-    messages begin that only its kernels print. `bare_command_line`: the kernel prints "Command line:".
-    `firmware_end`: how the last line begins that firmware prints ahead of the kernel, where it prints."""
+    messages begin that only its kernels print. `bare_command_line`: the kernel prints "Command line:". `firmware_end`:
+    how the last line begins that firmware prints ahead of the kernel, where it prints."""
 
     names: dict[str, str]
     titles: dict[str, str]

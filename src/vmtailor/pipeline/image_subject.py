@@ -45,7 +45,7 @@ from vmtailor.model.plan import Plan, RootFormat
 from vmtailor.model.syscalls import ObservedCall, SyscallEvent
 from vmtailor.model.trace import FileUse, Trace
 from vmtailor.model.trial import Verification
-from vmtailor.pipeline import attributing, bundle_files, fit_sides, keys, margin_cost, reaching
+from vmtailor.pipeline import bundle_files, code_cost, fit_sides, keys, margin_cost, reaching
 from vmtailor.pipeline.bundle_files import OwnFiles
 from vmtailor.pipeline.keys import content
 from vmtailor.pipeline.measured_machines import Ahead, Asked
@@ -182,7 +182,7 @@ class ImageSubject(Subject[ImageSeen]):
                 self.source.path, self.kernel.version, self.source.digest, self.store, architecture=self.row.name
             )
         with step("attribution of the baseline's cost"):
-            costs = attributing.attributed(subject, record, folder, tree)
+            costs = code_cost.attributed(subject, record, folder, tree)
         with step("reach: what the image could ask for"):
             reached = subject.reached(record, archive, tree)
         return Findings(subject, ImageSeen(record, folder, events, archive, reached, name=name), tree, costs)

@@ -34,7 +34,7 @@ from vmtailor.model.systems.tuning import Tuning
 from vmtailor.model.systems.units import UnitChoice, UnitStanding
 from vmtailor.model.trace import FileUse
 from vmtailor.model.trial import Trial, Verification
-from vmtailor.pipeline.bundling import UsersDisk
+from vmtailor.pipeline.bundle_place import UsersDisk
 from vmtailor.pipeline.measured_machines import Ahead, Asked
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.stages.plan import Tree

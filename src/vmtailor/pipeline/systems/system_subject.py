@@ -47,10 +47,10 @@ from vmtailor.model.trace import FileUse
 from vmtailor.model.trial import Verification
 from vmtailor.model.watched.system_run import SystemRun
 from vmtailor.model.watched.system_trace import SystemTrace
-from vmtailor.pipeline import attributing, bundle_files, explaining, fit_sides, keys
-from vmtailor.pipeline.attributing import Code
+from vmtailor.pipeline import bundle_files, code_cost, fit_sides, keys, known_source
 from vmtailor.pipeline.bundle_files import OwnFiles
-from vmtailor.pipeline.bundling import UsersDisk
+from vmtailor.pipeline.bundle_place import UsersDisk
+from vmtailor.pipeline.code_cost import Code
 from vmtailor.pipeline.image_subject import require_tools, source_of
 from vmtailor.pipeline.measured_machines import Ahead, Asked
 from vmtailor.pipeline.options import FitOptions
@@ -183,7 +183,7 @@ class SystemSubject(DrivenSystem):
             return None
         paths = self.own.modules.paths
         with step("attribution of the baseline's cost"):
-            return attributing.of_system(
+            return code_cost.of_system(
                 Code.of(self, self.tree),
                 counts_file.read(counts),
                 modules_of(run.report.file(MODULES.name), ""),
@@ -355,7 +355,7 @@ def prepared(options: FitOptions, found: OpenedSubject) -> SystemSubject:
     with temporary.held_folder() as folder:
         own = replace(tracing.kernel_of(found, folder), file=taken / inputs.KERNEL)
     source = source_of(options, kernel)
-    whole = explaining.known_of(source, options.architecture, options.store)
+    whole = known_source.known_of(source, options.architecture, options.store)
     return SystemSubject(
         options=options,
         row=row,

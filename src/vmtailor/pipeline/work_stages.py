@@ -25,7 +25,7 @@ from vmtailor.pipeline import fit_sides, subject_kind
 from vmtailor.pipeline.image_subject import ImageSeen, ImageSubject, assembled, machine_with, prepare
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.pipeline.subject import Built, Findings
-from vmtailor.pipeline.work_folder.content import PLACES, BothSides, Work, WorkFolder
+from vmtailor.pipeline.work_files import PLACES, BothSides, Work, WorkFolder
 from vmtailor.stages import build as build_stage
 from vmtailor.stages import image as image_stage
 from vmtailor.stages import plan as planning

@@ -194,7 +194,7 @@ class ImageSubject(Subject[ImageSeen]):
         kernel = reaching.names_of(tree.facts, self.source.path, self.row)
         opened = reaching.opened_in(record)
         reach = reaching.reach_of(self.image, archive, opened, kernel, self.row, self.store)
-        return reach_symbols.of_reach(reach, tree.facts, demand_rules.load(row=self.row), baseline)
+        return reach_symbols.of_reach(reach, tree.facts, demand_rules.load(architecture=self.row), baseline)
 
     def plan(
         self,

@@ -143,7 +143,7 @@ def find_demands(
     """All that the container demands. `baseline`: the configuration traced on; `head`: first bytes of a file."""
     row = presumed() if architecture is None else named(architecture)
     enabled = {n: v for n, v in baseline.items() if v in ("y", "m")}
-    demands = Demands(tree.facts, demand_rules.load(row=row), enabled, head)
+    demands = Demands(tree.facts, demand_rules.load(architecture=row), enabled, head)
     demand.of_image(image, demands)
     demand.of_exercise(exercise, demands)
     demand.of_events(events, demands)

@@ -49,7 +49,7 @@ def find_demands(inputs: SystemPlanInputs) -> SystemDemands:
     enabled = {name: value for name, value in inputs.baseline.items() if value in ("y", "m")}
     demands = Demands(
         inputs.tree.facts,
-        demand_rules.load(row=named(inputs.tree.architecture)),
+        demand_rules.load(architecture=named(inputs.tree.architecture)),
         enabled,
         inputs.head,
         who="the system",

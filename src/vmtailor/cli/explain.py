@@ -24,7 +24,7 @@ from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.terminal import BREAK, Table, TerminalConsole, Text, box
 from vmtailor.base.text import plural
-from vmtailor.cli.saved import TraceLines, load_run
+from vmtailor.cli.fit_record import TraceLines, load_run
 from vmtailor.cli.tables import requirements_view
 from vmtailor.cli.tables.finding_view import LookupAnswer, document
 from vmtailor.cli.tables.finding_view import show as show_answer
@@ -33,7 +33,7 @@ from vmtailor.model.change import Reason
 from vmtailor.model.fit import FitRun
 from vmtailor.model.option import Option
 from vmtailor.model.option_rows import JSON, SOURCE
-from vmtailor.pipeline.explaining import SourceAtHand, packaged_tree, read_configuration, source_for
+from vmtailor.pipeline.known_source import SourceAtHand, packaged_tree, read_configuration, source_for
 
 EXPLAIN_SCHEMA = "vmtailor/explain/1"
 
@@ -276,7 +276,7 @@ def _find(run: FitRun, what: str, tree: bool) -> Explained | None:
         return beside
     # A plan may be somebody else's, of an architecture that this version does not know: any entry's words will do then.
     architecture = run.plan.architecture if run.plan.architecture in names() else None
-    rules = demand_rules.load(row=named(architecture) if architecture else None)
+    rules = demand_rules.load(architecture=named(architecture) if architecture else None)
     found = answers.answer(run, what, symbol_catalogue.load(architecture=architecture), rules)
     if not tree or (found is not None and (found.kind is not NameKind.SYMBOL or found.standing is Standing.IN)):
         return found

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,6 +17,7 @@ from vmtailor.analysis.cost import loops
 from vmtailor.analysis.cost.attribution import Attribution, SymbolCost
 from vmtailor.analysis.cost.plugin_counts import SymbolTable
 from vmtailor.base.cache.store import Store
+from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records
 from vmtailor.base.natives import Natives
 from vmtailor.drivers.kernel.kernel_source import SourceTree
@@ -28,10 +29,12 @@ from vmtailor.model.kernel import KernelBaseline, KernelFiles
 from vmtailor.model.machine import Machine
 from vmtailor.model.margin import Margin, MarginPrice
 from vmtailor.model.plan import Plan
+from vmtailor.model.syscalls import SyscallEvent
 from vmtailor.model.systems.tuning import Tuning
 from vmtailor.model.systems.units import UnitChoice, UnitStanding
+from vmtailor.model.trace import FileUse
 from vmtailor.model.trial import Trial, Verification
-from vmtailor.pipeline.bundling import UsersDisk
+from vmtailor.pipeline.bundle_place import UsersDisk
 from vmtailor.pipeline.measured_machines import Ahead, Asked
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.stages.plan import Tree
@@ -45,10 +48,15 @@ _VERIFICATION = "verification.json"
 
 
 class Times:
-    """Seconds that each stage took."""
+    """Seconds that each stage took, from when this is made."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
+        self._began = time.monotonic()
+
+    def until_now(self, stage: str) -> None:
+        """Give a stage all the time since the beginning."""
+        self.seconds[stage] = time.monotonic() - self._began
 
     @contextmanager
     def of(self, stage: str) -> Iterator[None]:
@@ -93,6 +101,8 @@ class Subject(ABC, Generic[Seen]):
 
     #: What the content is called in a fit's sources.
     NOUN: ClassVar[str]
+    #: What cannot be done yet with this kind of subject, each with a sentence that says so.
+    LACKS: ClassVar[Mapping[str, str]] = {}
 
     options: FitOptions
     row: Architecture
@@ -115,7 +125,7 @@ class Subject(ABC, Generic[Seen]):
     @property
     @abstractmethod
     def reference(self) -> str:
-        """How the user named it."""
+        """The name that the user gave it."""
 
     @property
     @abstractmethod
@@ -142,6 +152,16 @@ class Subject(ABC, Generic[Seen]):
     def prepare(cls, options: FitOptions, partition: int | None = None) -> AbstractContextManager[Subject[Any]]:
         """Read and fetch what is missing, for as long as the block lasts. Finds what can be wrong with the user's input
         before anything long begins."""
+
+    @classmethod
+    def require(cls, what: str, reference: str) -> None:
+        """Raise UserInputError for what cannot be done yet with this kind of subject."""
+        if what in cls.LACKS:
+            raise UserInputError(f"{reference}: {cls.LACKS[what]}")
+
+    @abstractmethod
+    def calls(self) -> tuple[Iterable[SyscallEvent], Sequence[FileUse]]:
+        """Return the system calls and the files of its trace, which is made where it is missing."""
 
     @abstractmethod
     def trace_key(self) -> str:
@@ -212,7 +232,7 @@ class Subject(ABC, Generic[Seen]):
 
 @dataclass(eq=False)
 class Findings(Generic[Seen]):
-    """What is known so far of one fit. `seen`: the trace, as its kind of subject has it; `costs`: of the baseline's
+    """The findings of one fit so far. `seen`: the trace, as its kind of subject has it; `costs`: of the baseline's
     code, None where that was not counted; `trials`: all so far; `compiled`, `found`: keys of the kernels that were
     compiled in this run, and of those that were there."""
 
@@ -234,7 +254,7 @@ class Findings(Generic[Seen]):
 
     @cached_property
     def ran(self) -> Mapping[str, SymbolCost]:
-        """What the code of each symbol cost on the baseline, without loops that only emulation causes."""
+        """The cost of each symbol's code on the baseline, without loops that only emulation causes."""
         if self.costs is None:
             return {}
         return self.costs.by_symbol(without=loops.functions(loops.table(self.subject.row.name)))

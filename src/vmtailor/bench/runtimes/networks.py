@@ -52,13 +52,9 @@ def link(number: int, *, peer: bool = False, of: int | None = None) -> Iterator[
         run(["ip", "netns", *joined], timeout_s=_STEP_S)
     try:
         where = ["netns", other] if peer else []
-        run(
-            ["ip", "link", "add", "vb-out", *where, "type", "veth", "peer", "name", "eth0", "netns", name]
-            if peer
-            else ["ip", "link", "add", f"vb-out{number}", "type", "veth", "peer", "name", "eth0", "netns", name],
-            timeout_s=_STEP_S,
-        )
         device = "vb-out" if peer else f"vb-out{number}"
+        ends = ["type", "veth", "peer", "name", "eth0", "netns", name]
+        run(["ip", "link", "add", device, *where, *ends], timeout_s=_STEP_S)
         for words in (
             ["ip", "-n", name, "link", "set", "lo", "up"],
             ["ip", "-n", name, "address", "add", f"{inside}/24", "dev", "eth0"],

@@ -73,7 +73,7 @@ def _said(row: Mapping[str, Any]) -> Said | None:
 
 
 def overlap(instances: Sequence[Said]) -> float:
-    """For how much of the longest one's time all of them were at work."""
+    """Return the share of the longest one's time in which all of them were at work."""
     together = min(one.ended_s for one in instances) - max(one.began_s for one in instances)
     return max(0.0, together) / max(one.seconds for one in instances)
 

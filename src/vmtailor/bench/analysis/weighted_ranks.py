@@ -68,7 +68,7 @@ class Advice:
 
 
 def parse_weights(text: str) -> dict[str, float]:
-    """`efficiency=2,startup=1`. Raises UserInputError."""
+    """Return the weights in `efficiency=2,startup=1`. Raises UserInputError."""
     found: dict[str, float] = {}
     for part in text.split(","):
         name, equals, number = part.strip().partition("=")

@@ -33,14 +33,15 @@ class Link:
 
 
 def loopback_up() -> None:
-    """The scope's own loopback device, which is there and down at first."""
+    """Set the scope's own loopback device up, which is down at first."""
     run(["ip", "link", "set", "lo", "up"], timeout_s=_STEP_S)
 
 
 @contextlib.contextmanager
 def link(number: int, *, peer: bool = False, of: int | None = None) -> Iterator[Link]:
-    """A namespace `benchN` with one end of a veth pair in it, up and with addresses, until the block is left. `peer`:
-    the other end is in a namespace of its own. `of`: a process whose namespace it is; without, it is a new one."""
+    """Hold a namespace `benchN` with one end of a veth pair in it, up and with addresses, until the block is left.
+    `peer`: the other end is in a namespace of its own. `of`: a process whose namespace it is; without, it is a new
+    one."""
     if not 0 <= number < MOST:
         raise ValueError(f"network {number} of {MOST}")
     name, other = f"bench{number}", f"peer{number}"

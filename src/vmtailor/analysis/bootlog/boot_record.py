@@ -15,12 +15,8 @@ from vmtailor.model.boots.timeline import PhaseSpan, Process, UnitSpan, UseSampl
 MAX_MESSAGES = 20_000
 #: A kernel whose first line is later than this counts from its firmware's start.
 LATE_US = 1_000_000
-#: Shorter silences are not worth a row.
-MIN_GAP_US = 1000
 #: Between stamps of whole seconds, shorter stretches say nothing: each may be off by a second.
 RESOLVED_US = 2_000_000
-#: And shorter silences are not worth a row.
-ROUGH_GAP_US = 5_000_000
 #: How often it is noted how much was printed, and how many such notes are kept.
 PRINTED_EVERY_US, MOST_PRINTED = 10_000, 20_000
 #: Characters kept of one message.

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from vmtailor.analysis.bootlog.silences import MIN_US, without_inner
+from vmtailor.analysis.bootlog.silences import MIN_GAP_US, without_inner
 from vmtailor.analysis.timeline.durations import SLOW_CONSOLE_US
 from vmtailor.model.boots.timeline import GapSpan, Hotspot, Initcall, Path, PhaseName, Probe, Timeline
 
@@ -69,7 +69,7 @@ def _gaps(timeline: Timeline) -> Iterator[Hotspot]:
     nothing explains is named by the message before."""
     groups: dict[tuple[str, str, str, int], list[GapSpan]] = {}
     for gap in without_inner(timeline.gaps):
-        if gap.own_us >= MIN_US:
+        if gap.own_us >= MIN_GAP_US:
             alone = 0 if gap.kind else gap.start_us
             groups.setdefault((gap.title or f"after: {gap.before}", gap.phase, gap.path, alone), []).append(gap)
     for (name, phase, path, _), gaps in groups.items():

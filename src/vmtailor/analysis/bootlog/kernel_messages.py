@@ -445,7 +445,7 @@ class KernelLog:
             observed.epoch_zero_us = self._clock.offset_us
 
     def finish(self) -> Observed:
-        """All that was found of the boot chosen."""
+        """Return all that was found of the boot chosen."""
         self._close()
         self.boots += 1
         chosen = self._kept or self.observed

@@ -253,7 +253,7 @@ _ARCH_SIGNS = (
 
 
 def guess_arch(observed: Observed) -> str | None:
-    """The architecture from messages that only it prints; None when there are none."""
+    """Return the architecture from messages that only it prints; None when there are none."""
     for _, text in observed.messages[:400]:
         for arch, signs in _ARCH_SIGNS:
             if text.startswith(signs) or any(sign in text[:60] for sign in signs[:1]):

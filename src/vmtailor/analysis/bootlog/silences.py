@@ -56,7 +56,7 @@ class Silences:
             self.note((start_us + shift_us, end_us + shift_us), (before, after), rough=False)
 
     def moved(self, shift_us: int) -> Silences:
-        """The same on another clock."""
+        """Return them on another clock."""
         other = Silences()
         other._kept = [
             (size, start + shift_us, end + shift_us, before, after) for size, start, end, before, after in self._kept
@@ -64,7 +64,7 @@ class Silences:
         return other
 
     def longest(self) -> list[Gap]:
-        """All that were kept, the longest first."""
+        """Return all that were kept, the longest first."""
         return [Gap(*entry[1:]) for entry in sorted(self._kept, reverse=True)]
 
 

@@ -76,7 +76,7 @@ BOUND = (0, 1)
 
 
 def build(sources: Sequence[Observed]) -> Timeline:
-    """The timeline of one boot from everything that was read about it."""
+    """Return the timeline of one boot from everything that was read about it."""
     observed = join(sources)
     quantised = find_quantised(observed)
     phases = phases_of(observed)

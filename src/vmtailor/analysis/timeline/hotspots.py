@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What to look at first: every kind of item by its own time, with its share of the kernel and of the whole boot."""
+"""Rank what to look at first: every kind of item by its own time, with its share of the kernel and of the whole
+boot."""
 
 from __future__ import annotations
 
@@ -16,14 +17,15 @@ MOST = 200
 
 
 def rank(timeline: Timeline) -> Timeline:
-    """The timeline with its hot spots: the longest own time first, of units the longest."""
+    """Return the timeline with its hot spots: the longest own time first, of units the longest."""
     spots = [*_calls(timeline), *_gaps(timeline), *_units(timeline), *_processes(timeline), *_console(timeline)]
     spots.sort(key=lambda spot: (-weight(spot), spot.kind, spot.name))
     return msgspec.structs.replace(timeline, hotspots=tuple(spots[:MOST]))
 
 
 def weight(spot: Hotspot) -> int:
-    """What a hot spot is ranked by. Units overlap, so that little of a long one may be its own: it counts whole."""
+    """Return what a hot spot is ranked by. Units overlap, so that little of a long one may be its own: it counts
+    whole."""
     if spot.kind == "unit" and spot.duration_us is not None:
         return max(spot.duration_us, spot.exclusive_us)
     return spot.exclusive_us

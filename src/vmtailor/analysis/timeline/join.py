@@ -19,8 +19,8 @@ Span = TypeVar("Span", PhaseSpan, UnitSpan, Process)
 
 
 def join(sources: Sequence[Observed]) -> Observed:
-    """One Observed from all. The first file that knows a thing decides; what cannot be placed keeps its own zero,
-    with a warning."""
+    """Return one Observed from all. The first file that knows a thing decides; what cannot be placed keeps its own
+    zero, with a warning."""
     whole = Observed(sources[0].path if sources else "", "joined")
     for source in sorted(sources, key=_trust):
         _facts(whole, source)

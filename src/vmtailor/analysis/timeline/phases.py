@@ -14,7 +14,7 @@ Marks = dict[str, tuple[int, str]]
 
 
 def phases_of(observed: Observed) -> list[PhaseSpan]:
-    """The phases of one boot, from what systemd reported where it did, from the log's marks elsewhere. Adds
+    """Return the phases of one boot, from what systemd reported where it did, from the log's marks elsewhere. Adds
     warnings."""
     marks = observed.marks
     given = {p.name: p for p in observed.phases}
@@ -219,7 +219,7 @@ def _finished(observed: Observed, end_us: int) -> int:
 
 
 def printed_total(observed: Observed, phases: list[PhaseSpan]) -> int | None:
-    """The total that systemd printed, where its phases are all there are."""
+    """Return the total that systemd printed, where its phases are all there are."""
     starts = [p.start_us for p in phases if p.start_us is not None]
     first = min((p.start_us for p in observed.phases if p.start_us is not None), default=None)
     return observed.printed_total_us if first is not None and starts and min(starts) == first else None

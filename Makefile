@@ -6,6 +6,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 BUILD := build
 STAMP := $(VENV)/.installed
+# Hundreds of tests start the program anew: it is compiled once, beside what is built.
+export PYTHONDONTWRITEBYTECODE :=
+export PYTHONPYCACHEPREFIX := $(CURDIR)/$(BUILD)/pycache
 # What `make bench` runs; a bundle of the benchmarks' image is one more: BENCHED=native,vm:stock,vm:build/bench/bundle.
 # crun is a runtime that a file describes. UNIXBENCH_SOURCE, IOZONE_SOURCE, NETPERF_SOURCE: trees of the published
 # programs, which `make bench-published` then runs in place of ours.

@@ -148,7 +148,7 @@ def fit(name: str, folder: Path, boots: int, arch: str | None = None, margin: st
     image = [f"oci:{layout}", "--exercise", str(exercise), *margin_words(margin)]
     bundle = folder / "bench" / (called(name, arch) + ("" if margin == NONE else f"-{margin}"))
     bundle.parent.mkdir(parents=True, exist_ok=True)
-    argv = ["fit", *image, "--json", "--boots", str(boots), "-o", str(bundle)]
+    argv = ["fit", *image, "--json", "--repeat", str(boots), "-o", str(bundle)]
     before = results_in_cache()
     worked = spent_s()
     _, first_s, _ = vmtailor(*argv)

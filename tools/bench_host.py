@@ -104,7 +104,7 @@ def fitted(out: Path, machine: str, units: str, boots: int, named: Sequence[str]
     way, *rest = units.split()
     argv = [sys.executable, "-m", "vmtailor", "fit", f"disk:{disk(out)}", "-x", str(EXAMPLE / "exercise.toml"),
             "--memory", MEMORY, "--machine", machine, "--units", way, *(named if rest else ()),
-            "--boots", str(boots),
+            "--repeat", str(boots),
             "-o", str(bundle), "--json"]  # fmt: skip
     say(f"=== {machine}, --units {units}")
     ended = subprocess.run(argv, stdout=subprocess.DEVNULL, check=False)

@@ -6,7 +6,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from vmtailor.cli.options.docker_options import DockerOption, Parity, subjects
+from vmtailor.cli.docker_options import DockerOption, Parity, known, subjects
+from vmtailor.model.option import rows_of
+from vmtailor.pipeline.machine_run import RunOptions
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "run-and-docker-run.md"
 
@@ -29,17 +31,24 @@ def page() -> str:
         "## Only here\n",
         "| option | |",
         "| --- | --- |",
-        "| `--accelerator` | kvm or tcg |",
-        "| `--explain-failures` | the container is watched, and at the end it is said what its kernel refused that the "
-        "baseline would have given ([how](../how-to/see-what-was-refused.md)) |",
-        "| `--observed FILE` | the same, and what was refused is written to the file |",
-        "| `--no-outbound` | the guest can open no connections; published ports still lead in |",
-        "| `--host-loopback` | the container reaches servers on this host's loopback, as 10.0.2.2 |",
-        "| `--keep-state` | of a whole system: what it writes to its disk is there at its next start |",
-        "| `--no-privileged` | root in the container without all capabilities, in a bundle that was fitted with them |",
+        *_only_here(),
         "",
     ]
     return "\n".join(parts)
+
+
+def _only_here() -> list[str]:
+    """Return a line for each option of `run` that `docker run` has not, and for each that switches one of them off."""
+    lines = []
+    for one, row in rows_of(RunOptions):
+        off = row.type is bool and one.default is not False
+        if not row.is_argument and (known(row.name) is None or off):
+            name = f"--no-{row.name[2:]}" if off else row.name
+            words = f"{name} FILE" if row.type is Path else name
+            lines.append(
+                f"| `{words}` | {'Switch this off: ' + row.help[0].lower() + row.help[1:] if off else row.help} |"
+            )
+    return lines
 
 
 def _row(option: DockerOption) -> str:

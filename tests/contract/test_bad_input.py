@@ -111,7 +111,7 @@ def test_no_image_at_all(tmp_path: Path) -> None:
         (("--memory", "lots"), "lots"),
         (("--memory", "1K"), "1K"),
         (("--cpus", "0"), "--cpus"),
-        (("--boots", "none"), "--boots"),
+        (("--repeat", "none"), "--repeat"),
         (("--machine", "vax"), "vax"),
         (("--root", "ntfs"), "ntfs"),
         (("--no-such-option",), "--no-such-option"),

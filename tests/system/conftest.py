@@ -78,7 +78,7 @@ def lighttpd(tmp_path_factory: pytest.TempPathFactory) -> Fitted:
     folder = tmp_path_factory.mktemp("fit")
     layout = layout_of("lighttpd", folder)
     exercise = EXAMPLES / "lighttpd" / "exercise.toml"
-    arguments = ("fit", f"oci:{layout}", "--exercise", str(exercise), "--json", "--boots", "2")
+    arguments = ("fit", f"oci:{layout}", "--exercise", str(exercise), "--json", "--repeat", "2")
     ended = run_program(folder, *arguments, "-o", folder / "bundle", timeout_s=FIT_S)
     assert ended.code == 0, f"the fit failed with {ended.code}:\n{ended.stdout}\n{ended.stderr}"
     return Fitted(layout, folder / "bundle", json.loads(ended.stdout), arguments, ended)

@@ -112,7 +112,7 @@ def test_a_system_is_driven_and_shuts_down_and_its_disk_stays_as_it_is(kernel: K
     assert "tiny: up" in console and "reboot: Restarting system" in console
 
 
-@pytest.mark.parametrize("make", [partitioned, qcow2])
+@pytest.mark.parametrize("make", [pytest.param(partitioned, marks=pytest.mark.slow), qcow2])
 def test_a_system_on_a_partition_is_driven_and_its_disk_stays_as_it_is(
     make: Callable[[Path, KernelBaseline], Path], kernel: KernelBaseline, tmp_path: Path
 ) -> None:
@@ -126,6 +126,7 @@ def test_a_system_on_a_partition_is_driven_and_its_disk_stays_as_it_is(
     assert disk.read_bytes() == before and not ended.left_over and not ended.left_files
 
 
+@pytest.mark.slow
 def test_the_guests_time_stands_still_while_nobody_reads_what_it_says(kernel: KernelBaseline, tmp_path: Path) -> None:
     """On the instruction clock. It says more than a socket would take, and has a second to shut down."""
     disk, exercise = disk_of(tmp_path, kernel), tmp_path / "x.toml"
@@ -174,6 +175,7 @@ def test_a_system_that_starts_again_and_again_is_no_success(kernel: KernelBaseli
     assert "the machine ended by itself" in " ".join(found["failures"])
 
 
+@pytest.mark.slow
 def test_the_small_system_passes_its_exercise_on_the_instruction_clock(tmp_path: Path) -> None:
     disk = tmp_path / "small.raw"
     subprocess.run([sys.executable, str(EXAMPLES / "build.py"), "small-system", str(disk)], check=True)

@@ -71,9 +71,11 @@ def fit(folder: Path, disk: Path, exercise: str, out: Path) -> Ended:
         pytest.param("reboot -f\n", WORKS, ("the machine ended by itself",), id="starts again and again",
                      marks=pytest.mark.slow),
         pytest.param("", WORKS + STEP.format(argv='["busybox", "nc", "192.0.2.1", "80"]'),
-                     ("load step 1 (busybox nc", "reaches nothing outside of its machine"), id="wants a network"),
+                     ("load step 1 (busybox nc", "reaches nothing outside of its machine"), id="wants a network",
+                     marks=pytest.mark.slow),
         pytest.param("", WORKS + '[[says]]\nname = "engine"\nargv = ["docker", "info"]\n',
-                     ("engine cannot be asked", "[[says]]"), id="asks what is not there"),
+                     ("engine cannot be asked", "[[says]]"), id="asks what is not there",
+                     marks=pytest.mark.slow),
     ],
 )  # fmt: skip
 def test_a_system_that_does_not_work_on_its_own_kernel_is_refused(

@@ -32,9 +32,9 @@ CRUN = REPOSITORY / "examples/runtimes/crun.toml"
 RUNTIMES = {"native": "", "nspawn": "systemd-nspawn", str(CRUN): "crun"}
 #: What their tests drive besides; `make setup` installs all of it.
 BESIDES = ("ab",)
-#: Moments at which the harness is killed: a few here, all of them by `make test-all`; so many of those come before it
+#: Moments at which the harness is killed: one here, all of them by `make test-all`; so many of those come before it
 #: has a scope.
-FEW, MANY, EARLY = 3, 30, 6
+FEW, MANY, EARLY = 1, 30, 6
 #: Seconds within which a run has its scope, and within which a killed one has ended, on a busy host.
 SCOPE_S, END_S = 120.0, 120.0
 #: As many repetitions as no run gets to that is killed: they take half an hour.
@@ -234,6 +234,7 @@ def test_a_harness_killed_at_any_moment_leaves_nothing(image: Path, tmp_path: Pa
         _killed_at(image, tmp_path, (number - EARLY) * 0.7, what)
 
 
+@pytest.mark.slow
 def test_unixbench_scores_every_instance_and_the_published_one_runs_from_its_tree(image: Path, tmp_path: Path) -> None:
     out, on = tmp_path / "bench.json", ",".join(RUNTIMES)
     arguments = words(image, out, "unixbench", "--only", "dhry2reg,shell1", "--n", "1,2", "--on", on)
@@ -262,6 +263,7 @@ def test_unixbench_scores_every_instance_and_the_published_one_runs_from_its_tre
     assert nothing_is_left() == []
 
 
+@pytest.mark.slow
 def test_what_misbehaves_is_contained_and_the_others_report(image: Path, tmp_path: Path) -> None:
     out = tmp_path / "bench.json"
     arguments = words(image, out, "isolation", "--only", "fork-bomb,memory,full-disk", "--on", ",".join(RUNTIMES))
@@ -284,6 +286,7 @@ def test_what_misbehaves_is_contained_and_the_others_report(image: Path, tmp_pat
     assert nothing_is_left() == []
 
 
+@pytest.mark.slow
 def test_published_programs_do_the_disk_and_network_tests(image: Path, tmp_path: Path) -> None:
     out, fakes = tmp_path / "bench.json", REPOSITORY / "tests/fakes"
     arguments = words(image, out, "efficiency", "--only", "disk,tcp-send,tcp-latency", "--on", ",".join(RUNTIMES))

@@ -39,7 +39,7 @@ def fitted(folder: Path) -> dict[str, Any]:
     before = sha256(disk)
     ended = run_program(
         folder / "fit", "fit", f"disk:{disk}", "-x", EXAMPLE / "exercise.toml", "--memory", "2G", "--machine", "q35",
-        "--boots", "2", "-o", folder / "bundle", "--json", timeout_s=FIT_S,
+        "--repeat", "2", "-o", folder / "bundle", "--json", timeout_s=FIT_S,
     )  # fmt: skip
     assert ended.code == 0, ended.stderr
     assert not ended.left_over and not ended.left_files and sha256(disk) == before

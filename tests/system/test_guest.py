@@ -271,8 +271,16 @@ def test_input_signals_orphans_and_a_forger(bench: Bench) -> None:
     ("run", "code", "reason", "fatal"),
     [
         (Run(key=KEY, argv=("nope",)), 127, "execve(nope): No such file or directory", ""),
-        (Run(key=KEY, argv=("/etc/passwd",)), 126, "execve(/etc/passwd): Permission denied", ""),
-        (Run(key=KEY, argv=("/srv/alien",)), 126, "execve(/srv/alien): Exec format error", ""),
+        pytest.param(
+            Run(key=KEY, argv=("/etc/passwd",)),
+            126,
+            "execve(/etc/passwd): Permission denied",
+            "",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            Run(key=KEY, argv=("/srv/alien",)), 126, "execve(/srv/alien): Exec format error", "", marks=pytest.mark.slow
+        ),
         (Run(key=KEY, user="nobody"), None, "", "user 'nobody': no such user in /etc/passwd"),
     ],
 )

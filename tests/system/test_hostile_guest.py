@@ -114,7 +114,9 @@ def test_the_privileged_have_everything(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("traced", [False, True])
-@pytest.mark.parametrize(("user", "permitted"), [("root", ENGINES), ("www-data", NONE)])
+@pytest.mark.parametrize(
+    ("user", "permitted"), [("root", ENGINES), pytest.param("www-data", NONE, marks=pytest.mark.slow)]
+)
 def test_all_see_the_same_whoever_watches(bench: Bench, traced: bool, user: str, permitted: str) -> None:
     disks: tuple[Disk, ...] = ()
     words: tuple[str, ...] = ()

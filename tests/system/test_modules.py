@@ -40,6 +40,7 @@ def test_modules_that_the_container_asks_for_are_loaded_and_planned(tmp_path: Pa
     assert any("algorithm sha256" in r["text"] for name in hashes for r in symbols[name][1]), hashes
 
 
+@pytest.mark.slow
 def test_what_the_tracer_asks_for_is_no_demand_of_the_container(tmp_path: Path) -> None:
     layout = tmp_path / "layout"
     subprocess.run([sys.executable, str(ROOT / "examples/build.py"), str(LISTER), str(layout)], check=True, timeout=300)

@@ -119,7 +119,7 @@ def test_refit_builds_a_kernel_that_gives_it(lighttpd: Fitted, asker: Path, tmp_
     run_program(tmp_path, "run", "--observed", tmp_path / "o.json", asker)
     made = tmp_path / "made"
     ended = run_program(
-        tmp_path, "refit", lighttpd.bundle, "--observed", tmp_path / "o.json", "--boots", "1", "-o", made,
+        tmp_path, "refit", lighttpd.bundle, "--observed", tmp_path / "o.json", "--repeat", "1", "-o", made,
         timeout_s=FIT_S,
     )  # fmt: skip
     assert ended.code == 0, f"{ended.stdout}\n{ended.stderr}"

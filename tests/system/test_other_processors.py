@@ -75,7 +75,7 @@ def fitted(name: str, architecture: str, folder: Path, *more: str) -> Foreign:
     build = [sys.executable, str(EXAMPLES / "build.py"), name, str(layout), "--arch", architecture]
     subprocess.run(build, check=True, timeout=600)
     arguments = ("fit", f"oci:{layout}", "--exercise", EXAMPLES / name / "exercise.toml", "--margin", "none", "--json")
-    ended = run_program(folder, *arguments, *more, "--boots", "2", "-o", bundle, timeout_s=FIT_S)
+    ended = run_program(folder, *arguments, *more, "--repeat", "2", "-o", bundle, timeout_s=FIT_S)
     assert ended.code == 0, f"the fit failed with {ended.code}:\n{ended.stdout[-2000:]}\n{ended.stderr[-4000:]}"
     assert_nothing_left(ended)
     return Foreign(row, bundle, json.loads(ended.stdout))

@@ -46,6 +46,7 @@ argv = ["engine", "info"]
 """
 
 
+@pytest.mark.slow
 def test_a_machine_that_newly_complains_of_itself_is_not_verified(tmp_path: Path) -> None:
     kernel, row = packaged_baseline.provide(selection.of_host(), presumed(), Store()), presumed()
     root = systems.busybox_tree(tmp_path / "root", Path(kernel.vmlinuz), Path(kernel.modules_dir), kernel.release)

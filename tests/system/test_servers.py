@@ -22,7 +22,7 @@ def fitted(name: str, folder: Path, *options: str) -> dict[str, Any]:
     exercise = SERVERS / name / "exercise.toml"
     ended = run_program(
         folder,
-        "fit", f"oci:{layout}", "--exercise", str(exercise), "--json", "--boots", "1", "-o", str(folder / "bundle"),
+        "fit", f"oci:{layout}", "--exercise", str(exercise), "--json", "--repeat", "1", "-o", str(folder / "bundle"),
         *options, timeout_s=FIT_S,
     )  # fmt: skip
     assert ended.code == 0, ended.stderr[-3000:]

@@ -41,12 +41,12 @@ def test_stage_by_stage(tmp_path: Path, lighttpd: Fitted, no_builds: dict[str, s
         assert kernel["image"] == str(work / "vmlinux")
         assert (work / "vmlinux").read_bytes() == (lighttpd.bundle / "vmlinux").read_bytes()
         assert ran("verify", work, boots=True)["verified"] is True
-        sides = ran("measure", work, "--boots", "2")
+        sides = ran("measure", work, "--repeat", "2")
         # Paths are no part of what is measured; nor is what the fit adds for its report.
         assert sides["tailored"]["init_instructions"] == fitted.tailored.init_instructions
         assert sides["baseline"]["ready_instructions"] == fitted.baseline.ready_instructions
         # And of a bundle: the same two machines.
-        again = ran("measure", lighttpd.bundle, "--boots", "2")
+        again = ran("measure", lighttpd.bundle, "--repeat", "2")
         assert again["tailored"]["init_instructions_net"] == fitted.tailored.init_instructions_net
         assert again["baseline"]["init_instructions_net"] == fitted.baseline.init_instructions_net
     finally:

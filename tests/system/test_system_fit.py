@@ -46,7 +46,7 @@ LESS = "[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/usr/bin/busybox
 def fit(folder: Path, disk: Path, out: str, *more: str, env: Mapping[str, str] | None = None) -> dict[str, Any]:
     """What it printed; its bundle is `out`, and the disk stays as it is."""
     before = hashlib.sha256(disk.read_bytes()).hexdigest()
-    words: tuple[str | Path, ...] = ("fit", f"disk:{disk}", "-x", EXERCISE, "--memory", "512M", "--boots", "1", *more)
+    words: tuple[str | Path, ...] = ("fit", f"disk:{disk}", "-x", EXERCISE, "--memory", "512M", "--repeat", "1", *more)
     ended = run_program(folder, *words, "-o", folder / out, "--json", timeout_s=3600, env=env)
     assert ended.code == 0, ended.stderr
     assert not ended.left_over and not ended.left_files

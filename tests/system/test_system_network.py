@@ -74,7 +74,7 @@ def fitted(folder: Path) -> dict[str, Any]:
     before = disk.read_bytes()
     ended = run_program(
         folder / "fit", "fit", f"disk:{disk}", "-x", folder / "x.toml", "--machine", "q35", "--memory", "256M",
-        "--boots", "1", "-o", folder / "bundle", "--json", timeout_s=3600,
+        "--repeat", "1", "-o", folder / "bundle", "--json", timeout_s=3600,
     )  # fmt: skip
     assert ended.code == 0, ended.stderr
     assert not ended.left_over and not ended.left_files and disk.read_bytes() == before

@@ -21,7 +21,7 @@ from vmtailor.model.syscalls import SyscallEvent
 from vmtailor.pipeline.systems import subjects, tracing
 from vmtailor.stages.system_trace import chunks_of
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.slow]
 
 #: It looks whether somebody stayed behind, asks for what the kernel has as a module, has a child that hangs, and says
 #: what it found.

@@ -23,7 +23,6 @@ from vmtailor.base.files import records
 from vmtailor.base.terminal import TerminalConsole
 from vmtailor.booting.boot import OnProgress
 from vmtailor.cli.boots import boot_bundle, boot_requests, boot_system
-from vmtailor.cli.boots.asked import Asked
 from vmtailor.cli.tables.cost_table import show_cost
 from vmtailor.drivers.host import bundle_folder
 from vmtailor.model.boots.boot import Boot, Milestone, Outcome
@@ -33,9 +32,10 @@ from vmtailor.model.boots.series import BootSeries, JudgedBy
 from vmtailor.model.boots.workload import FIXED_KEY, Exercised, Run, Workload
 from vmtailor.model.change import Change, ChangeKind, Figure, Verdict, exact
 from vmtailor.model.machine import Accelerator, Clock, Machine
-from vmtailor.pipeline import machine_bench, rebuilding, trying
+from vmtailor.pipeline import bundle_kernel, machine_bench, trying
 from vmtailor.pipeline.applying import Means, Rebuild, applied
 from vmtailor.pipeline.machine_bench import MachineBench
+from vmtailor.pipeline.options import BootOptions
 from vmtailor.stages import debug_kernel
 
 VM = replace(
@@ -138,22 +138,22 @@ def test_what_is_for_other_processors_is_refused_by_name() -> None:
 def test_a_configuration_changed_takes_along_what_depends_on_it() -> None:
     kconfig = read_kconfig()
     fragment = {"EXPERT": "y", "NET": "y", "INET": "y", "IPV6": "y"}
-    made, fallen = rebuilding.changed(kconfig, fragment, {"INET": "n"}, {})
+    made, fallen = bundle_kernel.changed(kconfig, fragment, {"INET": "n"}, {})
     assert "IPV6" in fallen and "IPV6" not in dict(made) and dict(made)["NET"] == "y"
     values = kconfig.resolve(made).values
     assert "INET" not in values and values["NET"] == "y"
-    made, fallen = rebuilding.changed(kconfig, {"EXPERT": "y"}, {"IPV6": "y"}, {})
+    made, fallen = bundle_kernel.changed(kconfig, {"EXPERT": "y"}, {"IPV6": "y"}, {})
     assert not fallen and {"NET": "y", "INET": "y", "IPV6": "y"}.items() <= dict(made).items()
     with pytest.raises(UserInputError, match="no configuration symbol NOTHING"):
-        rebuilding.changed(kconfig, fragment, {"NOTHING": "y"}, {})
+        bundle_kernel.changed(kconfig, fragment, {"NOTHING": "y"}, {})
     with pytest.raises(UserInputError, match="cannot have DEBUG_BASE"):  # EXPERT selects it
-        rebuilding.changed(kconfig, fragment, {"DEBUG_BASE": "n"}, {})
+        bundle_kernel.changed(kconfig, fragment, {"DEBUG_BASE": "n"}, {})
 
 
 def test_a_kernel_like_the_bundles_own_is_not_compiled(tmp_path: Path) -> None:
     write_bundle(tmp_path, "CONFIG_NET=y\n# CONFIG_AUDIT is not set\n")
     loaded = bundle_folder.load_container(tmp_path)
-    rebuild = rebuilding.Rebuilder(loaded, NoStore(tmp_path))  # type: ignore[arg-type]
+    rebuild = bundle_kernel.Rebuilder(loaded, NoStore(tmp_path))  # type: ignore[arg-type]
     assert rebuild({"AUDIT": "n", "NET": "y"}) == loaded.kernel
 
 
@@ -230,16 +230,16 @@ def test_trials_on_a_bench(tmp_path: Path) -> None:
 
 def test_options_without_a_meaning_are_refused_and_not_passed_over() -> None:
     bundle = Path("b")
-    for meant in (boot_bundle.MEANT, boot_system.MEANT, boot_requests.MEANT):
-        Asked(subject=bundle, json=True, out=Path("elsewhere")).refuse_but(meant, "why", hint="")
-    with pytest.raises(UserInputError, match=r"^--kernel, --disk, --ready: a bundle has its own"):
-        boot_bundle.boot_bundle(Asked(subject=bundle, kernel=Path("k"), disks=(Path("d"),), ready="tcp:80"), bundle)
-    with pytest.raises(UserInputError, match=r"^--judge cpu, --requests: with --exercise"):
-        boot_system.boot_system(Asked(judged_by=JudgedBy.CPU, requests=Path("r")), Path("x"))
-    with pytest.raises(UserInputError, match=r"^--times, --clock instructions, --accel kvm: --requests starts"):
-        boot_requests.boot_requests(Asked(times=1, clock=Clock.INSTRUCTIONS, accelerator=Accelerator.KVM), Path("r"))
+    asked = BootOptions(subject=bundle, kernel=Path("k"), disks=(Path("d"),), ready="tcp:80")
+    with pytest.raises(UserInputError, match=r"^--kernel, --disk, --ready do not go with b, a bundle with a kernel"):
+        boot_bundle.boot_bundle(asked, bundle)
+    with pytest.raises(UserInputError, match=r"^--judge cpu, --requests do not go with a boot of .* with --exercise"):
+        boot_system.boot_system(BootOptions(judged_by=JudgedBy.CPU, requests=Path("r")), Path("x"))
+    asked = BootOptions(times=1, clock=Clock.INSTRUCTIONS, accelerator=Accelerator.KVM)
+    with pytest.raises(UserInputError, match=r"^--repeat, --clock instructions, --accelerator kvm do not go with"):
+        boot_requests.boot_requests(asked, Path("r"))
     with pytest.raises(UserInputError, match="--initrd needs --kernel"):
-        boot_system.boot_system(Asked(subject=bundle, initrd=Path("i")), Path("x"))
+        boot_system.boot_system(BootOptions(subject=bundle, initrd=Path("i")), Path("x"))
 
 
 def test_loops_of_emulation_are_named_apart() -> None:

@@ -340,7 +340,7 @@ def test_boots_that_can_never_decide_are_said_beforehand(
     clock: Clock, judged_by: JudgedBy, changes: int, times: int, least: int | None
 ) -> None:
     said = machine_bench.doubt(clock, judged_by, changes, times)
-    assert (f"--times {least} " in said) if least else said == ""
+    assert (f"--repeat {least} " in said) if least else said == ""
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from vmtailor.analysis.timeline.boot_json import from_json, json_chunks
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files.records import from_bytes, save, to_bytes
 from vmtailor.cli.compare import compare as compare_command
+from vmtailor.cli.signature import of_verb
 from vmtailor.model.boots.boot import Milestone, Outcome
 from vmtailor.model.boots.comparison import Comparison
 from vmtailor.model.boots.series import BootSeries, Variant
@@ -269,7 +270,7 @@ def test_both_thresholds_are_shown_and_can_be_set(tmp_path: Path) -> None:
     before = [20_000 + n for n in range(8)]
     many(tmp_path, "old", before), many(tmp_path, "new", [us + 500 for us in before])
     app = typer.Typer()
-    app.command()(compare_command)
+    app.command()(of_verb("compare", compare_command))
     sides = [str(tmp_path / "old"), str(tmp_path / "new")]
     usual = CliRunner().invoke(app, sides, env={"COLUMNS": "160"})
     assert "threshold: 5 % and 1 ms" in usual.output and "a_init" not in usual.output
@@ -294,7 +295,7 @@ def test_an_item_of_some_boots_is_not_new(tmp_path: Path) -> None:
         (5, 5),
     )
     app = typer.Typer()
-    app.command()(compare_command)
+    app.command()(of_verb("compare", compare_command))
     shown = CliRunner().invoke(app, [str(tmp_path / "a"), str(tmp_path / "b")], env={"COLUMNS": "160"}).output
     assert "in 1 of 5" in shown
     always = load(boots(tmp_path, "c", *[seldom] * 5))
@@ -346,7 +347,7 @@ def test_names_with_brackets_reach_the_terminal_whole(tmp_path: Path) -> None:
     a.write_text(log({"a_init": 20_000}).replace("a_init+0x0/0x10", "a_init+0x0/0x10 [bus]"))
     b.write_text(log({"b_init": 20_000}))
     app = typer.Typer()
-    app.command()(compare_command)
+    app.command()(of_verb("compare", compare_command))
     result = CliRunner().invoke(app, [str(a), str(b)], env={"COLUMNS": "160"})
     assert result.exit_code == 0
     assert "a_init [bus]" in result.output

@@ -11,8 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from vmtailor.base.errors import ExitCode, UserInputError
+from vmtailor.cli.docker_options import Parity, known, subjects
 from vmtailor.cli.main import app, exit_code_of
-from vmtailor.cli.options.docker_options import Parity, known, subjects
 
 ROOT = Path(__file__).resolve().parents[2]
 ALL = [(name, option) for subject in subjects() for option in subject.options for name in option.names]

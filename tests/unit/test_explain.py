@@ -6,7 +6,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -26,13 +26,14 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records
 from vmtailor.base.terminal import TerminalConsole
 from vmtailor.cli.explain import explain, show
+from vmtailor.cli.fit_record import TraceLines, load_run
 from vmtailor.cli.report import report
-from vmtailor.cli.saved import TraceLines, load_run
+from vmtailor.cli.signature import of_verb
 from vmtailor.model.architecture import named
 from vmtailor.model.change import Cause, Change, Figure, Reason, exact, symbol
 from vmtailor.model.evidence import Evidence, EvidenceKind, Strength
 from vmtailor.model.fit import FitRun
-from vmtailor.pipeline.explaining import packaged_tree
+from vmtailor.pipeline.known_source import packaged_tree
 
 RUN = fit_run()
 
@@ -220,10 +221,9 @@ def test_a_trace_that_names_a_file_elsewhere_is_not_followed(bundle: Path) -> No
     assert TraceLines(bundle).quote("trace:requests:1") is None
 
 
-def app(*functions: object) -> typer.Typer:
+def app(function: Callable[..., None]) -> typer.Typer:
     made = typer.Typer()
-    for function in functions:
-        made.command()(function)  # type: ignore[type-var]
+    made.command()(of_verb(function.__name__, function))
     return made
 
 

@@ -29,10 +29,11 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records
 from vmtailor.base.terminal import TerminalConsole
 from vmtailor.cli.explain import explain
+from vmtailor.cli.signature import of_verb
 from vmtailor.cli.tables import finding_view
 from vmtailor.cli.tables.finding_view import LookupAnswer, brings_in
-from vmtailor.pipeline import explaining
-from vmtailor.pipeline.explaining import SourceAtHand, read_configuration
+from vmtailor.pipeline import known_source
+from vmtailor.pipeline.known_source import SourceAtHand, read_configuration
 
 NOTHING = AskedKernel("a kernel of nothing", {})
 MESSAGES = messages.load()
@@ -258,7 +259,7 @@ def with_source(known: KnownSource, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def ask(*arguments: str) -> str:
     app = typer.Typer()
-    app.command()(explain)
+    app.command()(of_verb("explain", explain))
     result = CliRunner().invoke(app, list(arguments), env={"COLUMNS": "120"})
     if result.exception is not None:
         raise result.exception
@@ -319,7 +320,7 @@ def test_what_is_no_configuration_is_refused(tmp_path: Path, data: bytes) -> Non
 
 def test_a_source_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserInputError, match="does not exist"):
-        explaining.source_for(str(tmp_path / "nothing"), "6.12.7")
+        known_source.source_for(str(tmp_path / "nothing"), "6.12.7")
 
 
 def test_text_from_outside_cannot_steer_the_terminal(known: KnownSource) -> None:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,9 @@ from vmtailor.drivers.host import bundle_folder
 from vmtailor.drivers.host.bundle_folder import BundleFolder
 from vmtailor.model.bundle import SYSTEM
 from vmtailor.model.machine import Accelerator, Clock, Disk, DiskFormat, DiskMode, Machine, PublishedPort
-from vmtailor.pipeline.running import run
-from vmtailor.pipeline.running.run import CONTAINERS_ONLY, SYSTEMS_ONLY, RunOptions, require_meant
+from vmtailor.model.option import OptionSubject, rows_of
+from vmtailor.pipeline import machine_run
+from vmtailor.pipeline.machine_run import RunOptions, require_meant
 
 
 def opened(folder: Path, **other: Any) -> BundleFolder:
@@ -77,43 +77,27 @@ def test_what_a_system_writes_to_its_disk_is_thrown_away(tmp_path: Path, form: D
     )
 
 
-GIVEN: dict[str, dict[str, Any]] = {
-    "a command": {"command": ("sh",)},
-    "--entrypoint": {"entrypoint": ""},
-    "--env": {"env": ("A=1",)},
-    "--env-file": {"env_files": (Path("file"),)},
-    "--user": {"user": ""},
-    "--workdir": {"cwd": "/"},
-    "--hostname": {"hostname": "guest"},
-    "--stop-signal": {"stop_signal": "TERM"},
-    "--stop-timeout": {"stop_timeout_s": 0.0},
-    "--privileged": {"privileged": False},
-    "--explain-failures and --observed": {"watched": True},
-    "--keep-state": {"keep_state": True},
-}
-#: Options that both kinds understand.
-BOTH = {
-    "bundle", "ports", "interactive", "terminal", "memory_bytes", "accelerator", "outbound", "host_loopback", "cpus",
-}  # fmt: skip
-
-
-def test_every_option_of_run_is_said_to_be_for_one_kind_or_for_both() -> None:
-    assert GIVEN.keys() == CONTAINERS_ONLY.keys() | SYSTEMS_ONLY.keys()
-    one_kind = {field for given in GIVEN.values() for field in given}
-    assert one_kind | BOTH == {field.name for field in dataclasses.fields(RunOptions)} and not one_kind & BOTH
-
-
-@pytest.mark.parametrize("name", GIVEN)
-def test_an_option_of_the_other_kind_is_refused_by_its_name(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "taking"),
+    [
+        (row.name, taking)
+        for _, row in rows_of(RunOptions)
+        for taking in (OptionSubject.CONTAINER, OptionSubject.SYSTEM)
+        if row.subjects == {taking}
+    ],
+)
+def test_an_option_of_the_other_kind_is_refused_by_its_name(tmp_path: Path, name: str, taking: OptionSubject) -> None:
     container, folder = opened(tmp_path / "container"), tmp_path / "system"
     write_bundle(folder)
     (folder / SYSTEM).write_text("{}")
     system = opened(folder)
-    options = RunOptions(folder, **GIVEN[name])
-    refusing, taking = (system, container) if name in CONTAINERS_ONLY else (container, system)
-    require_meant(options, taking)
-    with pytest.raises(UserInputError, match=f"^{name}: of (containers|systems) only"):
-        require_meant(options, refusing)
+    (field,) = (one.name for one, row in rows_of(RunOptions) if row.name == name)
+    asked: dict[str, Any] = {field: True}
+    options = RunOptions(folder, **asked)
+    takes, refuses = (container, system) if taking is OptionSubject.CONTAINER else (system, container)
+    require_meant(options, takes)
+    with pytest.raises(UserInputError, match=f"^{name} does not go with "):
+        require_meant(options, refuses)
 
 
 def test_what_a_machine_does_not_have_is_refused(tmp_path: Path) -> None:
@@ -124,4 +108,4 @@ def test_what_a_machine_does_not_have_is_refused(tmp_path: Path) -> None:
         require_meant(RunOptions(tmp_path, cpus=2), alone)
     assert error.value.hint == "fit the image with --cpus 2"
     require_meant(RunOptions(tmp_path, cpus=1), alone)
-    assert run.STOP_S == 10.0  # as container engines wait
+    assert machine_run.STOP_S == 10.0  # as container engines wait

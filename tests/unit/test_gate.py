@@ -20,6 +20,7 @@ from vmtailor.analysis.comparison.budgets import judge, metrics_of, parse_budget
 from vmtailor.base.errors import AnswerNo, UserInputError
 from vmtailor.base.files import records
 from vmtailor.cli.gate import gate
+from vmtailor.cli.signature import of_verb
 
 DOCUMENT = {
     "schema": "vmtailor/run/1",
@@ -81,7 +82,7 @@ def test_any_text_is_a_budget_or_the_users_error(text: str) -> None:
 
 def run(*arguments: str) -> object:
     app = typer.Typer()
-    app.command()(gate)
+    app.command()(of_verb("gate", gate))
     return CliRunner().invoke(app, list(arguments), standalone_mode=False)
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 from tests.fakes.bundle_data import EXERCISE, write_bundle
+from tests.fakes.verbs import verify_verb
 
 from vmtailor.base.errors import AnswerNo, UserInputError
-from vmtailor.cli.verify import verify as verify_verb
 from vmtailor.model.exercise import Expect, StepKind
 from vmtailor.model.image import ImageConfig
 from vmtailor.stages.verify import Target

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.fakes.bundle_data import bundle, trace_record, write_bundle
+from tests.fakes.verbs import verify_verb
 
 from vmtailor.base import natives
 from vmtailor.base.errors import UserInputError, VmtailorError
-from vmtailor.cli.verify import verify as verify_verb
 from vmtailor.drivers.host import bundle_folder, bundle_values
 from vmtailor.drivers.host.bundle_folder import seal
 from vmtailor.model.bundle import BundleFile

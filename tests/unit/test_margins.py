@@ -19,7 +19,7 @@ from vmtailor.analysis.explain import answers
 from vmtailor.analysis.reach import reach_symbols
 from vmtailor.analysis.reach.reach_symbols import Reached, of_reach
 from vmtailor.base.errors import UserInputError
-from vmtailor.cli.options import common
+from vmtailor.model import option_values
 from vmtailor.model.change import Cause, Reason, symbol
 from vmtailor.model.evidence import EvidenceKind
 from vmtailor.model.exercise import Exercise, Proof, Ready, ReadyKind, Step, StepKind
@@ -202,8 +202,6 @@ def test_only_load_is_called_verified() -> None:
 @pytest.mark.parametrize(
     ("given", "found"),
     [
-        (None, None),
-        ([], None),
         (["none"], ()),
         (["server"], (Margin.SERVER,)),
         (["server+reachable"], BOTH),
@@ -212,19 +210,19 @@ def test_only_load_is_called_verified() -> None:
         (["server", "server"], (Margin.SERVER,)),
     ],
 )
-def test_margins_are_read(given: list[str] | None, found: tuple[Margin, ...] | None) -> None:
-    assert common.margins(given) == found
+def test_margins_are_read(given: list[str], found: tuple[Margin, ...]) -> None:
+    assert option_values.margins(given) == found
 
 
 @pytest.mark.parametrize("given", [["all"], [""], ["none+server"], ["none", "reachable"], ["server+"]])
 def test_other_margins_are_refused(given: list[str]) -> None:
     with pytest.raises(UserInputError):
-        common.margins(given)
+        option_values.margins(given)
 
 
 def test_labels_read_back() -> None:
     for margins in ((), (Margin.REACHABLE,), (Margin.SERVER,), BOTH):
-        assert common.margins([label(margins)]) == margins
+        assert option_values.margins([label(margins)]) == margins
 
 
 # ---- what is lacked, and counted

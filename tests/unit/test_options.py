@@ -1,38 +1,60 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of options: each one is refused where it does not apply, and is in the key where a result depends on it."""
+"""The table of options: each one is refused where it does not apply, is in the key where a result depends on it, and
+has one name, one type and a help text of two lines in every verb."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import Field, fields, replace
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import MISSING, Field, fields, replace
 from enum import Enum
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, get_args, get_type_hints
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import pytest
 
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
+from vmtailor.cli.signature import of_verb
+from vmtailor.cli.verbs import VERBS
 from vmtailor.drivers.kernel.make import Toolchain
-from vmtailor.model.option import OptionSubject, given, refuse, result_key, row_of, unkeyed
+from vmtailor.model import option_rows
+from vmtailor.model.machine import Clock
+from vmtailor.model.margin import Margin
+from vmtailor.model.option import Option, OptionSubject, given, refuse, result_key, rows_of, unkeyed
 from vmtailor.pipeline import fit, keys
-from vmtailor.pipeline.options import FitOptions
+from vmtailor.pipeline.machine_run import RunOptions
+from vmtailor.pipeline.options import BootOptions, FitOptions
+from vmtailor.pipeline.reverify import VerifyRequest
+from vmtailor.pipeline.second_fit import RefitRequest
 
 FIT_FIELDS = pytest.mark.parametrize("one", fields(FitOptions), ids=lambda one: one.name)
-KINDS = pytest.mark.parametrize("kind", OptionSubject, ids=lambda kind: kind.name)
+KINDS = OptionSubject
+#: Each record of options, with the kinds of subjects that its verbs take.
+RECORDS: dict[type[Any], tuple[OptionSubject, ...]] = {
+    FitOptions: (
+        *(KINDS.IMAGE, KINDS.TREE, KINDS.DISK),
+        *(KINDS.TRACED_FOLDER, KINDS.PLANNED_FOLDER, KINDS.BUILT_FOLDER),
+    ),
+    RunOptions: (KINDS.CONTAINER, KINDS.SYSTEM),
+    VerifyRequest: (KINDS.CONTAINER, KINDS.SYSTEM),
+    RefitRequest: (KINDS.CONTAINER,),
+    BootOptions: (KINDS.MACHINE, KINDS.FITTED, KINDS.EXERCISED, KINDS.WATCHED),
+}
 
 
 def options(tmp_path: Path) -> FitOptions:
     return FitOptions("oci:x", tmp_path, store=Store(tmp_path / "cache"))
 
 
-def another(one: Field[Any], value: Any, tmp_path: Path) -> Any:
+def another(record: type[Any], one: Field[Any], value: Any) -> Any:
     """Return a value of the field's type that is not this one."""
-    hint = get_type_hints(FitOptions)[one.name]
+    hint = get_type_hints(record)[one.name]
     kinds = {kind for kind in (hint, *get_args(hint)) if isinstance(kind, type)}
-    simple: dict[type, Any] = {str: "another", Path: tmp_path / "another", Store: Store(tmp_path / "another")}
-    if kinds & {bool, int}:
+    simple: dict[type, Any] = {str: "another", Path: Path("/another"), Store: Store(Path("/another"))}
+    if kinds & {bool, int, float}:
         return not value if bool in kinds else (value or 0) + 1
     if found := kinds & simple.keys():
         return simple[found.pop()]
@@ -43,14 +65,21 @@ def another(one: Field[Any], value: Any, tmp_path: Path) -> Any:
     return ("another",)
 
 
+def changed(record: Any, one: Field[Any]) -> Any:
+    """Return the record with another value of one field."""
+    return replace(record, **{one.name: another(type(record), one, getattr(record, one.name))})
+
+
+# ---- what a result depends on
+
+
 @FIT_FIELDS
 def test_a_result_of_fit_depends_on_an_option_or_the_table_says_why_not(one: Field[Any], tmp_path: Path) -> None:
     assert "option" in one.metadata or "unkeyed" in one.metadata, "made by `option` or `internal`"
     reason = unkeyed(one)
     assert reason == "" or len(reason.split()) >= 4
     before = options(tmp_path)
-    after = replace(before, **{one.name: another(one, getattr(before, one.name), tmp_path)})
-    assert (result_key(after) != result_key(before)) is (reason == "")
+    assert (result_key(changed(before, one)) != result_key(before)) is (reason == "")
 
 
 @pytest.fixture
@@ -68,50 +97,215 @@ def key_of(monkeypatch: pytest.MonkeyPatch) -> Callable[[FitOptions], str]:
     return key
 
 
-@pytest.mark.parametrize(
-    "one", [one for one in fields(FitOptions) if not unkeyed(one) and one.name != "architecture"], ids=lambda o: o.name
-)
+@pytest.mark.parametrize("one", [one for one in fields(FitOptions) if not unkeyed(one)], ids=lambda o: o.name)
 def test_the_key_of_a_fit_has_every_option_that_it_depends_on(
     one: Field[Any], key_of: Callable[[FitOptions], str], tmp_path: Path
 ) -> None:
     before = options(tmp_path)
-    after = replace(before, **{one.name: another(one, getattr(before, one.name), tmp_path)})
-    assert key_of(after) != key_of(before)
+    assert key_of(changed(before, one)) != key_of(before)
     assert key_of(before) == key_of(options(tmp_path))
-
-
-@KINDS
-@FIT_FIELDS
-def test_an_option_of_fit_is_accepted_or_refused_by_its_name(
-    one: Field[Any], kind: OptionSubject, tmp_path: Path
-) -> None:
-    row = row_of(one)
-    before = options(tmp_path)
-    asked = replace(before, **{one.name: another(one, getattr(before, one.name), tmp_path)})
-    if row is None or kind in row.subjects:
-        refuse(asked, kind, "oci:x")
-        return
-    spelled = f"--no-{row.name[2:]}" if one.default is True else row.name
-    with pytest.raises(UserInputError, match=f"^{spelled}\\b.*: not for {kind.phrase}, and oci:x is one$") as error:
-        refuse(asked, kind, "oci:x")
-    assert error.value.hint
-    assert [words.split()[0] for _, words in given(asked)] == ["--out", spelled]
-
-
-def test_what_only_one_kind_has_a_use_for_is_what_it_was() -> None:
-    """The table's own words, once more: what an option applies to changes on purpose, and here too."""
-    only = {
-        kind: {row.name for one in fields(FitOptions) if (row := row_of(one)) and kind not in row.subjects}
-        for kind in OptionSubject
-    }
-    images = {"--kernel", "--baseline-config", "--root", "--margin", "--price-margins", "--terminal", "--entrypoint"}
-    assert only[OptionSubject.TREE] == {*images, "--cmd", "--privileged"}
-    assert only[OptionSubject.DISK] == {*only[OptionSubject.TREE], "--authfile", "--max-image-size"}
-    assert only[OptionSubject.IMAGE] == {"--units", "--mask", "--try", "--try-file"}
 
 
 def test_what_no_result_of_fit_depends_on_is_what_it_was() -> None:
     assert {one.name for one in fields(FitOptions) if unkeyed(one)} == {
-        *("reference", "out", "exercise_file", "memory_asked", "kernel", "source", "baseline_config"),
+        *(
+            "reference",
+            "out",
+            "exercise_file",
+            "memory_asked",
+            "asked",
+            "kernel",
+            "source",
+            "baseline_config",
+            "partition",
+        ),
         *("authfile", "max_image_bytes", "command", "store", "distribution"),
     }
+
+
+# ---- what goes with what
+
+
+def plain(record: type[Any]) -> Any:
+    """Return the record with nothing given."""
+    return record(*(Path("subject") for one in fields(record) if one.default is one.default_factory is MISSING))
+
+
+@pytest.mark.parametrize(
+    ("record", "kind"),
+    [
+        pytest.param(record, kind, id=f"{record.__name__}-{kind.name}")
+        for record, kinds in RECORDS.items()
+        for kind in kinds
+    ],
+)
+def test_every_option_is_accepted_or_refused_by_its_name(record: type[Any], kind: OptionSubject) -> None:
+    nothing = plain(record)
+    for one, row in rows_of(record):
+        if one.default is MISSING:
+            continue
+        asked = changed(nothing, one)
+        spelled = f"--no-{row.name[2:]}" if getattr(asked, one.name) is False else row.name
+        assert [words.split()[0] for _, words in given(asked)] == [spelled]
+        if kind in row.subjects:
+            refuse(asked, kind, "oci:x")
+            continue
+        words = re.escape(kind.phrase("oci:x"))
+        with pytest.raises(UserInputError, match=rf"^{spelled}( \w+)? does not go with {words}$") as error:
+            refuse(asked, kind, "oci:x")
+        assert error.value.hint
+
+
+def refused(record: type[Any], kind: OptionSubject) -> set[str]:
+    return {row.name for _, row in rows_of(record) if kind not in row.subjects}
+
+
+def test_what_is_refused_is_what_it_was() -> None:
+    """The table's own words, once more: what an option applies to changes on purpose, and here too."""
+    images = {"--kernel", "--baseline-config", "--root", "--margin", "--price-margins", "--terminal", "--entrypoint"}
+    tree = {*images, "--cmd", "--privileged", "--partition"}
+    assert refused(FitOptions, KINDS.TREE) == tree
+    assert refused(FitOptions, KINDS.DISK) == {*tree, "--authfile", "--max-image-size"} - {"--partition"}
+    assert refused(FitOptions, KINDS.IMAGE) == {"--units", "--mask", "--try", "--try-file", "--partition"}
+    folder = refused(FitOptions, KINDS.TRACED_FOLDER)
+    assert {row.name for _, row in rows_of(FitOptions)} - folder == {"IMAGE", "--out"}
+    assert folder - refused(FitOptions, KINDS.BUILT_FOLDER) == {"--source"}
+    planned = {"--keep", "--drop", "--margin", "--terminal", "--source"}
+    assert folder - refused(FitOptions, KINDS.PLANNED_FOLDER) == planned
+    assert refused(VerifyRequest, KINDS.SYSTEM) == set() and refused(VerifyRequest, KINDS.CONTAINER) == {"--disk"}
+    assert refused(RunOptions, KINDS.CONTAINER) == {"--keep-state"}
+    assert refused(RunOptions, KINDS.SYSTEM) == {
+        *("COMMAND", "--entrypoint", "--env", "--env-file", "--user", "--workdir", "--hostname", "--stop-signal"),
+        *("--stop-timeout", "--privileged", "--explain-failures", "--observed"),
+    }
+    every = {row.name for _, row in rows_of(BootOptions)} - {"SUBJECT", "--out", "--json"}
+    assert every - refused(BootOptions, KINDS.FITTED) == {
+        *("--append", "--repeat", "--timeout", "--clock", "--memory", "--cpu-model", "--accelerator"),
+        *("--debug-initcalls", "--try", "--attribute", "--judge"),
+    }
+    assert every - refused(BootOptions, KINDS.EXERCISED) == {
+        *("--exercise", "--kernel", "--initrd", "--append", "--repeat", "--timeout", "--clock", "--machine"),
+        *("--memory", "--cpus", "--cpu-model", "--accelerator"),
+    }
+    assert every - refused(BootOptions, KINDS.WATCHED) == {
+        *("--requests", "--ready", "--also", "--mark", "--timeout", "--memory", "--cpus")
+    }
+    assert refused(BootOptions, KINDS.MACHINE) == {"--exercise", "--requests"}
+
+
+# ---- the command line
+
+
+def info_of(parameter: inspect.Parameter) -> Any:
+    """Return what the library is told of a parameter."""
+    return get_args(parameter.annotation)[1]
+
+
+def declared() -> Iterator[tuple[str, Option]]:
+    """Every row that a verb takes, with the verb."""
+    for verb in VERBS:
+        function = inspect.unwrap(verb.function())
+        for hint in get_type_hints(function, include_extras=True).values():
+            if get_origin(hint) is Annotated:
+                yield from ((verb.name, row) for row in get_args(hint) if isinstance(row, Option))
+            elif hint in RECORDS:
+                yield from ((verb.name, row) for _, row in rows_of(hint) if not row.verbs or verb.name in row.verbs)
+
+
+ROWS = tuple(declared())
+#: Names that stand for different things, with the reason.
+UNLIKE = {
+    "--kernel": "`boot` starts a file, as QEMU's -kernel does; elsewhere it is a version",
+    "--disk": "`boot` takes several, `verify` one",
+    "--cpus": "`run` reads decimals, as docker does",
+    "--entrypoint": "`run` takes one program, as docker does",
+    "--observed": "`run` writes one file, `refit` reads several",
+    "--stop-timeout": "docker's",
+}
+#: No help text begins with one of these: it begins with an imperative.
+NO_VERBS = {"a", "an", "the", "of", "what", "which", "where", "how", "who", "when", "whether", "its", "one", "another"}
+
+
+def test_every_verb_takes_its_options_from_the_table() -> None:
+    names = {verb.name for verb in VERBS} - {"bench"}
+    assert {verb for verb, _ in ROWS} == names
+    for verb in VERBS:
+        if verb.name in names:
+            made = inspect.signature(verb.function()).parameters
+            shown = [one for name, one in made.items() if name != "verb_context" and not info_of(one).hidden]
+            assert len(shown) == len([row for name, row in ROWS if name == verb.name])
+
+
+def test_one_thing_has_one_name_one_short_name_and_one_type() -> None:
+    found: dict[str, set[tuple[Any, ...]]] = {}
+    for _, row in ROWS:
+        if not row.is_argument:
+            found.setdefault(row.name, set()).add((row.short, row.type, row.many))
+    assert {name for name, kinds in found.items() if len(kinds) > 1} <= UNLIKE.keys()
+    for short in {row.short for _, row in ROWS if row.short}:
+        assert len({row.name for _, row in ROWS if row.short == short}) == 1, short
+    former = {old for _, row in ROWS for old in row.former}
+    assert {*former} == {"--accel", "--cpu", "--times", "--boots", "--output", "--init"}
+
+
+@pytest.mark.parametrize("verb", sorted({verb for verb, _ in ROWS}))
+def test_help_begins_with_an_imperative_and_fits_in_two_lines(verb: str) -> None:
+    for row in (row for name, row in ROWS if name == verb):
+        first, *_ = row.help.split()
+        assert first[0].isupper() and first.lower() not in NO_VERBS and row.help.endswith("."), row.name
+        assert len(row.help) <= 160, row.name
+        assert not row.many or row.is_argument or re.search(r"Repeat it|Default: reachable", row.help), row.name
+
+
+def command_line(record: type[Any], verb: str = "") -> Callable[..., Any]:
+    """Return a verb's function that returns its record."""
+
+    def function(asked: Any) -> Any:
+        return asked
+
+    function.__annotations__ = {"asked": record}
+    return of_verb(verb, function)
+
+
+def made(function: Callable[..., Any], **values: Any) -> Any:
+    names = inspect.signature(function).parameters
+    return function(**{**{name: one.default for name, one in names.items()}, **values})
+
+
+def test_a_former_name_is_hidden_and_understood(capsys: pytest.CaptureFixture[str]) -> None:
+    function = command_line(BootOptions)
+    hidden = {
+        name: info_of(one).default
+        for name, one in inspect.signature(function).parameters.items()
+        if name != "verb_context" and info_of(one).hidden
+    }
+    assert hidden == {
+        "repeat_formerly_0": "--times", "cpu_model_formerly_0": "--cpu", "accelerator_formerly_0": "--accel",
+    }  # fmt: skip
+    assert made(function, repeat_formerly_0=7).times == 7
+    assert capsys.readouterr().err == "--times is now called --repeat\n"
+
+
+def test_what_is_not_given_is_the_records_default_and_the_rest_is_read() -> None:
+    function = command_line(BootOptions)
+    assert made(function) == BootOptions()
+    asked = made(function, memory="512M", append="a b", try_=["x, y", "z+w", "y"], clock=Clock.INSTRUCTIONS)
+    assert (asked.memory_bytes, asked.append, asked.changes) == (512 << 20, ("a", "b"), ("x", "y", "z+w"))
+    assert asked.clock is Clock.INSTRUCTIONS
+
+
+def test_the_command_line_of_fit_notes_what_was_asked() -> None:
+    function = command_line(FitOptions, "fit")
+    asked = made(function, image="oci:x", margin=["server"], keep=["A,B", "C=x,y"])
+    assert (asked.margins, asked.keep, asked.memory_asked) == ((Margin.SERVER,), ("A", "B", "C=x,y"), False)
+    asked = made(function, image="oci:x", memory="256M")
+    assert asked.memory_asked and "--memory" in {words for _, words in given(asked)}
+    assert asked.command.split()[0] == "vmtailor"
+    with pytest.raises(UserInputError, match="no machine 'x' is known"):
+        made(function, image="oci:x", machine="x")
+
+
+def test_rows_that_verbs_share_are_used_by_one_at_least() -> None:
+    names = {row.name for _, row in ROWS}
+    shared = [row for row in vars(option_rows).values() if isinstance(row, Option)]
+    assert shared and {row.name for row in shared} <= names

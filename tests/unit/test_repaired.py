@@ -101,3 +101,39 @@ def test_where_one_failure_is_mended_the_next_is_looked_at(
     assert len(findings.trials) == 3, "one kernel for each failure"
     told = [line for line in capsys.readouterr().err.splitlines() if "fails" in line]
     assert told == ["  it fails: first() newly fails with ENOSYS", "  it fails: second() newly fails with ENOSYS"]
+
+
+def test_what_did_not_mend_the_failure_is_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A trial fails with the call that it was made for and with another one: it helped nothing, so the search goes on
+    from the first failure, without what that trial put back."""
+    asked_about: list[tuple[str, ...]] = []
+
+    def nearest_to(failed: Sequence[FailedCall], *_: Any) -> Nearest:
+        asked_about.append(tuple(one.name for one in failed))
+        return Nearest(("OTHER", "NEEDED"), 1)
+
+    def verified(made: Any, machine: Any) -> Verification:
+        calls = [call("first"), call("other")] if "OTHER" in made.names else [call("first")]
+        calls = [] if "NEEDED" in made.names else calls
+        return Verification(tuple(one.name for one in calls), tuple(calls))
+
+    findings: Any = SimpleNamespace(
+        tree=SimpleNamespace(architecture="x86_64", facts=None, kconfig=SimpleNamespace(known=lambda name: True)),
+        options=SimpleNamespace(budget=12),
+        machine_of=lambda *_: None,
+        trials=[Trial(1, Purpose.FIRST, (), False, ("no answer",), 1.0, 1.0)],
+        planned=lambda changes, drop: SimpleNamespace(
+            names=tuple(change.id for change in changes), left_out=(), fragment=(), prompted_y=9
+        ),
+        verified=verified,
+    )
+    monkeypatch.setattr(nearest, "nearest", nearest_to)
+    monkeypatch.setattr(repairing, "addable", lambda _, fragment, names: tuple(names))
+    monkeypatch.setattr(kernel_trials, "built", lambda *_: None)
+    first: Any = SimpleNamespace(
+        verification=Verification(("first",), (call("first"),)),
+        plan=SimpleNamespace(left_out=(), fragment=(), prompted_y=9, names=()),
+    )
+    found: Any = repairing.repaired(findings, first)
+    assert found.plan.names == ("NEEDED",) and found.verification.passed
+    assert asked_about == [("first",)]

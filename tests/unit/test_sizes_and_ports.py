@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vmtailor.base.errors import UserInputError
-from vmtailor.cli.options.sizes import parse_memory
 from vmtailor.model.boots.workload import NETWORK
 from vmtailor.model.image import ImageConfig
-from vmtailor.pipeline.running.run import RunOptions, run_of
+from vmtailor.model.option_values import parse_memory
+from vmtailor.pipeline.machine_run import RunOptions, run_of
 
 IMAGE = ImageConfig("amd64", entrypoint=("/entry",), cmd=("image", "words"))
 

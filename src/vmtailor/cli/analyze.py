@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
-
-import typer
 
 from vmtailor.analysis.timeline.boot_json import json_chunks, to_csv, trace_events
 from vmtailor.analysis.timeline.boot_page import boot_page
@@ -16,35 +16,42 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import regular_files
 from vmtailor.base.text import encodable
 from vmtailor.cli.tables.timeline_table import show_timeline
+from vmtailor.model.option import Option
+from vmtailor.model.option_rows import JSON, PAGE_OUT, TOP
 
 
 def analyze(
     files: Annotated[
-        list[Path],
-        typer.Argument(
-            help="Logs and charts of one boot, any mixture: kernel log, journal, serial capture, systemd-analyze, "
-            "bootchart, ftrace, cloud-init analyze, .config, System.map. Recognised by content; folders, compressed "
-            "files and - (standard input) too.",
+        Sequence[Path],
+        Option(
+            name="FILES", type=Path, many=True,
+            help="Read logs and charts of one boot: kernel log, journal, systemd-analyze, bootchart, ftrace, .config; "
+            "folders, compressed files and - too.",
         ),
     ],
-    json: Annotated[bool, typer.Option("--json", help="Print everything as one JSON document.")] = False,
-    csv: Annotated[bool, typer.Option("--csv", help="Print every item as a row of CSV.")] = False,
+    json: Annotated[bool, JSON] = False,
+    csv: Annotated[bool, Option(name="--csv", type=bool, help="Print every item as a row of CSV.")] = False,
     trace: Annotated[
-        Path | None, typer.Option("--trace", help="Write Chrome trace events, which open in Perfetto, to this file.")
+        Path | None,
+        Option(name="--trace", type=Path, help="Write Chrome trace events, which open in Perfetto, to this file."),
     ] = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the page (one HTML file) here.")] = None,
-    top: Annotated[int, typer.Option("--top", min=1, help="How many hot spots to print.")] = 20,
+    out: Annotated[Path | None, PAGE_OUT] = None,
+    top: Annotated[int, replace(TOP, help="Print so many hot spots.")] = 20,
     boot: Annotated[
-        int, typer.Option("--boot", min=0, help="Which boot, where a log holds several: 1 the first, 0 the last.")
+        int,
+        Option(
+            name="--boot", type=int, least=0,
+            help="Take this boot of a log that holds several: 1 the first, 0 the last.",
+        ),
     ] = 0,
-) -> None:
+) -> None:  # fmt: skip
     """Show where the time of a boot went: phases, hot spots, and the changes that would help."""
     if json and csv:
         raise UserInputError("--json and --csv exclude each other", hint="give one of them")
     timeline = analyze_files(files, boot, needs_log=True)
-    if output is not None:
-        regular_files.write_output(output, boot_page(timeline, _title(files)).encode())
-        printed.note(f"written: {output}")
+    if out is not None:
+        regular_files.write_output(out, boot_page(timeline, _title(files)).encode())
+        printed.note(f"written: {out}")
     if trace is not None:
         regular_files.write_output(trace, trace_events(timeline))
         printed.note(f"written: {trace} (open it at ui.perfetto.dev or in chrome://tracing)")
@@ -56,5 +63,5 @@ def analyze(
         show_timeline(timeline, top)
 
 
-def _title(files: list[Path]) -> str:
+def _title(files: Sequence[Path]) -> str:
     return encodable(files[0].name) + (f" and {len(files) - 1} more" if len(files) > 1 else "")

@@ -5,10 +5,9 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import Annotated, Any
-
-import typer
 
 from vmtailor.base import figures, output
 from vmtailor.base.cache import entries as caches
@@ -17,10 +16,12 @@ from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.terminal import Table, TerminalConsole, Text, box
 from vmtailor.base.text import plural
-from vmtailor.cli.options.sizes import parse_age, parse_room
 from vmtailor.drivers.kernel import kernel_uses
 from vmtailor.model.kernel import KernelUses
 from vmtailor.model.margin import label
+from vmtailor.model.option import Option
+from vmtailor.model.option_rows import DRY_RUN, JSON
+from vmtailor.model.option_values import parse_age, parse_room
 
 # vmtailor/cache/1: without `kernels`.
 CACHE_SCHEMA = "vmtailor/cache/2"
@@ -67,17 +68,23 @@ _KINDS = {
 
 def cache(
     older_than: Annotated[
-        str | None,
-        typer.Option("--older-than", metavar="AGE", help="Remove what was not used for so long: 12h, 30d, 4w."),
+        float | None,
+        Option(
+            name="--older-than", metavar="AGE", read=parse_age,
+            help="Remove what was not used for so long: 12h, 30d, 4w.",
+        ),
     ] = None,
     max_size: Annotated[
-        str | None,
-        typer.Option("--max-size", metavar="SIZE", help="Remove what was used longest ago until so much is left: 20G."),
+        int | None,
+        Option(
+            name="--max-size", metavar="SIZE", read=parse_room,
+            help="Remove what was used longest ago until so much is left: 20G.",
+        ),
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Remove everything.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go, and remove nothing.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
-) -> None:
+    everything: Annotated[bool, Option(name="--all", type=bool, help="Remove everything.")] = False,
+    dry_run: Annotated[bool, replace(DRY_RUN, help="Say what would go, and remove nothing.")] = False,
+    json: Annotated[bool, JSON] = False,
+) -> None:  # fmt: skip
     """Say what the cache holds, and make it smaller: never what a running vmtailor may use.
 
     Without a limit it only says, with the kernels that images were fitted with, and the images that each serves. All
@@ -106,14 +113,12 @@ def cache(
             output.say(f"{plural(kept, 'result')} stay: {why}")
 
 
-def _limits(older_than: str | None, max_size: str | None, everything: bool) -> PruneLimits | None:
+def _limits(older_than: float | None, max_size: int | None, everything: bool) -> PruneLimits | None:
     if everything:
         return PruneLimits(size_bytes=-1)
     if older_than is None and max_size is None:
         return None
-    return PruneLimits(
-        None if older_than is None else parse_age(older_than), None if max_size is None else parse_room(max_size)
-    )
+    return PruneLimits(older_than, max_size)
 
 
 def _sentence(gone: Sequence[CacheEntry], dry_run: bool) -> str:

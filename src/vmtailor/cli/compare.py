@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
-
-import typer
 
 from vmtailor.analysis.comparison import processors
 from vmtailor.analysis.comparison.boot_differences import THRESHOLDS, compare_sides
@@ -22,6 +22,8 @@ from vmtailor.base.terminal import Table, TerminalConsole, Text
 from vmtailor.base.text import encodable, plural
 from vmtailor.cli.tables import processors_table
 from vmtailor.model.boots.comparison import Comparison, Row, RowVerdict
+from vmtailor.model.option import Option
+from vmtailor.model.option_rows import JSON, PAGE_OUT, TOP
 
 _COLOURS = {
     RowVerdict.FASTER: "green",
@@ -41,43 +43,48 @@ _QUIET = (RowVerdict.SAME, RowVerdict.BELOW)
 def compare(
     before: Annotated[
         Path,
-        typer.Argument(
-            help="A log, a chart, a saved analyze --json, a folder with one log (or folder of logs) a boot, or what "
-            "boot or fit wrote."
+        Option(
+            name="BEFORE",
+            type=Path,
+            help="Compare this log, chart, saved analyze --json, folder of logs, or what boot or fit wrote.",
         ),
     ],
-    after: Annotated[Path, typer.Argument(help="The same, of the other side.")],
+    after: Annotated[Path, Option(name="AFTER", type=Path, help="Compare it with this, of the other side.")],
     more_before: Annotated[
-        list[Path] | None, typer.Option("--before", help="Another boot of the first side; may be repeated.")
-    ] = None,
+        Sequence[Path],
+        Option(name="--before", type=Path, many=True, help="Add another boot of the first side. Repeat it for more."),
+    ] = (),
     more_after: Annotated[
-        list[Path] | None, typer.Option("--after", help="Another boot of the second side; may be repeated.")
-    ] = None,
+        Sequence[Path],
+        Option(name="--after", type=Path, many=True, help="Add another boot of the second side. Repeat it for more."),
+    ] = (),
     name_before: Annotated[
-        str, typer.Option("--name-before", help="What the first side is called; else as its folder or file.")
+        str, Option(name="--name-before", help="Call the first side this. Default: its folder or file.")
     ] = "",
-    name_after: Annotated[str, typer.Option("--name-after", help="The same of the second side.")] = "",
+    name_after: Annotated[
+        str, Option(name="--name-after", help="Call the second side this. Default: its folder or file.")
+    ] = "",
     threshold: Annotated[
         float,
-        typer.Option("--threshold", min=0, max=1000, help="Differences below this many percent are of no interest."),
+        Option(name="--threshold", type=float, least=0, most=1000, help="Ignore differences below this many percent."),
     ] = 100 * THRESHOLDS.relative,
     threshold_ms: Annotated[
         float,
-        typer.Option("--threshold-ms", min=0, max=1e9, help="Differences below this many ms are of no interest."),
+        Option(name="--threshold-ms", type=float, least=0, most=1e9, help="Ignore differences below this many ms."),
     ] = THRESHOLDS.absolute / 1000,
-    json: Annotated[bool, typer.Option("--json", help="Print everything as one JSON document.")] = False,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the page (one HTML file) here.")] = None,
-    top: Annotated[int, typer.Option("--top", min=1, help="How many items to print.")] = 30,
-    all_rows: Annotated[bool, typer.Option("--all", help="Print what stayed the same too.")] = False,
+    json: Annotated[bool, JSON] = False,
+    out: Annotated[Path | None, PAGE_OUT] = None,
+    top: Annotated[int, replace(TOP, help="Print so many items.")] = 30,
+    all_rows: Annotated[bool, Option(name="--all", type=bool, help="Print what stayed the same too.")] = False,
 ) -> None:
     """Show what changed between boots: phases and items gone, new, faster, slower, moved, or undecided.
 
     Bundles of several processors are set side by side: their figures, and what only one of them needs; a third one is
     given with --after."""
-    bundles = [before, *(more_before or ()), after, *(more_after or ())]
+    bundles = [before, *more_before, after, *more_after]
     runs = processors.runs_of(bundles)
     if runs is not None:
-        if output is not None:
+        if out is not None:
             raise UserInputError("there is no page of several processors", hint="--json has everything")
         platforms = processors.compare_processors([encodable(path.resolve().name) for path in bundles], runs)
         if json:
@@ -85,7 +92,7 @@ def compare(
         else:
             processors_table.show(platforms, TerminalConsole(), top)
         return
-    left, right = load_side([before, *(more_before or ())]), load_side([after, *(more_after or ())])
+    left, right = load_side([before, *more_before]), load_side([after, *more_after])
     names = side_names(before, after)
     found = compare_sides(
         left,
@@ -93,9 +100,9 @@ def compare(
         (encodable(name_before or names[0]), encodable(name_after or names[1])),
         Thresholds(threshold / 100, threshold_ms * 1000),
     )
-    if output is not None:
-        regular_files.write_output(output, compare_page(found).encode())
-        printed.note(f"written: {output}")
+    if out is not None:
+        regular_files.write_output(out, compare_page(found).encode())
+        printed.note(f"written: {out}")
     if json:
         printed.json_bytes([to_bytes(found)])
     else:

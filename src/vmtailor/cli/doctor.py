@@ -13,6 +13,8 @@ from vmtailor.base.errors import ExitCode
 from vmtailor.base.terminal import BREAK, Table, TerminalConsole, Text, box
 from vmtailor.drivers.host import host
 from vmtailor.model.checks import Check, Need, State
+from vmtailor.model.option import Option
+from vmtailor.model.option_rows import JSON
 
 DOCTOR_SCHEMA = "vmtailor/doctor/1"
 
@@ -26,9 +28,9 @@ _MARKS = {
 
 def doctor(
     development: Annotated[
-        bool, typer.Option("--development", help="Check too what the tests of vmtailor itself need.")
+        bool, Option(name="--development", type=bool, help="Check too what the tests of vmtailor itself need.")
     ] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    json: Annotated[bool, JSON] = False,
 ) -> None:
     """Check what works on this host (tools, kernels, space, KVM) and say what to install.
 

@@ -5,33 +5,35 @@ from __future__ import annotations
 
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
-
-import typer
 
 from vmtailor.analysis.changes import symbol_catalogue
 from vmtailor.analysis.changes.plan_summary import MEANING, ORDER, cause_of, counts
 from vmtailor.analysis.demands import demand_rules
-from vmtailor.analysis.explain import answers, explanation, messages, system_answers
+from vmtailor.analysis.explain import answers, explanation, messages, requirements, system_answers
 from vmtailor.analysis.explain.answers import Explained, NameKind, Standing
 from vmtailor.analysis.explain.explanation import explain as explain_symbol
 from vmtailor.analysis.explain.failure import MOST_CHARACTERS, recognise
 from vmtailor.analysis.explain.lookup import meant
 from vmtailor.analysis.explain.presence import AskedKernel, by_error, findings, lacking, verdict
+from vmtailor.analysis.explain.requirements import HeldAgainst
 from vmtailor.base import output
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.terminal import BREAK, Table, TerminalConsole, Text, box
 from vmtailor.base.text import plural
-from vmtailor.cli.explaining.programs import explain_for
-from vmtailor.cli.saved import TraceLines, load_run
+from vmtailor.cli.fit_record import TraceLines, load_run
+from vmtailor.cli.tables import requirements_view
 from vmtailor.cli.tables.finding_view import LookupAnswer, document
 from vmtailor.cli.tables.finding_view import show as show_answer
 from vmtailor.model.architecture import named, names
 from vmtailor.model.change import Reason
 from vmtailor.model.fit import FitRun
-from vmtailor.pipeline.explaining import SourceAtHand, packaged_tree, read_configuration, source_for
+from vmtailor.model.option import Option
+from vmtailor.model.option_rows import JSON, SOURCE
+from vmtailor.pipeline.known_source import SourceAtHand, packaged_tree, read_configuration, source_for
 
 EXPLAIN_SCHEMA = "vmtailor/explain/1"
 
@@ -44,48 +46,49 @@ _STYLES = {
 
 def explain(
     bundle: Annotated[
-        Path | None, typer.Argument(help="A bundle, or the run.json in it. Left out with --config.", show_default=False)
+        Path | None,
+        Option(name="BUNDLE", type=Path, help="Explain this bundle, or the run.json in it. Left out with --config."),
     ] = None,
     what: Annotated[
         str | None,
-        typer.Argument(
-            help="A symbol (EPOLL or CONFIG_EPOLL), unit, initcall, function, file or command-line word; or what a "
-            "program asks for: a system call, /proc/self/status, AF_INET6, F_SETLK, EOPNOTSUPP, overlay, MASQUERADE …",
-            show_default=False,
+        Option(
+            name="WHAT",
+            help="Explain a symbol, unit, initcall, function, file or kernel word; or a call, /proc/self/status, "
+            "AF_INET6, EOPNOTSUPP, overlay, MASQUERADE.",
         ),
     ] = None,
     failure: Annotated[
         str | None,
-        typer.Option(
-            help="A message of a program, of the kernel, or a line of strace; - reads it.", show_default=False
-        ),
+        Option(name="--failure", help="Explain a message of a program or the kernel, or a line of strace; - reads it."),
     ] = None,
     config: Annotated[
         Path | None,
-        typer.Option(help="A kernel's .config, or /proc/config.gz, instead of a bundle.", show_default=False),
+        Option(name="--config", type=Path, help="Ask a kernel's .config, or /proc/config.gz, instead of a bundle."),
     ] = None,
     source: Annotated[
         str | None,
-        typer.Option(
-            help="The kernel's source: a folder, a tarball, or the version of a packaged kernel. Default: what the "
-            "cache has of the kernel's version.",
-            show_default=False,
+        replace(
+            SOURCE,
+            help="Read the kernel's source from a folder, a tarball, or a packaged version. Default: the cache's of "
+            "the kernel's version.",
         ),
     ] = None,
     for_: Annotated[
         str | None,
-        typer.Option(
-            "--for",
-            help="What this program is known to require of a kernel (docker, podman, systemd), and whether it is "
-            "there; of a bundle, or a kernel's configuration in its place.",
-            show_default=False,
+        Option(
+            name="--for",
+            help="Show what this program (docker, podman, systemd) is known to require, and if the kernel has it.",
         ),
     ] = None,
     tree: Annotated[
-        bool, typer.Option(help="For what is out, read the kernel's source too, where the cache has it: some seconds.")
+        bool,
+        Option(
+            name="--tree", type=bool,
+            help="Read, for what is out, the kernel's source too, where the cache has it: some seconds.",
+        ),
     ] = True,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
-) -> None:
+    json: Annotated[bool, JSON] = False,
+) -> None:  # fmt: skip
     """Say why something is in a bundle, with the place in the trace, or why it is out and what would bring it in.
 
     Without WHAT: an overview of all symbols by cause. With --failure: which symbol a message asks for, if any."""
@@ -93,7 +96,7 @@ def explain(
     if for_ is not None:
         if what is not None or failure is not None:
             raise UserInputError("--for goes without a name and without --failure", hint="ask one thing at a time")
-        explain_for(for_, config or bundle, source, json, console, load_run)
+        _explain_for(for_, config or bundle, source, json, console)
         return
     if config is not None:
         asked_for = str(bundle) if what is None and bundle is not None else what
@@ -133,6 +136,44 @@ def explain(
         output.document(answer_document(found, lines))
     else:
         show(found, lines, console)
+
+
+# ---- what a program requires of a kernel
+
+
+def _explain_for(program: str, kernel: Path | None, source: str | None, json: bool, console: TerminalConsole) -> None:
+    """Print what a program requires. `kernel`: a bundle, or a configuration. It only reports: what is missing is no
+    failure. Raises UserInputError."""
+    asked = requirements.of_program(program)
+    if kernel is None:
+        raise UserInputError(
+            "there is no kernel to look at", hint="give a bundle, a .config, or /proc/config.gz of a running kernel"
+        )
+    of = _required_of_bundle if kernel.is_dir() or kernel.suffix == ".json" else _required_of_configuration
+    held = of(asked, kernel, source)
+    if json:
+        output.document(requirements_view.document(held))
+    else:
+        requirements_view.show(held, console)
+
+
+def _required_of_bundle(asked: requirements.Requirements, path: Path, source: str | None) -> HeldAgainst:
+    run, _ = load_run(path)
+    known = _symbols(source_for(source, run.plan.kernel_version, run.plan.architecture))
+    return requirements.against_run(asked, str(path), run, known)
+
+
+def _required_of_configuration(asked: requirements.Requirements, path: Path, source: str | None) -> HeldAgainst:
+    made = read_configuration(path)
+    known = _symbols(source_for(source, made.version, made.architecture or None)) if made.version or source else None
+    return requirements.against_configuration(asked, str(path), made.symbols, made.version, known)
+
+
+def _symbols(source: SourceAtHand | None) -> requirements.Knows | None:
+    """Whether a source has a symbol; None where it is not at hand."""
+    if source is None or source.known.kconfig is None:
+        return None
+    return source.known.kconfig.known
 
 
 # ---- what a kernel is asked for

@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
-
-import typer
 
 from vmtailor.analysis.comparison.budgets import Judged, judge, parse_budget, shown
 from vmtailor.analysis.comparison.judged_document import FAILED, Document, read
@@ -14,25 +13,35 @@ from vmtailor.base import output
 from vmtailor.base.errors import AnswerNo, UserInputError
 from vmtailor.base.files.regular_files import read_regular
 from vmtailor.base.terminal import Table, TerminalConsole, Text
+from vmtailor.model.option import Option
+from vmtailor.model.option_rows import JSON
 
 
 def gate(
     document: Annotated[
         Path,
-        typer.Argument(
-            help="A JSON document of vmtailor (fit, boot, analyze), a bundle that holds one, or a boot log."
+        Option(
+            name="DOCUMENT", type=Path,
+            help="Judge a JSON document of vmtailor (fit, boot, analyze), a bundle that holds one, or a boot log.",
         ),
     ],
     budgets: Annotated[
-        list[str] | None, typer.Argument(help="'init_instructions_net <= 30M', 'ready_s_p50 <= +5% of FILE'.")
-    ] = None,
+        Sequence[str],
+        Option(
+            name="BUDGETS", many=True,
+            help="Hold it against 'init_instructions_net <= 30M', 'ready_s_p50 <= +5% of FILE'.",
+        ),
+    ] = (),
     file: Annotated[
-        Path | None, typer.Option("--budgets", "-f", help="A file with one budget a line; # begins a comment.")
+        Path | None,
+        Option(
+            name="--budgets", short="-f", type=Path, help="Read budgets from this file, one a line; # begins a comment."
+        ),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
-) -> None:
+    json: Annotated[bool, JSON] = False,
+) -> None:  # fmt: skip
     """Hold figures against budgets: exit 0 when all are kept, 1 when one is not or its figure is missing."""
-    lines = list(budgets or ())
+    lines = list(budgets)
     if file is not None:
         lines += [line for raw in _text(file).splitlines() if (line := raw.partition("#")[0].strip())]
     if not lines:

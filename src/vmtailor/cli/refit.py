@@ -3,83 +3,33 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
-from pathlib import Path
+from dataclasses import replace
 from typing import Annotated, Any
-
-import typer
 
 from vmtailor.analysis.changes.plan_summary import PlanDifference, cause_of
 from vmtailor.base import output
 from vmtailor.base.errors import AnswerNo
 from vmtailor.base.terminal import Table, TerminalConsole, Text, box
 from vmtailor.base.text import plural
-from vmtailor.cli.options import common
 from vmtailor.model.change import Change
-from vmtailor.pipeline import bundling
-from vmtailor.pipeline.again import refitting
-from vmtailor.pipeline.again.refitting import RefitRequest, Replanned
+from vmtailor.model.option_rows import JSON
+from vmtailor.pipeline import bundle_place, second_fit
 from vmtailor.pipeline.options import FitOptions
+from vmtailor.pipeline.second_fit import RefitRequest, Replanned
 from vmtailor.stages import report as report_stage
 
 REFIT_SCHEMA = "vmtailor/refit/1"
 
 
-def refit(
-    bundle: Annotated[Path, typer.Argument(help="A bundle that `fit` wrote.")],
-    observed: Annotated[
-        list[Path] | None,
-        typer.Option(help="What was refused in a run: `run --observed FILE` writes it. May be repeated."),
-    ] = None,
-    keep: common.KeepOption = None,
-    drop: common.DropOption = None,
-    margin: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="WHAT",
-            help="Another margin than the bundle's: none, reachable, server, or reachable+server. May be repeated.",
-            show_default=False,
-        ),
-    ] = None,
-    kernel: Annotated[
-        str | None,
-        typer.Option(
-            help="Another packaged kernel: a series (6.12), or an exact version or release; its baseline is traced."
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", "-o", help="Folder of the new bundle. Default: the bundle's name, and -refit.", show_default=False
-        ),
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan's difference, and build nothing.")] = False,
-    exercise: common.BundleExerciseOption = None,
-    trust_host_commands: Annotated[
-        bool,
-        typer.Option(
-            "--trust-host-commands",
-            help="Run the programs that the bundle's own exercise names, on this host, as you. Without this they are "
-            "left out, of the new bundle, too.",
-        ),
-    ] = False,
-    boots: Annotated[int, typer.Option(min=1, max=100, help="Boots of each side on the instruction clock.")] = 3,
-    budget: Annotated[int, typer.Option(min=1, help="How many kernels repair may build before it gives up.")] = 12,
-    json: common.JsonOption = False,
-) -> None:
+def refit(request: RefitRequest, asked: FitOptions, json: Annotated[bool, JSON] = False) -> None:
     """Fit a bundle once more, with what was refused in runs, or on another kernel: the plan's difference first.
 
     Then it is built, verified and measured, as by `fit`. Where the plan is the bundle's own, nothing is."""
-    target = out or bundle.absolute().with_name(f"{bundle.absolute().name}-refit")
-    command = shlex.join(["vmtailor", *sys.argv[1:]]).encode("utf-8", "replace").decode()
-    options = FitOptions(
-        "", target, kernel=kernel, keep=tuple(keep or ()), drop=tuple(drop or ()), boots=boots, budget=budget,
-        margins=common.margins(margin), command=command,
-    )  # fmt: skip
+    bundle, dry_run = request.bundle, request.dry_run
+    target = request.out or bundle.absolute().with_name(f"{bundle.absolute().name}-refit")
     if not dry_run:
-        bundling.require_writable(target)
-    prepared = refitting.prepare(RefitRequest(bundle, options, tuple(observed or ()), exercise, trust_host_commands))
+        bundle_place.require_writable(target)
+    prepared = second_fit.prepare(replace(request, options=replace(asked, out=target)))
     found = prepared.difference
     if json and (dry_run or not found):
         output.document(document(prepared))
@@ -98,7 +48,7 @@ def refit(
             f"without {programs} that the bundle would run on this host: {'; '.join(prepared.skipped)} (--exercise "
             "FILE or --trust-host-commands runs them)"
         )
-    result = refitting.refit(prepared)
+    result = second_fit.refit(prepared)
     report_stage.show(result, json=json)
     if not result.verified:
         raise AnswerNo(

@@ -3,30 +3,31 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from vmtailor.base import output as printed
-from vmtailor.cli.saved import load_run
+from vmtailor.cli.fit_record import load_run
 from vmtailor.model.bundle import PAGE
+from vmtailor.model.option import Option
+from vmtailor.model.option_rows import JSON, PAGE_OUT
 from vmtailor.stages.report import show, write_page
 
 
 def report(
-    run: Annotated[Path, typer.Argument(help="A bundle, or the run.json in it.")],
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help=f"Where to write the page. Default: {PAGE} in the bundle.")
+    run: Annotated[Path, Option(name="RUN", type=Path, help="Report this bundle, or the run.json in it.")],
+    out: Annotated[
+        Path | None, replace(PAGE_OUT, help=f"Write the page to this file. Default: {PAGE} in the bundle.")
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print the document of fit --json, and write no page.")] = False,
+    json: Annotated[bool, replace(JSON, help="Print the document of fit --json, and write no page.")] = False,
 ) -> None:
     """Write the HTML page of a fit again, and print its tables."""
     found, folder = load_run(run)
     if json:
         show(found, json=True)
         return
-    path = output or folder / PAGE
+    path = out or folder / PAGE
     write_page(found, path)
     show(found)
     printed.note("")

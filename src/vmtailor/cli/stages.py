@@ -3,28 +3,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
-import typer
 
 from vmtailor.analysis.changes import plan_summary
 from vmtailor.analysis.demands import strace_log
 from vmtailor.base import output
-from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records
 from vmtailor.base.terminal import Table, box, for_table
 from vmtailor.base.text import plural
-from vmtailor.cli.options import common
 from vmtailor.model.bundle import PLAN
-from vmtailor.pipeline import kernel_trials, subject_kind
-from vmtailor.pipeline.image_subject import prepare
+from vmtailor.model.option import Option, OptionSubject, refusal, refuse
+from vmtailor.model.option_rows import JSON, OUT
+from vmtailor.model.syscalls import SyscallEvent
+from vmtailor.model.trace import FileUse
+from vmtailor.pipeline import kernel_trials, subject_kind, work_stages
 from vmtailor.pipeline.options import FitOptions
-from vmtailor.pipeline.subject import Findings
-from vmtailor.pipeline.work_folder import resuming
-from vmtailor.pipeline.work_folder.content import WorkFolder, is_work_folder
+from vmtailor.pipeline.subject import Findings, Subject
+from vmtailor.pipeline.work_files import WorkFolder, is_work_folder
 from vmtailor.stages import trace as trace_stage
 
 
@@ -37,51 +39,41 @@ class Show(StrEnum):
     COVERAGE = "coverage"
 
 
-@common.with_options(common.subject)
 def trace(
     asked: FitOptions,
-    context: typer.Context,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Begin a work folder there: the trace, for the next stages.")
-    ] = None,
-    show: Annotated[Show, typer.Option(help="What of the trace to print.")] = Show.SYSCALLS,
-    json: common.JsonOption = False,
+    out: Annotated[Path | None, replace(OUT, help="Begin a work folder here: the trace, for the next stages.")] = None,
+    show: Annotated[Show, Option(name="--show", type=Show, help="Print this part of the trace.")] = Show.SYSCALLS,
+    json: Annotated[bool, JSON] = False,
 ) -> None:
     """Run the exercise on the baseline and show what was seen. Of a work folder, show what was seen then."""
-    saved = folder_of(asked, context, "show")
+    saved = _folder_of(asked, OptionSubject.TRACED_FOLDER)
+    if saved is not None and out is not None:
+        raise refusal(("--out",), OptionSubject.TRACED_FOLDER, saved)
     if saved is not None:
         work = WorkFolder(saved, asked.store)
-        record, folder = work.trace, work.trace_folder()
-    else:
-        inputs = prepare(asked) if out is None else resuming.trace(asked, out)
-        record, folder = inputs.traced()
-    if show is Show.COVERAGE:
-        _print(_coverage(inputs.trace() if saved is None else resuming.findings(work, asked)), json)
+        events = trace_stage.read_log(work.trace_folder(), work.trace).events
+        whole = show is Show.COVERAGE
+        _print(_coverage(work_stages.findings(work, asked)) if whole else _rows(show, events, work.trace.files), json)
         return
-    events = trace_stage.read_log(folder, record).events
+    subject: Subject[Any]
+    prepared = subject_kind.kind_of(asked).prepare(asked) if out is None else nullcontext(work_stages.trace(asked, out))
+    with prepared as subject:
+        _print(_coverage(subject.trace()) if show is Show.COVERAGE else _rows(show, *subject.calls()), json)
+
+
+def _rows(show: Show, events: Iterable[SyscallEvent], files: Sequence[FileUse]) -> list[dict[str, Any]]:
     if show is Show.FILES:
-        rows = [{"path": f.path, "opened": f.opened, "failed": f.failed, "written": f.written} for f in record.files]
-    elif show is Show.TASKS:
-        rows = _tasks(events)
-    else:
-        rows = [_call(call) for call in strace_log.summarise(events)]
-    _print(rows, json)
+        return [{"path": f.path, "opened": f.opened, "failed": f.failed, "written": f.written} for f in files]
+    return _tasks(events) if show is Show.TASKS else [_call(call) for call in strace_log.summarise(events)]
 
 
-def folder_of(asked: FitOptions, context: typer.Context, *allowed: str) -> Path | None:
-    """The work folder that was given for an image; None for an image. Raises UserInputError for an option beside those
-    `allowed`: the trace in the folder was made with the others."""
+def _folder_of(asked: FitOptions, kind: OptionSubject) -> Path | None:
+    """Return the work folder that was given for an image; None for an image. Raises UserInputError for options that
+    the trace in the folder was made with."""
     folder = Path(asked.reference)
     if not is_work_folder(folder):
         return None
-    for name in context.params:
-        source = context.get_parameter_source(name)
-        if name not in ("image", "json", *allowed) and source is not None and source.name == "COMMANDLINE":
-            option = name.replace("_", "-")
-            raise UserInputError(
-                f"--{option} does not go with the work folder {folder}, whose records say it",
-                hint="vmtailor plan takes --keep, --drop, --margin, --terminal; everything else is for vmtailor trace",
-            )
+    refuse(asked, kind, folder)
     return folder
 
 
@@ -134,21 +126,19 @@ def _print(rows: list[dict[str, Any]], json: bool) -> None:
     for_table().print(table)
 
 
-@common.with_options(common.planned)
 def plan(
     asked: FitOptions,
-    context: typer.Context,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the plan's record to this file.")] = None,
-    json: common.JsonOption = False,
+    out: Annotated[Path | None, replace(OUT, help="Write the plan's record to this file.")] = None,
+    json: Annotated[bool, JSON] = False,
 ) -> None:
     """Choose the configuration, and show every symbol with its reason. Nothing is built; in a work folder nothing is
     booted either."""
-    folder = folder_of(asked, context, "keep", "drop", "margin", "terminal", "source", "out")
+    folder = _folder_of(asked, OptionSubject.PLANNED_FOLDER)
     if folder is None:
         with subject_kind.kind_of(asked).prepare(asked) as subject:
             made = subject.trace().planned()
     else:
-        made = resuming.plan(folder, asked)
+        made = work_stages.plan(folder, asked)
     if out is not None:
         records.save(made, out)
     if json:
@@ -169,17 +159,16 @@ def plan(
         console.print(f"given up: {sentence}")
 
 
-@common.with_options(common.planned)
-def build(asked: FitOptions, context: typer.Context, json: common.JsonOption = False) -> None:
+def build(asked: FitOptions, json: Annotated[bool, JSON] = False) -> None:
     """Plan, and build the kernel, without verifying it. Prints where it is. In a work folder, build the plan that is
     there, as it is, also where it was edited."""
-    folder = folder_of(asked, context, "source")
+    folder = _folder_of(asked, OptionSubject.BUILT_FOLDER)
     if folder is None:
         with subject_kind.kind_of(asked).prepare(asked) as subject:
             findings = subject.trace()
             files = kernel_trials.built(findings, findings.planned())
     else:
-        files, differing = resuming.build(folder, asked)
+        files, differing = work_stages.build(folder, asked)
         if differing:
             output.note(
                 f"{folder / PLAN} was edited: its fragment, which is what was built, gives "

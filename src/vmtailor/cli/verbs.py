@@ -16,6 +16,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from vmtailor.cli.interrupt import work_begins
+from vmtailor.cli.signature import of_verb
 
 
 @dataclass(frozen=True)
@@ -33,8 +34,7 @@ class Verb:
 
     def function(self) -> Callable[..., Any]:
         """Load it."""
-        found: Callable[..., Any] = getattr(self._load(), self.name)
-        return found
+        return of_verb(self.name, getattr(self._load(), self.name))
 
     def command_class(self) -> type[Command]:
         found: type[Command] = getattr(self._load(), self.kind) if self.kind else Command
@@ -86,12 +86,12 @@ VERBS = (
     Verb("report", "report", "Write the HTML page of a fit again, and print its tables."),
     Verb(
         "show",
-        "systems.show",
+        "show",
         "Show what a system with an init of its own consists of: kernels, loader, mounts, init and units.",
     ),
     Verb(
         "boot",
-        "boots.verb",
+        "boot",
         "Boot a machine N times, from the start of QEMU to a ready signal, and show where the time goes.",
     ),
     Verb(

@@ -4,21 +4,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated
 
 import msgspec
-import typer
 
 from vmtailor.base import output
 from vmtailor.base.errors import AnswerNo
 from vmtailor.base.text import plural
-from vmtailor.cli.options import common
 from vmtailor.model.exercise import Proof
-from vmtailor.model.machine import Accelerator, Clock
+from vmtailor.model.option_rows import JSON
 from vmtailor.pipeline import reverify
 from vmtailor.pipeline.reverify import Prepared, SavedSystem, VerifyRequest
-from vmtailor.pipeline.work_folder.content import is_work_folder
+from vmtailor.pipeline.work_files import is_work_folder
 
 
 @dataclass(frozen=True)
@@ -30,41 +27,18 @@ class _Words:
     hint: str
 
 
-def verify(
-    bundle: Annotated[Path, typer.Argument(help="A bundle that `fit` wrote, or a work folder.")],
-    clock: Annotated[
-        Clock, typer.Option(help="wall: as it is used, under KVM where it works. instructions: as when it was fitted.")
-    ] = Clock.INSTRUCTIONS,
-    accelerator: Annotated[Accelerator | None, typer.Option(help="On the wall clock: kvm or tcg.")] = None,
-    exercise: common.BundleExerciseOption = None,
-    trust_host_commands: Annotated[
-        bool,
-        typer.Option(
-            "--trust-host-commands",
-            help="Run the programs that the bundle's own exercise names, on this host, as you. Without this they are "
-            "left out, and the verdict says so.",
-        ),
-    ] = False,
-    disk: Annotated[
-        Path | None,
-        typer.Option(
-            help="Of a system: another disk instead of the bundle's own, such as one with newer packages. It is not "
-            "written."
-        ),
-    ] = None,
-    json: common.JsonOption = False,
-) -> None:
+def verify(request: VerifyRequest, json: Annotated[bool, JSON] = False) -> None:
     """Repeat the verification of a bundle, here: the exercise, compared with the trace that is in it. In a work folder,
     verify the kernel that was built there. Of a system, on its own disk or another one."""
-    prepared = reverify.prepare(VerifyRequest(bundle, clock, accelerator, exercise, trust_host_commands, disk))
+    prepared = reverify.prepare(request)
     for command in prepared.subject.runs:
         output.note(f"will be run on this host: {command}")
-    if prepared.clock is not clock:
+    if prepared.clock is not request.clock:
         output.note("on the wall clock: programs of this host drive the system")
     found, words = reverify.verify_prepared(prepared), _words(prepared)
     for one in found.absent:
         output.note(f"absent, and harmless: {one.call.name}({one.call.arguments}): {one.reason}")
-    without = _without(found.skipped, asked=trust_host_commands or exercise is not None)
+    without = _without(found.skipped, asked=request.trust_host_commands or request.exercise is not None)
     if json:
         document = {
             "schema": found.SCHEMA,

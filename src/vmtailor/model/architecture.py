@@ -28,14 +28,14 @@ _BOARD = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
 
 class Bus(StrEnum):
-    """Where a machine has its virtio devices: at addresses of their own, or on PCI."""
+    """The places of a machine's virtio devices: at addresses of their own, or on PCI."""
 
     MMIO = "mmio"
     PCI = "pci"
 
 
 class Packing(StrEnum):
-    """What becomes of the kernel file that make leaves: `elf`: written again without symbols and long padding
+    """The treatment of the kernel file that make leaves. `elf`: written again without symbols and long padding
     (drivers/kernel/elf_pack.py); `as-is`: copied."""
 
     ELF = "elf"
@@ -78,7 +78,7 @@ class Board:
 
 @dataclass(frozen=True)
 class KvmProbe:
-    """How the guest that tries KVM (native/kvm-probe) is started. `cpu`: the CPU model under emulation."""
+    """The start of the guest that tries KVM (native/kvm-probe). `cpu`: the CPU model under emulation."""
 
     arguments: tuple[str, ...]
     cpu: str
@@ -107,8 +107,8 @@ class Emulator:
 
 @dataclass(frozen=True)
 class Header:
-    """Where a packed kernel says its release: at `magic_at` stands `magic`; the 16-bit number at `pointer_at`, plus
-    `base`, is where the text begins. Without `pointer_at` the file is not packed: the release is in its banner."""
+    """The place of the release in a packed kernel. `magic` stands at `magic_at`; the 16-bit number at `pointer_at`,
+    plus `base`, is where the text begins. Without `pointer_at` the file is not packed: the release is in its banner."""
 
     magic_at: int
     magic: str
@@ -118,8 +118,8 @@ class Header:
 
 @dataclass(frozen=True)
 class CallTable:
-    """A file of the kernel's source that maps numbers of system calls to names (`*.tbl`, or a unistd.h), and the ABIs
-    in its second column that are ours."""
+    """A file of the kernel's source that maps numbers of system calls to names (`*.tbl`, or a unistd.h). It has the
+    ABIs in its second column that are ours."""
 
     file: str
     abis: tuple[str, ...] = ()
@@ -138,7 +138,7 @@ class NarrowPrograms:
     calls: tuple[CallTable, ...] = ()
 
     def is_of(self, machine: int, flags: int) -> bool:
-        """Whether a program with these numbers in its header (e_machine, e_flags) is of this kind."""
+        """Return whether a program with these numbers in its header (e_machine, e_flags) is of this kind."""
         return self.machine in (0, machine) and flags & self.mask == self.flags
 
 
@@ -149,7 +149,7 @@ def narrow_numbers(head: bytes) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Kernel:
-    """How a kernel is configured, made and entered.
+    """The way in which a kernel is configured, made and entered.
 
     `arch`: make's ARCH. `source`: the folder below arch/, Kconfig's SRCARCH. `kconfig`: what Kconfig sees in its
     environment. `cross`: prefix of the compiler for a host of another family, and `cross_packages` where it is from.
@@ -157,11 +157,11 @@ class Kernel:
     file is loaded whose own physical addresses begin at 0.
 
     `console`: the serial line's name. `words`: further words that both kernels are told, `last` ends a machine.
-    `entries`: the symbols at which the kernel proper may begin, at a physical address. `after_early`: functions
-    that are called behind the early initcalls and before the next level. `always`: symbols that each kernel of the
-    family has. `command_line_bytes`: the longest command line. `least_memory_mib`: below it no kernel can be loaded.
-    `of_32_bits`: its programs of 32 bits, kind by kind. `root`: the file system that roots have where nobody chose
-    one (a RootFormat of model/plan.py). `xz_filter`: what the kernel's build has xz do with branches before it packs
+    `entries`: the symbols at which the kernel proper may begin, at a physical address. `after_early`: functions that
+    are called behind the early initcalls and before the next level. `always`: symbols that each kernel of the family
+    has. `command_line_bytes`: the longest command line. `least_memory_mib`: below it no kernel can be loaded.
+    `of_32_bits`: its programs of 32 bits, kind by kind. `root`: the file system that roots have where nobody chose one
+    (a RootFormat of model/plan.py). `xz_filter`: what the kernel's build has xz do with branches before it packs
     (scripts/xz_wrap.sh), by the filter's number in the format of xz; 0: nothing.
 
     A baseline that is compiled: `packaged_target` and `packaged_file`, the form that distributions package; `defconfig`
@@ -222,7 +222,7 @@ class Opcode:
 
 @dataclass(frozen=True)
 class Ports:
-    """How instructions that access I/O ports look: any `prefixes`, then one of `opcodes`. None of either where there
+    """The look of instructions that access I/O ports: any `prefixes`, then one of `opcodes`. Both are empty where there
     are no ports: devices are then memory-mapped, and counted as such."""
 
     prefixes: tuple[Opcode, ...] = ()
@@ -231,8 +231,8 @@ class Ports:
 
 @dataclass(frozen=True)
 class DeviceAccesses:
-    """What the counting plugin must know of devices. `at_once`: physical pages of devices that belong to the processor:
-    they answer at once, and nothing else works for them."""
+    """Facts of devices for the counting plugin. `at_once`: physical pages of devices that belong to the processor. They
+    answer at once, and nothing else works for them."""
 
     ports: Ports = Ports()
     at_once: tuple[int, ...] = ()
@@ -273,10 +273,10 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class LogSigns:
-    """What boot logs of the family look like. `names`: what programs call it, where that is not its name; `titles`: the
+    """The signs of the family's boot logs. `names`: what programs call it, where that is not its name; `titles`: the
     same for the title of a .config; `compilers`: patterns of the first word of its compilers' names; `signs`: how
-    messages begin that only its kernels print. `bare_command_line`: the kernel prints "Command line:".
-    `firmware_end`: how the last line begins that firmware prints ahead of the kernel, where it prints."""
+    messages begin that only its kernels print. `bare_command_line`: the kernel prints "Command line:". `firmware_end`:
+    how the last line begins that firmware prints ahead of the kernel, where it prints."""
 
     names: dict[str, str]
     titles: dict[str, str]
@@ -334,22 +334,22 @@ class Architecture:
         return found
 
     def runs_whole(self, machine: int, bits: int, little: bool) -> bool:
-        """Whether a system is of the family whose init has these words in its ELF header."""
+        """Return whether a system is of the family whose init has these words in its ELF header."""
         return machine == self.elf[0] and bits == 64 and little
 
     @property
     def is_host(self) -> bool:
-        """Whether this host is of the family."""
+        """Return whether this host is of the family."""
         return platform.machine() in self.hosts
 
 
 def names() -> tuple[str, ...]:
-    """All that have a row, in order."""
+    """Return all families that have a row, in order."""
     return tuple(sorted(one.name.removesuffix(".toml") for one in FOLDER.iterdir() if one.name.endswith(".toml")))
 
 
 def named(name: str) -> Architecture:
-    """The row of that name. Raises UserInputError, with those that there are."""
+    """Return the row of that name. Raises UserInputError, with the names that exist."""
     if name not in names():
         raise UserInputError(f"no architecture '{name[:64]}' is known", hint=f"known: {', '.join(names())}")
     return _row(FOLDER / f"{name}.toml")
@@ -360,7 +360,7 @@ def every() -> tuple[Architecture, ...]:
 
 
 def presumed() -> Architecture:
-    """What a record means that names none."""
+    """Return the row for a record that names none."""
     return next(one for one in every() if one.presumed)
 
 
@@ -369,12 +369,12 @@ def presumed_name() -> str:
 
 
 def of_image(name: str) -> Architecture | None:
-    """The row of an image, by the name that its configuration has for it."""
+    """Return the row of an image, by the name that its configuration has for it."""
     return next((one for one in every() if one.image == name), None)
 
 
 def of_host() -> Architecture:
-    """The row of this host. Raises HostError when it has none."""
+    """Return the row of this host. Raises HostError when it has none."""
     found = next((one for one in every() if one.is_host), None)
     if found is None:
         raise HostError(

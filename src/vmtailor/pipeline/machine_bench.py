@@ -168,7 +168,7 @@ def doubt(clock: Clock, judged_by: JudgedBy, changes: int, times: int) -> str:
         return ""
     least = next(n for n in range(times + 1, 100) if can_decide(n * -(-changes // BETWEEN) + 1, n))
     return (
-        f"with {times} boots of each machine, every change will be undecided: --times {least} can tell, and so can "
+        f"with {times} boots of each machine, every change will be undecided: --repeat {least} can tell, and so can "
         "--clock instructions"
     )
 

@@ -1,26 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the user asked for, parsed once at the door."""
+"""The options of `fit` with its single stages, and of `boot`, parsed once at the door: their part of the table of
+options (`model/option.py`)."""
 
 from __future__ import annotations
 
+import shlex
+import sys
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 from vmtailor.base.cache.store import Store
+from vmtailor.base.errors import UserInputError
 from vmtailor.drivers.distribution.distribution import Distribution
 from vmtailor.drivers.distribution.selection import of_host
+from vmtailor.drivers.guest.ready import FORMS
+from vmtailor.model import architecture, option_rows, option_values
 from vmtailor.model.architecture import named
+from vmtailor.model.boots.series import JudgedBy
+from vmtailor.model.machine import Accelerator, Clock
 from vmtailor.model.margin import Margin
-from vmtailor.model.option import FETCHED, IMAGES, SYSTEMS, Option, internal, option
+from vmtailor.model.option import FETCHED, FITS, IMAGES, SYSTEMS, Option, OptionSubject, internal, option
 from vmtailor.model.plan import RootFormat
 from vmtailor.model.systems.units import UnitsMode
 
 MEBIBYTE = 1 << 20
 #: Memory of a machine that is fitted to an image, where nobody says another.
 IMAGE_MEMORY = 256 * MEBIBYTE
-
-
 _TRY_HINT = "vmtailor boot BUNDLE --try CHANGE tries changes on the bundle of a container"
 
 
@@ -31,67 +38,344 @@ class Effort(StrEnum):
     THOROUGH = "thorough"
 
 
+#: Verbs that have an option of `FitOptions`.
+_FIT = frozenset({"fit"})
+_PLANNED = frozenset({"fit", "plan", "build"})
+_STAGES = frozenset({"fit", "plan", "build", "trace"})
+_REFIT = frozenset({"refit"})
+_MEASURE = frozenset({"measure"})
+#: Of programs that call `fit`, and of no verb.
+_PROGRAMS = frozenset({""})
+#: Work folders with whose records an option goes.
+_REPLANNED = frozenset({OptionSubject.PLANNED_FOLDER})
+_RESUMED = frozenset({OptionSubject.PLANNED_FOLDER, OptionSubject.BUILT_FOLDER})
+
+ARCH = Option(name="--arch", help=f"Use this processor ({', '.join(architecture.names())}).")
+MACHINE = Option(name="--machine", help=f"Use this type of machine ({', '.join(architecture.every_board())}).")
+
+
 @dataclass(frozen=True)
 class FitOptions:
-    """Everything `fit` depends on. Sizes in bytes. `memory_asked`: the user said how much memory; a system gets what
-    systems usually have otherwise. `architecture`: empty until the image has said it; `machine` and `cpu_model` are
-    then the architecture's first where they are empty (pipeline/image_subject.py, `settled`). `kernel`: a series or
-    exact version of a packaged baseline; `source`: `DIR` or `TARBALL[,sha256]` to build from instead of the packaged
-    source. `baseline_config`: a file, or `defconfig`, with which the baseline itself is compiled from `source`.
-    `budget`: how many kernels repair may build. `boots`: how often each side is measured. `max_image_bytes`: content
-    that an image may have; None: as much as fits this disk. `margins`: what is kept beyond what was demanded; None
-    until the exercise has said it (pipeline/image_subject.py, `with_margins`). `price_margins`: compile and measure
-    what the other margins would cost. `root`: the root's file system; None: what the architecture has. `distribution`:
-    whose packages the baseline is of. `units`: of a system with an init of its own, what is done about units that
-    nobody wants; `mask`: names and patterns of units that are tried to be masked whatever a list of ours says; `tries`:
-    changes of the catalogue that are tried on the fitted machine; `files`: paths of files on its disk, each with the
-    content that is tried, None where none is to be there."""
+    """Everything `fit` depends on. Sizes in bytes.
 
-    reference: str = internal("the key has the digest of what was found there, and its record")
-    out: Path = option(Option(name="--out", unkeyed="a bundle is placed there when it is finished"))
-    exercise_file: Path | None = option(
-        Option(name="--exercise", unkeyed="the key has the exercise that it holds"), None
+    `memory_asked`: the user said how much memory; a system gets what systems usually have otherwise. `asked`: the
+    fields that a command line gave. `architecture`: empty until the image has said it; `machine` and `cpu_model` are
+    then the architecture's first where they are empty (pipeline/image_subject.py, `settled`). `margins`: None until
+    the exercise has said it (pipeline/image_subject.py, `with_margins`). `root`: None for the architecture's. `files`:
+    paths on a system's disk, each with the content that is tried, None where none is to be there."""
+
+    reference: str = option(
+        Option(
+            name="IMAGE",
+            help="Fit oci:DIR[:TAG], oci-archive:FILE, docker-archive:FILE or -, docker://NAME, docker-daemon:NAME, "
+            "rootfs:DIR, a path, or disk:FILE with an init of its own.",
+            verbs=_STAGES, unkeyed="the key has the digest of what was found there, and its record",
+        ),
+        "",
+    )  # fmt: skip
+    out: Path = option(
+        option_rows.OUT, Path("bundle"), help="Write the bundle to this folder.", verbs=_FIT,
+        unkeyed="a bundle is placed there when it is finished",
+    )  # fmt: skip
+    exercise_file: Path | None = option(option_rows.EXERCISE, None, subjects=FITS, verbs=_STAGES)
+    architecture: str = option(
+        ARCH, "", subjects=FITS, verbs=_STAGES, help=f"{ARCH.help} Default: what the image is for."
     )
-    architecture: str = option(Option(name="--arch"), "")
-    machine: str = option(Option(name="--machine"), "")
-    memory_bytes: int = option(Option(name="--memory"), IMAGE_MEMORY)
+    machine: str = option(MACHINE, "", subjects=FITS, verbs=_STAGES)
+    memory_bytes: int = option(
+        option_rows.MEMORY, IMAGE_MEMORY, subjects=FITS, verbs=_STAGES,
+        help="Give the machine this memory. Default: 256M; 2G for a system with an init of its own.",
+    )  # fmt: skip
     memory_asked: bool = internal("the key has the memory itself", True)
-    cpus: int = option(Option(name="--cpus"), 1)
-    cpu_model: str = option(Option(name="--cpu-model"), "")
+    asked: frozenset[str] = internal("the key has the values of these fields", frozenset())
+    cpus: int = option(
+        option_rows.CPUS, 1, subjects=FITS, verbs=_STAGES, help="Give the machine so many CPUs; 2 and more keep SMP."
+    )
+    cpu_model: str = option(option_rows.CPU_MODEL, "", subjects=FITS, verbs=_STAGES)
     kernel: str | None = option(
-        Option(name="--kernel", subjects=IMAGES, unkeyed="the key has the content of the kernel that it names"), None
-    )
-    source: str | None = option(Option(name="--source", unkeyed="the key has the digest of the source"), None)
+        option_rows.KERNEL, None, subjects=IMAGES, verbs=_STAGES | _REFIT,
+        unkeyed="the key has the content of the kernel that it names",
+    )  # fmt: skip
+    source: str | None = option(option_rows.SOURCE, None, subjects=FITS | _RESUMED, verbs=_STAGES | _MEASURE)
     baseline_config: str | None = option(
-        Option(name="--baseline-config", subjects=IMAGES, unkeyed="the key has the kernel compiled with it"), None
+        Option(
+            name="--baseline-config",
+            help="Compile the baseline from --source with this configuration: a file, or 'defconfig'. For hosts whose "
+            "kernels have no debug symbols.",
+            subjects=IMAGES, verbs=_STAGES, unkeyed="the key has the kernel compiled with it",
+        ),
+        None,
+    )  # fmt: skip
+    root: RootFormat | None = option(
+        Option(
+            name="--root", type=RootFormat, subjects=IMAGES, verbs=_STAGES,
+            help="Make the root file system of this kind. Default: what the processor has (erofs, mostly).",
+        ),
+        None,
+    )  # fmt: skip
+    keep: tuple[str, ...] = option(option_rows.KEEP, (), subjects=FITS | _REPLANNED, verbs=_PLANNED | _REFIT)
+    drop: tuple[str, ...] = option(option_rows.DROP, (), subjects=FITS | _REPLANNED, verbs=_PLANNED | _REFIT)
+    margins: tuple[Margin, ...] | None = option(
+        option_rows.MARGIN, None, subjects=IMAGES | _REPLANNED, verbs=_PLANNED | _REFIT
     )
-    root: RootFormat | None = option(Option(name="--root", subjects=IMAGES), None)
-    keep: tuple[str, ...] = option(Option(name="--keep"), ())
-    drop: tuple[str, ...] = option(Option(name="--drop"), ())
-    margins: tuple[Margin, ...] | None = option(Option(name="--margin", subjects=IMAGES), None)
-    price_margins: bool = option(Option(name="--price-margins", subjects=IMAGES), False)
-    terminal: bool = option(Option(name="--terminal", subjects=IMAGES), True)
-    boots: int = option(Option(name="--boots"), 3)
-    budget: int = option(Option(name="--budget"), 12)
-    effort: Effort = option(Option(name="--effort"), Effort.NORMAL)
-    units: UnitsMode = option(Option(name="--units", subjects=SYSTEMS), UnitsMode.KEEP)
-    mask: tuple[str, ...] = option(Option(name="--mask", subjects=SYSTEMS), ())
-    tries: tuple[str, ...] = option(Option(name="--try", subjects=SYSTEMS, hint=_TRY_HINT), ())
-    files: tuple[tuple[str, str | None], ...] = option(Option(name="--try-file", subjects=SYSTEMS, hint=_TRY_HINT), ())
-    entrypoint: tuple[str, ...] | None = option(Option(name="--entrypoint", subjects=IMAGES), None)
-    cmd: tuple[str, ...] | None = option(Option(name="--cmd", subjects=IMAGES), None)
+    price_margins: bool = option(
+        Option(
+            name="--price-margins", type=bool, subjects=IMAGES, verbs=_FIT,
+            help="Compile and measure the kernels of the other margins, too, for the table of what each costs: up to "
+            "three compiles.",
+        ),
+        False,
+    )  # fmt: skip
+    terminal: bool = option(
+        Option(
+            name="--terminal", type=bool, subjects=IMAGES | _REPLANNED, verbs=_PLANNED, help="Keep what `run -t` needs."
+        ),
+        True,
+    )
+    boots: int = option(option_rows.REPEAT, 3, subjects=FITS, verbs=_FIT | _REFIT | _MEASURE)
+    budget: int = option(option_rows.BUDGET, 12, subjects=FITS, verbs=_FIT | _REFIT)
+    effort: Effort = option(
+        Option(
+            name="--effort", type=Effort, subjects=FITS, verbs=_FIT,
+            help="Leave out, when thorough, also what was demanded while the exercise passes; one kernel a trial.",
+        ),
+        Effort.NORMAL,
+    )  # fmt: skip
+    partition: int | None = option(
+        option_rows.PARTITION, None, subjects=frozenset({OptionSubject.DISK}), verbs=_FIT,
+        unkeyed="the key has the system that was found there",
+        hint="vmtailor fit disk:FILE --partition NUMBER -x EXERCISE",
+    )  # fmt: skip
+    units: UnitsMode = option(
+        Option(
+            name="--units", type=UnitsMode, subjects=SYSTEMS, verbs=_FIT,
+            help="Keep a system's units that its exercise does not want, ask about them, or trim those that it does "
+            "without.",
+        ),
+        UnitsMode.KEEP,
+    )  # fmt: skip
+    mask: tuple[str, ...] = option(
+        Option(
+            name="--mask", many=True, commas=True, metavar="UNIT", read=option_values.unit_names, subjects=SYSTEMS,
+            verbs=_FIT,
+            help="Mask these units of a system (names or patterns) if the exercise passes without them. Repeat it, or "
+            "use commas.",
+        ),
+        (),
+    )  # fmt: skip
+    tries: tuple[str, ...] = option(
+        option_rows.TRY, (), subjects=SYSTEMS, verbs=_FIT, hint=_TRY_HINT,
+        help="Try changes of the catalogue, or sysctl.NAME=VALUE, on a fitted system; keep what is faster. a+b is one. "
+        "Repeat it, or use commas.",
+    )  # fmt: skip
+    files: tuple[tuple[str, str | None], ...] = option(
+        Option(
+            name="--try-file", many=True, metavar="PATH=FILE", read=option_values.tried_files, subjects=SYSTEMS,
+            verbs=_FIT, hint=_TRY_HINT,
+            help="Try PATH of a system's disk with the content of FILE, or without the file after PATH=, on a copy of "
+            "the disk. Repeat it.",
+        ),
+        (),
+    )  # fmt: skip
+    entrypoint: tuple[str, ...] | None = option(
+        Option(
+            name="--entrypoint", read=option_values.command_words, subjects=IMAGES, verbs=_STAGES,
+            help="Start this program instead of the image's entry point (a root directory has none).",
+        ),
+        None,
+    )  # fmt: skip
+    cmd: tuple[str, ...] | None = option(
+        Option(
+            name="--cmd", read=option_values.command_words, subjects=IMAGES, verbs=_PROGRAMS,
+            help="Give the entry point these words.",
+        ),
+        None,
+    )  # fmt: skip
     authfile: Path | None = option(
-        Option(name="--authfile", subjects=FETCHED, unkeyed="it opens a registry, whose image the key has"), None
-    )
-    privileged: bool = option(Option(name="--privileged", subjects=IMAGES), False)
+        Option(
+            name="--authfile", type=Path, subjects=FETCHED, verbs=_STAGES,
+            help="Read credentials of registries from this file, as skopeo does.",
+            unkeyed="it opens a registry, whose image the key has",
+        ),
+        None,
+    )  # fmt: skip
+    privileged: bool = option(
+        Option(
+            name="--privileged", type=bool, subjects=IMAGES, verbs=_STAGES,
+            help="Let root in the container do everything: here, and when it is run.",
+        ),
+        False,
+    )  # fmt: skip
     max_image_bytes: int | None = option(
-        Option(name="--max-image-size", subjects=FETCHED, unkeyed="it refuses an image, or changes nothing"), None
-    )
+        Option(
+            name="--max-image-size", read=option_values.parse_image_size, subjects=FETCHED, verbs=_STAGES,
+            help="Accept an image of so much content, such as 32G. Default: 16G, or 2G where the cache has less than "
+            "32G free.",
+            unkeyed="it refuses an image, or changes nothing",
+        ),
+        None,
+    )  # fmt: skip
     command: str = internal("it is written into the record when a bundle is placed", "")
     store: Store = internal("it is where results are kept", factory=Store)
     distribution: Distribution = internal("the key has the content of its packages", factory=of_host)
 
+    @classmethod
+    def as_asked(cls, **values: Any) -> FitOptions:
+        """Return the options of a command line. Raises UserInputError for a machine that nothing is known of."""
+        _require_machine(values.get("architecture"), values.get("machine"))
+        # It goes into a record, which is UTF-8; a file's name need not be.
+        command = shlex.join(["vmtailor", *sys.argv[1:]]).encode("utf-8", "replace").decode()
+        return cls(**values, command=command, memory_asked="memory_bytes" in values, asked=frozenset(values))
+
     @property
     def root_format(self) -> RootFormat:
-        """The root's file system: `root`, or what the architecture, which must be known by now, has."""
+        """Return the root's file system: `root`, or the architecture's, which must be known by now."""
         return self.root or RootFormat(named(self.architecture).kernel.root)
+
+
+def _require_machine(arch: str | None, machine: str | None) -> None:
+    """Raise UserInputError for an architecture, or a machine of it, that nothing is known of."""
+    if arch and machine:
+        named(arch).board_named(machine)
+    elif arch:
+        named(arch)
+    elif machine and machine not in architecture.every_board():
+        raise UserInputError(
+            f"no machine '{machine[:64]}' is known", hint=f"known: {', '.join(architecture.every_board())}"
+        )
+
+
+#: Ways of `vmtailor boot` that have a use for an option, each beside a machine as it is.
+_MACHINE = frozenset({OptionSubject.MACHINE})
+_EXERCISED = _MACHINE | {OptionSubject.EXERCISED}
+_FITTED = _MACHINE | {OptionSubject.FITTED}
+_WATCHED = _MACHINE | {OptionSubject.WATCHED}
+#: Memory of a guest that has none of its own.
+BOOT_MEMORY = 2 << 30
+
+
+@dataclass(frozen=True)
+class BootOptions:
+    """The options of `vmtailor boot`; None, empty or the default where nothing was said."""
+
+    subject: Path | None = option(
+        Option(
+            name="SUBJECT", type=Path,
+            help="Boot this bundle, or disk image (raw or qcow2; with or without disk: before it), which is never "
+            "written.",
+        ),
+        None,
+    )  # fmt: skip
+    exercise: Path | None = option(
+        option_rows.EXERCISE, None, subjects=frozenset({OptionSubject.EXERCISED}),
+        help="Drive the system on a disk by this exercise (TOML), and shut it down.",
+    )  # fmt: skip
+    kernel: Path | None = option(
+        Option(
+            name="--kernel", type=Path, subjects=_EXERCISED, help="Boot this kernel directly (packed, or a vmlinux)."
+        ),
+        None,
+    )
+    initrd: Path | None = option(
+        Option(name="--initrd", type=Path, subjects=_EXERCISED, help="Give the kernel this initial RAM disk."), None
+    )
+    append: tuple[str, ...] = option(
+        Option(
+            name="--append", read=option_values.kernel_words, subjects=_EXERCISED | _FITTED,
+            help="Give the kernel these words on its command line.",
+        ),
+        (),
+    )  # fmt: skip
+    disks: tuple[Path, ...] = option(
+        Option(name="--disk", type=Path, many=True, subjects=_MACHINE, help="Add one more disk. Repeat it for more."),
+        (),
+    )
+    ready: str = option(
+        Option(name="--ready", subjects=_WATCHED, help=f"Count the guest as ready at {FORMS}."), "login"
+    )
+    also: tuple[str, ...] = option(
+        Option(
+            name="--also", many=True, subjects=_WATCHED,
+            help="Wait for this signal, too, before a boot counts as right. Repeat it for more.",
+        ),
+        (),
+    )  # fmt: skip
+    marks: tuple[str, ...] = option(
+        Option(
+            name="--mark", many=True, metavar="NAME=REGEX", subjects=_WATCHED,
+            help="Show a milestone of your own: NAME=REGEX, a line of the console. Repeat it for more.",
+        ),
+        (),
+    )  # fmt: skip
+    times: int = option(
+        option_rows.REPEAT, 5, former=("--times",), most=10_000, subjects=_EXERCISED | _FITTED,
+        help="Boot so many times.",
+    )  # fmt: skip
+    timeout_s: float = option(
+        Option(
+            name="--timeout", type=float, least=0.1, most=86400, subjects=_EXERCISED | _FITTED | _WATCHED,
+            help="Count a boot as never ready after so many seconds.",
+        ),
+        300.0,
+    )  # fmt: skip
+    clock: Clock = option(option_rows.CLOCK, Clock.WALL, subjects=_EXERCISED | _FITTED)
+    machine: str | None = option(MACHINE, None, subjects=_EXERCISED)
+    memory_bytes: int | None = option(
+        option_rows.MEMORY, None, read=option_values.boot_memory, subjects=_EXERCISED | _FITTED | _WATCHED,
+        help="Give the guest this memory, such as 512M. Default: 2G, or what a bundle was fitted with.",
+    )  # fmt: skip
+    cpus: int | None = option(option_rows.CPUS, None, most=255, subjects=_EXERCISED | _WATCHED)
+    arch: str | None = option(
+        ARCH, None, subjects=_MACHINE, help=f"{ARCH.help[:-1]}, of a kernel or disk. Default: this host's."
+    )
+    cpu_model: str | None = option(option_rows.CPU_MODEL, None, subjects=_EXERCISED | _FITTED)
+    accelerator: Accelerator = option(
+        option_rows.ACCELERATOR, Accelerator.TCG, subjects=_EXERCISED | _FITTED,
+        help="Run it by tcg, which works everywhere, or by kvm where `vmtailor doctor` says so.",
+    )  # fmt: skip
+    sample: bool = option(
+        Option(
+            name="--sample", type=bool, subjects=_MACHINE,
+            help="Sample processes from inside the guest (needs --initrd).",
+        ),
+        False,
+    )  # fmt: skip
+    debug_initcalls: bool = option(
+        Option(
+            name="--debug-initcalls", type=bool, subjects=_FITTED,
+            help="Have the kernel log every initcall (costs time itself).",
+        ),
+        False,
+    )  # fmt: skip
+    changes: tuple[str, ...] = option(
+        option_rows.TRY, (), subjects=_FITTED,
+        help="Try changes of the catalogue, or `all`; a+b is one. On a bundle also SYMBOL=VALUE and ID/configuration. "
+        "Repeat it, or use commas.",
+    )  # fmt: skip
+    attribute: bool = option(
+        Option(
+            name="--attribute", type=bool, subjects=_FITTED,
+            help="Count one boot up to init: what each initcall, function and configuration symbol costs.",
+        ),
+        False,
+    )  # fmt: skip
+    judged_by: JudgedBy = option(
+        Option(
+            name="--judge", type=JudgedBy, subjects=_FITTED,
+            help="Judge trials by the time of ready, by instructions up to init (exact), or by processor time of QEMU.",
+        ),
+        JudgedBy.READY,
+    )  # fmt: skip
+    requests: Path | None = option(
+        Option(
+            name="--requests", type=Path, subjects=frozenset({OptionSubject.WATCHED}),
+            help="Record every system call of the disk's init and its descendants in this folder, and why each module "
+            "was loaded.",
+        ),
+        None,
+    )  # fmt: skip
+    qemu: tuple[str, ...] = option(
+        Option(name="--qemu", many=True, subjects=_MACHINE, help="Give QEMU one more argument. Repeat it for more."), ()
+    )
+    out: Path = option(option_rows.OUT, Path("build/boots"), help="Write consoles and records to this folder.")
+    json: bool = option(option_rows.JSON, False)

@@ -31,15 +31,17 @@ from vmtailor.model.bundle import SYSTEM, SYSTEM_EXERCISE, SYSTEM_RUN, TRACED
 from vmtailor.model.exercise import Exercise, Proof, StepKind
 from vmtailor.model.image import Image
 from vmtailor.model.machine import Accelerator, Clock, Disk, Machine
+from vmtailor.model.option import Option, OptionSubject, option, refuse
+from vmtailor.model.option_rows import ACCELERATOR, BUNDLE_EXERCISE, CLOCK, TRUST_HOST_COMMANDS
 from vmtailor.model.plan import RootFormat
 from vmtailor.model.systems.subject import System
 from vmtailor.model.trial import Verification
 from vmtailor.model.watched.system_run import SystemRun
+from vmtailor.pipeline import work_stages
 from vmtailor.pipeline.image_subject import tools_volume
 from vmtailor.pipeline.subject import scratch_of
 from vmtailor.pipeline.systems import exercising, subjects
-from vmtailor.pipeline.work_folder import resuming
-from vmtailor.pipeline.work_folder.content import WorkFolder, is_work_folder
+from vmtailor.pipeline.work_files import WorkFolder, is_work_folder
 from vmtailor.stages import exercise_file, system_verify, trace, verify
 from vmtailor.stages.system_verify import SystemTarget
 from vmtailor.stages.verify import Target
@@ -52,12 +54,24 @@ class VerifyRequest:
     """What is verified, and how. `exercise`: a file of the user's, whose host commands are run; `disk`: of a system,
     started instead of the bundle's own."""
 
-    bundle: Path
-    clock: Clock
-    accelerator: Accelerator | None = None
-    exercise: Path | None = None
-    trust_host_commands: bool = False
-    disk: Path | None = None
+    bundle: Path = option(
+        Option(name="BUNDLE", type=Path, help="Verify this bundle that `fit` wrote, or this work folder.")
+    )
+    clock: Clock = option(
+        CLOCK, Clock.INSTRUCTIONS, help="Verify by wall time, as it is used, or by instructions, as it was fitted."
+    )
+    accelerator: Accelerator | None = option(
+        ACCELERATOR, None, help="Run it, on the wall clock, by kvm or tcg. Default: kvm where it works."
+    )
+    exercise: Path | None = option(BUNDLE_EXERCISE, None)
+    trust_host_commands: bool = option(TRUST_HOST_COMMANDS, False)
+    disk: Path | None = option(
+        Option(
+            name="--disk", type=Path, subjects=frozenset({OptionSubject.SYSTEM}), hint="fit the other image",
+            help="Use another disk of a system than the bundle's, such as one with newer packages. It is not written.",
+        ),
+        None,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +104,7 @@ class SavedContainer:
             machine=replace(machine, clock=clock, cpu_model=model),
             image=self.image.config,
             exercise=self.exercise,
-            tools=tools_volume(store, self.root_format, self.architecture),
+            tools=tools_volume(store, self.root_format, named(self.architecture)),
             network=self.network,
         )
         found = verify.verify(target, record, trace.log_of(self.files.requests(), record).events, scratch_of(store))
@@ -159,10 +173,7 @@ def prepare(request: VerifyRequest, store: Store | None = None) -> Prepared:
     working = is_work_folder(request.bundle)
     if not working and (files := bundle_folder.load(request.bundle, store)).is_system:
         return Prepared(request, _system(request, files), store)
-    if request.disk is not None:
-        raise UserInputError(
-            f"--disk: of systems only; {request.bundle} is that of a container", hint="fit the other image"
-        )
+    refuse(request, OptionSubject.CONTAINER, request.bundle)
     if working:
         return Prepared(request, _allowed(request, _of_work_folder(WorkFolder(request.bundle, store))), store)
     return Prepared(request, saved_container(request, files), store)
@@ -208,7 +219,7 @@ def _of_work_folder(work: WorkFolder) -> SavedContainer:
     begun, _ = work.work(), work.trace
     made, sha256 = work.plan(begun)
     kernel = work.kernel(sha256)
-    image = resuming.image_of(begun, work.store)
+    image = work_stages.image_of(begun, work.store)
     return SavedContainer(
         files=work,
         image=image,
@@ -216,7 +227,7 @@ def _of_work_folder(work: WorkFolder) -> SavedContainer:
         architecture=begun.architecture,
         root_format=begun.root_format,
         exercise=work.exercise,
-        machine=lambda accelerator: resuming.machine_of(begun, image, made, kernel, accelerator, work.store),
+        machine=lambda accelerator: work_stages.machine_of(begun, image, made, kernel, accelerator, work.store),
     )
 
 

@@ -23,6 +23,7 @@ from vmtailor.analysis.bootlog import archive
 from vmtailor.analysis.comparison import judged_document
 from vmtailor.base.errors import UserInputError
 from vmtailor.cli.analyze import analyze as analyze_verb
+from vmtailor.cli.signature import of_verb
 
 LOG = "[    0.000000] Linux version 6.1.0 (gcc)\n" + "".join(
     f"[    0.{n:06}] message {n * 7919} of a driver\n" for n in range(1000, 200_000, 40)
@@ -179,7 +180,7 @@ def test_what_is_no_log_is_the_users_error(tmp_path: Path, name: str) -> None:
     path = tmp_path / "file"
     path.write_bytes(FOREIGN[name])
     app = typer.Typer()
-    app.command()(analyze_verb)
+    app.command()(of_verb("analyze", analyze_verb))
     for words in ([str(path)], [str(path), "--json"]):
         done = CliRunner().invoke(app, words, standalone_mode=False)
         assert isinstance(done.exception, UserInputError) and done.exception.exit_code == 2, done.output

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 from tests.fakes.bundle_data import bundle, write_bundle
+from tests.fakes.verbs import verify_verb
 from tests.unit.systems.test_system_fitting import SUBJECT
 
 from vmtailor.analysis.guests import machine_variants
 from vmtailor.base.errors import AnswerNo, UserInputError
 from vmtailor.base.files import records
-from vmtailor.cli.verify import verify as verify_verb
 from vmtailor.drivers.host import bundle_values
 from vmtailor.drivers.host.bundle_folder import seal
 from vmtailor.model.boots.boot import Boot, Outcome
@@ -170,7 +170,7 @@ def test_a_disk_that_holds_no_system_and_a_container_that_has_none(tmp_path: Pat
     disk.write_bytes(bytes(1 << 20))
     with pytest.raises(UserInputError, match=r"empty\.raw"):
         verify_verb(write(tmp_path / "bundle"), disk=disk)
-    with pytest.raises(UserInputError, match="--disk: of systems only"):
+    with pytest.raises(UserInputError, match=r"--disk does not go with .*, the bundle of a container"):
         verify_verb(write_bundle(tmp_path / "container"), disk=disk)
 
 

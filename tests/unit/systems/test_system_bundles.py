@@ -24,9 +24,9 @@ from vmtailor.model.bundle import SYSTEM
 from vmtailor.model.machine import Accelerator, DiskMode, Machine
 from vmtailor.model.systems.subject import Init, InitKind
 from vmtailor.model.systems.units import UnitsMode
-from vmtailor.pipeline import bundling
+from vmtailor.pipeline import bundle_place
+from vmtailor.pipeline.machine_run import RunOptions, run
 from vmtailor.pipeline.options import FitOptions
-from vmtailor.pipeline.running.run import RunOptions, run
 from vmtailor.pipeline.systems import inputs
 
 
@@ -123,7 +123,7 @@ def test_a_system_that_is_lost_is_an_error_and_one_that_was_left_is_none(
 
 
 def test_what_only_containers_have_is_refused_by_name(system: Path) -> None:
-    with pytest.raises(UserInputError, match=r"a command, --user: of containers only"):
+    with pytest.raises(UserInputError, match=r"COMMAND, --user do not go with .*, the bundle of a system"):
         run(options(system, command=("sh",), user="0"))
     with pytest.raises(UserInputError, match="1 CPU"):
         run(options(system, cpus=2))
@@ -134,13 +134,13 @@ def test_verbs_for_containers_refuse_a_systems_bundle(system: Path, tmp_path: Pa
         bundle_folder.load_container(system)
     container = write_bundle(tmp_path / "container")
     assert not is_system(container) and not is_system(tmp_path / "nothing")
-    with pytest.raises(UserInputError, match="--keep-state: of systems only"):
+    with pytest.raises(UserInputError, match=r"--keep-state does not go with .*, the bundle of a container"):
         run(options(container, keep_state=True))
 
 
 def test_options_of_images_mean_nothing_for_a_system(tmp_path: Path) -> None:
     given = FitOptions("disk:x", tmp_path, kernel="6.1", privileged=True)
-    with pytest.raises(UserInputError, match="--kernel, --privileged: not for a system on a disk, and disk:x is one"):
+    with pytest.raises(UserInputError, match="--kernel, --privileged do not go with disk:x, a disk of a system"):
         inputs.refuse_for_images(given)
     with pytest.raises(UserInputError, match="nobody but you can say") as error:
         inputs.refuse_for_images(FitOptions("disk:x", tmp_path))
@@ -187,10 +187,10 @@ def test_a_new_fit_does_not_throw_away_what_a_system_keeps(
     system: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(console, "attached", Started())
-    bundling.require_writable(system)
+    bundle_place.require_writable(system)
     run(options(system, keep_state=True))
     with pytest.raises(UserInputError, match=r"keeps what its system wrote \(state\.raw\)"):
-        bundling.require_writable(system)
+        bundle_place.require_writable(system)
 
 
 def test_a_disk_that_changed_while_it_was_fitted_makes_no_bundle(
@@ -199,12 +199,12 @@ def test_a_disk_that_changed_while_it_was_fitted_makes_no_bundle(
     """The old bundle stays."""
     made, disk = write_bundle(tmp_path / "made"), tmp_path / "disk.raw"
     disk.write_bytes(b"what was fitted")
-    users = bundling.UsersDisk("disk.raw", disk, digests.sha256_of(disk))
-    bundling.place(made, tmp_path / "out", "fit", users)
+    users = bundle_place.UsersDisk("disk.raw", disk, digests.sha256_of(disk))
+    bundle_place.place(made, tmp_path / "out", "fit", users)
     assert (tmp_path / "out" / "disk.raw").read_bytes() == b"what was fitted"
     disk.write_bytes(b"what a machine wrote meanwhile")
     with pytest.raises(UserInputError, match="changed while it was fitted"):
-        bundling.place(made, tmp_path / "out", "fit", users)
+        bundle_place.place(made, tmp_path / "out", "fit", users)
     assert (tmp_path / "out" / "disk.raw").read_bytes() == b"what was fitted"
     assert sorted(one.name for one in tmp_path.iterdir()) == ["bundle", "disk.raw", "made", "out"]
 

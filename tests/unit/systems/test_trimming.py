@@ -192,9 +192,9 @@ def test_units_are_of_systems_and_asking_needs_somebody(start: Start, tmp_path: 
     tree = tmp_path / "no-system"
     (tree / "bin").mkdir(parents=True)
     for asked, words in (
-        (("--units", "trim"), "--units trim: not for an image"),
+        (("--units", "trim"), "--units trim does not go with the image"),
         (("--units", "ask"), "needs a terminal"),
-        (("--mask", "ssh.service"), "--mask: not for an image"),
+        (("--mask", "ssh.service"), "--mask does not go with the image"),
         (("--mask", "ssh.service,a b"), "no unit is called 'a b'"),
     ):
         code, _, err = start("fit", f"rootfs:{tree}", *asked)

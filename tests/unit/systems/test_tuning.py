@@ -167,7 +167,7 @@ def test_changes_are_tried_on_systems_only(start: Start, tmp_path: Path) -> None
     (tree / "bin").mkdir(parents=True)
     for option, value in (("--try", "audit"), ("--try-file", "/etc/x=")):
         code, _, err = start("fit", f"rootfs:{tree}", option, value)
-        assert code == 2 and f"{option}: not for an image, and rootfs:" in " ".join(err.split())
+        assert code == 2 and f"{option} does not go with the image rootfs:" in " ".join(err.split())
 
 
 def test_a_file_of_the_disk_is_tried_as_a_word_is_and_known_by_its_path(

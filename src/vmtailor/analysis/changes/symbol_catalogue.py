@@ -234,8 +234,8 @@ def of_architecture(row: architectures.Architecture, cause: Cause) -> list[Catal
 
 
 def load(root: Traversable | Path | None = None, *, architecture: str | None = None) -> Catalogue:
-    """Return the catalogue that comes with the program, or the one under `root` (folders `platform` and `policy`), with
-    the entries of one architecture, or of all.
+    """Return the catalogue that comes with the program, or the one under `root` (folders `platform` and `policy`). It
+    has the entries of one architecture, or of all.
 
     Raises UserInputError when a file is malformed or two entries have one reference."""
     rows = architectures.every() if architecture is None else (architectures.named(architecture),)

@@ -118,8 +118,8 @@ def controls(machine: Machine) -> tuple[Machine, ...]:
     """Return the machine with a word that means nothing, once for each of them. There are none where the command line
     is not ours, or where the host's clock makes boots differ more than that.
 
-    Where instructions are time, boots of equal bytes hardly differ. Any other word moves what comes after it: no change
-    is better, or worse, by less than these are."""
+    If instructions are time, boots of equal bytes hardly differ. Any other word moves what comes after it: no change is
+    better, or worse, by less than these are."""
     if machine.kernel is None or machine.clock is not Clock.INSTRUCTIONS:
         return ()
     return tuple(replace(machine, words=(*machine.words, word)) for word in PLACEBO_WORDS)

@@ -10,40 +10,31 @@ from vmtailor.base import output
 from vmtailor.base.cache.store import Store
 from vmtailor.base.progress import step
 from vmtailor.booting.fitted_machine import Chosen
-from vmtailor.cli.boots.asked import Asked
-from vmtailor.cli.boots.shown import show_boot_cost, show_series, telling
-from vmtailor.cli.options.sizes import parse_memory
+from vmtailor.cli.boots.boot_output import show_boot_cost, show_series, telling
 from vmtailor.drivers.guest import guest_programs
 from vmtailor.drivers.host import bundle_folder
 from vmtailor.model.boots.series import BootSeries
-from vmtailor.pipeline import booting, machine_bench, trying
+from vmtailor.model.option import OptionSubject, refuse
+from vmtailor.pipeline import bundle_boots, machine_bench, trying
+from vmtailor.pipeline.options import BootOptions
 from vmtailor.stages.boot import profile
 
-#: The options that mean something for a bundle.
-MEANT = (
-    "--append", "--times", "--timeout", "--clock", "--memory", "--cpu", "--accel", "--debug-initcalls", "--try",
-    "--attribute", "--judge",
-)  # fmt: skip
 
-
-def boot_bundle(asked: Asked, bundle: Path) -> None:
+def boot_bundle(asked: BootOptions, bundle: Path) -> None:
     """Boot a bundle so many times, try changes on it, or attribute one boot. Raises UserInputError for options that it
     has no use for."""
-    asked.refuse_but(
-        MEANT, "a bundle has its own kernel, root and exercise", hint="its machine is chosen with vmtailor fit"
-    )
+    refuse(asked, OptionSubject.FITTED, bundle)
     architecture = bundle_folder.load(bundle).bundle.architecture
-    words = (*asked.own_words(), *(profile.INITCALLS if asked.debug_initcalls else ()))
-    memory = parse_memory(asked.memory) if asked.memory else None
-    own = Chosen(asked.cpu or "", asked.accelerator, asked.clock, words, memory)
-    subject = booting.prepare(bundle, own, asked.timeout_s, guest_programs.of(architecture), Store())
+    words = (*asked.append, *(profile.INITCALLS if asked.debug_initcalls else ()))
+    own = Chosen(asked.cpu_model or "", asked.accelerator, asked.clock, words, asked.memory_bytes)
+    subject = bundle_boots.prepare(bundle, own, asked.timeout_s, guest_programs.of(architecture), Store())
     if asked.attribute:
-        show_boot_cost(booting.attribute(subject, asked.out), asked.out, asked.json, architecture)
+        show_boot_cost(bundle_boots.attribute(subject, asked.out), asked.out, asked.json, architecture)
     else:
         show_series(_boots(asked, subject, bundle.name), asked.out, asked.json)
 
 
-def _boots(asked: Asked, subject: booting.Booted, name: str) -> BootSeries:
+def _boots(asked: BootOptions, subject: bundle_boots.Booted, name: str) -> BootSeries:
     """The bundle booted, or changes tried on it."""
     wanted = choice.for_bundle(asked.changes, subject.loaded.bundle.kernel_version)
     if wanted and (words := machine_bench.doubt(asked.clock, asked.judged_by, len(wanted), asked.times)):
@@ -52,7 +43,7 @@ def _boots(asked: Asked, subject: booting.Booted, name: str) -> BootSeries:
     with step(f"{title} {name}") as progress:
         on_boot = telling(progress, asked.times)
         if not wanted:
-            return booting.boots(subject, asked.times, asked.out, on_boot)
+            return bundle_boots.boots(subject, asked.times, asked.out, on_boot)
         return trying.on_bundle(
             subject, wanted, asked.out, times=asked.times, judged_by=asked.judged_by, on_boot=on_boot
         )

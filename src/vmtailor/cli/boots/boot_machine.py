@@ -8,7 +8,6 @@ from pathlib import Path
 
 from vmtailor.analysis.changes import choice
 from vmtailor.analysis.guests import machine_variants
-from vmtailor.analysis.guests.machine_variants import on_loopback, usual
 from vmtailor.base import output
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
@@ -17,8 +16,8 @@ from vmtailor.base.progress import step
 from vmtailor.booting import series
 from vmtailor.booting.boot import boot as plain_boot
 from vmtailor.booting.counted import Settled
-from vmtailor.cli.boots.asked import Asked, existing
-from vmtailor.cli.boots.shown import show_boot_cost, show_series, telling
+from vmtailor.cli.boots.boot_inputs import existing, signals, workload_of
+from vmtailor.cli.boots.boot_output import show_boot_cost, show_series, telling
 from vmtailor.drivers.guest import guest_programs
 from vmtailor.drivers.guest.ready import FORMS, words_for
 from vmtailor.drivers.rootfs import boot_disk as disks
@@ -28,6 +27,7 @@ from vmtailor.model.boots.series import BootSeries, JudgedBy
 from vmtailor.model.boots.workload import Nothing, OwnInit
 from vmtailor.model.machine import Accelerator, Clock, Disk, Machine
 from vmtailor.pipeline import machine_bench, trying
+from vmtailor.pipeline.options import BOOT_MEMORY, BootOptions
 from vmtailor.stages.boot import attribution, profile
 
 
@@ -35,13 +35,13 @@ from vmtailor.stages.boot import attribution, profile
 class Prepared:
     """A machine that was asked for, and how it is waited for."""
 
-    asked: Asked
+    asked: BootOptions
     name: str
     machine: Machine
     workload: OwnInit | Nothing
 
 
-def boot_machine(asked: Asked) -> None:
+def boot_machine(asked: BootOptions) -> None:
     """Boot the machine so many times, try changes on it, or attribute one boot."""
     prepared = _prepared(asked)
     if asked.attribute:
@@ -57,16 +57,17 @@ def check_clock(machine: Machine) -> None:
         raise UserInputError("the instruction clock needs one CPU and TCG")
 
 
-def _prepared(asked: Asked) -> Prepared:
-    line = list(asked.own_words())
-    for wanted in asked.signals():
+def _prepared(asked: BootOptions) -> Prepared:
+    line = list(asked.append)
+    for wanted in signals(asked):
         line += [word for word in words_for(wanted) if word not in line]
     row = named(asked.arch) if asked.arch else of_host()
-    workload = asked.workload()
+    workload = workload_of(asked)
     machine = replace(
-        usual(row), board=row.board_named(asked.machine or row.usual).name, memory_bytes=asked.memory_bytes(),
-        cpus=asked.cpus or 1, kernel=existing(asked.kernel), initrd=existing(asked.initrd), words=tuple(line),
-        disks=_disks(asked), ports=on_loopback(workload.ports), cpu_model=asked.cpu or row.emulator.cpu_model,
+        machine_variants.usual(row), board=row.board_named(asked.machine or row.usual).name,
+        memory_bytes=asked.memory_bytes or BOOT_MEMORY, cpus=asked.cpus or 1, kernel=existing(asked.kernel),
+        initrd=existing(asked.initrd), words=tuple(line), disks=_disks(asked),
+        ports=machine_variants.on_loopback(workload.ports), cpu_model=asked.cpu_model or row.emulator.cpu_model,
         accelerator=asked.accelerator, clock=asked.clock, extras=asked.qemu,
     )  # fmt: skip
     _check(machine, asked.sample)
@@ -78,7 +79,7 @@ def _prepared(asked: Asked) -> Prepared:
     return Prepared(asked, str(asked.subject or asked.kernel), machine, workload)
 
 
-def _disks(asked: Asked) -> tuple[Disk, ...]:
+def _disks(asked: BootOptions) -> tuple[Disk, ...]:
     found = tuple(disks.disk_of(path) for path in ((asked.subject,) if asked.subject else ()) + asked.disks)
     if asked.kernel is None:
         if not found:

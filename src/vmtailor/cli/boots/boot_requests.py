@@ -13,36 +13,36 @@ from vmtailor.base.errors import ExitCode, UserInputError
 from vmtailor.base.files import records
 from vmtailor.base.terminal import BREAK, Table, TerminalConsole, Text, box
 from vmtailor.base.text import plural
-from vmtailor.cli.boots.asked import Asked
+from vmtailor.cli.boots.boot_inputs import workload_of
 from vmtailor.model.boots.workload import Nothing
+from vmtailor.model.option import OptionSubject, refuse
 from vmtailor.model.plan import Plan
 from vmtailor.model.watched.system_trace import LoadedFor, SystemTrace
+from vmtailor.pipeline.options import BOOT_MEMORY, BootOptions
 from vmtailor.pipeline.systems import planning, subjects, tracing
 from vmtailor.stages.plan import Wishes
 
-#: The options that mean something beside --requests.
-MEANT = ("--requests", "--ready", "--also", "--mark", "--timeout", "--memory", "--cpus")
 
-
-def boot_requests(asked: Asked, folder: Path) -> None:
+def boot_requests(asked: BootOptions, folder: Path) -> None:
     """Trace a disk's system into `folder`, or show what that has already, and plan from it where the kernel's source is
     at hand; exits with 5 when the system did not get ready. Raises UserInputError for options that do not go with
     it."""
-    asked.refuse_but(
-        MEANT,
-        "--requests starts the disk's own kernel in a way of its own",
-        hint="give the disk, --requests and --ready",
-    )
+    refuse(asked, OptionSubject.WATCHED, asked.subject)
     if asked.subject is None:
         raise UserInputError("--requests needs a disk", hint="vmtailor boot DISK --requests FOLDER --ready SIGNAL")
-    workload = asked.workload()
+    workload = workload_of(asked)
     if isinstance(workload, Nothing):
         raise UserInputError("--requests needs a moment to be ready at", hint="--ready log:REGEX, tcp:PORT, systemd …")
     folder = folder.absolute()
     store = Store()
     with subjects.opened(f"{subjects.DISK}{asked.subject}", store) as found:
         record = tracing.traced(
-            found, workload, folder, natives.locate(), memory_bytes=asked.memory_bytes(), cpus=asked.cpus or 1
+            found,
+            workload,
+            folder,
+            natives.locate(),
+            memory_bytes=asked.memory_bytes or BOOT_MEMORY,
+            cpus=asked.cpus or 1,
         )
         plan = None if record.boot.failures else planning.planned(found, record, folder, Wishes(), store)
     if asked.json:

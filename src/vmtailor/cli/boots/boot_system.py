@@ -12,29 +12,21 @@ from vmtailor.base import output
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.progress import step
-from vmtailor.cli.boots.asked import Asked, existing
+from vmtailor.cli.boots.boot_inputs import existing
 from vmtailor.cli.boots.boot_machine import check_clock
-from vmtailor.cli.boots.shown import show_series, telling
+from vmtailor.cli.boots.boot_output import show_series, telling
 from vmtailor.model.architecture import Architecture
 from vmtailor.model.boots.series import BootSeries
 from vmtailor.model.machine import Accelerator, Clock, Machine
+from vmtailor.model.option import OptionSubject, refuse
+from vmtailor.pipeline.options import BOOT_MEMORY, BootOptions
 from vmtailor.pipeline.systems import exercising
 
-#: The options that mean something beside an exercise.
-MEANT = (
-    "--exercise", "--kernel", "--initrd", "--append", "--times", "--timeout", "--clock", "--machine", "--memory",
-    "--cpus", "--cpu", "--accel",
-)  # fmt: skip
 
-
-def boot_system(asked: Asked, exercise: Path) -> None:
+def boot_system(asked: BootOptions, exercise: Path) -> None:
     """Boot a system so many times, drive it by the exercise and shut it down. Raises UserInputError for options that
     have no meaning then."""
-    asked.refuse_but(
-        MEANT,
-        "with --exercise, the exercise says when the system is ready and what is right",
-        hint="leave it out, or boot without --exercise",
-    )
+    refuse(asked, OptionSubject.EXERCISED, asked.subject)
     if asked.subject is None:
         raise UserInputError("--exercise needs a system to drive", hint="vmtailor boot disk:FILE -x FILE")
     if asked.initrd and not asked.kernel:
@@ -42,22 +34,22 @@ def boot_system(asked: Asked, exercise: Path) -> None:
     show_series(_boots(asked, str(asked.subject), exercise), asked.out, asked.json)
 
 
-def machine_for(asked: Asked, row: Architecture) -> Machine:
+def machine_for(asked: BootOptions, row: Architecture) -> Machine:
     """What was chosen of the machine of a system's processor, without the system's disk; its kernel is None for the
     system's own. Raises UserInputError for what such a machine does not have."""
     if asked.accelerator is Accelerator.KVM and not row.is_host:
-        raise UserInputError(f"a machine for {row.title} is emulated on this host", hint="leave --accel out")
+        raise UserInputError(f"a machine for {row.title} is emulated on this host", hint="leave --accelerator out")
     machine = replace(
         machine_variants.usual(row), board=row.board_named(asked.machine or row.usual).name, cpus=asked.cpus or 1,
-        memory_bytes=asked.memory_bytes(), kernel=existing(asked.kernel), initrd=existing(asked.initrd),
-        words=asked.own_words(), accelerator=asked.accelerator, clock=asked.clock,
-        cpu_model=asked.cpu or row.emulator.cpu_model,
+        memory_bytes=asked.memory_bytes or BOOT_MEMORY, kernel=existing(asked.kernel), initrd=existing(asked.initrd),
+        words=asked.append, accelerator=asked.accelerator, clock=asked.clock,
+        cpu_model=asked.cpu_model or row.emulator.cpu_model,
     )  # fmt: skip
     check_clock(machine)
     return machine_variants.countable(machine) if asked.clock is Clock.INSTRUCTIONS else machine
 
 
-def _boots(asked: Asked, subject: str, exercise: Path) -> BootSeries:
+def _boots(asked: BootOptions, subject: str, exercise: Path) -> BootSeries:
     with step(f"boot and exercise {Path(subject).name}") as progress:
         found = exercising.exercised(
             subject, exercise, partial(machine_for, asked), asked.out, times=asked.times, timeout_s=asked.timeout_s,

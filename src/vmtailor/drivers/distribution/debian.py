@@ -148,7 +148,7 @@ class Debian:
         return apt_lists.known(row).state()
 
     def kernels(self, row: Architecture) -> Sequence[DebianKernel]:
-        """Return all kernels of the architecture's flavour whose three packages exist in the configured sources. Where
+        """Return all kernels of the architecture's flavour whose three packages exist in the configured sources. If
         these have none, the architecture's own lists are used, and fetched if needed."""
         flavour, suffix = re.escape(row.packages.flavour), re.escape(row.packages.suffix)
         pattern = rf"^linux-(image-[0-9].*-{flavour}({suffix}|-dbg)|source-[0-9][0-9.]*)$"

@@ -58,7 +58,7 @@ def by_name(name: str) -> Distribution:
 
 
 def of_host(ids: Sequence[str] | None = None) -> Distribution:
-    """Return the distribution of this host (or of one that calls itself `ids`), or the one it is like. Where none is
+    """Return the distribution of this host (or of one that calls itself `ids`), or the one it is like. If none is
     known, it is one without packaged kernels."""
     names = package_manager.host_ids() if ids is None else ids
     known = next((one for one in names if one in _KNOWN), None)

@@ -62,8 +62,7 @@ _HOST = re.compile(r"^  HOST(?:CC|LD) +(\S+)")
 
 class Remaining:
     """Counts objects, and says how many are left. `weights`: object without its ending → weight, of all objects to
-    come. Tools of the host take time, and are not among them. Where no weights are known, `expected` objects are to
-    come."""
+    come. Tools of the host take time, and are not among them. Without weights, `expected` objects are to come."""
 
     def __init__(self, weights: Mapping[str, float], expected: int = 0) -> None:
         self._weights = dict(weights)

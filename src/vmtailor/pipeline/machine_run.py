@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,14 +23,17 @@ from vmtailor.drivers.host.bundle_folder import BundleFolder
 from vmtailor.drivers.host.caught_signals import caught
 from vmtailor.drivers.host.kept_state import kept_state
 from vmtailor.drivers.monitors import monitors
+from vmtailor.model import option_values
 from vmtailor.model.boots.workload import NETWORK, Run, Terminal
 from vmtailor.model.bundle import Bundle
 from vmtailor.model.image import ImageConfig
 from vmtailor.model.machine import Accelerator, Machine, PublishedPort
-from vmtailor.pipeline.running import ports, variables
+from vmtailor.model.option import Option, OptionSubject, option, refuse
+from vmtailor.model.option_rows import ACCELERATOR, MEMORY
+from vmtailor.pipeline import run_environment, run_ports
 
 if TYPE_CHECKING:  # a run that is not watched loads none of what explains
-    from vmtailor.pipeline.running.watching import Watch
+    from vmtailor.pipeline.run_watch import Watch
 
 #: Seconds between the stop signal and the end of the machine, as container engines wait.
 STOP_S = 10.0
@@ -41,34 +43,135 @@ START_S = 120.0
 START_TOO_LITTLE_S = 30.0
 
 
+CONTAINERS = frozenset({OptionSubject.CONTAINER})
+
+
 @dataclass(frozen=True)
 class RunOptions:
     """What differs from the image's configuration; empty or None leaves it, but for an `entrypoint` of "", which
     leaves the image's out. `env` entries are NAME=VALUE or NAME; `env_files` hold such lines, and come first.
-    `stop_timeout_s` may be infinite. `keep_state`: what a system with an init of its own writes is kept. `watched`:
-    what the kernel refuses is told."""
+    `stop_timeout_s` may be infinite. `keep_state`: what a system with an init of its own writes is kept."""
 
-    bundle: Path
-    command: tuple[str, ...] = ()
-    entrypoint: str | None = None
-    ports: tuple[PublishedPort, ...] = ()
-    env: tuple[str, ...] = ()
-    env_files: tuple[Path, ...] = ()
-    user: str | None = None
-    cwd: str | None = None
-    hostname: str | None = None
-    interactive: bool = False
-    terminal: bool = False
-    memory_bytes: int | None = None
-    accelerator: Accelerator | None = None
-    outbound: bool = True
-    host_loopback: bool = False
-    cpus: int | None = None
-    stop_signal: str | None = None
-    stop_timeout_s: float | None = None
-    privileged: bool | None = None
-    keep_state: bool = False
-    watched: bool = False
+    bundle: Path = option(Option(name="BUNDLE", type=Path, help="Start this bundle that `fit` wrote."))
+    command: tuple[str, ...] = option(
+        Option(name="COMMAND", many=True, subjects=CONTAINERS, help="Run this command instead of the image's."), ()
+    )
+    ports: tuple[PublishedPort, ...] = option(
+        Option(
+            name="--publish", short="-p", many=True, read=run_ports.parse_all,
+            help="Open a host port, on 127.0.0.1 unless one is given: 8080:80, 80 (a free port), 80-82:80-82, "
+            "53:53/udp, 0.0.0.0:8080:80. Repeat it for more.",
+        ),
+        (),
+    )  # fmt: skip
+    env: tuple[str, ...] = option(
+        Option(
+            name="--env", short="-e", many=True, subjects=CONTAINERS,
+            help="Set a variable: NAME=VALUE, or NAME to pass it on. Repeat it for more.",
+        ),
+        (),
+    )  # fmt: skip
+    env_files: tuple[Path, ...] = option(
+        Option(
+            name="--env-file", type=Path, many=True, subjects=CONTAINERS,
+            help="Read variables from this file; --env wins over it. Repeat it for more.",
+        ),
+        (),
+    )  # fmt: skip
+    user: str | None = option(
+        Option(name="--user", short="-u", subjects=CONTAINERS, help="Run as this user and group, names or numbers."),
+        None,
+    )
+    cwd: str | None = option(
+        Option(name="--workdir", short="-w", subjects=CONTAINERS, help="Start in this working directory."), None
+    )
+    hostname: str | None = option(
+        Option(name="--hostname", short="-h", subjects=CONTAINERS, help="Give the guest this host name."), None
+    )
+    entrypoint: str | None = option(
+        Option(
+            name="--entrypoint", subjects=CONTAINERS,
+            help='Start this program instead of the image\'s entry point; "" for none.',
+        ),
+        None,
+    )  # fmt: skip
+    interactive: bool = option(
+        Option(name="--interactive", short="-i", type=bool, help="Pass standard input on."), False
+    )
+    terminal: bool = option(Option(name="--tty", short="-t", type=bool, help="Give the container a terminal."), False)
+    stop_signal: str | None = option(
+        Option(name="--stop-signal", subjects=CONTAINERS, help="Stop the container by this signal."), None
+    )
+    stop_timeout_s: float | None = option(
+        Option(
+            name="--stop-timeout", type=int, least=-1, read=option_values.stop_seconds, subjects=CONTAINERS,
+            help="Give it so many seconds to stop, before the machine is ended: 10; -1: any time.",
+        ),
+        None,
+    )  # fmt: skip
+    rm: bool = option(
+        Option(name="--rm", type=bool, help="Leave nothing behind. Nothing ever is: accepted for habit."), False
+    )
+    init: bool = option(
+        Option(name="--init", type=bool, help="Have an init. There always is one: accepted for habit."), False
+    )
+    memory_bytes: int | None = option(MEMORY, None)
+    cpus: int | None = option(
+        Option(
+            name="--cpus", read=option_values.parse_cpus,
+            help="Give the machine so many CPUs, at most those that the bundle was fitted to.",
+        ),
+        None,
+    )  # fmt: skip
+    accelerator: Accelerator | None = option(ACCELERATOR, None)
+    outbound: bool = option(
+        Option(
+            name="--outbound", type=bool,
+            help="Let the guest open connections to the world, but not to this host's loopback.",
+        ),
+        True,
+    )  # fmt: skip
+    host_loopback: bool = option(
+        Option(
+            name="--host-loopback", type=bool, help="Let it reach servers on 127.0.0.1 of this host, too, as 10.0.2.2."
+        ),
+        False,
+    )
+    privileged: bool | None = option(
+        Option(
+            name="--privileged", type=bool, subjects=CONTAINERS,
+            help="Let root in the container do everything. Default: as it was fitted.",
+        ),
+        None,
+    )  # fmt: skip
+    keep_state: bool = option(
+        Option(
+            name="--keep-state", type=bool, subjects=frozenset({OptionSubject.SYSTEM}),
+            help="Keep in the bundle's folder what a system writes, for the next start that asks for it.",
+            hint="leave it out: a container's root is the same at each start",
+        ),
+        False,
+    )  # fmt: skip
+    explain_failures: bool = option(
+        Option(
+            name="--explain-failures", type=bool, subjects=CONTAINERS,
+            help="Say at the end what the kernel refused that the baseline would have given. System calls take far "
+            "longer meanwhile.",
+        ),
+        False,
+    )  # fmt: skip
+    observed: Path | None = option(
+        Option(
+            name="--observed", type=Path, subjects=CONTAINERS,
+            help="Write what was refused to this file, for `refit --observed`; slow like --explain-failures.",
+        ),
+        None,
+    )  # fmt: skip
+
+    @property
+    def watched(self) -> bool:
+        """True where what the kernel refuses is told."""
+        return self.explain_failures or self.observed is not None
 
 
 def run_of(options: RunOptions, image: ImageConfig, network: bool, privileged: bool = False) -> Run:
@@ -77,7 +180,7 @@ def run_of(options: RunOptions, image: ImageConfig, network: bool, privileged: b
     rows, columns = tty.size()
     return Run(
         argv=_argv(options, image),
-        env=variables.variables(options.env_files, options.env),
+        env=run_environment.variables(options.env_files, options.env),
         user=options.user,
         cwd=options.cwd,
         hostname=options.hostname,
@@ -103,32 +206,11 @@ def _argv(options: RunOptions, image: ImageConfig) -> tuple[str, ...] | None:
     return argv
 
 
-#: What `run` takes for one kind of bundle only: the name of each option, and whether it was given.
-CONTAINERS_ONLY: Mapping[str, Callable[[RunOptions], bool]] = {
-    "a command": lambda given: bool(given.command),
-    "--entrypoint": lambda given: given.entrypoint is not None,
-    "--env": lambda given: bool(given.env),
-    "--env-file": lambda given: bool(given.env_files),
-    "--user": lambda given: given.user is not None,
-    "--workdir": lambda given: given.cwd is not None,
-    "--hostname": lambda given: given.hostname is not None,
-    "--stop-signal": lambda given: given.stop_signal is not None,
-    "--stop-timeout": lambda given: given.stop_timeout_s is not None,
-    "--privileged": lambda given: given.privileged is not None,
-    "--explain-failures and --observed": lambda given: given.watched,
-}
-SYSTEMS_ONLY: Mapping[str, Callable[[RunOptions], bool]] = {"--keep-state": lambda given: given.keep_state}
-
-
 def require_meant(options: RunOptions, files: BundleFolder) -> None:
     """Raise UserInputError for options that a bundle of this kind has no use for, and for what its machine lacks."""
     bundle = files.bundle
-    others, only, noun = (
-        (CONTAINERS_ONLY, "containers", "system") if files.is_system else (SYSTEMS_ONLY, "systems", "image")
-    )
-    if names := [name for name, given in others.items() if given(options)]:
-        what = "a system with an init of its own" if files.is_system else "a container"
-        raise UserInputError(f"{', '.join(names)}: of {only} only; {options.bundle} is {what}", hint="leave it out")
+    refuse(options, OptionSubject.SYSTEM if files.is_system else OptionSubject.CONTAINER, options.bundle)
+    noun = "system" if files.is_system else "image"
     if options.ports and not bundle.network:
         raise UserInputError(
             "this machine has no network device, so no port can be published",
@@ -150,8 +232,8 @@ def run(options: RunOptions, watch: Watch | None = None) -> int:
     tty.require_streams()
     bundle = bundle_folder.load(options.bundle)
     require_meant(options, bundle)
-    published = ports.chosen(options.ports)
-    told = ports.announced(options.ports, published)
+    published = run_ports.chosen(options.ports)
+    told = run_ports.announced(options.ports, published)
     if bundle.is_system:
         return _system(options, bundle, published, told)
     return _container(options, bundle, published, told, watch)

@@ -5,38 +5,34 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from vmtailor.base import output
 from vmtailor.base.cache.store import Store
 from vmtailor.base.files import records
 from vmtailor.base.terminal import TerminalConsole
 from vmtailor.cli.tables.subject_view import show as show_subject
+from vmtailor.model.option import Option
+from vmtailor.model.option_rows import JSON, PARTITION
 from vmtailor.pipeline.systems import subjects
 
 
 def show(
     subject: Annotated[
         str,
-        typer.Argument(
-            help="disk:FILE (raw or qcow2), rootfs:DIR, rootfs:ARCHIVE (a tar), an image whose entry point is an init, "
-            "or a path."
+        Option(
+            name="SUBJECT",
+            help="Show disk:FILE (raw or qcow2), rootfs:DIR, rootfs:ARCHIVE (a tar), an image whose entry point is an "
+            "init, or a path.",
         ),
     ],
-    partition: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            max=1000,
-            help="The disk's partition that has the system, where several have one.",
-            show_default=False,
-        ),
-    ] = None,
+    partition: Annotated[int | None, PARTITION] = None,
     init: Annotated[
-        str, typer.Option(help="The init inside, where it is none of the usual places.", show_default=False)
+        str,
+        Option(name="--init-path", former=("--init",), help="Take this for its init, where it is in no usual place."),
     ] = "",
-    all_: Annotated[bool, typer.Option("--all", help="Every unit and loader entry, not only the first ones.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    all_: Annotated[
+        bool, Option(name="--all", type=bool, help="Show every unit and loader entry, not only the first ones.")
+    ] = False,
+    json: Annotated[bool, JSON] = False,
 ) -> None:
     """Show what a system with an init of its own consists of: kernels, loader, mounts, init and units.
 

@@ -32,10 +32,12 @@ from vmtailor.model.change import Change, Reason
 from vmtailor.model.fit import FitRun
 from vmtailor.model.kernel import KernelBaseline
 from vmtailor.model.machine import Clock
+from vmtailor.model.option import Option, internal, option
+from vmtailor.model.option_rows import BUNDLE_EXERCISE, DRY_RUN, OUT, TRUST_HOST_COMMANDS
 from vmtailor.model.plan import Plan
 from vmtailor.model.syscalls import ObservedCall, ObservedRun
 from vmtailor.model.trace import Trace
-from vmtailor.pipeline import bundling, fit, fit_sides, measured_machines, rebuilding, repairing, reverify
+from vmtailor.pipeline import bundle_kernel, bundle_place, fit, fit_sides, measured_machines, repairing, reverify
 from vmtailor.pipeline.image_subject import ImageSeen, assembled
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.pipeline.subject import Findings, Times
@@ -53,11 +55,23 @@ class RefitRequest:
     """What is fitted again. `options`: what the user said; what the bundle says is put in. `kernel` in them: another
     kernel, whose baseline is traced anew. `exercise`: a file of the user's, whose host commands are run."""
 
-    bundle: Path
-    options: FitOptions
-    observed: tuple[Path, ...] = ()
-    exercise: Path | None = None
-    trust_host_commands: bool = False
+    bundle: Path = option(Option(name="BUNDLE", type=Path, help="Fit this bundle that `fit` wrote once more."))
+    options: FitOptions = internal("its fields are rows of their own", factory=FitOptions)
+    out: Path | None = option(
+        OUT, None, help="Write the new bundle to this folder. Default: the bundle's name, and -refit."
+    )
+    observed: tuple[Path, ...] = option(
+        Option(
+            name="--observed", type=Path, many=True,
+            help="Add what was refused in a run, which `run --observed FILE` wrote. Repeat it for more.",
+        ),
+        (),
+    )  # fmt: skip
+    exercise: Path | None = option(BUNDLE_EXERCISE, None)
+    trust_host_commands: bool = option(
+        TRUST_HOST_COMMANDS, False, help=f"{TRUST_HOST_COMMANDS.help[:-1]}, of the new bundle too."
+    )
+    dry_run: bool = option(DRY_RUN, False, help="Show the plan's difference, and build nothing.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,14 +133,14 @@ def refit(prepared: Replanned) -> FitRun:
     """Build, verify, measure, and write the bundle."""
     findings = prepared.findings
     options = findings.options
-    bundling.require_writable(options.out)
+    bundle_place.require_writable(options.out)
     with temporary.held_folder(findings.subject.scratch) as made:
         with measured_machines.ahead() as begun:
             begun.begin(fit_sides.baseline_asked(findings.subject))
             fit.finished(findings, Times(), made, begun)
         if prepared.observed is not None:
             records.save(prepared.observed, made / OBSERVED)
-        return bundling.place(made, options.out, options.command)
+        return bundle_place.place(made, options.out, options.command)
 
 
 def fitted_with(loaded: BundleFolder, asked: FitOptions) -> FitOptions:
@@ -176,9 +190,9 @@ def _kernel(loaded: BundleFolder, trace: Trace, options: FitOptions) -> tuple[Ke
     for known in kept_source.baselines(store):
         same = (known.version, known.release) == (loaded.bundle.kernel_version, trace.kernel_release)
         if same and _has_config(known, wanted):
-            return known, rebuilding.source_of(loaded, store, options.distribution)
+            return known, bundle_kernel.source_of(loaded, store, options.distribution)
     kernel = packaged_baseline.provide(options.distribution, row, store, trace.kernel_release)
-    return kernel, rebuilding.source_of(loaded, store, options.distribution)
+    return kernel, bundle_kernel.source_of(loaded, store, options.distribution)
 
 
 def _has_config(kernel: KernelBaseline, sha256: str) -> bool:

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`vmtailor boot`: which way of booting its options ask for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from vmtailor.cli.boots.boot_bundle import boot_bundle
+from vmtailor.cli.boots.boot_machine import boot_machine
+from vmtailor.cli.boots.boot_requests import boot_requests
+from vmtailor.cli.boots.boot_system import boot_system
+from vmtailor.drivers.host import bundle_folder
+from vmtailor.pipeline.options import BootOptions
+from vmtailor.pipeline.systems.subjects import DISK
+
+
+def boot(asked: BootOptions) -> None:
+    """Boot a machine N times, from the start of QEMU to a ready signal, and show where the time goes.
+
+    A guest that panics or never gets ready is a result: it is shown with its console, and the exit code is 5."""
+    if asked.exercise is not None:
+        boot_system(asked, asked.exercise)
+        return
+    if asked.subject is not None and str(asked.subject).startswith(DISK):
+        asked = replace(asked, subject=Path(str(asked.subject).removeprefix(DISK)))
+    if asked.subject is not None and bundle_folder.is_bundle(asked.subject):
+        boot_bundle(asked, asked.subject)
+    elif asked.requests is not None:
+        boot_requests(asked, asked.requests)
+    else:
+        boot_machine(asked)

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a boot is waited for, and the files that it is given, as the options of `vmtailor boot` say."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from vmtailor.base.errors import UserInputError
+from vmtailor.drivers.guest.ready import parse_signal
+from vmtailor.model.boots.workload import Nothing, OwnInit, ReadyBy, ReadySignal
+from vmtailor.pipeline.options import BootOptions
+
+
+def signals(asked: BootOptions) -> tuple[ReadySignal, ...]:
+    """Return the signal that counts, and those that must come besides."""
+    return tuple(parse_signal(text) for text in (asked.ready, *asked.also))
+
+
+def workload_of(asked: BootOptions) -> OwnInit | Nothing:
+    """Return how a guest that nobody drives is waited for. Raises UserInputError for signals that do not go
+    together."""
+    ready, *also = signals(asked)
+    if ReadyBy.NOTHING not in {signal.by for signal in (ready, *also)}:
+        return OwnInit(ready, asked.timeout_s, tuple(also), tuple(_mark(text) for text in asked.marks))
+    if ready.by is not ReadyBy.NOTHING or also or asked.marks:
+        raise UserInputError("nothing:SECONDS goes without --also and --mark", hint="nobody is asked anything")
+    return Nothing(ready.seconds)
+
+
+def existing(path: Path | None) -> str | None:
+    """A file's absolute path. Raises UserInputError where it is none, or empty: a machine would start without it."""
+    if path is None:
+        return None
+    if not path.is_file():
+        raise UserInputError(f"{path} does not exist or is no file", hint="name a file that exists")
+    if path.stat().st_size == 0:
+        raise UserInputError(f"{path} is empty", hint="what made it has failed")
+    return str(path.absolute())
+
+
+def _mark(text: str) -> tuple[str, re.Pattern[str]]:
+    name, found, pattern = text.partition("=")
+    try:
+        if not found or not name or not pattern:
+            raise UserInputError(f"--mark {text!r} is not NAME=REGEX")
+        return name, re.compile(pattern)
+    except re.error as error:
+        raise UserInputError(f"--mark {text!r}: {error}") from error

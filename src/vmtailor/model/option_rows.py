@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The options that several verbs share, each with one name, one short name and one type."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from vmtailor.model import option_values
+from vmtailor.model.machine import Accelerator, Clock
+from vmtailor.model.option import Option
+
+JSON = Option(name="--json", type=bool, help="Print one JSON document.", unkeyed="it is how a result is printed")
+OUT = Option(
+    name="--out", short="-o", type=Path, help="Write the result to this folder.", unkeyed="it is where a result goes"
+)
+#: Of verbs that write one HTML file.
+PAGE_OUT = Option(
+    name="--out", short="-o", type=Path, former=("--output",), help="Write the page (one HTML file) here."
+)
+EXERCISE = Option(
+    name="--exercise", short="-x", type=Path, help="Drive and judge it by this exercise (TOML).",
+    unkeyed="the key has the exercise that it holds",
+)  # fmt: skip
+#: Of verbs that repeat a bundle's exercise.
+BUNDLE_EXERCISE = Option(
+    name="--exercise", short="-x", type=Path,
+    help="Use the exercise file that the bundle was fitted with, and run its host commands.",
+)  # fmt: skip
+TRUST_HOST_COMMANDS = Option(
+    name="--trust-host-commands", type=bool,
+    help="Run on this host, as you, the programs that the bundle's own exercise names. Without it they are left out.",
+)  # fmt: skip
+MEMORY = Option(
+    name="--memory",
+    short="-m",
+    read=option_values.parse_memory,
+    help="Give the machine this memory, such as 64M or 1g.",
+)
+CPUS = Option(name="--cpus", type=int, least=1, most=64, help="Give the machine so many CPUs.")
+CPU_MODEL = Option(name="--cpu-model", former=("--cpu",), help="Use this CPU model. Default: the processor's.")
+ACCELERATOR = Option(
+    name="--accelerator", type=Accelerator, former=("--accel",),
+    help="Run the machine by kvm, or by tcg, which works everywhere. Default: kvm where it works.",
+)  # fmt: skip
+CLOCK = Option(
+    name="--clock", type=Clock, help="Measure by wall time of the host, or by instructions, counted exactly by TCG."
+)
+REPEAT = Option(
+    name="--repeat", short="-n", type=int, former=("--boots",), least=1, most=100,
+    help="Boot each side so many times.",
+)  # fmt: skip
+BUDGET = Option(name="--budget", type=int, least=1, help="Let repair build at most so many kernels.")
+KERNEL = Option(name="--kernel", help="Use this packaged kernel: a series (6.12), or an exact version or release.")
+SOURCE = Option(
+    name="--source", help="Build this kernel source instead of the packaged one: DIR or TARBALL[,SHA256].",
+    unkeyed="the key has the digest of the source",
+)  # fmt: skip
+KEEP = Option(
+    name="--keep", many=True, read=option_values.kept_symbols,
+    help="Keep a configuration symbol: NAME or NAME=VALUE. Repeat it, or join names by commas.",
+)  # fmt: skip
+DROP = Option(
+    name="--drop", many=True, commas=True, help="Leave a configuration symbol out. Repeat it, or join names by commas."
+)
+MARGIN = Option(
+    name="--margin", many=True, metavar="WHAT", read=option_values.margins,
+    help="Keep more than was demanded: none, reachable, server or reachable+server. Default: reachable; with server "
+    "too where no load was given.",
+)  # fmt: skip
+PARTITION = Option(
+    name="--partition", type=int, least=1, most=1000, help="Take the system on this partition of the disk."
+)
+TRY = Option(
+    name="--try", many=True, commas=True, metavar="CHANGE",
+    help="Try these changes, and keep or show what is faster; a+b is tried as one. Repeat it, or use commas.",
+)  # fmt: skip
+TOP = Option(name="--top", type=int, least=1, help="Print so many rows.")
+DRY_RUN = Option(name="--dry-run", type=bool, help="Show what would be done, and do nothing.")

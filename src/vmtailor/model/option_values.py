@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Values of options as people write them: each function returns the value, or raises UserInputError with a hint."""
+
+from __future__ import annotations
+
+import math
+import re
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from vmtailor.base import notation
+from vmtailor.base.errors import UserInputError
+from vmtailor.base.files.regular_files import open_regular
+from vmtailor.model.margin import NONE, Margin
+
+#: Longest content of a file that is tried on a system's disk.
+MOST_FILE_BYTES = 64 << 10
+
+_AGE = re.compile(r"([0-9]{1,6})\s*([hdw])\Z", re.ASCII)
+_SECONDS = {"h": 3600, "d": 86400, "w": 7 * 86400}
+
+
+def parse_memory(text: str, *, least: int = 8 << 20, most: int = 1 << 40) -> int:
+    """`256M`, `1g`, `64` (MiB), `134217728b` → bytes. Raises UserInputError for what is no size, or none for a
+    machine."""
+    size = notation.parse_size(text)
+    if size is None:
+        raise UserInputError(f"'{text[:40]}' is no amount of memory", hint="write it as 256M or 1G")
+    if not least <= size <= most:
+        raise UserInputError(
+            f"a machine cannot have '{text}' of memory",
+            hint=f"from {notation.size_text(least)} to {notation.size_text(most)}",
+        )
+    return size
+
+
+def boot_memory(text: str) -> int:
+    """Return the memory of a guest that is booted, in bytes. Raises UserInputError."""
+    return parse_memory(text, least=16 << 20, most=1 << 44)
+
+
+def parse_age(text: str) -> float:
+    """`12h`, `30d`, `4w` → seconds. Raises UserInputError for what is no such time."""
+    match = _AGE.match(text.strip())
+    if match is None:
+        raise UserInputError(f"'{text[:40]}' is no age", hint="write it as 12h, 30d or 4w")
+    return float(int(match.group(1)) * _SECONDS[match.group(2)])
+
+
+def parse_room(text: str) -> int:
+    """`0`, `500M`, `20G` → bytes. Raises UserInputError for what is no size."""
+    size = 0 if text.strip() == "0" else notation.parse_size(text, needs_unit=True)
+    if size is None:
+        raise UserInputError(f"'{text[:40]}' is no size", hint="write it as 500M or 20G")
+    return size
+
+
+def parse_image_size(text: str) -> int:
+    """`16G`, `500M`, `1T` → bytes. Raises UserInputError for what is no size, or no size for an image."""
+    size = notation.parse_size(text, needs_unit=True)
+    if size is None:
+        raise UserInputError(f"'{text[:40]}' is no size of an image", hint="write it as 500M, 32G or 1T")
+    if not 1 << 20 <= size <= 1 << 44:
+        raise UserInputError(f"an image cannot have a size of '{text}'", hint="from 1M to 16T")
+    return size
+
+
+def parse_cpus(text: str) -> int:
+    """Return a number of CPUs, which container engines write as a decimal. Raises UserInputError."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not (1 <= number <= 64 and number.is_integer()):
+        raise UserInputError(f"a machine cannot have '{text}' CPUs", hint="name a whole number, such as --cpus 2")
+    return int(number)
+
+
+def stop_seconds(number: int) -> float:
+    """Return seconds to stop in; -1 is for ever."""
+    return math.inf if number == -1 else number
+
+
+def command_words(text: str) -> tuple[str, ...]:
+    """Return a command line as a shell would read it. Raises UserInputError."""
+    if "\0" in text:
+        raise UserInputError(f"the entry point {text[:200]!r} holds a NUL", hint="leave it out")
+    try:
+        return tuple(shlex.split(text))
+    except ValueError as error:
+        raise UserInputError(
+            f"the entry point {text[:200]!r} is no command line: {error}", hint="close every quotation mark"
+        ) from error
+
+
+def kernel_words(text: str) -> tuple[str, ...]:
+    """Return the words of a kernel's command line."""
+    return tuple(text.split())
+
+
+def margins(given: Sequence[str]) -> tuple[Margin, ...]:
+    """Return the margins that are named, each once and in their order. Raises UserInputError."""
+    names = [name for text in given for name in re.split(r"[+,]", text)]
+    known = (NONE, *(margin.value for margin in Margin))
+    for name in names:
+        if name not in known:
+            raise UserInputError(f"no margin {name[:64]!r} is known", hint=f"known: {', '.join(known)}; join them by +")
+    if NONE in names and set(names) != {NONE}:
+        raise UserInputError("the margin none does not go with another", hint="--margin none, or those to keep")
+    return tuple(margin for margin in Margin if margin.value in names)
+
+
+def kept_symbols(given: Sequence[str]) -> tuple[str, ...]:
+    """Return symbols as NAME or NAME=VALUE. Only names alone are split at commas: a value may hold one."""
+    return tuple(name for text in given for name in ([text] if "=" in text else text.split(",")) if name)
+
+
+def unit_names(names: Sequence[str]) -> tuple[str, ...]:
+    """Return names and patterns of units. Raises UserInputError for what no unit is called."""
+    for name in names:
+        if not re.fullmatch(r"[A-Za-z0-9:_.@\\*?\[\]-]{1,255}", name):
+            raise UserInputError(f"--mask: no unit is called {name!r}", hint="like ssh.service, or 'ssh*'")
+    return tuple(names)
+
+
+def tried_files(given: Sequence[str]) -> tuple[tuple[str, str | None], ...]:
+    """Return paths of a system, each with the content that it is to have, or None. Raises UserInputError."""
+    return tuple(_tried_file(text) for text in given)
+
+
+def _tried_file(text: str) -> tuple[str, str | None]:
+    path, sign, name = text.partition("=")
+    if not sign:
+        raise UserInputError(f"--try-file {text}: no file follows", hint="--try-file /etc/docker/daemon.json=new.json")
+    if not name:
+        return path, None
+    with open_regular(Path(name), "the content of --try-file") as file:
+        data = file.read(MOST_FILE_BYTES + 1)
+    try:
+        if len(data) <= MOST_FILE_BYTES and b"\0" not in data:
+            return path, data.decode()
+    except UnicodeDecodeError:
+        pass
+    raise UserInputError(f"--try-file {text}: {name} is no text of at most {MOST_FILE_BYTES >> 10} KiB")

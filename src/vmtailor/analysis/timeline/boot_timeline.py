@@ -224,52 +224,31 @@ def _probes(observed: Observed, spans: Sequence[Span | None], quantised: Quantis
     rows = []
     for probe, span in zip(observed.probes, spans, strict=True):
         seen[probe.device] = number = seen[probe.device] + 1
-        deferred = probe.returned in DEFERRED
-        if span is None:
-            # Without a stamp the report is all there is; before the clocksource switch it is a tick count, so nothing
-            # is.
-            duration = probe.reported_us if probe.end_us is None and quantised is None else None
-            rows.append(
-                Probe(
-                    probe.device,
-                    probe.device,
-                    None,
-                    number,
-                    None,
-                    duration,
-                    None,
-                    DurationSource.REPORTED.value if duration is not None else None,
-                    probe.reported_us,
-                    probe.returned,
-                    probe.end_us,
-                    Path.UNKNOWN.value,
-                    deferred,
-                )
-            )
-            continue
         path = Path.UNKNOWN
-        if span.beside:
+        if span is not None and span.beside:
             path = Path.BESIDE
-        elif span.inner or span.task == MAIN:
+        elif span is not None and (span.inner or span.task == MAIN):
             path = Path.CRITICAL
+        # Without a stamp the report is all there is; before the clocksource switch it is a tick count, so nothing is.
+        told = span is not None or (probe.end_us is None and quantised is None)
         rows.append(
             Probe(
-                probe.device,
-                probe.device,
-                None,
-                number,
-                span.start_us,
-                span.duration_us,
-                span.exclusive_us,
-                DurationSource.REPORTED.value,
-                probe.reported_us,
-                probe.returned,
-                probe.end_us,
-                path.value,
-                deferred,
+                name=probe.device,
+                device=probe.device,
+                module=None,
+                occurrence=number,
+                start_us=span.start_us if span else None,
+                duration_us=(span.duration_us if span else probe.reported_us) if told else None,
+                exclusive_us=span.exclusive_us if span else None,
+                duration_source=DurationSource.REPORTED.value if told else None,
+                reported_us=probe.reported_us,
+                returned=probe.returned,
+                end_us=probe.end_us,
+                path=path.value,
+                deferred=probe.returned in DEFERRED,
             )
         )
-        if span.overlaps:
+        if span is not None and span.overlaps:
             observed.marks.setdefault(f"overlap:{probe.device}", (span.start_us, ""))
     return rows
 

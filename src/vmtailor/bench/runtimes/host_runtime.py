@@ -16,7 +16,7 @@ from types import TracebackType
 
 from vmtailor.base import package_manager
 from vmtailor.base.errors import HostError
-from vmtailor.base.process import CommandFailed, Finished, on_path, run, spawn
+from vmtailor.base.process import CommandFailed, ProgramResult, on_path, run, spawn
 from vmtailor.bench.model.instance import InstanceSpec, Limits
 from vmtailor.bench.runtimes.description import Description, RootForm, fill, filled
 from vmtailor.bench.runtimes.instance_cgroups import PERIOD_US, Cgroups
@@ -112,7 +112,7 @@ class DescribedRuntime:
                 raise HostError(f"{start[0]} of {self.name} did not get ready", hint="see its words", details=tail)
             time.sleep(_POLL_S)
 
-    def _do(self, words: Sequence[str], timeout_s: float) -> Finished:
+    def _do(self, words: Sequence[str], timeout_s: float) -> ProgramResult:
         return run(fill(words, self._values(), {}, {}, {}), timeout_s=timeout_s, **self.surroundings())
 
     def able(self, limits: Limits) -> Limits:

@@ -143,7 +143,8 @@ class NarrowPrograms:
 
 
 def narrow_numbers(head: bytes) -> tuple[int, int]:
-    """Machine and flags in the header of a little-endian program of 32 bits; 0 for what `head` does not reach."""
+    """Return machine and flags in the header of a little-endian program of 32 bits; 0 for what `head` does not
+    reach."""
     return int.from_bytes(head[18:20], "little"), int.from_bytes(head[36:40], "little")
 
 
@@ -344,12 +345,12 @@ class Architecture:
 
 
 def names() -> tuple[str, ...]:
-    """Return all families that have a row, in order."""
+    """Return the names of all that have a row, in order."""
     return tuple(sorted(one.name.removesuffix(".toml") for one in FOLDER.iterdir() if one.name.endswith(".toml")))
 
 
 def named(name: str) -> Architecture:
-    """Return the row of that name. Raises UserInputError, with the names that exist."""
+    """Return the architecture of that name. Raises UserInputError, with those that there are."""
     if name not in names():
         raise UserInputError(f"no architecture '{name[:64]}' is known", hint=f"known: {', '.join(names())}")
     return _row(FOLDER / f"{name}.toml")
@@ -360,7 +361,7 @@ def every() -> tuple[Architecture, ...]:
 
 
 def presumed() -> Architecture:
-    """Return the row for a record that names none."""
+    """Return the architecture of records that name none."""
     return next(one for one in every() if one.presumed)
 
 
@@ -369,12 +370,12 @@ def presumed_name() -> str:
 
 
 def of_image(name: str) -> Architecture | None:
-    """Return the row of an image, by the name that its configuration has for it."""
+    """Return the architecture of an image, by the name that its configuration has for it."""
     return next((one for one in every() if one.image == name), None)
 
 
 def of_host() -> Architecture:
-    """Return the row of this host. Raises HostError when it has none."""
+    """Return the architecture of this host. Raises HostError when it has none."""
     found = next((one for one in every() if one.is_host), None)
     if found is None:
         raise HostError(
@@ -400,54 +401,59 @@ def _parsed(text: str, origin: str) -> Architecture:
 
 def parse(text: str, origin: str) -> Architecture:
     """Read one file. Raises UserInputError that names the file and the field."""
-    row = toml_files.read_strictly(text, Architecture, origin)
-    wrong = next(_wrong(row, origin.removesuffix(".toml")), None)
+    architecture = toml_files.read_strictly(text, Architecture, origin)
+    wrong = next(_wrong(architecture, origin.removesuffix(".toml")), None)
     if wrong is not None:
         raise UserInputError(f"{origin}: {wrong}")
-    return row
+    return architecture
 
 
-def _wrong(row: Architecture, file: str) -> Iterator[str]:
-    if row.name != file or not _NAME.fullmatch(row.name):
-        yield f"name = {row.name!r} is not the file's, or not of a-z, 0-9 and _"
-    yield from _wrong_boards(row)
-    for pattern in (row.emulator.cpu, row.emulator.halted, *row.log.compilers, *row.warnings):
+def _wrong(architecture: Architecture, file: str) -> Iterator[str]:
+    if architecture.name != file or not _NAME.fullmatch(architecture.name):
+        yield f"name = {architecture.name!r} is not the file's, or not of a-z, 0-9 and _"
+    yield from _wrong_boards(architecture)
+    for pattern in (
+        architecture.emulator.cpu,
+        architecture.emulator.halted,
+        *architecture.log.compilers,
+        *architecture.warnings,
+    ):
         try:
             re.compile(pattern)
         except re.error as error:
             yield f"{pattern!r} is no pattern: {error}"
-    yield from _wrong_numbers(row)
+    yield from _wrong_numbers(architecture)
 
 
-def _wrong_boards(row: Architecture) -> Iterator[str]:
-    if not row.board:
+def _wrong_boards(architecture: Architecture) -> Iterator[str]:
+    if not architecture.board:
         yield "there is no [[board]]"
-    for one in row.board:
+    for one in architecture.board:
         if not _BOARD.fullmatch(one.name):
             yield f"name = {one.name!r} is no name of a board"
         if bool(one.installed_mib) != ("{kib}" in one.memory_word):
             yield f"{one.name}: installed_mib and memory_word (with {{kib}} in it) go together"
-    if len(set(row.board_names)) != len(row.board_names):
+    if len(set(architecture.board_names)) != len(architecture.board_names):
         yield "two boards have one name"
-    if row.usual not in row.board_names:
-        yield f"usual = {row.usual!r} is no board of this file"
+    if architecture.usual not in architecture.board_names:
+        yield f"usual = {architecture.usual!r} is no board of this file"
 
 
-def _wrong_numbers(row: Architecture) -> Iterator[str]:
-    where = row.addresses
+def _wrong_numbers(architecture: Architecture) -> Iterator[str]:
+    where = architecture.addresses
     if not 0 < where.kernel_half <= where.modules_first < where.modules_last < 1 << 64:
         yield "addresses: 0 < kernel_half <= modules_first < modules_last < 2^64"
     if not 0 <= where.firmware_first <= where.firmware_last < where.kernel_half:
         yield "addresses: 0 <= firmware_first <= firmware_last < kernel_half"
-    if not 0 <= row.emulator.pace <= 6:
-        yield f"emulator.pace = {row.emulator.pace} is not from 0 to 6"
-    if row.emulator.round_ns < 0:
-        yield f"emulator.round_ns = {row.emulator.round_ns} is less than 0"
-    for page in row.devices.at_once:
+    if not 0 <= architecture.emulator.pace <= 6:
+        yield f"emulator.pace = {architecture.emulator.pace} is not from 0 to 6"
+    if architecture.emulator.round_ns < 0:
+        yield f"emulator.round_ns = {architecture.emulator.round_ns} is less than 0"
+    for page in architecture.devices.at_once:
         if page & 0xFFF:
             yield f"devices.at_once: {page:#x} is not the address of a page"
-    yield from _wrong_code(row.code)
-    for code in (*row.devices.ports.prefixes, *row.devices.ports.opcodes):
+    yield from _wrong_code(architecture.code)
+    for code in (*architecture.devices.ports.prefixes, *architecture.devices.ports.opcodes):
         if not (0 <= code.value <= 0xFF and 0 < code.mask <= 0xFF and code.value & code.mask == code.value):
             yield f"devices.ports: value {code.value:#x} under mask {code.mask:#x} is no byte"
 

@@ -145,9 +145,11 @@ class Toolchain:
     debug: bool = False
 
     @classmethod
-    def of(cls, row: Architecture, *, debug: bool = False) -> Toolchain:
+    def of(cls, architecture: Architecture, *, debug: bool = False) -> Toolchain:
         """Return the toolchain for an architecture on this host."""
-        return cls(row.kernel.arch, cross="" if row.is_host else row.kernel.cross, debug=debug)
+        return cls(
+            architecture.kernel.arch, cross="" if architecture.is_host else architecture.kernel.cross, debug=debug
+        )
 
     def variables(self) -> list[str]:
         """Return the words for make."""

@@ -30,7 +30,7 @@ from vmtailor.base.process import spawn
 from vmtailor.bench.model.instance import InstanceSpec
 from vmtailor.bench.runtimes.host_state import Clocks, ProcessorTimes
 from vmtailor.bench.runtimes.runtime import Surroundings
-from vmtailor.bench.runtimes.stopwatch import CallBacks, Timed, timed, watching
+from vmtailor.bench.runtimes.stopwatch import CallBacks, TimedCommand, timed, watching
 from vmtailor.bench.suites.simultaneous import together
 from vmtailor.bench.suites.startup import POLL_S, answers
 from vmtailor.drivers.host.host_client import free_port
@@ -143,7 +143,7 @@ class Bare:
     def witnessed(self, _runtime: str, words: Sequence[str]) -> Sequence[str]:
         return words
 
-    def heard(self, _runtime: str, found: Timed) -> Timed:
+    def heard(self, _runtime: str, found: TimedCommand) -> TimedCommand:
         return found
 
     def run_words(self, spec: InstanceSpec) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from vmtailor.cli.docker_options import DockerOption, Parity, known, subjects
 from vmtailor.model.option import rows_of
-from vmtailor.pipeline.running.run import RunOptions
+from vmtailor.pipeline.machine_run import RunOptions
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "run-and-docker-run.md"
 

@@ -25,6 +25,7 @@ import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -121,12 +122,13 @@ def _prose(node: Any) -> bool:
     return isinstance(node, cst.BaseString) and (not isinstance(node, cst.SimpleString) or " " in node.value)
 
 
-def mutants(group: str, path: Path) -> list[Mutant]:
-    """Return every fault that can be put into a file."""
+def mutants(group: str, path: Path, wanted: set[int]) -> list[Mutant]:
+    """Return those faults of a file that are wanted, by their numbers in it."""
     module = cst.parse_module(path.read_text())
     return [
         Mutant(group, str(path.relative_to(PACKAGE)), function, line, index, *_shown(module, node, changed))
         for index, (function, line, node, changed) in enumerate(mutations(module))
+        if index in wanted
     ]
 
 
@@ -154,8 +156,12 @@ def sample(groups: dict[str, list[str]], size: int, seed: int) -> list[Mutant]:
         files = sorted({path for pattern in patterns for path in PACKAGE.glob(pattern) if path.name != "__init__.py"})
         if empty := [pattern for pattern in patterns if not any(PACKAGE.glob(pattern))]:
             raise SystemExit(f"tools/mutants.toml: no file matches {', '.join(empty)}")
-        found = [mutant for path in files for mutant in mutants(group, path)]
-        chosen += random.Random(f"{seed} {group}").sample(found, min(len(found), round(size / len(groups))))
+        counts = {path: sum(1 for _ in mutations(cst.parse_module(path.read_text()))) for path in files}
+        every = [(path, index) for path, count in counts.items() for index in range(count)]
+        wanted: dict[Path, set[int]] = defaultdict(set)
+        for path, index in random.Random(f"{seed} {group}").sample(every, min(len(every), round(size / len(groups)))):
+            wanted[path].add(index)
+        chosen += [mutant for path, indices in wanted.items() for mutant in mutants(group, path, indices)]
     random.Random(seed).shuffle(chosen)
     return chosen
 
@@ -299,16 +305,20 @@ def tests_of(mutant: Mutant, known: Map) -> list[str]:
     return chosen
 
 
+@cache
+def _imports() -> dict[str, set[str]]:
+    """Return the modules that each file of the program imports, and the names that it takes from them."""
+    found: dict[str, set[str]] = {}
+    for path in PACKAGE.rglob("*.py"):
+        nodes = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom)]
+        names = {f"{node.module}.{one.name}" for node in nodes for one in node.names}
+        found[str(path.relative_to(PACKAGE))] = names | {node.module or "" for node in nodes}
+    return found
+
+
 def _users(file: str) -> list[str]:
     module = "vmtailor." + file.removesuffix(".py").replace("/", ".")
-    parent, _, name = module.rpartition(".")
-    return [
-        str(path.relative_to(PACKAGE))
-        for path in PACKAGE.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.ImportFrom)
-        and (node.module == module or (node.module == parent and any(one.name == name for one in node.names)))
-    ]
+    return [user for user, names in _imports().items() if module in names]
 
 
 # --- trying them ---

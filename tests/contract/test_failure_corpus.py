@@ -17,7 +17,7 @@ from vmtailor.analysis.explain import messages
 from vmtailor.analysis.explain.failure import recognise
 from vmtailor.analysis.explain.lookup import KnownSource, meant
 from vmtailor.analysis.explain.presence import AskedKernel, Presence, findings, verdict
-from vmtailor.pipeline.explaining import source_for
+from vmtailor.pipeline.known_source import source_for
 
 pytestmark = pytest.mark.contract
 

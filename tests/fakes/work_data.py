@@ -28,7 +28,7 @@ from vmtailor.model.image import Image, ImageConfig, Port
 from vmtailor.model.kernel import KernelBaseline, KernelFiles
 from vmtailor.model.machine import Machine
 from vmtailor.model.trace import Trace
-from vmtailor.pipeline import attributing
+from vmtailor.pipeline import code_cost
 from vmtailor.pipeline import image_subject as fit_inputs
 from vmtailor.pipeline.image_subject import ImageSubject
 from vmtailor.pipeline.options import FitOptions
@@ -57,7 +57,7 @@ def play(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     tree = kernel_tree.read_tree()
     monkeypatch.setattr(symbol_catalogue, "load", lambda **_: BOOK)
     monkeypatch.setattr(planning, "read_tree", lambda *_, **__: tree)
-    monkeypatch.setattr(attributing, "attributed", _attributed)
+    monkeypatch.setattr(code_cost, "attributed", _attributed)
     monkeypatch.setattr(fit_inputs, "baseline_of", lambda *_: BASELINE)
     monkeypatch.setattr(fit_inputs, "build_root", lambda *_: folder / "root.erofs")
     monkeypatch.setattr(fit_inputs, "tools_volume", lambda *_: folder / "tools.erofs")

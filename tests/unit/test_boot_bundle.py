@@ -28,7 +28,7 @@ from vmtailor.model.exercise import Exercise, Ready, ReadyKind
 from vmtailor.model.image import ImageConfig
 from vmtailor.model.machine import Clock, DiskMode
 from vmtailor.model.plan import RootFormat
-from vmtailor.pipeline import booting
+from vmtailor.pipeline import bundle_boots
 
 
 def write_bundle(folder: Path, config: str = "") -> None:
@@ -58,7 +58,7 @@ def test_a_bundle_is_a_machine(tmp_path: Path) -> None:
     smaller = Chosen(memory_bytes=20 << 20)
     assert machine_of(bundle_folder.load_container(tmp_path), smaller).memory_bytes == 20 << 20
     assert machine.memory_bytes == bundle_folder.load_container(tmp_path).bundle.memory_bytes
-    wall = booting.prepare(tmp_path, Chosen(), 9.0, Natives(tmp_path), Store(tmp_path))
+    wall = bundle_boots.prepare(tmp_path, Chosen(), 9.0, Natives(tmp_path), Store(tmp_path))
     assert wall.machine.words == ("root=/dev/vda", "quiet", "printk.time=1")
     # Where instructions are counted, no word costs any: the machine is the one that the fit measured.
     assert wall.on(Clock.INSTRUCTIONS).machine.words == ("root=/dev/vda", "quiet")

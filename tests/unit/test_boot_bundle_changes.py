@@ -32,7 +32,7 @@ from vmtailor.model.boots.series import BootSeries, JudgedBy
 from vmtailor.model.boots.workload import FIXED_KEY, Exercised, Run, Workload
 from vmtailor.model.change import Change, ChangeKind, Figure, Verdict, exact
 from vmtailor.model.machine import Accelerator, Clock, Machine
-from vmtailor.pipeline import machine_bench, rebuilding, trying
+from vmtailor.pipeline import bundle_kernel, machine_bench, trying
 from vmtailor.pipeline.applying import Means, Rebuild, applied
 from vmtailor.pipeline.machine_bench import MachineBench
 from vmtailor.pipeline.options import BootOptions
@@ -138,22 +138,22 @@ def test_what_is_for_other_processors_is_refused_by_name() -> None:
 def test_a_configuration_changed_takes_along_what_depends_on_it() -> None:
     kconfig = read_kconfig()
     fragment = {"EXPERT": "y", "NET": "y", "INET": "y", "IPV6": "y"}
-    made, fallen = rebuilding.changed(kconfig, fragment, {"INET": "n"}, {})
+    made, fallen = bundle_kernel.changed(kconfig, fragment, {"INET": "n"}, {})
     assert "IPV6" in fallen and "IPV6" not in dict(made) and dict(made)["NET"] == "y"
     values = kconfig.resolve(made).values
     assert "INET" not in values and values["NET"] == "y"
-    made, fallen = rebuilding.changed(kconfig, {"EXPERT": "y"}, {"IPV6": "y"}, {})
+    made, fallen = bundle_kernel.changed(kconfig, {"EXPERT": "y"}, {"IPV6": "y"}, {})
     assert not fallen and {"NET": "y", "INET": "y", "IPV6": "y"}.items() <= dict(made).items()
     with pytest.raises(UserInputError, match="no configuration symbol NOTHING"):
-        rebuilding.changed(kconfig, fragment, {"NOTHING": "y"}, {})
+        bundle_kernel.changed(kconfig, fragment, {"NOTHING": "y"}, {})
     with pytest.raises(UserInputError, match="cannot have DEBUG_BASE"):  # EXPERT selects it
-        rebuilding.changed(kconfig, fragment, {"DEBUG_BASE": "n"}, {})
+        bundle_kernel.changed(kconfig, fragment, {"DEBUG_BASE": "n"}, {})
 
 
 def test_a_kernel_like_the_bundles_own_is_not_compiled(tmp_path: Path) -> None:
     write_bundle(tmp_path, "CONFIG_NET=y\n# CONFIG_AUDIT is not set\n")
     loaded = bundle_folder.load_container(tmp_path)
-    rebuild = rebuilding.Rebuilder(loaded, NoStore(tmp_path))  # type: ignore[arg-type]
+    rebuild = bundle_kernel.Rebuilder(loaded, NoStore(tmp_path))  # type: ignore[arg-type]
     assert rebuild({"AUDIT": "n", "NET": "y"}) == loaded.kernel
 
 

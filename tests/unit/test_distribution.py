@@ -23,7 +23,7 @@ from vmtailor.drivers.host import bundle_folder, host
 from vmtailor.drivers.kernel.kernel_source import SourceTree
 from vmtailor.model.architecture import presumed
 from vmtailor.model.checks import State
-from vmtailor.pipeline import image_subject, rebuilding
+from vmtailor.pipeline import bundle_kernel, image_subject
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.stages.boot import attribution
 
@@ -40,13 +40,13 @@ def distribution(tmp_path: Path) -> MadeUp:
 
 def test_a_fit_takes_its_baseline_from_it(tmp_path: Path, store: Store, distribution: MadeUp) -> None:
     options = FitOptions("oci:x", tmp_path / "out", store=store, distribution=distribution)
-    kernel = image_subject.kernel_of(options)
+    kernel = image_subject.kernel_of(options, presumed())
     assert (kernel.version, kernel.release) == ("6.19.7", "6.19.7-virt"), "newest in the distribution's own order"
     assert kernel.origin == ("kernel-virt 6.19.7-r10", "kernel-virt-symbols 6.19.7-r10", "kernel-source 6.19.7-r10")
     assert Path(kernel.config).read_text() == "CONFIG_NET=y\n" and Path(kernel.modules_dir, "kernel/a.ko").exists()
     assert image_subject.source_of(options, kernel).version == "6.19.7"
     older = image_subject.kernel_of(
-        FitOptions("oci:x", tmp_path, store=store, distribution=distribution, kernel="6.20")
+        FitOptions("oci:x", tmp_path, store=store, distribution=distribution, kernel="6.20"), presumed()
     )
     assert older.version == "6.20.1"
 
@@ -89,10 +89,10 @@ def test_a_bundles_source_is_fetched_from_it(tmp_path: Path, store: Store) -> No
     loaded = bundle_folder.load_container(write_bundle(tmp_path / "b"), store)
     kernel = MadeUpKernel(tmp_path / "packages", loaded.bundle.kernel_version, "1-r1")
     with pytest.raises(UserInputError, match="is not at hand"):  # the same version, but another source
-        rebuilding.source_of(loaded, store, MadeUp([kernel]))
+        bundle_kernel.source_of(loaded, store, MadeUp([kernel]))
     kernel.source = lambda store: SourceTree(tmp_path, SOURCE_DIGEST)  # type: ignore[method-assign]
     (tmp_path / "Makefile").write_text("VERSION = 6\nPATCHLEVEL = 12\nSUBLEVEL = 7\n")
-    assert rebuilding.source_of(loaded, store, MadeUp([kernel], lists="new")).path == tmp_path
+    assert bundle_kernel.source_of(loaded, store, MadeUp([kernel], lists="new")).path == tmp_path
 
 
 def test_doctor_asks_it(distribution: MadeUp) -> None:

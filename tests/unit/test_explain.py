@@ -26,14 +26,14 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records
 from vmtailor.base.terminal import TerminalConsole
 from vmtailor.cli.explain import explain, show
+from vmtailor.cli.fit_record import TraceLines, load_run
 from vmtailor.cli.report import report
-from vmtailor.cli.saved import TraceLines, load_run
 from vmtailor.cli.signature import of_verb
 from vmtailor.model.architecture import named
 from vmtailor.model.change import Cause, Change, Figure, Reason, exact, symbol
 from vmtailor.model.evidence import Evidence, EvidenceKind, Strength
 from vmtailor.model.fit import FitRun
-from vmtailor.pipeline.explaining import packaged_tree
+from vmtailor.pipeline.known_source import packaged_tree
 
 RUN = fit_run()
 

@@ -32,8 +32,8 @@ from vmtailor.cli.explain import explain
 from vmtailor.cli.signature import of_verb
 from vmtailor.cli.tables import finding_view
 from vmtailor.cli.tables.finding_view import LookupAnswer, brings_in
-from vmtailor.pipeline import explaining
-from vmtailor.pipeline.explaining import SourceAtHand, read_configuration
+from vmtailor.pipeline import known_source
+from vmtailor.pipeline.known_source import SourceAtHand, read_configuration
 
 NOTHING = AskedKernel("a kernel of nothing", {})
 MESSAGES = messages.load()
@@ -320,7 +320,7 @@ def test_what_is_no_configuration_is_refused(tmp_path: Path, data: bytes) -> Non
 
 def test_a_source_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserInputError, match="does not exist"):
-        explaining.source_for(str(tmp_path / "nothing"), "6.12.7")
+        known_source.source_for(str(tmp_path / "nothing"), "6.12.7")
 
 
 def test_text_from_outside_cannot_steer_the_terminal(known: KnownSource) -> None:

@@ -17,8 +17,8 @@ from vmtailor.drivers.host.bundle_folder import BundleFolder
 from vmtailor.model.bundle import SYSTEM
 from vmtailor.model.machine import Accelerator, Clock, Disk, DiskFormat, DiskMode, Machine, PublishedPort
 from vmtailor.model.option import OptionSubject, rows_of
-from vmtailor.pipeline.running import run
-from vmtailor.pipeline.running.run import RunOptions, require_meant
+from vmtailor.pipeline import machine_run
+from vmtailor.pipeline.machine_run import RunOptions, require_meant
 
 
 def opened(folder: Path, **other: Any) -> BundleFolder:
@@ -108,4 +108,4 @@ def test_what_a_machine_does_not_have_is_refused(tmp_path: Path) -> None:
         require_meant(RunOptions(tmp_path, cpus=2), alone)
     assert error.value.hint == "fit the image with --cpus 2"
     require_meant(RunOptions(tmp_path, cpus=1), alone)
-    assert run.STOP_S == 10.0  # as container engines wait
+    assert machine_run.STOP_S == 10.0  # as container engines wait

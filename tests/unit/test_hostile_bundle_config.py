@@ -17,7 +17,7 @@ from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import dot_config
 from vmtailor.drivers.host import bundle_folder
-from vmtailor.pipeline import rebuilding
+from vmtailor.pipeline import bundle_kernel
 
 pytestmark = [pytest.mark.attack, pytest.mark.usefixtures("own_cache")]
 
@@ -119,11 +119,11 @@ def test_a_bundle_does_not_choose_whose_makefiles_are_run(tmp_path: Path, said: 
     (tmp_path / "cache" / "kernel-source").mkdir(parents=True)
     write_bundle(tmp_path / "b", sources=(("kernel source", f"6.12.7, {said}"),))
     loaded = bundle_folder.load_container(tmp_path / "b", store)
-    for ask in (rebuilding.source_of, rebuilding.known):
+    for ask in (bundle_kernel.source_of, bundle_kernel.known):
         with pytest.raises(UserInputError, match="does not say which source"):
             ask(loaded, store)
     with pytest.raises(UserInputError, match="does not say which source"):
-        rebuilding.Rebuilder(loaded, store)({"AUDIT": "y"})
+        bundle_kernel.Rebuilder(loaded, store)({"AUDIT": "y"})
 
 
 def test_a_source_is_of_the_version_that_the_bundle_says(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_a_source_is_of_the_version_that_the_bundle_says(tmp_path: Path) -> None
     tree.mkdir(parents=True)
     (tree / "Makefile").write_text("VERSION = 6\nPATCHLEVEL = 1\nSUBLEVEL = 7\n")
     with pytest.raises(UserInputError, match=r"is 6\.1\.7, but the kernel of .* is 6\.12\.7"):
-        rebuilding.source_of(bundle_folder.load_container(write_bundle(tmp_path / "b"), store), store)
+        bundle_kernel.source_of(bundle_folder.load_container(write_bundle(tmp_path / "b"), store), store)
 
 
 LINES = st.sampled_from(

@@ -18,7 +18,7 @@ from tests.fakes.verbs import verify_verb
 from vmtailor.analysis.comparison import judged_document, sides
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records
-from vmtailor.cli import saved
+from vmtailor.cli import fit_record
 from vmtailor.drivers.host import bundle_folder
 from vmtailor.model.bundle import RECORD, Bundle, BundleFile
 from vmtailor.stages.verify import Target
@@ -107,7 +107,7 @@ def test_the_folder_of_the_trace_is_no_link(tmp_path: Path, verified: list[Targe
     (folder / "trace").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(UserInputError, match="cannot be read"):
         verify_verb(folder)
-    assert saved.TraceLines(folder).quote("trace:requests:1") is None
+    assert fit_record.TraceLines(folder).quote("trace:requests:1") is None
 
 
 def test_a_trace_names_a_log_of_its_own(tmp_path: Path, verified: list[Target]) -> None:
@@ -116,26 +116,26 @@ def test_a_trace_names_a_log_of_its_own(tmp_path: Path, verified: list[Target]) 
         with pytest.raises(UserInputError, match="lists no ") as caught:
             verify_verb(tmp_path)
         assert "\x1b" not in caught.value.message
-        assert saved.TraceLines(tmp_path).quote("trace:requests:1") is None
+        assert fit_record.TraceLines(tmp_path).quote("trace:requests:1") is None
     assert not verified
 
 
 def test_saved_records_are_files_of_their_own_folder(tmp_path: Path) -> None:
     """`report`, `explain`, `gate` and `compare`."""
     folder = write_bundle(tmp_path / "bundle")
-    assert saved.load_run(folder) and judged_document.read(folder).metrics and sides.find(folder)
+    assert fit_record.load_run(folder) and judged_document.read(folder).metrics and sides.find(folder)
     for kind in ("link", "fifo"):
         other = tmp_path / f"other-{kind}"
         other.write_bytes((write_bundle(folder) / "run.json").read_bytes())
         put(folder / "run.json", kind, other)
         with pytest.raises(UserInputError, match="not a regular file"):
-            saved.load_run(folder)
+            fit_record.load_run(folder)
         with pytest.raises(UserInputError, match="not a regular file"):
             judged_document.read(folder)
         assert sides.find(folder) is None
         (folder / "run.json").unlink()
     write_bundle(folder)
-    run = saved.load_run(folder)[0]
+    run = fit_record.load_run(folder)[0]
     for name in ("../vmlinux", "/etc/passwd", "link"):
         (folder / "link").unlink(missing_ok=True)
         (folder / "link").symlink_to("/etc/passwd")

@@ -10,6 +10,7 @@ import logging
 import os
 import re
 import sys
+from contextlib import nullcontext
 from enum import Enum
 from pathlib import Path
 from types import SimpleNamespace
@@ -28,7 +29,6 @@ from vmtailor.base.errors import GuestError, UserInputError, VmtailorError
 from vmtailor.base.figures import NARROW_SPACE
 from vmtailor.base.files import records
 from vmtailor.base.text import block, encodable, json_plain, plain
-from vmtailor.cli import stages
 from vmtailor.drivers.guest.guest_text import kernel_text
 from vmtailor.drivers.guest.wire import FromGuest, encode
 from vmtailor.drivers.host import host
@@ -37,7 +37,7 @@ from vmtailor.model.boots.ending import Ending
 from vmtailor.model.checks import Check, Need, State
 from vmtailor.model.image import Image, ImageConfig
 from vmtailor.model.machine import Machine
-from vmtailor.stages import trace as trace_stage
+from vmtailor.pipeline import subject_kind
 from vmtailor.stages.exercise_file import load
 from vmtailor.stages.report import show as show_report
 
@@ -257,9 +257,9 @@ def test_a_trace_of_hostile_calls(what: str, start: Start, monkeypatch: pytest.M
         for event in strace_log.parse(STRACE.encode("utf-8", "replace")).events
     ]
     assert events
-    subject = SimpleNamespace(traced=lambda: (SimpleNamespace(files=uses), Path()))
-    monkeypatch.setattr(stages, "prepare", lambda asked: subject)
-    monkeypatch.setattr(trace_stage, "read_log", lambda folder, record: SimpleNamespace(events=events))
+    subject = SimpleNamespace(calls=lambda: (events, uses))
+    kind = SimpleNamespace(prepare=lambda asked: nullcontext(subject))
+    monkeypatch.setattr(subject_kind, "kind_of", lambda asked: kind)
     for more in ((), ("--json",)):
         code, out, err = start("trace", "rootfs:/x", "--show", what, *more)
         assert code == 0, err

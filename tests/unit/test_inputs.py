@@ -7,6 +7,7 @@ from pathlib import Path
 
 from vmtailor.base.cache.store import Store
 from vmtailor.base.natives import Natives
+from vmtailor.model.architecture import named
 from vmtailor.model.image import Image, ImageConfig
 from vmtailor.model.kernel import KernelBaseline
 from vmtailor.pipeline.image_subject import baseline_of, exercise_of, settled
@@ -42,7 +43,9 @@ def test_kernels_of_one_release_with_other_configurations_have_disks_of_their_ow
     kernels = {name: kernel(tmp_path / name, name.encode()) for name in ("one", "two")}
 
     def disk(name: str) -> Path:
-        machine = baseline_of(options, kernels[name], Natives(tmp_path), tmp_path / "root.erofs")
+        machine = baseline_of(
+            options, named(options.architecture), kernels[name], Natives(tmp_path), tmp_path / "root.erofs"
+        )
         assert machine.initrd is not None
         return Path(machine.initrd)
 

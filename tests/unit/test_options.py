@@ -25,10 +25,10 @@ from vmtailor.model.machine import Clock
 from vmtailor.model.margin import Margin
 from vmtailor.model.option import Option, OptionSubject, given, refuse, result_key, rows_of, unkeyed
 from vmtailor.pipeline import fit, keys
-from vmtailor.pipeline.again.refitting import RefitRequest
+from vmtailor.pipeline.machine_run import RunOptions
 from vmtailor.pipeline.options import BootOptions, FitOptions
 from vmtailor.pipeline.reverify import VerifyRequest
-from vmtailor.pipeline.running.run import RunOptions
+from vmtailor.pipeline.second_fit import RefitRequest
 
 FIT_FIELDS = pytest.mark.parametrize("one", fields(FitOptions), ids=lambda one: one.name)
 KINDS = OptionSubject

@@ -17,7 +17,7 @@ from vmtailor.cli.main import app
 from vmtailor.drivers.host.host_ports import explained
 from vmtailor.drivers.qemu.forwards import refusal
 from vmtailor.model.machine import PublishedPort
-from vmtailor.pipeline.running.ports import MOST_PORTS, announced, chosen, parse_all, parse_ports
+from vmtailor.pipeline.run_ports import MOST_PORTS, announced, chosen, parse_all, parse_ports
 
 KINDS = {"tcp": socket.SOCK_STREAM, "udp": socket.SOCK_DGRAM}
 

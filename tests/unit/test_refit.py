@@ -22,7 +22,7 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records
 from vmtailor.base.terminal import TerminalConsole
 from vmtailor.cli import refit as refit_verb
-from vmtailor.cli.saved import TraceLines
+from vmtailor.cli.fit_record import TraceLines
 from vmtailor.cli.tables import refused_table
 from vmtailor.drivers.host import bundle_folder
 from vmtailor.drivers.host.bundle_folder import seal
@@ -32,10 +32,10 @@ from vmtailor.model.exercise import StepKind
 from vmtailor.model.image import Image, ImageConfig
 from vmtailor.model.syscalls import ObservedCall, ObservedRun
 from vmtailor.model.trace import ModuleRequest
-from vmtailor.pipeline.again import refitting
-from vmtailor.pipeline.again.refitting import RefitRequest
+from vmtailor.pipeline import second_fit
 from vmtailor.pipeline.options import FitOptions
-from vmtailor.pipeline.running.watching import WatchedRun
+from vmtailor.pipeline.run_watch import WatchedRun
+from vmtailor.pipeline.second_fit import RefitRequest
 from vmtailor.stages import image as image_stage
 from vmtailor.stages.image import kept_for
 
@@ -66,14 +66,14 @@ def reaches(monkeypatch: pytest.MonkeyPatch) -> None:
 
     image = Image("oci:x", "sha256:0", ImageConfig("amd64"), "a", "", 0, 0)
     monkeypatch.setattr(image_stage, "kept_for", lambda files, store: image)
-    monkeypatch.setattr(refitting, "_kernel", lambda loaded, trace, options: (None, None))
-    monkeypatch.setattr(refitting, "assembled", assembled)
+    monkeypatch.setattr(second_fit, "_kernel", lambda loaded, trace, options: (None, None))
+    monkeypatch.setattr(second_fit, "assembled", assembled)
 
 
 def begins_with(folder: Path, **more: Any) -> Reached:
     options = FitOptions("", folder.with_name("out"), **more.pop("options", {}))
     with pytest.raises(Reached) as caught:
-        refitting.prepare(RefitRequest(folder, options, **more))
+        second_fit.prepare(RefitRequest(folder, options, **more))
     return caught.value
 
 
@@ -149,11 +149,11 @@ def test_an_image_is_taken_by_its_digest_from_the_cache_only(tmp_path: Path) -> 
 @pytest.mark.attack
 @pytest.mark.usefixtures("reaches")
 def test_modules_of_a_trace_have_names_that_modules_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(refitting, "assembled", lambda *given: None)
+    monkeypatch.setattr(second_fit, "assembled", lambda *given: None)
     trace = trace_record(modules_requested=(ModuleRequest("x", "x", "../../etc/x"),))
     made = write_bundle(tmp_path / "b", trace=trace)
     with pytest.raises(UserInputError, match="module"):
-        refitting.prepare(RefitRequest(made, FitOptions("", tmp_path / "out")))
+        second_fit.prepare(RefitRequest(made, FitOptions("", tmp_path / "out")))
 
 
 def test_a_reason_quotes_what_was_seen(tmp_path: Path) -> None:
@@ -187,7 +187,7 @@ def test_the_difference_of_two_plans() -> None:
 def test_a_strangers_plan_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     before = plan_of({EVIL: "y"}, EVIL)
     after = replace(plan_of({"C": "y"}), changes=(symbol("C", "y", reason(EVIL)),))
-    prepared = refitting.Replanned(None, before, after, None, (), ())  # type: ignore[arg-type]
+    prepared = second_fit.Replanned(None, before, after, None, (), ())  # type: ignore[arg-type]
     refit_verb.show(prepared, TerminalConsole())
     json.dumps(refit_verb.document(prepared))
     said = capsys.readouterr().out

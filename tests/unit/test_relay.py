@@ -18,7 +18,7 @@ from tests.unit.test_running import options
 from vmtailor.base.errors import GuestError, HostError
 from vmtailor.booting import relay
 from vmtailor.drivers.qemu import qemu_program
-from vmtailor.pipeline.running.run import RunOptions, run
+from vmtailor.pipeline.machine_run import RunOptions, run
 
 FAKE = Path(__file__).parents[1] / "fakes" / "qemu-guest"
 

@@ -27,8 +27,8 @@ from vmtailor.model.bundle import Bundle
 from vmtailor.model.image import ImageConfig
 from vmtailor.model.machine import Accelerator, PublishedPort
 from vmtailor.model.plan import RootFormat
-from vmtailor.pipeline.running import run as running
-from vmtailor.pipeline.running.run import RunOptions, run
+from vmtailor.pipeline import machine_run as running
+from vmtailor.pipeline.machine_run import RunOptions, run
 
 FAKE = Path(__file__).parents[1] / "fakes" / "qemu-system"
 

@@ -12,7 +12,7 @@ import pytest
 
 from vmtailor.base.files import records
 from vmtailor.booting.fitted_machine import Chosen, machine_of
-from vmtailor.cli.saved import TraceLines, load_run
+from vmtailor.cli.fit_record import TraceLines, load_run
 from vmtailor.drivers.host import bundle_folder, bundle_values
 from vmtailor.model.boots.boot import Outcome
 from vmtailor.model.boots.system_exercise import SystemExercise
@@ -26,7 +26,7 @@ from vmtailor.model.systems.subject import System
 from vmtailor.model.watched.system_run import SystemRun
 from vmtailor.pipeline import reverify
 from vmtailor.pipeline.reverify import SavedSystem, VerifyRequest
-from vmtailor.pipeline.work_folder.content import WorkFolder, is_work_folder
+from vmtailor.pipeline.work_files import WorkFolder, is_work_folder
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 

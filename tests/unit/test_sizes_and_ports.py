@@ -13,7 +13,7 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.model.boots.workload import NETWORK
 from vmtailor.model.image import ImageConfig
 from vmtailor.model.option_values import parse_memory
-from vmtailor.pipeline.running.run import RunOptions, run_of
+from vmtailor.pipeline.machine_run import RunOptions, run_of
 
 IMAGE = ImageConfig("amd64", entrypoint=("/entry",), cmd=("image", "words"))
 

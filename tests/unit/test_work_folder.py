@@ -26,13 +26,12 @@ from vmtailor.model.exercise import StepKind
 from vmtailor.model.kernel import KernelFiles
 from vmtailor.model.machine import Clock
 from vmtailor.model.plan import Plan
-from vmtailor.pipeline import reverify
+from vmtailor.pipeline import reverify, work_stages
 from vmtailor.pipeline.image_subject import ImageSeen, ImageSubject
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.pipeline.reverify import VerifyRequest
 from vmtailor.pipeline.subject import Findings
-from vmtailor.pipeline.work_folder import resuming
-from vmtailor.pipeline.work_folder.content import WorkFolder, is_work_folder
+from vmtailor.pipeline.work_files import WorkFolder, is_work_folder
 from vmtailor.stages import build as build_stage
 from vmtailor.stages.verify import Target
 
@@ -88,27 +87,27 @@ def test_the_plan_of_a_trace_is_the_very_plan_of_a_fit(begun: Begun) -> None:
     shutil.rmtree(begun.path.parent / "traced")
     wanted = begun.findings.planned()
     assert wanted.symbol("EPOLL") and wanted.symbol("IPV6") and wanted.network
-    assert resuming.plan(begun.path, begun.asked) == wanted
+    assert work_stages.plan(begun.path, begun.asked) == wanted
     assert records.load(Plan, begun.path / "plan.json") == wanted
     assert names(begun.path) == {*FILES["trace"], "plan.json"}
-    kept = resuming.plan(begun.path, replace(begun.asked, keep=("UNIX",)))
+    kept = work_stages.plan(begun.path, replace(begun.asked, keep=("UNIX",)))
     assert kept.symbol("UNIX") and not wanted.symbol("UNIX")
 
 
 def test_a_kernel_is_built_of_the_plan_and_needs_no_trace(begun: Begun) -> None:
-    made = resuming.plan(begun.path, begun.asked)
+    made = work_stages.plan(begun.path, begun.asked)
     for name in FILES["trace"][1:]:
         (begun.path / name).unlink()
-    files, differing = resuming.build(begun.path, begun.asked)
+    files, differing = work_stages.build(begun.path, begun.asked)
     assert begun.built == [made] and differing == ()
     assert files.image == str(begun.path / "vmlinux") and (begun.path / "vmlinux").read_text() == "vmlinux"
     assert names(begun.path) == {"work.json", "plan.json", *FILES["build"]}
 
 
 def test_a_plan_edited_by_hand_is_built_as_it_says(begun: Begun) -> None:
-    made = resuming.plan(begun.path, begun.asked)
+    made = work_stages.plan(begun.path, begun.asked)
     edit(begun.path / "plan.json", lambda document: document["fragment"].remove(["EPOLL", "y"]))
-    _, differing = resuming.build(begun.path, begun.asked)
+    _, differing = work_stages.build(begun.path, begun.asked)
     assert differing == ("EPOLL",)
     assert set(made.fragment) - set(begun.built[0].fragment) == {("EPOLL", "y")}
     assert begun.built[0].total_y == made.total_y - 1 and begun.built[0].prompted_y == made.prompted_y - 1
@@ -129,10 +128,10 @@ def test_a_plan_edited_by_hand_is_built_as_it_says(begun: Begun) -> None:
 )
 @pytest.mark.attack
 def test_a_plan_is_read_strictly(begun: Begun, change: Callable[[Any], None], words: str) -> None:
-    resuming.plan(begun.path, begun.asked)
+    work_stages.plan(begun.path, begun.asked)
     edit(begun.path / "plan.json", change)
     with pytest.raises(UserInputError, match=words.replace("$", "\\$")):
-        resuming.build(begun.path, begun.asked)
+        work_stages.build(begun.path, begun.asked)
     assert begun.built == [] and not (begun.path / "vmlinux").exists()
 
 
@@ -142,8 +141,8 @@ def _word(plan: Any) -> Any:
 
 
 def test_what_is_verified_is_trace_plan_and_kernel(begun: Begun, verified: list[Target]) -> None:
-    made = resuming.plan(begun.path, begun.asked)
-    resuming.build(begun.path, begun.asked)
+    made = work_stages.plan(begun.path, begun.asked)
+    work_stages.build(begun.path, begun.asked)
     (begun.path / "trace" / "coverage.counts").unlink()
     found = reverify.verify_prepared(reverify.prepare(request(begun)))
     assert found.passed and records.load(type(found), begun.path / "verification.json") == found
@@ -155,8 +154,8 @@ def test_what_is_verified_is_trace_plan_and_kernel(begun: Begun, verified: list[
 
 @pytest.mark.attack
 def test_programs_of_the_host_that_a_folder_names_are_not_run(begun: Begun, verified: list[Target]) -> None:
-    resuming.plan(begun.path, begun.asked)
-    resuming.build(begun.path, begun.asked)
+    work_stages.plan(begun.path, begun.asked)
+    work_stages.build(begun.path, begun.asked)
     prepared = reverify.prepare(request(begun))
     assert prepared.subject.runs == () and len(prepared.subject.skipped) == 1
     found = reverify.verify_prepared(prepared)
@@ -183,8 +182,8 @@ def test_programs_of_the_host_that_a_folder_names_are_not_run(begun: Begun, veri
 def test_a_missing_record_is_told_with_the_stage_that_writes_it(
     begun: Begun, start: Start, stage: str, lacks: str, writer: str
 ) -> None:
-    resuming.plan(begun.path, begun.asked)
-    resuming.build(begun.path, begun.asked)
+    work_stages.plan(begun.path, begun.asked)
+    work_stages.build(begun.path, begun.asked)
     (begun.path / lacks).unlink()
     code, _, said = start(stage, begun.path)
     assert code == 2 and f"{begun.path} has no {lacks}: vmtailor {writer} writes it" in " ".join(said.split())
@@ -201,22 +200,22 @@ def test_what_the_trace_decided_is_no_option_of_later_stages(begun: Begun, start
 def test_a_stage_that_runs_again_takes_away_what_was_made_of_the_one_before(
     begun: Begun, verified: list[Target]
 ) -> None:
-    resuming.plan(begun.path, begun.asked)
-    resuming.build(begun.path, begun.asked)
+    work_stages.plan(begun.path, begun.asked)
+    work_stages.build(begun.path, begun.asked)
     (begun.path / "measured.json").write_text("")
     reverify.verify_prepared(reverify.prepare(request(begun)))
     assert {"measured.json", "verification.json"} < names(begun.path)  # nothing is made of a verification
-    resuming.build(begun.path, begun.asked)
+    work_stages.build(begun.path, begun.asked)
     assert names(begun.path) == {*FILES["trace"], *FILES["plan"], *FILES["build"]} and len(verified) == 1
-    resuming.plan(begun.path, begun.asked)
+    work_stages.plan(begun.path, begun.asked)
     assert names(begun.path) == {*FILES["trace"], *FILES["plan"]}
     WorkFolder(begun.path).save_trace(begun.inputs, begun.findings.seen.record, begun.findings.seen.folder)
     assert names(begun.path) == set(FILES["trace"])
 
 
 def test_a_kernel_of_another_plan_or_another_file_is_not_verified(begun: Begun) -> None:
-    resuming.plan(begun.path, begun.asked)
-    resuming.build(begun.path, begun.asked)
+    work_stages.plan(begun.path, begun.asked)
+    work_stages.build(begun.path, begun.asked)
     plan = (begun.path / "plan.json").read_bytes()
     (begun.path / "plan.json").write_bytes(plan + b"\n")
     with pytest.raises(UserInputError, match="changed after vmlinux was built") as error:
@@ -258,7 +257,7 @@ def test_a_kernel_of_another_plan_or_another_file_is_not_verified(begun: Begun) 
 def test_a_strangers_record_leads_nowhere(begun: Begun, name: str, change: Callable[[Any], None], words: str) -> None:
     edit(begun.path / name, change)
     with pytest.raises(UserInputError, match=words):
-        resuming.plan(begun.path, begun.asked)
+        work_stages.plan(begun.path, begun.asked)
 
 
 @pytest.mark.attack
@@ -268,21 +267,21 @@ def test_only_regular_files_of_the_folder_are_read(begun: Begun, tmp_path: Path,
     shutil.move(begun.path / name, outside)
     (begun.path / name).symlink_to(outside)
     with pytest.raises(UserInputError, match="is a symbolic link"):
-        resuming.plan(begun.path, begun.asked)
+        work_stages.plan(begun.path, begun.asked)
     (begun.path / name).unlink()
     os.mkfifo(begun.path / name)
     with pytest.raises(UserInputError, match="is a named pipe"):
-        resuming.plan(begun.path, begun.asked)
+        work_stages.plan(begun.path, begun.asked)
 
 
 @pytest.mark.attack
 def test_nothing_is_written_through_links(begun: Begun, tmp_path: Path) -> None:
     mine = tmp_path / "mine"
     mine.write_text("mine")
-    resuming.plan(begun.path, begun.asked)
+    work_stages.plan(begun.path, begun.asked)
     for name in ("vmlinux", "vmlinux.new", "config", "kernel.json"):
         (begun.path / name).symlink_to(mine)
-    resuming.build(begun.path, begun.asked)
+    work_stages.build(begun.path, begun.asked)
     assert mine.read_text() == "mine" and not (begun.path / "vmlinux").is_symlink()
     shutil.move(begun.path / "trace", tmp_path / "elsewhere")
     (begun.path / "trace").symlink_to(tmp_path / "elsewhere")
@@ -317,10 +316,10 @@ def test_a_source_of_the_users_own_is_given_again(begun: Begun, tmp_path: Path) 
     inputs = replace(begun.inputs, source=tree)
     WorkFolder(begun.path, begun.asked.store).save_trace(inputs, begun.findings.seen.record, tmp_path / "traced")
     with pytest.raises(UserInputError, match="no longer in the cache") as error:
-        resuming.plan(begun.path, begun.asked)
+        work_stages.plan(begun.path, begun.asked)
     assert "--source" in error.value.hint
-    assert resuming.plan(begun.path, replace(begun.asked, source=str(own))) == begun.findings.planned()
+    assert work_stages.plan(begun.path, replace(begun.asked, source=str(own))) == begun.findings.planned()
     (own / "Makefile").touch()
     (own / "Kbuild").write_text("other\n")
     with pytest.raises(UserInputError, match="is not the source that was traced with"):
-        resuming.plan(begun.path, replace(begun.asked, source=str(own)))
+        work_stages.plan(begun.path, replace(begun.asked, source=str(own)))

@@ -24,7 +24,7 @@ from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.terminal import BREAK, Table, TerminalConsole, Text, box
 from vmtailor.base.text import plural
-from vmtailor.cli.saved import TraceLines, load_run
+from vmtailor.cli.fit_record import TraceLines, load_run
 from vmtailor.cli.tables import requirements_view
 from vmtailor.cli.tables.finding_view import LookupAnswer, document
 from vmtailor.cli.tables.finding_view import show as show_answer
@@ -33,7 +33,7 @@ from vmtailor.model.change import Reason
 from vmtailor.model.fit import FitRun
 from vmtailor.model.option import Option
 from vmtailor.model.option_rows import JSON, SOURCE
-from vmtailor.pipeline.explaining import SourceAtHand, packaged_tree, read_configuration, source_for
+from vmtailor.pipeline.known_source import SourceAtHand, packaged_tree, read_configuration, source_for
 
 EXPLAIN_SCHEMA = "vmtailor/explain/1"
 

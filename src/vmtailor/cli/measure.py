@@ -12,10 +12,9 @@ import msgspec
 from vmtailor.base import output
 from vmtailor.model.option import Option
 from vmtailor.model.option_rows import JSON
-from vmtailor.pipeline.again import bundle_sides
+from vmtailor.pipeline import second_measure, work_stages
 from vmtailor.pipeline.options import FitOptions
-from vmtailor.pipeline.work_folder import resuming
-from vmtailor.pipeline.work_folder.content import is_work_folder
+from vmtailor.pipeline.work_files import is_work_folder
 from vmtailor.stages import report
 
 
@@ -29,7 +28,7 @@ def measure(
     """Measure both machines of a bundle or a work folder, the baseline and the tailored one, and print the figures.
     What was measured before of the same bytes is found again. In a work folder the figures are kept."""
     asked = replace(options, reference=str(folder), out=folder)
-    found = resuming.measure(folder, asked) if is_work_folder(folder) else bundle_sides.measure(folder, asked)
+    found = work_stages.measure(folder, asked) if is_work_folder(folder) else second_measure.measure(folder, asked)
     if json:
         output.document({"schema": found.SCHEMA, **msgspec.to_builtins(found)})
     else:

@@ -13,10 +13,9 @@ from vmtailor.base.terminal import Table, TerminalConsole, Text, box
 from vmtailor.base.text import plural
 from vmtailor.model.change import Change
 from vmtailor.model.option_rows import JSON
-from vmtailor.pipeline import bundling
-from vmtailor.pipeline.again import refitting
-from vmtailor.pipeline.again.refitting import RefitRequest, Replanned
+from vmtailor.pipeline import bundle_place, second_fit
 from vmtailor.pipeline.options import FitOptions
+from vmtailor.pipeline.second_fit import RefitRequest, Replanned
 from vmtailor.stages import report as report_stage
 
 REFIT_SCHEMA = "vmtailor/refit/1"
@@ -29,8 +28,8 @@ def refit(request: RefitRequest, asked: FitOptions, json: Annotated[bool, JSON] 
     bundle, dry_run = request.bundle, request.dry_run
     target = request.out or bundle.absolute().with_name(f"{bundle.absolute().name}-refit")
     if not dry_run:
-        bundling.require_writable(target)
-    prepared = refitting.prepare(replace(request, options=replace(asked, out=target)))
+        bundle_place.require_writable(target)
+    prepared = second_fit.prepare(replace(request, options=replace(asked, out=target)))
     found = prepared.difference
     if json and (dry_run or not found):
         output.document(document(prepared))
@@ -49,7 +48,7 @@ def refit(request: RefitRequest, asked: FitOptions, json: Annotated[bool, JSON] 
             f"without {programs} that the bundle would run on this host: {'; '.join(prepared.skipped)} (--exercise "
             "FILE or --trust-host-commands runs them)"
         )
-    result = refitting.refit(prepared)
+    result = second_fit.refit(prepared)
     report_stage.show(result, json=json)
     if not result.verified:
         raise AnswerNo(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 from vmtailor.base import output as printed
-from vmtailor.cli.saved import load_run
+from vmtailor.cli.fit_record import load_run
 from vmtailor.model.bundle import PAGE
 from vmtailor.model.option import Option
 from vmtailor.model.option_rows import JSON, PAGE_OUT

@@ -13,8 +13,8 @@ from vmtailor.base.files import records
 from vmtailor.cli import docker_options
 from vmtailor.cli.verbs import Command
 from vmtailor.drivers.host import bundle_folder
-from vmtailor.pipeline.running.run import RunOptions, require_meant
-from vmtailor.pipeline.running.run import run as run_machine
+from vmtailor.pipeline.machine_run import RunOptions, require_meant
+from vmtailor.pipeline.machine_run import run as run_machine
 
 
 class RunCommand(Command):
@@ -54,7 +54,7 @@ def _watched(options: RunOptions, out: Path | None) -> int:
         raise UserInputError(f"{out} cannot be written", hint="name a file in a folder that exists")
     # A run that is not watched loads none of these.
     from vmtailor.cli.tables import refused_table
-    from vmtailor.pipeline.running.watching import Watch
+    from vmtailor.pipeline.run_watch import Watch
 
     require_meant(options, bundle_folder.load(options.bundle))
     watch = Watch(options.bundle)

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -19,12 +21,12 @@ from vmtailor.base.text import plural
 from vmtailor.model.bundle import PLAN
 from vmtailor.model.option import Option, OptionSubject, refusal, refuse
 from vmtailor.model.option_rows import JSON, OUT
-from vmtailor.pipeline import kernel_trials, subject_kind
-from vmtailor.pipeline.image_subject import prepare
+from vmtailor.model.syscalls import SyscallEvent
+from vmtailor.model.trace import FileUse
+from vmtailor.pipeline import kernel_trials, subject_kind, work_stages
 from vmtailor.pipeline.options import FitOptions
-from vmtailor.pipeline.subject import Findings
-from vmtailor.pipeline.work_folder import resuming
-from vmtailor.pipeline.work_folder.content import WorkFolder, is_work_folder
+from vmtailor.pipeline.subject import Findings, Subject
+from vmtailor.pipeline.work_files import WorkFolder, is_work_folder
 from vmtailor.stages import trace as trace_stage
 
 
@@ -49,21 +51,20 @@ def trace(
         raise refusal(("--out",), OptionSubject.TRACED_FOLDER, saved)
     if saved is not None:
         work = WorkFolder(saved, asked.store)
-        record, folder = work.trace, work.trace_folder()
-    else:
-        inputs = prepare(asked) if out is None else resuming.trace(asked, out)
-        record, folder = inputs.traced()
-    if show is Show.COVERAGE:
-        _print(_coverage(inputs.trace() if saved is None else resuming.findings(work, asked)), json)
+        events = trace_stage.read_log(work.trace_folder(), work.trace).events
+        whole = show is Show.COVERAGE
+        _print(_coverage(work_stages.findings(work, asked)) if whole else _rows(show, events, work.trace.files), json)
         return
-    events = trace_stage.read_log(folder, record).events
+    subject: Subject[Any]
+    prepared = subject_kind.kind_of(asked).prepare(asked) if out is None else nullcontext(work_stages.trace(asked, out))
+    with prepared as subject:
+        _print(_coverage(subject.trace()) if show is Show.COVERAGE else _rows(show, *subject.calls()), json)
+
+
+def _rows(show: Show, events: Iterable[SyscallEvent], files: Sequence[FileUse]) -> list[dict[str, Any]]:
     if show is Show.FILES:
-        rows = [{"path": f.path, "opened": f.opened, "failed": f.failed, "written": f.written} for f in record.files]
-    elif show is Show.TASKS:
-        rows = _tasks(events)
-    else:
-        rows = [_call(call) for call in strace_log.summarise(events)]
-    _print(rows, json)
+        return [{"path": f.path, "opened": f.opened, "failed": f.failed, "written": f.written} for f in files]
+    return _tasks(events) if show is Show.TASKS else [_call(call) for call in strace_log.summarise(events)]
 
 
 def _folder_of(asked: FitOptions, kind: OptionSubject) -> Path | None:
@@ -137,7 +138,7 @@ def plan(
         with subject_kind.kind_of(asked).prepare(asked) as subject:
             made = subject.trace().planned()
     else:
-        made = resuming.plan(folder, asked)
+        made = work_stages.plan(folder, asked)
     if out is not None:
         records.save(made, out)
     if json:
@@ -167,7 +168,7 @@ def build(asked: FitOptions, json: Annotated[bool, JSON] = False) -> None:
             findings = subject.trace()
             files = kernel_trials.built(findings, findings.planned())
     else:
-        files, differing = resuming.build(folder, asked)
+        files, differing = work_stages.build(folder, asked)
         if differing:
             output.note(
                 f"{folder / PLAN} was edited: its fragment, which is what was built, gives "

@@ -15,7 +15,7 @@ from vmtailor.model.exercise import Proof
 from vmtailor.model.option_rows import JSON
 from vmtailor.pipeline import reverify
 from vmtailor.pipeline.reverify import Prepared, SavedSystem, VerifyRequest
-from vmtailor.pipeline.work_folder.content import is_work_folder
+from vmtailor.pipeline.work_files import is_work_folder
 
 
 @dataclass(frozen=True)

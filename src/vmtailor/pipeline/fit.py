@@ -22,7 +22,7 @@ from vmtailor.model.image import ImageConfig
 from vmtailor.model.option import result_key
 from vmtailor.model.systems.units import UnitsMode
 from vmtailor.pipeline import (
-    bundling,
+    bundle_place,
     fit_sides,
     kernel_trials,
     keys,
@@ -39,13 +39,13 @@ from vmtailor.pipeline.subject import AskUnits, Built, Findings, Fitted, Improve
 def run_fit(options: FitOptions, ask: AskUnits | None = None) -> FitRun:
     """Make the machine that fits an image or a system. What was finished before, by any run, is taken from the cache.
     A disk is read, and never written: the bundle has a copy."""
-    bundling.require_writable(options.out)
+    bundle_place.require_writable(options.out)
     times = Times()
     with ExitStack() as opened:
         with times.of("prepare"):
             subject = opened.enter_context(subject_kind.kind_of(options).prepare(options))
         if subject.copied is not None:
-            bundling.require_room(options.out, subject.copied)
+            bundle_place.require_room(options.out, subject.copied)
         key, store = fit_key(subject), subject.store
         # What depends on an answer is asked again; everything before and behind it is found.
         asks = options.units is UnitsMode.ASK
@@ -53,10 +53,10 @@ def run_fit(options: FitOptions, ask: AskUnits | None = None) -> FitRun:
             with temporary.held_folder(subject.scratch) as made:
                 run = _make(subject, times, made, ask)
                 if asks or not run.verified:  # not kept: the next try may go further
-                    return bundling.place(made, options.out, options.command, subject.users_disk(run))
+                    return bundle_place.place(made, options.out, options.command, subject.users_disk(run))
                 store.get("fit", key, lambda folder: _copy(made, folder))
         made = store.path("fit", key)
-        return bundling.place(made, options.out, options.command, subject.users_disk(bundling.run_in(made)))
+        return bundle_place.place(made, options.out, options.command, subject.users_disk(bundle_place.run_in(made)))
 
 
 def _copy(made: Path, folder: Path) -> None:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,7 +30,7 @@ from vmtailor.drivers.kernel import compiled_baseline, kernel_source
 from vmtailor.drivers.kernel.kernel_source import SourceTree
 from vmtailor.drivers.monitors import monitors
 from vmtailor.drivers.rootfs import initramfs, tracer_volume
-from vmtailor.model.architecture import Architecture, named, of_host, of_image, presumed
+from vmtailor.model.architecture import Architecture, named, of_host, of_image
 from vmtailor.model.boots.boot import Boot
 from vmtailor.model.bundle import EXERCISE, IMAGE, INIT
 from vmtailor.model.change import Change
@@ -43,9 +43,9 @@ from vmtailor.model.margin import Margin, MarginPrice
 from vmtailor.model.option import OptionSubject, refuse
 from vmtailor.model.plan import Plan, RootFormat
 from vmtailor.model.syscalls import ObservedCall, SyscallEvent
-from vmtailor.model.trace import Trace
+from vmtailor.model.trace import FileUse, Trace
 from vmtailor.model.trial import Verification
-from vmtailor.pipeline import attributing, bundle_files, fit_sides, keys, margin_cost, reaching
+from vmtailor.pipeline import bundle_files, code_cost, fit_sides, keys, margin_cost, reaching
 from vmtailor.pipeline.bundle_files import OwnFiles
 from vmtailor.pipeline.keys import content
 from vmtailor.pipeline.measured_machines import Ahead, Asked
@@ -114,7 +114,9 @@ class ImageSubject(Subject[ImageSeen]):
 
     def machine_with(self, modules: tuple[str, ...]) -> Machine:
         """Return the baseline machine, having loaded these modules too before anything of the container starts."""
-        return baseline_of(self.options, self.kernel, self.natives, self.root, modules) if modules else self.baseline
+        if not modules:
+            return self.baseline
+        return baseline_of(self.options, self.row, self.kernel, self.natives, self.root, modules)
 
     def as_traced(self, record: Trace) -> ImageSubject:
         """Return the subject with the modules in its baseline that the trace had loaded for the container."""
@@ -131,6 +133,10 @@ class ImageSubject(Subject[ImageSeen]):
 
     def trace(self, begun: Ahead | None = None) -> Findings[ImageSeen]:
         return self.known(*self.traced(begun), begun)
+
+    def calls(self) -> tuple[Iterable[SyscallEvent], Sequence[FileUse]]:
+        record, folder = self.traced()
+        return trace.read_log(folder, record).events, record.files
 
     def traced(self, begun: Ahead | None = None) -> tuple[Trace, Path]:
         """Return the trace, and the folder with its files; found again when nothing it depends on has changed. `begun`:
@@ -172,7 +178,7 @@ class ImageSubject(Subject[ImageSeen]):
                 self.source.path, self.kernel.version, self.source.digest, self.store, architecture=self.row.name
             )
         with step("attribution of the baseline's cost"):
-            costs = attributing.attributed(subject, record, folder, tree)
+            costs = code_cost.attributed(subject, record, folder, tree)
         with step("reach: what the image could ask for"):
             reached = subject.reached(record, archive, tree)
         return Findings(subject, ImageSeen(record, folder, events, archive, reached, name=name), tree, costs)
@@ -314,7 +320,7 @@ def prepare(options: FitOptions) -> ImageSubject:
     require_tools(row)
     monitors.usual().require_cpu(row.name, options.machine, options.cpu_model)
     exercise = exercise_of(options, image)
-    kernel = kernel_of(options)
+    kernel = kernel_of(options, row)
     return assembled(options, image, exercise, kernel, source_of(options, kernel))
 
 
@@ -329,20 +335,20 @@ def assembled(
     """Return the subject of what was fetched: root file system, tools and baseline machine are made, or found. `root`:
     where that is there already."""
     options = with_margins(options, exercise)
-    parts = guest_programs.of(options.architecture)
+    row, parts = named(options.architecture), guest_programs.of(options.architecture)
     root = root or build_root(image, options.root_format, parts, options.store)
     return ImageSubject(
         options=options,
-        row=named(options.architecture),
+        row=row,
         image=image,
         exercise=exercise,
         kernel=kernel,
         source=source,
         natives=parts,
         root=root,
-        tools=tools_volume(options.store, options.root_format, options.architecture, options.distribution),
-        baseline=baseline_of(options, kernel, parts, root),
-        table=SymbolTable.parse(Path(kernel.system_map).read_text(), options.architecture),
+        tools=tools_volume(options.store, options.root_format, row, options.distribution),
+        baseline=baseline_of(options, row, kernel, parts, root),
+        table=SymbolTable.parse(Path(kernel.system_map).read_text(), row.name),
         config=dot_config.parse(Path(kernel.config).read_text()),
     )
 
@@ -389,10 +395,9 @@ def _asked_or_derived(options: FitOptions, image: Image) -> Exercise:
     return exercise_file.load(options.exercise_file, image)
 
 
-def kernel_of(options: FitOptions) -> KernelBaseline:
+def kernel_of(options: FitOptions, row: Architecture) -> KernelBaseline:
     """The baseline's kernel: packaged, or compiled once where the user says with which configuration."""
     if options.baseline_config is None:
-        row = named(options.architecture) if options.architecture else presumed()
         return packaged_baseline.provide(options.distribution, row, options.store, options.kernel)
     if options.source is None or options.kernel is not None:
         raise UserInputError(
@@ -400,11 +405,11 @@ def kernel_of(options: FitOptions) -> KernelBaseline:
             hint="give --source TARBALL --baseline-config /boot/config-RELEASE",
         )
     if options.baseline_config == "defconfig":
-        return compiled_baseline.provide(options.store, options.source, architecture=options.architecture)
+        return compiled_baseline.provide(options.store, options.source, architecture=row.name)
     config = Path(options.baseline_config)
     if not config.exists():
         raise UserInputError(f"{config} does not exist", hint="a file such as /boot/config-RELEASE, or 'defconfig'")
-    return compiled_baseline.provide(options.store, options.source, config, architecture=options.architecture)
+    return compiled_baseline.provide(options.store, options.source, config, architecture=row.name)
 
 
 def source_of(options: FitOptions, kernel: KernelBaseline) -> SourceTree:
@@ -416,14 +421,11 @@ def source_of(options: FitOptions, kernel: KernelBaseline) -> SourceTree:
     return source
 
 
-def tools_volume(
-    store: Store, form: RootFormat, architecture: str | None = None, distribution: Distribution | None = None
-) -> Path:
+def tools_volume(store: Store, form: RootFormat, row: Architecture, distribution: Distribution | None = None) -> Path:
     """The tracer's own volume, in the root's format, which every kernel that boots has: with the strace of this host,
     or that of the machine's architecture, from the packages of a distribution (this host's).
 
     Raises HostError when there is none."""
-    row = presumed() if architecture is None else named(architecture)
     among: Path | None = None
     if row.is_host:
         program = Path(require_tool("strace"))
@@ -442,11 +444,15 @@ def tools_volume(
 
 
 def baseline_of(
-    options: FitOptions, kernel: KernelBaseline, parts: Natives, root: Path, more: tuple[str, ...] = ()
+    options: FitOptions,
+    row: Architecture,
+    kernel: KernelBaseline,
+    parts: Natives,
+    root: Path,
+    more: tuple[str, ...] = (),
 ) -> Machine:
     """The baseline machine, with an initial RAM disk made for it. `more`: modules that it loads beside its own."""
     modules = Path(kernel.modules_dir)
-    row = named(options.architecture)
     wanted = (*initramfs.wanted_by(row.board_named(options.machine), options.root_format), *more)
     # The very kernel, since one release can be compiled with several configurations.
     very = (content(Path(kernel.vmlinuz)), content(Path(kernel.config)))

@@ -37,11 +37,11 @@ from vmtailor.model.plan import RootFormat
 from vmtailor.model.systems.subject import System
 from vmtailor.model.trial import Verification
 from vmtailor.model.watched.system_run import SystemRun
+from vmtailor.pipeline import work_stages
 from vmtailor.pipeline.image_subject import tools_volume
 from vmtailor.pipeline.subject import scratch_of
 from vmtailor.pipeline.systems import exercising, subjects
-from vmtailor.pipeline.work_folder import resuming
-from vmtailor.pipeline.work_folder.content import WorkFolder, is_work_folder
+from vmtailor.pipeline.work_files import WorkFolder, is_work_folder
 from vmtailor.stages import exercise_file, system_verify, trace, verify
 from vmtailor.stages.system_verify import SystemTarget
 from vmtailor.stages.verify import Target
@@ -104,7 +104,7 @@ class SavedContainer:
             machine=replace(machine, clock=clock, cpu_model=model),
             image=self.image.config,
             exercise=self.exercise,
-            tools=tools_volume(store, self.root_format, self.architecture),
+            tools=tools_volume(store, self.root_format, named(self.architecture)),
             network=self.network,
         )
         found = verify.verify(target, record, trace.log_of(self.files.requests(), record).events, scratch_of(store))
@@ -219,7 +219,7 @@ def _of_work_folder(work: WorkFolder) -> SavedContainer:
     begun, _ = work.work(), work.trace
     made, sha256 = work.plan(begun)
     kernel = work.kernel(sha256)
-    image = resuming.image_of(begun, work.store)
+    image = work_stages.image_of(begun, work.store)
     return SavedContainer(
         files=work,
         image=image,
@@ -227,7 +227,7 @@ def _of_work_folder(work: WorkFolder) -> SavedContainer:
         architecture=begun.architecture,
         root_format=begun.root_format,
         exercise=work.exercise,
-        machine=lambda accelerator: resuming.machine_of(begun, image, made, kernel, accelerator, work.store),
+        machine=lambda accelerator: work_stages.machine_of(begun, image, made, kernel, accelerator, work.store),
     )
 
 

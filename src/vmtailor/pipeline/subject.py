@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,6 +17,7 @@ from vmtailor.analysis.cost import loops
 from vmtailor.analysis.cost.attribution import Attribution, SymbolCost
 from vmtailor.analysis.cost.plugin_counts import SymbolTable
 from vmtailor.base.cache.store import Store
+from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records
 from vmtailor.base.natives import Natives
 from vmtailor.drivers.kernel.kernel_source import SourceTree
@@ -28,10 +29,12 @@ from vmtailor.model.kernel import KernelBaseline, KernelFiles
 from vmtailor.model.machine import Machine
 from vmtailor.model.margin import Margin, MarginPrice
 from vmtailor.model.plan import Plan
+from vmtailor.model.syscalls import SyscallEvent
 from vmtailor.model.systems.tuning import Tuning
 from vmtailor.model.systems.units import UnitChoice, UnitStanding
+from vmtailor.model.trace import FileUse
 from vmtailor.model.trial import Trial, Verification
-from vmtailor.pipeline.bundling import UsersDisk
+from vmtailor.pipeline.bundle_place import UsersDisk
 from vmtailor.pipeline.measured_machines import Ahead, Asked
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.stages.plan import Tree
@@ -93,6 +96,8 @@ class Subject(ABC, Generic[Seen]):
 
     #: What the content is called in a fit's sources.
     NOUN: ClassVar[str]
+    #: What cannot be done yet with this kind of subject, each with a sentence that says so.
+    LACKS: ClassVar[Mapping[str, str]] = {}
 
     options: FitOptions
     row: Architecture
@@ -142,6 +147,16 @@ class Subject(ABC, Generic[Seen]):
     def prepare(cls, options: FitOptions) -> AbstractContextManager[Subject[Any]]:
         """Read and fetch what is missing, for as long as the block lasts. Finds what can be wrong with the user's input
         before anything long begins."""
+
+    @classmethod
+    def require(cls, what: str, reference: str) -> None:
+        """Raise UserInputError for what cannot be done yet with this kind of subject."""
+        if what in cls.LACKS:
+            raise UserInputError(f"{reference}: {cls.LACKS[what]}")
+
+    @abstractmethod
+    def calls(self) -> tuple[Iterable[SyscallEvent], Sequence[FileUse]]:
+        """Return the system calls and the files of its trace, which is made where it is missing."""
 
     @abstractmethod
     def trace_key(self) -> str:

@@ -32,9 +32,9 @@ from vmtailor.model.boots.timeline import Timeline
 from vmtailor.model.boots.workload import OwnInit, Workload
 from vmtailor.model.change import Change, Effect, Figure
 from vmtailor.model.machine import Clock, Machine
-from vmtailor.pipeline import booting, rebuilding
+from vmtailor.pipeline import bundle_boots, bundle_kernel
 from vmtailor.pipeline.applying import Means, applied, for_bundle
-from vmtailor.pipeline.booting import Booted
+from vmtailor.pipeline.bundle_boots import Booted
 from vmtailor.pipeline.machine_bench import JUDGED, MachineBench, tried
 from vmtailor.stages.boot import attribution, profile
 from vmtailor.stages.boot.attribution import Known, attributed
@@ -94,7 +94,7 @@ def on_bundle(
         predict = by_cost(_cost(subject, out), judged_by)
     else:
         predict = _by_log(subject, out, judged_by)
-    means = Means(out, Path(), rebuilding.Rebuilder(subject.loaded, subject.store), subject.loaded.config)
+    means = Means(out, Path(), bundle_kernel.Rebuilder(subject.loaded, subject.store), subject.loaded.config)
 
     def make(changes: Sequence[Change], machine: Machine) -> tuple[Machine, tuple[Change, ...]]:
         return make_on_bundle(changes, machine, means)
@@ -175,8 +175,8 @@ def shown(
 
 
 def _cost(subject: Booted, out: Path) -> BootCost:
-    counters = booting.counted(subject, out)
-    known = rebuilding.known(subject.loaded, subject.store, only_cached=True)
+    counters = bundle_boots.counted(subject, out)
+    known = bundle_kernel.known(subject.loaded, subject.store, only_cached=True)
     if known is not None:
         return attribution.cost_of(counters, known, subject.store)
     table = subject.booter.table(str(subject.loaded.kernel))

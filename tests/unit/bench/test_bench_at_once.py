@@ -5,6 +5,7 @@ stands beside the published one."""
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,19 +17,20 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.fakes.bench_rows import FakeRow
 from tests.unit.bench.test_bench_inside_machine import INSIDE, NAMES, WITHIN_JOB
 
 from vmtailor.base.errors import GuestError, UserInputError
 from vmtailor.base.files import records
 from vmtailor.base.natives import elf_symbols, locate
 from vmtailor.bench.analysis import data_n
-from vmtailor.bench.analysis.bench_clock import VIRTUAL
+from vmtailor.bench.analysis.benchmarks import INDEX
 from vmtailor.bench.analysis.cells import cells
 from vmtailor.bench.analysis.guest_rounds import CPU_SCORE, STEP, Said, about, figures, overlap, said, steps
-from vmtailor.bench.analysis.unixbench_index import INDEX
 from vmtailor.bench.cli.bench_command import counts_of, repeat_of
 from vmtailor.bench.model.job import BenchJob
 from vmtailor.bench.model.results import (
+    VIRTUAL,
     BenchFigure,
     BenchHost,
     BenchResults,
@@ -39,8 +41,8 @@ from vmtailor.bench.model.results import (
 )
 from vmtailor.bench.pages.published_tables import data_n_page
 from vmtailor.bench.run import harness, launch, rounds_boot
-from vmtailor.bench.run.guest_engine import Inside
-from vmtailor.bench.run.harness import again
+from vmtailor.bench.run.guest_engine import GuestEngine
+from vmtailor.bench.run.harness import again as again_words
 from vmtailor.bench.run.machine_counts import cannot_tell, machine_tests
 from vmtailor.bench.run.rounds_boot import AtOnce, RoundsBoot
 from vmtailor.bench.runtimes import description
@@ -107,8 +109,8 @@ def test_none_is_the_machine_itself_alone() -> None:
 def test_cells_have_their_command() -> None:
     planned = rounds_boot.planned(JOB, ROWS)
     way = "--variant 'our set, 1 copy, virtual time' --repeat 1"
-    assert f"--only dhry2reg --n 1 {way}" in again(JOB, planned[0])
-    assert f"--only dhry2reg --n 2 {way}" in again(JOB, planned[-12])
+    assert f"--only dhry2reg --n 1 {way}" in shlex.join(again_words(JOB, planned[0]))
+    assert f"--only dhry2reg --n 2 {way}" in shlex.join(again_words(JOB, planned[-12]))
 
 
 @pytest.mark.parametrize(
@@ -208,7 +210,7 @@ def test_a_round_that_one_instance_missed_is_a_failure_and_the_others_are_not() 
     assert isinstance(uncounted, TrialFailed) and "did not count" in uncounted.message
 
 
-class Played(Inside):
+class Played(GuestEngine):
     """A machine whose boots are played."""
 
     log = ""
@@ -244,7 +246,9 @@ def test_a_test_that_was_left_out_for_the_sake_of_time_and_comes_back_has_a_boot
 
 def test_a_machine_without_engines_does_nothing_at_once() -> None:
     job = replace(JOB, suites=(SuiteName.UNIXBENCH,), machines=(replace(INSIDE.machine, name="vm:stock"),))
-    found = harness.planned_trials(job, [], ["vm:stock", *ROWS])
+    found = harness.planned_trials(
+        job, [FakeRow("vm:stock", counted=True), *(FakeRow(name, within=True) for name in ROWS)]
+    )
     assert found and {one.runtime for one in found} == set(ROWS)
     assert any(text.startswith("vm:stock: unixbench: cannot tell") for text in cannot_tell(job))
 
@@ -254,7 +258,8 @@ def test_the_command_of_a_cell_is_taken(tmp_path: Path) -> None:
     with pytest.raises(UserInputError, match="no test of unixbench is run in the way"):
         launch._check_tests(replace(JOB, only=("pipe",), variant="upside down"), False)
     planned = rounds_boot.planned(JOB, ROWS)
-    assert again(replace(JOB, host_name="a b"), planned[0]).endswith(" --host-name 'a b' -o again.json")
+    words = again_words(replace(JOB, host_name="a b"), planned[0])
+    assert words[-4:] == ["--host-name", "a b", "-o", "again.json"]
 
 
 @pytest.mark.parametrize(

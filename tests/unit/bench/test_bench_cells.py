@@ -14,7 +14,7 @@ import pytest
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records
 from vmtailor.bench.analysis.cells import Cell, against, cells
-from vmtailor.bench.analysis.run_merge import merged
+from vmtailor.bench.analysis.host_runs import merged
 from vmtailor.bench.analysis.samples_csv import HEAD, csv_of
 from vmtailor.bench.model.results import (
     BenchFailure,

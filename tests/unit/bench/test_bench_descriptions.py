@@ -65,7 +65,7 @@ def test_every_field_of_every_command_is_filled(name: str, tmp_path: Path, monke
     runtime = DescribedRuntime(one, tmp_path, Path("/enter"), Cgroups(tmp_path))
     runtime._image = BenchImage(tmp_path / "tree", tmp_path / "image.tar", "bench:1")
     for spec in (LIMITED, InstanceSpec("vt-2", ("/bench/bench", "hold"))):
-        if one.root is not description.Root.IMAGE:  # those load it themselves, and have no root of ours
+        if one.root is not description.RootForm.IMAGE:  # those load it themselves, and have no root of ours
             runtime._placed[spec.name] = Overlay(tmp_path / spec.name, tmp_path / "tree")
         if one.limits == "cgroup":
             runtime._entries[spec.name] = [tmp_path / "cgroup.procs"]
@@ -94,7 +94,7 @@ def test_a_word_with_spaces_stays_one_word(name: str, tmp_path: Path) -> None:
     command = ("/bin/sh", "-c", "while :; do echo 'it is'; done")
     spec = InstanceSpec("vt-1", command)
     words = runtime.run_words(spec)
-    if one.root is description.Root.BUNDLE:
+    if one.root is description.RootForm.BUNDLE:
         assert bundle_config(spec)["process"]["args"] == list(command)
     elif shlex.join(command) in words:  # what hands it to a shell
         assert name.endswith("openvz.toml")

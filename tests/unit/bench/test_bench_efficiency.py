@@ -9,7 +9,7 @@ from typing import Any
 
 from vmtailor.bench.model.instance import BENCH
 from vmtailor.bench.runtimes.networks import Link
-from vmtailor.bench.runtimes.stopwatch import Timed
+from vmtailor.bench.runtimes.stopwatch import TimedCommand
 from vmtailor.bench.suites import efficiency
 
 LINK = Link("/run/netns/bench0", "10.77.0.2", "10.77.0.1", "/run/netns/peer0")
@@ -18,11 +18,11 @@ LINK = Link("/run/netns/bench0", "10.77.0.2", "10.77.0.1", "/run/netns/peer0")
 def test_the_start_and_end_of_an_instance_are_not_in_what_a_byte_costs() -> None:
     used, commands = [0.0], []
 
-    def run(runtime: str, command: Sequence[str], *, network: str, **_: object) -> Timed:
+    def run(runtime: str, command: Sequence[str], *, network: str, **_: object) -> TimedCommand:
         assert (runtime, network) == ("docker", LINK.path)
         commands.append(list(command))
         used[0] += 0.4 if command == [BENCH, "null"] else 2.4
-        return Timed((), None, 0.0, 0, " ".join(command).encode(), b"")
+        return TimedCommand((), None, 0.0, 0, " ".join(command).encode(), b"")
 
     cgroups = SimpleNamespace(cpu_s=lambda: used[0])
     fake: Any = SimpleNamespace(run=run, cgroups=cgroups)

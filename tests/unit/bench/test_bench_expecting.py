@@ -9,11 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vmtailor.bench.analysis.bench_clock import CLOCK
-from vmtailor.bench.analysis.schedule import Schedule
-from vmtailor.bench.analysis.trial_cost import Expected, cells_within, cost_of, lasting, plan_lines, seconds_of, within
-from vmtailor.bench.analysis.trial_plan import BenchTest, PlannedTrial, plan
-from vmtailor.bench.model.results import BenchTrial, SuiteName
+from vmtailor.bench.analysis.benchmarks import BenchTest
+from vmtailor.bench.analysis.schedule import (
+    Expected,
+    PlannedTrial,
+    Schedule,
+    cells_within,
+    cost_of,
+    lasting,
+    plan,
+    plan_lines,
+    seconds_of,
+    within,
+)
+from vmtailor.bench.model.results import CLOCK, BenchTrial, SuiteName
 
 RUNTIMES = ("native", "docker")
 CHEAP = BenchTest(SuiteName.STARTUP, "report", cost=2.0)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -14,16 +15,16 @@ from tests.unit.bench.test_bench_machines import JOB
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import GuestError, UserInputError
 from vmtailor.base.files import records
-from vmtailor.bench.analysis.trial_plan import PlannedTrial, plan
-from vmtailor.bench.model.bench_machine import BenchInside, BenchMachine
+from vmtailor.bench.analysis.boot_counts import WITHIN, per_unit, started
+from vmtailor.bench.analysis.schedule import PlannedTrial, plan
 from vmtailor.bench.model.instance import Limits
-from vmtailor.bench.model.job import BenchJob
+from vmtailor.bench.model.job import BenchInside, BenchJob, BenchMachine
 from vmtailor.bench.model.results import SuiteName
 from vmtailor.bench.run import guest_engine
-from vmtailor.bench.run.guest_engine import Inside, exercise_of
-from vmtailor.bench.run.harness import again
+from vmtailor.bench.run.guest_engine import GuestEngine, exercise_of
+from vmtailor.bench.run.harness import again as again_words
 from vmtailor.bench.run.launch import BenchOptions, bench
-from vmtailor.bench.run.machine_counts import WITHIN, cannot_tell, machine_tests, per_unit, started_within
+from vmtailor.bench.run.machine_counts import cannot_tell, machine_tests
 from vmtailor.bench.runtimes import description
 from vmtailor.bench.runtimes import guest_runtime as guest
 from vmtailor.bench.runtimes.guest_runtime import FAILED, REST_S, in_guest
@@ -53,7 +54,7 @@ def test_every_description_becomes_a_script_that_a_shell_reads(name: str, monkey
     read = subprocess.run(["sh", "-n"], input=script.encode(), capture_output=True, timeout=20, check=False)
     assert read.returncode == 0, read.stderr
     one = description.load(name)
-    if one.root is description.Root.BUNDLE:  # its config.json, which the script writes, has the command
+    if one.root is description.RootForm.BUNDLE:  # its config.json, which the script writes, has the command
         assert '"/bench/bench",' in script
     else:
         assert "/bench/bench" in " ".join(run).split()
@@ -113,7 +114,7 @@ def boot(kernel: int, user: int, end_ns: int) -> Boot:
 
 
 def test_only_what_runs_within_is_counted() -> None:
-    start = {figure.name: figure.value for figure in started_within(boot(700, 70, 3000), {})}
+    start = {figure.name: figure.value for figure in started(boot(700, 70, 3000), {}, (WITHIN,))}
     assert start == {
         "kernel to its end": 700.0, "user to its end": 70.0, "devices to its end": 4.0, "virtual time to its end": 2e-6,
     }  # fmt: skip
@@ -122,11 +123,11 @@ def test_only_what_runs_within_is_counted() -> None:
 
 
 def test_rows_are_engines_of_the_machine_and_their_cells_have_their_command(tmp_path: Path) -> None:
-    rows = [Inside(INSIDE, description.load(name), tmp_path).name for name in WITHIN_JOB.inside_runtimes]
+    rows = [GuestEngine(INSIDE, description.load(name), tmp_path).name for name in WITHIN_JOB.inside_runtimes]
     assert rows == ["vm:engines/native", "vm:engines/podman"]
     planned = plan(machine_tests(WITHIN_JOB), rows, 2, 1)
     assert {trial.runtime for trial in planned} == set(rows)
-    words = again(WITHIN_JOB, PlannedTrial(planned[0].test, rows[1], 1))
+    words = shlex.join(again_words(WITHIN_JOB, PlannedTrial(planned[0].test, rows[1], 1)))
     assert "--on podman --inside 'vm:/over there/engines.raw' --only boot" in words
     said = cannot_tell(WITHIN_JOB)
     for suite in ("efficiency", "memory", "isolation", "unixbench dhry2reg"):

@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
+from vmtailor.bench.analysis.benchmarks import RATIO, SILENT, T1, benchmark
 from vmtailor.bench.analysis.cells import cells_of
-from vmtailor.bench.analysis.heat_map import RATIO, SHADES, SILENT, T1, heat_maps, tip
+from vmtailor.bench.analysis.heat_map import SHADES, heat_maps, tip
 from vmtailor.bench.analysis.weighted_ranks import advise
 from vmtailor.bench.model.instance import InstanceSpec, Limits, WriteLimit
 from vmtailor.bench.model.job import BenchJob
@@ -32,9 +33,8 @@ from vmtailor.bench.model.results import (
 )
 from vmtailor.bench.pages.bench_page import bench_page
 from vmtailor.bench.pages.overview import overviews
-from vmtailor.bench.runtimes.disk_limits import write_limit
 from vmtailor.bench.runtimes.host_runtime import groups_of
-from vmtailor.bench.runtimes.instance_cgroups import limit_files
+from vmtailor.bench.runtimes.instance_cgroups import limit_files, write_limit
 from vmtailor.bench.runtimes.networks import Link
 from vmtailor.bench.runtimes.overlay_roots import bundle_config
 from vmtailor.bench.suites import isolation
@@ -153,14 +153,17 @@ def test_the_map_has_what_was_lost_in_percent_and_who_did_not_report() -> None:
     assert "50 % did not report" in page and "<b>it was refused" not in page and 'class="heat"' in page
 
 
+LOSSES = benchmark(SuiteName.ISOLATION, "cpu")
+
+
 def test_who_did_not_report_lost_the_most_and_not_nothing() -> None:
-    found = isolation.figures_of([0.5, 1.0], [0.6, None], 20.0)
+    found = LOSSES.measured(isolation.losses([0.5, 1.0], [0.6, None], 20.0))
     by = {(figure.name, figure.instance): figure.value for figure in found}
     assert by["did not report", 0] == 1.0 and ("t2", 1) not in by
     assert by["t2 / t1", 0] == pytest.approx(1.2) and by["t2 / t1", 1] == pytest.approx(20.0)
 
     def tried(runtime: str, after: list[float | None], block: int) -> BenchTrial:
-        return replace(trial(runtime, block), figures=isolation.figures_of([1.0] * 4, after, 20.0))
+        return replace(trial(runtime, block), figures=LOSSES.measured(isolation.losses([1.0] * 4, after, 20.0)))
 
     blocks = range(1, 7)
     fine = [tried("native", [1.1] * 4, block) for block in blocks]

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from vmtailor.bench.analysis import instance_report
-from vmtailor.bench.analysis.instance_limits import parted, with_limits, witness
+from vmtailor.bench.analysis.instance_report import parted, with_limits, witness
 from vmtailor.bench.analysis.phrases import ISOLATION, isolation_row, limits_words, records_of
 from vmtailor.bench.model.results import BenchHost, BenchTrial, HostRun, RuntimeIdentity, SuiteName, Witness
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,19 +12,18 @@ import pytest
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import HostError, UserInputError
 from vmtailor.base.files import records
-from vmtailor.bench.analysis.bench_clock import CLOCK
+from vmtailor.bench.analysis.benchmarks import INDEX
+from vmtailor.bench.analysis.boot_counts import per_unit, timed_start
 from vmtailor.bench.analysis.cells import cells
 from vmtailor.bench.analysis.phrases import title_of
-from vmtailor.bench.analysis.trial_plan import PlannedTrial
-from vmtailor.bench.analysis.unixbench_index import INDEX
+from vmtailor.bench.analysis.schedule import PlannedTrial
 from vmtailor.bench.analysis.weighted_ranks import advise
-from vmtailor.bench.model.bench_machine import STOCK, BenchMachine
-from vmtailor.bench.model.job import BenchJob
-from vmtailor.bench.model.results import BenchFigure, BenchHost, BenchTrial, HostRun, RuntimeIdentity, SuiteName
+from vmtailor.bench.model.job import STOCK, BenchJob, BenchMachine
+from vmtailor.bench.model.results import CLOCK, BenchFigure, BenchHost, BenchTrial, HostRun, RuntimeIdentity, SuiteName
 from vmtailor.bench.run import image_machine
-from vmtailor.bench.run.harness import again
+from vmtailor.bench.run.harness import again as again_words
 from vmtailor.bench.run.launch import BenchOptions, bench
-from vmtailor.bench.run.machine_counts import UNITS, cannot_tell, machine_tests, per_unit, timed_start, timed_too
+from vmtailor.bench.run.machine_counts import cannot_tell, machine_tests, timed_too
 from vmtailor.bench.suites.startup import Startup
 from vmtailor.bench.suites.unixbench import UnixBench
 from vmtailor.drivers.monitors import monitors
@@ -37,6 +37,10 @@ BUNDLE = BenchMachine("vm:mine", Machine("microvm", 256 << 20), "6.12", folder="
 JOB = BenchJob(
     tuple(SuiteName), ("native",), (1,), 6, True, 1, "", "", "", "", "", "", machines=(MACHINE, BUNDLE)
 )  # fmt: skip
+
+
+def again(job: BenchJob, one: PlannedTrial) -> str:
+    return shlex.join(again_words(job, one))
 
 
 def boot(kernel: int, user: int, ports: int, end_ns: int) -> Boot:
@@ -79,7 +83,7 @@ def test_what_emulation_cannot_tell_is_said() -> None:
     found = machine_tests(JOB)
     assert {test.variant for test in found} == {CLOCK}
     assert {test.suite for test in found} == {SuiteName.STARTUP, SuiteName.UNIXBENCH}
-    assert not {"dhry2reg", "whetstone-double"} & set(UNITS)
+    assert not {"dhry2reg", "whetstone-double"} & {test.test for test in found}
     words = cannot_tell(JOB)
     for name in (STOCK, "vm:mine"):
         for suite in ("efficiency", "memory", "isolation"):
@@ -96,7 +100,7 @@ def test_where_kvm_works_machines_are_timed_like_others(tmp_path: Path, monkeypa
     assert {test.variant for test in timed} == {"warm", "our set, 1 copy, one core"}  # a machine here has one processor
     assert not any("cannot tell" in text for text in cannot_tell(full))
     found = Boot(Outcome.READY, (Milestone("entry", wall_s=0.2),), 0.5)
-    assert {figure.name: figure.value for figure in timed_start(found)} == {"exit": 0.5, "program started": 0.2}
+    assert timed_start(found) == {"exit": 0.5, "program started": 0.2}
     options = BenchOptions(
         (SuiteName.STARTUP,), (STOCK,), "oci:nowhere", tmp_path / "b.json", Store(tmp_path / "c"), require_kvm=True
     )

@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vmtailor.bench.analysis.benchmarks import BenchTest
 from vmtailor.bench.model.instance import Limits
-from vmtailor.bench.suites import instance_memory
+from vmtailor.bench.model.results import SuiteName
 from vmtailor.bench.suites.bench_run import RUN_OVER, TIMED_OUT, TrialFailed
-from vmtailor.bench.suites.instance_memory import LEAST, MOST, STEP
+from vmtailor.bench.suites.instance_memory import LEAST, MOST, STEP, InstanceMemory
 
 
 class Run:
@@ -34,7 +35,7 @@ class Run:
 
 
 def least(run: Any) -> float:
-    (figure,) = instance_memory._least(run, "native")
+    (figure,) = InstanceMemory().trial(run, BenchTest(SuiteName.MEMORY, "least"), "native")
     assert figure.unit == "B" and not figure.larger_is_better
     return figure.value
 

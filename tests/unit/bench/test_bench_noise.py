@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from vmtailor.bench.analysis.sentences import test_words as words_of
+from vmtailor.bench.analysis.benchmarks import test_words as words_of
 from vmtailor.bench.model.results import HostNoise
 from vmtailor.bench.runtimes.host_state import Clocks, ProcessorTimes, clock_mhz, clocks_mhz
 

@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-from vmtailor.bench.analysis import sentences
-from vmtailor.bench.analysis.bench_clock import CLOCK
+from vmtailor.bench.analysis import benchmarks
 from vmtailor.bench.analysis.cells import cells, cells_of
 from vmtailor.bench.analysis.figure_parts import SMALLER, part, parts_of
 from vmtailor.bench.analysis.phrases import ISOLATION, isolation_row
 from vmtailor.bench.model.job import BenchJob
 from vmtailor.bench.model.results import (
+    CLOCK,
     BenchFailure,
     BenchFigure,
     BenchHost,
@@ -90,8 +90,8 @@ def test_a_figure_by_its_parts_has_nothing_left_over() -> None:
 def test_every_suite_and_test_says_what_it_is() -> None:
     job = BenchJob(tuple(SuiteName), ("native",), (1, 4), 6, False, 1, "", "", "", "", "", "")
     tests = [test for suite in SUITES.values() for test in suite.tests(job)] + machine_tests(job)
-    assert [test.test for test in tests if not sentences.test_words(test.suite, test.test, test.variant)] == []
-    assert all(sentences.suite_words(name) for name in SuiteName)
+    assert [test.test for test in tests if not benchmarks.test_words(test.suite, test.test, test.variant)] == []
+    assert all(benchmarks.suite_words(name) for name in SuiteName)
 
 
 def test_what_an_instance_saw_is_told_in_full() -> None:

@@ -7,9 +7,9 @@ import random
 
 import pytest
 
-from vmtailor.bench.analysis.bench_clock import CLOCK
 from vmtailor.bench.analysis.cells import cells
 from vmtailor.bench.model.results import (
+    CLOCK,
     BenchFailure,
     BenchFigure,
     BenchHost,

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vmtailor.bench.analysis.trial_plan import BenchTest, is_way, orders, plan
+from vmtailor.bench.analysis.benchmarks import BenchTest
+from vmtailor.bench.analysis.schedule import is_way, orders, plan
 from vmtailor.bench.model.results import SuiteName
 
 NAMES = st.lists(st.sampled_from(["native", "docker", "podman", "lxc", "nspawn"]), min_size=1, max_size=5, unique=True)

@@ -4,19 +4,19 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from vmtailor.base.errors import UserInputError
-from vmtailor.bench.analysis.trial_plan import PlannedTrial
+from vmtailor.base.errors import HostError, UserInputError
+from vmtailor.bench.analysis.schedule import PlannedTrial
 from vmtailor.bench.model.job import BenchJob
 from vmtailor.bench.model.results import SuiteName
-from vmtailor.bench.run.harness import again
-from vmtailor.bench.suites.bench_run import TrialFailed
-from vmtailor.bench.suites.efficiency import Efficiency, iozone_rates, netperf_rate, netperf_transactions
-from vmtailor.bench.suites.peers import PING, await_listening
+from vmtailor.bench.run.harness import again as again_words
+from vmtailor.bench.runtimes.networks import PING, await_listening
+from vmtailor.bench.suites.efficiency import Efficiency, iozone_rates, netperf_figure
 from vmtailor.bench.suites.published_sets import IOZONE, NETPERF, UNIXBENCH, Published, check
 
 FAKES = Path(__file__).parents[2] / "fakes"
@@ -43,7 +43,7 @@ def test_iozones_row_is_found_by_its_sizes() -> None:
     ],
 )
 def test_netperfs_line_has_megabits(said: str, rate: float | None) -> None:
-    assert netperf_rate(said) == rate
+    assert netperf_figure(said, 5) == rate
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_netperfs_line_has_megabits(said: str, rate: float | None) -> None:
     ],
 )
 def test_netperfs_transactions_are_of_its_line_of_six(said: str, transactions: float | None) -> None:
-    assert netperf_transactions(said) == transactions
+    assert netperf_figure(said, 6) == transactions
 
 
 @pytest.mark.parametrize(("published", "name"), [(UNIXBENCH, "unixbench"), (IOZONE, "iozone"), (NETPERF, "netperf")])
@@ -73,7 +73,8 @@ def test_their_cells_are_others_and_say_how_to_get_them_again() -> None:
     tests = {test.test: test for test in Efficiency().tests(job)}
     assert (tests["disk"].variant, tests["tcp-send"].variant, tests["stream"].variant) == ("IOzone", "netperf", "")
     assert tests["tcp-latency"].variant == "netperf"
-    assert "--iozone-source '/a b' --netperf-source /c" in again(job, PlannedTrial(tests["disk"], "native", 1))
+    words = again_words(job, PlannedTrial(tests["disk"], "native", 1))
+    assert "--iozone-source '/a b' --netperf-source /c" in shlex.join(words)
 
 
 def test_the_trees_are_passed_on_by_make() -> None:
@@ -111,5 +112,5 @@ def test_our_own_round_trips_are_of_a_byte_each_way(tmp_path: Path) -> None:
 def test_a_server_that_has_ended_listens_nowhere() -> None:
     gone = subprocess.Popen(["true"])
     gone.wait()
-    with pytest.raises(TrialFailed, match="nobody listens on port 5007"):
+    with pytest.raises(HostError, match="nobody listens on port 5007"):
         await_listening(gone.pid, PING, patience_s=0.05)

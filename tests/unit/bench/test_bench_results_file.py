@@ -10,7 +10,7 @@ import pytest
 
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records
-from vmtailor.bench.analysis.trial_cost import LEFT_OUT
+from vmtailor.bench.analysis.schedule import LEFT_OUT
 from vmtailor.bench.model.job import BenchJob
 from vmtailor.bench.model.results import (
     BenchFailure,

@@ -14,11 +14,15 @@ from typing import Any
 
 import pytest
 
+from vmtailor.bench.analysis.benchmarks import BenchTest
 from vmtailor.bench.model.instance import InstanceSpec
+from vmtailor.bench.model.results import SuiteName
 from vmtailor.bench.runtimes.runtime import Surroundings
 from vmtailor.bench.runtimes.stopwatch import watching
 from vmtailor.bench.suites import instance_memory, startup
 from vmtailor.bench.suites.bench_run import TrialFailed
+from vmtailor.bench.suites.instance_memory import InstanceMemory
+from vmtailor.bench.suites.startup import Startup
 
 
 def test_call_backs_have_names(tmp_path: Path) -> None:
@@ -67,11 +71,11 @@ class Run:
 def test_each_instance_has_its_own_time_however_they_are_started(tmp_path: Path, how: str) -> None:
     run: Any = Run(tmp_path, [2.4, 0.01, 1.2])
     began = time.monotonic()
-    figures = startup._many(run, "native", 3, how)
+    figures = Startup().trial(run, BenchTest(SuiteName.STARTUP, how, 3), "native")
     whole = time.monotonic() - began
-    own = {figure.instance: figure.value for figure in figures if figure.name == startup.REPORTED}
+    own = {figure.instance: figure.value for figure in figures if figure.name == "own report"}
     assert len(own) == 3 and own[0] >= 2.4 and own[2] >= 1.2 and own[1] < own[2] < own[0]
-    (all_,) = [figure.value for figure in figures if figure.name == startup.ALL]
+    (all_,) = [figure.value for figure in figures if figure.name == "all reported"]
     assert max(own.values()) <= all_ <= whole
 
 
@@ -129,7 +133,8 @@ def test_idle_instances_are_measured_where_the_page_cache_cannot_be_dropped(
     monkeypatch.setattr(instance_memory, "drop_page_cache", refused)
     monkeypatch.setattr(instance_memory, "pss_bytes", iter([1000, 9000]).__next__)
     run: Any = Run(tmp_path, [0.0, 0.0])
-    figures = {figure.name: figure.value for figure in instance_memory._idle(run, "native", 2)}
+    found = InstanceMemory().trial(run, BenchTest(SuiteName.MEMORY, "idle", 2), "native")
+    figures = {figure.name: figure.value for figure in found}
     assert figures["PSS of each"] == 4000 and "MemAvailable for each" in figures
     assert run.notes == ["the page cache cannot be dropped here: Read-only file system"]
 

@@ -9,16 +9,14 @@ import pytest
 
 from vmtailor.analysis.cost.plugin_counts import FIRMWARE, UNKNOWN, SymbolTable
 from vmtailor.analysis.cost.waterfall import OTHER
-from vmtailor.bench.analysis.bench_clock import CLOCK
-from vmtailor.bench.analysis.boot_counts import BEFORE, by_subsystem, counts
+from vmtailor.bench.analysis.boot_counts import BEFORE, by_subsystem, counts, per_unit, started
 from vmtailor.bench.analysis.figure_parts import part
-from vmtailor.bench.analysis.run_pairs import Pair, compared
+from vmtailor.bench.analysis.host_runs import Pair, compared
 from vmtailor.bench.cli.result_tables import show_compared
-from vmtailor.bench.model.bench_machine import STOCK, BenchMachine
-from vmtailor.bench.model.job import BenchJob
-from vmtailor.bench.model.results import BenchFigure, BenchHost, BenchTrial, HostRun, SuiteName
+from vmtailor.bench.model.job import STOCK, BenchJob, BenchMachine
+from vmtailor.bench.model.results import CLOCK, BenchFigure, BenchHost, BenchTrial, HostRun, SuiteName
 from vmtailor.bench.run.kernel_subsystems import path_of, subsystems
-from vmtailor.bench.run.machine_counts import cannot_tell, per_unit, started
+from vmtailor.bench.run.machine_counts import cannot_tell
 from vmtailor.model.boots.boot import Boot, FunctionCost, Outcome, Phase, PhaseCounts
 from vmtailor.model.boots.counters import SourceFrame
 from vmtailor.model.machine import Machine

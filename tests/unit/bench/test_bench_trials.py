@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import time
 from collections.abc import Callable
@@ -17,11 +18,12 @@ from tests.fakes.native_runtime import run_in
 from vmtailor.base.errors import HostError
 from vmtailor.base.files import records
 from vmtailor.base.process import CommandFailed, Finished
-from vmtailor.bench.analysis.schedule import Schedule
-from vmtailor.bench.analysis.trial_plan import BenchTest, PlannedTrial
+from vmtailor.bench.analysis.benchmarks import BenchTest
+from vmtailor.bench.analysis.schedule import PlannedTrial, Schedule
 from vmtailor.bench.model.results import BenchFailure, BenchFigure, BenchHost, BenchResults, HostRun, SuiteName
 from vmtailor.bench.run import harness, results_file, rounds_boot
-from vmtailor.bench.runtimes.stopwatch import Timed
+from vmtailor.bench.run.bench_rows import BenchRow, HostRow
+from vmtailor.bench.runtimes.stopwatch import TimedCommand
 from vmtailor.bench.suites import bench_run
 from vmtailor.bench.suites.bench_run import AFTER_END_S, RUN_OVER, TIMED_OUT, BenchRun, TrialFailed
 from vmtailor.bench.suites.registry import SUITES
@@ -43,8 +45,12 @@ def play(monkeypatch: pytest.MonkeyPatch, trial: Callable[[BenchRun], BenchFigur
     monkeypatch.setitem(SUITES, SuiteName.STARTUP, suite)
 
 
+def row_of(run: BenchRun) -> BenchRow:
+    return HostRow(run, "native", contextlib.ExitStack())
+
+
 def tried(run: BenchRun) -> Any:
-    return harness._tried(run, PLANNED[0], {}, rounds_boot.AtOnce(run.job, list))
+    return harness._tried(run, PLANNED[0], row_of(run), rounds_boot.AtOnce(run.job))
 
 
 @pytest.mark.parametrize(
@@ -96,7 +102,9 @@ def test_what_was_measured_is_kept_when_the_run_is_interrupted(run: BenchRun, mo
     monkeypatch.setattr(results_file, "_SHARE", 1e-12)
     monkeypatch.setattr(results_file, "_WAIT_S", 1e6)
     with pytest.raises(KeyboardInterrupt):
-        harness._each(run, Schedule(PLANNED, (), None, None), {}, KNOWN)
+        harness._each(
+            run, Schedule(PLANNED, (), None, None), {"native": row_of(run)}, rounds_boot.AtOnce(run.job), KNOWN
+        )
     ((kept,),) = [one.trials for one in records.load(BenchResults, Path(run.job.out)).runs]
     assert kept.key == PLANNED[0].key and kept.figures == (FIGURE,)
 
@@ -119,9 +127,9 @@ def test_a_run_whose_time_is_over_ends_its_last_command_and_says_so(
     assert run.left_s() == float("inf")
     asked: list[float] = []
 
-    def until(_words: object, *, deadline_s: float, **_: object) -> Timed:
+    def until(_words: object, *, deadline_s: float, **_: object) -> TimedCommand:
         asked.append(deadline_s)
-        return Timed((), None, deadline_s, None, b"", b"still at it")
+        return TimedCommand((), None, deadline_s, None, b"", b"still at it")
 
     monkeypatch.setattr(bench_run, "timed", until)
     with pytest.raises(TrialFailed, match=TIMED_OUT):

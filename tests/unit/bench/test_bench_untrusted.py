@@ -13,15 +13,15 @@ import pytest
 
 from vmtailor.bench.analysis import instance_report
 from vmtailor.bench.runtimes.networks import Link
-from vmtailor.bench.runtimes.stopwatch import Timed
+from vmtailor.bench.runtimes.stopwatch import TimedCommand
 from vmtailor.bench.suites import efficiency, unixbench
 from vmtailor.bench.suites.bench_run import TrialFailed, number, said_object
 
 pytestmark = pytest.mark.attack
 
 
-def printed(text: bytes) -> Timed:
-    return Timed((), None, 0.0, 0, text, b"")
+def printed(text: bytes) -> TimedCommand:
+    return TimedCommand((), None, 0.0, 0, text, b"")
 
 
 @pytest.mark.parametrize(
@@ -53,10 +53,15 @@ def test_only_nobody_runs_the_images_programs(monkeypatch: pytest.MonkeyPatch) -
     def network(*_: object, **__: object) -> Iterator[Link]:
         yield Link("/run/netns/bench0", "10.77.0.2", "10.77.0.1", "/run/netns/peer0")
 
-    run: Any = SimpleNamespace(folder=Path("/scope"), quick=True, runtimes={"x": SimpleNamespace(network=network)})
+    run: Any = SimpleNamespace(
+        folder=Path("/scope"),
+        quick=True,
+        job=SimpleNamespace(unixbench_source=""),
+        runtimes={"x": SimpleNamespace(network=network)},
+    )
     monkeypatch.setattr(efficiency, "spawn", begun)
     monkeypatch.setattr(unixbench, "timed", begun)
-    for call in (lambda: efficiency._latency(run, "x"), lambda: unixbench.UnixBench()._about(run)):
+    for call in (lambda: efficiency._latency(run, "x"), lambda: unixbench.UnixBench().facts(run)):
         with pytest.raises(Began) as found:
             call()
         words = found.value.args[0]

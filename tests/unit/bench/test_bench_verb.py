@@ -7,26 +7,26 @@ import json
 import os
 import random
 import re
-import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from tests.fakes.bench_rows import FakeRow
 
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import HostError, UserInputError
 from vmtailor.base.files import records
-from vmtailor.bench.analysis.bench_clock import CLOCK
 from vmtailor.bench.analysis.cells import against
-from vmtailor.bench.analysis.run_pairs import compared, pairs
+from vmtailor.bench.analysis.host_runs import compared, pairs
 from vmtailor.bench.analysis.weighted_ranks import Hold, advise, parse_weights
 from vmtailor.bench.cli import bench_command
 from vmtailor.bench.cli.bench_command import counts_of, runtimes_of, suites_of
 from vmtailor.bench.model.job import BenchJob
 from vmtailor.bench.model.results import (
+    CLOCK,
     BenchFailure,
     BenchFigure,
     BenchHost,
@@ -335,7 +335,7 @@ def test_no_ratio_is_below_nothing() -> None:
     assert found is not None and found.low is not None and found.low >= 0
 
 
-def cells_of_command(words: str, monkeypatch: pytest.MonkeyPatch) -> set[tuple[object, ...]]:
+def cells_of_command(words: Sequence[str], monkeypatch: pytest.MonkeyPatch) -> set[tuple[object, ...]]:
     """The cells that a command would measure: what its words become, and what is planned for that."""
     asked: list[BenchOptions] = []
 
@@ -344,13 +344,13 @@ def cells_of_command(words: str, monkeypatch: pytest.MonkeyPatch) -> set[tuple[o
         return BenchResults("0")
 
     monkeypatch.setattr(bench_command, "measure", note)
-    program, name, *rest = shlex.split(words)
+    program, name, *rest = words
     assert (program, name) == ("vmtailor", "bench")
     ended = said(*rest)
     assert ended.exit_code == 0, ended.output
     (options,) = asked
     job = job_of(options)
-    return {one.key for one in planned_trials(job, [description.load(name).name for name in options.runtimes])}
+    return {one.key for one in planned_trials(job, [FakeRow(description.load(name).name) for name in options.runtimes])}
 
 
 def job_of(options: BenchOptions) -> BenchJob:
@@ -370,7 +370,7 @@ def test_the_command_of_a_cell_measures_that_cell_in_the_same_order_and_no_other
     job = BenchJob(
         tuple(SUITES), ("native", str(CRUN)), (1, 4), 3, quick, 4711, "", "", "", "", "", "", netperf_source=netperf
     )
-    whole = planned_trials(job, ["native", "crun"])
+    whole = planned_trials(job, [FakeRow("native"), FakeRow("crun")])
     for one in {(trial.test, trial.runtime): trial for trial in whole}.values():
         found = cells_of_command(again(job, one), monkeypatch)
         # All of this cell; native's beside it, which it is compared with; nothing else.

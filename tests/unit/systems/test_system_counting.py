@@ -28,7 +28,7 @@ from vmtailor.model.machine import Clock, Machine
 from vmtailor.model.systems.units import UnitsMode
 from vmtailor.model.trace import LoadedModule
 from vmtailor.model.watched.system_run import SystemRun
-from vmtailor.pipeline import attributing, fit, fit_sides, measured_machines, repairing
+from vmtailor.pipeline import code_cost, fit, fit_sides, measured_machines, repairing
 from vmtailor.pipeline.measured_machines import Measured
 from vmtailor.pipeline.subject import Findings, Times
 from vmtailor.pipeline.systems import trimming
@@ -54,7 +54,7 @@ def test_addresses_in_a_module_are_the_modules() -> None:
     loaded = (LoadedModule("a_fs", 0x1000, 0x100), LoadedModule("made_up", 0x2000, 0x10))
     asked = np.array([0xFFF, 0x1000, 0x10FF, 0x1100, 0x2008], np.uint64)
     paths = {"a_fs": "fs/a/a-fs"}
-    found = attributing.in_modules(asked, loaded, lambda name: paths.get(name, ""), {"fs/a/a-fs": "A_FS"}.get)
+    found = code_cost.in_modules(asked, loaded, lambda name: paths.get(name, ""), {"fs/a/a-fs": "A_FS"}.get)
     fs = ("[a_fs]", "fs/a/a-fs.ko", "A_FS")
     assert found == {0x1000: fs, 0x10FF: fs, 0x2008: ("[made_up]", "", "")}
 

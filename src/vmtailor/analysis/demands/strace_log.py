@@ -6,10 +6,12 @@ Lines that cannot be understood are passed over and counted; a last line that wa
 
 from __future__ import annotations
 
+import math
 import re
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from vmtailor.model.syscalls import FORKS, CallSummary, SyscallEvent
 
@@ -270,32 +272,45 @@ def name_tasks(events: Iterable[SyscallEvent]) -> list[SyscallEvent]:
 
 
 def summarise(events: Iterable[SyscallEvent]) -> tuple[CallSummary, ...]:
-    """One row per task and call, by task, then by count."""
-    groups: dict[tuple[str, str], list[SyscallEvent]] = {}
+    """Return one row per task and call, by task, then by count. Events are read once, and none is kept."""
+    groups: dict[tuple[str, str], _Calls] = {}
     for event in events:
-        groups.setdefault((event.task, event.name), []).append(event)
-    rows = []
-    for (task, name), calls in groups.items():
-        errors: dict[str, int] = {}
-        for call in calls:
-            if call.error:
-                errors[call.error] = errors.get(call.error, 0) + 1
-        times = [c.seconds for c in calls]
-        constant = tuple(
-            (index, value)
-            for index, value in enumerate(calls[0].args)
-            if all(index < len(c.args) and c.args[index] == value for c in calls)
-        )
-        rows.append(
-            CallSummary(
-                task=task,
-                name=name,
-                count=len(calls),
-                errors=tuple(sorted(errors.items())),
-                min_s=min(times),
-                mean_s=sum(times) / len(times),
-                max_s=max(times),
-                constant_args=constant,
-            )
-        )
+        key = (event.task, event.name)
+        if key not in groups:
+            groups[key] = _Calls(dict(enumerate(event.args)))
+        groups[key].add(event)
+    rows = (calls.summary(task, name) for (task, name), calls in groups.items())
     return tuple(sorted(rows, key=lambda r: (r.task, -r.count, r.name)))
+
+
+@dataclass
+class _Calls:
+    """The calls of one name by one task. `constant`: index → the argument that all have had there."""
+
+    constant: dict[int, str]
+    count: int = 0
+    errors: Counter[str] = field(default_factory=Counter)
+    total_s: float = 0.0
+    min_s: float = math.inf
+    max_s: float = -math.inf
+
+    def add(self, event: SyscallEvent) -> None:
+        self.count += 1
+        self.total_s += event.seconds
+        self.min_s, self.max_s = min(self.min_s, event.seconds), max(self.max_s, event.seconds)
+        if event.error:
+            self.errors[event.error] += 1
+        given = event.args
+        self.constant = {i: value for i, value in self.constant.items() if i < len(given) and given[i] == value}
+
+    def summary(self, task: str, name: str) -> CallSummary:
+        return CallSummary(
+            task=task,
+            name=name,
+            count=self.count,
+            errors=tuple(sorted(self.errors.items())),
+            min_s=self.min_s,
+            mean_s=self.total_s / self.count,
+            max_s=self.max_s,
+            constant_args=tuple(self.constant.items()),
+        )

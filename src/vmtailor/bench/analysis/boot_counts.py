@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was counted in a boot, as figures: instructions of the kernel, also by the subsystem whose source they are of;
-those of programs; accesses to devices. Pure."""
+"""Counts of a boot as figures: instructions of the kernel, also by the subsystem whose source they are of; those of
+programs; accesses to devices. Pure."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from vmtailor.analysis.cost.plugin_counts import FIRMWARE
 from vmtailor.analysis.cost.waterfall import OTHER
@@ -41,3 +42,81 @@ def by_subsystem(found: Boot, phases: Sequence[Phase], subsystems: Mapping[str, 
 def part_figures(whole: str, parts: Mapping[str, float]) -> Iterable[BenchFigure]:
     """The parts of a figure of instructions, as figures."""
     return (BenchFigure(part(whole, name), value, "instructions") for name, value in sorted(parts.items()) if value)
+
+
+#: The marks of a program's end.
+ENDS = ("ready", "end")
+_UP_TO_PROGRAM = (Phase.FIRMWARE, Phase.KERNEL, Phase.INIT)
+
+
+@dataclass(frozen=True)
+class BootStretch:
+    """A part of a boot: what figures of it are called, its phases, the marks of its begin (empty: reset) and end."""
+
+    name: str
+    phases: tuple[Phase, ...]
+    begin: str
+    ends: tuple[str, ...]
+
+    def took_ns(self, found: Boot) -> int | None:
+        """Return how long it took in virtual time; None where a mark is missing."""
+        begin, end = _at_ns(found, self.begin) if self.begin else 0, _at_ns(found, *self.ends)
+        return None if begin is None or end is None else end - begin
+
+
+#: A start in a machine of the image's own, whose init starts the command: to the program, and to its end; the command.
+OWN_STARTS = (
+    BootStretch("to the program", _UP_TO_PROGRAM, "", ("entry",)),
+    BootStretch("to its end", (*_UP_TO_PROGRAM, Phase.START_UP), "", ENDS),
+)
+OWN_WORK = BootStretch("to its end", (Phase.START_UP,), "entry", ENDS)
+#: The command in a machine with engines, asked for once all is ready. The machine's own boot is not in it, and there is
+#: nothing that would be the way to the program in every engine.
+WITHIN = BootStretch("to its end", (Phase.LOAD,), "load", ("load_end",))
+
+
+def started(
+    found: Boot, subsystems: Mapping[str, str], stretches: Sequence[BootStretch] = OWN_STARTS
+) -> tuple[BenchFigure, ...]:
+    """Return what a start costs, up to each of some ends. `subsystems`: function of the kernel → its subsystem."""
+    return tuple(
+        figure
+        for one in stretches
+        for figure in _figures(
+            one.name, counts(found, one.phases), by_subsystem(found, one.phases, subsystems), one.took_ns(found)
+        )
+    )
+
+
+def per_unit(
+    less: Boot, more: Boot, units: int, subsystems: Mapping[str, str], where: BootStretch = OWN_WORK
+) -> tuple[BenchFigure, ...]:
+    """Return what a unit costs: the difference of two boots, of which one did so many units more. `subsystems`: as
+    above; `where`: the part of the boots in which they did it."""
+    cost = [(b - a) / units for a, b in zip(counts(less, where.phases), counts(more, where.phases), strict=True)]
+    one, other = (by_subsystem(boot, where.phases, subsystems) for boot in (less, more))
+    parts = {name: (other.get(name, 0.0) - one.get(name, 0.0)) / units for name in one.keys() | other.keys()}
+    short, long = where.took_ns(less), where.took_ns(more)
+    took = None if short is None or long is None else (long - short) / units
+    return tuple(_figures("a unit", cost, parts, took))
+
+
+def _figures(
+    name: str, cost: Sequence[float], parts: Mapping[str, float], took_ns: float | None
+) -> Iterator[BenchFigure]:
+    for side, value, unit in zip(("kernel", "user", "devices"), cost, (*["instructions"] * 2, "accesses"), strict=True):
+        yield BenchFigure(f"{side} {name}", value, unit)
+    yield from part_figures(f"kernel {name}", parts)
+    if took_ns is not None:
+        yield BenchFigure(f"virtual time {name}", took_ns / 1e9, "s")
+
+
+def timed_start(found: Boot) -> dict[str, float]:
+    """Return the wall times of a start: to the end of the start command, and to the program as our init tells it."""
+    entry = found.milestone("entry")
+    return {"exit": found.seconds} | ({"program started": entry.wall_s} if entry and entry.wall_s is not None else {})
+
+
+def _at_ns(found: Boot, *names: str) -> int | None:
+    """Return the virtual time at the first of these milestones that there is."""
+    return next((m.virtual_ns for m in map(found.milestone, names) if m is not None and m.virtual_ns is not None), None)

@@ -12,9 +12,8 @@ from dataclasses import dataclass, replace
 
 from vmtailor.analysis.statistics import boot_statistics, significance
 from vmtailor.analysis.statistics.boot_statistics import Summary
-from vmtailor.bench.analysis.bench_clock import CLOCK, VIRTUAL, is_counted
-from vmtailor.bench.model.bench_machine import STOCK
-from vmtailor.bench.model.results import BenchFailure, BenchTrial, HostRun, TestKey
+from vmtailor.bench.model.job import STOCK
+from vmtailor.bench.model.results import CLOCK, VIRTUAL, BenchFailure, BenchTrial, HostRun, TestKey, is_counted
 from vmtailor.model.change import Verdict
 
 #: What all others are compared with.

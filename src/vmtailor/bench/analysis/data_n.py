@@ -10,10 +10,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from vmtailor.bench.analysis.bench_clock import VIRTUAL
+from vmtailor.bench.analysis.benchmarks import INDEX, SCORE
 from vmtailor.bench.analysis.cells import NATIVE, Cell
 from vmtailor.bench.analysis.guest_rounds import CPU_SCORE
-from vmtailor.bench.analysis.unixbench_index import INDEX, SCORE
+from vmtailor.bench.model.results import VIRTUAL
 
 #: Of the published work of 2020 (UnixBench in 1 to 4 containers at once, on one core): what is left of one container's
 #: score, in percent; and one container against the host, in percent.

@@ -13,7 +13,8 @@ from typing import Any
 
 from vmtailor.base.notation import decoded_json, finite_json
 from vmtailor.base.text import plain
-from vmtailor.bench.analysis.unixbench_index import INDEX, OURS, SCORE
+from vmtailor.bench.analysis.benchmarks import INDEX, SCORE
+from vmtailor.bench.analysis.unixbench_index import OURS
 from vmtailor.bench.model.results import BenchFigure
 from vmtailor.model.boots.counters import Counters, Totals
 

@@ -9,12 +9,10 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from vmtailor.bench.analysis.benchmarks import RATIO, SILENT
 from vmtailor.bench.analysis.cells import Cell, cells_of
 from vmtailor.bench.model.results import BenchTrial, HostRun, SuiteName
 
-#: The suite's figures: t1 and t2 of each well-behaved instance, their ratio (of one that did not report, the least that
-#: it can be), how many of the four did not report.
-T1, T2, RATIO, SILENT = "t1", "t2", "t2 / t1", "did not report"
 #: The only one that runtimes are ranked by: the times themselves are of the server, not of isolation.
 RANKED = RATIO
 #: Percent from which on a colour is the darkest one, and how many colours there are.

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from vmtailor.bench.analysis.bench_clock import CLOCK
-from vmtailor.bench.model.results import HostRun, Isolated, RuntimeIdentity
+from vmtailor.bench.model.results import CLOCK, HostRun, Isolated, RuntimeIdentity
 
 
 def amount(value: float, unit: str) -> str:

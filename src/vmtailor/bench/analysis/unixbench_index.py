@@ -16,46 +16,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from vmtailor.analysis.statistics.boot_statistics import resampled
+from vmtailor.bench.analysis.benchmarks import INDEX, SCORE
 from vmtailor.bench.analysis.cells import NATIVE, Against, Cell, against
 from vmtailor.bench.model.results import SuiteName
 
-#: The figure of every test.
-SCORE = "score"
 #: The sets of programs that there are, as variants begin with them.
 OURS, PUBLISHED = "our set", "published set"
 _DRAWS = 2000
-
-
-@dataclass(frozen=True)
-class IndexTest:
-    """`baseline`: the score whose index is 10. `seconds`: how long a pass takes, as published. `words`: the published
-    program and its words; `{scratch}` stands for the folder that it works in."""
-
-    title: str
-    baseline: float
-    unit: str
-    seconds: int
-    words: tuple[str, ...]
-
-
-def _copy(size: int, blocks: int) -> tuple[str, ...]:
-    return "fstime", "-c", "-t", "{seconds}", "-d", ".", "-b", str(size), "-m", str(blocks)
-
-
-INDEX: dict[str, IndexTest] = {
-    "dhry2reg": IndexTest("Dhrystone 2 using register variables", 116700.0, "lps", 10, ("dhry2reg", "{seconds}")),
-    "whetstone-double": IndexTest("Double-precision Whetstone", 55.0, "MWIPS", 10, ("whetstone-double",)),
-    "execl": IndexTest("Execl throughput", 43.0, "lps", 30, ("execl", "{seconds}")),
-    "fstime": IndexTest("File copy, 1024 B × 2000", 3960.0, "KBps", 30, _copy(1024, 2000)),
-    "fsbuffer": IndexTest("File copy, 256 B × 500", 1655.0, "KBps", 30, _copy(256, 500)),
-    "fsdisk": IndexTest("File copy, 4096 B × 8000", 5800.0, "KBps", 30, _copy(4096, 8000)),
-    "pipe": IndexTest("Pipe throughput", 12440.0, "lps", 10, ("pipe", "{seconds}")),
-    "context1": IndexTest("Pipe-based context switching", 4000.0, "lps", 10, ("context1", "{seconds}")),
-    "spawn": IndexTest("Process creation", 126.0, "lps", 30, ("spawn", "{seconds}")),
-    "syscall": IndexTest("System call overhead", 15000.0, "lps", 10, ("syscall", "{seconds}")),
-    "shell1": IndexTest("Shell scripts (1 at once)", 42.4, "lpm", 60, ("looper", "{seconds}", "{multi}", "1")),
-    "shell8": IndexTest("Shell scripts (8 at once)", 6.0, "lpm", 60, ("looper", "{seconds}", "{multi}", "8")),
-}
 
 
 @dataclass(frozen=True)
@@ -83,11 +50,6 @@ class IndexTable:
     rows: tuple[tuple[str, tuple[tuple[str, Indexed], ...]], ...]
     overall: tuple[tuple[str, float, float, float], ...]
     engine: str = ""
-
-
-def pass_seconds(test: str, *, quick: bool) -> float:
-    """How long a pass of a test takes: in the quick form a tenth."""
-    return INDEX[test].seconds / (10 if quick else 1)
 
 
 def published_score(test: str, said: str, seconds: float) -> float | None:
@@ -213,3 +175,85 @@ def _indexed(baseline: float, values: Sequence[float]) -> tuple[Indexed | None, 
     script = without_worst_third(values)
     scale = 10 / baseline
     return Indexed(mean, float(low), float(high), mean * scale, script * scale, len(values)), drawn * scale
+
+
+def index_title(found: IndexTable, facts: Mapping[str, str]) -> str:
+    """What a table is of, with compiler and flags of its set."""
+    several = f"{found.engine}, up to {instances(found.count)} at once" if found.engine else instances(found.count)
+    which = found.variant.partition(", ")[0]
+    made = ", ".join(facts[key] for key in (f"{which} compiler", f"{which} flags") if facts.get(key))
+    return f"UnixBench index, {several}, {found.variant}{f' (compiled by {made})' if made else ''}"
+
+
+def index_rows(found: IndexTable, *, scores: bool = True) -> list[tuple[str, ...]]:
+    """One a test: its index with the 95 % interval, and with `scores` the score itself; of several instances of an
+    engine also how much of one instance's score each has; the last two have the overall index."""
+    rows = []
+    for test, by_column in found.rows:
+        scale = 10 / INDEX[test].baseline
+        scores_of = {name: one.data_n for name, one in by_column}
+        known = dict(by_column)
+        cells = []
+        for name in found.columns:
+            if name not in known:
+                cells.append("–")
+                continue
+            one = known[name]
+            words = [f"{one.low * scale:.0f} … {one.high * scale:.0f}"]
+            words += [f"{_score(one.data_n)} {INDEX[test].unit}"] if scores else []
+            cells.append(f"{one.index:.1f} ({'; '.join(words + _share(found, name, scores_of))})")
+        rows.append((test, *cells))
+    whole = {name: (value, low, high) for name, value, low, high in found.overall}
+    values = {name: value for name, (value, _, _) in whole.items()}
+    script = _script(found)
+    overall, scored = [], []
+    for name in found.columns:
+        if name not in whole:
+            overall.append("needs all twelve")
+            scored.append("–")
+            continue
+        value, low, high = whole[name]
+        overall.append(f"{value:.1f} ({'; '.join([f'{low:.0f} … {high:.0f}', *_share(found, name, values)])})")
+        scored.append(f"{script[name]:.1f}")
+    return [*rows, ("overall", *overall), ("overall, as the script scores", *scored)]
+
+
+def _share(found: IndexTable, column: str, values: Mapping[str, float]) -> list[str]:
+    """How much of what one instance has each of several has; none but in an engine's own table."""
+    one = values.get(instances(1), 0.0)
+    if not found.engine or column in (NATIVE, instances(1)) or one <= 0:
+        return []
+    return [f"{100 * values[column] / one:.1f} % of one's"]
+
+
+#: Beyond this factor a test of ours is said to be far from the published one: its score tells of the program then.
+FAR = 2.0
+CHECK_TITLE = "Our set against the published one"
+CHECK_HEADER = ("test", "runtime", "our set", "published set", "ratio (95 %)", "")
+
+
+def check_rows(found: Sequence[Checked]) -> list[tuple[str, ...]]:
+    """One a test: both scores, how ours stands to the other, and whether they are far apart."""
+    rows: list[tuple[str, ...]] = []
+    for one in found:
+        unit, a = INDEX[one.test].unit, one.against
+        ratio, far = "–", ""
+        if a is not None:
+            between = f" ({a.low:.2f} … {a.high:.2f})" if a.low is not None and a.high is not None else ""
+            ratio = f"{a.ratio:.2f}×{between}"
+            far = f"far apart: {one.test} of ours is another program" if not 1 / FAR <= a.ratio <= FAR else ""
+        scores = (f"{_score(one.ours)} {unit}", f"{_score(one.published)} {unit}")
+        rows.append((one.test, one.runtime, *scores, ratio, far))
+    return rows
+
+
+def _score(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
+
+
+def _script(found: IndexTable) -> dict[str, float]:
+    product: dict[str, float] = {}
+    for _, by_column in found.rows:
+        for name, one in by_column:
+            product[name] = product.get(name, 1.0) * one.script ** (1 / len(INDEX))
+    return product

@@ -17,10 +17,9 @@ from dataclasses import dataclass
 
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.text import plain
-from vmtailor.bench.analysis.bench_clock import is_counted
 from vmtailor.bench.analysis.cells import Cell, against, cells_of
 from vmtailor.bench.analysis.heat_map import RANKED
-from vmtailor.bench.model.results import HostRun, SuiteName
+from vmtailor.bench.model.results import HostRun, SuiteName, is_counted
 from vmtailor.model.change import Verdict
 
 #: Resamplings of the cells, and how often one must be first to be called so.

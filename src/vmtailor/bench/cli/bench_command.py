@@ -13,11 +13,10 @@ from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files.records import to_bytes
 from vmtailor.base.text import plain
-from vmtailor.bench.analysis.bench_clock import VIRTUAL
 from vmtailor.bench.cli import saved_results
 from vmtailor.bench.cli.result_tables import show
 from vmtailor.bench.model.job import BENCH_IMAGE
-from vmtailor.bench.model.results import SuiteName
+from vmtailor.bench.model.results import VIRTUAL, SuiteName
 from vmtailor.bench.run import rounds_boot
 from vmtailor.bench.run.launch import BenchOptions
 from vmtailor.bench.run.launch import bench as measure
@@ -60,7 +59,7 @@ def bench(
         str | None,
         _list(
             "--on",
-            "Run in these runtimes: names, a file NAME.toml, vm:stock, vm:FOLDER (a bundle). Default: all but machines.",
+            "Run in these runtimes: names, a file NAME.toml, vm:stock, vm:FOLDER (bundle). Default: all but machines.",
         ),
     ] = None,
     count: Annotated[

@@ -8,17 +8,24 @@ from itertools import groupby
 
 from vmtailor.base.terminal import Table, TerminalConsole, Text, for_table
 from vmtailor.bench.analysis import data_n
-from vmtailor.bench.analysis.bench_clock import CLOCK
 from vmtailor.bench.analysis.cells import Cell, baseline, cells_of
 from vmtailor.bench.analysis.data_n import DataN
 from vmtailor.bench.analysis.figure_parts import is_part
 from vmtailor.bench.analysis.heat_map import SHADES, Degraded, HeatMap, heat_maps
+from vmtailor.bench.analysis.host_runs import Compared, Pair
 from vmtailor.bench.analysis.phrases import ISOLATION, amount, isolation_row, records_of, title_of
-from vmtailor.bench.analysis.run_pairs import Compared, Pair
-from vmtailor.bench.analysis.unixbench_index import IndexTable, checked, index_tables
-from vmtailor.bench.analysis.unixbench_words import CHECK_HEADER, CHECK_TITLE, check_rows, index_rows, index_title
+from vmtailor.bench.analysis.unixbench_index import (
+    CHECK_HEADER,
+    CHECK_TITLE,
+    IndexTable,
+    check_rows,
+    checked,
+    index_rows,
+    index_tables,
+    index_title,
+)
 from vmtailor.bench.analysis.weighted_ranks import Advice, Hold
-from vmtailor.bench.model.results import BenchResults, HostRun
+from vmtailor.bench.model.results import CLOCK, BenchResults, HostRun
 from vmtailor.bench.pages.overview import APART, NO_SUCH_STEP, counted_words
 from vmtailor.model.change import Verdict
 

@@ -14,8 +14,7 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records, regular_files
 from vmtailor.base.files.records import to_bytes
 from vmtailor.base.text import plain
-from vmtailor.bench.analysis.run_merge import merged
-from vmtailor.bench.analysis.run_pairs import Compared, compared, pairs
+from vmtailor.bench.analysis.host_runs import Compared, compared, merged, pairs
 from vmtailor.bench.analysis.samples_csv import csv_of
 from vmtailor.bench.analysis.weighted_ranks import advise as analyse
 from vmtailor.bench.analysis.weighted_ranks import parse_weights, require_measured

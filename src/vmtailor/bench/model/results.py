@@ -9,6 +9,10 @@ from typing import ClassVar
 
 #: What names a test: its suite, its name, how many instances at once, in which way.
 TestKey = tuple[str, str, int, str]
+#: How a test is run whose figures are counts: the variant that names it.
+CLOCK = "instruction clock"
+#: How instances at once are run within a machine: their rates are of its virtual time, and nobody's seconds.
+VIRTUAL = "our set, 1 copy, virtual time"
 
 
 class SuiteName(StrEnum):
@@ -178,3 +182,8 @@ class BenchResults:
 
     version: str
     runs: tuple[HostRun, ...] = ()
+
+
+def is_counted(variant: str) -> bool:
+    """Whether a variant's figures are of the instruction clock: a busy host does not sway them."""
+    return variant in (CLOCK, VIRTUAL)

@@ -8,20 +8,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vmtailor.base import pages
-from vmtailor.bench.analysis.bench_clock import is_counted
+from vmtailor.bench.analysis.benchmarks import suite_words, test_words
 from vmtailor.bench.analysis.cells import Cell, baseline, cells_of
 from vmtailor.bench.analysis.figure_parts import is_part, parts_of
 from vmtailor.bench.analysis.heat_map import heat_maps, tip
 from vmtailor.bench.analysis.phrases import ISOLATION, amount, isolation_row, records_of, title_of
-from vmtailor.bench.analysis.sentences import suite_words, test_words
-from vmtailor.bench.analysis.unixbench_index import index_tables
-from vmtailor.bench.analysis.unixbench_words import index_rows, index_title
-from vmtailor.bench.model.results import BenchResults, HostRun, SuiteName, TestKey
+from vmtailor.bench.analysis.unixbench_index import index_rows, index_tables, index_title
+from vmtailor.bench.model.results import BenchResults, HostRun, SuiteName, TestKey, is_counted
 from vmtailor.bench.pages.bench_charts import Curves, Group, curves, group
 from vmtailor.bench.pages.overview import Overview, overviews
 from vmtailor.bench.pages.published_tables import LayoutTable, layout_tables
 from vmtailor.bench.pages.ratio_bars import Ratios, ratios
-from vmtailor.bench.pages.start_curves import Distribution, distributions
+from vmtailor.bench.pages.start_curves import StartDistribution, distributions
 
 #: Fewer samples than these have no 95 % interval of their median: what stands there is their range.
 FEW = 6
@@ -60,7 +58,7 @@ class SuitePart:
     words: str
     tests: tuple[Test, ...]
     curves: tuple[Curves, ...]
-    distributions: tuple[Distribution, ...] = ()
+    distributions: tuple[StartDistribution, ...] = ()
     ratios: tuple[Ratios, ...] = ()
 
 

@@ -9,13 +9,13 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from vmtailor.bench.analysis.bench_clock import CLOCK, VIRTUAL
+from vmtailor.bench.analysis.benchmarks import SILENT
 from vmtailor.bench.analysis.cells import Cell, baseline
 from vmtailor.bench.analysis.figure_parts import is_part
-from vmtailor.bench.analysis.heat_map import RANKED, SILENT
+from vmtailor.bench.analysis.heat_map import RANKED
 from vmtailor.bench.analysis.phrases import amount, title_of
-from vmtailor.bench.model.bench_machine import VM
-from vmtailor.bench.model.results import HostRun, SuiteName, TestKey
+from vmtailor.bench.model.job import VM
+from vmtailor.bench.model.results import CLOCK, VIRTUAL, HostRun, SuiteName, TestKey
 from vmtailor.model.change import Verdict
 
 #: Figures that a runtime has not, because it has no such step.

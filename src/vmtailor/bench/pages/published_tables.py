@@ -11,14 +11,21 @@ from datetime import UTC, datetime
 from itertools import groupby
 
 from vmtailor.bench.analysis import data_n
-from vmtailor.bench.analysis.bench_clock import CLOCK, VIRTUAL
 from vmtailor.bench.analysis.cells import NOISY, Cell, cells_of
 from vmtailor.bench.analysis.figure_parts import is_part
 from vmtailor.bench.analysis.heat_map import Degraded, HeatMap, heat_maps
 from vmtailor.bench.analysis.phrases import amount, title_of
-from vmtailor.bench.analysis.unixbench_index import checked, index_tables, tables_over_n
-from vmtailor.bench.analysis.unixbench_words import CHECK_HEADER, CHECK_TITLE, check_rows, index_rows, index_title
-from vmtailor.bench.model.results import BenchResults, HostRun, SuiteName
+from vmtailor.bench.analysis.unixbench_index import (
+    CHECK_HEADER,
+    CHECK_TITLE,
+    check_rows,
+    checked,
+    index_rows,
+    index_tables,
+    index_title,
+    tables_over_n,
+)
+from vmtailor.bench.model.results import CLOCK, VIRTUAL, BenchResults, HostRun, SuiteName
 from vmtailor.model.machine import Accelerator
 
 _NONE = "–"

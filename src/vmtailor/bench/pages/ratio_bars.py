@@ -7,12 +7,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from vmtailor.bench.analysis.bench_clock import CLOCK
 from vmtailor.bench.analysis.cells import Cell, baseline
 from vmtailor.bench.analysis.figure_parts import is_part
 from vmtailor.bench.analysis.heat_map import RANKED
 from vmtailor.bench.analysis.phrases import title_of
-from vmtailor.bench.model.results import SuiteName
+from vmtailor.bench.model.results import CLOCK, SuiteName
 from vmtailor.bench.pages.bench_charts import Scale
 from vmtailor.bench.pages.overview import tip_of
 

@@ -8,10 +8,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from vmtailor.bench.analysis.bench_clock import CLOCK
 from vmtailor.bench.analysis.cells import Cell
 from vmtailor.bench.analysis.phrases import amount, title_of
-from vmtailor.bench.model.results import SuiteName
+from vmtailor.bench.model.results import CLOCK, SuiteName
 from vmtailor.bench.pages.bench_charts import Scale
 
 #: Fewer samples than these have no distribution to show.
@@ -19,7 +18,7 @@ LEAST = 3
 
 
 @dataclass(frozen=True)
-class Steps:
+class StartSteps:
     """One runtime's samples: `points` of its line in a box of 100 by 100, `dots` with their words."""
 
     runtime: str
@@ -29,17 +28,17 @@ class Steps:
 
 
 @dataclass(frozen=True)
-class Distribution:
+class StartDistribution:
     """One figure of one test. `ticks`: places and words along the lower edge."""
 
     suite: str
     title: str
     scale: str
     ticks: tuple[tuple[float, str], ...]
-    lines: tuple[Steps, ...]
+    lines: tuple[StartSteps, ...]
 
 
-def distributions(cells: Sequence[Cell]) -> list[Distribution]:
+def distributions(cells: Sequence[Cell]) -> list[StartDistribution]:
     """Those of a run's starts, on the wall clock."""
     figures: dict[tuple[str, str, str, int, str], list[Cell]] = {}
     for cell in cells:
@@ -48,7 +47,7 @@ def distributions(cells: Sequence[Cell]) -> list[Distribution]:
     return [_of(row, here) for row, here in figures.items()]
 
 
-def _of(row: tuple[str, str, str, int, str], cells: Sequence[Cell]) -> Distribution:
+def _of(row: tuple[str, str, str, int, str], cells: Sequence[Cell]) -> StartDistribution:
     suite, test, figure, count, variant = row
     values = [value for cell in cells for value in cell.values]
     least, most = min(values), max(values)
@@ -63,8 +62,8 @@ def _of(row: tuple[str, str, str, int, str], cells: Sequence[Cell]) -> Distribut
             points += [f"{x:.2f},{before:.2f}", f"{x:.2f},{y:.2f}"]
             dots.append((x, y, f"{cell.key.runtime}: {rank} of {len(ordered)} within {amount(value, cell.unit)}"))
             before = y
-        lines.append(Steps(cell.key.runtime, number, " ".join(points), tuple(dots)))
+        lines.append(StartSteps(cell.key.runtime, number, " ".join(points), tuple(dots)))
     ends = (least, math.sqrt(least * most), most) if logarithmic else (0.0, most / 2, most)
     ticks = tuple((place(value), amount(value, cells[0].unit)) for value in ends)
     title = f"{title_of(suite, test, count, variant)}: {figure}"
-    return Distribution(suite, title, "logarithmic" if logarithmic else "from zero", ticks, tuple(lines))
+    return StartDistribution(suite, title, "logarithmic" if logarithmic else "from zero", ticks, tuple(lines))

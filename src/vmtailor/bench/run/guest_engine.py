@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import ClassVar
 
 from vmtailor.analysis.cost.plugin_counts import SymbolTable
 from vmtailor.analysis.guests import boots, machine_variants
@@ -21,9 +21,10 @@ from vmtailor.base.natives import Natives, elf_symbols
 from vmtailor.base.progress import step
 from vmtailor.base.text import plain
 from vmtailor.bench.analysis import instance_report
+from vmtailor.bench.analysis.boot_counts import WITHIN
 from vmtailor.bench.analysis.guest_rounds import STEP, about
-from vmtailor.bench.model.bench_machine import VM, BenchInside, BenchMachine
 from vmtailor.bench.model.instance import BENCH, BENCH_UNIXBENCH, Limits
+from vmtailor.bench.model.job import VM, BenchInside, BenchMachine
 from vmtailor.bench.model.results import RuntimeIdentity
 from vmtailor.bench.run import kernel_subsystems
 from vmtailor.bench.runtimes.description import Description
@@ -99,10 +100,13 @@ def ready(reference: str, image: Image, image_archive: str, store: Store, *, by_
         cpu_model=row.emulator.cpu_model, acpi=True, architecture=row.name,
     )  # fmt: skip
     known = BenchMachine(
-        VM + path.stem, machine, kernel.release, kernel.system_map, "",
-        str(kernel_subsystems.known(kernel, row.name, store)) if by_subsystem else "", which,
+        name=VM + path.stem, machine=machine, kernel=kernel.release, system_map=kernel.system_map,
+        subsystems=str(kernel_subsystems.known(kernel, row.name, store)) if by_subsystem else "", digest=which,
     )  # fmt: skip
-    return BenchInside(known, str(path.absolute()), root.device, root.type, root.init, root.writable)
+    return BenchInside(
+        machine=known, disk=str(path.absolute()), root=root.device, root_type=root.type, init=root.init,
+        writable=root.writable,
+    )  # fmt: skip
 
 
 def _volumes(image: Image, image_archive: str, enter: Path, store: Store) -> tuple[Path, Path]:
@@ -127,7 +131,7 @@ def _volumes(image: Image, image_archive: str, enter: Path, store: Store) -> tup
 
 
 @dataclass(frozen=True)
-class Inside:
+class GuestEngine:
     """One engine in the machine. `scratch`: for files of boots. `facts`: what is known of the image's programs, once it
     was asked who it is."""
 
@@ -135,6 +139,8 @@ class Inside:
     described: Description
     scratch: Path
     facts: dict[str, str] = field(default_factory=dict)
+    starts: ClassVar = (WITHIN,)
+    work: ClassVar = WITHIN
 
     @property
     def name(self) -> str:
@@ -169,15 +175,11 @@ class Inside:
         self.facts.update(about(gathered.report.file(_ABOUT)))
         said = gathered.report.file(_VERSION).strip().splitlines()
         version = f"{plain(said[0])[:40]} {where}" if said else where
-        here, within = (instance_report.parse(gathered.report.file(name).encode()) for name in (_HERE, _WITHIN))
-        if here is None or within is None:
-            return RuntimeIdentity(self.name, version, problem="it did not report what it is")
-        return self._judged(version, within, here, expected)
-
-    def _judged(self, version: str, within: dict[str, Any], here: dict[str, Any], expected: str) -> RuntimeIdentity:
+        here = instance_report.parse(gathered.report.file(_HERE).encode())
+        said_within = gathered.report.file(_WITHIN).encode() if here is not None else b""
         one = self.described
-        return instance_report.identity(
-            self.name, version, within, here, expected, own_kernel=one.own_kernel, chroot=one.chroot
+        return instance_report.identified(
+            self.name, version, said_within, here or {}, expected, own_kernel=one.own_kernel, chroot=one.chroot
         )
 
     def _asked(self, command: Sequence[str], limits: Limits | None = None) -> InGuest:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import ClassVar
 
 from vmtailor.analysis.cost.plugin_counts import SymbolTable
 from vmtailor.analysis.guests import boots, machine_variants
@@ -15,7 +16,8 @@ from vmtailor.base.errors import GuestError, UserInputError
 from vmtailor.base.files.records import to_bytes
 from vmtailor.base.natives import Natives
 from vmtailor.base.progress import step
-from vmtailor.bench.model.bench_machine import STOCK, VM, BenchMachine
+from vmtailor.bench.analysis.boot_counts import OWN_STARTS, OWN_WORK
+from vmtailor.bench.model.job import STOCK, VM, BenchMachine
 from vmtailor.bench.run import kernel_subsystems
 from vmtailor.booting import fitted_machine
 from vmtailor.booting.boot import boot
@@ -60,14 +62,25 @@ def ready(names: Sequence[str], image: str, store: Store) -> tuple[BenchMachine,
             with step("make the stock machine ready"):
                 known = image_subject.prepare(FitOptions(image, Path(), store=store))
             files = str(kernel_subsystems.known(known.kernel, known.baseline.architecture, store))
-            stock = BenchMachine(STOCK, known.baseline, known.kernel.release, known.kernel.system_map, "", files)
+            stock = BenchMachine(
+                name=STOCK, machine=known.baseline, kernel=known.kernel.release, system_map=known.kernel.system_map,
+                subsystems=files,
+            )  # fmt: skip
             found.append(stock)
             continue
         folder = Path(name.removeprefix(VM)).absolute()
         one = bundle_folder.load_container(folder, store)
         machine = fitted_machine.machine_of(one, fitted_machine.Chosen(clock=Clock.INSTRUCTIONS))
         which = digest(to_bytes(one.bundle))[:12]
-        found.append(BenchMachine(VM + folder.name, machine, one.bundle.kernel_version, "", str(folder), "", which))
+        found.append(
+            BenchMachine(
+                name=VM + folder.name,
+                machine=machine,
+                kernel=one.bundle.kernel_version,
+                folder=str(folder),
+                digest=which,
+            )
+        )
     files = next((one.subsystems for one in found if one.name == STOCK), "")
     found = [replace(one, subsystems=files) for one in found]
     names_ = [one.name for one in found]
@@ -77,11 +90,13 @@ def ready(names: Sequence[str], image: str, store: Store) -> tuple[BenchMachine,
 
 
 @dataclass(frozen=True)
-class Booted:
+class ImageMachine:
     """A machine that runs commands on the instruction clock, each in a boot of its own. `scratch`: for its files."""
 
     known: BenchMachine
     scratch: Path
+    starts: ClassVar = OWN_STARTS
+    work: ClassVar = OWN_WORK
 
     @property
     def name(self) -> str:

@@ -17,10 +17,9 @@ from vmtailor.base.files import records
 from vmtailor.base.process import CommandFailed, require_tool, run, spawn
 from vmtailor.base.progress import step
 from vmtailor.base.text import plain
-from vmtailor.bench.analysis.trial_plan import is_way
-from vmtailor.bench.model.bench_machine import VM
+from vmtailor.bench.analysis.schedule import is_way
 from vmtailor.bench.model.instance import BENCH
-from vmtailor.bench.model.job import BenchJob
+from vmtailor.bench.model.job import VM, BenchJob
 from vmtailor.bench.model.results import BenchResults, SuiteName
 from vmtailor.bench.run import guest_engine, image_machine, rounds_boot
 from vmtailor.bench.run.machine_counts import machine_tests
@@ -219,7 +218,7 @@ def _check_tests(job: BenchJob, with_machines: bool) -> None:
 def _packed(options: BenchOptions, image: Image) -> str:
     """The image as engines load it; found again by its digest. Empty where no runtime loads it."""
     named = [name for name in options.runtimes if not image_machine.is_machine(name)]
-    if not any(description.load(name).root is description.Root.IMAGE for name in named):
+    if not any(description.load(name).root is description.RootForm.IMAGE for name in named):
         return ""
     reference = options.image
     source = reference if ":" in reference.split("/")[0] else f"oci:{reference}"

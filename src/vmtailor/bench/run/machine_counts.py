@@ -1,106 +1,72 @@
 # SPDX-License-Identifier: Apache-2.0
 """Machines without KVM: their wall time says nothing of virtualisation, so they are counted on the instruction clock,
 and compared with each other alone. A start is counted up to the program and up to its end; work that the kernel does
-is counted for so many units and for twice as many, and their difference is the cost of a unit: what the boot and the
-program's own start cost cancels. Suites whose figures would be of the processor or of memory cannot tell."""
+is counted for so many units and for twice as many, and their difference is the cost of a unit: the cost of the boot and
+of the program's own start cancels. Suites whose figures would be of the processor or of memory cannot tell."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
-from vmtailor.base.errors import GuestError
-from vmtailor.bench.analysis.bench_clock import CLOCK
-from vmtailor.bench.analysis.boot_counts import by_subsystem, counts, part_figures
-from vmtailor.bench.analysis.trial_plan import BenchTest
-from vmtailor.bench.analysis.unixbench_index import INDEX, OURS, SCORE
-from vmtailor.bench.model.bench_machine import STOCK
+from vmtailor.bench.analysis.benchmarks import INDEX, BenchTest
+from vmtailor.bench.analysis.boot_counts import BootStretch, per_unit, started
+from vmtailor.bench.analysis.unixbench_index import OURS
 from vmtailor.bench.model.instance import BENCH, BENCH_UNIXBENCH
-from vmtailor.bench.model.job import BenchJob
-from vmtailor.bench.model.results import BenchFigure, SuiteName
-from vmtailor.bench.run.guest_engine import Inside
-from vmtailor.bench.run.image_machine import Booted
-from vmtailor.bench.runtimes.stopwatch import Timed
-from vmtailor.bench.suites.bench_run import BenchRun, TrialFailed, number, said_object
-from vmtailor.bench.suites.startup import EXIT
+from vmtailor.bench.model.job import STOCK, BenchJob
+from vmtailor.bench.model.results import CLOCK, BenchFigure, SuiteName
 from vmtailor.bench.suites.unixbench import ONE_COPY, ONE_CORE
-from vmtailor.model.boots.boot import Boot, Phase
+from vmtailor.model.boots.boot import Boot
 
-#: Units of work of each kernel-bound test; twice as many the second time. Large enough that ticks of timers, of which
-#: few come in so little virtual time, do not matter.
-UNITS = {
-    "execl": 60, "fstime": 4000, "fsbuffer": 1000, "fsdisk": 8000, "pipe": 2000, "context1": 1000, "spawn": 100,
-    "syscall": 4000, "shell1": 2, "shell8": 1,
-}  # fmt: skip
-QUICK = ("execl", "fstime", "pipe", "context1", "spawn", "syscall")
 #: Counts do not vary: two boots show that they do not.
 REPEAT = 2
-_UP_TO_PROGRAM = (Phase.FIRMWARE, Phase.KERNEL, Phase.INIT)
 #: Seconds that a boot takes under emulation: of a machine of the image's own, and of a system with an engine in it.
 _COST_S, _COST_WITHIN_S = 15.0, 60.0
-#: The marks of a program's end.
-ENDS = ("ready", "end")
 
 
-@dataclass(frozen=True)
-class Stretch:
-    """The part of a boot in which the command runs: its phase, and the marks of its begin and end."""
+class CountedMachine(Protocol):
+    """What runs commands in boots that are counted. `starts`: the parts of a boot that a start is counted in; `work`:
+    the part in which the command works; `subsystems`: function of the kernel → its subsystem."""
 
-    phase: Phase
-    begin: str
-    ends: tuple[str, ...]
+    @property
+    def starts(self) -> Sequence[BootStretch]: ...
 
+    @property
+    def work(self) -> BootStretch: ...
 
-#: In a machine of the image's own, the command is what its init starts; in one with engines, what is asked of it once
-#: all is ready.
-OWN, WITHIN = Stretch(Phase.START_UP, "entry", ENDS), Stretch(Phase.LOAD, "load", ("load_end",))
+    @property
+    def subsystems(self) -> Mapping[str, str]: ...
+
+    def run(self, words: Sequence[str]) -> Boot:
+        """Boot, and run a command to its end. Raises GuestError."""
+        ...
 
 
 def machine_tests(job: BenchJob) -> list[BenchTest]:
-    """What is counted of a job's suites. Their cost is that of the mean row."""
+    """Return what is counted of a job's suites. Their cost is that of the mean row."""
     own, within = len(job.machines), len(job.inside_runtimes)
     cost_s = (own * _COST_S + within * _COST_WITHIN_S) / max(1, own + within)
     found = []
     if SuiteName.STARTUP in job.suites:
-        found.append(BenchTest(SuiteName.STARTUP, "boot", 1, CLOCK, cost_s, False))
+        found.append(BenchTest(SuiteName.STARTUP, "boot", variant=CLOCK, cost=cost_s, warm_up=False))
     if SuiteName.UNIXBENCH in job.suites and not job.at_once:
-        tests = QUICK if job.quick else tuple(UNITS)
-        found += [BenchTest(SuiteName.UNIXBENCH, test, 1, CLOCK, 2 * cost_s, False) for test in tests]
+        found += [
+            BenchTest(SuiteName.UNIXBENCH, test, variant=CLOCK, cost=2 * cost_s, warm_up=False)
+            for test, row in INDEX.items()
+            if row.units and (row.quick_units or not job.quick)
+        ]
     return [test for test in found if not job.only or test.test in job.only]
 
 
 def timed_too(test: BenchTest) -> bool:
-    """Whether a test of the wall clock is done in machines where KVM works: a start, and work of one processor."""
+    """Return whether a test is timed in machines where KVM works: a start, and work of one processor."""
     if test.suite == SuiteName.STARTUP:
         return test.test == "report" and test.variant == "warm"
     return test.suite == SuiteName.UNIXBENCH and test.variant == f"{OURS}, {ONE_COPY}, {ONE_CORE}" and test.count == 1
 
 
-def machine_timed(run: BenchRun, test: BenchTest, machine: Booted) -> tuple[BenchFigure, ...]:
-    """Do one of these, once. Raises TrialFailed."""
-    try:
-        if test.suite == SuiteName.STARTUP:
-            return timed_start(machine.timed([BENCH, "report"]))
-        seconds = INDEX[test.test].seconds / (10 if run.quick else 1)
-        found = machine.timed([BENCH_UNIXBENCH, test.test, f"{seconds:g}", "1"])
-    except GuestError as error:
-        raise TrialFailed(error.message, error.details) from error
-    assert found.container is not None
-    said = said_object(Timed((), None, found.seconds, 0, found.container.stdout.encode(), b""))
-    return (BenchFigure(SCORE, number(said, SCORE), INDEX[test.test].unit, True),)
-
-
-def timed_start(found: Boot) -> tuple[BenchFigure, ...]:
-    """To the end of the start command, as everywhere; and to the program's start, as our init tells it."""
-    figures = [BenchFigure(EXIT, found.seconds, "s")]
-    entry = found.milestone("entry")
-    if entry is not None and entry.wall_s is not None:
-        figures.append(BenchFigure("program started", entry.wall_s, "s"))
-    return tuple(figures)
-
-
 def cannot_tell(job: BenchJob) -> list[str]:
-    """What is not measured of machines, and of engines within one, and why."""
+    """Return what is not measured of machines, and of engines within one, and why."""
     counted = (SuiteName.STARTUP, SuiteName.UNIXBENCH)
     found = []
     if job.inside is not None:
@@ -131,86 +97,10 @@ def cannot_tell(job: BenchJob) -> list[str]:
     return found
 
 
-def machine_trial(test: BenchTest, machine: Booted) -> tuple[BenchFigure, ...]:
-    """Count it once. Raises TrialFailed."""
-    try:
-        if test.suite == SuiteName.STARTUP:
-            return started(machine.run([BENCH, "report"]), machine.subsystems)
-        units = UNITS[test.test]
-        less, more = (machine.run([BENCH_UNIXBENCH, "units", test.test, str(n)]) for n in (units, 2 * units))
-        return per_unit(less, more, units, machine.subsystems)
-    except GuestError as error:
-        raise TrialFailed(error.message, error.details) from error
-
-
-def inside_trial(test: BenchTest, one: Inside) -> tuple[BenchFigure, ...]:
-    """Count a test once in an engine within a machine. Raises TrialFailed."""
-    try:
-        if test.suite == SuiteName.STARTUP:
-            return started_within(one.run([BENCH, "report"]), one.subsystems)
-        units = UNITS[test.test]
-        less, more = (one.run([BENCH_UNIXBENCH, "units", test.test, str(n)]) for n in (units, 2 * units))
-        return per_unit(less, more, units, one.subsystems, WITHIN)
-    except GuestError as error:
-        raise TrialFailed(error.message, error.details) from error
-
-
-def started_within(found: Boot, subsystems: Mapping[str, str]) -> tuple[BenchFigure, ...]:
-    """What a start costs in an engine that is ready: from the start command to its end. The machine's own boot is not
-    in it, and there is nothing that would be the way to the program in every engine."""
-    name = "to its end"
-    kernel, user, devices = counts(found, (WITHIN.phase,))
-    figures = [
-        BenchFigure(f"kernel {name}", kernel, "instructions"),
-        BenchFigure(f"user {name}", user, "instructions"),
-        BenchFigure(f"devices {name}", devices, "accesses"),
-        *part_figures(f"kernel {name}", by_subsystem(found, (WITHIN.phase,), subsystems)),
-    ]
-    begin, end = _at_ns(found, WITHIN.begin), _at_ns(found, *WITHIN.ends)
-    if begin is not None and end is not None:
-        figures.append(BenchFigure(f"virtual time {name}", (end - begin) / 1e9, "s"))
-    return tuple(figures)
-
-
-def started(found: Boot, subsystems: Mapping[str, str]) -> tuple[BenchFigure, ...]:
-    """What a start costs: to the program, and to its end. `subsystems`: function of the kernel → its subsystem."""
-    figures: list[BenchFigure] = []
-    for name, phases in (("to the program", _UP_TO_PROGRAM), ("to its end", (*_UP_TO_PROGRAM, Phase.START_UP))):
-        kernel, user, devices = counts(found, phases)
-        figures += [
-            BenchFigure(f"kernel {name}", kernel, "instructions"),
-            BenchFigure(f"user {name}", user, "instructions"),
-            BenchFigure(f"devices {name}", devices, "accesses"),
-            *part_figures(f"kernel {name}", by_subsystem(found, phases, subsystems)),
-        ]
-        at_ns = _at_ns(found, *(("entry",) if name == "to the program" else ENDS))
-        if at_ns is not None:
-            figures.append(BenchFigure(f"virtual time {name}", at_ns / 1e9, "s"))
-    return tuple(figures)
-
-
-def per_unit(
-    less: Boot, more: Boot, units: int, subsystems: Mapping[str, str], where: Stretch = OWN
-) -> tuple[BenchFigure, ...]:
-    """What a unit costs: the difference of two boots, of which one did so many units more. `subsystems`: as above;
-    `where`: the part of the boots in which they did it."""
-    phase = (where.phase,)
-    kernel, user, devices = ((b - a) / units for a, b in zip(counts(less, phase), counts(more, phase), strict=True))
-    figures = [
-        BenchFigure("kernel a unit", kernel, "instructions"),
-        BenchFigure("user a unit", user, "instructions"),
-        BenchFigure("devices a unit", devices, "accesses"),
-    ]
-    one, other = (by_subsystem(boot, phase, subsystems) for boot in (less, more))
-    parts = {name: (other.get(name, 0.0) - one.get(name, 0.0)) / units for name in one.keys() | other.keys()}
-    figures += part_figures("kernel a unit", parts)
-    times = [(_at_ns(one, where.begin), _at_ns(one, *where.ends)) for one in (less, more)]
-    took = [end - begin for begin, end in times if begin is not None and end is not None]
-    if len(took) == 2:
-        figures.append(BenchFigure("virtual time a unit", (took[1] - took[0]) / units / 1e9, "s"))
-    return tuple(figures)
-
-
-def _at_ns(found: Boot, *names: str) -> int | None:
-    """Virtual time at the first of these milestones that there is."""
-    return next((m.virtual_ns for m in map(found.milestone, names) if m is not None and m.virtual_ns is not None), None)
+def counted_trial(test: BenchTest, machine: CountedMachine) -> tuple[BenchFigure, ...]:
+    """Count a test once. Raises GuestError."""
+    if test.suite == SuiteName.STARTUP:
+        return started(machine.run([BENCH, "report"]), machine.subsystems, machine.starts)
+    units = INDEX[test.test].units
+    less, more = (machine.run([BENCH_UNIXBENCH, "units", test.test, str(n)]) for n in (units, 2 * units))
+    return per_unit(less, more, units, machine.subsystems, machine.work)

@@ -11,7 +11,7 @@ from pathlib import Path
 from vmtailor import __version__
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records
-from vmtailor.bench.analysis.run_merge import with_earlier
+from vmtailor.bench.analysis.host_runs import with_earlier
 from vmtailor.bench.model.job import BenchJob
 from vmtailor.bench.model.results import BenchResults, HostRun
 from vmtailor.bench.suites.bench_run import RUN_OVER

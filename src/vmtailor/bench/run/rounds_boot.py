@@ -10,13 +10,12 @@ from dataclasses import dataclass
 
 from vmtailor.base.errors import GuestError, UserInputError
 from vmtailor.base.text import plain
-from vmtailor.bench.analysis.bench_clock import VIRTUAL
+from vmtailor.bench.analysis.benchmarks import INDEX, BenchTest
 from vmtailor.bench.analysis.guest_rounds import LEAST_OVERLAP, Said, figures, overlap, said, steps
-from vmtailor.bench.analysis.trial_plan import BenchTest, PlannedTrial, orders
-from vmtailor.bench.analysis.unixbench_index import INDEX, pass_seconds
+from vmtailor.bench.analysis.schedule import PlannedTrial, orders
 from vmtailor.bench.model.job import BenchJob
-from vmtailor.bench.model.results import BenchFigure, SuiteName
-from vmtailor.bench.run.guest_engine import BOOT_S, OURS_DISK, TREE_DISK, Inside, require_ready
+from vmtailor.bench.model.results import VIRTUAL, BenchFigure, SuiteName
+from vmtailor.bench.run.guest_engine import BOOT_S, OURS_DISK, TREE_DISK, GuestEngine, require_ready
 from vmtailor.bench.runtimes import description
 from vmtailor.bench.runtimes.guest_runtime import ROUNDS, at_once, conducting
 from vmtailor.bench.suites.bench_run import TAG, TrialFailed
@@ -51,11 +50,11 @@ def tests(job: BenchJob) -> list[BenchTest]:
     slower = _SLOWER / (1 << pace)
     return [
         BenchTest(
-            SuiteName.UNIXBENCH,
-            test,
-            count,
-            VIRTUAL,
-            slower * pass_seconds(test, quick=job.quick) + _START_S / len(names),
+            suite=SuiteName.UNIXBENCH,
+            test=test,
+            count=count,
+            variant=VIRTUAL,
+            cost=slower * INDEX[test].seconds(quick=job.quick) + _START_S / len(names),
             warm_up=False,
         )
         for count in counts
@@ -169,20 +168,20 @@ _BootKey = tuple[str, int, int]
 class AtOnce:
     """The trials of a run that are done at once: the first of those that share a boot boots, for all of them."""
 
-    def __init__(self, job: BenchJob, left: Callable[[], Sequence[PlannedTrial]]) -> None:
-        """`left`: what is to be done, as things stand."""
+    def __init__(self, job: BenchJob, left: Callable[[], Sequence[PlannedTrial]] = tuple) -> None:
+        """`left`: returns what is to be done, as things stand."""
         self._job = job
-        self._left = left
+        self.left = left
         self._known: dict[_BootKey, dict[str, tuple[BenchFigure, ...] | TrialFailed]] = {}
         self._seconds: dict[_BootKey, float] = {}
 
-    def figures(self, one: PlannedTrial, machine: Inside) -> tuple[BenchFigure, ...]:
+    def figures(self, one: PlannedTrial, machine: GuestEngine) -> tuple[BenchFigure, ...]:
         """Those of a trial. Raises TrialFailed."""
         known = self._known.setdefault(_boot_of(one), {})
         if one.test.test not in known:
-            asked = {other.test.test for other in self._left() if _boot_of(other) == _boot_of(one)} | {one.test.test}
+            asked = {other.test.test for other in self.left() if _boot_of(other) == _boot_of(one)} | {one.test.test}
             names = [name for name in INDEX if name in asked - known.keys()]
-            lasting = tuple((name, pass_seconds(name, quick=self._job.quick)) for name in names)
+            lasting = tuple((name, INDEX[name].seconds(quick=self._job.quick)) for name in names)
             wanted = RoundsBoot(one.test.count, lasting)
             began = time.monotonic()
             known |= _booted(wanted, machine)
@@ -205,7 +204,7 @@ def _boot_of(one: PlannedTrial) -> _BootKey:
     return one.runtime, one.test.count, one.block
 
 
-def _booted(wanted: RoundsBoot, machine: Inside) -> dict[str, tuple[BenchFigure, ...] | TrialFailed]:
+def _booted(wanted: RoundsBoot, machine: GuestEngine) -> dict[str, tuple[BenchFigure, ...] | TrialFailed]:
     try:
         found, gathered = machine.driven(
             wanted.exercise(machine.described), wanted.sayings(), by_step=True, patience_s=wanted.patience_s

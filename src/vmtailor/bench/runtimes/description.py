@@ -32,7 +32,7 @@ LIMITS = ("memory", "cpus", "cpuset", "pids", "write")
 GROUPS = (*LIMITS, "network", "enter_network", "no_network", "volume")
 
 
-class Root(StrEnum):
+class RootForm(StrEnum):
     """In which form a runtime wants the image."""
 
     IMAGE = "image"  # it loads the archive itself
@@ -84,7 +84,7 @@ class Description:
     title: str
     programs: tuple[str, ...]
     packages: tuple[str, ...]
-    root: Root
+    root: RootForm
     commands: Commands
     version: tuple[str, ...] = ()
     options: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -98,7 +98,7 @@ class Description:
 
     def sets(self, limit: str) -> bool:
         """Whether it has an instance run under such a limit, one of LIMITS."""
-        if self.limits == "cgroup" or self.root is Root.BUNDLE:
+        if self.limits == "cgroup" or self.root is RootForm.BUNDLE:
             return True
         return bool(self.options.get(limit)) and f"[{limit}]" in self.commands.run
 

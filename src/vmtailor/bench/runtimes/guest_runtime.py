@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from vmtailor.bench.model.instance import BENCH, BENCH_UNIXBENCH, CALL_BACK, InstanceSpec, Limits, Volume
-from vmtailor.bench.runtimes.description import Description, Root, fill, filled
+from vmtailor.bench.runtimes.description import Description, RootForm, fill, filled
 from vmtailor.bench.runtimes.host_runtime import groups_of
 from vmtailor.bench.runtimes.instance_cgroups import limit_files, no_swap_files
 from vmtailor.bench.runtimes.overlay_roots import bundle_config
@@ -194,7 +194,7 @@ def _daemon(one: Description, words: _Words, log: str) -> list[str]:
 
 
 def _root_name(one: Description) -> str:
-    return "rootfs" if one.root is Root.BUNDLE else "root"
+    return "rootfs" if one.root is RootForm.BUNDLE else "root"
 
 
 def _placed(one: Description, spec: InstanceSpec, folder: str, cgroups: Sequence[str]) -> list[str]:
@@ -211,7 +211,7 @@ def _placed(one: Description, spec: InstanceSpec, folder: str, cgroups: Sequence
                 found.append(f"echo {shlex.quote(text)} >{cgroup}/{name} || fail {name}")
             for name, text in no_swap_files(spec.limits, unified=True):
                 found.append(f"[ ! -e {cgroup}/{name} ] || echo {shlex.quote(text)} >{cgroup}/{name}")
-    if one.root is Root.IMAGE:
+    if one.root is RootForm.IMAGE:
         return found
     own = f"{folder}/{spec.name}"
     root = f"{own}/{_root_name(one)}"
@@ -220,11 +220,11 @@ def _placed(one: Description, spec: InstanceSpec, folder: str, cgroups: Sequence
         _must("mkdir", "-p", root, f"{own}/upper", f"{own}/work"),
         _must("mount", "-t", "overlay", "-o", options, "overlay", root),
     ]
-    if one.root is Root.KERNEL_DIRECTORY:
+    if one.root is RootForm.KERNEL_DIRECTORY:
         found += [_must("mount", "--rbind", f"/{name}", f"{root}/{name}") for name in ("proc", "sys", "dev")]
         for volume in spec.volumes:  # which nobody else mounts
             found.append(_must("mkdir", "-p", f"{root}{volume.target}"))
             found.append(_must("mount", "--bind", volume.source, f"{root}{volume.target}"))
-    if one.root is Root.BUNDLE:
+    if one.root is RootForm.BUNDLE:
         found.append(_write(f"{own}/config.json", json.dumps(bundle_config(spec), indent=1)))
     return found

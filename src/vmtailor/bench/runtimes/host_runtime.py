@@ -18,12 +18,12 @@ from vmtailor.base import package_manager
 from vmtailor.base.errors import HostError
 from vmtailor.base.process import CommandFailed, Finished, on_path, run, spawn
 from vmtailor.bench.model.instance import InstanceSpec, Limits
-from vmtailor.bench.runtimes.description import Description, Root, fill, filled
+from vmtailor.bench.runtimes.description import Description, RootForm, fill, filled
 from vmtailor.bench.runtimes.instance_cgroups import PERIOD_US, Cgroups
 from vmtailor.bench.runtimes.networks import Link, link
 from vmtailor.bench.runtimes.overlay_roots import Overlay, write_bundle
 from vmtailor.bench.runtimes.private_places import hide
-from vmtailor.bench.runtimes.runtime import BenchImage, Steps, Surroundings
+from vmtailor.bench.runtimes.runtime import BenchImage, InstanceSteps, Surroundings
 
 READY_S, LOAD_S, STEP_S, VERSION_S = 60.0, 600.0, 60.0, 20.0
 _POLL_S = 0.05
@@ -130,13 +130,13 @@ class DescribedRuntime:
             spec.limits != Limits() or (self._cgroups.unified and not self.description.chroot)
         ):
             self._entries[spec.name] = self._cgroups.make(spec.name, spec.limits)
-        if self.description.root is Root.IMAGE:
+        if self.description.root is RootForm.IMAGE:
             return
         assert self._image is not None
         folder = self._instances / spec.name
-        bundle = self.description.root is Root.BUNDLE
+        bundle = self.description.root is RootForm.BUNDLE
         self._placed[spec.name] = overlay = Overlay(folder, self._image.tree, bundle=bundle)
-        overlay.mount(spec, kernel=self.description.root is Root.KERNEL_DIRECTORY)
+        overlay.mount(spec, kernel=self.description.root is RootForm.KERNEL_DIRECTORY)
         if bundle:
             write_bundle(folder, spec)
         (self._folder / spec.name).mkdir(exist_ok=True)  # LXC looks for a container's folder among its own
@@ -167,9 +167,9 @@ class DescribedRuntime:
     def run_words(self, spec: InstanceSpec) -> tuple[str, ...]:
         return self._filled(self.description.commands.run, spec)
 
-    def steps(self, spec: InstanceSpec) -> Steps:
+    def steps(self, spec: InstanceSpec) -> InstanceSteps:
         commands = self.description.commands
-        return Steps(
+        return InstanceSteps(
             tuple(self._filled(words, spec) for words in commands.create),
             self._filled(commands.start, spec),
             commands.stays,

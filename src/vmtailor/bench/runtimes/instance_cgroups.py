@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from vmtailor.base.errors import HostError
-from vmtailor.bench.model.instance import Limits
+from vmtailor.bench.model.instance import Limits, WriteLimit
 
 MOUNTS = Path("/sys/fs/cgroup")
 #: Of a period of so many µs, a quota says how much may be used.
@@ -167,3 +167,17 @@ def _end(folder: Path) -> None:
             if int(process) != os.getpid():
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(int(process), signal.SIGKILL)
+
+
+def write_limit(folder: Path, bytes_s: int, sys: Path = Path("/sys")) -> WriteLimit | None:
+    """A limit on the whole disk that holds a folder; None where its file system is on none that can be named (memory,
+    network, several disks)."""
+    device = folder.stat().st_dev
+    place = sys / "dev" / "block" / f"{os.major(device)}:{os.minor(device)}"
+    if not place.exists():
+        return None
+    whole = place.resolve()
+    if (whole / "partition").is_file():
+        whole = whole.parent
+    major, minor = (whole / "dev").read_text().strip().split(":")
+    return WriteLimit(int(major), int(minor), f"/dev/{whole.name}", bytes_s)

@@ -5,15 +5,20 @@ All of them lie in the scope's own network, and end with it."""
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
+from vmtailor.base.errors import HostError
 from vmtailor.base.process import run
 
 _STEP_S = 20.0
 #: How many there can be at once: as many as the descriptions of runtimes name.
 MOST = 8
 _FOLDER = "/run/netns"
+#: The ports of iperf3, of netperf's server, and of ours that answers byte by byte.
+IPERF, NETSERVER, PING = 5201, 12865, 5007
 
 
 @dataclass(frozen=True)
@@ -68,3 +73,21 @@ def link(number: int, *, peer: bool = False, of: int | None = None) -> Iterator[
             run(["ip", "netns", "delete", one], timeout_s=_STEP_S, ok=range(256))
         if not peer:
             run(["ip", "link", "delete", f"vb-out{number}"], timeout_s=_STEP_S, ok=range(256))
+
+
+def await_listening(process: int, port: int = IPERF, patience_s: float = 10.0) -> None:
+    """Wait until a server has a listening socket: its namespace's table has the port in state 0A. Raises HostError
+    when it has none in time. (A host without IPv6 has one table, and a process that has ended none.)"""
+    deadline = time.monotonic() + patience_s
+    while time.monotonic() < deadline:
+        if any(f":{port:04X} " in line and " 0A " in line for line in _sockets(process)):
+            return
+        time.sleep(0.005)
+    raise HostError(f"nobody listens on port {port}", hint="is the port taken?")
+
+
+def _sockets(process: int) -> Iterator[str]:
+    """The lines of its namespace's tables, as far as there are any."""
+    for table in ("tcp", "tcp6"):
+        with contextlib.suppress(OSError):
+            yield from Path(f"/proc/{process}/net/{table}").read_text().splitlines()

@@ -24,7 +24,7 @@ class BenchImage:
 
 
 @dataclass(frozen=True)
-class Steps:
+class InstanceSteps:
     """Argument lists that make one instance: each of `create` one after the other, then `start`, later `stop`. `stays`:
     `start` runs as long as the instance does; otherwise it returns when the instance runs."""
 
@@ -81,7 +81,7 @@ class Runtime(Protocol):
         """The one command that makes an instance, runs its command in the foreground, and takes it away."""
         ...
 
-    def steps(self, spec: InstanceSpec) -> Steps:
+    def steps(self, spec: InstanceSpec) -> InstanceSteps:
         """The same apart."""
         ...
 

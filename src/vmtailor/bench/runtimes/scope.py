@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The scope: engines are driven where nothing that they start or make can outlive us (native/scope/scope.c). Processes,
 mounts, devices and /run are the kernel's to take back. What it does not, a cgroup and a folder, is named by the scope,
-held by a lock, and removed by whoever comes next: we, the process that watches us, or the next scope."""
+held by a lock, and removed by whoever comes next: we, the process that watches us, or the next scope.
+
+    python3 -m vmtailor.bench.runtimes.scope PLACE NAME    (that process)
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ import fcntl
 import os
 import secrets
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -80,7 +84,7 @@ def _watched(folder: Path) -> Iterator[None]:
             fcntl.flock(lock, fcntl.LOCK_EX)
             # In another session, so that what kills us does not kill it; it waits for our end of the pipe.
             watcher = subprocess.Popen(
-                [sys.executable, "-I", "-m", "vmtailor.bench.runtimes.sweeper", str(folder.parent), folder.name],
+                [sys.executable, "-I", "-m", "vmtailor.bench.runtimes.scope", str(folder.parent), folder.name],
                 stdin=theirs,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -144,3 +148,20 @@ def leftovers(place: Path, name: str) -> list[str]:
     found = [str(path) for path in (place / name, *HostCgroups().paths(name)) if path.exists()]
     mounts = Path("/proc/self/mounts").read_text().splitlines()
     return found + [f"mounted: {row.split()[1]}" for row in mounts if f"/{name}" in row.split()[1]]
+
+
+def main(words: list[str]) -> int:
+    """Remove a scope once its holder is gone, however that ended: the holder keeps our standard input open."""
+    place, name = Path(words[0]), words[1]
+    if not name.startswith(PREFIX) or "/" in name:
+        return 2
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    while os.read(0, 4096):
+        pass
+    sweep_one(place, name)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

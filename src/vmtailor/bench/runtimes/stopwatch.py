@@ -24,7 +24,7 @@ MOST_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
-class Timed:
+class TimedCommand:
     """Seconds since just before the command was started; None for what did not happen. `returncode` is None when it was
     ended because its time was over."""
 
@@ -92,7 +92,7 @@ def timed(
     callbacks: CallBacks | None = None,
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
-) -> Timed:
+) -> TimedCommand:
     """Run a command to its end, or end it after `deadline_s`."""
     started = time.monotonic()
     reports: list[float] = []
@@ -131,4 +131,4 @@ def timed(
                     open_ends.discard(one)
         if ended not in open_ends:
             returncode = process.wait()
-    return Timed(tuple(reports), first, exit_s, returncode, bytes(kept[out]), bytes(kept[err]))
+    return TimedCommand(tuple(reports), first, exit_s, returncode, bytes(kept[out]), bytes(kept[err]))

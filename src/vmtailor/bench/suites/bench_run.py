@@ -15,13 +15,13 @@ from typing import Any
 
 from vmtailor.base.errors import VmtailorError
 from vmtailor.base.notation import decoded_json, finite_json
-from vmtailor.bench.analysis import instance_limits as seen_limits
+from vmtailor.bench.analysis import instance_report as seen_limits
 from vmtailor.bench.model.instance import BENCH, CALL_BACK, InstanceSpec, Limits, Volume
 from vmtailor.bench.model.job import BenchJob
-from vmtailor.bench.model.results import BenchFailure, RuntimeIdentity, Witness
+from vmtailor.bench.model.results import RuntimeIdentity, Witness
 from vmtailor.bench.runtimes.instance_cgroups import Cgroups
 from vmtailor.bench.runtimes.runtime import Runtime
-from vmtailor.bench.runtimes.stopwatch import CallBacks, Timed, timed, watching
+from vmtailor.bench.runtimes.stopwatch import CallBacks, TimedCommand, timed, watching
 
 NO_LIMITS = Limits()
 #: Limits under which a runtime is asked who it is: it must set them.
@@ -40,10 +40,6 @@ class TrialFailed(VmtailorError):
     def __init__(self, reason: str, evidence: str = "") -> None:
         super().__init__(reason, details=evidence)
 
-    @property
-    def record(self) -> BenchFailure:
-        return BenchFailure(self.message, self.details[-2000:])
-
 
 @dataclass
 class BenchRun:
@@ -53,9 +49,9 @@ class BenchRun:
     job: BenchJob
     folder: Path
     cgroups: Cgroups
-    runtimes: Mapping[str, Runtime]
+    runtimes: dict[str, Runtime] = field(default_factory=dict)
     here: Mapping[str, Any] = field(default_factory=dict)
-    identities: Mapping[str, RuntimeIdentity] = field(default_factory=dict)
+    identities: dict[str, RuntimeIdentity] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._numbers = itertools.count()
@@ -84,7 +80,7 @@ class BenchRun:
         limits: Limits = NO_LIMITS,
         network: str = "",
         volumes: Sequence[Volume] = (),
-    ) -> Timed:
+    ) -> TimedCommand:
         """Have a command run in a new instance, to its end, which says before what it is. Raises TrialFailed when it
         does not end with 0, or is not what its row is."""
         words = self.witnessed(runtime, command)
@@ -103,7 +99,7 @@ class BenchRun:
         known = runtime in self.identities and tuple(command[:2]) != (BENCH, "report")
         return (BENCH, "witness", *command) if known else tuple(command)
 
-    def heard(self, runtime: str, found: Timed, *, network: bool = False) -> Timed:
+    def heard(self, runtime: str, found: TimedCommand, *, network: bool = False) -> TimedCommand:
         """What a witnessed command said, without what it said of itself first, which is kept. Raises TrialFailed."""
         if runtime not in self.identities:
             return found
@@ -157,7 +153,7 @@ class BenchRun:
             yield replace(spec, volumes=(*spec.volumes, Volume(str(folder), CALL_BACK))), callbacks
 
 
-def succeeded(found: Timed) -> Timed:
+def succeeded(found: TimedCommand) -> TimedCommand:
     """The same; raises TrialFailed when the command did not end with 0."""
     if found.returncode is None:
         raise TrialFailed(TIMED_OUT, found.said)
@@ -166,7 +162,7 @@ def succeeded(found: Timed) -> Timed:
     return found
 
 
-def said_object(found: Timed) -> dict[str, Any]:
+def said_object(found: TimedCommand) -> dict[str, Any]:
     """The JSON object that a program within an instance printed. Raises TrialFailed; what is in it is untrusted."""
     said = decoded_json(found.stdout[found.stdout.find(b"{") :])
     if not isinstance(said, dict):

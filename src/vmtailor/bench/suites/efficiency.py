@@ -7,19 +7,19 @@ import contextlib
 import os
 import subprocess
 from collections.abc import Sequence
+from typing import ClassVar
 
 from vmtailor.base.natives import locate
 from vmtailor.base.process import require_tool, spawn
-from vmtailor.bench.analysis.trial_plan import BenchTest
+from vmtailor.bench.analysis.benchmarks import WITH_IOZONE, BenchTest, Values, benchmark
 from vmtailor.bench.model.instance import BENCH, Volume
 from vmtailor.bench.model.job import BenchJob
-from vmtailor.bench.model.results import BenchFigure, SuiteName
+from vmtailor.bench.model.results import SuiteName
 from vmtailor.bench.runtimes.host_state import available_bytes
-from vmtailor.bench.runtimes.networks import Link
-from vmtailor.bench.runtimes.stopwatch import Timed
+from vmtailor.bench.runtimes.networks import NETSERVER, PING, Link, await_listening
+from vmtailor.bench.runtimes.stopwatch import TimedCommand
 from vmtailor.bench.suites.bench_run import BenchRun, TrialFailed, number, said_object
-from vmtailor.bench.suites.peers import NETSERVER, PING, await_listening
-from vmtailor.bench.suites.published_sets import IOZONE, NETPERF, built
+from vmtailor.bench.suites.published_sets import IOZONE, NETPERF, built, tree_facts
 from vmtailor.bench.suites.suite import Suite
 
 DEADLINE_S = 1800.0
@@ -32,21 +32,12 @@ FILE_BYTES, QUICK_FILE_BYTES, RECORD_BYTES = 1 << 30, 100 << 20, 8 << 10
 NETWORK_S, QUICK_NETWORK_S = 10, 1
 #: Request and response, one byte each way: its test and its program in the image.
 LATENCY, PING_PROGRAM = "tcp-latency", "/bench/ping"
-#: Variants of tests that published programs run.
-WITH_IOZONE, WITH_NETPERF = "IOzone", "netperf"
+#: The variant of network tests that netperf runs.
+WITH_NETPERF = "netperf"
 IOZONE_CACHE = (
     "write and rewrite have the flush to the disk in them (-e); nothing is forgotten in between, so read comes from "
     "the page cache as reread does, as far as that holds the file"
 )
-#: Seconds that a trial takes on a host with two processors, in full and in the quick form.
-COSTS_S = {
-    "linpack": (6.0, 1.0),
-    "stream": (4.0, 1.0),
-    "disk": (6.0, 2.0),
-    "tcp-send": (11.0, 1.5),
-    "tcp-receive": (11.0, 1.5),
-    LATENCY: (11.0, 1.5),
-}
 DISK_JOBS = (
     ("write", ("--rw=write", "--end_fsync=1")),
     ("rewrite", ("--rw=write", "--end_fsync=1")),
@@ -55,63 +46,25 @@ DISK_JOBS = (
 )
 
 
-class Efficiency(Suite):
-    """The suite."""
-
-    name: SuiteName = SuiteName.EFFICIENCY
-
-    def tests(self, job: BenchJob) -> list[BenchTest]:
-        return [BenchTest(self.name, test, 1, _set(test, job), costs[job.quick]) for test, costs in COSTS_S.items()]
-
-    def facts(self, run: BenchRun) -> tuple[tuple[str, str], ...]:
-        """Which published programs were built, and how."""
-        found: list[tuple[str, str]] = []
-        for one, source in ((IOZONE, run.job.iozone_source), (NETPERF, run.job.netperf_source)):
-            if source:
-                tree = built(one, source, run)
-                found += [(f"{one.title} tree", tree.digest), (f"{one.title} compiler", tree.compiler)]
-        if run.job.iozone_source:
-            found.append(("IOzone and the page cache", IOZONE_CACHE))
-        return tuple(found)
-
-    def trial(self, run: BenchRun, test: BenchTest, runtime: str) -> tuple[BenchFigure, ...]:
-        if test.test == "linpack":
-            return _linpack(run, runtime)
-        if test.test == "stream":
-            return _stream(run, runtime)
-        if test.test == "disk":
-            return _iozone(run, runtime) if test.variant == WITH_IOZONE else _disk(run, runtime)
-        if test.test == LATENCY:
-            return _netperf_latency(run, runtime) if test.variant == WITH_NETPERF else _latency(run, runtime)
-        if test.variant == WITH_NETPERF:
-            return _netperf(run, runtime, receive=test.test == "tcp-receive")
-        return _tcp(run, runtime, receive=test.test == "tcp-receive")
-
-
 def _set(test: str, job: BenchJob) -> str:
     if test == "disk" and job.iozone_source:
         return WITH_IOZONE
     return WITH_NETPERF if test.startswith("tcp-") and job.netperf_source else ""
 
 
-def rate(name: str, value: float, unit: str) -> BenchFigure:
-    """A figure of which more is better."""
-    return BenchFigure(name, value, unit, True)
-
-
-def _linpack(run: BenchRun, runtime: str) -> tuple[BenchFigure, ...]:
+def _linpack(run: BenchRun, _: BenchTest, runtime: str) -> Values:
     equations = QUICK_EQUATIONS if run.quick else EQUATIONS
     if 8 * equations**2 > available_bytes() // 2:
         raise TrialFailed(f"{equations} equations do not fit into half of the memory that is free")
     words = ["/bench/linpack", str(equations), str(len(os.sched_getaffinity(0)))]
     said = said_object(run.run(runtime, words, deadline_s=DEADLINE_S))
-    return (rate("dgesv", number(said, "gflops"), "GFLOP/s"),)
+    return {"dgesv": number(said, "gflops")}
 
 
-def _stream(run: BenchRun, runtime: str) -> tuple[BenchFigure, ...]:
+def _stream(run: BenchRun, _: BenchTest, runtime: str) -> Values:
     words = [BENCH, "stream", str(ARRAY_BYTES), str(QUICK_ROUNDS if run.quick else ROUNDS)]
     said = said_object(run.run(runtime, words, deadline_s=DEADLINE_S))
-    return tuple(rate(kernel, number(said, kernel), "MB/s") for kernel in ("copy", "scale", "add", "triad"))
+    return {kernel: number(said, kernel) for kernel in ("copy", "scale", "add", "triad")}
 
 
 def disk_words(size: int) -> list[str]:
@@ -125,27 +78,29 @@ def disk_words(size: int) -> list[str]:
     return words
 
 
-def _disk(run: BenchRun, runtime: str) -> tuple[BenchFigure, ...]:
-    words = disk_words(QUICK_FILE_BYTES if run.quick else FILE_BYTES)
-    said = said_object(run.run(runtime, words, deadline_s=DEADLINE_S))
-    return tuple(
-        rate(name, number(said, "jobs", index, "write" if "write" in name else "read", "bw_bytes") / 1e6, "MB/s")
+def _disk(run: BenchRun, test: BenchTest, runtime: str) -> Values:
+    size = QUICK_FILE_BYTES if run.quick else FILE_BYTES
+    if test.variant == WITH_IOZONE:
+        return _iozone(run, runtime, size)
+    said = said_object(run.run(runtime, disk_words(size), deadline_s=DEADLINE_S))
+    return {
+        name: number(said, "jobs", index, "write" if "write" in name else "read", "bw_bytes") / 1e6
         for index, (name, _) in enumerate(DISK_JOBS)
-    )
+    }
 
 
-def _iozone(run: BenchRun, runtime: str) -> tuple[BenchFigure, ...]:
+def _iozone(run: BenchRun, runtime: str, size: int) -> Values:
     """The same four passes by IOzone: its two first tests, with what is written flushed within the time."""
     tree = built(IOZONE, run.job.iozone_source, run)
-    size, record = QUICK_FILE_BYTES if run.quick else FILE_BYTES, RECORD_BYTES
-    words = [f"{IOZONE.at}/iozone", "-e", "-i", "0", "-i", "1", "-s", f"{size >> 10}k", "-r", f"{record >> 10}k"]
+    sizes = ["-s", f"{size >> 10}k", "-r", f"{RECORD_BYTES >> 10}k"]
+    words = [f"{IOZONE.at}/iozone", "-e", "-i", "0", "-i", "1", *sizes]
     found = run.run(
         runtime, [*words, "-f", "/data/file"], deadline_s=DEADLINE_S, volumes=(Volume(str(tree.folder), IOZONE.at),)
     )
-    rates = iozone_rates(found.stdout.decode("utf-8", "replace"), size >> 10, record >> 10)
+    rates = iozone_rates(found.stdout.decode("utf-8", "replace"), size >> 10, RECORD_BYTES >> 10)
     if rates is None:
         raise TrialFailed("IOzone did not print its figures", found.said)
-    return tuple(rate(name, value * 1024 / 1e6, "MB/s") for (name, _), value in zip(DISK_JOBS, rates, strict=True))
+    return {name: value * 1024 / 1e6 for (name, _), value in zip(DISK_JOBS, rates, strict=True)}
 
 
 def iozone_rates(said: str, size_kib: int, record_kib: int) -> tuple[float, ...] | None:
@@ -158,29 +113,29 @@ def iozone_rates(said: str, size_kib: int, record_kib: int) -> tuple[float, ...]
     return None
 
 
-def _netperf(run: BenchRun, runtime: str, *, receive: bool) -> tuple[BenchFigure, ...]:
+def _network(run: BenchRun, test: BenchTest, runtime: str) -> Values:
+    receive, netperf = test.test == "tcp-receive", test.variant == WITH_NETPERF
+    if test.test == LATENCY:
+        return _netperf_latency(run, runtime) if netperf else _latency(run, runtime)
+    return (_netperf if netperf else _tcp)(run, runtime, receive=receive)
+
+
+def _netperf(run: BenchRun, runtime: str, *, receive: bool) -> Values:
     """netperf's stream to, or from, its server in the peer's namespace."""
     seconds = QUICK_NETWORK_S if run.quick else NETWORK_S
-    found, used = _netperf_asked(run, runtime, "TCP_MAERTS" if receive else "TCP_STREAM", ["-f", "m"])
-    megabits = netperf_rate(found.stdout.decode("utf-8", "replace"))
-    if megabits is None:
-        raise TrialFailed("netperf did not print its figures", found.said)
-    moved = megabits * 1e6 / 8 * seconds
-    return (rate("throughput", megabits / 8, "MB/s"), BenchFigure("CPU per byte", used * 1e9 / moved, "ns/B"))
+    megabits, used = _netperf_asked(run, runtime, "TCP_MAERTS" if receive else "TCP_STREAM", ["-f", "m"], 5)
+    return {"throughput": megabits / 8, "CPU per byte": used * 1e9 / (megabits * 1e6 / 8 * seconds)}
 
 
-def _netperf_latency(run: BenchRun, runtime: str) -> tuple[BenchFigure, ...]:
+def _netperf_latency(run: BenchRun, runtime: str) -> Values:
     """netperf's request and response of a byte each; it says how many there were in a second."""
-    found, _ = _netperf_asked(run, runtime, "TCP_RR", [])
-    transactions = netperf_transactions(found.stdout.decode("utf-8", "replace"))
-    if transactions is None:
-        raise TrialFailed("netperf did not print its figures", found.said)
-    return (rate("round trips", transactions, "1/s"), BenchFigure("mean round trip", 1 / transactions, "s"))
+    transactions, _ = _netperf_asked(run, runtime, "TCP_RR", [], 6)
+    return {"round trips": transactions, "mean round trip": 1 / transactions}
 
 
-def _netperf_asked(run: BenchRun, runtime: str, test: str, more: Sequence[str]) -> tuple[Timed, float]:
-    """netperf run in an instance, its server in the peer's namespace; and the processor time that both ends used
-    for it."""
+def _netperf_asked(run: BenchRun, runtime: str, test: str, more: Sequence[str], numbers: int) -> tuple[float, float]:
+    """Run netperf in an instance, its server in the peer's namespace. Returns the last of the `numbers` of its line,
+    and the processor time that both ends used for it."""
     tree = built(NETPERF, run.job.netperf_source, run)
     seconds = QUICK_NETWORK_S if run.quick else NETWORK_S
     with run.runtimes[runtime].network(0, peer=True) as link:
@@ -189,16 +144,20 @@ def _netperf_asked(run: BenchRun, runtime: str, test: str, more: Sequence[str]) 
             await_listening(server.pid, NETSERVER)
             words = [f"{NETPERF.at}/src/netperf", "-H", link.outside, "-t", test, "-l", str(seconds), "-P", "0", *more]
             volumes = (Volume(str(tree.folder), NETPERF.at),)
-            return _with_cpu(run, runtime, words, link, volumes)
+            found, used = _with_cpu(run, runtime, words, link, volumes)
+    figure = netperf_figure(found.stdout.decode("utf-8", "replace"), numbers)
+    if figure is None:
+        raise TrialFailed("netperf did not print its figures", found.said)
+    return figure, used
 
 
 def _with_cpu(
     run: BenchRun, runtime: str, words: Sequence[str], link: Link, volumes: Sequence[Volume] = ()
-) -> tuple[Timed, float]:
+) -> tuple[TimedCommand, float]:
     """Run a command in an instance of that network; and the processor time in seconds that everything used for it,
     without what an instance takes to come and go: that of one that does nothing."""
 
-    def timed_by_cpu(command: Sequence[str]) -> tuple[Timed, float]:
+    def timed_by_cpu(command: Sequence[str]) -> tuple[TimedCommand, float]:
         before = run.cgroups.cpu_s()
         found = run.run(runtime, command, deadline_s=DEADLINE_S, network=link.path, volumes=volumes)
         return found, run.cgroups.cpu_s() - before
@@ -208,7 +167,7 @@ def _with_cpu(
     return found, max(0.0, used_s - own_s)
 
 
-def _latency(run: BenchRun, runtime: str) -> tuple[BenchFigure, ...]:
+def _latency(run: BenchRun, runtime: str) -> Values:
     """Our own: a byte to the peer and a byte back, whoever asks waits."""
     seconds = QUICK_NETWORK_S if run.quick else NETWORK_S
     with run.runtimes[runtime].network(0, peer=True) as link:
@@ -221,37 +180,27 @@ def _latency(run: BenchRun, runtime: str) -> tuple[BenchFigure, ...]:
     took, trips = number(said, "seconds"), number(said, "round_trips")
     if took <= 0 or trips <= 0:
         raise TrialFailed("nothing came back", str(said)[:500])
-    return (
-        rate("round trips", trips / took, "1/s"),
-        BenchFigure("mean round trip", took / trips, "s"),
-        BenchFigure("median round trip", number(said, "median_s"), "s"),
-        BenchFigure("99 % of round trips within", number(said, "p99_s"), "s"),
-    )
+    return {
+        "round trips": trips / took,
+        "mean round trip": took / trips,
+        "median round trip": number(said, "median_s"),
+        "99 % of round trips within": number(said, "p99_s"),
+    }
 
 
-def netperf_rate(said: str) -> float | None:
-    """Megabits a second: the last of the five numbers of the one line."""
+def netperf_figure(said: str, numbers: int) -> float | None:
+    """Return the figure in what netperf said: the last number of the first line that has so many, megabits (5) or
+    transactions (6) a second."""
     for line in said.splitlines():
         words = line.split()
-        if len(words) == 5:
+        if len(words) == numbers:
             with contextlib.suppress(ValueError):
-                numbers = [float(word) for word in words]
-                return numbers[4] if numbers[4] > 0 else None
+                found = [float(word) for word in words]
+                return found[-1] if found[-1] > 0 else None
     return None
 
 
-def netperf_transactions(said: str) -> float | None:
-    """Transactions a second: the last of the six numbers of the first line."""
-    for line in said.splitlines():
-        words = line.split()
-        if len(words) == 6:
-            with contextlib.suppress(ValueError):
-                numbers = [float(word) for word in words]
-                return numbers[5] if numbers[5] > 0 else None
-    return None
-
-
-def _tcp(run: BenchRun, runtime: str, *, receive: bool) -> tuple[BenchFigure, ...]:
+def _tcp(run: BenchRun, runtime: str, *, receive: bool) -> Values:
     """iperf3 with a peer in a namespace of its own. The processor time is that of both ends and all between, but not
     of the instance's start and end."""
     seconds = QUICK_NETWORK_S if run.quick else NETWORK_S
@@ -266,4 +215,31 @@ def _tcp(run: BenchRun, runtime: str, *, receive: bool) -> tuple[BenchFigure, ..
     moved = number(said, "end", "sum_received", "bytes")
     if moved <= 0:
         raise TrialFailed("nothing was received", found.said)
-    return (rate("throughput", bits / 8e6, "MB/s"), BenchFigure("CPU per byte", used * 1e9 / moved, "ns/B"))
+    return {"throughput": bits / 8e6, "CPU per byte": used * 1e9 / moved}
+
+
+class Efficiency(Suite):
+    """The suite of what one instance gets."""
+
+    name = SuiteName.EFFICIENCY
+    trials: ClassVar = {
+        "linpack": _linpack,
+        "stream": _stream,
+        "disk": _disk,
+        "tcp-send": _network,
+        "tcp-receive": _network,
+        LATENCY: _network,
+    }
+
+    def tests(self, job: BenchJob) -> list[BenchTest]:
+        return [benchmark(self.name, test).planned(variant=_set(test, job), quick=job.quick) for test in self.trials]
+
+    def facts(self, run: BenchRun) -> tuple[tuple[str, str], ...]:
+        """Return which published programs were built, and how."""
+        found: list[tuple[str, str]] = []
+        for one, source in ((IOZONE, run.job.iozone_source), (NETPERF, run.job.netperf_source)):
+            if source:
+                found += tree_facts(one, source, run, one.title)
+        if run.job.iozone_source:
+            found.append(("IOzone and the page cache", IOZONE_CACHE))
+        return tuple(found)

@@ -8,12 +8,13 @@ import contextlib
 import os
 import re
 from pathlib import Path
+from typing import ClassVar
 
 from vmtailor.base import notation
-from vmtailor.bench.analysis.trial_plan import BenchTest
+from vmtailor.bench.analysis.benchmarks import BenchTest, Values, benchmark
 from vmtailor.bench.model.instance import BENCH, Limits
 from vmtailor.bench.model.job import BenchJob
-from vmtailor.bench.model.results import BenchFigure, SuiteName
+from vmtailor.bench.model.results import SuiteName
 from vmtailor.bench.runtimes.host_state import available_bytes
 from vmtailor.bench.suites.bench_run import RUN_OVER, BenchRun, TrialFailed
 from vmtailor.bench.suites.startup import drop_page_cache, holding
@@ -22,19 +23,6 @@ from vmtailor.bench.suites.suite import Suite
 _DEADLINE_S = 30.0
 #: The search for the least memory: from, to, and how fine, in bytes.
 LEAST, MOST, STEP = 256 << 10, 512 << 20, 256 << 10
-
-
-class Memory(Suite):
-    """The suite."""
-
-    name: SuiteName = SuiteName.MEMORY
-
-    def tests(self, job: BenchJob) -> list[BenchTest]:
-        idle = [BenchTest(self.name, "idle", count, "", 0.12 * count + 0.12) for count in job.counts]
-        return [*idle, BenchTest(self.name, "least", 1, "", 1.2)]
-
-    def trial(self, run: BenchRun, test: BenchTest, runtime: str) -> tuple[BenchFigure, ...]:
-        return _idle(run, runtime, test.count) if test.test == "idle" else _least(run, runtime)
 
 
 def pss_bytes() -> int:
@@ -49,28 +37,25 @@ def pss_bytes() -> int:
     return total
 
 
-def _idle(run: BenchRun, runtime: str, count: int) -> tuple[BenchFigure, ...]:
+def _idle(run: BenchRun, test: BenchTest, runtime: str) -> Values:
     try:
         drop_page_cache()
     except TrialFailed as error:  # what is asked for does not need it: less of the cache counts as available then
         run.notes.append(error.message)
     pss, available = pss_bytes(), available_bytes()
-    with holding(run, runtime, count, "serial"):
+    with holding(run, runtime, test.count, "serial"):
         more, less = pss_bytes() - pss, available - available_bytes()
-    return (
-        BenchFigure("PSS of each", more / count, "B"),
-        BenchFigure("MemAvailable for each", less / count, "B"),
-    )
+    return {"PSS of each": more / test.count, "MemAvailable for each": less / test.count}
 
 
-def _least(run: BenchRun, runtime: str) -> tuple[BenchFigure, ...]:
+def _least(run: BenchRun, _: BenchTest, runtime: str) -> Values:
     low, high = LEAST, MOST  # starts in `high`, as far as we know; not in `low`
     if not _starts(run, runtime, high):
         raise TrialFailed(f"it does not start in {notation.mebibytes(high)}")
     while high - low > max(STEP, high // 16):
         middle = (low + high) // 2 // STEP * STEP
         low, high = (low, middle) if _starts(run, runtime, middle) else (middle, high)
-    return (BenchFigure("least that it starts in", high, "B"),)
+    return {"least that it starts in": high}
 
 
 def _starts(run: BenchRun, runtime: str, memory_bytes: int) -> bool:
@@ -81,3 +66,14 @@ def _starts(run: BenchRun, runtime: str, memory_bytes: int) -> bool:
             raise
         return False
     return True
+
+
+class InstanceMemory(Suite):
+    """The suite of what instances cost in memory."""
+
+    name = SuiteName.MEMORY
+    trials: ClassVar = {"idle": _idle, "least": _least}
+
+    def tests(self, job: BenchJob) -> list[BenchTest]:
+        idle = benchmark(self.name, "idle")
+        return [*(idle.planned(count=count) for count in job.counts), benchmark(self.name, "least").planned()]

@@ -19,28 +19,26 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO
+from typing import IO, ClassVar
 
 from vmtailor.base import notation
 from vmtailor.base.process import require_tool, spawn
 from vmtailor.base.process import run as done
-from vmtailor.bench.analysis.heat_map import RATIO, SILENT, T1, T2
-from vmtailor.bench.analysis.instance_limits import parted
-from vmtailor.bench.analysis.trial_plan import BenchTest
+from vmtailor.bench.analysis.benchmarks import BENCHMARKS, RATIO, SILENT, T1, T2, BenchTest, Values, benchmark
+from vmtailor.bench.analysis.instance_report import parted
 from vmtailor.bench.model.instance import BENCH, CALL_BACK, InstanceSpec, Limits, Volume
 from vmtailor.bench.model.job import BenchJob
-from vmtailor.bench.model.results import BenchFigure, SuiteName
-from vmtailor.bench.runtimes.disk_limits import write_limit
+from vmtailor.bench.model.results import SuiteName
 from vmtailor.bench.runtimes.host_state import available_bytes
-from vmtailor.bench.runtimes.networks import Link
+from vmtailor.bench.runtimes.instance_cgroups import write_limit
+from vmtailor.bench.runtimes.networks import Link, await_listening
 from vmtailor.bench.runtimes.stopwatch import said_until_now
 from vmtailor.bench.suites.bench_run import NO_LIMITS, RUN_OVER, BenchRun, TrialFailed
-from vmtailor.bench.suites.peers import await_listening
 from vmtailor.bench.suites.startup import answers
 from vmtailor.bench.suites.suite import Suite
 
 FULL_DISK = "full-disk"
-STRESSES = ("cpu", "memory", "disk", FULL_DISK, "net-send", "net-receive", "fork-bomb")
+STRESSES = tuple(name for suite, name in BENCHMARKS if suite == SuiteName.ISOLATION)
 LIMITED, UNLIMITED = "with limits", "without limits"
 INSTANCES = 5
 #: Requests that each of the four answers, how many at once, and how long a stress runs before they are sent again.
@@ -74,15 +72,48 @@ _COMPLETE = re.compile(rb"^Complete requests:\s+(\d+)", re.MULTILINE)
 _WRONG = re.compile(rb"^(?:Failed requests|Non-2xx responses):\s+([1-9]\d*)", re.MULTILINE)
 
 
-class Isolation(Suite):
-    """The suite."""
+def losses(before: Sequence[float], after: Sequence[float | None], patience_s: float) -> Values:
+    """Return what the four lost: seconds before and under stress, None of one that did not report. Its ratio is that of
+    one that took as long as was waited for, which is the least that it lost: otherwise the worst would count for
+    none."""
+    ratios = [(patience_s if t2 is None else t2) / t1 for t1, t2 in zip(before, after, strict=True)]
+    return {SILENT: float(after.count(None)), T1: before, T2: after, RATIO: ratios}
 
-    name: SuiteName = SuiteName.ISOLATION
+
+def _lost(run: BenchRun, test: BenchTest, runtime: str) -> Values:
+    limits = limits_of(run) if test.variant == LIMITED else NO_LIMITS
+    requests = QUICK_REQUESTS if run.quick else REQUESTS
+    with _five(run, runtime, test.test, limits) as five:
+        first = _asked(five.addresses, requests, requests / SLOWEST, run)
+        if None in first:
+            raise TrialFailed("an instance did not answer undisturbed", five.said())
+        before = [took for took in first if took is not None]
+        patience_s = patience(max(before), requests)
+        if patience_s < PATIENCE * max(before):
+            run.notes.append(f"who took {patience_s / max(before):.1f} times as long as before did not report")
+        with _stress_peer(test.test, five.misbehaving), _above() as above:
+            five.begin()
+            time.sleep(QUICK_SETTLE_S if run.quick else SETTLE_S)
+            after = _asked(five.addresses, requests, patience_s, run, above)
+            five.require_stressed()
+            run.notes.insert(0, five.fate())
+        for said in five.reports():
+            run.witness(runtime, said, network=True)
+    return losses(before, after, patience_s)
+
+
+class Isolation(Suite):
+    """The suite of what well-behaved instances lose."""
+
+    name = SuiteName.ISOLATION
+    trials: ClassVar = dict.fromkeys(STRESSES, _lost)
 
     def tests(self, job: BenchJob) -> list[BenchTest]:
-        ways = (LIMITED,) if job.quick else (LIMITED, UNLIMITED)
-        cost = 3.0 if job.quick else 10.0
-        return [BenchTest(self.name, stress, 1, way, cost, False) for way in ways for stress in STRESSES]
+        return [
+            benchmark(self.name, stress).planned(variant=way, quick=job.quick, warm_up=False)
+            for way in ((LIMITED,) if job.quick else (LIMITED, UNLIMITED))
+            for stress in STRESSES
+        ]
 
     def left_out(self, job: BenchJob) -> tuple[str, ...]:
         return (f"isolation: {UNLIMITED}: not in the quick form",) if job.quick else ()
@@ -99,39 +130,6 @@ class Isolation(Suite):
         words = f"{limits.cpus:g} CPUs, {notation.mebibytes(MEMORY_BYTES)}, {PIDS} processes, {disk}"
         return (("isolation limits", words),)
 
-    def trial(self, run: BenchRun, test: BenchTest, runtime: str) -> tuple[BenchFigure, ...]:
-        limits = limits_of(run) if test.variant == LIMITED else NO_LIMITS
-        requests = QUICK_REQUESTS if run.quick else REQUESTS
-        with _five(run, runtime, test.test, limits) as five:
-            first = _asked(five.addresses, requests, requests / SLOWEST, run)
-            if None in first:
-                raise TrialFailed("an instance did not answer undisturbed", five.said())
-            before = [took for took in first if took is not None]
-            patience_s = patience(max(before), requests)
-            if patience_s < PATIENCE * max(before):
-                run.notes.append(f"who took {patience_s / max(before):.1f} times as long as before did not report")
-            with _stress_peer(test.test, five.misbehaving), _above() as above:
-                five.begin()
-                time.sleep(QUICK_SETTLE_S if run.quick else SETTLE_S)
-                after = _asked(five.addresses, requests, patience_s, run, above)
-                five.require_stressed()
-                run.notes.insert(0, five.fate())
-            for said in five.reports():
-                run.witness(runtime, said, network=True)
-        return figures_of(before, after, patience_s)
-
-
-def figures_of(before: Sequence[float], after: Sequence[float | None], patience_s: float) -> tuple[BenchFigure, ...]:
-    """What the four lost: seconds before and under stress, None of one that did not report. Its ratio is that of one
-    that took as long as was waited for, which is the least that it lost: otherwise the worst would count for none."""
-    figures = [BenchFigure(SILENT, float(after.count(None)), "of 4")]
-    for number, (t1, t2) in enumerate(zip(before, after, strict=True)):
-        figures.append(BenchFigure(T1, t1, "s", False, number))
-        if t2 is not None:
-            figures.append(BenchFigure(T2, t2, "s", False, number))
-        figures.append(BenchFigure(RATIO, (patience_s if t2 is None else t2) / t1, "×", False, number))
-    return tuple(figures)
-
 
 def patience(t1_s: float, requests: int) -> float:
     """Seconds that so many requests may take under stress where they took `t1_s` without."""
@@ -141,7 +139,8 @@ def patience(t1_s: float, requests: int) -> float:
 def limits_of(run: BenchRun) -> Limits:
     """The same for each of the five: together they have what there is."""
     cpus = round(len(os.sched_getaffinity(0)) / INSTANCES, 2)
-    return Limits(MEMORY_BYTES, cpus, PIDS, None, write_limit(run.folder, WRITE_BYTES_S))
+    write = write_limit(run.folder, WRITE_BYTES_S)
+    return Limits(memory_bytes=MEMORY_BYTES, cpus=cpus, pids=PIDS, write=write)
 
 
 def stress_words(stress: str, seconds: float, link: Link, memory_bytes: int) -> list[str]:

@@ -12,8 +12,6 @@ from vmtailor.base.errors import HostError, UserInputError
 from vmtailor.base.process import CommandFailed, require_tool, run
 from vmtailor.bench.suites.bench_run import BenchRun
 
-#: Where an instance finds the published UnixBench.
-UNIXBENCH_AT = "/unixbench"
 _BUILD_S = 600.0
 
 
@@ -40,12 +38,17 @@ class Published:
 
 
 UNIXBENCH = Published(
-    "UnixBench", ("Makefile", "src", "pgms"), ("UnixBench",), (("make", "programs"),), "pgms", UNIXBENCH_AT
-)
-IOZONE = Published("IOzone", ("makefile", "iozone.c"), ("src/current",), (("make", "linux"),), "iozone", "/iozone")
+    title="UnixBench", marks=("Makefile", "src", "pgms"), inner=("UnixBench",), steps=(("make", "programs"),),
+    program="pgms", at="/unixbench",
+)  # fmt: skip
+IOZONE = Published(
+    title="IOzone", marks=("makefile", "iozone.c"), inner=("src/current",), steps=(("make", "linux"),),
+    program="iozone", at="/iozone",
+)  # fmt: skip
 NETPERF = Published(
-    "netperf", ("configure", "src/netperf.c"), (), (("./configure", "--quiet"), ("make",)), "src/netperf", "/netperf"
-)
+    title="netperf", marks=("configure", "src/netperf.c"), inner=(), steps=(("./configure", "--quiet"), ("make",)),
+    program="src/netperf", at="/netperf",
+)  # fmt: skip
 
 
 def check(published: Published, source: Path) -> Path:
@@ -68,6 +71,12 @@ def built(published: Published, source: str, run_: BenchRun) -> BuiltTree:
     found = run_.built[published.title]
     assert isinstance(found, BuiltTree)
     return found
+
+
+def tree_facts(published: Published, source: str, run_: BenchRun, name: str) -> list[tuple[str, str]]:
+    """Return the facts of a built tree, under a name: its digest and its compiler."""
+    tree = built(published, source, run_)
+    return [(f"{name} tree", tree.digest), (f"{name} compiler", tree.compiler)]
 
 
 def _made(published: Published, folder: Path) -> str:

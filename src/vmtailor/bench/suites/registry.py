@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from vmtailor.bench.model.results import SuiteName
 from vmtailor.bench.suites.efficiency import Efficiency
-from vmtailor.bench.suites.instance_memory import Memory
+from vmtailor.bench.suites.instance_memory import InstanceMemory
 from vmtailor.bench.suites.isolation import Isolation
 from vmtailor.bench.suites.startup import Startup
 from vmtailor.bench.suites.suite import Suite
 from vmtailor.bench.suites.unixbench import UnixBench
 
 SUITES: dict[SuiteName, Suite] = {
-    suite.name: suite for suite in (Startup(), Efficiency(), Memory(), UnixBench(), Isolation())
+    suite.name: suite for suite in (Startup(), Efficiency(), InstanceMemory(), UnixBench(), Isolation())
 }

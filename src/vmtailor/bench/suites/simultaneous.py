@@ -14,7 +14,7 @@ from typing import IO
 
 from vmtailor.base.process import spawn
 from vmtailor.bench.model.instance import BENCH, CALL_BACK, Limits, Volume
-from vmtailor.bench.runtimes.stopwatch import Timed, said_until_now
+from vmtailor.bench.runtimes.stopwatch import TimedCommand, said_until_now
 from vmtailor.bench.suites.bench_run import NO_LIMITS, BenchRun, TrialFailed, succeeded
 
 #: How long instances may take until all of them are there.
@@ -28,10 +28,10 @@ class _Begun:
     out: IO[bytes]
     errors: IO[bytes]
 
-    def said(self) -> Timed:
+    def said(self) -> TimedCommand:
         """What it said until now, in the form of a command that was timed."""
         out, errors = said_until_now(self.out), said_until_now(self.errors)
-        return Timed((), None, 0.0, self.process.poll(), out, errors)
+        return TimedCommand((), None, 0.0, self.process.poll(), out, errors)
 
 
 def together(
@@ -44,7 +44,7 @@ def together(
     grace_s: float,
     limits: Limits = NO_LIMITS,
     volumes: Sequence[Volume] = (),
-) -> list[Timed]:
+) -> list[TimedCommand]:
     """Have `count` instances run `words(number)`, which create the file `number` in CALL_BACK and begin when `go` is
     there. `seconds`: how long the work takes; `grace_s`: how much longer it may.
     Raises TrialFailed."""

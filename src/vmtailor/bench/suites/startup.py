@@ -17,9 +17,10 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import ClassVar
 
 from vmtailor.base.process import spawn
-from vmtailor.bench.analysis.trial_plan import BenchTest
+from vmtailor.bench.analysis.benchmarks import BenchTest, Values, benchmark
 from vmtailor.bench.model.instance import BENCH, CALL_BACK, InstanceSpec, Volume
 from vmtailor.bench.model.job import BenchJob
 from vmtailor.bench.model.results import BenchFigure, SuiteName
@@ -33,41 +34,7 @@ DEADLINE_S = 60.0
 _REPORT_S = 20.0
 #: Seconds between two questions over HTTP, and between staggered starts.
 POLL_S, STAGGER_S = 0.0005, 0.05
-REPORTED, OUTPUT, EXIT, ANSWER = "own report", "first output", "exit", "first answer"
-CREATE, START, STOP, ALL = "create", "start to own report", "stop", "all reported"
 MANY = ("serial", "staggered", "at-once")
-
-
-class Startup(Suite):
-    """The suite."""
-
-    name: SuiteName = SuiteName.STARTUP
-
-    def tests(self, job: BenchJob) -> list[BenchTest]:
-        found = [BenchTest(self.name, "report", 1, variant, 0.2) for variant in ("warm", "cold")]
-        found += [BenchTest(self.name, test, 1, "warm", 0.25) for test in ("http", "apart")]
-        return found + [
-            BenchTest(self.name, test, count, "warm", 0.13 * count)
-            for count in job.counts
-            if count > 1
-            for test in MANY
-        ]
-
-    def trial(self, run: BenchRun, test: BenchTest, runtime: str) -> tuple[BenchFigure, ...]:
-        if test.variant == "cold":
-            drop_page_cache()
-        if test.test == "report":
-            return _report(run, runtime)
-        if test.test == "http":
-            return _http(run, runtime)
-        if test.test == "apart":
-            return _apart(run, runtime)
-        return _many(run, runtime, test.count, test.test)
-
-
-def seconds(name: str, value: float, instance: int = 0) -> BenchFigure:
-    """A time, as a figure."""
-    return BenchFigure(name, value, "s", False, instance)
 
 
 def drop_page_cache() -> None:
@@ -79,7 +46,7 @@ def drop_page_cache() -> None:
         raise TrialFailed(f"the page cache cannot be dropped here: {error.strerror}") from error
 
 
-def _report(run: BenchRun, runtime: str) -> tuple[BenchFigure, ...]:
+def _report(run: BenchRun, _: BenchTest, runtime: str) -> Values:
     driver = run.runtimes[runtime]
     with (
         run.calling_back(run.spec([BENCH, "report", f"{CALL_BACK}/here"])) as (wanted, callbacks),
@@ -90,10 +57,10 @@ def _report(run: BenchRun, runtime: str) -> tuple[BenchFigure, ...]:
     if not found.reports or found.first_output_s is None:
         raise TrialFailed("the instance did not report", found.said)
     run.witness(runtime, found.stdout)
-    return seconds(REPORTED, found.reports[0]), seconds(OUTPUT, found.first_output_s), seconds(EXIT, found.exit_s)
+    return {"own report": found.reports[0], "first output": found.first_output_s, "exit": found.exit_s}
 
 
-def _http(run: BenchRun, runtime: str) -> tuple[BenchFigure, ...]:
+def _http(run: BenchRun, _: BenchTest, runtime: str) -> Values:
     driver = run.runtimes[runtime]
     with driver.network(0) as link, run.placed(runtime, run.spec([BENCH, "serve", "80"], network=link.path)) as spec:
         words = driver.run_words(spec)
@@ -107,7 +74,7 @@ def _http(run: BenchRun, runtime: str) -> tuple[BenchFigure, ...]:
             took = time.monotonic() - started
             told = _said(link.inside, "/report", within_s=_REPORT_S)
             run.witness(runtime, told.partition(b"\r\n\r\n")[2], network=True)
-            return (seconds(ANSWER, took),)
+            return {"first answer": took}
 
 
 def answers(address: str, port: int = 80) -> bool:
@@ -130,30 +97,28 @@ def _said(address: str, path: str, port: int = 80, within_s: float = 0.2) -> byt
     return said
 
 
-def _apart(run: BenchRun, runtime: str) -> tuple[BenchFigure, ...]:
+def _apart(run: BenchRun, _: BenchTest, runtime: str) -> Values:
     driver = run.runtimes[runtime]
     with (
         run.calling_back(run.spec([BENCH, "hold", f"{CALL_BACK}/here"])) as (wanted, callbacks),
         run.placed(runtime, wanted) as spec,
     ):
         steps = driver.steps(spec)
-        figures = []
-        if steps.create:
-            figures.append(seconds(CREATE, _all(steps.create, driver.surroundings())))
+        figures = {"create": _all(steps.create, driver.surroundings())} if steps.create else {}
         started = time.monotonic()
         with spawn(steps.start, **driver.surroundings()) as process:
             Reports(callbacks, ["here"]).wait(["here"], started + DEADLINE_S)
-            figures.append(seconds(START, time.monotonic() - started))
+            figures["start to own report"] = time.monotonic() - started
             _have_report(run, runtime, run.callback_folder(spec), ["here"], callbacks)
             if not steps.stays:
                 process.wait(DEADLINE_S)
-                figures.append(seconds(STOP, _all(steps.stop, driver.surroundings())))
+                figures["stop"] = _all(steps.stop, driver.surroundings())
             else:
                 before = time.monotonic()
                 process.terminate()
                 process.wait(DEADLINE_S)
-                figures.append(seconds(STOP, time.monotonic() - before))
-    return tuple(figures)
+                figures["stop"] = time.monotonic() - before
+    return figures
 
 
 def _all(commands: Sequence[Sequence[str]], where: Surroundings) -> float:
@@ -262,12 +227,27 @@ def _holder(run: BenchRun, folder: Path, number: int) -> InstanceSpec:
     return replace(spec, volumes=(Volume(str(folder), CALL_BACK),))
 
 
-def _many(run: BenchRun, runtime: str, count: int, how: str) -> tuple[BenchFigure, ...]:
-    with holding(run, runtime, count, how) as (starts, reports):
-        return (
-            seconds(ALL, max(reports) - starts[0]),
-            *(
-                seconds(REPORTED, report - start, number)
-                for number, (start, report) in enumerate(zip(starts, reports, strict=True))
-            ),
-        )
+def _many(run: BenchRun, test: BenchTest, runtime: str) -> Values:
+    with holding(run, runtime, test.count, test.test) as (starts, reports):
+        each = [report - start for start, report in zip(starts, reports, strict=True)]
+        return {"all reported": max(reports) - starts[0], "own report": each}
+
+
+class Startup(Suite):
+    """The suite of starts."""
+
+    name = SuiteName.STARTUP
+    trials: ClassVar = {"report": _report, "http": _http, "apart": _apart, **dict.fromkeys(MANY, _many)}
+
+    def tests(self, job: BenchJob) -> list[BenchTest]:
+        alone = (("report", "warm"), ("report", "cold"), ("http", "warm"), ("apart", "warm"))
+        found = [benchmark(self.name, test).planned(variant=variant) for test, variant in alone]
+        counts = [count for count in job.counts if count > 1]
+        return found + [
+            benchmark(self.name, test).planned(count=count, variant="warm") for count in counts for test in MANY
+        ]
+
+    def trial(self, run: BenchRun, test: BenchTest, runtime: str) -> tuple[BenchFigure, ...]:
+        if test.variant == "cold":
+            drop_page_cache()
+        return super().trial(run, test, runtime)

@@ -5,17 +5,18 @@ published one from a tree that the user names."""
 from __future__ import annotations
 
 import os
+from typing import ClassVar
 
 from vmtailor.base.natives import locate
+from vmtailor.bench.analysis.benchmarks import INDEX, SCORE, BenchTest, Values
 from vmtailor.bench.analysis.cells import NATIVE
-from vmtailor.bench.analysis.trial_plan import BenchTest
-from vmtailor.bench.analysis.unixbench_index import INDEX, OURS, PUBLISHED, SCORE, pass_seconds, published_score
+from vmtailor.bench.analysis.unixbench_index import OURS, PUBLISHED, published_score
 from vmtailor.bench.model.instance import BENCH_UNIXBENCH, Limits, Volume
 from vmtailor.bench.model.job import BenchJob
-from vmtailor.bench.model.results import BenchFigure, SuiteName
+from vmtailor.bench.model.results import SuiteName
 from vmtailor.bench.runtimes.stopwatch import timed
 from vmtailor.bench.suites.bench_run import NO_LIMITS, BenchRun, TrialFailed, number, said_object, succeeded
-from vmtailor.bench.suites.published_sets import UNIXBENCH, UNIXBENCH_AT, built
+from vmtailor.bench.suites.published_sets import UNIXBENCH, built, tree_facts
 from vmtailor.bench.suites.simultaneous import place_words, together
 from vmtailor.bench.suites.suite import Suite
 
@@ -24,32 +25,53 @@ ONE_COPY, ALL_CORES, ONE_CORE = "1 copy", "all cores", "one core"
 GRACE_S = 180.0
 
 
-class UnixBench(Suite):
-    """The suite."""
+def _score(run: BenchRun, test: BenchTest, runtime: str) -> Values:
+    which, copies_word, cores = test.variant.split(", ")
+    row, copies = INDEX[test.test], int(copies_word.split()[0])
+    seconds = row.seconds(quick=run.quick)
+    limits = Limits(cpuset=str(min(os.sched_getaffinity(0)))) if cores == ONE_CORE else NO_LIMITS
+    volumes: tuple[Volume, ...] = ()
+    program: list[str] = []
+    if which == PUBLISHED:
+        at = UNIXBENCH.at
+        volumes = (Volume(str(built(UNIXBENCH, run.job.unixbench_source, run).folder), at),)
+        program = [word.format(seconds=max(1, round(seconds)), multi=f"{at}/pgms/multi.sh") for word in row.words]
+        program[0] = f"{at}/pgms/{program[0]}"
 
-    name: SuiteName = SuiteName.UNIXBENCH
+    def words(instance: int) -> list[str]:
+        if which == PUBLISHED:
+            return [BENCH_UNIXBENCH, "real", str(copies), *place_words(instance), UNIXBENCH.at, *program]
+        return [BENCH_UNIXBENCH, test.test, f"{seconds:g}", str(copies), *place_words(instance)]
+
+    found = together(run, runtime, words, test.count, seconds=seconds, grace_s=GRACE_S, limits=limits, volumes=volumes)
+    said = [said_object(one) for one in found]
+    return {SCORE: [_published(test.test, one) if which == PUBLISHED else number(one, SCORE) for one in said]}
+
+
+class UnixBench(Suite):
+    """The suite of the index."""
+
+    name = SuiteName.UNIXBENCH
+    trials: ClassVar = dict.fromkeys(INDEX, _score)
 
     def tests(self, job: BenchJob) -> list[BenchTest]:
-        """In the quick form, one copy on all cores, and several instances of one test only: the rest is left out. As in
+        """Return the tests. In the quick form: one copy on all cores, and several instances of one test only. As in
         published runs, nothing is warmed up."""
         which = PUBLISHED if job.unixbench_source else OURS
-        found = []
-        for copies in (ONE_COPY,) if job.quick else (ONE_COPY, several_copies()):
-            for cores in (ALL_CORES,) if job.quick else (ALL_CORES, ONE_CORE):
-                found += [
-                    BenchTest(
-                        self.name,
-                        test,
-                        count,
-                        f"{which}, {copies}, {cores}",
-                        pass_seconds(test, quick=job.quick) + 0.5 * count,
-                        warm_up=False,
-                    )
-                    for count in job.counts
-                    for test in INDEX
-                    if count == 1 or not job.quick or test == "dhry2reg"
-                ]
-        return [*found, *(_checks(job, self.name) if job.unixbench_source else ())]
+        found = [
+            row.planned(count=count, variant=f"{which}, {copies}, {cores}", quick=job.quick, warm_up=False)
+            for copies in ((ONE_COPY,) if job.quick else (ONE_COPY, several_copies()))
+            for cores in ((ALL_CORES,) if job.quick else (ALL_CORES, ONE_CORE))
+            for count in job.counts
+            for test, row in INDEX.items()
+            if count == 1 or not job.quick or test == "dhry2reg"
+        ]
+        if job.unixbench_source:  # our own set beside the published one, natively: what ours is worth is seen then
+            way = f"{OURS}, {ONE_COPY}, {ALL_CORES}"
+            found += [
+                row.planned(variant=way, quick=job.quick, warm_up=False, only_in=NATIVE) for row in INDEX.values()
+            ]
+        return found
 
     def left_out(self, job: BenchJob) -> tuple[str, ...]:
         if not job.quick:
@@ -61,52 +83,14 @@ class UnixBench(Suite):
         return tuple(words)
 
     def facts(self, run: BenchRun) -> tuple[tuple[str, str], ...]:
-        """How each set that is run was compiled."""
-        if run.job.unixbench_source:
-            tree = built(UNIXBENCH, run.job.unixbench_source, run)
-            published = ((f"{PUBLISHED} tree", tree.digest), (f"{PUBLISHED} compiler", tree.compiler))
-            return (*published, *self._about(run))
-        return tuple(self._about(run))
-
-    def _about(self, run: BenchRun) -> list[tuple[str, str]]:
-        """How our own set was compiled, as the image's program says, whichever runtimes there are."""
+        """Return how each set that is run was compiled; ours as the image's program says, whichever runtimes there
+        are."""
+        source = run.job.unixbench_source
+        published = tree_facts(UNIXBENCH, source, run, PUBLISHED) if source else []
         about = [str(locate().folder / "enter"), "-u", "-r", str(run.folder / "tree"), BENCH_UNIXBENCH, "about"]
         said = said_object(succeeded(timed(about, deadline_s=30.0)))
         words = ((name, str(said.get(name, ""))[:200]) for name in ("compiler", "flags"))
-        return [(f"{OURS} {name}", word) for name, word in words if word]
-
-    def trial(self, run: BenchRun, test: BenchTest, runtime: str) -> tuple[BenchFigure, ...]:
-        which, copies_word, cores = test.variant.split(", ")
-        copies = int(copies_word.split()[0])
-        seconds = pass_seconds(test.test, quick=run.job.quick)
-        limits = Limits(cpuset=str(min(os.sched_getaffinity(0)))) if cores == ONE_CORE else NO_LIMITS
-        volumes: tuple[Volume, ...] = ()
-        if which == PUBLISHED:
-            volumes = (Volume(str(built(UNIXBENCH, run.job.unixbench_source, run).folder), UNIXBENCH_AT),)
-            program = [
-                word.format(seconds=max(1, round(seconds)), multi=f"{UNIXBENCH_AT}/pgms/multi.sh")
-                for word in INDEX[test.test].words
-            ]
-            program[0] = f"{UNIXBENCH_AT}/pgms/{program[0]}"
-
-        def words(instance: int) -> list[str]:
-            if which == PUBLISHED:
-                return [BENCH_UNIXBENCH, "real", str(copies), *place_words(instance), UNIXBENCH_AT, *program]
-            return [BENCH_UNIXBENCH, test.test, f"{seconds:g}", str(copies), *place_words(instance)]
-
-        found = together(
-            run, runtime, words, test.count, seconds=seconds, grace_s=GRACE_S, limits=limits, volumes=volumes
-        )
-        said = [said_object(one) for one in found]
-        scores = [_published(test.test, one) if which == PUBLISHED else number(one, SCORE) for one in said]
-        unit = INDEX[test.test].unit
-        return tuple(BenchFigure(SCORE, score, unit, True, instance) for instance, score in enumerate(scores))
-
-
-def _checks(job: BenchJob, suite: SuiteName) -> list[BenchTest]:
-    """Our own set beside the published one, natively and one copy of each: what ours is worth is seen then."""
-    way = f"{OURS}, {ONE_COPY}, {ALL_CORES}"
-    return [BenchTest(suite, test, 1, way, pass_seconds(test, quick=job.quick) + 0.5, False, NATIVE) for test in INDEX]
+        return (*published, *((f"{OURS} {name}", word) for name, word in words if word))
 
 
 def several_copies() -> str:

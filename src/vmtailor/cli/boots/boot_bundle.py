@@ -15,7 +15,7 @@ from vmtailor.drivers.guest import guest_programs
 from vmtailor.drivers.host import bundle_folder
 from vmtailor.model.boots.series import BootSeries
 from vmtailor.model.option import OptionSubject, refuse
-from vmtailor.pipeline import booting, machine_bench, trying
+from vmtailor.pipeline import bundle_boots, machine_bench, trying
 from vmtailor.pipeline.options import BootOptions
 from vmtailor.stages.boot import profile
 
@@ -27,14 +27,14 @@ def boot_bundle(asked: BootOptions, bundle: Path) -> None:
     architecture = bundle_folder.load(bundle).bundle.architecture
     words = (*asked.append, *(profile.INITCALLS if asked.debug_initcalls else ()))
     own = Chosen(asked.cpu_model or "", asked.accelerator, asked.clock, words, asked.memory_bytes)
-    subject = booting.prepare(bundle, own, asked.timeout_s, guest_programs.of(architecture), Store())
+    subject = bundle_boots.prepare(bundle, own, asked.timeout_s, guest_programs.of(architecture), Store())
     if asked.attribute:
-        show_boot_cost(booting.attribute(subject, asked.out), asked.out, asked.json, architecture)
+        show_boot_cost(bundle_boots.attribute(subject, asked.out), asked.out, asked.json, architecture)
     else:
         show_series(_boots(asked, subject, bundle.name), asked.out, asked.json)
 
 
-def _boots(asked: BootOptions, subject: booting.Booted, name: str) -> BootSeries:
+def _boots(asked: BootOptions, subject: bundle_boots.Booted, name: str) -> BootSeries:
     """The bundle booted, or changes tried on it."""
     wanted = choice.for_bundle(asked.changes, subject.loaded.bundle.kernel_version)
     if wanted and (words := machine_bench.doubt(asked.clock, asked.judged_by, len(wanted), asked.times)):
@@ -43,7 +43,7 @@ def _boots(asked: BootOptions, subject: booting.Booted, name: str) -> BootSeries
     with step(f"{title} {name}") as progress:
         on_boot = telling(progress, asked.times)
         if not wanted:
-            return booting.boots(subject, asked.times, asked.out, on_boot)
+            return bundle_boots.boots(subject, asked.times, asked.out, on_boot)
         return trying.on_bundle(
             subject, wanted, asked.out, times=asked.times, judged_by=asked.judged_by, on_boot=on_boot
         )

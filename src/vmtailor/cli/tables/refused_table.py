@@ -12,7 +12,7 @@ from vmtailor.analysis.demands.refusals import Refused
 from vmtailor.base.figures import grouped
 from vmtailor.base.terminal import BREAK, Table, TerminalConsole, Text, box
 from vmtailor.base.text import plural
-from vmtailor.pipeline.running.watching import WatchedRun
+from vmtailor.pipeline.run_watch import WatchedRun
 
 #: Rows of each table; the record has all.
 MOST_ROWS = 30

@@ -23,7 +23,7 @@ from vmtailor.model.architecture import named
 from vmtailor.model.change import Change
 from vmtailor.model.plan import Plan, RootFormat
 from vmtailor.model.watched.system_trace import LoadedFor, ModuleLoad, SystemTrace
-from vmtailor.pipeline.explaining import whole_source
+from vmtailor.pipeline.known_source import whole_source
 from vmtailor.stages.plan import Tree, Wishes, make_plan
 from vmtailor.stages.subject import OpenedSubject
 from vmtailor.stages.system_trace import chunks_of

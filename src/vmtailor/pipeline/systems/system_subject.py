@@ -4,10 +4,11 @@ what is tried beside its kernel."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import ClassVar
 
 from vmtailor.analysis.cost.attribution import Attribution
 from vmtailor.analysis.cost.plugin_counts import SymbolTable
@@ -16,6 +17,7 @@ from vmtailor.analysis.explain.failure import recognise
 from vmtailor.analysis.explain.presence import AskedKernel, Has, findings
 from vmtailor.analysis.guests import machine_variants
 from vmtailor.analysis.guests.system_losses import new_units
+from vmtailor.analysis.systems.log import Mark, Reading
 from vmtailor.base.errors import GuestError, UserInputError
 from vmtailor.base.files import dot_config, records, temporary
 from vmtailor.base.files.digests import sha256_of
@@ -38,15 +40,17 @@ from vmtailor.model.kernel import KernelBaseline, KernelFiles
 from vmtailor.model.machine import Clock, Machine
 from vmtailor.model.margin import Margin
 from vmtailor.model.plan import Plan
+from vmtailor.model.syscalls import SyscallEvent
 from vmtailor.model.systems.subject import InitKind, System
 from vmtailor.model.systems.units import UnitsMode
+from vmtailor.model.trace import FileUse
 from vmtailor.model.trial import Verification
 from vmtailor.model.watched.system_run import SystemRun
 from vmtailor.model.watched.system_trace import SystemTrace
-from vmtailor.pipeline import attributing, bundle_files, explaining, fit_sides, keys
-from vmtailor.pipeline.attributing import Code
+from vmtailor.pipeline import bundle_files, code_cost, fit_sides, keys, known_source
 from vmtailor.pipeline.bundle_files import OwnFiles
-from vmtailor.pipeline.bundling import UsersDisk
+from vmtailor.pipeline.bundle_place import UsersDisk
+from vmtailor.pipeline.code_cost import Code
 from vmtailor.pipeline.image_subject import require_tools, source_of
 from vmtailor.pipeline.measured_machines import Ahead, Asked
 from vmtailor.pipeline.options import FitOptions
@@ -73,6 +77,10 @@ _MOST_MESSAGES = 40
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SystemSubject(DrivenSystem):
     """A system to be fitted, on a disk that a machine can be started from."""
+
+    LACKS: ClassVar[Mapping[str, str]] = {
+        "work folder": "a work folder is for images; plan, build and fit find the trace of a system again"
+    }
 
     @property
     def reference(self) -> str:
@@ -115,6 +123,13 @@ class SystemSubject(DrivenSystem):
         )  # fmt: skip
         costs = self.costs(before, self.store.path("system-run", key) / COUNTS)
         return Findings(self, SystemSeen(record, folder, before, key, asked, []), self.tree, costs)
+
+    def calls(self) -> tuple[Iterable[SyscallEvent], Sequence[FileUse]]:
+        """Return the system calls, read while they are asked for, and the files of the system's trace."""
+        before, _ = self.ran_before()
+        record, folder = self.traced(before.boot.seconds)
+        log = Reading().read(chunks_of(folder / record.requests_file))
+        return (one for one in log if not isinstance(one, Mark)), record.files
 
     def ran_before(self) -> tuple[SystemRun, str]:
         """Do the exercise on the baseline; the run comes with its name in the cache. Raises GuestError where it does
@@ -168,7 +183,7 @@ class SystemSubject(DrivenSystem):
             return None
         paths = self.own.modules.paths
         with step("attribution of the baseline's cost"):
-            return attributing.of_system(
+            return code_cost.of_system(
                 Code.of(self, self.tree),
                 counts_file.read(counts),
                 modules_of(run.report.file(MODULES.name), ""),
@@ -340,7 +355,7 @@ def prepared(options: FitOptions, found: OpenedSubject) -> SystemSubject:
     with temporary.held_folder() as folder:
         own = replace(tracing.kernel_of(found, folder), file=taken / inputs.KERNEL)
     source = source_of(options, kernel)
-    whole = explaining.known_of(source, options.architecture, options.store)
+    whole = known_source.known_of(source, options.architecture, options.store)
     return SystemSubject(
         options=options,
         row=row,

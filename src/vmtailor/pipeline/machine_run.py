@@ -30,10 +30,10 @@ from vmtailor.model.image import ImageConfig
 from vmtailor.model.machine import Accelerator, Machine, PublishedPort
 from vmtailor.model.option import Option, OptionSubject, option, refuse
 from vmtailor.model.option_rows import ACCELERATOR, MEMORY
-from vmtailor.pipeline.running import ports, variables
+from vmtailor.pipeline import run_environment, run_ports
 
 if TYPE_CHECKING:  # a run that is not watched loads none of what explains
-    from vmtailor.pipeline.running.watching import Watch
+    from vmtailor.pipeline.run_watch import Watch
 
 #: Seconds between the stop signal and the end of the machine, as container engines wait.
 STOP_S = 10.0
@@ -58,7 +58,7 @@ class RunOptions:
     )
     ports: tuple[PublishedPort, ...] = option(
         Option(
-            name="--publish", short="-p", many=True, read=ports.parse_all,
+            name="--publish", short="-p", many=True, read=run_ports.parse_all,
             help="Open a host port, on 127.0.0.1 unless one is given: 8080:80, 80 (a free port), 80-82:80-82, "
             "53:53/udp, 0.0.0.0:8080:80. Repeat it for more.",
         ),
@@ -180,7 +180,7 @@ def run_of(options: RunOptions, image: ImageConfig, network: bool, privileged: b
     rows, columns = tty.size()
     return Run(
         argv=_argv(options, image),
-        env=variables.variables(options.env_files, options.env),
+        env=run_environment.variables(options.env_files, options.env),
         user=options.user,
         cwd=options.cwd,
         hostname=options.hostname,
@@ -232,8 +232,8 @@ def run(options: RunOptions, watch: Watch | None = None) -> int:
     tty.require_streams()
     bundle = bundle_folder.load(options.bundle)
     require_meant(options, bundle)
-    published = ports.chosen(options.ports)
-    told = ports.announced(options.ports, published)
+    published = run_ports.chosen(options.ports)
+    told = run_ports.announced(options.ports, published)
     if bundle.is_system:
         return _system(options, bundle, published, told)
     return _container(options, bundle, published, told, watch)

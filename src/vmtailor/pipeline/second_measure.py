@@ -21,10 +21,10 @@ from vmtailor.model.fit import FitRun, Side
 from vmtailor.model.image import Image
 from vmtailor.model.machine import Clock
 from vmtailor.pipeline import fit_sides, measured_machines
-from vmtailor.pipeline.again.refitting import fitted_with
 from vmtailor.pipeline.image_subject import ImageSubject, assembled, modules_asked_for
 from vmtailor.pipeline.options import FitOptions
-from vmtailor.pipeline.work_folder.content import BothSides
+from vmtailor.pipeline.second_fit import fitted_with
+from vmtailor.pipeline.work_files import BothSides
 
 
 def measure(folder: Path, asked: FitOptions) -> BothSides:

@@ -193,7 +193,7 @@ class WorkFolder(SavedFolder):
 
     def plan(self, work: Work) -> tuple[Plan, str]:
         """Return the plan, and the digest of its record. Written by hand or not, it is for the machine that was traced;
-        what its symbols may be, only the kernel's source says (`resuming.build`)."""
+        what its symbols may be, only the kernel's source says (`work_stages.build`)."""
         where, data = self.path / PLAN, self.data(PLAN, RECORD_BYTES)
         found = records.from_bytes(Plan, data, str(where), hint="vmtailor plan writes it again")
         wanted = (work.architecture, work.machine, work.cpus, work.root_format, work.kernel.version)

@@ -21,11 +21,11 @@ from vmtailor.model.image import Image
 from vmtailor.model.kernel import KernelBaseline, KernelFiles
 from vmtailor.model.machine import Accelerator, Clock, Machine
 from vmtailor.model.plan import Plan
-from vmtailor.pipeline import fit_sides
+from vmtailor.pipeline import fit_sides, subject_kind
 from vmtailor.pipeline.image_subject import ImageSeen, ImageSubject, assembled, machine_with, prepare
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.pipeline.subject import Built, Findings
-from vmtailor.pipeline.work_folder.content import PLACES, BothSides, Work, WorkFolder
+from vmtailor.pipeline.work_files import PLACES, BothSides, Work, WorkFolder
 from vmtailor.stages import build as build_stage
 from vmtailor.stages import image as image_stage
 from vmtailor.stages import plan as planning
@@ -36,6 +36,7 @@ def trace(asked: FitOptions, folder: Path) -> ImageSubject:
     """Trace, or find the trace, and begin a work folder with it. Returns what the trace began with."""
     work = WorkFolder(folder, asked.store)
     work.require_writable()
+    subject_kind.kind_of(asked).require("work folder", asked.reference)
     inputs = prepare(asked)
     record, found = inputs.traced()
     work.save_trace(inputs.as_traced(record), record, found)

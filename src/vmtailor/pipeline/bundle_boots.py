@@ -22,7 +22,7 @@ from vmtailor.model.boots.counters import Counters
 from vmtailor.model.boots.series import BootSeries
 from vmtailor.model.boots.workload import Exercised
 from vmtailor.model.machine import Clock, Machine
-from vmtailor.pipeline import rebuilding
+from vmtailor.pipeline import bundle_kernel
 from vmtailor.stages.boot import attribution
 
 
@@ -65,7 +65,7 @@ def boots(subject: Booted, times: int, out: Path, on_boot: OnBoot) -> BootSeries
 def attribute(subject: Booted, out: Path) -> BootCost:
     """Boot once on the instruction clock, and return what each part of the kernel costs up to init. The kernel is
     compiled once more for it, with debug information; once, and found again after that."""
-    known = rebuilding.known(subject.loaded, subject.store)
+    known = bundle_kernel.known(subject.loaded, subject.store)
     assert known is not None
     cost = attribution.cost_of(counted(subject, out), known, subject.store)
     records.save(cost, out / attribution.RECORD)

@@ -37,7 +37,7 @@ from vmtailor.model.option_rows import BUNDLE_EXERCISE, DRY_RUN, OUT, TRUST_HOST
 from vmtailor.model.plan import Plan
 from vmtailor.model.syscalls import ObservedCall, ObservedRun
 from vmtailor.model.trace import Trace
-from vmtailor.pipeline import bundling, fit, fit_sides, measured_machines, rebuilding, repairing, reverify
+from vmtailor.pipeline import bundle_kernel, bundle_place, fit, fit_sides, measured_machines, repairing, reverify
 from vmtailor.pipeline.image_subject import ImageSeen, assembled
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.pipeline.subject import Findings, Times
@@ -133,14 +133,14 @@ def refit(prepared: Replanned) -> FitRun:
     """Build, verify, measure, and write the bundle."""
     findings = prepared.findings
     options = findings.options
-    bundling.require_writable(options.out)
+    bundle_place.require_writable(options.out)
     with temporary.held_folder(findings.subject.scratch) as made:
         with measured_machines.ahead() as begun:
             begun.begin(fit_sides.baseline_asked(findings.subject))
             fit.finished(findings, Times(), made, begun)
         if prepared.observed is not None:
             records.save(prepared.observed, made / OBSERVED)
-        return bundling.place(made, options.out, options.command)
+        return bundle_place.place(made, options.out, options.command)
 
 
 def fitted_with(loaded: BundleFolder, asked: FitOptions) -> FitOptions:
@@ -190,9 +190,9 @@ def _kernel(loaded: BundleFolder, trace: Trace, options: FitOptions) -> tuple[Ke
     for known in kept_source.baselines(store):
         same = (known.version, known.release) == (loaded.bundle.kernel_version, trace.kernel_release)
         if same and _has_config(known, wanted):
-            return known, rebuilding.source_of(loaded, store, options.distribution)
+            return known, bundle_kernel.source_of(loaded, store, options.distribution)
     kernel = packaged_baseline.provide(options.distribution, row, store, trace.kernel_release)
-    return kernel, rebuilding.source_of(loaded, store, options.distribution)
+    return kernel, bundle_kernel.source_of(loaded, store, options.distribution)
 
 
 def _has_config(kernel: KernelBaseline, sha256: str) -> bool:

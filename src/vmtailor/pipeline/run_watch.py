@@ -25,7 +25,7 @@ from vmtailor.model.architecture import named
 from vmtailor.model.bundle import PLAN, TRACED
 from vmtailor.model.plan import Plan
 from vmtailor.model.syscalls import ObservedRun
-from vmtailor.pipeline import rebuilding
+from vmtailor.pipeline import bundle_kernel
 from vmtailor.pipeline.image_subject import tools_volume
 from vmtailor.stages.image import kept_for
 
@@ -71,7 +71,7 @@ class Watch:
         #: Whether the machine's init has spoken: before, nothing was watched.
         self.began = False
         bundle_of = self._loaded.bundle
-        tools = tools_volume(self._store, bundle_of.root_format, bundle_of.architecture)
+        tools = tools_volume(self._store, bundle_of.root_format, named(bundle_of.architecture))
         self.observer = Observer(tools, self._told.hear)
 
     def observed(self) -> ObservedRun:
@@ -115,7 +115,7 @@ def baseline_config(loaded: BundleFolder) -> Mapping[str, str]:
 def _facts(loaded: BundleFolder, store: Store) -> Facts | None:
     """What is known of the kernel's source, where the cache has it. Nothing is downloaded."""
     try:
-        source = rebuilding.source_at_hand(loaded, store)
+        source = bundle_kernel.source_at_hand(loaded, store)
         if source is None:
             return None
         row = named(loaded.bundle.architecture)

@@ -105,7 +105,7 @@ def test_a_call_demands(event: SyscallEvent, symbols: set[str]) -> None:
 @pytest.mark.parametrize(("name", "symbols"), [("arm64", {"ARM64_MTE"}), ("x86_64", set())])
 def test_a_rule_is_of_its_processor(name: str, symbols: set[str]) -> None:
     """Memory with tags: another processor has not the symbol."""
-    rules = demand_rules.load(row=named(name))
+    rules = demand_rules.load(architecture=named(name))
     demands = Demands(FACTS, rules, EVERYTHING)
     demands.event(call("mmap", "NULL", "4096", "PROT_READ|PROT_MTE", "MAP_PRIVATE|MAP_ANONYMOUS", "-1", "0"))
     assert {symbol for found in demands.result() for symbol in found.symbols} == symbols

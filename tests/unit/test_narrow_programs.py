@@ -33,7 +33,7 @@ def test_programs_of_32_bits_take_what_the_family_calls_it() -> None:
         ("x86_64", 3, 0, "IA32_EMULATION"), ("x86_64", 62, 0, "X86_X32_ABI"), ("arm64", 40, 0x5000400, "COMPAT"),
         ("mips64el", 8, 0x80000024, "MIPS32_N32"), ("mips64el", 8, 0x70001007, "MIPS32_O32"),
     ):  # fmt: skip
-        rules = demand_rules.load(row=architecture.named(name))
+        rules = demand_rules.load(architecture=architecture.named(name))
         head = narrow_program(machine, flags)
         demands = Demands(tree.facts, rules, {symbol: "y"}, lambda path, head=head: head)  # type: ignore[misc]
         demands.program("/old", "here")

@@ -2,7 +2,7 @@
 """Print lines and documents on standard output and standard error. Only this module and `terminal`, which has colours
 and tables, print. No text that they print can steer the terminal.
 
-What a container itself prints under `vmtailor run` does not come through here: it is passed on as it is."""
+Output of a container under `vmtailor run` does not come through here: it is passed on as it is."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ TERM_GRACE_S = 3.0
 
 
 @dataclass(frozen=True)
-class Finished:
+class ProgramResult:
     """A program that ended. `stdout` and `stderr` are bytes, since what outside programs print is untrusted."""
 
     argv: tuple[str, ...]
@@ -50,7 +50,7 @@ class Finished:
 class CommandFailed(VmtailorError):
     """A program exited with a status that was not asked for. Drivers turn it into an error of a user's family."""
 
-    def __init__(self, finished: Finished) -> None:
+    def __init__(self, finished: ProgramResult) -> None:
         tail = (finished.stderr or finished.stdout)[-4000:].decode("utf-8", "replace")
         super().__init__(f"{finished.argv[0]} exited with {finished.returncode}", details=tail.strip())
         self.finished = finished
@@ -103,8 +103,8 @@ def spawn(
     umask: int = -1,
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Start a program in a session of its own, and end its whole process group when the block is left, or when we end.
-    `umask`: its own, where ours will not do. Where the work is stopped from another thread, the program is ended and
-    Stopped raised."""
+    `umask`: its own, where ours will not do. If another thread stops the work, the program is ended and Stopped is
+    raised."""
     log.debug("start: %s", pasteable(argv))
     stop = concurrency.current_stop()
     concurrency.check_stopped()
@@ -156,7 +156,7 @@ def run(
     ok: Sequence[int] = (0,),
     on_line: Callable[[str], None] | None = None,
     umask: int = -1,
-) -> Finished:
+) -> ProgramResult:
     """Run a program to its end.
 
     `timeout_s`: it is killed after so many seconds, and HostError raised. `ok`: exit statuses that are no error; others
@@ -184,7 +184,7 @@ def run(
                 ) from None
         out.seek(0)
         err.seek(0)
-        finished = Finished(
+        finished = ProgramResult(
             argv=tuple(argv), returncode=code, stdout=out.read(), stderr=err.read(), seconds=time.monotonic() - started
         )
     log.debug("ended with %d after %.2f s: %s", code, finished.seconds, pasteable(argv))

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What starts machines: one boot, driven by its workload; a series of them; and a terminal relayed to one."""
+"""Machines started: one boot, driven by its workload; a series of them; and a terminal relayed to one."""

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A boot of a system with an init of its own that an attendant of ours drives by its exercise: from the start of QEMU
-to its shutdown."""
+"""A boot of a system with an init of its own that an attendant of ours drives by its exercise: from the start of its
+monitor to its shutdown."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from vmtailor.model.machine import Clock, Disk, Machine
 
 #: Seconds between two looks at the attendant's line and the console.
 _LOOK_S = 0.1
-#: Seconds that a guest may go on printing after a line that says it is lost; that QEMU has to end, with a plugin.
+#: Seconds that a guest may go on printing after a line that says it is lost; that a machine has to end, with a counter.
 _LAST_WORDS_S, _END_S, _END_COUNTED_S = 2.0, 3.0, 60.0
 _TAIL_BYTES = 65536
 #: Words by which a kernel mounts its root itself; the attendant's disk takes their place.
@@ -41,12 +41,12 @@ _ROOT_WORDS = ("root", "rootfstype", "rootflags", "init", "ro", "rw", "resume")
 
 
 def owners() -> tuple[CodeOwner, ...]:
-    """User code that is ours: the attendant, and the client that asks for it."""
+    """Return the user code that is ours: the attendant, and the client that asks for it."""
     return tuple(CodeOwner(name, *ADDRESSES[name]) for name in ("attendant", "client"))
 
 
 def with_attendant(machine: Machine, volume: Path) -> Machine:
-    """The machine with the attendant's disk behind its own, told to start from it."""
+    """Return the machine with the attendant's disk behind its own, told to start from it."""
     device = f"/dev/vd{chr(ord('a') + len(machine.disks))}"
     words = tuple(word for word in machine.words if word.partition("=")[0] not in _ROOT_WORDS)
     own = (f"root={device}", "rootfstype=ext4", "ro", f"init={PROGRAM}")
@@ -99,7 +99,7 @@ class _Conversation:
         self._lost, self._lost_at = "", 0.0
 
     def run(self, on_progress: Callable[[float], None] | None) -> str:
-        """Why the guest was given up; "" when it ended by itself."""
+        """Drive the guest and return why it was given up; "" when it ended by itself."""
         while not self._listener.ended:
             self.session.pump(_LOOK_S)
             if self._has_come():
@@ -160,7 +160,7 @@ def _end(listener: Listener) -> End:
     code = machine.returncode
     tail = bytes(listener.console.raw[-_TAIL_BYTES:]).decode("utf-8", "replace")
     ending = Ending.DEADLINE if code is None else Ending.DIED if code else Ending.EXITED
-    return End(ending, machine.command, tail, machine.stderr(), listener.now, code)
+    return End(ending, machine.command, tail, machine.stderr(), listener.now, code, machine.title)
 
 
 def _gathered(listener: Listener, said: _Conversation, end: End, counter: Counter | None) -> Gathered:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one way to boot a machine, however it is driven."""
+"""One way to boot a machine, however it is driven."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def boot(
     on_progress: OnProgress | None = None,
 ) -> tuple[Boot, Gathered]:
     """Start a machine, drive it by its workload, and wait for the end. A guest that crashes, hangs or never gets ready
-    is a result; HostError or GuestError are raised when QEMU itself does not start. Nothing is left running, whatever
-    happens. `scratch`: where temporary files may lie; `counting`: what the plugin counts. On the instruction clock the
-    guest waits for its disks in any case (`settling`)."""
+    is a result; HostError or GuestError are raised when the monitor itself does not start. Nothing is left running,
+    whatever happens. `scratch`: where temporary files may lie; `counting`: what the plugin counts. On the instruction
+    clock the guest waits for its disks in any case (`settling`)."""
     if counting is None:
         counting = settling(machine)
     if isinstance(workload, Exercised):

@@ -41,7 +41,7 @@ class _Attached:
     _ahead: bytearray = field(default_factory=bytearray)
 
     def run(self, out: Outlet, raw: tty.RawTerminal) -> None:
-        """Until the machine has ended, or shall."""
+        """Relay until the machine has ended, or the caller asks for its end."""
         with raw.held():
             while not self.left:
                 ready, writable, _ = select.select(self._sources(out), self._sinks(), [], _LOOK_S)
@@ -102,7 +102,7 @@ class _Attached:
 
 @dataclass(frozen=True)
 class Finished:
-    """How it ended. `left`: the caller ended it; `lost`: why the guest was, or ""."""
+    """The end of an attached machine. `left`: the caller ended it; `lost`: why the guest was, or ""."""
 
     end: End
     left: bool

@@ -71,7 +71,7 @@ class Settled:
         wanted = Counting(self._natives, config)
         found, gathered = boot(countable(machine), workload, scratch, counting=wanted, on_progress=on_progress)
         counted = gathered.counters
-        # QEMU ends a moment after ready: that much too many.
+        # The machine ends a moment after ready: that much too many.
         end = counted.stretches[-1].at_end.executed if counted is not None and counted.stretches else None
         marks = tuple(replace(m, executed=end) if m.name == "ready" else m for m in found.milestones)
         return replace(found, milestones=marks), gathered

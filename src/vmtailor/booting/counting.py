@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is counted in a boot."""
+"""Counters of a boot, whatever its monitor counts with."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from vmtailor.model.machine import Clock, Machine
 
 @dataclass(frozen=True)
 class Counting:
-    """What a boot counts. `natives` has what the monitor counts with; `table` names the functions that are counted."""
+    """A count to make in a boot. `natives` has what the monitor counts with; `table` names the functions."""
 
     natives: Natives
     config: CountingConfig

@@ -37,7 +37,7 @@ _TRACE = "trace"
 
 
 def owners() -> tuple[CodeOwner, ...]:
-    """User code that is ours: init (with the baseline's first stage) and the exercise's client."""
+    """Return the user code that is ours: init (with the baseline's first stage) and the exercise's client."""
     return tuple(CodeOwner(name, *ADDRESSES[name]) for name in ("init", "stage1", "client"))
 
 
@@ -61,16 +61,16 @@ def boot(
     return boots.make_boot(gathered, exercise, wanted.table if wanted is not None else None), gathered
 
 
-#: Less processor time than this, in seconds, is that of QEMU's own housekeeping.
+#: Less processor time than this, in seconds, is that of a monitor's own housekeeping.
 _HOUSEKEEPING_S = 0.1
 
 
 @dataclass
 class Used:
-    """Processor time that QEMU has used: when init first spoke, and by now. `moved_s`: the processor time, and the host
-    seconds since the start, when it was last seen to do more than its housekeeping. Since then it was ready to run for
-    `kept_s` while a busy host ran others; `wants`: it was when it was last looked at. `executed`: instructions of the
-    guest by now, where somebody asks for them."""
+    """Processor time that the monitor has used: when init first spoke, and by now. `moved_s`: the processor time, and
+    the host seconds since the start, when it was last seen to do more than its housekeeping. Since then it was ready to
+    run for `kept_s` while a busy host ran others; `wants`: it was when it was last looked at. `executed`: instructions
+    of the guest by now, where somebody asks for them."""
 
     start_s: float | None = None
     now_s: float | None = None
@@ -97,7 +97,8 @@ class Used:
         self._held_up_s, self.wants = held_up_s, running.wants_to_run
 
     def beyond(self, patience: Patience) -> bool:
-        """Whether there is no more patience. Who would run if the host let him does not stand still."""
+        """Return whether there is no more patience. A machine that would run if the host let it does not stand
+        still."""
         if self.now_s is None:
             return False
         still = not self.wants and self.elapsed_s - self.moved_s[1] - self.kept_s > patience.still_s

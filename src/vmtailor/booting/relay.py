@@ -48,7 +48,7 @@ _GONE = (errno.EPIPE, errno.EIO, errno.ENXIO)
 
 
 class Finish(StrEnum):
-    """How the relay came to its end."""
+    """The end of a relay."""
 
     CLOSED = "closed"  # the machine has ended, or its init has said all
     FAREWELL = "farewell"  # the kernel was made to halt, power off or start again, not by init
@@ -67,9 +67,9 @@ class Observer:
 
 @dataclass(frozen=True)
 class RelayOptions:
-    """What the caller wants. `grace_s`: between the stop signal and the end of the machine. `start_s`: within which
-    init must have spoken: a kernel that goes astray says nothing, and would be waited for for ever. `once_up`: lines
-    for standard error once the guest has spoken, and so QEMU has its ports. `observer`: who hears of refused calls."""
+    """The wishes of the caller. `grace_s`: between the stop signal and the end of the machine. `start_s`: within which
+    init must have spoken: a kernel that goes astray says nothing. `once_up`: lines
+    for standard error once the guest has spoken, and so its ports are open. `observer`: who hears of refused calls."""
 
     stop_signal: int
     grace_s: float
@@ -102,7 +102,7 @@ class Relay:
         self._gone = False
 
     def run(self) -> Finish:
-        """Until the machine has ended, or should be ended."""
+        """Relay until the machine has ended, or should be ended."""
         with self._raw.held():
             while True:
                 self._hear_signals()
@@ -113,7 +113,7 @@ class Relay:
                 self._turn()
 
     def say(self, text: str) -> None:
-        """A line of ours on standard error, behind the container's."""
+        """Write a line of ours on standard error, behind the container's."""
         self._err.put(f"vmtailor: {text}\n".encode())
 
     def drain(self) -> None:
@@ -135,7 +135,7 @@ class Relay:
             _silence_errors()
 
     def failed(self) -> tuple[tuple[str, int], ...]:
-        """Streams that could not be written to, with the errno, other than because the reader had gone."""
+        """Return the streams that could not be written to, with the errno, other than because the reader had gone."""
         streams = (("standard output", self._out.failed), ("standard error", self._err.failed))
         return tuple((name, error) for name, error in streams if error and error not in _GONE)
 
@@ -234,7 +234,7 @@ class Relay:
 
 @contextlib.contextmanager
 def relayed(machine: Machine, run: Run, wishes: RelayOptions, signals: CaughtSignals) -> Iterator[Relay]:
-    """Start a machine for one run, and relay its terminal. Raises HostError when QEMU does not start."""
+    """Start a machine for one run, and relay its terminal. Raises HostError when it does not start."""
     if wishes.observer is not None:
         run = replace(run, tracer=guest_volume.REFUSED_OPTIONS, quiet=tuple(sorted(NORMAL)))
     # On no disk: the container's environment is in it.

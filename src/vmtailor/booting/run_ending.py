@@ -40,7 +40,8 @@ class RunEnding:
 
 @dataclass(frozen=True)
 class Memory:
-    """What the machine has; the least in which the bundle's exercise was seen to pass, None where that is not known."""
+    """The memory of a machine; the least in which the bundle's exercise was seen to pass, None where that is not
+    known."""
 
     has_bytes: int
     least_bytes: int | None
@@ -50,7 +51,8 @@ class Memory:
         return self.least_bytes is not None and self.has_bytes < self.least_bytes
 
     def error(self, what: str) -> GuestError:
-        """The machine failed, and lack of memory is why: that says more than what its kernel did then."""
+        """Return the error of a machine that failed for lack of memory: that says more than what its kernel did
+        then."""
         has = notation.mebibytes(self.has_bytes)
         if not self.too_little or self.least_bytes is None:
             return GuestError(f"{what}: {has} of memory were not enough", hint="give it more: --memory")
@@ -62,7 +64,7 @@ class Memory:
 
 
 def memory_of(folder: Path, has_bytes: int) -> Memory:
-    """The memory of a machine of the bundle. What is not on record is not known."""
+    """Return the memory of a machine of the bundle. A least memory that is not on record is not known."""
     try:
         return Memory(has_bytes, bundle_folder.load(folder).record(FitRun, RUN).tailored.min_memory_bytes)
     except (VmtailorError, OSError):
@@ -70,7 +72,7 @@ def memory_of(folder: Path, has_bytes: int) -> Memory:
 
 
 def verdict(finish: Finish, session: GuestSession, running: RunningMachine, memory: Memory) -> RunEnding:
-    """What the end means. Raises HostError when QEMU could not start."""
+    """Return what the end means to the caller. Raises HostError when the machine could not start."""
     report = session.report()
     if report.exit_code is not None:
         return RunEnding(report.exit_code, _words(report, memory))
@@ -132,7 +134,7 @@ def _words(report: GuestReport, memory: Memory) -> tuple[str, ...]:
 
 
 def require_written(failed: tuple[tuple[str, int], ...]) -> HostError | None:
-    """The error where the container's output was lost on our side."""
+    """Return the error where the container's output was lost on our side."""
     for name, error in failed:
         return HostError(
             f"{name} could not be written: {os.strerror(error).lower()}",

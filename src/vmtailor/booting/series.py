@@ -25,12 +25,12 @@ OnBoot = Callable[[str, int, float], None]
 
 
 def variant(name: str, machine: Machine, changes: Sequence[str] = ()) -> Variant:
-    """A machine with the command that starts it, for people (without what only we listen to)."""
+    """Return a machine with the command that starts it, for people (without what only we listen to)."""
     return Variant(name, machine, pasteable(monitors.of(machine).command(machine)), tuple(changes))
 
 
 def in_turn(variants: Sequence[Variant], times: int) -> list[tuple[Variant, int]]:
-    """A B A B: what is booted, and the number of the boot among its variant's."""
+    """Return the schedule A B A B: what is booted, and the number of the boot among its variant's."""
     return [(one, number) for number in range(1, times + 1) for one in variants]
 
 
@@ -82,14 +82,14 @@ def keep(gathered: Gathered, folder: Path, machine: Machine, title: str) -> None
 
 
 def brief(found: Boot) -> Boot:
-    """A boot without what would make the record of a series long: its console is a file beside it, and what each
+    """Return a boot without what would make the record of a series long: its console is a file beside it, and what each
     function cost is another question."""
     container = replace(found.container, stdout="", stderr="") if found.container is not None else None
     return replace(found, functions=(), console="", container=container)
 
 
 class Earlier:
-    """What an earlier run, perhaps an interrupted one, left in a folder, as it was before this one writes there."""
+    """Boots that an earlier run, perhaps an interrupted one, left in a folder before this one writes there."""
 
     def __init__(self, out: Path) -> None:
         file = out / RECORD
@@ -98,7 +98,7 @@ class Earlier:
         self._written = file.stat().st_mtime if self._found is not None else 0.0
 
     def of(self, workload: Workload, schedule: Sequence[tuple[Variant, int]]) -> tuple[SeriesBoot, ...]:
-        """Its boots that are as scheduled: same machine, with the same files, same signal. One that did not
+        """Return its boots that are as scheduled: same machine, with the same files, same signal. One that did not
         get ready counts where it had as long as it would have now."""
         if self._found is None or self._found.ready != workload.signal:
             return ()
@@ -123,7 +123,7 @@ class Earlier:
 
 
 def record(subject: str, variants: Sequence[Variant], workload: Workload, boots: Sequence[SeriesBoot]) -> BootSeries:
-    """The record of what was booted so far."""
+    """Return the record of what was booted so far."""
     first = variants[0].machine
     conditions = (
         ("clock", str(first.clock)),
@@ -137,5 +137,5 @@ def record(subject: str, variants: Sequence[Variant], workload: Workload, boots:
 
 
 def safe(name: str) -> str:
-    """A variant's name as a folder's."""
+    """Return a variant's name as a folder's."""
     return "".join(c if c.isalnum() or c in "-_." else "-" for c in name)[:60]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A boot that is watched from outside: of a system with an init of its own, from the start of QEMU to the ready signal,
-or to the reason why it never came; or of a machine that is left alone."""
+"""A boot that is watched from outside: of a system with an init of its own, from the start of its monitor to the ready
+signal, or to the reason why it never came; or of a machine that is left alone."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from vmtailor.model.machine import Clock, Machine
 
 #: Seconds that a guest may go on printing after a line that says it is lost.
 LAST_WORDS_S = 2.0
-#: Seconds that QEMU has to end; with a plugin, which writes its counts then.
+#: Seconds that a machine has to end; with a counter, which writes its counts then.
 END_S, END_COUNTED_S = 3.0, 60.0
 #: Messages that make a boot doubtful; architectures have more of them.
 _WARNINGS = ("WARNING: CPU", "BUG: ", "Oops", "INFO: task .* blocked", "rcu: INFO: .*stall")
@@ -73,7 +73,7 @@ def boot(
             listener.quit(END_COUNTED_S if counter is not None else END_S)
         counts, counters = counting.counted(counter)
     if not listener.console.raw and problem and end.stderr:
-        problem = f"{problem}; QEMU said: {end.stderr}"
+        problem = f"{problem}; {end.monitor} said: {end.stderr}"
     timed = tuple(listener.console.timed())
     lines = bootmarks.lines_of(timed)
     doubtful = re.compile("|".join((*_WARNINGS, *named(machine.architecture).warnings)))
@@ -134,7 +134,7 @@ def _wait(
             listener.drain()
             code = listener.machine.returncode
             return lost.why(listener.console.lines, "") or (
-                f"the machine ended by itself after {now:.1f} s (QEMU exited with {code})"
+                f"the machine ended by itself after {now:.1f} s ({listener.machine.title} exited with {code})"
             )
         if now > timeout_s:
             missing = ", ".join(str(one.signal) for one in waiting if one.at is None)
@@ -175,7 +175,7 @@ def _end(listener: Listener) -> End:
     code = machine.returncode
     ending = Ending.DEADLINE if code is None else Ending.DIED if code else Ending.EXITED
     tail = bytes(listener.console.raw[-_TAIL_BYTES:]).decode("utf-8", "replace")
-    return End(ending, machine.command, tail, machine.stderr(), listener.now, code)
+    return End(ending, machine.command, tail, machine.stderr(), listener.now, code, machine.title)
 
 
 def _outcome(waiting: Sequence[_Waiting], problem: str) -> Outcome:

@@ -276,7 +276,7 @@ def _find(run: FitRun, what: str, tree: bool) -> Explained | None:
         return beside
     # A plan may be somebody else's, of an architecture that this version does not know: any entry's words will do then.
     architecture = run.plan.architecture if run.plan.architecture in names() else None
-    rules = demand_rules.load(row=named(architecture) if architecture else None)
+    rules = demand_rules.load(architecture=named(architecture) if architecture else None)
     found = answers.answer(run, what, symbol_catalogue.load(architecture=architecture), rules)
     if not tree or (found is not None and (found.kind is not NameKind.SYMBOL or found.standing is Standing.IN)):
         return found

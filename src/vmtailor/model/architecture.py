@@ -28,14 +28,14 @@ _BOARD = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
 
 class Bus(StrEnum):
-    """Where a machine has its virtio devices: at addresses of their own, or on PCI."""
+    """The places of a machine's virtio devices: at addresses of their own, or on PCI."""
 
     MMIO = "mmio"
     PCI = "pci"
 
 
 class Packing(StrEnum):
-    """What becomes of the kernel file that make leaves: `elf`: written again without symbols and long padding
+    """The treatment of the kernel file that make leaves. `elf`: written again without symbols and long padding
     (drivers/kernel/elf_pack.py); `as-is`: copied."""
 
     ELF = "elf"
@@ -78,7 +78,7 @@ class Board:
 
 @dataclass(frozen=True)
 class KvmProbe:
-    """How the guest that tries KVM (native/kvm-probe) is started. `cpu`: the CPU model under emulation."""
+    """The start of the guest that tries KVM (native/kvm-probe). `cpu`: the CPU model under emulation."""
 
     arguments: tuple[str, ...]
     cpu: str
@@ -107,8 +107,8 @@ class Emulator:
 
 @dataclass(frozen=True)
 class Header:
-    """Where a packed kernel says its release: at `magic_at` stands `magic`; the 16-bit number at `pointer_at`, plus
-    `base`, is where the text begins. Without `pointer_at` the file is not packed: the release is in its banner."""
+    """The place of the release in a packed kernel. `magic` stands at `magic_at`; the 16-bit number at `pointer_at`,
+    plus `base`, is where the text begins. Without `pointer_at` the file is not packed: the release is in its banner."""
 
     magic_at: int
     magic: str
@@ -118,8 +118,8 @@ class Header:
 
 @dataclass(frozen=True)
 class CallTable:
-    """A file of the kernel's source that maps numbers of system calls to names (`*.tbl`, or a unistd.h), and the ABIs
-    in its second column that are ours."""
+    """A file of the kernel's source that maps numbers of system calls to names (`*.tbl`, or a unistd.h). It has the
+    ABIs in its second column that are ours."""
 
     file: str
     abis: tuple[str, ...] = ()
@@ -138,18 +138,19 @@ class NarrowPrograms:
     calls: tuple[CallTable, ...] = ()
 
     def is_of(self, machine: int, flags: int) -> bool:
-        """Whether a program with these numbers in its header (e_machine, e_flags) is of this kind."""
+        """Return whether a program with these numbers in its header (e_machine, e_flags) is of this kind."""
         return self.machine in (0, machine) and flags & self.mask == self.flags
 
 
 def narrow_numbers(head: bytes) -> tuple[int, int]:
-    """Machine and flags in the header of a little-endian program of 32 bits; 0 for what `head` does not reach."""
+    """Return machine and flags in the header of a little-endian program of 32 bits; 0 for what `head` does not
+    reach."""
     return int.from_bytes(head[18:20], "little"), int.from_bytes(head[36:40], "little")
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """How a kernel is configured, made and entered.
+    """The way in which a kernel is configured, made and entered.
 
     `arch`: make's ARCH. `source`: the folder below arch/, Kconfig's SRCARCH. `kconfig`: what Kconfig sees in its
     environment. `cross`: prefix of the compiler for a host of another family, and `cross_packages` where it is from.
@@ -157,11 +158,11 @@ class Kernel:
     file is loaded whose own physical addresses begin at 0.
 
     `console`: the serial line's name. `words`: further words that both kernels are told, `last` ends a machine.
-    `entries`: the symbols at which the kernel proper may begin, at a physical address. `after_early`: functions
-    that are called behind the early initcalls and before the next level. `always`: symbols that each kernel of the
-    family has. `command_line_bytes`: the longest command line. `least_memory_mib`: below it no kernel can be loaded.
-    `of_32_bits`: its programs of 32 bits, kind by kind. `root`: the file system that roots have where nobody chose
-    one (a RootFormat of model/plan.py). `xz_filter`: what the kernel's build has xz do with branches before it packs
+    `entries`: the symbols at which the kernel proper may begin, at a physical address. `after_early`: functions that
+    are called behind the early initcalls and before the next level. `always`: symbols that each kernel of the family
+    has. `command_line_bytes`: the longest command line. `least_memory_mib`: below it no kernel can be loaded.
+    `of_32_bits`: its programs of 32 bits, kind by kind. `root`: the file system that roots have where nobody chose one
+    (a RootFormat of model/plan.py). `xz_filter`: what the kernel's build has xz do with branches before it packs
     (scripts/xz_wrap.sh), by the filter's number in the format of xz; 0: nothing.
 
     A baseline that is compiled: `packaged_target` and `packaged_file`, the form that distributions package; `defconfig`
@@ -222,7 +223,7 @@ class Opcode:
 
 @dataclass(frozen=True)
 class Ports:
-    """How instructions that access I/O ports look: any `prefixes`, then one of `opcodes`. None of either where there
+    """The look of instructions that access I/O ports: any `prefixes`, then one of `opcodes`. Both are empty where there
     are no ports: devices are then memory-mapped, and counted as such."""
 
     prefixes: tuple[Opcode, ...] = ()
@@ -231,8 +232,8 @@ class Ports:
 
 @dataclass(frozen=True)
 class DeviceAccesses:
-    """What the counting plugin must know of devices. `at_once`: physical pages of devices that belong to the processor:
-    they answer at once, and nothing else works for them."""
+    """Facts of devices for the counting plugin. `at_once`: physical pages of devices that belong to the processor. They
+    answer at once, and nothing else works for them."""
 
     ports: Ports = Ports()
     at_once: tuple[int, ...] = ()
@@ -273,10 +274,10 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class LogSigns:
-    """What boot logs of the family look like. `names`: what programs call it, where that is not its name; `titles`: the
+    """The signs of the family's boot logs. `names`: what programs call it, where that is not its name; `titles`: the
     same for the title of a .config; `compilers`: patterns of the first word of its compilers' names; `signs`: how
-    messages begin that only its kernels print. `bare_command_line`: the kernel prints "Command line:".
-    `firmware_end`: how the last line begins that firmware prints ahead of the kernel, where it prints."""
+    messages begin that only its kernels print. `bare_command_line`: the kernel prints "Command line:". `firmware_end`:
+    how the last line begins that firmware prints ahead of the kernel, where it prints."""
 
     names: dict[str, str]
     titles: dict[str, str]
@@ -334,22 +335,22 @@ class Architecture:
         return found
 
     def runs_whole(self, machine: int, bits: int, little: bool) -> bool:
-        """Whether a system is of the family whose init has these words in its ELF header."""
+        """Return whether a system is of the family whose init has these words in its ELF header."""
         return machine == self.elf[0] and bits == 64 and little
 
     @property
     def is_host(self) -> bool:
-        """Whether this host is of the family."""
+        """Return whether this host is of the family."""
         return platform.machine() in self.hosts
 
 
 def names() -> tuple[str, ...]:
-    """All that have a row, in order."""
+    """Return the names of all that have a row, in order."""
     return tuple(sorted(one.name.removesuffix(".toml") for one in FOLDER.iterdir() if one.name.endswith(".toml")))
 
 
 def named(name: str) -> Architecture:
-    """The row of that name. Raises UserInputError, with those that there are."""
+    """Return the architecture of that name. Raises UserInputError, with those that there are."""
     if name not in names():
         raise UserInputError(f"no architecture '{name[:64]}' is known", hint=f"known: {', '.join(names())}")
     return _row(FOLDER / f"{name}.toml")
@@ -360,7 +361,7 @@ def every() -> tuple[Architecture, ...]:
 
 
 def presumed() -> Architecture:
-    """What a record means that names none."""
+    """Return the architecture of records that name none."""
     return next(one for one in every() if one.presumed)
 
 
@@ -369,12 +370,12 @@ def presumed_name() -> str:
 
 
 def of_image(name: str) -> Architecture | None:
-    """The row of an image, by the name that its configuration has for it."""
+    """Return the architecture of an image, by the name that its configuration has for it."""
     return next((one for one in every() if one.image == name), None)
 
 
 def of_host() -> Architecture:
-    """The row of this host. Raises HostError when it has none."""
+    """Return the architecture of this host. Raises HostError when it has none."""
     found = next((one for one in every() if one.is_host), None)
     if found is None:
         raise HostError(
@@ -400,54 +401,59 @@ def _parsed(text: str, origin: str) -> Architecture:
 
 def parse(text: str, origin: str) -> Architecture:
     """Read one file. Raises UserInputError that names the file and the field."""
-    row = toml_files.read_strictly(text, Architecture, origin)
-    wrong = next(_wrong(row, origin.removesuffix(".toml")), None)
+    architecture = toml_files.read_strictly(text, Architecture, origin)
+    wrong = next(_wrong(architecture, origin.removesuffix(".toml")), None)
     if wrong is not None:
         raise UserInputError(f"{origin}: {wrong}")
-    return row
+    return architecture
 
 
-def _wrong(row: Architecture, file: str) -> Iterator[str]:
-    if row.name != file or not _NAME.fullmatch(row.name):
-        yield f"name = {row.name!r} is not the file's, or not of a-z, 0-9 and _"
-    yield from _wrong_boards(row)
-    for pattern in (row.emulator.cpu, row.emulator.halted, *row.log.compilers, *row.warnings):
+def _wrong(architecture: Architecture, file: str) -> Iterator[str]:
+    if architecture.name != file or not _NAME.fullmatch(architecture.name):
+        yield f"name = {architecture.name!r} is not the file's, or not of a-z, 0-9 and _"
+    yield from _wrong_boards(architecture)
+    for pattern in (
+        architecture.emulator.cpu,
+        architecture.emulator.halted,
+        *architecture.log.compilers,
+        *architecture.warnings,
+    ):
         try:
             re.compile(pattern)
         except re.error as error:
             yield f"{pattern!r} is no pattern: {error}"
-    yield from _wrong_numbers(row)
+    yield from _wrong_numbers(architecture)
 
 
-def _wrong_boards(row: Architecture) -> Iterator[str]:
-    if not row.board:
+def _wrong_boards(architecture: Architecture) -> Iterator[str]:
+    if not architecture.board:
         yield "there is no [[board]]"
-    for one in row.board:
+    for one in architecture.board:
         if not _BOARD.fullmatch(one.name):
             yield f"name = {one.name!r} is no name of a board"
         if bool(one.installed_mib) != ("{kib}" in one.memory_word):
             yield f"{one.name}: installed_mib and memory_word (with {{kib}} in it) go together"
-    if len(set(row.board_names)) != len(row.board_names):
+    if len(set(architecture.board_names)) != len(architecture.board_names):
         yield "two boards have one name"
-    if row.usual not in row.board_names:
-        yield f"usual = {row.usual!r} is no board of this file"
+    if architecture.usual not in architecture.board_names:
+        yield f"usual = {architecture.usual!r} is no board of this file"
 
 
-def _wrong_numbers(row: Architecture) -> Iterator[str]:
-    where = row.addresses
+def _wrong_numbers(architecture: Architecture) -> Iterator[str]:
+    where = architecture.addresses
     if not 0 < where.kernel_half <= where.modules_first < where.modules_last < 1 << 64:
         yield "addresses: 0 < kernel_half <= modules_first < modules_last < 2^64"
     if not 0 <= where.firmware_first <= where.firmware_last < where.kernel_half:
         yield "addresses: 0 <= firmware_first <= firmware_last < kernel_half"
-    if not 0 <= row.emulator.pace <= 6:
-        yield f"emulator.pace = {row.emulator.pace} is not from 0 to 6"
-    if row.emulator.round_ns < 0:
-        yield f"emulator.round_ns = {row.emulator.round_ns} is less than 0"
-    for page in row.devices.at_once:
+    if not 0 <= architecture.emulator.pace <= 6:
+        yield f"emulator.pace = {architecture.emulator.pace} is not from 0 to 6"
+    if architecture.emulator.round_ns < 0:
+        yield f"emulator.round_ns = {architecture.emulator.round_ns} is less than 0"
+    for page in architecture.devices.at_once:
         if page & 0xFFF:
             yield f"devices.at_once: {page:#x} is not the address of a page"
-    yield from _wrong_code(row.code)
-    for code in (*row.devices.ports.prefixes, *row.devices.ports.opcodes):
+    yield from _wrong_code(architecture.code)
+    for code in (*architecture.devices.ports.prefixes, *architecture.devices.ports.opcodes):
         if not (0 <= code.value <= 0xFF and 0 < code.mask <= 0xFF and code.value & code.mask == code.value):
             yield f"devices.ports: value {code.value:#x} under mask {code.mask:#x} is no byte"
 

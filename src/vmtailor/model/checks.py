@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `vmtailor doctor` finds on a host."""
+"""The results of `vmtailor doctor` on a host."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a `fit` found: both sides measured, the trials on the way, and all that the report shows."""
+"""The results of a `fit`: both sides measured, the trials on the way, and all that the report shows."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Warning:
 
 @dataclass(frozen=True)
 class Untouched:
-    """What the exercise never touched."""
+    """The parts of the image that the exercise never touched."""
 
     files_total: int
     files_opened: int
@@ -113,7 +113,7 @@ class Part:
 # vmtailor/fit-run/8: `tuned`.
 @dataclass(frozen=True)
 class FitRun:
-    """All that a run of `fit` found; the report, `explain` and `fit --json` are views of it.
+    """All results of a run of `fit`; the report, `explain` and `fit --json` are views of it.
 
     `ledger`: the changes that were measured as one. The first is the kernel file's, before the kernel runs; the others
     go folder by folder of the source tree and add up to the difference in instructions to init, net. What they do
@@ -122,8 +122,8 @@ class FitRun:
     `proof` says what `verified` is worth. `prices`: one for each choice of margins, the smallest first. `lacks`: what
     the image could ask for and this kernel has not, the nearest first. `found_kernel`: where the kernel came from.
     `system`: what was fitted where that has an init of its own; `image` then has its processor and ports alone.
-    `units`: what became of its units, where that is systemd; `tuned`: of changes beside its
-    kernel, where some were named."""
+    `units`: what became of its units, where that is systemd; `tuned`: of changes beside its kernel, where some were
+    named."""
 
     SCHEMA: ClassVar[str] = "vmtailor/fit-run/8"
 

@@ -98,7 +98,7 @@ class KernelUse:
 @dataclass(frozen=True)
 class KernelUses:
     """The note beside a kernel in the cache: its identity, and the images that it serves, the one it was made for
-    first. Of many only the first and the last are named; `more` are not."""
+    first. If there are many, only the first and the last are named; `more` are not."""
 
     SCHEMA: ClassVar[str] = "vmtailor/kernel-uses/1"
 

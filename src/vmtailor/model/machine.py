@@ -29,7 +29,7 @@ class DiskFormat(StrEnum):
 
 
 class DiskMode(StrEnum):
-    """What becomes of what the guest writes to a disk."""
+    """The ways to treat the guest's writes to a disk."""
 
     READ_ONLY = "read-only"  # the guest cannot write
     OVERLAID = "overlaid"  # the monitor keeps it in a temporary file: the image stays as it is
@@ -56,7 +56,7 @@ class PublishedPort:
 
 
 class Devices(StrEnum):
-    """What a machine has besides its disks and ports, and in which order."""
+    """The devices of a machine besides its disks and ports, in their order."""
 
     BARE = "bare"  # nothing that it was not fitted for: disks, then a network device for IPv4 without a boot ROM
     USUAL = "usual"  # what a whole system expects of such a machine, first the network device

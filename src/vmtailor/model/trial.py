@@ -12,7 +12,7 @@ from vmtailor.model.syscalls import Absence, FailedCall
 
 
 class Purpose(StrEnum):
-    """What a trial was for."""
+    """The purposes of a trial."""
 
     FIRST = "first build"
     REPAIR = "repair"

@@ -103,7 +103,7 @@ class ImageSubject(Subject[ImageSeen]):
 
     @property
     def margins(self) -> tuple[Margin, ...]:
-        """What is kept beyond what is demanded."""
+        """The margins that are kept beyond what is demanded."""
         return with_margins(self.options, self.exercise).margins or ()
 
     @classmethod
@@ -190,7 +190,7 @@ class ImageSubject(Subject[ImageSeen]):
         kernel = reaching.names_of(tree.facts, self.source.path, self.row)
         opened = reaching.opened_in(record)
         reach = reaching.reach_of(self.image, archive, opened, kernel, self.row, self.store)
-        return reach_symbols.of_reach(reach, tree.facts, demand_rules.load(row=self.row), baseline)
+        return reach_symbols.of_reach(reach, tree.facts, demand_rules.load(architecture=self.row), baseline)
 
     def plan(
         self,
@@ -367,8 +367,8 @@ def settled(options: FitOptions, image: Image) -> FitOptions:
 
 
 def require_tools(row: Architecture) -> None:
-    """What a fit for an architecture starts and compiles with is on this host. Raises HostError, with what to install,
-    before anything long begins."""
+    """Require the programs that a fit for an architecture starts. Raises HostError, with what to install, before
+    anything long begins."""
     monitors.usual().require_counting(row.name)
     if not row.is_host:
         require_tool(f"{row.kernel.cross}gcc", row.kernel.cross_packages[0])

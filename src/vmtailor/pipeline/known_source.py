@@ -146,5 +146,5 @@ def _known(tree: SourceTree, architecture: str | None, store: Store) -> KnownSou
     row = _row(architecture)
     with step(f"reading the source of {tree.version}"):
         read = read_tree(tree.path, tree.version, tree.digest, store, architecture=row.name)
-        more = name_index.load(tree.path, read.facts, tree.digest, store, row=row)
-    return KnownSource(read.facts, more, demand_rules.load(row=row).for_kernel(tree.version), read.kconfig)
+        more = name_index.load(tree.path, read.facts, tree.digest, store, architecture=row)
+    return KnownSource(read.facts, more, demand_rules.load(architecture=row).for_kernel(tree.version), read.kconfig)

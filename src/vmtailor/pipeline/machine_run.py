@@ -289,7 +289,9 @@ def _system(options: RunOptions, files: BundleFolder, published: tuple[Published
             f"the system is lost: {finished.lost}", hint=f"vmtailor explain {files.path} --failure 'MESSAGE'"
         )
     if finished.end.returncode and not finished.left:
-        raise GuestError(f"QEMU ended with status {finished.end.returncode}", details=finished.end.stderr)
+        raise GuestError(
+            f"{finished.end.monitor} ended with status {finished.end.returncode}", details=finished.end.stderr
+        )
     return 0
 
 

@@ -28,12 +28,12 @@ _FAMILIES = ("AF_LOCAL", "AF_FILE", "AF_ROUTE")
 
 
 def names_of(facts: Facts, source: Path, row: Architecture) -> KernelNames:
-    """What a kernel's source calls system calls, constants and socket families. A tenth of a second."""
+    """Read the names of system calls, constants and socket families in a kernel's source. A tenth of a second."""
     read = reader(source)
     families = frozenset({f"AF_{name}" for name in facts.names.get("family", ())} | set(_FAMILIES))
     protocols = frozenset(facts.names.get("protocol", ()))
     netlink = frozenset(facts.names.get("netlink", ()))
-    words = {word for rule in demand_rules.load(row=row).calls for word in rule.words} | families
+    words = {word for rule in demand_rules.load(architecture=row).calls for word in rule.words} | families
     words |= {
         f"{kind}_{name}" for one in protocols for kind, name in zip(("SOCK", "IPPROTO"), one.split("/"), strict=False)
     }
@@ -51,10 +51,10 @@ def reach_of(
     image: Image, archive: FlatArchive, opened: Iterable[str], kernel: KernelNames, row: Architecture,
     store: Store | None = None,
 ) -> Reach:  # fmt: skip
-    """What an image could ask for. `opened`: paths in it that were opened or executed."""
+    """Read from an image what it could ask for. `opened`: paths in it that were opened or executed."""
     store = store or Store()
     paths = sorted(set(opened))
-    rules = demand_rules.load(row=row)
+    rules = demand_rules.load(architecture=row)
     code = keys.code_of(image_reach.__name__)
     wanted = file_requests.wanted(rules, kernel.families)
     how = digest(code, row.name, repr(row.code), *sorted(wanted.words), *sorted(wanted.functions))

@@ -84,7 +84,7 @@ class _Repair:
         """What can be put back beside `held`, nearest first, and how many of those are asked for by name."""
         tree, plan, found = self._findings.tree, self._failing.plan, self._failing.verification
         left_out = [row for row in plan.left_out if row.id not in held]
-        rules = demand_rules.load(row=named(tree.architecture))
+        rules = demand_rules.load(architecture=named(tree.architecture))
         near = nearest.nearest(found.degraded, left_out, tree.facts, rules, tree.kconfig)
         needs = [name for name in found.needs if tree.kconfig.known(name) and name not in held]
         with step("repair: what can be put back"):
@@ -139,7 +139,7 @@ def repairs_of(made: Plan) -> list[Change]:
 
 
 def without(findings: Findings[Any], fitted: Fitted, names: Sequence[str]) -> Fitted:
-    """The same plan without some symbols: built, verified, and on record as a trial."""
+    """Build and verify the plan without some symbols, on record as a trial."""
     about = [symbol(name, "n", before="y") for name in names]
     trials = kernel_trials.trials(findings, fitted, drop=tuple(names))
     return kernel_trials.required(trials.attempt(Purpose.UNNEEDED, repairs_of(fitted.plan), about))

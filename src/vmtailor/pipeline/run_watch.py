@@ -98,7 +98,9 @@ def judge(loaded: BundleFolder, observed: ObservedRun, store: Store) -> WatchedR
     baseline = baseline_config(loaded)
     enabled = {name: value for name, value in baseline.items() if value in ("y", "m")}
     known = facts if facts is not None else Facts(loaded.bundle.kernel_version, {}, {}, {})
-    demands = Demands(known, demand_rules.load(row=named(loaded.bundle.architecture)), enabled, _Heads(loaded, store))
+    demands = Demands(
+        known, demand_rules.load(architecture=named(loaded.bundle.architecture)), enabled, _Heads(loaded, store)
+    )
     found = refusals.judged(observed.calls, demands, baseline, loaded.config, _failed_on_baseline(loaded))
     return WatchedRun(observed, found, facts is not None)
 

@@ -17,7 +17,7 @@ from tests.fakes.native_runtime import run_in
 
 from vmtailor.base.errors import HostError
 from vmtailor.base.files import records
-from vmtailor.base.process import CommandFailed, Finished
+from vmtailor.base.process import CommandFailed, ProgramResult
 from vmtailor.bench.analysis.benchmarks import BenchTest
 from vmtailor.bench.analysis.schedule import PlannedTrial, Schedule
 from vmtailor.bench.model.results import BenchFailure, BenchFigure, BenchHost, BenchResults, HostRun, SuiteName
@@ -58,7 +58,7 @@ def tried(run: BenchRun) -> Any:
     [
         (TrialFailed("it ended with 3", "its words"), "it ended with 3", "its words"),
         (HostError("no network", details="ip: denied"), "no network", "ip: denied"),
-        (CommandFailed(Finished(("mount",), 32, b"", b"busy", 0.1)), "mount exited with 32", "busy"),
+        (CommandFailed(ProgramResult(("mount",), 32, b"", b"busy", 0.1)), "mount exited with 32", "busy"),
         (subprocess.TimeoutExpired(["sh"], 5.0), TIMED_OUT, "Command '['sh']' timed out after 5.0 seconds"),
         (OSError(28, "No space left on device"), "the host refused: [Errno 28] No space left on device", ""),
     ],

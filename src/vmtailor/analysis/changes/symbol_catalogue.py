@@ -226,16 +226,16 @@ def _files(folder: Traversable | Path) -> Iterable[Traversable | Path]:
     return sorted((f for f in folder.iterdir() if f.name.endswith(".toml")), key=lambda f: f.name)
 
 
-def of_architecture(row: architectures.Architecture, cause: Cause) -> list[CatalogueEntry]:
+def of_architecture(architecture: architectures.Architecture, cause: Cause) -> list[CatalogueEntry]:
     """Return the entries that one architecture brings along; they hold for it alone."""
-    tables = row.platform if cause is Cause.PLATFORM else row.policy
-    found = [_entry(cause, table, f"architectures/{row.name}.toml") for table in tables]
-    return [replace(one, when=replace(one.when, arch=(row.name,))) for one in found]
+    tables = architecture.platform if cause is Cause.PLATFORM else architecture.policy
+    found = [_entry(cause, table, f"architectures/{architecture.name}.toml") for table in tables]
+    return [replace(one, when=replace(one.when, arch=(architecture.name,))) for one in found]
 
 
 def load(root: Traversable | Path | None = None, *, architecture: str | None = None) -> Catalogue:
-    """Return the catalogue that comes with the program, or the one under `root` (folders `platform` and `policy`), with
-    the entries of one architecture, or of all.
+    """Return the catalogue that comes with the program, or the one under `root` (folders `platform` and `policy`). It
+    has the entries of one architecture, or of all.
 
     Raises UserInputError when a file is malformed or two entries have one reference."""
     rows = architectures.every() if architecture is None else (architectures.named(architecture),)

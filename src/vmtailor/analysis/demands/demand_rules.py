@@ -236,19 +236,21 @@ def parse(text: str, origin: str) -> Rules:
     )
 
 
-def load(folder: Traversable | Path | None = None, row: Architecture | None = None) -> Rules:
+def load(folder: Traversable | Path | None = None, architecture: Architecture | None = None) -> Rules:
     """Return all rules that come with the program, or those of `folder`, for an architecture. Raises UserInputError
     when two have one id."""
     every = [parse(text, origin) for origin, text in toml_files.texts("demand", folder)]
-    row = row or presumed()
+    architecture = architecture or presumed()
     found = Rules(
-        calls=tuple(rule for one in every for rule in one.calls if row.name in (rule.arch or (row.name,))),
+        calls=tuple(
+            rule for one in every for rule in one.calls if architecture.name in (rule.arch or (architecture.name,))
+        ),
         paths=tuple(rule for one in every for rule in one.paths),
         arguments=tuple(rule for one in every for rule in one.arguments),
         company=tuple(rule for one in every for rule in one.company),
         harmless=tuple(rule for one in every for rule in one.harmless),
         untold=tuple(rule for one in every for rule in one.untold),
-        of_32_bits=row.kernel.of_32_bits,
+        of_32_bits=architecture.kernel.of_32_bits,
     )
     ids = [*(r.id for r in found.calls), *(r.id for r in found.paths), *(r.id for r in found.harmless)]
     toml_files.require_unique(ids, "rules of data/demand")

@@ -285,22 +285,22 @@ class AskedNames:
 
 
 def collect(
-    facts: Facts, read: Reader, sources: Iterable[str], headers: Iterable[str], row: Architecture | None = None
+    facts: Facts, read: Reader, sources: Iterable[str], headers: Iterable[str], architecture: Architecture | None = None
 ) -> AskedNames:
     """Search a tree. `sources`: its C files; `headers`: those for programs, and those with what stands for code that is
     not compiled. Pure but for what `read` does."""
-    row = row or presumed()
-    search = _Search(facts, row.kernel.source)
+    architecture = architecture or presumed()
+    search = _Search(facts, architecture.kernel.source)
     for path in headers:
         search.header(path, read(path) or "")
     for path in sources:
         search.source(path, read(path) or "")
-    for name, condition in kbuild.modules(read, row.kernel.source).items():
+    for name, condition in kbuild.modules(read, architecture.kernel.source).items():
         search.note("module", module_name(posixpath.basename(name)), Place(name, 0, str(condition)))
     return AskedNames(
         facts.kernel_version,
         {kind: {n: tuple(p[:_MOST_PLACES]) for n, p in by_name.items()} for kind, by_name in search.found.items()},
-        _numbers(read, row.kernel.source),
+        _numbers(read, architecture.kernel.source),
     )
 
 
@@ -379,12 +379,15 @@ def _numbers(read: Reader, arch: str) -> dict[str, dict[str, int]]:
     return found | {"errno": errors}
 
 
-def files(source: Path, row: Architecture | None = None) -> tuple[list[str], list[str]]:
+def files(source: Path, architecture: Architecture | None = None) -> tuple[list[str], list[str]]:
     """Return the C files and the headers to search, each in a fixed order."""
     more = [path for name in _MORE for path in _below(source, name, "*.c")]
     headers = [path for name in (*_UAPI, *_HEADERS) for path in _below(source, name, "*.h")]
-    arch = f"arch/{(row or presumed()).kernel.source}/include/uapi/asm"
-    return sorted({*ksource_facts.c_files(source, row), *more}), [*_below(source, arch, "*.h"), *dict.fromkeys(headers)]
+    arch = f"arch/{(architecture or presumed()).kernel.source}/include/uapi/asm"
+    return sorted({*ksource_facts.c_files(source, architecture), *more}), [
+        *_below(source, arch, "*.h"),
+        *dict.fromkeys(headers),
+    ]
 
 
 def _below(source: Path, name: str, pattern: str) -> Iterator[str]:
@@ -394,14 +397,19 @@ def _below(source: Path, name: str, pattern: str) -> Iterator[str]:
     yield from sorted(path.relative_to(source).as_posix() for path in folder.rglob(pattern))
 
 
-def load(source: Path, facts: Facts, source_id: str, store: Store | None = None, *, row: Architecture) -> AskedNames:
+def load(
+    source: Path, facts: Facts, source_id: str, store: Store | None = None, *, architecture: Architecture
+) -> AskedNames:
     """Return the record of the tree at `source`. It comes from the store when `source_id`, which names its content, is
     known."""
 
     def fill(folder: Path) -> None:
-        records.save(collect(facts, ksource_facts.reader(source), *files(source, row), row), folder / "asked.json")
+        records.save(
+            collect(facts, ksource_facts.reader(source), *files(source, architecture), architecture),
+            folder / "asked.json",
+        )
 
-    key = digest(AskedNames.SCHEMA, FORMAT, ksource_facts.FORMAT, row.name, facts.kernel_version, source_id)
+    key = digest(AskedNames.SCHEMA, FORMAT, ksource_facts.FORMAT, architecture.name, facts.kernel_version, source_id)
     return records.load(AskedNames, (store or Store()).get("facts", key, fill) / "asked.json")
 
 

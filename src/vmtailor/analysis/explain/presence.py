@@ -91,8 +91,8 @@ def needed(expression: Expr, values: Mapping[str, str]) -> tuple[str, ...] | Non
 
 
 def main_symbol(names: Sequence[str], kconfig: Kconfig | None) -> str:
-    """Return the most special of some symbols: none of the others depends on it. Of several, one with a prompt is
-    taken, and the last: the source's own order goes from folders to lines."""
+    """Return the most special of some symbols: none of the others depends on it. If there are several, one with a
+    prompt is taken, and of those the last: the source's own order goes from folders to lines."""
     if not names:
         return ""
     if kconfig is None:

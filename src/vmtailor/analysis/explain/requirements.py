@@ -84,9 +84,9 @@ class SymbolStanding:
     """One symbol of a requirement. `value`: y, m, n, or "" where the kernel's source has no such symbol. `used`: the
     first reason by which the trace asked for it, with its `reference`; empty where it did not.
 
-    `instructions` is what its code cost. Where it is built in, that is the cost on the way to ready; the baseline's,
-    where the tailored kernel has no debug information. Where it is not, it is the cost in the whole trace of the
-    baseline. None: nothing is on record."""
+    `instructions` is what its code cost. If it is built in, that is the cost on the way to ready; the baseline's, if
+    the tailored kernel has no debug information. If it is not, it is the cost in the whole trace of the baseline. None:
+    nothing is on record."""
 
     name: str
     value: str

@@ -24,20 +24,20 @@ TIMES = (
 PLACEBO_WORDS = ("placebo.a=1", "placebo.b=0123456789abcdef")
 
 
-def usual(row: Architecture) -> Machine:
+def usual(architecture: Architecture) -> Machine:
     """Return a machine for a system with an init of its own, before anything is chosen."""
     return Machine(
-        row.usual, 2 << 30, devices=Devices.USUAL, network=True, entropy=True, clock=Clock.WALL,
-        cpu_model=row.emulator.cpu_model, architecture=row.name,
+        architecture.usual, 2 << 30, devices=Devices.USUAL, network=True, entropy=True, clock=Clock.WALL,
+        cpu_model=architecture.emulator.cpu_model, architecture=architecture.name,
     )  # fmt: skip
 
 
 USUAL = usual(presumed())
 
 
-def common_words(row: Architecture) -> tuple[str, ...]:
+def common_words(architecture: Architecture) -> tuple[str, ...]:
     """Return the words that both kernels are told. `panic=-1`: a panic restarts the machine, at which QEMU ends."""
-    return (f"console={row.kernel.console}", "quiet", "panic=-1", *row.kernel.words)
+    return (f"console={architecture.kernel.console}", "quiet", "panic=-1", *architecture.kernel.words)
 
 
 def on_loopback(guest_ports: Iterable[int]) -> tuple[PublishedPort, ...]:
@@ -50,14 +50,14 @@ def root_words(form: RootFormat) -> tuple[str, ...]:
     return ("root=/dev/vda", "ro", f"rootfstype={form}", "init=/.vmtailor/init")
 
 
-def words_of(row: Architecture, form: RootFormat, planned: Sequence[str] = ()) -> tuple[str, ...]:
+def words_of(architecture: Architecture, form: RootFormat, planned: Sequence[str] = ()) -> tuple[str, ...]:
     """Return the whole command line of a machine, without what is added for one start."""
-    common = common_words(row)
+    common = common_words(architecture)
     return (*root_words(form), *common, *(word for word in planned if word not in common))
 
 
 def baseline_machine(
-    row: Architecture,
+    architecture: Architecture,
     board: str,
     vmlinuz: Path,
     initrd: Path,
@@ -73,18 +73,18 @@ def baseline_machine(
         board=board,
         memory_bytes=memory_bytes,
         kernel=str(vmlinuz),
-        words=words_of(row, form),
+        words=words_of(architecture, form),
         initrd=str(initrd),
         disks=(Disk(str(root)),),
         cpu_model=cpu_model,
         cpus=cpus,
         acpi=True,
-        architecture=row.name,
+        architecture=architecture.name,
     )
 
 
 def tailored_machine(
-    row: Architecture,
+    architecture: Architecture,
     board: str,
     kernel: Path,
     root: Path,
@@ -100,11 +100,11 @@ def tailored_machine(
         board=board,
         memory_bytes=memory_bytes,
         kernel=str(kernel),
-        words=words_of(row, form, planned),
+        words=words_of(architecture, form, planned),
         disks=(Disk(str(root)),),
         cpu_model=cpu_model,
         cpus=cpus,
-        architecture=row.name,
+        architecture=architecture.name,
     )
 
 
@@ -118,8 +118,8 @@ def controls(machine: Machine) -> tuple[Machine, ...]:
     """Return the machine with a word that means nothing, once for each of them. There are none where the command line
     is not ours, or where the host's clock makes boots differ more than that.
 
-    Where instructions are time, boots of equal bytes hardly differ. Any other word moves what comes after it: no change
-    is better, or worse, by less than these are."""
+    If instructions are time, boots of equal bytes hardly differ. Any other word moves what comes after it: no change is
+    better, or worse, by less than these are."""
     if machine.kernel is None or machine.clock is not Clock.INSTRUCTIONS:
         return ()
     return tuple(replace(machine, words=(*machine.words, word)) for word in PLACEBO_WORDS)

@@ -45,8 +45,8 @@ def close(
     kconfig: Kconfig, wanted: Iterable[tuple[str, str]], modules: Container[str] = (), baseline: Mapping[str, str] = _NO
 ) -> Closure:
     """Find the symbols to add to `wanted` so that all of it is resolved as asked. A symbol that is wanted as `n` is
-    never added. `modules`: symbols that are added as m where a module needs them, and as y otherwise, or where a symbol
-    that is y selects one that was to be m. `baseline`: name → value where the container worked."""
+    never added. `modules`: symbols that are added as m where a module needs them, and as y otherwise. They are y, too,
+    where a symbol that is y selects one that was to be m. `baseline`: name → value where the container worked."""
     values = dict(wanted)
     forbidden = {n for n, v in values.items() if v == "n"}
     added: dict[str, Added] = {}

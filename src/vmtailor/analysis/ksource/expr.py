@@ -312,7 +312,7 @@ def _state(name: str, enabled: Enabled) -> str:
 
 
 def truth(expression: Expr, enabled: Enabled) -> bool | None:
-    """True or false when just the symbols `enabled` are set; None where that cannot be told."""
+    """Return True or False when just the symbols `enabled` are set; None where that cannot be told."""
     if isinstance(expression, Symbol):
         return expression.name in enabled
     if isinstance(expression, Equals):

@@ -115,12 +115,14 @@ class _Lines:
         return bisect_right(self.starts, offset)
 
 
-def collect(kernel_version: str, read: Reader, sources: Iterable[str], row: Architecture | None = None) -> Facts:
+def collect(
+    kernel_version: str, read: Reader, sources: Iterable[str], architecture: Architecture | None = None
+) -> Facts:
     """Make the facts of a tree for an architecture. `sources`: paths of the C files to search for names. Pure but for
     what `read` does."""
-    row = row or presumed()
-    files = kbuild.file_conditions(read, row.kernel.source)
-    tristates = kconfig.tristates(read, row.kernel.source)
+    architecture = architecture or presumed()
+    files = kbuild.file_conditions(read, architecture.kernel.source)
+    tristates = kconfig.tristates(read, architecture.kernel.source)
     texts: list[tuple[str, list[tuple[str, str, int]]]] = []  # path, (kind, name, offset) …
     conditions = {}
     lines = {}
@@ -156,8 +158,8 @@ def collect(kernel_version: str, read: Reader, sources: Iterable[str], row: Arch
             condition = conjunction(whole, conditions[path].at(line))
             if condition != FALSE:  # in a file that no Makefile names
                 found.setdefault(kind, {}).setdefault(name, []).append(Place(path, line, str(condition)))
-    table = dict(_entries(read, row.calls))
-    narrow = [found for one in row.kernel.of_32_bits for found in _entries(read, one.calls)]
+    table = dict(_entries(read, architecture.calls))
+    narrow = [found for one in architecture.kernel.of_32_bits for found in _entries(read, one.calls)]
     return Facts(
         kernel_version=kernel_version,
         files={path: str(condition) for path, condition in files.items()},
@@ -186,10 +188,10 @@ def reader(source: Path) -> Callable[[str], str | None]:
     return read
 
 
-def c_files(source: Path, row: Architecture | None = None) -> list[str]:
+def c_files(source: Path, architecture: Architecture | None = None) -> list[str]:
     """Return the C files that are searched for names, in a fixed order."""
     found = []
-    for folder in (f"arch/{(row or presumed()).kernel.source}", *SEARCHED):
+    for folder in (f"arch/{(architecture or presumed()).kernel.source}", *SEARCHED):
         for path in (source / folder).rglob("*.c"):
             name = path.relative_to(source).as_posix()
             if not name.startswith(NOT_SEARCHED):
@@ -207,10 +209,10 @@ def load(
 ) -> Facts:
     """Return the facts of the tree at `source`. They come from the store when `source_id`, which names its content, is
     known."""
-    row = architecture or presumed()
+    family = architecture or presumed()
 
     def fill(folder: Path) -> None:
-        records.save(collect(kernel_version, reader(source), c_files(source, row), row), folder / "facts.json")
+        records.save(collect(kernel_version, reader(source), c_files(source, family), family), folder / "facts.json")
 
-    key = digest(Facts.SCHEMA, FORMAT, row.name, kernel_version, source_id)
+    key = digest(Facts.SCHEMA, FORMAT, family.name, kernel_version, source_id)
     return records.load(Facts, (store or Store()).get("facts", key, fill) / "facts.json")

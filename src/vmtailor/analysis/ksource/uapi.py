@@ -26,9 +26,9 @@ _DIRECTION = {"": 0, "W": 1, "R": 2, "WR": 3}
 _DEEPEST = 8
 
 
-def headers(source: Path, row: Architecture) -> list[str]:
+def headers(source: Path, architecture: Architecture) -> list[str]:
     """Return the headers that are read, the family's own first."""
-    folders = (f"arch/{row.kernel.source}/include/uapi", "include/uapi/asm-generic", "include/uapi/linux")
+    folders = (f"arch/{architecture.kernel.source}/include/uapi", "include/uapi/asm-generic", "include/uapi/linux")
     found = [path.relative_to(source).as_posix() for one in folders for path in sorted((source / one).rglob("*.h"))]
     return [*found, *MORE]
 

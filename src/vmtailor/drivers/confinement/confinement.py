@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far a program can be shut in on this host (native/launch does it): tried once, with nothing in it."""
+"""Confinement of programs as far as this host allows (native/launch does it): tried once, with nothing in it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from vmtailor.base.process import CommandFailed, run
 
 
 class Root(StrEnum):
-    """Whose root directory a program sees. `mount`: one of its own, in a mount namespace. `user`: the same, for
+    """The root directory that a program sees. `mount`: one of its own, in a mount namespace. `user`: the same, for
     which a user without rights needs a user namespace. `shared`: the host's."""
 
     MOUNT = "mount"
@@ -40,7 +40,7 @@ class Confinement:
 
     @property
     def words(self) -> list[str]:
-        """The launcher's words for it."""
+        """Return the launcher's words for it."""
         root = [] if self.root is Root.SHARED else ["root", str(self.root)]
         return [*(["stranger"] if self.stranger else []), *root]
 
@@ -76,7 +76,7 @@ def launcher() -> Path:
 
 @functools.cache
 def available() -> Confinement:
-    """The best that this host has for this user."""
+    """Return the best that this host has for this user."""
     lacking: list[str] = []
     for one in _FOR_ROOT if os.geteuid() == 0 else _FOR_OTHERS:
         try:

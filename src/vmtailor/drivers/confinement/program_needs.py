@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a program needs of the host's file system: itself, its libraries; of QEMU, its modules and firmware, too."""
+"""Needs of a program in the host's file system: itself, its libraries; of QEMU, its modules and firmware, too."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _LIBRARY = re.compile(r"(/\S+) \(0x[0-9a-f]+\)$", re.MULTILINE)
 
 
 def is_script(program: Path) -> bool:
-    """Whether an interpreter runs it."""
+    """Return whether an interpreter runs it."""
     with program.open("rb") as file:
         return file.read(4) != b"\x7fELF"
 
 
 def listed(program: Path) -> str:
-    """What the dynamic linker says that a program loads; empty when it loads nothing."""
+    """Return what the dynamic linker says that a program loads; empty when it loads nothing."""
     try:
         return run([require_tool("ldd", "libc-bin"), str(program)], timeout_s=20, ok=range(256)).text
     except VmtailorError:
@@ -35,7 +35,7 @@ def listed(program: Path) -> str:
 
 
 def needs(program: Path, libraries: str) -> tuple[str, ...]:
-    """Files and folders, none below another. `program` without links; `libraries`: what `listed` said of it.
+    """Return files and folders, none below another. `program` without links; `libraries`: what `listed` said of it.
 
     Folders of libraries are taken whole: what modules load is not known beforehand."""
     found = {program}
@@ -54,6 +54,7 @@ def needs(program: Path, libraries: str) -> tuple[str, ...]:
 
 
 def outermost(paths: Iterable[Path]) -> tuple[str, ...]:
-    """Paths without those that lie below others, in order. The root itself is never one: nothing needs all there is."""
+    """Return paths without those that lie below others, in order. The root itself is never one: nothing needs all there
+    is."""
     every = {path for path in paths if path != Path("/")}
     return tuple(sorted(str(path) for path in every if not any(above in every for above in path.parents)))

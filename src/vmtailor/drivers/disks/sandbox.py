@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from vmtailor.base.process import Finished, require_tool, run
+from vmtailor.base.process import ProgramResult, require_tool, run
 from vmtailor.drivers.confinement import confinement, program_needs
 from vmtailor.drivers.confinement.confinement import Root
 
@@ -32,7 +32,7 @@ def run_shut_in(
     timeout_s: float,
     stdin_bytes: bytes | None = None,
     ok: Sequence[int] = (0,),
-) -> Finished:
+) -> ProgramResult:
     """Run a tool to its end. `shown`: what it may read, links followed, under these very paths; `written`: a folder
     that it may write to; `most_bytes`: of what it prints or writes to one file. Raises HostError when it is not
     installed or takes too long, CommandFailed for a status that is not in `ok`."""

@@ -95,26 +95,26 @@ class Lists:
 HOST = Lists()
 
 
-def of(row: Architecture, store: Store | None = None) -> Lists:
+def of(architecture: Architecture, store: Store | None = None) -> Lists:
     """Return the lists of an architecture, fetched where they are not there yet or older than the host's.
 
     Raises HostError when they cannot be fetched."""
-    lists = known(row, store)
+    lists = known(architecture, store)
     if lists.folder is not None:
         with locked(lists.folder / ".lock"):
             if not _is_current(lists.folder):
-                _fetch(lists, lists.folder, row)
+                _fetch(lists, lists.folder, architecture)
     return lists
 
 
-def known(row: Architecture, store: Store | None = None) -> Lists:
+def known(family: Architecture, store: Store | None = None) -> Lists:
     """Return the lists of an architecture without asking whether they exist. `state` is asked of them at every
     start."""
-    architecture = row.packages.architecture
+    architecture = family.packages.architecture
     # Kernels of this host's processor come from the host's own lists, unless they are of another release.
-    if platform.machine() in row.hosts and not row.packages.suites:
+    if platform.machine() in family.hosts and not family.packages.suites:
         return HOST
-    name = "-".join((architecture, *row.packages.suites))
+    name = "-".join((architecture, *family.packages.suites))
     return Lists(architecture, (store or Store()).folder("package-lists", name))
 
 
@@ -134,31 +134,35 @@ def sources(text: str, suites: tuple[str, ...]) -> tuple[PackageSource, ...]:
     return tuple(found)
 
 
-def _fetch(lists: Lists, folder: Path, row: Architecture) -> None:
+def _fetch(lists: Lists, folder: Path, architecture: Architecture) -> None:
     apt_get = process.require_tool("apt-get", "apt")
     asked = [apt_get, "indextargets", "--format", _FORMAT, "Created-By: Packages"]
-    there = sources(process.run(asked, timeout_s=120).text, row.packages.suites)
+    there = sources(process.run(asked, timeout_s=120).text, architecture.packages.suites)
     if not there:
         raise HostError(
-            f"the host's package lists name no repository of Debian's to fetch those of {row.title} from",
+            f"the host's package lists name no repository of Debian's to fetch those of {architecture.title} from",
             hint=f"as root, run: {REFRESH} (then start vmtailor again)",
         )
     for name in ("lists/partial", "cache/archives/partial"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     (folder / "status").touch()
     (folder / "sources.list").write_text("".join(source.line(lists.architecture) for source in there))
-    with step(f"fetching the package lists of {row.title} ({', '.join(dict.fromkeys(s.release for s in there))})"):
+    with step(
+        f"fetching the package lists of {architecture.title} ({', '.join(dict.fromkeys(s.release for s in there))})"
+    ):
         update = [apt_get, *lists.options, "-qq", "--error-on=any", "update"]
         finished = process.run(update, timeout_s=_UPDATE_S, ok=(0, 100))
     # A mirror that is just being renewed has some lists, and not others: what is there can be used.
     if not any("_Packages" in path.name for path in (folder / "lists").iterdir()):
         raise HostError(
-            f"the package lists of {row.title} cannot be fetched",
+            f"the package lists of {architecture.title} cannot be fetched",
             hint="check the network, and that the host's repositories have this architecture",
             details=finished.error_text[-2000:],
         )
     if finished.returncode:
-        output.note(f"some package lists of {row.title} could not be fetched: {finished.error_text.strip()[:300]}")
+        output.note(
+            f"some package lists of {architecture.title} could not be fetched: {finished.error_text.strip()[:300]}"
+        )
     (folder / "fetched").touch()
 
 

@@ -143,21 +143,21 @@ class Debian:
         """Return why there is no apt to ask; empty where there is one."""
         return "" if on_path("apt-cache") else "this host has no apt"
 
-    def state(self, row: Architecture) -> str:
+    def state(self, architecture: Architecture) -> str:
         """Return the lists' names, sizes and times."""
-        return apt_lists.known(row).state()
+        return apt_lists.known(architecture).state()
 
-    def kernels(self, row: Architecture) -> Sequence[DebianKernel]:
-        """Return all kernels of the architecture's flavour whose three packages exist in the configured sources. Where
+    def kernels(self, architecture: Architecture) -> Sequence[DebianKernel]:
+        """Return all kernels of the architecture's flavour whose three packages exist in the configured sources. If
         these have none, the architecture's own lists are used, and fetched if needed."""
-        flavour, suffix = re.escape(row.packages.flavour), re.escape(row.packages.suffix)
+        flavour, suffix = re.escape(architecture.packages.flavour), re.escape(architecture.packages.suffix)
         pattern = rf"^linux-(image-[0-9].*-{flavour}({suffix}|-dbg)|source-[0-9][0-9.]*)$"
-        lists = apt_lists.of(row)
-        return combine(apt.packaged(pattern, lists), row, lists)
+        lists = apt_lists.of(architecture)
+        return combine(apt.packaged(pattern, lists), architecture, lists)
 
-    def program(self, row: Architecture, package: str, name: str, store: Store) -> Path:
+    def program(self, architecture: Architecture, package: str, name: str, store: Store) -> Path:
         """One program with the libraries of its packages, unpacked."""
-        lists = apt_lists.of(row)
+        lists = apt_lists.of(architecture)
         packages = apt.with_what_it_needs(package, lists)
 
         def fill(folder: Path) -> None:
@@ -179,9 +179,9 @@ class Debian:
         return debian_packages.version_key(version)
 
 
-def combine(packages: Iterable[Package], row: Architecture, lists: Lists = HOST) -> tuple[DebianKernel, ...]:
+def combine(packages: Iterable[Package], architecture: Architecture, lists: Lists = HOST) -> tuple[DebianKernel, ...]:
     """Return all kernels of an architecture whose image, debug and source packages have one version."""
-    flavour, suffix = re.escape(row.packages.flavour), re.escape(row.packages.suffix)
+    flavour, suffix = re.escape(architecture.packages.flavour), re.escape(architecture.packages.suffix)
     pattern = re.compile(rf"linux-image-(?P<release>(?P<series>\d+\.\d+)\S*-{flavour}){suffix}")
     by_key = {(p.name, p.version): p for p in packages}
     found = []

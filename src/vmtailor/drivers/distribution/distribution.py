@@ -75,16 +75,16 @@ class Distribution(Protocol):
     def lacking(self) -> str:
         """Return why this host can have no packaged kernel at all; empty when its lists can be asked."""
 
-    def state(self, row: Architecture) -> str:
+    def state(self, architecture: Architecture) -> str:
         """Return a word that changes with the packages of an architecture. It is asked at every start, so it takes no
         time."""
 
-    def kernels(self, row: Architecture) -> Sequence[PackagedKernel]:
+    def kernels(self, architecture: Architecture) -> Sequence[PackagedKernel]:
         """Return all kernels of an architecture that can be a baseline, whatever their series, in any order.
 
         Raises HostError when the host cannot tell."""
 
-    def program(self, row: Architecture, package: str, name: str, store: Store) -> Path:
+    def program(self, architecture: Architecture, package: str, name: str, store: Store) -> Path:
         """Return a folder with one program of a package of that architecture, by its name. Its `lib` has the shared
         libraries of all packages that it depends on, by the names of their files. Nothing of it is run.
 

@@ -32,7 +32,7 @@ def ordered(distribution: Distribution, kernels: Iterable[PackagedKernel]) -> li
 
 def select(
     distribution: Distribution,
-    row: Architecture,
+    architecture: Architecture,
     wanted: str | None = None,
     kernels: Sequence[PackagedKernel] | None = None,
 ) -> PackagedKernel:
@@ -43,7 +43,7 @@ def select(
     """
     if why := distribution.lacking():
         raise HostError(why, hint=_COMPILE)
-    found = ordered(distribution, distribution.kernels(row) if kernels is None else kernels)
+    found = ordered(distribution, distribution.kernels(architecture) if kernels is None else kernels)
     if wanted:
         for kernel in found:
             if wanted in (kernel.series, kernel.version, kernel.release, kernel.package_version):
@@ -63,7 +63,7 @@ def select(
 
 def provide(
     distribution: Distribution,
-    row: Architecture,
+    architecture: Architecture,
     store: Store,
     wanted: str | None = None,
     *,
@@ -74,8 +74,10 @@ def provide(
     Every package is a step of its own, so that an interrupted run goes on with the next one. Raises HostError for
     lists, network and disk, UserInputError when nothing fits `wanted`."""
     # Asking for packages takes seconds; the answer holds until the lists change.
-    modules = debug_modules_of(row) if debug_modules is None else debug_modules
-    key = digest(_CHOICE, distribution.name, row.name, distribution.state(row), wanted or "", *sorted(modules))
+    modules = debug_modules_of(architecture) if debug_modules is None else debug_modules
+    key = digest(
+        _CHOICE, distribution.name, architecture.name, distribution.state(architecture), wanted or "", *sorted(modules)
+    )
     memo = store.root / "baselines" / f"{key}.json"
     if memo.exists():
         known = records.load(KernelBaseline, memo)
@@ -83,7 +85,7 @@ def provide(
         if all(Path(path).exists() for path in parts):
             store.used(memo, *parts)
             return known
-    baseline = _provide(store, select(distribution, row, wanted), modules)
+    baseline = _provide(store, select(distribution, architecture, wanted), modules)
     records.save(baseline, memo, private=True)
     return baseline
 
@@ -110,7 +112,7 @@ def _provide(store: Store, kernel: PackagedKernel, debug_modules: Collection[str
 
 
 def with_debug_modules(
-    distribution: Distribution, row: Architecture, baseline: KernelBaseline, store: Store, names: Iterable[str]
+    distribution: Distribution, architecture: Architecture, baseline: KernelBaseline, store: Store, names: Iterable[str]
 ) -> KernelBaseline:
     """Return the baseline with debug information for these modules, too: a workload loaded modules that nobody
     expected."""
@@ -118,8 +120,8 @@ def with_debug_modules(
     missing = wanted - {module_name(path.stem) for path in Path(baseline.debug_modules_dir).rglob("*.ko")}
     if not missing:
         return baseline
-    kernel = next((k for k in distribution.kernels(row) if k.packages[0] == baseline.origin[0]), None)
+    kernel = next((k for k in distribution.kernels(architecture) if k.packages[0] == baseline.origin[0]), None)
     if kernel is None:
         return baseline
-    more = frozenset(debug_modules_of(row)) | wanted
+    more = frozenset(debug_modules_of(architecture)) | wanted
     return replace(baseline, debug_modules_dir=str(kernel.debug_modules(store, more)))

@@ -26,19 +26,19 @@ class Unpackaged:
         """That this is no distribution we know."""
         return f"vmtailor cannot read the packages of {self.name or 'this distribution'}"
 
-    def state(self, row: Architecture) -> str:
+    def state(self, architecture: Architecture) -> str:
         """Return one word for ever."""
         return "unpackaged"
 
-    def kernels(self, row: Architecture) -> Sequence[PackagedKernel]:
+    def kernels(self, architecture: Architecture) -> Sequence[PackagedKernel]:
         """None."""
         return ()
 
-    def program(self, row: Architecture, package: str, name: str, store: Store) -> Path:
+    def program(self, architecture: Architecture, package: str, name: str, store: Store) -> Path:
         """Raises HostError."""
         raise HostError(
-            f"{self.lacking()}: {name} for {row.title} is not available",
-            hint=f"fit images for {row.title} on a host with Debian, or on such a processor",
+            f"{self.lacking()}: {name} for {architecture.title} is not available",
+            hint=f"fit images for {architecture.title} on a host with Debian, or on such a processor",
         )
 
     def version_key(self, version: str) -> str:
@@ -58,7 +58,7 @@ def by_name(name: str) -> Distribution:
 
 
 def of_host(ids: Sequence[str] | None = None) -> Distribution:
-    """Return the distribution of this host (or of one that calls itself `ids`), or the one it is like. Where none is
+    """Return the distribution of this host (or of one that calls itself `ids`), or the one it is like. If none is
     known, it is one without packaged kernels."""
     names = package_manager.host_ids() if ids is None else ids
     known = next((one for one in names if one in _KNOWN), None)

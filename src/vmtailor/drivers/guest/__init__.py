@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is said between a guest and its host."""
+"""Conversation between a guest and its host."""

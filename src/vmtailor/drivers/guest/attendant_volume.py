@@ -25,7 +25,7 @@ _FOLDERS = ("dev", "proc", "sys", "run", "root")
 
 @dataclass(frozen=True)
 class SystemRoot:
-    """Where a system is in its machine, as the kernel would mount it without us. `init`: what is started there."""
+    """The place of a system in its machine, as the kernel would mount it without us. `init`: what is started there."""
 
     device: str
     type: str = "ext4"
@@ -76,7 +76,7 @@ def write(
 
 
 def config_bytes(exercise: SystemExercise, key: bytes) -> bytes:
-    """What the attendant is told. Raises UserInputError for a NUL in a word."""
+    """Return what the attendant is told. Raises UserInputError for a NUL in a word."""
     pairs = [("key", key.hex())]
     pairs += [("arg", word) for word in exercise.stop]
     if exercise.host_steps or exercise.ready.kind is SystemReadyKind.LOG:

@@ -25,7 +25,7 @@ class Console:
     )
 
     def take(self, data: bytes, at: float) -> str:
-        """Add what was read; returns it as text."""
+        """Add what was read, and return it as text."""
         if len(self.raw) < MAX_CONSOLE:
             self.raw += data
         text = self._decoder.decode(data)
@@ -41,5 +41,5 @@ class Console:
         return text
 
     def timed(self) -> list[tuple[float, str]]:
-        """All lines, the unfinished one included."""
+        """Return all lines, the unfinished one included."""
         return [*self.lines, (self._partial_at, self._partial.rstrip("\r"))] if self._partial else list(self.lines)

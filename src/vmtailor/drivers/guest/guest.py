@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The host's end of the serial line: hears what a guest says, and speaks to it."""
+"""Host's end of the serial line: hears what a guest says, and speaks to it."""
 
 from __future__ import annotations
 
@@ -94,17 +94,17 @@ class GuestSession:
 
     @property
     def wants_write(self) -> bool:
-        """Is something waiting to be sent? For callers with a selector of their own."""
+        """Return whether something waits to be sent, for callers with a selector of their own."""
         return self.open and self._listening and bool(self._out)
 
     @property
     def listening(self) -> bool:
-        """Has init said that it is there?"""
+        """Return whether init has said that it is there."""
         return self._listening
 
     @property
     def ended(self) -> bool:
-        """Has the container ended, or init given up?"""
+        """Return whether the container has ended, or init given up."""
         return self.exit_code is not None or self.fatal is not None
 
     def pump(self, timeout_s: float) -> bool:
@@ -135,7 +135,7 @@ class GuestSession:
         return True
 
     def report(self) -> GuestReport:
-        """Everything that was heard so far."""
+        """Return everything that was heard so far."""
 
         def text(data: bytes | bytearray) -> str:
             return data.decode("utf-8", "replace")
@@ -248,11 +248,11 @@ class GuestSession:
 
     @property
     def stdin_queued(self) -> int:
-        """Bytes of standard input that have not been sent."""
+        """Return the bytes of standard input that have not been sent."""
         return len(self._stdin)
 
     def end_stdin(self) -> None:
-        """Standard input ends after what is queued."""
+        """End standard input after what is queued."""
         self._stdin_end = True
         self._fill()
 
@@ -261,11 +261,11 @@ class GuestSession:
         self._frame(ToGuest.SIGNAL, b"%d" % number)
 
     def resize(self, rows: int, columns: int) -> None:
-        """The terminal has another size."""
+        """Tell that the terminal has another size."""
         self._frame(ToGuest.WINDOW, b"%d %d" % (rows, columns))
 
     def go(self) -> None:
-        """The host's part of the load is done: a guest that holds goes on to stop."""
+        """Tell that the host's part of the load is done: a guest that holds goes on to stop."""
         self._frame(ToGuest.GO, b"")
 
     def _fill(self) -> None:

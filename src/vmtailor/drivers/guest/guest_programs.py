@@ -9,10 +9,10 @@ from vmtailor.model.architecture import named
 
 
 def of(architecture: str) -> Natives:
-    """The native parts for machines of an architecture, by its name.
+    """Return the native parts for machines of an architecture, by its name.
 
     Raises HostError when the guest programs are not there and cannot be compiled, with what to install."""
-    row = named(architecture)
-    if row.is_host:
+    family = named(architecture)
+    if family.is_host:
         return natives.locate()
-    return natives.for_guests(row.name, f"{row.kernel.cross}gcc", row.kernel.cross_packages)
+    return natives.for_guests(family.name, f"{family.kernel.cross}gcc", family.kernel.cross_packages)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is inside frames, from bytes to records, and what is between them. A guest may say anything: what makes no sense
+"""Contents of frames, from bytes to records, and text between them. A guest may say anything: what makes no sense
 becomes empty fields."""
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def _number(text: str, otherwise: int) -> int:
 
 
 def kernel_text(line: bytes) -> str:
-    """What is left of a serial line without its frames: the kernel's words. For error messages, so the frames' tags are
-    not checked; bytes that are none of ours stay."""
+    """Return what is left of a serial line without its frames: the kernel's words. For error messages, so the frames'
+    tags are not checked; bytes that are none of ours stay."""
     parts, at = [], 0
     while found := _HEAD.search(line, at):
         length = int.from_bytes(found[1], "little")
@@ -42,7 +42,7 @@ def kernel_text(line: bytes) -> str:
 
 
 def parse_mark(payload: bytes, host_s: float) -> GuestMark | None:
-    """`NAME CYCLES MONOTONIC REALTIME`; None when it is nothing of the kind."""
+    """Parse `NAME CYCLES MONOTONIC REALTIME`; None when it is nothing of the kind."""
     words = _text(payload).split(" ")
     if len(words) != 4 or not words[0] or not all(word.isascii() and word.isdigit() for word in words[1:]):
         return None
@@ -51,7 +51,7 @@ def parse_mark(payload: bytes, host_s: float) -> GuestMark | None:
 
 
 def parse_note(payload: bytes) -> GuestNote:
-    """`SYMBOL NUL TEXT`."""
+    """Parse `SYMBOL NUL TEXT`."""
     symbol, separator, text = payload.partition(b"\0")
     if not separator:
         return GuestNote("", _text(payload))
@@ -59,7 +59,7 @@ def parse_note(payload: bytes) -> GuestNote:
 
 
 def parse_exit(payload: bytes) -> tuple[int, int, str]:
-    """`STATUS SIGNAL WHY`: exit status, signal (0: none), why it could not be executed."""
+    """Parse `STATUS SIGNAL WHY`: exit status, signal (0: none), why it could not be executed."""
     words = [*_text(payload).split(" ", 2), "", "", ""]
     return _number(words[0], 255) & 255, _number(words[1], 0), words[2].strip()
 
@@ -76,7 +76,7 @@ def _answer(items: dict[str, str], name: str) -> Answer:
 
 
 def parse_result(payload: bytes) -> StepResult:
-    """`KEY=VALUE NUL ...`; missing keys have defaults."""
+    """Parse `KEY=VALUE NUL ...`; missing keys have defaults."""
     items: dict[str, str] = {}
     for item in payload.split(b"\0"):
         key, _, value = item.partition(b"=")

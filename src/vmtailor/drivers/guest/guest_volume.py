@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What init is told: the image's configuration in the root file system, and the run volume for one run.
+"""Orders of init: the image's configuration in the root file system, and the run volume for one run.
 
 Both are records "key value", each ended by a NUL (native/common/records.h), so no value can hold a NUL, and nothing
 needs escaping. The run volume is a raw disk: "vtrun LENGTH\\n", then the records, padded to whole sectors.
@@ -32,7 +32,8 @@ _SECTOR = 512
 
 
 def signal_number(name: str) -> int:
-    """The number of a stop signal as images write it: `SIGTERM`, `TERM`, `15`, `SIGRTMIN+3`. Raises UserInputError."""
+    """Return the number of a stop signal as images write it: `SIGTERM`, `TERM`, `15`, `SIGRTMIN+3`. Raises
+    UserInputError."""
     number = signals.number_of(name)
     if number is None:
         raise UserInputError(f"'{name[:40]}' is no signal", hint="write it as SIGTERM, TERM, 15 or SIGRTMIN+3")
@@ -40,12 +41,12 @@ def signal_number(name: str) -> int:
 
 
 def tells_refused(init: bytes) -> bool:
-    """Whether an init can tell what its kernel refused (`Run.quiet`)."""
+    """Return whether an init can tell what its kernel refused (`Run.quiet`)."""
     return _TELLS_REFUSED in init
 
 
 def records(pairs: Iterable[tuple[str, str]]) -> bytes:
-    """Pairs as a text of records. Raises UserInputError for a NUL in a value."""
+    """Return pairs as a text of records. Raises UserInputError for a NUL in a value."""
     out = bytearray(b"vmtailor 1\0")
     for key, value in pairs:
         if "\0" in value:
@@ -55,7 +56,8 @@ def records(pairs: Iterable[tuple[str, str]]) -> bytes:
 
 
 def config_bytes(config: ImageConfig, hostname: str = "vm") -> bytes:
-    """The content of `/.vmtailor/config`: the image's configuration. Raises UserInputError for a NUL or bad signal."""
+    """Return the content of `/.vmtailor/config`: the image's configuration. Raises UserInputError for a NUL or bad
+    signal."""
     return records(
         [
             *(("arg", arg) for arg in config.argv),
@@ -70,7 +72,7 @@ def config_bytes(config: ImageConfig, hostname: str = "vm") -> bytes:
 
 
 def root_entries(natives: Natives, config: bytes) -> tuple[Extra, ...]:
-    """Our entries in the root file system: `/.vmtailor` with init, client, configuration and mount points."""
+    """Return our entries in the root file system: `/.vmtailor` with init, client, configuration and mount points."""
     base = ".vmtailor"
     return (
         Extra(base, ExtraKind.DIRECTORY, mode=0o711),
@@ -82,7 +84,8 @@ def root_entries(natives: Natives, config: bytes) -> tuple[Extra, ...]:
 
 
 def run_bytes(run: Run) -> bytes:
-    """The content of the run volume. The key comes first: it must lie in the first sector, which init overwrites."""
+    """Return the content of the run volume. The key comes first: it must lie in the first sector, which init
+    overwrites."""
     if len(run.key) != KEY_BYTES:
         raise ValueError(f"a key has {KEY_BYTES} bytes")
     optional = (("user", run.user), ("cwd", run.cwd), ("hostname", run.hostname), ("net", run.network))
@@ -115,7 +118,7 @@ def write_run_volume(path: Path, run: Run) -> None:
 
 
 def exercise_records(exercise: Exercise) -> list[tuple[str, str]]:
-    """What drives the load, as records."""
+    """Return what drives the load, as records."""
     ready = exercise.ready
     pairs = [
         ("stop-timeout-ms", str(_ms(exercise.stop_timeout_s))),

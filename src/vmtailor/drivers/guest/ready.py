@@ -67,7 +67,7 @@ def _seconds(text: str) -> float:
 
 
 def words_for(signal: ReadySignal) -> tuple[str, ...]:
-    """Kernel command-line words without which the signal would not be seen: systemd says its line to its journal
+    """Return kernel command-line words without which the signal would not be seen: systemd says its line to its journal
     only."""
     if signal.by is ReadyBy.SYSTEMD:
         return ("systemd.log_target=kmsg", "printk.devkmsg=on")
@@ -78,10 +78,10 @@ class Watcher(Protocol):
     """Sees a boot from outside. Both say what was seen, or "" for not yet."""
 
     def console(self, text: str) -> str:
-        """New text of the console, escapes and all."""
+        """Take new text of the console, escapes and all, and return a sentence once it means ready."""
 
     def poll(self) -> str:
-        """Called every POLL_S."""
+        """Ask, every POLL_S, and return a sentence once the answer means ready."""
 
 
 class ConsoleWatcher:
@@ -155,7 +155,7 @@ class PortWatcher:
 
 
 def judge(signal: ReadySignal, data: bytes) -> str:
-    """What the first bytes of an answer say: a sentence when they mean ready, "" when not or not yet."""
+    """Return what the first bytes of an answer say: a sentence when they mean ready, "" when not or not yet."""
     if signal.by is ReadyBy.SSH and (found := re.match(rb"(?:[^\n]*\n){0,20}?SSH-[\d.]+-[ -~]{1,200}", data)):
         return found[0].decode("ascii", "replace").splitlines()[-1][:80]
     if signal.by is ReadyBy.HTTP and (found := re.match(rb"HTTP/1\.[01] ([23]\d\d)\b", data)):
@@ -182,7 +182,7 @@ class EventWatcher:
 def watcher_for(
     signal: ReadySignal, *, forwards: dict[int, int], established: Callable[[int], bool], events: list[str]
 ) -> Watcher:
-    """The watcher of a signal. `forwards`: guest port → host port."""
+    """Return the watcher of a signal. `forwards`: guest port → host port."""
     if signal.by is ReadyBy.LOG:
         return ConsoleWatcher(re.compile(signal.pattern))
     if signal.by is ReadyBy.LOGIN:

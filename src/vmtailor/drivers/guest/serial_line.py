@@ -24,7 +24,7 @@ TAIL_BYTES = 65536
 class SerialLine:
     """Our end of the line. `fileno()` is for reading, `write_fileno()` for writing; both are non-blocking.
 
-    `guest_in` and `guest_out` are the ends that QEMU gets; call `started()` once it has them."""
+    `guest_in` and `guest_out` are the ends that the monitor gets; call `started()` once it has them."""
 
     def __init__(self) -> None:
         self.tail = bytearray()
@@ -38,7 +38,7 @@ class SerialLine:
         self._theirs_open = True
 
     def started(self) -> None:
-        """QEMU has its ends: close our copies, so that we hear when it ends."""
+        """Close our copies of the monitor's ends, which it has, so that we hear when it ends."""
         if self._theirs_open:
             self._theirs_open = False
             os.close(self.guest_in)
@@ -63,11 +63,12 @@ class SerialLine:
         return self._out
 
     def wait_readable(self, timeout_s: float) -> bool:
-        """True once there is something to read, or the line's end."""
+        """Wait, and return True once there is something to read, or the line's end."""
         return bool(select.select([self._in], [], [], timeout_s)[0])
 
     def recv(self, size: int, /) -> bytes:
-        """What is there, at most `size` bytes; empty at the line's end. Raises BlockingIOError when nothing is."""
+        """Return what is there, at most `size` bytes; empty at the line's end. Raises BlockingIOError when nothing
+        is."""
         data = os.read(self._in, size)
         self.heard = self.heard or bool(data)
         self.tail += data
@@ -75,5 +76,6 @@ class SerialLine:
         return data
 
     def send(self, data: bytes, /) -> int:
-        """Send what fits; returns how many bytes. Raises BlockingIOError when none did, OSError when QEMU is gone."""
+        """Send what fits; returns how many bytes. Raises BlockingIOError when none did, OSError when the monitor is
+        gone."""
         return os.write(self._out, data)

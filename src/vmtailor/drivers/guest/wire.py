@@ -71,7 +71,7 @@ def _tag(key: bytes, kind: int, sequence: int, payload: bytes) -> bytes:
 
 
 def encode(kind: str, payload: bytes, sequence: int, key: bytes = OPEN_KEY) -> bytes:
-    """One frame as bytes. Raises ValueError for a payload that is too long."""
+    """Return one frame as bytes. Raises ValueError for a payload that is too long."""
     if len(payload) > MAX_PAYLOAD:
         raise ValueError(f"a frame holds {MAX_PAYLOAD} bytes, not {len(payload)}")
     tag = _tag(key, ord(kind), sequence & 255, payload)
@@ -96,7 +96,7 @@ class Decoder:
         self._next: int | None = None
 
     def feed(self, data: bytes) -> tuple[list[Frame], bytes]:
-        """The frames that are whole now, and the console text between them."""
+        """Return the frames that are whole now, and the console text between them."""
         buffer = self._held + data
         frames: list[Frame] = []
         text: list[bytes] = []
@@ -120,7 +120,8 @@ class Decoder:
         return frames, b"".join(text)
 
     def flush(self) -> tuple[list[Frame], bytes]:
-        """The line has closed: what began like a frame and never became whole is text, and what stands in it counts."""
+        """Return the rest once the line has closed: what began like a frame and never became whole is text, and what
+        stands in it counts."""
         frames: list[Frame] = []
         text = b""
         while self._held:

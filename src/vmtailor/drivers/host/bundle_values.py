@@ -74,11 +74,11 @@ def require_machine(bundle: Bundle, where: Path) -> None:
 def _row_of(bundle: Bundle, where: Path) -> Architecture:
     """The architecture of a bundle, which has such a machine."""
     try:
-        row = named(bundle.architecture)
-        row.board_named(bundle.machine)
+        architecture = named(bundle.architecture)
+        architecture.board_named(bundle.machine)
     except UserInputError as error:
         raise UserInputError(f"{where}: {plain(error.message)}", hint=error.hint) from error
-    return row
+    return architecture
 
 
 def require_cpu_model(text: str, where: Path) -> str:

@@ -109,10 +109,10 @@ def strangers(tree: LayerTree, image: Image) -> tuple[tuple[str, str], ...]:
     """Return the programs and libraries of an image for a processor of another family than the image says: path, and
     for which. `tree` is of the image's flat archive. Machines that vmtailor never fits are passed over: firmware of
     devices, programs for the kernel's own machine."""
-    row = of_image(image.config.architecture)
-    if row is None:
+    architecture = of_image(image.config.architecture)
+    if architecture is None:
         return ()
-    others = {number: one.title for one in every() for number in one.elf if number not in row.elf}
+    others = {number: one.title for one in every() for number in one.elf if number not in architecture.elf}
     found = []
     with Path(image.archive).open("rb") as file:
         for path, node in tree.walk():

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Merge the layers of an image into one flat, uncompressed pax archive: as a stream, without root, never unpacked.
 
-Two passes over the layers: the first reads headers and makes the tree in memory, the second copies what is still
-there. The archive holds the directories, then links and devices, then files in the order of the layers, then further
-names of files: parents always come before children. The same layers give the same bytes.
-"""
+Two passes over the layers: the first reads headers and makes the tree in memory, the second copies what is still there.
+The archive holds the directories, then links and devices, then files in the order of the layers, then further names of
+files: parents always come before children. Equal layers give equal bytes."""
 
 from __future__ import annotations
 

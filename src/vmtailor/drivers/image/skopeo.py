@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vmtailor.base.errors import HostError, UserInputError, VmtailorError
-from vmtailor.base.process import CommandFailed, Finished, pasteable, require_tool, run, spawn
+from vmtailor.base.process import CommandFailed, ProgramResult, pasteable, require_tool, run, spawn
 from vmtailor.drivers.image import manifests
 from vmtailor.drivers.image.allowance import ImageLimits, require_room, too_much
 
@@ -80,7 +80,7 @@ def copy(
         raise explain(name or source, finished.error_text, access) from CommandFailed(finished)
 
 
-def _watched(argv: list[str], folder: Path, limits: ImageLimits, name: str, times: int) -> Finished:
+def _watched(argv: list[str], folder: Path, limits: ImageLimits, name: str, times: int) -> ProgramResult:
     """Run a program that writes an image below `folder`, so many times, and end it when that is too much: a registry
     may send without end."""
     started, before = time.monotonic(), _occupied(folder)
@@ -101,7 +101,7 @@ def _watched(argv: list[str], folder: Path, limits: ImageLimits, name: str, time
                         details=pasteable(argv),
                     ) from None
         err.seek(0)
-        return Finished(tuple(argv), code, b"", err.read(), time.monotonic() - started)
+        return ProgramResult(tuple(argv), code, b"", err.read(), time.monotonic() - started)
 
 
 def _occupied(folder: Path) -> int:

@@ -43,21 +43,21 @@ _OFF = (
 )  # fmt: skip
 
 
-def needed(row: Architecture) -> dict[str, str]:
+def needed(architecture: Architecture) -> dict[str, str]:
     """Without one of these there is no baseline: debug information for attribution, the devices and file systems of the
     machine that is traced, and what our init and the tracer live on."""
-    yes = (*_DEBUG, *_MACHINE, *row.kernel.baseline, *_FILE_SYSTEMS, *_INIT)
+    yes = (*_DEBUG, *_MACHINE, *architecture.kernel.baseline, *_FILE_SYSTEMS, *_INIT)
     return dict.fromkeys(yes, "y") | dict.fromkeys(_MODULES, "m")
 
 
-def added(row: Architecture) -> dict[str, str]:
+def added(architecture: Architecture) -> dict[str, str]:
     """Return the settings laid over any configuration: the fixed ones, no keys that only the distribution has, modules
     as they are."""
     return {
         **dict.fromkeys(("SYSTEM_TRUSTED_KEYS", "SYSTEM_REVOCATION_KEYS"), ""),
         **dict.fromkeys(_OFF, "n"),
         "MODULE_COMPRESS_NONE": "y",  # an answer to a choice in old trees; newer ones have MODULE_COMPRESS alone
-        **needed(row),
+        **needed(architecture),
     }
 
 
@@ -75,22 +75,22 @@ def provide(
     """
     given = dot_config.read(config_file) if config_file is not None else b"defconfig"
     tree = kernel_source.provide(store, source)
-    row = presumed() if architecture is None else named(architecture)
-    wanted = debug_modules_of(row)
-    toolchain = make.Toolchain.of(row)
-    key = digest(_LAYOUT, tree.digest, toolchain.describe(), given, dot_config.render(added(row)), *sorted(wanted))
+    family = presumed() if architecture is None else named(architecture)
+    wanted = debug_modules_of(family)
+    toolchain = make.Toolchain.of(family)
+    key = digest(_LAYOUT, tree.digest, toolchain.describe(), given, dot_config.render(added(family)), *sorted(wanted))
     work = store.root / "kernel-build" / f"baseline-{key[:16]}"
 
     def fill(folder: Path) -> None:
         store.folder("kernel-build")
         store.used(work)
         with locked(work.with_suffix(".lock")):
-            configured = configure(tree.path, work, config_file, toolchain, row)
-            targets = (row.kernel.packaged_target, "modules")
+            configured = configure(tree.path, work, config_file, toolchain, family)
+            targets = (family.kernel.packaged_target, "modules")
             compiled = make.compile_kernel(
                 configured, targets, toolchain, title=f"compiling the baseline {tree.version}"
             )
-            _collect(tree.path, compiled, folder, toolchain, row, wanted)
+            _collect(tree.path, compiled, folder, toolchain, family, wanted)
 
     folder = store.get("kernel-compiled", key, fill)
     release = (folder / "release").read_text().strip()
@@ -110,13 +110,15 @@ def provide(
 
 
 def configure(
-    source: Path, work: Path, config_file: Path | None, toolchain: make.Toolchain, row: Architecture
+    source: Path, work: Path, config_file: Path | None, toolchain: make.Toolchain, architecture: Architecture
 ) -> Configured:
     """Configure a baseline. Raises UserInputError, with the symbols, for a configuration that cannot serve. That is
     better than a guest that cannot mount its root after an hour's compile."""
-    configured = make.configure_file(source, work, _whole(source, work, config_file, toolchain, row), toolchain)
+    configured = make.configure_file(
+        source, work, _whole(source, work, config_file, toolchain, architecture), toolchain
+    )
     had = {name for name, _ in configured.symbols}
-    missing = [name for name in needed(row) if name not in had]
+    missing = [name for name in needed(architecture) if name not in had]
     if missing:
         raise UserInputError(
             f"this configuration cannot be a baseline: it does not allow {', '.join(missing)}",
@@ -125,14 +127,16 @@ def configure(
     return configured
 
 
-def _whole(source: Path, work: Path, config_file: Path | None, toolchain: make.Toolchain, row: Architecture) -> Path:
+def _whole(
+    source: Path, work: Path, config_file: Path | None, toolchain: make.Toolchain, architecture: Architecture
+) -> Path:
     """The configuration with what is added laid over it, as a file for olddefconfig."""
     if config_file is not None:
         base = dot_config.parse(dot_config.plain(config_file.read_bytes(), config_file).decode("utf-8", "replace"))
     else:
         try:
             process.run(
-                make.make_argv(source, work, toolchain, row.kernel.defconfig),
+                make.make_argv(source, work, toolchain, architecture.kernel.defconfig),
                 timeout_s=900,
                 env=make.environment(),
                 umask=make.UMASK,
@@ -141,7 +145,7 @@ def _whole(source: Path, work: Path, config_file: Path | None, toolchain: make.T
             raise BuildError("the kernel's own configuration step failed", details=error.details) from error
         base = dot_config.parse((work / ".config").read_text("utf-8"))
     whole = work / "baseline.config"
-    write_atomic(whole, dot_config.render(base | added(row)).encode(), private=True)
+    write_atomic(whole, dot_config.render(base | added(architecture)).encode(), private=True)
     return whole
 
 
@@ -150,12 +154,12 @@ def _collect(
     compiled: make.CompiledKernel,
     folder: Path,
     toolchain: make.Toolchain,
-    row: Architecture,
+    architecture: Architecture,
     debug_modules: Collection[str],
 ) -> None:
     """Take what a baseline consists of out of the build folder: files, modules, the same with debug information."""
     work = compiled.build_dir
-    shutil.copyfile(work / row.kernel.packaged_file, folder / "vmlinuz")
+    shutil.copyfile(work / architecture.kernel.packaged_file, folder / "vmlinuz")
     for name in ("vmlinux", "System.map", ".config"):
         shutil.copyfile(work / name, folder / name.removeprefix("."))
     (folder / "release").write_text(make.release(source, work, toolchain) + "\n")

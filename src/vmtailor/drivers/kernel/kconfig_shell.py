@@ -53,15 +53,15 @@ class KconfigShell:
         self, source: Path, *, architecture: Architecture | None = None, store: Store | None = None, source_id: str = ""
     ) -> None:
         """`source_id` names the tree's content (its package and version); without it nothing is kept."""
-        row = architecture or presumed()
-        prefix = "" if row.is_host else row.kernel.cross
+        family = architecture or presumed()
+        prefix = "" if family.is_host else family.kernel.cross
         tools = {name: prefix + tool if name in _TARGET else tool for name, tool in TOOLS.items()}
         self.source = source.resolve()
         path = os.environ.get("PATH", "/usr/bin:/bin")
         self._base = {n: os.environ[n] for n in _PASSED_ON if n in os.environ} | {"LC_ALL": "C", "PATH": path}
         self.env = self._base | {
             **tools,
-            **row.kernel.kconfig,
+            **family.kernel.kconfig,
             "CLANG_FLAGS": "",
             "KERNELVERSION": kernel_version(self.source), "srctree": str(self.source), "objtree": ".",
             "CC_VERSION_TEXT": self._first_line([require_tool(tools["CC"]), "--version"]),
@@ -74,7 +74,7 @@ class KconfigShell:
         if source_id:
             asked = (tools["CC"], tools["LD"], "pahole", "rustc", "bindgen")
             versions = "\n".join(self._first_line([tool, "--version"]) for tool in asked)
-            key = digest("kconfig-shell/2", row.name, source_id, str(self.source), versions)
+            key = digest("kconfig-shell/2", family.name, source_id, str(self.source), versions)
             store = store or Store()
             self._file = store.path("kconfig-shell", key) / "answers.json"
             if self._file.is_file():

@@ -133,6 +133,6 @@ DEBUG_MODULES = (
 )  # fmt: skip
 
 
-def debug_modules_of(row: Architecture) -> tuple[str, ...]:
+def debug_modules_of(architecture: Architecture) -> tuple[str, ...]:
     """Return the modules whose debug information one architecture's baseline needs, with its own ones."""
-    return (*DEBUG_MODULES, *row.packages.debug_modules)
+    return (*DEBUG_MODULES, *architecture.packages.debug_modules)

@@ -62,8 +62,7 @@ _HOST = re.compile(r"^  HOST(?:CC|LD) +(\S+)")
 
 class Remaining:
     """Counts objects, and says how many are left. `weights`: object without its ending → weight, of all objects to
-    come. Tools of the host take time, and are not among them. Where no weights are known, `expected` objects are to
-    come."""
+    come. Tools of the host take time, and are not among them. Without weights, `expected` objects are to come."""
 
     def __init__(self, weights: Mapping[str, float], expected: int = 0) -> None:
         self._weights = dict(weights)
@@ -146,9 +145,11 @@ class Toolchain:
     debug: bool = False
 
     @classmethod
-    def of(cls, row: Architecture, *, debug: bool = False) -> Toolchain:
+    def of(cls, architecture: Architecture, *, debug: bool = False) -> Toolchain:
         """Return the toolchain for an architecture on this host."""
-        return cls(row.kernel.arch, cross="" if row.is_host else row.kernel.cross, debug=debug)
+        return cls(
+            architecture.kernel.arch, cross="" if architecture.is_host else architecture.kernel.cross, debug=debug
+        )
 
     def variables(self) -> list[str]:
         """Return the words for make."""

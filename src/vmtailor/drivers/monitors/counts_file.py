@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The file that the TCG plugin leaves.
+"""File of counts, as a counter of instructions leaves it.
 
 It is `VTCOUNT2`, then chunks, all little-endian: tag (4 bytes), count (u32), bytes of payload (u64), payload.
 

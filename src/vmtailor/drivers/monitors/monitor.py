@@ -50,8 +50,8 @@ class KvmVerdict:
 
 @dataclass(frozen=True)
 class Gives:
-    """What the machines of a monitor can have. `architectures`: by name; empty for all that are known. `most_cpus`: 0
-    where the monitor sets no limit.
+    """The things that machines of a monitor can have. `architectures`: by name; empty for all that are known.
+    `most_cpus`: 0 where the monitor sets no limit.
 
     `loader`: a disk's own loader can start, so there is firmware; `firmware`: another one can be chosen. `acpi`: with
     tables of firmware. `models`: CPU models besides this host's own and all there is. `outbound`: a network that leads
@@ -92,7 +92,7 @@ class MonitorRow:
 
 
 class Counter(Protocol):
-    """What counts instructions in one boot."""
+    """A counter of instructions in one boot."""
 
     def counted(self) -> tuple[bytes, Counters | None]:
         """Return the file that was left once the machine has ended, and what it says; nothing where there is none."""
@@ -100,7 +100,7 @@ class Counter(Protocol):
 
 @dataclass(frozen=True)
 class Wants:
-    """What its starter wants of a machine, which the guest does not see. `counter`: counts its instructions.
+    """The wishes of a machine's starter, which the guest does not see. `counter`: counts its instructions.
     `control`: the machine can be asked while it runs; `greeted`: its monitor must have answered before the start is
     over. `probe`: a second serial port for what the guest says; `attendant`: one for a conversation, in its place."""
 

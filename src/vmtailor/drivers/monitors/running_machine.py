@@ -25,7 +25,7 @@ _MOST_SAID = 8000
 
 
 class Control(Protocol):
-    """What a monitor says while its machine runs."""
+    """The line on which a monitor speaks while its machine runs."""
 
     def fileno(self) -> int:
         """Return the descriptor that is readable when there may be something for `feed`."""
@@ -185,7 +185,7 @@ class RunningMachine:
             ending = Ending.DIED
         else:
             ending = Ending.PANIC if _PANIC.search(text) else Ending.EXITED
-        end = End(ending, self.command, text, self.stderr(), self.elapsed_s, code)
+        end = End(ending, self.command, text, self.stderr(), self.elapsed_s, code, self.title)
         # A monitor that refuses says so with its status. One that a signal ended did start: QEMU 7.2
         # aborts in some guests that run out of memory before they have said a word ("cpu_io_recompile").
         if ending is Ending.DIED and not self.serial.heard and code is not None and code > 0:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether QEMU emulates a model of CPU in a machine: asked of QEMU, which makes the machine and ends before it runs."""
+"""CPU models that QEMU emulates in a machine: asked of QEMU, which makes the machine and ends before it runs."""
 
 from __future__ import annotations
 
@@ -11,24 +11,25 @@ from vmtailor.model.architecture import Architecture, Board
 _LEAST_MIB = 64
 
 
-def require(row: Architecture, machine: Board, model: str) -> None:
+def require(architecture: Architecture, machine: Board, model: str) -> None:
     """Raise UserInputError, with QEMU's own words, for a CPU model that its emulator (TCG) does not have, or that does
     not go with the machine."""
-    if model == row.emulator.cpu_model:
+    if model == architecture.emulator.cpu_model:
         return
-    said = _refusal(row, machine, model)
+    emulator = architecture.emulator
+    said = _refusal(architecture, machine, model)
     # A machine that wants a kernel says so with every model.
-    if said and said != _refusal(row, machine, row.emulator.cpu_model):
+    if said and said != _refusal(architecture, machine, emulator.cpu_model):
         raise UserInputError(
-            f"QEMU emulates no CPU '{model[:64]}' in {row.title}'s machine {machine.name}",
-            hint=f"without --cpu-model it is {row.emulator.cpu_model}; others: {row.emulator.program} -cpu help",
+            f"QEMU emulates no CPU '{model[:64]}' in {architecture.title}'s machine {machine.name}",
+            hint=f"without --cpu-model it is {emulator.cpu_model}; others: {emulator.program} -cpu help",
             details=said[-1000:],
         )
 
 
-def _refusal(row: Architecture, machine: Board, model: str) -> str:
+def _refusal(architecture: Architecture, machine: Board, model: str) -> str:
     """What QEMU says when it cannot make the machine; empty when it can."""
-    argv = [qemu_program.installed(row.name).program, "-machine", ",".join((machine.name, *machine.options))]
+    argv = [qemu_program.installed(architecture.name).program, "-machine", ",".join((machine.name, *machine.options))]
     argv += ["-cpu", model, "-accel", "tcg", "-m", f"{max(_LEAST_MIB, machine.installed_mib)}M"]
     argv += ["-nodefaults", "-no-user-config", "-display", "none", "-S", "-monitor", "stdio"]
     ended = process.run(argv, stdin_bytes=b"quit\n", timeout_s=60, ok=range(-64, 256), env=qemu_program.environment())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why a host port could not be opened: QEMU names the port, and not the reason."""
+"""Errors of host ports that QEMU could not open: QEMU names the port, and not the reason."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _RULE = re.compile(r"(?P<protocol>tcp|udp):(?P<address>[0-9.]+):(?P<port>[0-9]+)
 
 
 def refusal(rule: str) -> HostError:
-    """What is wrong with a forwarding rule that QEMU could not set up, such as `tcp:127.0.0.1:80-:80`. The port is
-    tried once more, as QEMU does it."""
+    """Return what is wrong with a forwarding rule that QEMU could not set up, such as `tcp:127.0.0.1:80-:80`. The port
+    is tried once more, as QEMU does it."""
     match = _RULE.match(rule)
     if match is None:
         return HostError(f"QEMU could not publish '{rule}'", hint="publish another port")

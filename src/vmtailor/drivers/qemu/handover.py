@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How QEMU, which may open next to nothing itself, gets the files of its machine.
+"""Files of a machine, handed to a QEMU that may open next to nothing itself.
 
 Disks and the plugin's output are opened by us and inherited. What QEMU insists on opening by a name (kernel, initial
 RAM disk, firmware, plugin) is copied: into its own root directory, or into memory where it has none. A QEMU that is not
@@ -42,7 +42,7 @@ _READ = os.O_RDONLY | os.O_CLOEXEC
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a machine needs of the host. `named`: files that QEMU opens by name: what it is called there → its path.
+    """The needs of a machine on the host. `named`: files that QEMU opens by name: what it is called there → its path.
     `disks`: path → whether it is written. `overlays`: disks are written into temporary files. `low_ports`: it binds
     ports below 1024. `variables`: of its environment, besides what every QEMU sees; a library that it is to load first
     (LD_PRELOAD) is a file that it opens by name."""
@@ -58,15 +58,15 @@ class Wanted:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """What must be there before anything starts."""
+        """Return what must be there before anything starts."""
         return (*self.named.values(), *self.disks)
 
 
 @dataclass
 class Handed:
-    """What QEMU is told, and what its launcher is. `names`: path → what QEMU calls it, where that is not the same.
-    `sets`: descriptors and the numbers of QEMU's descriptor sets that they are in; `descriptors`: all that are
-    inherited."""
+    """The files as QEMU gets them, and the words of its launcher. `names`: path → what QEMU calls it, where that is not
+    the same. `sets`: descriptors and the numbers of QEMU's descriptor sets that they are in; `descriptors`: all that
+    are inherited."""
 
     launcher: list[str]
     environment: dict[str, str]
@@ -76,11 +76,11 @@ class Handed:
     _overlays: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
 
     def argv(self, command: list[str]) -> list[str]:
-        """The command as it is started."""
+        """Return the command as it is started."""
         return [*self.launcher, "--", *command]
 
     def settled(self) -> None:
-        """QEMU runs, and has opened what it needs: its place for temporary files can go, with nothing in it."""
+        """Remove the place for temporary files: QEMU runs, and has opened what it needs."""
         self._overlays.close()
 
 

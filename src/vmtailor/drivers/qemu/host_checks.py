@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `doctor` says of QEMU on this host, besides its programs: plugins, the network's guard, its confinement, KVM."""
+"""Checks that `doctor` makes of QEMU on this host, besides its programs: plugins, the network's guard, its confinement,
+KVM."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether KVM works here: a small guest really runs, with a deadline. /dev/kvm can be there, open, and hang."""
+"""Trial of KVM on this host: a small guest really runs, with a deadline. /dev/kvm can be there, open, and hang."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def kvm_works(deadline_s: float = 5.0, *, accelerator: str = "kvm") -> KvmVerdic
 
 
 def probe_command(program: str, guest: str, accelerator: str, probe: KvmProbe) -> list[str]:
-    """QEMU's argument list: the guest stands in for the BIOS."""
+    """Return QEMU's argument list: the guest stands in for the BIOS."""
     model = "host" if accelerator == "kvm" else probe.cpu
     argv = [program, *probe.arguments, "-accel", accelerator, "-cpu", model]
     argv += ["-nodefaults", "-no-user-config", "-display", "none", "-nic", "none", "-no-reboot"]
@@ -48,11 +48,11 @@ def probe_command(program: str, guest: str, accelerator: str, probe: KvmProbe) -
 
 
 def _try(accelerator: str, deadline_s: float) -> KvmVerdict:
-    row = of_host()
-    probe = row.emulator.kvm_probe
+    architecture = of_host()
+    probe = architecture.emulator.kvm_probe
     if probe is None:
-        return KvmVerdict(KvmState.ABSENT, f"no guest that would try it is made for {row.title}")
-    qemu, guest = qemu_program.installed(row.name), str(natives.locate().folder / PROBE)
+        return KvmVerdict(KvmState.ABSENT, f"no guest that would try it is made for {architecture.title}")
+    qemu, guest = qemu_program.installed(architecture.name), str(natives.locate().folder / PROBE)
     wanted = Wanted(named={"firmware": guest}, kvm=accelerator == "kvm")
     started = time.monotonic()
     end = started + deadline_s

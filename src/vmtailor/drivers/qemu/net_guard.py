@@ -28,7 +28,7 @@ _STANDS = "vmtailor: the guard stands"
 
 
 class NetworkReach(StrEnum):
-    """Whom a guest may send something (native/net-guard/policy.h)."""
+    """The peers to which a guest may send something (native/net-guard/policy.h)."""
 
     CLOSED = "closed"  # nobody
     ANSWERS = "answers"  # who sent a datagram to a published port first
@@ -37,7 +37,7 @@ class NetworkReach(StrEnum):
 
 
 def reach_of(machine: Machine) -> NetworkReach:
-    """What the guard lets a machine reach."""
+    """Return what the guard lets a machine reach."""
     if machine.outbound:
         return NetworkReach.HOST if machine.host_loopback else NetworkReach.WORLD
     # A closed network of QEMU's takes connections, and drops what answers datagrams.
@@ -45,8 +45,9 @@ def reach_of(machine: Machine) -> NetworkReach:
 
 
 def variables(machine: Machine, program: str) -> dict[str, str]:
-    """What QEMU's environment needs for the guard; nothing where a machine has nothing to guard. Raises HostError where
-    the machine's network cannot be what was asked for without the guard, and this QEMU does not have it."""
+    """Return what QEMU's environment needs for the guard; nothing where a machine has nothing to guard. Raises
+    HostError where the machine's network cannot be what was asked for without the guard, and this QEMU does not have
+    it."""
     if not machine.network or not (machine.ports or machine.outbound):
         return {}
     reach = reach_of(machine)
@@ -79,7 +80,7 @@ def _loaded() -> str:
 
 @functools.cache
 def require(program: str) -> None:
-    """Raises HostError unless the guard stands between this QEMU and its user-mode network."""
+    """Raise HostError unless the guard stands between this QEMU and its user-mode network."""
     # QEMU sets its network up, and stops at the rule, which is none.
     argv = [program, "-M", "none", "-nodefaults", "-display", "none"]
     argv += ["-netdev", "user,id=net,restrict=on,hostfwd=none"]

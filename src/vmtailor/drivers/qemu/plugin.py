@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The TCG plugin: its configuration, and how QEMU is told of it."""
+"""TCG plugin: its configuration, its files, and the option that loads it."""
 
 from __future__ import annotations
 
@@ -32,14 +32,19 @@ def text_of(config: CountingConfig) -> str:
     return "\n".join(lines) + "\n"
 
 
-def processor(row: Architecture) -> list[str]:
-    """What the plugin is told of a processor: how it tells the kernel from programs, and sees accesses to devices."""
-    lines = [f"architecture {row.name}", f"target {row.emulator.target}", f"half {row.addresses.kernel_half:x}"]
-    if row.addresses.firmware_last:
-        lines.append(f"firmware {row.addresses.firmware_first:x} {row.addresses.firmware_last + 1:x}")
-    lines += [f"prefix {_opcode(one)}" for one in row.devices.ports.prefixes]
-    lines += [f"port {_opcode(one)}" for one in row.devices.ports.opcodes]
-    return lines + [f"at-once {page:x}" for page in row.devices.at_once]
+def processor(architecture: Architecture) -> list[str]:
+    """Return what the plugin is told of a processor: how it tells the kernel from programs, and sees accesses to
+    devices."""
+    lines = [
+        f"architecture {architecture.name}",
+        f"target {architecture.emulator.target}",
+        f"half {architecture.addresses.kernel_half:x}",
+    ]
+    if architecture.addresses.firmware_last:
+        lines.append(f"firmware {architecture.addresses.firmware_first:x} {architecture.addresses.firmware_last + 1:x}")
+    lines += [f"prefix {_opcode(one)}" for one in architecture.devices.ports.prefixes]
+    lines += [f"port {_opcode(one)}" for one in architecture.devices.ports.opcodes]
+    return lines + [f"at-once {page:x}" for page in architecture.devices.at_once]
 
 
 def _opcode(one: Opcode) -> str:
@@ -65,7 +70,8 @@ class Plugin:
         return data, counts_file.parse(data, "the plugin's counts") if data else None
 
     def option(self, name: Callable[[str], str] = str) -> str:
-        """The value of QEMU's -plugin option. `name`: what QEMU calls a file; its output may be "fd:NUMBER", too."""
+        """Return the value of QEMU's -plugin option. `name`: what QEMU calls a file; its output may be "fd:NUMBER",
+        too."""
         library, config, out = (name(str(path)).replace(",", ",,") for path in (self.library, self.config, self.out))
         return f"{library},config={config},out={out}"
 

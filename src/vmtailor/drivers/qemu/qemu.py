@@ -116,8 +116,8 @@ def launch(
     or we are gone, QEMU and all it started are gone. `wanted`: all that QEMU gets of the host. `greeted`: wait for the
     monitor; else `greet` does when it is needed. Raises UserInputError when a file is not there, HostError when QEMU
     does not start."""
-    row = presumed() if architecture is None else named(architecture)
-    qemu = installed(row.name)
+    family = presumed() if architecture is None else named(architecture)
+    qemu = installed(family.name)
     for path in wanted.files:
         if not Path(path).is_file():
             raise UserInputError(f"{path} does not exist", hint="the machine cannot be booted without it")
@@ -153,7 +153,7 @@ def launch(
         console, talk = (second, serial) if second is not None and attendant else (serial, None)
         heard = None if attendant else second
         lines = Lines(console, probe=heard, attendant=talk)
-        running = QemuMachine(process, lines, shown, errors, monitor, row.emulator)
+        running = QemuMachine(process, lines, shown, errors, monitor, family.emulator)
         if monitor is not None:
             monitor.started()
             if greeted:

@@ -30,9 +30,9 @@ _MODES = {
 
 @dataclass(frozen=True)
 class Ends:
-    """What QEMU inherits, besides the serial line on its standard input and output. `qmp`: a connected socket.
-    `probe`: a descriptor for the output of a second serial port. `console`: one for that of the board's own, in its
-    place: then standard input and output are the second one, for a conversation with an attendant. `names`: what it
+    """The things that QEMU inherits, besides the serial line on its standard input and output. `qmp`: a connected
+    socket. `probe`: a descriptor for the output of a second serial port. `console`: one for that of the board's own, in
+    its place: then standard input and output are the second one, for a conversation with an attendant. `names`: what it
     calls a file, where that is not its path (drivers/qemu/handover.py); `sets`: descriptors, each with the descriptor
     set that it is in."""
 
@@ -43,7 +43,7 @@ class Ends:
     console: int | None = None
 
     def name(self, path: str) -> str:
-        """What QEMU calls the file at a path."""
+        """Return what QEMU calls the file at a path."""
         return self.names.get(path, path)
 
 
@@ -58,8 +58,8 @@ def command(
     sandbox: bool = True,
     plugin: Plugin | None = None,
 ) -> list[str]:
-    """QEMU's argument list for a machine; by default with its architecture's program by name. Raises UserInputError for
-    what cannot be had together, and for a machine that the architecture does not have."""
+    """Return QEMU's argument list for a machine; by default with its architecture's program by name. Raises
+    UserInputError for what cannot be had together, and for a machine that the architecture does not have."""
     argv = _board(machine, ends, program or named(machine.architecture).emulator.program, sandbox, plugin)
     disks, network = _disks(machine, ends), _network(machine)
     # The order decides which address each device gets.

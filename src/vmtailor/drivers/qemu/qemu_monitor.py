@@ -34,8 +34,8 @@ class QemuMonitor(Monitor):
 
     def require_cpu(self, architecture: str, board: str, model: str) -> None:
         """Raise UserInputError, with QEMU's own words, for a CPU that it does not emulate in this machine."""
-        row = named(architecture)
-        cpu_models.require(row, row.board_named(board), model)
+        family = named(architecture)
+        cpu_models.require(family, family.board_named(board), model)
 
     def version(self, architecture: str) -> str:
         """Return the version of the QEMU for an architecture, without the package's revision."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which QEMU is used, what it can do, and what it sees of our environment."""
+"""QEMU as it is installed: its version, its abilities, and its environment."""
 
 from __future__ import annotations
 
@@ -61,34 +61,34 @@ def _probe(program: str) -> Qemu:
 
 @functools.cache
 def firmware(program: str, names: tuple[str, ...]) -> tuple[Path, ...]:
-    """The files of a QEMU that guests of ours execute before their kernel, of these names."""
+    """Return the files of a QEMU that guests of ours execute before their kernel, of these names."""
     return firmware_in(run([program, "-L", "help"], timeout_s=20).text.splitlines(), names)
 
 
 def firmware_in(folders: Iterable[str], names: Iterable[str]) -> tuple[Path, ...]:
-    """The firmware files of these names, in QEMU's folders for data."""
+    """Return the firmware files of these names, in QEMU's folders for data."""
     found = {Path(folder, name).resolve() for folder in folders for name in names}
     return tuple(sorted(path for path in found if path.is_file()))
 
 
 def plugin_api_of(version: tuple[int, int]) -> int | None:
-    """The build of the plugin that a version of QEMU loads: 1 up to 8.2, 4 from 9.2 on; between them, none."""
+    """Return the build of the plugin that a version of QEMU loads: 1 up to 8.2, 4 from 9.2 on; between them, none."""
     if version < (9, 0):
         return 1
     return 4 if version >= (9, 2) else None
 
 
 def installed(architecture: str | None = None) -> Qemu:
-    """The QEMU to use for an architecture: the one on the PATH, or what $VMTAILOR_QEMU names (for another processor
-    than this host's: $VMTAILOR_QEMU_NAME, in capitals). Raises HostError when there is none."""
-    row = presumed() if architecture is None else named(architecture)
-    own = row.is_host or row.presumed
-    variable = BINARY_VARIABLE if own else f"{BINARY_VARIABLE}_{row.name.upper()}"
-    return _probe(os.environ.get(variable) or require_tool(row.emulator.program, row.emulator.package))
+    """Return the QEMU to use for an architecture: the one on the PATH, or what $VMTAILOR_QEMU names (for another
+    processor than this host's: $VMTAILOR_QEMU_NAME, in capitals). Raises HostError when there is none."""
+    family = presumed() if architecture is None else named(architecture)
+    own = family.is_host or family.presumed
+    variable = BINARY_VARIABLE if own else f"{BINARY_VARIABLE}_{family.name.upper()}"
+    return _probe(os.environ.get(variable) or require_tool(family.emulator.program, family.emulator.package))
 
 
 def plugin_api(architecture: str | None = None) -> int:
-    """Which build of the plugin `installed()` loads. Raises HostError when it loads none."""
+    """Return the build of the plugin that `installed()` loads. Raises HostError when it loads none."""
     qemu = installed(architecture)
     if qemu.plugin_api is None:
         raise HostError(
@@ -99,6 +99,6 @@ def plugin_api(architecture: str | None = None) -> int:
 
 
 def environment() -> dict[str, str]:
-    """What QEMU sees of our environment: next to nothing."""
+    """Return what QEMU sees of our environment: next to nothing."""
     kept = {name: os.environ[name] for name in ("PATH", "TMPDIR") if name in os.environ}
     return {"LC_ALL": "C", **kept}

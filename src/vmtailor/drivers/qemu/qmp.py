@@ -50,7 +50,7 @@ class Qmp:
         self._line.close()
 
     def started(self) -> None:
-        """QEMU has its end: close our copy of it, so that we hear when it ends."""
+        """Close our copy of QEMU's end, which it has, so that we hear when it ends."""
         self._theirs.close()
 
     def accept(self, timeout_s: float, alive: Callable[[], bool], said: Callable[[], str]) -> None:
@@ -80,7 +80,7 @@ class Qmp:
         return str(self.ask("human-monitor-command", 10.0, **{"command-line": line}))
 
     def fileno(self) -> int:
-        """The socket: readable when there may be something for `feed`."""
+        """Return the socket's descriptor: readable when there may be something for `feed`."""
         return self._line.fileno()
 
     def feed(self) -> bool:
@@ -90,7 +90,7 @@ class Qmp:
         return bool(self._client.runstate is Runstate.RUNNING)
 
     def heard(self) -> list[str]:
-        """Names of the events that were read since the last call. Does not wait."""
+        """Return the names of the events that were read since the last call. Does not wait."""
         return [str(message["event"]) for message in self._events.clear()]
 
     def _run(self, work: Coroutine[Any, Any, T], timeout_s: float) -> T:

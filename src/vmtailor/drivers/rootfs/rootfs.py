@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From the flat archive of an image, and entries of our own, to a root file system: erofs, squashfs or ext4.
+"""Make a root file system (erofs, squashfs or ext4) from the flat archive of an image, and entries of our own.
 
 No root is needed. The archive streams into the tool: `tar2sqfs`, `mkfs.erofs --tar` where it has that, otherwise the
-tool runs under fakeroot on a private temporary folder
-(docs/decisions/0006-root-file-systems-under-fakeroot.md). The same input gives the same bytes: fixed UUIDs, time stamps
-from the archive.
-"""
+tool runs under fakeroot on a private temporary folder (docs/decisions/0006-root-file-systems-under-fakeroot.md). Equal
+input gives equal bytes: fixed UUIDs, time stamps from the archive."""
 
 from __future__ import annotations
 

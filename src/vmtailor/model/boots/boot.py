@@ -45,7 +45,7 @@ class Milestone:
     source: str = ""
 
     def seconds(self, clock: Clock) -> float | None:
-        """Host time since QEMU was started, or virtual time on the instruction clock."""
+        """Return host seconds since the monitor was started, or virtual time on the instruction clock."""
         if clock is Clock.WALL:
             return self.wall_s
         return None if self.virtual_ns is None else self.virtual_ns / 1e9

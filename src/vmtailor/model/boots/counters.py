@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is counted and marked in one boot, and its counters. Figures are instructions unless another unit is named."""
+"""The marks and counters of one boot. Figures are instructions unless another unit is named."""
 
 from __future__ import annotations
 
@@ -54,13 +54,12 @@ class CodeOwner:
 
 @dataclass(frozen=True)
 class CountingConfig:
-    """What is counted in a boot.
+    """The settings of counting in a boot.
 
     `kernel`: the address of start_kernel; code below the kernel's half before it is firmware and early kernel,
-    afterwards user code, unless it is firmware that stays. By default that of the mark of that name.
-    `devices`: count memory-mapped device accesses, and let a device's work finish before the guest goes on;
-    without it, boots with disks differ a little. `architecture`: its name, as model/architecture.py knows it.
-    """
+    afterwards user code, unless it is firmware that stays. By default that of the mark of that name. `devices`: count
+    memory-mapped device accesses, and let a device's work finish before the guest goes on; without it, boots with disks
+    differ a little. `architecture`: its name, as model/architecture.py knows it."""
 
     kernel: int | None = None
     mode: CountingMode = CountingMode.COUNTS

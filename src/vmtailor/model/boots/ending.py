@@ -20,12 +20,13 @@ class Ending(StrEnum):
     EXITED = "exited"  # by itself: power-off, or a triple fault with -no-reboot
     PANIC = "panic"  # the kernel said so on its console
     DEADLINE = "deadline"  # it still ran when its time was over
-    DIED = "died"  # QEMU failed, or was killed from outside
+    DIED = "died"  # the monitor failed, or was killed from outside
 
 
 @dataclass(frozen=True)
 class End:
-    """The end of one boot, with what a person needs to see why. `seconds` of host time since QEMU was started."""
+    """The end of one boot, with what a person needs to see why. `seconds` of host time since its
+    monitor was started, whose name for people is `monitor`."""
 
     ending: Ending
     command: str
@@ -33,14 +34,15 @@ class End:
     stderr: str
     seconds: float
     returncode: int | None
+    monitor: str = "QEMU"
 
     def error(self) -> GuestError:
-        """This end as the error it is where it was not wanted."""
+        """Return this end as the error it is where it was not wanted."""
         what = {
             Ending.EXITED: "the machine ended by itself too early",
             Ending.PANIC: "the guest's kernel panicked",
             Ending.DEADLINE: f"the guest was not done after {self.seconds:.0f} s",
-            Ending.DIED: f"QEMU ended with status {self.returncode}",
+            Ending.DIED: f"{self.monitor} ended with status {self.returncode}",
         }[self.ending]
         parts = (self.console_tail[-4000:], self.stderr, f"{self.command}\nafter {self.seconds:.1f} s")
         hint = "give it more time" if self.ending is Ending.DEADLINE else "the console's last lines tell more"
@@ -49,12 +51,12 @@ class End:
 
 @dataclass(frozen=True, eq=False)
 class Gathered:
-    """`end`: how QEMU ended, or that it still ran. `started_s`: the host's monotonic clock when it was started, to
-    which the marks' `host_s` refer. `report`: what our init said. `console`: as it came, or the kernel's words that
+    """`end`: how the machine ended, or that it still ran. `started_s`: the host's monotonic clock when it was started,
+    to which the marks' `host_s` refer. `report`: what our init said. `console`: as it came, or the kernel's words that
     init sent. `lines`: those of the console, each with host seconds since the start. `chart`: what the collector said.
-    `start_cpu_s`, `cpu_s`: processor time that QEMU had used when our init first spoke, and when it was last seen.
-    `executed`: instructions by QEMU's own count when it was last seen, of a system on the instruction clock.
-    `requests`: the tracer's log. `counts`: the plugin's file, and what it holds: `counters`."""
+    `start_cpu_s`, `cpu_s`: processor time that the monitor had used when our init first spoke, and when it was last
+    seen. `executed`: instructions by the monitor's own count when it was last seen, of a system on the instruction
+    clock. `requests`: the tracer's log. `counts`: the plugin's file, and what it holds: `counters`."""
 
     end: End
     started_s: float

@@ -362,5 +362,5 @@ class Timeline(msgspec.Struct, frozen=True):
     last_us: int | None = None
 
     def phase(self, name: str) -> PhaseSpan | None:
-        """The phase of that name, or None."""
+        """Return the phase of that name, or None."""
         return next((p for p in self.phases if p.name == name), None)

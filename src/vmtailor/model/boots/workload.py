@@ -226,7 +226,7 @@ class Nothing:
 
     @property
     def ports(self) -> tuple[int, ...]:
-        """None of the guest's is asked."""
+        """Return none: nothing of the guest is asked."""
         return ()
 
 

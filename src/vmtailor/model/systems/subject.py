@@ -9,7 +9,7 @@ from typing import ClassVar
 
 
 class SubjectKind(StrEnum):
-    """Where a system is kept. The value is the prefix of its reference."""
+    """The kinds of places where a system is kept. The value is the prefix of its reference."""
 
     DISK = "disk"
     ROOT = "rootfs"
@@ -17,7 +17,7 @@ class SubjectKind(StrEnum):
 
 
 class TableKind(StrEnum):
-    """How a disk is divided."""
+    """The kinds of partition tables."""
 
     NONE = "none"  # one file system fills it
     MBR = "mbr"
@@ -57,7 +57,7 @@ class DiskLayout:
 
 @dataclass(frozen=True)
 class OsRelease:
-    """What os-release says; fields that are not there are empty."""
+    """The fields of os-release; a missing one is empty."""
 
     id: str = ""
     version_id: str = ""
@@ -77,7 +77,7 @@ class InitKind(StrEnum):
 
 @dataclass(frozen=True)
 class Init:
-    """What the kernel starts: `path` as it is asked for, `program` where that leads."""
+    """The program that the kernel starts: `path` as it is asked for, `program` where that leads."""
 
     path: str
     program: str
@@ -157,16 +157,16 @@ class System:
 
     @property
     def installed(self) -> InstalledKernel | None:
-        """The kernel that starts when nobody chooses."""
+        """Return the kernel that starts when nobody chooses."""
         return next((one for one in self.kernels if one.release == self.kernel), None)
 
     @property
     def root_word(self) -> str:
-        """How a kernel mounts the root where no loader's entry says it: an init mounts again, for writing, what
-        /etc/fstab has a line for; without one it would never be written."""
+        """Return the word by which a kernel mounts the root if no loader's entry says it. An init mounts again, for
+        writing, what /etc/fstab has a line for; without one the root would never be written."""
         return "ro" if any(mount.place == "/" for mount in self.mounts) else "rw"
 
     @property
     def entry(self) -> LoaderEntry | None:
-        """The loader's entry that starts when nobody chooses."""
+        """Return the loader's entry that starts when nobody chooses."""
         return next((one for one in self.entries if one.chosen), None)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A root tree that is read and never mounted: on a disk, in an archive. What it holds is untrusted."""
+"""A root tree that is read and never mounted: on a disk, in an archive. Its content is untrusted."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class Tree(Protocol):
     since what answers may be a program that is started for it. Names are text in UTF-8, other bytes as surrogates."""
 
     def folders(self, paths: Sequence[str]) -> Mapping[str, Mapping[str, Node]]:
-        """What is in folders: path → name → node. A path that is no folder is left out."""
+        """Return the content of folders: path → name → node. A path that is no folder is left out."""
 
     def targets(self, paths: Sequence[str]) -> Mapping[str, str]:
-        """Where symbolic links lead, as it is written. A path that is none is left out."""
+        """Return the targets of symbolic links, as written. A path that is no link is left out."""
 
     def read(self, path: str, most: int) -> bytes:
-        """The content of a file. Raises UserInputError for one that has more than `most` bytes; empty when there is
-        none."""
+        """Return the content of a file. Raises UserInputError for one that has more than `most` bytes; empty when there
+        is none."""
 
     def begin(self, path: str, count: int) -> bytes:
-        """The first bytes of a file, however long it is: at most `count`."""
+        """Return the first bytes of a file, however long it is: at most `count`."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What came of changes beside the kernel that a system's owner named."""
+"""The results of changes beside the kernel that a system's user named."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ IN_VAIN = {
 
 
 def words_of(change: Change) -> tuple[str, ...]:
-    """What a change sets or takes away, in words, without what stood there before."""
+    """Return the settings of a change in words, without the former ones."""
     return tuple(str(setting) for setting in change.settings if setting.value != setting.before)
 
 
@@ -30,9 +30,9 @@ class Tuning:
 
     @property
     def files(self) -> dict[str, str | None]:
-        """The files that the disk has now: path → content, None where there is none any more."""
+        """Return the files that the disk has now: path → content, None for a removed one."""
         return {one.name: one.value for change in self.kept for one in change.settings if one.is_file}
 
     def outcome(self, change: Change) -> str:
-        """What became of one of them, in words."""
+        """Return the outcome of one of them, in words."""
         return "kept" if change in self.kept else change.problem or IN_VAIN[change.verdict]

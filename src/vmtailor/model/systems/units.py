@@ -23,7 +23,7 @@ class UnitsMode(StrEnum):
 
 
 class UnitFate(StrEnum):
-    """What became of a unit."""
+    """The decisions on a unit."""
 
     KEPT = "kept"  # not masked by itself, whatever the exercise says (data/units/kept.toml)
     WANTED = "wanted"  # the exercise names it, asked it, or needs it

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was seen while a system with an init of its own started on its own kernel."""
+"""The observations of a system with an init of its own while it started on its own kernel."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class SeenDevice:
 
 
 class LoadedFor(StrEnum):
-    """What a module was loaded for."""
+    """The reasons to load a module."""
 
     DEVICE = "a device that is there"
     REQUEST = "a request of the kernel, on behalf of a program"
@@ -60,7 +60,7 @@ class KernelProgram:
 
 @dataclass(frozen=True)
 class LogFigures:
-    """Of the tracer's log. `skipped`: lines that were not understood. `whole`: it was read to its end."""
+    """Figures of the tracer's log. `skipped`: lines that were not understood. `whole`: it was read to its end."""
 
     lines: int
     calls: int

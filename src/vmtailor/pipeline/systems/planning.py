@@ -31,8 +31,9 @@ from vmtailor.stages.system_trace import chunks_of
 
 @dataclass(frozen=True)
 class SystemPlanInputs:
-    """What is planned from. `requests`: the log in pieces; `baseline`: the configuration that was traced; `source`: the
-    kernel's source folder; `known`: what it can be asked for; `head`: first bytes of a file of the system."""
+    """The evidence of a plan. `requests`: the log in pieces; `baseline`: the configuration that was traced;
+    `source`: the kernel's source folder; `known`: what it can be asked for; `head`: first bytes of a file of the
+    system."""
 
     record: SystemTrace
     requests: Iterable[bytes]
@@ -48,7 +49,7 @@ def find_demands(inputs: SystemPlanInputs) -> SystemDemands:
     enabled = {name: value for name, value in inputs.baseline.items() if value in ("y", "m")}
     demands = Demands(
         inputs.tree.facts,
-        demand_rules.load(row=named(inputs.tree.architecture)),
+        demand_rules.load(architecture=named(inputs.tree.architecture)),
         enabled,
         inputs.head,
         who="the system",

@@ -96,9 +96,9 @@ def require_host(subject: System) -> None:
 
 
 def is_system(options: FitOptions) -> bool:
-    """Whether what is to be fitted is a system with an init of its own: a disk; a tree with an init, of which the user
-    names no other program; an image whose entry point is one. Raises as image_stage.fetch does, and HostError for a
-    missing emulator."""
+    """Tell whether a reference names a system with an init of its own: a disk; a tree with an init, of which the
+    user names no other program; an image whose entry point is one. Raises as image_stage.fetch does, and HostError
+    for a missing emulator."""
     if disk_path(options.reference) is not None:
         return True
     if options.entrypoint is not None or options.cmd is not None or options.reference == _STDIN:

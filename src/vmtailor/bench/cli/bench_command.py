@@ -167,7 +167,7 @@ def bench(
         suites=suites_of(what),
         runtimes=runtimes_of(on),
         image=image,
-        out=output or Path(RESULTS),
+        out=out or Path(RESULTS),
         store=Store(),
         counts=counts_of(count or COUNTS, least=rounds_boot.NONE if at_once else 1),
         repeat=repeat_of(repeat, quick=quick, at_once=at_once),

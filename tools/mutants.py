@@ -295,10 +295,13 @@ def _cover(files: list[str], scratch: Path) -> int:
 
 
 def tests_of(mutant: Mutant, known: Map) -> list[str]:
-    """Return the tests that execute its line, the quickest first. A table's are those of the modules that use it."""
+    """Return the tests that execute its line, the quickest first. What is executed when a module is imported is for the
+    tests of that module and of those that use it."""
     lines = known.lines.get(mutant.file, {})
-    found = set(lines.get(mutant.line, ()))
-    if not found and not mutant.function.rpartition(".")[2].islower():
+    # A statement of several lines may be known by its first one.
+    at = max((line for line in lines if line <= mutant.line), default=0)
+    found = set(lines.get(at, ()))
+    if not found and at:
         found = {name for names in lines.values() for name in names}
         for user in _users(mutant.file):
             found |= {name for names in known.lines.get(user, {}).values() for name in names}

@@ -177,25 +177,25 @@ def bench(
         raise UserInputError(f"{what} takes no files", hint="vmtailor bench report FILE... reads results")
     at_once = inside is not None and count is not None and variant in (None, VIRTUAL)
     options = BenchOptions(
-        suites_of(what),
-        runtimes_of(on),
-        image,
-        output or Path(RESULTS),
-        Store(),
-        counts_of(count or COUNTS, least=rounds_boot.NONE if at_once else 1),
-        repeat_of(repeat, quick=quick, at_once=at_once),
-        quick,
-        tuple(name.strip() for name in only.split(",")) if only else (),
-        unixbench_source,
-        iozone_source,
-        netperf_source,
-        require_kvm,
-        None if within is None else 60.0 * within,
-        inside or "",
-        variant or "",
-        seed,
-        plain(host_name or "")[:64],
-        at_once,
+        suites=suites_of(what),
+        runtimes=runtimes_of(on),
+        image=image,
+        out=output or Path(RESULTS),
+        store=Store(),
+        counts=counts_of(count or COUNTS, least=rounds_boot.NONE if at_once else 1),
+        repeat=repeat_of(repeat, quick=quick, at_once=at_once),
+        quick=quick,
+        only=tuple(name.strip() for name in only.split(",")) if only else (),
+        unixbench_source=unixbench_source,
+        iozone_source=iozone_source,
+        netperf_source=netperf_source,
+        require_kvm=require_kvm,
+        within_s=None if within is None else 60.0 * within,
+        inside=inside or "",
+        variant=variant or "",
+        seed=seed,
+        host_name=plain(host_name or "")[:64],
+        at_once=at_once,
     )
     found = measure(options)
     printed.note(f"written: {options.out}")
@@ -208,7 +208,7 @@ def bench(
 
 
 def suites_of(what: str) -> tuple[SuiteName, ...]:
-    """The suites that are named. Raises UserInputError."""
+    """Return the suites that are named. Raises UserInputError."""
     names = list(SUITES) if what == "all" else [name.strip() for name in what.split(",")]
     for name in names:
         if name not in SUITES:
@@ -220,7 +220,7 @@ def suites_of(what: str) -> tuple[SuiteName, ...]:
 
 
 def runtimes_of(on: str | None) -> tuple[str, ...]:
-    """The runtimes that are named, each once."""
+    """Return the runtimes that are named, each once."""
     names = description.known() if on is None else [name.strip() for name in on.split(",") if name.strip()]
     if not names:
         raise UserInputError("--on names no runtime", hint=f"known: {', '.join(description.known())}")
@@ -228,7 +228,7 @@ def runtimes_of(on: str | None) -> tuple[str, ...]:
 
 
 def counts_of(text: str, least: int = 1) -> tuple[int, ...]:
-    """Numbers of instances, ascending; `least`: 0 where there may be none. Raises UserInputError."""
+    """Return numbers of instances, ascending; `least`: 0 where there may be none. Raises UserInputError."""
     try:
         found = sorted({int(word) for word in text.split(",")})
     except ValueError:
@@ -242,7 +242,7 @@ def counts_of(text: str, least: int = 1) -> tuple[int, ...]:
 
 
 def repeat_of(asked: int | None, *, quick: bool, at_once: bool) -> int:
-    """How often a cell is measured. Raises UserInputError where once would say nothing: on the wall clock."""
+    """Return how often a cell is measured. Raises UserInputError where once would say nothing: on the wall clock."""
     if asked == 1 and not at_once:
         raise UserInputError(
             "--repeat 1 says nothing of a time that varies", hint="2 at least; 1 is for --n with --inside"

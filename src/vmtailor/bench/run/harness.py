@@ -64,7 +64,7 @@ def measure(job: BenchJob) -> HostRun:
     networks.loopback_up()
     folder = Path(job.folder)
     _unpack(Path(job.archive), folder / "tree")
-    run = BenchRun(job, folder, cgroups, here=seen_here(instance_report.NAMESPACES))
+    run = BenchRun(job=job, folder=folder, cgroups=cgroups, here=seen_here(instance_report.NAMESPACES))
     at_once = rounds_boot.AtOnce(job)
     with contextlib.ExitStack() as held:
         rows = []
@@ -183,7 +183,7 @@ def _without(known: HostRun, schedule: Schedule) -> HostRun:
 
 
 class PlannedRow(Protocol):
-    """What the plan of a run needs of a row."""
+    """The part of a row that the plan of a run needs."""
 
     @property
     def name(self) -> str: ...

@@ -87,7 +87,7 @@ def await_listening(process: int, port: int = IPERF, patience_s: float = 10.0) -
 
 
 def _sockets(process: int) -> Iterator[str]:
-    """The lines of its namespace's tables, as far as there are any."""
+    """Return the lines of its namespace's tables, as far as there are any."""
     for table in ("tcp", "tcp6"):
         with contextlib.suppress(OSError):
             yield from Path(f"/proc/{process}/net/{table}").read_text().splitlines()

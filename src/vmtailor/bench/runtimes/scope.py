@@ -144,7 +144,7 @@ def _empty(folder: Path) -> None:
 
 
 def leftovers(place: Path, name: str) -> list[str]:
-    """What is still there of a scope: its folder, cgroups, and mounts in it."""
+    """Return what is still there of a scope: its folder, cgroups, and mounts in it."""
     found = [str(path) for path in (place / name, *HostCgroups().paths(name)) if path.exists()]
     mounts = Path("/proc/self/mounts").read_text().splitlines()
     return found + [f"mounted: {row.split()[1]}" for row in mounts if f"/{name}" in row.split()[1]]

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one instance gets of processor, memory, disk and network, by the tests and sizes that published tables use."""
+"""The share of one instance of processor, memory, disk and network, by the tests and sizes that published tables
+use."""
 
 from __future__ import annotations
 
@@ -90,7 +91,7 @@ def _disk(run: BenchRun, test: BenchTest, runtime: str) -> Values:
 
 
 def _iozone(run: BenchRun, runtime: str, size: int) -> Values:
-    """The same four passes by IOzone: its two first tests, with what is written flushed within the time."""
+    """Run the same four passes by IOzone: its two first tests, with what is written flushed within the time."""
     tree = built(IOZONE, run.job.iozone_source, run)
     sizes = ["-s", f"{size >> 10}k", "-r", f"{RECORD_BYTES >> 10}k"]
     words = [f"{IOZONE.at}/iozone", "-e", "-i", "0", "-i", "1", *sizes]
@@ -104,7 +105,7 @@ def _iozone(run: BenchRun, runtime: str, size: int) -> Values:
 
 
 def iozone_rates(said: str, size_kib: int, record_kib: int) -> tuple[float, ...] | None:
-    """KiB a second of write, rewrite, read, reread: the row that begins with the sizes of file and record."""
+    """Return KiB a second of write, rewrite, read, reread: the row that begins with the sizes of file and record."""
     for line in said.splitlines():
         words = line.split()
         if words[:2] == [str(size_kib), str(record_kib)] and len(words) >= 6:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What instances cost in memory: idle ones, as PSS and as MemAvailable of the host; and the least that one starts
+"""The cost of instances in memory: idle ones, as PSS and as MemAvailable of the host; and the least that one starts
 in."""
 
 from __future__ import annotations

@@ -35,12 +35,12 @@ from vmtailor.pipeline.options import Effort, FitOptions
 from vmtailor.pipeline.subject import AskUnits, Built, Findings, Fitted, Improved, Subject, Times
 
 
-def run_fit(options: FitOptions, partition: int | None = None, ask: AskUnits | None = None) -> FitRun:
+def run_fit(options: FitOptions, ask: AskUnits | None = None) -> FitRun:
     """Make the machine that fits an image or a system. What was finished before, by any run, is taken from the cache.
-    A disk is read, and never written: the bundle has a copy. `partition`: of a disk, that which has the system."""
+    A disk is read, and never written: the bundle has a copy."""
     bundle_place.require_writable(options.out)
     times = Times()
-    with subject_kind.kind_of(options).prepare(options, partition) as subject:
+    with subject_kind.kind_of(options).prepare(options) as subject:
         times.until_now("prepare")
         if subject.copied is not None:
             bundle_place.require_room(options.out, subject.copied)

@@ -108,11 +108,7 @@ class ImageSubject(Subject[ImageSeen]):
 
     @classmethod
     @contextmanager
-    def prepare(cls, options: FitOptions, partition: int | None = None) -> Iterator[ImageSubject]:
-        if partition is not None:
-            raise UserInputError(
-                "--partition is for disks", hint="vmtailor fit disk:FILE --partition NUMBER -x EXERCISE"
-            )
+    def prepare(cls, options: FitOptions) -> Iterator[ImageSubject]:
         refuse(options, OptionSubject.IMAGE, options.reference)
         yield prepare(options)
 

@@ -149,7 +149,7 @@ class Subject(ABC, Generic[Seen]):
 
     @classmethod
     @abstractmethod
-    def prepare(cls, options: FitOptions, partition: int | None = None) -> AbstractContextManager[Subject[Any]]:
+    def prepare(cls, options: FitOptions) -> AbstractContextManager[Subject[Any]]:
         """Read and fetch what is missing, for as long as the block lasts. Finds what can be wrong with the user's input
         before anything long begins."""
 

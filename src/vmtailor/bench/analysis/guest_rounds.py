@@ -63,17 +63,17 @@ def said(text: str) -> dict[str, Said]:
 
 
 def _said(row: Mapping[str, Any]) -> Said | None:
-    numbers = [finite_json(row.get(name)) for name in ("score", "units", "began_s", "ended_s", "cpu_s")]
-    known = [one for one in numbers if one is not None]
+    numbers = {name: finite_json(row.get(name)) for name in ("score", "units", "began_s", "ended_s", "cpu_s")}
+    known = {name: value for name, value in numbers.items() if value is not None}
     test = row.get("test")
     if not isinstance(test, str) or test not in INDEX or len(known) < len(numbers):
         return None
-    found = Said(test, *known)
+    found = Said(test=test, **known)
     return found if found.seconds > 0 and found.units >= 0 else None
 
 
 def overlap(instances: Sequence[Said]) -> float:
-    """For how much of the longest one's time all of them were at work."""
+    """Return the share of the longest one's time in which all of them were at work."""
     together = min(one.ended_s for one in instances) - max(one.began_s for one in instances)
     return max(0.0, together) / max(one.seconds for one in instances)
 

@@ -35,7 +35,7 @@ class Degraded:
 
     @property
     def shade(self) -> int:
-        """0 for nothing lost, SHADES for the worst; one that did not report is that."""
+        """Return 0 for nothing lost, SHADES for the worst and for one that did not report."""
         if self.percent is None or self.silent >= 0.5:
             return SHADES
         return min(SHADES, max(0, round(SHADES * self.percent / WORST + (0.49 if self.percent > 10 else 0))))

@@ -133,7 +133,7 @@ def _pids(texts: Mapping[str, Any]) -> int | None:
 
 
 def _cpus(texts: Mapping[str, Any]) -> float | None:
-    """Processors' worth of time: version 2 has quota and period in one file."""
+    """Return processors' worth of time: version 2 has quota and period in one file."""
     words = [*str(texts.get(CPU) or "").split(), *str(texts.get(CPU_PERIOD) or "").split()]
     quota, period = (_number(words[place]) if len(words) > place else None for place in (0, 1))
     return quota / period if quota and period else None

@@ -81,7 +81,7 @@ class Expected:
             self.done(trial)
 
     def done(self, trial: BenchTrial) -> None:
-        """One of those planned is done; another one is passed over."""
+        """Learn from a trial that is done; one that was not planned is passed over."""
         if self._left.pop(trial.key, None) is None:
             return
         self._took[trial.of_test][trial.runtime].append(trial.seconds)
@@ -117,7 +117,7 @@ class Expected:
 
     @property
     def seconds(self) -> float:
-        """Until the last one is done."""
+        """Return the seconds until the last one is done."""
         return sum(self.of(one) for one in self._left.values())
 
 

@@ -68,7 +68,7 @@ class Advice:
 
 
 def parse_weights(text: str) -> dict[str, float]:
-    """`efficiency=2,startup=1`. Raises UserInputError."""
+    """Return the weights in `efficiency=2,startup=1`. Raises UserInputError."""
     found: dict[str, float] = {}
     for part in text.split(","):
         name, equals, number = part.strip().partition("=")
@@ -151,7 +151,8 @@ def _hold(suite: str, suites: Mapping[str, Mapping[str, float]], weights: Mappin
             below = max(below or (at, name), (at, name))
         elif ahead[suite] < 0:
             above = min(above or (at, name), (at, name))
-    return Hold(suite, *(below or (None, "")), *(above or (None, "")))
+    least, most = below or (None, ""), above or (None, "")
+    return Hold(suite=suite, least=least[0], below=least[1], most=most[0], above=most[1])
 
 
 def require_measured(runs: Sequence[HostRun], among: Sequence[str]) -> None:

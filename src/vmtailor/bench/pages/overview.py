@@ -99,7 +99,7 @@ def overviews(run: HostRun, found: Sequence[Cell]) -> list[Overview]:
 def _sheet(
     title: str, run: HostRun, cells: Sequence[Cell], silent: Collection[tuple[str, str, str]], *, clock: bool
 ) -> Overview:
-    """`silent`: stress, variant and runtime of those in which some did not report."""
+    """Return one sheet. `silent`: stress, variant and runtime of those in which some did not report."""
     met = {cell.key.runtime for cell in cells}
     lacking = {one.runtime: one.missing or one.problem for one in run.identities if one.missing or one.problem}
     wanted = (*(one.runtime for one in run.identities), *met)
@@ -129,7 +129,7 @@ def _sheet(
 
 
 def _said(runtime: str, cell: Cell | None, lacking: str, *, least: bool) -> OverviewCell:
-    """`least`: the figure is the least that it can be."""
+    """Return a cell of the sheet. `least`: the figure is the least that it can be."""
     if cell is None:
         if lacking:
             return OverviewCell("missing", f"{runtime}: {lacking}", Shade.NONE)

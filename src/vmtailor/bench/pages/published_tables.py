@@ -144,8 +144,8 @@ def _conditions(run: HostRun) -> str:
 
 
 def _options(run: HostRun) -> list[tuple[str, str]]:
-    """Without how often: of the commands that a file has been written by, it would be the last one's. Each table has
-    its own number."""
+    """Return the options without how often: of the commands that a file has been written by, it would be the last
+    one's. Each table has its own number."""
     return [(name, text) for name, text in run.options if name != "repeat"]
 
 

@@ -144,12 +144,12 @@ class GuestEngine:
 
     @property
     def name(self) -> str:
-        """That of its row: the machine's, and the engine's."""
+        """Return the name of its row: the machine's, and the engine's."""
         return f"{self.known.machine.name}/{self.described.name}"
 
     @cached_property
     def subsystems(self) -> dict[str, str]:
-        """Function of the machine's kernel → its subsystem."""
+        """Return function of the machine's kernel → its subsystem."""
         return kernel_subsystems.read(self.known.machine.subsystems)
 
     def run(self, command: Sequence[str]) -> Boot:

@@ -104,7 +104,7 @@ class ImageMachine:
 
     @cached_property
     def subsystems(self) -> dict[str, str]:
-        """Function of its kernel → subsystem; empty where that is not known."""
+        """Return function of its kernel → subsystem; empty where that is not known."""
         return kernel_subsystems.read(self.known.subsystems)
 
     def timed(self, words: Sequence[str], accelerator: Accelerator = Accelerator.KVM) -> Boot:

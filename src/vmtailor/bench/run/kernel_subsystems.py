@@ -44,8 +44,8 @@ def in_tree(tree: Path) -> Callable[[str], bool]:
 
 
 def subsystems(table: SymbolTable, frames: Mapping[int, SourceFrames], there: Callable[[str], bool]) -> dict[str, str]:
-    """Function → subsystem, where both are known. Of several functions with one name, the first. `frames`: of where
-    functions begin; `there`: whether a path is of the source tree."""
+    """Return function → subsystem, where both are known. Of several functions with one name, the first. `frames`: of
+    where functions begin; `there`: whether a path is of the source tree."""
     path = functools.cache(lambda noted: path_of(noted, there))
     found: dict[str, str] = {}
     for start, name in zip(table.starts, table.names, strict=False):

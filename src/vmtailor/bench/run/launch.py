@@ -175,7 +175,7 @@ def _kvm(options: BenchOptions) -> bool:
 
 
 def _lock_of(options: BenchOptions) -> Path:
-    """Held by who writes these results: two at once would each take what the other one adds for gone."""
+    """Return the lock of who writes these results: two at once would each take what the other one adds for gone."""
     return options.store.folder("bench-locks") / digest(str(options.out.absolute().resolve()))[:16]
 
 

@@ -46,7 +46,7 @@ def going_on(before: HostRun | None, known: HostRun) -> HostRun:
 
 
 def _changed(before: HostRun, known: HostRun) -> list[str]:
-    """In what samples of both runs differ: the versions of runtimes, how programs were built, limits."""
+    """Return in what samples of both runs differ: the versions of runtimes, how programs were built, limits."""
     measured = {trial.runtime for trial in before.trials}
     versions = {one.runtime: one.version for one in before.identities if one.version and one.runtime in measured}
     found = [

@@ -158,7 +158,7 @@ _HINT = "docs/reference/bench-runtimes.md describes every key"
 
 
 def _of_instances(found: Description) -> list[Sequence[str]]:
-    """Commands that are about one instance."""
+    """Return the commands that are about one instance."""
     commands = found.commands
     return [
         commands.run, commands.start, *commands.create, *commands.stop, *commands.remove, *found.options.values()

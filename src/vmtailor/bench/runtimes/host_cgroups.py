@@ -67,8 +67,8 @@ class HostCgroups:
         ]  # fmt: skip
 
     def make(self, name: str, folder: Path) -> None:
-        """The scope's cgroup in every hierarchy, with the caps that keep the host alive; the manager makes its own when
-        the scope is begun. `folder`: of the scope."""
+        """Make the scope's cgroup in every hierarchy, with the caps that keep the host alive; the manager makes its own
+        when the scope is begun. `folder`: of the scope."""
         if self.managed:
             return
         if self._unified:

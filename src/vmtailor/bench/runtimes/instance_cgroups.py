@@ -101,7 +101,7 @@ class Cgroups:
         return found
 
     def cpu_s(self) -> float:
-        """Processor time that everything in the scope has used, in seconds."""
+        """Return the processor time that everything in the scope has used, in seconds."""
         if self.unified:
             words = (self._mounts / "cpu.stat").read_text().split()
             return int(words[words.index("usage_usec") + 1]) / 1e6

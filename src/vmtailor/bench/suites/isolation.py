@@ -243,7 +243,7 @@ def _five(run: BenchRun, runtime: str, stress: str, limits: Limits) -> Iterator[
 
 @contextlib.contextmanager
 def _small_disk(folder: Path) -> Iterator[Path]:
-    """A file system of FULL_BYTES, mounted in the scope alone."""
+    """Hold a file system of FULL_BYTES, mounted in the scope alone."""
     folder.mkdir(exist_ok=True)
     done(["mount", "-t", "tmpfs", "-o", f"size={FULL_BYTES},mode=1777", "tmpfs", str(folder)], timeout_s=_MOUNT_S)
     try:
@@ -286,7 +286,7 @@ def took_s(said: bytes, requests: int) -> float | None:
 
 
 def _watch(run: BenchRun) -> None:
-    """The watchdog. Raises TrialFailed, with which all instances are ended."""
+    """Look at the host. Raises TrialFailed where it is in danger, with which all instances are ended."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if available_bytes() < LEAST_MEMORY * total:
         raise TrialFailed("the watchdog ended it: the host's memory came to an end")
@@ -296,7 +296,7 @@ def _watch(run: BenchRun) -> None:
 
 @contextlib.contextmanager
 def _stress_peer(stress: str, link: Link) -> Iterator[None]:
-    """The other end of a network stress."""
+    """Hold the other end of a network stress."""
     if not stress.startswith("net-"):
         yield
         return

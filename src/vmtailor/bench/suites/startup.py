@@ -144,7 +144,7 @@ class Reports:
         self._callbacks = callbacks
 
     def note(self) -> None:
-        """Those that have come since the last time came now."""
+        """Note those that have come since the last time as come now."""
         at = time.monotonic()
         for name in self._callbacks.take():
             if name in self.names:
@@ -167,7 +167,7 @@ class Reports:
 
 @contextlib.contextmanager
 def holding(run: BenchRun, runtime: str, count: int, how: str) -> Iterator[tuple[list[float], list[float]]]:
-    """So many instances that hold, until the block is left: the moments at which each was started and at which it
+    """Hold so many instances until the block is left. Yields the moments at which each was started and at which it
     reported, in the order of their starts. They say what they are when the block is left, before they are ended."""
     driver = run.runtimes[runtime]
     shared = run.spec([BENCH])
@@ -197,7 +197,7 @@ def holding(run: BenchRun, runtime: str, count: int, how: str) -> Iterator[tuple
 
 
 def _have_report(run: BenchRun, runtime: str, folder: Path, names: Sequence[str], callbacks: CallBacks) -> None:
-    """Instances that hold say what they are. Raises TrialFailed."""
+    """Have instances that hold say what they are. Raises TrialFailed."""
     if runtime not in run.identities:
         return
     for name in names:

@@ -65,17 +65,17 @@ def opened(reference: str, store: Store, *, partition: int | None = None, init: 
 
 
 @contextlib.contextmanager
-def on_disk(options: FitOptions, *, partition: int | None = None) -> Iterator[OpenedSubject]:
+def on_disk(options: FitOptions) -> Iterator[OpenedSubject]:
     """A system to be fitted, on a disk that a machine can be started from: its own, or one that is made of its tree. A
     tree without a kernel gets the distribution's. Raises as `opened` and `require_host` do, and as packaged.provide."""
     reference, store = options.reference, options.store
     path = disk_path(reference)
     if path is not None:
-        with subject_stage.of_disk(path, reference, partition=partition) as found:
+        with subject_stage.of_disk(path, reference, partition=options.partition) as found:
             require_host(found.subject)
             yield found
         return
-    image = _fetched(reference, store, partition, _fetching(options))
+    image = _fetched(reference, store, options.partition, _fetching(options))
     tree = _in_archive(image, reference).subject
     require_host(tree)
     kernel = None if tree.kernel else packaged_baseline.provide(options.distribution, named(tree.architecture), store)

@@ -4,6 +4,7 @@ has one name, one type and a help text of two lines in every verb."""
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 from collections.abc import Callable, Iterator
@@ -301,6 +302,17 @@ def test_the_command_line_of_fit_notes_what_was_asked() -> None:
     assert asked.command.split()[0] == "vmtailor"
     with pytest.raises(UserInputError, match="no machine 'x' is known"):
         made(function, image="oci:x", machine="x")
+
+
+def test_every_option_of_run_is_used() -> None:
+    """Names that are read as attributes anywhere in what `run` is made of."""
+    package = Path(run.__file__).parents[2]
+    files = (*(package / "pipeline/running").glob("*.py"), package / "cli/run.py")
+    read = {
+        node.attr for file in files for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Attribute)
+    }
+    habits = {"rm", "init"}  # docker's, and without an effect: nothing stays, and there always is an init
+    assert {one.name for one, _ in rows_of(RunOptions)} - read == habits
 
 
 def test_rows_that_verbs_share_are_used_by_one_at_least() -> None:

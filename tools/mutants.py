@@ -22,6 +22,7 @@ import signal
 import sys
 import time
 import tomllib
+import traceback
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
@@ -41,6 +42,8 @@ SURVIVORS = REPOSITORY / "tests/data/mutants.toml"
 #: Seconds of tests that are run against one fault, at the most.
 MOST_S = 40.0
 IN_PARALLEL = 2
+#: A process that tries a fault ends so where it could not.
+BROKEN = 70
 _NEVER = (cst.Annotation, cst.Decorator, cst.Import, cst.ImportFrom)
 
 
@@ -202,8 +205,8 @@ def _forked(work: Any, scratch: Path) -> int:
     """Start a process that does the work in a session of its own, and return its id. What it says goes to a file."""
     if pid := os.fork():
         return pid
-    code = 70
-    with contextlib.suppress(BaseException):
+    code = BROKEN
+    try:
         os.setsid()
         scratch.mkdir(parents=True)
         log = os.open(scratch / "log", os.O_WRONLY | os.O_CREAT, 0o600)
@@ -212,12 +215,15 @@ def _forked(work: Any, scratch: Path) -> int:
         os.environ["TMPDIR"] = str(scratch)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         code = int(work())
+    except BaseException:
+        os.write(2, traceback.format_exc().encode())
     os._exit(code)
 
 
 def _pytest(paths: list[str], scratch: Path, watch: _Watch) -> int:
     stops = ["-x"] if watch.cover is None else []
     options = ["-q", *stops, "-m", "not slow", "-p", "no:cacheprovider", f"--basetemp={scratch}/pytest"]
+    options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # plugins were imported before the fork
     return int(pytest.main([*options, *paths], plugins=[watch]))
 
 
@@ -324,12 +330,11 @@ def _users(file: str) -> list[str]:
 # --- trying them ---
 
 
-def tried(mutant: Mutant, known: Map, scratch: Path) -> tuple[int, float] | None:
+def tried(mutant: Mutant, source: str, known: Map, scratch: Path) -> tuple[int, float] | None:
     """Start the tests of a fault. Returns the process and the end of its time, or nothing where no test applies."""
     chosen = tests_of(mutant, known)
     if not chosen:
         return None
-    source = mutated(mutant)
     files = sorted({name.partition("::")[0] for name in chosen})
 
     def work() -> int:
@@ -338,6 +343,16 @@ def tried(mutant: Mutant, known: Map, scratch: Path) -> tuple[int, float] | None
 
     pid = _forked(work, scratch)
     return pid, time.monotonic() + 60.0 + 6 * sum(known.seconds.get(name, 0.0) for name in chosen)
+
+
+def require_working(chosen: list[Mutant], known: Map, scratch: Path) -> None:
+    """Raise SystemExit where tests fail though nothing is changed: they would catch every fault."""
+    place = scratch / "unchanged"
+    shutil.rmtree(place, ignore_errors=True)
+    mutant = next(one for one in chosen if tests_of(one, known))
+    begun = tried(mutant, (PACKAGE / mutant.file).read_text(), known, place)
+    if begun is not None and os.waitpid(begun[0], 0)[1] != 0:
+        raise SystemExit((place / "log").read_text())
 
 
 def outcomes(chosen: list[Mutant], known: Map, scratch: Path, minutes: float) -> Iterator[tuple[Mutant, str]]:
@@ -349,7 +364,7 @@ def outcomes(chosen: list[Mutant], known: Map, scratch: Path, minutes: float) ->
         while waiting and len(running) < IN_PARALLEL and time.monotonic() < end:
             mutant, place, number = waiting.pop(), scratch / f"mutant-{number}", number + 1
             shutil.rmtree(place, ignore_errors=True)
-            if (begun := tried(mutant, known, place)) is None:
+            if (begun := tried(mutant, mutated(mutant), known, place)) is None:
                 yield mutant, "not executed"
             else:
                 running[begun[0]] = (mutant, begun[1], place)
@@ -365,6 +380,8 @@ def outcomes(chosen: list[Mutant], known: Map, scratch: Path, minutes: float) ->
                 if not done:
                     os.waitpid(pid, 0)
                 del running[pid]
+                if done and os.waitstatus_to_exitcode(status) == BROKEN:
+                    raise SystemExit(f"{mutant.key}: {(place / 'log').read_text()}")
                 shutil.rmtree(place, ignore_errors=True)
                 yield mutant, "survived" if done and status == 0 else "caught"
         time.sleep(0.05)
@@ -416,6 +433,7 @@ def main() -> int:
             importlib.import_module(name)
     chosen = sample({name: config["groups"][name] for name in asked.groups}, asked.sample, asked.seed)
     print(f"{len(chosen)} faults, {len(known.seconds)} tests", flush=True)
+    require_working(chosen, known, asked.out)
     found = []
     left = asked.minutes - (time.monotonic() - begun) / 60
     with (asked.out / "results.jsonl").open("w") as file:

@@ -159,7 +159,7 @@ def test_a_tree_needs_an_exercise_and_has_no_partitions(tmp_path: Path, store: S
     inputs.refuse_for_images(given)
     with (
         pytest.raises(UserInputError, match="--partition is for disks"),
-        subjects.on_disk(options(reference, store), partition=1),
+        subjects.on_disk(options(reference, store, partition=1)),
     ):
         pass
 

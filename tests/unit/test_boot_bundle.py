@@ -31,10 +31,10 @@ from vmtailor.model.plan import RootFormat
 from vmtailor.pipeline import bundle_boots
 
 
-def write_bundle(folder: Path, config: str = "") -> None:
+def write_bundle(folder: Path, config: str = "", *, network: bool = False) -> None:
     made = Bundle(
         "hello", "oci:x", "sha256:0", ImageConfig("amd64"), "vmlinux", "6.12", "config", "System.map", "root.erofs",
-        RootFormat.EROFS, "microvm", 1, 64 << 20, False, ("root=/dev/vda", "quiet"), (),
+        RootFormat.EROFS, "microvm", 1, 64 << 20, network, ("root=/dev/vda", "quiet"), (),
     )  # fmt: skip
     records.save(Exercise("x", Ready(ReadyKind.EXIT)), folder / "exercise.json")
     contents = {"vmlinux": "x", "System.map": "", "root.erofs": "x", "config": config}
@@ -65,6 +65,12 @@ def test_a_bundle_is_a_machine(tmp_path: Path) -> None:
     (tmp_path / "System.map").unlink()
     with pytest.raises(UserInputError, match=r"lacks its file System\.map"):
         bundle_folder.load_container(tmp_path)
+
+
+@pytest.mark.parametrize("network", [False, True])
+def test_the_machine_has_a_network_where_the_bundle_has_one(tmp_path: Path, network: bool) -> None:
+    write_bundle(tmp_path, network=network)
+    assert machine_of(bundle_folder.load_container(tmp_path), Chosen()).network is network
 
 
 def series(*boots: SeriesBoot, trials: tuple[Change, ...] = ()) -> BootSeries:

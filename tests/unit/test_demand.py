@@ -268,7 +268,7 @@ def test_every_rule_that_comes_along_has_its_reason_and_a_known_kind() -> None:
 )
 def test_path_rules(pattern: str, path: str, matches: bool) -> None:
     rules = demand_rules.parse(f"[[path]]\nid='a'\npaths=['{pattern}']\nsymbols=['X']\nreason='r'", "test")
-    assert rules.paths[0].match(path) is matches
+    assert rules.paths[0].covers(path) is matches
 
 
 @pytest.mark.parametrize(

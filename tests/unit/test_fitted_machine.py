@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.fakes.bundle_data import write_bundle
+from tests.fakes.bundle_data import trace_record, write_bundle
 
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
@@ -17,8 +17,10 @@ from vmtailor.drivers.host.bundle_folder import BundleFolder
 from vmtailor.model.bundle import SYSTEM
 from vmtailor.model.machine import Accelerator, Clock, Disk, DiskFormat, DiskMode, Machine, PublishedPort
 from vmtailor.model.option import OptionSubject, rows_of
-from vmtailor.pipeline import machine_run
+from vmtailor.pipeline import machine_run, reverify
 from vmtailor.pipeline.machine_run import RunOptions, require_meant
+from vmtailor.pipeline.reverify import VerifyRequest
+from vmtailor.stages.verify import Target
 
 
 def opened(folder: Path, **other: Any) -> BundleFolder:
@@ -109,3 +111,14 @@ def test_what_a_machine_does_not_have_is_refused(tmp_path: Path) -> None:
     assert error.value.hint == "fit the image with --cpus 2"
     require_meant(RunOptions(tmp_path, cpus=1), alone)
     assert machine_run.STOP_S == 10.0  # as container engines wait
+
+
+@pytest.mark.usefixtures("own_cache")
+def test_a_container_is_verified_in_the_machine_that_was_traced(tmp_path: Path, verified: list[Target]) -> None:
+    folder = write_bundle(tmp_path, trace=trace_record(cpu_model="qemu64"), network=True)
+    for clock, model in ((Clock.INSTRUCTIONS, "qemu64"), (Clock.WALL, "max")):
+        asked = VerifyRequest(folder, clock, None if clock is Clock.INSTRUCTIONS else Accelerator.TCG)
+        reverify.verify_prepared(reverify.prepare(asked))
+        machine = verified[-1].machine
+        # Published ports are tried in a boot of their own: the trace was made without a network device.
+        assert (machine.cpu_model, machine.clock, machine.network) == (model, clock, False) and verified[-1].network

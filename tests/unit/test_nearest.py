@@ -84,4 +84,4 @@ def test_without_a_failing_call_nothing_is_asked_for() -> None:
 )
 def test_a_folder_whose_content_is_named_counts_itself(pattern: str, path: str, parts: int) -> None:
     rules = demand_rules.parse(f'[[path]]\nid = "x"\npaths = ["{pattern}"]\nsymbols = ["A"]\nreason = "x"\n', "test")
-    assert rules.paths[0].match(path) == bool(parts) and (rules.paths[0].length(path) > 0) == bool(parts)
+    assert rules.paths[0].covers(path) == bool(parts) and (rules.paths[0].length(path) > 0) == bool(parts)

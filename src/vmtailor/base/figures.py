@@ -10,14 +10,15 @@ NONE = "–"
 
 
 def grouped(value: float | None) -> str:
-    """A whole number with narrow spaces between thousands: `1 236 400 117`. None becomes a dash."""
+    """Return a whole number with narrow spaces between thousands: `1 236 400 117`. None becomes a dash."""
     if value is None:
         return NONE
     return f"{value:,.0f}".replace(",", NARROW_SPACE)
 
 
 def short(value: float | None) -> str:
-    """A count with three significant digits and its magnitude: `27.1 M`, `1.34 G`, `812`. None becomes a dash."""
+    """Return a count with three significant digits and its magnitude: `27.1 M`, `1.34 G`, `812`. None becomes a
+    dash."""
     if value is None:
         return NONE
     for size, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
@@ -27,7 +28,7 @@ def short(value: float | None) -> str:
 
 
 def millions(value: float | None) -> str:
-    """A count in millions, for columns that are compared: `1 343.6 M`."""
+    """Return a count in millions, for columns that are compared: `1 343.6 M`."""
     if value is None:
         return NONE
     digits = 0 if abs(value) >= 1e9 else 1 if abs(value) >= 1e7 else 2
@@ -35,7 +36,7 @@ def millions(value: float | None) -> str:
 
 
 def file_bytes(value: float | None) -> str:
-    """The size of a file in powers of 1000: `3.41 MB`."""
+    """Return the size of a file in powers of 1000: `3.41 MB`."""
     if value is None:
         return NONE
     for size, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
@@ -45,7 +46,7 @@ def file_bytes(value: float | None) -> str:
 
 
 def memory_bytes(value: float | None) -> str:
-    """An amount of memory in powers of 1024: `22 MiB`."""
+    """Return an amount of memory in powers of 1024: `22 MiB`."""
     if value is None:
         return NONE
     for size, unit in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
@@ -55,7 +56,7 @@ def memory_bytes(value: float | None) -> str:
 
 
 def microseconds(value: float | None) -> str:
-    """A time given in µs, in the unit that reads best: `31.2 ms`, `4.07 s`."""
+    """Return a time given in µs, in the unit that reads best: `31.2 ms`, `4.07 s`."""
     if value is None:
         return NONE
     if value >= 999_500:
@@ -98,7 +99,7 @@ def exact(value: float, places: int) -> str:
 
 
 def seconds(value: float | None) -> str:
-    """A time given in s, for people: `4 min 07 s`, `31.2 s`."""
+    """Return a time given in s, for people: `4 min 07 s`, `31.2 s`."""
     if value is None:
         return NONE
     if value == 0:
@@ -110,7 +111,7 @@ def seconds(value: float | None) -> str:
 
 
 def ratio(before: float | None, after: float | None) -> str:
-    """How much less there is afterwards: `÷ 46.2`; `× 1.3` where there is more; `=` where nothing changed."""
+    """Return how much less there is afterwards: `÷ 46.2`; `× 1.3` where there is more; `=` where nothing changed."""
     if before is None or after is None or before <= 0 or after <= 0:
         return NONE
     if before == after:
@@ -121,7 +122,7 @@ def ratio(before: float | None, after: float | None) -> str:
 
 
 def percent(part: float, whole: float) -> str:
-    """A share in percent: `3.1 %`; a dash where there is no whole."""
+    """Return a share in percent: `3.1 %`; a dash where there is no whole."""
     if whole <= 0:
         return NONE
     share = 100 * part / whole

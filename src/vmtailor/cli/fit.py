@@ -23,7 +23,7 @@ def fit(asked: FitOptions, json: Annotated[bool, JSON] = False) -> None:
     """Make the machine that fits an image, or a system on a disk: trace, plan, build, verify, measure, report."""
     if asked.units is UnitsMode.ASK and not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UserInputError("--units ask needs a terminal to ask at", hint="--units trim tries all of them")
-    result = run_fit(asked, asked.partition, _may_be_masked)
+    result = run_fit(asked, _may_be_masked)
     report_stage.show(result, json=json)
     if not result.verified:
         what = "container" if result.system is None else "system"

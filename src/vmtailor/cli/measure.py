@@ -12,9 +12,8 @@ import msgspec
 from vmtailor.base import output
 from vmtailor.model.option import Option
 from vmtailor.model.option_rows import JSON
-from vmtailor.pipeline import second_measure, work_stages
+from vmtailor.pipeline import second_measure
 from vmtailor.pipeline.options import FitOptions
-from vmtailor.pipeline.work_files import is_work_folder
 from vmtailor.stages import report
 
 
@@ -28,7 +27,7 @@ def measure(
     """Measure both machines of a bundle or a work folder, the baseline and the tailored one, and print the figures.
     What was measured before of the same bytes is found again. In a work folder the figures are kept."""
     asked = replace(options, reference=str(folder), out=folder)
-    found = work_stages.measure(folder, asked) if is_work_folder(folder) else second_measure.measure(folder, asked)
+    found = second_measure.measure(folder, asked)
     if json:
         output.document({"schema": found.SCHEMA, **msgspec.to_builtins(found)})
     else:

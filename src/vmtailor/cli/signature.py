@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import MISSING, dataclass, is_dataclass
 from enum import Enum
 from pathlib import Path
+from types import GenericAlias
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
@@ -103,7 +104,7 @@ def _parameters(verb: str, name: str, hint: Any, declared: inspect.Parameter) ->
 
 def _typed(one: Parameter) -> Iterator[inspect.Parameter]:
     row = one.row
-    kind = list[row.type] if row.many else row.type  # type: ignore[name-defined]
+    kind: Any = GenericAlias(list, row.type) if row.many else row.type
     limits: dict[str, Any] = {"min": row.least, "max": row.most, "metavar": row.metavar or None}
     if row.is_argument:
         info: Any = typer.Argument(help=row.help, show_default=False, **limits)

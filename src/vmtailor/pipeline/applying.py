@@ -26,9 +26,9 @@ Write = Callable[[Machine, Mapping[str, str | None]], tuple[Machine, Mapping[str
 
 @dataclass(frozen=True)
 class Means:
-    """What there is to apply changes with. `folder` keeps what is made on the way, `small_init` is the init of a small
-    initial RAM disk. `rebuild`: compiles the kernel with other values of symbols, where it is known how;
-    `config` are the values it has. `write`: puts files on a copy of the disk, where one may be made."""
+    """The means to apply changes with. `folder` keeps what is made on the way, `small_init` is the init of a small
+    initial RAM disk. `rebuild`: compiles the kernel with other values of symbols, where it is known how; `config`
+    are the values it has. `write`: puts files on a copy of the disk, where one may be made."""
 
     folder: Path
     small_init: Path

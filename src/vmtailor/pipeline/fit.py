@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -36,14 +35,13 @@ from vmtailor.pipeline.options import Effort, FitOptions
 from vmtailor.pipeline.subject import AskUnits, Built, Findings, Fitted, Improved, Subject, Times
 
 
-def run_fit(options: FitOptions, partition: int | None = None, ask: AskUnits | None = None) -> FitRun:
+def run_fit(options: FitOptions, ask: AskUnits | None = None) -> FitRun:
     """Make the machine that fits an image or a system. What was finished before, by any run, is taken from the cache.
-    A disk is read, and never written: the bundle has a copy. `partition`: of a disk, that which has the system."""
+    A disk is read, and never written: the bundle has a copy."""
     bundle_place.require_writable(options.out)
     times = Times()
-    with ExitStack() as opened:
-        with times.of("prepare"):
-            subject = opened.enter_context(subject_kind.kind_of(options).prepare(options, partition))
+    with subject_kind.kind_of(options).prepare(options) as subject:
+        times.until_now("prepare")
         if subject.copied is not None:
             bundle_place.require_room(options.out, subject.copied)
         key, store = fit_key(subject), subject.store

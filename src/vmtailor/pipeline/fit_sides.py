@@ -144,8 +144,8 @@ def tailored_facts(fitted: Built) -> KernelFacts:
 
 
 def ledger(costs: Attribution, fitted: Fitted, sides: Sides) -> tuple[tuple[Change, ...], tuple[Part, ...]]:
-    """What was measured as one change, judged from the boots of both machines, and what no symbol accounts for.
-    `costs`: of the baseline's code."""
+    """Return the changes that were measured as one, judged from the boots of both machines, and the rest. `costs`:
+    of the baseline's code."""
     table = loops.table(fitted.machine.architecture)
     trace = waterfall.traced(costs, table)
     first, last = sides.before.exact, sides.after.exact

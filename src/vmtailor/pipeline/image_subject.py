@@ -103,16 +103,12 @@ class ImageSubject(Subject[ImageSeen]):
 
     @property
     def margins(self) -> tuple[Margin, ...]:
-        """What is kept beyond what is demanded."""
+        """The margins that are kept beyond what is demanded."""
         return with_margins(self.options, self.exercise).margins or ()
 
     @classmethod
     @contextmanager
-    def prepare(cls, options: FitOptions, partition: int | None = None) -> Iterator[ImageSubject]:
-        if partition is not None:
-            raise UserInputError(
-                "--partition is for disks", hint="vmtailor fit disk:FILE --partition NUMBER -x EXERCISE"
-            )
+    def prepare(cls, options: FitOptions) -> Iterator[ImageSubject]:
         refuse(options, OptionSubject.IMAGE, options.reference)
         yield prepare(options)
 
@@ -371,8 +367,8 @@ def settled(options: FitOptions, image: Image) -> FitOptions:
 
 
 def require_tools(row: Architecture) -> None:
-    """What a fit for an architecture starts and compiles with is on this host. Raises HostError, with what to install,
-    before anything long begins."""
+    """Require the programs that a fit for an architecture starts. Raises HostError, with what to install, before
+    anything long begins."""
     monitors.usual().require_counting(row.name)
     if not row.is_host:
         require_tool(f"{row.kernel.cross}gcc", row.kernel.cross_packages[0])

@@ -93,7 +93,8 @@ class FitBench:
 
 
 def run_of(fitted: Fitted) -> TrialRun:
-    """What verification said, as changes are judged by: whether it works, and how many symbols that takes."""
+    """Return the verification in the terms by which changes are judged: whether it works, and how many symbols that
+    takes."""
     symbols = Samples(Figure.SYMBOLS, (float(fitted.plan.prompted_y),), exact=True)
     return TrialRun(fitted.verification.failures, (symbols,))
 
@@ -110,7 +111,7 @@ def trials(
 
 
 def required(tried: Tried[Fitted]) -> Fitted:
-    """What was tried. Raises BuildError where it could not be had."""
+    """Return the result of a trial. Raises BuildError where it could not be had."""
     if tried.result is None:
         raise BuildError(
             "; ".join(tried.trial.failures), hint="vmtailor explain says what keeps a symbol, and what needs it"

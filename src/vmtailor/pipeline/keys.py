@@ -27,7 +27,7 @@ _read: dict[tuple[str, int, int], str] = {}
 
 
 def content(path: Path) -> str:
-    """What tells a file's content from another's, read once in a run."""
+    """Return the digest of a file's content, which is read once in a run."""
     name = _name(path)
     if name not in _read:
         _read[name] = sha256_of(path)
@@ -45,7 +45,7 @@ def _name(path: Path) -> tuple[str, int, int]:
 
 
 def of_machine(machine: Machine) -> str:
-    """What a machine is, whatever its files are called."""
+    """Return the digest of a machine, whatever its files are called."""
     files = [*machine.files.values(), *(disk.path for disk in machine.disks)]
     nameless = tuple(replace(disk, path="") for disk in machine.disks)
     bare = replace(machine, kernel="", initrd=None, disks=nameless)
@@ -55,8 +55,8 @@ def of_machine(machine: Machine) -> str:
 def of_run(
     judge: ModuleType, machine: Machine, exercise: Exercise | SystemExercise, natives: Natives, *more: str
 ) -> str:
-    """What one boot with the exercise depends on: the code of the stage that judges it, machine, exercise, our native
-    parts, QEMU with its firmware."""
+    """Return the digest of everything that one boot with the exercise depends on: the code of the stage that judges
+    it, machine, exercise, our native parts, QEMU with its firmware."""
     parts = [content(path) for path in (natives.init, natives.client, natives.stage1)]
     identity = monitors.of(machine).identity(machine.architecture, natives)
     tools = [content(one) if isinstance(one, Path) else one for one in identity]

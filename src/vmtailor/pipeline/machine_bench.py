@@ -145,8 +145,8 @@ def _interaction(judged: Sequence[Change]) -> float | None:
 
 
 def in_turn(unchanged: Sequence[Variant], changed: Sequence[Variant], times: int) -> list[tuple[Variant, int]]:
-    """What is booted, and the number of the boot among its variant's: between every few others the machine as it is, or
-    one of its controls, in turn."""
+    """Return the machines to boot, each with the number of the boot among its variant's: between every few others
+    the machine as it is, or one of its controls, in turn."""
     schedule: list[tuple[Variant, int]] = []
     turns = ((one, number) for number in itertools.count(1) for one in unchanged)
     for number in range(1, times + 1):
@@ -159,8 +159,8 @@ def in_turn(unchanged: Sequence[Variant], changed: Sequence[Variant], times: int
 
 
 def doubt(clock: Clock, judged_by: JudgedBy, changes: int, times: int) -> str:
-    """What to say before anything is booted, where no change can be told from chance whatever the boots show; empty
-    where it can. `times`: boots of each changed machine."""
+    """Return a warning for before anything is booted, where no change can be told from chance whatever the boots
+    show; empty where it can. `times`: boots of each changed machine."""
     if hardly_varies(clock, judged_by):
         return ""
     base = times * -(-changes // BETWEEN) + 1
@@ -174,5 +174,5 @@ def doubt(clock: Clock, judged_by: JudgedBy, changes: int, times: int) -> str:
 
 
 def hardly_varies(clock: Clock, judged_by: JudgedBy) -> bool:
-    """Whether what is judged by hardly varies, so that few boots are enough."""
+    """Tell whether the figure that is judged by hardly varies, so that few boots are enough."""
     return clock is Clock.INSTRUCTIONS or judged_by is JudgedBy.INSTRUCTIONS

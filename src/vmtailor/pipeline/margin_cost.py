@@ -28,7 +28,7 @@ NOT_VERIFIED = "not measured: the container does not work in the machine that wa
 
 
 def calls(facts: Facts, enabled: Mapping[str, str]) -> int:
-    """How many system calls of the processor's table a kernel has. `enabled`: its symbols that are y or m."""
+    """Count the system calls of the processor's table that a kernel has. `enabled`: its symbols that are y or m."""
     found = 0
     for name in facts.table:
         known = facts.syscall(name)

@@ -129,7 +129,7 @@ class Ahead:
         self._begun[asked.key] = self._context.copy().run(Beside, lambda: _telling(asked, beside, told))
 
     def counted(self, asked: Asked) -> Counted:
-        """What came of it. Raises what it raised."""
+        """Wait for the boots of a machine, and return them. Raises what they raised."""
         self.begin(asked)
         return self._begun[asked.key].wait()
 
@@ -182,7 +182,7 @@ def both(first: Asked, second: Asked, begun: Ahead | None = None) -> tuple[Measu
 
 
 def is_measured(asked: Asked) -> bool:
-    """Whether the cache has a machine's boots."""
+    """Tell whether the cache has a machine's boots."""
     return all(asked.store.has(kind, asked.key) for kind in _RECORDS)
 
 

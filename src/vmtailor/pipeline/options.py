@@ -142,7 +142,7 @@ class FitOptions:
         Effort.NORMAL,
     )  # fmt: skip
     partition: int | None = option(
-        option_rows.PARTITION, None, subjects=frozenset({OptionSubject.DISK}), verbs=_FIT,
+        option_rows.PARTITION, None, subjects=frozenset({OptionSubject.DISK}), verbs=_PLANNED,
         unkeyed="the key has the system that was found there",
         hint="vmtailor fit disk:FILE --partition NUMBER -x EXERCISE",
     )  # fmt: skip

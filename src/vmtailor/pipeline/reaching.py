@@ -28,7 +28,7 @@ _FAMILIES = ("AF_LOCAL", "AF_FILE", "AF_ROUTE")
 
 
 def names_of(facts: Facts, source: Path, row: Architecture) -> KernelNames:
-    """What a kernel's source calls system calls, constants and socket families. A tenth of a second."""
+    """Read the names of system calls, constants and socket families in a kernel's source. A tenth of a second."""
     read = reader(source)
     families = frozenset({f"AF_{name}" for name in facts.names.get("family", ())} | set(_FAMILIES))
     protocols = frozenset(facts.names.get("protocol", ()))
@@ -51,7 +51,7 @@ def reach_of(
     image: Image, archive: FlatArchive, opened: Iterable[str], kernel: KernelNames, row: Architecture,
     store: Store | None = None,
 ) -> Reach:  # fmt: skip
-    """What an image could ask for. `opened`: paths in it that were opened or executed."""
+    """Read from an image what it could ask for. `opened`: paths in it that were opened or executed."""
     store = store or Store()
     paths = sorted(set(opened))
     rules = demand_rules.load(architecture=row)

@@ -89,8 +89,8 @@ def left_out(plan: Plan, gone: dict[str, int]) -> tuple[Change, ...]:
 
 
 def worth_trying(bench: FitBench, plan: Plan, changes: tuple[Change, ...]) -> bool:
-    """Whether there is something to try: not when a symbol to leave out stays, because something selects it, nor when
-    another that was asked for falls with them."""
+    """Tell whether there is something to try: not when a symbol to leave out stays, because something selects it,
+    nor when another that was asked for falls with them."""
     gone = {change.id for change in changes if change.setting.value == "n"}
     try:
         made = bench.plan(changes)

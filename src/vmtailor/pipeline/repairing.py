@@ -139,7 +139,7 @@ def repairs_of(made: Plan) -> list[Change]:
 
 
 def without(findings: Findings[Any], fitted: Fitted, names: Sequence[str]) -> Fitted:
-    """The same plan without some symbols: built, verified, and on record as a trial."""
+    """Build and verify the plan without some symbols, on record as a trial."""
     about = [symbol(name, "n", before="y") for name in names]
     trials = kernel_trials.trials(findings, fitted, drop=tuple(names))
     return kernel_trials.required(trials.attempt(Purpose.UNNEEDED, repairs_of(fitted.plan), about))

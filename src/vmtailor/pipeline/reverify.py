@@ -227,7 +227,7 @@ def _of_work_folder(work: WorkFolder) -> SavedContainer:
         architecture=begun.architecture,
         root_format=begun.root_format,
         exercise=work.exercise,
-        machine=lambda accelerator: work_stages.machine_of(begun, image, made, kernel, accelerator, work.store),
+        machine=lambda accelerator: work_stages.built_machine(begun, image, made, kernel, accelerator, work.store),
     )
 
 

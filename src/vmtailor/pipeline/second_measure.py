@@ -20,19 +20,21 @@ from vmtailor.model.bundle import RUN
 from vmtailor.model.fit import FitRun, Side
 from vmtailor.model.image import Image
 from vmtailor.model.machine import Clock
-from vmtailor.pipeline import fit_sides, measured_machines
+from vmtailor.pipeline import fit_sides, measured_machines, work_stages
 from vmtailor.pipeline.image_subject import ImageSubject, assembled, modules_asked_for
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.pipeline.second_fit import fitted_with
-from vmtailor.pipeline.work_files import BothSides
+from vmtailor.pipeline.work_files import BothSides, is_work_folder
 
 
 def measure(folder: Path, asked: FitOptions) -> BothSides:
-    """Measure both sides of a bundle. Its files are checked, and what it says of the sizes of its kernels is taken as
-    it is.
+    """Measure both sides of a bundle or a work folder. A bundle's files are checked, and what it says of the sizes of
+    its kernels is taken as it is.
 
     Raises UserInputError for a bundle that is damaged, or whose init is another version's; HostError and UserInputError
     where this host cannot have the baseline's kernel."""
+    if is_work_folder(folder):
+        return work_stages.measured(folder, asked)
     loaded = bundle_folder.load_container(folder, asked.store)
     run, record = loaded.record(FitRun, RUN), loaded.trace
     inputs = _inputs(loaded, asked)

@@ -48,10 +48,15 @@ _VERIFICATION = "verification.json"
 
 
 class Times:
-    """Seconds that each stage took."""
+    """Seconds that each stage took, from when this is made."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
+        self._began = time.monotonic()
+
+    def until_now(self, stage: str) -> None:
+        """Give a stage all the time since the beginning."""
+        self.seconds[stage] = time.monotonic() - self._began
 
     @contextmanager
     def of(self, stage: str) -> Iterator[None]:
@@ -120,7 +125,7 @@ class Subject(ABC, Generic[Seen]):
     @property
     @abstractmethod
     def reference(self) -> str:
-        """How the user named it."""
+        """The name that the user gave it."""
 
     @property
     @abstractmethod
@@ -144,7 +149,7 @@ class Subject(ABC, Generic[Seen]):
 
     @classmethod
     @abstractmethod
-    def prepare(cls, options: FitOptions, partition: int | None = None) -> AbstractContextManager[Subject[Any]]:
+    def prepare(cls, options: FitOptions) -> AbstractContextManager[Subject[Any]]:
         """Read and fetch what is missing, for as long as the block lasts. Finds what can be wrong with the user's input
         before anything long begins."""
 
@@ -227,7 +232,7 @@ class Subject(ABC, Generic[Seen]):
 
 @dataclass(eq=False)
 class Findings(Generic[Seen]):
-    """What is known so far of one fit. `seen`: the trace, as its kind of subject has it; `costs`: of the baseline's
+    """The findings of one fit so far. `seen`: the trace, as its kind of subject has it; `costs`: of the baseline's
     code, None where that was not counted; `trials`: all so far; `compiled`, `found`: keys of the kernels that were
     compiled in this run, and of those that were there."""
 
@@ -249,7 +254,7 @@ class Findings(Generic[Seen]):
 
     @cached_property
     def ran(self) -> Mapping[str, SymbolCost]:
-        """What the code of each symbol cost on the baseline, without loops that only emulation causes."""
+        """The cost of each symbol's code on the baseline, without loops that only emulation causes."""
         if self.costs is None:
             return {}
         return self.costs.by_symbol(without=loops.functions(loops.table(self.subject.row.name)))

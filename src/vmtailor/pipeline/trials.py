@@ -24,18 +24,18 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Ran(Generic[Result]):
-    """What one of several did: as it is judged, and as its bench knows it."""
+    """The result of one of several: as it is judged, and as its bench knows it."""
 
     run: TrialRun
     result: Result
 
 
 class Bench(Protocol[Made, Result]):
-    """Where changes are tried."""
+    """A place where changes are tried."""
 
     def apply(self, changes: Sequence[Change]) -> tuple[Made, tuple[Change, ...]]:
-        """What comes of changes, and the changes with what stood there before. Raises UserInputError or BuildError for
-        what cannot be had."""
+        """Return what comes of changes, and the changes with what stood there before. Raises UserInputError or
+        BuildError for what cannot be had."""
         ...
 
     def run(self, made: Mapping[str, Made]) -> tuple[TrialRun, Mapping[str, Ran[Result]]]:
@@ -53,7 +53,7 @@ class Tried(Generic[Result]):
 
 @dataclass(frozen=True)
 class Asked:
-    """What a search asks to try: all changes to apply, and those that the trial is about."""
+    """A set that a search asks to try: all changes to apply, and those that the trial is about."""
 
     changes: tuple[Change, ...]
     about: tuple[Change, ...]
@@ -62,8 +62,8 @@ class Asked:
 
 @dataclass(frozen=True)
 class Found(Generic[Result]):
-    """What a search found: the last result that passed, the last one there was, and whether it came to its end with an
-    answer."""
+    """The answer of a search: the last result that passed, the last one there was, and whether it came to its end
+    with an answer."""
 
     best: Result | None
     last: Result | None

@@ -145,8 +145,8 @@ def shown(
     machine: Machine, workload: Workload, out: Path, natives: Natives, judged_by: JudgedBy, booter: Booter,
     on_boot: OnBoot | None = None, symbols: Path | None = None,
 ) -> Shown | None:  # fmt: skip
-    """What one boot with initcalls logged, units stamped and processes sampled tells; None where it cannot be had.
-    `symbols`: the kernel's System.map, for one that logs its initcalls by address."""
+    """Boot once with initcalls logged, units stamped and processes sampled; None where it cannot be had. `symbols`:
+    the kernel's System.map, for one that logs its initcalls by address."""
     if machine.kernel is None:
         return None
     seeing = profile.with_words(profile.with_initcalls(machine), profile.UNITS)

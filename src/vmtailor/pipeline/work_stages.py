@@ -69,7 +69,7 @@ def build(folder: Path, asked: FitOptions) -> tuple[KernelFiles, tuple[str, ...]
     work = WorkFolder(folder, asked.store)
     begun = work.work()
     made, sha256 = work.plan(begun)
-    source = source_of(begun, asked)
+    source = traced_source(begun, asked)
     with step("facts of the kernel source"):
         tree = planning.read_tree(
             source.path, source.version, source.digest, asked.store, architecture=begun.architecture
@@ -96,7 +96,7 @@ def resolve(kconfig: Kconfig, made: Plan, where: str) -> Resolved:
     return Resolved(counted, tuple(sorted(differing)), {one.name: one.expression for one in resolution.lost})
 
 
-def machine_of(
+def built_machine(
     begun: Work, image: Image, made: Plan, kernel: KernelFiles, accelerator: Accelerator, store: Store
 ) -> Machine:
     """Return the machine of a plan and its kernel, on the wall clock."""
@@ -106,7 +106,7 @@ def machine_of(
     return replace(found, accelerator=accelerator, clock=Clock.WALL, cpu_model=cpu_model)
 
 
-def measure(folder: Path, asked: FitOptions) -> BothSides:
+def measured(folder: Path, asked: FitOptions) -> BothSides:
     """Measure both machines, on both clocks; what was measured before of the same bytes is found again."""
     work = WorkFolder(folder, asked.store)
     made, sha256 = work.plan(work.work())
@@ -115,9 +115,9 @@ def measure(folder: Path, asked: FitOptions) -> BothSides:
     resolved = resolve(found.tree.kconfig, made, f"{work.path}/plan.json").plan
     machine = found.machine_of(resolved, kernel)
     sides = fit_sides.both_sides(found, Built(resolved, kernel, machine))
-    measured = BothSides(sides.baseline, sides.tailored)
-    work.save_measured(measured)
-    return measured
+    both = BothSides(sides.baseline, sides.tailored)
+    work.save_measured(both)
+    return both
 
 
 def findings(work: WorkFolder, asked: FitOptions) -> Findings[ImageSeen]:
@@ -129,7 +129,7 @@ def inputs_of(work: WorkFolder, asked: FitOptions) -> ImageSubject:
     """Return what the trace began with: from the cache, with the root made again where it is gone."""
     temporary.require_usable()
     begun = work.work()
-    source = source_of(begun, asked)
+    source = traced_source(begun, asked)
     kernel = replace(_kernel_of(begun, asked.store), source_dir=str(source.path))
     return assembled(_options(begun, asked), image_of(begun, asked.store), work.exercise, kernel, source)
 
@@ -149,7 +149,7 @@ def image_of(begun: Work, store: Store) -> Image:
     return replace(begun.image, archive=found.archive)
 
 
-def source_of(begun: Work, asked: FitOptions) -> SourceTree:
+def traced_source(begun: Work, asked: FitOptions) -> SourceTree:
     """Return the source of the baseline's version that was planned with: in the cache by its digest, or a folder that
     the user names again."""
     wanted = begun.kernel.source_digest

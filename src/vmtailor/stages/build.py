@@ -27,13 +27,13 @@ KIND = "kernel"
 
 
 def kernel_key(plan: Plan, source_digest: str, toolchain: make.Toolchain) -> str:
-    """What the bytes of a kernel depend on: source, configuration, compiler."""
+    """Return the digest of everything that a kernel's bytes depend on: source, configuration, compiler."""
     fragment = [f"{name}={value}" for name, value in sorted(plan.fragment)]
     return digest(_LAYOUT, source_digest, toolchain.describe(), *toolchain.variables(), *fragment)
 
 
 def toolchain_of(plan: Plan) -> make.Toolchain:
-    """What a plan's kernel is compiled with, where nothing else is said."""
+    """Return the toolchain of a plan's kernel, where nothing else is said."""
     return make.Toolchain.of(named(plan.architecture))
 
 
@@ -157,7 +157,7 @@ _XZ_DICTIONARY = 32 << 20
 
 
 def packed_bytes(row: Architecture, image: Path) -> int:
-    """How large the file is when it is packed with xz as the kernel's own build does."""
+    """Return the size of a file when it is packed with xz as the kernel's own build does."""
     filters = [{"id": row.kernel.xz_filter}] if row.kernel.xz_filter else []
     packing = {"id": lzma.FILTER_LZMA2, "preset": 6, "dict_size": _XZ_DICTIONARY}
     return len(lzma.compress(image.read_bytes(), check=lzma.CHECK_CRC32, filters=[*filters, packing]))

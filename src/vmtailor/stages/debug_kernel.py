@@ -35,7 +35,7 @@ class DebugKernel:
 
 
 def key_of(config: Path, system_map: Path, source_digest: str, toolchain: make.Toolchain) -> str:
-    """What the debug kernel depends on."""
+    """Return the digest of everything that the debug kernel depends on."""
     return digest(_LAYOUT, source_digest, toolchain.describe(), *toolchain.variables(), config, system_map)
 
 
@@ -76,8 +76,8 @@ def provide(
 
 
 def require_alike(wanted: Path, got: Path) -> bool:
-    """Whether two tables have every function of the first at the same address. Raise HostError unless they have at
-    least the same functions, by name."""
+    """Require every function of the first table at the same address in the second. Raise HostError unless they have
+    at least the same functions, by name."""
     mine, theirs = (counterparts.functions(path.read_text("ascii", "replace")) for path in (wanted, got))
     if not mine or not theirs:
         raise BuildError(f"{wanted if not mine else got} names no functions")

@@ -40,7 +40,7 @@ RESERVED = ".vmtailor"
 
 
 class Source(StrEnum):
-    """Where images come from. The value is the prefix of a reference, without its colon."""
+    """The place that an image comes from. The value is the prefix of a reference, without its colon."""
 
     OCI = "oci"
     OCI_ARCHIVE = "oci-archive"
@@ -78,7 +78,7 @@ class Reference:
 
     @property
     def tag(self) -> str:
-        """What follows the path, with its colon."""
+        """The text that follows the path, with its colon."""
         return self.rest.removeprefix(str(self.path))
 
 
@@ -93,7 +93,7 @@ def host_architecture() -> str:
 
 @dataclass(frozen=True)
 class ImageOptions:
-    """What the user says beside the reference. None keeps what the image says; `env` is added to its environment.
+    """The options that go with a reference. None keeps what the image says; `env` is added to its environment.
     Without `limits`, they are what fits this disk, and what the cache has may be larger."""
 
     architecture: str = ""  # as images name it; empty: this host's, or that of an image which has no other

@@ -47,8 +47,8 @@ SEARCH_PACE = 3
 
 @dataclass(frozen=True)
 class MeasuredMachine:
-    """What is measured: a machine with its root, its kernel's symbols, and the exercise. `attended`: how it is driven
-    where the root has an init of its own."""
+    """A machine to measure: it comes with its root, its kernel's symbols, and the exercise. `attended`: how it is
+    driven where the root has an init of its own."""
 
     machine: Machine
     table: SymbolTable
@@ -58,7 +58,7 @@ class MeasuredMachine:
 
     @property
     def marks(self) -> tuple[CodeMark, ...]:
-        """Where the milestones are: of the kernel, and of our program in the guest."""
+        """The addresses of the milestones: of the kernel, and of our program in the guest."""
         if self.attended is None:
             return boots.marks(self.table, self.natives)
         return boots.marks_at(self.table, self.natives.attendant_marks())
@@ -66,9 +66,10 @@ class MeasuredMachine:
 
 @dataclass(frozen=True)
 class Usual:
-    """What a machine takes where memory is no matter: processor seconds until init has said that it is there, and in
-    all; `instructions` of the guest, where they are counted (systems). `more_bytes`: how much more memory it then
-    needed at least than that boot let guess (while that is searched: with which it passed); 0 until that is known."""
+    """The resources that a machine takes where memory is no matter: processor seconds until init has said that it is
+    there, and in all; `instructions` of the guest, where they are counted (systems). `more_bytes`: how much more
+    memory it then needed at least than that boot let guess (while that is searched: with which it passed); 0 until
+    that is known."""
 
     start_s: float
     all_s: float
@@ -296,8 +297,8 @@ class _MemorySearch:
         return memory_use.needed(use) if use is not None else 0
 
     def passes(self, memory_bytes: int) -> bool:
-        """Whether the exercise passes with so much memory. QEMU does not even start where kernel, initial RAM disk
-        and device tree would lie over each other."""
+        """Tell whether the exercise passes with so much memory. QEMU does not even start where kernel, initial RAM
+        disk and device tree would lie over each other."""
         try:
             found, gathered = self._boot(memory_bytes)
         except NotStarted:
@@ -308,7 +309,7 @@ class _MemorySearch:
         return True
 
     def use(self, memory_bytes: int) -> MemoryUse | None:
-        """Where the memory went in the boot that passed with so much of it."""
+        """Return the use of memory in the boot that passed with so much of it."""
         if memory_bytes not in self._passed:
             self.passes(memory_bytes)
         gathered = self._passed.get(memory_bytes)

@@ -37,7 +37,7 @@ NO_TOOLS = frozenset({"PAHOLE_VERSION"})
 
 @dataclass(frozen=True)
 class Tree:
-    """What is known of one kernel source tree."""
+    """The facts of one kernel source tree."""
 
     facts: Facts
     kconfig: Kconfig
@@ -68,12 +68,11 @@ def read_tree(
 
 @dataclass(frozen=True)
 class Wishes:
-    """What the user says: symbols to keep (`NAME` or `NAME=value`) and to drop, machine, CPUs, format of the root.
+    """The user's wishes: symbols to keep (`NAME` or `NAME=value`) and to drop, machine, CPUs, format of the root.
 
     `network`: None lets the trace decide. `terminal`: the entry point gets one. `writable`: the root can be written.
-    `margins`: what is kept beyond what was demanded. `own_init`: the root has an init of its own; `partitioned`: it is
-    a partition of its disk; `on_demand`: symbols that are modules in the root where they are demanded.
-    """
+    `margins`: what is kept beyond what was demanded. `own_init`: the root has an init of its own; `partitioned`: it
+    is a partition of its disk; `on_demand`: symbols that are modules in the root where they are demanded."""
 
     architecture: str = field(default_factory=presumed_name)
     machine: str = field(default_factory=lambda: presumed().board_names[0])
@@ -117,12 +116,12 @@ class _Wanted:
             self.reasons[name].append(reason)
 
     def is_policy(self, name: str) -> bool:
-        """Whether policy alone asks for a symbol."""
+        """Tell whether policy alone asks for a symbol."""
         return all(reason.cause is Cause.POLICY for reason in self.reasons.get(name, ()))
 
     def may_lose(self, item: Lost) -> bool:
-        """Whether the machine can do without: what was asked for where possible, and what nothing but a trace (or a
-        margin) asks for and no build of ours has the tools to make."""
+        """Tell whether the machine can do without a symbol: what was asked for where possible, and what nothing but
+        a trace (or a margin) asks for and no build of ours has the tools to make."""
         seen = {reason.cause for reason in self.reasons.get(item.name, ())} <= {Cause.DEMANDED, Cause.MARGIN}
         return item.name in self.optional or (seen and not NO_TOOLS.isdisjoint(item.blocking))
 

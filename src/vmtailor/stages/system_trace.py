@@ -42,10 +42,11 @@ Booter = Callable[[Machine, OwnInit | Attended, Path], tuple[Boot, Gathered]]
 
 @dataclass(frozen=True)
 class SystemTraceInputs:
-    """What is traced. `machine`: the system's own kernel with its command line, the root on its first disk. `modules`:
-    what that kernel's folder of modules says; `way_in`: those that lead to the root (name, ELF file), in the order in
-    which they are loaded. `workload`: until a ready signal, or through a whole exercise. `plain_s`: host seconds that
-    this takes without the tracer, where that is known; else one boot finds out. `booter`: how it is booted."""
+    """A system to trace. `machine`: the system's own kernel with its command line, the root on its first disk.
+    `modules`: what that kernel's folder of modules says; `way_in`: those that lead to the root (name, ELF file), in
+    the order in which they are loaded. `workload`: until a ready signal, or through a whole exercise. `plain_s`:
+    host seconds that this takes without the tracer, where that is known; else one boot finds out. `booter`: how it
+    is booted."""
 
     subject: str
     machine: Machine

@@ -41,8 +41,8 @@ _NO_NETWORK = re.compile(
 
 @dataclass(frozen=True)
 class SystemTarget:
-    """What is driven. `machine`: the system on its first disk, with the kernel and the clock to verify by; `root`:
-    where in that machine the system is; `built_in`: the modules that a fitted kernel has built in, by name."""
+    """A system to drive. `machine`: the system on its first disk, with the kernel and the clock to verify by;
+    `root`: where in that machine the system is; `built_in`: the modules that a fitted kernel has built in, by name."""
 
     machine: Machine
     root: SystemRoot
@@ -69,8 +69,8 @@ class Counts:
 def workload(
     target: SystemTarget, folder: Path, *, until: Until = Until.SHUTDOWN, reports: Sequence[Saying] = USUAL
 ) -> Attended:
-    """How a system is driven. Its attendant's disk is written into `folder`; `until`: how far it goes, without the load
-    unless through the whole exercise; `reports`: what it is asked for in the end."""
+    """Return the workload that drives a system. Its attendant's disk is written into `folder`; `until`: how far it
+    goes, without the load unless through the whole exercise; `reports`: what it is asked for in the end."""
     exercise = replace(target.exercise, load=()) if until is not Until.SHUTDOWN else target.exercise
     volume = folder / f"attendant-to-{until}"
     attendant_volume.write(volume, target.natives, target.root, exercise, FIXED_KEY, reports)
@@ -149,7 +149,7 @@ def patience_after(before: SystemRun) -> Patience | None:
 
 
 def judge(target: SystemTarget, before: SystemRun, after: SystemRun) -> Verification:
-    """What a run says of its machine, against the baseline's run."""
+    """Judge a machine by a run, against the baseline's run."""
     expected = kernel_complaints.expected_messages(target.built_in)
     failures = (
         *after.boot.failures,

@@ -41,8 +41,8 @@ MODULE_ROUNDS = 6
 
 @dataclass(frozen=True)
 class TraceInputs:
-    """What is traced. `machine`: the baseline with its root, having loaded further modules by name; `modules`: where
-    those lie (lib/modules/VERSION); `table`: the kernel's symbols; `tools`: the tracer's volume."""
+    """A container to trace. `machine`: the baseline with its root, having loaded further modules by name; `modules`:
+    where those lie (lib/modules/VERSION); `table`: the kernel's symbols; `tools`: the tracer's volume."""
 
     image: Image
     exercise: Exercise
@@ -155,7 +155,7 @@ def read_log(folder: Path, record: Trace) -> CallLog:
 
 
 def log_of(requests: bytes, record: Trace) -> CallLog:
-    """The same from the tracer's log."""
+    """Return the calls of the container in the tracer's log."""
     return container_calls.read(requests, record.phases)
 
 

@@ -26,8 +26,8 @@ BOOT_S = 180.0
 
 @dataclass(frozen=True)
 class Target:
-    """What is verified. `machine` has the tailored kernel and the root as its first disk; `tools` is the tracer's
-    volume; `network`: the machine has a network device, so that published ports are tried from the host."""
+    """A container to verify. `machine` has the tailored kernel and the root as its first disk; `tools` is the
+    tracer's volume; `network`: the machine has a network device, so that published ports are tried from the host."""
 
     machine: Machine
     image: ImageConfig
@@ -37,9 +37,9 @@ class Target:
 
 
 def patience(trace: Trace) -> Patience:
-    """What the boot with every call seen may take. On the instruction clock, where nothing waits, the baseline took so
-    much processor time with the same work, however busy the host was; a kernel that lacks something may go in circles
-    or stand still for ever, and a search for what it lacks meets many of those."""
+    """Return what the boot with every call seen may take. On the instruction clock, where nothing waits, the
+    baseline took so much processor time with the same work, however busy the host was; a kernel that lacks something
+    may go in circles or stand still for ever, and a search for what it lacks meets many of those."""
     baseline_s = trace.requests_boot.seconds if trace.requests_cpu_s is None else trace.requests_cpu_s
     return Patience.after(baseline_s)
 

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from vmtailor.bench.analysis import benchmarks
 from vmtailor.bench.analysis.cells import cells, cells_of
 from vmtailor.bench.analysis.figure_parts import SMALLER, part, parts_of
@@ -92,6 +94,19 @@ def test_every_suite_and_test_says_what_it_is() -> None:
     tests = [test for suite in SUITES.values() for test in suite.tests(job)] + machine_tests(job)
     assert [test.test for test in tests if not benchmarks.test_words(test.suite, test.test, test.variant)] == []
     assert all(benchmarks.suite_words(name) for name in SuiteName)
+
+
+def test_every_registered_test_has_its_function_and_its_figures() -> None:
+    done = {(suite.name, test) for suite in SUITES.values() for test in suite.trials}
+    counted = {(SuiteName.STARTUP, "boot")}  # whose figures are those of counted boots
+    assert benchmarks.BENCHMARKS.keys() == done | counted
+    assert [row.name for row in benchmarks.BENCHMARKS.values() if not row.figures] == ["boot"]
+    found = benchmarks.benchmark("isolation", "cpu").measured({"t2": [1.0, None, 2.0], "did not report": 1.0})
+    assert [(one.name, one.value, one.unit, one.instance) for one in found] == [
+        ("t2", 1.0, "s", 0), ("t2", 2.0, "s", 2), ("did not report", 1.0, "of 4", 0),
+    ]  # fmt: skip
+    with pytest.raises(KeyError):
+        benchmarks.benchmark("isolation", "cpu").measured({"t3": 1.0})
 
 
 def test_what_an_instance_saw_is_told_in_full() -> None:

@@ -50,7 +50,7 @@ class Chunks:
         self._chunks: Iterator[bytes] = iter(())
 
     def of(self, chunks: Iterator[bytes]) -> Chunks:
-        """These chunks, from a generator that was given this object to tell."""
+        """Take these chunks, from a generator that was given this object to tell."""
         self._chunks = chunks
         return self
 
@@ -62,14 +62,14 @@ class Chunks:
 
 
 def open_chunks(path: Path, limit: int = MAX_BYTES) -> Chunks:
-    """A file's bytes in chunks, decompressed when it is gzip, bzip2, xz or zstd. Damaged ends are dropped. Raises
-    Bomb, OSError."""
+    """Return a file's bytes in chunks, decompressed when it is gzip, bzip2, xz or zstd. Damaged ends are dropped.
+    Raises Bomb, OSError."""
     told = Chunks()
     return told.of(_chunks_of(path, limit, told))
 
 
 def decompressed(file: IO[bytes]) -> Chunks:
-    """The same of a stream that is open."""
+    """Return the chunks of a stream that is open, decompressed likewise."""
     told = Chunks()
     return told.of(decompress(file, MAX_BYTES, told))
 
@@ -115,7 +115,7 @@ def _decompressor(magic: bytes) -> object | None:
 
 
 def decompress(file: IO[bytes], limit: int = MAX_BYTES, told: Chunks | None = None) -> Iterator[bytes]:
-    """Chunks of a stream, decompressed where its first bytes say so. `told` learns how it ended."""
+    """Yield the chunks of a stream, decompressed where its first bytes say so. `told` learns how it ended."""
     told = told or Chunks()
     chunk = file.read(CHUNK)
     worker = _decompressor(chunk[:8])
@@ -194,8 +194,8 @@ class ChunkFile(io.RawIOBase):
 def tar_members(
     chunks: Iterator[bytes], wanted: frozenset[str], told: Chunks | None = None
 ) -> Iterator[tuple[str, bytes]]:
-    """Regular members of a tar stream whose base name is wanted: (base name, contents). A truncated archive ends
-    early, and `told` learns that."""
+    """Yield the regular members of a tar stream whose base name is wanted: (base name, contents). A truncated archive
+    ends early, and `told` learns that."""
     told = told or Chunks()
     try:
         with tarfile.open(fileobj=io.BufferedReader(ChunkFile(chunks), CHUNK), mode="r|") as archive:
@@ -226,5 +226,5 @@ def _read_what_is_there(file: IO[bytes]) -> bytes:
 
 
 def is_tar(sample: bytes) -> bool:
-    """Whether (decompressed) bytes begin a tar archive."""
+    """Tell whether (decompressed) bytes begin a tar archive."""
     return len(sample) >= 512 and sample[257:262] == b"ustar"

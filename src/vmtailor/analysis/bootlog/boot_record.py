@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one file says about one boot, before it is judged: the common result of all readers."""
+"""Hold what one file says about one boot, before it is judged: the common result of all readers."""
 
 from __future__ import annotations
 
@@ -15,12 +15,8 @@ from vmtailor.model.boots.timeline import PhaseSpan, Process, UnitSpan, UseSampl
 MAX_MESSAGES = 20_000
 #: A kernel whose first line is later than this counts from its firmware's start.
 LATE_US = 1_000_000
-#: Shorter silences are not worth a row.
-MIN_GAP_US = 1000
 #: Between stamps of whole seconds, shorter stretches say nothing: each may be off by a second.
 RESOLVED_US = 2_000_000
-#: And shorter silences are not worth a row.
-ROUGH_GAP_US = 5_000_000
 #: How often it is noted how much was printed, and how many such notes are kept.
 PRINTED_EVERY_US, MOST_PRINTED = 10_000, 20_000
 #: Characters kept of one message.
@@ -31,7 +27,7 @@ _ARCHES = {"aarch64": "arm64"} | {word: name for row in every() for word, name i
 
 
 def architecture(word: str) -> str:
-    """One name for one architecture, as `uname -m` and Kconfig call it: arm64, arm, riscv64 …"""
+    """Return one name for one architecture, as `uname -m` and Kconfig call it: arm64, arm, riscv64 …"""
     return _ARCHES.get(word, word)
 
 
@@ -120,7 +116,7 @@ class Observed:
     epoch_zero_us: int | None = None  # wall-clock microseconds of the kernel clock's zero, where the file tells
 
     def prints(self, at_us: int) -> None:
-        """A line is printed now: what was printed before is noted, now and then."""
+        """Note that a line is printed now. How much was printed before is kept now and then."""
         if self.printed and at_us - self.printed[-1][0] < PRINTED_EVERY_US:
             return
         if len(self.printed) >= MOST_PRINTED:
@@ -128,13 +124,13 @@ class Observed:
         self.printed.append((at_us, self.characters))
 
     def not_printed(self, characters: int) -> None:
-        """The last line, of so many characters, went to the journal alone: a program said it there, and no console
-        waited for it. 0: it was printed."""
+        """Take back that the last line, of so many characters, was printed: it went to the journal alone, and no
+        console waited for it. 0: it was printed."""
         self.lines -= bool(characters)
         self.characters -= characters
 
     def characters_until(self, end_us: int | None) -> int:
-        """How much was printed up to a moment; all of it without one."""
+        """Return how much was printed up to a moment; all of it without one."""
         if end_us is None:
             return self.characters
         place = bisect_right(self.printed, end_us, key=lambda one: one[0])
@@ -142,7 +138,7 @@ class Observed:
 
     @property
     def kernel_seen(self) -> bool:
-        """Whether anything in it is surely the kernel's or comes after it."""
+        """Tell whether anything in it is surely the kernel's or comes after it."""
         return bool(
             self.first_line_seen or self.version or self.command_line or self.initcalls or self.probes or self.phases
             or not self.marks.keys().isdisjoint(("run-any", "freed", "systemd-first", "switch-root"))

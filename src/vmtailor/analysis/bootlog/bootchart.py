@@ -49,13 +49,13 @@ class _Seen:
 
 
 def is_bootchart(names: Mapping[str, bytes]) -> bool:
-    """Whether these members make a bootchart."""
+    """Tell whether these members make a bootchart."""
     return bool({"proc_ps.log", "taskstats.log", "proc_stat.log"} & set(names))
 
 
 def blocks(data: bytes) -> Iterator[tuple[int, list[bytes]]]:
-    """(time in jiffies, lines) of each block. A block without a time is dropped; a truncated last one is kept as far
-    as it goes."""
+    """Yield (time in jiffies, lines) of each block. A block without a time is dropped; a truncated last one is kept as
+    far as it goes."""
     for block in data.replace(b"\r\n", b"\n").split(b"\n\n"):
         lines = block.strip(b"\n").split(b"\n")
         if lines and lines[0].strip().isdigit() and len(lines[0]) < 12:
@@ -340,7 +340,7 @@ _INITCALL = re.compile(rf'<text x="{_N}" y="{_N}">([\w.$]{{1,200}}) <tspan class
 
 
 def is_drawing(sample: str) -> bool:
-    """Whether an SVG is systemd-bootchart's."""
+    """Tell whether an SVG is systemd-bootchart's."""
     return "bootchart SVG file" in sample[:6000] or "Bootchart for" in sample[:12000]
 
 

@@ -32,7 +32,7 @@ class HostClock:
         self.resets: list[int] = []
 
     def read(self, outer: stamps.Outer, match: re.Match[bytes]) -> int:
-        """Microseconds of an outer stamp. Days are counted where it has none."""
+        """Return the microseconds of an outer stamp. Days are counted where it has none."""
         value = outer.time(match)
         if outer.wraps:
             if self._last_of_day is not None and value < self._last_of_day - stamps.DAY_US // 2:
@@ -51,8 +51,8 @@ class HostClock:
     def kernel_us(
         self, outer: stamps.Outer, host_us: int, own_us: int | None, message: bytes, first: bool
     ) -> int | None:
-        """When that was on the kernel's clock; None while nothing tells. `own_us` is the kernel's own stamp, where the
-        line has one; `first`: no message of the kernel came before."""
+        """Return the moment on the kernel's clock; None while nothing tells. `own_us` is the kernel's own stamp, where
+        the line has one; `first`: no message of the kernel came before."""
         if outer.kernel_clock:
             return own_us if own_us is not None else host_us
         if own_us is not None:

@@ -49,7 +49,7 @@ class CallTracker:
         self.level: str | None = None
 
     def calling(self, match: re.Match[bytes], at_us: int | None, characters: int) -> None:
-        """A call begins. `characters` is how much was printed before its line."""
+        """Note that a call begins. `characters` is how much was printed before its line."""
         number, raw, module, task = match.groups()
         self.begin(raw, module, at_us, characters, int(task) if task else None, number is not None)
 
@@ -62,7 +62,7 @@ class CallTracker:
         task: int | None,
         beside: bool = False,
     ) -> None:
-        """The same, taken apart already."""
+        """Note that a call begins, whose line was taken apart already."""
         self._set_aside()
         call = RawCall(
             raw.decode("ascii", "replace")[:200],
@@ -92,7 +92,7 @@ class CallTracker:
         result: int,
         reported: int,
     ) -> None:
-        """A call that began and returned in two lines that follow each other."""
+        """Note a call that began and returned in two lines that follow each other."""
         self._set_aside()
         self._calling_us, self._returned_us = at_us, end_us
         self._calling_length = len(raw) + len(module or b"")
@@ -109,7 +109,7 @@ class CallTracker:
             self._last = None
 
     def returned(self, match: re.Match[bytes], at_us: int | None, characters: int) -> None:
-        """A call returned."""
+        """Note that a call returned."""
         number, raw, module, result, after, unit = match.groups()
         reported = None
         if after:
@@ -128,7 +128,7 @@ class CallTracker:
         reported: int | None,
         beside: bool = False,
     ) -> None:
-        """The same, taken apart already."""
+        """Note that a call returned, whose line was taken apart already."""
         last = self._last
         if last is not None and last[0] == raw and last[1] == module:
             call, before = last[2], last[3]
@@ -155,7 +155,7 @@ class CallTracker:
         call.finished = True
 
     def probe(self, match: re.Match[bytes], at_us: int | None, caller: bytes | None) -> None:
-        """A driver was bound to a device, or not."""
+        """Note that a driver was bound to a device, or not."""
         device, result, after = match.groups()
         name = decode(device, 200)
         self._observed.probes.append(
@@ -164,20 +164,20 @@ class CallTracker:
 
 
 def broken(message: bytes) -> bytes:
-    """The beginning of a line of initcall_debug that was cut or wrapped; nothing for other lines that begin like
+    """Return the beginning of a line of initcall_debug that was cut or wrapped; nothing for other lines that begin like
     one."""
     whole = message.startswith((b"calling  ", b"initcall ", b"probe of ")) and b" parent: " not in message
     return message if whole and len(message) < 300 else b""
 
 
 def ends_within(line: bytes) -> bool:
-    """Whether a last line without a line feed is surely not whole."""
+    """Tell whether a last line without a line feed is surely not whole."""
     text = text_of(line)
     stamp = line.startswith(b"[") and b"]" not in line
     return stamp or (bool(broken(text)) and not (CALLING.match(text) or RETURNED.match(text) or PROBE.match(text)))
 
 
 def text_of(line: bytes) -> bytes:
-    """A line without the kernel's stamp."""
+    """Return a line without the kernel's stamp."""
     stamp = stamps.KERNEL.match(line)
     return stamp[4] if stamp else line

@@ -13,7 +13,7 @@ from vmtailor.base.notation import decoded_json
 
 
 def is_dmesg(document: object) -> bool:
-    """Whether decoded JSON is that of `dmesg --json`."""
+    """Tell whether decoded JSON is that of `dmesg --json`."""
     return isinstance(document, dict) and isinstance(document.get("dmesg"), list)
 
 
@@ -43,7 +43,7 @@ def _read_log(content: Content, log: bytes) -> Observed | None:
 
 
 def entries_as_log(lines: Iterable[bytes]) -> bytes:
-    """Entries of the journal as lines with the kernel's stamp. What is not an entry is dropped."""
+    """Return entries of the journal as lines with the kernel's stamp. What is not an entry is dropped."""
     rows: list[bytes] = []
     for line in lines:
         entry = decoded_json(line)
@@ -53,7 +53,7 @@ def entries_as_log(lines: Iterable[bytes]) -> bytes:
 
 
 def line_of(entry: Mapping[str, object]) -> bytes:
-    """One entry as a line with the kernel's stamp; empty when it has no message or no stamp."""
+    """Return one entry as a line with the kernel's stamp; empty when it has no message or no stamp."""
     message = _text(entry.get("MESSAGE"))
     at = entry.get("_SOURCE_MONOTONIC_TIMESTAMP") or entry.get("__MONOTONIC_TIMESTAMP")
     if message is None or not isinstance(at, str) or not (at.isascii() and at.isdigit()) or len(at) > 15:
@@ -67,7 +67,7 @@ def line_of(entry: Mapping[str, object]) -> bytes:
 
 
 def dmesg_as_log(entries: Iterable[object]) -> bytes:
-    """Entries of `dmesg --json` as lines."""
+    """Return entries of `dmesg --json` as lines."""
     rows: list[bytes] = []
     for entry in entries:
         if not isinstance(entry, dict):
@@ -111,18 +111,18 @@ _WANTED = frozenset(
 
 
 def is_export(sample: bytes) -> bool:
-    """Whether a file begins as an export does."""
+    """Tell whether a file begins as an export does."""
     return bool(_ENTRY_START.match(sample) and _STAMP.search(sample))
 
 
 def export_as_log(data: bytes) -> bytes:
-    """Entries as lines with the kernel's stamp."""
+    """Return entries as lines with the kernel's stamp."""
     return b"".join(line_of(entry) for entry in entries(data))
 
 
 def entries(data: bytes) -> Iterator[dict[str, object]]:
-    """The entries, with the fields that a log needs. One that is cut off is given as far as it goes; after damage the
-    next one begins behind the next blank line."""
+    """Yield the entries, with the fields that a log needs. One that is cut off is given as far as it goes; after damage
+    the next one begins behind the next blank line."""
     entry: dict[str, object] = {}
     at = 0
     while at < len(data):

@@ -17,12 +17,12 @@ _TITLE = re.compile(rb"# Linux/(\S{1,30}) (\S{1,60}) Kernel Configuration")
 
 
 def is_config(sample: bytes) -> bool:
-    """Whether this is a .config by itself."""
+    """Tell whether this is a .config by itself."""
     return sample.startswith(b"#") and _TITLE.search(sample[:400]) is not None
 
 
 def parse_config(lines: Iterable[bytes]) -> dict[str, str]:
-    """Symbol (without CONFIG_) → value, without the quotes of strings. What is not set is not there."""
+    """Return symbol (without CONFIG_) → value, without the quotes of strings. A symbol that is not set is not there."""
     text = "\n".join(decode(line.strip(), 1200) for line in lines if b"CONFIG_" in line)
     return {name: value for name, value in dot_config.parse(text).items() if value != "n"}
 
@@ -44,7 +44,7 @@ def read_symbols(content: Content) -> Observed:
 
 
 def arch_of(lines: Iterable[bytes]) -> str | None:
-    """The architecture of the title, `# Linux/arm 6.13.9 Kernel Configuration`."""
+    """Return the architecture of the title, `# Linux/arm 6.13.9 Kernel Configuration`."""
     for line in lines:
         match = _TITLE.match(line)
         if match:
@@ -54,7 +54,7 @@ def arch_of(lines: Iterable[bytes]) -> str | None:
 
 
 def version_of(sample: bytes) -> str | None:
-    """The kernel version of the title."""
+    """Return the kernel version of the title."""
     match = _TITLE.search(sample[:400])
     return decode(match[2], 60) if match else None
 
@@ -75,14 +75,14 @@ _FIRST = 8
 
 
 def is_symbols(sample: bytes) -> bool:
-    """Whether this is a table of symbols: its first lines are, all of them."""
+    """Tell whether this is a table of symbols: its first lines are, all of them."""
     lines = sample.split(b"\n", _ENOUGH)[:_ENOUGH]
     return len(lines) == _ENOUGH and all(_LINE.match(line) for line in lines)
 
 
 def parse_symbols(lines: Iterable[bytes]) -> dict[int, str]:
-    """Address → name of the functions; of several at one address the first that is no mark of a section's begin. Zeros
-    are what /proc/kallsyms shows to whoever may not know."""
+    """Return address → name of the functions; of several at one address the first that is no mark of a section's begin.
+    Zeros are what /proc/kallsyms shows to whoever may not know."""
     found: dict[int, str] = {}
     for line in islice(lines, MAX_SYMBOLS):
         match = _LINE.match(line)

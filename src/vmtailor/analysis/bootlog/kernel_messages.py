@@ -6,13 +6,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import chain, islice
 
-from vmtailor.analysis.bootlog import stamps
+from vmtailor.analysis.bootlog import boundaries, stamps
 from vmtailor.analysis.bootlog.boot_record import (
     MAX_MESSAGES,
     MAX_TEXT,
-    MIN_GAP_US,
     RESOLVED_US,
-    ROUGH_GAP_US,
     Observed,
 )
 from vmtailor.analysis.bootlog.host_clock import HostClock, place_early, place_loader, without_arrivals
@@ -30,16 +28,8 @@ from vmtailor.analysis.bootlog.initcall_lines import (
     ends_within,
 )
 from vmtailor.analysis.bootlog.log_lines import Cleaner, Content, decode
-from vmtailor.analysis.bootlog.milestones import (
-    AFTER_RESET,
-    FIRMWARE,
-    HANDED_OVER,
-    HANDLERS,
-    LOADERS,
-    LOGIN,
-    guess_arch,
-)
-from vmtailor.analysis.bootlog.silences import Silences
+from vmtailor.analysis.bootlog.milestones import HANDLERS, LOGIN, guess_arch
+from vmtailor.analysis.bootlog.silences import MIN_GAP_US, Silences
 from vmtailor.analysis.bootlog.systemd_analyze import is_whole
 from vmtailor.model.boots.timeline import WarningCode
 
@@ -49,8 +39,6 @@ SAMPLE_LINES = 600
 SETTLED_LINES = 1000
 #: Mail programs wrap lines that are as long, their stamp apart.
 WRAPPED_FROM = 40
-#: A clock that goes back further than this starts anew.
-BACKWARDS_US = 1_000_000
 
 
 #: First words that begin something this reader knows.
@@ -211,9 +199,9 @@ class KernelLog:
 
     def _begins_anew(self, at_us: int | None, message: bytes) -> bool:
         """Whether a boot begins here that earlier lines are no part of: what they said is set aside."""
-        if at_us is None and message.startswith(AFTER_RESET) and self.observed.kernel_seen:
+        if at_us is None and boundaries.is_reset(self.observed, message):
             self._next_boot()
-        elif self._clock.assumed and (at_us is not None or self._starts(message)):
+        elif self._clock.assumed and (at_us is not None or boundaries.starts_kernel(message)):
             (self._next_boot if self.observed.kernel_seen else self._begin)()
         else:
             return False
@@ -221,15 +209,20 @@ class KernelLog:
 
     def _before_kernel(self, host_us: int, message: bytes) -> None:
         """A line of which only the host's time is known."""
-        self.observed.loader = self.observed.loader or message.startswith((*LOADERS, *FIRMWARE))
-        self._handed_over = self._handed_over or message.startswith(HANDED_OVER)
+        self.observed.loader = self.observed.loader or boundaries.is_loader(message)
+        self._handed_over = self._handed_over or boundaries.is_handover(message)
         if len(self._early) < MAX_MESSAGES:
             self._early.append((host_us, message))
 
     def _loading(self, message: bytes) -> bool:
         """Whether a line with a stamp of its own is still the loader's."""
         observed = self.observed
-        return observed.loader and not self._handed_over and not observed.kernel_seen and not self._starts(message)
+        return (
+            observed.loader
+            and not self._handed_over
+            and not observed.kernel_seen
+            and not boundaries.starts_kernel(message)
+        )
 
     def _loader_over(self) -> None:
         """What was read so far is a loader's, on a clock of its own: it ended where the kernel's begins."""
@@ -286,9 +279,9 @@ class KernelLog:
                 self._message(None, None, line[: inner.start()], inner.start())
             self._line(line[inner.start() :])
             return
-        if line.startswith(AFTER_RESET) and self.observed.kernel_seen:
+        if boundaries.is_reset(self.observed, line):
             self._next_boot()
-        elif line.startswith(HANDED_OVER) and self.observed.loader:
+        elif self.observed.loader and boundaries.is_handover(line):
             self._handed_over = True
         self._message(None, None, line, len(line))
 
@@ -300,14 +293,14 @@ class KernelLog:
             self._cut_off()
         if at_us is not None and not again:
             loader = self._outer is None and self._last_us is not None and not observed.kernel_seen
-            if loader and (observed.loader or self._short) and (self._handed_over or self._starts(message)):
+            if loader and (observed.loader or self._short) and (self._handed_over or boundaries.starts_kernel(message)):
                 self._loader_over()
                 observed = self.observed
             if not self._moves_on(at_us, message):
                 self._next_boot()
                 self._message(at_us, caller, message, length)
                 return
-        elif at_us is None and observed.version and message.startswith(b"Linux version "):
+        elif at_us is None and boundaries.is_second_kernel(observed, message):
             self._next_boot()
             observed = self.observed
         if at_us is not None:
@@ -346,11 +339,12 @@ class KernelLog:
             self.observed.first_us = at_us
         elif at_us < last:
             slack = 1_000_000 if self.observed.rough or self._rough_before else 100_000
-            if last - at_us > BACKWARDS_US and (self._starts(message) or at_us < 100_000):
+            if boundaries.starts_anew(last, at_us, message):
                 return False
             self._backwards += last - at_us > slack
-        elif at_us - last >= (ROUGH_GAP_US if self.observed.rough or self._rough_before else MIN_GAP_US):
-            self._gaps.add(last, at_us, self._last_line, message)
+        elif at_us - last >= MIN_GAP_US:
+            rough = self.observed.rough or self._rough_before
+            self._gaps.note((last, at_us), (self._last_line, message), rough=rough)
         self._last_us = at_us
         self._rough_before = self.observed.rough
         return True
@@ -396,9 +390,6 @@ class KernelLog:
         self._damaged += 1
         if match:
             self._calls.returned(match, self._last_us, self.observed.characters)
-
-    def _starts(self, message: bytes) -> bool:
-        return message.startswith((b"Linux version", b"Booting Linux on physical CPU"))
 
     def _next_boot(self) -> None:
         self._close()
@@ -454,7 +445,7 @@ class KernelLog:
             observed.epoch_zero_us = self._clock.offset_us
 
     def finish(self) -> Observed:
-        """All that was found of the boot chosen."""
+        """Return all that was found of the boot chosen."""
         self._close()
         self.boots += 1
         chosen = self._kept or self.observed

@@ -28,17 +28,17 @@ _QUOTE = re.compile(rb"^(?:[>|:] ?){1,8}(?=\S| {2,})", re.M)
 
 
 def printable(text: str, limit: int = 400) -> str:
-    """Text that can go to a terminal: no controls, no direction overrides, not too long."""
+    """Return text that can go to a terminal: no controls, no direction overrides, not too long."""
     return _TEXT_CONTROLS.sub("", text[: 4 * limit])[:limit]
 
 
 def decode(raw: bytes, limit: int = 400) -> str:
-    """Bytes of a log as printable text."""
+    """Return bytes of a log as printable text."""
     return printable(raw[: 4 * limit].decode("utf-8", "replace"), limit)
 
 
 def is_quoted_printable(sample: bytes) -> bool:
-    """Whether `=` only occurs as the escape of quoted-printable, and does so, at least in the body of a mail; or a
+    """Tell whether `=` only occurs as the escape of quoted-printable, and does so, at least in the body of a mail; or a
     header says so."""
     if _ENCODED.search(sample):
         return b"=3D" in sample or b"=20" in sample or b"=\n" in sample or b"=\r\n" in sample
@@ -54,7 +54,7 @@ def _only_escapes(sample: bytes) -> bool:
 
 
 def is_mail_quoted(sample: bytes) -> bool:
-    """Whether most lines that carry a stamp stand behind a mail program's `>`."""
+    """Tell whether most lines that carry a stamp stand behind a mail program's `>`."""
     quoted = len(re.findall(rb"^>+ ?(?:> ?)*(?:<\d+>)?\[? *[\w.]", sample, re.M))
     filled = len(re.findall(rb"^.*\S", sample, re.M))
     return 0 < quoted == filled if quoted < 3 else quoted * 3 >= filled
@@ -77,12 +77,12 @@ class Cleaner:
         self.unended = b""  # a last line without a line feed
 
     def lines(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
-        """Clean lines without their line feeds. Memory: one chunk and one line."""
+        """Yield clean lines without their line feeds. Memory: one chunk and one line."""
         for block in self.blocks(chunks):
             yield from block
 
     def blocks(self, chunks: Iterable[bytes]) -> Iterator[list[bytes]]:
-        """The same in lists, a chunk at a time."""
+        """Yield clean lines in lists, a chunk at a time."""
         if self._encoding:
             chunks = self._transcode(chunks)
         rest = b""
@@ -147,27 +147,27 @@ class Content:
 
     @cached_property
     def clean(self) -> bytes:
-        """The beginning as clean lines."""
+        """Return the beginning as clean lines."""
         return b"\n".join(Cleaner(self.sample).lines(iter([self.sample])))
 
     @cached_property
     def beginning(self) -> str:
-        """The beginning as text."""
+        """Return the beginning as text."""
         return self.clean.decode("utf-8", "replace")
 
     @cached_property
     def is_drawing(self) -> bool:
-        """Whether it begins as an SVG."""
+        """Tell whether it begins as an SVG."""
         return self.clean.lstrip()[:1] == b"<" and "<svg" in self.beginning[:6000]
 
     @cached_property
     def is_json(self) -> bool:
-        """Whether it begins as JSON, and not as a log whose stamps stand in brackets."""
+        """Tell whether it begins as JSON, and not as a log whose stamps stand in brackets."""
         return self.clean.lstrip()[:1] in (b"[", b"{") and not has_stamps(self.clean.split(b"\n")[:50])
 
     @cached_property
     def is_prose(self) -> bool:
-        """Whether it is neither JSON nor a log with stamps."""
+        """Tell whether it is neither JSON nor a log with stamps."""
         return not self.is_json and has_stamps(self.clean.split(b"\n")[:2000]) < 3
 
     def whole(self, limit: int) -> bytes:
@@ -184,7 +184,7 @@ class Content:
 
     @cached_property
     def data(self) -> bytes:
-        """All of it, up to MAX_TEXT."""
+        """Return all bytes, up to MAX_TEXT."""
         return self.whole(MAX_TEXT)
 
     def stream(self) -> Iterator[bytes]:
@@ -193,7 +193,7 @@ class Content:
 
     @property
     def has_more(self) -> bool:
-        """Whether something is left that was not read."""
+        """Tell whether something is left that was not read."""
         return next(self._chunks, b"") != b""
 
     def lines(self) -> Iterator[bytes]:
@@ -202,19 +202,19 @@ class Content:
 
     @cached_property
     def text(self) -> str:
-        """All that `data` has, as clean text."""
+        """Return all that `data` has, as clean text."""
         return "\n".join(line.decode("utf-8", "replace") for line in self.lines())
 
     @cached_property
     def drawing(self) -> str:
-        """All that `data` has, as the text of a drawing."""
+        """Return all that `data` has, as the text of a drawing."""
         if "</svg>" not in self.text[-1000:]:
             self.cut = "the drawing ends in its middle"
         return self.text
 
     @cached_property
     def document(self) -> object:
-        """The document, where it is one of JSON, as far as it goes; None elsewhere."""
+        """Return the document, where it is one of JSON, as far as it goes; None elsewhere."""
         if not self.is_json:
             return None
         document = decoded_json(self.data)

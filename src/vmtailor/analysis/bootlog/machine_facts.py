@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recognise the machine of a log: hypervisor, board, processor, and what its boot does, by data/boot_facts.toml."""
+"""Find the machine that a log is of: hypervisor, board, processor, and what its boot does, by data/boot_facts.toml."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 
 from vmtailor.analysis.bootlog.boot_record import Observed, architecture
+from vmtailor.analysis.bootlog.boundaries import FIRMWARE, HANDED_OVER, LOADERS
 from vmtailor.analysis.bootlog.log_lines import decode
 from vmtailor.analysis.bootlog.systemd_analyze import parse_startup_line, read_startup
 from vmtailor.model.architecture import every
@@ -170,22 +171,6 @@ def _unit(observed: Observed, at_us: int | None, text: bytes) -> None:
         observed.mark(f"unit-up:{what}", at_us, "")
 
 
-#: How firmware, and how loaders begin what they say.
-FIRMWARE = (
-    b"SeaBIOS", b"BdsDxe", b"NOTICE:  BL", b"OpenSBI v", b"UEFI firmware", b"EDK II", b"coreboot-",
-)  # fmt: skip
-LOADERS = (
-    b"U-Boot", b"SPL", b"GRUB", b"Welcome to GRUB", b"SYSLINUX", b"ISOLINUX", b"systemd-boot", b"Barebox", b"barebox 2",
-    b"iPXE ", b"Hit any key to stop autoboot", b"## Loading ", b"## Flattened", b"I> MB1", b"welcome to lk",
-)  # fmt: skip
-#: Of these the first that a machine says after its reset.
-AFTER_RESET = (
-    b"U-Boot SPL 2", b"U-Boot TPL 2", b"U-Boot 2", b"SeaBIOS (version", b"NOTICE:  BL1", b"NOTICE:  BL2", b"OpenSBI v",
-    b"barebox 2", b"coreboot-",
-)  # fmt: skip
-HANDED_OVER = (b"Starting kernel", b"EFI stub: Booting Linux", b"EFI stub: Exiting boot")
-
-
 def _loader(observed: Observed, at_us: int | None, message: bytes) -> None:
     if message.startswith(LOADERS):
         observed.mark("loader", at_us, f"'{decode(message, 60)}'")
@@ -268,7 +253,7 @@ _ARCH_SIGNS = (
 
 
 def guess_arch(observed: Observed) -> str | None:
-    """The architecture from messages that only it prints; None when there are none."""
+    """Return the architecture from messages that only it prints; None when there are none."""
     for _, text in observed.messages[:400]:
         for arch, signs in _ARCH_SIGNS:
             if text.startswith(signs) or any(sign in text[:60] for sign in signs[:1]):

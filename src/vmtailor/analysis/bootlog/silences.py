@@ -16,12 +16,14 @@ from typing import Any
 
 import msgspec
 
-from vmtailor.analysis.bootlog.boot_record import MIN_GAP_US, Gap, Observed
+from vmtailor.analysis.bootlog.boot_record import Gap, Observed
 from vmtailor.analysis.bootlog.log_lines import decode
 from vmtailor.analysis.bootlog.stamps import KERNEL
 from vmtailor.base.errors import VmtailorError
 from vmtailor.model.boots.timeline import GapSpan, Initcall, Path, PhaseName, PhaseSpan, Probe, UnitSpan
 
+#: Shorter silences are not worth a row; between stamps of whole seconds, each of which may be off by a second.
+MIN_GAP_US, ROUGH_GAP_US = 1000, 5_000_000
 #: At most so many are kept, the longest.
 MAX_GAPS = 200
 
@@ -31,6 +33,11 @@ class Silences:
 
     def __init__(self) -> None:
         self._kept: list[tuple[int, int, int, str, str]] = []
+
+    def note(self, times: tuple[int, int], lines: tuple[bytes, bytes], *, rough: bool) -> None:
+        """Keep the time between two lines, where it is a silence. `rough`: a stamp of theirs has whole seconds."""
+        if times[1] - times[0] >= (ROUGH_GAP_US if rough else MIN_GAP_US):
+            self.add(*times, *lines)
 
     def add(self, start_us: int, end_us: int, before: bytes, after: bytes) -> None:
         """Keep one, if it is among the longest; `before` and `after` are the lines around it."""
@@ -46,11 +53,10 @@ class Silences:
     def add_all(self, lines: Sequence[tuple[int, bytes]], shift_us: int) -> None:
         """Keep those between lines that were not looked at one by one."""
         for (start_us, before), (end_us, after) in pairwise(lines):
-            if end_us - start_us >= MIN_GAP_US:
-                self.add(start_us + shift_us, end_us + shift_us, before, after)
+            self.note((start_us + shift_us, end_us + shift_us), (before, after), rough=False)
 
     def moved(self, shift_us: int) -> Silences:
-        """The same on another clock."""
+        """Return them on another clock."""
         other = Silences()
         other._kept = [
             (size, start + shift_us, end + shift_us, before, after) for size, start, end, before, after in self._kept
@@ -58,7 +64,7 @@ class Silences:
         return other
 
     def longest(self) -> list[Gap]:
-        """All that were kept, the longest first."""
+        """Return all that were kept, the longest first."""
         return [Gap(*entry[1:]) for entry in sorted(self._kept, reverse=True)]
 
 
@@ -148,8 +154,6 @@ def ids() -> frozenset[str]:
     return frozenset([kind.id for kind in gap_kinds()] + [kind.id for kind in stretch_kinds()])
 
 
-#: Shorter silences are not worth a row.
-MIN_US = 1000
 #: Initcalls and probes that are shorter explain no silence.
 LEAST_RUN_US = 100
 
@@ -205,7 +209,7 @@ def covered_by(groups: Sequence[Rows]) -> list[tuple[int, int]]:
         for row in rows
         if row.start_us is not None
         and row.end_us is not None
-        and row.end_us - row.start_us >= (MIN_US if isinstance(row, Initcall) and row.stamps_us else LEAST_RUN_US)
+        and row.end_us - row.start_us >= (MIN_GAP_US if isinstance(row, Initcall) and row.stamps_us else LEAST_RUN_US)
     )
 
 
@@ -271,12 +275,12 @@ def gaps_of(
     found = list(_stretches(observed, phases, end_us))
     for gap in (_within(gap, end_us) for gap in observed.gaps):
         length = gap.end_us - gap.start_us
-        if length < MIN_US:
+        if length < MIN_GAP_US:
             continue
         if observed.coarse and length <= COARSE_US:
             continue
         kind, phase = _kind(gap), _phase(phases, gap.start_us)
-        if kind is None and length - shared(covered, gap.start_us, gap.end_us) < MIN_US:
+        if kind is None and length - shared(covered, gap.start_us, gap.end_us) < MIN_GAP_US:
             continue
         user = phase in (PhaseName.USERSPACE, "")
         if kind is None and user and shared(busy, gap.start_us, gap.end_us) >= OF_UNITS * length:
@@ -337,7 +341,7 @@ def _stretches(observed: Observed, phases: Sequence[PhaseSpan], end_us: int | No
             elif kind.ends.search(text):
                 del begun[kind.id]
                 counts[kind.id] = counts.get(kind.id, 0) + 1
-                if at_us - opened[0] >= MIN_US:
+                if at_us - opened[0] >= MIN_GAP_US:
                     span = _span(opened[0], at_us, (opened[1][:120], text[:120]), _phase(phases, opened[0]), kind)
                     # What the kernel unpacks from 5.13 on runs beside it; before, nothing else does.
                     yield msgspec.structs.replace(span, path=Path.UNKNOWN.value) if not kind.blocks else span

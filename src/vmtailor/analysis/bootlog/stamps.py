@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What stands before a kernel message: the kernel's own stamp, and around it those of dmesg, journal, syslog and
+"""Read what stands before a kernel message: the kernel's own stamp, and around it those of dmesg, journal, syslog and
 serial captures."""
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _IDENT = rb"(\S+) ([\w.@+/\\-]+(?:\[\d+\]|\(\w+\))*): ?(.*)"
 
 
 def micros(seconds: bytes, fraction: bytes) -> int:
-    """`12`, `345` → 12345000 µs. Digits beyond microseconds are cut."""
+    """Return `12`, `345` as 12345000 µs. Digits beyond microseconds are cut."""
     if len(fraction) == 6:
         return int(seconds) * 1_000_000 + int(fraction)
     return int(seconds) * 1_000_000 + int(fraction[:6].ljust(6, b"0"))
@@ -84,8 +84,8 @@ class Outer:
 
 
 def with_who_said_it(match: re.Match[bytes], message: bytes) -> tuple[bytes, bool]:
-    """A message of a journal, whose prefix matched: with its program's name before it, but the kernel's as it is; and
-    whether it is a program's."""
+    """Return a message of a journal, whose prefix matched, with its program's name before it, but the kernel's as it
+    is. The second value tells whether it is a program's."""
     ident: bytes = match[match.re.groups - 1]
     return (message, False) if ident.startswith(b"kernel") else (ident + b": " + message, True)
 
@@ -208,8 +208,8 @@ MINUTE_LOST = (
 
 
 def detect_outer(lines: Sequence[bytes]) -> Outer | None:
-    """The prefix that most lines have, if a fair part of them has one. A less telling one, which matches nearly every
-    line that a more telling one does, must match many more (a line or two of another program are not enough)."""
+    """Return the prefix that most lines have, if a fair part of them has one. A less telling one, which matches nearly
+    every line that a more telling one does, must match many more (a line or two of another program are not enough)."""
     filled = [line for line in lines if line.strip()]
     need = max(2, len(filled) // 5)
     best: tuple[int, Outer] | None = None
@@ -228,7 +228,7 @@ def detect_outer(lines: Sequence[bytes]) -> Outer | None:
 
 
 def name_of(outer: Outer | None, kmsg: bool, delta: bool) -> str:
-    """What a kernel log of that shape is called."""
+    """Return the name of a kernel log of that shape."""
     if outer:
         return f"kernel log, {outer.name}"
     if kmsg:
@@ -237,19 +237,19 @@ def name_of(outer: Outer | None, kmsg: bool, delta: bool) -> str:
 
 
 def whole_seconds(outer: Outer | None, lines: Sequence[bytes]) -> bool:
-    """Whether a prefix on the clock of the host never says more than the second."""
+    """Tell whether a prefix on the clock of the host never says more than the second."""
     if outer is None or outer.kernel_clock:
         return False
     return not any(outer.time(match) % 1_000_000 for line in lines if (match := outer.regex.match(line)))
 
 
 def has_stamps(lines: Sequence[bytes]) -> int:
-    """How many lines begin with the kernel's own stamp, in any of its shapes."""
+    """Count the lines that begin with the kernel's own stamp, in any of its shapes."""
     return sum(1 for line in lines if KERNEL.match(line) or DELTA.match(line) or KMSG.match(line))
 
 
 def constant_prefix(lines: Sequence[bytes]) -> bytes:
-    """What a capturing program put before the stamp on most lines, such as `[info] `. Empty when nothing."""
+    """Return what a capturing program put before the stamp on most lines, such as `[info] `. Empty when nothing."""
     found = Counter(line[: match.start()] for line in lines if (match := INNER.search(line)) and match.start() < 80)
     if not found:
         return b""

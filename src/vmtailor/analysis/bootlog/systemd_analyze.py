@@ -50,7 +50,7 @@ _ORDER = (PhaseName.FIRMWARE, PhaseName.LOADER, PhaseName.KERNEL, PhaseName.INIT
 
 
 def parse_span(text: str) -> int | None:
-    """systemd's time span (`1min 9.6s`, `882ms`) in microseconds, or None."""
+    """Return systemd's time span (`1min 9.6s`, `882ms`) in microseconds, or None."""
     total, end = 0, 0
     text = text.strip()
     for part in _PART.finditer(text):
@@ -64,7 +64,8 @@ def parse_span(text: str) -> int | None:
 
 
 def parse_startup_line(text: str) -> list[PhaseSpan]:
-    """`Startup finished in 2.093s (kernel) + … (userspace) = …` as phases, kernel at 0. Empty when it is not one."""
+    """Return `Startup finished in 2.093s (kernel) + … (userspace) = …` as phases, kernel at 0. Empty when it is not
+    one."""
     match = _STARTUP.search(text.strip())
     if not match:
         return []
@@ -80,7 +81,7 @@ def parse_startup_line(text: str) -> list[PhaseSpan]:
 
 
 def is_whole(line: str) -> bool:
-    """Whether a `Startup finished` line has its total: mail programs wrap it."""
+    """Tell whether a `Startup finished` line has its total: mail programs wrap it."""
     return "(" not in line or " = " in line
 
 
@@ -108,17 +109,18 @@ def read_startup(observed: Observed, line: str) -> bool:
 
 
 def is_chain(text: str) -> bool:
-    """Whether it is what `critical-chain` prints."""
+    """Tell whether it is what `critical-chain` prints."""
     return any(_CHAIN.match(line) and "@" in line for line in text.splitlines()[:400])
 
 
 def is_time(text: str) -> bool:
-    """Whether a line is that of `time`. Behind the name of a program it is a line of a journal, which holds more."""
+    """Tell whether a line is that of `time`. Behind the name of a program it is a line of a journal, which holds
+    more."""
     return any(_SAID_ALONE.match(line) and parse_startup_line(line) for line in text.splitlines())
 
 
 def is_blame(text: str) -> bool:
-    """Whether most lines are such as `blame` prints."""
+    """Tell whether most lines are such as `blame` prints."""
     lines = [line for line in text.splitlines() if line.strip()]
     return bool(lines) and sum(1 for line in lines if _BLAME.match(line)) * 2 > len(lines)
 
@@ -199,7 +201,7 @@ _ENTITIES = (("&lt;", "<"), ("&gt;", ">"), ("&quot;", '"'), ("&apos;", "'"), ("&
 
 
 def is_plot_json(document: object) -> bool:
-    """Whether decoded JSON is that of `plot --json`."""
+    """Tell whether decoded JSON is that of `plot --json`."""
     return (
         isinstance(document, list) and bool(document) and isinstance(document[0], dict)
         and {"name", "activating", "activated"} <= set(document[0])
@@ -246,7 +248,7 @@ def _micros(value: object) -> int | None:
 
 
 def is_plot_svg(sample: str) -> bool:
-    """Whether an SVG is systemd-analyze's."""
+    """Tell whether an SVG is systemd-analyze's."""
     return "systemd-analyze" in sample[:4000] or "rect.activating" in sample
 
 

@@ -40,8 +40,8 @@ class Item:
 
 
 def row(key: Key, left: Sequence[float], right: Sequence[float], of: tuple[int, int], thresholds: Thresholds) -> Row:
-    """The row of one item, whose values of each side are given; `of` is how many boots each side has. Raises ValueError
-    without any value."""
+    """Return the row of one item, whose values of each side are given; `of` is how many boots each side has. Raises
+    ValueError without any value."""
     boots = (len(left), len(right))
     if not left or not right:
         count, all_of = (boots[1], of[1]) if not left else (boots[0], of[0])
@@ -93,7 +93,7 @@ def _verdict_of(
 
 
 def with_modes(found: Row, left: Sequence[float], right: Sequence[float]) -> Row:
-    """The row with the two groups that the boots of a side fall into, where they do."""
+    """Return the row with the two groups that the boots of a side fall into, where they do."""
     groups = [modes.find(values) for values in (left, right)]
     before, after = (
         tuple(RowMode(mode.median, mode.count) for mode in found) if len(found) == 2 else () for found in groups
@@ -102,12 +102,12 @@ def with_modes(found: Row, left: Sequence[float], right: Sequence[float]) -> Row
 
 
 def usual_path(items: Sequence[Item]) -> str:
-    """The path that most boots have it on; "" where there is none."""
+    """Return the path that most boots have it on; "" where there is none."""
     return Counter(item.path for item in items).most_common(1)[0][0] if items else ""
 
 
 def moved(left: Mapping[Key, int], right: Mapping[Key, int]) -> set[Key]:
-    """Items of both sides that are not in the longest run of items in the same order: what was taken out and put
+    """Return the items of both sides that are not in the longest run of items in the same order: they were put
     elsewhere. Given is when each began, in one boot of each side: only within a boot is there an order."""
     known = sorted(
         ((key, at, right[key]) for key, at in left.items() if key in right and key[0] in ("initcall", "unit")),

@@ -99,8 +99,8 @@ def _number(value: str, unit: str, metric: str, text: str) -> float:
 
 
 def metrics_of(document: Any) -> dict[str, list[float]]:
-    """Every figure of a document by name: paths joined with `_` (and with dots), lists of numbers as samples, and for
-    timelines those of `_timeline`. What the document says is not known is there, too, without a value."""
+    """Return every figure of a document by name: paths joined with `_` (and with dots), lists of numbers as samples,
+    and for timelines those of `_timeline`. A figure that the document calls unknown is there, too, without a value."""
     found: dict[str, list[float]] = {}
     if isinstance(document, Mapping):
         for key in ("metrics", "figures"):
@@ -179,8 +179,8 @@ class Missing(UserInputError):
 
 
 def figure(metrics: Mapping[str, list[float]], metric: str) -> float:
-    """One metric as one number: as it is, the median of samples, or what a suffix such as `_p90` asks for. Names are
-    found as they are; else with all that is no letter, digit or underscore taken as alike.
+    """Return one metric as one number: as it is, the median of samples, or what a suffix such as `_p90` asks for. Names
+    are found as they are; else with all that is no letter, digit or underscore taken as alike.
 
     Raises Missing, naming what is there, when it is not."""
     values, which = _lookup(metrics, metric), "median"
@@ -247,8 +247,8 @@ def judge(budget: Budget, metrics: Mapping[str, list[float]], reference: Mapping
 
 
 def shown(metric: str, value: float | None) -> str:
-    """A figure as people write it: `9.134 s` of µs, `28,500,000` of a count. No digit is lost that tells it from its
-    limit."""
+    """Return a figure as people write it: `9.134 s` of µs, `28,500,000` of a count. No digit is lost that tells it from
+    its limit."""
     if value is None:
         return figures.NONE
     base = _QUANTILES.match(metric)

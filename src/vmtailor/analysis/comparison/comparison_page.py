@@ -9,7 +9,7 @@ from vmtailor.model.boots.comparison import Comparison
 
 
 def compare_page(comparison: Comparison) -> str:
-    """The page."""
+    """Return the page."""
     both = (comparison.before, comparison.after)
     longest = max((part.at_us + part.us for side in both for part in phase_strip(side.phases)), default=0)
     sides = [{"side": side, "phases": phase_strip(side.phases, scale_us=longest)} for side in both]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a gate judges: a saved document, its figures, and what tells it from any other, so that a log of CI explains
-itself."""
+"""Read what a gate judges: a saved document, its figures, and what tells it from any other, so that a log of CI
+explains itself."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Document:
 
 
 def read(path: Path) -> Document:
-    """A document, that of a bundle or of saved boots, or a log that is analysed first. Raises UserInputError."""
+    """Read a document, that of a bundle or of saved boots, or a log that is analysed first. Raises UserInputError."""
     data = b""
     if path.is_dir():
         # The folder may be a bundle of somebody else: what it holds must be a file, and its own.
@@ -84,8 +84,8 @@ def _require_readable(content: Any, path: Path) -> None:
 
 
 def facts(content: Any, folder: Path) -> Iterator[tuple[str, str]]:
-    """What tells a document from others: whose it is, which kernel, under which conditions. `folder` may hold the files
-    that it names."""
+    """Yield what tells a document from others: whose it is, which kernel, under which conditions. `folder` may hold the
+    files that it names."""
     if not isinstance(content, Mapping):
         return
     schema = _text(content.get("schema"))
@@ -139,8 +139,8 @@ def _of_boots(content: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def samples(content: Any) -> dict[str, list[float]]:
-    """The samples of saved boots of the machine as it was: `ready_s`, each milestone's, and `init_instructions`, of
-    those that came to be ready; and how many did not (FAILED)."""
+    """Return the samples of saved boots of the machine as it was: `ready_s`, each milestone's, and `init_instructions`,
+    of those that came to be ready; and how many did not (FAILED)."""
     if not isinstance(content, Mapping) or not _text(content.get("schema")).startswith(_BOOTS):
         return {}
     found: dict[str, list[float]] = {FAILED: [float(sum(1 for _ in _failed(content)))]}

@@ -33,7 +33,7 @@ FIGURES = (
 
 
 def runs_of(paths: Sequence[Path]) -> tuple[FitRun, ...] | None:
-    """The runs of fit at these paths, where all are, and not all of one processor; None otherwise.
+    """Return the runs of fit at these paths, where all are, and not all of one processor; None otherwise.
 
     Raises UserInputError for a record that is damaged or of another version."""
     found = [sides.find(path) for path in paths]
@@ -44,7 +44,8 @@ def runs_of(paths: Sequence[Path]) -> tuple[FitRun, ...] | None:
 
 
 def compare_processors(names: Sequence[str], runs: Sequence[FitRun]) -> ProcessorsCompared:
-    """Side by side. Raises UserInputError where two are of one processor: those are compared with each other."""
+    """Set runs side by side. Raises UserInputError where two are of one processor: those are compared with each
+    other."""
     architectures = [run.plan.architecture for run in runs]
     if len(set(architectures)) < len(architectures):
         raise UserInputError(

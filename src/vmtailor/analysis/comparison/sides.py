@@ -25,7 +25,7 @@ from vmtailor.model.machine import Clock
 
 
 def saved_boots(path: Path) -> list[list[Path]]:
-    """The files of each boot at a path: a folder of `vmtailor boot` (the boots of the machine as it was),
+    """Return the files of each boot at a path: a folder of `vmtailor boot` (the boots of the machine as it was),
     FOLDER/VARIANT, or the folder of one boot. Boots that did not get ready are left out. Empty where the path is none
     of these."""
     if (path / "console.log").is_file() and is_within(path / "console.log", path):
@@ -40,13 +40,14 @@ def saved_boots(path: Path) -> list[list[Path]]:
 
 
 def files_of(folder: Path, name: str) -> list[Path]:
-    """Console and chart of one boot among those that a folder holds; none where its record leads out of the folder."""
+    """Return console and chart of one boot among those that a folder holds; none where its record leads out of the
+    folder."""
     console, chart = folder / name / "console.log", folder / name / "bootchart"
     return [console, *([chart] if is_within(chart, folder) else [])] if is_within(console, folder) else []
 
 
 def is_within(path: Path, folder: Path) -> bool:
-    """Whether something is there, and in the folder, wherever links lead."""
+    """Tell whether something is there, and in the folder, wherever links lead."""
     return path.exists() and folder.resolve() in path.resolve().parents
 
 
@@ -56,8 +57,8 @@ Samples = dict[tuple[str, str, str], list[float]]
 
 @dataclass
 class Saved:
-    """What a record holds for a comparison. `clocks`: of the machine, by which its times were told; "" where none
-    are."""
+    """The boots, samples and configuration that a record holds for a comparison. `clocks`: of the machine, by which its
+    times were told; "" where none are."""
 
     timelines: list[Timeline] = field(default_factory=list)
     samples: Samples = field(default_factory=dict)
@@ -68,7 +69,7 @@ class Saved:
 
 
 def find(path: Path) -> Path | None:
-    """The record at a path: the file itself, or the one in the folder."""
+    """Return the record at a path: the file itself, or the one in the folder."""
     if path.is_dir():
         return next((path / name for name in (SERIES, RUN) if plain_files.has(path, name)), None)
     return path if path.name in (SERIES, RUN) else None
@@ -154,7 +155,7 @@ def _load(path: Path) -> tuple[list[Timeline], list[str]]:
 
 
 def load_side(paths: Sequence[Path]) -> Saved:
-    """All that several paths hold of one side: boots, saved series and runs. Raises UserInputError where times of
+    """Load all that several paths hold of one side: boots, saved series and runs. Raises UserInputError where times of
     different clocks would become one side."""
     side = Saved()
     for path in paths:
@@ -180,7 +181,8 @@ def load_side(paths: Sequence[Path]) -> Saved:
 
 
 def side_names(before: Path, after: Path) -> tuple[str, str]:
-    """What two sides are called: the shortest ends of their paths that differ, such as the names of their folders."""
+    """Return the names of two sides: the shortest ends of their paths that differ, such as the names of their
+    folders."""
     left, right = before.absolute().parts, after.absolute().parts
     for count in range(1, max(len(left), len(right)) + 1):
         if left[-count:] != right[-count:]:

@@ -104,20 +104,27 @@ class CallRule:
         return next((w for w in self.words if w in found), None)
 
 
-@dataclass(frozen=True)
-class PathRule:
-    id: str
+class PathPatterns:
+    """A row of data whose `paths` are patterns of rules."""
+
     paths: tuple[str, ...]
-    reason: str
-    symbols: tuple[str, ...] = ()
-    kernel: str = ""
 
     @cached_property
     def _patterns(self) -> tuple[re.Pattern[str], ...]:
         return tuple(path_pattern(path) for path in self.paths)
 
-    def match(self, path: str) -> bool:
+    def covers(self, path: str) -> bool:
+        """Return whether one of the patterns matches a path."""
         return any(pattern.match(path) for pattern in self._patterns)
+
+
+@dataclass(frozen=True)
+class PathRule(PathPatterns):
+    id: str
+    paths: tuple[str, ...]
+    reason: str
+    symbols: tuple[str, ...] = ()
+    kernel: str = ""
 
     def length(self, path: str) -> int:
         """Return how many parts of a path the longest matching pattern covers; 0 when none does."""
@@ -159,7 +166,7 @@ class UntoldRule:
 
 
 @dataclass(frozen=True)
-class HarmlessRule:
+class HarmlessRule(PathPatterns):
     """Requests of a program that are no reason: paths, where a C library names them or (`named`) any file, and system
     calls."""
 
@@ -168,14 +175,6 @@ class HarmlessRule:
     paths: tuple[str, ...] = ()
     calls: tuple[str, ...] = ()
     named: bool = False
-
-    @cached_property
-    def _patterns(self) -> tuple[re.Pattern[str], ...]:
-        return tuple(path_pattern(path) for path in self.paths)
-
-    def match(self, path: str) -> bool:
-        """Return whether the rule covers a path."""
-        return any(pattern.match(path) for pattern in self._patterns)
 
 
 @dataclass(frozen=True)

@@ -14,21 +14,20 @@ A call that fails so is reported, and is no failure of the machine. The exercise
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
-from vmtailor.analysis.demands.demand_rules import path_pattern
+from vmtailor.analysis.demands.demand_rules import PathPatterns
 from vmtailor.base.files import toml_files
 from vmtailor.model.syscalls import Absence, FailedCall
 
 
 @dataclass(frozen=True)
-class Harmless:
+class Harmless(PathPatterns):
     """One row of the data."""
 
     id: str
@@ -37,13 +36,6 @@ class Harmless:
     paths: tuple[str, ...] = ()
     calls: tuple[str, ...] = ()
     demanded: bool = True
-
-    @cached_property
-    def _patterns(self) -> tuple[re.Pattern[str], ...]:
-        return tuple(path_pattern(path) for path in self.paths)
-
-    def covers(self, path: str) -> bool:
-        return any(pattern.match(path) for pattern in self._patterns)
 
     def excuses(self, call: FailedCall) -> bool:
         """Return whether a failed call is such an absence: every path that it names is covered."""

@@ -65,7 +65,7 @@ class AskedSymbols:
         if harmless_absences.is_not_demanded(path):
             return
         for rule in self.rules.paths:
-            if rule.match(path) or rule.match(general):
+            if rule.covers(path) or rule.covers(general):
                 yield f"{rule.id} {general}", rule.symbols, rule.reason
         wanted = self.least(self._defined(general))
         if wanted:

@@ -39,8 +39,6 @@ def _each(change: Callable[[str], str], scope: MakeScope, arguments: list[str]) 
 
 
 def _add(before: bool, scope: MakeScope, arguments: list[str]) -> list[Word]:
-    if len(arguments) < 2:
-        return list(NOT_KNOWN)
     found = []
     words = scope.words(",".join(arguments[1:]))
     for condition, text in scope.texts(arguments[0]):
@@ -59,8 +57,6 @@ def matches(pattern: str, word: str) -> bool:
 
 
 def _filter(keep: bool, scope: MakeScope, arguments: list[str]) -> list[Word]:
-    if len(arguments) < 2:
-        return list(NOT_KNOWN)
     patterns = scope.words(arguments[0])
     found = []
     for word in scope.words(",".join(arguments[1:])):
@@ -78,8 +74,6 @@ def _filter(keep: bool, scope: MakeScope, arguments: list[str]) -> list[Word]:
 
 
 def _patsubst(scope: MakeScope, arguments: list[str]) -> list[Word]:
-    if len(arguments) < 3:
-        return list(NOT_KNOWN)
     pattern, replacement = (_is_literal(scope.texts(a.strip())) for a in arguments[:2])
     words = scope.words(",".join(arguments[2:]))
     if pattern is None or replacement is None:
@@ -100,8 +94,6 @@ def _replaced(pattern: str, replacement: str, word: str) -> str:
 
 
 def _subst(scope: MakeScope, arguments: list[str]) -> list[Word]:
-    if len(arguments) < 3:
-        return list(NOT_KNOWN)
     froms, tos = scope.texts(arguments[0].strip()), scope.texts(arguments[1].strip())
     found: list[Word] = []
     for word in scope.words(",".join(arguments[2:])):
@@ -122,8 +114,6 @@ def _subst(scope: MakeScope, arguments: list[str]) -> list[Word]:
 
 
 def _findstring(scope: MakeScope, arguments: list[str]) -> list[Word]:
-    if len(arguments) < 2:
-        return list(NOT_KNOWN)
     found = []
     for one in scope.texts(arguments[0]):
         for other in scope.texts(arguments[1]):
@@ -146,14 +136,12 @@ def _picked(pick: Callable[[list[str]], list[str]], scope: MakeScope, arguments:
 
 def _word(scope: MakeScope, arguments: list[str]) -> list[Word]:
     number = arguments[0].strip()
-    if len(arguments) < 2 or not number.isdecimal() or len(number) > 4:
+    if not number.isdecimal() or len(number) > 4:
         return list(NOT_KNOWN)
     return _picked(lambda words: words[int(number) - 1 : int(number)] if int(number) else [], scope, arguments)
 
 
 def _if(scope: MakeScope, arguments: list[str]) -> list[Word]:
-    if len(arguments) < 2:
-        return list(NOT_KNOWN)
     condition = scope.nonempty(arguments[0])
     found = [] if condition == FALSE else under(condition, scope.words(arguments[1]))
     otherwise = negation(condition)
@@ -178,7 +166,7 @@ def _or(scope: MakeScope, arguments: list[str]) -> list[Word]:
 
 
 def _foreach(scope: MakeScope, arguments: list[str]) -> list[Word]:
-    if len(arguments) < 3 or "$" in arguments[0]:
+    if "$" in arguments[0]:
         return list(NOT_KNOWN)
     found: list[Word] = []
     for word in scope.words(arguments[1]):
@@ -211,29 +199,34 @@ def _nothing(scope: MakeScope, arguments: list[str]) -> list[Word]:
     return []
 
 
+def _of(least: int, function: Function) -> Function:
+    """A function that needs so many arguments; with fewer its value is not known."""
+    return lambda scope, arguments: function(scope, arguments) if len(arguments) >= least else list(NOT_KNOWN)
+
+
 FUNCTIONS: dict[str, Function] = {
     "strip": _same,
     "sort": _sort,
     "abspath": partial(_each, posixpath.normpath),
-    "addprefix": partial(_add, True),
-    "addsuffix": partial(_add, False),
+    "addprefix": _of(2, partial(_add, True)),
+    "addsuffix": _of(2, partial(_add, False)),
     "notdir": partial(_each, lambda word: word.rpartition("/")[2]),
     "dir": partial(_each, _folder),
     "basename": partial(_each, lambda word: posixpath.splitext(word)[0]),
     "suffix": partial(_each, lambda word: posixpath.splitext(word)[1]),
-    "filter": partial(_filter, True),
-    "filter-out": partial(_filter, False),
-    "patsubst": _patsubst,
-    "subst": _subst,
-    "findstring": _findstring,
+    "filter": _of(2, partial(_filter, True)),
+    "filter-out": _of(2, partial(_filter, False)),
+    "patsubst": _of(3, _patsubst),
+    "subst": _of(3, _subst),
+    "findstring": _of(2, _findstring),
     "firstword": partial(_picked, lambda words: words[:1]),
     "lastword": partial(_picked, lambda words: words[-1:]),
     "words": partial(_picked, lambda words: [str(len(words))]),
-    "word": _word,
-    "if": _if,
+    "word": _of(2, _word),
+    "if": _of(2, _if),
     "and": _and,
     "or": _or,
-    "foreach": _foreach,
+    "foreach": _of(3, _foreach),
     "wildcard": _wildcard,
     "origin": _origin,
     "info": _nothing,

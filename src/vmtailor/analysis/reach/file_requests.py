@@ -101,7 +101,7 @@ class Asks:
             for number in lead.numbers:
                 yield from self._call(number, f"imports {name}")
             for text in lead.strings:
-                if not any(rule.match(text) for rule in self.rules.harmless):
+                if not any(rule.covers(text) for rule in self.rules.harmless):
                     yield from _path(text, f"imports {name}")
         own = [(self.kernel.calls.get(number, ""), number, address) for number, address in one.own.numbers]
         alone = self._alone({name for name, _, _ in own}) if not one.imports and not one.needed else frozenset()

@@ -7,7 +7,7 @@ instruction with capstone."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -54,9 +54,7 @@ def named_by(data: bytes, segment: LoadSegment, patterns: Iterable[Pattern], uni
             what.append((operand << np.int64(one.shift)) + one.base + (0 if one.absolute else address))
             where.append(address)
             left -= len(address)
-    if not where:
-        return np.empty(0, np.int64), np.empty(0, np.int64)
-    return np.concatenate(where), np.concatenate(what)
+    return joined(where), joined(what)
 
 
 def named_by_pairs(data: bytes, segment: LoadSegment, pairs: Iterable[PatternPair]) -> tuple[Numbers, Numbers]:
@@ -79,9 +77,12 @@ def named_by_pairs(data: bytes, segment: LoadSegment, pairs: Iterable[PatternPai
             left &= ~hit
             where.append(first[hit].astype(np.int64) * 4 + segment.address)
             what.append(near[hit] + _operand(second[hit], pair.second))
-    if not where:
-        return np.empty(0, np.int64), np.empty(0, np.int64)
-    return np.concatenate(where), np.concatenate(what)
+    return joined(where), joined(what)
+
+
+def joined(parts: Sequence[Numbers]) -> Numbers:
+    """Return arrays one after the other; an empty one for none."""
+    return np.concatenate([np.empty(0, np.int64), *parts])
 
 
 def _operand(words: NDArray[np.uint32], half: Half) -> Numbers:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vmtailor.analysis.reach.elf_file import ElfFile, Numbers
-from vmtailor.analysis.reach.machine_code import MOST_NAMED, Tracker, Value, named_by, named_by_pairs
+from vmtailor.analysis.reach.machine_code import MOST_NAMED, Tracker, Value, joined, named_by, named_by_pairs
 from vmtailor.model.code_patterns import MachineCode
 
 #: One function's code that is read instruction by instruction, and all of one file's.
@@ -89,22 +89,21 @@ class Program:
         found = [named_by(self.elf.data, one, getattr(self.code, which), self.code.unit) for one in self.elf.code]
         if pairs := getattr(self.code, f"paired_{which}", ()):
             found += [named_by_pairs(self.elf.data, one, pairs) for one in self.elf.code]
-        if not found:
-            return np.empty(0, np.int64), np.empty(0, np.int64)
         self.cut |= any(len(where) >= MOST_NAMED for where, _ in found)
-        return np.concatenate([where for where, _ in found]), np.concatenate([what for _, what in found])
+        return joined([where for where, _ in found]), joined([what for _, what in found])
+
+    def _code_named_by(self, which: str) -> tuple[Numbers, Numbers]:
+        where, what = self._named_by(which)
+        inside = self._is_code(what)
+        return where[inside], what[inside]
 
     @cached_property
     def _calls(self) -> tuple[Numbers, Numbers]:
-        where, what = self._named_by("direct_calls")
-        inside = self._is_code(what)
-        return where[inside], what[inside]
+        return self._code_named_by("direct_calls")
 
     @cached_property
     def _jumps(self) -> tuple[Numbers, Numbers]:
-        where, what = self._named_by("jumps")
-        inside = self._is_code(what)
-        return where[inside], what[inside]
+        return self._code_named_by("jumps")
 
     @cached_property
     def _uses(self) -> tuple[Numbers, Numbers]:

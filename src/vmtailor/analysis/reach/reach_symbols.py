@@ -111,7 +111,7 @@ def _of_narrow(ask: Ask, rules: Rules) -> tuple[str, ...]:
 def _is_harmless(ask: Ask, rules: Rules) -> bool:
     """Whether a program that could make a call, or names a path, does without."""
     if ask.kind is EvidenceKind.PSEUDO_FILE:
-        return any(rule.named and rule.match(ask.key) for rule in rules.harmless)
+        return any(rule.named and rule.covers(ask.key) for rule in rules.harmless)
     return any((ask.call or ask.key) in rule.calls for rule in rules.harmless)
 
 

@@ -95,7 +95,8 @@ class SystemDemands:
             self.demands.event(self._waiting.pop(place))
 
     def loads(self, loads: Iterable[ModuleLoad], symbol_of: Callable[[str], str | None]) -> None:
-        """What modules were loaded for. `symbol_of`: a module's path in the tree → its symbol."""
+        """Take note of the modules that were loaded, and for what. `symbol_of`: a module's path in the tree → its
+        symbol."""
         needs = {load.what: load for load in loads if load.reason is LoadedFor.DEPENDENCY}
         for load in loads:
             missed = load.reason is LoadedFor.PERHAPS and self._untouched.misses(load.module, load.task)

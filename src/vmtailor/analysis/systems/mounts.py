@@ -41,8 +41,8 @@ def parse_os_release(text: str) -> OsRelease:
 
 
 def names_partition(device: str, partition: Partition) -> bool:
-    """Whether what fstab or the kernel's command line calls a device is this partition. Names of device nodes are told
-    by their number alone: which disk is which is the machine's matter."""
+    """Tell whether a device that fstab or the kernel's command line names is this partition. Names of device nodes
+    are told by their number alone: which disk is which is the machine's matter."""
     kind, found, value = device.partition("=")
     value = value.strip('"')
     if found:

@@ -50,7 +50,7 @@ class Root:
         return real or "/"
 
     def node(self, path: str) -> Node | None:
-        """What is at a path, its links followed; None for nothing."""
+        """Return the node at a path, its links followed; None for nothing."""
         real = self.resolve(path)
         if not real:
             return None
@@ -62,7 +62,7 @@ class Root:
         return found is not None and found.kind is NodeKind.FILE
 
     def names(self, path: str) -> Mapping[str, Node]:
-        """What is in a folder, the way to it resolved; empty for what is none."""
+        """Return the names in a folder, the way to it resolved; none for what is no folder."""
         real = self.resolve(path)
         return self.folder(real) if real else {}
 
@@ -82,7 +82,7 @@ class Root:
         return self.read(path, most).decode("utf-8", "replace")
 
     def target(self, path: str) -> str:
-        """Where the link at a real path leads, as it is written; empty for none."""
+        """Return the text of the link at a real path; empty for none."""
         if path not in self._targets:
             self.learn_targets([path])
         return self._targets[path]
@@ -95,7 +95,7 @@ class Root:
             self._targets.update({path: found.get(path, "") for path in wanted})
 
     def folder(self, path: str) -> Mapping[str, Node]:
-        """What is in the folder at a real path; empty for what is none."""
+        """Return the nodes in the folder at a real path; none for what is no folder."""
         if path not in self._folders:
             self._learn([path])
         return self._folders[path]

@@ -20,7 +20,7 @@ _BATCH = 4096
 
 @dataclass
 class Seen:
-    """What a log says. `cut`: there were more different failed calls or paths than are kept."""
+    """The calls, files and marks of a log. `cut`: there were more different failed calls or paths than are kept."""
 
     reading: Reading = field(default_factory=Reading)
     noted: Noted = field(default_factory=Noted)

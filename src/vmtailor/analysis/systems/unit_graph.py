@@ -48,8 +48,8 @@ class UnitGraph:
 
 
 def parse(text: str, most_bytes: int) -> UnitGraph:
-    """What `systemctl show` printed: `Property=value` lines, an empty line between two units; what is none is passed
-    over. `most_bytes`: so long a text was cut off, and its last unit is left out."""
+    """Read the output of `systemctl show`: `Property=value` lines, an empty line between two units; what is none is
+    passed over. `most_bytes`: so long a text was cut off, and its last unit is left out."""
     cut = len(text.encode("utf-8", "replace")) >= most_bytes
     blocks = text.split("\n\n")
     if cut:

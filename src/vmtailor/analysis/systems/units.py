@@ -30,7 +30,7 @@ def find_init(root: Root, named: str = "") -> Init | None:
 
 
 def is_init(root: Root, path: str) -> bool:
-    """Whether a program that is named is an init: one by where the kernel looks for it, or by what it is."""
+    """Tell whether a program that is named is an init: one by where the kernel looks for it, or by what it is."""
     found = find_init(root, path)
     known = (InitKind.SYSTEMD, InitKind.OPENRC, InitKind.RUNIT, InitKind.SYSVINIT)
     return found is not None and (path in _INITS or found.kind in known)

@@ -54,11 +54,11 @@ class Untouched:
     missed: tuple[MissedModule, ...] = ()
 
     def covers(self, path: str) -> bool:
-        """Whether opening a path demands nothing."""
+        """Tell whether opening a path demands nothing."""
         return any(row.covers(path) for row in self.absences)
 
     def misses(self, module: str, task: str) -> bool:
-        """Whether a program that could do without a module says that it is not there."""
+        """Tell whether a text is a program's remark that a module, which it can do without, is not there."""
         return any((row.module, row.task) == (module, task) for row in self.missed)
 
 

@@ -17,8 +17,8 @@ _BATCH = 5000
 
 
 def json_chunks(timeline: Timeline) -> Iterator[bytes]:
-    """The document of `analyze --json`: `schema` first, then the fields in their order. One row a line, so that it
-    can be read."""
+    """Return the document of `analyze --json`: `schema` first, then the fields in their order. One row a line, so that
+    it can be read."""
     encoder = msgspec.json.Encoder()
     yield b'{"schema":' + encoder.encode(Timeline.SCHEMA)
     for name in timeline.__struct_fields__:
@@ -40,7 +40,7 @@ def _rows(encoder: msgspec.json.Encoder, rows: Sequence[Any]) -> Iterator[bytes]
 
 
 def from_json(data: bytes, origin: str) -> Timeline:
-    """A saved document. Raises UserInputError when it is of another schema or damaged."""
+    """Return a saved document. Raises UserInputError when it is of another schema or damaged."""
     try:
         document = msgspec.json.decode(data)
         if not isinstance(document, dict) or document.pop("schema", None) != Timeline.SCHEMA:
@@ -72,7 +72,7 @@ COLUMNS = (
 
 
 def to_csv(timeline: Timeline) -> str:
-    """Every item as one row, for a spreadsheet. Cells that could be taken for formulas get a quote in front."""
+    """Return every item as one row, for a spreadsheet. Cells that could be taken for formulas get a quote in front."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(COLUMNS)
@@ -105,7 +105,7 @@ def _cell(value: object) -> object:
 
 
 def trace_events(timeline: Timeline) -> bytes:
-    """Chrome trace-event JSON. One process a kind; threads are tasks, lanes of units, or processes."""
+    """Return Chrome trace-event JSON. One process a kind; threads are tasks, lanes of units, or processes."""
     events: list[dict[str, Any]] = []
     for pid, name in enumerate(("phases", "kernel", "beside", "units", "processes", "silences"), 1):
         events.append({"ph": "M", "pid": pid, "tid": 0, "name": "process_name", "args": {"name": name}})

@@ -14,7 +14,7 @@ MOST_BARS = 20_000
 
 
 def boot_page(timeline: Timeline, title: str) -> str:
-    """The page. `title` is what the boot is called, such as its file's name."""
+    """Return the page. `title` is what the boot is called, such as its file's name."""
     rows, left_out = _bars(timeline)
     phases = phase_strip(timeline.phases, timeline.shown_end_us)
     data = {

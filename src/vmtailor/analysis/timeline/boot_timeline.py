@@ -14,8 +14,8 @@ from vmtailor.analysis.bootlog.log_lines import printable
 from vmtailor.analysis.bootlog.machine_facts import machine_of
 from vmtailor.analysis.bootlog.silences import gaps_of, shown_end
 from vmtailor.analysis.changes.advice import advise
+from vmtailor.analysis.timeline import sanity
 from vmtailor.analysis.timeline.durations import (
-    SLOW_CONSOLE_US,
     Quantised,
     ReportedScale,
     choose,
@@ -31,7 +31,6 @@ from vmtailor.analysis.timeline.own_time import MAIN, Span, critical_path, nest,
 from vmtailor.analysis.timeline.phases import phases_of, printed_total
 from vmtailor.base.errors import UserInputError
 from vmtailor.model.boots.timeline import (
-    ConsoleCost,
     Deferral,
     DurationSource,
     Initcall,
@@ -43,7 +42,6 @@ from vmtailor.model.boots.timeline import (
     Probe,
     SourceFile,
     Timeline,
-    WarningCode,
 )
 
 
@@ -78,7 +76,7 @@ BOUND = (0, 1)
 
 
 def build(sources: Sequence[Observed]) -> Timeline:
-    """The timeline of one boot from everything that was read about it."""
+    """Return the timeline of one boot from everything that was read about it."""
     observed = join(sources)
     quantised = find_quantised(observed)
     phases = phases_of(observed)
@@ -95,7 +93,7 @@ def build(sources: Sequence[Observed]) -> Timeline:
         else None
     )
     console = within_boot(console, observed, kernel.end_us if kernel else None, end_us)
-    _warnings(observed, quantised, console, initcalls, probes)
+    sanity.check_rows(observed, quantised, console, initcalls, probes)
     timeline = Timeline(
         kernel=KernelInfo(
             observed.version,
@@ -226,52 +224,31 @@ def _probes(observed: Observed, spans: Sequence[Span | None], quantised: Quantis
     rows = []
     for probe, span in zip(observed.probes, spans, strict=True):
         seen[probe.device] = number = seen[probe.device] + 1
-        deferred = probe.returned in DEFERRED
-        if span is None:
-            # Without a stamp the report is all there is; before the clocksource switch it is a tick count, so nothing
-            # is.
-            duration = probe.reported_us if probe.end_us is None and quantised is None else None
-            rows.append(
-                Probe(
-                    probe.device,
-                    probe.device,
-                    None,
-                    number,
-                    None,
-                    duration,
-                    None,
-                    DurationSource.REPORTED.value if duration is not None else None,
-                    probe.reported_us,
-                    probe.returned,
-                    probe.end_us,
-                    Path.UNKNOWN.value,
-                    deferred,
-                )
-            )
-            continue
         path = Path.UNKNOWN
-        if span.beside:
+        if span is not None and span.beside:
             path = Path.BESIDE
-        elif span.inner or span.task == MAIN:
+        elif span is not None and (span.inner or span.task == MAIN):
             path = Path.CRITICAL
+        # Without a stamp the report is all there is; before the clocksource switch it is a tick count, so nothing is.
+        told = span is not None or (probe.end_us is None and quantised is None)
         rows.append(
             Probe(
-                probe.device,
-                probe.device,
-                None,
-                number,
-                span.start_us,
-                span.duration_us,
-                span.exclusive_us,
-                DurationSource.REPORTED.value,
-                probe.reported_us,
-                probe.returned,
-                probe.end_us,
-                path.value,
-                deferred,
+                name=probe.device,
+                device=probe.device,
+                module=None,
+                occurrence=number,
+                start_us=span.start_us if span else None,
+                duration_us=(span.duration_us if span else probe.reported_us) if told else None,
+                exclusive_us=span.exclusive_us if span else None,
+                duration_source=DurationSource.REPORTED.value if told else None,
+                reported_us=probe.reported_us,
+                returned=probe.returned,
+                end_us=probe.end_us,
+                path=path.value,
+                deferred=probe.returned in DEFERRED,
             )
         )
-        if span.overlaps:
+        if span is not None and span.overlaps:
             observed.marks.setdefault(f"overlap:{probe.device}", (span.start_us, ""))
     return rows
 
@@ -311,73 +288,3 @@ def _modules(initcalls: Sequence[Initcall]) -> tuple[Module, ...]:
         )
         for name, calls in loaded.items()
     )
-
-
-def _warnings(
-    observed: Observed,
-    quantised: Quantised | None,
-    console: ConsoleCost | None,
-    initcalls: Sequence[Initcall],
-    probes: Sequence[Probe],
-) -> None:
-    if quantised:
-        tick = f" of {quantised.tick_us} µs" if quantised.tick_us else ""
-        observed.warn(
-            WarningCode.TICK_QUANTISED,
-            f"up to {quantised.until_us / 1e6:.6f} s the kernel measured in timer ticks{tick}: "
-            f"{quantised.calls} initcalls are timed by "
-            "their time stamps instead",
-        )
-    early = sum(1 for p in probes if p.end_us is not None and p.duration_us is None)
-    if early:
-        observed.warn(
-            WarningCode.PROBE_BEFORE_CLOCKSOURCE,
-            f"{early} probes ended before the clocksource switch: their report is in ticks and they have no "
-            f"first line, so no duration",
-        )
-    if console and console.us_per_char is not None and console.us_per_char >= SLOW_CONSOLE_US:
-        observed.warn(
-            WarningCode.CONSOLE_INFLATED,
-            f"each printed character costs {console.us_per_char:.1f} µs: durations are those reported, not the "
-            f"stamps'; printing took "
-            f"about {(console.cost_us or 0) / 1e6:.3f} s of this boot",
-        )
-    open_calls = [c.name for c in initcalls if c.returned is None]
-    if open_calls:
-        observed.warn(
-            WarningCode.UNFINISHED, f"{len(open_calls)} initcalls never returned in the log, the last: {open_calls[-1]}"
-        )
-    lost = sum(
-        1
-        for c in initcalls
-        if c.returned is not None and c.task is None and c.stamps_us is None and c.end_us is not None
-    )
-    if lost:
-        observed.warn(WarningCode.UNMATCHED_RETURN, f"{lost} initcalls lack the line where they begin")
-    overlaps = [name.removeprefix("overlap:") for name in observed.marks if name.startswith("overlap:")]
-    if overlaps:
-        observed.warn(
-            WarningCode.OVERLAPPING_PROBES,
-            f"{len(overlaps)} probes reach over the end of what they began in, so ran beside it: "
-            f"{', '.join(overlaps[:4])}"
-            + (" …" if len(overlaps) > 4 else "")
-            + "; their own time is an upper bound (boot with printk caller information to know)",
-        )
-    if sum(1 for unit in observed.units if unit.start_us is None and unit.duration_us) > 1:
-        observed.warn(
-            WarningCode.UNITS_OVERLAP,
-            "units start side by side and their starts are not known: their durations do not add up "
-            "(systemd-analyze plot "
-            "--json knows the starts)",
-        )
-    early_stamps = {
-        c.end_us for c in initcalls[:400] if c.end_us is not None and quantised and c.end_us < quantised.until_us
-    }
-    if len(early_stamps) >= 3 and all(stamp % 1000 == 0 for stamp in early_stamps):
-        observed.warn(
-            WarningCode.TICK_STAMPS,
-            "the early time stamps are whole ticks too: nothing in this log is finer before the switch",
-        )
-    put_off = sum(1 for p in probes if p.deferred)
-    if put_off:
-        observed.warn(WarningCode.PROBES_DEFERRED, f"{put_off} probes were put off to be tried again")

@@ -46,7 +46,7 @@ class MarkLine:
 
 
 def lines_of(timed: Iterable[tuple[float, str]]) -> list[MarkLine]:
-    """Clean lines; one that a kernel message was printed into (behind a prompt, say) becomes two."""
+    """Return clean lines; one that a kernel message was printed into (behind a prompt, say) becomes two."""
     found = []
     for wall_s, raw in timed:
         text = escapes.without(raw)
@@ -61,19 +61,19 @@ def lines_of(timed: Iterable[tuple[float, str]]) -> list[MarkLine]:
 
 
 def kernel_zero(lines: Sequence[MarkLine]) -> float | None:
-    """Host time of the kernel clock's zero. A line shows up when it is printed or later (the first ones wait for the
-    console to be there), so the smallest difference is the truest. None without stamps."""
+    """Return the host time of the kernel clock's zero; None without stamps. A line shows up when it is printed or
+    later, so the smallest difference is the truest."""
     return min((line.wall_s - line.guest_s for line in lines if line.guest_s is not None), default=None)
 
 
 def ns(seconds: float | None) -> int | None:
-    """Seconds as whole nanoseconds."""
+    """Return seconds as whole nanoseconds."""
     return None if seconds is None else round(seconds * 1e9)
 
 
 def milestones(lines: Sequence[MarkLine], extra: Sequence[tuple[str, re.Pattern[str]]] = ()) -> tuple[Milestone, ...]:
-    """What the console tells of a boot, in the order of time. `extra`: milestones of the user's own. A stamped line
-    is placed by its stamp, since lines may be printed late."""
+    """Return what the console tells of a boot, in the order of time. `extra`: milestones of the user's own. A stamped
+    line is placed by its stamp, since lines may be printed late."""
     zero = kernel_zero(lines)
     found: dict[str, Milestone] = {}
     if zero is not None:
@@ -89,13 +89,13 @@ def milestones(lines: Sequence[MarkLine], extra: Sequence[tuple[str, re.Pattern[
 
 
 def line_with(lines: Sequence[MarkLine], said: str) -> MarkLine | None:
-    """The first line that has what a watcher saw of it."""
+    """Return the first line that has what a watcher saw of it."""
     wanted = [part.strip() for part in _STAMP.split(escapes.without(said))[::2] if part.strip()]
     return next((line for line in lines if wanted and wanted[-1] in line.text), None)
 
 
 def guest_time(lines: Sequence[MarkLine], line: MarkLine | None) -> float | None:
-    """A line's own stamp; for one without, and for what is no line, that of the last stamped line before."""
+    """Return a line's own stamp; for one without, and for what is no line, that of the last stamped line before."""
     before = None
     for one in lines:
         if one.guest_s is not None:
@@ -106,7 +106,7 @@ def guest_time(lines: Sequence[MarkLine], line: MarkLine | None) -> float | None
 
 
 def dead_end(text: str) -> str:
-    """Why a guest that printed this line is lost, or ""."""
+    """Return why a guest that printed this line is lost, or ""."""
     clean = escapes.without(text)
     for pattern, words in DEAD_ENDS:
         if found := pattern.search(_STAMP.sub("", clean)):
@@ -115,7 +115,7 @@ def dead_end(text: str) -> str:
 
 
 def grabserial(lines: Iterable[tuple[float, str]]) -> str:
-    """The console with host times, one line each, as grabserial writes them: `[time delta] text`."""
+    """Return the console with host times, one line each, as grabserial writes them: `[time delta] text`."""
     out, before = [], 0.0
     for at, text in lines:
         out.append(f"[{at:.6f} {at - before:.6f}] {text}")

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the collector in a guest wrote (native/collector), as the members of a bootchart. The bytes are untrusted."""
+"""Turn what the collector in a guest wrote (native/collector) into the members of a bootchart. The bytes are
+untrusted."""
 
 from __future__ import annotations
 
@@ -24,8 +25,8 @@ class _State:
 
 
 def members(stream: bytes, header: Iterable[tuple[str, str]] = ()) -> dict[str, bytes]:
-    """`proc_stat.log`, `proc_ps.log`, `proc_diskstats.log`, `header`, and `proc_io.log` (bytes read and written by
-    process), each sample whole again. Empty when the stream has no sample; damaged lines are left out."""
+    """Return `proc_stat.log`, `proc_ps.log`, `proc_diskstats.log`, `header`, and `proc_io.log` (bytes read and written
+    by process), each sample whole again. Empty when the stream has no sample; damaged lines are left out."""
     state, at, samples, size = _State(), None, 0, 0
     logs: dict[str, list[bytes]] = {
         name: [] for name in ("proc_stat.log", "proc_ps.log", "proc_diskstats.log", "proc_io.log")

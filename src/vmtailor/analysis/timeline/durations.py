@@ -45,7 +45,7 @@ class Quantised:
 
 
 def is_ticks(value: int, tick: float) -> bool:
-    """Whether a reported figure is a whole number of ticks, as the kernel would have rounded it."""
+    """Tell whether a reported figure is a whole number of ticks, as the kernel would have rounded it."""
     if value == 0:
         return True
     count = round(value / tick)
@@ -70,7 +70,8 @@ def _disagree(calls: Sequence[RawCall]) -> int:
 
 
 def known_tick_us(observed: Observed) -> int | None:
-    """The length of a tick from the configuration or from the calibration line (BogoMIPS = lpj × HZ / 500000)."""
+    """Return the length of a tick from the configuration or from the calibration line (BogoMIPS = lpj × HZ /
+    500000)."""
     if observed.config.get("HZ", "").isdigit() and int(observed.config["HZ"]) > 0:
         return round(1_000_000 / int(observed.config["HZ"]))
     for _, text in observed.messages[:2000]:
@@ -86,7 +87,7 @@ def known_tick_us(observed: Observed) -> int | None:
 
 
 def find_quantised(observed: Observed) -> Quantised | None:
-    """Up to where the reported figures are whole ticks; None when none are, or no stamps could replace them."""
+    """Find up to where the reported figures are whole ticks; None when none are, or no stamps could replace them."""
     calls = [c for c in observed.initcalls if c.finished and c.reported_us is not None and c.end_us is not None]
     if not calls or observed.coarse:
         return None
@@ -129,7 +130,7 @@ def _agree(call: RawCall) -> bool:
 
 
 def stamps_us(call: RawCall) -> int | None:
-    """The difference of a call's stamps. Two zeros are a clock that does not run yet, not a duration."""
+    """Return the difference of a call's stamps. Two zeros are a clock that does not run yet, not a duration."""
     if call.start_us is None or call.end_us is None or (call.start_us == 0 and call.end_us == 0):
         return None
     return call.end_us - call.start_us if call.end_us >= call.start_us else None
@@ -137,7 +138,7 @@ def stamps_us(call: RawCall) -> int | None:
 
 @dataclass(frozen=True)
 class ReportedScale:
-    """How to read the figures of one log: the ticks of its beginning, the microseconds in a reported one, and what a
+    """The scale of one log's figures: the ticks of its beginning, the microseconds in a reported one, and what a
     character costs on its console."""
 
     quantised: Quantised | None = None
@@ -146,8 +147,8 @@ class ReportedScale:
 
 
 def unit_of(observed: Observed, quantised: Quantised | None) -> float:
-    """The microseconds in a reported "usec". A kernel that says it is older, but whose reports would then be longer
-    than their stamps, was changed by its vendor."""
+    """Return the microseconds in a reported "usec". A kernel that says it is older, but whose reports would then be
+    longer than their stamps, was changed by its vendor."""
     version = version_key(observed.version or "")[:2]
     if not version or version >= EXACT_SINCE:
         return 1.0
@@ -164,7 +165,7 @@ def unit_of(observed: Observed, quantised: Quantised | None) -> float:
 
 
 def choose(call: RawCall, by_stamps: int | None, reading: ReportedScale) -> tuple[int | None, str | None]:
-    """The duration to believe and its source; (None, None) where the log has none."""
+    """Return the duration to believe and its source; (None, None) where the log has none."""
     if not call.finished:
         return None, None
     begun = call.start_us if call.start_us is not None else call.end_us
@@ -196,7 +197,7 @@ def _counted(call: RawCall, by_stamps: int | None, value: float, us_per_char: fl
 def within_boot(
     console: ConsoleCost | None, observed: Observed, kernel_end_us: int | None, end_us: int | None
 ) -> ConsoleCost | None:
-    """The same of the boot alone: lines go on to be logged as long as a machine runs."""
+    """Return the cost of printing within the boot alone: lines go on to be logged as long as a machine runs."""
     if console is None or console.us_per_char is None:
         return console
     until_end, until_kernel = (
@@ -208,8 +209,8 @@ def within_boot(
 
 
 def console_cost(observed: Observed, quantised: Quantised | None, unit: float = 1.0) -> ConsoleCost | None:
-    """What printing cost, from calls whose stamps contain the printing of their own `calling` line and whose report
-    does not."""
+    """Measure what printing cost, from calls whose stamps contain the printing of their own `calling` line and whose
+    report does not."""
     ratios: list[float] = []
     for call in observed.initcalls:
         by_stamps = stamps_us(call)

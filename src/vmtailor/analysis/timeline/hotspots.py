@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What to look at first: every kind of item by its own time, with its share of the kernel and of the whole boot."""
+"""Rank what to look at first: every kind of item by its own time, with its share of the kernel and of the whole
+boot."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from vmtailor.analysis.bootlog.silences import MIN_US, without_inner
+from vmtailor.analysis.bootlog.silences import MIN_GAP_US, without_inner
 from vmtailor.analysis.timeline.durations import SLOW_CONSOLE_US
 from vmtailor.model.boots.timeline import GapSpan, Hotspot, Initcall, Path, PhaseName, Probe, Timeline
 
@@ -16,14 +17,15 @@ MOST = 200
 
 
 def rank(timeline: Timeline) -> Timeline:
-    """The timeline with its hot spots: the longest own time first, of units the longest."""
+    """Return the timeline with its hot spots: the longest own time first, of units the longest."""
     spots = [*_calls(timeline), *_gaps(timeline), *_units(timeline), *_processes(timeline), *_console(timeline)]
     spots.sort(key=lambda spot: (-weight(spot), spot.kind, spot.name))
     return msgspec.structs.replace(timeline, hotspots=tuple(spots[:MOST]))
 
 
 def weight(spot: Hotspot) -> int:
-    """What a hot spot is ranked by. Units overlap, so that little of a long one may be its own: it counts whole."""
+    """Return what a hot spot is ranked by. Units overlap, so that little of a long one may be its own: it counts
+    whole."""
     if spot.kind == "unit" and spot.duration_us is not None:
         return max(spot.duration_us, spot.exclusive_us)
     return spot.exclusive_us
@@ -69,7 +71,7 @@ def _gaps(timeline: Timeline) -> Iterator[Hotspot]:
     nothing explains is named by the message before."""
     groups: dict[tuple[str, str, str, int], list[GapSpan]] = {}
     for gap in without_inner(timeline.gaps):
-        if gap.own_us >= MIN_US:
+        if gap.own_us >= MIN_GAP_US:
             alone = 0 if gap.kind else gap.start_us
             groups.setdefault((gap.title or f"after: {gap.before}", gap.phase, gap.path, alone), []).append(gap)
     for (name, phase, path, _), gaps in groups.items():

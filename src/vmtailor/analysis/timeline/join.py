@@ -15,12 +15,21 @@ from vmtailor.model.boots.timeline import DurationSource, PhaseName, PhaseSpan, 
 #: The units that cloud-init's first stage runs in.
 FIRST_STAGES = ("cloud-init-local.service", "cloud-init-main.service")
 
+#: Facts that the first file which knows them decides, and moments and lengths, of which 0 is one.
+_FIRST_NAMED = ("version", "arch", "command_line", "hypervisor", "clocksource", "config", "symbols")
+_FIRST_TIMED = ("clocksource_switch_us", "charted_total_us", "printed_total_us")
+#: What is of the first kernel log alone.
+_OF_THE_LOG = (
+    "kernel_log", "stamped", "coarse", "first_us", "last_us", "first_line_seen", "lines", "characters", "printed",
+    "messages", "gaps", "relative", "arrived", "milliseconds", "loader",
+)  # fmt: skip
+
 Span = TypeVar("Span", PhaseSpan, UnitSpan, Process)
 
 
 def join(sources: Sequence[Observed]) -> Observed:
-    """One Observed from all. The first file that knows a thing decides; what cannot be placed keeps its own zero,
-    with a warning."""
+    """Return one Observed from all. The first file that knows a thing decides; what cannot be placed keeps its own
+    zero, with a warning."""
     whole = Observed(sources[0].path if sources else "", "joined")
     for source in sorted(sources, key=_trust):
         _facts(whole, source)
@@ -67,27 +76,15 @@ def _facts(whole: Observed, source: Observed) -> None:
             WarningCode.DIFFERENT_BOOTS,
             f"the files name different kernels: {whole.version}, and {source.version} in {source.path}",
         )
-    whole.version = whole.version or source.version
-    whole.arch = whole.arch or source.arch
-    whole.command_line = whole.command_line or source.command_line
-    whole.hypervisor = whole.hypervisor or source.hypervisor
-    whole.clocksource = whole.clocksource or source.clocksource
-    if whole.clocksource_switch_us is None:
-        whole.clocksource_switch_us = source.clocksource_switch_us
-    whole.config = whole.config or source.config
-    whole.symbols = whole.symbols or source.symbols
-    if whole.charted_total_us is None:
-        whole.charted_total_us = source.charted_total_us
-    if whole.printed_total_us is None:
-        whole.printed_total_us = source.printed_total_us
+    for name in _FIRST_NAMED:
+        setattr(whole, name, getattr(whole, name) or getattr(source, name))
+    for name in _FIRST_TIMED:
+        if getattr(whole, name) is None:
+            setattr(whole, name, getattr(source, name))
     if source.kernel_log and not whole.kernel_log:
-        whole.kernel_log, whole.stamped, whole.coarse = True, source.stamped, source.coarse
-        whole.first_us, whole.last_us, whole.first_line_seen = source.first_us, source.last_us, source.first_line_seen
-        whole.lines, whole.characters, whole.printed = source.lines, source.characters, source.printed
-        whole.messages, whole.gaps = source.messages, source.gaps
-        whole.relative, whole.arrived = source.relative, source.arrived
+        for name in _OF_THE_LOG:
+            setattr(whole, name, getattr(source, name))
         whole.rough_us |= source.rough_us
-        whole.milliseconds, whole.loader = source.milliseconds, source.loader
 
 
 def _same_kernel(one: str, other: str) -> bool:

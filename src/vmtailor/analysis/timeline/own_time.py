@@ -106,8 +106,8 @@ INSIDE = (STAGES, "generators")
 
 
 def own_time(units: Sequence[UnitSpan]) -> list[UnitSpan]:
-    """The units in order of their start, with `exclusive_us` for those whose start and duration are known. What ran
-    within a unit takes nothing from it."""
+    """Return the units in order of their start, with `exclusive_us` for those whose start and duration are known. What
+    ran within a unit takes nothing from it."""
     timed = [
         (n, u.start_us, u.start_us + u.duration_us)
         for n, u in enumerate(units)
@@ -151,7 +151,7 @@ def _of_stages(units: Sequence[UnitSpan]) -> dict[int, int]:
 
 
 def critical_path(units: Sequence[UnitSpan], end_us: int | None) -> list[UnitSpan]:
-    """The units with `critical` and `path_us`.
+    """Return the units with `critical` and `path_us`.
 
     A chain that `systemd-analyze critical-chain` printed is taken as it is: it knows the orderings. Elsewhere the path
     is the chain of units, each begun when the one before was up, that fills most of the time before the goal: the

@@ -7,16 +7,14 @@ import msgspec
 
 from vmtailor.analysis.bootlog.boot_record import LATE_US, RESOLVED_US, Observed
 from vmtailor.analysis.bootlog.cloud_init import BOOT as CLOUD_INIT_BOOT
+from vmtailor.analysis.timeline import sanity
 from vmtailor.model.boots.timeline import PhaseName, PhaseSpan, WarningCode
 
 Marks = dict[str, tuple[int, str]]
 
-#: Reported and seen ends of a phase may differ so much before it is said.
-TOLERANCE_US = 500_000
-
 
 def phases_of(observed: Observed) -> list[PhaseSpan]:
-    """The phases of one boot, from what systemd reported where it did, from the log's marks elsewhere. Adds
+    """Return the phases of one boot, from what systemd reported where it did, from the log's marks elsewhere. Adds
     warnings."""
     marks = observed.marks
     given = {p.name: p for p in observed.phases}
@@ -44,9 +42,7 @@ def phases_of(observed: Observed) -> list[PhaseSpan]:
             PhaseSpan(PhaseName.LOADER, observed.first_us, None, "start: its first line; its end is not known")
         )
     if reported:
-        _sum_of_parts(observed, given)
-    if reported and observed.kernel_log:
-        _cross_check(observed, marks, given)
+        sanity.check_reported(observed, given)
     if not any(p.name == PhaseName.READY for p in found):
         found.extend(_ready(observed, marks, found))
     return [_resolved(observed, phase) for phase in found]
@@ -223,32 +219,7 @@ def _finished(observed: Observed, end_us: int) -> int:
 
 
 def printed_total(observed: Observed, phases: list[PhaseSpan]) -> int | None:
-    """The total that systemd printed, where its phases are all there are."""
+    """Return the total that systemd printed, where its phases are all there are."""
     starts = [p.start_us for p in phases if p.start_us is not None]
     first = min((p.start_us for p in observed.phases if p.start_us is not None), default=None)
     return observed.printed_total_us if first is not None and starts and min(starts) == first else None
-
-
-def _sum_of_parts(observed: Observed, given: dict[str, PhaseSpan]) -> None:
-    total = observed.printed_total_us
-    parts = [p.end_us - p.start_us for p in given.values() if p.end_us is not None and p.start_us is not None]
-    if total is None or sum(parts) == total:
-        return
-    # Each figure is printed without what is beyond its last digit.
-    rounded = abs(total - sum(parts)) <= 1000 * (len(parts) + 1)
-    why = "its figures are cut off after their last digit" if rounded else "a part is missing or wrong"
-    observed.warn(
-        WarningCode.SUM_DIFFERS,
-        f"systemd's phases add up to {sum(parts) / 1e6:.3f} s, and it printed {total / 1e6:.3f} s as their total, "
-        f"which counts ({why})",
-    )
-
-
-def _cross_check(observed: Observed, marks: Marks, given: dict[str, PhaseSpan]) -> None:
-    kernel = given.get(PhaseName.KERNEL)
-    seen = marks.get("run-any") or marks.get("freed")
-    if kernel and kernel.end_us is not None and seen and abs(seen[0] - kernel.end_us) > TOLERANCE_US:
-        observed.warn(
-            WarningCode.SUM_DIFFERS,
-            f"systemd says the kernel took {kernel.end_us / 1e6:.3f} s, the log has {seen[1]} at {seen[0] / 1e6:.3f} s",
-        )

@@ -19,15 +19,15 @@ BEFORE = "firmware"
 
 
 def counts(found: Boot, phases: Sequence[Phase]) -> tuple[float, float, float]:
-    """Instructions of the kernel and of user programs, and accesses to devices, in some phases."""
+    """Return instructions of the kernel and of user programs, and accesses to devices, in some phases."""
     rows = [row for row in found.phases if row.phase in phases]
     devices = sum((row.port_accesses or 0) + (row.mmio_accesses or 0) for row in rows)
     return float(sum(row.kernel for row in rows)), float(sum(row.user for row in rows)), float(devices)
 
 
 def by_subsystem(found: Boot, phases: Sequence[Phase], subsystems: Mapping[str, str]) -> dict[str, float]:
-    """Subsystem → instructions of the kernel in some phases; they add up to all of them. `subsystems`: function → its
-    subsystem; nothing is told apart where that is empty."""
+    """Return subsystem → instructions of the kernel in some phases; they add up to all of them. `subsystems`: function
+    → its subsystem; nothing is told apart where that is empty."""
     if not subsystems:
         return {}
     sums: dict[str, float] = defaultdict(float)
@@ -40,8 +40,12 @@ def by_subsystem(found: Boot, phases: Sequence[Phase], subsystems: Mapping[str, 
 
 
 def part_figures(whole: str, parts: Mapping[str, float]) -> Iterable[BenchFigure]:
-    """The parts of a figure of instructions, as figures."""
-    return (BenchFigure(part(whole, name), value, "instructions") for name, value in sorted(parts.items()) if value)
+    """Return the parts of a figure of instructions, as figures."""
+    return (
+        BenchFigure(name=part(whole, name), value=value, unit="instructions")
+        for name, value in sorted(parts.items())
+        if value
+    )
 
 
 #: The marks of a program's end.
@@ -105,10 +109,10 @@ def _figures(
     name: str, cost: Sequence[float], parts: Mapping[str, float], took_ns: float | None
 ) -> Iterator[BenchFigure]:
     for side, value, unit in zip(("kernel", "user", "devices"), cost, (*["instructions"] * 2, "accesses"), strict=True):
-        yield BenchFigure(f"{side} {name}", value, unit)
+        yield BenchFigure(name=f"{side} {name}", value=value, unit=unit)
     yield from part_figures(f"kernel {name}", parts)
     if took_ns is not None:
-        yield BenchFigure(f"virtual time {name}", took_ns / 1e9, "s")
+        yield BenchFigure(name=f"virtual time {name}", value=took_ns / 1e9, unit="s")
 
 
 def timed_start(found: Boot) -> dict[str, float]:

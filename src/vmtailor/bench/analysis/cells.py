@@ -21,7 +21,7 @@ NATIVE = "native"
 #: Differences below the first share are of no interest; where none was found, and the second can be ruled out, cells
 #: are the same.
 _OF_INTEREST, _ALIKE = 0.02, 0.05
-#: The same of logarithms, whose differences are ratios.
+#: Thresholds of logarithms, whose differences are ratios.
 _OF_RATIOS = significance.Thresholds(0.0, math.log1p(_OF_INTEREST), math.log1p(_ALIKE))
 #: A share of processor time that others took from which on it is said.
 NOISY = 0.10
@@ -29,7 +29,7 @@ NOISY = 0.10
 
 @dataclass(frozen=True)
 class CellKey:
-    """What a cell is of. `figure`: its name, as the suite gives it."""
+    """The place of a cell in the tables. `figure`: its name, as the suite gives it."""
 
     suite: str
     test: str
@@ -40,7 +40,7 @@ class CellKey:
 
     @property
     def row(self) -> tuple[str, str, str, int, str]:
-        """The same without the runtime: cells of one row are compared."""
+        """Return the key without the runtime: cells of one row are compared."""
         return self.suite, self.test, self.figure, self.count, self.variant
 
     @property
@@ -57,6 +57,20 @@ class Against:
     low: float | None
     high: float | None
     verdict: Verdict
+
+    @property
+    def times(self) -> str:
+        return f"{self.ratio:.2f}×"
+
+    @property
+    def between(self) -> str:
+        """Return the interval in words; nothing where there is none."""
+        return "" if self.low is None or self.high is None else f"{self.low:.2f} … {self.high:.2f}"
+
+    @property
+    def words(self) -> str:
+        """Return the ratio with its interval."""
+        return self.times + (f" ({self.between})" if self.between else "")
 
 
 @dataclass(frozen=True)
@@ -81,12 +95,12 @@ class Cell:
 
 
 def cells_of(run: HostRun) -> list[Cell]:
-    """The cells of one host's run, in the order in which they were first met. Warm-ups count for nothing."""
+    """Return the cells of one host's run, in the order in which they were first met. Warm-ups count for nothing."""
     return cells(run.trials)
 
 
 def cells(trials: Iterable[BenchTrial]) -> list[Cell]:
-    """The same of any trials, which are of one host and image."""
+    """Return the cells of any trials, which are of one host and image."""
     values: dict[CellKey, list[float]] = defaultdict(list)
     units: dict[CellKey, tuple[str, bool]] = {}
     rows: dict[CellKey, list[BenchTrial]] = defaultdict(list)
@@ -98,7 +112,14 @@ def cells(trials: Iterable[BenchTrial]) -> list[Cell]:
             names[trial.of_test].setdefault(figure.name, (figure.unit, figure.larger_is_better))
     for trial in counted:
         for name, unit in (names[trial.of_test] or {trial.test: ("", False)}).items():
-            key = CellKey(trial.suite, trial.test, name, trial.count, trial.variant, trial.runtime)
+            key = CellKey(
+                suite=trial.suite,
+                test=trial.test,
+                figure=name,
+                count=trial.count,
+                variant=trial.variant,
+                runtime=trial.runtime,
+            )
             units[key] = unit
             rows[key].append(trial)
             several = [figure.value for figure in trial.figures if figure.name == name]
@@ -117,7 +138,7 @@ def cells(trials: Iterable[BenchTrial]) -> list[Cell]:
 
 
 def _apart(one: Sequence[BenchTrial], other: Sequence[BenchTrial]) -> bool:
-    """Whether all of one was measured before all of the other."""
+    """Return whether all of one was measured before all of the other."""
     (begin, end), (other_begin, other_end) = (
         (min(trial.started_unix_s for trial in trials), max(trial.started_unix_s for trial in trials))
         for trials in (one, other)
@@ -135,24 +156,24 @@ def _cell(
 ) -> Cell:
     noise = [trial.noise.others + trial.noise.steal for trial in trials if trial.noise is not None]
     return Cell(
-        key,
-        unit[0],
-        unit[1],
-        tuple(values),
-        boot_statistics.summarise(values),
-        set_against(key, native, values, larger_is_better=unit[1]) if key.runtime != baseline(key) else None,
-        tuple(trial.failure for trial in trials if trial.failure is not None),
-        significance.unstable(values),
-        not is_counted(key.variant) and bool(noise) and statistics.median(noise) >= NOISY,
-        statistics.median(spreads) if spreads else None,
-        next((trial.command for trial in trials if trial.command), ""),
-        statistics.fmean(sorted(values)[:30]) if len(values) >= 30 and not unit[1] else None,
+        key=key,
+        unit=unit[0],
+        larger_is_better=unit[1],
+        values=tuple(values),
+        summary=boot_statistics.summarise(values),
+        against=set_against(key, native, values, larger_is_better=unit[1]) if key.runtime != baseline(key) else None,
+        failures=tuple(trial.failure for trial in trials if trial.failure is not None),
+        unstable=significance.unstable(values),
+        noisy=not is_counted(key.variant) and bool(noise) and statistics.median(noise) >= NOISY,
+        spread_over_instances=statistics.median(spreads) if spreads else None,
+        command=next((trial.command for trial in trials if trial.command), ""),
+        floor=statistics.fmean(sorted(values)[:30]) if len(values) >= 30 and not unit[1] else None,
     )
 
 
 def baseline(key: CellKey) -> str:
-    """What a cell is compared with: native, and on the instruction clock the machine that everybody has. In virtual
-    time nothing: its sheet sets one number of instances beside the others."""
+    """Return what a cell is compared with: native, and on the instruction clock the machine that everybody has. In
+    virtual time nothing: its sheet sets one number of instances beside the others."""
     if key.variant == VIRTUAL:
         return ""
     return STOCK if key.variant == CLOCK else NATIVE
@@ -161,7 +182,7 @@ def baseline(key: CellKey) -> str:
 def set_against(
     key: CellKey, before: Sequence[float], after: Sequence[float], *, larger_is_better: bool
 ) -> Against | None:
-    """The values of a cell against others of its row, by the rule for what it counts or times."""
+    """Return the values of a cell against others of its row, by the rule for what it counts or times."""
     if key.variant != CLOCK:
         return against(before, after, larger_is_better=larger_is_better)
     if not before or not after or statistics.median(before) <= 0:
@@ -174,8 +195,8 @@ def set_against(
 
 
 def against(native: Sequence[float], values: Sequence[float], *, larger_is_better: bool) -> Against | None:
-    """One side against another; None where either has no values, or one can be no share of the other: a difference
-    that others swayed below nothing."""
+    """Compare one side with another; None where either has no values, or one can be no share of the other: a
+    difference that others swayed below nothing."""
     if not native or not values or statistics.median(values) < 0:
         return None
     before = statistics.median(native)
@@ -196,7 +217,7 @@ def against(native: Sequence[float], values: Sequence[float], *, larger_is_bette
 
 
 def _ends(found: significance.Difference, ratio: Callable[[float], float]) -> tuple[float | None, float | None]:
-    """The interval of a difference as one of a ratio."""
+    """Return the interval of a difference as one of a ratio."""
     if found.low is None or found.high is None:
         return None, None
     low, high = sorted(map(ratio, (found.low, found.high)))

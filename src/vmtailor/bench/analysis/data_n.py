@@ -47,7 +47,7 @@ class DataN:
 
 
 def sheets(found: Iterable[Cell]) -> list[DataN]:
-    """One for each engine that ran in virtual time; where none but the machine itself did, that."""
+    """Return one for each engine that ran in virtual time; where none but the machine itself did, that."""
     mine = [cell for cell in found if cell.key.variant == VIRTUAL and cell.values]
     rows: dict[str, list[Cell]] = defaultdict(list)
     for cell in mine:
@@ -81,13 +81,13 @@ def _sheet(name: str, cells: Sequence[Cell], machine: Sequence[Cell]) -> DataN:
         if cell.spread_over_instances is not None and statistics.fmean(cell.values) > 0
     ]
     return DataN(
-        name,
-        tuple(sorted({cell.key.count if cell.key.runtime == name else 0 for cell in used})),
-        tuple(scores),
-        tuple((test, _instructions(by, test)) for test in tests),
-        max(repeated, default=None),
-        max(within, default=None),
-        (min(len(cell.values) for cell in used), max(len(cell.values) for cell in used)),
+        engine=name,
+        counts=tuple(sorted({cell.key.count if cell.key.runtime == name else 0 for cell in used})),
+        scores=tuple(scores),
+        instructions=tuple((test, _instructions(by, test)) for test in tests),
+        spread=max(repeated, default=None),
+        instances=max(within, default=None),
+        repetitions=(min(len(cell.values) for cell in used), max(len(cell.values) for cell in used)),
     )
 
 
@@ -127,8 +127,8 @@ def _spread(values: Sequence[float]) -> float:
 
 
 def score_rows(one: DataN) -> list[tuple[str, ...]]:
-    """A line a test: Data_N, and from two containers on how much of one container's is left, with the published share
-    where there is one; the last has the overall index."""
+    """Return a line a test: Data_N, and from two containers on how much of one container's is left, with the published
+    share where there is one; the last has the overall index."""
     rows = []
     for name, unit, values in one.scores:
         by = dict(values)
@@ -149,12 +149,12 @@ def _score_cell(name: str, by: Mapping[int, float], count: int) -> str:
 
 
 def amount_of(value: float) -> str:
-    """Four digits, at least."""
+    """Return four digits, at least."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.1f}" if abs(value) >= 100 else f"{value:.2f}"
 
 
 def instruction_rows(one: DataN) -> list[tuple[str, ...]]:
-    """A line a test: instructions for a unit of its work, kernel + programs."""
+    """Return a line a test: instructions for a unit of its work, kernel + programs."""
     rows = []
     for test, values in one.instructions:
         by = {count: (kernel, user) for count, kernel, user in values}
@@ -167,7 +167,7 @@ _UNITS = {"KBps": "KB", "MWIPS": "million", "lpm": "loop", "lps": "loop"}
 
 
 def shapes(one: DataN) -> list[tuple[str, str, str]]:
-    """The published shapes: what, as published, and here."""
+    """Return the published shapes: what, as published, and here."""
     rows = {name: dict(values) for name, _, values in one.scores}
     found = []
     for count, published in PUBLISHED_LEFT[DHRYSTONE].items():
@@ -202,7 +202,7 @@ def _share(value: float | None) -> str:
 
 
 def caption(one: DataN, *, quick: bool) -> str:
-    """What the sheet is of, and how far it goes."""
+    """Return what the sheet is of, and how far it goes."""
     few, many = one.repetitions
     times = f"{few}" if few == many else f"{few} … {many}"
     parts = [f"{one.engine}: Data_N in virtual time, {times} repetition{'' if many == 1 else 's'}"]
@@ -216,9 +216,19 @@ def caption(one: DataN, *, quick: bool) -> str:
 
 
 def header(one: DataN) -> tuple[str, ...]:
-    """The columns of both tables."""
+    """Return the columns of both tables."""
     return (
         "test",
         "unit",
         *("machine itself" if n == 0 else f"{n} container{'' if n == 1 else 's'}" for n in one.counts),
     )
+
+
+def tables(one: DataN, *, quick: bool) -> list[tuple[str, tuple[str, ...], Sequence[tuple[str, ...]]]]:
+    """Return the sheet as tables, each with its title, columns and rows: scores, what they cost, and the shapes."""
+    head = header(one)
+    return [
+        (caption(one, quick=quick), head, score_rows(one)),
+        (INSTRUCTIONS, head, instruction_rows(one)),
+        (SHAPES, SHAPES_HEAD, shapes(one)),
+    ]

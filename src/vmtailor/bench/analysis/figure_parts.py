@@ -27,17 +27,17 @@ class Parts:
 
 
 def part(figure: str, name: str) -> str:
-    """What the figure of a part is called."""
+    """Return what the figure of a part is called."""
     return f"{figure}{OF}{name}"
 
 
 def is_part(cell: Cell) -> bool:
-    """Whether a cell is a part of another one of its test."""
+    """Return whether a cell is a part of another one of its test."""
     return OF in cell.key.figure
 
 
 def parts_of(cells: Sequence[Cell]) -> list[Parts]:
-    """The figures of one test that have parts, each with them, the largest first."""
+    """Return the figures of one test that have parts, each with them, the largest first."""
     wholes = {(c.key.figure, c.key.runtime): c for c in cells if not is_part(c) and c.summary is not None}
     known: dict[str, dict[str, dict[str, float]]] = {}
     for cell in cells:

@@ -28,7 +28,7 @@ STEP, FIRST, LAST = "step", "load", "load_end"
 
 @dataclass(frozen=True)
 class Said:
-    """What one instance said of one test. `began_s`, `ended_s`: of the guest's clock."""
+    """One instance's own word on one test. `began_s`, `ended_s`: of the guest's clock."""
 
     test: str
     score: float
@@ -43,7 +43,7 @@ class Said:
 
 
 def steps(found: Counters) -> list[Totals]:
-    """What the machine executed in each step of its load, in their order."""
+    """Return what the machine executed in each step of its load, in their order."""
     first, last = found.at(FIRST), found.at(LAST)
     if first is None or last is None:
         return []
@@ -52,8 +52,8 @@ def steps(found: Counters) -> list[Totals]:
 
 
 def said(text: str) -> dict[str, Said]:
-    """Test → what an instance said of it, line by line; what is no such line is passed over, and the last one of a test
-    counts. The text is untrusted."""
+    """Return test → what an instance said of it, line by line; what is no such line is passed over, and the last one of
+    a test counts. The text is untrusted."""
     found = {}
     for line in text.splitlines():
         row = decoded_json(line)
@@ -63,48 +63,57 @@ def said(text: str) -> dict[str, Said]:
 
 
 def _said(row: Mapping[str, Any]) -> Said | None:
-    numbers = [finite_json(row.get(name)) for name in ("score", "units", "began_s", "ended_s", "cpu_s")]
-    known = [one for one in numbers if one is not None]
+    numbers = {name: finite_json(row.get(name)) for name in ("score", "units", "began_s", "ended_s", "cpu_s")}
+    known = {name: value for name, value in numbers.items() if value is not None}
     test = row.get("test")
     if not isinstance(test, str) or test not in INDEX or len(known) < len(numbers):
         return None
-    found = Said(test, *known)
+    found = Said(test=test, **known)
     return found if found.seconds > 0 and found.units >= 0 else None
 
 
 def overlap(instances: Sequence[Said]) -> float:
-    """For how much of the longest one's time all of them were at work."""
+    """Return the share of the longest one's time in which all of them were at work."""
     together = min(one.ended_s for one in instances) - max(one.began_s for one in instances)
     return max(0.0, together) / max(one.seconds for one in instances)
 
 
 def figures(instances: Sequence[Said], cost: Totals) -> tuple[BenchFigure, ...]:
-    """The figures of one round: of each instance its score, by virtual time and by processor time, with what they are
-    made of; and what the machine executed for a unit of the work of all. `cost`: of the step in which they did it."""
+    """Return the figures of one round: of each instance its score, by virtual time and by processor time, with what
+    they are made of; and what the machine executed for a unit of the work of all. `cost`: of the step in which they did
+    it."""
     unit = INDEX[instances[0].test].unit
     found = []
     for number, one in enumerate(instances):
-        found.append(BenchFigure(SCORE, one.score, unit, True, number))
+        found.append(BenchFigure(name=SCORE, value=one.score, unit=unit, larger_is_better=True, instance=number))
         if one.cpu_s > 0:
-            found.append(BenchFigure(CPU_SCORE, one.score * one.seconds / one.cpu_s, unit, True, number))
+            found.append(
+                BenchFigure(
+                    name=CPU_SCORE,
+                    value=one.score * one.seconds / one.cpu_s,
+                    unit=unit,
+                    larger_is_better=True,
+                    instance=number,
+                )
+            )
         found += [
-            BenchFigure("units", one.units, "units", True, number),
-            BenchFigure("virtual time", one.seconds, "s", False, number),
-            BenchFigure("processor time", one.cpu_s, "s", False, number),
+            BenchFigure(name="units", value=one.units, unit="units", larger_is_better=True, instance=number),
+            BenchFigure(name="virtual time", value=one.seconds, unit="s", larger_is_better=False, instance=number),
+            BenchFigure(name="processor time", value=one.cpu_s, unit="s", larger_is_better=False, instance=number),
         ]
     done = sum(one.units for one in instances)
     counted = (("kernel", cost.kernel), ("user", cost.user), ("devices", cost.ports + cost.mmio))
     for name, value in counted:
         what = "accesses" if name == "devices" else "instructions"
-        found.append(BenchFigure(name, float(value), what))
+        found.append(BenchFigure(name=name, value=float(value), unit=what))
         if done > 0:
-            found.append(BenchFigure(f"{name} a unit", value / done, what))
-    found.append(BenchFigure("overlap", overlap(instances), "", True))
+            found.append(BenchFigure(name=f"{name} a unit", value=value / done, unit=what))
+    found.append(BenchFigure(name="overlap", value=overlap(instances), unit="", larger_is_better=True))
     return tuple(found)
 
 
 def about(text: str) -> dict[str, str]:
-    """What the set says of itself: compiler and flags, as facts of the run."""
+    """Return what the set says of itself: compiler and flags, as facts of the run."""
     row = decoded_json(text)
     if not isinstance(row, dict):
         return {}

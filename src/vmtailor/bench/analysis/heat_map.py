@@ -35,7 +35,7 @@ class Degraded:
 
     @property
     def shade(self) -> int:
-        """0 for nothing lost, SHADES for the worst; one that did not report is that."""
+        """Return 0 for nothing lost, SHADES for the worst and for one that did not report."""
         if self.percent is None or self.silent >= 0.5:
             return SHADES
         return min(SHADES, max(0, round(SHADES * self.percent / WORST + (0.49 if self.percent > 10 else 0))))
@@ -61,7 +61,7 @@ class HeatMap:
 
 
 def heat_maps(run: HostRun) -> list[HeatMap]:
-    """The maps of a run; none where nothing of the suite was measured."""
+    """Return the maps of a run; none where nothing of the suite was measured."""
     trials: dict[str, dict[str, dict[str, list[BenchTrial]]]] = defaultdict(
         lambda: defaultdict(lambda: defaultdict(list))
     )
@@ -97,12 +97,18 @@ def _degraded(trials: Sequence[BenchTrial], ratios: Cell | None) -> Degraded:
     values = (None, None, None) if s is None else tuple(100 * (x - 1) for x in (s.median, s.low, s.high))
     fate = fates.most_common(1)[0][0] if fates else ""
     return Degraded(
-        values[0], values[1], values[2], statistics.fmean(silent) if silent else 0.0, len(silent), fate, failed
+        percent=values[0],
+        low=values[1],
+        high=values[2],
+        silent=statistics.fmean(silent) if silent else 0.0,
+        samples=len(silent),
+        fate=fate,
+        failed=failed,
     )
 
 
 def tip(stress: str, runtime: str, one: Degraded) -> str:
-    """A cell in full."""
+    """Return a cell in full."""
     lines = [f"{runtime}, {stress}: {one.words}"]
     if one.low is not None and one.high is not None:
         lines.append(f"95 %: {one.low:+.0f} … {one.high:+.0f} %")

@@ -36,9 +36,9 @@ class Pair:
 
 
 def pairs(before: BenchResults, after: BenchResults | None = None) -> tuple[list[Pair], list[str]]:
-    """The runs of two files that are compared: each of the second with that of the same host in the first; with every
-    one there where that host has none. Of one file: each with its first. And in words what is not compared. Raises
-    UserInputError where nothing can be: other forms, other images of the same kind of processor."""
+    """Return the runs of two files that are compared: each of the second with that of the same host in the first; with
+    every one there where that host has none. Of one file: each with its first. And in words what is not compared.
+    Raises UserInputError where nothing can be: other forms, other images of the same kind of processor."""
     earlier, later = (before.runs, after.runs) if after is not None else (before.runs[:1], before.runs[1:])
     if not earlier or not later:
         what = "a file holds no run" if after is not None else "the file holds one run: there is nothing to compare"
@@ -56,7 +56,7 @@ def pairs(before: BenchResults, after: BenchResults | None = None) -> tuple[list
 
 
 def _unlike(left: HostRun, right: HostRun) -> str:
-    """Why two runs cannot be compared; empty when they can."""
+    """Return why two runs cannot be compared; empty when they can."""
     if left.quick != right.quick:
         return "one side is of the quick form, whose tests are shorter"
     if left.image_digest != right.image_digest and left.host.architecture == right.host.architecture:
@@ -65,7 +65,7 @@ def _unlike(left: HostRun, right: HostRun) -> str:
 
 
 def compared(before: HostRun, after: HostRun) -> list[Compared]:
-    """Every cell that a side has."""
+    """Return every cell that a side has."""
     left = {cell.key: cell for cell in cells_of(before)}
     right = {cell.key: cell for cell in cells_of(after)}
     found = []
@@ -79,8 +79,8 @@ def compared(before: HostRun, after: HostRun) -> list[Compared]:
 
 
 def merged(files: Sequence[BenchResults]) -> BenchResults:
-    """One entry for each host, image and form; trials that several have are there once. Of what a runtime is, and of
-    what was left out, the word of the last file that says something is kept."""
+    """Return one entry for each host, image and form; trials that several have are there once. Of what a runtime is,
+    and of what was left out, the word of the last file that says something is kept."""
     runs: dict[tuple[str, str, bool], HostRun] = {}
     for results in files:
         for run in results.runs:
@@ -95,9 +95,9 @@ def _joined(first: HostRun, second: HostRun) -> HostRun:
 
 
 def with_earlier(first: HostRun, second: HostRun) -> HostRun:
-    """The second with what the first one knows besides: its runtimes, which stay in the order in which they first came,
-    its options, and what it left out; but for what it says of runtimes and of the time that it had which the second
-    says anew."""
+    """Return the second with what the first one knows besides: its runtimes, which stay in the order in which they
+    first came, its options, and what it left out; but for what it says of runtimes and of the time that it had which
+    the second says anew."""
     now = {one.runtime for one in second.identities}
     identities = {one.runtime: one for one in (*first.identities, *second.identities)}
     of_others = [

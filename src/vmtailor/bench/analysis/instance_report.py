@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an instance says of itself from inside, against what the harness sees of itself: is it what its row says?"""
+"""Reports that instances make of themselves from inside, judged against the harness: is each what its row says?"""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _UNLIMITED = 1 << 62
 
 
 def parse(data: bytes) -> dict[str, Any] | None:
-    """The report of `bench report`; None where it is none. An instance's output is untrusted: every text in it is made
-    plain before it is kept."""
+    """Return the report of `bench report`; None where it is none. An instance's output is untrusted: every text in it
+    is made plain before it is kept."""
     found = decoded_json(data)
     if not isinstance(found, dict) or found.get("schema") != SCHEMA:
         return None
@@ -32,7 +32,8 @@ def identity(
     runtime: str, version: str, seen: Mapping[str, Any], here: Mapping[str, Any], expected: str, *, own_kernel: bool,
     chroot: bool,
 ) -> RuntimeIdentity:  # fmt: skip
-    """The record of a runtime. `here`: the same report made by the harness itself; `expected`: the program's digest.
+    """Return the record of a runtime. `here`: the same report made by the harness itself; `expected`: the program's
+    digest.
 
     A row that shares all namespaces and the kernel with the host is native, whatever it is called: a problem."""
     status = _status(str(seen.get("status", "")))
@@ -51,21 +52,21 @@ def identity(
     if chroot and (own or differs):
         problems.append(f"native is isolated: {', '.join(own) or 'another kernel'}")
     return RuntimeIdentity(
-        runtime,
-        plain(version)[:120],
-        kernel,
-        differs,
-        spaces,
-        _limited(seen.get("memory_limit")),
-        _limited(seen.get("cpu_quota")),
-        _limited(seen.get("pids_limit")),
-        _hex_bits(status.get("CapEff", "")),
-        _SECCOMP.get(status.get("Seccomp", ""), "unknown"),
-        {"0": False, "1": True}.get(status.get("NoNewPrivs", "")),
-        plain(str(seen.get("lsm", "")).strip())[:80],
-        plain(digest)[:64],
-        plain(str(seen.get("cgroup", "")).strip().replace("\n", " "))[:400],
-        "; ".join(problems),
+        runtime=runtime,
+        version=plain(version)[:120],
+        kernel=kernel,
+        own_kernel=differs,
+        namespaces=spaces,
+        memory_limited=_limited(seen.get("memory_limit")),
+        cpu_limited=_limited(seen.get("cpu_quota")),
+        pids_limited=_limited(seen.get("pids_limit")),
+        capabilities=_hex_bits(status.get("CapEff", "")),
+        seccomp=_SECCOMP.get(status.get("Seccomp", ""), "unknown"),
+        no_new_privileges={"0": False, "1": True}.get(status.get("NoNewPrivs", "")),
+        lsm=plain(str(seen.get("lsm", "")).strip())[:80],
+        program_sha256=plain(digest)[:64],
+        cgroup=plain(str(seen.get("cgroup", "")).strip().replace("\n", " "))[:400],
+        problem="; ".join(problems),
     )
 
 
@@ -108,8 +109,8 @@ MEMORY, CPU, CPU_PERIOD, PIDS = "memory_limit", "cpu_quota", "cpu_period", "pids
 
 
 def with_limits(one: RuntimeIdentity, seen: Mapping[str, Any], above: Mapping[str, str]) -> RuntimeIdentity:
-    """The record of a runtime with the values of its limits. `seen`: its instance's report; `above`: texts of the files
-    of the group that the instance was begun in, by the same names."""
+    """Return the record of a runtime with the values of its limits. `seen`: its instance's report; `above`: texts of
+    the files of the group that the instance was begun in, by the same names."""
     found: dict[str, float | None] = {}
     outside = []
     for name, value_of in (("memory", _memory), ("CPU", _cpus), ("pids", _pids)):
@@ -132,7 +133,7 @@ def _pids(texts: Mapping[str, Any]) -> int | None:
 
 
 def _cpus(texts: Mapping[str, Any]) -> float | None:
-    """Processors' worth of time: version 2 has quota and period in one file."""
+    """Return processors' worth of time: version 2 has quota and period in one file."""
     words = [*str(texts.get(CPU) or "").split(), *str(texts.get(CPU_PERIOD) or "").split()]
     quota, period = (_number(words[place]) if len(words) > place else None for place in (0, 1))
     return quota / period if quota and period else None
@@ -155,8 +156,8 @@ def witness(
     chroot: bool,
     network: bool = False,
 ) -> tuple[Witness | None, str]:
-    """What one instance said of itself in a trial, and why it is not what its row is; empty when it is. `network`: it
-    was put into a network of its own, whatever its row is."""
+    """Return what one instance said of itself in a trial, and why it is not what its row is; empty when it is.
+    `network`: it was put into a network of its own, whatever its row is."""
     seen = parse(said)
     if seen is None:
         return None, "the instance did not report what it is"
@@ -165,12 +166,20 @@ def witness(
     own = tuple(name for name, kind in one.namespaces if kind is Isolated.OWN)
     if net and seen.get("ns_net") != here.get("ns_net"):
         own = (*own, "net")
-    found = Witness(one.kernel, own, one.capabilities, one.seccomp, one.lsm, one.cgroup, one.program_sha256)
+    found = Witness(
+        kernel=one.kernel,
+        own=own,
+        capabilities=one.capabilities,
+        seccomp=one.seccomp,
+        lsm=one.lsm,
+        cgroup=one.cgroup,
+        program_sha256=one.program_sha256,
+    )
     return found, one.problem or _otherwise(row, one, own, network=network)
 
 
 def _otherwise(row: RuntimeIdentity, one: RuntimeIdentity, own: Sequence[str], *, network: bool) -> str:
-    """How an instance differs from the one that was asked who its runtime is; empty where it does not."""
+    """Return how an instance differs from the one that was asked who its runtime is; empty where it does not."""
     if network and "net" not in own:
         return "it is not in the network that was made for it"
     given = {"net"} if network else set()
@@ -181,8 +190,8 @@ def _otherwise(row: RuntimeIdentity, one: RuntimeIdentity, own: Sequence[str], *
 
 
 def parted(said: bytes) -> tuple[bytes, bytes]:
-    """The report that an instance begins with, and what the program said that it became. Who ends before the report
-    begins may have said why."""
+    """Return the report that an instance begins with, and what the program said that it became. Who ends before the
+    report begins may have said why."""
     if not said.startswith(b"{"):
         return b"", said
     report, end, rest = said.partition(b"\n}\n")

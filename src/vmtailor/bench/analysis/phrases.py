@@ -9,7 +9,7 @@ from vmtailor.bench.model.results import CLOCK, HostRun, Isolated, RuntimeIdenti
 
 
 def amount(value: float, unit: str) -> str:
-    """A figure with its unit: seconds as s, ms or µs, bytes in their powers, the rest with four digits."""
+    """Return a figure with its unit: seconds as s, ms or µs, bytes in their powers, the rest with four digits."""
     if unit == "s":
         for least, scale, name in ((1.0, 1.0, "s"), (1e-3, 1e3, "ms"), (0.0, 1e6, "µs")):
             if abs(value) >= least:
@@ -27,7 +27,7 @@ def _digits(value: float) -> str:
 
 
 def title_of(suite: str, test: str, count: int, variant: str) -> str:
-    """What a test is called."""
+    """Return what a test is called."""
     several = f", {count} instances" if count > 1 else ""
     way = f", {variant}" if variant else ""
     return f"{suite}: {test}{several}{way}{' (ratios are to vm:stock)' if variant == CLOCK else ''}"
@@ -41,8 +41,8 @@ ISOLATION = (
 
 
 def isolation_row(one: RuntimeIdentity, records: int = 0) -> tuple[str, ...]:
-    """Cells of the table of isolation, as `ISOLATION` names them. `records`: how many instances said the same while
-    they were measured."""
+    """Return cells of the table of isolation, as `ISOLATION` names them. `records`: how many instances said the same
+    while they were measured."""
     if one.missing or one.problem:
         why = f"missing: {one.missing}" if one.missing else f"not measured: {one.problem}"
         return one.runtime, why, *([""] * (len(ISOLATION) - 3)), one.version
@@ -60,12 +60,13 @@ def isolation_row(one: RuntimeIdentity, records: int = 0) -> tuple[str, ...]:
 
 
 def records_of(run: HostRun) -> Counter[str]:
-    """How many instances of each runtime said who they are while they were measured."""
+    """Return how many instances of each runtime said who they are while they were measured."""
     return Counter(trial.runtime for trial in run.trials for _ in trial.witnesses)
 
 
 def limits_words(one: RuntimeIdentity) -> str:
-    """Its limits with their values: those that it sees, those on the group above it, and those it is not shown."""
+    """Return its limits with their values: those that it sees, those on the group above it, and those it is not
+    shown."""
     values = {
         "memory": "" if one.memory_bytes is None else amount(float(one.memory_bytes), "B"),
         "CPU": "" if one.cpus is None else f"{one.cpus:g}",
@@ -84,5 +85,5 @@ def limits_words(one: RuntimeIdentity) -> str:
 
 
 def _cgroups(text: str) -> str:
-    """The paths in a process's list of cgroups, each once: version 1 has one a hierarchy."""
+    """Return the paths in a process's list of cgroups, each once: version 1 has one a hierarchy."""
     return ", ".join(dict.fromkeys(word.split(":", 2)[2] for word in text.split() if word.count(":") >= 2))

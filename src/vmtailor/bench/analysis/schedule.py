@@ -36,14 +36,14 @@ class PlannedTrial:
 
 
 def is_way(variant: str, asked: str) -> bool:
-    """Whether a test that is run in the way `variant` is meant by `asked`: by all of its words between commas, or by
-    some of them (`1 copy` is `our set, 1 copy, all cores`, too). Nothing asked means every way."""
+    """Return whether a test that is run in the way `variant` is meant by `asked`: by all of its words between commas,
+    or by some of them (`1 copy` is `our set, 1 copy, all cores`, too). Nothing asked means every way."""
     return not asked or set(asked.split(", ")) <= set(variant.split(", "))
 
 
 def orders(runtimes: Sequence[str], repeat: int, seed: str) -> Iterator[tuple[str, ...]]:
-    """The order of the runtimes in each of the repetitions: a random one, then the same backwards (A B B A), then
-    another. With an even number, every runtime stands as early as it stands late."""
+    """Return the order of the runtimes in each of the repetitions: a random one, then the same backwards (A B B A),
+    then another. With an even number, every runtime stands as early as it stands late."""
     chance = random.Random(seed)
     forward: tuple[str, ...] = ()
     for number in range(repeat):
@@ -55,7 +55,7 @@ def orders(runtimes: Sequence[str], repeat: int, seed: str) -> Iterator[tuple[st
 
 
 def plan(tests: Sequence[BenchTest], runtimes: Sequence[str], repeat: int, seed: int) -> list[PlannedTrial]:
-    """All trials in their order: test by test, a warm-up of each runtime, then the blocks."""
+    """Return all trials in their order: test by test, a warm-up of each runtime, then the blocks."""
     found = []
     for test in tests:
         name = f"{seed}/{test.suite}/{test.test}/{test.count}/{test.variant}"
@@ -67,7 +67,7 @@ def plan(tests: Sequence[BenchTest], runtimes: Sequence[str], repeat: int, seed:
 
 
 class Expected:
-    """What trials are expected to take. It learns from every one that is done: how long each runtime takes for each
+    """The expected length of trials. It learns from every one that is done: how long each runtime takes for each
     test, and how much longer than its tests cost a runtime takes for a suite. That it takes longer for one suite is
     expected of the others, too; that it takes less is not, since most tests last as long as they are told to."""
 
@@ -81,7 +81,7 @@ class Expected:
             self.done(trial)
 
     def done(self, trial: BenchTrial) -> None:
-        """One of those planned is done; another one is passed over."""
+        """Learn from a trial that is done; one that was not planned is passed over."""
         if self._left.pop(trial.key, None) is None:
             return
         self._took[trial.of_test][trial.runtime].append(trial.seconds)
@@ -89,8 +89,8 @@ class Expected:
         self._real_s[trial.suite, trial.runtime] += trial.seconds
 
     def of(self, one: PlannedTrial) -> float:
-        """Seconds of one trial: what this test took in this runtime; otherwise what it took in the others, as much
-        longer as this runtime takes for the rest; otherwise what it costs, as much longer."""
+        """Return seconds of one trial: what this test took in this runtime; otherwise what it took in the others, as
+        much longer as this runtime takes for the rest; otherwise what it costs, as much longer."""
         took = self._took.get(one.test.key, {})
         if own := took.get(one.runtime):
             return statistics.median(own)
@@ -103,30 +103,31 @@ class Expected:
         return slower * one.test.cost
 
     def _slower(self, suite: str, runtime: str) -> float:
-        """How much longer than its tests cost a runtime takes for a suite: as for all, at least as long as they cost,
-        until it has been seen for long enough."""
+        """Return how much longer than its tests cost a runtime takes for a suite: as for all, at least as long as they
+        cost, until it has been seen for long enough."""
         told = max(1.0, self._slower_at_all(runtime))
         return (self._real_s[suite, runtime] + told * _TRUSTED_S) / (self._cost_s[suite, runtime] + _TRUSTED_S)
 
     def _slower_at_all(self, runtime: str) -> float:
-        """The same for all suites: as all runtimes do until it has been seen for long enough."""
+        """Return how much longer a runtime takes for all suites: as all runtimes do until it has been seen for long
+        enough."""
         host = (sum(self._real_s.values()) + _TRUSTED_S) / (sum(self._cost_s.values()) + _TRUSTED_S)
         real, cost = (sum(s for (_, name), s in by.items() if name == runtime) for by in (self._real_s, self._cost_s))
         return (real + host * _TRUSTED_S) / (cost + _TRUSTED_S)
 
     @property
     def seconds(self) -> float:
-        """Until the last one is done."""
+        """Return the seconds until the last one is done."""
         return sum(self.of(one) for one in self._left.values())
 
 
 def cost_of(one: PlannedTrial) -> float:
-    """What a trial costs before any of them ran."""
+    """Return what a trial costs before any of them ran."""
     return one.test.cost
 
 
 def seconds_of(planned: Iterable[PlannedTrial]) -> float:
-    """What trials cost, in seconds, before any of them ran."""
+    """Return what trials cost, in seconds, before any of them ran."""
     return sum(map(cost_of, planned))
 
 
@@ -136,9 +137,9 @@ def within(
     seconds: Callable[[PlannedTrial], float] = cost_of,
     begun: Collection[BenchTest] = (),
 ) -> tuple[list[PlannedTrial], list[BenchTest]]:
-    """The trials that fit into so many seconds, and the tests that are left out for it, in whole: the cheapest one that
-    is enough, otherwise the dearest. `begun`: tests of which trials were done; they go on. Of every suite one stays,
-    and one of those that count, so it may not be enough."""
+    """Return the trials that fit into so many seconds, and the tests that are left out for it, in whole: the cheapest
+    one that is enough, otherwise the dearest. `begun`: tests of which trials were done; they go on. Of every suite one
+    stays, and one of those that count, so it may not be enough."""
     cost: dict[BenchTest, float] = defaultdict(float)
     for one in planned:
         cost[one.test] += seconds(one)
@@ -171,8 +172,8 @@ class CellOut:
 def cells_within(
     planned: Sequence[PlannedTrial], most_s: float, seconds: Callable[[PlannedTrial], float]
 ) -> tuple[list[PlannedTrial], list[CellOut]]:
-    """The same, cell by cell: where tests cannot be left out in whole any more, the cells that would take longest are,
-    until the rest fits. Nothing need stay."""
+    """Return the trials that fit, and what is left out, cell by cell: where tests cannot be left out in whole any more,
+    the cells that would take longest are, until the rest fits. Nothing need stay."""
     cells: dict[tuple[BenchTest, str], list[PlannedTrial]] = defaultdict(list)
     for one in planned:
         cells[one.test, one.runtime].append(one)
@@ -186,7 +187,7 @@ def cells_within(
 
 
 def plan_lines(planned: Sequence[PlannedTrial], there: int, left_s: float) -> list[str]:
-    """What a run will do, in lines: all of it, suite by suite. `there`: trials that an earlier run has done."""
+    """Return what a run will do, in lines: all of it, suite by suite. `there`: trials that an earlier run has done."""
     cells = {(one.test, one.runtime) for one in planned}
     ways = {one.runtime for one in planned}
     been = f", {there:,} of them done" if there else ""
@@ -209,7 +210,7 @@ def _several(count: int, what: str) -> str:
 
 
 def lasting(seconds: float) -> str:
-    """A time to wait, as far as it can be told: seconds, minutes, hours, days."""
+    """Return a time to wait, as far as it can be told: seconds, minutes, hours, days."""
     if seconds < 90:
         return f"{max(1, round(seconds))} s"
     if seconds < 90 * 60:
@@ -220,9 +221,9 @@ def lasting(seconds: float) -> str:
 
 
 class Schedule:
-    """What is still to be done, in its order. `done`: trials that are there, and then their keys, of those planned;
-    `within_s`: what the run was given, `until_s`: its end on the clock (`now`, monotonic); None: it takes as long as it
-    does. What is left out can come back, when trials turn out to take less than was expected."""
+    """The trials that are still to be done, in their order. `done`: trials that are there, and then their keys, of
+    those planned; `within_s`: what the run was given, `until_s`: its end on the clock (`now`, monotonic); None: it
+    takes as long as it does. What is left out can come back, when trials turn out to take less than was expected."""
 
     def __init__(
         self,
@@ -255,12 +256,12 @@ class Schedule:
 
     @property
     def seconds(self) -> float:
-        """What is left is expected to take so long."""
+        """Return how long the rest is expected to take."""
         of = self._seconds()
         return sum(of(one) for one in self.left)
 
     def _seconds(self) -> Callable[[PlannedTrial], float]:
-        """What each trial is expected to take, looked up once for those of one cell."""
+        """Return what each trial is expected to take, looked up once for those of one cell."""
         known: dict[tuple[int, str], float] = {}
 
         def of(one: PlannedTrial) -> float:
@@ -274,7 +275,7 @@ class Schedule:
         return of
 
     def next(self) -> PlannedTrial | None:
-        """The trial whose turn it is; it is not among `left` any more."""
+        """Return the trial whose turn it is; it is not among `left` any more."""
         if not self.left:
             return None
         one = self.left.pop(0)
@@ -308,11 +309,11 @@ class Schedule:
         return words
 
     def left_out(self) -> list[str]:
-        """What is not done for the sake of time, as things stand, in words."""
+        """Return what is not done for the sake of time, as things stand, in words."""
         return [row for _, row in self._out()]
 
     def _out(self) -> Iterator[tuple[BenchTest, str]]:
-        """The same, with the test that each is about."""
+        """Yield what is left out, each with its test."""
         if self._within_s is None:
             return
         why = f"{LEFT_OUT} {lasting(self._within_s)}"

@@ -53,8 +53,8 @@ class IndexTable:
 
 
 def published_score(test: str, said: str, seconds: float) -> float | None:
-    """The score in what a published program printed: `COUNT|number|seconds of the unit|unit`, over the time that it
-    says (`TIME|seconds`) or took; a unit of 0 seconds is a rate already. None where there is none."""
+    """Return the score in what a published program printed: `COUNT|number|seconds of the unit|unit`, over the time that
+    it says (`TIME|seconds`) or took; a unit of 0 seconds is a rate already. None where there is none."""
     count = re.search(r"^COUNT\|\s*([\d.]+(?:e[+-]?\d+)?)\s*\|\s*([\d.]+)\s*\|", said, re.MULTILINE)
     if count:
         value, unit = float(count[1]), float(count[2])
@@ -66,7 +66,7 @@ def published_score(test: str, said: str, seconds: float) -> float | None:
 
 
 def without_worst_third(values: Sequence[float]) -> float:
-    """The geometric mean of what is left of so many scores without the worst third, rounded down."""
+    """Return the geometric mean of what is left of so many scores without the worst third, rounded down."""
     return statistics.geometric_mean(sorted(values)[len(values) // 3 :])
 
 
@@ -83,7 +83,7 @@ class Checked:
 
 
 def checked(cells: Sequence[Cell]) -> list[Checked]:
-    """Where both sets were measured in the same way: ours against the published one, test by test."""
+    """Compare both sets where they were measured in the same way: ours against the published one, test by test."""
     sets: dict[str, dict[tuple[str, str, int, str], Cell]] = {OURS: {}, PUBLISHED: {}}
     for cell in cells:
         which, _, way = cell.key.variant.partition(", ")
@@ -91,11 +91,11 @@ def checked(cells: Sequence[Cell]) -> list[Checked]:
             sets[which][cell.key.test, cell.key.runtime, cell.key.count, way] = cell
     return [
         Checked(
-            key[0],
-            key[1],
-            statistics.median(ours.values),
-            statistics.median(sets[PUBLISHED][key].values),
-            against(sets[PUBLISHED][key].values, ours.values, larger_is_better=True),
+            test=key[0],
+            runtime=key[1],
+            ours=statistics.median(ours.values),
+            published=statistics.median(sets[PUBLISHED][key].values),
+            against=against(sets[PUBLISHED][key].values, ours.values, larger_is_better=True),
         )
         for key, ours in sets[OURS].items()
         if key in sets[PUBLISHED]
@@ -103,8 +103,8 @@ def checked(cells: Sequence[Cell]) -> list[Checked]:
 
 
 def index_tables(cells: Sequence[Cell], order: Sequence[str]) -> list[IndexTable]:
-    """Tables of the suite's cells, by number of instances and way; none where nothing of it was measured. `order`: of
-    the runtimes."""
+    """Return tables of the suite's cells, by number of instances and way; none where nothing of it was measured.
+    `order`: of the runtimes."""
     groups: dict[tuple[int, str], dict[str, dict[str, Cell]]] = defaultdict(lambda: defaultdict(dict))
     for cell in cells:
         key = cell.key
@@ -114,8 +114,8 @@ def index_tables(cells: Sequence[Cell], order: Sequence[str]) -> list[IndexTable
 
 
 def tables_over_n(tables: Sequence[IndexTable]) -> list[IndexTable]:
-    """The same as published work lays it out: a table for each engine that ran in several instances at once, and way
-    of running; across stand native, which is no instance, and the numbers of instances."""
+    """Return the tables as published work lays them out: a table for each engine that ran in several instances at once,
+    and way of running; across stand native, which is no instance, and the numbers of instances."""
     found = []
     ways = dict.fromkeys((name, one.variant) for one in tables for name in one.columns if one.count > 1)
     for engine, variant in ways:
@@ -132,12 +132,16 @@ def tables_over_n(tables: Sequence[IndexTable]) -> list[IndexTable]:
         met = {column for by in rows.values() for column, _ in by}
         columns = tuple(column for _, column, _ in taken if column in met)
         kept = tuple((test, tuple(by)) for test, by in rows.items() if by)
-        found.append(IndexTable(counts[-1], variant, columns, kept, tuple(overall), engine))
+        found.append(
+            IndexTable(
+                count=counts[-1], variant=variant, columns=columns, rows=kept, overall=tuple(overall), engine=engine
+            )
+        )
     return found
 
 
 def instances(count: int) -> str:
-    """So many, in words."""
+    """Return so many, in words."""
     return f"{count} instances" if count > 1 else "1 instance"
 
 
@@ -163,7 +167,7 @@ def _table(count: int, variant: str, tests: Mapping[str, Mapping[str, Cell]], or
             drawn = np.exp(np.mean(np.log(np.stack(draws[name])), axis=0))
             low, high = np.percentile(drawn, [2.5, 97.5])
             overall.append((name, statistics.geometric_mean(means[name]), float(low), float(high)))
-    return IndexTable(count, variant, runtimes, tuple(rows), tuple(overall))
+    return IndexTable(count=count, variant=variant, columns=runtimes, rows=tuple(rows), overall=tuple(overall))
 
 
 def _indexed(baseline: float, values: Sequence[float]) -> tuple[Indexed | None, np.ndarray]:
@@ -174,11 +178,13 @@ def _indexed(baseline: float, values: Sequence[float]) -> tuple[Indexed | None, 
     mean = statistics.fmean(values)
     script = without_worst_third(values)
     scale = 10 / baseline
-    return Indexed(mean, float(low), float(high), mean * scale, script * scale, len(values)), drawn * scale
+    return Indexed(
+        data_n=mean, low=float(low), high=float(high), index=mean * scale, script=script * scale, count=len(values)
+    ), drawn * scale
 
 
 def index_title(found: IndexTable, facts: Mapping[str, str]) -> str:
-    """What a table is of, with compiler and flags of its set."""
+    """Return what a table is of, with compiler and flags of its set."""
     several = f"{found.engine}, up to {instances(found.count)} at once" if found.engine else instances(found.count)
     which = found.variant.partition(", ")[0]
     made = ", ".join(facts[key] for key in (f"{which} compiler", f"{which} flags") if facts.get(key))
@@ -186,8 +192,8 @@ def index_title(found: IndexTable, facts: Mapping[str, str]) -> str:
 
 
 def index_rows(found: IndexTable, *, scores: bool = True) -> list[tuple[str, ...]]:
-    """One a test: its index with the 95 % interval, and with `scores` the score itself; of several instances of an
-    engine also how much of one instance's score each has; the last two have the overall index."""
+    """Return a row for each test: its index with the 95 % interval, and with `scores` the score itself; of several
+    instances of an engine also how much of one instance's score each has; the last two have the overall index."""
     rows = []
     for test, by_column in found.rows:
         scale = 10 / INDEX[test].baseline
@@ -219,7 +225,7 @@ def index_rows(found: IndexTable, *, scores: bool = True) -> list[tuple[str, ...
 
 
 def _share(found: IndexTable, column: str, values: Mapping[str, float]) -> list[str]:
-    """How much of what one instance has each of several has; none but in an engine's own table."""
+    """Return how much of what one instance has each of several has; none but in an engine's own table."""
     one = values.get(instances(1), 0.0)
     if not found.engine or column in (NATIVE, instances(1)) or one <= 0:
         return []
@@ -233,14 +239,13 @@ CHECK_HEADER = ("test", "runtime", "our set", "published set", "ratio (95 %)", "
 
 
 def check_rows(found: Sequence[Checked]) -> list[tuple[str, ...]]:
-    """One a test: both scores, how ours stands to the other, and whether they are far apart."""
+    """Return a row for each test: both scores, how ours stands to the other, and whether they are far apart."""
     rows: list[tuple[str, ...]] = []
     for one in found:
         unit, a = INDEX[one.test].unit, one.against
         ratio, far = "–", ""
         if a is not None:
-            between = f" ({a.low:.2f} … {a.high:.2f})" if a.low is not None and a.high is not None else ""
-            ratio = f"{a.ratio:.2f}×{between}"
+            ratio = a.words
             far = f"far apart: {one.test} of ours is another program" if not 1 / FAR <= a.ratio <= FAR else ""
         scores = (f"{_score(one.ours)} {unit}", f"{_score(one.published)} {unit}")
         rows.append((one.test, one.runtime, *scores, ratio, far))

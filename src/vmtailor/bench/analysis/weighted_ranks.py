@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which runtime for stated weights: a ranking from measured cells, how it moves with the weights, and whether the
+"""Runtimes ranked by stated weights: a ranking from measured cells, how it moves with the weights, and whether the
 samples can tell the first from the others.
 
 A suite's score of a runtime is the geometric mean, over the rows of cells that all ranked runtimes have, of how much
@@ -44,7 +44,7 @@ class Ranked:
 
 @dataclass(frozen=True)
 class Hold:
-    """How far a suite's weight can go, all others as they are, until another runtime is first. `least`: the weight
+    """The room of a suite's weight, all others as they are, until another runtime is first. `least`: the weight
     below which `below` is, None where that is nobody; `most`: that above which `above` is."""
 
     suite: str
@@ -68,7 +68,7 @@ class Advice:
 
 
 def parse_weights(text: str) -> dict[str, float]:
-    """`efficiency=2,startup=1`. Raises UserInputError."""
+    """Return the weights in `efficiency=2,startup=1`. Raises UserInputError."""
     found: dict[str, float] = {}
     for part in text.split(","):
         name, equals, number = part.strip().partition("=")
@@ -109,7 +109,7 @@ def advise(run: HostRun, weights: Mapping[str, float], among: Sequence[str] = ()
     left_out = [f"{n}: no value for {len(lacking[n])} of {len(rows)} figures" for n in names if n not in able]
     left_out += [_row_words(row) for row in rows if row not in kept_rows]
     if len(able) < 2 or not kept_rows:
-        return Advice((), len(kept_rows), False, (), tuple(left_out))
+        return Advice(ranked=(), rows=len(kept_rows), decided=False, holds=(), left_out=tuple(left_out))
     values = {row: {name: cells[name].values for name in able} for row, cells in kept_rows.items()}
     larger = {row: next(iter(cells.values())).larger_is_better for row, cells in kept_rows.items()}
     suites = _suites({row: _medians(by) for row, by in values.items()}, larger, able)
@@ -124,7 +124,9 @@ def advise(run: HostRun, weights: Mapping[str, float], among: Sequence[str] = ()
     untold = tuple(name for name in able if name != best and not _told(values, larger, best, name))
     decided = not untold and ranked[0].first >= SURE
     holds = tuple(_hold(suite, suites, weights, best) for suite in suites[best])
-    return Advice(ranked, len(kept_rows), decided, holds, tuple(left_out), untold)
+    return Advice(
+        ranked=ranked, rows=len(kept_rows), decided=decided, holds=holds, left_out=tuple(left_out), untold=untold
+    )
 
 
 def _row_words(row: tuple[str, str, str, int, str]) -> str:
@@ -134,7 +136,8 @@ def _row_words(row: tuple[str, str, str, int, str]) -> str:
 
 
 def _hold(suite: str, suites: Mapping[str, Mapping[str, float]], weights: Mapping[str, float], best: str) -> Hold:
-    """The lead over another is a straight line over one weight, so it ends where the nearest of these lines does."""
+    """Return how far a weight can go: the lead over another is a straight line over one weight, so it ends where the
+    nearest of these lines does."""
     below: tuple[float, str] | None = None
     above: tuple[float, str] | None = None
     for name in suites:
@@ -148,7 +151,8 @@ def _hold(suite: str, suites: Mapping[str, Mapping[str, float]], weights: Mappin
             below = max(below or (at, name), (at, name))
         elif ahead[suite] < 0:
             above = min(above or (at, name), (at, name))
-    return Hold(suite, *(below or (None, "")), *(above or (None, "")))
+    least, most = below or (None, ""), above or (None, "")
+    return Hold(suite=suite, least=least[0], below=least[1], most=most[0], above=most[1])
 
 
 def require_measured(runs: Sequence[HostRun], among: Sequence[str]) -> None:
@@ -168,7 +172,7 @@ def _told(
     best: str,
     other: str,
 ) -> bool:
-    """Whether there is a figure in which one is better than the other, and not by chance."""
+    """Return whether there is a figure in which one is better than the other, and not by chance."""
     found = (against(by[other], by[best], larger_is_better=larger[row]) for row, by in values.items())
     return any(one is not None and one.verdict is Verdict.BETTER for one in found)
 
@@ -206,7 +210,7 @@ def _wins(
     names: Sequence[str],
     weights: Mapping[str, float],
 ) -> dict[str, int]:
-    """How often each is first when every cell's samples are drawn again."""
+    """Return how often each is first when every cell's samples are drawn again."""
     chance = random.Random(1)
     wins = dict.fromkeys(names, 0)
     for _ in range(DRAWS):

@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
-
-import typer
 
 from vmtailor.base import output as printed
 from vmtailor.base.cache.store import Store
@@ -22,6 +22,9 @@ from vmtailor.bench.run.launch import BenchOptions
 from vmtailor.bench.run.launch import bench as measure
 from vmtailor.bench.runtimes import description
 from vmtailor.bench.suites.registry import SUITES
+from vmtailor.model.option import Option
+from vmtailor.model.option_rows import JSON, PAGE_OUT
+from vmtailor.model.option_rows import REPEAT as REPEAT_ROW
 
 #: Repetitions of a cell, and of the quick form.
 REPEAT, QUICK_REPEAT = 10, 6
@@ -31,171 +34,155 @@ RESULTS = "bench.json"
 _SUITES = ", ".join(SUITES)
 
 
+def _list(name: str, help_: str) -> Option:
+    """Return the row of an option that takes several words, as one text with commas."""
+    return Option(name=name, many=True, commas=True, read=",".join, help=f"{help_} Repeat it, or use commas.")
+
+
+def _sources(name: str, program: str, use: str) -> Option:
+    """Return the row of an option that takes the source of a program that tests are done with."""
+    return Option(name=name, type=Path, help=f"Build this tree of {program}, and {use}.")
+
+
 def bench(
     what: Annotated[
         str,
-        typer.Argument(
-            help=f"Suites to run, joined by commas ({_SUITES}, or all); or, of results that are there: report, "
-            "compare, advise."
+        Option(
+            name="WHAT",
+            help=f"Run suites, joined by commas ({_SUITES}, or all); or report, compare or advise of results.",
         ),
     ],
-    files: Annotated[list[Path] | None, typer.Argument(help="Results that are there; several merge.")] = None,
+    files: Annotated[
+        Sequence[Path], Option(name="FILES", type=Path, many=True, help="Read these results; several merge.")
+    ] = (),
     on: Annotated[
         str | None,
-        typer.Option(
+        _list(
             "--on",
-            help=f"Runtimes, joined by commas: {', '.join(description.known())}, a file NAME.toml that describes one, "
-            "vm:stock (the image on the distribution's kernel), vm:FOLDER (a bundle of the image). Default: all but "
-            "machines. With advise: those that are ranked, of the measured ones.",
-            show_default=False,
+            "Run in these runtimes: names, a file NAME.toml, vm:stock, vm:FOLDER (bundle). Default: all but machines.",
         ),
     ] = None,
     count: Annotated[
         str | None,
-        typer.Option(
-            "--n", help=f"Instances at once, joined by commas, for tests that take several. Default: {COUNTS}. With "
-            "--inside: unixbench in so many at once, in virtual time; 0 is the machine itself.",
-            show_default=False,
-        ),
+        _list("--n", f"Start so many instances at once. Default: {COUNTS}; with --inside, 0 is the machine itself."),
     ] = None,
     repeat: Annotated[
         int | None,
-        typer.Option(
-            min=1, max=10000, help=f"Repetitions of a cell. Default: {REPEAT}; {QUICK_REPEAT} with --quick; 1 with --n "
-            "and --inside. Elsewhere at least 2.",
-            show_default=False,
+        replace(
+            REPEAT_ROW, short="", former=(), most=10000,
+            help=f"Measure each cell so many times. Default: {REPEAT}; {QUICK_REPEAT} with --quick; 1 with --n and "
+            "--inside.",
         ),
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Durations at a tenth, marked as such.")] = False,
-    only: Annotated[str | None, typer.Option("--only", help="Tests of the suites to run, joined by commas.")] = None,
+    quick: Annotated[bool, Option(name="--quick", type=bool, help="Run for a tenth of the time, and say so.")] = False,
+    only: Annotated[str | None, _list("--only", "Run these tests of the suites.")] = None,
     variant: Annotated[
         str | None,
-        typer.Option(
-            "--variant", help="Of tests that are run in several ways, this one: cold, 'with limits', or part of "
-            "its words: 'one core' …",
-            show_default=False,
+        Option(
+            name="--variant",
+            help="Run this variant of tests that have several: cold, 'with limits', or part of its words.",
         ),
     ] = None,
     seed: Annotated[
         int | None,
-        typer.Option(
-            "--seed", min=0, max=(1 << 31) - 1,
-            help="Of the order of trials. Default: that of the results that are there; otherwise a new one.",
-            show_default=False,
+        Option(
+            name="--seed", type=int, least=0, most=(1 << 31) - 1,
+            help="Order trials by this seed. Default: that of the results that are there; otherwise a new one.",
         ),
     ] = None,
     unixbench_source: Annotated[
-        Path | None,
-        typer.Option(
-            "--unixbench-source", help="A tree of the published UnixBench: it is built, and runs in place of our set.",
-            show_default=False,
-        ),
+        Path | None, _sources("--unixbench-source", "the published UnixBench", "run it in place of our set")
     ] = None,
     iozone_source: Annotated[
-        Path | None,
-        typer.Option(
-            "--iozone-source", help="A tree of IOzone: it is built, and does the disk test of efficiency.",
-            show_default=False,
-        ),
+        Path | None, _sources("--iozone-source", "IOzone", "do the disk test of efficiency with it")
     ] = None,
     netperf_source: Annotated[
-        Path | None,
-        typer.Option(
-            "--netperf-source", help="A tree of netperf: it is built, and does the network tests of efficiency.",
-            show_default=False,
-        ),
+        Path | None, _sources("--netperf-source", "netperf", "do the network tests of efficiency with it")
     ] = None,
     inside: Annotated[
         str | None,
-        typer.Option(
-            "--inside", help="vm:DISK: run the engines of --on within this machine, a system that has them (make "
-            "bench-engines builds one), counted on the instruction clock.",
-            show_default=False,
+        Option(
+            name="--inside",
+            help="Run the engines within vm:DISK, a system that has them (make bench-engines), counted on the "
+            "instruction clock.",
         ),
     ] = None,
     within: Annotated[
         float | None,
-        typer.Option(
-            "--within", min=1.0, max=100_000.0,
-            help="Minutes that all of it may take: by what trials cost and then by what they take, tests are left "
-            "out for it, and named.",
-            show_default=False,
+        Option(
+            name="--within", type=float, least=1.0, most=100_000.0,
+            help="Take at most so many minutes: tests are left out for it, and named.",
         ),
     ] = None,
     host_name: Annotated[
         str | None,
-        typer.Option(
-            "--host-name", help="What results call this host. Default: a digest by which it is told from others.",
-            show_default=False,
-        ),
+        Option(name="--host-name", help="Call this host so in results. Default: a digest that tells it from others."),
     ] = None,
     require_kvm: Annotated[
-        bool, typer.Option("--require-kvm", help="End with 3 where KVM does not work: machines are to be timed.")
+        bool,
+        Option(name="--require-kvm", type=bool, help="End with 3 where KVM does not work: machines are to be timed."),
     ] = False,
     image: Annotated[
-        str,
-        typer.Option("--image", help="The image; it must hold /bench (make bench-image). Its programs run as root."),
+        str, Option(name="--image", help="Use this image, which must hold /bench (make bench-image); it runs as root.")
     ] = BENCH_IMAGE,
-    output: Annotated[
+    out: Annotated[
         Path | None,
-        typer.Option(
-            "--output", "-o", help=f"Where results go ({RESULTS} in the working folder; those that are there of the "
-            "same host go on), or the page of report.",
-            show_default=False,
-        ),
+        replace(PAGE_OUT, help=f"Write results, or the page of report, to this file. Default: {RESULTS}, which grows."),
     ] = None,
     published: Annotated[
         bool,
-        typer.Option(
-            "--published", help="report: Markdown tables in the published layout, of what was measured in full."
+        Option(
+            name="--published", type=bool, help="Report Markdown tables in the published layout, of whole measurements."
         ),
     ] = False,
     data_n: Annotated[
         bool,
-        typer.Option(
-            "--data-n", help="report: Markdown tables of instances at once within a machine, beside the published work."
+        Option(
+            name="--data-n", type=bool,
+            help="Report Markdown tables of instances at once within a machine, beside the published work.",
         ),
     ] = False,
-    weights: Annotated[
-        str | None, typer.Option("--weights", help="What advise ranks by: SUITE=NUMBER, joined by commas.")
+    weights: Annotated[str | None, _list("--weights", "Rank advice by these weights: SUITE=NUMBER.")] = None,
+    csv: Annotated[
+        Path | None,
+        Option(name="--csv-file", type=Path, former=("--csv",), help="Write every sample as CSV to this file."),
     ] = None,
-    csv: Annotated[Path | None, typer.Option("--csv", help="Write every sample as CSV here.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    json: Annotated[bool, JSON] = False,
 ) -> None:  # fmt: skip
     """Run the same container in every way, and compare the costs: natively, in engines, in systems."""
     if what == "report" and published:
-        return saved_results.published(files or [], output)
+        return saved_results.published(files, out)
     if what == "report" and data_n:
-        return saved_results.data_n(files or [], output)
+        return saved_results.data_n(files, out)
     if what == "report":
-        return saved_results.report(files or [], output, csv, json=json)
+        return saved_results.report(files, out, csv, json=json)
     if what == "compare":
-        return saved_results.compare(files or [], json=json)
+        return saved_results.compare(files, json=json)
     if what == "advise":
-        return saved_results.advise(files or [], weights, runtimes_of(on) if on is not None else (), json=json)
+        return saved_results.advise(files, weights, runtimes_of(on) if on is not None else (), json=json)
     if files:
         raise UserInputError(f"{what} takes no files", hint="vmtailor bench report FILE... reads results")
     at_once = inside is not None and count is not None and variant in (None, VIRTUAL)
     options = BenchOptions(
-        suites_of(what),
-        runtimes_of(on),
-        image,
-        output or Path(RESULTS),
-        Store(),
-        counts_of(count or COUNTS, least=rounds_boot.NONE if at_once else 1),
-        repeat_of(repeat, quick=quick, at_once=at_once),
-        quick,
-        tuple(name.strip() for name in only.split(",")) if only else (),
-        unixbench_source,
-        iozone_source,
-        netperf_source,
-        require_kvm,
-        None if within is None else 60.0 * within,
-        inside or "",
-        variant or "",
-        seed,
-        plain(host_name or "")[:64],
-        at_once,
+        suites=suites_of(what),
+        runtimes=runtimes_of(on),
+        image=image,
+        out=out or Path(RESULTS),
+        store=Store(),
+        counts=counts_of(count or COUNTS, least=rounds_boot.NONE if at_once else 1),
+        repeat=repeat_of(repeat, quick=quick, at_once=at_once),
+        quick=quick,
+        only=tuple(name.strip() for name in only.split(",")) if only else (),
+        unixbench_source=unixbench_source,
+        iozone_source=iozone_source,
+        netperf_source=netperf_source,
+        require_kvm=require_kvm,
+        within_s=None if within is None else 60.0 * within,
+        inside=inside or "",
+        variant=variant or "",
+        seed=seed,
+        host_name=plain(host_name or "")[:64],
+        at_once=at_once,
     )
     found = measure(options)
     printed.note(f"written: {options.out}")
@@ -208,7 +195,7 @@ def bench(
 
 
 def suites_of(what: str) -> tuple[SuiteName, ...]:
-    """The suites that are named. Raises UserInputError."""
+    """Return the suites that are named. Raises UserInputError."""
     names = list(SUITES) if what == "all" else [name.strip() for name in what.split(",")]
     for name in names:
         if name not in SUITES:
@@ -220,7 +207,7 @@ def suites_of(what: str) -> tuple[SuiteName, ...]:
 
 
 def runtimes_of(on: str | None) -> tuple[str, ...]:
-    """The runtimes that are named, each once."""
+    """Return the runtimes that are named, each once."""
     names = description.known() if on is None else [name.strip() for name in on.split(",") if name.strip()]
     if not names:
         raise UserInputError("--on names no runtime", hint=f"known: {', '.join(description.known())}")
@@ -228,7 +215,7 @@ def runtimes_of(on: str | None) -> tuple[str, ...]:
 
 
 def counts_of(text: str, least: int = 1) -> tuple[int, ...]:
-    """Numbers of instances, ascending; `least`: 0 where there may be none. Raises UserInputError."""
+    """Return numbers of instances, ascending; `least`: 0 where there may be none. Raises UserInputError."""
     try:
         found = sorted({int(word) for word in text.split(",")})
     except ValueError:
@@ -242,7 +229,7 @@ def counts_of(text: str, least: int = 1) -> tuple[int, ...]:
 
 
 def repeat_of(asked: int | None, *, quick: bool, at_once: bool) -> int:
-    """How often a cell is measured. Raises UserInputError where once would say nothing: on the wall clock."""
+    """Return how often a cell is measured. Raises UserInputError where once would say nothing: on the wall clock."""
     if asked == 1 and not at_once:
         raise UserInputError(
             "--repeat 1 says nothing of a time that varies", hint="2 at least; 1 is for --n with --inside"

@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import groupby
 
 from vmtailor.base.terminal import Table, TerminalConsole, Text, for_table
 from vmtailor.bench.analysis import data_n
-from vmtailor.bench.analysis.cells import Cell, baseline, cells_of
+from vmtailor.bench.analysis.cells import Against, Cell, baseline, cells_of
 from vmtailor.bench.analysis.data_n import DataN
 from vmtailor.bench.analysis.figure_parts import is_part
 from vmtailor.bench.analysis.heat_map import SHADES, Degraded, HeatMap, heat_maps
@@ -25,15 +25,15 @@ from vmtailor.bench.analysis.unixbench_index import (
     index_title,
 )
 from vmtailor.bench.analysis.weighted_ranks import Advice, Hold
-from vmtailor.bench.model.results import CLOCK, BenchResults, HostRun
-from vmtailor.bench.pages.overview import APART, NO_SUCH_STEP, counted_words
+from vmtailor.bench.model.results import BenchResults, HostRun
+from vmtailor.bench.pages.overview import NO_SUCH_STEP, doubts_of
 from vmtailor.model.change import Verdict
 
 _COLOURS = {Verdict.BETTER: "green", Verdict.WORSE: "red", Verdict.SAME: "dim", Verdict.UNDECIDED: "dim"}
 
 
 def show(found: BenchResults) -> None:
-    """All runs, one after the other."""
+    """Show all runs, one after the other."""
     for run in found.runs:
         _show_run(run)
 
@@ -70,44 +70,57 @@ def _row(cell: Cell) -> tuple[str, str, str, int, str]:
     return suite, test, "", count, variant
 
 
+def _table(
+    title: str | None,
+    head: Sequence[str],
+    rows: Iterable[Iterable[str | Text]],
+    *,
+    left: Collection[str] | None = None,
+    dim: bool = False,
+    fold: bool = False,
+) -> Table:
+    """Return a table. `left`: the columns that are not numbers; None: the first. `fold`: long cells take several lines.
+    Cells are a stranger's text, never markup."""
+    style = "dim" if dim else None
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, header_style=style)
+    for name in head:
+        words = name in left if left is not None else name == head[0]
+        table.add_column(name, justify="left" if words else "right", overflow="fold" if fold else "ellipsis")
+    for row in rows:
+        table.add_row(*(cell if isinstance(cell, Text) else Text(cell) for cell in row))
+    return table
+
+
 def isolation_table(run: HostRun) -> Table:
-    """How each runtime isolates and controls, as its instance saw it."""
-    table = Table(title="Isolation, seen from inside", title_justify="left", title_style="bold", box=None)
+    """Return how each runtime isolates and controls, as its instance saw it."""
     # Cgroups and digests are long: they stand on the page.
     shown = [place for place, name in enumerate(ISOLATION) if name not in ("cgroup", "program")]
-    for place in shown:
-        table.add_column(ISOLATION[place], overflow="fold")
     records = records_of(run)
-    for one in run.identities:
-        row = isolation_row(one, records[one.runtime])
-        table.add_row(*(Text(row[place]) for place in shown))
-    return table
+    told = [isolation_row(one, records[one.runtime]) for one in run.identities]
+    head, rows = [ISOLATION[place] for place in shown], [[row[place] for place in shown] for row in told]
+    return _table("Isolation, seen from inside", head, rows, left=ISOLATION, fold=True)
 
 
-def cell_table(title: str, rows: Sequence[Cell], order: Mapping[str, int]) -> Table:
-    """Figures of one test, row by row. `order`: of the runtimes."""
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, header_style="dim")
-    to = f"to {baseline(rows[0].key)}" if rows and baseline(rows[0].key) else ""
-    for name in ("figure", "runtime", "median", "95 %", to, "95 %", "n", ""):
-        table.add_column(name, justify="left" if name in ("figure", "runtime", "") else "right")
+def cell_table(title: str, cells: Sequence[Cell], order: Mapping[str, int]) -> Table:
+    """Return figures of one test, row by row. `order`: of the runtimes."""
+    to = f"to {baseline(cells[0].key)}" if cells and baseline(cells[0].key) else ""
+    rows: list[tuple[str | Text, ...]] = []
     before = ""
-    for cell in sorted(rows, key=lambda cell: (cell.key.figure, order.get(cell.key.runtime, len(order)))):
-        figure = "" if cell.key.figure == before else cell.key.figure
+    for cell in sorted(cells, key=lambda cell: (cell.key.figure, order.get(cell.key.runtime, len(order)))):
+        rows.append(("" if cell.key.figure == before else cell.key.figure, cell.key.runtime, *_cells(cell)))
         before = cell.key.figure
-        table.add_row(Text(figure), Text(cell.key.runtime), *_cells(cell))
-    return table
+    head = ("figure", "runtime", "median", "95 %", to, "95 %", "n", "")
+    return _table(title, head, rows, left=("figure", "runtime", ""), dim=True)
 
 
 def heat_table(found: HeatMap) -> Table:
-    """What well-behaved instances lost: stresses down, runtimes across."""
+    """Return what well-behaved instances lost: stresses down, runtimes across."""
     title = f"Isolation {found.variant}: (t2 − t1) / t1 of well-behaved instances, by what one of five does"
-    table = Table(title=title, title_justify="left", title_style="bold", box=None)
-    table.add_column("stress")
-    for name in found.runtimes:
-        table.add_column(name, justify="right")
-    for stress, cells in found.rows:
-        table.add_row(stress, *(Text("–") if one is None else Text(one.words, style=_heat(one)) for one in cells))
-    return table
+    rows = [
+        (stress, *("–" if one is None else Text(one.words, style=_heat(one)) for one in cells))
+        for stress, cells in found.rows
+    ]
+    return _table(title, ("stress", *found.runtimes), rows)
 
 
 def _heat(one: Degraded) -> str:
@@ -115,108 +128,60 @@ def _heat(one: Degraded) -> str:
 
 
 def index_table(found: IndexTable, facts: Mapping[str, str]) -> Table:
-    """The UnixBench index as published tables have it: tests down, runtimes across."""
-    table = Table(title=index_title(found, facts), title_justify="left", title_style="bold", box=None)
-    table.add_column("test")
-    for name in found.columns:
-        table.add_column(name, justify="right")
-    for row in index_rows(found, scores=False):
-        table.add_row(*(Text(cell) for cell in row))
-    return table
+    """Return the UnixBench index as published tables have it: tests down, runtimes across."""
+    return _table(index_title(found, facts), ("test", *found.columns), index_rows(found, scores=False))
 
 
 def check_table(rows: Sequence[Sequence[str]]) -> Table:
-    """Our set of UnixBench beside the published one."""
-    table = Table(title=CHECK_TITLE, title_justify="left", title_style="bold", box=None, header_style="dim")
-    for name in CHECK_HEADER:
-        table.add_column(name, justify="left" if name in ("test", "runtime", "") else "right")
-    for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
-    return table
+    """Return our set of UnixBench beside the published one."""
+    return _table(CHECK_TITLE, CHECK_HEADER, rows, left=("test", "runtime", ""), dim=True)
 
 
 def data_n_tables(found: DataN, *, quick: bool) -> list[Table]:
-    """Instances at once within a machine, beside the published work: scores, what they cost, and the shapes."""
-    head = data_n.header(found)
-    title = data_n.caption(found, quick=quick)
-    return [
-        _plain_table(title, head, data_n.score_rows(found)),
-        _plain_table(data_n.INSTRUCTIONS, head, data_n.instruction_rows(found)),
-        _plain_table(data_n.SHAPES, data_n.SHAPES_HEAD, data_n.shapes(found)),
-    ]
+    """Return the tables of instances at once within a machine, beside the published work: scores, costs, and shapes."""
+    return [_table(title, head, rows) for title, head, rows in data_n.tables(found, quick=quick)]
 
 
-def _plain_table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold", box=None)
-    for place, name in enumerate(head):
-        table.add_column(name, justify="right" if place else "left")
-    for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
-    return table
-
-
-def _cells(cell: Cell) -> tuple[Text, ...]:
-    marks = [
-        word
-        for word, there in (
-            ("unstable", cell.unstable),
-            ("noisy host", cell.noisy),
-            (APART, cell.apart),
-            ("two modes", cell.summary is not None and cell.summary.two_modes),
-            (f"{len(cell.failures)} failed: {cell.failures[0].reason if cell.failures else ''}", bool(cell.failures)),
-        )
-        if there
-    ]
-    if cell.key.variant == CLOCK and cell.values:
-        marks.insert(0, counted_words(cell))
-    doubt = Text(", ".join(marks), style="yellow")
+def _cells(cell: Cell) -> tuple[str | Text, ...]:
+    doubts = doubts_of(cell)
+    doubt = Text(", ".join(doubts), style="yellow")
     if cell.summary is None:
-        return Text("–"), Text(""), Text(""), Text(""), Text("0"), doubt
+        return "–", "", "", "", "0", doubt
     s, a = cell.summary, cell.against
-    interval = f"{amount(s.low, cell.unit)} … {amount(s.high, cell.unit)}"
-    ratio, between, verdict = "", "", Text("")
-    if a is not None:
-        ratio = f"{a.ratio:.2f}×"
-        between = f"{a.low:.2f} … {a.high:.2f}" if a.low is not None and a.high is not None else ""
-        verdict = Text(str(a.verdict), style=_COLOURS[a.verdict])
-    note = Text.assemble(verdict, " " if marks and ratio else "", doubt)
-    return (
-        Text(amount(s.median, cell.unit)),
-        Text(interval, style="dim"),
-        Text(ratio),
-        Text(between, style="dim"),
-        Text(str(s.count)),
-        note,
-    )
+    interval = Text(f"{amount(s.low, cell.unit)} … {amount(s.high, cell.unit)}", style="dim")
+    ratio, between, verdict = _against(a)
+    note = Text.assemble(verdict, " " if doubts and ratio else "", doubt)
+    return amount(s.median, cell.unit), interval, ratio, Text(between, style="dim"), str(s.count), note
+
+
+def _against(one: Against | None) -> tuple[str, str, Text]:
+    """Return a ratio with its interval and its verdict; nothing where there is none."""
+    if one is None:
+        return "", "", Text("")
+    return one.times, one.between, Text(str(one.verdict), style=_COLOURS[one.verdict])
 
 
 def show_compared(pair: Pair, found: Sequence[Compared]) -> None:
-    """Two runs, cell by cell."""
+    """Show two runs, cell by cell."""
     console = for_table()
     before, after = pair.before, pair.after
     console.print(Text.assemble(("before ", "dim"), (before.host.id, "bold")))
     console.print(Text.assemble(("after  ", "dim"), (after.host.id, "bold")))
-    table = Table(box=None, header_style="dim")
-    for name in ("test", "figure", "runtime", "before", "after", "ratio", "95 %", ""):
-        table.add_column(name, justify="left" if name in ("test", "figure", "runtime", "") else "right")
+    rows: list[tuple[str | Text, ...]] = []
     for one in found:
         key, change = one.key, one.change
         cell = one.before or one.after
         if cell is not None and is_part(cell) and (change is None or change.verdict is Verdict.SAME):
             continue  # a subsystem in which nothing moved: there are many, and the JSON has them
-        ratio, between, verdict = "", "", Text("")
-        if change is not None:
-            ratio = f"{change.ratio:.2f}×"
-            if change.low is not None and change.high is not None:
-                between = f"{change.low:.2f} … {change.high:.2f}"
-            verdict = Text(str(change.verdict), style=_COLOURS[change.verdict])
+        ratio, between, verdict = _against(change)
         if pair.other_image:
             verdict = Text.assemble(verdict, (" other image", "yellow"))
-        table.add_row(
-            Text(title_of(*key.of_test)), Text(key.figure), Text(key.runtime),
+        rows.append((
+            title_of(*key.of_test), key.figure, key.runtime,
             _median(one.before), _median(one.after), ratio, between, verdict,
-        )  # fmt: skip
-    console.print(table)
+        ))  # fmt: skip
+    head = ("test", "figure", "runtime", "before", "after", "ratio", "95 %", "")
+    console.print(_table(None, head, rows, left=("test", "figure", "runtime", ""), dim=True))
     if before.host.id != after.host.id:
         console.print("Two hosts: a ratio tells of both machines, not of the runtime alone.", style="yellow")
     if pair.other_image:
@@ -233,14 +198,14 @@ def _median(cell: Cell | None) -> Text:
 
 
 def _held(one: Hold, best: str, weight: float) -> str:
-    """How far a weight can be moved."""
+    """Return how far a weight can be moved."""
     parts = [f"from {one.least:.3g} (below: {one.below})"] if one.least is not None else []
     parts += [f"up to {one.most:.3g} (above: {one.above})"] if one.most is not None else []
     return f"{one.suite}, weighing {weight:g}: {best} is first {' '.join(parts) or 'whatever it weighs'}"
 
 
 def show_advice(run: HostRun, advice: Advice, weights: Mapping[str, float]) -> None:
-    """A ranking with its doubts."""
+    """Show a ranking with its doubts."""
     console = for_table()
     told = ", ".join(f"{suite} {weight:g}" for suite, weight in weights.items())
     console.print(Text.assemble((run.host.id, "bold"), f": weights {told}; {advice.rows} figures"))
@@ -248,13 +213,11 @@ def show_advice(run: HostRun, advice: Advice, weights: Mapping[str, float]) -> N
         console.print("cannot tell: fewer than two runtimes have values for the same figures", style="yellow")
     else:
         suites = [name for name, _ in advice.ranked[0].suites]
-        table = Table(box=None, header_style="dim")
-        for name in ("runtime", "score", *suites, "first in"):
-            table.add_column(name, justify="left" if name == "runtime" else "right")
-        for one in advice.ranked:
-            parts = [f"{score:.2f}" for _, score in one.suites]
-            table.add_row(Text(one.runtime), f"{one.score:.2f}", *parts, f"{100 * one.first:.0f} %")
-        console.print(table)
+        rows = [
+            (one.runtime, f"{one.score:.2f}", *(f"{score:.2f}" for _, score in one.suites), f"{100 * one.first:.0f} %")
+            for one in advice.ranked
+        ]
+        console.print(_table(None, ("runtime", "score", *suites, "first in"), rows, dim=True))
         best = advice.ranked[0].runtime
         if advice.decided:
             console.print(Text.assemble((f"{best} is first", "green"), ", whichever of the samples are drawn"))

@@ -25,14 +25,14 @@ from vmtailor.bench.pages.published_tables import data_n_page, published_page
 
 
 def load(files: Sequence[Path]) -> BenchResults:
-    """Results of all files, merged. Raises UserInputError."""
+    """Return results of all files, merged. Raises UserInputError."""
     if not files:
         raise UserInputError("no results were named", hint="vmtailor bench report bench.json")
     return merged([records.load(BenchResults, file) for file in files])
 
 
 def report(files: Sequence[Path], out: Path | None, csv: Path | None, *, json: bool) -> None:
-    """Results as tables, page, CSV or JSON."""
+    """Show results as tables, page, CSV or JSON."""
     found = load(files)
     if out is not None:
         regular_files.write_output(out, bench_page(found).encode())
@@ -46,7 +46,7 @@ def report(files: Sequence[Path], out: Path | None, csv: Path | None, *, json: b
 
 
 def published(files: Sequence[Path], out: Path | None) -> None:
-    """The page of what was measured by the published protocols, as Markdown."""
+    """Write the page of what was measured by the published protocols, as Markdown."""
     page = published_page(load(files), [plain(str(file)) for file in files])
     if not page:
         raise UserInputError(
@@ -57,7 +57,7 @@ def published(files: Sequence[Path], out: Path | None) -> None:
 
 
 def data_n(files: Sequence[Path], out: Path | None) -> None:
-    """Instances at once within a machine, beside the published work, as Markdown."""
+    """Write the page of instances at once within a machine, beside the published work, as Markdown."""
     page = data_n_page(load(files), [plain(str(file)) for file in files])
     if not page:
         raise UserInputError(
@@ -76,7 +76,7 @@ def _put(page: str, out: Path | None) -> None:
 
 
 def compare(files: Sequence[Path], *, json: bool) -> None:
-    """Two files, run by run and cell by cell; or the runs of a merged one."""
+    """Compare two files, run by run and cell by cell; or the runs of a merged one."""
     if len(files) not in (1, 2):
         raise UserInputError(
             "compare takes two files of results, or one that has several runs",
@@ -115,7 +115,7 @@ def _document(one: Compared) -> dict[str, Any]:
 
 
 def advise(files: Sequence[Path], weights: str | None, among: Sequence[str], *, json: bool) -> None:
-    """Which runtime, for the weights; of each host's run. `among`: these alone; empty: all."""
+    """Rank the runtimes of each host's run by weights. `among`: these alone; empty: all."""
     if weights is None:
         raise UserInputError("advise needs --weights", hint="--weights efficiency=2,startup=1")
     asked = parse_weights(weights)
@@ -131,6 +131,6 @@ def advise(files: Sequence[Path], weights: str | None, among: Sequence[str], *, 
 
 
 def write_csv(found: BenchResults, file: Path) -> None:
-    """Every sample, one a line."""
+    """Write every sample, one a line."""
     regular_files.write_output(file, csv_of(found).encode())
     printed.note(f"written: {file}")

@@ -13,7 +13,7 @@ CALL_BACK = "/callback"
 
 @dataclass(frozen=True)
 class WriteLimit:
-    """How many bytes a second go to a block device: its numbers, and its path."""
+    """A limit to the bytes a second that go to a block device: its numbers, and its path."""
 
     major: int
     minor: int
@@ -23,7 +23,7 @@ class WriteLimit:
 
 @dataclass(frozen=True)
 class Limits:
-    """What an instance may use; None: as much as there is. `cpus`: processors' worth of time; `cpuset`: which ones;
+    """The limits of an instance; None: as much as there is. `cpus`: processors' worth of time; `cpuset`: which ones;
     `write`: how fast to a disk."""
 
     memory_bytes: int | None = None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is to be measured: decided outside the scope, done within it."""
+"""The job of a run, decided outside the scope and done within it, and its machines."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ class SuiteName(StrEnum):
 
 @dataclass(frozen=True)
 class BenchHost:
-    """Where it was measured. `name`: stays, so that runs of one host are found, and those of two not pooled.
+    """The host of a run. `name`: stays, so that runs of one host are found, and those of two not pooled.
     `clock_mhz`: of its processors, before the run; None where nobody tells."""
 
     name: str
@@ -57,7 +57,7 @@ class BenchFigure:
 
 @dataclass(frozen=True)
 class BenchFailure:
-    """Why a trial gave no figures: in a sentence, and what the programs said (its tail)."""
+    """The reason that a trial gave no figures: in a sentence, and what the programs said (its tail)."""
 
     reason: str
     evidence: str = ""
@@ -65,7 +65,7 @@ class BenchFailure:
 
 @dataclass(frozen=True)
 class HostNoise:
-    """What the host did besides, while a trial ran: shares of all processor time. `clock_mhz`: of all
+    """The host's other work while a trial ran: shares of all processor time. `clock_mhz`: of all
     processors then, in the middle; `clock_low_mhz`, `clock_high_mhz`: over all of them, and over all looks
     (`clock_looks`), of which there are several while processors are measured."""
 
@@ -79,7 +79,7 @@ class HostNoise:
 
 @dataclass(frozen=True)
 class Witness:
-    """What one instance said of itself from inside while it was measured. `own`: the namespaces that are its own."""
+    """One instance's own report from inside, made while it was measured. `own`: the namespaces that are its own."""
 
     kernel: str
     own: tuple[str, ...]
@@ -113,7 +113,7 @@ class BenchTrial:
 
     @property
     def key(self) -> tuple[str, str, str, int, str, int]:
-        """What makes it the one planned trial that it is."""
+        """Return what makes it the one planned trial that it is."""
         return self.suite, self.test, self.runtime, self.count, self.variant, self.block
 
     @property
@@ -122,7 +122,7 @@ class BenchTrial:
 
 
 class Isolated(StrEnum):
-    """What a runtime keeps from an instance, seen from inside."""
+    """The sides of a namespace, seen from inside an instance."""
 
     SHARED = "shared"  # the same as the harness has
     OWN = "own"
@@ -130,10 +130,11 @@ class Isolated(StrEnum):
 
 @dataclass(frozen=True)
 class RuntimeIdentity:
-    """What an instance said of itself from inside, against the harness. `namespaces`: name → own or shared; `problem`:
-    why the row is not what it says; empty when it is. `missing`: how to get it, where it is not there. `…_limited`:
-    as it sees itself, None where it is not shown; `memory_bytes`, `cpus`, `pids`: the limits' values, None where there
-    is none; `limits_above`: those of them that it does not see: they are on the group that it was begun in."""
+    """A runtime as an instance of it reports from inside, against the harness. `namespaces`: name → own or shared;
+    `problem`: why the row is not what it says; empty when it is. `missing`: how to get it, where it is not there.
+    `…_limited`: as it sees itself, None where it is not shown; `memory_bytes`, `cpus`, `pids`: the limits' values, None
+    where there is none; `limits_above`: those of them that it does not see: they are on the group that it was begun
+    in."""
 
     runtime: str
     version: str = ""
@@ -185,5 +186,5 @@ class BenchResults:
 
 
 def is_counted(variant: str) -> bool:
-    """Whether a variant's figures are of the instruction clock: a busy host does not sway them."""
+    """Return whether a variant's figures are of the instruction clock: a busy host does not sway them."""
     return variant in (CLOCK, VIRTUAL)

@@ -65,7 +65,7 @@ class Curves:
 
 
 def group(cells: Sequence[Cell]) -> Group | None:
-    """The picture and the table of one figure; None where nobody has any value."""
+    """Return the picture and the table of one figure; None where nobody has any value."""
     values = [value for cell in cells for value in cell.values]
     if not values:
         return None
@@ -83,30 +83,28 @@ def group(cells: Sequence[Cell]) -> Group | None:
         interval = f"{amount(s.low, cell.unit)} … {amount(s.high, cell.unit)}"
         bars.append(
             Bar(
-                name,
-                place(s.median),
-                place(s.low),
-                place(s.high),
-                tuple(place(value) for value in cell.values),
-                median,
-                tip_of(cell),
+                runtime=name,
+                at=place(s.median),
+                low=place(s.low),
+                high=place(s.high),
+                dots=tuple(place(value) for value in cell.values),
+                text=median,
+                tip=tip_of(cell),
             )
         )
         if name == baseline(cell.key):
             native = place(s.median)
-        ratio = "" if a is None else f"{a.ratio:.2f}×"
-        if a is not None and a.low is not None and a.high is not None:
-            ratio += f" ({a.low:.2f} … {a.high:.2f})"
+        ratio = "" if a is None else a.words
         doubts = doubts_of(cell)
         verdict = "" if a is None else str(a.verdict)
         rows.append((name, median, interval, ratio, str(s.count), ", ".join([verdict, *doubts] if verdict else doubts)))
     return Group(
-        cells[0].key.figure,
-        "more is better" if cells[0].larger_is_better else "less is better",
-        "logarithmic" if logarithmic else "from zero",
-        tuple(bars),
-        native,
-        tuple(rows),
+        figure=cells[0].key.figure,
+        better="more is better" if cells[0].larger_is_better else "less is better",
+        scale="logarithmic" if logarithmic else "from zero",
+        bars=tuple(bars),
+        native=native,
+        rows=tuple(rows),
     )
 
 
@@ -127,8 +125,8 @@ class Scale:
 
 
 def curves(cells: Sequence[Cell]) -> list[Curves]:
-    """Figures over the number of instances, where there are at least two numbers. What failed is a point, too, at the
-    lower edge, with its reason."""
+    """Return figures over the number of instances, where there are at least two numbers. What failed is a point, too,
+    at the lower edge, with its reason."""
     found = []
     known: dict[tuple[str, str, str, str], dict[str, dict[int, Cell]]] = {}
     for cell in cells:
@@ -144,7 +142,15 @@ def curves(cells: Sequence[Cell]) -> list[Curves]:
         across = {count: 100 * place / (len(counts) - 1) for place, count in enumerate(counts)}
         lines = tuple(_curve(name, number, by, across, top) for number, (name, by) in enumerate(runtimes.items()))
         title = f"{title_of(suite, test, 1, variant)}: {figure}"
-        found.append(Curves(suite, title, tuple((across[count], count) for count in counts), amount(top, unit), lines))
+        found.append(
+            Curves(
+                suite=suite,
+                title=title,
+                counts=tuple((across[count], count) for count in counts),
+                top=amount(top, unit),
+                curves=lines,
+            )
+        )
     return found
 
 
@@ -163,7 +169,9 @@ def _curve(name: str, number: int, by_count: Mapping[int, Cell], across: Mapping
         for count, cell in sorted(by_count.items())
         if cell.summary is None and cell.failures
     )
-    return Curve(name, number, " ".join(f"{x:.2f},{y:.2f}" for x, y, _ in dots), dots, failed)
+    return Curve(
+        runtime=name, number=number, points=" ".join(f"{x:.2f},{y:.2f}" for x, y, _ in dots), dots=dots, failed=failed
+    )
 
 
 def _instances(count: int) -> str:

@@ -26,8 +26,8 @@ FEW = 6
 
 
 @dataclass(frozen=True)
-class PartTable:
-    """A figure by its parts: a row a part, an amount and a share a runtime."""
+class PageTable:
+    """A table with runtimes across: a figure by its parts, an amount and a share a runtime; or UnixBench indices."""
 
     title: str
     runtimes: tuple[str, ...]
@@ -44,7 +44,7 @@ class Test:
     words: str
     baseline: str
     groups: tuple[Group, ...]
-    parts: tuple[PartTable, ...]
+    parts: tuple[PageTable, ...]
     failed: tuple[tuple[str, int, str, str], ...]
     commands: tuple[tuple[str, str, str], ...]
 
@@ -60,15 +60,6 @@ class SuitePart:
     curves: tuple[Curves, ...]
     distributions: tuple[StartDistribution, ...] = ()
     ratios: tuple[Ratios, ...] = ()
-
-
-@dataclass(frozen=True)
-class IndexPart:
-    """One table of UnixBench indices."""
-
-    title: str
-    runtimes: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -91,7 +82,7 @@ class Section:
     suites: tuple[SuitePart, ...]
     overviews: tuple[Overview, ...]
     links: dict[TestKey, str]
-    indices: tuple[IndexPart, ...] = ()
+    indices: tuple[PageTable, ...] = ()
     heat: tuple[HeatPart, ...] = ()
     noise: str = ""
     few: bool = False
@@ -99,7 +90,7 @@ class Section:
 
 
 def bench_page(results: BenchResults) -> str:
-    """The page. The results themselves are in it, in the element `#data`."""
+    """Return the page. The results themselves are in it, in the element `#data`."""
     sections = [_section(number, run) for number, run in enumerate(results.runs)]
     return pages.render(
         "bench.html", data={"bench": results}, styles=["bench.css"],
@@ -118,39 +109,39 @@ def _section(number: int, run: HostRun) -> Section:
     compared = [*ratios(found), *ratios(found, clock=True)]
     parts = tuple(
         SuitePart(
-            f"s{number}-{suite}",
-            suite,
-            suite_words(suite),
-            tuple(_test(links[key], key, cells) for key, cells in by_test.items() if key[0] == suite),
-            tuple(one for one in drawn if one.suite == suite),
-            tuple(one for one in spread if one.suite == suite),
-            tuple(one for one in compared if one.suite == suite),
+            id=f"s{number}-{suite}",
+            name=suite,
+            words=suite_words(suite),
+            tests=tuple(_test(links[key], key, cells) for key, cells in by_test.items() if key[0] == suite),
+            curves=tuple(one for one in drawn if one.suite == suite),
+            distributions=tuple(one for one in spread if one.suite == suite),
+            ratios=tuple(one for one in compared if one.suite == suite),
         )
         for suite in sorted({key[0] for key in by_test}, key=lambda name: suites.get(name, len(suites)))
     )
     facts = dict(run.options)
     indices = [
-        IndexPart(index_title(t, facts), t.columns, tuple(index_rows(t))) for t in index_tables(found, list(order))
+        PageTable(index_title(t, facts), t.columns, tuple(index_rows(t))) for t in index_tables(found, list(order))
     ]
     records = records_of(run)
     rows = tuple(isolation_row(one, records[one.runtime]) for one in run.identities)
     few = any(c.summary is not None and c.summary.count < FEW and not is_counted(c.key.variant) for c in found)
     return Section(
-        run,
-        rows,
-        parts,
-        tuple(overviews(run, found)),
-        links,
-        tuple(indices),
-        tuple(_heat(run)),
-        noise_words(run),
-        few,
-        tuple(layout_tables(run)),
+        run=run,
+        isolation=rows,
+        suites=parts,
+        overviews=tuple(overviews(run, found)),
+        links=links,
+        indices=tuple(indices),
+        heat=tuple(_heat(run)),
+        noise=noise_words(run),
+        few=few,
+        layout=tuple(layout_tables(run)),
     )
 
 
 def noise_words(run: HostRun) -> str:
-    """What the host did besides, over all trials on the wall clock: medians, in a sentence. Empty where nobody
+    """Return what the host did besides, over all trials on the wall clock: medians, in a sentence. Empty where nobody
     looked."""
     found = [trial.noise for trial in run.trials if trial.noise is not None and not is_counted(trial.variant)]
     if not found:
@@ -201,15 +192,21 @@ def _test(identity: str, key: TestKey, cells: Sequence[Cell]) -> Test:
         (f"{identity}-{place}", name, cell.command) for place, (name, cell) in enumerate(first.items()) if cell.command
     ]
     tables = tuple(
-        PartTable(f"{one.figure}, by subsystem", one.runtimes, _part_rows(one.rows, one.unit))
+        PageTable(f"{one.figure}, by subsystem", one.runtimes, _part_rows(one.rows, one.unit))
         for one in parts_of(cells)
     )
     suite, test, _, variant = key
     words = test_words(suite, test, variant)
     return Test(
-        identity, title_of(*key), words, baseline(cells[0].key), tuple(one for one in groups if one), tables,
-        tuple(failed), tuple(commands),
-    )  # fmt: skip
+        id=identity,
+        title=title_of(*key),
+        words=words,
+        baseline=baseline(cells[0].key),
+        groups=tuple(one for one in groups if one),
+        parts=tables,
+        failed=tuple(failed),
+        commands=tuple(commands),
+    )
 
 
 def _part_rows(rows: Sequence[tuple[str, tuple[float, ...]]], unit: str) -> tuple[tuple[str, ...], ...]:

@@ -25,7 +25,7 @@ APART = "not at the same time as native"
 
 
 class Shade(StrEnum):
-    """How a cell stands to its baseline."""
+    """The standing of a cell to its baseline."""
 
     BASELINE = "baseline"
     BETTER = "better"
@@ -75,7 +75,7 @@ class Overview:
 
 
 def overviews(run: HostRun, found: Sequence[Cell]) -> list[Overview]:
-    """One sheet of the wall clock, and one of the instruction clock, as far as there is anything on them."""
+    """Return one sheet of the wall clock, and one of the instruction clock, as far as there is anything on them."""
     shown = [
         cell
         for cell in found
@@ -99,7 +99,7 @@ def overviews(run: HostRun, found: Sequence[Cell]) -> list[Overview]:
 def _sheet(
     title: str, run: HostRun, cells: Sequence[Cell], silent: Collection[tuple[str, str, str]], *, clock: bool
 ) -> Overview:
-    """`silent`: stress, variant and runtime of those in which some did not report."""
+    """Return one sheet. `silent`: stress, variant and runtime of those in which some did not report."""
     met = {cell.key.runtime for cell in cells}
     lacking = {one.runtime: one.missing or one.problem for one in run.identities if one.missing or one.problem}
     wanted = (*(one.runtime for one in run.identities), *met)
@@ -122,12 +122,14 @@ def _sheet(
         )
         better = "more is better" if first.larger_is_better else "less is better"
         title_ = title_of(suite, test, count, "" if clock else variant)
-        sheet.append(OverviewRow((suite, test, count, variant), title_, figure, better, said))
+        sheet.append(
+            OverviewRow(key=(suite, test, count, variant), title=title_, figure=figure, better=better, cells=said)
+        )
     return Overview(title, baseline(cells[0].key), runtimes, tuple(sheet))
 
 
 def _said(runtime: str, cell: Cell | None, lacking: str, *, least: bool) -> OverviewCell:
-    """`least`: the figure is the least that it can be."""
+    """Return a cell of the sheet. `least`: the figure is the least that it can be."""
     if cell is None:
         if lacking:
             return OverviewCell("missing", f"{runtime}: {lacking}", Shade.NONE)
@@ -143,11 +145,11 @@ def _said(runtime: str, cell: Cell | None, lacking: str, *, least: bool) -> Over
     if cell.against is None:
         return OverviewCell(median, tip, Shade.BASELINE if runtime == baseline(cell.key) else Shade.NONE)
     doubt = "?" if cell.against.verdict is Verdict.UNDECIDED else ""
-    return OverviewCell(f"{mark}{cell.against.ratio:.2f}×{doubt}", tip, _SHADES[cell.against.verdict])
+    return OverviewCell(f"{mark}{cell.against.times}{doubt}", tip, _SHADES[cell.against.verdict])
 
 
 def tip_of(cell: Cell) -> str:
-    """A cell in full: its median and interval, how it stands, and what there is to doubt."""
+    """Return a cell in full: its median and interval, how it stands, and what there is to doubt."""
     if cell.summary is None:
         return cell.failures[0].reason if cell.failures else NO_SUCH_STEP
     s, a = cell.summary, cell.against
@@ -156,8 +158,7 @@ def tip_of(cell: Cell) -> str:
         f"95 %: {amount(s.low, cell.unit)} … {amount(s.high, cell.unit)}, {s.count} samples",
     ]
     if a is not None:
-        between = f" ({a.low:.2f} … {a.high:.2f})" if a.low is not None and a.high is not None else ""
-        lines.append(f"to {baseline(cell.key)}: {a.ratio:.2f}×{between}, {a.verdict}")
+        lines.append(f"to {baseline(cell.key)}: {a.words}, {a.verdict}")
     if cell.spread_over_instances is not None:
         lines.append(f"from one instance to another: {amount(cell.spread_over_instances, cell.unit)}")
     if cell.floor is not None:
@@ -166,7 +167,7 @@ def tip_of(cell: Cell) -> str:
 
 
 def counted_words(cell: Cell) -> str:
-    """Why so few samples are enough: counts do not scatter as times do, and this is how far they do."""
+    """Return why so few samples are enough: counts do not scatter as times do, and this is how far they do."""
     middle = statistics.median(cell.values)
     spread = 100 * (max(cell.values) - min(cell.values)) / abs(middle) if middle else 0.0
     boots = f"{len(cell.values)} counted boots" if len(cell.values) > 1 else "one counted boot"
@@ -176,7 +177,7 @@ def counted_words(cell: Cell) -> str:
 
 
 def doubts_of(cell: Cell) -> list[str]:
-    """What speaks against a cell, in words; of counts, how many boots say so, and how far they agree."""
+    """Return what speaks against a cell, in words; of counts, how many boots say so, and how far they agree."""
     found = [counted_words(cell)] if cell.key.variant == CLOCK and cell.values else []
     doubts = (("unstable", cell.unstable), ("noisy host", cell.noisy), (APART, cell.apart))
     found += [word for word, there in doubts if there]

@@ -32,7 +32,7 @@ _NONE = "–"
 
 
 def published_page(found: BenchResults, files: Sequence[str]) -> str:
-    """The page; empty where every run was of the quick form. `files`: names of the results, for the command that
+    """Return the page; empty where every run was of the quick form. `files`: names of the results, for the command that
     writes it again."""
     runs = [run for run in found.runs if not run.quick and run.trials]
     if not runs:
@@ -45,8 +45,8 @@ def published_page(found: BenchResults, files: Sequence[str]) -> str:
 
 
 def data_n_page(found: BenchResults, files: Sequence[str]) -> str:
-    """The same of instances at once within a machine, in virtual time, beside the published work; at a tenth of the
-    length, too, which it says. Empty where there are none."""
+    """Return the page of instances at once within a machine, in virtual time, beside the published work; at a tenth of
+    the length, too, which it says. Empty where there are none."""
     command = " ".join(["vmtailor bench report", *files, "--data-n"])
     parts = []
     for run in found.runs:
@@ -54,20 +54,15 @@ def data_n_page(found: BenchResults, files: Sequence[str]) -> str:
         if sheets:
             parts += [f"Written by `{command.replace('`', '')}`.", _machine(run)]
         for one in sheets:
-            head = data_n.header(one)
             parts += [
                 f"**{_cell(title)}**\n\n{_table(columns, rows)}"
-                for title, columns, rows in (
-                    (data_n.caption(one, quick=run.quick), head, data_n.score_rows(one)),
-                    (data_n.INSTRUCTIONS, head, data_n.instruction_rows(one)),
-                    (data_n.SHAPES, data_n.SHAPES_HEAD, data_n.shapes(one)),
-                )
+                for title, columns, rows in data_n.tables(one, quick=run.quick)
             ]
     return "\n\n".join(parts) + "\n" if parts else ""
 
 
 def _machine(run: HostRun) -> str:
-    """The conditions of what was measured within a machine: nothing of the host sways it."""
+    """Return the conditions of what was measured within a machine: nothing of the host sways it."""
     versions = [(one.runtime, one.version) for one in run.identities if one.version and not one.problem]
     trials = [trial for trial in run.trials if trial.variant == VIRTUAL]
     failed = sum(trial.failure is not None for trial in trials)
@@ -93,7 +88,7 @@ class LayoutTable:
 
 
 def layout_tables(run: HostRun) -> Iterable[LayoutTable]:
-    """All of a run, suite by suite."""
+    """Return all of a run, suite by suite."""
     cells = [cell for cell in cells_of(run) if not is_part(cell)]
     names = [one.runtime for one in run.identities if any(cell.key.runtime == one.runtime for cell in cells)]
     for suite in SuiteName:
@@ -106,9 +101,9 @@ def layout_tables(run: HostRun) -> Iterable[LayoutTable]:
                 header = ("test", *table.columns)
                 title = index_title(table, dict(run.options))
                 note = _samples(one.count for _, by in table.rows for _, one in by)
-                yield LayoutTable(suite, title, note, header, tuple(index_rows(table)))
+                yield LayoutTable(suite=suite, title=title, note=note, header=header, rows=tuple(index_rows(table)))
             if both := check_rows(checked(cells)):
-                yield LayoutTable(suite, CHECK_TITLE, "", CHECK_HEADER, tuple(both))
+                yield LayoutTable(suite=suite, title=CHECK_TITLE, note="", header=CHECK_HEADER, rows=tuple(both))
             yield from _medians(suite, [cell for cell in mine if cell.key.variant == CLOCK], names)
         else:
             yield from _medians(suite, mine, names)
@@ -127,7 +122,7 @@ def _of_run(run: HostRun) -> Iterable[str]:
 
 
 def _conditions(run: HostRun) -> str:
-    """Everything that another host would have to be told to see the same."""
+    """Return everything that another host would have to be told to see the same."""
     host, noise = run.host, [trial.noise for trial in run.trials if trial.noise is not None]
     days = [datetime.fromtimestamp(trial.started_unix_s, UTC).date() for trial in run.trials]
     others = statistics.median(one.others + one.steal for one in noise) if noise else None
@@ -149,8 +144,8 @@ def _conditions(run: HostRun) -> str:
 
 
 def _options(run: HostRun) -> list[tuple[str, str]]:
-    """Without how often: of the commands that a file has been written by, it would be the last one's. Each table has
-    its own number."""
+    """Return the options without how often: of the commands that a file has been written by, it would be the last
+    one's. Each table has its own number."""
     return [(name, text) for name, text in run.options if name != "repeat"]
 
 
@@ -161,7 +156,7 @@ def _samples(counts: Iterable[int]) -> str:
 
 
 def _medians(suite: str, cells: Sequence[Cell], names: Sequence[str]) -> Iterable[LayoutTable]:
-    """One table a test: its figures down, runtimes across, medians with their 95 % interval."""
+    """Return one table a test: its figures down, runtimes across, medians with their 95 % interval."""
     for test in dict.fromkeys(cell.key.of_test for cell in cells):
         of_test = [cell for cell in cells if cell.key.of_test == test]
         across = [name for name in names if any(cell.key.runtime == name for cell in of_test)]
@@ -171,7 +166,9 @@ def _medians(suite: str, cells: Sequence[Cell], names: Sequence[str]) -> Iterabl
             rows.append((figure, *(_median(by.get(name)) for name in across)))
         _, name, count, variant = test
         note = _samples(cell.summary.count for cell in of_test if cell.summary is not None)
-        yield LayoutTable(suite, title_of(suite, name, count, variant), note, ("", *across), tuple(rows))
+        yield LayoutTable(
+            suite=suite, title=title_of(suite, name, count, variant), note=note, header=("", *across), rows=tuple(rows)
+        )
 
 
 def _median(cell: Cell | None) -> str:
@@ -188,7 +185,7 @@ def _median(cell: Cell | None) -> str:
 def _heat(found: HeatMap) -> LayoutTable:
     rows = tuple((stress, *(_lost(one) for one in cells)) for stress, cells in found.rows)
     title = f"(t2 − t1) / t1 of the instances that behave, {found.variant}"
-    return LayoutTable(SuiteName.ISOLATION, title, "", ("stress", *found.runtimes), rows)
+    return LayoutTable(suite=SuiteName.ISOLATION, title=title, note="", header=("stress", *found.runtimes), rows=rows)
 
 
 def _lost(one: Degraded | None) -> str:
@@ -206,6 +203,7 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def _cell(text: str) -> str:
-    """What instances and engines say is a stranger's text: neither columns, nor markup, nor lines come of it."""
+    """Return a text as a cell of a table. Instances and engines are strangers: neither columns, nor markup, nor lines
+    come of it."""
     plain_ = " ".join(text.split())
     return "".join(f"\\{c}" if c in "|`*_<>[]\\" else c for c in plain_)

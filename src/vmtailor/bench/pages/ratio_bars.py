@@ -57,7 +57,7 @@ class Ratios:
 
 
 def ratios(cells: Sequence[Cell], *, clock: bool = False) -> list[Ratios]:
-    """A picture for each suite that has something to be compared with. `clock`: of counts, not of times."""
+    """Return a picture for each suite that has something to be compared with. `clock`: of counts, not of times."""
     found = []
     for suite in SuiteName:
         mine = [
@@ -96,7 +96,7 @@ def _picture(suite: str, cells: Sequence[Cell]) -> Ratios:
             groups.append(RatioGroup(f"{title_of(suite, test, count, variant)}: {figure}", better, bars, failed))
     marks = sorted({least, 1.0, most})
     ticks = tuple((place(value), _times(value)) for value in marks)
-    return Ratios(suite, baseline(told[0].key), place(1.0), ticks, tuple(groups))
+    return Ratios(suite=suite, baseline=baseline(told[0].key), one=place(1.0), ticks=ticks, groups=tuple(groups))
 
 
 def _times(value: float) -> str:
@@ -109,5 +109,12 @@ def _bar(cell: Cell, number: int, place: Scale) -> RatioBar:
     a = cell.against
     low, high = (None, None) if not a.low or not a.high else (place(a.low), place(a.high))
     return RatioBar(
-        cell.key.runtime, number, min(one, at), max(one, at), low, high, f"{a.ratio:.2f}× {a.verdict}", tip_of(cell)
+        runtime=cell.key.runtime,
+        number=number,
+        begin=min(one, at),
+        end=max(one, at),
+        low=low,
+        high=high,
+        text=f"{a.times} {a.verdict}",
+        tip=tip_of(cell),
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How starts are distributed: of each figure of a start, the share of samples that took at most so long, a line a
+"""The distribution of starts: of each figure of a start, the share of samples that took at most so long, a line a
 runtime. A median hides two modes and a tail; this does not."""
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class StartDistribution:
 
 
 def distributions(cells: Sequence[Cell]) -> list[StartDistribution]:
-    """Those of a run's starts, on the wall clock."""
+    """Return those of a run's starts, on the wall clock."""
     figures: dict[tuple[str, str, str, int, str], list[Cell]] = {}
     for cell in cells:
         if cell.key.suite == SuiteName.STARTUP and cell.key.variant != CLOCK and len(cell.values) >= LEAST:
@@ -66,4 +66,6 @@ def _of(row: tuple[str, str, str, int, str], cells: Sequence[Cell]) -> StartDist
     ends = (least, math.sqrt(least * most), most) if logarithmic else (0.0, most / 2, most)
     ticks = tuple((place(value), amount(value, cells[0].unit)) for value in ends)
     title = f"{title_of(suite, test, count, variant)}: {figure}"
-    return StartDistribution(suite, title, "logarithmic" if logarithmic else "from zero", ticks, tuple(lines))
+    return StartDistribution(
+        suite=suite, title=title, scale="logarithmic" if logarithmic else "from zero", ticks=ticks, lines=tuple(lines)
+    )

@@ -33,30 +33,33 @@ from vmtailor.bench.suites.registry import SUITES
 _REPORT_S = 120.0
 
 
-class BenchRow(Protocol):
-    """One row of a run's tables. `name`: as results have it; `beginning`: what making it ready is called; `within`:
-    whether it runs within the machine that the job names, where several instances at once share a boot."""
+class PlannedRow(Protocol):
+    """The part of a row that the plan of a run needs. `name`: as results have it; `within`: whether it runs within the
+    machine that the job names, where several instances at once share a boot."""
 
     @property
     def name(self) -> str: ...
 
     @property
-    def beginning(self) -> str: ...
-
-    @property
     def within(self) -> bool: ...
-
-    @property
-    def facts(self) -> Mapping[str, str]:
-        """Return what is known of the image's programs there, once it was asked who it is."""
-        ...
-
-    def identity(self) -> RuntimeIdentity:
-        """Make it ready, and return what it turns out to be; with what is missing or wrong where it cannot be used."""
-        ...
 
     def takes(self, test: BenchTest) -> bool:
         """Return whether a test is done in it."""
+        ...
+
+
+class BenchRow(PlannedRow, Protocol):
+    """One row of a run's tables. `beginning`: what making it ready is called; `facts`: what is known of the image's
+    programs there, once it was asked who it is."""
+
+    @property
+    def beginning(self) -> str: ...
+
+    @property
+    def facts(self) -> Mapping[str, str]: ...
+
+    def identity(self) -> RuntimeIdentity:
+        """Make it ready, and return what it turns out to be; with what is missing or wrong where it cannot be used."""
         ...
 
     def figures(self, one: PlannedTrial) -> tuple[BenchFigure, ...]:

@@ -67,7 +67,7 @@ _ABOUT = "bench-about"
 
 
 def check(reference: str) -> Path:
-    """The disk that `vm:DISK` names. Raises UserInputError when it is none."""
+    """Return the disk that `vm:DISK` names. Raises UserInputError when it is none."""
     if not reference.startswith(VM) or reference == VM:
         raise UserInputError(
             f"--inside {plain(reference)[:100]!r} names no machine", hint="--inside vm:DISK, a system with its engines"
@@ -80,9 +80,9 @@ def check(reference: str) -> Path:
 
 
 def ready(reference: str, image: Image, image_archive: str, store: Store, *, by_subsystem: bool = True) -> BenchInside:
-    """The machine, with its kernel's symbols fetched and the image on disks. `image_archive`: as engines load it; empty
-    where none does. `by_subsystem`: what the kernel executes is told apart by it, for which its source is fetched, too.
-    Raises UserInputError, HostError."""
+    """Return the machine, with its kernel's symbols fetched and the image on disks. `image_archive`: as engines load
+    it; empty where none does. `by_subsystem`: what the kernel executes is told apart by it, for which its source is
+    fetched, too. Raises UserInputError, HostError."""
     path = check(reference)
     with step(f"read {path.name}"), subjects.opened(f"{subjects.DISK}{path}", store) as found:
         row = named(found.subject.architecture)
@@ -110,7 +110,7 @@ def ready(reference: str, image: Image, image_archive: str, store: Store, *, by_
 
 
 def _volumes(image: Image, image_archive: str, enter: Path, store: Store) -> tuple[Path, Path]:
-    """The disk with the image's files, and ours. `enter`: our program for the machine's processor."""
+    """Return the disk with the image's files, and ours. `enter`: our program for the machine's processor."""
 
     def of_image(folder: Path) -> None:
         build(Path(image.archive), folder / "disk", RootFormat.EXT4)
@@ -144,12 +144,12 @@ class GuestEngine:
 
     @property
     def name(self) -> str:
-        """That of its row: the machine's, and the engine's."""
+        """Return the name of its row: the machine's, and the engine's."""
         return f"{self.known.machine.name}/{self.described.name}"
 
     @cached_property
     def subsystems(self) -> dict[str, str]:
-        """Function of the machine's kernel → its subsystem."""
+        """Return function of the machine's kernel → its subsystem."""
         return kernel_subsystems.read(self.known.machine.subsystems)
 
     def run(self, command: Sequence[str]) -> Boot:
@@ -158,8 +158,8 @@ class GuestEngine:
         return _right(*self.driven(exercise_of(self._asked(command)), ()))
 
     def identity(self, expected: str) -> RuntimeIdentity:
-        """What an instance says of itself under limits, against what is outside of it in the machine. `expected`: the
-        program's digest."""
+        """Return what an instance says of itself under limits, against what is outside of it in the machine.
+        `expected`: the program's digest."""
         asked = self._asked([BENCH, "report"], able(self.described, ASKED))
         sayings = [Saying(_HERE, (TREE + BENCH, "report")), Saying(_WITHIN, ("cat", FIRST))]
         sayings += [Saying(_ABOUT, (f"{OURS}/{ENTER}", "-r", TREE, BENCH_UNIXBENCH, "about"))]
@@ -199,23 +199,25 @@ class GuestEngine:
             volume = folder / "attendant"
             said = (Saying(_SAID, ("cat", LOG)), *sayings)
             attendant_volume.write(volume, parts, root, exercise, FIXED_KEY, said)
-            work = Attended(exercise, volume, FIXED_KEY, patience_s).unhurried(Clock.INSTRUCTIONS)
+            work = Attended(exercise=exercise, volume=volume, key=FIXED_KEY, timeout_s=patience_s).unhurried(
+                Clock.INSTRUCTIONS
+            )
             return boot(machine, work, folder, counting=_counting(known.machine, parts, by_step=by_step))
 
 
 def exercise_of(asked: InGuest) -> SystemExercise:
-    """The script once, as what the system is ready by; then the command, as its load."""
+    """Return the script once, as what the system is ready by; then the command, as its load."""
     prepare = Step(StepKind.COMMAND, argv=("sh", "-c", asked.prepare))
     load = Step(StepKind.COMMAND, argv=asked.run, expect=Expect(exit_code=0))
     return SystemExercise(
-        "bench", SystemReady(SystemReadyKind.COMMAND, prepare, timeout_s=PREPARE_S), (load,),
+        origin="bench", ready=SystemReady(SystemReadyKind.COMMAND, prepare, timeout_s=PREPARE_S), load=(load,),
         step_timeout_s=max(PREPARE_S, COMMAND_S),
     )  # fmt: skip
 
 
 def failure(log: str) -> str:
-    """Why the script went no further, by its log: the command that failed, and what was said last before; empty where
-    it came to its end."""
+    """Return why the script went no further, by its log: the command that failed, and what was said last before; empty
+    where it came to its end."""
     said: list[str] = []
     for line in log.splitlines():
         if line.startswith(FAILED):
@@ -230,14 +232,14 @@ _MOST_SAID = 6
 
 
 def _right(found: Boot, gathered: Gathered) -> Boot:
-    """The boot. Raises GuestError where the engine was not made ready, or the command failed."""
+    """Return the boot. Raises GuestError where the engine was not made ready, or the command failed."""
     if found.failures:
         require_ready(found, gathered, found.problem)
     return require_ready(found, gathered)
 
 
 def require_ready(found: Boot, gathered: Gathered, problem: str = "") -> Boot:
-    """The boot. Raises GuestError where the engine was not made ready, or there is a problem besides."""
+    """Return the boot. Raises GuestError where the engine was not made ready, or there is a problem besides."""
     log = gathered.report.file(_SAID)
     if (why := failure(log)) or problem:
         reason = plain(why)[:1000] if why else problem

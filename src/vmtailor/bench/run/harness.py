@@ -16,7 +16,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
 
 from vmtailor.base import output, terminal
 from vmtailor.base.cache.store import digest
@@ -39,7 +38,7 @@ from vmtailor.bench.model.results import (
     is_counted,
 )
 from vmtailor.bench.run import results_file, rounds_boot
-from vmtailor.bench.run.bench_rows import BenchRow, GuestRow, HostRow, MachineRow
+from vmtailor.bench.run.bench_rows import BenchRow, GuestRow, HostRow, MachineRow, PlannedRow
 from vmtailor.bench.run.guest_engine import GuestEngine
 from vmtailor.bench.run.image_machine import ImageMachine
 from vmtailor.bench.run.machine_counts import REPEAT, cannot_tell, machine_tests
@@ -64,7 +63,7 @@ def measure(job: BenchJob) -> HostRun:
     networks.loopback_up()
     folder = Path(job.folder)
     _unpack(Path(job.archive), folder / "tree")
-    run = BenchRun(job, folder, cgroups, here=seen_here(instance_report.NAMESPACES))
+    run = BenchRun(job=job, folder=folder, cgroups=cgroups, here=seen_here(instance_report.NAMESPACES))
     at_once = rounds_boot.AtOnce(job)
     with contextlib.ExitStack() as held:
         rows = []
@@ -180,18 +179,6 @@ def _each(
 def _without(known: HostRun, schedule: Schedule) -> HostRun:
     """Return the run with what is left out for the sake of time, as things stand."""
     return replace(known, left_out=tuple(dict.fromkeys((*known.left_out, *schedule.left_out()))))
-
-
-class PlannedRow(Protocol):
-    """What the plan of a run needs of a row."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def within(self) -> bool: ...
-
-    def takes(self, test: BenchTest) -> bool: ...
 
 
 def planned_trials(job: BenchJob, rows: Sequence[PlannedRow]) -> list[PlannedTrial]:

@@ -39,12 +39,12 @@ BOOT_S = 600.0
 
 
 def is_machine(name: str) -> bool:
-    """Whether a runtime's name is that of a machine."""
+    """Return whether a runtime's name is that of a machine."""
     return name.startswith(VM)
 
 
 def check(names: Sequence[str]) -> None:
-    """The bundles that are named are there. Raises UserInputError."""
+    """Check that the bundles that are named are there. Raises UserInputError."""
     for name in names:
         if is_machine(name) and name != STOCK:
             if not Path(name.removeprefix(VM)).is_dir():
@@ -55,7 +55,7 @@ def check(names: Sequence[str]) -> None:
 
 
 def ready(names: Sequence[str], image: str, store: Store) -> tuple[BenchMachine, ...]:
-    """The machines that are named, with the image as their root. Raises HostError, UserInputError."""
+    """Return the machines that are named, with the image as their root. Raises HostError, UserInputError."""
     found = []
     for name in dict.fromkeys(name for name in names if is_machine(name)):
         if name == STOCK:
@@ -104,11 +104,12 @@ class ImageMachine:
 
     @cached_property
     def subsystems(self) -> dict[str, str]:
-        """Function of its kernel → subsystem; empty where that is not known."""
+        """Return function of its kernel → subsystem; empty where that is not known."""
         return kernel_subsystems.read(self.known.subsystems)
 
     def timed(self, words: Sequence[str], accelerator: Accelerator = Accelerator.KVM) -> Boot:
-        """The same on the wall clock, which says something where the processor runs the guest itself."""
+        """Boot, and run one command on the wall clock, which says something where the processor runs the guest
+        itself."""
         machine = replace(self.known.machine, clock=Clock.WALL, accelerator=accelerator)
         return _right(*boot(machine, _work(words), self._folder()))
 

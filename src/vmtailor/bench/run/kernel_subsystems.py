@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which subsystem of the kernel each of its functions is of, from the packaged kernel's debug information and source,
+"""The subsystem of each of the kernel's functions, from the packaged kernel's debug information and source,
 where no fit has traced it. A bundle's kernel is of the same source: its functions are found by their names."""
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NAME = "subsystems.json"
 
 
 def known(kernel: KernelBaseline, architecture: str, store: Store) -> Path:
-    """The file of a kernel's functions; made once. Raises HostError when no symbolizer is there."""
+    """Return the file of a kernel's functions; made once. Raises HostError when no symbolizer is there."""
 
     def fill(folder: Path) -> None:
         with step("find the subsystem of each of the kernel's functions"):
@@ -39,13 +39,13 @@ def known(kernel: KernelBaseline, architecture: str, store: Store) -> Path:
 
 
 def in_tree(tree: Path) -> Callable[[str], bool]:
-    """Whether a path is one of a source tree's files; asked once for each."""
+    """Return whether a path is one of a source tree's files; asked once for each."""
     return functools.cache(lambda path: (tree / path).is_file())
 
 
 def subsystems(table: SymbolTable, frames: Mapping[int, SourceFrames], there: Callable[[str], bool]) -> dict[str, str]:
-    """Function → subsystem, where both are known. Of several functions with one name, the first. `frames`: of where
-    functions begin; `there`: whether a path is of the source tree."""
+    """Return function → subsystem, where both are known. Of several functions with one name, the first. `frames`: of
+    where functions begin; `there`: whether a path is of the source tree."""
     path = functools.cache(lambda noted: path_of(noted, there))
     found: dict[str, str] = {}
     for start, name in zip(table.starts, table.names, strict=False):
@@ -57,11 +57,12 @@ def subsystems(table: SymbolTable, frames: Mapping[int, SourceFrames], there: Ca
 
 
 def path_of(noted: str, there: Callable[[str], bool]) -> str:
-    """The path in the tree of a file as the compiler noted it: its longest ending that is there; empty where none."""
+    """Return the path in the tree of a file as the compiler noted it: its longest ending that is there; empty where
+    none."""
     parts = posixpath.normpath(noted).strip("/").split("/")
     return next((end for end in ("/".join(parts[at:]) for at in range(len(parts))) if there(end)), "")
 
 
 def read(file: str) -> dict[str, str]:
-    """What is known of a kernel's functions; nothing where no file is named."""
+    """Return what is known of a kernel's functions; nothing where no file is named."""
     return msgspec.json.decode(Path(file).read_bytes(), type=dict[str, str]) if file else {}

@@ -42,7 +42,7 @@ _LONGEST_S = 7 * 86400.0
 
 @dataclass(frozen=True)
 class BenchOptions:
-    """What the user asked for. `image`: a reference; `counts`: instances at once; `only`: tests.
+    """The request of a user. `image`: a reference; `counts`: instances at once; `only`: tests.
     `unixbench_source`, `iozone_source`, `netperf_source`: trees of published programs.
     `require_kvm`: machines have to be timed. `within_s`: how long it may take from now on; tests are left out for it.
     `inside`: `vm:DISK`, the machine in which `runtimes` that are none themselves run; empty: on this host; `at_once`:
@@ -86,15 +86,29 @@ def bench(options: BenchOptions) -> BenchResults:
             raise UserInputError("--inside, and no engine is named that would run there", hint="--on native,podman,…")
     here = () if options.inside else described
     job = BenchJob(
-        options.suites, here, options.counts, options.repeat, options.quick, _seed(options), "", "", "",
-        "", "", str(options.out.absolute()), options.only,
-        _tree(UNIXBENCH, options.unixbench_source), _tree(IOZONE, options.iozone_source),
-        _tree(NETPERF, options.netperf_source), within_s=options.within_s,
+        suites=options.suites,
+        runtimes=here,
+        counts=options.counts,
+        repeat=options.repeat,
+        quick=options.quick,
+        seed=_seed(options),
+        image_digest="",
+        archive="",
+        image_archive="",
+        program_sha256="",
+        folder="",
+        out=str(options.out.absolute()),
+        only=options.only,
+        unixbench_source=_tree(UNIXBENCH, options.unixbench_source),
+        iozone_source=_tree(IOZONE, options.iozone_source),
+        netperf_source=_tree(NETPERF, options.netperf_source),
+        within_s=options.within_s,
         until_s=None if options.within_s is None else time.monotonic() + options.within_s,
-        inside_runtimes=described if options.inside else (), variant=options.variant,
+        inside_runtimes=described if options.inside else (),
+        variant=options.variant,
         at_once=bool(options.inside) and options.at_once,
         host_name=options.host_name or stable_name(),
-    )  # fmt: skip
+    )
     _check_tests(job, bool(options.inside) or any(image_machine.is_machine(name) for name in options.runtimes))
     kvm_works = _kvm(options)
     require_root()
@@ -153,7 +167,7 @@ def _require_seen(options: BenchOptions) -> None:
 
 
 def _kvm(options: BenchOptions) -> bool:
-    """Whether KVM works, so that machines can be timed. Raises HostError where they have to be, and cannot."""
+    """Return whether KVM works, so that machines can be timed. Raises HostError where they have to be, and cannot."""
     verdict = monitors.usual().kvm()
     if options.require_kvm and not verdict.works:
         raise HostError(f"KVM does not work here: {verdict.reason}", hint="vmtailor doctor says more")
@@ -161,7 +175,7 @@ def _kvm(options: BenchOptions) -> bool:
 
 
 def _lock_of(options: BenchOptions) -> Path:
-    """Held by who writes these results: two at once would each take what the other one adds for gone."""
+    """Return the lock of who writes these results: two at once would each take what the other one adds for gone."""
     return options.store.folder("bench-locks") / digest(str(options.out.absolute().resolve()))[:16]
 
 
@@ -178,7 +192,8 @@ def _image(options: BenchOptions) -> Image:
 
 
 def _seed(options: BenchOptions) -> int:
-    """The one that is asked for; that of the results which are there, so that they go on; otherwise a new one."""
+    """Return the one that is asked for; that of the results which are there, so that they go on; otherwise a new
+    one."""
     if options.seed is not None:
         return options.seed
     if options.out.is_file():
@@ -216,7 +231,7 @@ def _check_tests(job: BenchJob, with_machines: bool) -> None:
 
 
 def _packed(options: BenchOptions, image: Image) -> str:
-    """The image as engines load it; found again by its digest. Empty where no runtime loads it."""
+    """Return the image as engines load it; found again by its digest. Empty where no runtime loads it."""
     named = [name for name in options.runtimes if not image_machine.is_machine(name)]
     if not any(description.load(name).root is description.RootForm.IMAGE for name in named):
         return ""

@@ -25,8 +25,8 @@ _COST_S, _COST_WITHIN_S = 15.0, 60.0
 
 
 class CountedMachine(Protocol):
-    """What runs commands in boots that are counted. `starts`: the parts of a boot that a start is counted in; `work`:
-    the part in which the command works; `subsystems`: function of the kernel → its subsystem."""
+    """A machine that runs commands in boots that are counted. `starts`: the parts of a boot that a start is counted in;
+    `work`: the part in which the command works; `subsystems`: function of the kernel → its subsystem."""
 
     @property
     def starts(self) -> Sequence[BootStretch]: ...

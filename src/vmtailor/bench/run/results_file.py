@@ -23,7 +23,7 @@ _SHARE, _WAIT_S = 0.05, 5.0
 
 
 def earlier(out: Path, job: BenchJob, host: str) -> HostRun | None:
-    """What an earlier run left there of the same host, image and form; `host`: its id."""
+    """Return what an earlier run left there of the same host, image and form; `host`: its id."""
     if not out.is_file():
         return None
     wanted = (host, job.image_digest, job.quick)
@@ -31,9 +31,9 @@ def earlier(out: Path, job: BenchJob, host: str) -> HostRun | None:
 
 
 def going_on(before: HostRun | None, known: HostRun) -> HostRun:
-    """What is known at the beginning of a run, with what was there: its trials, but for those that the end of a run cut
-    off; runtimes, in the order in which they first came; what was said of those that are not measured now. Raises
-    UserInputError where samples that are there would be pooled with others of other conditions."""
+    """Return what is known at the beginning of a run, with what was there: its trials, but for those that the end of a
+    run cut off; runtimes, in the order in which they first came; what was said of those that are not measured now.
+    Raises UserInputError where samples that are there would be pooled with others of other conditions."""
     if before is None:
         return known
     if (changed := _changed(before, known)) != []:
@@ -46,7 +46,7 @@ def going_on(before: HostRun | None, known: HostRun) -> HostRun:
 
 
 def _changed(before: HostRun, known: HostRun) -> list[str]:
-    """In what samples of both runs differ: the versions of runtimes, how programs were built, limits."""
+    """Return in what samples of both runs differ: the versions of runtimes, how programs were built, limits."""
     measured = {trial.runtime for trial in before.trials}
     versions = {one.runtime: one.version for one in before.identities if one.version and one.runtime in measured}
     found = [
@@ -64,7 +64,7 @@ def _changed(before: HostRun, known: HostRun) -> list[str]:
 
 
 def having(out: Path, known: HostRun) -> BenchResults:
-    """The file's other runs stay as they are."""
+    """Return what the file then holds: its other runs stay as they are."""
     before = records.load(BenchResults, out).runs if out.is_file() else ()
     return BenchResults(__version__, (*(run for run in before if _key(run) != _key(known)), known))
 
@@ -78,7 +78,7 @@ class Keeping:
         self._due = now()
 
     def keep(self, known: HostRun, *, last: bool = False) -> None:
-        """What is known now; `last`: whatever it takes."""
+        """Write what is known now; `last`: however long it takes."""
         began = self._now()
         if began < self._due and not last:
             return

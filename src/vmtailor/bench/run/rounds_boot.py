@@ -40,7 +40,8 @@ _SAID, _INSTANCE = "bench-said", "instance "
 
 
 def tests(job: BenchJob) -> list[BenchTest]:
-    """What is done at once of a job: all tests for each number of instances; for NONE, they are one instance's."""
+    """Return what is done at once of a job: all tests for each number of instances; for NONE, they are one
+    instance's."""
     if SuiteName.UNIXBENCH not in job.suites:
         return []
     counts = dict.fromkeys(max(1, count) for count in job.counts)
@@ -63,8 +64,8 @@ def tests(job: BenchJob) -> list[BenchTest]:
 
 
 def planned(job: BenchJob, runtimes: Sequence[str]) -> list[PlannedTrial]:
-    """All trials in their order: boot by boot. `runtimes`: names of rows. Where NONE is asked for, the machine itself
-    is measured for that alone."""
+    """Return all trials in their order: boot by boot. `runtimes`: names of rows. Where NONE is asked for, the machine
+    itself is measured for that alone."""
     apart = NONE in job.counts
     found = []
     all_tests = tests(job)
@@ -83,7 +84,7 @@ def _is_asked(job: BenchJob, runtime: str, count: int) -> bool:
 
 
 def is_machine_itself(runtime: str) -> bool:
-    """Whether a row isolates nothing: of a machine's rows the one that is named after the chroot."""
+    """Return whether a row isolates nothing: of a machine's rows the one that is named after the chroot."""
     name = runtime.rpartition("/")[2]
     return name in description.known() and description.load(name).chroot
 
@@ -103,14 +104,14 @@ def check(counts: Sequence[int], runtimes: Sequence[str], *, inside: bool) -> No
 
 @dataclass(frozen=True)
 class RoundsBoot:
-    """What the machine is asked for in one boot: `count` instances do these tests, each for so many seconds."""
+    """The work of a machine in one boot: `count` instances do these tests, each for so many seconds."""
 
     count: int
     tests: tuple[tuple[str, float], ...]
 
     def exercise(self, one: description.Description) -> SystemExercise:
-        """Everything up to the first round is what the system is ready by; then each test is two steps, a rest and the
-        round; at last all are told to end."""
+        """Return the exercise: everything up to the first round is what the system is ready by; then each test is two
+        steps, a rest and the round; at last all are told to end."""
         conduct = conducting(self.count)
         prepare = Step(StepKind.COMMAND, argv=("sh", "-c", at_once(one, self.count, TAG, TREE_DISK, OURS_DISK)))
         rest = Step(StepKind.COMMAND, argv=("sh", "-c", f"sync; sleep {REST_S}"))
@@ -119,22 +120,22 @@ class RoundsBoot:
             load += [rest, _right((*conduct, test, f"{seconds:g}"))]
         longest = sum(seconds for _, seconds in self.tests) + 1800.0
         return SystemExercise(
-            "bench", SystemReady(SystemReadyKind.COMMAND, prepare, timeout_s=longest),
-            (*load, rest, _right((*conduct, "end"))), step_timeout_s=longest,
+            origin="bench", ready=SystemReady(SystemReadyKind.COMMAND, prepare, timeout_s=longest),
+            load=(*load, rest, _right((*conduct, "end"))), step_timeout_s=longest,
         )  # fmt: skip
 
     def sayings(self) -> list[Saying]:
-        """What is asked for after the last round: what each instance said, under its number."""
+        """Return what is asked for after the last round: what each instance said, under its number."""
         parts = [f"echo {_INSTANCE}{number}; cat {ROUNDS}/{number}.said" for number in range(self.count)]
         return [Saying(_SAID, ("sh", "-c", "; ".join(parts)))]
 
     @property
     def patience_s(self) -> float:
-        """Seconds of processor time until nothing more is to be expected."""
+        """Return seconds of processor time until nothing more is to be expected."""
         return BOOT_S + _PATIENCE * sum(seconds for _, seconds in self.tests)
 
     def figures(self, found: Boot, gathered: Gathered) -> dict[str, tuple[BenchFigure, ...] | TrialFailed]:
-        """Test → its figures, or why it has none."""
+        """Return test → its figures, or why it has none."""
         cost = steps(gathered.counters) if gathered.counters is not None else []
         told = [said(part) for part in gathered.report.file(_SAID).split(_INSTANCE)[1:]]
         results: dict[str, tuple[BenchFigure, ...] | TrialFailed] = {}
@@ -176,7 +177,7 @@ class AtOnce:
         self._seconds: dict[_BootKey, float] = {}
 
     def figures(self, one: PlannedTrial, machine: GuestEngine) -> tuple[BenchFigure, ...]:
-        """Those of a trial. Raises TrialFailed."""
+        """Return those of a trial. Raises TrialFailed."""
         known = self._known.setdefault(_boot_of(one), {})
         if one.test.test not in known:
             asked = {other.test.test for other in self.left() if _boot_of(other) == _boot_of(one)} | {one.test.test}
@@ -192,11 +193,11 @@ class AtOnce:
         return found
 
     def has(self, one: PlannedTrial) -> bool:
-        """Whether a trial's figures are there already, with those of another one."""
+        """Return whether a trial's figures are there already, with those of another one."""
         return one.test.variant == VIRTUAL and one.test.test in self._known.get(_boot_of(one), {})
 
     def seconds(self, one: PlannedTrial) -> float:
-        """A trial's part of what its boot took here."""
+        """Return a trial's part of what its boot took here."""
         return self._seconds.get(_boot_of(one), 0.0)
 
 

@@ -97,21 +97,21 @@ class Description:
     private: tuple[str, ...] = ()
 
     def sets(self, limit: str) -> bool:
-        """Whether it has an instance run under such a limit, one of LIMITS."""
+        """Return whether it has an instance run under such a limit, one of LIMITS."""
         if self.limits == "cgroup" or self.root is RootForm.BUNDLE:
             return True
         return bool(self.options.get(limit)) and f"[{limit}]" in self.commands.run
 
 
 def known() -> tuple[str, ...]:
-    """The names of the runtimes that come with the program, by their order in tables."""
+    """Return the names of the runtimes that come with the program, by their order in tables."""
     folder = resources.files("vmtailor").joinpath("bench", "data")
     names = [item.name.removesuffix(".toml") for item in folder.iterdir() if item.name.endswith(".toml")]
     return tuple(sorted(names, key=lambda name: (name != "native", name)))
 
 
 def load(name: str) -> Description:
-    """A known runtime by its name, or one described in a file. Raises UserInputError."""
+    """Return a known runtime by its name, or one described in a file. Raises UserInputError."""
     if name in known():
         text = resources.files("vmtailor").joinpath("bench", "data", f"{name}.toml").read_bytes()
         return parse(text, f"{name}.toml")
@@ -158,7 +158,7 @@ _HINT = "docs/reference/bench-runtimes.md describes every key"
 
 
 def _of_instances(found: Description) -> list[Sequence[str]]:
-    """Commands that are about one instance."""
+    """Return the commands that are about one instance."""
     commands = found.commands
     return [
         commands.run, commands.start, *commands.create, *commands.stop, *commands.remove, *found.options.values()
@@ -166,7 +166,7 @@ def _of_instances(found: Description) -> list[Sequence[str]]:
 
 
 def _of_all(found: Description) -> list[Sequence[str]]:
-    """Words that are about none."""
+    """Return words that are about none."""
     commands = found.commands
     lists = [*commands.load, commands.network, commands.network_pid, commands.network_remove, found.version]
     if found.daemon is not None:
@@ -197,8 +197,8 @@ def fill(
     groups: Mapping[str, Sequence[Mapping[str, str]]],
     options: Mapping[str, Sequence[str]],
 ) -> tuple[str, ...]:
-    """The words of a command. A group `[x]` stands for the words of option x, once for each entry of `groups[x]`, whose
-    values are added; for none, it is nothing."""
+    """Return the words of a command. A group `[x]` stands for the words of option x, once for each entry of
+    `groups[x]`, whose values are added; for none, it is nothing."""
     done: list[str] = []
     for word in words:
         group = _GROUP.fullmatch(word)
@@ -213,5 +213,5 @@ def fill(
 
 
 def filled(text: str, values: Mapping[str, str]) -> str:
-    """One text with its fields replaced. What they stand for is not looked at again."""
+    """Return one text with its fields replaced. What they stand for is not looked at again."""
     return _FIELD.sub(lambda named: values.get(named[1], ""), text)

@@ -71,9 +71,9 @@ class InGuest:
 def in_guest(
     one: Description, command: Sequence[str], tag: str, tree: str, ours: str, limits: Limits | None = None
 ) -> InGuest:
-    """How a command is run. `tag`: of the image in the archive; `tree`, `ours`: the guest's names of both disks.
+    """Return how a command is run. `tag`: of the image in the archive; `tree`, `ours`: the guest's names of both disks.
     `limits`: those of the instance; None: it has none."""
-    spec = InstanceSpec(INSTANCE, tuple(command), limits or Limits())
+    spec = InstanceSpec(name=INSTANCE, command=tuple(command), limits=limits or Limits())
     guest = _Guest(one, tag, entered=one.limits == "cgroup" and (limits is not None or not one.chroot))
     parts = [
         *guest.begin(tree, ours),
@@ -88,12 +88,17 @@ def in_guest(
 
 
 def at_once(one: Description, count: int, tag: str, tree: str, ours: str) -> str:
-    """The shell's program that begins so many instances, each of which obeys who conducts them (benchmarks/image); it
-    ends when all are there. `tag`, `tree`, `ours`: as above."""
+    """Return the shell's program that begins so many instances, each of which obeys who conducts them
+    (benchmarks/image); it ends when all are there. `tag`, `tree`, `ours`: as above."""
     guest = _Guest(one, tag, entered=one.limits == "cgroup" and not one.chroot)
     volumes = (Volume(ROUNDS, CALL_BACK),)
     specs = [
-        InstanceSpec(f"bench{number}", (BENCH_UNIXBENCH, "obey", CALL_BACK, str(number)), Limits(), volumes)
+        InstanceSpec(
+            name=f"bench{number}",
+            command=(BENCH_UNIXBENCH, "obey", CALL_BACK, str(number)),
+            limits=Limits(),
+            volumes=volumes,
+        )
         for number in range(count)
     ]
     conduct = conducting(count)
@@ -112,7 +117,7 @@ def at_once(one: Description, count: int, tag: str, tree: str, ours: str) -> str
 
 
 def conducting(count: int) -> tuple[str, ...]:
-    """The words that conduct so many instances in a guest, but for what they are to do."""
+    """Return the words that conduct so many instances in a guest, but for what they are to do."""
     return f"{TREE}{BENCH}", "conduct", ROUNDS, str(count)
 
 
@@ -133,7 +138,7 @@ class _Guest:
         return f"{FOLDER}/{self.one.name}"
 
     def words(self, given: Sequence[str], spec: InstanceSpec, cgroup: str = _CGROUP) -> tuple[str, ...]:
-        """A command's words for an instance. `cgroup`: the name of that in which it is begun."""
+        """Return a command's words for an instance. `cgroup`: the name of that in which it is begun."""
         values = self._values(spec)
         procs = ("-c", f"{_CGROUPS}/{cgroup}/cgroup.procs") if self.entered else ()
         lists = {"command": spec.command, "cgroups": procs}
@@ -142,7 +147,8 @@ class _Guest:
         return ("env", *env, *found) if env and found else found
 
     def begin(self, tree: str, ours: str) -> list[str]:
-        """Lines before the first instance: what the runtime needs is there, both disks are mounted, its daemon runs."""
+        """Return lines before the first instance: what the runtime needs is there, both disks are mounted, its daemon
+        runs."""
         none = InstanceSpec(INSTANCE, ())
         values = self._values(none)
         return [
@@ -159,7 +165,7 @@ class _Guest:
         ]
 
     def placed(self, spec: InstanceSpec, cgroups: Sequence[str]) -> list[str]:
-        """Lines for the instance's cgroups, root directory and bundle."""
+        """Return lines for the instance's cgroups, root directory and bundle."""
         return _placed(self.one, spec, self.folder, cgroups if self.entered else ())
 
     def _values(self, spec: InstanceSpec) -> dict[str, str]:
@@ -198,7 +204,7 @@ def _root_name(one: Description) -> str:
 
 
 def _placed(one: Description, spec: InstanceSpec, folder: str, cgroups: Sequence[str]) -> list[str]:
-    """The instance's cgroup, root directory and bundle, as on a host (bench/runtimes/host_runtime.py)."""
+    """Return the instance's cgroup, root directory and bundle, as on a host (bench/runtimes/host_runtime.py)."""
     found = []
     if cgroups:
         found += [

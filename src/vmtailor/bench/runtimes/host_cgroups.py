@@ -28,8 +28,8 @@ MOST_PROCESSES = 16384
 
 
 def hierarchies(mounts: Path = Path("/proc/self/mounts")) -> list[Path]:
-    """Where cgroups are mounted on this host, each hierarchy once: some have it in several places. Raises HostError
-    where none are."""
+    """Return where cgroups are mounted on this host, each hierarchy once: some have it in several places. Raises
+    HostError where none are."""
     rows = [line.split() for line in mounts.read_text().splitlines()]
     found: dict[int | Path, Path] = {}
     for path in (Path(row[1]) for row in rows if row[2] in ("cgroup", "cgroup2")):
@@ -51,11 +51,11 @@ class HostCgroups:
         self.managed = self._unified and managed.is_dir()
 
     def within(self, name: str) -> str:
-        """The path of a scope's cgroup below every root."""
+        """Return the path of a scope's cgroup below every root."""
         return f"{SLICE}/{name}.scope" if self.managed else name
 
     def begun(self, name: str) -> list[str]:
-        """The words before a command that begins in the scope's cgroup; none where it enters it itself."""
+        """Return the words before a command that begins in the scope's cgroup; none where it enters it itself."""
         if not self.managed:
             return []
         caps = [
@@ -67,8 +67,8 @@ class HostCgroups:
         ]  # fmt: skip
 
     def make(self, name: str, folder: Path) -> None:
-        """The scope's cgroup in every hierarchy, with the caps that keep the host alive; the manager makes its own when
-        the scope is begun. `folder`: of the scope."""
+        """Make the scope's cgroup in every hierarchy, with the caps that keep the host alive; the manager makes its own
+        when the scope is begun. `folder`: of the scope."""
         if self.managed:
             return
         if self._unified:
@@ -121,7 +121,7 @@ class HostCgroups:
         return True
 
     def paths(self, name: str) -> list[Path]:
-        """Where cgroups of a scope may be, whoever made them."""
+        """Return where cgroups of a scope may be, whoever made them."""
         below = [root / SLICE / f"{name}.scope" for root in self._roots] if self._unified else []
         return [*(root / name for root in self._roots), *below]
 

@@ -30,7 +30,7 @@ _POLL_S = 0.05
 
 
 def missing(description: Description) -> str:
-    """What is not there of a runtime's programs, and how to get it; empty when all are."""
+    """Return what is not there of a runtime's programs, and how to get it; empty when all are."""
     absent = [name for name in description.programs if on_path(name) is None]
     if not absent:
         return ""
@@ -116,7 +116,7 @@ class DescribedRuntime:
         return run(fill(words, self._values(), {}, {}, {}), timeout_s=timeout_s, **self.surroundings())
 
     def able(self, limits: Limits) -> Limits:
-        """Of some limits those that its instances can have."""
+        """Return those of some limits that its instances can have."""
         return able(self.description, limits)
 
     def place(self, spec: InstanceSpec) -> None:
@@ -143,7 +143,7 @@ class DescribedRuntime:
 
     @contextlib.contextmanager
     def network(self, number: int, *, peer: bool = False) -> Iterator[Link]:
-        """A network for one instance, until the block is left. Raises HostError, CommandFailed."""
+        """Hold a network for one instance until the block is left. Raises HostError, CommandFailed."""
         commands = self.description.commands
         if not commands.network:
             with link(number, peer=peer) as found:
@@ -220,17 +220,17 @@ _LIMITED = {
 
 
 def unable(one: Description, limits: Limits) -> list[str]:
-    """What instances of a runtime would be limited in, and cannot be."""
+    """Return what instances of a runtime would be limited in, and cannot be."""
     return [words for name, (words, key) in _LIMITED.items() if getattr(limits, key) is not None and not one.sets(name)]
 
 
 def able(one: Description, limits: Limits) -> Limits:
-    """Of some limits those that instances of a runtime can have."""
+    """Return those of some limits that instances of a runtime can have."""
     return replace(limits, **{key: None for name, (_, key) in _LIMITED.items() if not one.sets(name)})
 
 
 def groups_of(spec: InstanceSpec) -> dict[str, list[dict[str, str]]]:
-    """Which groups of words an instance needs, each with its values."""
+    """Return which groups of words an instance needs, each with its values."""
     limits = spec.limits
     found: dict[str, list[dict[str, str]]] = {}
     if limits.memory_bytes is not None:

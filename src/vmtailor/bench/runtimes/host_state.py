@@ -21,8 +21,8 @@ _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 
 
 def stable_name(etc: Path = Path("/etc"), devices: Path = Path("/sys/class/net")) -> str:
-    """A name that stays, and that tells this host from others without telling whose it is: a digest of the identity
-    that it was installed with, or of its network devices' addresses."""
+    """Return a name that stays, and that tells this host from others without telling whose it is: a digest of the
+    identity that it was installed with, or of its network devices' addresses."""
     texts = []
     with contextlib.suppress(OSError):
         texts = [(etc / "machine-id").read_text().strip()]
@@ -34,25 +34,25 @@ def stable_name(etc: Path = Path("/etc"), devices: Path = Path("/sys/class/net")
 
 
 def this_host(cgroup: str, *, kvm: bool, name: str) -> BenchHost:
-    """What it is. `cgroup`: the version; `kvm`: whether it works; `name`: what results call it."""
+    """Return what it is. `cgroup`: the version; `kvm`: whether it works; `name`: what results call it."""
     text = (_PROC / "cpuinfo").read_text("utf-8", "replace")
     model = re.search(r"^(?:model name|cpu model|Processor)\s*:\s*(.+)$", text, re.MULTILINE)
     return BenchHost(
-        name,
-        platform.release(),
-        model[1].strip() if model else platform.machine(),
-        len(os.sched_getaffinity(0)),
-        os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-        platform.machine(),
-        cgroup,
-        kvm,
-        bool(re.search(r"^flags\s*:.*\bhypervisor\b", text, re.MULTILINE)),
-        clock_mhz(),
+        name=name,
+        kernel=platform.release(),
+        processor=model[1].strip() if model else platform.machine(),
+        cpus=len(os.sched_getaffinity(0)),
+        memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        architecture=platform.machine(),
+        cgroup=cgroup,
+        kvm=kvm,
+        virtualised=bool(re.search(r"^flags\s*:.*\bhypervisor\b", text, re.MULTILINE)),
+        clock_mhz=clock_mhz(),
     )
 
 
 def seen_here(namespaces: Sequence[str]) -> dict[str, str]:
-    """What this process would report of its kernel and namespaces, as a program of an image does of its own."""
+    """Return what this process would report of its kernel and namespaces, as a program of an image does of its own."""
     kernel = os.uname()
     found = {"kernel": kernel.release, "version": kernel.version}
     for name in namespaces:
@@ -62,13 +62,13 @@ def seen_here(namespaces: Sequence[str]) -> dict[str, str]:
 
 
 def clock_mhz() -> float | None:
-    """The clock of the processors just now, in the middle; None where nobody tells."""
+    """Return the clock of the processors just now, in the middle; None where nobody tells."""
     found = clocks_mhz()
     return statistics.median(found) if found else None
 
 
 def clocks_mhz(sys: Path = Path("/sys/devices/system/cpu"), proc: Path = _PROC) -> list[float]:
-    """The clock of each processor just now, as far as the kernel tells."""
+    """Return the clock of each processor just now, as far as the kernel tells."""
     found = []
     for file in sys.glob("cpu[0-9]*/cpufreq/scaling_cur_freq"):
         with contextlib.suppress(OSError, ValueError):  # one that goes offline meanwhile
@@ -106,7 +106,7 @@ class Clocks:
         self._thread.join()
 
     def told(self, noise: HostNoise) -> HostNoise:
-        """The same record with what was seen; as it is where nobody tells."""
+        """Return the record with what was seen; as it is where nobody tells."""
         if not self.seen:
             return noise
         middle, low, high = statistics.median(self.seen), min(self.seen), max(self.seen)
@@ -114,7 +114,7 @@ class Clocks:
 
 
 def available_bytes() -> int:
-    """MemAvailable."""
+    """Return MemAvailable."""
     found = re.search(r"^MemAvailable:\s*(\d+) kB", (_PROC / "meminfo").read_text(), re.MULTILINE)
     return int(found[1]) * 1024 if found else 0
 
@@ -133,10 +133,10 @@ class ProcessorTimes:
         return cls(sum(words), words[3] + words[4], words[7])
 
     def noise_since(self, before: ProcessorTimes, own_s: float) -> HostNoise:
-        """What others did since then; `own_s`: processor time that the benchmark used itself."""
+        """Return what others did since then; `own_s`: processor time that the benchmark used itself."""
         whole = self.all_s - before.all_s
         if whole <= 0:
-            return HostNoise(0.0, 0.0, clock_mhz())
+            return HostNoise(steal=0.0, others=0.0, clock_mhz=clock_mhz())
         steal = self.steal_s - before.steal_s
         busy = whole - (self.idle_s - before.idle_s) - steal
-        return HostNoise(steal / whole, max(0.0, busy - own_s) / whole, clock_mhz())
+        return HostNoise(steal=steal / whole, others=max(0.0, busy - own_s) / whole, clock_mhz=clock_mhz())

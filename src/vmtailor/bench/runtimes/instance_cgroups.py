@@ -32,7 +32,7 @@ class Cgroups:
         return "v2" if self.unified else "v1"
 
     def hierarchies(self) -> list[Path]:
-        """The root of each."""
+        """Return the root of each."""
         if self.unified:
             return [self._mounts]
         return sorted(path for path in self._mounts.iterdir() if path.is_dir() and (path / "cgroup.procs").is_file())
@@ -56,7 +56,7 @@ class Cgroups:
                     (folder / "cgroup.subtree_control").write_text(f"+{name}")
 
     def make(self, name: str, limits: Limits) -> list[Path]:
-        """A cgroup in every hierarchy; returns the files by which a process enters. Raises HostError."""
+        """Return a cgroup in every hierarchy; returns the files by which a process enters. Raises HostError."""
         files = []
         for root in self.hierarchies():
             folder = root / name
@@ -85,7 +85,7 @@ class Cgroups:
             remove_tree(root / name)
 
     def limits(self, name: str) -> dict[str, str]:
-        """What the files of a cgroup say of its limits, by the names that instances' reports have for them."""
+        """Return what the files of a cgroup say of its limits, by the names that instances' reports have for them."""
         files = {
             "memory_limit": ("memory.max", "memory.limit_in_bytes"),
             "cpu_quota": ("cpu.max", "cpu.cfs_quota_us"),
@@ -101,7 +101,7 @@ class Cgroups:
         return found
 
     def cpu_s(self) -> float:
-        """Processor time that everything in the scope has used, in seconds."""
+        """Return the processor time that everything in the scope has used, in seconds."""
         if self.unified:
             words = (self._mounts / "cpu.stat").read_text().split()
             return int(words[words.index("usage_usec") + 1]) / 1e6
@@ -110,7 +110,7 @@ class Cgroups:
 
 
 def limit_files(limits: Limits, *, unified: bool) -> list[tuple[str, str]]:
-    """Which files of a cgroup get which text."""
+    """Return which files of a cgroup get which text."""
     found = []
     if limits.memory_bytes is not None:
         found.append(("memory.max" if unified else "memory.limit_in_bytes", str(limits.memory_bytes)))
@@ -134,8 +134,8 @@ def limit_files(limits: Limits, *, unified: bool) -> list[tuple[str, str]]:
 
 
 def no_swap_files(limits: Limits, *, unified: bool) -> list[tuple[str, str]]:
-    """The same, to be written afterwards, so that a limit to memory is none that swapping gets around, as engines have
-    it. Kernels that do not count swap do not have them."""
+    """Return the files to be written afterwards, so that a limit to memory is none that swapping gets around, as
+    engines have it. Kernels that do not count swap do not have them."""
     if limits.memory_bytes is None:
         return []
     return [("memory.swap.max", "0") if unified else ("memory.memsw.limit_in_bytes", str(limits.memory_bytes))]
@@ -170,8 +170,8 @@ def _end(folder: Path) -> None:
 
 
 def write_limit(folder: Path, bytes_s: int, sys: Path = Path("/sys")) -> WriteLimit | None:
-    """A limit on the whole disk that holds a folder; None where its file system is on none that can be named (memory,
-    network, several disks)."""
+    """Return a limit on the whole disk that holds a folder; None where its file system is on none that can be named
+    (memory, network, several disks)."""
     device = folder.stat().st_dev
     place = sys / "dev" / "block" / f"{os.major(device)}:{os.minor(device)}"
     if not place.exists():

@@ -33,14 +33,15 @@ class Link:
 
 
 def loopback_up() -> None:
-    """The scope's own loopback device, which is there and down at first."""
+    """Set the scope's own loopback device up, which is down at first."""
     run(["ip", "link", "set", "lo", "up"], timeout_s=_STEP_S)
 
 
 @contextlib.contextmanager
 def link(number: int, *, peer: bool = False, of: int | None = None) -> Iterator[Link]:
-    """A namespace `benchN` with one end of a veth pair in it, up and with addresses, until the block is left. `peer`:
-    the other end is in a namespace of its own. `of`: a process whose namespace it is; without, it is a new one."""
+    """Hold a namespace `benchN` with one end of a veth pair in it, up and with addresses, until the block is left.
+    `peer`: the other end is in a namespace of its own. `of`: a process whose namespace it is; without, it is a new
+    one."""
     if not 0 <= number < MOST:
         raise ValueError(f"network {number} of {MOST}")
     name, other = f"bench{number}", f"peer{number}"
@@ -52,13 +53,9 @@ def link(number: int, *, peer: bool = False, of: int | None = None) -> Iterator[
         run(["ip", "netns", *joined], timeout_s=_STEP_S)
     try:
         where = ["netns", other] if peer else []
-        run(
-            ["ip", "link", "add", "vb-out", *where, "type", "veth", "peer", "name", "eth0", "netns", name]
-            if peer
-            else ["ip", "link", "add", f"vb-out{number}", "type", "veth", "peer", "name", "eth0", "netns", name],
-            timeout_s=_STEP_S,
-        )
         device = "vb-out" if peer else f"vb-out{number}"
+        ends = ["type", "veth", "peer", "name", "eth0", "netns", name]
+        run(["ip", "link", "add", device, *where, *ends], timeout_s=_STEP_S)
         for words in (
             ["ip", "-n", name, "link", "set", "lo", "up"],
             ["ip", "-n", name, "address", "add", f"{inside}/24", "dev", "eth0"],
@@ -87,7 +84,7 @@ def await_listening(process: int, port: int = IPERF, patience_s: float = 10.0) -
 
 
 def _sockets(process: int) -> Iterator[str]:
-    """The lines of its namespace's tables, as far as there are any."""
+    """Return the lines of its namespace's tables, as far as there are any."""
     for table in ("tcp", "tcp6"):
         with contextlib.suppress(OSError):
             yield from Path(f"/proc/{process}/net/{table}").read_text().splitlines()

@@ -74,7 +74,8 @@ class Overlay:
 
 
 def bundle_config(spec: InstanceSpec) -> dict[str, Any]:
-    """config.json of an OCI bundle: the same isolation that engines give by default, with the instance's limits."""
+    """Return config.json of an OCI bundle: the same isolation that engines give by default, with the instance's
+    limits."""
     limits = spec.limits
     resources: dict[str, Any] = {"devices": [{"allow": False, "access": "rwm"}]}  # but those that all runtimes give
     if limits.memory_bytes is not None:

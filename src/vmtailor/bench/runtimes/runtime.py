@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every way to run a container offers to the suites."""
+"""The protocol of every way to run a container on this host."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class InstanceSteps:
 
 
 class Surroundings(TypedDict):
-    """How a runtime's commands are started (base/process.py). `env`: None where it is ours; `cwd`: a folder in the
+    """The surroundings of a runtime's commands (base/process.py). `env`: None where it is ours; `cwd`: a folder in the
     scope, for what programs leave where they are (podman's monitor a file for each instance that is out of memory)."""
 
     env: dict[str, str] | None
@@ -50,19 +50,19 @@ class Runtime(Protocol):
 
     @property
     def description(self) -> Description:
-        """What it says of its instances: whether they have a kernel of their own, which limits they can have."""
+        """Return what it says of its instances: whether they have a kernel of their own, which limits they can have."""
         ...
 
     def able(self, limits: Limits) -> Limits:
-        """Of some limits those that its instances can have."""
+        """Return those of some limits that its instances can have."""
         ...
 
     def surroundings(self) -> Surroundings:
-        """Those of its commands, once it is prepared."""
+        """Return those of its commands, once it is prepared."""
         ...
 
     def version(self) -> str:
-        """What its program says of itself; empty when it says nothing."""
+        """Return what its program says of itself; empty when it says nothing."""
         ...
 
     def prepare(self, image: BenchImage) -> None:
@@ -74,15 +74,15 @@ class Runtime(Protocol):
         ...
 
     def network(self, number: int, *, peer: bool = False) -> AbstractContextManager[Link]:
-        """A network for one instance, as long as it is held: `InstanceSpec.network` is its path."""
+        """Hold a network for one instance: `InstanceSpec.network` is its path."""
         ...
 
     def run_words(self, spec: InstanceSpec) -> tuple[str, ...]:
-        """The one command that makes an instance, runs its command in the foreground, and takes it away."""
+        """Return the one command that makes an instance, runs its command in the foreground, and takes it away."""
         ...
 
     def steps(self, spec: InstanceSpec) -> InstanceSteps:
-        """The same apart."""
+        """Return the commands that make, start and end an instance, each apart."""
         ...
 
     def clear(self, spec: InstanceSpec) -> None:

@@ -44,7 +44,7 @@ class Scope:
 
 
 def require_root() -> None:
-    """Engines, mounts and cgroups need root; nothing else of the program does. Raises HostError."""
+    """Raise HostError without root, which engines, mounts and cgroups need, and nothing else of the program."""
     if os.geteuid() != 0:
         raise HostError(
             "running engines needs root: mounts, cgroups and network namespaces of their own",
@@ -54,7 +54,7 @@ def require_root() -> None:
 
 @contextlib.contextmanager
 def held(place: Path = PLACE) -> Iterator[Scope]:
-    """A new scope. When the block is left, or when we are killed, nothing of it is left. Raises HostError."""
+    """Hold a new scope. When the block is left, or when we are killed, nothing of it is left. Raises HostError."""
     require_root()
     sweep(place)
     name = PREFIX + secrets.token_hex(4)
@@ -144,7 +144,7 @@ def _empty(folder: Path) -> None:
 
 
 def leftovers(place: Path, name: str) -> list[str]:
-    """What is still there of a scope: its folder, cgroups, and mounts in it."""
+    """Return what is still there of a scope: its folder, cgroups, and mounts in it."""
     found = [str(path) for path in (place / name, *HostCgroups().paths(name)) if path.exists()]
     mounts = Path("/proc/self/mounts").read_text().splitlines()
     return found + [f"mounted: {row.split()[1]}" for row in mounts if f"/{name}" in row.split()[1]]

@@ -41,7 +41,7 @@ class TimedCommand:
 
 
 def said_until_now(file: IO[bytes]) -> bytes:
-    """What a program said into a file that it may go on writing: from where it is, which is left as it is."""
+    """Return what a program said into a file that it may go on writing: from where it is, which is left as it is."""
     return os.pread(file.fileno(), MOST_BYTES, 0)
 
 
@@ -59,7 +59,7 @@ class CallBacks:
             raise error
 
     def take(self) -> list[str]:
-        """The names of those that have come since the last time, in their order."""
+        """Return the names of those that have come since the last time, in their order."""
         try:
             data = os.read(self.fd, 65536)
         except BlockingIOError:
@@ -131,4 +131,11 @@ def timed(
                     open_ends.discard(one)
         if ended not in open_ends:
             returncode = process.wait()
-    return TimedCommand(tuple(reports), first, exit_s, returncode, bytes(kept[out]), bytes(kept[err]))
+    return TimedCommand(
+        reports=tuple(reports),
+        first_output_s=first,
+        exit_s=exit_s,
+        returncode=returncode,
+        stdout=bytes(kept[out]),
+        stderr=bytes(kept[err]),
+    )

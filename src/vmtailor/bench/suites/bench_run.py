@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What suites work with: the runtimes, and the ways to have one run something."""
+"""The tools of suites: the runtimes, and the ways to have one run something."""
 
 from __future__ import annotations
 
@@ -68,8 +68,14 @@ class BenchRun:
         return self.job.quick
 
     def spec(self, command: Sequence[str], limits: Limits = NO_LIMITS, network: str = "") -> InstanceSpec:
-        """A new instance."""
-        return InstanceSpec(f"vt{self._run}-{next(self._numbers)}", tuple(command), limits, (), network)
+        """Return a new instance."""
+        return InstanceSpec(
+            name=f"vt{self._run}-{next(self._numbers)}",
+            command=tuple(command),
+            limits=limits,
+            volumes=(),
+            network=network,
+        )
 
     def run(
         self,
@@ -94,13 +100,14 @@ class BenchRun:
         return self.heard(runtime, succeeded(found), network=bool(network))
 
     def witnessed(self, runtime: str, command: Sequence[str]) -> tuple[str, ...]:
-        """The command of an instance that says what it is before it becomes the command's program. `bench report` is
-        left as it is: to say what it is, is its work, and what is timed there ends at its first sign."""
+        """Return the command of an instance that says what it is before it becomes the command's program. `bench
+        report` is left as it is: to say what it is, is its work, and what is timed there ends at its first sign."""
         known = runtime in self.identities and tuple(command[:2]) != (BENCH, "report")
         return (BENCH, "witness", *command) if known else tuple(command)
 
     def heard(self, runtime: str, found: TimedCommand, *, network: bool = False) -> TimedCommand:
-        """What a witnessed command said, without what it said of itself first, which is kept. Raises TrialFailed."""
+        """Return what a witnessed command said, without what it said of itself first, which is kept. Raises
+        TrialFailed."""
         if runtime not in self.identities:
             return found
         report, rest = seen_limits.parted(found.stdout)
@@ -126,13 +133,13 @@ class BenchRun:
             raise TrialFailed(problem, said[:2000].decode("utf-8", "replace"))
 
     def left_s(self) -> float:
-        """How long the run can go on, and its last command; at least a second."""
+        """Return how long the run can go on, and its last command; at least a second."""
         until_s = self.job.until_s
         return math.inf if until_s is None else max(1.0, until_s + AFTER_END_S - time.monotonic())
 
     @contextlib.contextmanager
     def placed(self, runtime: str, spec: InstanceSpec) -> Iterator[InstanceSpec]:
-        """What an instance needs is there until the block is left; then nothing of it is."""
+        """Hold what an instance needs until the block is left; then nothing of it is there."""
         driver = self.runtimes[runtime]
         try:
             driver.place(spec)
@@ -141,12 +148,12 @@ class BenchRun:
             driver.clear(spec)
 
     def callback_folder(self, spec: InstanceSpec) -> Path:
-        """Where an instance calls back, on the host."""
+        """Return where an instance calls back, on the host."""
         return self.folder / "callbacks" / spec.name
 
     @contextlib.contextmanager
     def calling_back(self, spec: InstanceSpec) -> Iterator[tuple[InstanceSpec, CallBacks]]:
-        """The instance with a folder of its own to call back in, watched."""
+        """Hold the instance with a folder of its own to call back in, watched."""
         folder = self.callback_folder(spec)
         folder.mkdir(parents=True)
         with watching(folder) as callbacks:
@@ -154,7 +161,7 @@ class BenchRun:
 
 
 def succeeded(found: TimedCommand) -> TimedCommand:
-    """The same; raises TrialFailed when the command did not end with 0."""
+    """Return the command as it was; raises TrialFailed when it did not end with 0."""
     if found.returncode is None:
         raise TrialFailed(TIMED_OUT, found.said)
     if found.returncode != 0:
@@ -163,7 +170,8 @@ def succeeded(found: TimedCommand) -> TimedCommand:
 
 
 def said_object(found: TimedCommand) -> dict[str, Any]:
-    """The JSON object that a program within an instance printed. Raises TrialFailed; what is in it is untrusted."""
+    """Return the JSON object that a program within an instance printed. Raises TrialFailed; what is in it is
+    untrusted."""
     said = decoded_json(found.stdout[found.stdout.find(b"{") :])
     if not isinstance(said, dict):
         raise TrialFailed("it did not print its figures", found.said)
@@ -171,7 +179,7 @@ def said_object(found: TimedCommand) -> dict[str, Any]:
 
 
 def number(said: object, *path: str | int) -> float:
-    """A number in what was said, by its path. Raises TrialFailed where there is none."""
+    """Return a number in what was said, by its path. Raises TrialFailed where there is none."""
     at: Any = said
     for key in path:
         try:

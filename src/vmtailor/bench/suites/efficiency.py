@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one instance gets of processor, memory, disk and network, by the tests and sizes that published tables use."""
+"""The share of one instance of processor, memory, disk and network, by the tests and sizes that published tables
+use."""
 
 from __future__ import annotations
 
@@ -68,7 +69,7 @@ def _stream(run: BenchRun, _: BenchTest, runtime: str) -> Values:
 
 
 def disk_words(size: int) -> list[str]:
-    """fio's command: four passes over one file of the instance's own writable layer."""
+    """Return fio's command: four passes over one file of the instance's own writable layer."""
     words = [
         "fio", "--output-format=json", "--filename=/data/file", f"--size={size}", f"--bs={RECORD_BYTES}",
         "--ioengine=psync", "--thread",
@@ -90,7 +91,7 @@ def _disk(run: BenchRun, test: BenchTest, runtime: str) -> Values:
 
 
 def _iozone(run: BenchRun, runtime: str, size: int) -> Values:
-    """The same four passes by IOzone: its two first tests, with what is written flushed within the time."""
+    """Run the same four passes by IOzone: its two first tests, with what is written flushed within the time."""
     tree = built(IOZONE, run.job.iozone_source, run)
     sizes = ["-s", f"{size >> 10}k", "-r", f"{RECORD_BYTES >> 10}k"]
     words = [f"{IOZONE.at}/iozone", "-e", "-i", "0", "-i", "1", *sizes]
@@ -104,7 +105,7 @@ def _iozone(run: BenchRun, runtime: str, size: int) -> Values:
 
 
 def iozone_rates(said: str, size_kib: int, record_kib: int) -> tuple[float, ...] | None:
-    """KiB a second of write, rewrite, read, reread: the row that begins with the sizes of file and record."""
+    """Return KiB a second of write, rewrite, read, reread: the row that begins with the sizes of file and record."""
     for line in said.splitlines():
         words = line.split()
         if words[:2] == [str(size_kib), str(record_kib)] and len(words) >= 6:
@@ -121,14 +122,14 @@ def _network(run: BenchRun, test: BenchTest, runtime: str) -> Values:
 
 
 def _netperf(run: BenchRun, runtime: str, *, receive: bool) -> Values:
-    """netperf's stream to, or from, its server in the peer's namespace."""
+    """Run netperf's stream to, or from, its server in the peer's namespace."""
     seconds = QUICK_NETWORK_S if run.quick else NETWORK_S
     megabits, used = _netperf_asked(run, runtime, "TCP_MAERTS" if receive else "TCP_STREAM", ["-f", "m"], 5)
     return {"throughput": megabits / 8, "CPU per byte": used * 1e9 / (megabits * 1e6 / 8 * seconds)}
 
 
 def _netperf_latency(run: BenchRun, runtime: str) -> Values:
-    """netperf's request and response of a byte each; it says how many there were in a second."""
+    """Run netperf's request and response of a byte each; it says how many there were in a second."""
     transactions, _ = _netperf_asked(run, runtime, "TCP_RR", [], 6)
     return {"round trips": transactions, "mean round trip": 1 / transactions}
 
@@ -168,7 +169,7 @@ def _with_cpu(
 
 
 def _latency(run: BenchRun, runtime: str) -> Values:
-    """Our own: a byte to the peer and a byte back, whoever asks waits."""
+    """Run our own test: a byte to the peer and a byte back, whoever asks waits."""
     seconds = QUICK_NETWORK_S if run.quick else NETWORK_S
     with run.runtimes[runtime].network(0, peer=True) as link:
         enter = [str(locate().folder / "enter"), "-u", "-n", link.peer, "-r", str(run.folder / "tree")]
@@ -201,8 +202,8 @@ def netperf_figure(said: str, numbers: int) -> float | None:
 
 
 def _tcp(run: BenchRun, runtime: str, *, receive: bool) -> Values:
-    """iperf3 with a peer in a namespace of its own. The processor time is that of both ends and all between, but not
-    of the instance's start and end."""
+    """Run iperf3 with a peer in a namespace of its own. The processor time is that of both ends and all between, but
+    not of the instance's start and end."""
     seconds = QUICK_NETWORK_S if run.quick else NETWORK_S
     with run.runtimes[runtime].network(0, peer=True) as link:
         serve = [str(locate().folder / "enter"), "-n", link.peer, require_tool("iperf3"), "--server", "--one-off"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What instances cost in memory: idle ones, as PSS and as MemAvailable of the host; and the least that one starts
+"""The cost of instances in memory: idle ones, as PSS and as MemAvailable of the host; and the least that one starts
 in."""
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ LEAST, MOST, STEP = 256 << 10, 512 << 20, 256 << 10
 
 
 def pss_bytes() -> int:
-    """Proportional set size of every process in the scope but ourselves: a page that n share counts as n-ths, so that
-    nothing counts twice. It has what engines keep for their instances, too."""
+    """Return the proportional set size of every process in the scope but ourselves: a page that n share counts as
+    n-ths, so that nothing counts twice. It has what engines keep for their instances, too."""
     total = 0
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What well-behaved instances lose when one misbehaves: five instances, of which four serve HTTP to ApacheBench, first
-while the fifth idles (t1), then while it does not (t2). An instance whose requests are not all answered in time did not
-report, which is a result.
+"""The loss of well-behaved instances when one misbehaves: five instances, of which four serve HTTP to ApacheBench,
+first while the fifth idles (t1), then while it does not (t2). An instance whose requests are not all answered in time
+did not report, which is a result.
 
 The host is kept alive by caps on everything: on what each stress takes, on what the scope may have, by a deadline that
 every stress has itself, and by a watchdog that looks at the host's memory and disk while it runs."""
@@ -132,19 +132,19 @@ class Isolation(Suite):
 
 
 def patience(t1_s: float, requests: int) -> float:
-    """Seconds that so many requests may take under stress where they took `t1_s` without."""
+    """Return seconds that so many requests may take under stress where they took `t1_s` without."""
     return min(max(LEAST_PATIENCE_S, PATIENCE * t1_s), requests / LEAST_RATE)
 
 
 def limits_of(run: BenchRun) -> Limits:
-    """The same for each of the five: together they have what there is."""
+    """Return the limits of each of the five: together they have what there is."""
     cpus = round(len(os.sched_getaffinity(0)) / INSTANCES, 2)
     write = write_limit(run.folder, WRITE_BYTES_S)
     return Limits(memory_bytes=MEMORY_BYTES, cpus=cpus, pids=PIDS, write=write)
 
 
 def stress_words(stress: str, seconds: float, link: Link, memory_bytes: int) -> list[str]:
-    """What the misbehaving instance runs; it ends by itself after so many seconds."""
+    """Return what the misbehaving instance runs; it ends by itself after so many seconds."""
     whole = str(round(seconds))
     ng = ["stress-ng", "--quiet", "--timeout", f"{whole}s", "--temp-path", "/data"]
     iperf = ["iperf3", "--client", link.outside, "--udp", "--bitrate", "0", "--length", "8000", "--time", whole]
@@ -174,11 +174,11 @@ class _Five:
         self.go.touch()
 
     def reports(self) -> list[bytes]:
-        """What each said of itself, before it became what it is."""
+        """Return what each said of itself, before it became what it is."""
         return [parted(said_until_now(out))[0] for out, _ in self.outputs]
 
     def said(self) -> str:
-        """The end of what the fifth said."""
+        """Return the end of what the fifth said."""
         out, errors = (said_until_now(file) for file in self.outputs[0])
         return (parted(out)[1] + errors)[-500:].decode("utf-8", "replace").strip()
 
@@ -189,7 +189,7 @@ class _Five:
             raise TrialFailed(f"the stress did not run: it ended with {self.process.returncode}", self.said())
 
     def fate(self) -> str:
-        """What became of the one that misbehaves, when the others were done."""
+        """Return what became of the one that misbehaves, when the others were done."""
         status = self.process.poll()
         if status is None:
             return "the misbehaving one still ran"
@@ -224,7 +224,13 @@ def _five(run: BenchRun, runtime: str, stress: str, limits: Limits) -> Iterator[
         process = begun(replace(wanted, command=tuple(words), volumes=tuple(volumes)))
         for link in links[1:]:
             begun(run.spec(["/usr/sbin/lighttpd", "-D", "-f", "/bench/lighttpd.conf"], limits, link.path))
-        five = _Five([link.inside for link in links[1:]], links[0], process, outputs, folder / "go")
+        five = _Five(
+            addresses=[link.inside for link in links[1:]],
+            misbehaving=links[0],
+            process=process,
+            outputs=outputs,
+            go=folder / "go",
+        )
         deadline = time.monotonic() + START_S
         there = False
         while not there or not all(answers(address) for address in five.addresses):
@@ -237,7 +243,7 @@ def _five(run: BenchRun, runtime: str, stress: str, limits: Limits) -> Iterator[
 
 @contextlib.contextmanager
 def _small_disk(folder: Path) -> Iterator[Path]:
-    """A file system of FULL_BYTES, mounted in the scope alone."""
+    """Hold a file system of FULL_BYTES, mounted in the scope alone."""
     folder.mkdir(exist_ok=True)
     done(["mount", "-t", "tmpfs", "-o", f"size={FULL_BYTES},mode=1777", "tmpfs", str(folder)], timeout_s=_MOUNT_S)
     try:
@@ -272,7 +278,7 @@ def _asked(
 
 
 def took_s(said: bytes, requests: int) -> float | None:
-    """Seconds that ApacheBench took; None where not all requests were answered rightly."""
+    """Return seconds that ApacheBench took; None where not all requests were answered rightly."""
     took, complete = _TOOK.search(said), _COMPLETE.search(said)
     if took is None or complete is None or int(complete[1]) != requests or _WRONG.search(said):
         return None
@@ -280,7 +286,7 @@ def took_s(said: bytes, requests: int) -> float | None:
 
 
 def _watch(run: BenchRun) -> None:
-    """The watchdog. Raises TrialFailed, with which all instances are ended."""
+    """Look at the host. Raises TrialFailed where it is in danger, with which all instances are ended."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if available_bytes() < LEAST_MEMORY * total:
         raise TrialFailed("the watchdog ended it: the host's memory came to an end")
@@ -290,7 +296,7 @@ def _watch(run: BenchRun) -> None:
 
 @contextlib.contextmanager
 def _stress_peer(stress: str, link: Link) -> Iterator[None]:
-    """The other end of a network stress."""
+    """Hold the other end of a network stress."""
     if not stress.startswith("net-"):
         yield
         return

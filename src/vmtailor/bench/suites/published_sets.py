@@ -26,8 +26,9 @@ class BuiltTree:
 
 @dataclass(frozen=True)
 class Published:
-    """How one is recognised and built. `marks`: what its folder has, which may lie in one of `inner`; `steps`: argument
-    lists that build it there; `program`: what is there then, `at`: where an instance finds the folder."""
+    """A published program: how it is recognised and built. `marks`: what its folder has, which may lie in one of
+    `inner`; `steps`: argument lists that build it there; `program`: what is there then, `at`: where an instance finds
+    the folder."""
 
     title: str
     marks: tuple[str, ...]
@@ -52,7 +53,7 @@ NETPERF = Published(
 
 
 def check(published: Published, source: Path) -> Path:
-    """The folder of the program's source: the one named, or where it lies in it. Raises UserInputError."""
+    """Return the folder of the program's source: the one named, or where it lies in it. Raises UserInputError."""
     for folder in (source, *(source / name for name in published.inner)):
         if all((folder / mark).exists() for mark in published.marks):
             return folder
@@ -62,8 +63,8 @@ def check(published: Published, source: Path) -> Path:
 
 
 def built(published: Published, source: str, run_: BenchRun) -> BuiltTree:
-    """The published program, copied into the scope and built there as its own documentation says, once a run. Raises
-    HostError."""
+    """Return the published program, copied into the scope and built there as its own documentation says, once a run.
+    Raises HostError."""
     if published.title not in run_.built:
         folder = run_.folder / published.title.lower()
         shutil.copytree(source, folder, symlinks=True)
@@ -93,7 +94,7 @@ def _made(published: Published, folder: Path) -> str:
 
 
 def tree_digest(folder: Path) -> str:
-    """Of names and contents of all regular files, in order."""
+    """Return of names and contents of all regular files, in order."""
     whole = hashlib.sha256()
     for path in sorted(path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()):
         whole.update(f"{path.relative_to(folder)}\0".encode("utf-8", "surrogateescape"))

@@ -29,9 +29,11 @@ class _Begun:
     errors: IO[bytes]
 
     def said(self) -> TimedCommand:
-        """What it said until now, in the form of a command that was timed."""
+        """Return what it said until now, in the form of a command that was timed."""
         out, errors = said_until_now(self.out), said_until_now(self.errors)
-        return TimedCommand((), None, 0.0, self.process.poll(), out, errors)
+        return TimedCommand(
+            reports=(), first_output_s=None, exit_s=0.0, returncode=self.process.poll(), stdout=out, stderr=errors
+        )
 
 
 def together(
@@ -78,5 +80,5 @@ def together(
 
 
 def place_words(number: int) -> list[str]:
-    """The words that tell a program within an instance where to wait, and as whom."""
+    """Return the words that tell a program within an instance where to wait, and as whom."""
     return [CALL_BACK, str(number)]

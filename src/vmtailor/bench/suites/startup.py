@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long an instance takes to start, by boundaries that are named and never mixed.
+"""The time that an instance takes to start, by boundaries that are named and never mixed.
 
 Each figure begins just before the start command is executed. It ends at the instance's own report (its first
 instruction that anybody can see: it creates a file, which the kernel tells us), at the first byte of its output as the
@@ -78,13 +78,13 @@ def _http(run: BenchRun, _: BenchTest, runtime: str) -> Values:
 
 
 def answers(address: str, port: int = 80) -> bool:
-    """Whether a server gives the right answer just now."""
+    """Return whether a server gives the right answer just now."""
     said = _said(address, "/", port)
     return said.startswith(b"HTTP/1.0 200") and said.endswith(b"bench\n")
 
 
 def _said(address: str, path: str, port: int = 80, within_s: float = 0.2) -> bytes:
-    """What a server says within so many seconds; nothing where it does not. It is untrusted, and no more than
+    """Return what a server says within so many seconds; nothing where it does not. It is untrusted, and no more than
     MOST_BYTES are read."""
     said, until = b"", time.monotonic() + within_s
     with contextlib.suppress(OSError), socket.create_connection((address, port), timeout=within_s) as asked:
@@ -144,7 +144,7 @@ class Reports:
         self._callbacks = callbacks
 
     def note(self) -> None:
-        """Those that have come since the last time came now."""
+        """Note those that have come since the last time as come now."""
         at = time.monotonic()
         for name in self._callbacks.take():
             if name in self.names:
@@ -167,7 +167,7 @@ class Reports:
 
 @contextlib.contextmanager
 def holding(run: BenchRun, runtime: str, count: int, how: str) -> Iterator[tuple[list[float], list[float]]]:
-    """So many instances that hold, until the block is left: the moments at which each was started and at which it
+    """Hold so many instances until the block is left. Yields the moments at which each was started and at which it
     reported, in the order of their starts. They say what they are when the block is left, before they are ended."""
     driver = run.runtimes[runtime]
     shared = run.spec([BENCH])
@@ -197,7 +197,7 @@ def holding(run: BenchRun, runtime: str, count: int, how: str) -> Iterator[tuple
 
 
 def _have_report(run: BenchRun, runtime: str, folder: Path, names: Sequence[str], callbacks: CallBacks) -> None:
-    """Instances that hold say what they are. Raises TrialFailed."""
+    """Have instances that hold say what they are. Raises TrialFailed."""
     if runtime not in run.identities:
         return
     for name in names:
@@ -214,7 +214,8 @@ def _have_report(run: BenchRun, runtime: str, folder: Path, names: Sequence[str]
 
 
 def _written(path: Path) -> bytes:
-    """What an instance wrote into a folder that it shares with us: a file and nothing else, no more than MOST_BYTES."""
+    """Return what an instance wrote into a folder that it shares with us: a file and nothing else, no more than
+    MOST_BYTES."""
     try:
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             return file.read(MOST_BYTES) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else b""

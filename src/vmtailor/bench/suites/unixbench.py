@@ -94,12 +94,12 @@ class UnixBench(Suite):
 
 
 def several_copies() -> str:
-    """The multi-copy form: as many copies as there are processors, at least two."""
+    """Return the multi-copy form: as many copies as there are processors, at least two."""
     return f"{max(2, len(os.sched_getaffinity(0)))} copies"
 
 
 def _published(test: str, said: dict[str, object]) -> float:
-    """The sum over the copies of what the published program said."""
+    """Return the sum over the copies of what the published program said."""
     copies = said.get("of_copies")
     if number(said, "failed") > 0 or not isinstance(copies, list):
         raise TrialFailed("a program of the published set failed", str(said)[:2000])

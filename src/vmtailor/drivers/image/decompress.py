@@ -9,7 +9,7 @@ import bz2
 import lzma
 import subprocess
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Protocol, cast
 
@@ -27,7 +27,7 @@ class _Decompressor(Protocol):
     def decompress(self, data: bytes, max_length: int = ..., /) -> bytes: ...
 
 
-def _zlib_chunks(path: Path) -> Iterator[bytes]:
+def _zlib_chunks(path: Path) -> Generator[bytes]:
     """gzip, of one or more members."""
     with path.open("rb") as file:
         inflate = zlib.decompressobj(31)
@@ -47,7 +47,7 @@ def _zlib_chunks(path: Path) -> Iterator[bytes]:
         raise EOFError("the compressed data ends too early")
 
 
-def _block_chunks(path: Path, make: Callable[[], _Decompressor]) -> Iterator[bytes]:
+def _block_chunks(path: Path, make: Callable[[], _Decompressor]) -> Generator[bytes]:
     """bzip2 or xz, of one or more streams."""
     with path.open("rb") as file:
         unpack = make()
@@ -68,7 +68,7 @@ def _block_chunks(path: Path, make: Callable[[], _Decompressor]) -> Iterator[byt
                     raise EOFError("the compressed data ends too early")
 
 
-def _zstd_chunks(path: Path) -> Iterator[bytes]:
+def _zstd_chunks(path: Path) -> Generator[bytes]:
     argv = [require_tool("zstd"), "--decompress", "--stdout", "--quiet", "--long=27"]
     with path.open("rb") as file, spawn(argv, stdin=file, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -78,7 +78,7 @@ def _zstd_chunks(path: Path) -> Iterator[bytes]:
             raise EOFError("zstd cannot unpack it")
 
 
-def _plain_chunks(path: Path) -> Iterator[bytes]:
+def _plain_chunks(path: Path) -> Generator[bytes]:
     with path.open("rb") as file:
         while piece := file.read(CHUNK):
             yield piece
@@ -90,7 +90,7 @@ def is_compressed(path: Path) -> bool:
         return file.read(6).startswith((b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"BZh", b"\xfd7zXZ\0"))
 
 
-def chunks_of(path: Path) -> Iterator[bytes]:
+def chunks_of(path: Path) -> Generator[bytes]:
     """Return the uncompressed bytes of a file; the compression is told by its first bytes."""
     with path.open("rb") as file:
         magic = file.read(6)

@@ -121,13 +121,9 @@ def _opened(source: BlobSource, limits: ImageLimits) -> Iterator[ForwardReader]:
         with source.path.open("rb") as file:
             yield ForwardReader(iter(lambda: file.read(CHUNK), b""), jump=file.seek)
         return
-    budget, chunks = Allowance(limits), chunks_of(source.path)
-    try:
+    budget = Allowance(limits)
+    with contextlib.closing(chunks_of(source.path)) as chunks:
         yield ForwardReader(chunks, lambda size: budget.spend(size, source.name))
-    finally:
-        close = getattr(chunks, "close", None)
-        if close is not None:
-            close()
 
 
 def _members(

@@ -175,15 +175,10 @@ def damage_is_reported(layer: Layer) -> Iterator[None]:
 @contextlib.contextmanager
 def opened(layer: Layer, budget: Allowance | None = None) -> Iterator[ForwardReader]:
     """Open the layer's uncompressed bytes, to be read once from the start; `budget` counts them."""
-    chunks = chunks_of(layer.path)
-    try:
+    with contextlib.closing(chunks_of(layer.path)) as chunks:
         yield ForwardReader(
             chunks, None if budget is None else functools.partial(budget.spend, what=f"layer {layer.label}")
         )
-    finally:
-        close = getattr(chunks, "close", None)
-        if close is not None:
-            close()
 
 
 def uncompress(path: Path, out: Path, limits: ImageLimits) -> None:

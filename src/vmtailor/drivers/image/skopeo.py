@@ -101,7 +101,9 @@ def _watched(argv: list[str], folder: Path, limits: ImageLimits, name: str, time
                         details=pasteable(argv),
                     ) from None
         err.seek(0)
-        return ProgramResult(tuple(argv), code, b"", err.read(), time.monotonic() - started)
+        return ProgramResult(
+            argv=tuple(argv), returncode=code, stdout=b"", stderr=err.read(), seconds=time.monotonic() - started
+        )
 
 
 def _occupied(folder: Path) -> int:

@@ -28,7 +28,7 @@ class PhaseName(StrEnum):
 
 
 class DurationSource(StrEnum):
-    """Where a duration came from."""
+    """The sources of a duration."""
 
     REPORTED = "reported"  # the program that did the work printed it
     CORRECTED = "corrected"  # what it printed, less an error that is known: its unit, or where it counted from
@@ -38,7 +38,7 @@ class DurationSource(StrEnum):
 
 
 class Path(StrEnum):
-    """Whether the next step of the boot had to wait for it."""
+    """The ways of an item: the next step of the boot had to wait for it, or not."""
 
     CRITICAL = "critical"
     BESIDE = "beside"
@@ -89,7 +89,8 @@ class Warn(msgspec.Struct, frozen=True):
 
 
 class KernelInfo(msgspec.Struct, frozen=True):
-    """What is known of the kernel. `tick_us` is the timer tick its early figures are rounded to, where they are."""
+    """The kernel, as far as it is known. `tick_us` is the timer tick its early figures are rounded to, where they
+    are."""
 
     version: str | None = None
     arch: str | None = None
@@ -101,7 +102,7 @@ class KernelInfo(msgspec.Struct, frozen=True):
 
 
 class MachineKind(StrEnum):
-    """What kind of machine a log is of."""
+    """The kinds of machines that a log can be of."""
 
     VIRTUAL = "virtual"
     BOARD = "board"  # a device tree describes it
@@ -177,8 +178,8 @@ class Initcall(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def bar_us(self) -> tuple[int, int] | None:
-        """Where it is drawn: start and duration, so that it ends where its line says; printing its `calling` line is
-        not its own time."""
+        """Return where it is drawn: start and duration, so that it ends where its line says; printing its `calling`
+        line is not its own time."""
         if self.start_us is None or self.duration_us is None:
             return None
         return (self.end_us - self.duration_us if self.end_us is not None else self.start_us), self.duration_us
@@ -273,7 +274,7 @@ class UseSample(msgspec.Struct, frozen=True, gc=False):
 
 
 class ConsoleCost(msgspec.Struct, frozen=True):
-    """What printing itself cost, up to the end of the boot; `kernel_us`: of it, up to the kernel's end. `lines`,
+    """The cost of printing itself, up to the end of the boot; `kernel_us`: of it, up to the kernel's end. `lines`,
     `characters`: of all that the kernel logged. `us_per_char` is measured from the log, or from the speed of the
     console (`source` says)."""
 

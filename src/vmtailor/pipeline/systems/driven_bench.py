@@ -64,7 +64,7 @@ class DrivenBench:
         return replace(found, samples=tuple(replace(one, values=(*one.values, *others)) for one in found.samples))
 
     def ran(self, machine: Machine, times: int = 1) -> Ran[Fitted]:
-        """What came of driving it on one machine so many times; the first of them is judged."""
+        """Drive the system on one machine so many times; the first of them is judged."""
         target = self.system.target_of(machine)
         first, *more = (self._boot(target, number) for number in range(1, times + 1))
         clock = target.machine.clock

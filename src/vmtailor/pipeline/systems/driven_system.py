@@ -78,7 +78,7 @@ class DrivenSystem(Subject[SystemSeen]):
 
     @property
     def root(self) -> SystemRoot:
-        """Where the system is in each of its machines."""
+        """The place of the system in each of its machines."""
         return exercising.root_of(self.system, self.baseline.words)
 
     @property

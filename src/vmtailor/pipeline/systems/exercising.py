@@ -157,7 +157,7 @@ def _with_kernel(chosen: Machine, found: OpenedSubject, natives: Natives, out: P
 
 
 def root_of(subject: System, words: tuple[str, ...]) -> SystemRoot:
-    """Where a system's root is in its machine: on its first virtio disk."""
+    """Return the place of a system's root in its machine: on its first virtio disk."""
     assert subject.disk is not None
     number = str(subject.disk.root) if subject.disk.root else ""
     return SystemRoot(f"/dev/vda{number}", "ext4", "rw" in words, subject.init.path)

@@ -76,7 +76,7 @@ def refuse_files(options: FitOptions, root: Root) -> None:
 
 
 def identity_of(found: OpenedSubject, store: Store) -> str:
-    """What tells this disk's content from another's. Read once for a file that does not change, by this run or one
+    """Return the digest of a disk's content. It is read once for a file that does not change, by this run or one
     before it."""
     assert found.disk is not None
     path = found.disk.path.absolute()

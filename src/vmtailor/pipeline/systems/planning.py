@@ -31,8 +31,9 @@ from vmtailor.stages.system_trace import chunks_of
 
 @dataclass(frozen=True)
 class SystemPlanInputs:
-    """What is planned from. `requests`: the log in pieces; `baseline`: the configuration that was traced; `source`: the
-    kernel's source folder; `known`: what it can be asked for; `head`: first bytes of a file of the system."""
+    """The evidence of a plan. `requests`: the log in pieces; `baseline`: the configuration that was traced;
+    `source`: the kernel's source folder; `known`: what it can be asked for; `head`: first bytes of a file of the
+    system."""
 
     record: SystemTrace
     requests: Iterable[bytes]

@@ -65,17 +65,17 @@ def opened(reference: str, store: Store, *, partition: int | None = None, init: 
 
 
 @contextlib.contextmanager
-def on_disk(options: FitOptions, *, partition: int | None = None) -> Iterator[OpenedSubject]:
+def on_disk(options: FitOptions) -> Iterator[OpenedSubject]:
     """A system to be fitted, on a disk that a machine can be started from: its own, or one that is made of its tree. A
     tree without a kernel gets the distribution's. Raises as `opened` and `require_host` do, and as packaged.provide."""
     reference, store = options.reference, options.store
     path = disk_path(reference)
     if path is not None:
-        with subject_stage.of_disk(path, reference, partition=partition) as found:
+        with subject_stage.of_disk(path, reference, partition=options.partition) as found:
             require_host(found.subject)
             yield found
         return
-    image = _fetched(reference, store, partition, _fetching(options))
+    image = _fetched(reference, store, options.partition, _fetching(options))
     tree = _in_archive(image, reference).subject
     require_host(tree)
     kernel = None if tree.kernel else packaged_baseline.provide(options.distribution, named(tree.architecture), store)
@@ -96,9 +96,9 @@ def require_host(subject: System) -> None:
 
 
 def is_system(options: FitOptions) -> bool:
-    """Whether what is to be fitted is a system with an init of its own: a disk; a tree with an init, of which the user
-    names no other program; an image whose entry point is one. Raises as image_stage.fetch does, and HostError for a
-    missing emulator."""
+    """Tell whether a reference names a system with an init of its own: a disk; a tree with an init, of which the
+    user names no other program; an image whose entry point is one. Raises as image_stage.fetch does, and HostError
+    for a missing emulator."""
     if disk_path(options.reference) is not None:
         return True
     if options.entrypoint is not None or options.cmd is not None or options.reference == _STDIN:

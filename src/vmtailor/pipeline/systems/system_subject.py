@@ -100,9 +100,9 @@ class SystemSubject(DrivenSystem):
 
     @classmethod
     @contextmanager
-    def prepare(cls, options: FitOptions, partition: int | None = None) -> Iterator[SystemSubject]:
+    def prepare(cls, options: FitOptions) -> Iterator[SystemSubject]:
         inputs.refuse_for_images(options)
-        with subjects.on_disk(options, partition=partition) as found:
+        with subjects.on_disk(options) as found:
             yield prepared(options, found)
 
     def trace_key(self) -> str:

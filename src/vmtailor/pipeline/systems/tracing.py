@@ -85,7 +85,7 @@ def words_of(subject: System, row: Architecture) -> tuple[str, ...]:
 
 
 def is_serial(word: str, row: Architecture) -> bool:
-    """Whether a word of a command line sends the kernel's messages to a serial line of such machines."""
+    """Tell whether a word of a command line sends the kernel's messages to a serial line of such machines."""
     return word.startswith(f"console={row.kernel.console.rstrip('0123456789')}")
 
 

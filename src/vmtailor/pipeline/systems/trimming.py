@@ -32,7 +32,7 @@ _MOST_NAMED = 30
 
 
 def candidates(system: DrivenSystem, seen: SystemSeen) -> UnitChoice:
-    """What there is to choose from, told by the run on the system's own kernel and by its trace."""
+    """Return the units to choose from, told by the run on the system's own kernel and by its trace."""
     graph = unit_graph.parse(seen.before.report.file(UNITS), MOST_SAID)
     asked = unit_choice.asked_sockets(chunks_of(seen.folder / seen.record.requests_file))
     named = system.options.mask
@@ -154,7 +154,7 @@ def with_tuned(choice: UnitChoice, kept: Sequence[Change]) -> UnitChoice:
 
 
 def warnings(choice: UnitChoice) -> tuple[Warning, ...]:
-    """What a reader must know of units: what was masked, what could be, what had no room."""
+    """Return what a reader must know of units: what was masked, what could be, what had no room."""
     sentences = (
         (UnitFate.MASKED, "masked on the command line, since the exercise passes without them: {}"),
         (UnitFate.CANDIDATE, "nobody in the exercise wanted these units; nothing was done about them: {}"),

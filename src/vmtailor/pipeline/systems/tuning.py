@@ -117,7 +117,7 @@ def _seen(system: DrivenSystem, fitted: Fitted) -> Shown | None:
 
 
 def warnings(tuning: Tuning) -> tuple[Warning, ...]:
-    """What a reader must know: what the machine has beside its kernel, and what was tried in vain."""
+    """Return what a reader must know: what the machine has beside its kernel, and what was tried in vain."""
     found = []
     if tuning.kept:
         each = "; ".join(f"{change.id} ({', '.join(words_of(change))})" for change in tuning.kept)

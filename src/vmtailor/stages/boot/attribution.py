@@ -39,8 +39,8 @@ _RUN = ReadySignal(ReadyBy.LOG, pattern=r"Run \S+ as init process")
 
 @dataclass(frozen=True)
 class Known:
-    """What must be known of a kernel: symbols, debug information, source, configuration. `moved`: the symbols of
-    `vmlinux` where functions lie elsewhere in it; they are then told of as a whole."""
+    """A kernel whose cost can be attributed: symbols, debug information, source, configuration. `moved`: the symbols
+    of `vmlinux` where functions lie elsewhere in it; they are then told of as a whole."""
 
     release: str
     version: str
@@ -54,7 +54,7 @@ class Known:
 
 
 def release_of(kernel: Path) -> str:
-    """What `uname -r` will say, from a packed kernel's header or a vmlinux. "" when it does not tell."""
+    """Return what `uname -r` will say, read from a packed kernel's header or a vmlinux. "" when it does not tell."""
     return banner_of(kernel).partition(" ")[0]
 
 

@@ -45,8 +45,8 @@ def with_collector(machine: Machine, collector: Path, folder: Path) -> Machine:
 
 
 def timeline_of(folder: Path, symbols: Path | None = None) -> Timeline:
-    """What a boot's own folder tells: its console, and the chart of its processes where there is one. `symbols`: the
-    kernel's System.map, for one that logs its initcalls by address."""
+    """Read the timeline of a boot from its folder: its console, and the chart of its processes where there is one.
+    `symbols`: the kernel's System.map, for one that logs its initcalls by address."""
     chart = folder / "bootchart"
     beside = [*([chart] if chart.is_dir() else []), *([symbols] if symbols is not None else [])]
     return analyze([folder / "console.log", *beside])

@@ -20,7 +20,7 @@ FIT_SCHEMA = "vmtailor/fit/2"
 
 
 def fit_document(run: FitRun) -> dict[str, Any]:
-    """The document as plain objects, `schema` first. A figure that could not be taken is None (null)."""
+    """Return the document as plain objects, `schema` first. A figure that could not be taken is None (null)."""
     return {
         "schema": FIT_SCHEMA,
         "bundle": run.bundle,
@@ -76,7 +76,7 @@ def _units(found: UnitChoice | None) -> dict[str, Any] | None:
 
 
 def repairs(run: FitRun) -> int:
-    """How many trials put something back."""
+    """Count the trials that put something back."""
     return sum(1 for trial in run.trials if trial.purpose is Purpose.REPAIR)
 
 

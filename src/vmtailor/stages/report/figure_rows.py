@@ -30,7 +30,7 @@ _REASONS = (
 
 
 def why_missing(side: Side, figure: str) -> str:
-    """Why a side has no such figure; empty where it has it."""
+    """Return why a side has no such figure; empty where it has it."""
     if getattr(side, figure) is not None:
         return ""
     if not side.boots:
@@ -39,7 +39,7 @@ def why_missing(side: Side, figure: str) -> str:
 
 
 def missing_of(side: Side) -> dict[str, str]:
-    """Every figure that is not there → why."""
+    """Return every figure that is not there → why."""
     return {figure: reason for figure in FIGURES if (reason := why_missing(side, figure))}
 
 
@@ -78,7 +78,7 @@ class FigureGroup:
 
 
 def groups(run: MeasuredSides) -> tuple[FigureGroup, ...]:
-    """The size of the kernels; what was executed; wall time. Never two clocks in one group."""
+    """Return the size of the kernels; what was executed; wall time. No group has two clocks."""
     return (_size(run), _executed(run), _wall(run))
 
 
@@ -250,7 +250,7 @@ def _wall(run: MeasuredSides) -> FigureGroup:
 
 
 def spread(run: MeasuredSides) -> str:
-    """The largest spread of any figure on the instruction clock, in words."""
+    """Return the largest spread of any figure on the instruction clock, in words."""
     found = [value for side in (run.baseline, run.tailored) for _, value in side.spread]
     if not found or min(run.baseline.boots, run.tailored.boots) < 2:
         return "spread not known"

@@ -69,7 +69,7 @@ class Waterfall:
 
 
 def of(run: FitRun) -> Waterfall | None:
-    """All of it; None where nothing was measured."""
+    """Return the waterfall of a fit; None where nothing was measured."""
     start, end = run.baseline.init_instructions_net, run.tailored.init_instructions_net
     rows = tuple(_row(change) for change in run.ledger if change.measures(FIGURE) is not None)
     if start is None or end is None or not rows:
@@ -86,7 +86,7 @@ def _row(change: Change) -> Folder:
 
 
 def shortened(rows: Sequence[Folder], most: int = MOST_FOLDERS) -> tuple[Folder, ...]:
-    """The rows that matter most, by what was measured or expected, in their order; the others as one."""
+    """Return the rows that matter most, by what was measured or expected, in their order; the others as one."""
     if len(rows) <= most + 1:
         return tuple(rows)
     large = sorted(rows, key=lambda row: -max(abs(row.measured), abs(row.expected)))[:most]
@@ -107,7 +107,7 @@ def shortened(rows: Sequence[Folder], most: int = MOST_FOLDERS) -> tuple[Folder,
 
 
 def named(row: Folder, most: int = MOST_SYMBOLS) -> tuple[tuple[tuple[str, int], ...], int]:
-    """The symbols of a row that are worth a name, and how many are not."""
+    """Return the symbols of a row that are worth a name, and how many are not."""
     return row.symbols[:most], max(0, len(row.symbols) - most)
 
 
@@ -122,7 +122,7 @@ class WaterfallBar:
 
 
 def bars(found: Waterfall) -> tuple[WaterfallBar, ...]:
-    """The lines from the one machine to the other, each beginning where the one before it ended."""
+    """Return the lines from the one machine to the other, each beginning where the one before it ended."""
     level, rows = found.start, shortened(found.rows)
     levels = [level]
     for row in rows:
@@ -148,7 +148,7 @@ def signed(value: float | None) -> str:
 
 
 def document(run: FitRun) -> dict[str, Any] | None:
-    """The waterfall for `fit --json`."""
+    """Return the waterfall for `fit --json`."""
     found = of(run)
     if found is None:
         return None

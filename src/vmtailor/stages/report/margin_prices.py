@@ -32,7 +32,7 @@ HEADS = ("symbols", "=y in all", "system calls", "kernel file", "to init, net", 
 
 
 def price_rows(run: FitRun) -> tuple[PriceRow, ...]:
-    """The prices, the smallest choice first."""
+    """Return the prices, the smallest choice first."""
     rows = []
     for price in run.prices:
         cells = (
@@ -48,7 +48,7 @@ def price_rows(run: FitRun) -> tuple[PriceRow, ...]:
 
 
 def price_line(run: FitRun) -> str:
-    """The price of the chosen margin in a line; empty where no prices were taken."""
+    """Return the price of the chosen margin in a line; empty where no prices were taken."""
     chosen = next((price for price in run.prices if price.chosen), None)
     if chosen is None:
         return ""
@@ -75,7 +75,7 @@ def _more(chosen: int | None, none: int | None, form: Callable[[float | None], s
 
 
 def lack_line(lack: Lack) -> str:
-    """What the image could ask for, and that it would fail: calls, who asks, the symbol, its price."""
+    """Return a line of what the image could ask for, and that it would fail: calls, who asks, the symbol, its price."""
     names = [file.rpartition("/")[2] or file for file in lack.files[:SHOWN_FILES]]
     others = len(lack.files) + lack.more_files - len(names)
     who = ", ".join(names) + (f" and {plural(others, 'other file')}" if others else "")
@@ -86,19 +86,19 @@ def lack_line(lack: Lack) -> str:
 
 
 def near(lacks: Sequence[Lack]) -> tuple[Lack, ...]:
-    """Those that files ask for which were opened, or that such a file leads to."""
+    """Return the lacks that opened files ask for, or files that such a one leads to."""
     return tuple(lack for lack in lacks if lack.nearness is not Nearness.IN_IMAGE)
 
 
 def kernel_line(found: FoundKernel) -> str:
-    """Where the kernel came from; empty where it was compiled for this image alone."""
+    """Return where the kernel came from; empty where it was compiled for this image alone."""
     if found.cached and found.made_for:
         return f"found in the cache, made for {found.made_for}; it serves {plural(found.serves, 'image')}"
     return "found in the cache" if found.cached else ""
 
 
 def document(run: FitRun) -> dict[str, Any]:
-    """The same in the document of `fit --json`."""
+    """Return the prices as the document of `fit --json` has them."""
     return {
         "chosen": label(run.plan.margins),
         "prices": [_price(price) for price in run.prices],
@@ -120,7 +120,7 @@ def _price(price: MarginPrice) -> dict[str, Any]:
 
 
 def lacks_document(run: FitRun) -> list[dict[str, Any]]:
-    """What the kernel lacks, the nearest first."""
+    """Return what the kernel lacks, the nearest first."""
     return [
         {
             "symbol": lack.symbol,

@@ -57,7 +57,7 @@ class BootPicture:
 
 
 def boot_picture(baseline: Side, tailored: Side) -> BootPicture | None:
-    """The picture of two sides; None where no boot counted anything."""
+    """Return the picture of two sides; None where no boot counted anything."""
     totals = (_instructions(baseline), _instructions(tailored))
     scale = max(totals)
     if min(totals) <= 0:
@@ -69,7 +69,7 @@ def boot_picture(baseline: Side, tailored: Side) -> BootPicture | None:
 
 
 def cost(phase: PhaseCounts) -> int:
-    """All instructions of a phase, the client's too."""
+    """Return all instructions of a phase, the client's too."""
     return phase.kernel + phase.user + phase.client_kernel + phase.client_user
 
 
@@ -159,7 +159,7 @@ class MemoryPicture:
 
 
 def memory_picture(baseline: Side, tailored: Side) -> MemoryPicture | None:
-    """The picture of two sides; None where neither is known."""
+    """Return the picture of two sides; None where neither is known."""
     known = [(side.name, side.memory) for side in (baseline, tailored) if side.memory is not None]
     if not known:
         return None
@@ -169,7 +169,7 @@ def memory_picture(baseline: Side, tailored: Side) -> MemoryPicture | None:
 
 
 def memory_rows(baseline: Side, tailored: Side) -> tuple[MemoryRow, ...]:
-    """Every part of either machine."""
+    """Return every part of either machine."""
     sides = [{} if side.memory is None else {p.name: p for p in side.memory.parts} for side in (baseline, tailored)]
     # Both orders agree; a part that one of them lacks stands where the other has it.
     names = [name for name in _KINDS if any(name in side for side in sides)]

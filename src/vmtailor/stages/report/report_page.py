@@ -55,13 +55,13 @@ class CostList:
 
 
 def subject_name(run: FitRun) -> str:
-    """The short name of what was fitted: `docker://host/library/nginx:1.25` → `nginx:1.25`."""
+    """Return the short name of what was fitted: `docker://host/library/nginx:1.25` → `nginx:1.25`."""
     tail = run.reference.rstrip("/").rsplit("/", 1)[-1]
     return tail.split(":", 1)[1] if "/" not in run.reference and ":" in tail else tail or run.reference
 
 
 def measures(run: FitRun) -> tuple[Measure, ...]:
-    """The card at the top: five figures, each of them with its exact counterpart in the tables below."""
+    """Return the card at the top: five figures, each of them with its exact counterpart in the tables below."""
     table: tuple[tuple[str, Callable[[Side], float | None], Callable[[float | None], str]], ...] = (
         ("Instructions to init, net", lambda s: s.init_instructions_net, figures.millions),
         ("Kernel file", lambda s: s.kernel_bytes, figures.file_bytes),
@@ -81,7 +81,7 @@ def measures(run: FitRun) -> tuple[Measure, ...]:
 
 
 def cost_lists(run: FitRun) -> tuple[CostList, ...]:
-    """Where the instructions went: by folder of the source tree, initcall, symbol and function."""
+    """Return the lists of where the instructions went: by folder of the source tree, initcall, symbol and function."""
     sides = (run.baseline, run.tailored)
 
     def functions(side: Side) -> Sequence[tuple[str, int]]:
@@ -145,7 +145,7 @@ def _cost_rows(before: dict[str, int], after: dict[str, int], totals: tuple[int,
 
 
 def table_data(run: FitRun) -> dict[str, Any]:
-    """The long tables, which the page's script builds: plain lists of strings and numbers."""
+    """Return the long tables, which the page's script builds: plain lists of strings and numbers."""
     unexplained = set(run.unexplained)
     return {
         "symbols": [
@@ -182,7 +182,7 @@ def table_data(run: FitRun) -> dict[str, Any]:
 
 
 def page(run: FitRun) -> str:
-    """The page. The document of `fit --json` is in it too, under `fit` in the element `#data`."""
+    """Return the page. The document of `fit --json` is in it too, under `fit` in the element `#data`."""
     before, after = ({phase.phase: phase for phase in side.phases} for side in (run.baseline, run.tailored))
     found = counts(run.plan.symbols)
     down = ledger_waterfall.of(run)

@@ -29,7 +29,7 @@ class TunedRow:
 
 
 def rows(run: FitRun) -> Iterator[TunedRow]:
-    """Those that the machine has, then the others."""
+    """Yield the changes that the machine has, then the others."""
     if run.tuned is None:
         return
     for one in (*run.tuned.kept, *run.tuned.others):
@@ -44,7 +44,7 @@ def _signed(found: Effect | None) -> str:
 
 
 def document(run: FitRun) -> list[dict[str, Any]] | None:
-    """The same for programs; None where none was named."""
+    """Return the changes for programs; None where none was named."""
     if run.tuned is None:
         return None
     return [

@@ -66,7 +66,9 @@ def test_an_example(name: str, tmp_path: Path, cache: Path) -> None:
 
 
 @pytest.mark.parametrize("row", [row for row in every() if not row.is_host], ids=lambda row: row.name)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name", [name if name == "lighttpd" else pytest.param(name, marks=pytest.mark.slow) for name in NAMES]
+)
 def test_an_example_for_another_processor(
     name: str, row: Architecture, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -61,6 +61,11 @@ def test_where_things_go_names_what_is_there(page: str) -> None:
     assert len(named) > 20 and not gone
 
 
+def test_each_pattern_of_what_mutants_change_matches_a_file() -> None:
+    groups: dict[str, list[str]] = tomllib.loads((REPOSITORY / "tools/mutants.toml").read_text())["groups"]
+    assert groups and not [one for patterns in groups.values() for one in patterns if not any(PACKAGE.glob(one))]
+
+
 def public_classes() -> Counter[str]:
     """Return how often each public name of a class is defined at the top level of a module."""
     nodes = (node for tree in MODULES.values() for node in tree.body)

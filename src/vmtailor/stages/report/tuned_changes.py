@@ -34,8 +34,8 @@ def rows(run: FitRun) -> Iterator[TunedRow]:
         return
     for one in (*run.tuned.kept, *run.tuned.others):
         yield TunedRow(
-            one.id, one.does, ", ".join(words_of(one)), _signed(one.expects(Figure.READY)),
-            _signed(one.measures(Figure.READY)), run.tuned.outcome(one), one in run.tuned.kept,
+            id=one.id, does=one.does, settings=", ".join(words_of(one)), expected=_signed(one.expects(Figure.READY)),
+            measured=_signed(one.measures(Figure.READY)), outcome=run.tuned.outcome(one), kept=one in run.tuned.kept,
         )  # fmt: skip
 
 

@@ -51,7 +51,7 @@ from vmtailor.model.change import Cause
 from vmtailor.model.fit import FitRun
 from vmtailor.model.kernel import Configured, KernelFiles
 from vmtailor.model.plan import RootFormat
-from vmtailor.pipeline import fit_sides, measured_machines, repairing
+from vmtailor.pipeline import fit_sides, kernel_repair, measured_machines
 from vmtailor.pipeline.image_subject import ImageSeen, prepare
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.pipeline.subject import Findings, Fitted
@@ -174,7 +174,7 @@ def found_again(name: str, folder: Path, boots: int, arch: str | None) -> tuple[
         margins=(),
     )
     findings = prepare(options).trace()
-    return findings, repairing.fit_kernel(findings)
+    return findings, kernel_repair.fit_kernel(findings)
 
 
 # --- peers ---
@@ -263,7 +263,7 @@ def removal(findings: Findings[ImageSeen], fitted: Fitted, name: str) -> Removal
         return Removal(name, "policy", "policy", symbol.reasons[0].text)
     label = str(cause or "none")
     try:
-        made = findings.planned(repairing.repairs_of(fitted.plan), drop=(name,))
+        made = findings.planned(kernel_repair.repairs_of(fitted.plan), drop=(name,))
         left = made.symbol(name)
         if left is not None and left.is_kept:
             reason = why_set(findings.tree.kconfig, name)
@@ -271,7 +271,7 @@ def removal(findings: Findings[ImageSeen], fitted: Fitted, name: str) -> Removal
         before = {c.id for c in fitted.plan.symbols if c.setting.chosen and c.is_kept}
         after = {c.id for c in made.symbols if c.setting.chosen and c.is_kept}
         gone = tuple(sorted(before - after - {name}))
-        trial = repairing.without(findings, fitted, (name,))
+        trial = kernel_repair.without(findings, fitted, (name,))
     except BuildError as error:
         return Removal(name, label, "breaks", f"it cannot be built: {error.message}")
     verification = trial.verification

@@ -22,7 +22,7 @@ from tests.fakes.program import (
 )
 from tests.fakes.tars import directory, file, largest_blob, tar_of, write_layout
 
-from vmtailor.stages.image import host_architecture
+from vmtailor.stages.image_fetch import host_architecture
 
 pytestmark = [
     pytest.mark.contract,

@@ -21,7 +21,7 @@ from vmtailor.drivers.image.image_packages import read_inventory
 from vmtailor.model.architecture import Architecture, every, of_host
 from vmtailor.model.exercise import ReadyKind
 from vmtailor.stages.exercise_file import load
-from vmtailor.stages.image import ImageOptions, fetch
+from vmtailor.stages.image_fetch import ImageOptions, fetch
 
 pytestmark = [
     pytest.mark.contract,

@@ -63,7 +63,7 @@ from tests.fakes.hostile_images import (
 )
 from tests.fakes.tars import directory, entry, file, hardlink, symlink, tar_of
 
-from vmtailor.stages.image import host_architecture
+from vmtailor.stages.image_fetch import host_architecture
 
 pytestmark = [
     pytest.mark.contract,

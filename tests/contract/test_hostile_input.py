@@ -26,7 +26,7 @@ from tests.fakes.hostile_images import (
     sparse,
 )
 
-from vmtailor.stages.image import host_architecture
+from vmtailor.stages.image_fetch import host_architecture
 
 pytestmark = [
     pytest.mark.contract,
@@ -145,7 +145,7 @@ def test_hostile_standard_input(
     sources: dict[str, bytes | Path | None] = {"endless": Path("/dev/zero"), "closed": None}
     words = {"endless": "1M", "empty": "archive", "closed": "docker save", "folder": "a directory"}
     if source == "folder":
-        monkeypatch.setattr("vmtailor.stages.image._standard_input", Unreadable)
+        monkeypatch.setattr("vmtailor.stages.image_fetch._standard_input", Unreadable)
     arguments = ["fit", "docker-archive:-", "-o", str(place / "bundle"), *ENOUGH, *SMALL]
     said = vmtailor(arguments, capsys, monkeypatch, stdin=sources.get(source, b""))
     assert said.code == 2 and said.stderr.count("error:") == 1, said.stderr

@@ -25,7 +25,7 @@ from vmtailor.drivers.image.allowance import ImageLimits
 from vmtailor.drivers.image.layers import merge
 from vmtailor.drivers.rootfs.rootfs import CONSOLE, Extra, extra_layer
 from vmtailor.model.image import HealthCheck, Port
-from vmtailor.stages.image import ImageOptions, Source, fetch, host_architecture, parse_reference
+from vmtailor.stages.image_fetch import ImageOptions, Source, fetch, host_architecture, parse_reference
 
 pytestmark = [
     pytest.mark.contract,
@@ -127,7 +127,7 @@ def test_what_was_half_fetched_is_fetched_again(layout: Path, store: Store, monk
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("vmtailor.stages.image.layers.merge", interrupted)
+        patch.setattr("vmtailor.stages.image_fetch.layers.merge", interrupted)
         with pytest.raises(KeyboardInterrupt):
             fetch(f"oci:{layout}", store)
     only_cache_is_left(store)

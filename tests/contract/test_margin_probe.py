@@ -13,7 +13,7 @@ import pytest
 from vmtailor.base.cache.store import Store
 from vmtailor.base.process import run
 from vmtailor.stages.exercise_file import derive
-from vmtailor.stages.image import fetch
+from vmtailor.stages.image_fetch import fetch
 
 pytestmark = pytest.mark.contract
 

@@ -22,7 +22,7 @@ from tests.fakes.systems import BOOT_UUID, MIB, RELEASE, ROOT_UUID, ext4, partit
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError, VmtailorError
 from vmtailor.drivers.disks import disk_image as opened_disks
-from vmtailor.model.systems.subject import InitKind, System, TableKind
+from vmtailor.model.systems.system import InitKind, System, TableKind
 from vmtailor.pipeline.systems import subjects
 
 pytestmark = pytest.mark.contract

@@ -19,7 +19,7 @@ from vmtailor.drivers.distribution import packaged_baseline
 from vmtailor.drivers.image.allowance import TooLarge
 from vmtailor.model.architecture import named
 from vmtailor.model.kernel import KernelBaseline
-from vmtailor.model.systems.subject import SubjectKind, TableKind
+from vmtailor.model.systems.system import SubjectKind, TableKind
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.pipeline.systems import inputs, subjects
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from vmtailor.analysis.ksource import facts
 from vmtailor.analysis.ksource.facts import Facts
 from vmtailor.analysis.ksource.kconfig import Kconfig
-from vmtailor.stages.plan import Tree
+from vmtailor.stages.kernel_plan import KernelTree
 
 SOURCE = Path(__file__).parent / "kernel-tree"
 VERSION = "6.12.7"
@@ -29,5 +29,5 @@ def read_facts() -> Facts:
     return facts.collect(VERSION, facts.reader(SOURCE), facts.c_files(SOURCE))
 
 
-def read_tree() -> Tree:
-    return Tree(read_facts(), read_kconfig())
+def read_tree() -> KernelTree:
+    return KernelTree(read_facts(), read_kconfig())

@@ -32,7 +32,7 @@ from vmtailor.pipeline import code_cost
 from vmtailor.pipeline import image_subject as fit_inputs
 from vmtailor.pipeline.image_subject import ImageSubject
 from vmtailor.pipeline.options import FitOptions
-from vmtailor.stages import plan as planning
+from vmtailor.stages import kernel_plan as planning
 
 LOG = b"""\
 100 1000.000001 epoll_create1(0) = 3 <0.000002>

@@ -26,8 +26,8 @@ from vmtailor.base.natives import locate
 from vmtailor.base.process import require_tool
 from vmtailor.drivers.host.bundle_folder import seal
 from vmtailor.model.bundle import RECORD, Bundle
-from vmtailor.stages.image import fetch
-from vmtailor.stages.root import build_root
+from vmtailor.stages.image_fetch import fetch
+from vmtailor.stages.root_volume import build_root
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 TALKER = Path(__file__).parents[1] / "guests" / "talker"

@@ -25,7 +25,7 @@ from vmtailor.model.image import Image
 from vmtailor.model.margin import Margin
 from vmtailor.model.plan import Plan
 from vmtailor.model.trace import Trace
-from vmtailor.stages.root import build_root
+from vmtailor.stages.root_volume import build_root
 
 pytestmark = pytest.mark.system
 

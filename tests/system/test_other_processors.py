@@ -27,7 +27,7 @@ from vmtailor.model.bundle import Bundle
 from vmtailor.model.fit import FitRun
 from vmtailor.model.plan import Plan
 from vmtailor.model.trace import Trace
-from vmtailor.pipeline import repairing
+from vmtailor.pipeline import kernel_repair
 from vmtailor.pipeline.image_subject import prepare
 from vmtailor.pipeline.options import FitOptions
 
@@ -218,7 +218,7 @@ def test_what_lighttpd_lacks_is_put_back(lighttpd: Foreign, tmp_path: Path, forg
     exercise = EXAMPLES / "lighttpd" / "exercise.toml"
     reference = f"oci:{lighttpd.bundle.parent / 'layout'}"
     findings = prepare(FitOptions(reference, tmp_path / "bundle", exercise_file=exercise, margins=())).trace()
-    repaired = repairing.fit_kernel(findings)
+    repaired = kernel_repair.fit_kernel(findings)
     first, *_, last = findings.trials
     assert not first.passed and any("epoll" in failure for failure in first.failures), first
     assert last.passed and last.purpose == "repair"

@@ -13,7 +13,7 @@ import pytest
 
 from vmtailor.analysis.changes import plan_summary
 from vmtailor.model.change import Cause
-from vmtailor.pipeline import repairing
+from vmtailor.pipeline import kernel_repair
 from vmtailor.pipeline.image_subject import prepare
 from vmtailor.pipeline.options import FitOptions
 
@@ -31,7 +31,7 @@ def test_what_a_plan_lacks_is_found_and_put_back(tmp_path: Path, forget: Callabl
     # A margin would keep what the program imports, whatever the trace says.
     options = FitOptions(f"oci:{layout}", tmp_path / "bundle", exercise_file=COPER / "exercise.toml", margins=())
     findings = prepare(options).trace()
-    fitted = repairing.fit_kernel(findings)
+    fitted = kernel_repair.fit_kernel(findings)
 
     first, second = findings.trials
     assert not first.passed and len(first.failures) == 1, first

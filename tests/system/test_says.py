@@ -16,7 +16,7 @@ from vmtailor.drivers.guest import guest_programs
 from vmtailor.drivers.rootfs import boot_disk as disks
 from vmtailor.model.architecture import presumed
 from vmtailor.model.machine import Clock, Machine
-from vmtailor.pipeline.systems import exercising, subjects
+from vmtailor.pipeline.systems import exercise_boots, subjects
 from vmtailor.stages import exercise_file, system_verify
 from vmtailor.stages.boot import own_kernel
 from vmtailor.stages.system_verify import SystemTarget
@@ -58,7 +58,7 @@ def test_a_machine_that_newly_complains_of_itself_is_not_verified(tmp_path: Path
     exercise = exercise_file.load_system(tmp_path / "x.toml")
     with subjects.opened(f"disk:{disk}", Store()) as found:
         own = own_kernel.taken_out(found.subject, found.root, parts.small_init, tmp_path / "own")
-        place = exercising.root_of(found.subject, own.words)
+        place = exercise_boots.root_of(found.subject, own.words)
     machine = Machine(
         board="q35", memory_bytes=256 << 20, kernel=str(own.kernel), initrd=str(own.initrd), network=True, acpi=True,
         words=(*own.words, *row.kernel.words, f"console={row.kernel.console}"), disks=(disks.disk_of(disk),),

@@ -18,8 +18,8 @@ from vmtailor.model.architecture import presumed
 from vmtailor.model.boots.boot import Outcome
 from vmtailor.model.boots.workload import OwnInit
 from vmtailor.model.syscalls import SyscallEvent
-from vmtailor.pipeline.systems import subjects, tracing
-from vmtailor.stages.system_trace import chunks_of
+from vmtailor.pipeline.systems import subjects, system_kernel
+from vmtailor.stages.system_watch import chunks_of
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 
@@ -114,8 +114,8 @@ def test_a_systems_own_init_is_traced_as_pid_1_and_finds_nobody(disk: Path, tmp_
     before = disk.read_bytes()
     work = OwnInit(parse_signal("log:pid 1 /sbin/init alone"), 1200.0)
     with subjects.opened(f"disk:{disk}", Store()) as found:
-        record = tracing.traced(found, work, tmp_path / "seen", natives.locate(), memory_bytes=256 << 20)
-        again = tracing.traced(found, work, tmp_path / "seen", natives.locate(), memory_bytes=256 << 20)
+        record = system_kernel.traced(found, work, tmp_path / "seen", natives.locate(), memory_bytes=256 << 20)
+        again = system_kernel.traced(found, work, tmp_path / "seen", natives.locate(), memory_bytes=256 << 20)
     assert record.boot.outcome is Outcome.READY, record.boot.failures
     assert again == record  # found again, not booted
     assert disk.read_bytes() == before

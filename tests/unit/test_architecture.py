@@ -41,7 +41,7 @@ from vmtailor.model.plan import RootFormat
 from vmtailor.pipeline.image_subject import require_tools, settled
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.stages import build
-from vmtailor.stages.plan import Wishes, make_plan
+from vmtailor.stages.kernel_plan import Wishes, make_plan
 
 PACKAGE = Path(vmtailor.__file__).parent
 MADE_UP = Path(__file__).parent.parent / "data" / "architecture" / "made_up.toml"

@@ -32,8 +32,8 @@ from vmtailor.model.boots.series import BootSeries, JudgedBy
 from vmtailor.model.boots.workload import FIXED_KEY, Exercised, Run, Workload
 from vmtailor.model.change import Change, ChangeKind, Figure, Verdict, exact
 from vmtailor.model.machine import Accelerator, Clock, Machine
-from vmtailor.pipeline import bundle_kernel, machine_bench, trying
-from vmtailor.pipeline.applying import Means, Rebuild, applied
+from vmtailor.pipeline import boot_trials, bundle_kernel, machine_bench
+from vmtailor.pipeline.change_means import Means, Rebuild, applied
 from vmtailor.pipeline.machine_bench import MachineBench
 from vmtailor.pipeline.options import BootOptions
 from vmtailor.stages import debug_kernel
@@ -58,7 +58,7 @@ def config(one: Candidate) -> tuple[tuple[str, str | None], ...]:
 
 
 def change(chosen: Sequence[Candidate], vm: Machine, rebuild: Rebuild) -> Machine:
-    return trying.make_on_bundle([one.change for one in chosen], vm, Means(Path(), Path(), rebuild))[0]
+    return boot_trials.make_on_bundle([one.change for one in chosen], vm, Means(Path(), Path(), rebuild))[0]
 
 
 def test_choosing() -> None:
@@ -102,7 +102,7 @@ def test_changes_are_made_on_the_machine() -> None:
     assert changed.kernel == "/other/vmlinux" and changed.words == (*VM.words, *words)
     assert change(choice.for_bundle(["memory"], "6.12"), VM, no_build) == VM
     means = Means(Path(), Path(), rebuild, {"AUDIT": "y"})
-    _, made = trying.make_on_bundle([one.change for one in chosen], VM, means)
+    _, made = boot_trials.make_on_bundle([one.change for one in chosen], VM, means)
     assert [s.before for one in made for s in one.settings if s.kind is ChangeKind.CONFIG] == ["y", "n"]
     assert made[1].back.setting.value == "y"
     for name, why in (("cron", "no units"), ("initrd-small", "RAM disk"), ("firmware", "further options")):

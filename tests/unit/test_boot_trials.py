@@ -42,8 +42,8 @@ from vmtailor.model.boots.timeline import KernelInfo, PhaseSpan, Process, Timeli
 from vmtailor.model.boots.workload import OwnInit, Workload
 from vmtailor.model.change import Change, ChangeKind, Figure, Setting, Verdict
 from vmtailor.model.machine import Clock, Disk, DiskFormat, DiskMode, Machine
-from vmtailor.pipeline import machine_bench, trying
-from vmtailor.pipeline.applying import HOW, Means, applied
+from vmtailor.pipeline import boot_trials, machine_bench
+from vmtailor.pipeline.change_means import HOW, Means, applied
 
 DIRECT = replace(
     USUAL,
@@ -202,7 +202,7 @@ def test_a_trial_from_prediction_to_verdict(monkeypatch: pytest.MonkeyPatch, tmp
         disks=(Disk(str(tmp_path / "d"), mode=DiskMode.OVERLAID),),
     )  # fmt: skip
     work = OwnInit(parse_signal("login"), 10.0)
-    found = trying.on_machine("vm", vm, work, wanted, tmp_path, times=1, natives=Natives(tmp_path))
+    found = boot_trials.on_machine("vm", vm, work, wanted, tmp_path, times=1, natives=Natives(tmp_path))
     by_id = {t.id: t for t in found.trials}
     assert set(by_id) == {"audit", "memory", "initrd-small"}
     assert by_id["memory"].problem == "the machine is like this already"
@@ -213,7 +213,7 @@ def test_a_trial_from_prediction_to_verdict(monkeypatch: pytest.MonkeyPatch, tmp
         (n, Outcome.READY) for n in ("base", "audit", "base")
     ]
     with pytest.raises(UserInputError, match="symbols are known"):
-        trying.on_machine(
+        boot_trials.on_machine(
             "vm", vm, OwnInit(parse_signal("login"), 10.0), wanted, tmp_path, times=1, natives=Natives(tmp_path),
             judged_by=JudgedBy.INSTRUCTIONS,
         )  # fmt: skip
@@ -242,10 +242,10 @@ def test_on_the_instruction_clock_every_boot_settles_its_devices(
     def on_boot(variant: str, number: int, seconds: float) -> None:
         booted.append(variant)
 
-    monkeypatch.setattr(trying, "Settled", Played)
-    monkeypatch.setattr(trying, "plain_boot", None)
+    monkeypatch.setattr(boot_trials, "Settled", Played)
+    monkeypatch.setattr(boot_trials, "plain_boot", None)
     vm = replace(DIRECT, initrd=None, clock=Clock.INSTRUCTIONS)
-    found = trying.on_machine(
+    found = boot_trials.on_machine(
         "vm",
         vm,
         OwnInit(parse_signal("login"), 10.0),
@@ -362,9 +362,9 @@ def test_what_a_word_that_means_nothing_moves_is_no_saving(
             moved = 0.07 if machine_variants.PLACEBO_WORDS[1] in machine.words else 0.0
             return booted(13.27 + moved - (saved if "audit=0" in machine.words else 0.0))
 
-    monkeypatch.setattr(trying, "Settled", Played)
+    monkeypatch.setattr(boot_trials, "Settled", Played)
     vm, signal = replace(DIRECT, initrd=None, clock=Clock.INSTRUCTIONS), OwnInit(parse_signal("login"), 10.0)
-    found = trying.on_machine("vm", vm, signal, [candidate("audit")], tmp_path, times=1, natives=Natives(tmp_path))
+    found = boot_trials.on_machine("vm", vm, signal, [candidate("audit")], tmp_path, times=1, natives=Natives(tmp_path))
     assert [one.verdict for one in found.trials] == [verdict]
     assert found.variants[0].name == machine_bench.BASE and len(found.controls) == 2
     text = io.StringIO()

@@ -18,8 +18,8 @@ from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import GuestError
 from vmtailor.base.process import spawn
 from vmtailor.model.trial import Purpose, Trial, Verification
-from vmtailor.pipeline import kernel_trials, measured_machines, repairing
-from vmtailor.pipeline.measured_machines import Asked
+from vmtailor.pipeline import kernel_repair, kernel_trials, measured_machines
+from vmtailor.pipeline.measured_machines import MeasureRequest
 from vmtailor.pipeline.subject import Fitted
 from vmtailor.stages.measure import Usual
 
@@ -35,7 +35,7 @@ class Counting:
         self.running = threading.Event()
         monkeypatch.setattr(measured_machines, "counted", self)
 
-    def __call__(self, asked: Asked, *_: object) -> Any:
+    def __call__(self, asked: MeasureRequest, *_: object) -> Any:
         self.asked.append(asked.key)
         self.nice.append(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
         if asked.key == "broken":
@@ -56,8 +56,10 @@ def counting(monkeypatch: pytest.MonkeyPatch) -> Counting:
     return Counting(monkeypatch)
 
 
-def asked(key: str) -> Asked:
-    return Asked(key, key, 3, Store(Path("/nowhere")), Path("/nowhere"), lambda _: pytest.fail("not asked for"))
+def asked(key: str) -> MeasureRequest:
+    return MeasureRequest(
+        key, key, 3, Store(Path("/nowhere")), Path("/nowhere"), lambda _: pytest.fail("not asked for")
+    )
 
 
 def test_one_is_counted_once_and_yields(counting: Counting) -> None:
@@ -117,7 +119,7 @@ def test_one_set_beside_another_is_told_what_that_takes(first: str, monkeypatch:
     told: list[object] = []
     second_begun = threading.Event()
 
-    def counted(one: Asked, beside: Callable[[], Usual | None], on_usual: Callable[[Usual], None]) -> Any:
+    def counted(one: MeasureRequest, beside: Callable[[], Usual | None], on_usual: Callable[[Usual], None]) -> Any:
         if one.key == "b":
             second_begun.set()
             told.append(beside())
@@ -142,7 +144,7 @@ def test_one_set_beside_another_is_told_what_that_takes(first: str, monkeypatch:
 def test_one_set_beside_another_that_has_been_counted_is_told_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[object] = []
 
-    def counted(one: Asked, beside: Callable[[], Usual | None], on_usual: Callable[[Usual], None]) -> Any:
+    def counted(one: MeasureRequest, beside: Callable[[], Usual | None], on_usual: Callable[[Usual], None]) -> Any:
         told.append(beside())
         on_usual(Usual(1.0, 9.0))
         return SimpleNamespace(usual=Usual(1.0, 9.0, 56 << 20))
@@ -171,8 +173,8 @@ def test_the_first_machine_is_told_before_it_is_verified(passes: bool, monkeypat
         told.append("repaired")
         return failing
 
-    monkeypatch.setattr(repairing, "repaired", repaired)
-    found = repairing.fit_kernel(
+    monkeypatch.setattr(kernel_repair, "repaired", repaired)
+    found = kernel_repair.fit_kernel(
         findings, lambda first: told.append(f"built {first.machine}"), lambda: told.append("failed")
     )
     assert found.verification.passed is passes and [trial.purpose for trial in findings.trials] == [Purpose.FIRST]

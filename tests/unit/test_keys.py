@@ -11,7 +11,7 @@ import pytest
 from vmtailor.analysis.reach import image_reach
 from vmtailor.drivers.qemu.qemu_program import firmware_in
 from vmtailor.pipeline import keys
-from vmtailor.stages import measure, trace, verify
+from vmtailor.stages import container_trace, measure, verify
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def test_what_has_no_say_leaves_the_key(package: Path, name: str) -> None:
 
 def test_each_stage_depends_on_what_it_judges_by() -> None:
     parts = {
-        trace: {"vmtailor.analysis.demands.container_calls", "vmtailor.booting.exercised"},
+        container_trace: {"vmtailor.analysis.demands.container_calls", "vmtailor.booting.exercised"},
         verify: {
             "vmtailor.analysis.demands.degradation",
             "vmtailor.analysis.guests.kernel_complaints",
@@ -76,10 +76,10 @@ def test_each_stage_depends_on_what_it_judges_by() -> None:
 def test_each_stage_depends_on_the_data_that_it_reads() -> None:
     read = {
         stage: {path.parent.name for path in keys._data_of(keys._imported(stage.__name__, {}).values())}
-        for stage in (trace, verify, image_reach)
+        for stage in (container_trace, verify, image_reach)
     }
     assert {"data", "architectures", "demand", "harmless"} <= read[verify]
-    assert {"data", "architectures"} <= read[trace] and not {"demand", "harmless"} & read[trace]
+    assert {"data", "architectures"} <= read[container_trace] and not {"demand", "harmless"} & read[container_trace]
     assert "demand" in read[image_reach]
 
 

@@ -26,9 +26,9 @@ from vmtailor.model.exercise import Exercise, Proof, Ready, ReadyKind, Step, Ste
 from vmtailor.model.margin import Margin, label
 from vmtailor.model.plan import Plan, RootFormat
 from vmtailor.model.reach import Ask, Nearness, Reach, ReachedFile
-from vmtailor.pipeline import image_subject, margin_cost, reducing
+from vmtailor.pipeline import image_subject, margin_cost, reduction
 from vmtailor.pipeline.options import FitOptions
-from vmtailor.stages.plan import Wishes, find_demands, make_plan
+from vmtailor.stages.kernel_plan import Wishes, find_demands, make_plan
 
 TREE = read_tree()
 BOTH = (Margin.REACHABLE, Margin.SERVER)
@@ -114,8 +114,8 @@ def test_a_margin_that_cannot_be_had_is_given_up(monkeypatch: pytest.MonkeyPatch
 
 def test_thorough_effort_leaves_margins_alone(server: None) -> None:
     found = plan(*BOTH)
-    assert not {"FUTEX", "MEMBARRIER", "EPOLL"} & set(reducing.removable(found))
-    assert "EPOLL" in reducing.removable(plan())
+    assert not {"FUTEX", "MEMBARRIER", "EPOLL"} & set(reduction.removable(found))
+    assert "EPOLL" in reduction.removable(plan())
 
 
 # ---- the list of ours

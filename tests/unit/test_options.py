@@ -4,6 +4,7 @@ has one name, one type and a help text of two lines in every verb."""
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 from collections.abc import Callable, Iterator
@@ -17,6 +18,7 @@ import pytest
 
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
+from vmtailor.cli import run
 from vmtailor.cli.signature import of_verb
 from vmtailor.cli.verbs import VERBS
 from vmtailor.drivers.kernel.make import Toolchain
@@ -24,7 +26,7 @@ from vmtailor.model import option_rows
 from vmtailor.model.machine import Clock
 from vmtailor.model.margin import Margin
 from vmtailor.model.option import Option, OptionSubject, given, refuse, result_key, rows_of, unkeyed
-from vmtailor.pipeline import fit, keys
+from vmtailor.pipeline import fit, keys, machine_run
 from vmtailor.pipeline.machine_run import RunOptions
 from vmtailor.pipeline.options import BootOptions, FitOptions
 from vmtailor.pipeline.reverify import VerifyRequest
@@ -301,6 +303,16 @@ def test_the_command_line_of_fit_notes_what_was_asked() -> None:
     assert asked.command.split()[0] == "vmtailor"
     with pytest.raises(UserInputError, match="no machine 'x' is known"):
         made(function, image="oci:x", machine="x")
+
+
+def test_every_option_of_run_is_used() -> None:
+    """Names that are read as attributes anywhere in what `run` is made of."""
+    files = (Path(machine_run.__file__), Path(run.__file__))
+    read = {
+        node.attr for file in files for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Attribute)
+    }
+    habits = {"rm", "init"}  # docker's, and without an effect: nothing stays, and there always is an init
+    assert {one.name for one, _ in rows_of(RunOptions)} - read == habits
 
 
 def test_rows_that_verbs_share_are_used_by_one_at_least() -> None:

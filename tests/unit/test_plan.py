@@ -25,7 +25,7 @@ from vmtailor.model.exercise import Exercise, Ready, ReadyKind
 from vmtailor.model.image import ImageConfig, Port
 from vmtailor.model.plan import Plan
 from vmtailor.model.syscalls import FailedCall, SyscallEvent
-from vmtailor.stages.plan import Wishes, find_demands, make_plan
+from vmtailor.stages.kernel_plan import Wishes, find_demands, make_plan
 
 TREE = read_tree()
 RULES = demand_rules.load()

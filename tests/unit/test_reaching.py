@@ -18,7 +18,7 @@ from vmtailor.drivers.image.flat_archive import FlatArchive
 from vmtailor.model.architecture import presumed
 from vmtailor.model.image import Image, ImageConfig
 from vmtailor.model.reach import Nearness
-from vmtailor.pipeline import reaching
+from vmtailor.pipeline import reach_cache
 
 KERNEL = KernelNames({73: "flock"}, {})
 
@@ -48,13 +48,13 @@ def test_files_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     store = Store(tmp_path / "cache")
     elf = b"\x7fELF\x01\x01\x01" + bytes(9) + b"\x02\x00\x03\x00" + bytes(60)
     one = archive(tmp_path / "a.tar", run=b"#!/bin/old\n", old=elf)
-    first = reaching.reach_of(image("1"), one, ["/bin/old"], KERNEL, presumed(), store)
+    first = reach_cache.reach_of(image("1"), one, ["/bin/old"], KERNEL, presumed(), store)
     assert [(f.path, f.nearness) for f in first.files] == [("/bin/old", Nearness.OPENED), ("/bin/run", Nearness.OPENED)]
     assert [ask.key for f in first.files for ask in f.asks] == ["ELF32", "#!"]
     assert len(read) == 2
-    assert reaching.reach_of(image("1"), one, ["/bin/old"], KERNEL, presumed(), store) == first and len(read) == 2
+    assert reach_cache.reach_of(image("1"), one, ["/bin/old"], KERNEL, presumed(), store) == first and len(read) == 2
     other = archive(tmp_path / "b.tar", run=b"#!/bin/old\necho\n", old=elf)
-    reaching.reach_of(image("2"), other, [], KERNEL, presumed(), store)
+    reach_cache.reach_of(image("2"), other, [], KERNEL, presumed(), store)
     assert read[2:] == [b"#!/bin/old\necho\n"]  # the program is the same
 
 
@@ -65,6 +65,6 @@ def test_names_come_from_the_kernel_s_source(tmp_path: Path) -> None:
     table = tmp_path / presumed().calls[0].file
     table.parent.mkdir(parents=True)
     table.write_text(f"73 {presumed().calls[0].abis[0]} flock sys_flock\n")
-    names = reaching.names_of(read_facts(), tmp_path, presumed())
+    names = reach_cache.names_of(read_facts(), tmp_path, presumed())
     assert names.calls == {73: "flock"} and names.constants == {"F_SETLK": 6}
     assert {"AF_UNIX", "AF_LOCAL"} <= names.families

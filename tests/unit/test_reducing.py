@@ -12,7 +12,7 @@ import pytest
 from vmtailor.base.errors import BuildError
 from vmtailor.model.change import Cause, Change, Reason, Verdict, symbol
 from vmtailor.model.trial import Verification
-from vmtailor.pipeline import kernel_trials, reducing
+from vmtailor.pipeline import kernel_trials, reduction
 
 CAUSES = {
     "ASKED": Cause.DEMANDED,
@@ -63,7 +63,7 @@ class Bench:
 
     def reduced(self) -> set[str]:
         fitted: Any = SimpleNamespace(plan=plan(), verification=Verification(()))
-        made: Any = reducing.reduce(self.findings, fitted).plan
+        made: Any = reduction.reduce(self.findings, fitted).plan
         return set(made.gone)
 
 

@@ -36,8 +36,8 @@ from vmtailor.pipeline import second_fit
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.pipeline.run_watch import WatchedRun
 from vmtailor.pipeline.second_fit import RefitRequest
-from vmtailor.stages import image as image_stage
-from vmtailor.stages.image import kept_for
+from vmtailor.stages import image_fetch as image_stage
+from vmtailor.stages.image_fetch import kept_for
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 

@@ -15,7 +15,7 @@ from vmtailor.base.errors import BuildError
 from vmtailor.model.change import Change, Verdict
 from vmtailor.model.syscalls import FailedCall
 from vmtailor.model.trial import Purpose, Trial, Verification
-from vmtailor.pipeline import kernel_trials, repairing
+from vmtailor.pipeline import kernel_repair, kernel_trials
 
 
 def test_symbols_that_cannot_be_had_together_are_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,11 +38,11 @@ def test_symbols_that_cannot_be_had_together_are_an_answer(monkeypatch: pytest.M
             raise BuildError("the configuration cannot have CLASHES")
         return SimpleNamespace(names=names, prompted_y=9 + len(names))
 
-    monkeypatch.setattr(repairing, "addable", lambda _, fragment, names: tuple(names))
+    monkeypatch.setattr(kernel_repair, "addable", lambda _, fragment, names: tuple(names))
     monkeypatch.setattr(kernel_trials, "built", lambda *_: None)
     findings.planned = planned
     findings.verified = lambda made, machine: Verification(()) if "NEEDED" in made.names else failing.verification
-    found: Any = repairing.repaired(findings, failing)
+    found: Any = kernel_repair.repaired(findings, failing)
     assert found.verification.passed
     assert found.plan.names == ("NEEDED",)
     assert tried == [("CLASHES",), ("CLASHES", "NEEDED"), ("NEEDED",)]
@@ -88,14 +88,14 @@ def test_where_one_failure_is_mended_the_next_is_looked_at(
         return SimpleNamespace(names=tuple(c.id for c in changes), left_out=(), fragment=(), prompted_y=9)
 
     monkeypatch.setattr(nearest, "nearest", nearest_to)
-    monkeypatch.setattr(repairing, "addable", lambda _, fragment, names: tuple(names))
+    monkeypatch.setattr(kernel_repair, "addable", lambda _, fragment, names: tuple(names))
     monkeypatch.setattr(kernel_trials, "built", lambda *_: None)
     findings.planned, findings.verified = planned, verified
     first: Any = SimpleNamespace(
         verification=verified(SimpleNamespace(names=()), None),
         plan=SimpleNamespace(left_out=(), fragment=(), prompted_y=9, names=()),
     )
-    found: Any = repairing.repaired(findings, first)
+    found: Any = kernel_repair.repaired(findings, first)
     assert found.plan.names == ("FIRST", "SECOND")
     assert asked_about == ["first", "second"]
     assert len(findings.trials) == 3, "one kernel for each failure"
@@ -128,12 +128,12 @@ def test_what_did_not_mend_the_failure_is_not_held(monkeypatch: pytest.MonkeyPat
         verified=verified,
     )
     monkeypatch.setattr(nearest, "nearest", nearest_to)
-    monkeypatch.setattr(repairing, "addable", lambda _, fragment, names: tuple(names))
+    monkeypatch.setattr(kernel_repair, "addable", lambda _, fragment, names: tuple(names))
     monkeypatch.setattr(kernel_trials, "built", lambda *_: None)
     first: Any = SimpleNamespace(
         verification=Verification(("first",), (call("first"),)),
         plan=SimpleNamespace(left_out=(), fragment=(), prompted_y=9, names=()),
     )
-    found: Any = repairing.repaired(findings, first)
+    found: Any = kernel_repair.repaired(findings, first)
     assert found.plan.names == ("NEEDED",) and found.verification.passed
     assert asked_about == [("first",)]

@@ -25,7 +25,7 @@ from vmtailor.model.fit import FitRun, Side
 from vmtailor.model.syscalls import Absence, FailedCall
 from vmtailor.model.systems.units import UnitChoice, UnitFate, UnitsMode, UnitStanding
 from vmtailor.model.trial import Purpose, Trial
-from vmtailor.pipeline.systems.trimming import change_of
+from vmtailor.pipeline.systems.unit_masks import change_of
 from vmtailor.stages.report import figure_rows, fit_document, ledger_waterfall, pictures, report_page, show
 from vmtailor.stages.report.figure_rows import groups
 

@@ -22,7 +22,7 @@ from vmtailor.model.fit import FitRun
 from vmtailor.model.image import Image
 from vmtailor.model.machine import Clock
 from vmtailor.model.plan import Plan
-from vmtailor.model.systems.subject import System
+from vmtailor.model.systems.system import System
 from vmtailor.model.watched.system_run import SystemRun
 from vmtailor.pipeline import reverify
 from vmtailor.pipeline.reverify import SavedSystem, VerifyRequest

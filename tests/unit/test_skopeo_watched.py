@@ -13,7 +13,7 @@ from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import HostError, UserInputError
 from vmtailor.drivers.image import skopeo
 from vmtailor.drivers.image.allowance import ImageLimits, TooLarge
-from vmtailor.stages.image import ImageOptions, fetch
+from vmtailor.stages.image_fetch import ImageOptions, fetch
 
 pytestmark = pytest.mark.attack
 

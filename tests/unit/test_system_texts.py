@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.fakes.systems import BLS_ENTRY, BOOT_UUID, GRUB_CFG, RELEASE, ROOT_UUID, elf
 
-from vmtailor.analysis.systems import kernels, loaders, mounts, units
+from vmtailor.analysis.systems import init_units, kernels, loaders, mounts
 from vmtailor.analysis.systems.describe import describe
-from vmtailor.analysis.systems.root import Root
+from vmtailor.analysis.systems.root import RootTree
 from vmtailor.base.errors import UserInputError
 from vmtailor.drivers.disks import partitions
-from vmtailor.model.systems.subject import EnabledUnit, Init, InitKind, Mount, OsRelease, Partition, SubjectKind
+from vmtailor.model.systems.system import EnabledUnit, Init, InitKind, Mount, OsRelease, Partition, SubjectKind
 from vmtailor.model.systems.tree import Node, NodeKind
 
 
@@ -61,7 +61,7 @@ def test_paths_are_resolved_inside(path: str, real: str) -> None:
     chain = {f"/chain{n}": f"-> /chain{n + 1}" for n in range(20)} | {"/chain20": "-> a/file"}
     long = {f"/long{n}": f"-> /long{n + 1}" for n in range(60)} | {"/long60": "-> a/file"}
     files = {"/a/file": "x", "/link": "-> a", "/a/up": "-> ..//a", "/circle": "-> circle", "/out": "-> ../../a/file"}
-    assert Root(Tree({**files, **chain, **long})).resolve(path) == real
+    assert RootTree(Tree({**files, **chain, **long})).resolve(path) == real
 
 
 @pytest.mark.attack
@@ -70,7 +70,7 @@ def test_a_walk_of_a_tree_without_end_ends() -> None:
         def folders(self, paths: Sequence[str]) -> Mapping[str, Mapping[str, Node]]:
             return {path: {str(n): Node(NodeKind.FOLDER) for n in range(10)} for path in paths}
 
-    assert 1000 < sum(1 for _ in Root(Endless({})).walk("/")) <= 50_000
+    assert 1000 < sum(1 for _ in RootTree(Endless({})).walk("/")) <= 50_000
 
 
 # --- loaders ---
@@ -197,35 +197,35 @@ def test_partitions_that_cannot_be(rows: list[tuple[int, int, str]]) -> None:
     ],
 )  # fmt: skip
 def test_inits_by_what_they_are(files: dict[str, str | bytes], kind: InitKind) -> None:
-    found = units.find_init(Root(Tree(files)))
+    found = init_units.find_init(RootTree(Tree(files)))
     assert found is not None and found.kind is kind
 
 
 def test_run_levels_of_other_inits() -> None:
     init = Init("/sbin/init", "/sbin/init", InitKind.SYSVINIT)
     tree = Tree({"/etc/rc2.d/S01ssh": "-> ../init.d/ssh", "/etc/rc2.d/K01x": "", "/etc/inittab": "id:2:initdefault:\n"})
-    assert units.enabled(Root(tree), init) == ((EnabledUnit("ssh", "run level 2"),), (), "run level 2")
-    runlevels = Root(Tree({"/etc/runlevels/default/sshd": "-> /etc/init.d/sshd"}))
-    assert units.enabled(runlevels, init)[0] == (EnabledUnit("sshd", "default"),)
+    assert init_units.enabled(RootTree(tree), init) == ((EnabledUnit("ssh", "run level 2"),), (), "run level 2")
+    runlevels = RootTree(Tree({"/etc/runlevels/default/sshd": "-> /etc/init.d/sshd"}))
+    assert init_units.enabled(runlevels, init)[0] == (EnabledUnit("sshd", "default"),)
 
 
 def test_what_an_initial_ram_disk_wants_is_not_of_the_system() -> None:
     init = Init("/sbin/init", "/lib/systemd/systemd", InitKind.SYSTEMD)
     wanted = {"/lib/systemd/system/initrd.target.wants/a.service": "-> ../a.service"}
-    assert units.enabled(Root(Tree(wanted)), init)[0] == ()
+    assert init_units.enabled(RootTree(Tree(wanted)), init)[0] == ()
 
 
 def test_a_script_as_init_is_of_its_interpreters_processor() -> None:
     files: dict[str, str | bytes] = {"/sbin/init": "#!/bin/sh -e\n", "/bin/sh": "-> dash", "/bin/dash": elf()}
-    assert describe(Root(Tree(files)), "x", SubjectKind.ROOT).architecture == "x86_64"
+    assert describe(RootTree(Tree(files)), "x", SubjectKind.ROOT).architecture == "x86_64"
     with pytest.raises(UserInputError, match="is no program that a kernel could start"):
-        describe(Root(Tree({"/sbin/init": "#!/bin/gone\n"})), "x", SubjectKind.ROOT)
+        describe(RootTree(Tree({"/sbin/init": "#!/bin/gone\n"})), "x", SubjectKind.ROOT)
     with pytest.raises(UserInputError, match="a system for 386, 32 bits"):
-        describe(Root(Tree({"/sbin/init": elf(3, 32)})), "x", SubjectKind.ROOT)
+        describe(RootTree(Tree({"/sbin/init": elf(3, 32)})), "x", SubjectKind.ROOT)
 
 
 def test_the_newest_kernel_starts_where_no_loader_says() -> None:
-    root = Root(Tree({"/boot/vmlinuz-6.1.0-9": "k", "/boot/vmlinuz-6.1.0-10": "k", "/lib/modules/6.2.0/x": "m"}))
+    root = RootTree(Tree({"/boot/vmlinuz-6.1.0-9": "k", "/boot/vmlinuz-6.1.0-10": "k", "/lib/modules/6.2.0/x": "m"}))
     found = kernels.installed(root)
     assert [one.release for one in found] == ["6.1.0-9", "6.1.0-10", "6.2.0"]
     assert kernels.starting(root, found, ()) == "6.1.0-10"

@@ -20,7 +20,7 @@ from vmtailor.model.exercise import Exercise, Ready, ReadyKind
 from vmtailor.model.guest import READY_STEP, GuestNote, GuestReport, StepResult
 from vmtailor.model.machine import Clock
 from vmtailor.model.trace import ModuleRequest
-from vmtailor.stages import trace
+from vmtailor.stages import container_trace
 
 EXERCISE = Exercise("test", Ready(ReadyKind.TCP, timeout_s=120.0))
 
@@ -50,7 +50,7 @@ def inputs_in(folder: Path) -> Any:
         (left(Ending.EXITED, GuestReport(fatal=GuestNote("no proc", "PROC_FS"))), 1),
         (left(Ending.EXITED, unready(120.4)), 1),  # never ready
         # Ended by itself: again with the modules, while it asks for others, as one module asks for the next.
-        (left(Ending.EXITED, unready(3)), trace.MODULE_ROUNDS),
+        (left(Ending.EXITED, unready(3)), container_trace.MODULE_ROUNDS),
     ],
 )
 def test_a_boot_that_failed_ends_the_stage(
@@ -60,17 +60,19 @@ def test_a_boot_that_failed_ends_the_stage(
 
     def boot(machine: Any, work: Exercised, *_: Any, **__: Any) -> tuple[Boot, Gathered]:
         booted.append(machine)
-        assert work.patience.all_s == trace.BOOT_S + 480 and work.timeout_s > work.patience.all_s  # of a busy host
+        assert (
+            work.patience.all_s == container_trace.BOOT_S + 480 and work.timeout_s > work.patience.all_s
+        )  # of a busy host
         return Boot(Outcome.STOPPED, (), 700.0, failures=("it does not work",)), seen
 
-    monkeypatch.setattr(trace, "boot", boot)
-    monkeypatch.setattr(trace.boots, "marks", lambda *_: ())  # type: ignore[attr-defined]
+    monkeypatch.setattr(container_trace, "boot", boot)
+    monkeypatch.setattr(container_trace.boots, "marks", lambda *_: ())  # type: ignore[attr-defined]
     further = iter(range(100))
     monkeypatch.setattr(initramfs, "providers", lambda *_: (ModuleRequest("x", f"module{next(further)}", "a/b.ko"),))
     inputs = inputs_in(tmp_path)
     counted: list[Boot] = []
     with pytest.raises(GuestError, match="does not work on the baseline"):
-        trace.trace(inputs, tmp_path, tmp_path, counted.append)
+        container_trace.trace(inputs, tmp_path, tmp_path, counted.append)
     assert len(booted) == boots and not counted
 
 
@@ -88,11 +90,11 @@ def test_the_counted_boot_is_told_while_calls_are_still_traced(monkeypatch: pyte
         assert found is alone
         told.set()
 
-    monkeypatch.setattr(trace, "boot", boot)
-    monkeypatch.setattr(trace.boots, "marks", lambda *_: ())  # type: ignore[attr-defined]
-    monkeypatch.setattr(trace, "Counting", lambda *_: "the plugin")
+    monkeypatch.setattr(container_trace, "boot", boot)
+    monkeypatch.setattr(container_trace.boots, "marks", lambda *_: ())  # type: ignore[attr-defined]
+    monkeypatch.setattr(container_trace, "Counting", lambda *_: "the plugin")
     monkeypatch.setattr(initramfs, "providers", lambda *_: ())
-    monkeypatch.setattr(trace.machine_variants, "counted", lambda machine: machine)  # type: ignore[attr-defined]
+    monkeypatch.setattr(container_trace.machine_variants, "counted", lambda machine: machine)  # type: ignore[attr-defined]
     with pytest.raises(GuestError, match="with its system calls traced"):
-        trace.trace(inputs_in(tmp_path), tmp_path, tmp_path, counted)
+        container_trace.trace(inputs_in(tmp_path), tmp_path, tmp_path, counted)
     assert told.is_set()

@@ -26,7 +26,7 @@ from vmtailor.drivers.host import host_client
 from vmtailor.drivers.monitors.monitor import Counter, Wants
 from vmtailor.model.boots.boot import Boot
 from vmtailor.model.boots.counters import CodeOwner
-from vmtailor.model.boots.ending import End, Ending, Gathered
+from vmtailor.model.boots.ending import End, Gathered
 from vmtailor.model.boots.system_exercise import SystemReadyKind
 from vmtailor.model.boots.workload import Attended, Until
 from vmtailor.model.machine import Clock, Disk, Machine
@@ -35,7 +35,6 @@ from vmtailor.model.machine import Clock, Disk, Machine
 _LOOK_S = 0.1
 #: Seconds that a guest may go on printing after a line that says it is lost; that a machine has to end, with a counter.
 _LAST_WORDS_S, _END_S, _END_COUNTED_S = 2.0, 3.0, 60.0
-_TAIL_BYTES = 65536
 #: Words by which a kernel mounts its root itself; the attendant's disk takes their place.
 _ROOT_WORDS = ("root", "rootfstype", "rootflags", "init", "ro", "rw", "resume")
 
@@ -70,7 +69,7 @@ def boot(
         lost = conversation.run(on_progress)
         if machine.clock is Clock.INSTRUCTIONS:
             conversation.count()
-        end, conversation.used.now_s = _end(listener), listener.machine.cpu_s
+        end, conversation.used.now_s = listener.end(), listener.machine.cpu_s
         listener.quit(_END_COUNTED_S if counter is not None else _END_S)
         conversation.session.pump(0)
         gathered = _gathered(listener, conversation, end, counter)
@@ -153,14 +152,6 @@ class _Conversation:
         if self._lost:
             self._lost_at = self._lost_at or now
         return bool(self._lost) and now - self._lost_at > _LAST_WORDS_S
-
-
-def _end(listener: Listener) -> End:
-    machine = listener.machine
-    code = machine.returncode
-    tail = bytes(listener.console.raw[-_TAIL_BYTES:]).decode("utf-8", "replace")
-    ending = Ending.DEADLINE if code is None else Ending.DIED if code else Ending.EXITED
-    return End(ending, machine.command, tail, machine.stderr(), listener.now, code, machine.title)
 
 
 def _gathered(listener: Listener, said: _Conversation, end: End, counter: Counter | None) -> Gathered:

@@ -15,10 +15,13 @@ from vmtailor.drivers.guest.serial_line import SerialLine
 from vmtailor.drivers.monitors import monitors
 from vmtailor.drivers.monitors.monitor import NOTHING_MORE, Wants
 from vmtailor.drivers.monitors.running_machine import RunningMachine
+from vmtailor.model.boots.ending import End, Ending
 from vmtailor.model.machine import Machine
 
 #: A guest's second serial port is cut off here.
 MAX_PROBE = 256 << 20
+#: Most bytes of the console, at its end, that go with the end of a machine.
+_TAIL_BYTES = 65536
 
 
 @dataclass
@@ -69,6 +72,19 @@ class Listener:
         elif len(self.probe) < MAX_PROBE:
             self.probe += data
         return ""
+
+    def end(self) -> End:
+        """Return the end of the machine as it stands now: who stops listening may leave it running."""
+        machine, code = self.machine, self.machine.returncode
+        return End(
+            ending=Ending.DEADLINE if code is None else Ending.DIED if code else Ending.EXITED,
+            command=machine.command,
+            console_tail=bytes(self.console.raw[-_TAIL_BYTES:]).decode("utf-8", "replace"),
+            stderr=machine.stderr(),
+            seconds=self.now,
+            returncode=code,
+            monitor=machine.title,
+        )
 
     def quit(self, wait_s: float) -> None:
         """End the machine, so that a counter writes what it has, and read what the guest said last."""

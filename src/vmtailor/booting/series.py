@@ -132,7 +132,13 @@ def record(subject: str, variants: Sequence[Variant], workload: Workload, boots:
         ("order", "in turn" if len(variants) > 1 else "one after the other"),
     )
     return BootSeries(
-        __version__, subject, workload.signal, workload.timeout_s, tuple(variants), tuple(boots), conditions
+        version=__version__,
+        subject=subject,
+        ready=workload.signal,
+        timeout_s=workload.timeout_s,
+        variants=tuple(variants),
+        boots=tuple(boots),
+        conditions=conditions,
     )
 
 

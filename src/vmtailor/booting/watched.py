@@ -20,7 +20,7 @@ from vmtailor.drivers.guest.ready import POLL_S, ConsoleWatcher, PortWatcher, Wa
 from vmtailor.drivers.monitors.monitor import Wants
 from vmtailor.model.architecture import named
 from vmtailor.model.boots.boot import Boot, Milestone, Outcome
-from vmtailor.model.boots.ending import End, Ending, Gathered
+from vmtailor.model.boots.ending import Gathered
 from vmtailor.model.boots.workload import Nothing, OwnInit, ReadySignal
 from vmtailor.model.machine import Clock, Machine
 
@@ -31,8 +31,6 @@ END_S, END_COUNTED_S = 3.0, 60.0
 #: Messages that make a boot doubtful; architectures have more of them.
 _WARNINGS = ("WARNING: CPU", "BUG: ", "Oops", "INFO: task .* blocked", "rcu: INFO: .*stall")
 _PANICKED, _NOT_SEEN = "the kernel panicked", "not seen within"
-#: Most bytes of the console, at its end, that go with how a machine ended.
-_TAIL_BYTES = 65536
 
 
 @dataclass
@@ -69,7 +67,7 @@ def boot(
                 for one in waiting:
                     if isinstance(one.watcher, PortWatcher):
                         one.watcher.close()
-            cpu_s, end = listener.machine.cpu_s, _end(listener)
+            cpu_s, end = listener.machine.cpu_s, listener.end()
             listener.quit(END_COUNTED_S if counter is not None else END_S)
         counts, counters = counting.counted(counter)
     if not listener.console.raw and problem and end.stderr:
@@ -169,15 +167,6 @@ def _note(one: _Waiting, said: str, now: float) -> None:
         one.at, one.said = now, said
 
 
-def _end(listener: Listener) -> End:
-    """How the machine stands when we stop watching it."""
-    machine = listener.machine
-    code = machine.returncode
-    ending = Ending.DEADLINE if code is None else Ending.DIED if code else Ending.EXITED
-    tail = bytes(listener.console.raw[-_TAIL_BYTES:]).decode("utf-8", "replace")
-    return End(ending, machine.command, tail, machine.stderr(), listener.now, code, machine.title)
-
-
 def _outcome(waiting: Sequence[_Waiting], problem: str) -> Outcome:
     if not problem:
         return Outcome.READY
@@ -204,5 +193,5 @@ def _milestones(
             guest_s = line.guest_s if line else None if zero is None else at - zero
         else:  # host and guest do not keep step: only what the guest stamped tells its time
             at, guest_s = one.at, bootmarks.guest_time(lines, line)
-        found.append(Milestone(one.name, None, bootmarks.ns(guest_s), at, one.said))
+        found.append(Milestone(name=one.name, virtual_ns=bootmarks.ns(guest_s), wall_s=at, source=one.said))
     return tuple(sorted(found, key=lambda m: m.wall_s or 0.0))

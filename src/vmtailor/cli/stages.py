@@ -27,7 +27,7 @@ from vmtailor.pipeline import kernel_trials, subject_kind, work_stages
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.pipeline.subject import Findings, Subject
 from vmtailor.pipeline.work_files import WorkFolder, is_work_folder
-from vmtailor.stages import trace as trace_stage
+from vmtailor.stages import container_trace as trace_stage
 
 
 class Show(StrEnum):

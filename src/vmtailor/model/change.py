@@ -30,7 +30,7 @@ class Cause(StrEnum):
 
 
 class ChangeKind(StrEnum):
-    """The kinds of settings. pipeline/applying.py applies each."""
+    """The kinds of settings. pipeline/change_means.py applies each."""
 
     CONFIG = "config"  # a configuration symbol
     COMMAND_LINE = "command-line"  # a word of the kernel's command line

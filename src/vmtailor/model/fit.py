@@ -16,8 +16,8 @@ from vmtailor.model.margin import MarginPrice
 from vmtailor.model.plan import Plan
 from vmtailor.model.reach import Lack
 from vmtailor.model.syscalls import Absence, CallSummary, FailedCall
-from vmtailor.model.systems.subject import System
-from vmtailor.model.systems.tuning import Tuning
+from vmtailor.model.systems.kept_changes import Tuning
+from vmtailor.model.systems.system import System
 from vmtailor.model.systems.units import UnitChoice
 from vmtailor.model.trial import Trial
 

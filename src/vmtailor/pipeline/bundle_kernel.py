@@ -24,7 +24,7 @@ from vmtailor.model.architecture import named
 from vmtailor.model.bundle import PLAN
 from vmtailor.model.plan import Plan
 from vmtailor.stages import build, debug_kernel
-from vmtailor.stages import plan as planning
+from vmtailor.stages import kernel_plan as planning
 from vmtailor.stages.boot.attribution import Known
 
 #: The entry of a bundle's sources that ends with the digest of the kernel's source.

@@ -28,7 +28,7 @@ from vmtailor.model.kernel import KernelBaseline
 from vmtailor.model.trace import LoadedModule, Trace
 from vmtailor.pipeline import keys
 from vmtailor.pipeline.subject import Subject
-from vmtailor.stages.plan import Tree
+from vmtailor.stages.kernel_plan import KernelTree
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,14 +37,14 @@ class Code:
 
     kernel: KernelBaseline
     source: SourceTree
-    tree: Tree
+    tree: KernelTree
     config: Mapping[str, str]
     table: SymbolTable
     architecture: str
     store: Store
 
     @classmethod
-    def of(cls, subject: Subject[Any], tree: Tree) -> Code:
+    def of(cls, subject: Subject[Any], tree: KernelTree) -> Code:
         """Return the code of a subject's baseline."""
         return cls(
             kernel=subject.kernel,
@@ -87,7 +87,7 @@ class Code:
         )
 
 
-def attributed(subject: Subject[Any], record: Trace, folder: Path, tree: Tree) -> Attribution:
+def attributed(subject: Subject[Any], record: Trace, folder: Path, tree: KernelTree) -> Attribution:
     """Say what every function, file and symbol of the baseline's kernel cost in the coverage boot."""
     code = Code.of(subject, tree)
     counts = counts_file.read(folder / record.coverage_file)

@@ -23,11 +23,11 @@ from vmtailor.model.systems.units import UnitsMode
 from vmtailor.pipeline import (
     bundle_place,
     fit_sides,
+    kernel_repair,
     kernel_trials,
     keys,
     measured_machines,
-    reducing,
-    repairing,
+    reduction,
     subject_kind,
 )
 from vmtailor.pipeline.measured_machines import Ahead
@@ -96,9 +96,9 @@ def finished(found: Findings[Any], times: Times, folder: Path, begun: Ahead, ask
         begun.keep_only(fit_sides.baseline_asked(subject).key)
 
     with times.of("plan, build, verify"):
-        fitted = repairing.fit_kernel(found, built, failed)
+        fitted = kernel_repair.fit_kernel(found, built, failed)
         if thorough and fitted.verification.passed:
-            fitted = reducing.reduce(found, fitted)
+            fitted = reduction.reduce(found, fitted)
     improved = Improved(fitted)
     if fitted.verification.passed:
         improved = subject.improve(found, fitted, times, ask)

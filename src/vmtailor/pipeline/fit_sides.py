@@ -21,7 +21,7 @@ from vmtailor.model.change import Cause, Change, ChangeKind, Figure, Reason, Set
 from vmtailor.model.fit import Part, Side
 from vmtailor.model.machine import Clock, Machine
 from vmtailor.pipeline import measured_machines
-from vmtailor.pipeline.measured_machines import Ahead, Asked, Measured
+from vmtailor.pipeline.measured_machines import Ahead, Measured, MeasureRequest
 from vmtailor.pipeline.subject import Built, Findings, Fitted, Subject
 from vmtailor.stages import measure
 
@@ -38,12 +38,12 @@ class Sides:
     tailored: Side
 
 
-def baseline_asked(subject: Subject[Any], known: Boot | None = None) -> Asked:
+def baseline_asked(subject: Subject[Any], known: Boot | None = None) -> MeasureRequest:
     """Describe the baseline as it is to be measured. `known`: a counted boot of it, as a trace has one."""
     return replace(subject.asked(subject.baseline, subject.table, BASELINE), known=known)
 
 
-def tailored_asked(subject: Subject[Any], fitted: Built) -> Asked:
+def tailored_asked(subject: Subject[Any], fitted: Built) -> MeasureRequest:
     """Describe the fitted machine likewise, set beside the baseline."""
     return subject.asked(fitted.machine, table_of(fitted), TAILORED, baseline_asked(subject))
 

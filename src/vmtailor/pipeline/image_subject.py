@@ -45,17 +45,17 @@ from vmtailor.model.plan import Plan, RootFormat
 from vmtailor.model.syscalls import ObservedCall, SyscallEvent
 from vmtailor.model.trace import FileUse, Trace
 from vmtailor.model.trial import Verification
-from vmtailor.pipeline import bundle_files, code_cost, fit_sides, keys, margin_cost, reaching
+from vmtailor.pipeline import bundle_files, code_cost, fit_sides, keys, margin_cost, reach_cache
 from vmtailor.pipeline.bundle_files import OwnFiles
 from vmtailor.pipeline.keys import content
-from vmtailor.pipeline.measured_machines import Ahead, Asked
+from vmtailor.pipeline.measured_machines import Ahead, MeasureRequest
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.pipeline.subject import Findings, Fitted, Subject, Times
-from vmtailor.stages import exercise_file, measure, plan, trace, verify
-from vmtailor.stages import image as image_stage
+from vmtailor.stages import container_trace, exercise_file, kernel_plan, measure, verify
+from vmtailor.stages import image_fetch as image_stage
+from vmtailor.stages.kernel_plan import KernelTree, Wishes
 from vmtailor.stages.measure import MeasuredMachine
-from vmtailor.stages.plan import Tree, Wishes
-from vmtailor.stages.root import build_root
+from vmtailor.stages.root_volume import build_root
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,14 +129,14 @@ class ImageSubject(Subject[ImageSeen]):
         return replace(self, baseline=self.machine_with(wanted), kernel=kernel)
 
     def trace_key(self) -> str:
-        return keys.of_run(trace, self.baseline, self.exercise, self.natives, content(self.tools))
+        return keys.of_run(container_trace, self.baseline, self.exercise, self.natives, content(self.tools))
 
     def trace(self, begun: Ahead | None = None) -> Findings[ImageSeen]:
         return self.known(*self.traced(begun), begun)
 
     def calls(self) -> tuple[Iterable[SyscallEvent], Sequence[FileUse]]:
         record, folder = self.traced()
-        return trace.read_log(folder, record).events, record.files
+        return container_trace.read_log(folder, record).events, record.files
 
     def traced(self, begun: Ahead | None = None) -> tuple[Trace, Path]:
         """Return the trace, and the folder with its files; found again when nothing it depends on has changed. `begun`:
@@ -147,7 +147,7 @@ class ImageSubject(Subject[ImageSeen]):
                 begun.begin(fit_sides.baseline_asked(self, boot))
 
         def fill(folder: Path) -> None:
-            wanted = trace.TraceInputs(
+            wanted = container_trace.TraceInputs(
                 image=self.image,
                 exercise=self.exercise,
                 machine=self.machine_with,
@@ -157,10 +157,10 @@ class ImageSubject(Subject[ImageSeen]):
                 natives=self.natives,
                 tools=self.tools,
             )
-            trace.trace(wanted, folder, self.scratch, counted)
+            container_trace.trace(wanted, folder, self.scratch, counted)
 
         folder = self.store.get("trace", self.trace_key(), fill)
-        return records.load(Trace, folder / trace.RECORD), folder
+        return records.load(Trace, folder / container_trace.RECORD), folder
 
     def known(self, record: Trace, folder: Path, begun: Ahead | None = None, name: str = "") -> Findings[ImageSeen]:
         """Return what is known with a trace that is there already, its files in `folder`. `begun`: counts the baseline,
@@ -171,10 +171,10 @@ class ImageSubject(Subject[ImageSeen]):
             wanted = fit_sides.baseline_asked(subject, same)
             begun.keep_only(wanted.key)
             begun.begin(wanted)
-        events = trace.read_log(folder, record).events
+        events = container_trace.read_log(folder, record).events
         archive = flat_archive.read(Path(self.image.archive))
         with step("facts of the kernel source"):
-            tree = plan.read_tree(
+            tree = kernel_plan.read_tree(
                 self.source.path, self.kernel.version, self.source.digest, self.store, architecture=self.row.name
             )
         with step("attribution of the baseline's cost"):
@@ -183,13 +183,13 @@ class ImageSubject(Subject[ImageSeen]):
             reached = subject.reached(record, archive, tree)
         return Findings(subject, ImageSeen(record, folder, events, archive, reached, name=name), tree, costs)
 
-    def reached(self, record: Trace, archive: FlatArchive, tree: Tree) -> tuple[Reached, ...]:
+    def reached(self, record: Trace, archive: FlatArchive, tree: KernelTree) -> tuple[Reached, ...]:
         """Return what the image could ask the kernel for, and the symbols that takes: of those that the baseline
         has."""
         baseline = security_modules.at_work(self.config, facts.reader(self.source.path), tree.facts)
-        kernel = reaching.names_of(tree.facts, self.source.path, self.row)
-        opened = reaching.opened_in(record)
-        reach = reaching.reach_of(self.image, archive, opened, kernel, self.row, self.store)
+        kernel = reach_cache.names_of(tree.facts, self.source.path, self.row)
+        opened = reach_cache.opened_in(record)
+        reach = reach_cache.reach_of(self.image, archive, opened, kernel, self.row, self.store)
         return reach_symbols.of_reach(reach, tree.facts, demand_rules.load(architecture=self.row), baseline)
 
     def plan(
@@ -200,7 +200,7 @@ class ImageSubject(Subject[ImageSeen]):
         margins: tuple[Margin, ...] | None,
     ) -> Plan:
         seen, options = found.seen, self.options
-        demands = plan.find_demands(
+        demands = kernel_plan.find_demands(
             self.image.config, self.exercise, seen.events, found.tree, self.config,
             head=seen.archive.head, architecture=self.row.name,
         )  # fmt: skip
@@ -217,7 +217,7 @@ class ImageSubject(Subject[ImageSeen]):
             drop=(*options.drop, *drop),
             margins=self.margins if margins is None else margins,
         )
-        return plan.make_plan(
+        return kernel_plan.make_plan(
             self.image.config, demands, found.tree, self.config, wishes,
             ran=found.ran, tried=(*seen.before, *tried), reached=seen.reached,
         )  # fmt: skip
@@ -235,10 +235,12 @@ class ImageSubject(Subject[ImageSeen]):
             target = verify.Target(machine, self.image.config, self.exercise, self.tools, made.network)
             return verify.verify(target, found.seen.record, found.seen.events, self.scratch), True
 
-    def asked(self, machine: Machine, table: SymbolTable, title: str, beside: Asked | None = None) -> Asked:
+    def asked(
+        self, machine: Machine, table: SymbolTable, title: str, beside: MeasureRequest | None = None
+    ) -> MeasureRequest:
         measured, boots = MeasuredMachine(machine, table, self.exercise, self.natives), self.options.boots
         key = keys.of_run(measure, machine, self.exercise, self.natives, str(boots))
-        return Asked(title, key, boots, self.store, self.scratch, lambda _: measured)
+        return MeasureRequest(title, key, boots, self.store, self.scratch, lambda _: measured)
 
     def price(
         self, found: Findings[ImageSeen], fitted: Fitted, tailored: Side, times: Times
@@ -263,7 +265,7 @@ class ImageSubject(Subject[ImageSeen]):
     def seal(self, folder: Path, run: FitRun, found: Findings[ImageSeen], fitted: Fitted) -> None:
         root, traced = f"root.{fitted.plan.root_format}", found.seen.record
         listed = {"init": self.natives.init, "client": self.natives.client, root: self.root}
-        names = (trace.RECORD, traced.coverage_file, traced.requests_file)
+        names = (container_trace.RECORD, traced.coverage_file, traced.requests_file)
         own = OwnFiles(
             root=root,
             saved={IMAGE: self.image, EXERCISE: self.exercise},

@@ -21,7 +21,7 @@ from vmtailor.drivers.kernel import kept_source, kernel_source
 from vmtailor.drivers.kernel.kernel_source import SourceTree
 from vmtailor.model.architecture import Architecture, named, presumed
 from vmtailor.model.architecture import names as architectures
-from vmtailor.stages.plan import Tree, read_tree
+from vmtailor.stages.kernel_plan import KernelTree, read_tree
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class WholeSource:
 
     tree: SourceTree
     known: KnownSource
-    read: Tree
+    read: KernelTree
 
 
 def whole_source(version: str, architecture: str | None, store: Store) -> WholeSource | None:
@@ -91,7 +91,7 @@ def known_of(tree: SourceTree, architecture: str | None, store: Store) -> WholeS
     return WholeSource(tree, _known(tree, architecture, store), read)
 
 
-def packaged_tree(version: str, architecture: str | None, store: Store) -> Tree | None:
+def packaged_tree(version: str, architecture: str | None, store: Store) -> KernelTree | None:
     """Return what is known of the source of a packaged kernel of a version (6.12.117), where the cache has it. Reading
     takes some seconds."""
     for kernel in kept_source.baselines(store):

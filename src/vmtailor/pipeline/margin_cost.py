@@ -18,7 +18,7 @@ from vmtailor.model.kernel import KernelFiles
 from vmtailor.model.margin import CHOICES, Margin, MarginPrice, label
 from vmtailor.model.plan import Plan
 from vmtailor.pipeline import fit_sides, kernel_trials, measured_machines
-from vmtailor.pipeline.repairing import repairs_of
+from vmtailor.pipeline.kernel_repair import repairs_of
 from vmtailor.pipeline.subject import Built, Findings, Fitted
 from vmtailor.stages import build
 

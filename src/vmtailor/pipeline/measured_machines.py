@@ -27,7 +27,7 @@ _RECORDS = {COUNTED: "counted.json", TIMED: "timed.json"}
 
 
 @dataclass(frozen=True)
-class Asked:
+class MeasureRequest:
     """A machine to be measured. `key`: all that its boots depend on; `boots`: how many on either clock; `subject` gives
     it with what drives it, its files in a folder that is there while it is booted; `known`: a counted boot of the very
     machine that was made before; `beside`: a machine that this one is set beside: its least memory is what it needs to
@@ -40,7 +40,7 @@ class Asked:
     scratch: Path
     subject: Callable[[Path], MeasuredMachine]
     known: Boot | None = None
-    beside: Asked | None = None
+    beside: MeasureRequest | None = None
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def _nobody() -> None:
 
 
 def counted(
-    asked: Asked,
+    asked: MeasureRequest,
     beside: Callable[[], Usual | None] = _nobody,
     on_usual: Callable[[Usual], None] = lambda usual: None,
 ) -> Counted:
@@ -77,7 +77,7 @@ def counted(
     return records.load(Counted, asked.store.get(COUNTED, asked.key, fill) / _RECORDS[COUNTED])
 
 
-def timed(asked: Asked) -> Timed:
+def timed(asked: MeasureRequest) -> Timed:
     """Its boots on the wall clock, likewise. Nothing of ours may run beside."""
 
     def fill(folder: Path) -> None:
@@ -118,7 +118,7 @@ class Ahead:
         self._begun: dict[str, Beside[Counted]] = {}
         self._told: dict[str, _Told] = {}
 
-    def begin(self, asked: Asked) -> None:
+    def begin(self, asked: MeasureRequest) -> None:
         """Count this one, unless that has begun; the machine that it is set beside before it."""
         if asked.key in self._begun:
             return
@@ -128,7 +128,7 @@ class Ahead:
         told = self._told[asked.key] = _Told()
         self._begun[asked.key] = self._context.copy().run(Beside, lambda: _telling(asked, beside, told))
 
-    def counted(self, asked: Asked) -> Counted:
+    def counted(self, asked: MeasureRequest) -> Counted:
         """Wait for the boots of a machine, and return them. Raises what they raised."""
         self.begin(asked)
         return self._begun[asked.key].wait()
@@ -153,7 +153,7 @@ def ahead() -> Iterator[Ahead]:
 _YIELDS = 5
 
 
-def _telling(asked: Asked, beside: Callable[[], Usual | None], told: _Told) -> Counted:
+def _telling(asked: MeasureRequest, beside: Callable[[], Usual | None], told: _Told) -> Counted:
     """`counted`, in a thread of its own, whose programs leave the processors to others."""
     own = threading.get_native_id()
     with contextlib.suppress(OSError):
@@ -166,12 +166,12 @@ def _telling(asked: Asked, beside: Callable[[], Usual | None], told: _Told) -> C
         told.tell(found.usual if found is not None else None)
 
 
-def measured(asked: Asked) -> Measured:
+def measured(asked: MeasureRequest) -> Measured:
     """One machine on both clocks."""
     return _joined(counted(asked), asked)
 
 
-def both(first: Asked, second: Asked, begun: Ahead | None = None) -> tuple[Measured, Measured]:
+def both(first: MeasureRequest, second: MeasureRequest, begun: Ahead | None = None) -> tuple[Measured, Measured]:
     """Two machines on both clocks. `begun`: where they may be being counted already."""
     if begun is None:
         with ahead() as own:
@@ -181,10 +181,10 @@ def both(first: Asked, second: Asked, begun: Ahead | None = None) -> tuple[Measu
     return _joined(one, first), _joined(other, second)
 
 
-def is_measured(asked: Asked) -> bool:
+def is_measured(asked: MeasureRequest) -> bool:
     """Tell whether the cache has a machine's boots."""
     return all(asked.store.has(kind, asked.key) for kind in _RECORDS)
 
 
-def _joined(found: Counted, asked: Asked) -> Measured:
+def _joined(found: Counted, asked: MeasureRequest) -> Measured:
     return Measured(found.exact, timed(asked).wall, found.initcalls, found.min_memory_bytes, found.memory)

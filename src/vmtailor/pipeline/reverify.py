@@ -34,15 +34,15 @@ from vmtailor.model.machine import Accelerator, Clock, Disk, Machine
 from vmtailor.model.option import Option, OptionSubject, option, refuse
 from vmtailor.model.option_rows import ACCELERATOR, BUNDLE_EXERCISE, CLOCK, TRUST_HOST_COMMANDS
 from vmtailor.model.plan import RootFormat
-from vmtailor.model.systems.subject import System
+from vmtailor.model.systems.system import System
 from vmtailor.model.trial import Verification
 from vmtailor.model.watched.system_run import SystemRun
 from vmtailor.pipeline import work_stages
 from vmtailor.pipeline.image_subject import tools_volume
 from vmtailor.pipeline.subject import scratch_of
-from vmtailor.pipeline.systems import exercising, subjects
+from vmtailor.pipeline.systems import exercise_boots, subjects
 from vmtailor.pipeline.work_files import WorkFolder, is_work_folder
-from vmtailor.stages import exercise_file, system_verify, trace, verify
+from vmtailor.stages import container_trace, exercise_file, system_verify, verify
 from vmtailor.stages.system_verify import SystemTarget
 from vmtailor.stages.verify import Target
 
@@ -107,7 +107,9 @@ class SavedContainer:
             tools=tools_volume(store, self.root_format, named(self.architecture)),
             network=self.network,
         )
-        found = verify.verify(target, record, trace.log_of(self.files.requests(), record).events, scratch_of(store))
+        found = verify.verify(
+            target, record, container_trace.log_of(self.files.requests(), record).events, scratch_of(store)
+        )
         if isinstance(self.files, WorkFolder):
             self.files.save_verification(replace(found, skipped=self.skipped))
         return found
@@ -290,7 +292,7 @@ def _root(subject: System, files: BundleFolder) -> SystemRoot:
     placed = subject.disk is not None and 0 <= subject.disk.root <= 256
     if not placed or not path.startswith("/") or "\0" in path or len(path) > 4095:
         raise UserInputError(f"{where} does not say where the system is", hint="fit the system again")
-    return exercising.root_of(subject, files.bundle.words)
+    return exercise_boots.root_of(subject, files.bundle.words)
 
 
 def in_guest(exercise: E) -> E:

@@ -27,7 +27,7 @@ from vmtailor.model.plan import Plan
 from vmtailor.model.syscalls import ObservedRun
 from vmtailor.pipeline import bundle_kernel
 from vmtailor.pipeline.image_subject import tools_volume
-from vmtailor.stages.image import kept_for
+from vmtailor.stages.image_fetch import kept_for
 
 
 @dataclass(frozen=True)

@@ -37,13 +37,13 @@ from vmtailor.model.option_rows import BUNDLE_EXERCISE, DRY_RUN, OUT, TRUST_HOST
 from vmtailor.model.plan import Plan
 from vmtailor.model.syscalls import ObservedCall, ObservedRun
 from vmtailor.model.trace import Trace
-from vmtailor.pipeline import bundle_kernel, bundle_place, fit, fit_sides, measured_machines, repairing, reverify
+from vmtailor.pipeline import bundle_kernel, bundle_place, fit, fit_sides, kernel_repair, measured_machines, reverify
 from vmtailor.pipeline.image_subject import ImageSeen, assembled
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.pipeline.subject import Findings, Times
-from vmtailor.stages import image as image_stage
-from vmtailor.stages import trace as trace_stage
-from vmtailor.stages.plan import named_symbols
+from vmtailor.stages import container_trace as trace_stage
+from vmtailor.stages import image_fetch as image_stage
+from vmtailor.stages.kernel_plan import named_symbols
 
 #: Longest record of what was refused.
 OBSERVED_BYTES = 64 << 20
@@ -123,7 +123,7 @@ def prepare(request: RefitRequest) -> Replanned:
     _require_harmless(kconfig, before, loaded.path / PLAN)
     findings.seen = replace(
         findings.seen,
-        before=tuple(_before(change) for change in repairing.repairs_of(before) if kconfig.known(change.id)),
+        before=tuple(_before(change) for change in kernel_repair.repairs_of(before) if kconfig.known(change.id)),
         observed=observed.calls if observed is not None else (),
     )
     return Replanned(findings, before, findings.planned(), observed, allowed.runs, allowed.skipped)

@@ -30,14 +30,14 @@ from vmtailor.model.machine import Machine
 from vmtailor.model.margin import Margin, MarginPrice
 from vmtailor.model.plan import Plan
 from vmtailor.model.syscalls import SyscallEvent
-from vmtailor.model.systems.tuning import Tuning
+from vmtailor.model.systems.kept_changes import Tuning
 from vmtailor.model.systems.units import UnitChoice, UnitStanding
 from vmtailor.model.trace import FileUse
 from vmtailor.model.trial import Trial, Verification
 from vmtailor.pipeline.bundle_place import UsersDisk
-from vmtailor.pipeline.measured_machines import Ahead, Asked
+from vmtailor.pipeline.measured_machines import Ahead, MeasureRequest
 from vmtailor.pipeline.options import FitOptions
-from vmtailor.stages.plan import Tree
+from vmtailor.stages.kernel_plan import KernelTree
 
 Seen = TypeVar("Seen")
 
@@ -201,7 +201,9 @@ class Subject(ABC, Generic[Seen]):
         return verification
 
     @abstractmethod
-    def asked(self, machine: Machine, table: SymbolTable, title: str, beside: Asked | None = None) -> Asked:
+    def asked(
+        self, machine: Machine, table: SymbolTable, title: str, beside: MeasureRequest | None = None
+    ) -> MeasureRequest:
         """Describe a machine with the exercise as it is to be measured. `beside`: the machine that it is compared with,
         where that bounds what it may take."""
 
@@ -238,7 +240,7 @@ class Findings(Generic[Seen]):
 
     subject: Subject[Seen]
     seen: Seen
-    tree: Tree
+    tree: KernelTree
     costs: Attribution | None = None
     trials: list[Trial] = field(default_factory=list)
     compiled: set[str] = field(default_factory=set)

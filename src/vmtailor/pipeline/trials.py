@@ -52,7 +52,7 @@ class Tried(Generic[Result]):
 
 
 @dataclass(frozen=True)
-class Asked:
+class TrialRequest:
     """A set that a search asks to try: all changes to apply, and those that the trial is about."""
 
     changes: tuple[Change, ...]
@@ -89,7 +89,7 @@ class Trials(Generic[Made, Result]):
         self,
         search: Generator[tuple[str, ...], bool, tuple[str, ...] | None],
         purpose: Purpose,
-        ask: Callable[[tuple[str, ...]], Asked | None],
+        ask: Callable[[tuple[str, ...]], TrialRequest | None],
         *,
         most: int | None = None,
         on_passed: Callable[[Result, tuple[str, ...]], None] = lambda result, names: None,

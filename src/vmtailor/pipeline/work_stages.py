@@ -27,9 +27,9 @@ from vmtailor.pipeline.options import FitOptions
 from vmtailor.pipeline.subject import Built, Findings
 from vmtailor.pipeline.work_files import PLACES, BothSides, Work, WorkFolder
 from vmtailor.stages import build as build_stage
-from vmtailor.stages import image as image_stage
-from vmtailor.stages import plan as planning
-from vmtailor.stages.root import build_root
+from vmtailor.stages import image_fetch as image_stage
+from vmtailor.stages import kernel_plan as planning
+from vmtailor.stages.root_volume import build_root
 
 
 def trace(asked: FitOptions, folder: Path) -> ImageSubject:

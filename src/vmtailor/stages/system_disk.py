@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from vmtailor.analysis.systems.root import Root
+from vmtailor.analysis.systems.root import RootTree
 from vmtailor.base.cache.store import Store, digest
 from vmtailor.base.progress import step
 from vmtailor.drivers.image.flat_archive import ArchiveTree
@@ -37,4 +37,4 @@ def make(image: Image, kernel: KernelBaseline | None, store: Store) -> Path:
 
 def _lib_of(image: Image) -> str:
     """Where /lib leads: a link of its own name would hide it."""
-    return Root(ArchiveTree(Path(image.archive))).resolve("/lib").lstrip("/") or "lib"
+    return RootTree(ArchiveTree(Path(image.archive))).resolve("/lib").lstrip("/") or "lib"

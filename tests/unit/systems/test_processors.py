@@ -17,7 +17,7 @@ from vmtailor.drivers.qemu.qemu_command import Ends
 from vmtailor.model.architecture import Architecture, every, named
 from vmtailor.model.machine import Accelerator, Clock, Machine
 from vmtailor.pipeline.options import BootOptions
-from vmtailor.pipeline.systems import exercising
+from vmtailor.pipeline.systems import exercise_boots
 
 DRIVEN = [pytest.param(row, id=row.name) for row in every() if row.board_named(row.usual).second_port]
 _PORT = re.compile(r"#define ARCH_SECOND_PORT makedev\(4, (\d+)\)")
@@ -84,7 +84,7 @@ def test_nobody_drives_a_machine_with_one_serial_port(monkeypatch: pytest.Monkey
     kind = replace(row.board_named(row.usual), second_port=False)
     monkeypatch.setattr(Machine, "hardware", property(lambda _: kind))
     with pytest.raises(UserInputError, match="the machine virt has one serial port"):
-        exercising.require_port(machine_of(row))
+        exercise_boots.require_port(machine_of(row))
 
 
 def test_loongsons_second_port_takes_the_first_name() -> None:

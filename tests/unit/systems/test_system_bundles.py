@@ -22,7 +22,7 @@ from vmtailor.model.boots.ending import End, Ending
 from vmtailor.model.boots.system_exercise import SystemExercise, SystemReady, SystemReadyKind
 from vmtailor.model.bundle import SYSTEM
 from vmtailor.model.machine import Accelerator, DiskMode, Machine
-from vmtailor.model.systems.subject import Init, InitKind
+from vmtailor.model.systems.system import Init, InitKind
 from vmtailor.model.systems.units import UnitsMode
 from vmtailor.pipeline import bundle_place
 from vmtailor.pipeline.machine_run import RunOptions, run

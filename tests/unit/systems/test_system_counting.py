@@ -28,10 +28,10 @@ from vmtailor.model.machine import Clock, Machine
 from vmtailor.model.systems.units import UnitsMode
 from vmtailor.model.trace import LoadedModule
 from vmtailor.model.watched.system_run import SystemRun
-from vmtailor.pipeline import code_cost, fit, fit_sides, measured_machines, repairing
+from vmtailor.pipeline import code_cost, fit, fit_sides, kernel_repair, measured_machines
 from vmtailor.pipeline.measured_machines import Measured
 from vmtailor.pipeline.subject import Findings, Times
-from vmtailor.pipeline.systems import trimming
+from vmtailor.pipeline.systems import unit_masks
 from vmtailor.pipeline.systems.driven_system import SystemSeen
 from vmtailor.pipeline.systems.system_subject import SystemSubject
 from vmtailor.stages import measure, system_verify
@@ -121,7 +121,7 @@ def found(
 
 
 def test_what_is_left_out_has_its_price(found: Findings[SystemSeen]) -> None:
-    fitted = repairing.fit_kernel(found)
+    fitted = kernel_repair.fit_kernel(found)
     gone = {change.id: change.saves(Figure.TRACE_INSTRUCTIONS) for change in fitted.plan.gone}
     assert gone["PARTS_FS"] == 40
 
@@ -136,7 +136,7 @@ def boot(functions: dict[str, int]) -> Boot:
 def test_both_sides_have_their_costs_and_a_ledger(
     found: Findings[SystemSeen], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    fitted = repairing.fit_kernel(found)
+    fitted = kernel_repair.fit_kernel(found)
     (tmp_path / "map").write_text("ffffffff81000000 T _text\n")
     kernel: KernelFiles = replace(fitted.kernel, system_map=str(tmp_path / "map"))
     fitted = replace(fitted, kernel=kernel)
@@ -189,8 +189,8 @@ def test_machines_are_counted_as_soon_as_they_are_known(
     monkeypatch.setattr(SystemSubject, "costs", lambda *_: COSTS)
     monkeypatch.setattr(fit_sides, "tailored_asked", lambda *_: SimpleNamespace(title=fit_sides.TAILORED))
     monkeypatch.setattr(fit_sides, "baseline_asked", lambda *_: SimpleNamespace(title=fit_sides.BASELINE, key="first"))
-    monkeypatch.setattr(repairing, "repaired", lambda _, failing: failing)
-    monkeypatch.setattr(trimming, "chosen", lambda system, found, fitted, ask: (fitted, None))
+    monkeypatch.setattr(kernel_repair, "repaired", lambda _, failing: failing)
+    monkeypatch.setattr(unit_masks, "chosen", lambda system, found, fitted, ask: (fitted, None))
     for name in ("both_sides", "baseline_facts"):
         monkeypatch.setattr(fit_sides, name, enough)
     given = replace(given, options=replace(given.options, units=units))

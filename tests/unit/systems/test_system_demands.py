@@ -14,7 +14,7 @@ from vmtailor.analysis.demands.demand import Demands
 from vmtailor.analysis.explain.lookup import KnownSource
 from vmtailor.analysis.explain.name_index import AskedNames
 from vmtailor.analysis.ksource.facts import Facts, Place
-from vmtailor.analysis.systems import untouched
+from vmtailor.analysis.systems import harmless_opens
 from vmtailor.analysis.systems.demands import SystemDemands
 from vmtailor.analysis.systems.seen import Seen
 from vmtailor.base.errors import UserInputError
@@ -149,7 +149,7 @@ def test_what_the_traced_kernel_had_not_cannot_be_missed(system: SystemDemands) 
 
 
 def test_rows_of_what_is_come_by_are_whole() -> None:
-    found = untouched.load()
+    found = harmless_opens.load()
     assert found.covers("/dev/tty1") and not found.covers("/dev/ttyS0") and not found.covers("/dev/tty")
     reasons = [*(row.reason for row in found.mounts), *(row.reason for row in found.missed)]
     assert all(len(reason) > 20 for reason in reasons) and found.missed
@@ -158,4 +158,4 @@ def test_rows_of_what_is_come_by_are_whole() -> None:
 def test_a_malformed_row_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.toml").write_text('[[mount]]\nid = "a"\ntype = "x"\nreason = "y"\n')
     with pytest.raises(UserInputError, match=r"a\.toml, mount 'a'"):
-        untouched.load(tmp_path)
+        harmless_opens.load(tmp_path)

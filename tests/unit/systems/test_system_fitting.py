@@ -31,7 +31,7 @@ from vmtailor.model.exercise import Step, StepKind
 from vmtailor.model.guest import GuestReport
 from vmtailor.model.kernel import KernelBaseline, KernelFiles
 from vmtailor.model.machine import Clock, Disk, DiskFormat, Machine
-from vmtailor.model.systems.subject import (
+from vmtailor.model.systems.system import (
     DiskLayout,
     Init,
     InitKind,
@@ -44,14 +44,14 @@ from vmtailor.model.systems.subject import (
 )
 from vmtailor.model.watched.system_run import SystemRun
 from vmtailor.model.watched.system_trace import LogFigures, SystemTrace
-from vmtailor.pipeline import kernel_trials, keys, repairing
+from vmtailor.pipeline import kernel_repair, kernel_trials, keys
 from vmtailor.pipeline.options import FitOptions
-from vmtailor.pipeline.systems import planning, tracing
+from vmtailor.pipeline.systems import system_kernel, system_plan
 from vmtailor.pipeline.systems.inputs import words
 from vmtailor.pipeline.systems.system_subject import SystemSubject
-from vmtailor.stages import system_trace, system_verify
-from vmtailor.stages.system_trace import SystemTraceInputs
+from vmtailor.stages import system_verify, system_watch
 from vmtailor.stages.system_verify import SystemTarget
+from vmtailor.stages.system_watch import SystemTraceInputs
 
 TREE = read_tree()
 EXERCISE = SystemExercise("x.toml", SystemReady(SystemReadyKind.UNIT, unit="a.target"), (Step(StepKind.COMMAND),))
@@ -88,8 +88,8 @@ def given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SystemSubject:
     known = KnownSource(TREE.facts, AskedNames("6.12.1", {}, {}), demand_rules.load(), TREE.kconfig)
     baseline = Machine("microvm", 512 << 20, vmlinuz, ("root=/dev/vda2", "rw"), disks=(Disk(str(files["x.raw"])),))
     monkeypatch.setattr(keys, "of_run", lambda judge, machine, exercise, natives, *more: digest(repr((machine, more))))
-    make = functools.partial(planning.make_system_plan, catalogue=BOOK)
-    monkeypatch.setattr(planning, "make_system_plan", make)
+    make = functools.partial(system_plan.make_system_plan, catalogue=BOOK)
+    monkeypatch.setattr(system_plan, "make_system_plan", make)
     return SystemSubject(
         options=options, row=named("x86_64"), found=found, sha256="1d", exercise=EXERCISE, kernel=kernel,
         source=SourceTree(SOURCE, "5a"), tree=TREE, known=known, natives=natives, own=own, baseline=baseline,
@@ -119,17 +119,17 @@ def stages(monkeypatch: pytest.MonkeyPatch) -> Callable[[Runs], list[SystemTarge
             "disk:x.raw", inputs.machine, RIGHT.boot, 1.0, "log", figures, True, (), (), LOADS, (), (), ()
         )
         (folder / "log").write_bytes(LOG)
-        records.save(record, folder / system_trace.RECORD)
+        records.save(record, folder / system_watch.RECORD)
         return record
 
     def built(findings: Any, made: Any) -> KernelFiles:
         enabled = ",".join(sorted(one.id for one in made.symbols if one.is_kept))
         return KernelFiles("6.12.1", f"/kernel/{enabled}", 1, None, 1, "", "", "", "cc", 1, 1.0)
 
-    monkeypatch.setattr(system_trace, "trace", trace)
+    monkeypatch.setattr(system_watch, "trace", trace)
     monkeypatch.setattr(system_verify, "workload", lambda target, folder, **_: WORK)
     usual = Machine("q35", 1 << 30, clock=Clock.WALL)
-    monkeypatch.setattr(tracing, "machine_of", lambda found, own, **_: usual)
+    monkeypatch.setattr(system_kernel, "machine_of", lambda found, own, **_: usual)
     monkeypatch.setattr(kernel_trials, "built", built)
     return stand_in
 
@@ -144,7 +144,7 @@ def test_what_the_system_asked_for_is_built_in_and_verified_on_the_clock_that_wa
 ) -> None:
     seen = stages(lambda target: RIGHT)
     found = given.trace()
-    fitted = repairing.fit_kernel(found)
+    fitted = kernel_repair.fit_kernel(found)
     assert fitted.verification.passed and [trial.passed for trial in found.trials] == [True]
     ipv6 = fitted.plan.symbol("IPV6")
     assert ipv6 is not None and ipv6.value == "y"
@@ -153,7 +153,7 @@ def test_what_the_system_asked_for_is_built_in_and_verified_on_the_clock_that_wa
     assert before.machine.clock is after.machine.clock is Clock.INSTRUCTIONS
     assert after.root.device == "/dev/vda2" and after.root.writable
     # Once it passed, nobody is asked again; nor is the baseline, or the trace.
-    again = repairing.fit_kernel(given.trace())
+    again = kernel_repair.fit_kernel(given.trace())
     assert again.verification.passed and len(seen) == 2
 
 
@@ -167,7 +167,7 @@ def test_what_a_message_asks_for_is_put_back(
 
     seen = stages(runs)
     found = given.trace()
-    fitted = repairing.fit_kernel(found)
+    fitted = kernel_repair.fit_kernel(found)
     assert fitted.verification.passed, [trial.failures for trial in found.trials]
     assert fitted.plan.symbol("PARTS_FS") is not None
     assert [trial.passed for trial in found.trials] == [False, True] and len(seen) == 3
@@ -179,11 +179,11 @@ def test_what_fails_once_and_asks_for_nothing_is_asked_again_before_a_kernel_is_
     late = "its time to shut down is over"
     seen = stages(lambda target: failing(late) if len(seen) == 2 else RIGHT)
     found = given.trace()
-    fitted = repairing.fit_kernel(found)
+    fitted = kernel_repair.fit_kernel(found)
     assert fitted.verification.passed and [trial.passed for trial in found.trials] == [True] and len(seen) == 3
     assert [(one.code, late in one.text) for one in given.doubts(found)] == [("unsteady", True)]
     # What is in doubt is not kept: a second fit asks for itself.
-    assert repairing.fit_kernel(given.trace()).verification.passed and len(seen) == 4
+    assert kernel_repair.fit_kernel(given.trace()).verification.passed and len(seen) == 4
 
 
 def test_what_fails_twice_is_a_failure(given: SystemSubject, stages: Callable[[Runs], list[SystemTarget]]) -> None:
@@ -192,7 +192,7 @@ def test_what_fails_twice_is_a_failure(given: SystemSubject, stages: Callable[[R
     )
     given = replace(given, options=replace(given.options, budget=1))
     found = given.trace()
-    fitted = repairing.fit_kernel(found)
+    fitted = kernel_repair.fit_kernel(found)
     assert fitted.verification.failures == ("no answer",) and len(seen) == 3 and not found.seen.unsteady
 
 
@@ -206,7 +206,7 @@ def test_a_unit_that_newly_fails_is_a_failure_though_the_exercise_passes(
     stages(runs)
     given = replace(given, options=replace(given.options, budget=1))
     found = given.trace()
-    fitted = repairing.fit_kernel(found)
+    fitted = kernel_repair.fit_kernel(found)
     assert fitted.verification.failures == ("unit x.mount failed, which it did not on the baseline",)
     key = given.verification_key(found, fitted.plan, fitted.machine)
     assert not given.options.store.has("verification", key)
@@ -228,23 +228,23 @@ def test_what_fails_under_the_tracer_alone_is_a_warning(
     """It passes without the tracer; a system that does not even get ready there was not seen, though."""
     before = replace(RIGHT, boot=replace(RIGHT.boot, failed_units=("old.service",)))
     stages(lambda target: before)
-    whole, outcome = system_trace.trace, Outcome.WRONG
+    whole, outcome = system_watch.trace, Outcome.WRONG
 
     def trace(inputs: SystemTraceInputs, folder: Path, scratch: Path) -> SystemTrace:
         record = whole(inputs, folder, scratch)
         failed = ("old.service", "slow.service")
         boot = replace(record.boot, outcome=outcome, failures=("step 2: too late",), failed_units=failed)
         record = replace(record, boot=boot)
-        records.save(record, folder / system_trace.RECORD)
+        records.save(record, folder / system_watch.RECORD)
         return record
 
-    monkeypatch.setattr(system_trace, "trace", trace)
+    monkeypatch.setattr(system_watch, "trace", trace)
     found = given.trace()
     assert [(one.code, one.text.split(";")[0]) for one in given.doubts(found)] == [
         ("traced", "only while every system call was seen: step 2: too late"),
         ("traced", "only while every system call was seen: unit slow.service failed"),
     ]
-    assert repairing.fit_kernel(found).verification.passed
+    assert kernel_repair.fit_kernel(found).verification.passed
 
     outcome = Outcome.TIMEOUT
     other = replace(given, options=replace(given.options, store=Store(given.options.out / "other")))

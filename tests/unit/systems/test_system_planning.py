@@ -22,9 +22,9 @@ from vmtailor.model.change import Cause, Reason, symbol
 from vmtailor.model.machine import Machine
 from vmtailor.model.plan import RootFormat
 from vmtailor.model.watched.system_trace import LoadedFor, LogFigures, ModuleLoad, SystemTrace
-from vmtailor.pipeline.systems import planning
-from vmtailor.pipeline.systems.planning import SystemPlanInputs
-from vmtailor.stages.plan import Wishes
+from vmtailor.pipeline.systems import system_plan
+from vmtailor.pipeline.systems.system_plan import SystemPlanInputs
+from vmtailor.stages.kernel_plan import Wishes
 
 TREE = read_tree()
 SOURCE = Path(__file__).parents[2] / "fakes/kernel-tree"
@@ -62,7 +62,7 @@ def inputs() -> SystemPlanInputs:
 
 
 def test_what_was_loaded_when_it_was_asked_for_stays_a_module(inputs: SystemPlanInputs) -> None:
-    found = planning.make_system_plan(inputs, planning.find_demands(inputs), Wishes(), catalogue=BOOK)
+    found = system_plan.make_system_plan(inputs, system_plan.find_demands(inputs), Wishes(), catalogue=BOOK)
     values = {c.id: c.setting.value for c in found.symbols}
     assert values["IPV6"] == "m" and values["INET"] == "y"
     assert found.unexplained == ()
@@ -72,18 +72,18 @@ def test_what_was_loaded_when_it_was_asked_for_stays_a_module(inputs: SystemPlan
 
 
 def test_a_module_that_a_device_brought_is_the_machines_to_decide(inputs: SystemPlanInputs) -> None:
-    found = planning.make_system_plan(inputs, planning.find_demands(inputs), Wishes(), catalogue=BOOK)
+    found = system_plan.make_system_plan(inputs, system_plan.find_demands(inputs), Wishes(), catalogue=BOOK)
     assert found.symbol("PARTS_FS") is None
 
 
 def test_without_modules_everything_is_built_in(inputs: SystemPlanInputs) -> None:
-    demands = planning.find_demands(inputs)
-    found = planning.make_system_plan(inputs, demands, Wishes(), as_modules=False, catalogue=BOOK)
+    demands = system_plan.find_demands(inputs)
+    found = system_plan.make_system_plan(inputs, demands, Wishes(), as_modules=False, catalogue=BOOK)
     assert {c.setting.value for c in found.symbols if c.is_kept} == {"y"}
 
 
 def test_reasons_lead_to_the_line_and_the_task(inputs: SystemPlanInputs) -> None:
-    found = planning.make_system_plan(inputs, planning.find_demands(inputs), Wishes(), catalogue=BOOK)
+    found = system_plan.make_system_plan(inputs, system_plan.find_demands(inputs), Wishes(), catalogue=BOOK)
     change = found.symbol("IPV6")
     assert change is not None
     assert {reason.reference for reason in change.reasons} == {"trace:requests:2", "trace:requests:4"}
@@ -114,9 +114,9 @@ def test_a_module_that_something_built_in_selects_is_built_in() -> None:
 def test_a_plan_has_a_selected_module_built_in(inputs: SystemPlanInputs) -> None:
     loads = (*LOADS, ModuleLoad("parts", "fs/parts/parts", LoadedFor.REQUEST, "fs-parts", "engine", 6))
     asked = replace(inputs, record=replace(inputs.record, loads=loads))
-    demands = planning.find_demands(asked)
-    made = planning.make_system_plan(asked, demands, Wishes(), catalogue=BOOK)
-    kept = planning.make_system_plan(asked, demands, Wishes(keep=("PARTS_USER",)), catalogue=BOOK)
+    demands = system_plan.find_demands(asked)
+    made = system_plan.make_system_plan(asked, demands, Wishes(), catalogue=BOOK)
+    kept = system_plan.make_system_plan(asked, demands, Wishes(keep=("PARTS_USER",)), catalogue=BOOK)
     values = [{c.id: c.setting.value for c in plan.symbols}["PARTS_FS"] for plan in (made, kept)]
     assert values == ["m", "y"] and ("PARTS_FS", "y") in kept.fragment
 
@@ -130,15 +130,15 @@ def test_conditions_of_entries_know_systems() -> None:
 
 
 def test_without_modules_what_was_one_is_built_in(inputs: SystemPlanInputs) -> None:
-    demands = planning.find_demands(inputs)
-    made = planning.make_system_plan(inputs, demands, Wishes(), as_modules=False, catalogue=BOOK)
+    demands = system_plan.find_demands(inputs)
+    made = system_plan.make_system_plan(inputs, demands, Wishes(), as_modules=False, catalogue=BOOK)
     found = made.symbol("IPV6")
     assert found is not None and found.value == "y" and made.symbol("MODULES") is None
 
 
 def test_what_a_trial_put_back_is_there_with_its_reason(inputs: SystemPlanInputs) -> None:
-    demands, reason = planning.find_demands(inputs), Reason(Cause.REPAIR, "repair:trial:2", "without it: it fails")
+    demands, reason = system_plan.find_demands(inputs), Reason(Cause.REPAIR, "repair:trial:2", "without it: it fails")
     put_back = symbol("NUMA", "y", reason, before="n")
-    made = planning.make_system_plan(inputs, demands, Wishes(), as_modules=False, tried=[put_back], catalogue=BOOK)
+    made = system_plan.make_system_plan(inputs, demands, Wishes(), as_modules=False, tried=[put_back], catalogue=BOOK)
     found = made.symbol("NUMA")
     assert found is not None and found.value == "y" and reason in found.reasons

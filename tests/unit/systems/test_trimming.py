@@ -21,9 +21,9 @@ from vmtailor.model.fit import FitRun
 from vmtailor.model.guest import GuestReport
 from vmtailor.model.systems.units import UnitChoice, UnitFate, UnitsMode, UnitStanding
 from vmtailor.model.watched.system_run import SystemRun
-from vmtailor.pipeline import repairing
+from vmtailor.pipeline import kernel_repair
 from vmtailor.pipeline.subject import AskUnits, Findings
-from vmtailor.pipeline.systems import trimming
+from vmtailor.pipeline.systems import unit_masks
 from vmtailor.pipeline.systems.driven_system import SystemSeen
 from vmtailor.pipeline.systems.system_subject import SystemSubject
 from vmtailor.stages.system_verify import SystemTarget
@@ -49,7 +49,7 @@ def chosen(
     """What was found, the masks of the machine, and the choice."""
     given = replace(given, options=replace(given.options, units=mode, mask=mask))
     found = given.trace()
-    fitted, choice = trimming.chosen(given, found, repairing.fit_kernel(found), ask)
+    fitted, choice = unit_masks.chosen(given, found, kernel_repair.fit_kernel(found), ask)
     assert fitted.verification.passed
     return found, tuple(w for w in fitted.machine.words if w.startswith("systemd.mask=")), choice
 
@@ -61,7 +61,7 @@ def test_keep_touches_nothing_and_names_what_could_go(given: SystemSubject, stag
     seen = stages(run_of)
     found, masks, choice = chosen(given, UnitsMode.KEEP)
     assert not masks and len(seen) == 2 and len(found.trials) == 1
-    (told,) = trimming.warnings(choice)
+    (told,) = unit_masks.warnings(choice)
     assert told.code == "units" and "late.service, engine.service" in told.text and "nothing was done" in told.text
 
 
@@ -79,7 +79,7 @@ def test_trim_masks_what_the_exercise_does_without(given: SystemSubject, stages:
         expected, measured = change.expects(Figure.READY), change.measures(Figure.READY)
         assert expected is not None and expected.value <= 0 and measured is not None
         assert not trial.passed or measured.value == -len(change.settings)
-    assert any("masked on the command line" in one.text for one in trimming.warnings(choice))
+    assert any("masked on the command line" in one.text for one in unit_masks.warnings(choice))
 
 
 def test_units_that_are_named_are_masked_though_a_list_keeps_them(given: SystemSubject, stages: Stages) -> None:
@@ -89,7 +89,7 @@ def test_units_that_are_named_are_masked_though_a_list_keeps_them(given: SystemS
     assert choice.of(UnitFate.CANDIDATE) and choice.unmatched == ("base.target", "nothing*")
     (row,) = [one for one in choice.units if one.name == "chrony.service"]
     assert row.reason == "whoever fitted the system does without it, and the exercise passes without it"
-    told = [one.text for one in trimming.warnings(choice)]
+    told = [one.text for one in unit_masks.warnings(choice)]
     assert any("--mask base.target, nothing*: no unit" in text for text in told)
     assert len(found.trials) == 2
 
@@ -99,7 +99,7 @@ def test_what_the_exercise_wants_is_not_masked_though_it_is_named(given: SystemS
     exercise = replace(given.exercise, ready=replace(given.exercise.ready, unit="late.service"))
     _, masks, choice = chosen(replace(given, exercise=exercise), UnitsMode.TRIM, mask=("l*", NEEDED))
     assert "systemd.mask=late.service" not in masks and choice.of(UnitFate.NEEDED) == (NEEDED,)
-    told = [one.text for one in trimming.warnings(choice)]
+    told = [one.text for one in unit_masks.warnings(choice)]
     assert any(text.startswith("--mask late.service: it stays, since ") for text in told)
 
 
@@ -107,13 +107,13 @@ def test_a_unit_that_a_named_change_masks_is_told_as_masked(given: SystemSubject
     stages(run_of)
     _, _, choice = chosen(given, UnitsMode.KEEP)
     (late,) = [one for one in choice.units if one.name == "late.service"]
-    change = replace(trimming.change_of([late]), id="lateness")
-    told = trimming.with_tuned(choice, (change,))
+    change = replace(unit_masks.change_of([late]), id="lateness")
+    told = unit_masks.with_tuned(choice, (change,))
     assert told.of(UnitFate.MASKED) == ("late.service",) and len(told.units) == len(choice.units)
     assert "late.service" not in told.of(UnitFate.CANDIDATE)
     (row,) = [one for one in told.units if one.name == "late.service"]
     assert row.reason == "--try lateness, and the exercise passes without it"
-    assert trimming.with_tuned(choice, ()) == choice
+    assert unit_masks.with_tuned(choice, ()) == choice
 
 
 def test_a_second_time_nothing_boots(given: SystemSubject, stages: Stages) -> None:
@@ -142,31 +142,31 @@ def test_what_has_no_room_on_the_command_line_stays_and_is_told(
 ) -> None:
     stages(run_of)
     words = len(" ".join(given.trace().subject.baseline.words)) + 400
-    monkeypatch.setattr(trimming, "COMMAND_LINE_BYTES", words)
+    monkeypatch.setattr(unit_masks, "COMMAND_LINE_BYTES", words)
     names = [f"unit-{number:03}.service" for number in range(40)]
-    fits = trimming.with_room(("quiet", "ro"), names)
+    fits = unit_masks.with_room(("quiet", "ro"), names)
     used = len(" ".join(("quiet", "ro", *(f"systemd.mask={name}" for name in fits))))
     assert 0 < len(fits) < 40 and words - 40 < used <= words and fits == tuple(names[: len(fits)])
-    monkeypatch.setattr(trimming, "with_room", lambda append, wanted: tuple(wanted)[:1])
+    monkeypatch.setattr(unit_masks, "with_room", lambda append, wanted: tuple(wanted)[:1])
     _, masks, choice = chosen(given, UnitsMode.TRIM)
     assert masks == ("systemd.mask=late.service",) and len(choice.of(UnitFate.NO_ROOM)) == 5
-    assert any("no room" in one.text for one in trimming.warnings(choice))
+    assert any("no room" in one.text for one in unit_masks.warnings(choice))
 
 
 def test_a_system_without_systemd_has_no_candidates(given: SystemSubject, stages: Stages) -> None:
     stages(lambda target: RIGHT)
     _, masks, choice = chosen(given, UnitsMode.TRIM)
-    assert not masks and choice.units == () and trimming.warnings(choice) == ()
+    assert not masks and choice.units == () and unit_masks.warnings(choice) == ()
 
 
 def test_what_a_system_masks_itself_stays_masked() -> None:
     own = replace(USUAL, words=("quiet", "systemd.mask=apt-daily.timer"))
-    assert trimming.masked(own, ["a.service", "apt-daily.timer"]).words == (*own.words, "systemd.mask=a.service")
+    assert unit_masks.masked(own, ["a.service", "apt-daily.timer"]).words == (*own.words, "systemd.mask=a.service")
 
 
 def test_a_change_is_named_after_its_units() -> None:
     rows = [UnitStanding(name, UnitFate.CANDIDATE, "nobody", 0.5) for name in ("a.service", "b.socket")]
-    change = trimming.change_of(rows)
+    change = unit_masks.change_of(rows)
     assert change.id == "a.service, b.socket" and change.expected[0].value == -1.0 and change.expected[0].high == 0.0
     assert change.takes_away
 

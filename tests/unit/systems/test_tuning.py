@@ -24,16 +24,16 @@ from vmtailor.model.boots.timeline import ConsoleCost, KernelInfo, Timeline
 from vmtailor.model.change import ChangeKind, Figure, Verdict
 from vmtailor.model.fit import FitRun
 from vmtailor.model.machine import Machine
-from vmtailor.model.systems.subject import Init, InitKind
-from vmtailor.model.systems.tuning import Tuning
+from vmtailor.model.systems.kept_changes import Tuning
+from vmtailor.model.systems.system import Init, InitKind
 from vmtailor.model.trial import Purpose
 from vmtailor.model.watched.system_run import SystemRun
-from vmtailor.pipeline import repairing, trying
+from vmtailor.pipeline import boot_trials, kernel_repair
+from vmtailor.pipeline.boot_trials import Shown
 from vmtailor.pipeline.subject import Findings
-from vmtailor.pipeline.systems import disk_files, tuning
+from vmtailor.pipeline.systems import disk_files, named_changes
 from vmtailor.pipeline.systems.driven_system import SystemSeen
 from vmtailor.pipeline.systems.system_subject import SystemSubject
-from vmtailor.pipeline.trying import Shown
 from vmtailor.stages.report import report_tables
 from vmtailor.stages.report.document import fit_document
 from vmtailor.stages.report.report_page import page
@@ -50,7 +50,7 @@ FATAL = {"quiet", "systemd.mask=rsyslog.service"}
 
 @pytest.fixture(autouse=True)
 def no_profile(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trying, "shown", lambda *_, **__: None)
+    monkeypatch.setattr(boot_trials, "shown", lambda *_, **__: None)
 
 
 def system(target: SystemTarget) -> SystemRun:
@@ -63,8 +63,8 @@ def chosen(given: SystemSubject, *tries: str) -> tuple[Findings[SystemSeen], tup
     """What was found, the words that the machine got, and what became of each change."""
     given = replace(given, options=replace(given.options, tries=tries))
     found = given.trace()
-    fitted = repairing.fit_kernel(found)
-    best, tuned = tuning.chosen(given, found, fitted)
+    fitted = kernel_repair.fit_kernel(found)
+    best, tuned = named_changes.chosen(given, found, fitted)
     assert best.verification.passed
     return found, tuple(word for word in best.machine.words if word not in fitted.machine.words), tuned
 
@@ -81,7 +81,7 @@ def test_what_is_faster_stays_and_what_is_not_is_told(given: SystemSubject, stag
     assert expected is not None and measured is not None and expected.value == measured.value == -2.0
     # The fit; as it is, and with words that mean nothing; each alone; the exercise without and with.
     assert len(seen) == 2 + 3 + 3 + 2
-    kept, vain = tuning.warnings(tuned)
+    kept, vain = named_changes.warnings(tuned)
     assert "console-quiet (quiet, loglevel=1" in kept.text and "audit (no difference); cron (slower)" in vain.text
 
 
@@ -90,7 +90,7 @@ def test_what_fails_together_is_halved(given: SystemSubject, stages: Stages) -> 
     found, words, tuned = chosen(given, "console-quiet", "rsyslog")
     assert words == ("quiet", "loglevel=1", "systemd.show_status=0")
     assert [one.id for one in tuned.others] == ["rsyslog"]
-    assert "faster alone, and the trial with it failed" in tuning.warnings(tuned)[1].text
+    assert "faster alone, and the trial with it failed" in named_changes.warnings(tuned)[1].text
     assert [trial.passed for trial in found.trials if trial.purpose is Purpose.TOGETHER] == [False, True, False]
 
 
@@ -126,7 +126,7 @@ def test_what_is_expected_is_read_from_a_boot_that_is_asked_once(
         console = ConsoleCost(100, 5000, 0.3, 1_500_000, "log")
         return Shown(Timeline(KernelInfo(), console=console), 1.0)
 
-    monkeypatch.setattr(trying, "shown", shown)
+    monkeypatch.setattr(boot_trials, "shown", shown)
     for _ in range(2):
         found, _, tuned = chosen(given, "console-quiet", "audit")
         (kept,), (other,) = tuned.kept, tuned.others
@@ -189,10 +189,11 @@ def test_a_file_of_the_disk_is_tried_as_a_word_is_and_known_by_its_path(
     stages(run)
     given = replace(given, options=replace(given.options, files=((path, "{}"),)))
     found = given.trace()
-    best, tuned = tuning.chosen(given, found, repairing.fit_kernel(found))
+    best, tuned = named_changes.chosen(given, found, kernel_repair.fit_kernel(found))
     assert best.machine.disks[0].path == other and tuned.files == {path: "{}"}
     assert (
-        tuned.kept[0].settings[0].before == "old" and "/etc/engine.json, of 2 bytes" in tuning.warnings(tuned)[0].text
+        tuned.kept[0].settings[0].before == "old"
+        and "/etc/engine.json, of 2 bytes" in named_changes.warnings(tuned)[0].text
     )
     told = explaining.word_answer(fit_run(trials=tuple(found.trials), tuned=tuned), f"file:{path}")
     assert told is not None and told.standing is Standing.IN and f"--try-file {path}" in told.brings_in[0]

@@ -20,8 +20,8 @@ from vmtailor.model.boots.ending import End, Ending, Gathered
 from vmtailor.model.boots.workload import Attended, OwnInit, ReadyBy, ReadySignal
 from vmtailor.model.machine import Disk, DiskMode, Machine
 from vmtailor.model.watched.system_trace import LoadedFor
-from vmtailor.stages import system_trace
-from vmtailor.stages.system_trace import SystemTraceInputs
+from vmtailor.stages import system_watch
+from vmtailor.stages.system_watch import SystemTraceInputs
 
 MACHINE = Machine(
     "q35", 1 << 30, kernel="/k", words=("root=/dev/vda", "ro"), disks=(Disk("/d", mode=DiskMode.OVERLAID),)
@@ -37,7 +37,7 @@ def natives(tmp_path: Path) -> Natives:
 
 
 def test_the_last_disk_takes_the_log_and_nothing_is_given_up_early(natives: Natives, tmp_path: Path) -> None:
-    found = system_trace.watched_machine(MACHINE, (("ext4", b"module"),), natives, tmp_path)
+    found = system_watch.watched_machine(MACHINE, (("ext4", b"module"),), natives, tmp_path)
     assert found.disks[0] == MACHINE.disks[0] and found.disks[1].mode is DiskMode.WRITTEN
     assert set(machine_variants.TIMES) <= set(found.words)
     initrd = Path(found.initrd or "").read_bytes()
@@ -48,15 +48,15 @@ def test_the_last_disk_takes_the_log_and_nothing_is_given_up_early(natives: Nati
 
 
 def test_without_options_nothing_is_traced_and_the_way_in_is_the_same(natives: Natives, tmp_path: Path) -> None:
-    found = system_trace.watched_machine(MACHINE, (), natives, tmp_path, ())
+    found = system_watch.watched_machine(MACHINE, (), natives, tmp_path, ())
     initrd = Path(found.initrd or "").read_bytes()
     assert b"watch/disk" in initrd and b"watch/strace" not in initrd
-    assert found.words == system_trace.watched_machine(MACHINE, (), natives, tmp_path).words
+    assert found.words == system_watch.watched_machine(MACHINE, (), natives, tmp_path).words
 
 
 def test_a_machine_that_a_loader_starts_is_refused(natives: Natives, tmp_path: Path) -> None:
     with pytest.raises(UserInputError, match="own kernel"):
-        system_trace.watched_machine(Machine("q35", 1 << 30), (), natives, tmp_path)
+        system_watch.watched_machine(Machine("q35", 1 << 30), (), natives, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -73,10 +73,10 @@ def test_the_last_mark_says_how_far_the_log_is_on_its_disk(tmp_path: Path, text:
     with log.open("wb") as file:
         file.write(text.encode())
         file.truncate(1 << 30)
-    assert system_trace.last_time(log) == seconds
+    assert system_watch.last_time(log) == seconds
 
 
-def booted(written: bytes, problem: str = "") -> system_trace.Booter:
+def booted(written: bytes, problem: str = "") -> system_watch.Booter:
     """A boot that leaves this in its log."""
 
     def boot(machine: Machine, work: OwnInit | Attended, scratch: Path) -> tuple[Boot, Gathered]:
@@ -89,35 +89,35 @@ def booted(written: bytes, problem: str = "") -> system_trace.Booter:
     return boot
 
 
-def inputs(natives: Natives, boot: system_trace.Booter, plain_s: float | None = 5.0) -> SystemTraceInputs:
+def inputs(natives: Natives, boot: system_watch.Booter, plain_s: float | None = 5.0) -> SystemTraceInputs:
     return SystemTraceInputs("disk:x", MACHINE, WORK, INDEX, (), natives, plain_s, boot)
 
 
 def test_a_trace_is_kept_and_found_again(natives: Natives, tmp_path: Path) -> None:
-    made = system_trace.trace(inputs(natives, booted(EXCERPT.read_bytes())), tmp_path / "seen", tmp_path / "scratch")
+    made = system_watch.trace(inputs(natives, booted(EXCERPT.read_bytes())), tmp_path / "seen", tmp_path / "scratch")
     assert made.figures.skipped == 0 and made.events
     assert {load.reason for load in made.loads} >= {LoadedFor.REQUEST, LoadedFor.NAME, LoadedFor.WATCHING}
     assert (tmp_path / "seen" / made.requests_file).read_bytes() == EXCERPT.read_bytes()
     broken = inputs(natives, booted(b""))
-    assert system_trace.trace(broken, tmp_path / "seen", tmp_path / "scratch") == made
+    assert system_watch.trace(broken, tmp_path / "seen", tmp_path / "scratch") == made
 
 
 def test_a_system_that_hangs_under_the_tracer_has_what_was_seen_until_then(natives: Natives, tmp_path: Path) -> None:
     boot = booted(EXCERPT.read_bytes(), "not seen within 10 s: systemd")
-    made = system_trace.trace(inputs(natives, boot), tmp_path / "seen", tmp_path / "scratch")
+    made = system_watch.trace(inputs(natives, boot), tmp_path / "seen", tmp_path / "scratch")
     assert made.boot.failures and made.figures.calls == 28
 
 
 def test_one_that_does_not_come_to_its_init_is_an_error(natives: Natives, tmp_path: Path) -> None:
     boot = booted(b"+++ vmtailor time 1.0 idle +++\n", "the kernel panicked")
     with pytest.raises(GuestError, match="did not come to its init"):
-        system_trace.trace(inputs(natives, boot), tmp_path / "seen", tmp_path / "scratch")
-    assert not (tmp_path / "seen" / system_trace.RECORD).exists()
+        system_watch.trace(inputs(natives, boot), tmp_path / "seen", tmp_path / "scratch")
+    assert not (tmp_path / "seen" / system_watch.RECORD).exists()
 
 
 def test_one_that_does_not_work_as_it_is_is_not_traced(natives: Natives, tmp_path: Path) -> None:
     with pytest.raises(GuestError, match="does not get ready on its own kernel"):
-        system_trace.trace(inputs(natives, booted(b"", "never"), None), tmp_path / "seen", tmp_path / "scratch")
+        system_watch.trace(inputs(natives, booted(b"", "never"), None), tmp_path / "seen", tmp_path / "scratch")
 
 
 @pytest.mark.parametrize(

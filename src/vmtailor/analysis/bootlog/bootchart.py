@@ -186,7 +186,9 @@ def _note(
     if old is None:
         if len(seen) >= MAX_PROCESSES:
             return None
-        old = seen[key] = _Seen(decode(raw, 120), ppid, at if start is None else min(start, at), at, cpu)
+        old = seen[key] = _Seen(
+            name=decode(raw, 120), ppid=ppid, start=at if start is None else min(start, at), last=at, cpu_last=cpu
+        )
         return old
     old.name, old.ppid, old.last, old.cpu_last = decode(raw, 120), ppid, at, max(cpu, old.cpu_last)
     return old
@@ -218,16 +220,16 @@ def _rows(seen: Mapping[tuple[int, int], _Seen], first: int) -> Iterator[Process
     for (pid, _), one in seen.items():
         end = max(one.last, one.start)
         yield Process(
-            one.name,
-            pid,
-            one.ppid,
-            one.start * JIFFY_US,
-            end * JIFFY_US,
-            (end - one.start) * JIFFY_US,
-            round(one.cpu_last * JIFFY_US),
-            DurationSource.SAMPLES.value,
-            pid in observers,
-            round((one.delayed if counted else one.blocked) * JIFFY_US),
+            name=one.name,
+            pid=pid,
+            ppid=one.ppid,
+            start_us=one.start * JIFFY_US,
+            end_us=end * JIFFY_US,
+            duration_us=(end - one.start) * JIFFY_US,
+            exclusive_us=round(one.cpu_last * JIFFY_US),
+            duration_source=DurationSource.SAMPLES.value,
+            observer=pid in observers,
+            waiting_us=round((one.delayed if counted else one.blocked) * JIFFY_US),
         )
 
 
@@ -268,13 +270,13 @@ def _samples(observed: Observed, members: Mapping[str, bytes]) -> None:
             near = min(rows, key=lambda t: abs(t - at), default=None) if rows else None
             use = rows.get(near) if near is not None and abs(near - at) <= 10 else None
             rows[near if use is not None and near is not None else at] = UseSample(
-                use.at_us if use else at * JIFFY_US,
-                use.user if use else None,
-                use.system if use else None,
-                use.waiting if use else None,
-                round(max(0, read - disks[1]) * 512 / seconds),
-                round(max(0, written - disks[2]) * 512 / seconds),
-                round(min(1.0, max(0, busy - disks[3]) / 1000 / seconds), 4),
+                at_us=use.at_us if use else at * JIFFY_US,
+                user=use.user if use else None,
+                system=use.system if use else None,
+                waiting=use.waiting if use else None,
+                disk_read_bps=round(max(0, read - disks[1]) * 512 / seconds),
+                disk_write_bps=round(max(0, written - disks[2]) * 512 / seconds),
+                disk_busy=round(min(1.0, max(0, busy - disks[3]) / 1000 / seconds), 4),
             )
         disks = (at, read, written, busy)
     observed.samples.extend(rows[at] for at in sorted(rows))
@@ -324,7 +326,16 @@ def _accounting(observed: Observed, data: bytes, stat: bytes) -> None:
         took = round(elapsed * JIFFY_US) if 0 <= elapsed < 1e9 else None
         cpu = (_compact(user) + _compact(system)) * JIFFY_US
         observed.processes.append(
-            Process(decode(comm.rstrip(b"\0")), pid, ppid, start, None, took, cpu, DurationSource.REPORTED.value)
+            Process(
+                name=decode(comm.rstrip(b"\0")),
+                pid=pid,
+                ppid=ppid,
+                start_us=start,
+                end_us=None,
+                duration_us=took,
+                exclusive_us=cpu,
+                duration_source=DurationSource.REPORTED.value,
+            )
         )
 
 
@@ -386,11 +397,17 @@ def _drawn_processes(observed: Observed, text: str, scale: float, zero: int) -> 
         name = printable(comment[1], 120)
         observed.processes.append(
             Process(
-                name, int(comment[2]), int(comment[3]), start, stop, stop - start if start is not None and stop is not
-                None else None,
-                cpu, DurationSource.DRAWING.value if start is not None else None, "bootchart" in name,
+                name=name,
+                pid=int(comment[2]),
+                ppid=int(comment[3]),
+                start_us=start,
+                end_us=stop,
+                duration_us=stop - start if start is not None and stop is not None else None,
+                exclusive_us=cpu,
+                duration_source=DurationSource.DRAWING.value if start is not None else None,
+                observer="bootchart" in name,
             )
-        )  # fmt: skip
+        )
     return last
 
 
@@ -399,4 +416,17 @@ def _drawn_initcalls(observed: Observed, text: str) -> None:
     their length is taken."""
     for _, _, name, figure, unit in _INITCALL.findall(text):
         took = round(float(figure) * (1e3 if unit == "ms" else 1e6))
-        observed.initcalls.append(RawCall(printable(name, 200), None, None, None, took, 0, None, None, False, True))
+        observed.initcalls.append(
+            RawCall(
+                name=printable(name, 200),
+                module=None,
+                start_us=None,
+                end_us=None,
+                reported_us=took,
+                returned=0,
+                task=None,
+                level=None,
+                asynchronous=False,
+                finished=True,
+            )
+        )

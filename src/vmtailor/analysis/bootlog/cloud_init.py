@@ -94,11 +94,27 @@ def _stages(body: str) -> tuple[list[UnitSpan], list[UnitSpan]]:
             start, took = _us(event[2]), _us(event[3])
             name = f"cloud-init:{stage}/{event[1].strip()}" if stage else f"cloud-init:{event[1].strip()}"
             (inside if stage else units).append(
-                UnitSpan(name, start, start + took, took, None, DurationSource.REPORTED.value)
+                UnitSpan(
+                    name=name,
+                    start_us=start,
+                    end_us=start + took,
+                    duration_us=took,
+                    exclusive_us=None,
+                    duration_source=DurationSource.REPORTED.value,
+                )
             )
         elif blamed:
             name = f"cloud-init:{blamed[2]}"
-            blamed_rows.append(UnitSpan(name, None, None, _us(blamed[1]), None, DurationSource.REPORTED.value))
+            blamed_rows.append(
+                UnitSpan(
+                    name=name,
+                    start_us=None,
+                    end_us=None,
+                    duration_us=_us(blamed[1]),
+                    exclusive_us=None,
+                    duration_source=DurationSource.REPORTED.value,
+                )
+            )
     units.extend(inside)  # of a stage that did not finish
     return units, blamed_rows
 
@@ -114,7 +130,14 @@ def _around(stage: str, took_us: int, inside: list[UnitSpan], first: bool) -> Un
         start = max(0, min(begin, max(ends) - took_us)) if max(ends) - begin > took_us else begin
     own = max(0, took_us - sum(u.duration_us or 0 for u in inside))
     end = None if start is None else start + took_us
-    return UnitSpan(f"cloud-init:{stage}", start, end, took_us, own, DurationSource.REPORTED.value)
+    return UnitSpan(
+        name=f"cloud-init:{stage}",
+        start_us=start,
+        end_us=end,
+        duration_us=took_us,
+        exclusive_us=own,
+        duration_source=DurationSource.REPORTED.value,
+    )
 
 
 def _us(text: str) -> int:
@@ -168,16 +191,25 @@ def read_dump(content: Content) -> Observed:
             took = max(0, moment - start)
             observed.units.append(
                 UnitSpan(
-                    f"cloud-init:{printable(name, 200)}",
-                    start,
-                    start + took,
-                    took,
-                    None,
-                    DurationSource.TIME_STAMPS.value,
+                    name=f"cloud-init:{printable(name, 200)}",
+                    start_us=start,
+                    end_us=start + took,
+                    duration_us=took,
+                    exclusive_us=None,
+                    duration_source=DurationSource.TIME_STAMPS.value,
                 )
             )
     for name, start in begun.items():
-        observed.units.append(UnitSpan(f"cloud-init:{printable(name, 200)}", start, None, None, None, None))
+        observed.units.append(
+            UnitSpan(
+                name=f"cloud-init:{printable(name, 200)}",
+                start_us=start,
+                end_us=None,
+                duration_us=None,
+                exclusive_us=None,
+                duration_source=None,
+            )
+        )
     if odd:
         observed.warn(WarningCode.DAMAGED_LINES, f"{odd} rows of the dump could not be read")
     return observed

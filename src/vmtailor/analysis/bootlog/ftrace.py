@@ -49,7 +49,18 @@ def read(content: Content) -> Observed:
             continue
         name, module = decode(func[1], 200), decode(func[2], 60) if func[2] else None
         if kind == b"initcall_start":
-            call = RawCall(name, module, at, None, None, None, int(match[2]), level, False, False)
+            call = RawCall(
+                name=name,
+                module=module,
+                start_us=at,
+                end_us=None,
+                reported_us=None,
+                returned=None,
+                task=int(match[2]),
+                level=level,
+                asynchronous=False,
+                finished=False,
+            )
             observed.initcalls.append(call)
             waiting.setdefault((name, module), []).append(call)
             continue
@@ -57,7 +68,18 @@ def read(content: Content) -> Observed:
         if opened:
             call = opened.pop()
         else:
-            call = RawCall(name, module, None, None, None, None, int(match[2]), level, False, True)
+            call = RawCall(
+                name=name,
+                module=module,
+                start_us=None,
+                end_us=None,
+                reported_us=None,
+                returned=None,
+                task=int(match[2]),
+                level=level,
+                asynchronous=False,
+                finished=True,
+            )
             observed.initcalls.append(call)
         call.end_us, call.finished = at, True
         call.returned = int(func[3]) if func[3] else None

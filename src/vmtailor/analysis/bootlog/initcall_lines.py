@@ -65,16 +65,16 @@ class CallTracker:
         """Note that a call begins, whose line was taken apart already."""
         self._set_aside()
         call = RawCall(
-            raw.decode("ascii", "replace")[:200],
-            module.decode("ascii", "replace") if module else None,
-            at_us,
-            None,
-            None,
-            None,
-            task,
-            self.level,
-            beside,
-            False,
+            name=raw.decode("ascii", "replace")[:200],
+            module=module.decode("ascii", "replace") if module else None,
+            start_us=at_us,
+            end_us=None,
+            reported_us=None,
+            returned=None,
+            task=task,
+            level=self.level,
+            asynchronous=beside,
+            finished=False,
         )
         self._calls.append(call)
         self._last = (raw, module, call, characters)
@@ -98,7 +98,19 @@ class CallTracker:
         self._calling_length = len(raw) + len(module or b"")
         name, of = raw.decode("ascii")[:200], module.decode("ascii") if module else None
         self._calls.append(
-            RawCall(name, of, at_us, end_us, reported, result, task, self.level, False, True, characters)
+            RawCall(
+                name=name,
+                module=of,
+                start_us=at_us,
+                end_us=end_us,
+                reported_us=reported,
+                returned=result,
+                task=task,
+                level=self.level,
+                asynchronous=False,
+                finished=True,
+                characters=characters,
+            )
         )
 
     def _set_aside(self) -> None:
@@ -144,7 +156,18 @@ class CallTracker:
         else:
             name = raw.decode("ascii", "replace")[:200]
             mod = module.decode("ascii", "replace") if module else None
-            call = RawCall(name, mod, None, None, None, None, None, self.level, beside, True)
+            call = RawCall(
+                name=name,
+                module=mod,
+                start_us=None,
+                end_us=None,
+                reported_us=None,
+                returned=None,
+                task=None,
+                level=self.level,
+                asynchronous=beside,
+                finished=True,
+            )
             self._calls.append(call)
             if at_us is not None and reported is not None:
                 over = self._returned_us
@@ -159,7 +182,13 @@ class CallTracker:
         device, result, after = match.groups()
         name = decode(device, 200)
         self._observed.probes.append(
-            RawProbe(name, at_us, int(after), int(result), caller.decode() if caller else None)
+            RawProbe(
+                device=name,
+                end_us=at_us,
+                reported_us=int(after),
+                returned=int(result),
+                caller=caller.decode() if caller else None,
+            )
         )
 
 

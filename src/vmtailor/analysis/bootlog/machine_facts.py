@@ -71,7 +71,13 @@ def machine_of(observed: Observed) -> MachineInfo:
     digits = one.get("cpus", "")
     cpus = int(digits) if digits.isdigit() and 0 < int(digits) < MOST_CPUS else None
     return MachineInfo(
-        kind, one.get("hypervisor"), one.get("model"), one.get("processor"), cpus, tuple(has), tuple(seen)
+        kind=kind,
+        hypervisor=one.get("hypervisor"),
+        model=one.get("model"),
+        processor=one.get("processor"),
+        cpus=cpus,
+        has=tuple(has),
+        seen=tuple(seen),
     )
 
 

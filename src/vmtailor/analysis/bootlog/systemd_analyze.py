@@ -142,7 +142,16 @@ def read_text(content: Content) -> Observed:
         if blamed:
             span = parse_span(blamed[1])
             if span is not None:
-                observed.units.append(UnitSpan(blamed[2], None, None, span, None, DurationSource.REPORTED))
+                observed.units.append(
+                    UnitSpan(
+                        name=blamed[2],
+                        start_us=None,
+                        end_us=None,
+                        duration_us=span,
+                        exclusive_us=None,
+                        duration_source=DurationSource.REPORTED,
+                    )
+                )
             continue
         link = _CHAIN.match(line)
         if link and (link[2] or link[3]) and link[1] not in chain:
@@ -150,7 +159,13 @@ def read_text(content: Content) -> Observed:
             # Relative to the start of user space; the join adds that when it is known (timeline.py).
             end = at + took if at is not None and took is not None else None
             chain[link[1]] = UnitSpan(
-                link[1], at, end, took, None, DurationSource.REPORTED if took is not None else None, True
+                name=link[1],
+                start_us=at,
+                end_us=end,
+                duration_us=took,
+                exclusive_us=None,
+                duration_source=DurationSource.REPORTED if took is not None else None,
+                critical=True,
             )
     begun = next((p.start_us for p in observed.phases if p.name == PhaseName.USERSPACE), None)
     _add_chain(observed, chain, begun)
@@ -167,20 +182,30 @@ def _add_chain(observed: Observed, chain: dict[str, UnitSpan], userspace_us: int
         end = start + unit.duration_us if start is not None and unit.duration_us is not None else None
         units.append(
             UnitSpan(
-                unit.name,
-                start,
-                end,
-                unit.duration_us,
-                None,
-                unit.duration_source,
-                True if link else (False if chain else None),
+                name=unit.name,
+                start_us=start,
+                end_us=end,
+                duration_us=unit.duration_us,
+                exclusive_us=None,
+                duration_source=unit.duration_source,
+                critical=True if link else (False if chain else None),
             )
         )
     for name, link in chain.items():
         if name not in blamed:
             start = link.start_us + shift if link.start_us is not None else None
             end = link.end_us + shift if link.end_us is not None else None
-            units.append(UnitSpan(name, start, end, link.duration_us, None, link.duration_source, True))
+            units.append(
+                UnitSpan(
+                    name=name,
+                    start_us=start,
+                    end_us=end,
+                    duration_us=link.duration_us,
+                    exclusive_us=None,
+                    duration_source=link.duration_source,
+                    critical=True,
+                )
+            )
     observed.units = units
     if chain and userspace_us is None:
         observed.relative = True
@@ -224,12 +249,12 @@ def read_json(content: Content) -> Observed:
             took = end - start
         observed.units.append(
             UnitSpan(
-                printable(row["name"], 256),
-                start,
-                end,
-                took,
-                None,
-                DurationSource.REPORTED.value if took is not None else None,
+                name=printable(row["name"], 256),
+                start_us=start,
+                end_us=end,
+                duration_us=took,
+                exclusive_us=None,
+                duration_source=DurationSource.REPORTED.value if took is not None else None,
             )
         )
     if odd:
@@ -282,7 +307,14 @@ def read_svg(content: Content) -> Observed:
                 left, wide = row["generators"]
                 at, wide_us = round((left - zero) / scale * 1e6), round(wide / scale * 1e6)
                 observed.units.append(
-                    UnitSpan("generators", at, at + wide_us, wide_us, None, DurationSource.DRAWING.value)
+                    UnitSpan(
+                        name="generators",
+                        start_us=at,
+                        end_us=at + wide_us,
+                        duration_us=wide_us,
+                        exclusive_us=None,
+                        duration_source=DurationSource.DRAWING.value,
+                    )
                 )
             drawn.append(
                 PhaseSpan(phase, round(begin * 1e6), round((begin + width / scale) * 1e6), "systemd: drawing of plot")
@@ -295,7 +327,16 @@ def read_svg(content: Content) -> Observed:
         took = parse_span(named[2]) if named and named[2] else None
         source = DurationSource.REPORTED if took is not None else DurationSource.DRAWING
         took = took if took is not None else round(width / scale * 1e6)
-        observed.units.append(UnitSpan(name, start, start + took, took, None, source.value))
+        observed.units.append(
+            UnitSpan(
+                name=name,
+                start_us=start,
+                end_us=start + took,
+                duration_us=took,
+                exclusive_us=None,
+                duration_source=source.value,
+            )
+        )
     if not observed.phases:
         observed.phases.extend(drawn)
     return observed

@@ -157,7 +157,16 @@ def compare_sides(
         left, right = (
             ComparedSide(n, 0, side.version or None, None) for n, side in zip(names, (before, after), strict=True)
         )
-        found = Comparison(left, right, (), (), (), (), thresholds.relative, thresholds.absolute)
+        found = Comparison(
+            before=left,
+            after=right,
+            phases=(),
+            items=(),
+            config=(),
+            warnings=(),
+            threshold_share=thresholds.relative,
+            threshold_us=thresholds.absolute,
+        )
     else:
         raise UserInputError(
             "the two sides are of different kinds",
@@ -232,14 +241,14 @@ def compare_boots(
     ]
     items = [one for one in _items(before, after, thresholds) if one.kind not in lacking]
     return Comparison(
-        _side(before, names[0]),
-        _side(after, names[1]),
-        phases,
-        tuple(items),
-        tuple(_config(before[0].config, after[0].config)),
-        tuple(warnings),
-        thresholds.relative,
-        thresholds.absolute,
+        before=_side(before, names[0]),
+        after=_side(after, names[1]),
+        phases=phases,
+        items=tuple(items),
+        config=tuple(_config(before[0].config, after[0].config)),
+        warnings=tuple(warnings),
+        threshold_share=thresholds.relative,
+        threshold_us=thresholds.absolute,
     )
 
 
@@ -252,7 +261,13 @@ def _lacking(kind: str, before: Sequence[Timeline], after: Sequence[Timeline], n
 
 def _side(boots: Sequence[Timeline], name: str) -> ComparedSide:
     first = boots[0]
-    return ComparedSide(name, len(boots), first.kernel.version, first.kernel.command_line, first.phases)
+    return ComparedSide(
+        name=name,
+        boots=len(boots),
+        version=first.kernel.version,
+        command_line=first.kernel.command_line,
+        phases=first.phases,
+    )
 
 
 def _phases(before: Sequence[Timeline], after: Sequence[Timeline], thresholds: Thresholds) -> Iterator[Row]:

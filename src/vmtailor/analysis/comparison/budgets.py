@@ -82,7 +82,14 @@ def parse_budget(text: str) -> Budget:
     metric, operator = match["metric"], match["op"]
     if match["percent"] is not None:
         percent = float(match["percent"]) * (-1 if match["sign"] == "-" else 1)
-        return Budget(text.strip(), metric, operator, None, percent, match["file"].strip("'\""))
+        return Budget(
+            text=text.strip(),
+            metric=metric,
+            operator=operator,
+            limit=None,
+            percent=percent,
+            reference=match["file"].strip("'\""),
+        )
     return Budget(text.strip(), metric, operator, _number(match["value"], match["unit"], metric, text))
 
 
@@ -238,11 +245,17 @@ def judge(budget: Budget, metrics: Mapping[str, list[float]], reference: Mapping
                 raise UserInputError(f"{budget.text}: its reference was not read")
             limit = figure(reference, budget.metric) * (1 + (budget.percent or 0.0) / 100)
     except Missing as missing:
-        return Judged(budget, None, None, False, f"{budget.reference}: {missing.message}; {missing.hint}")
+        return Judged(
+            budget=budget,
+            value=None,
+            limit=None,
+            kept=False,
+            why=f"{budget.reference}: {missing.message}; {missing.hint}",
+        )
     try:
         value = figure(metrics, budget.metric)
     except Missing as missing:
-        return Judged(budget, None, limit, False, f"{missing.message}; {missing.hint}")
+        return Judged(budget=budget, value=None, limit=limit, kept=False, why=f"{missing.message}; {missing.hint}")
     return Judged(budget, value, limit, _OPERATORS[budget.operator](value, limit))
 
 

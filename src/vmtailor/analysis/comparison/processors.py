@@ -53,7 +53,13 @@ def compare_processors(names: Sequence[str], runs: Sequence[FitRun]) -> Processo
             hint="compare those with each other, or give one bundle for each processor",
         )
     platforms = tuple(
-        Platform(name, run.plan.architecture, run.plan.machine, run.plan.kernel_version, run.verified)
+        Platform(
+            name=name,
+            architecture=run.plan.architecture,
+            machine=run.plan.machine,
+            kernel_version=run.plan.kernel_version,
+            verified=run.verified,
+        )
         for name, run in zip(names, runs, strict=True)
     )
     sides = [run.tailored for run in runs]

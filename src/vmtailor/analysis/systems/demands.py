@@ -12,7 +12,7 @@ from vmtailor.analysis.demands.strace_log import descriptor_path, unquote
 from vmtailor.analysis.explain.lookup import KnownSource, Question, find
 from vmtailor.analysis.explain.name_index import merged
 from vmtailor.analysis.ksource.expr import Enabled, asked_for, holds
-from vmtailor.analysis.systems import asks, untouched
+from vmtailor.analysis.systems import asks, harmless_opens
 from vmtailor.model.evidence import EvidenceKind
 from vmtailor.model.syscalls import SyscallEvent
 from vmtailor.model.watched.system_trace import LoadedFor, ModuleLoad
@@ -55,7 +55,7 @@ class SystemDemands:
         self.demands = demands
         self._known = known
         self._baseline = baseline
-        self._untouched = untouched.load()
+        self._untouched = harmless_opens.load()
         #: Mounts that nobody has looked into yet: place → the call.
         self._waiting: dict[str, SyscallEvent] = {}
         self._named: dict[int, str] = {}

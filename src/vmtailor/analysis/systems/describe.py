@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from vmtailor.analysis.systems import kernels, loaders, mounts, units
-from vmtailor.analysis.systems.root import Root
+from vmtailor.analysis.systems import init_units, kernels, loaders, mounts
+from vmtailor.analysis.systems.root import RootTree
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files.elf import NoElf, identity
 from vmtailor.base.text import plain
 from vmtailor.model.architecture import every
-from vmtailor.model.systems.subject import DiskLayout, LoaderEntry, SubjectKind, System
+from vmtailor.model.systems.system import DiskLayout, LoaderEntry, SubjectKind, System
 from vmtailor.model.systems.tree import NodeKind
 
 _GRUB = ("/boot/grub/grub.cfg", "/boot/grub2/grub.cfg")
@@ -25,7 +25,7 @@ _HEAD_BYTES = 256
 
 
 def describe(
-    root: Root,
+    root: RootTree,
     reference: str,
     kind: SubjectKind,
     *,
@@ -40,7 +40,7 @@ def describe(
     chosen = next((entry for entry in entries if entry.chosen), None)
     words = chosen.words if chosen is not None else ()
     named = init or next((word.partition("=")[2] for word in reversed(words) if word.startswith("init=")), "")
-    found = units.find_init(root, named)
+    found = init_units.find_init(root, named)
     if found is None:
         raise UserInputError(
             f"{reference} has no init: {named or 'none of /sbin/init, /etc/init and /bin/init'} is a program in it",
@@ -48,7 +48,7 @@ def describe(
         )
     architecture = processor_of(root, found.program, reference)
     installed = kernels.installed(root)
-    started, masked, target = units.enabled(root, found)
+    started, masked, target = init_units.enabled(root, found)
     text = next((text for path in _OS_RELEASE if (text := root.text(path))), "")
     return System(
         reference=reference, kind=kind, architecture=architecture, os=mounts.parse_os_release(text), init=found,
@@ -58,7 +58,7 @@ def describe(
     )  # fmt: skip
 
 
-def loader_entries(root: Root, boot_prefix: str) -> tuple[LoaderEntry, ...]:
+def loader_entries(root: RootTree, boot_prefix: str) -> tuple[LoaderEntry, ...]:
     """The entries of the loaders that are there; GRUB's file has the last word on which starts."""
     environment: dict[str, str] = {}
     for path in _GRUBENV:
@@ -74,7 +74,7 @@ def loader_entries(root: Root, boot_prefix: str) -> tuple[LoaderEntry, ...]:
     return tuple(loaders.parse_bls(files, environment, boot_prefix))
 
 
-def processor_of(root: Root, program: str, reference: str) -> str:
+def processor_of(root: RootTree, program: str, reference: str) -> str:
     """The architecture that a program is for, by its name; that of its interpreter for a script.
 
     Raises UserInputError for one that nothing is known of."""

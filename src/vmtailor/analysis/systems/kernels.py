@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import re
 
-from vmtailor.analysis.systems.root import Root
+from vmtailor.analysis.systems.root import RootTree
 from vmtailor.base.notation import module_name
-from vmtailor.model.systems.subject import InstalledKernel, LoaderEntry
+from vmtailor.model.systems.system import InstalledKernel, LoaderEntry
 from vmtailor.model.systems.tree import NodeKind
 
 _RELEASE = re.compile(r"\d+\.\d+[\w.+~-]{0,100}")
@@ -26,7 +26,7 @@ _MODULE = re.compile(r"\.ko(?:\.(?:gz|xz|zst))?$")
 MOST_KERNELS = 50
 
 
-def installed(root: Root) -> tuple[InstalledKernel, ...]:
+def installed(root: RootTree) -> tuple[InstalledKernel, ...]:
     """Every kernel that has an image or modules, oldest release first."""
     releases = {name for name, node in root.names("/lib/modules").items() if node.kind is NodeKind.FOLDER}
     releases |= {found[1] for name in root.names("/boot") if (found := _IMAGE_NAME.fullmatch(name))}
@@ -34,7 +34,7 @@ def installed(root: Root) -> tuple[InstalledKernel, ...]:
     return tuple(_kernel(root, release) for release in known)
 
 
-def _kernel(root: Root, release: str) -> InstalledKernel:
+def _kernel(root: RootTree, release: str) -> InstalledKernel:
     image, image_bytes = _first(root, _IMAGES, release)
     initrd, initrd_bytes = _first(root, _INITRDS, release)
     modules = [node.size for path, node in root.walk(f"/lib/modules/{release}") if _is_module(path, node.kind)]
@@ -42,7 +42,7 @@ def _kernel(root: Root, release: str) -> InstalledKernel:
     return InstalledKernel(release, image, image_bytes, config, initrd, initrd_bytes, len(modules), sum(modules))
 
 
-def module_paths(root: Root, release: str) -> dict[str, str]:
+def module_paths(root: RootTree, release: str) -> dict[str, str]:
     """The modules of a release by name, as the kernel names them, with their paths."""
     top = f"/lib/modules/{release}"
     return {
@@ -56,7 +56,7 @@ def _is_module(path: str, kind: NodeKind) -> bool:
     return kind is NodeKind.FILE and _MODULE.search(path) is not None
 
 
-def _first(root: Root, places: tuple[str, ...], release: str) -> tuple[str, int]:
+def _first(root: RootTree, places: tuple[str, ...], release: str) -> tuple[str, int]:
     for place in places:
         path = place.format(r=release)
         node = root.node(path)
@@ -65,7 +65,7 @@ def _first(root: Root, places: tuple[str, ...], release: str) -> tuple[str, int]
     return "", 0
 
 
-def starting(root: Root, kernels: tuple[InstalledKernel, ...], entries: tuple[LoaderEntry, ...]) -> str:
+def starting(root: RootTree, kernels: tuple[InstalledKernel, ...], entries: tuple[LoaderEntry, ...]) -> str:
     """The release that starts when nobody chooses: the loader's entry, or the newest that has an image."""
     bootable = [one for one in kernels if one.image]
     chosen = next((one for one in entries if one.chosen), None)

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from vmtailor.analysis.systems.kernels import version_order
-from vmtailor.model.systems.subject import LoaderEntry
+from vmtailor.model.systems.system import LoaderEntry
 
 #: Lines and entries that are read.
 MOST_LINES, MOST_ENTRIES = 20_000, 200

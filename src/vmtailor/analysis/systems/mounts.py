@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 import shlex
 
-from vmtailor.model.systems.subject import Mount, OsRelease, Partition
+from vmtailor.model.systems.system import Mount, OsRelease, Partition
 
 #: Lines of a table that are read; no system has a tenth.
 MOST_LINES = 1000

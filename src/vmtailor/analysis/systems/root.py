@@ -15,7 +15,7 @@ _MOST_STEPS = 1000
 MOST_ENTRIES, MOST_DEPTH = 50_000, 32
 
 
-class Root:
+class RootTree:
     """A tree with its links: every path may be any that a program of the system would use."""
 
     def __init__(self, tree: Tree) -> None:

@@ -96,13 +96,13 @@ def build(sources: Sequence[Observed]) -> Timeline:
     sanity.check_rows(observed, quantised, console, initcalls, probes)
     timeline = Timeline(
         kernel=KernelInfo(
-            observed.version,
-            observed.arch,
-            observed.command_line,
-            observed.hypervisor,
-            observed.clocksource,
-            observed.clocksource_switch_us,
-            quantised.tick_us if quantised else None,
+            version=observed.version,
+            arch=observed.arch,
+            command_line=observed.command_line,
+            hypervisor=observed.hypervisor,
+            clocksource=observed.clocksource,
+            clocksource_switch_us=observed.clocksource_switch_us,
+            tick_us=quantised.tick_us if quantised else None,
         ),
         phases=tuple(phases),
         initcalls=initcalls,
@@ -166,14 +166,26 @@ def _rows(observed: Observed, reading: ReportedScale) -> tuple[list[Initcall], l
         if begun is None and call.end_us is not None and duration is not None:
             begun = call.end_us - duration
         known = begun is not None and call.end_us is not None and duration is not None
-        spans.append(Span(begun or 0, call.end_us or 0, duration or 0, call.task, False) if known else None)
+        spans.append(
+            Span(start_us=begun or 0, end_us=call.end_us or 0, duration_us=duration or 0, task=call.task, probe=False)
+            if known
+            else None
+        )
     for probe in observed.probes:
         early = quantised is not None and probe.end_us is not None and probe.end_us <= quantised.until_us
         if probe.end_us is None or early:
             spans.append(None)
         else:
             task = int(probe.caller[1:]) if probe.caller and probe.caller.startswith("T") else None
-            spans.append(Span(probe.end_us - probe.reported_us, probe.end_us, probe.reported_us, task, True))
+            spans.append(
+                Span(
+                    start_us=probe.end_us - probe.reported_us,
+                    end_us=probe.end_us,
+                    duration_us=probe.reported_us,
+                    task=task,
+                    probe=True,
+                )
+            )
     nest(spans)
     count = len(observed.initcalls)
     probes = _probes(observed, spans[count:], quantised)
@@ -199,21 +211,21 @@ def _initcalls(observed: Observed, reading: ReportedScale, spans: list[Span | No
             start = call.end_us - duration
         rows.append(
             Initcall(
-                call.name,
-                call.module,
-                number,
-                start,
-                duration,
-                span.exclusive_us if span else duration,
-                source,
-                call.reported_us,
-                call.returned,
-                call.end_us,
-                by_stamps,
-                call.level,
-                call.task,
-                BESIDE if beside else CRITICAL,
-                call.asynchronous,
+                name=call.name,
+                module=call.module,
+                occurrence=number,
+                start_us=start,
+                duration_us=duration,
+                exclusive_us=span.exclusive_us if span else duration,
+                duration_source=source,
+                reported_us=call.reported_us,
+                returned=call.returned,
+                end_us=call.end_us,
+                stamps_us=by_stamps,
+                level=call.level,
+                task=call.task,
+                path=BESIDE if beside else CRITICAL,
+                asynchronous=call.asynchronous,
             )
         )
     return rows
@@ -263,12 +275,12 @@ def _deferrals(probes: Sequence[Probe]) -> tuple[Deferral, ...]:
             bound.setdefault(probe.device, probe.end_us)
     rows = [
         Deferral(
-            device,
-            len(tries),
-            sum(p.duration_us or 0 for p in tries),
-            tries[0].end_us,
-            bound.get(device),
-            sum(p.duration_us or 0 for p in tries if p.path == BESIDE),
+            device=device,
+            times=len(tries),
+            spent_us=sum(p.duration_us or 0 for p in tries),
+            first_us=tries[0].end_us,
+            bound_us=bound.get(device),
+            beside_us=sum(p.duration_us or 0 for p in tries if p.path == BESIDE),
         )
         for device, tries in waiting.items()
     ]

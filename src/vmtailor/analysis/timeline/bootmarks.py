@@ -77,14 +77,18 @@ def milestones(lines: Sequence[MarkLine], extra: Sequence[tuple[str, re.Pattern[
     zero = kernel_zero(lines)
     found: dict[str, Milestone] = {}
     if zero is not None:
-        found["kernel"] = Milestone("kernel", None, 0, max(zero, 0.0), "zero of the kernel's clock")
+        found["kernel"] = Milestone(
+            name="kernel", executed=None, virtual_ns=0, wall_s=max(zero, 0.0), source="zero of the kernel's clock"
+        )
     for line in lines:
         for name, pattern, last in (*MARKS, *((name, pattern, False) for name, pattern in extra)):
             if (name not in found or last) and pattern.search(line.text):
                 wall = line.wall_s
                 if line.guest_s is not None and zero is not None:
                     wall = min(wall, zero + line.guest_s)
-                found[name] = Milestone(name, None, ns(line.guest_s), wall, line.text.strip()[:120])
+                found[name] = Milestone(
+                    name=name, executed=None, virtual_ns=ns(line.guest_s), wall_s=wall, source=line.text.strip()[:120]
+                )
     return tuple(sorted(found.values(), key=lambda m: m.wall_s or 0.0))
 
 

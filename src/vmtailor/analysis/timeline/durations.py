@@ -229,9 +229,9 @@ def console_cost(observed: Observed, quantised: Quantised | None, unit: float = 
         return None
     per_char = max(0.0, statistics.median(ratios))
     return ConsoleCost(
-        observed.lines,
-        observed.characters,
-        round(per_char, 3),
-        round(per_char * observed.characters),
-        "initcalls: their stamps less what they reported, over the length of the line printed between",
+        lines=observed.lines,
+        characters=observed.characters,
+        us_per_char=round(per_char, 3),
+        cost_us=round(per_char * observed.characters),
+        source="initcalls: their stamps less what they reported, over the length of the line printed between",
     )

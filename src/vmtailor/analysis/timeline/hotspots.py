@@ -53,16 +53,16 @@ def _calls(timeline: Timeline) -> Iterator[Hotspot]:
         inside = _in_kernel(timeline, row.start_us, row.end_us)
         name = f"{row.name} [{row.module}]" if row.module else row.name
         yield Hotspot(
-            kind,
-            name,
-            own,
-            _share(own, timeline.kernel_us) if inside else None,
-            _share(own, timeline.total_us),
-            (),
-            row.start_us,
-            row.occurrence,
-            row.path,
-            row.duration_us,
+            kind=kind,
+            name=name,
+            exclusive_us=own,
+            share_kernel=_share(own, timeline.kernel_us) if inside else None,
+            share_total=_share(own, timeline.total_us),
+            advice=(),
+            start_us=row.start_us,
+            occurrence=row.occurrence,
+            path=row.path,
+            duration_us=row.duration_us,
         )
 
 
@@ -77,17 +77,17 @@ def _gaps(timeline: Timeline) -> Iterator[Hotspot]:
     for (name, phase, path, _), gaps in groups.items():
         own = sum(gap.own_us for gap in gaps)
         yield Hotspot(
-            "gap",
-            name,
-            own,
-            _share(own, timeline.kernel_us) if phase == PhaseName.KERNEL else None,
-            _share(own, timeline.total_us),
-            (),
-            gaps[0].start_us,
-            None,
-            path,
-            sum(gap.end_us - gap.start_us for gap in gaps),
-            len(gaps),
+            kind="gap",
+            name=name,
+            exclusive_us=own,
+            share_kernel=_share(own, timeline.kernel_us) if phase == PhaseName.KERNEL else None,
+            share_total=_share(own, timeline.total_us),
+            advice=(),
+            start_us=gaps[0].start_us,
+            occurrence=None,
+            path=path,
+            duration_us=sum(gap.end_us - gap.start_us for gap in gaps),
+            times=len(gaps),
         )
 
 
@@ -99,16 +99,16 @@ def _units(timeline: Timeline) -> Iterator[Hotspot]:
             known = waited is not None
             path = Path.CRITICAL if unit.critical else (Path.BESIDE if unit.critical is False else Path.UNKNOWN)
             yield Hotspot(
-                "unit",
-                unit.name,
-                own,
-                None,
-                _share(own, timeline.total_us) if known else None,
-                (),
-                unit.start_us,
-                None,
-                path.value,
-                unit.duration_us,
+                kind="unit",
+                name=unit.name,
+                exclusive_us=own,
+                share_kernel=None,
+                share_total=_share(own, timeline.total_us) if known else None,
+                advice=(),
+                start_us=unit.start_us,
+                occurrence=None,
+                path=path.value,
+                duration_us=unit.duration_us,
             )
 
 
@@ -121,20 +121,22 @@ def _processes(timeline: Timeline) -> Iterator[Hotspot]:
             waited = f"{process.name}, waiting for disks"
             total[waited] = total.get(waited, 0) + process.waiting_us
     for name, own in total.items():
-        yield Hotspot("process", name, own, None, _share(own, timeline.total_us))
+        yield Hotspot(
+            kind="process", name=name, exclusive_us=own, share_kernel=None, share_total=_share(own, timeline.total_us)
+        )
 
 
 def _console(timeline: Timeline) -> Iterator[Hotspot]:
     console = timeline.console
     if console and console.cost_us and console.us_per_char is not None and console.us_per_char >= SLOW_CONSOLE_US:
         yield Hotspot(
-            "console",
-            "printing to the console",
-            console.cost_us,
-            None if console.kernel_us is None else _share(console.kernel_us, timeline.kernel_us),
-            _share(console.cost_us, timeline.total_us),
-            (),
-            None,
-            None,
-            Path.CRITICAL.value,
+            kind="console",
+            name="printing to the console",
+            exclusive_us=console.cost_us,
+            share_kernel=None if console.kernel_us is None else _share(console.kernel_us, timeline.kernel_us),
+            share_total=_share(console.cost_us, timeline.total_us),
+            advice=(),
+            start_us=None,
+            occurrence=None,
+            path=Path.CRITICAL.value,
         )

@@ -164,13 +164,13 @@ def _merge_units(whole: Observed, units: Sequence[UnitSpan]) -> None:
         old = whole.units[index[unit.name]]
         better = unit if old.duration_us is None else old
         whole.units[index[unit.name]] = UnitSpan(
-            unit.name,
-            old.start_us if old.start_us is not None else unit.start_us,
-            old.end_us if old.end_us is not None else unit.end_us,
-            better.duration_us,
-            None,
-            better.duration_source,
-            old.critical if old.critical is not None else unit.critical,
+            name=unit.name,
+            start_us=old.start_us if old.start_us is not None else unit.start_us,
+            end_us=old.end_us if old.end_us is not None else unit.end_us,
+            duration_us=better.duration_us,
+            exclusive_us=None,
+            duration_source=better.duration_source,
+            critical=old.critical if old.critical is not None else unit.critical,
         )
     if any(u.critical for u in whole.units):
         whole.units = [u if u.critical is not None else msgspec.structs.replace(u, critical=False) for u in whole.units]
@@ -191,7 +191,14 @@ def _units_of_log(whole: Observed) -> None:
         rough = not whole.rough_us.isdisjoint((begun[0], up)) and up - begun[0] < RESOLVED_US
         took = None if rough else up - begun[0]
         source = None if rough else DurationSource.TIME_STAMPS.value
-        unit = UnitSpan(what, begun[0], None if rough else up, took, None, source)
+        unit = UnitSpan(
+            name=what,
+            start_us=begun[0],
+            end_us=None if rough else up,
+            duration_us=took,
+            exclusive_us=None,
+            duration_source=source,
+        )
         if what in known:
             old = whole.units[known[what]]
             whole.units[known[what]] = msgspec.structs.replace(old, start_us=begun[0], end_us=up)

@@ -49,7 +49,7 @@ from vmtailor.model.exercise import Expect, Step, StepKind
 from vmtailor.model.image import Image
 from vmtailor.model.machine import Clock, Disk, Machine
 from vmtailor.model.plan import RootFormat
-from vmtailor.pipeline.systems import exercising, subjects
+from vmtailor.pipeline.systems import exercise_boots, subjects
 from vmtailor.pipeline.systems import inputs as systems
 
 #: Memory of the machine: engines, and the image on its way into them.
@@ -90,7 +90,7 @@ def ready(reference: str, image: Image, image_archive: str, store: Store, *, by_
         taken = systems.taken_out(found, guest_programs.of(row.name), store)
         systems.require_same(taken / systems.KERNEL, Path(kernel.vmlinuz), found.subject)
         words = systems.words(found.subject, row)
-        root = exercising.root_of(found.subject, words)
+        root = exercise_boots.root_of(found.subject, words)
         own, which = systems.disk_of(found), systems.identity_of(found, store)[:12]
     with step("put the image on disks"):
         volumes = _volumes(image, image_archive, guest_programs.of(row.name).guest / ENTER, store)

@@ -33,7 +33,7 @@ from vmtailor.bench.suites.registry import SUITES
 from vmtailor.drivers.image import flat_archive
 from vmtailor.drivers.monitors import monitors
 from vmtailor.model.image import Image
-from vmtailor.stages.image import fetch
+from vmtailor.stages.image_fetch import fetch
 
 _COPY_S = 1800.0
 #: A run ends by itself long before this; a week.

@@ -15,7 +15,7 @@ from vmtailor.drivers.guest import guest_programs
 from vmtailor.drivers.host import bundle_folder
 from vmtailor.model.boots.series import BootSeries
 from vmtailor.model.option import OptionSubject, refuse
-from vmtailor.pipeline import bundle_boots, machine_bench, trying
+from vmtailor.pipeline import boot_trials, bundle_boots, machine_bench
 from vmtailor.pipeline.options import BootOptions
 from vmtailor.stages.boot import profile
 
@@ -44,6 +44,6 @@ def _boots(asked: BootOptions, subject: bundle_boots.Booted, name: str) -> BootS
         on_boot = telling(progress, asked.times)
         if not wanted:
             return bundle_boots.boots(subject, asked.times, asked.out, on_boot)
-        return trying.on_bundle(
+        return boot_trials.on_bundle(
             subject, wanted, asked.out, times=asked.times, judged_by=asked.judged_by, on_boot=on_boot
         )

@@ -26,7 +26,7 @@ from vmtailor.model.boots.boot_cost import BootCost
 from vmtailor.model.boots.series import BootSeries, JudgedBy
 from vmtailor.model.boots.workload import Nothing, OwnInit
 from vmtailor.model.machine import Accelerator, Clock, Disk, Machine
-from vmtailor.pipeline import machine_bench, trying
+from vmtailor.pipeline import boot_trials, machine_bench
 from vmtailor.pipeline.options import BOOT_MEMORY, BootOptions
 from vmtailor.stages.boot import attribution, profile
 
@@ -144,7 +144,7 @@ def _tried(prepared: Prepared) -> BootSeries:
         output.note(words)
     parts = guest_programs.of(machine.architecture)
     with step(f"try {len(wanted)} changes on {Path(prepared.name).name}") as progress:
-        return trying.on_machine(
+        return boot_trials.on_machine(
             prepared.name, machine, prepared.workload, wanted, asked.out, times=asked.times,
             natives=parts, judged_by=asked.judged_by, known=known, store=store,
             on_boot=telling(progress, asked.times),

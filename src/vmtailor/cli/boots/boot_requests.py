@@ -19,8 +19,8 @@ from vmtailor.model.option import OptionSubject, refuse
 from vmtailor.model.plan import Plan
 from vmtailor.model.watched.system_trace import LoadedFor, SystemTrace
 from vmtailor.pipeline.options import BOOT_MEMORY, BootOptions
-from vmtailor.pipeline.systems import planning, subjects, tracing
-from vmtailor.stages.plan import Wishes
+from vmtailor.pipeline.systems import subjects, system_kernel, system_plan
+from vmtailor.stages.kernel_plan import Wishes
 
 
 def boot_requests(asked: BootOptions, folder: Path) -> None:
@@ -36,7 +36,7 @@ def boot_requests(asked: BootOptions, folder: Path) -> None:
     folder = folder.absolute()
     store = Store()
     with subjects.opened(f"{subjects.DISK}{asked.subject}", store) as found:
-        record = tracing.traced(
+        record = system_kernel.traced(
             found,
             workload,
             folder,
@@ -44,7 +44,7 @@ def boot_requests(asked: BootOptions, folder: Path) -> None:
             memory_bytes=asked.memory_bytes or BOOT_MEMORY,
             cpus=asked.cpus or 1,
         )
-        plan = None if record.boot.failures else planning.planned(found, record, folder, Wishes(), store)
+        plan = None if record.boot.failures else system_plan.planned(found, record, folder, Wishes(), store)
     if asked.json:
         output.json_bytes([records.to_bytes(record)])
     else:
@@ -95,7 +95,7 @@ def show_plan(plan: Plan | None, record: SystemTrace, folder: Path, console: Ter
         Text.assemble(
             (f"planned for {plan.machine}  ", "bold"),
             f"{count} with a prompt, {len(later)} of them modules that are loaded when they are asked for  ",
-            (str(folder / planning.PLAN), "cyan"),
+            (str(folder / system_plan.PLAN), "cyan"),
         )
     )
 

@@ -20,7 +20,7 @@ from vmtailor.model.boots.series import BootSeries
 from vmtailor.model.machine import Accelerator, Clock, Machine
 from vmtailor.model.option import OptionSubject, refuse
 from vmtailor.pipeline.options import BOOT_MEMORY, BootOptions
-from vmtailor.pipeline.systems import exercising
+from vmtailor.pipeline.systems import exercise_boots
 
 
 def boot_system(asked: BootOptions, exercise: Path) -> None:
@@ -51,7 +51,7 @@ def machine_for(asked: BootOptions, row: Architecture) -> Machine:
 
 def _boots(asked: BootOptions, subject: str, exercise: Path) -> BootSeries:
     with step(f"boot and exercise {Path(subject).name}") as progress:
-        found = exercising.exercised(
+        found = exercise_boots.exercised(
             subject, exercise, partial(machine_for, asked), asked.out, times=asked.times, timeout_s=asked.timeout_s,
             store=Store(), partition=None, on_boot=telling(progress, asked.times),
         )  # fmt: skip

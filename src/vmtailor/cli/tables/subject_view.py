@@ -9,7 +9,7 @@ from vmtailor.base.figures import file_bytes
 from vmtailor.base.terminal import BREAK, Table, TerminalConsole, Text, box
 from vmtailor.base.text import plural
 from vmtailor.model.architecture import named
-from vmtailor.model.systems.subject import DiskLayout, InstalledKernel, System
+from vmtailor.model.systems.system import DiskLayout, InstalledKernel, System
 
 #: Rows of each list, unless all are asked for.
 MOST_ROWS = 12

@@ -15,7 +15,7 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.base.process import CommandFailed
 from vmtailor.base.text import plain
 from vmtailor.drivers.disks.sandbox import run_shut_in
-from vmtailor.model.systems.subject import Partition, TableKind
+from vmtailor.model.systems.system import Partition, TableKind
 
 #: Partitions that are looked at; a GPT has room for 128.
 MOST_PARTITIONS = 128

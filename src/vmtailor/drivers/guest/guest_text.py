@@ -47,7 +47,7 @@ def parse_mark(payload: bytes, host_s: float) -> GuestMark | None:
     if len(words) != 4 or not words[0] or not all(word.isascii() and word.isdigit() for word in words[1:]):
         return None
     cycles, monotonic, realtime = (_number(word, 0) for word in words[1:])
-    return GuestMark(words[0][:64], cycles, monotonic, realtime, host_s)
+    return GuestMark(name=words[0][:64], cycles=cycles, monotonic_ns=monotonic, realtime_ns=realtime, host_s=host_s)
 
 
 def parse_note(payload: bytes) -> GuestNote:

@@ -126,13 +126,13 @@ class _Reader:
         if len(table) and (table["lengths_at"].astype(np.int64) + table["insns"]).max() > len(lengths):
             raise ValueError("instruction lengths are missing")
         blocks = Blocks(
-            table["vaddr"],
-            table["insns"],
-            table["size"],
-            table["kind"] == 0,
-            table["ports"],
-            table["lengths_at"],
-            lengths,
+            vaddr=table["vaddr"],
+            insns=table["insns"],
+            size=table["size"],
+            early=table["kind"] == 0,
+            ports=table["ports"],
+            lengths_at=table["lengths_at"],
+            lengths=lengths,
         )
         names, stretches, begin = self.names.get(b"MRKN", []), [], "reset"
         for step in self.steps:
@@ -147,7 +147,15 @@ class _Reader:
         mode, devices = self.names.get(b"MODE", ["", ""])
         exact = mode == CountingMode.COUNTS
         (architecture,) = self.names.get(b"ARCH", [presumed_name()])
-        return Counters(exact, self.complete, devices == "on", blocks, tuple(stretches), reached, architecture)
+        return Counters(
+            exact=exact,
+            complete=self.complete,
+            devices=devices == "on",
+            blocks=blocks,
+            stretches=tuple(stretches),
+            spans=reached,
+            architecture=architecture,
+        )
 
     def _stretch(self, step: _Step, begin: str, marks: list[str], blocks: int) -> Stretch:
         owner_names, device_names = self.names.get(b"OWNR", []), self.names.get(b"DEVN", [])

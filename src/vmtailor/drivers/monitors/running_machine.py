@@ -185,7 +185,15 @@ class RunningMachine:
             ending = Ending.DIED
         else:
             ending = Ending.PANIC if _PANIC.search(text) else Ending.EXITED
-        end = End(ending, self.command, text, self.stderr(), self.elapsed_s, code, self.title)
+        end = End(
+            ending=ending,
+            command=self.command,
+            console_tail=text,
+            stderr=self.stderr(),
+            seconds=self.elapsed_s,
+            returncode=code,
+            monitor=self.title,
+        )
         # A monitor that refuses says so with its status. One that a signal ended did start: QEMU 7.2
         # aborts in some guests that run out of memory before they have said a word ("cpu_io_recompile").
         if ending is Ending.DIED and not self.serial.heard and code is not None and code > 0:

@@ -128,11 +128,11 @@ def launch(
         second = stack.enter_context(SerialLine()) if probe or attendant else None
         given = stack.enter_context(handed(wanted, qemu))
         ends = Ends(
-            monitor.theirs if monitor else None,
-            second.guest_out if second and probe else None,
-            given.names,
-            tuple(given.sets),
-            second.guest_out if second and attendant else None,
+            qmp=monitor.theirs if monitor else None,
+            probe=second.guest_out if second and probe else None,
+            names=given.names,
+            sets=tuple(given.sets),
+            console=second.guest_out if second and attendant else None,
         )
         argv = build(ends, program=qemu.program, sandbox=qemu.sandbox)
         words = [f"{name}={value}" for name, value in wanted.variables.items()]

@@ -54,9 +54,14 @@ def _probe(program: str) -> Qemu:
     helped = helping.result()
     api = plugin_api_of(version) if "-plugin " in helped else None
     full = text.splitlines()[0]
-    if script:
-        return Qemu(program, version, "-sandbox " in helped, api, full_version=full)
-    return Qemu(real, version, "-sandbox " in helped, api, program_needs.needs(Path(real), loads.result()), full)
+    return Qemu(
+        program=program if script else real,
+        version=version,
+        sandbox="-sandbox " in helped,
+        plugin_api=api,
+        needs=None if script else program_needs.needs(Path(real), loads.result()),
+        full_version=full,
+    )
 
 
 @functools.cache

@@ -16,17 +16,17 @@ from vmtailor.model.boots.system_exercise import SystemExercise
 from vmtailor.model.bundle import SYSTEM_MAP
 from vmtailor.model.exercise import Exercise
 from vmtailor.model.machine import Clock, Machine
-from vmtailor.model.systems.subject import System
+from vmtailor.model.systems.system import System
 from vmtailor.model.watched.system_run import SystemRun
 from vmtailor.model.watched.system_trace import SystemTrace
 from vmtailor.pipeline import keys
 from vmtailor.pipeline.subject import Subject
-from vmtailor.pipeline.systems import exercising, planning
-from vmtailor.pipeline.systems.planning import SystemPlanInputs
-from vmtailor.pipeline.systems.tracing import SystemKernel
+from vmtailor.pipeline.systems import exercise_boots, system_plan
+from vmtailor.pipeline.systems.system_kernel import SystemKernel
+from vmtailor.pipeline.systems.system_plan import SystemPlanInputs
 from vmtailor.stages import system_verify
-from vmtailor.stages.plan import Tree
-from vmtailor.stages.subject import OpenedSubject
+from vmtailor.stages.kernel_plan import KernelTree
+from vmtailor.stages.system_files import OpenedSystem
 from vmtailor.stages.system_verify import SystemTarget
 
 #: In the cache: the record of a run of the exercise.
@@ -50,7 +50,7 @@ class SystemSeen:
     def demands(self) -> SystemDemands:
         """All that the system asked for; its log is read once."""
         with step("plan: what the system asked for"):
-            return planning.find_demands(self.asked)
+            return system_plan.find_demands(self.asked)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -60,10 +60,10 @@ class DrivenSystem(Subject[SystemSeen]):
 
     NOUN = "disk"
 
-    found: OpenedSubject
+    found: OpenedSystem
     sha256: str
     exercise: SystemExercise
-    tree: Tree
+    tree: KernelTree
     known: KnownSource
     own: SystemKernel
 
@@ -79,7 +79,7 @@ class DrivenSystem(Subject[SystemSeen]):
     @property
     def root(self) -> SystemRoot:
         """The place of the system in each of its machines."""
-        return exercising.root_of(self.system, self.baseline.words)
+        return exercise_boots.root_of(self.system, self.baseline.words)
 
     @property
     def clock(self) -> Clock:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from vmtailor.analysis.changes import choice
-from vmtailor.analysis.systems.root import Root
+from vmtailor.analysis.systems.root import RootTree
 from vmtailor.base.cache.store import Store, digest
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.natives import Natives
@@ -17,15 +17,15 @@ from vmtailor.model.architecture import Architecture
 from vmtailor.model.boots.system_exercise import SystemExercise, SystemReadyKind
 from vmtailor.model.machine import Disk, DiskMode
 from vmtailor.model.option import OptionSubject, refuse
-from vmtailor.model.systems.subject import Init, InitKind, System
+from vmtailor.model.systems.system import Init, InitKind, System
 from vmtailor.model.systems.tree import NodeKind
 from vmtailor.model.systems.units import UnitsMode
 from vmtailor.pipeline import keys
 from vmtailor.pipeline.options import FitOptions
-from vmtailor.pipeline.systems import tracing
+from vmtailor.pipeline.systems import system_kernel
 from vmtailor.pipeline.systems.subjects import disk_path
 from vmtailor.stages.boot import attribution, own_kernel
-from vmtailor.stages.subject import OpenedSubject
+from vmtailor.stages.system_files import OpenedSystem
 
 #: Raise it when what is taken out of a system changes.
 _TAKEN = "1"
@@ -64,7 +64,7 @@ def refuse_units(options: FitOptions, init: Init) -> None:
         raise UserInputError(f"{name} is for systemd, and the init of {options.reference} is {init.program}")
 
 
-def refuse_files(options: FitOptions, root: Root) -> None:
+def refuse_files(options: FitOptions, root: RootTree) -> None:
     """Raise UserInputError for files to be tried that have no folder in the system, or are to go and are not there."""
     for path, wanted in options.files:
         above = path.rpartition("/")[0] or "/"
@@ -75,7 +75,7 @@ def refuse_files(options: FitOptions, root: Root) -> None:
             raise UserInputError(f"--try-file {path}=: {options.reference} has no such file")
 
 
-def identity_of(found: OpenedSubject, store: Store) -> str:
+def identity_of(found: OpenedSystem, store: Store) -> str:
     """Return the digest of a disk's content. It is read once for a file that does not change, by this run or one
     before it."""
     assert found.disk is not None
@@ -90,7 +90,7 @@ def identity_of(found: OpenedSubject, store: Store) -> str:
 KERNEL, INITRD = "kernel", "initrd"
 
 
-def taken_out(found: OpenedSubject, parts: Natives, store: Store) -> Path:
+def taken_out(found: OpenedSystem, parts: Natives, store: Store) -> Path:
     """The folder with the kernel and the initial RAM disk that the loader would start. One disk may have several
     systems, with one kernel."""
     partition = found.subject.disk.root if found.subject.disk is not None else 0
@@ -112,7 +112,7 @@ def require_same(own: Path, packaged_kernel: Path, subject: System) -> None:
         )
 
 
-def disk_of(found: OpenedSubject) -> Disk:
+def disk_of(found: OpenedSystem) -> Disk:
     """The system's disk as each machine gets it: what a guest writes is thrown away."""
     assert found.disk is not None
     return Disk(str(found.disk.path.absolute()), found.disk.format, DiskMode.OVERLAID)
@@ -121,6 +121,6 @@ def disk_of(found: OpenedSubject) -> Disk:
 def words(subject: System, row: Architecture, planned: tuple[str, ...] = ()) -> tuple[str, ...]:
     """The command line of both machines: the system's own words, the root by the device that it is here, and what our
     machines need. `planned`: words of a plan."""
-    own = tracing.words_of(subject, row)
+    own = system_kernel.words_of(subject, row)
     more = dict.fromkeys((*row.kernel.words, *planned))
     return (*own, *(word for word in more if word not in own))

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from vmtailor.analysis.systems import units
-from vmtailor.analysis.systems.root import Root
+from vmtailor.analysis.systems import init_units
+from vmtailor.analysis.systems.root import RootTree
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
 from vmtailor.drivers.distribution import packaged_baseline
@@ -20,13 +20,13 @@ from vmtailor.drivers.rootfs import boot_disk
 from vmtailor.model.architecture import named, of_host
 from vmtailor.model.image import Image
 from vmtailor.model.kernel import KernelBaseline
-from vmtailor.model.systems.subject import SubjectKind, System
+from vmtailor.model.systems.system import SubjectKind, System
 from vmtailor.pipeline.options import FitOptions
-from vmtailor.stages import image as image_stage
-from vmtailor.stages import subject as subject_stage
+from vmtailor.stages import image_fetch as image_stage
 from vmtailor.stages import system_disk
-from vmtailor.stages.image import ImageOptions, Source
-from vmtailor.stages.subject import OpenedSubject
+from vmtailor.stages import system_files as subject_stage
+from vmtailor.stages.image_fetch import ImageOptions, Source
+from vmtailor.stages.system_files import OpenedSystem
 
 DISK = f"{SubjectKind.DISK}:"
 #: The number of a file system that fills its disk.
@@ -53,7 +53,7 @@ def disk_path(reference: str) -> Path | None:
 
 
 @contextlib.contextmanager
-def opened(reference: str, store: Store, *, partition: int | None = None, init: str = "") -> Iterator[OpenedSubject]:
+def opened(reference: str, store: Store, *, partition: int | None = None, init: str = "") -> Iterator[OpenedSystem]:
     """Read a system's files, for as long as the block lasts. Raises UserInputError, in words that name what is wrong;
     HostError for a missing tool or space."""
     path = disk_path(reference)
@@ -65,7 +65,7 @@ def opened(reference: str, store: Store, *, partition: int | None = None, init: 
 
 
 @contextlib.contextmanager
-def on_disk(options: FitOptions) -> Iterator[OpenedSubject]:
+def on_disk(options: FitOptions) -> Iterator[OpenedSystem]:
     """A system to be fitted, on a disk that a machine can be started from: its own, or one that is made of its tree. A
     tree without a kernel gets the distribution's. Raises as `opened` and `require_host` do, and as packaged.provide."""
     reference, store = options.reference, options.store
@@ -108,8 +108,8 @@ def is_system(options: FitOptions) -> bool:
     image = image_stage.fetch(options.reference, options.store, _fetching(options))
     argv = image.config.argv
     if _is_tree(options.reference):
-        return units.find_init(Root(ArchiveTree(Path(image.archive)))) is not None
-    return bool(argv) and units.is_init(Root(ArchiveTree(Path(image.archive))), argv[0])
+        return init_units.find_init(RootTree(ArchiveTree(Path(image.archive)))) is not None
+    return bool(argv) and init_units.is_init(RootTree(ArchiveTree(Path(image.archive))), argv[0])
 
 
 def _fetching(options: FitOptions) -> ImageOptions:
@@ -129,7 +129,7 @@ def _is_tree(reference: str) -> bool:
     return image_stage.parse_reference(reference).source is Source.ROOTFS
 
 
-def _in_archive(image: Image, reference: str, init: str = "") -> OpenedSubject:
+def _in_archive(image: Image, reference: str, init: str = "") -> OpenedSystem:
     argv, tree = image.config.argv, _is_tree(reference)
     chosen = init or (argv[0] if argv and not tree else "")
     kind = SubjectKind.ROOT if tree else SubjectKind.IMAGE

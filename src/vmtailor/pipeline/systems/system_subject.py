@@ -41,7 +41,7 @@ from vmtailor.model.machine import Clock, Machine
 from vmtailor.model.margin import Margin
 from vmtailor.model.plan import Plan
 from vmtailor.model.syscalls import SyscallEvent
-from vmtailor.model.systems.subject import InitKind, System
+from vmtailor.model.systems.system import InitKind, System
 from vmtailor.model.systems.units import UnitsMode
 from vmtailor.model.trace import FileUse
 from vmtailor.model.trial import Verification
@@ -52,19 +52,28 @@ from vmtailor.pipeline.bundle_files import OwnFiles
 from vmtailor.pipeline.bundle_place import UsersDisk
 from vmtailor.pipeline.code_cost import Code
 from vmtailor.pipeline.image_subject import require_tools, source_of
-from vmtailor.pipeline.measured_machines import Ahead, Asked
+from vmtailor.pipeline.measured_machines import Ahead, MeasureRequest
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.pipeline.subject import AskUnits, Findings, Fitted, Improved, Times
-from vmtailor.pipeline.systems import disk_files, exercising, inputs, planning, subjects, tracing, trimming, tuning
+from vmtailor.pipeline.systems import (
+    disk_files,
+    exercise_boots,
+    inputs,
+    named_changes,
+    subjects,
+    system_kernel,
+    system_plan,
+    unit_masks,
+)
 from vmtailor.pipeline.systems.driven_system import RAN, DrivenSystem, SystemSeen
-from vmtailor.pipeline.systems.planning import CONFIG_BYTES, HEAD_BYTES, SystemPlanInputs, symbol_in
-from vmtailor.stages import exercise_file, measure, system_trace, system_verify
+from vmtailor.pipeline.systems.system_plan import CONFIG_BYTES, HEAD_BYTES, SystemPlanInputs, symbol_in
+from vmtailor.stages import exercise_file, measure, system_verify, system_watch
+from vmtailor.stages.container_trace import modules_of
+from vmtailor.stages.kernel_plan import Wishes
 from vmtailor.stages.measure import MeasuredMachine
-from vmtailor.stages.plan import Wishes
-from vmtailor.stages.subject import OpenedSubject
-from vmtailor.stages.system_trace import SystemTraceInputs, chunks_of
+from vmtailor.stages.system_files import OpenedSystem
 from vmtailor.stages.system_verify import Counts, SystemTarget
-from vmtailor.stages.trace import modules_of
+from vmtailor.stages.system_watch import SystemTraceInputs, chunks_of
 
 #: In the cache: the plugin's counts of the run of the exercise on the baseline.
 COUNTS = "run.counts"
@@ -107,7 +116,7 @@ class SystemSubject(DrivenSystem):
 
     def trace_key(self) -> str:
         parts = [keys.content(path) for path in (self.natives.attendant, self.natives.small_init)]
-        return keys.of_run(system_trace, self._traced_machine, self.exercise, self.natives, *parts)
+        return keys.of_run(system_watch, self._traced_machine, self.exercise, self.natives, *parts)
 
     def trace(self, begun: Ahead | None = None) -> Findings[SystemSeen]:
         """Do the exercise on the system's own kernel, with every block counted, and once more with everything seen. The
@@ -147,7 +156,7 @@ class SystemSubject(DrivenSystem):
     @property
     def _traced_machine(self) -> Machine:
         """The machine as it is traced: on the instruction clock a busy host changes nothing of what is seen."""
-        machine = tracing.machine_of(self.found, self.own, memory_bytes=self.options.memory_bytes, cpus=1)
+        machine = system_kernel.machine_of(self.found, self.own, memory_bytes=self.options.memory_bytes, cpus=1)
         return self.with_exercise(replace(machine, entropy=False))
 
     def traced(self, plain_s: float) -> tuple[SystemTrace, Path]:
@@ -159,14 +168,14 @@ class SystemSubject(DrivenSystem):
 
         def fill(folder: Path) -> None:
             with temporary.held_folder(self.scratch) as scratch:
-                root = exercising.root_of(self.system, machine.words)
+                root = exercise_boots.root_of(self.system, machine.words)
                 target = SystemTarget(machine, root, patient(self.exercise), self.natives)
                 work = system_verify.workload(target, scratch).unhurried(machine.clock)
                 wanted = SystemTraceInputs(
                     self.reference, machine, work, self.own.modules, self.own.way_in, self.natives,
                     plain_s=plain_s, booter=system_verify.booter(self.natives),
                 )  # fmt: skip
-                found = system_trace.trace(wanted, folder, scratch)
+                found = system_watch.trace(wanted, folder, scratch)
             if found.boot.outcome not in (Outcome.READY, Outcome.WRONG):  # `WRONG`: it was ready
                 raise GuestError(
                     f"the system does not get ready while every system call is seen: {found.boot.problem}",
@@ -174,7 +183,7 @@ class SystemSubject(DrivenSystem):
                 )
 
         folder = self.store.get("system-trace", self.trace_key(), fill)
-        return records.load(SystemTrace, folder / system_trace.RECORD), folder
+        return records.load(SystemTrace, folder / system_watch.RECORD), folder
 
     def costs(self, run: SystemRun, counts: Path) -> Attribution | None:
         """Put what the baseline's kernel cost down to functions, files and symbols. Returns None where nothing was
@@ -209,7 +218,9 @@ class SystemSubject(DrivenSystem):
             partitioned=disk is not None and disk.root != 0,
         )
         seen = found.seen
-        return planning.make_system_plan(seen.asked, seen.demands, wishes, as_modules=False, ran=found.ran, tried=tried)
+        return system_plan.make_system_plan(
+            seen.asked, seen.demands, wishes, as_modules=False, ran=found.ran, tried=tried
+        )
 
     def machine(self, made: Plan, kernel: KernelFiles) -> Machine:
         options = self.options
@@ -256,7 +267,9 @@ class SystemSubject(DrivenSystem):
         asks = [ask for text in list(told)[:_MOST_MESSAGES] for ask in recognise(text, self.known, kinds).asks]
         return [one.symbol for one in findings(asks, self.known, kernel) if one.has is Has.OUT and one.symbol]
 
-    def asked(self, machine: Machine, table: SymbolTable, title: str, beside: Asked | None = None) -> Asked:
+    def asked(
+        self, machine: Machine, table: SymbolTable, title: str, beside: MeasureRequest | None = None
+    ) -> MeasureRequest:
         """Describe a machine driven until its system is ready, as it is to be measured."""
         attendant, boots = keys.content(self.natives.attendant), self.options.boots
         other = beside.key if beside is not None else ""
@@ -266,19 +279,19 @@ class SystemSubject(DrivenSystem):
             work = system_verify.workload(self.target_of(machine), scratch, until=Until.READY)
             return MeasuredMachine(machine, table, self.inside, self.natives, work)
 
-        return Asked(title, key, boots, self.store, self.scratch, measured, beside=beside)
+        return MeasureRequest(title, key, boots, self.store, self.scratch, measured, beside=beside)
 
     def improve(self, found: Findings[SystemSeen], fitted: Fitted, times: Times, ask: AskUnits | None) -> Improved:
         """Mask units that the system does without, and keep the named changes with which it is faster."""
         units = tuned = None
         if self.system.init.kind is InitKind.SYSTEMD:
             with times.of("units"):
-                fitted, units = trimming.chosen(self, found, fitted, ask)
+                fitted, units = unit_masks.chosen(self, found, fitted, ask)
         if self.options.tries or self.options.files:
             with times.of("changes beside the kernel"):
-                fitted, tuned = tuning.chosen(self, found, fitted)
-            units = trimming.with_tuned(units, tuned.kept) if units is not None else None
-        warnings = (*(trimming.warnings(units) if units else ()), *(tuning.warnings(tuned) if tuned else ()))
+                fitted, tuned = named_changes.chosen(self, found, fitted)
+            units = unit_masks.with_tuned(units, tuned.kept) if units is not None else None
+        warnings = (*(unit_masks.warnings(units) if units else ()), *(named_changes.warnings(tuned) if tuned else ()))
         return Improved(fitted, units, tuned, warnings)
 
     def doubts(self, found: Findings[SystemSeen]) -> tuple[Warning, ...]:
@@ -303,7 +316,7 @@ class SystemSubject(DrivenSystem):
             root=f"disk.{fitted.machine.disks[0].format}",
             saved={SYSTEM: self.system, SYSTEM_EXERCISE: self.exercise, SYSTEM_RUN: seen.before},
             copied={},
-            traced={name: seen.folder / name for name in (system_trace.RECORD, seen.record.requests_file)},
+            traced={name: seen.folder / name for name in (system_watch.RECORD, seen.record.requests_file)},
             listed={},
             inventory=image_packages.inventory_of(self.found.root.text, os.id, os.version_id),
         )
@@ -334,7 +347,7 @@ def patient(exercise: SystemExercise) -> SystemExercise:
     )  # fmt: skip
 
 
-def prepared(options: FitOptions, found: OpenedSubject) -> SystemSubject:
+def prepared(options: FitOptions, found: OpenedSystem) -> SystemSubject:
     """Read and fetch what is missing. What can be wrong with the user's input is found before anything long begins."""
     temporary.require_usable()
     inputs.refuse_units(options, found.subject.init)
@@ -353,7 +366,7 @@ def prepared(options: FitOptions, found: OpenedSubject) -> SystemSubject:
     taken = inputs.taken_out(found, parts, options.store)
     inputs.require_same(taken / inputs.KERNEL, Path(kernel.vmlinuz), found.subject)
     with temporary.held_folder() as folder:
-        own = replace(tracing.kernel_of(found, folder), file=taken / inputs.KERNEL)
+        own = replace(system_kernel.kernel_of(found, folder), file=taken / inputs.KERNEL)
     source = source_of(options, kernel)
     whole = known_source.known_of(source, options.architecture, options.store)
     return SystemSubject(
@@ -387,14 +400,14 @@ def _settled(options: FitOptions, subject: System, row: Architecture) -> FitOpti
     )  # fmt: skip
 
 
-def _config(found: OpenedSubject, kernel: KernelBaseline) -> dict[str, str]:
+def _config(found: OpenedSystem, kernel: KernelBaseline) -> dict[str, str]:
     installed = found.subject.installed
     if installed is not None and installed.config:
         return dot_config.parse(found.root.text(installed.config, CONFIG_BYTES))
     return dot_config.parse(Path(kernel.config).read_text())
 
 
-def _baseline(options: FitOptions, row: Architecture, found: OpenedSubject, taken: Path) -> Machine:
+def _baseline(options: FitOptions, row: Architecture, found: OpenedSystem, taken: Path) -> Machine:
     """The system's own kernel, with the initial RAM disk and the words that its loader would give it, in the machine
     that is planned for."""
     return Machine(

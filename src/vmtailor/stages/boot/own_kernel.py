@@ -12,12 +12,12 @@ from pathlib import Path
 import zstandard
 
 from vmtailor.analysis.systems.kernels import module_paths
-from vmtailor.analysis.systems.root import Root
+from vmtailor.analysis.systems.root import RootTree
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.notation import module_name
 from vmtailor.drivers.rootfs.initramfs import archive
 from vmtailor.drivers.rootfs.small_initrd import FILE_SYSTEMS, TRANSPORTS
-from vmtailor.model.systems.subject import System
+from vmtailor.model.systems.system import System
 
 #: Longest kernel, initial RAM disk and module that are taken out.
 _MOST_KERNEL, _MOST_INITRD, _MOST_MODULE = 256 << 20, 512 << 20, 64 << 20
@@ -36,7 +36,7 @@ class OwnKernel:
     words: tuple[str, ...]
 
 
-def taken_out(subject: System, root: Root, small_init: Path, out: Path) -> OwnKernel:
+def taken_out(subject: System, root: RootTree, small_init: Path, out: Path) -> OwnKernel:
     """Copy the kernel that starts by itself, and its initial RAM disk, into the folder `out`. A system without one
     gets a small one of ours, with its own modules. Raises UserInputError where it has no kernel, or the modules are
     not there."""
@@ -58,7 +58,7 @@ def taken_out(subject: System, root: Root, small_init: Path, out: Path) -> OwnKe
     return OwnKernel(kernel, initrd, words)
 
 
-def _modules(root: Root, release: str) -> list[tuple[str, bytes]]:
+def _modules(root: RootTree, release: str) -> list[tuple[str, bytes]]:
     """What the root disk needs of a release's modules, as (name, ELF content), each after those that it depends on.
     What is built into the kernel is no module, and passed over."""
     paths = module_paths(root, release)

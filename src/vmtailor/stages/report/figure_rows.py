@@ -94,7 +94,16 @@ def _row(
     sides = (run.baseline, run.tailored)
     before, after = (getattr(side, name) for side in sides)
     why = next((reason for side in sides if (reason := why_missing(side, name))), "")
-    return FigureRow(title, what, form(before), form(after), figures.ratio(before, after), (before, after), strong, why)
+    return FigureRow(
+        title=title,
+        what=what,
+        baseline=form(before),
+        tailored=form(after),
+        ratio=figures.ratio(before, after),
+        exact=(before, after),
+        strong=strong,
+        why=why,
+    )
 
 
 def _size(run: MeasuredSides) -> FigureGroup:

@@ -75,14 +75,23 @@ def of(run: FitRun) -> Waterfall | None:
     if start is None or end is None or not rows:
         return None
     before = next((e.value for change in run.ledger if (e := change.measures(Figure.BEFORE_KERNEL))), None)
-    return Waterfall(start, end, rows, run.remainder, None if before is None else round(before))
+    return Waterfall(
+        start=start, end=end, rows=rows, parts=run.remainder, before_kernel=None if before is None else round(before)
+    )
 
 
 def _row(change: Change) -> Folder:
     measured = change.measures(FIGURE)
     symbols = tuple((effect.source, round(effect.value)) for effect in change.expected if effect.figure is FIGURE)
     value = round(measured.value) if measured is not None else 0
-    return Folder(change.id, change.does, value, sum(cost for _, cost in symbols), symbols, change.verdict)
+    return Folder(
+        name=change.id,
+        does=change.does,
+        measured=value,
+        expected=sum(cost for _, cost in symbols),
+        symbols=symbols,
+        verdict=change.verdict,
+    )
 
 
 def shortened(rows: Sequence[Folder], most: int = MOST_FOLDERS) -> tuple[Folder, ...]:
@@ -96,12 +105,12 @@ def shortened(rows: Sequence[Folder], most: int = MOST_FOLDERS) -> tuple[Folder,
     for name, cost in (pair for row in rest for pair in row.symbols):
         symbols[name] = symbols.get(name, 0) + cost
     others = Folder(
-        plural(len(rest), "other folder"),
-        "",
-        sum(row.measured for row in rest),
-        sum(row.expected for row in rest),
-        tuple(sorted(symbols.items(), key=lambda item: (item[1], item[0]))),
-        "",
+        name=plural(len(rest), "other folder"),
+        does="",
+        measured=sum(row.measured for row in rest),
+        expected=sum(row.expected for row in rest),
+        symbols=tuple(sorted(symbols.items(), key=lambda item: (item[1], item[0]))),
+        verdict="",
     )
     return (*(row for row in rows if row.name in names), others)
 
@@ -129,7 +138,7 @@ def bars(found: Waterfall) -> tuple[WaterfallBar, ...]:
         level += row.measured
         levels.append(level)
     scale = max(*levels, found.end, 1)
-    blank = Folder("baseline", "", found.start, 0, (), "")
+    blank = Folder(name="baseline", does="", measured=found.start, expected=0, symbols=(), verdict="")
     lines = [WaterfallBar(blank, 0.0, 100 * found.start / scale, "total")]
     for row, before, after in zip(rows, levels, levels[1:], strict=False):
         kind = "less" if after < before else "more" if after > before else "none"

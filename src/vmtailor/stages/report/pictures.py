@@ -84,7 +84,7 @@ def _bar(side: Side, scale: int) -> BootBar:
         width = 100 * cost(phase) / scale
         label = phase.phase.value if width > 2.2 + 0.85 * len(phase.phase.value) else ""
         tip = f"{side.name}, {phase.phase.value}: {figures.grouped(cost(phase))} instructions\n{MEANING[phase.phase]}"
-        phases.append(TimelineSegment(at, width, phase.phase.value, tip, label))
+        phases.append(TimelineSegment(x=at, width=width, kind=phase.phase.value, tip=tip, label=label))
         if phase.phase is Phase.KERNEL and side.loops:
             in_loops = min(sum(loop.instructions for loop in side.loops), cost(phase))
             names = ", ".join(loop.name for loop in side.loops)
@@ -103,7 +103,15 @@ def _bar(side: Side, scale: int) -> BootBar:
                 owners.append(TimelineSegment(inner, share, kind, text))
                 inner += share
         at += width
-    return BootBar(side.name, _instructions(side), tuple(phases), tuple(owners), hatched, _ticks(scale), at)
+    return BootBar(
+        name=side.name,
+        total=_instructions(side),
+        phases=tuple(phases),
+        owners=tuple(owners),
+        hatched=hatched,
+        ticks=_ticks(scale),
+        width=at,
+    )
 
 
 def _round(mark: float) -> str:
@@ -195,6 +203,6 @@ def _segments(side: str, parts: tuple[MemoryPart, ...], scale: int) -> tuple[Tim
         width = 100 * max(0, part.bytes) / scale
         label = part.name if width > 2.2 + 0.85 * len(part.name) else ""
         tip = f"{side}, {part.name}: {figures.memory_bytes(part.bytes)}\n{part.what}"
-        segments.append(TimelineSegment(at, width, _KINDS.get(part.name, _REST), tip, label))
+        segments.append(TimelineSegment(x=at, width=width, kind=_KINDS.get(part.name, _REST), tip=tip, label=label))
         at += width
     return tuple(segments)

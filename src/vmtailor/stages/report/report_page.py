@@ -76,7 +76,15 @@ def measures(run: FitRun) -> tuple[Measure, ...]:
             continue
         most = max(before or 0, after or 0) or 1
         widths = (100 * (before or 0) / most, 100 * (after or 0) / most)
-        found.append(Measure(title, form(before), form(after), figures.ratio(before, after), widths))
+        found.append(
+            Measure(
+                title=title,
+                baseline=form(before),
+                tailored=form(after),
+                ratio=figures.ratio(before, after),
+                widths=widths,
+            )
+        )
     return tuple(found)
 
 
@@ -126,7 +134,7 @@ def cost_lists(run: FitRun) -> tuple[CostList, ...]:
         totals = [total or sum(cost for _, cost in rows) for total, rows in zip(totals, costs, strict=True)]
         if costs[0] or costs[1]:
             rows = _cost_rows(dict(costs[0]), dict(costs[1]), (totals[0], totals[1]))
-            found.append(CostList(key, title, note, (totals[0], totals[1]), rows))
+            found.append(CostList(key=key, title=title, note=note, totals=(totals[0], totals[1]), rows=rows))
     return tuple(found)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from vmtailor.base import figures
 from vmtailor.model.change import Effect, Figure
 from vmtailor.model.fit import FitRun
-from vmtailor.model.systems.tuning import words_of
+from vmtailor.model.systems.kept_changes import words_of
 
 MEANING = "seconds that ready comes earlier or later, on the instruction clock, each alone on the fitted machine"
 
@@ -34,8 +34,8 @@ def rows(run: FitRun) -> Iterator[TunedRow]:
         return
     for one in (*run.tuned.kept, *run.tuned.others):
         yield TunedRow(
-            one.id, one.does, ", ".join(words_of(one)), _signed(one.expects(Figure.READY)),
-            _signed(one.measures(Figure.READY)), run.tuned.outcome(one), one in run.tuned.kept,
+            id=one.id, does=one.does, settings=", ".join(words_of(one)), expected=_signed(one.expects(Figure.READY)),
+            measured=_signed(one.measures(Figure.READY)), outcome=run.tuned.outcome(one), kept=one in run.tuned.kept,
         )  # fmt: skip
 
 

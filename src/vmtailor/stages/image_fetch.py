@@ -27,7 +27,7 @@ from vmtailor.drivers.image.root_directory import Archived, archive_directory
 from vmtailor.model.architecture import every, of_host, of_image
 from vmtailor.model.bundle import IMAGE
 from vmtailor.model.image import DEFAULT_PATH, Image, ImageConfig
-from vmtailor.model.systems.subject import SubjectKind
+from vmtailor.model.systems.system import SubjectKind
 
 #: Changes when the same source would give another record: part of the cache's keys.
 VERSION = "2"

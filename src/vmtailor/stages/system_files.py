@@ -10,7 +10,7 @@ from pathlib import Path
 
 from vmtailor.analysis.systems import mounts
 from vmtailor.analysis.systems.describe import describe
-from vmtailor.analysis.systems.root import Root
+from vmtailor.analysis.systems.root import RootTree
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.text import plain
 from vmtailor.drivers.disks import partitions
@@ -18,7 +18,7 @@ from vmtailor.drivers.disks.disk_image import OpenedDisk, open_disk
 from vmtailor.drivers.disks.disk_tree import DiskTree
 from vmtailor.drivers.disks.ext4 import Ext4
 from vmtailor.drivers.image.flat_archive import ArchiveTree
-from vmtailor.model.systems.subject import DiskLayout, Mount, Partition, SubjectKind, System, TableKind
+from vmtailor.model.systems.system import DiskLayout, Mount, Partition, SubjectKind, System, TableKind
 
 #: What libblkid calls things that hide a file system, and what they are to a person.
 _HIDING = {"crypto_LUKS": "encrypted (LUKS)", "BitLocker": "encrypted (BitLocker)"}
@@ -42,18 +42,18 @@ _ROOT_SIGNS = ("/sbin/init", "/etc/os-release", "/usr/lib/os-release")
 
 
 @dataclass(frozen=True)
-class OpenedSubject:
+class OpenedSystem:
     """A subject with its files, for as long as its block lasts."""
 
     subject: System
-    root: Root
+    root: RootTree
     disk: OpenedDisk | None = None
 
 
 @contextlib.contextmanager
 def of_disk(
     path: Path, reference: str, *, partition: int | None = None, init: str = "", identity: str = ""
-) -> Iterator[OpenedSubject]:
+) -> Iterator[OpenedSystem]:
     """Read a disk image. `partition`: the number of the one that has the system, where several have one.
 
     Raises UserInputError for every disk that no system is fitted from, in words that name what is wrong."""
@@ -65,7 +65,7 @@ def of_disk(
         boot = _boot_of(parts, number, fstab)
         if boot is not None:
             tree.mount_boot(Ext4(disk.raw, boot.start_bytes, f"{path}, partition {boot.number}"))
-            root = Root(tree)
+            root = RootTree(tree)
         layout = DiskLayout(
             str(disk.format), disk.size_bytes, kind, parts if kind is not TableKind.NONE else (), number,
             boot.number if boot is not None else 0, _firmware(disk, kind, parts),
@@ -85,29 +85,27 @@ def of_disk(
                 f"{path} has no kernel inside: nothing below /boot or /usr/lib/modules is one",
                 hint="install the distribution's kernel in it, or give its tree: rootfs:FOLDER or rootfs:ARCHIVE",
             )
-        yield OpenedSubject(found, root, disk)
+        yield OpenedSystem(found, root, disk)
 
 
-def of_archive(
-    archive: Path, reference: str, kind: SubjectKind, *, init: str = "", identity: str = ""
-) -> OpenedSubject:
+def of_archive(archive: Path, reference: str, kind: SubjectKind, *, init: str = "", identity: str = "") -> OpenedSystem:
     """Read a system from a flat archive: of an image, or of a root tree. Raises UserInputError where it has no init."""
-    root = Root(ArchiveTree(archive))
-    return OpenedSubject(describe(root, reference, kind, init=init, identity_text=identity), root)
+    root = RootTree(ArchiveTree(archive))
+    return OpenedSystem(describe(root, reference, kind, init=init, identity_text=identity), root)
 
 
-def _root_of(disk: OpenedDisk, parts: Sequence[Partition], wanted: int | None) -> tuple[int, DiskTree, Root]:
+def _root_of(disk: OpenedDisk, parts: Sequence[Partition], wanted: int | None) -> tuple[int, DiskTree, RootTree]:
     """The partition that has the system: the only one that looks like one, or the one that was asked for."""
     if wanted is not None and wanted not in {one.number for one in parts}:
         numbers = ", ".join(str(one.number) for one in parts)
         raise UserInputError(f"{disk.path} has no partition {wanted}", hint=f"it has {numbers}")
     asked = [one for one in parts if wanted in (None, one.number)]
-    found: list[tuple[int, DiskTree, Root]] = []
+    found: list[tuple[int, DiskTree, RootTree]] = []
     for one in asked:
         if one.content in _EXT4:
             name = f"{disk.path}, partition {one.number}" if one.number else str(disk.path)
             tree = DiskTree(Ext4(disk.raw, one.start_bytes, name), name)
-            root = Root(tree)
+            root = RootTree(tree)
             if wanted is not None or any(root.resolve(sign) for sign in _ROOT_SIGNS):
                 found.append((one.number, tree, root))
     if len(found) == 1:
@@ -176,7 +174,7 @@ def _refuse_asleep(parts: Sequence[Partition], path: Path) -> None:
             raise UserInputError(f"{path} is hibernated: a system sleeps in partition {one.number}", hint=_HIBERNATED)
 
 
-def _refuse_sleeping_files(root: Root, devices: Sequence[str], path: Path) -> None:
+def _refuse_sleeping_files(root: RootTree, devices: Sequence[str], path: Path) -> None:
     for device in devices[:8]:
         node = root.node(device) if device.startswith("/") and not device.startswith("/dev/") else None
         if node is None or not _PAGE <= node.size <= _MOST_SWAP_BYTES:

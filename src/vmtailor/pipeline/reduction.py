@@ -12,10 +12,10 @@ from vmtailor.model.change import Cause, Change, Reason, symbol
 from vmtailor.model.plan import Plan
 from vmtailor.model.trial import Purpose
 from vmtailor.pipeline import kernel_trials
+from vmtailor.pipeline.kernel_repair import repairs_of
 from vmtailor.pipeline.kernel_trials import FitBench
-from vmtailor.pipeline.repairing import repairs_of
 from vmtailor.pipeline.subject import Findings, Fitted
-from vmtailor.pipeline.trials import Asked, Trials
+from vmtailor.pipeline.trials import TrialRequest, Trials
 
 #: How many symbols are left out together at first.
 GROUP = 4
@@ -33,14 +33,14 @@ def reduce(findings: Findings[Any], fitted: Fitted) -> Fitted:
     def new(names: tuple[str, ...]) -> list[str]:
         return [name for name in names if name not in gone]
 
-    def ask(names: tuple[str, ...]) -> Asked | None:
+    def ask(names: tuple[str, ...]) -> TrialRequest | None:
         number = len(findings.trials) + 1
         changes = left_out(fitted.plan, {**gone, **dict.fromkeys(new(names), number)})
         if not worth_trying(bench, fitted.plan, changes):
             return None
         about = tuple(change for change in changes if change.id in new(names))
         title = f"thorough, trial {number}: without {', '.join(new(names))} ({len(gone)} gone, {len(needed)} needed)"
-        return Asked(changes, about, title)
+        return TrialRequest(changes, about, title)
 
     def passed(result: Fitted, names: tuple[str, ...]) -> None:
         nonlocal best

@@ -28,11 +28,11 @@ from vmtailor.model.boots.series import BootSeries
 from vmtailor.model.boots.system_exercise import SystemExercise, SystemReadyKind
 from vmtailor.model.boots.workload import FIXED_KEY, Attended, Workload
 from vmtailor.model.machine import Clock, Machine
-from vmtailor.model.systems.subject import System
-from vmtailor.pipeline.systems import subjects, tracing
+from vmtailor.model.systems.system import System
+from vmtailor.pipeline.systems import subjects, system_kernel
 from vmtailor.stages import exercise_file
 from vmtailor.stages.boot import own_kernel
-from vmtailor.stages.subject import OpenedSubject
+from vmtailor.stages.system_files import OpenedSystem
 
 #: Where a system's own kernel is put, in the folder of its boots.
 OWN = "own-kernel"
@@ -41,7 +41,7 @@ _MOST_NOTES = 10
 
 
 @dataclass(frozen=True)
-class Exercised:
+class ExercisedBoots:
     """`notes`: what the system says of itself, in sentences, where that is no failure by itself."""
 
     series: BootSeries
@@ -93,7 +93,7 @@ def exercised(
     store: Store,
     partition: int | None = None,
     on_boot: series.OnBoot | None = None,
-) -> Exercised:
+) -> ExercisedBoots:
     """Boot `times` times. `choose`: the machine for a processor, without the system's disk; without a kernel
     it gets the system's own, with what its loader would tell it.
 
@@ -121,7 +121,7 @@ def exercised(
         work = Attended(exercise, volume, FIXED_KEY, timeout_s)
         schedule = series.in_turn([series.variant("base", machine)], times)
         made = series.run(reference, schedule, work, out, booter=noting, on_boot=on_boot)
-    return Exercised(made, noting.notes)
+    return ExercisedBoots(made, noting.notes)
 
 
 def _require_inside(exercise: SystemExercise, exercise_path: Path, clock: Clock) -> None:
@@ -143,11 +143,11 @@ def require_port(machine: Machine) -> None:
         )
 
 
-def _with_kernel(chosen: Machine, found: OpenedSubject, natives: Natives, out: Path) -> Machine:
+def _with_kernel(chosen: Machine, found: OpenedSystem, natives: Natives, out: Path) -> Machine:
     own = own_kernel.taken_out(found.subject, found.root, natives.small_init, out / OWN)
     row = named(found.subject.architecture)
     words = tuple(word for word in own.words if word != "quiet")
-    more = () if any(tracing.is_serial(word, row) for word in words) else (f"console={row.kernel.console}",)
+    more = () if any(system_kernel.is_serial(word, row) for word in words) else (f"console={row.kernel.console}",)
     return replace(
         chosen,
         kernel=str(own.kernel.absolute()),

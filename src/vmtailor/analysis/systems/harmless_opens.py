@@ -48,7 +48,7 @@ class MissedModule:
 
 
 @dataclass(frozen=True)
-class Untouched:
+class HarmlessOpens:
     mounts: tuple[OwnMount, ...]
     absences: tuple[Harmless, ...]
     missed: tuple[MissedModule, ...] = ()
@@ -62,7 +62,7 @@ class Untouched:
         return any((row.module, row.task) == (module, task) for row in self.missed)
 
 
-def load(folder: Traversable | Path | None = None) -> Untouched:
+def load(folder: Traversable | Path | None = None) -> HarmlessOpens:
     """All rows that come with the program, or those of `folder`. Raises UserInputError for a malformed one, or where
     two have one id."""
     base = folder if folder is not None else resources.files("vmtailor") / "data" / "systems"
@@ -76,4 +76,4 @@ def load(folder: Traversable | Path | None = None) -> Untouched:
         missed += toml_files.rows(tables, "missed", MissedModule, origin)
     ids = [*(row.id for row in mounts), *(row.id for row in absences), *(row.id for row in missed)]
     toml_files.require_unique(ids, "rows of data/systems")
-    return Untouched(tuple(mounts), tuple(absences), tuple(missed))
+    return HarmlessOpens(tuple(mounts), tuple(absences), tuple(missed))

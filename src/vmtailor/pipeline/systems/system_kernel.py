@@ -17,12 +17,12 @@ from vmtailor.drivers.rootfs.initramfs import load_order
 from vmtailor.model.architecture import Architecture, named
 from vmtailor.model.boots.workload import OwnInit
 from vmtailor.model.machine import Disk, DiskMode, Machine
-from vmtailor.model.systems.subject import SubjectKind, System
+from vmtailor.model.systems.system import SubjectKind, System
 from vmtailor.model.watched.system_trace import SystemTrace
 from vmtailor.pipeline.systems import subjects
-from vmtailor.stages import system_trace
-from vmtailor.stages.subject import OpenedSubject
-from vmtailor.stages.system_trace import SystemTraceInputs
+from vmtailor.stages import system_watch
+from vmtailor.stages.system_files import OpenedSystem
+from vmtailor.stages.system_watch import SystemTraceInputs
 
 #: Bytes that are read of a kernel, of one module, and of the lists of modules.
 KERNEL_BYTES, MODULE_BYTES, LIST_BYTES = 256 << 20, 64 << 20, 64 << 20
@@ -40,7 +40,7 @@ class SystemKernel:
     way_in: tuple[tuple[str, bytes], ...]
 
 
-def kernel_of(found: OpenedSubject, folder: Path) -> SystemKernel:
+def kernel_of(found: OpenedSystem, folder: Path) -> SystemKernel:
     """Take the kernel that starts when nobody chooses out of a system, into `folder`.
 
     Raises UserInputError where it has none."""
@@ -58,7 +58,7 @@ def kernel_of(found: OpenedSubject, folder: Path) -> SystemKernel:
     return SystemKernel(file, index, _way_in(found, where, dep, index))
 
 
-def _way_in(found: OpenedSubject, where: str, dep: str, index: ModuleIndex) -> tuple[tuple[str, bytes], ...]:
+def _way_in(found: OpenedSystem, where: str, dep: str, index: ModuleIndex) -> tuple[tuple[str, bytes], ...]:
     """The modules that the root's disk and file system need, each after what it needs."""
     wanted = (*small_initrd.TRANSPORTS, *small_initrd.FILE_SYSTEMS["ext4"])
     needed = index.with_needs(name for name in wanted if name in index.paths)
@@ -89,7 +89,7 @@ def is_serial(word: str, row: Architecture) -> bool:
     return word.startswith(f"console={row.kernel.console.rstrip('0123456789')}")
 
 
-def machine_of(found: OpenedSubject, kernel: SystemKernel, *, memory_bytes: int, cpus: int) -> Machine:
+def machine_of(found: OpenedSystem, kernel: SystemKernel, *, memory_bytes: int, cpus: int) -> Machine:
     """The usual machine with the system's disk, which is never written, and its own kernel.
 
     Raises UserInputError for a system that is on no disk."""
@@ -105,7 +105,7 @@ def machine_of(found: OpenedSubject, kernel: SystemKernel, *, memory_bytes: int,
 
 
 def traced(
-    found: OpenedSubject, workload: OwnInit, folder: Path, natives: Natives, *, memory_bytes: int, cpus: int = 1
+    found: OpenedSystem, workload: OwnInit, folder: Path, natives: Natives, *, memory_bytes: int, cpus: int = 1
 ) -> SystemTrace:
     """Trace a system into `folder`; what that has already is taken as it is. Raises UserInputError for a system of
     another processor than the host's, GuestError where the system does not get ready as it is."""
@@ -115,4 +115,4 @@ def traced(
         machine = machine_of(found, kernel, memory_bytes=memory_bytes, cpus=cpus)
         machine = replace(machine, ports=machine_variants.on_loopback(workload.ports))
         inputs = SystemTraceInputs(found.subject.reference, machine, workload, kernel.modules, kernel.way_in, natives)
-        return system_trace.trace(inputs, folder, scratch)
+        return system_watch.trace(inputs, folder, scratch)

@@ -19,7 +19,7 @@ from vmtailor.model.plan import Plan
 from vmtailor.model.trial import Purpose
 from vmtailor.pipeline import kernel_trials
 from vmtailor.pipeline.subject import Built, Findings, Fitted
-from vmtailor.pipeline.trials import Asked
+from vmtailor.pipeline.trials import TrialRequest
 
 #: Failures that are told before a trial; the record has all of them.
 MOST_TOLD = 3
@@ -110,7 +110,7 @@ def repaired(findings: Findings[Any], failing: Fitted) -> Fitted:
     looking = _Repair(findings, failing)
     last: dict[str, Change] = {}
 
-    def ask(names: tuple[str, ...]) -> Asked:
+    def ask(names: tuple[str, ...]) -> TrialRequest:
         number = len(findings.trials) + 1
         reason = Reason(Cause.REPAIR, f"repair:trial:{number}", f"without it: {looking.text()}")
         now = {name: symbol(name, "y", reason, before="n") for name in names}
@@ -119,7 +119,7 @@ def repaired(findings: Findings[Any], failing: Fitted) -> Fitted:
         last.update(now)
         looking.tell()
         title = f"repair, trial {number}: {', '.join(names[:4])}{' …' if len(names) > 4 else ''}"
-        return Asked(tuple(now.values()), about, title)
+        return TrialRequest(tuple(now.values()), about, title)
 
     trials = kernel_trials.trials(findings, failing)
     most = findings.options.budget

@@ -24,9 +24,9 @@ from vmtailor.model.change import Change
 from vmtailor.model.plan import Plan, RootFormat
 from vmtailor.model.watched.system_trace import LoadedFor, ModuleLoad, SystemTrace
 from vmtailor.pipeline.known_source import whole_source
-from vmtailor.stages.plan import Tree, Wishes, make_plan
-from vmtailor.stages.subject import OpenedSubject
-from vmtailor.stages.system_trace import chunks_of
+from vmtailor.stages.kernel_plan import KernelTree, Wishes, make_plan
+from vmtailor.stages.system_files import OpenedSystem
+from vmtailor.stages.system_watch import chunks_of
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class SystemPlanInputs:
     requests: Iterable[bytes]
     baseline: Mapping[str, str]
     source: Path
-    tree: Tree
+    tree: KernelTree
     known: KnownSource
     head: Head = lambda path: b""
 
@@ -111,7 +111,7 @@ PLAN = "plan.json"
 CONFIG_BYTES, HEAD_BYTES = 16 << 20, 64
 
 
-def planned(found: OpenedSubject, record: SystemTrace, folder: Path, wishes: Wishes, store: Store) -> Plan | None:
+def planned(found: OpenedSystem, record: SystemTrace, folder: Path, wishes: Wishes, store: Store) -> Plan | None:
     """Plan from the trace in `folder`, and keep it there. None where the system does not have the configuration of its
     kernel, or the cache not the source of its version."""
     installed = found.subject.installed

@@ -21,8 +21,8 @@ from vmtailor.model.trial import Purpose, Trial
 from vmtailor.pipeline.subject import AskUnits, Findings, Fitted
 from vmtailor.pipeline.systems.driven_bench import COMMAND_LINE_BYTES, DrivenBench
 from vmtailor.pipeline.systems.driven_system import DrivenSystem, SystemSeen
-from vmtailor.pipeline.trials import Asked, Trials
-from vmtailor.stages.system_trace import chunks_of
+from vmtailor.pipeline.trials import TrialRequest, Trials
+from vmtailor.stages.system_watch import chunks_of
 
 #: How many units are masked together at first.
 GROUP = 8
@@ -91,12 +91,12 @@ def _searched(
     """Mask in groups, halve what fails; `fates` is filled in."""
     gone: list[str] = []
 
-    def ask(names: tuple[str, ...]) -> Asked:
+    def ask(names: tuple[str, ...]) -> TrialRequest:
         new = [name for name in names if name not in gone]
         about = change_of([rows[name] for name in new])
         changes = (*(change_of([rows[name]]) for name in gone), about)
         number = len(ledger) + 1
-        return Asked(changes, (about,), f"units, trial {number}: without {', '.join(new)} ({len(gone)} masked)")
+        return TrialRequest(changes, (about,), f"units, trial {number}: without {', '.join(new)} ({len(gone)} masked)")
 
     def passed(result: Fitted, names: tuple[str, ...]) -> None:
         bench.before = bench.ran(result.machine).run

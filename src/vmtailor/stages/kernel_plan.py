@@ -36,7 +36,7 @@ NO_TOOLS = frozenset({"PAHOLE_VERSION"})
 
 
 @dataclass(frozen=True)
-class Tree:
+class KernelTree:
     """The facts of one kernel source tree."""
 
     facts: Facts
@@ -51,7 +51,7 @@ class Tree:
 
 def read_tree(
     source: Path, version: str, source_id: str, store: Store | None = None, *, architecture: str | None = None
-) -> Tree:
+) -> KernelTree:
     """Read a source tree for an architecture, or what the store has of it. `source_id` names its content: a digest, or
     package and version.
 
@@ -63,7 +63,7 @@ def read_tree(
         kconfig = Kconfig(shell.env, shell)
     finally:
         shell.close()
-    return Tree(ksource_facts.load(source, version, source_id, store, architecture=row), kconfig, row.name)
+    return KernelTree(ksource_facts.load(source, version, source_id, store, architecture=row), kconfig, row.name)
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ def find_demands(
     image: ImageConfig,
     exercise: Exercise,
     events: Iterable[SyscallEvent],
-    tree: Tree,
+    tree: KernelTree,
     baseline: Mapping[str, str],
     *,
     head: Head = lambda path: b"",
@@ -153,7 +153,7 @@ def find_demands(
 def make_plan(
     image: ImageConfig | None,
     demands: Demands,
-    tree: Tree,
+    tree: KernelTree,
     baseline: Mapping[str, str],
     wishes: Wishes = Wishes(),
     *,

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import re
 
-from vmtailor.analysis.systems.root import Root
-from vmtailor.model.systems.subject import EnabledUnit, Init, InitKind
+from vmtailor.analysis.systems.root import RootTree
+from vmtailor.model.systems.system import EnabledUnit, Init, InitKind
 from vmtailor.model.systems.tree import NodeKind
 
 #: Where units are, the first having the last word.
@@ -20,7 +20,7 @@ _KINDS = (
 _HEAD = 8 << 20
 
 
-def find_init(root: Root, named: str = "") -> Init | None:
+def find_init(root: RootTree, named: str = "") -> Init | None:
     """The program that the kernel starts: the one that is named on its command line, or those that it looks for."""
     for path in (named,) if named else _INITS:
         program = root.resolve(path)
@@ -29,14 +29,14 @@ def find_init(root: Root, named: str = "") -> Init | None:
     return None
 
 
-def is_init(root: Root, path: str) -> bool:
+def is_init(root: RootTree, path: str) -> bool:
     """Tell whether a program that is named is an init: one by where the kernel looks for it, or by what it is."""
     found = find_init(root, path)
     known = (InitKind.SYSTEMD, InitKind.OPENRC, InitKind.RUNIT, InitKind.SYSVINIT)
     return found is not None and (path in _INITS or found.kind in known)
 
 
-def _kind(root: Root, program: str) -> InitKind:
+def _kind(root: RootTree, program: str) -> InitKind:
     known = next((kind for pattern, kind in _KINDS if pattern.search(program)), None)
     if known is not None:
         return known
@@ -49,7 +49,7 @@ def _kind(root: Root, program: str) -> InitKind:
     return InitKind.OTHER
 
 
-def enabled(root: Root, init: Init) -> tuple[tuple[EnabledUnit, ...], tuple[str, ...], str]:
+def enabled(root: RootTree, init: Init) -> tuple[tuple[EnabledUnit, ...], tuple[str, ...], str]:
     """(What starts by itself, sorted; what is masked; the default target or run level)."""
     if init.kind is InitKind.SYSTEMD:
         return _systemd(root)
@@ -57,7 +57,7 @@ def enabled(root: Root, init: Init) -> tuple[tuple[EnabledUnit, ...], tuple[str,
     return tuple(sorted(found, key=lambda u: (u.wanted_by, u.name))), (), _run_level(root)
 
 
-def _systemd(root: Root) -> tuple[tuple[EnabledUnit, ...], tuple[str, ...], str]:
+def _systemd(root: RootTree) -> tuple[tuple[EnabledUnit, ...], tuple[str, ...], str]:
     found: dict[tuple[str, str], EnabledUnit] = {}
     links: dict[str, str] = {}
     for folder in dict.fromkeys(root.resolve(path) for path in _UNIT_FOLDERS):
@@ -80,12 +80,12 @@ def _systemd(root: Root) -> tuple[tuple[EnabledUnit, ...], tuple[str, ...], str]
     return tuple(units), tuple(masked), root.target(default).rpartition("/")[2] if default else ""
 
 
-def _run_level(root: Root) -> str:
+def _run_level(root: RootTree) -> str:
     found = re.search(r"^[^#:]{0,4}:(\w):initdefault:", root.text("/etc/inittab"), re.MULTILINE)
     return f"run level {found[1]}" if found else ""
 
 
-def _run_levels(root: Root) -> list[EnabledUnit]:
+def _run_levels(root: RootTree) -> list[EnabledUnit]:
     found = []
     for level in ("S", "2", "3", "5"):
         for name in root.names(f"/etc/rc{level}.d"):
@@ -94,7 +94,7 @@ def _run_levels(root: Root) -> list[EnabledUnit]:
     return found
 
 
-def _openrc(root: Root) -> list[EnabledUnit]:
+def _openrc(root: RootTree) -> list[EnabledUnit]:
     return [
         EnabledUnit(name, level)
         for level, node in root.names("/etc/runlevels").items()

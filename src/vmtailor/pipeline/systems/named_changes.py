@@ -23,17 +23,17 @@ from vmtailor.model.boots.workload import Until
 from vmtailor.model.change import Change, ChangeKind, Figure, Verdict, exact
 from vmtailor.model.fit import Warning
 from vmtailor.model.machine import Clock, Machine
-from vmtailor.model.systems.subject import InitKind
-from vmtailor.model.systems.tuning import Tuning, words_of
+from vmtailor.model.systems.kept_changes import Tuning, words_of
+from vmtailor.model.systems.system import InitKind
 from vmtailor.model.trial import Purpose, Trial
-from vmtailor.pipeline import trying
-from vmtailor.pipeline.applying import Means, applied
+from vmtailor.pipeline import boot_trials
+from vmtailor.pipeline.boot_trials import Shown
+from vmtailor.pipeline.change_means import Means, applied
 from vmtailor.pipeline.subject import Findings, Fitted
 from vmtailor.pipeline.systems import disk_files
 from vmtailor.pipeline.systems.driven_bench import COMMAND_LINE_BYTES, DrivenBench
 from vmtailor.pipeline.systems.driven_system import DrivenSystem, SystemSeen
-from vmtailor.pipeline.trials import Asked, Trials
-from vmtailor.pipeline.trying import Shown
+from vmtailor.pipeline.trials import TrialRequest, Trials
 from vmtailor.stages import system_verify
 
 _TIMELINE = "timeline.json"
@@ -49,10 +49,10 @@ def chosen(system: DrivenSystem, found: Findings[SystemSeen], fitted: Fitted) ->
         return made(system, fitted.machine, changes)
 
     with step("one boot that shows more of itself, for what is expected"):
-        predict = trying.by_seconds(_seen(system, fitted), JudgedBy.READY)
+        predict = boot_trials.by_seconds(_seen(system, fitted), JudgedBy.READY)
     alone = Trials(DrivenBench(system, found.seen, fitted, make, Until.READY), found.trials)
     with step(f"{plural(len(wanted), 'change', 'changes')} beside the kernel, each alone until ready"):
-        judged = alone.each_alone(trying.expected(wanted, predict))
+        judged = alone.each_alone(boot_trials.expected(wanted, predict))
     better = {change.id: change for change in judged if change.verdict is Verdict.BETTER}
     best, names = _together(found.trials, DrivenBench(system, found.seen, fitted, make), better)
     kept = tuple(better[name] for name in names)
@@ -80,7 +80,7 @@ def _together(ledger: list[Trial], bench: DrivenBench, better: dict[str, Change]
     """All that were better, through the whole exercise; half of them where that fails."""
     kept: list[str] = []
 
-    def ask(names: tuple[str, ...]) -> Asked:
+    def ask(names: tuple[str, ...]) -> TrialRequest:
         changes = tuple(replace(better[name], expected=better[name].measured[:1], measured=()) for name in names)
         gains = [change.expects(Figure.READY) for change in changes]
         expected = sum(one.value for one in gains if one is not None)
@@ -89,7 +89,7 @@ def _together(ledger: list[Trial], bench: DrivenBench, better: dict[str, Change]
             expected=(exact(Figure.READY, expected, "the sum of each alone"),),
         )
         title = f"trial {len(ledger) + 1}: the exercise with {', '.join(names)}"
-        return Asked(changes, (about,), title)
+        return TrialRequest(changes, (about,), title)
 
     def passed(_: Fitted, names: tuple[str, ...]) -> None:
         kept[:] = names
@@ -109,7 +109,7 @@ def _seen(system: DrivenSystem, fitted: Fitted) -> Shown | None:
         work = system_verify.workload(target, folder, until=Until.READY).unhurried(target.machine.clock)
         booter = Settled(system.natives) if target.machine.clock is Clock.INSTRUCTIONS else boot
         symbols = Path(fitted.kernel.system_map)
-        seen = trying.shown(target.machine, work, folder, system.natives, JudgedBy.READY, booter, symbols=symbols)
+        seen = boot_trials.shown(target.machine, work, folder, system.natives, JudgedBy.READY, booter, symbols=symbols)
     if seen is not None:
         timeline = seen.timeline
         store.get("system-run", key, lambda place: records.save(timeline, place / _TIMELINE))

@@ -33,8 +33,8 @@ from vmtailor.model.boots.workload import OwnInit, Workload
 from vmtailor.model.change import Change, Effect, Figure
 from vmtailor.model.machine import Clock, Machine
 from vmtailor.pipeline import bundle_boots, bundle_kernel
-from vmtailor.pipeline.applying import Means, applied, for_bundle
 from vmtailor.pipeline.bundle_boots import Booted
+from vmtailor.pipeline.change_means import Means, applied, for_bundle
 from vmtailor.pipeline.machine_bench import JUDGED, MachineBench, tried
 from vmtailor.stages.boot import attribution, profile
 from vmtailor.stages.boot.attribution import Known, attributed

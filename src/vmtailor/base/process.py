@@ -137,8 +137,8 @@ def spawn(
 
 
 def _yields_as_we_do(pid: int) -> None:
-    """Where the kernel weighs sessions (autogroup, sched(7)), a program in one of its own leaves the processors to
-    others only if its session does, whatever its own nice value is."""
+    """Give our nice value to the session of a program. Where the kernel weighs sessions (autogroup, sched(7)), a
+    program in a session of its own yields to others only if its session does."""
     nice = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
     if nice > 0:
         with contextlib.suppress(OSError):

@@ -130,7 +130,7 @@ class _Conversation:
             self.used.executed = self._listener.machine.executed() or self.used.executed
 
     def _has_come(self) -> bool:
-        """Whether the system has come as far as it was asked to."""
+        """Return whether the system has reached the wanted point."""
         if self._work.until is Until.SHUTDOWN:
             return False
         seen = {mark.name for mark in self.session.marks}

@@ -160,7 +160,7 @@ def _with_volumes(machine: Machine, work: Exercised, folder: Path) -> Machine:
 
 
 def _require_space(folder: Path) -> None:
-    """What a boot wrote while the disk filled up is not worth reading. Raises HostError."""
+    """Require space on the disk: the output of a boot on a full disk is not worth reading. Raises HostError."""
     status = os.statvfs(folder)
     blocks = status.f_bfree if os.geteuid() == 0 else status.f_bavail
     if blocks * status.f_frsize < FULL_BYTES:

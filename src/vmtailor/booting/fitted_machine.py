@@ -14,8 +14,9 @@ STAMPS = ("printk.time=1",)
 
 @dataclass(frozen=True)
 class Chosen:
-    """What the user chose of a bundle's machine. `append`: further words of its command line. `memory_bytes`: None for
-    what it was fitted with. An empty CPU model: the host's own under KVM, elsewhere the architecture's."""
+    """The user's choices for a bundle's machine. `append`: further words of its command line. `memory_bytes`: None
+    keeps the memory of the fit. An empty CPU model is the host's own under KVM, and the architecture's default
+    elsewhere."""
 
     cpu_model: str = ""
     accelerator: Accelerator = Accelerator.TCG

@@ -114,8 +114,8 @@ class Earlier:
         )
 
     def _renewed(self, machine: Machine) -> bool:
-        """Whether one of a machine's files was written since: it is another machine under the same names. (An initial
-        RAM disk of ours is written again by every run.)"""
+        """Return whether one of a machine's files was written since: then it is another machine under the same names.
+        Our own initial RAM disks do not count; every run writes them again."""
         files = [Path(file).absolute() for file in (machine.kernel, *(disk.path for disk in machine.disks)) if file]
         if machine.initrd and self._out not in Path(machine.initrd).absolute().parents:
             files.append(Path(machine.initrd).absolute())

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the program begins: Ctrl-C ends it without a word while it still loads, and what prints knows no error for a
-character that the terminal lacks. Nothing that takes time is imported before that."""
+"""The entry point of the program. Ctrl-C during loading ends it silently, and characters that the terminal lacks are
+escaped. Imports that take time come after that."""
 
 import io
 import sys

@@ -170,7 +170,7 @@ def _required_of_configuration(asked: requirements.Requirements, path: Path, sou
 
 
 def _symbols(source: SourceAtHand | None) -> requirements.Knows | None:
-    """Whether a source has a symbol; None where it is not at hand."""
+    """Return a function that tells whether a source has a symbol; None when the source is not available."""
     if source is None or source.known.kconfig is None:
         return None
     return source.known.kconfig.known

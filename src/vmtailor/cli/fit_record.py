@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a fit left on disk: its record, and the lines of its trace that reasons refer to."""
+"""Files that a fit left on disk: its record, and the lines of its trace that reasons refer to."""
 
 from __future__ import annotations
 

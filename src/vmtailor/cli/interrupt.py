@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Ctrl-C does: while the program loads, and after its work, it ends it without a word; during the work it is an
-exception. Imported first of all, so it imports next to nothing."""
+"""Handling of Ctrl-C: before and after the program's work it ends it silently, during the work it is an exception. This
+module is imported first, so it imports next to nothing."""
 
 import os
 import signal

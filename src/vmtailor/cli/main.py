@@ -76,7 +76,7 @@ def say_interrupted() -> None:
 
 
 def of_host(error: OSError) -> HostError:
-    """What the operating system refused, where nobody nearer to it knew better."""
+    """Return an error of the operating system as a HostError with a hint."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         where = f" in {Path(str(error.filename)).parent}" if error.filename else ""
         return HostError(

@@ -49,7 +49,7 @@ def run(options: RunOptions) -> None:
 
 
 def _watched(options: RunOptions, out: Path | None) -> int:
-    """The same run, watched; also where it failed, what was refused until then is said."""
+    """Run the machine and watch it; print the refused calls also when the run failed."""
     if out is not None and (out.is_dir() or not out.absolute().parent.is_dir()):
         raise UserInputError(f"{out} cannot be written", hint="name a file in a folder that exists")
     # A run that is not watched loads none of these.

@@ -31,7 +31,7 @@ from vmtailor.stages import container_trace as trace_stage
 
 
 class Show(StrEnum):
-    """What `trace` prints."""
+    """The parts of a trace that `trace --show` prints."""
 
     SYSCALLS = "syscalls"
     TASKS = "tasks"

@@ -71,7 +71,7 @@ def _words(prepared: Prepared) -> _Words:
 
 
 def _without(skipped: tuple[str, ...], asked: bool) -> str:
-    """What a verdict is without, for its end. `asked`: the user wanted it."""
+    """Return the end of a verdict, which names the programs that did not run. `asked`: the user wanted them run."""
     if not skipped:
         return ""
     way = "the machine publishes no port" if asked else "--exercise FILE or --trust-host-commands runs them"

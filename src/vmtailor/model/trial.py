@@ -41,10 +41,10 @@ class Trial:
 # vmtailor/verification/3: `absent`.
 @dataclass(frozen=True)
 class Verification:
-    """What was found. `failures` say in sentences what is wrong; `degraded` are the calls that fail newly;
-    `needs` symbols that init itself asked for; `evidence` the last words of the guest that failed; `skipped` the
-    programs of the exercise that were not run on the host, so that the verdict is without them; `absent` what is not
-    there and harmlessly so (data/harmless)."""
+    """The verdict of a verification. `failures`: faults, in sentences. `degraded`: calls that newly fail. `needs`:
+    symbols that init itself asked for. `evidence`: the last words of the guest that failed. `skipped`: programs of the
+    exercise that were not run on the host, so the verdict does not cover them. `absent`: things that are harmlessly
+    missing (data/harmless)."""
 
     SCHEMA: ClassVar[str] = "vmtailor/verification/3"
 

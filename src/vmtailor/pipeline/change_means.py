@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How each kind of change is applied to a machine. One table; a kind that nothing can apply yet says so.
+"""The means to apply each kind of change to a machine, in one table. A kind without a means says so.
 
-A setting that was applied knows what stood there before, and applying `Change.back` restores it."""
+An applied setting records the value that was there before, and applying `Change.back` restores it."""
 
 from __future__ import annotations
 

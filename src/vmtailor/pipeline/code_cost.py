@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a counted boot of a baseline cost, put down to functions, files and symbols. Places of the baseline's code that
-were found for one subject are known for the next."""
+"""The cost of a counted boot of a baseline, by function, file and symbol. Places of code found for one subject serve
+the next."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ class Code:
         return known.places | found
 
     def _key(self) -> str:
-        """What the place of an address depends on: the baseline (its modules aside), the source, and the code that
-        reads it."""
+        """Return the cache key of the place of an address: the baseline (without its modules), the source, and the code
+        that reads it."""
         baseline = replace(self.kernel, debug_modules_dir="")
         return digest(
             records.to_bytes(baseline),

@@ -81,7 +81,8 @@ class _Repair:
             tell(f"  and {plural(len(failures) - MOST_TOLD, 'further failure')}")
 
     def _pool(self, held: tuple[str, ...]) -> tuple[tuple[str, ...], int]:
-        """What can be put back beside `held`, nearest first, and how many of those are asked for by name."""
+        """Return the symbols that can be put back beside `held`, nearest first, and the number of those asked for by
+        name."""
         tree, plan, found = self._findings.tree, self._failing.plan, self._failing.verification
         left_out = [row for row in plan.left_out if row.id not in held]
         rules = demand_rules.load(architecture=named(tree.architecture))
@@ -93,7 +94,8 @@ class _Repair:
         return pool, sum(1 for name in pool if name in asked)
 
     def _went_on(self) -> bool:
-        """Whether the last trial has none of the failing calls any more that were asked about, and others instead."""
+        """Return whether the last trial got past all the failing calls that were asked about, and fails in others
+        instead."""
         before, now = self._failing.verification, self._last.verification
         if now is before:
             return False

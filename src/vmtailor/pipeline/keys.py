@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What results depend on, as keys of the cache."""
+"""Keys of the cache: everything that a result depends on."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an explanation is made from: a kernel's configuration, and the source that belongs to it."""
+"""The inputs of an explanation: a kernel's configuration, and the source that belongs to it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def read_configuration(path: Path) -> Configuration:
 
 @dataclass(frozen=True)
 class SourceAtHand:
-    """What is known of a source, and which one it is; `note` where it is not of the very version that was asked."""
+    """The facts of a source, and its version. `note`: says so when that is not the version that was asked for."""
 
     known: KnownSource
     version: str

@@ -91,7 +91,7 @@ class MachineBench:
         }
 
     def _can_be_judged(self, found: Boot) -> bool:
-        """Whether a boot has the figure that is judged by: an earlier run may have been judged by another."""
+        """Return whether a boot has the figure that is judged by. An earlier run may have been judged by another."""
         if self.judged_by is not JudgedBy.INSTRUCTIONS or found.outcome is not Outcome.READY:
             return True
         return found.instructions is not None

@@ -48,9 +48,10 @@ CONTAINERS = frozenset({OptionSubject.CONTAINER})
 
 @dataclass(frozen=True)
 class RunOptions:
-    """What differs from the image's configuration; empty or None leaves it, but for an `entrypoint` of "", which
-    leaves the image's out. `env` entries are NAME=VALUE or NAME; `env_files` hold such lines, and come first.
-    `stop_timeout_s` may be infinite. `keep_state`: what a system with an init of its own writes is kept."""
+    """The differences of a run from the image's configuration. Empty or None keeps the image's value, but an
+    `entrypoint` of "" removes its entry point. `env`: entries NAME=VALUE or NAME; `env_files` hold such lines, and come
+    first. `stop_timeout_s` may be infinite. `keep_state`: files that a system with an init of its own writes are
+    kept."""
 
     bundle: Path = option(Option(name="BUNDLE", type=Path, help="Start this bundle that `fit` wrote."))
     command: tuple[str, ...] = option(
@@ -192,7 +193,7 @@ def run_of(options: RunOptions, image: ImageConfig, network: bool, privileged: b
 
 
 def _argv(options: RunOptions, image: ImageConfig) -> tuple[str, ...] | None:
-    """What is executed; None: what the image says."""
+    """Return the command to execute; None for the image's own."""
     if options.entrypoint:
         return (options.entrypoint, *options.command)
     if options.entrypoint is None and not options.command:
@@ -308,7 +309,7 @@ def _machine(options: RunOptions, files: BundleFolder) -> Machine:
 
 
 def _memory(options: RunOptions, bundle: Bundle) -> Memory:
-    """Whether it is enough need only be asked where the caller chose it."""
+    """Return the machine's memory. Whether it is enough is checked only when the caller chose it."""
     if options.memory_bytes is None:
         return Memory(bundle.memory_bytes, None)
     return run_ending.memory_of(options.bundle, options.memory_bytes)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each choice of margins costs: counted from its plan always, measured where its kernel is, or is asked for."""
+"""The cost of each choice of margins: always counted from its plan, and measured when its kernel is built or asked
+for."""
 
 from __future__ import annotations
 
@@ -134,6 +135,6 @@ def _compiled(
 
 
 def _beforehand(kernel: KernelFiles, count: int) -> str:
-    """How long it takes, before it is begun: as the last compile, and a minute or two of boots each."""
+    """Return an estimate of the time it takes: that of the last compile, and a minute or two of boots each."""
     minutes = count * (max(1.0, kernel.seconds / 60) + 2)
     return f"prices of margins: {plural(count, 'kernel')} to compile and measure, about {minutes:.0f} min"

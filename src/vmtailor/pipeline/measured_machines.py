@@ -55,7 +55,7 @@ class Measured:
 
 
 def _nobody() -> None:
-    """How long a machine may take that is set beside no other."""
+    """Return None: this machine is compared to no other."""
 
 
 def counted(
@@ -92,8 +92,8 @@ def timed(asked: MeasureRequest) -> Timed:
 
 
 class _Told:
-    """What is known of a machine that another one waits for: how long a boot takes, as soon as that is known; all of
-    it, once the machine has been counted."""
+    """The facts of a machine that another one waits for: the length of its boot as soon as it is known, and all of it
+    once the machine has been counted."""
 
     def __init__(self) -> None:
         self._there = threading.Event()

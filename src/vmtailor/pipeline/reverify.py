@@ -51,8 +51,8 @@ E = TypeVar("E", Exercise, SystemExercise)
 
 @dataclass(frozen=True)
 class VerifyRequest:
-    """What is verified, and how. `exercise`: a file of the user's, whose host commands are run; `disk`: of a system,
-    started instead of the bundle's own."""
+    """The options of `vmtailor verify`. `exercise`: the user's own file, whose host commands are run. `disk`: for a
+    system, started instead of the bundle's own."""
 
     bundle: Path = option(
         Option(name="BUNDLE", type=Path, help="Verify this bundle that `fit` wrote, or this work folder.")
@@ -196,7 +196,7 @@ def saved_container(request: VerifyRequest, files: BundleFolder) -> SavedContain
 
 
 def _of_bundle(files: BundleFolder) -> SavedContainer:
-    """What of a container's bundle is verified. Raises UserInputError for a record that is damaged, or missing."""
+    """Return the container of a bundle. Raises UserInputError for a record that is damaged, or missing."""
     bundle = files.bundle
     if not files.lists(TRACED):
         raise UserInputError(f"the bundle {files.path} holds no trace to compare with", hint="fit the image again")
@@ -217,7 +217,7 @@ def _of_bundle(files: BundleFolder) -> SavedContainer:
 
 
 def _of_work_folder(work: WorkFolder) -> SavedContainer:
-    """What of a work folder is verified: the kernel that was built there."""
+    """Return the container of a work folder, with the kernel that was built there."""
     begun, _ = work.work(), work.trace
     made, sha256 = work.plan(begun)
     kernel = work.kernel(sha256)
@@ -288,7 +288,8 @@ def saved_system(request: VerifyRequest, files: BundleFolder) -> SavedSystem:
 
 
 def _root(subject: System, files: BundleFolder) -> SystemRoot:
-    """Where the system is in its machine. Raises UserInputError for a record that names no place of a root."""
+    """Return the place of the system in its machine. Raises UserInputError for a record that names no place of a
+    root."""
     path, where = subject.init.path, files.path / SYSTEM
     placed = subject.disk is not None and 0 <= subject.disk.root <= 256
     if not placed or not path.startswith("/") or "\0" in path or len(path) > 4095:

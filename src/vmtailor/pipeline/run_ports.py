@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `run -p` says, as ports to publish."""
+"""Ports that `run -p` publishes."""
 
 from __future__ import annotations
 

@@ -32,8 +32,8 @@ from vmtailor.stages.image_fetch import kept_for
 
 @dataclass(frozen=True)
 class WatchedRun:
-    """What a watched run found. `by_source`: the kernel's source was at hand; otherwise only rules of ours were asked,
-    and calls stand without the symbols that the source would name."""
+    """The findings of a watched run. `by_source`: the kernel's source was available. Otherwise only our own rules were
+    asked, and calls stand without the symbols that the source would name."""
 
     observed: ObservedRun
     refused: tuple[Refused, ...]
@@ -115,7 +115,7 @@ def baseline_config(loaded: BundleFolder) -> Mapping[str, str]:
 
 
 def _facts(loaded: BundleFolder, store: Store) -> Facts | None:
-    """What is known of the kernel's source, where the cache has it. Nothing is downloaded."""
+    """Return the facts of the kernel's source, where the cache has it. Nothing is downloaded."""
     try:
         source = bundle_kernel.source_at_hand(loaded, store)
         if source is None:

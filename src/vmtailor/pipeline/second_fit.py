@@ -52,8 +52,8 @@ _TERMINAL = "platform:terminal"
 
 @dataclass(frozen=True)
 class RefitRequest:
-    """What is fitted again. `options`: what the user said; what the bundle says is put in. `kernel` in them: another
-    kernel, whose baseline is traced anew. `exercise`: a file of the user's, whose host commands are run."""
+    """The options of `vmtailor refit`. `options`: the user's, completed from the bundle. A `kernel` in them is another
+    kernel, whose baseline is traced anew. `exercise`: the user's own file, whose host commands are run."""
 
     bundle: Path = option(Option(name="BUNDLE", type=Path, help="Fit this bundle that `fit` wrote once more."))
     options: FitOptions = internal("its fields are rows of their own", factory=FitOptions)
@@ -175,7 +175,7 @@ def _before(change: Change) -> Change:
 
 
 def _require_harmless(kconfig: Kconfig, plan: Plan, where: Path) -> None:
-    """What a stranger's plan says that its user kept must not be what make would obey."""
+    """Require that symbols kept by a stranger's plan contain nothing that make would execute."""
     kept = {c.id: c.value for c in plan.symbols if _by_user(c, "keep")}
     foreign_config.harmless(kconfig, kept, str(where))
 
@@ -196,7 +196,7 @@ def _kernel(loaded: BundleFolder, trace: Trace, options: FitOptions) -> tuple[Ke
 
 
 def _has_config(kernel: KernelBaseline, sha256: str) -> bool:
-    """Whether it is there, and has the configuration of this digest, where one is known."""
+    """Return whether the file is there, and has the configuration of this digest, where one is known."""
     parts = (kernel.vmlinuz, kernel.config, kernel.debug_vmlinux, kernel.debug_modules_dir, kernel.modules_dir)
     if not all(Path(path).exists() for path in parts):
         return False
@@ -220,7 +220,7 @@ def _trace_folder(loaded: BundleFolder, trace: Trace, options: FitOptions) -> tu
 
 
 def _observed(request: RefitRequest, loaded: BundleFolder) -> ObservedRun | None:
-    """What was refused, by the files that the user names and by what the bundle knew before."""
+    """Return the refused calls, from the files that the user names and from the bundle."""
     found = []
     if loaded.lists(OBSERVED):
         found.append(loaded.record(ObservedRun, OBSERVED, OBSERVED_BYTES))

@@ -94,7 +94,7 @@ def _facts(side: Side) -> KernelFacts:
 
 
 def _inputs(loaded: BundleFolder, asked: FitOptions) -> ImageSubject:
-    """What the fit began with, the very kernel by its release."""
+    """Return the subject that the fit began with, on exactly the kernel release it used."""
     bundle, record, parts = loaded.bundle, loaded.trace, guest_programs.of(loaded.bundle.architecture)
     if loaded.init != parts.init.read_bytes():
         raise UserInputError(

@@ -194,7 +194,7 @@ def _with_before(noted: Sequence[Change], applied: Sequence[Change]) -> tuple[Ch
 
 
 def _sum(expected: Sequence[tuple[Effect, ...]]) -> tuple[Effect, ...]:
-    """What is expected of several together, where something is expected of each."""
+    """Return the expected saving of several together, when each has an expectation."""
     if not all(expected):
         return ()
     first = expected[0][0]

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is in a work folder, and how it is written and read.
+"""Files of a work folder: their names, writing and reading.
 
-A folder may be a stranger's. So regular files are read and nothing else, as long as a fit makes them at most; what this
-program hands on by name to others (QEMU, the symbolizer) is a copy in the cache, under the digest of what was read. Of
-what only the cache has (image, baseline kernel, its source) the record says under which digest it is there: a path
-could lead anywhere.
-"""
+A folder may be a stranger's, so only regular files are read, up to the size that a fit makes them. Files handed to
+other programs by name (QEMU, the symbolizer) are copies in the cache, named by the digest of the content that was read.
+Image, baseline kernel and source are only in the cache: the record names them by digest, since a path could lead
+anywhere."""
 
 from __future__ import annotations
 
@@ -66,8 +65,8 @@ _KEY = re.compile(r"[0-9a-f]{40}")
 
 @dataclass(frozen=True)
 class Work:
-    """What all stages begin with. `image.archive` names the image's folder in the cache, the paths of `kernel` are
-    below the cache, and the source is named by its digest alone."""
+    """The record that all stages begin with. `image.archive` names the image's folder in the cache, the paths of
+    `kernel` are below the cache, and the source is named by its digest alone."""
 
     SCHEMA: ClassVar[str] = "vmtailor/work/1"
 

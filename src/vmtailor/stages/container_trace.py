@@ -141,8 +141,8 @@ def _requests(
 
 
 def _may_lack_a_module(seen: Gathered, exercise: Exercise) -> bool:
-    """Whether a boot that failed may do better with the modules that were asked for. One that hung, panicked or was
-    given up by init would not, nor one that waited for a container until the time for that was over."""
+    """Return whether a failed boot may succeed with the modules that were asked for. A boot that hung, panicked or was
+    given up by init would not, nor one that timed out waiting for a container."""
     if seen.end.ending is not Ending.EXITED or seen.report.fatal is not None:
         return False
     ready = seen.report.ready

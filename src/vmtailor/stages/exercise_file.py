@@ -205,7 +205,7 @@ def parse_system(document: Mapping[str, Any], origin: str) -> SystemExercise:
 
 
 def _says(top: _Table) -> tuple[Saying, ...]:
-    """What the system is asked of itself."""
+    """Return the commands that ask the system about itself."""
     found: list[Saying] = []
     tables = top.tables("says")
     if len(tables) > SAYS_MAX:

@@ -198,7 +198,7 @@ def _check_options(options: ImageOptions) -> None:
 
 
 def _within(image: Image, parsed: Reference, limits: ImageLimits | None) -> None:
-    """What the cache has was within the limits of then."""
+    """Require that a cached image is within today's limits; it may have been fetched under others."""
     if limits is not None and image.unpacked_bytes > limits.unpacked_bytes:
         raise too_much(parsed.name, limits)
 
@@ -236,7 +236,7 @@ def _read(source: IO[bytes]) -> bytes:
 
 
 def _identity(parsed: Reference) -> str | None:
-    """What tells whether a source is the one that was fetched before; None where only fetching can tell."""
+    """Return a value that differs when the source differs from the fetched one; None when only fetching can tell."""
     if parsed.pinned is not None:
         return parsed.pinned.digest
     if parsed.source == Source.OCI and (parsed.path / "index.json").is_file():
@@ -289,7 +289,8 @@ def _access(options: ImageOptions) -> skopeo.Access:
 
 
 def _source(parsed: Reference, options: ImageOptions, limits: ImageLimits, scratch: Path) -> str:
-    """What skopeo shall copy: looked through, so that it writes to this host only what an image may have."""
+    """Return the source for skopeo. It is checked first, so that skopeo writes to this host only files that an image
+    may have."""
     if parsed.pinned is not None:
         skopeo.check(parsed.pinned, _access(options), limits)
         return parsed.pinned.exact
@@ -447,7 +448,7 @@ def _check_start(image: Image, store: Store) -> None:
 
 
 def _mixed(found: Sequence[tuple[str, str]], image: Image) -> str:
-    """What is said of a mixed image; empty where it is none."""
+    """Return a remark on a mixed image; empty for others."""
     row = of_image(image.config.architecture)
     if not found or row is None:
         return ""

@@ -271,7 +271,7 @@ def _wanted(
     kconfig: Kconfig,
     on_demand: Container[str],
 ) -> _Wanted:
-    """What is wanted whatever was tried, and before the user has said anything of single symbols."""
+    """Return the symbols that are wanted in any trial, before the user's choices of single symbols."""
     wanted = _Wanted()
     for entry in entries:
         for name, value in entry.symbols:
@@ -332,7 +332,7 @@ def named_symbols(wishes: Iterable[str]) -> set[str]:
 
 
 def _lost_without(kconfig: Kconfig, wanted: _Wanted, names: Set[str]) -> set[str]:
-    """What would be lost if nothing were said of some symbols."""
+    """Return the symbols that would be lost if some symbols were not set."""
     return {item.name for item in close(kconfig, [(n, v) for n, v in wanted.values.items() if n not in names]).lost}
 
 
@@ -342,7 +342,7 @@ def _sentence(item: Lost, wanted: _Wanted) -> str:
 
 
 def _minimal(kconfig: Kconfig, closure: Closure, wanted: _Wanted) -> list[tuple[str, str]]:
-    """What allnoconfig must be told: symbols with a prompt (others cannot be set), n only against a default."""
+    """Return the lines for allnoconfig: only symbols with a prompt (others cannot be set), n only against a default."""
     return [
         (name, value)
         for name, value in closure.fragment
@@ -391,8 +391,8 @@ def _gone(
     baseline: Mapping[str, str],
     ran: Mapping[str, SymbolCost],
 ) -> tuple[Change, ...]:
-    """What the baseline has and the plan has not, nothing having asked for it: what ran most comes first, then what is
-    built in. Without a prompt only what ran."""
+    """Return the symbols of the baseline that the plan leaves out because nothing asked for them. Those that ran most
+    come first, then the built-in ones. Symbols without a prompt are listed only if they ran."""
     found = []
     for name, value in baseline.items():
         if value not in ("y", "m") or name in resolution.enabled or name in named or not kconfig.is_switch(name):

@@ -155,7 +155,8 @@ def counted(
 
 
 def _agree(done: Sequence[Boot]) -> bool:
-    """Whether the last two boots executed the same, function by function: a further one has nothing to add."""
+    """Return whether the last two boots executed the same functions equally often, so that a further boot adds
+    nothing."""
     return len(done) > 1 and (done[-1].phases, done[-1].functions) == (done[-2].phases, done[-2].functions)
 
 
@@ -218,7 +219,7 @@ def _walled(subject: MeasuredMachine, scratch: Path) -> Boot:
 
 
 def _work(subject: MeasuredMachine) -> Exercised | Attended:
-    """What drives the machine, told the same bytes in every boot."""
+    """Return the workload of the machine, which asks for the same bytes in every boot."""
     return subject.attended or _exercised(subject)
 
 
@@ -327,7 +328,7 @@ class _MemorySearch:
 
 
 def _patience(known: Sequence[Usual]) -> Patience:
-    """What a boot with less memory may take, by what those took that are set beside each other, with all of it."""
+    """Return the time limit of a boot with less memory, from the boots with all of it that are compared."""
     start_s = SLACK_S + START_TIMES * max(one.start_s for one in known)
     all_s = SLACK_S + ALL_TIMES * max(one.all_s for one in known)
     counts = [one.instructions for one in known if one.instructions is not None]

@@ -36,5 +36,5 @@ def make(image: Image, kernel: KernelBaseline | None, store: Store) -> Path:
 
 
 def _lib_of(image: Image) -> str:
-    """Where /lib leads: a link of its own name would hide it."""
+    """Return the target of /lib: a link of its own name would hide it."""
     return RootTree(ArchiveTree(Path(image.archive))).resolve("/lib").lstrip("/") or "lib"

@@ -160,7 +160,7 @@ def _boot_of(parts: Sequence[Partition], root: int, fstab: Sequence[Mount]) -> P
 
 
 def _firmware(disk: OpenedDisk, kind: TableKind, parts: Sequence[Partition]) -> tuple[str, ...]:
-    """What the loaders on the disk start from."""
+    """Return the firmware that the loaders on the disk start from."""
     with disk.raw.open("rb") as file:
         code = any(file.read(440))
     bios = code and (kind is not TableKind.GPT or any(one.type == partitions.BIOS_BOOT for one in parts))
@@ -184,7 +184,7 @@ def _refuse_sleeping_files(root: RootTree, devices: Sequence[str], path: Path) -
 
 
 def _notes(fstab: Sequence[Mount], parts: Sequence[Partition]) -> list[str]:
-    """What fstab mounts that is not on this disk, or not read."""
+    """Return remarks on mounts of fstab that are not on this disk, or were not read."""
     found = []
     for one in fstab:
         if one.place in ("/usr", "/var", "/home", "/opt", "/srv") and not any(

@@ -119,7 +119,7 @@ def trace(inputs: SystemTraceInputs, folder: Path, scratch: Path) -> SystemTrace
 
 
 def _plain(inputs: SystemTraceInputs, scratch: Path) -> float:
-    """How long the system takes without a tracer, by the same way in."""
+    """Return the time that the system takes without a tracer, by the same way in."""
     with step("trace: the system as it is"):
         machine = watched_machine(inputs.machine, inputs.way_in, inputs.natives, scratch, ())
         boot, gathered = inputs.booter(machine, inputs.workload, scratch)

@@ -198,7 +198,7 @@ class KernelLog:
             self._before_kernel(host_us, message)
 
     def _begins_anew(self, at_us: int | None, message: bytes) -> bool:
-        """Whether a boot begins here that earlier lines are no part of: what they said is set aside."""
+        """Return whether a boot begins here that earlier lines are no part of. Those lines are set aside."""
         if at_us is None and boundaries.is_reset(self.observed, message):
             self._next_boot()
         elif self._clock.assumed and (at_us is not None or boundaries.starts_kernel(message)):
@@ -215,7 +215,7 @@ class KernelLog:
             self._early.append((host_us, message))
 
     def _loading(self, message: bytes) -> bool:
-        """Whether a line with a stamp of its own is still the loader's."""
+        """Return whether a line with a stamp of its own is still the loader's."""
         observed = self.observed
         return (
             observed.loader
@@ -225,7 +225,8 @@ class KernelLog:
         )
 
     def _loader_over(self) -> None:
-        """What was read so far is a loader's, on a clock of its own: it ended where the kernel's begins."""
+        """End the loader's part: what was read so far is on the loader's clock, and ends where the kernel's clock
+        begins."""
         loader, first, last, gaps = self.observed, self.observed.first_us, self._last_us, self._gaps
         self._begin()
         self._handed_over = True

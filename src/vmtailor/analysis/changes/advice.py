@@ -30,7 +30,7 @@ Messages = Sequence[tuple[int | None, str]]
 
 @dataclass
 class _Found:
-    """What was seen of one remedy. `critical_us` counts towards the saving, `beside_us` does not."""
+    """The lines that speak for one remedy. `critical_us` counts towards the saving, `beside_us` does not."""
 
     seen: list[str] = field(default_factory=list)
     critical_us: int = 0

@@ -68,7 +68,7 @@ def _seconds(candidate: Candidate, timeline: Timeline) -> tuple[float | None, st
 
 
 def _sum(parts: Sequence[tuple[float | None, str]]) -> tuple[float | None, str]:
-    """What parts are expected to save together, where all tell."""
+    """Return the saving that parts are expected to give together; None when one of them has no figure."""
     known = [saving for saving, _ in parts if saving is not None]
     sources = ", ".join(dict.fromkeys(source for _, source in parts if source))
     return (sum(known) if len(known) == len(parts) else None), sources

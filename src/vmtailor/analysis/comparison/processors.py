@@ -74,7 +74,8 @@ def _values(field: str, sides: Sequence[Side]) -> tuple[float | None, ...]:
 
 
 def _differing(kept: Sequence[dict[str, Change]], everywhere: set[str]) -> Iterator[PlatformSymbol]:
-    """What was chosen first, then what Kconfig sets by itself; each in the order of names."""
+    """Return the symbols that differ: those chosen first, then those that Kconfig sets by itself, each in the order of
+    names."""
     first = {name: change for one in reversed(kept) for name, change in one.items()}
     names = sorted(set(first) - everywhere, key=lambda name: (not first[name].setting.chosen, name))
     for name in names:

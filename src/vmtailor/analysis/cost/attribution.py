@@ -340,8 +340,8 @@ def rows_of(release: str, counters: Counters, attribution: Attribution) -> BootC
 
 
 def _helpers(counters: Counters, end: int) -> Helpers:
-    """What helpers cost up to `end`. Where several overlap, or others work beside them, their periods tell too much:
-    of one it is the median."""
+    """Return the number of helpers up to `end`, and the usual cost of one. Periods that overlap, or with other work
+    beside them, are too long; so the cost is the median."""
     begun = [at.executed for at in times_begun(counters, HELPERS) if at.executed < end]
     tests = [(first.executed, last.executed) for first, last in periods(counters, TESTS)]
     for_tests = sum(any(first <= at < last for first, last in tests) for at in begun)

@@ -62,7 +62,7 @@ def needed(found: MemoryUse) -> int:
 
 
 def _given(now: dict[str, int]) -> list[MemoryPart]:
-    """What was given out: in all MemTotal - MemFree."""
+    """Return the memory that was given out: in all MemTotal - MemFree."""
     given = now["MemTotal"] - now["MemFree"]
     if "AnonPages" not in now:  # sysinfo tells no more
         return [

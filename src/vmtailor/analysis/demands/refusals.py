@@ -151,7 +151,7 @@ def _has_family(one: Demand, baseline: Mapping[str, str]) -> bool:
 
 
 def _can_be_why(kind: EvidenceKind, call: ObservedCall) -> bool:
-    """Whether a call fails with this error for want of such a thing."""
+    """Return whether a call can fail with this error because the thing is missing."""
     error = call.error
     if error == "ENOSYS":
         return True  # the whole call is missing, and so is all that it asks for

@@ -200,7 +200,7 @@ def _never(run: FitRun, name: str) -> Explained | None:
 
 
 def _count(evidence: Evidence) -> str:
-    """How much of it there was: of code, instructions; of anything else, how often it was seen."""
+    """Return how often a piece of evidence was seen; for code, how many instructions were executed."""
     if evidence.kind is EvidenceKind.CODE:
         return f", {plural(evidence.count, 'instruction')}"
     return f", {evidence.count} times" if evidence.count > 1 else ""
@@ -222,8 +222,8 @@ def _held(run: FitRun, name: str, most: int = 12) -> tuple[str, ...]:
 
 
 def _ways_in(run: FitRun, name: str, catalogue: Catalogue, rules: Rules) -> tuple[str, ...]:
-    """What would bring a symbol in: requests that ask for it, those first whose calls this container makes already;
-    entries of the catalogue whose conditions do not hold."""
+    """Return the ways to bring a symbol in. Requests that ask for it come first, those that this container already
+    calls before others; entries of the catalogue whose conditions do not hold follow."""
     ways = []
     held = rules.for_kernel(run.plan.kernel_version)
     made = {call.name for call in run.calls}

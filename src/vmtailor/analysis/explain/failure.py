@@ -113,12 +113,12 @@ def _traced(text: str, known: KnownSource, messages: Messages) -> Iterator[Recog
 
 
 def _decides(ask: Question, known: KnownSource) -> bool:
-    """Whether some configuration has not what is asked for."""
+    """Return whether some configuration lacks the thing that is asked for."""
     return any(one.condition not in (TRUE, UNKNOWN) for one in find(ask, known))
 
 
 def _asked_by(call: str, args: Sequence[str], error: str, known: KnownSource) -> Iterator[Question]:
-    """What a call asks for by name, most special first."""
+    """Return the things that a call asks for by name, the most specific first."""
     joined = ", ".join(args)
     if error == "ENOSYS":
         yield Question("call", call)
@@ -137,7 +137,7 @@ def _asked_by(call: str, args: Sequence[str], error: str, known: KnownSource) ->
 
 
 def _by_strings(call: str, args: Sequence[str], error: str, strings: Sequence[str]) -> Iterator[Question]:
-    """What a call asks for by strings in its arguments, and by what it is."""
+    """Return the things that a call asks for by its kind and by the strings in its arguments."""
     joined = ", ".join(args)
     if call in ("socket", "socketpair"):
         yield from _socket(args, error)

@@ -273,7 +273,7 @@ _FOLDERS: tuple[tuple[str, Callable[[Question, str, str, KnownSource], Iterator[
 
 
 def _called(known: KnownSource, kind: str, name: str) -> str:
-    """What a number is called; a name as it is."""
+    """Return the name of a number; a name is returned as it is."""
     return known.asked.name_of(kind, int(name)) if _NUMBER.fullmatch(name) else name
 
 
@@ -334,7 +334,7 @@ def _module(ask: Question, known: KnownSource) -> Iterator[Provider]:
 
 
 def _built(ask: Question, module: str, known: KnownSource, *, files: bool = True) -> Iterator[Provider]:
-    """What is built under a name: a module, one that answers to it, or (`files`) a source file."""
+    """Return the targets built under a name: a module, a module with that alias, or (`files`) a source file."""
     name = module_name(module.removesuffix(".ko"))
     places = known.asked.places("module", name)
     if places:

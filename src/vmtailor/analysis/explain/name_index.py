@@ -187,8 +187,8 @@ def _fields(text: str, known: Strings) -> Found:
 
 
 def _aliases(ending: str, arguments: str) -> Iterator[str]:
-    """What a module answers to: `MODULE_ALIAS("x")` to x, `MODULE_ALIAS_RTNL_LINK("x")` to rtnl-link-x, as its macro
-    has it; `MODULE_ALIAS_NETPROTO(PF_X)` to net-pf-X, with the family's name for its number."""
+    """Return the aliases of a module: x for `MODULE_ALIAS("x")`, rtnl-link-x for `MODULE_ALIAS_RTNL_LINK("x")` as its
+    macro defines it, and net-pf-N for `MODULE_ALIAS_NETPROTO(PF_X)`, with the number N of the family."""
     words = [word.strip().strip('"') for word in arguments.split(",")]
     if not ending:
         if arguments.startswith('"') and len(words) == 1 and not words[0].startswith("devname:"):

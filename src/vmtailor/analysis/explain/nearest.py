@@ -73,8 +73,8 @@ _Far = tuple[str, int]
 
 
 def _steps(call: FailedCall, out: frozenset[str], facts: Facts, rules: Rules) -> tuple[list[_Far], ...]:
-    """What the error of a failed call asks for, what else the call asks for, what makes up the folders where that is
-    defined, and what their subsystems."""
+    """Return steps from the error of a failed call outwards. First comes what the error asks for, then what else the
+    call asks for, then the folders where that is defined, then their subsystems."""
     words = [word for word in call.arguments.split(", ") if word]
     named = [*_by_source(call.name, words, out, facts), *_by_path_rules(words, rules)]
     own = facts.syscall(call.name)
@@ -95,7 +95,7 @@ def _steps(call: FailedCall, out: frozenset[str], facts: Facts, rules: Rules) ->
 
 
 def _answers(one: _Named, call: FailedCall, words: Sequence[str]) -> bool:
-    """Whether the error of a call is about this."""
+    """Return whether the error of a call is about this."""
     if call.error in GONE and any(word.startswith("/") for word in words):
         return one.kind in ("path", "filesystem")
     if call.error in FAMILY:
@@ -106,7 +106,8 @@ def _answers(one: _Named, call: FailedCall, words: Sequence[str]) -> bool:
 
 
 def _wanted(condition: Expr, out: frozenset[str]) -> tuple[str, ...]:
-    """What a condition asks for of the symbols that are left out. The others it names are in, or never were."""
+    """Return the left-out symbols that a condition asks for. Other symbols that it names are in already, or never
+    were."""
     named = symbols(condition)
     least = [name for name in asked_for(condition, dict.fromkeys(named, "y")) if name in out]
     return tuple(least or sorted(named & out))
@@ -117,7 +118,7 @@ def _all(condition: str) -> set[str]:
 
 
 def _by_source(call: str, words: Sequence[str], out: frozenset[str], facts: Facts) -> Iterator[_Named]:
-    """What a call names that the source defines by name."""
+    """Return the things that a call names and the source defines by name."""
     for word in words:
         if word.startswith(("AF_", "PF_")):
             yield from _of_facts("family", word[3:], 0, out, facts)

@@ -138,7 +138,8 @@ def _milestones(gathered: Gathered) -> tuple[Milestone, ...]:
 
 
 def _counted(counters: Counters, gathered: Gathered) -> dict[str, Milestone]:
-    """Where the plugin met its marks: `init` is the system's own, executed on its real root. All from reset on."""
+    """Return the marks that the plugin met, counted from reset on. `init` is the system's own, executed on its real
+    root."""
     found = {one.name: one for one in counting.milestones(counters)}
     emulator = named(counters.architecture).emulator
     for name, one in found.items():

@@ -86,7 +86,7 @@ def _outcome(ending: Ending, milestones: Sequence[Milestone], wrong: bool) -> Ou
 
 
 def _milestones(gathered: Gathered) -> tuple[Milestone, ...]:
-    """What the plugin marked, and what init said, in the order of time."""
+    """Return the plugin's marks and init's messages in the order of time."""
     counters = gathered.counters
     found = {m.name: m for m in counting.milestones(counters)} if counters is not None else {}
     emulator = named(counters.architecture if counters is not None else presumed_name()).emulator

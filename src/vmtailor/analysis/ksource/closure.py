@@ -113,7 +113,8 @@ class _Search:
         self._cut = False  # a cycle or the depth limit cut the search below: the result must not be kept
 
     def visible(self, name: str, parent: str = "") -> _Way:
-        """What is needed so that a symbol can be given the value y. `parent` is the one that depends on it."""
+        """Return the cheapest additions that let a symbol have the value y. `parent` is the symbol that depends on
+        it."""
         symbol = self._kconfig.symbols[name]
         if not self._kconfig.prompted(name):
             return self._reach(symbol, parent)

@@ -224,7 +224,7 @@ def _absorbed(operands: list[Expr]) -> list[Expr]:
 
 
 def _implied(part: Expr, given: frozenset[Expr]) -> bool:
-    """Whether a part is true wherever all of `given` are."""
+    """Return whether a part is true wherever all of `given` are."""
     if part in given:
         return True
     literal = _literal(part)

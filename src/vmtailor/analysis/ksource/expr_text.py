@@ -117,7 +117,8 @@ class _Reader:
 
 
 def _config_atom(test: str, name: str, tristates: frozenset[str] | None) -> Expr:
-    """What a test of a CONFIG_ macro means. CONFIG_X is defined where X is y, CONFIG_X_MODULE where it is m."""
+    """Return the expression for a test of a CONFIG_ macro. CONFIG_X is defined where X is y, CONFIG_X_MODULE where it
+    is m."""
     if not name.startswith("CONFIG_"):
         return UNKNOWN
     name = name[7:]

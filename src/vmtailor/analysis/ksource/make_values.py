@@ -96,7 +96,7 @@ def alternatives(words: Sequence[Word]) -> list[Alternative]:
 
 
 def _exclusive(words: Sequence[Word]) -> bool:
-    """Whether at most one of the words can be there."""
+    """Return whether at most one of the words can be there."""
     return all(
         conjunction(one.condition, other.condition) == FALSE
         for index, one in enumerate(words) for other in words[index + 1 :]
@@ -300,7 +300,7 @@ class MakeScope:
         return found
 
     def _reference(self, inner: str) -> list[Word]:
-        """What stands between the brackets of a `$(…)`."""
+        """Return the text between the brackets of a `$(…)`."""
         self._left -= 1
         if self._left < 0:
             return list(NOT_KNOWN)

@@ -190,7 +190,7 @@ def _elf(data: bytes, code: MachineCode | None, wanted: WantedNames) -> Contents
 
 
 class _Code:
-    """What the code of one file says."""
+    """The facts read from the code of one file."""
 
     def __init__(self, program: Program, elf: ElfFile, wanted: WantedNames) -> None:
         self._program = program

@@ -64,7 +64,8 @@ class Links:
 
     @cached_property
     def _folders(self) -> tuple[str, ...]:
-        """Where libraries are looked for: the environment's, the loader's configuration, its own folders."""
+        """Return the folders that are searched for libraries: the environment's, those of the loader's configuration,
+        its own."""
         named = [part for part in dict(self.config.env).get("LD_LIBRARY_PATH", "").split(":") if part.startswith("/")]
         todo, seen = ["/etc/ld.so.conf"], set[str]()
         while todo and len(seen) < _MOST_CONFIGURATIONS:
@@ -210,5 +211,5 @@ def _near(path: str, host: str) -> bool:
 
 
 def _always(name: str) -> bool:
-    """What linkers and compilers put into every file, and nobody exports for others."""
+    """Return the symbols that linkers and compilers put into every file, and that no file exports for others."""
     return name.startswith(("_ITM_", "__gmon", "__cxa_", "_init", "_fini", "__bss", "_edata", "_end", "__data"))

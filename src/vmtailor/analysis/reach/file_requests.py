@@ -48,8 +48,8 @@ def wanted(rules: Rules, families: Iterable[str]) -> WantedNames:
 
 
 def _spelt(name: str) -> tuple[str, ...]:
-    """How C libraries spell a function: with 64 for large files, with underscores for themselves. And the one that
-    takes any call's number."""
+    """Return the names that C libraries give a function: with 64 for large files, with underscores for internal use.
+    The function that takes any call's number is one of them."""
     return name, f"{name}64", f"__{name}", "syscall"
 
 
@@ -135,7 +135,7 @@ class Asks:
     # ---- arguments
 
     def _told(self, given: Given) -> Iterator[Ask]:
-        """What the constants of one call mean."""
+        """Return the meaning of the constants of one call."""
         constants, by = dict(given.constants), f"calls {given.name} at {given.address:#x}"
         plain = _plain(given.name)
         if plain in _SOCKETS:
@@ -158,7 +158,7 @@ class Asks:
                     yield _flag(rule, call, word, by)
 
     def _level(self, word: str) -> int | None:
-        """Whose option a word is, where the headers have a level of that name."""
+        """Return the level that a word is an option of, where the headers have a level of that name."""
         prefix = word.partition("_")[0]
         named = ("SOL_SOCKET",) if prefix == "SO" else (f"IPPROTO_{prefix}", f"SOL_{prefix}")
         return next((self.kernel.constants[name] for name in named if name in self.kernel.constants), None)
@@ -219,7 +219,7 @@ class Asks:
                 yield _flag(rule, call, ", ".join([word, *(f'"{name}"' for name in strings[:1])]), f'names "{word}"')
 
     def _takes(self, call: str, word: str) -> bool:
-        """Whether a call takes a word, as far as it is known where its words stand."""
+        """Return whether a call takes a word, as far as the position of its words is known."""
         places = [place for place in self.rules.arguments if call in place.calls]
         return not places or any(place.has(word) for place in places)
 

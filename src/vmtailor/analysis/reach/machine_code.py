@@ -151,7 +151,7 @@ class Tracker:
                 self._written(word, operands, held, places)
 
     def _forget_base(self, operands: str, held: dict[str, Value]) -> None:
-        """What counts on from a register and leaves it changed: `[x0, #8]!`, `[x0], #8`."""
+        """Forget a base register that an instruction changes: `[x0, #8]!`, `[x0], #8`."""
         inside, closed, behind = operands.partition("[")[2].partition("]")
         if closed and behind.startswith(("!", ", ")):
             self._set(inside.partition(",")[0], None, held)

@@ -150,7 +150,8 @@ class Program:
 
     @cached_property
     def _instructions(self) -> Numbers:
-        """Where instructions begin, read from each function's begin on, sorted; empty where there is too much code."""
+        """Return the addresses of instructions, read from the begin of each function, sorted; empty when there is too
+        much code."""
         if sum(one.size for one in self.elf.code) > _MOST_READ:
             return np.empty(0, np.int64)
         parts = []
@@ -202,15 +203,15 @@ class Program:
         return inner, outer
 
     def _add_starts(self, inner: dict[int, set[int]], sources: Numbers, addresses: Numbers) -> None:
-        """What takes an address leads to the function that begins there."""
+        """Add a way from each instruction that takes the address of a function to that function."""
         index = self._index(addresses)
         begin = (index >= 0) & (self.functions[np.maximum(index, 0)] == addresses)
         for source, target in _pairs(sources[begin], index[begin]):
             inner[source].add(target)
 
     def _add_tables(self, inner: dict[int, set[int]], where: Numbers, what: Numbers) -> None:
-        """What names a table of pointers leads to the functions in it: from the address on, as far as one pointer
-        follows the other, up to what is named next."""
+        """Add ways from whatever names a table of pointers to the functions in it. The table reaches from the address
+        as far as one pointer follows the other, at most to the next named address."""
         slots, values = self._pointers
         if not len(slots):
             return

@@ -109,21 +109,21 @@ def _of_narrow(ask: Ask, rules: Rules) -> tuple[str, ...]:
 
 
 def _is_harmless(ask: Ask, rules: Rules) -> bool:
-    """Whether a program that could make a call, or names a path, does without."""
+    """Return whether a program that could make a call, or names a path, does without it."""
     if ask.kind is EvidenceKind.PSEUDO_FILE:
         return any(rule.named and rule.covers(ask.key) for rule in rules.harmless)
     return any((ask.call or ask.key) in rule.calls for rule in rules.harmless)
 
 
 def _is_built_in(symbols: Iterable[str], baseline: Enabled) -> bool:
-    """Whether none is a module of the baseline: interpreters name every family that there is, and a mere name is not
-    enough to put into the kernel what the baseline would have had to load."""
+    """Return whether none of them is a module of the baseline. Interpreters name every family that there is: a mere
+    name is no reason to build in code that the baseline would have had to load."""
     return not isinstance(baseline, Mapping) or all(baseline.get(symbol) != "m" for symbol in symbols)
 
 
 def _holds(rule: CallRule, argument: str) -> bool:
-    """Whether a rule is for what is told of a call's arguments. A pattern over the text of other arguments than strings
-    cannot be asked: of those too little is told, and the word alone decides."""
+    """Return whether a rule applies to the known arguments of a call. Its pattern over other arguments than strings
+    cannot be checked, since too few of them are known: there the word alone decides."""
     words = argument.replace(",", " ").split()
     if not rule.words:
         return bool(rule.asks(argument)) if '"' in rule.text else not rule.text and not argument

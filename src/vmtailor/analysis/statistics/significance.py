@@ -152,7 +152,7 @@ def shift(before: Sequence[float], after: Sequence[float]) -> tuple[float, float
 
 
 def _shift_of_many(before: Sequence[float], after: Sequence[float], last: int) -> tuple[float, float, float]:
-    """The same without sorting millions of differences: only those that are asked for are put in their place."""
+    """Return what `shift` returns without sorting millions of differences: it selects only the ranks that it needs."""
     import numpy as np
 
     differences = np.subtract.outer(np.asarray(after, float), np.asarray(before, float)).ravel()
@@ -165,8 +165,8 @@ def _shift_of_many(before: Sequence[float], after: Sequence[float], last: int) -
 
 @functools.cache
 def _rejected(before: int, after: int) -> int:
-    """How many counts of differences beyond a shift, from none on, reject that shift at either end; 0 where there are
-    too few values."""
+    """Return how many counts of differences beyond a shift, from 0 on, reject that shift at either end; 0 with too few
+    values."""
     tail = (1 - CONFIDENCE) / 2
     pairs = before * after
     if pairs > EXACT_PAIRS:

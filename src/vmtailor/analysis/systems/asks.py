@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What single calls of engines and service managers ask for beyond their names, read where it is said: netlink, packet
-filters, BPF, control groups, keys. Which symbol that is, the kernel's source tells (analysis/explain/lookup.py)."""
+"""Requests that single calls of engines and service managers make beyond their names: netlink, packet filters, BPF,
+control groups, keys. The kernel's source gives the symbol of each (analysis/explain/lookup.py)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a whole system demands of its kernel: from the stream of its calls, and from what modules were loaded for."""
+"""The demands of a whole system on its kernel, from the stream of its calls and from the modules it loaded."""
 
 from __future__ import annotations
 
@@ -81,7 +81,8 @@ class SystemDemands:
             self._group_file(event, where)
 
     def _holds_back(self, event: SyscallEvent) -> bool:
-        """Whether this mounts a file system of the kernel's own at its place: it waits until somebody looks into it."""
+        """Return whether a call mounts a file system of the kernel's own at its usual place. Such a mount waits until a
+        file in it is opened."""
         place, kind = unquote(event.args[1]), unquote(event.args[2])
         if place.startswith("/proc/self/fd/"):
             place = self._named.get(event.pid, place)  # opened just before, so that no link is followed

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What whole systems come by and do without, and what they miss of it: data with reasons, `data/systems/*.toml`.
+"""Mounts, files and modules that whole systems do without, and modules they miss: data with reasons,
+`data/systems/*.toml`.
 
 [[mount]]
 id     = "debug-files"           # unique

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What starts by itself in a system: units of systemd by their links, services of other inits by theirs."""
+"""Units that start by themselves in a system: those of systemd by their links, services of other inits by theirs."""
 
 from __future__ import annotations
 

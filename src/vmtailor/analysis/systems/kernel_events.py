@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the kernel itself tells between a system's calls: modules asked for and loaded, programs started."""
+"""Kernel events between a system's calls: modules asked for, modules loaded, programs started."""
 
 from __future__ import annotations
 

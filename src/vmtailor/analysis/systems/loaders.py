@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What boot loaders would start: GRUB's configuration, and entries of the Boot Loader Specification.
+"""Entries of boot loaders: GRUB's configuration, and entries of the Boot Loader Specification.
 
-GRUB's file is a script; what mkconfig writes is read, in order, without running it. Variables that only a run would set
-stay as they are written, but for those of the environment block.
-"""
+GRUB's file is a script. The parts that mkconfig writes are read in order, without running it. Variables that only a run
+would set stay as they are written, except those of the environment block."""
 
 from __future__ import annotations
 
@@ -26,7 +25,7 @@ _GENERATED_DEFAULT = re.compile(r'^\s*set default="([^"$]*)"', re.MULTILINE)
 
 @dataclass
 class _Menu:
-    """Where a reader of grub.cfg stands. `path`: numbers of the submenus, and of the entry in the innermost."""
+    """The position of a reader of grub.cfg. `path`: numbers of the submenus, and of the entry in the innermost."""
 
     entries: list[tuple[str, tuple[str, ...], LoaderEntry]] = field(default_factory=list)
     counts: list[int] = field(default_factory=lambda: [0])

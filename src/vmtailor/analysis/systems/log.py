@@ -150,8 +150,8 @@ class Reading:
         return event
 
     def _is_attendants(self, event: SyscallEvent) -> bool:
-        """Whether a call is the attendant's: its own, or of the client that it starts by a descriptor. What it starts
-        by name is a command of the exercise, and the system's from then on."""
+        """Return whether a call is the attendant's own, or of the client that it starts by a descriptor. A program that
+        it starts by name is a command of the exercise, and belongs to the system from then on."""
         ours = event.task == _ATTENDANT or event.pid in self._clients
         if ours and event.name == "execve" and event.result == 0:
             return False

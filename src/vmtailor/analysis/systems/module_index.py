@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a folder lib/modules/RELEASE says of its modules: which answers to a name, and which needs which. The files come
-from a disk: lines that are none are passed over."""
+"""The index of a folder lib/modules/RELEASE: the names of its modules, their aliases and dependencies. The files come
+from a disk, so damaged lines are skipped."""
 
 from __future__ import annotations
 

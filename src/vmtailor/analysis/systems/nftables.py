@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What nf_tables is asked for: expressions, matches and targets of rules, kinds of sets and chains.
+"""Requests to nf_tables: expressions, matches and targets of rules, kinds of sets and chains.
 
-The tracer decodes the heads of these messages and the outermost attributes, and prints what is in them as bytes. Here
-a message is put together again from what was printed, and pyroute2 decodes it (docs/decisions/0026)."""
+The tracer decodes only the heads of these messages and the outermost attributes, and prints the rest as bytes. Here a
+message is put together again from the printed text, and pyroute2 decodes it (docs/decisions/0026)."""
 
 from __future__ import annotations
 

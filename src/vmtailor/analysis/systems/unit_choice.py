@@ -94,7 +94,7 @@ def _maskable(graph: UnitGraph) -> Iterator[Unit]:
 
 
 def _is_by_itself(unit: Unit) -> bool:
-    """Whether it started, and from a file that the system has."""
+    """Return whether a unit started by itself, from a file that the system has."""
     return (unit.started or unit.active) and bool(unit.file) and not unit.file.startswith(_MADE)
 
 
@@ -127,7 +127,7 @@ def _wanted(graph: UnitGraph, exercise: SystemExercise, asked: frozenset[str]) -
 
 
 def _named(graph: UnitGraph, exercise: SystemExercise) -> Iterator[tuple[Unit, str]]:
-    """What the exercise names: as a unit, or as the program that a service is called after."""
+    """Return the units that the exercise names, directly or by the program that a service is named after."""
     words = {exercise.ready.unit} if exercise.ready.unit else set()
     steps = [*exercise.load, *([exercise.ready.step] if exercise.ready.step is not None else [])]
     for argv in (*(step.argv for step in steps), exercise.stop):

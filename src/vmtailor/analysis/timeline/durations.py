@@ -60,7 +60,7 @@ def _tick_of(values: Sequence[int]) -> float | None:
 
 
 def _disagree(calls: Sequence[RawCall]) -> int:
-    """How many calls report nothing or a tick where their stamps say something clearly else."""
+    """Return the number of calls whose report is nothing or a tick, while their stamps clearly differ from it."""
     count = 0
     for call in calls:
         if call.start_us is not None and call.end_us is not None and call.reported_us is not None:
@@ -184,8 +184,8 @@ def choose(call: RawCall, by_stamps: int | None, reading: ReportedScale) -> tupl
 
 
 def _counted(call: RawCall, by_stamps: int | None, value: float, us_per_char: float) -> float:
-    """What a call took, of what it reports. Kernels keep one start for all calls under way (`initcall_calltime`): where
-    another began in between, the report counts from there. Which of the two it was is told by the stamps."""
+    """Return the time that a call took, derived from its report. Kernels keep one start for all calls under way
+    (`initcall_calltime`): if another began in between, the report counts from there. The stamps decide which it was."""
     if call.base_us is None or by_stamps is None or call.end_us is None or call.start_us is None:
         return value
     if abs(call.end_us - call.base_us - value) >= abs(by_stamps - value):

@@ -49,7 +49,7 @@ def phases_of(observed: Observed) -> list[PhaseSpan]:
 
 
 def _shows_the_end(observed: Observed, marks: Marks) -> bool:
-    """Whether a log has the kernel's phase whole."""
+    """Return whether a log has the whole of the kernel's phase."""
     return bool(observed.kernel_log and observed.first_us is not None and _kernel_end(marks, 0))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a boot is waited for, and the files that it is given, as the options of `vmtailor boot` say."""
+"""The files of a boot and its wait for "ready", from the options of `vmtailor boot`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every way of `vmtailor boot` shows: how far it is, and at its end the boots, or the cost of one."""
+"""Output of every kind of `vmtailor boot`: progress, and at the end the boots, or the cost of one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from vmtailor.model.boots.series import BootSeries
 
 
 def telling(progress: ProgressStep, times: int) -> OnBoot:
-    """What tells how far the boots are, of so many of each variant."""
+    """Return a callback that shows the progress of the boots, `times` of each variant."""
 
     def on_boot(name: str, number: int, seconds: float) -> None:
         progress.update(number - 1, times, f"{name} {number}: {seconds:.0f} s")

@@ -35,8 +35,8 @@ def boot_system(asked: BootOptions, exercise: Path) -> None:
 
 
 def machine_for(asked: BootOptions, row: Architecture) -> Machine:
-    """What was chosen of the machine of a system's processor, without the system's disk; its kernel is None for the
-    system's own. Raises UserInputError for what such a machine does not have."""
+    """Return the chosen machine for a system's processor, without the system's disk. Its kernel is None when the system
+    brings its own. Raises UserInputError for options that such a machine does not have."""
     if asked.accelerator is Accelerator.KVM and not row.is_host:
         raise UserInputError(f"a machine for {row.title} is emulated on this host", hint="leave --accelerator out")
     machine = replace(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a kernel's way to init cost, on a terminal."""
+"""Tables of a kernel's cost until init, for a terminal."""
 
 from __future__ import annotations
 

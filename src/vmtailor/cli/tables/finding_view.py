@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a machine lacks, for a person and as a document."""
+"""Findings about symbols that a machine lacks, as text and as a JSON document."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class LookupAnswer:
 
 
 def brings_in(finding: Finding, answer: LookupAnswer) -> tuple[str, ...]:
-    """What would bring a symbol in: a command for a bundle, lines for a configuration."""
+    """Return the ways to bring a symbol in: a command for a bundle, lines for a configuration."""
     if finding.has is not Has.OUT or not finding.possible:
         return ()
     if answer.command:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a watched run found, for a person: on standard error, since standard output is the container's."""
+"""Tables of the refused calls of a watched run. They go to standard error, since standard output is the container's."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a program is known to require of a kernel, and whether it is there: for a person and as a document."""
+"""Known requirements of a program on a kernel, and whether they are met, as text and as a JSON document."""
 
 from __future__ import annotations
 

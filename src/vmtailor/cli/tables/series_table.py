@@ -146,7 +146,7 @@ def _trials(series: BootSeries, console: TerminalConsole) -> None:
 
 
 def _moved(series: BootSeries) -> str:
-    """What words that mean nothing do to the machine as it is; empty where none were tried."""
+    """Return a sentence on the effect of meaningless words on the unchanged machine; empty when none were tried."""
     before = [at for one in series.of(series.variants[0].name) if (at := one.at("ready", series.clock)) is not None]
     after = [at for one in series.controls if (at := one.at("ready", series.clock)) is not None]
     if not before or not after:
@@ -172,5 +172,5 @@ def _trial_row(one: Change, per: float, more: Sequence[str]) -> tuple[Text | str
 
 
 def _saving(effect: Effect | None, per: float = 1.0) -> str:
-    """What is saved, so that more is better."""
+    """Return the saving, so that more is better."""
     return "–" if effect is None else f"{0.0 - effect.value / per:+.2f}"

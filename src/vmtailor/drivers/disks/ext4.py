@@ -94,12 +94,12 @@ class Ext4:
         return found[:count]
 
     def _ask_each(self, command: str, inodes: Sequence[int]) -> dict[int, bytes]:
-        """What one command says of each inode."""
+        """Return the answers of one command for each inode."""
         unique = list(dict.fromkeys(inodes))
         return dict(zip(unique, self._ask([f"{command} <{inode}>" for inode in unique]), strict=True))
 
     def _ask(self, commands: Sequence[str]) -> list[bytes]:
-        """What debugfs says to each of some different commands. It repeats each before its answer."""
+        """Return the answers of debugfs to different commands. It repeats each command before its answer."""
         found: list[bytes] = []
         for first in range(0, len(commands), _AT_ONCE):
             some = commands[first : first + _AT_ONCE]

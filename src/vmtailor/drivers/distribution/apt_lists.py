@@ -167,7 +167,7 @@ def _fetch(lists: Lists, folder: Path, architecture: Architecture) -> None:
 
 
 def _is_current(folder: Path) -> bool:
-    """Whether these lists were fetched after the host's own were."""
+    """Return whether these lists were fetched after the host's own were."""
     try:
         fetched = (folder / "fetched").stat().st_mtime
         return all(path.stat().st_mtime <= fetched for path in _HOST_LISTS.iterdir() if path.is_file())

@@ -164,7 +164,7 @@ class BundleFolder(SavedFolder):
 
     @property
     def is_system(self) -> bool:
-        """Whether it is the bundle of a system with an init of its own."""
+        """Return whether it is the bundle of a system with an init of its own."""
         return self.lists(SYSTEM)
 
     @cached_property
@@ -212,7 +212,7 @@ class BundleFolder(SavedFolder):
 
     @cached_property
     def init_marks(self) -> dict[str, int] | None:
-        """Where that init marks the milestones of a boot; None when the bundle does not say."""
+        """Return the places where that init marks the milestones of a boot; None when the bundle has none."""
         return mark_addresses(self.init) if self.lists(INIT) else None
 
 

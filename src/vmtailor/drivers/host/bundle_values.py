@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the records in a bundle may say. A fit writes nothing else; whoever else wrote them is told what is wrong.
+"""Checks of the values in a bundle's records. A fit writes no others; records by somebody else are refused with the
+reason.
 
-These values become arguments of QEMU, words of the kernel's command line, parts of requests and deadlines.
-"""
+These values become arguments of QEMU, words of the kernel's command line, parts of requests and deadlines."""
 
 from __future__ import annotations
 

@@ -208,7 +208,7 @@ def _count(reader: ForwardReader, member: _Member, source: BlobSource, budget: A
 
 @contextlib.contextmanager
 def _damage(source: BlobSource) -> Iterator[None]:
-    """What a parser says of bad bytes, as an error about this archive."""
+    """Return a parser's message about bad bytes as an error about this archive."""
     try:
         with damage_is_reported(Layer(source.path, source.name)):
             yield

@@ -335,7 +335,7 @@ def entries_of(layer: Layer, index: int, meter: Meter) -> Iterator[TreeEntry]:
 
 
 def _data_end(node: LayerNode | None) -> int:
-    """Where an entry's content ends in its layer; 0 for what has none."""
+    """Return the offset where an entry's content ends in its layer; 0 for an entry without content."""
     if node is None or node.kind != tarfile.REGTYPE:
         return 0
     if node.target is None:

@@ -108,8 +108,8 @@ class LayerTree:
         self._ghosts = {}
 
     def _is_new(self, parts: tuple[str, ...], own: Collection[tuple[str, ...]]) -> bool:
-        """Whether the layer itself puts a directory at, or above, a path at which there was something else: a link, in
-        whose place it stands, leads to what is hidden no more."""
+        """Return whether the layer itself puts a directory at, or above, a path that was something else before. A link
+        in that place no longer leads to hidden files."""
         for length in range(1, len(parts) + 1):
             if parts[:length] in own:
                 found = self._walk(parts[: length - 1], create=False)
@@ -232,7 +232,8 @@ class LayerTree:
         directory.mtime, directory.xattrs = by.mtime, by.xattrs
 
     def _link_target(self, parts: tuple[str, ...]) -> LayerNode | None:
-        """What a hard link names: as things stand, or what a whiteout of the same layer has just hidden."""
+        """Return the target of a hard link: as the tree is now, or a file that a whiteout of this layer has just
+        hidden."""
         found = self._walk(parts[:-1], create=False) if parts else None
         node = (found[0].children or {}).get(parts[-1]) if found else None
         if node is None:

@@ -69,7 +69,7 @@ class _Walk:
                 self._document(inner, f"the manifest {digest[:80]}", depth + 1)
 
     def _ours(self, descriptor: dict[str, Any]) -> bool:
-        """Whether the copier could choose it: it does not say that it is for another machine."""
+        """Return whether the copier could choose this manifest: it does not say that it is for another machine."""
         platform = descriptor.get("platform")
         if not isinstance(platform, dict):
             return True

@@ -65,7 +65,7 @@ def _files(folder: Path, name: str) -> Iterator[Path]:
 
 
 def _listed(path: Path, folder: Path, name: str) -> list[Path]:
-    """What is in a folder of the layout, which may be a link to another folder of it."""
+    """Return the entries of a folder of the layout, which may be a link to another folder of it."""
     if not os.path.lexists(path):
         return []
     if not stat.S_ISDIR(_status(folder, path, name).st_mode):

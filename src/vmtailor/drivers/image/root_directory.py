@@ -66,7 +66,7 @@ def _walk(root: Path) -> Iterator[tuple[str, os.stat_result]]:
 
 @contextlib.contextmanager
 def _reported(path: Path) -> Iterator[None]:
-    """What the system says of a path in the tree, as the user's error."""
+    """Return the system's error about a path in the tree as a UserInputError."""
     try:
         yield
     except PermissionError:

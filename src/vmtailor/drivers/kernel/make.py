@@ -324,7 +324,7 @@ def _show(progress: Remaining, line: str, now_s: float, shown: ProgressStep) -> 
 
 
 def _weights(source: Path, build_dir: Path, names: Iterable[str], stale: Collection[str]) -> dict[str, float]:
-    """What each object weighs that make will compile: those that are there and not stale are not."""
+    """Return the weight of each object that make will compile; objects that are there and not stale have none."""
     found: dict[str, float] = {}
     for name in names:
         if name in stale or not (build_dir / f"{name}.o").exists():
@@ -342,7 +342,7 @@ def _size(path: Path) -> int:
 
 
 def _objects_in(build_dir: Path) -> int:
-    """How many objects make has left in the folder."""
+    """Return the number of objects that make has left in the folder."""
     return sum(1 for _, _, names in os.walk(build_dir) for name in names if name.endswith(".o"))
 
 

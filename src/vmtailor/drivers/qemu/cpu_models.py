@@ -28,7 +28,7 @@ def require(architecture: Architecture, machine: Board, model: str) -> None:
 
 
 def _refusal(architecture: Architecture, machine: Board, model: str) -> str:
-    """What QEMU says when it cannot make the machine; empty when it can."""
+    """Return QEMU's message when it cannot make the machine; empty when it can."""
     argv = [qemu_program.installed(architecture.name).program, "-machine", ",".join((machine.name, *machine.options))]
     argv += ["-cpu", model, "-accel", "tcg", "-m", f"{max(_LEAST_MIB, machine.installed_mib)}M"]
     argv += ["-nodefaults", "-no-user-config", "-display", "none", "-S", "-monitor", "stdio"]

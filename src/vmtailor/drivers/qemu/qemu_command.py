@@ -110,7 +110,7 @@ def _words(machine: Machine, ends: Ends) -> tuple[str, ...]:
 
 
 def _memory_words(machine: Machine) -> tuple[str, ...]:
-    """What tells a kernel to use less memory than the machine must have."""
+    """Return the words that tell a kernel to use less memory than the machine must have."""
     known = machine.hardware
     less = machine.memory_bytes >> 10 < known.installed_mib << 10
     return (known.memory_word.format(kib=machine.memory_bytes >> 10),) if less else ()

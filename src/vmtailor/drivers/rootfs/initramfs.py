@@ -124,8 +124,8 @@ def _built_in(modules: Path) -> frozenset[str] | None:
 
 
 def _soft(modules: Path, module: bytes) -> list[str]:
-    """What a module asks for by an alias once it runs (`softdep=pre: crc32c`), as the names of modules, where the
-    kernel has nothing built in that answers to it."""
+    """Return the modules that a module asks for by an alias once it runs (`softdep=pre: crc32c`). Aliases that the
+    kernel has built in are left out."""
     asked = [word for soft in module_info(module, "softdep") for word in soft.partition("post:")[0].split()]
     built_in = _built_in(modules) if asked else None
     if built_in is None:

@@ -137,7 +137,7 @@ def extra_layer(extra: Sequence[Extra]) -> bytes:
 
 @dataclass(frozen=True)
 class _Source:
-    """What a tool is fed. `newest` is the latest time stamp, in seconds; `spare_bytes` the room beyond the content."""
+    """The input of a tool. `newest` is the latest time stamp, in seconds; `spare_bytes` the room beyond the content."""
 
     tree: LayerTree
     layers: Sequence[Layer]

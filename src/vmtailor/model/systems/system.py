@@ -133,9 +133,9 @@ class EnabledUnit:
 # vmtailor/subject/1: first.
 @dataclass(frozen=True)
 class System:
-    """What was found. `identity`: tells this content from other content. `kernel`: the release that starts when nobody
-    chooses; empty for a system without a kernel. `masked`: units that are switched off by name. `notes`: what a reader
-    should know, in sentences."""
+    """A system as it was read from its disk or image. `identity`: differs when the content differs. `kernel`: the
+    release that starts by default; empty for a system without a kernel. `masked`: names of units that are switched off.
+    `notes`: remarks for the reader, in sentences."""
 
     SCHEMA: ClassVar[str] = "vmtailor/subject/1"
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where changes are tried on a fitted system: it is driven on its machine, what that says is judged, and how long it
-takes until ready is measured. Each boot is asked once for the same bytes."""
+"""A bench that tries changes on a fitted system. It drives the system on its machine, judges its answers, and measures
+the time until ready. Each boot is asked once for the same bytes."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class DrivenBench:
         return self.before, {name: self.ran(machine) for name, machine in made.items()}
 
     def _unchanged(self) -> TrialRun:
-        """What the machine does as it is; where its boots would hardly differ, with words that mean nothing, too."""
+        """Return boots of the unchanged machine; if they would hardly differ, also boots with meaningless words."""
         if self.until is Until.SHUTDOWN:
             return self.ran(self.fitted.machine).run
         controls = machine_variants.controls(replace(self.fitted.machine, clock=self.system.clock))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the fit of a system begins with: the system as it is read, its exercise, its own kernel with symbols and source,
-and the machine that it is compared in."""
+"""The inputs of a system's fit: the system, its exercise, its own kernel with symbols and source, and the machine for
+the comparison."""
 
 from __future__ import annotations
 

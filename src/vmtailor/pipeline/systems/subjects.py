@@ -113,7 +113,7 @@ def is_system(options: FitOptions) -> bool:
 
 
 def _fetching(options: FitOptions) -> ImageOptions:
-    """How the user wants an image to be fetched, as one with an init of its own."""
+    """Return the options to fetch an image that has an init of its own."""
     asked = named(options.architecture).image if options.architecture else ""
     limits = None if options.max_image_bytes is None else ImageLimits.of_size(options.max_image_bytes)
     return ImageOptions(architecture=asked, authfile=options.authfile, limits=limits, system=True)
@@ -137,7 +137,7 @@ def _in_archive(image: Image, reference: str, init: str = "") -> OpenedSystem:
 
 
 def _notes(image: Image, kernel: KernelBaseline | None) -> Iterator[str]:
-    """What a reader should know of a disk that was made of a tree."""
+    """Return remarks for the reader about a disk that was made from a tree."""
     if kernel is not None:
         yield f"it has no kernel: that of {kernel.origin[0]} was installed in its disk"
     config = image.config

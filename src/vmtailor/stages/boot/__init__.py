@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What boots are looked into for, and changes tried on their machines."""
+"""Stages of a system's boot: its cost by function, its profile, and the installed kernel."""

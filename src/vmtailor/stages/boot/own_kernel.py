@@ -59,8 +59,8 @@ def taken_out(subject: System, root: RootTree, small_init: Path, out: Path) -> O
 
 
 def _modules(root: RootTree, release: str) -> list[tuple[str, bytes]]:
-    """What the root disk needs of a release's modules, as (name, ELF content), each after those that it depends on.
-    What is built into the kernel is no module, and passed over."""
+    """Return the modules of a release that the root disk needs, as (name, ELF content), each after its dependencies.
+    Code that is built into the kernel is no module, and left out."""
     paths = module_paths(root, release)
     order: dict[str, bytes] = {}
     visiting: set[str] = set()

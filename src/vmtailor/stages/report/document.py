@@ -59,14 +59,14 @@ def fit_document(run: FitRun) -> dict[str, Any]:
 
 
 def _kernel(found: FoundKernel | None) -> dict[str, Any] | None:
-    """Where the kernel came from: its name in the cache, and the images that it serves."""
+    """Return the origin of the kernel: its name in the cache, and the images that it serves."""
     if found is None:
         return None
     return {"cached": found.cached, "made_for": found.made_for, "serves": found.serves, "digest": found.digest}
 
 
 def _units(found: UnitChoice | None) -> dict[str, Any] | None:
-    """What was done about a system's units."""
+    """Return the decisions about a system's units."""
     if found is None:
         return None
     rows = [

@@ -32,8 +32,8 @@ def measure(
     found = second_measure.measure(folder, asked)
     if found.baseline_of:
         output.note(
-            f"the baseline's figures are those of the fit (vmtailor {plain(found.baseline_of[:40])}): a system's bundle "
-            "has no symbols of the system's own kernel"
+            f"the baseline's figures are those of the fit (vmtailor {plain(found.baseline_of[:40])}): a system's "
+            "bundle lacks the symbols of its own kernel"
         )
     if json:
         output.document({"schema": found.SCHEMA, **msgspec.to_builtins(found)})

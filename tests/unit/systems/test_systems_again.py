@@ -27,13 +27,15 @@ from vmtailor.stages.system_verify import SystemTarget
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 
+Asked = list[tuple[MeasureRequest, MeasuredMachine]]
+
 BOOT = Boot(Outcome.READY, (), 1.0, "qemu")
 
 
 @pytest.fixture
-def measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[MeasureRequest, MeasuredMachine]]:
+def measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Asked:
     """Nothing is booted: what would have been measured."""
-    seen: list[tuple[MeasureRequest, MeasuredMachine]] = []
+    seen: Asked = []
 
     def record(asked: MeasureRequest) -> Measured:
         seen.append((asked, asked.subject(tmp_path)))
@@ -44,7 +46,7 @@ def measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[Meas
 
 
 def test_the_machine_of_a_systems_bundle_is_measured_until_its_system_is_ready(
-    tmp_path: Path, start: Start, measured: list[tuple[MeasureRequest, MeasuredMachine]], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, start: Start, measured: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = write(tmp_path / "bundle")
     driven: list[tuple[SystemTarget, object]] = []

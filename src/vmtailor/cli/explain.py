@@ -30,7 +30,7 @@ from vmtailor.cli.tables.finding_view import LookupAnswer, document
 from vmtailor.cli.tables.finding_view import show as show_answer
 from vmtailor.model.architecture import named, names
 from vmtailor.model.change import Reason
-from vmtailor.model.fit import FitRun
+from vmtailor.model.fit_run import FitRun
 from vmtailor.model.option import Option
 from vmtailor.model.option_rows import JSON, SOURCE
 from vmtailor.pipeline.known_source import SourceAtHand, packaged_tree, read_configuration, source_for

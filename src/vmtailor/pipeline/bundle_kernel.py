@@ -25,7 +25,7 @@ from vmtailor.model.bundle import PLAN
 from vmtailor.model.plan import Plan
 from vmtailor.stages import build, debug_kernel
 from vmtailor.stages import kernel_plan as planning
-from vmtailor.stages.boot.attribution import Known
+from vmtailor.stages.boot.boot_attribution import Known
 
 #: The entry of a bundle's sources that ends with the digest of the kernel's source.
 _SOURCE = "kernel source"

@@ -35,7 +35,7 @@ from vmtailor.model.boots.boot import Boot
 from vmtailor.model.bundle import EXERCISE, IMAGE, INIT
 from vmtailor.model.change import Change
 from vmtailor.model.exercise import Exercise, Proof, StepKind
-from vmtailor.model.fit import FitRun, Side
+from vmtailor.model.fit_run import FitRun, Side
 from vmtailor.model.image import Image
 from vmtailor.model.kernel import KernelBaseline, KernelFiles
 from vmtailor.model.machine import Machine

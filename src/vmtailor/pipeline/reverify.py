@@ -152,7 +152,7 @@ class SavedSystem:
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedVerify:
     """A folder that was read and may be booted."""
 
     request: VerifyRequest
@@ -164,7 +164,7 @@ class Prepared:
         return self.subject.clock(self.request.clock)
 
 
-def prepare(request: VerifyRequest, store: Store | None = None) -> Prepared:
+def prepare(request: VerifyRequest, store: Store | None = None) -> PreparedVerify:
     """Read what is verified, and decide which programs of its exercise are run on the host. Starts nothing.
 
     Raises UserInputError for a folder that is damaged, for an exercise file that asks other things than the folder's,
@@ -174,14 +174,14 @@ def prepare(request: VerifyRequest, store: Store | None = None) -> Prepared:
         raise UserInputError("the instruction clock runs under TCG only", hint="use --clock wall with KVM")
     working = is_work_folder(request.bundle)
     if not working and (files := bundle_folder.load(request.bundle, store)).is_system:
-        return Prepared(request, _system(request, files), store)
+        return PreparedVerify(request, _system(request, files), store)
     refuse(request, OptionSubject.CONTAINER, request.bundle)
     if working:
-        return Prepared(request, _allowed(request, _of_work_folder(WorkFolder(request.bundle, store))), store)
-    return Prepared(request, saved_container(request, files), store)
+        return PreparedVerify(request, _allowed(request, _of_work_folder(WorkFolder(request.bundle, store))), store)
+    return PreparedVerify(request, saved_container(request, files), store)
 
 
-def verify_prepared(prepared: Prepared) -> Verification:
+def verify_prepared(prepared: PreparedVerify) -> Verification:
     """Run the exercise on the folder's machine, and compare with what is in the folder. On the wall clock under KVM
     where it works; the instruction clock is always TCG."""
     request, subject, store = prepared.request, prepared.subject, prepared.store

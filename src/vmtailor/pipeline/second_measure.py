@@ -17,7 +17,7 @@ from vmtailor.drivers.host.bundle_folder import BundleFolder
 from vmtailor.drivers.kernel.kernel_source import SourceTree
 from vmtailor.model.architecture import named
 from vmtailor.model.bundle import RUN
-from vmtailor.model.fit import FitRun, Side
+from vmtailor.model.fit_run import FitRun, Side
 from vmtailor.model.image import Image
 from vmtailor.model.machine import Clock
 from vmtailor.pipeline import fit_sides, measured_machines, work_stages

@@ -41,7 +41,7 @@ from vmtailor.model.bundle import (
     WORK_KERNEL,
     Bundle,
 )
-from vmtailor.model.fit import Side
+from vmtailor.model.fit_run import Side
 from vmtailor.model.image import Image
 from vmtailor.model.kernel import KernelBaseline, KernelFiles
 from vmtailor.model.plan import Plan, RootFormat

@@ -18,7 +18,7 @@ from vmtailor.base.errors import GuestError, UserInputError
 from vmtailor.base.files import records
 from vmtailor.base.natives import Natives
 from vmtailor.base.progress import step
-from vmtailor.booting.boot import boot as plain_boot
+from vmtailor.booting.booter import boot as plain_boot
 from vmtailor.drivers.rootfs import initrd_additions
 from vmtailor.drivers.rootfs.initramfs import archive
 from vmtailor.model.boots.boot import Boot

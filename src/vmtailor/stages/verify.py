@@ -9,7 +9,7 @@ from pathlib import Path
 
 from vmtailor.analysis.demands import container_calls, degradation, harmless_absences
 from vmtailor.analysis.guests import boots, kernel_complaints
-from vmtailor.booting.boot import boot
+from vmtailor.booting.booter import boot
 from vmtailor.drivers.host import host_client
 from vmtailor.model.boots.ending import Gathered
 from vmtailor.model.boots.workload import FIXED_KEY, NETWORK, Exercised, Patience, Run

@@ -15,13 +15,13 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records, temporary
 from vmtailor.base.progress import step
 from vmtailor.base.text import plural
-from vmtailor.booting.boot import boot
-from vmtailor.booting.counted import Settled
+from vmtailor.booting.booter import boot
+from vmtailor.booting.instruction_boots import Settled
 from vmtailor.model.boots.series import JudgedBy
 from vmtailor.model.boots.timeline import Timeline
 from vmtailor.model.boots.workload import Until
 from vmtailor.model.change import Change, ChangeKind, Figure, Verdict, exact
-from vmtailor.model.fit import Warning
+from vmtailor.model.fit_run import Warning
 from vmtailor.model.machine import Clock, Machine
 from vmtailor.model.systems.kept_changes import Tuning, words_of
 from vmtailor.model.systems.system import InitKind

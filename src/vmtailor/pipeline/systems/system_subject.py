@@ -34,7 +34,7 @@ from vmtailor.model.boots.system_exercise import SystemExercise
 from vmtailor.model.boots.workload import Until
 from vmtailor.model.bundle import SYSTEM, SYSTEM_EXERCISE, SYSTEM_RUN
 from vmtailor.model.change import Change
-from vmtailor.model.fit import FitRun, Warning
+from vmtailor.model.fit_run import FitRun, Warning
 from vmtailor.model.image import Port
 from vmtailor.model.kernel import KernelBaseline, KernelFiles
 from vmtailor.model.machine import Clock, Machine

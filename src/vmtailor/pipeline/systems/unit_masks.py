@@ -14,7 +14,7 @@ from vmtailor.base.text import plural
 from vmtailor.drivers.guest.attendant_volume import MOST_SAID
 from vmtailor.model.change import UNITS as FIGURE_UNITS
 from vmtailor.model.change import Cause, Change, ChangeKind, Effect, Figure, Reason, Setting
-from vmtailor.model.fit import Warning
+from vmtailor.model.fit_run import Warning
 from vmtailor.model.machine import Machine
 from vmtailor.model.systems.units import UnitChoice, UnitFate, UnitsMode, UnitStanding
 from vmtailor.model.trial import Purpose, Trial

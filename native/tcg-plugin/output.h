@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* The result file: chunks of little-endian records. Its layout is described at the top of drivers/monitors/counts_file.py.
- */
+/* The result file: chunks of little-endian records. drivers/monitors/counts_file.py describes its layout. */
 #ifndef VT_OUTPUT_H
 #define VT_OUTPUT_H
 

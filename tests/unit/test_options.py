@@ -38,7 +38,7 @@ KINDS = OptionSubject
 RECORDS: dict[type[Any], tuple[OptionSubject, ...]] = {
     FitOptions: (
         *(KINDS.IMAGE, KINDS.TREE, KINDS.DISK),
-        *(KINDS.TRACED_FOLDER, KINDS.PLANNED_FOLDER, KINDS.BUILT_FOLDER),
+        *(KINDS.TRACED_FOLDER, KINDS.PLANNED_FOLDER, KINDS.BUILT_FOLDER, KINDS.SYSTEM),
     ),
     RunOptions: (KINDS.CONTAINER, KINDS.SYSTEM),
     VerifyRequest: (KINDS.CONTAINER, KINDS.SYSTEM),
@@ -174,6 +174,7 @@ def test_what_is_refused_is_what_it_was() -> None:
     assert folder - refused(FitOptions, KINDS.BUILT_FOLDER) == {"--source"}
     planned = {"--keep", "--drop", "--margin", "--terminal", "--source"}
     assert folder - refused(FitOptions, KINDS.PLANNED_FOLDER) == planned
+    assert folder ^ refused(FitOptions, KINDS.SYSTEM) == {"--repeat"}
     assert refused(VerifyRequest, KINDS.SYSTEM) == set() and refused(VerifyRequest, KINDS.CONTAINER) == {"--disk"}
     assert refused(RunOptions, KINDS.CONTAINER) == {"--keep-state"}
     assert refused(RunOptions, KINDS.SYSTEM) == {

@@ -48,6 +48,8 @@ _MEASURE = frozenset({"measure"})
 _PROGRAMS = frozenset({""})
 #: Work folders with whose records an option goes.
 _REPLANNED = frozenset({OptionSubject.PLANNED_FOLDER})
+#: Bundles that are measured or fitted again.
+_REFITTED = frozenset({OptionSubject.SYSTEM})
 _RESUMED = frozenset({OptionSubject.PLANNED_FOLDER, OptionSubject.BUILT_FOLDER})
 
 ARCH = Option(name="--arch", help=f"Use this processor ({', '.join(architecture.names())}).")
@@ -132,7 +134,7 @@ class FitOptions:
         ),
         True,
     )
-    boots: int = option(option_rows.REPEAT, 3, subjects=FITS, verbs=_FIT | _REFIT | _MEASURE)
+    boots: int = option(option_rows.REPEAT, 3, subjects=FITS | _REFITTED, verbs=_FIT | _REFIT | _MEASURE)
     budget: int = option(option_rows.BUDGET, 12, subjects=FITS, verbs=_FIT | _REFIT)
     effort: Effort = option(
         Option(

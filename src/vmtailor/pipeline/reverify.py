@@ -174,7 +174,11 @@ def prepare(request: VerifyRequest, store: Store | None = None) -> PreparedVerif
         raise UserInputError("the instruction clock runs under TCG only", hint="use --clock wall with KVM")
     working = is_work_folder(request.bundle)
     if not working and (files := bundle_folder.load(request.bundle, store)).is_system:
+<<<<<<< HEAD
         return PreparedVerify(request, _system(request, files), store)
+=======
+        return Prepared(request, saved_system(request, files), store)
+>>>>>>> main
     refuse(request, OptionSubject.CONTAINER, request.bundle)
     if working:
         return PreparedVerify(request, _allowed(request, _of_work_folder(WorkFolder(request.bundle, store))), store)
@@ -262,7 +266,8 @@ def chosen(
     return given, ()
 
 
-def _system(request: VerifyRequest, files: BundleFolder) -> SavedSystem:
+def saved_system(request: VerifyRequest, files: BundleFolder) -> SavedSystem:
+    """Return the system of a bundle as it may be verified. Raises UserInputError as `prepare` does."""
     if not files.lists(SYSTEM_RUN):
         raise UserInputError(
             f"the bundle {request.bundle} does not say what its system did on its own kernel",

@@ -92,12 +92,14 @@ class WorkKernel:
 
 @dataclass(frozen=True)
 class BothSides:
-    """Both machines measured."""
+    """Both machines measured. `baseline_of`: the version of vmtailor whose fit measured the baseline; empty where both
+    were measured now."""
 
     SCHEMA: ClassVar[str] = "vmtailor/both-sides/1"
 
     baseline: Side
     tailored: Side
+    baseline_of: str = ""
 
 
 def is_work_folder(path: Path) -> bool:

@@ -38,6 +38,8 @@ SLACK_S, START_TIMES, ALL_TIMES = 3.0, 2, 2
 #: Where a system's instructions are counted, these bound it, so many times what it took with more memory, and no host
 #: sways what is found: processor time, which one does, only ends what goes nowhere.
 SLACK_INSTRUCTIONS, GUARD_TIMES = 300_000_000, 2
+#: The condition that names the processor.
+CPU_MODEL = "cpu model"
 #: The least memory is found to this many bytes.
 MEMORY_STEP = 1 << 20
 #: An instruction takes 2**SEARCH_PACE nanoseconds while it is searched: what waits for an emulated timer executes that
@@ -385,7 +387,7 @@ def conditions(machine: Machine, clock: Clock) -> tuple[tuple[str, str], ...]:
         ("machine", machine.board),
         ("memory", notation.mebibytes(machine.memory_bytes)),
         ("cpus", str(machine.cpus)),
-        ("cpu model", machine.cpu_model),
+        (CPU_MODEL, machine.cpu_model),
         ("accelerator", "TCG"),
         (monitor.name, monitor.version(machine.architecture)),
         ("clock", str(clock)),

@@ -241,13 +241,17 @@ def load(folder: Path, store: Store | None = None) -> BundleFolder:
 
 
 def load_container(folder: Path, store: Store | None = None) -> BundleFolder:
-    """Read a container's bundle for what boots or plans it again: as `load` does, with its exercise, and the names of
-    all that it is booted and counted with. Raises UserInputError for a system's: those cannot do that yet."""
-    found = load(folder, store)
+    """Read a container's bundle, as `load` and `container_of` do."""
+    return container_of(load(folder, store))
+
+
+def container_of(found: BundleFolder) -> BundleFolder:
+    """Return a container's bundle for what boots or plans it again: with its exercise, and the names of all that it is
+    booted and counted with. Raises UserInputError for a system's: what asks for a container cannot do that yet."""
     if found.is_system:
         raise UserInputError(
-            f"{folder} is the bundle of a system with an init of its own, and this is for those of containers",
-            hint=f"vmtailor run {folder} starts it, verify proves it again; explain and report tell of it",
+            f"{found.path} is the bundle of a system with an init of its own, and this is for those of containers",
+            hint=f"vmtailor run {found.path} starts it; verify, measure, explain and report take it, too",
         )
     _require(found, found.bundle.system_map, found.bundle.kernel_config, EXERCISE)
     _ = found.exercise

@@ -7,12 +7,15 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+from vmtailor.analysis.cost.plugin_counts import SymbolTable
 from vmtailor.analysis.explain.lookup import KnownSource
 from vmtailor.analysis.guests import kernel_complaints, machine_variants
 from vmtailor.analysis.systems.demands import SystemDemands
+from vmtailor.base.cache.store import Store
 from vmtailor.base.progress import step
 from vmtailor.drivers.guest.attendant_volume import SystemRoot
 from vmtailor.model.boots.system_exercise import SystemExercise
+from vmtailor.model.boots.workload import Until
 from vmtailor.model.bundle import SYSTEM_MAP
 from vmtailor.model.exercise import Exercise
 from vmtailor.model.machine import Clock, Machine
@@ -20,12 +23,14 @@ from vmtailor.model.systems.system import System
 from vmtailor.model.watched.system_run import SystemRun
 from vmtailor.model.watched.system_trace import SystemTrace
 from vmtailor.pipeline import keys
-from vmtailor.pipeline.subject import Subject
+from vmtailor.pipeline.measured_machines import MeasureRequest
+from vmtailor.pipeline.subject import Subject, scratch_of
 from vmtailor.pipeline.systems import exercise_boots, system_plan
 from vmtailor.pipeline.systems.system_kernel import SystemKernel
 from vmtailor.pipeline.systems.system_plan import SystemPlanInputs
-from vmtailor.stages import system_verify
+from vmtailor.stages import measure, system_verify
 from vmtailor.stages.kernel_plan import KernelTree
+from vmtailor.stages.measure import MeasuredMachine
 from vmtailor.stages.system_files import OpenedSystem
 from vmtailor.stages.system_verify import SystemTarget
 
@@ -100,6 +105,23 @@ class DrivenSystem(Subject[SystemSeen]):
         attendant = keys.content(self.natives.attendant)
         root = repr(target.root)
         return keys.of_run(system_verify, target.machine, self.exercise, self.natives, attendant, root, *more)
+
+
+def until_ready(
+    target: SystemTarget, table: SymbolTable, title: str, boots: int, store: Store, beside: MeasureRequest | None = None
+) -> MeasureRequest:
+    """Describe a machine driven until its system is ready, as it is to be measured. `beside`: the machine that it is
+    compared with."""
+    machine, exercise, natives = target.machine, target.exercise, target.natives
+    other = beside.key if beside is not None else ""
+    attendant = keys.content(natives.attendant)
+    key = keys.of_run(measure, machine, exercise, natives, attendant, str(boots), "to ready", other)
+
+    def measured(scratch: Path) -> MeasuredMachine:
+        work = system_verify.workload(target, scratch, until=Until.READY)
+        return MeasuredMachine(machine, table, exercise.inside(), natives, work)
+
+    return MeasureRequest(title, key, boots, store, scratch_of(store), measured, beside=beside)
 
 
 def _built_in(machine: Machine) -> frozenset[str]:

@@ -31,7 +31,6 @@ from vmtailor.drivers.monitors import counts_file, monitors
 from vmtailor.model.architecture import Architecture, named
 from vmtailor.model.boots.boot import Outcome
 from vmtailor.model.boots.system_exercise import SystemExercise
-from vmtailor.model.boots.workload import Until
 from vmtailor.model.bundle import SYSTEM, SYSTEM_EXERCISE, SYSTEM_RUN
 from vmtailor.model.change import Change
 from vmtailor.model.fit_run import FitRun, Warning
@@ -65,12 +64,11 @@ from vmtailor.pipeline.systems import (
     system_plan,
     unit_masks,
 )
-from vmtailor.pipeline.systems.driven_system import RAN, DrivenSystem, SystemSeen
+from vmtailor.pipeline.systems.driven_system import RAN, DrivenSystem, SystemSeen, until_ready
 from vmtailor.pipeline.systems.system_plan import CONFIG_BYTES, HEAD_BYTES, SystemPlanInputs, symbol_in
-from vmtailor.stages import exercise_file, measure, system_verify, system_watch
+from vmtailor.stages import exercise_file, system_verify, system_watch
 from vmtailor.stages.container_trace import modules_of
 from vmtailor.stages.kernel_plan import Wishes
-from vmtailor.stages.measure import MeasuredMachine
 from vmtailor.stages.system_files import OpenedSystem
 from vmtailor.stages.system_verify import Counts, SystemTarget
 from vmtailor.stages.system_watch import SystemTraceInputs, chunks_of
@@ -270,16 +268,8 @@ class SystemSubject(DrivenSystem):
     def asked(
         self, machine: Machine, table: SymbolTable, title: str, beside: MeasureRequest | None = None
     ) -> MeasureRequest:
-        """Describe a machine driven until its system is ready, as it is to be measured."""
-        attendant, boots = keys.content(self.natives.attendant), self.options.boots
-        other = beside.key if beside is not None else ""
-        key = keys.of_run(measure, machine, self.exercise, self.natives, attendant, str(boots), "to ready", other)
-
-        def measured(scratch: Path) -> MeasuredMachine:
-            work = system_verify.workload(self.target_of(machine), scratch, until=Until.READY)
-            return MeasuredMachine(machine, table, self.inside, self.natives, work)
-
-        return MeasureRequest(title, key, boots, self.store, self.scratch, measured, beside=beside)
+        target = SystemTarget(machine, self.root, self.exercise, self.natives)
+        return until_ready(target, table, title, self.options.boots, self.store, beside)
 
     def improve(self, found: Findings[SystemSeen], fitted: Fitted, times: Times, ask: AskUnits | None) -> Improved:
         """Mask units that the system does without, and keep the named changes with which it is faster."""

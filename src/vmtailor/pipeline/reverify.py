@@ -174,11 +174,7 @@ def prepare(request: VerifyRequest, store: Store | None = None) -> PreparedVerif
         raise UserInputError("the instruction clock runs under TCG only", hint="use --clock wall with KVM")
     working = is_work_folder(request.bundle)
     if not working and (files := bundle_folder.load(request.bundle, store)).is_system:
-<<<<<<< HEAD
-        return PreparedVerify(request, _system(request, files), store)
-=======
-        return Prepared(request, saved_system(request, files), store)
->>>>>>> main
+        return PreparedVerify(request, saved_system(request, files), store)
     refuse(request, OptionSubject.CONTAINER, request.bundle)
     if working:
         return PreparedVerify(request, _allowed(request, _of_work_folder(WorkFolder(request.bundle, store))), store)

@@ -73,7 +73,17 @@ def on_machine(
     def make(changes: Sequence[Change], base: Machine) -> tuple[Machine, tuple[Change, ...]]:
         return applied(changes, base, means)
 
-    bench = MachineBench(subject, machine, workload, out, booter, make, times, judged_by, on_boot)
+    bench = MachineBench(
+        subject=subject,
+        base=machine,
+        workload=workload,
+        out=out,
+        booter=booter,
+        make=make,
+        times=times,
+        judged_by=judged_by,
+        on_boot=on_boot,
+    )
     return tried(bench, expected(wanted, predict))
 
 
@@ -100,7 +110,17 @@ def on_bundle(
         return make_on_bundle(changes, machine, means)
 
     name = str(subject.loaded.path)
-    bench = MachineBench(name, subject.machine, subject.workload, out, subject.booter, make, times, judged_by, on_boot)
+    bench = MachineBench(
+        subject=name,
+        base=subject.machine,
+        workload=subject.workload,
+        out=out,
+        booter=subject.booter,
+        make=make,
+        times=times,
+        judged_by=judged_by,
+        on_boot=on_boot,
+    )
     return tried(bench, expected(wanted, predict))
 
 

@@ -53,7 +53,9 @@ class Booted:
 def prepare(path: Path, own: Chosen, timeout_s: float, natives: Natives, store: Store) -> Booted:
     """Read a bundle. What ready means is its exercise's to say."""
     loaded = bundle_folder.load_container(path, store)
-    return Booted(loaded, own, bundle_booter.workload_of(loaded, timeout_s), natives, store)
+    return Booted(
+        loaded=loaded, own=own, workload=bundle_booter.workload_of(loaded, timeout_s), natives=natives, store=store
+    )
 
 
 def boots(subject: Booted, times: int, out: Path, on_boot: OnBoot) -> BootSeries:

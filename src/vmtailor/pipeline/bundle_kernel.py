@@ -103,8 +103,16 @@ def known(loaded: BundleFolder, store: Store, *, only_cached: bool = False) -> K
     debug = debug_kernel.provide(config, system_map, source.path, source.digest, store, architecture)
     version = loaded.bundle.kernel_version
     return Known(
-        version, version, system_map, debug.vmlinux, source.path, source.digest, config, architecture, debug.system_map
-    )  # fmt: skip
+        release=version,
+        version=version,
+        system_map=system_map,
+        vmlinux=debug.vmlinux,
+        source=source.path,
+        source_digest=source.digest,
+        config=config,
+        architecture=architecture,
+        moved=debug.system_map,
+    )
 
 
 def _kept(data: bytes, name: str, store: Store) -> Path:

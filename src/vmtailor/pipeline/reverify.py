@@ -146,7 +146,13 @@ class SavedSystem:
         machine = machine_of(files, Chosen(accelerator=accelerator, clock=clock))
         machine = replace(machine, disks=(self.disk,), ports=machine_variants.on_loopback(self.exercise.ports))
         parts = guest_programs.of(self.architecture)
-        target = SystemTarget(machine, self.root, self.exercise, parts, kernel_complaints.built_in_modules(symbols))
+        target = SystemTarget(
+            machine=machine,
+            root=self.root,
+            exercise=self.exercise,
+            natives=parts,
+            built_in=kernel_complaints.built_in_modules(symbols),
+        )
         with temporary.held_folder(scratch_of(store)) as scratch:
             return system_verify.verify(target, self.before, scratch)
 
@@ -207,7 +213,15 @@ def _of_bundle(files: BundleFolder) -> SavedContainer:
 
     return SavedContainer(
         files=files,
-        image=Image(bundle.image_reference, bundle.image_digest, bundle.image, "", "", 0, 0),
+        image=Image(
+            reference=bundle.image_reference,
+            digest=bundle.image_digest,
+            config=bundle.image,
+            archive="",
+            archive_sha256="",
+            entries=0,
+            unpacked_bytes=0,
+        ),
         network=bundle.network,
         architecture=bundle.architecture,
         root_format=bundle.root_format,
@@ -283,7 +297,13 @@ def saved_system(request: VerifyRequest, files: BundleFolder) -> SavedSystem:
         wanted = named(files.bundle.architecture).title
         raise UserInputError(f"{subject.reference} is no system for {wanted}", hint="give a disk of the same system")
     return SavedSystem(
-        files, exercise, before, disk, _root(subject, files), runs=host_commands(exercise), skipped=skipped
+        files=files,
+        exercise=exercise,
+        before=before,
+        disk=disk,
+        root=_root(subject, files),
+        runs=host_commands(exercise),
+        skipped=skipped,
     )
 
 

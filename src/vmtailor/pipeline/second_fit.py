@@ -126,7 +126,14 @@ def prepare(request: RefitRequest) -> Replanned:
         before=tuple(_before(change) for change in kernel_repair.repairs_of(before) if kconfig.known(change.id)),
         observed=observed.calls if observed is not None else (),
     )
-    return Replanned(findings, before, findings.planned(), observed, allowed.runs, allowed.skipped)
+    return Replanned(
+        findings=findings,
+        before=before,
+        after=findings.planned(),
+        observed=observed,
+        runs=allowed.runs,
+        skipped=allowed.skipped,
+    )
 
 
 def refit(prepared: Replanned) -> FitRun:

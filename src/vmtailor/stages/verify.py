@@ -67,7 +67,14 @@ def verify(target: Target, trace: Trace, events: Sequence[SyscallEvent], scratch
         work = Exercised(run, most_s)
         last, failures = _as_used(target, work, scratch, container_calls.tcp_ports(events))
     evidence = boots.evidence(last, failures) if failures else ""
-    return Verification(tuple(dict.fromkeys(failures)), degraded, needs, complaints, evidence, absent=absent)
+    return Verification(
+        failures=tuple(dict.fromkeys(failures)),
+        degraded=degraded,
+        needs=needs,
+        complaints=complaints,
+        evidence=evidence,
+        absent=absent,
+    )
 
 
 def _as_used(

@@ -50,7 +50,9 @@ def chosen(system: DrivenSystem, found: Findings[SystemSeen], fitted: Fitted) ->
 
     with step("one boot that shows more of itself, for what is expected"):
         predict = boot_trials.by_seconds(_seen(system, fitted), JudgedBy.READY)
-    alone = Trials(DrivenBench(system, found.seen, fitted, make, Until.READY), found.trials)
+    alone = Trials(
+        DrivenBench(system=system, seen=found.seen, fitted=fitted, make=make, until=Until.READY), found.trials
+    )
     with step(f"{plural(len(wanted), 'change', 'changes')} beside the kernel, each alone until ready"):
         judged = alone.each_alone(boot_trials.expected(wanted, predict))
     better = {change.id: change for change in judged if change.verdict is Verdict.BETTER}

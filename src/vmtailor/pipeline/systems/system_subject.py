@@ -125,11 +125,21 @@ class SystemSubject(DrivenSystem):
             begun.begin(fit_sides.baseline_asked(self))
         record, folder = self.traced(before.boot.seconds)
         asked = SystemPlanInputs(
-            record, chunks_of(folder / record.requests_file), self.config, self.source.path, self.tree, self.known,
-            lambda path: self.found.root.begin(path, HEAD_BYTES),
-        )  # fmt: skip
+            record=record,
+            requests=chunks_of(folder / record.requests_file),
+            baseline=self.config,
+            source=self.source.path,
+            tree=self.tree,
+            known=self.known,
+            head=lambda path: self.found.root.begin(path, HEAD_BYTES),
+        )
         costs = self.costs(before, self.store.path("system-run", key) / COUNTS)
-        return Findings(self, SystemSeen(record, folder, before, key, asked, []), self.tree, costs)
+        return Findings(
+            self,
+            SystemSeen(record=record, folder=folder, before=before, before_key=key, asked=asked, unsteady=[]),
+            self.tree,
+            costs,
+        )
 
     def calls(self) -> tuple[Iterable[SyscallEvent], Sequence[FileUse]]:
         """Return the system calls, read while they are asked for, and the files of the system's trace."""
@@ -170,9 +180,15 @@ class SystemSubject(DrivenSystem):
                 target = SystemTarget(machine, root, patient(self.exercise), self.natives)
                 work = system_verify.workload(target, scratch).unhurried(machine.clock)
                 wanted = SystemTraceInputs(
-                    self.reference, machine, work, self.own.modules, self.own.way_in, self.natives,
-                    plain_s=plain_s, booter=system_verify.booter(self.natives),
-                )  # fmt: skip
+                    subject=self.reference,
+                    machine=machine,
+                    workload=work,
+                    modules=self.own.modules,
+                    way_in=self.own.way_in,
+                    natives=self.natives,
+                    plain_s=plain_s,
+                    booter=system_verify.booter(self.natives),
+                )
                 found = system_watch.trace(wanted, folder, scratch)
             if found.boot.outcome not in (Outcome.READY, Outcome.WRONG):  # `WRONG`: it was ready
                 raise GuestError(

@@ -118,7 +118,9 @@ def change_of(units: Sequence[UnitStanding]) -> Change:
     names = [one.name for one in units]
     most_s = sum(one.start_s or 0.0 for one in units)
     source = "what their starts took on the system's own kernel, at most"
-    expected = Effect(Figure.READY, -most_s, -most_s, 0.0, FIGURE_UNITS[Figure.READY], source)
+    expected = Effect(
+        figure=Figure.READY, value=-most_s, low=-most_s, high=0.0, unit=FIGURE_UNITS[Figure.READY], source=source
+    )
     return Change(
         ", ".join(names),
         f"mask {plural(len(names), 'unit', 'units')}",

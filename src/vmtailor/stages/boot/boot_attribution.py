@@ -97,9 +97,15 @@ def of_package(
         )
     found: KernelBaseline = packaged_baseline.provide(asked, row, store, release)
     return Known(
-        found.release, found.version, Path(found.system_map), Path(found.debug_vmlinux), Path(found.source_dir),
-        found.source_digest, Path(found.config), row.name,
-    )  # fmt: skip
+        release=found.release,
+        version=found.version,
+        system_map=Path(found.system_map),
+        vmlinux=Path(found.debug_vmlinux),
+        source=Path(found.source_dir),
+        source_digest=found.source_digest,
+        config=Path(found.config),
+        architecture=row.name,
+    )
 
 
 def attributed(

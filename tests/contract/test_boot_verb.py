@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from vmtailor.analysis.guests.machine_variants import USUAL, on_loopback
-from vmtailor.booting.boot import boot
+from vmtailor.booting.booter import boot
 from vmtailor.booting.listener import listening
 from vmtailor.drivers.guest.ready import parse_signal
 from vmtailor.model.architecture import presumed

@@ -19,7 +19,7 @@ from tests.system.conftest import EXAMPLES
 
 from vmtailor.base.files import records
 from vmtailor.model.bundle import Bundle
-from vmtailor.model.fit import FitRun
+from vmtailor.model.fit_run import FitRun
 
 pytestmark = pytest.mark.system
 

@@ -32,7 +32,7 @@ from vmtailor.cli.signature import of_verb
 from vmtailor.model.architecture import named
 from vmtailor.model.change import Cause, Change, Figure, Reason, exact, symbol
 from vmtailor.model.evidence import Evidence, EvidenceKind, Strength
-from vmtailor.model.fit import FitRun
+from vmtailor.model.fit_run import FitRun
 from vmtailor.pipeline.known_source import packaged_tree
 
 RUN = fit_run()

@@ -10,8 +10,8 @@ from vmtailor.analysis.cost.plugin_counts import SymbolTable, initcall_spans
 from vmtailor.analysis.guests import boots, kernel_complaints
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.natives import Natives
-from vmtailor.booting.boot import OnProgress, boot
-from vmtailor.booting.counting import Counting
+from vmtailor.booting.boot_counter import Counting
+from vmtailor.booting.booter import OnProgress, boot
 from vmtailor.drivers.host.bundle_folder import BundleFolder
 from vmtailor.model.boots.boot import Boot
 from vmtailor.model.boots.counters import CountingConfig

@@ -23,7 +23,7 @@ from vmtailor.analysis.demands.degradation import NORMAL
 from vmtailor.base.files import temporary
 from vmtailor.booting.run_volume import with_run, with_tools
 from vmtailor.drivers.guest import guest_volume
-from vmtailor.drivers.guest.guest import GuestSession
+from vmtailor.drivers.guest.guest_session import GuestSession
 from vmtailor.drivers.host import tty
 from vmtailor.drivers.host.caught_signals import STOPPING, CaughtSignals
 from vmtailor.drivers.host.outlet import Outlet

@@ -30,7 +30,7 @@ from vmtailor.cli.tables.finding_view import LookupAnswer, document
 from vmtailor.cli.tables.finding_view import show as show_answer
 from vmtailor.model.architecture import named, names
 from vmtailor.model.change import Reason
-from vmtailor.model.fit import FitRun
+from vmtailor.model.fit_run import FitRun
 from vmtailor.model.option import Option
 from vmtailor.model.option_rows import JSON, SOURCE
 from vmtailor.pipeline.known_source import SourceAtHand, packaged_tree, read_configuration, source_for
@@ -238,9 +238,20 @@ def _answer_failure(message: str, source: SourceAtHand | None, target: AskedKern
         lacking(by_error(read.error, source.known), source.known, target) if not found and not read.not_kernel else ()
     )
     return LookupAnswer(
-        message.strip(), target, verdict(found, read.not_kernel), found, source.version, command, read.kind, read.says,
-        read.error, read.meaning, read.not_kernel, notes, lacks,
-    )  # fmt: skip
+        question=message.strip(),
+        target=target,
+        verdict=verdict(found, read.not_kernel),
+        findings=found,
+        source=source.version,
+        command=command,
+        kind=read.kind,
+        says=read.says,
+        error=read.error,
+        meaning=read.meaning,
+        not_kernel=read.not_kernel,
+        notes=notes,
+        lacking=lacks,
+    )
 
 
 def _answer_word(what: str, source: SourceAtHand, target: AskedKernel, command: str) -> LookupAnswer | None:
@@ -252,16 +263,23 @@ def _answer_word(what: str, source: SourceAtHand, target: AskedKernel, command: 
     rest = [word for word in words if error is None or word != error.name]
     asks = [ask for word in reversed(rest) for ask in meant(word, source.known)]
     found = findings(asks, source.known, target)
-    said = (error.name, error.meaning) if error is not None else ("", "")
+    base = LookupAnswer(
+        question=what,
+        target=target,
+        verdict=verdict(found, ""),
+        findings=found,
+        source=source.version,
+        command=command,
+        kind="name",
+        error=error.name if error is not None else "",
+        meaning=error.meaning if error is not None else "",
+        notes=notes,
+    )
     if error is not None and not rest:
         lacks = lacking(by_error(error.name, source.known), source.known, target)
         why = error.meaning if error.about == "elsewhere" else ""
-        return LookupAnswer(
-            what, target, verdict((), why), (), source.version, command, "error", "", *said, why, notes, lacks
-        )
-    if not found:
-        return None
-    return LookupAnswer(what, target, verdict(found, ""), found, source.version, command, "name", "", *said, "", notes)
+        return replace(base, verdict=verdict((), why), findings=(), kind="error", not_kernel=why, lacking=lacks)
+    return base if found else None
 
 
 def _print(answer: LookupAnswer, json: bool, console: TerminalConsole) -> None:

@@ -16,7 +16,7 @@ from vmtailor.base.files import plain_files, records
 from vmtailor.base.text import plural
 from vmtailor.drivers.host.bundle_folder import DATA_BYTES, RECORD_BYTES
 from vmtailor.model.bundle import OBSERVED, RUN, TRACE
-from vmtailor.model.fit import FitRun
+from vmtailor.model.fit_run import FitRun
 from vmtailor.model.syscalls import ObservedRun
 
 #: The record of a trace: of an image's, of a system's.

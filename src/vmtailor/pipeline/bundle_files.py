@@ -17,7 +17,7 @@ from vmtailor.drivers.image.image_packages import Inventory
 from vmtailor.drivers.image.sbom import FilePart, KernelPart
 from vmtailor.model.architecture import named
 from vmtailor.model.bundle import BASELINE_CONFIG, CONFIG, PLAN, RUN, SBOM, SYSTEM_MAP, TRACE, Bundle
-from vmtailor.model.fit import FitRun
+from vmtailor.model.fit_run import FitRun
 from vmtailor.pipeline.subject import Findings, Fitted
 
 

@@ -25,7 +25,7 @@ from vmtailor.model.bundle import PLAN
 from vmtailor.model.plan import Plan
 from vmtailor.stages import build, debug_kernel
 from vmtailor.stages import kernel_plan as planning
-from vmtailor.stages.boot.attribution import Known
+from vmtailor.stages.boot.boot_attribution import Known
 
 #: The entry of a bundle's sources that ends with the digest of the kernel's source.
 _SOURCE = "kernel source"
@@ -103,8 +103,16 @@ def known(loaded: BundleFolder, store: Store, *, only_cached: bool = False) -> K
     debug = debug_kernel.provide(config, system_map, source.path, source.digest, store, architecture)
     version = loaded.bundle.kernel_version
     return Known(
-        version, version, system_map, debug.vmlinux, source.path, source.digest, config, architecture, debug.system_map
-    )  # fmt: skip
+        release=version,
+        version=version,
+        system_map=system_map,
+        vmlinux=debug.vmlinux,
+        source=source.path,
+        source_digest=source.digest,
+        config=config,
+        architecture=architecture,
+        moved=debug.system_map,
+    )
 
 
 def _kept(data: bytes, name: str, store: Store) -> Path:

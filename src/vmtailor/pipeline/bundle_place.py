@@ -22,7 +22,7 @@ from vmtailor.model.bundle import (
     STATES,
     Bundle,
 )
-from vmtailor.model.fit import FitRun
+from vmtailor.model.fit_run import FitRun
 from vmtailor.stages import report
 
 

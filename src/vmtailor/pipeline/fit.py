@@ -16,7 +16,7 @@ from vmtailor.base.files import temporary
 from vmtailor.drivers.kernel import make
 from vmtailor.model.change import Change
 from vmtailor.model.exercise import Exercise
-from vmtailor.model.fit import FitRun, Part, Side, Untouched, Warning
+from vmtailor.model.fit_run import FitRun, Part, Side, Untouched, Warning
 from vmtailor.model.image import ImageConfig
 from vmtailor.model.option import result_key
 from vmtailor.model.systems.units import UnitsMode

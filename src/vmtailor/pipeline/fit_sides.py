@@ -18,7 +18,7 @@ from vmtailor.analysis.cost.side_figures import TO_READY, KernelFacts
 from vmtailor.model.architecture import named
 from vmtailor.model.boots.boot import Boot, Phase
 from vmtailor.model.change import Cause, Change, ChangeKind, Figure, Reason, Setting
-from vmtailor.model.fit import Part, Side
+from vmtailor.model.fit_run import Part, Side
 from vmtailor.model.machine import Clock, Machine
 from vmtailor.pipeline import measured_machines
 from vmtailor.pipeline.measured_machines import Ahead, Measured, MeasureRequest

@@ -35,7 +35,7 @@ from vmtailor.model.boots.boot import Boot
 from vmtailor.model.bundle import EXERCISE, IMAGE, INIT
 from vmtailor.model.change import Change
 from vmtailor.model.exercise import Exercise, Proof, StepKind
-from vmtailor.model.fit import FitRun, Side
+from vmtailor.model.fit_run import FitRun, Side
 from vmtailor.model.image import Image
 from vmtailor.model.kernel import KernelBaseline, KernelFiles
 from vmtailor.model.machine import Machine
@@ -180,7 +180,12 @@ class ImageSubject(Subject[ImageSeen]):
             costs = code_cost.attributed(subject, record, folder, tree)
         with step("reach: what the image could ask for"):
             reached = subject.reached(record, archive, tree)
-        return Findings(subject, ImageSeen(record, folder, events, archive, reached, name=name), tree, costs)
+        return Findings(
+            subject,
+            ImageSeen(record=record, folder=folder, events=events, archive=archive, reached=reached, name=name),
+            tree,
+            costs,
+        )
 
     def reached(self, record: Trace, archive: FlatArchive, tree: KernelTree) -> tuple[Reached, ...]:
         """Return what the image could ask the kernel for, and the symbols that takes: of those that the baseline
@@ -231,7 +236,9 @@ class ImageSubject(Subject[ImageSeen]):
 
     def judge(self, found: Findings[ImageSeen], made: Plan, machine: Machine) -> tuple[Verification, bool]:
         with step("verify: the exercise on the tailored machine"):
-            target = verify.Target(machine, self.image.config, self.exercise, self.tools, made.network)
+            target = verify.Target(
+                machine=machine, image=self.image.config, exercise=self.exercise, tools=self.tools, network=made.network
+            )
             return verify.verify(target, found.seen.record, found.seen.events, self.scratch), True
 
     def asked(
@@ -239,7 +246,9 @@ class ImageSubject(Subject[ImageSeen]):
     ) -> MeasureRequest:
         measured, boots = MeasuredMachine(machine, table, self.exercise, self.natives), self.options.boots
         key = keys.of_run(measure, machine, self.exercise, self.natives, str(boots))
-        return MeasureRequest(title, key, boots, self.store, self.scratch, lambda _: measured)
+        return MeasureRequest(
+            title=title, key=key, boots=boots, store=self.store, scratch=self.scratch, subject=lambda _: measured
+        )
 
     def price(
         self, found: Findings[ImageSeen], fitted: Fitted, tailored: Side, times: Times

@@ -45,7 +45,11 @@ def found_kernel(findings: Findings[Any], fitted: Fitted) -> FoundKernel:
     uses = kernel_uses.uses_of(subject.store, key)
     if fitted.verification.passed:
         kernel = KernelUses(
-            plan.kernel_version, plan.architecture, plan.prompted_y, plan.total_y, fitted.kernel.image_bytes
+            version=plan.kernel_version,
+            architecture=plan.architecture,
+            symbols_prompted=plan.prompted_y,
+            symbols_y=plan.total_y,
+            kernel_bytes=fitted.kernel.image_bytes,
         )
         uses = kernel_uses.note(
             subject.store, key, kernel, KernelUse(subject.reference, subject.identity, plan.margins)

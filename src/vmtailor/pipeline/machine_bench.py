@@ -13,9 +13,9 @@ from vmtailor.analysis.guests import machine_variants
 from vmtailor.analysis.statistics.significance import can_decide
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records
-from vmtailor.booting import series
-from vmtailor.booting.boot import Booter
-from vmtailor.booting.series import OnBoot
+from vmtailor.booting import series_run
+from vmtailor.booting.booter import Booter
+from vmtailor.booting.series_run import OnBoot
 from vmtailor.model.boots.boot import Boot, Outcome
 from vmtailor.model.boots.series import RECORD, BootSeries, JudgedBy, SeriesBoot, Variant
 from vmtailor.model.boots.workload import Workload
@@ -62,7 +62,7 @@ class MachineBench:
     _schedule: list[tuple[Variant, int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._earlier = series.Earlier(self.out)
+        self._earlier = series_run.Earlier(self.out)
 
     def apply(self, changes: Sequence[Change]) -> tuple[Changed, tuple[Change, ...]]:
         """The machine with changes made. Raises UserInputError also where that changes nothing."""
@@ -73,7 +73,7 @@ class MachineBench:
 
     def run(self, made: Mapping[str, Changed]) -> tuple[TrialRun, Mapping[str, Ran[tuple[Boot, ...]]]]:
         """Boot each, the machine as it is between them; when it was booted before, those boots count."""
-        changed = [series.variant(name, one.machine, one.changes) for name, one in made.items()]
+        changed = [series_run.variant(name, one.machine, one.changes) for name, one in made.items()]
         if self.found is None:
             more = in_turn(self._unchanged(), changed, self.times)
             before: tuple[SeriesBoot, ...] = ()
@@ -82,7 +82,7 @@ class MachineBench:
             before = self.found.boots
         self._schedule += more
         earlier = [one for one in self._earlier.of(self.workload, more) if self._can_be_judged(one.boot)]
-        self.found = series.run(
+        self.found = series_run.run(
             self.subject, self._schedule, self.workload, self.out,
             before=(*before, *earlier), booter=self.booter, on_boot=self.on_boot,
         )  # fmt: skip
@@ -99,8 +99,8 @@ class MachineBench:
     def _unchanged(self) -> tuple[Variant, ...]:
         """The machine as it is, first, and its controls."""
         others = machine_variants.controls(self.base) if self.judged_by is JudgedBy.READY else ()
-        controls = (series.variant(f"{CONTROL}-{number}", one) for number, one in enumerate(others, 1))
-        return (series.variant(BASE, self.base), *controls)
+        controls = (series_run.variant(f"{CONTROL}-{number}", one) for number, one in enumerate(others, 1))
+        return (series_run.variant(BASE, self.base), *controls)
 
     def _ran(self, name: str) -> Ran[tuple[Boot, ...]]:
         assert self.found is not None

@@ -13,10 +13,10 @@ from vmtailor.base.errors import GuestError, UserInputError
 from vmtailor.base.files import temporary
 from vmtailor.base.output import note
 from vmtailor.base.text import plural
-from vmtailor.booting import console, run_ending
+from vmtailor.booting import run_verdict, system_console
 from vmtailor.booting.fitted_machine import Chosen, machine_of
 from vmtailor.booting.relay import RelayOptions, relayed
-from vmtailor.booting.run_ending import Memory
+from vmtailor.booting.run_verdict import Memory
 from vmtailor.drivers.guest import guest_volume
 from vmtailor.drivers.host import bundle_folder, tty
 from vmtailor.drivers.host.bundle_folder import BundleFolder
@@ -262,11 +262,11 @@ def _container(
             finish = relay.run()
             if watch is not None:
                 watch.began = relay.session.listening
-            end = run_ending.verdict(finish, relay.session, relay.running, memory)
+            end = run_verdict.verdict(finish, relay.session, relay.running, memory)
         for line in end.words:
             relay.say(line)
         relay.drain()
-    error = end.error or (None if end.status else run_ending.require_written(relay.failed()))
+    error = end.error or (None if end.status else run_verdict.require_written(relay.failed()))
     if error is not None:
         raise error
     return end.status
@@ -282,9 +282,9 @@ def _system(options: RunOptions, files: BundleFolder, published: tuple[Published
         if told:
             note(told.rstrip("\n"))
         if os.isatty(0):
-            note(f"{console.LEAVE_NAME} ends the machine")
+            note(f"{system_console.LEAVE_NAME} ends the machine")
         with caught() as signals:
-            finished = console.attached(machine, signals, interactive=interactive)
+            finished = system_console.attached(machine, signals, interactive=interactive)
     if finished.lost:
         raise GuestError(
             f"the system is lost: {finished.lost}", hint=f"vmtailor explain {files.path} --failure 'MESSAGE'"
@@ -312,4 +312,4 @@ def _memory(options: RunOptions, bundle: Bundle) -> Memory:
     """Return the machine's memory. Whether it is enough is checked only when the caller chose it."""
     if options.memory_bytes is None:
         return Memory(bundle.memory_bytes, None)
-    return run_ending.memory_of(options.bundle, options.memory_bytes)
+    return run_verdict.memory_of(options.bundle, options.memory_bytes)

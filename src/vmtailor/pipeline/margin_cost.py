@@ -14,7 +14,7 @@ from vmtailor.base import output
 from vmtailor.base.errors import BuildError, VmtailorError
 from vmtailor.base.progress import step
 from vmtailor.base.text import plural
-from vmtailor.model.fit import Side
+from vmtailor.model.fit_run import Side
 from vmtailor.model.kernel import KernelFiles
 from vmtailor.model.margin import CHOICES, Margin, MarginPrice, label
 from vmtailor.model.plan import Plan

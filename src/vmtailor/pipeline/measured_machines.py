@@ -187,4 +187,10 @@ def is_measured(asked: MeasureRequest) -> bool:
 
 
 def _joined(found: Counted, asked: MeasureRequest) -> Measured:
-    return Measured(found.exact, timed(asked).wall, found.initcalls, found.min_memory_bytes, found.memory)
+    return Measured(
+        exact=found.exact,
+        wall=timed(asked).wall,
+        initcalls=found.initcalls,
+        min_memory_bytes=found.min_memory_bytes,
+        memory=found.memory,
+    )

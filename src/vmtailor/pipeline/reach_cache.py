@@ -39,7 +39,13 @@ def names_of(facts: Facts, source: Path, row: Architecture) -> KernelNames:
     }
     words |= {f"NETLINK_{name}" for name in netlink} | {"SOL_SOCKET", "IPPROTO_IP", "IPPROTO_IPV6", "IPPROTO_TCP"}
     calls = {call.number: call.name for call in uapi.read_table(read, row.calls)}
-    return KernelNames(calls, uapi.constants(read, uapi.headers(source, row), words), families, protocols, netlink)
+    return KernelNames(
+        calls=calls,
+        constants=uapi.constants(read, uapi.headers(source, row), words),
+        families=families,
+        protocols=protocols,
+        netlink=netlink,
+    )
 
 
 def opened_in(trace: Trace) -> tuple[str, ...]:

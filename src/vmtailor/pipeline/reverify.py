@@ -151,13 +151,19 @@ class SavedSystem:
         machine = machine_of(files, Chosen(accelerator=accelerator, clock=clock))
         machine = replace(machine, disks=(self.disk,), ports=machine_variants.on_loopback(self.exercise.ports))
         parts = guest_programs.of(self.architecture)
-        target = SystemTarget(machine, self.root, self.exercise, parts, kernel_complaints.built_in_modules(symbols))
+        target = SystemTarget(
+            machine=machine,
+            root=self.root,
+            exercise=self.exercise,
+            natives=parts,
+            built_in=kernel_complaints.built_in_modules(symbols),
+        )
         with temporary.held_folder(scratch_of(store)) as scratch:
             return system_verify.verify(target, self.before, scratch)
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedVerify:
     """A folder that was read and may be booted."""
 
     request: VerifyRequest
@@ -169,7 +175,7 @@ class Prepared:
         return self.subject.clock(self.request.clock)
 
 
-def prepare(request: VerifyRequest, store: Store | None = None) -> Prepared:
+def prepare(request: VerifyRequest, store: Store | None = None) -> PreparedVerify:
     """Read what is verified, and decide which programs of its exercise are run on the host. Starts nothing.
 
     Raises UserInputError for a folder that is damaged, for an exercise file that asks other things than the folder's,
@@ -179,14 +185,14 @@ def prepare(request: VerifyRequest, store: Store | None = None) -> Prepared:
         raise UserInputError("the instruction clock runs under TCG only", hint="use --clock wall with KVM")
     working = is_work_folder(request.bundle)
     if not working and (files := bundle_folder.load(request.bundle, store)).is_system:
-        return Prepared(request, saved_system(request, files), store)
+        return PreparedVerify(request, saved_system(request, files), store)
     refuse(request, OptionSubject.CONTAINER, request.bundle)
     if working:
-        return Prepared(request, _allowed(request, _of_work_folder(WorkFolder(request.bundle, store))), store)
-    return Prepared(request, saved_container(request, files), store)
+        return PreparedVerify(request, _allowed(request, _of_work_folder(WorkFolder(request.bundle, store))), store)
+    return PreparedVerify(request, saved_container(request, files), store)
 
 
-def verify_prepared(prepared: Prepared) -> Verification:
+def verify_prepared(prepared: PreparedVerify) -> Verification:
     """Run the exercise on the folder's machine, and compare with what is in the folder. On the wall clock under KVM
     where it works; the instruction clock is always TCG."""
     request, subject, store = prepared.request, prepared.subject, prepared.store
@@ -212,7 +218,15 @@ def _of_bundle(files: BundleFolder) -> SavedContainer:
 
     return SavedContainer(
         files=files,
-        image=Image(bundle.image_reference, bundle.image_digest, bundle.image, "", "", 0, 0),
+        image=Image(
+            reference=bundle.image_reference,
+            digest=bundle.image_digest,
+            config=bundle.image,
+            archive="",
+            archive_sha256="",
+            entries=0,
+            unpacked_bytes=0,
+        ),
         network=bundle.network,
         architecture=bundle.architecture,
         root_format=bundle.root_format,
@@ -288,7 +302,15 @@ def saved_system(request: VerifyRequest, files: BundleFolder) -> SavedSystem:
         wanted = named(files.bundle.architecture).title
         raise UserInputError(f"{subject.reference} is no system for {wanted}", hint="give a disk of the same system")
     _require_placed(subject, files.path / SYSTEM)
-    return SavedSystem(files, exercise, before, disk, subject, runs=host_commands(exercise), skipped=skipped)
+    return SavedSystem(
+        files=files,
+        exercise=exercise,
+        before=before,
+        disk=disk,
+        system=subject,
+        runs=host_commands(exercise),
+        skipped=skipped,
+    )
 
 
 def _require_placed(subject: System, where: Path) -> None:

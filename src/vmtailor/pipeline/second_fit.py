@@ -33,7 +33,7 @@ from vmtailor.model import option_values
 from vmtailor.model.architecture import named
 from vmtailor.model.bundle import BASELINE_CONFIG, OBSERVED, PLAN, REQUESTS, RUN, TRACE
 from vmtailor.model.change import Change, Reason
-from vmtailor.model.fit import FitRun
+from vmtailor.model.fit_run import FitRun
 from vmtailor.model.kernel import KernelBaseline
 from vmtailor.model.machine import Clock
 from vmtailor.model.option import Option, OptionSubject, internal, option, refuse
@@ -156,7 +156,14 @@ def _replanned(
     findings.repaired = tuple(
         _before(change) for change in kernel_repair.repairs_of(before) if kconfig.known(change.id)
     )
-    return Replanned(findings, before, findings.planned(), None, saved.runs, saved.skipped)
+    return Replanned(
+        findings=findings,
+        before=before,
+        after=findings.planned(),
+        observed=None,
+        runs=saved.runs,
+        skipped=saved.skipped,
+    )
 
 
 def refit(prepared: Replanned) -> FitRun:

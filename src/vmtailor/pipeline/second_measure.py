@@ -18,7 +18,7 @@ from vmtailor.drivers.host.bundle_folder import BundleFolder
 from vmtailor.drivers.kernel.kernel_source import SourceTree
 from vmtailor.model.architecture import named
 from vmtailor.model.bundle import RUN
-from vmtailor.model.fit import FitRun, Side
+from vmtailor.model.fit_run import FitRun, Side
 from vmtailor.model.image import Image
 from vmtailor.model.machine import Clock
 from vmtailor.model.option import OptionSubject, refuse
@@ -98,7 +98,15 @@ def _inputs(loaded: BundleFolder, asked: FitOptions) -> ImageSubject:
         )
     row = named(bundle.architecture)
     kernel = packaged_baseline.provide(asked.distribution, row, asked.store, record.kernel_release)
-    image = Image(bundle.image_reference, bundle.image_digest, bundle.image, "", "", 0, 0)
+    image = Image(
+        reference=bundle.image_reference,
+        digest=bundle.image_digest,
+        config=bundle.image,
+        archive="",
+        archive_sha256="",
+        entries=0,
+        unpacked_bytes=0,
+    )
     source = SourceTree(Path(kernel.source_dir), kernel.source_digest)
     root = Path(loaded.root.path)
     inputs = assembled(fitted_with(loaded, asked), image, loaded.exercise, kernel, source, root)

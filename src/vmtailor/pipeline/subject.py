@@ -24,7 +24,7 @@ from vmtailor.drivers.kernel.kernel_source import SourceTree
 from vmtailor.model.architecture import Architecture
 from vmtailor.model.change import Change
 from vmtailor.model.exercise import Exercise
-from vmtailor.model.fit import FitRun, Side, Warning
+from vmtailor.model.fit_run import FitRun, Side, Warning
 from vmtailor.model.kernel import KernelBaseline, KernelFiles
 from vmtailor.model.machine import Machine
 from vmtailor.model.margin import Margin, MarginPrice

@@ -41,7 +41,7 @@ from vmtailor.model.bundle import (
     WORK_KERNEL,
     Bundle,
 )
-from vmtailor.model.fit import Side
+from vmtailor.model.fit_run import Side
 from vmtailor.model.image import Image
 from vmtailor.model.kernel import KernelBaseline, KernelFiles
 from vmtailor.model.plan import Plan, RootFormat
@@ -134,9 +134,15 @@ class WorkFolder(SavedFolder):
         places: dict[str, Any] = {name: str(Path(getattr(kernel, name)).relative_to(root)) for name in PLACES}
         source = replace(kernel, **places, source_dir="", source_digest=inputs.source.digest)
         work = Work(
-            replace(inputs.image, archive=Path(inputs.image.archive).parent.name), source, options.architecture,
-            options.machine, options.memory_bytes, options.cpus, options.cpu_model, options.root_format,
-        )  # fmt: skip
+            image=replace(inputs.image, archive=Path(inputs.image.archive).parent.name),
+            kernel=source,
+            architecture=options.architecture,
+            machine=options.machine,
+            memory_bytes=options.memory_bytes,
+            cpus=options.cpus,
+            cpu_model=options.cpu_model,
+            root_format=options.root_format,
+        )
         with disk_full_is_a_host_error(self.path.parent):
             self._forget("trace")
             (self.path / TRACE).mkdir(parents=True, exist_ok=True)

@@ -18,8 +18,8 @@ from vmtailor.base.errors import GuestError
 from vmtailor.base.files import records
 from vmtailor.base.natives import Natives
 from vmtailor.base.progress import step
-from vmtailor.booting.boot import boot
-from vmtailor.booting.counting import Counting
+from vmtailor.booting.boot_counter import Counting
+from vmtailor.booting.booter import boot
 from vmtailor.drivers.rootfs import initramfs
 from vmtailor.model.boots.boot import Boot
 from vmtailor.model.boots.counters import CountingConfig, CountingMode

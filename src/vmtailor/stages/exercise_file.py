@@ -174,7 +174,14 @@ def parse(document: Mapping[str, Any], image: Image, origin: str) -> Exercise:
     _require_host_ports(top, load_steps, image)
     if ready.kind == ReadyKind.EXIT and load_steps:
         raise top.wrong("load", "has steps, but the program runs to its end: there is nothing left to drive")
-    return Exercise(origin, ready, load_steps, expect, stop_signal, stop_timeout_s)
+    return Exercise(
+        origin=origin,
+        ready=ready,
+        load=load_steps,
+        expect=expect,
+        stop_signal=stop_signal,
+        stop_timeout_s=stop_timeout_s,
+    )
 
 
 def parse_system(document: Mapping[str, Any], origin: str) -> SystemExercise:
@@ -201,7 +208,16 @@ def parse_system(document: Mapping[str, Any], origin: str) -> SystemExercise:
         if step.kind is StepKind.HOST_COMMAND and not asked <= set(ports):
             missing = ", ".join(map(str, sorted(asked - set(ports))))
             raise top.wrong(f"load[{number}].argv", f"asks for port {missing}, which `ports` does not name")
-    return SystemExercise(origin, ready, steps, ports, step_timeout_s, command, stop_timeout_s, says)
+    return SystemExercise(
+        origin=origin,
+        ready=ready,
+        load=steps,
+        ports=ports,
+        step_timeout_s=step_timeout_s,
+        stop=command,
+        stop_timeout_s=stop_timeout_s,
+        says=says,
+    )
 
 
 def _says(top: _Table) -> tuple[Saying, ...]:
@@ -247,7 +263,7 @@ def _system_ready(table: _Table) -> SystemReady:
         if not pattern:
             raise table.wrong("pattern", "is missing")
     table.end()
-    return SystemReady(SystemReadyKind(kind), step, unit, pattern, timeout_s)
+    return SystemReady(kind=SystemReadyKind(kind), step=step, unit=unit, pattern=pattern, timeout_s=timeout_s)
 
 
 def _require_host_ports(top: _Table, steps: Sequence[Step], image: Image) -> None:

@@ -337,7 +337,13 @@ def _from_skopeo(parsed: Reference, store: Store, options: ImageOptions, limits:
         merged = layers.merge(stack, folder / "rootfs.tar", limits)
         records.save(
             Image(
-                parsed.text, manifest_digest, config, "rootfs.tar", merged.sha256, merged.entries, merged.unpacked_bytes
+                reference=parsed.text,
+                digest=manifest_digest,
+                config=config,
+                archive="rootfs.tar",
+                archive_sha256=merged.sha256,
+                entries=merged.entries,
+                unpacked_bytes=merged.unpacked_bytes,
             ),
             folder / "image.json",
         )
@@ -362,7 +368,13 @@ def _from_directory(
         made.rename(folder / "rootfs.tar")
         content = f"sha256:{archived.sha256}"
         image = Image(
-            parsed.text, content, config, "rootfs.tar", archived.sha256, archived.entries, archived.unpacked_bytes
+            reference=parsed.text,
+            digest=content,
+            config=config,
+            archive="rootfs.tar",
+            archive_sha256=archived.sha256,
+            entries=archived.entries,
+            unpacked_bytes=archived.unpacked_bytes,
         )
         records.save(image, folder / "image.json")
 

@@ -175,17 +175,17 @@ def make_plan(
     if network is None:
         network = image is None or demand.wants_network(image, demands)
     situation = Situation(
-        wishes.machine,
-        wishes.root_format,
-        tree.facts.kernel_version,
-        wishes.cpus,
-        network,
-        wishes.terminal,
-        wishes.writable,
-        wishes.architecture,
-        wishes.own_init,
-        wishes.partitioned,
-        bool(wishes.on_demand),
+        machine=wishes.machine,
+        root_format=wishes.root_format,
+        kernel_version=tree.facts.kernel_version,
+        cpus=wishes.cpus,
+        network=network,
+        terminal=wishes.terminal,
+        writable=wishes.writable,
+        architecture=wishes.architecture,
+        own_init=wishes.own_init,
+        partitioned=wishes.partitioned,
+        modules=bool(wishes.on_demand),
     )
     entries = book.chosen(situation)
     margin = (*_server(wishes, situation), *(_reachable(reached) if Margin.REACHABLE in wishes.margins else ()))

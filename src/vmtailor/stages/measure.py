@@ -17,8 +17,8 @@ from vmtailor.analysis.guests import boots, machine_variants
 from vmtailor.base import concurrency, notation
 from vmtailor.base.errors import GuestError, NotStarted
 from vmtailor.base.natives import Natives
-from vmtailor.booting.boot import boot
-from vmtailor.booting.counting import Counting
+from vmtailor.booting.boot_counter import Counting
+from vmtailor.booting.booter import boot
 from vmtailor.drivers.monitors import monitors
 from vmtailor.model.architecture import named
 from vmtailor.model.boots.boot import Boot

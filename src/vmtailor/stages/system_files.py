@@ -67,9 +67,14 @@ def of_disk(
             tree.mount_boot(Ext4(disk.raw, boot.start_bytes, f"{path}, partition {boot.number}"))
             root = RootTree(tree)
         layout = DiskLayout(
-            str(disk.format), disk.size_bytes, kind, parts if kind is not TableKind.NONE else (), number,
-            boot.number if boot is not None else 0, _firmware(disk, kind, parts),
-        )  # fmt: skip
+            format=str(disk.format),
+            size_bytes=disk.size_bytes,
+            table=kind,
+            partitions=parts if kind is not TableKind.NONE else (),
+            root=number,
+            boot=boot.number if boot is not None else 0,
+            firmware=_firmware(disk, kind, parts),
+        )
         _refuse_sleeping_files(root, [one.device for one in fstab if one.type == "swap"], path)
         found = describe(
             root,

@@ -15,8 +15,8 @@ from vmtailor.analysis.guests.boots import differences, marks_at
 from vmtailor.analysis.guests.system_losses import degraded, new_complaints
 from vmtailor.base.errors import GuestError
 from vmtailor.base.natives import Natives
-from vmtailor.booting.boot import boot
-from vmtailor.booting.counting import Counting
+from vmtailor.booting.boot_counter import Counting
+from vmtailor.booting.booter import boot
 from vmtailor.drivers.guest import attendant_volume
 from vmtailor.drivers.guest.attendant_volume import MODULES, USUAL, SystemRoot
 from vmtailor.model.boots.boot import Boot

@@ -18,7 +18,7 @@ from vmtailor.base.errors import GuestError, UserInputError
 from vmtailor.base.files import records
 from vmtailor.base.natives import Natives
 from vmtailor.base.progress import step
-from vmtailor.booting.boot import boot as plain_boot
+from vmtailor.booting.booter import boot as plain_boot
 from vmtailor.drivers.rootfs import initrd_additions
 from vmtailor.drivers.rootfs.initramfs import archive
 from vmtailor.model.boots.boot import Boot
@@ -143,8 +143,14 @@ def _record(
         plain_seconds=plain_s,
         requests_file=REQUESTS,
         figures=LogFigures(
-            reading.lines, reading.calls, len(reading.processes), reading.skipped, reading.never_returned, size,
-            reading.last_s - reading.first_s, reading.whole and not seen.cut,
+            lines=reading.lines,
+            calls=reading.calls,
+            processes=len(reading.processes),
+            skipped=reading.skipped,
+            never_returned=reading.never_returned,
+            bytes=size,
+            guest_seconds=reading.last_s - reading.first_s,
+            whole=reading.whole and not seen.cut,
         ),
         events=noted.has_events,
         devices=noted.devices,
@@ -153,7 +159,7 @@ def _record(
         kernel_programs=noted.kernel_programs(),
         failed_calls=seen.failed_calls,
         files=seen.files,
-    )  # fmt: skip
+    )
 
 
 def chunks_of(log: Path) -> Iterator[bytes]:

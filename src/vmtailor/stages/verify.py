@@ -9,7 +9,7 @@ from pathlib import Path
 
 from vmtailor.analysis.demands import container_calls, degradation, harmless_absences
 from vmtailor.analysis.guests import boots, kernel_complaints
-from vmtailor.booting.boot import boot
+from vmtailor.booting.booter import boot
 from vmtailor.drivers.host import host_client
 from vmtailor.model.boots.ending import Gathered
 from vmtailor.model.boots.workload import FIXED_KEY, NETWORK, Exercised, Patience, Run
@@ -67,7 +67,14 @@ def verify(target: Target, trace: Trace, events: Sequence[SyscallEvent], scratch
         work = Exercised(run, most_s)
         last, failures = _as_used(target, work, scratch, container_calls.tcp_ports(events))
     evidence = boots.evidence(last, failures) if failures else ""
-    return Verification(tuple(dict.fromkeys(failures)), degraded, needs, complaints, evidence, absent=absent)
+    return Verification(
+        failures=tuple(dict.fromkeys(failures)),
+        degraded=degraded,
+        needs=needs,
+        complaints=complaints,
+        evidence=evidence,
+        absent=absent,
+    )
 
 
 def _as_used(

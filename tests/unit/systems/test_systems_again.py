@@ -28,7 +28,7 @@ from vmtailor.model.boots.system_exercise import SystemExercise
 from vmtailor.model.bundle import PLAN, RUN, SYSTEM_TRACED
 from vmtailor.model.change import Cause, Change, ChangeKind, Reason, Setting, symbol
 from vmtailor.model.exercise import StepKind
-from vmtailor.model.fit import FitRun
+from vmtailor.model.fit_run import FitRun
 from vmtailor.model.machine import Clock, Disk, DiskFormat, DiskMode, Machine
 from vmtailor.model.plan import Plan
 from vmtailor.model.systems.kept_changes import Tuning

@@ -22,7 +22,7 @@ from vmtailor.base.terminal import TerminalConsole
 from vmtailor.model.boots.boot import Milestone, Outcome
 from vmtailor.model.boots.timeline import ConsoleCost, KernelInfo, Timeline
 from vmtailor.model.change import ChangeKind, Figure, Verdict
-from vmtailor.model.fit import FitRun
+from vmtailor.model.fit_run import FitRun
 from vmtailor.model.machine import Machine
 from vmtailor.model.systems.kept_changes import Tuning
 from vmtailor.model.systems.system import Init, InitKind

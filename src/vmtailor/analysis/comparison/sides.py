@@ -20,7 +20,7 @@ from vmtailor.model.boots.series import RECORD, BootSeries
 from vmtailor.model.boots.series import RECORD as SERIES
 from vmtailor.model.boots.timeline import Timeline, WarningCode
 from vmtailor.model.bundle import RUN
-from vmtailor.model.fit import FitRun
+from vmtailor.model.fit_run import FitRun
 from vmtailor.model.machine import Clock
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from vmtailor.analysis.cost.loops import LoopNames, functions, plain
 from vmtailor.model.boots.boot import Boot, FunctionCost, Phase
 from vmtailor.model.boots.boot_cost import MemoryUse
-from vmtailor.model.fit import EmulationLoop, Side
+from vmtailor.model.fit_run import EmulationLoop, Side
 
 #: The phases between kernel entry and our PID 1, and between reset and it.
 TO_INIT = (Phase.KERNEL,)

@@ -17,7 +17,7 @@ from vmtailor.analysis.cost.attribution import AttributedCost, Attribution
 from vmtailor.analysis.cost.loops import LoopNames, functions, plain
 from vmtailor.model.boots.boot import Boot, Phase
 from vmtailor.model.change import Change, Figure, exact
-from vmtailor.model.fit import Part
+from vmtailor.model.fit_run import Part
 from vmtailor.model.plan import Plan
 
 #: Folders of the source tree that are told apart one level from_tree.

@@ -18,7 +18,7 @@ from vmtailor.base.text import plural
 from vmtailor.model.architecture import named, names
 from vmtailor.model.change import Cause, Change, Figure, Reason
 from vmtailor.model.evidence import Evidence, EvidenceKind
-from vmtailor.model.fit import FitRun
+from vmtailor.model.fit_run import FitRun
 from vmtailor.model.margin import Margin
 from vmtailor.model.reach import Nearness
 

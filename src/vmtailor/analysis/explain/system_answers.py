@@ -6,7 +6,7 @@ from __future__ import annotations
 from vmtailor.analysis.explain.answers import Explained, NameKind, Standing
 from vmtailor.base.text import plural
 from vmtailor.model.change import Cause, Change, ChangeKind, Figure, Reason
-from vmtailor.model.fit import FitRun
+from vmtailor.model.fit_run import FitRun
 from vmtailor.model.systems.kept_changes import words_of
 from vmtailor.model.systems.units import UnitFate
 from vmtailor.model.trial import Purpose, Trial

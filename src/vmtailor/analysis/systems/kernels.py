@@ -39,7 +39,16 @@ def _kernel(root: RootTree, release: str) -> InstalledKernel:
     initrd, initrd_bytes = _first(root, _INITRDS, release)
     modules = [node.size for path, node in root.walk(f"/lib/modules/{release}") if _is_module(path, node.kind)]
     config = _first(root, _CONFIGS, release)[0]
-    return InstalledKernel(release, image, image_bytes, config, initrd, initrd_bytes, len(modules), sum(modules))
+    return InstalledKernel(
+        release=release,
+        image=image,
+        image_bytes=image_bytes,
+        config=config,
+        initrd=initrd,
+        initrd_bytes=initrd_bytes,
+        modules=len(modules),
+        modules_bytes=sum(modules),
+    )
 
 
 def module_paths(root: RootTree, release: str) -> dict[str, str]:

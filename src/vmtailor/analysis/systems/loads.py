@@ -109,7 +109,7 @@ class Noted:
         path = index.paths.get(name, "")
 
         def made(reason: LoadedFor, what: str = "", task: str = event.task) -> ModuleLoad:
-            return ModuleLoad(name, path, reason, what, task, event.line)
+            return ModuleLoad(module=name, path=path, reason=reason, what=what, task=task, line=event.line)
 
         if (event.pid == 1 and event.pid not in self._processes) or event.task == "init":
             return made(LoadedFor.ROOT)
@@ -149,7 +149,14 @@ def _dependencies(found: Mapping[str, ModuleLoad], index: ModuleIndex) -> Iterab
             direct = load.module in index.answering(load.what) or load.module == module_name(load.what)
             parent = next((m for m in index.answering(load.what) if load.module in index.depends.get(m, ())), "")
             if not direct and parent:
-                yield ModuleLoad(load.module, load.path, LoadedFor.DEPENDENCY, parent, load.task, load.line)
+                yield ModuleLoad(
+                    module=load.module,
+                    path=load.path,
+                    reason=LoadedFor.DEPENDENCY,
+                    what=parent,
+                    task=load.task,
+                    line=load.line,
+                )
                 continue
         yield load
 

@@ -108,7 +108,7 @@ def _standing(unit: Unit, wanted: dict[str, str], kept: Sequence[Kept], named: b
         fate, why = UnitFate.CANDIDATE, "whoever fitted the system does without it"
     else:
         fate, why = UnitFate.CANDIDATE, "it started by itself; the exercise neither names, asks nor needs it"
-    return UnitStanding(unit.name, fate, why, unit.start_s, named)
+    return UnitStanding(name=unit.name, fate=fate, reason=why, start_s=unit.start_s, named=named)
 
 
 def _wanted(graph: UnitGraph, exercise: SystemExercise, asked: frozenset[str]) -> dict[str, str]:

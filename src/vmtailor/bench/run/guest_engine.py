@@ -31,8 +31,8 @@ from vmtailor.bench.runtimes.description import Description
 from vmtailor.bench.runtimes.guest_runtime import ARCHIVE, ENTER, FAILED, FIRST, LOG, OURS, TREE, InGuest, in_guest
 from vmtailor.bench.runtimes.host_runtime import able
 from vmtailor.bench.suites.bench_run import ASKED, TAG
-from vmtailor.booting.boot import boot
-from vmtailor.booting.counting import Counting
+from vmtailor.booting.boot_counter import Counting
+from vmtailor.booting.booter import boot
 from vmtailor.drivers.distribution import packaged_baseline
 from vmtailor.drivers.distribution.selection import of_host
 from vmtailor.drivers.guest import attendant_volume, guest_programs

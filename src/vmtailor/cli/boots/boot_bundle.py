@@ -26,7 +26,13 @@ def boot_bundle(asked: BootOptions, bundle: Path) -> None:
     refuse(asked, OptionSubject.FITTED, bundle)
     architecture = bundle_folder.load(bundle).bundle.architecture
     words = (*asked.append, *(profile.INITCALLS if asked.debug_initcalls else ()))
-    own = Chosen(asked.cpu_model or "", asked.accelerator, asked.clock, words, asked.memory_bytes)
+    own = Chosen(
+        cpu_model=asked.cpu_model or "",
+        accelerator=asked.accelerator,
+        clock=asked.clock,
+        append=words,
+        memory_bytes=asked.memory_bytes,
+    )
     subject = bundle_boots.prepare(bundle, own, asked.timeout_s, guest_programs.of(architecture), Store())
     if asked.attribute:
         show_boot_cost(bundle_boots.attribute(subject, asked.out), asked.out, asked.json, architecture)

@@ -98,7 +98,9 @@ class DrivenSystem(Subject[SystemSeen]):
     def target_of(self, machine: Machine) -> SystemTarget:
         """Return a machine as it is driven by the whole exercise."""
         driven = self.with_exercise(machine)
-        return SystemTarget(driven, self.root, self.exercise, self.natives, _built_in(machine))
+        return SystemTarget(
+            machine=driven, root=self.root, exercise=self.exercise, natives=self.natives, built_in=_built_in(machine)
+        )
 
     def run_key(self, target: SystemTarget, *more: str) -> str:
         """Name a run of the exercise in the cache by everything that it depends on."""
@@ -119,9 +121,11 @@ def until_ready(
 
     def measured(scratch: Path) -> MeasuredMachine:
         work = system_verify.workload(target, scratch, until=Until.READY)
-        return MeasuredMachine(machine, table, exercise.inside(), natives, work)
+        return MeasuredMachine(machine=machine, table=table, exercise=exercise.inside(), natives=natives, attended=work)
 
-    return MeasureRequest(title, key, boots, store, scratch_of(store), measured, beside=beside)
+    return MeasureRequest(
+        title=title, key=key, boots=boots, store=store, scratch=scratch_of(store), subject=measured, beside=beside
+    )
 
 
 def _built_in(machine: Machine) -> frozenset[str]:

@@ -14,9 +14,9 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import temporary
 from vmtailor.base.natives import Natives
 from vmtailor.base.text import plain, plural
-from vmtailor.booting import series
-from vmtailor.booting.boot import OnProgress, boot
-from vmtailor.booting.counting import Counting
+from vmtailor.booting import series_run
+from vmtailor.booting.boot_counter import Counting
+from vmtailor.booting.booter import OnProgress, boot
 from vmtailor.drivers.guest import attendant_volume, guest_programs
 from vmtailor.drivers.guest.attendant_volume import SystemRoot
 from vmtailor.drivers.rootfs import boot_disk as disks
@@ -92,7 +92,7 @@ def exercised(
     timeout_s: float,
     store: Store,
     partition: int | None = None,
-    on_boot: series.OnBoot | None = None,
+    on_boot: series_run.OnBoot | None = None,
 ) -> ExercisedBoots:
     """Boot `times` times. `choose`: the machine for a processor, without the system's disk; without a kernel
     it gets the system's own, with what its loader would tell it.
@@ -119,8 +119,8 @@ def exercised(
         attendant_volume.write(volume, natives, root_of(subject, machine.words), exercise, FIXED_KEY)
         noting = _Noting(natives)
         work = Attended(exercise, volume, FIXED_KEY, timeout_s)
-        schedule = series.in_turn([series.variant("base", machine)], times)
-        made = series.run(reference, schedule, work, out, booter=noting, on_boot=on_boot)
+        schedule = series_run.in_turn([series_run.variant("base", machine)], times)
+        made = series_run.run(reference, schedule, work, out, booter=noting, on_boot=on_boot)
     return ExercisedBoots(made, noting.notes)
 
 

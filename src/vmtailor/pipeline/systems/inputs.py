@@ -24,7 +24,7 @@ from vmtailor.pipeline import keys
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.pipeline.systems import system_kernel
 from vmtailor.pipeline.systems.subjects import disk_path
-from vmtailor.stages.boot import attribution, own_kernel
+from vmtailor.stages.boot import boot_attribution, own_kernel
 from vmtailor.stages.system_files import OpenedSystem
 
 #: Raise it when what is taken out of a system changes.
@@ -105,7 +105,7 @@ def taken_out(found: OpenedSystem, parts: Natives, store: Store) -> Path:
 def require_same(own: Path, packaged_kernel: Path, subject: System) -> None:
     """The packaged kernel of a release is that of the system: its symbols would be somebody else's. (A signature does
     not count: it changes the file, and not the kernel.)"""
-    if attribution.banner_of(own) != attribution.banner_of(packaged_kernel):
+    if boot_attribution.banner_of(own) != boot_attribution.banner_of(packaged_kernel):
         raise UserInputError(
             f"the kernel {subject.kernel} of {subject.reference} is not the one that the distribution has packaged",
             hint="install the distribution's kernel in the system: its symbols and source are known",

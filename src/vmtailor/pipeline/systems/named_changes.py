@@ -15,13 +15,13 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records, temporary
 from vmtailor.base.progress import step
 from vmtailor.base.text import plural
-from vmtailor.booting.boot import boot
-from vmtailor.booting.counted import Settled
+from vmtailor.booting.booter import boot
+from vmtailor.booting.instruction_boots import Settled
 from vmtailor.model.boots.series import JudgedBy
 from vmtailor.model.boots.timeline import Timeline
 from vmtailor.model.boots.workload import Until
 from vmtailor.model.change import Change, ChangeKind, Figure, Verdict, exact
-from vmtailor.model.fit import Warning
+from vmtailor.model.fit_run import Warning
 from vmtailor.model.machine import Clock, Machine
 from vmtailor.model.systems.kept_changes import Tuning, words_of
 from vmtailor.model.systems.system import InitKind
@@ -50,7 +50,9 @@ def chosen(system: DrivenSystem, found: Findings[SystemSeen], fitted: Fitted) ->
 
     with step("one boot that shows more of itself, for what is expected"):
         predict = boot_trials.by_seconds(_seen(system, fitted), JudgedBy.READY)
-    alone = Trials(DrivenBench(system, found.seen, fitted, make, Until.READY), found.trials)
+    alone = Trials(
+        DrivenBench(system=system, seen=found.seen, fitted=fitted, make=make, until=Until.READY), found.trials
+    )
     with step(f"{plural(len(wanted), 'change', 'changes')} beside the kernel, each alone until ready"):
         judged = alone.each_alone(boot_trials.expected(wanted, predict))
     better = {change.id: change for change in judged if change.verdict is Verdict.BETTER}

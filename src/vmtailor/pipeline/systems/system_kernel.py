@@ -114,5 +114,12 @@ def traced(
         kernel = kernel_of(found, scratch)
         machine = machine_of(found, kernel, memory_bytes=memory_bytes, cpus=cpus)
         machine = replace(machine, ports=machine_variants.on_loopback(workload.ports))
-        inputs = SystemTraceInputs(found.subject.reference, machine, workload, kernel.modules, kernel.way_in, natives)
+        inputs = SystemTraceInputs(
+            subject=found.subject.reference,
+            machine=machine,
+            workload=workload,
+            modules=kernel.modules,
+            way_in=kernel.way_in,
+            natives=natives,
+        )
         return system_watch.trace(inputs, folder, scratch)

@@ -123,9 +123,14 @@ def planned(found: OpenedSystem, record: SystemTrace, folder: Path, wishes: Wish
     baseline = dot_config.parse(found.root.text(installed.config, CONFIG_BYTES))
     with step("plan: what the system asked for"):
         inputs = SystemPlanInputs(
-            record, chunks_of(folder / record.requests_file), baseline, source.tree.path, source.read, source.known,
-            lambda path: found.root.begin(path, HEAD_BYTES),
-        )  # fmt: skip
+            record=record,
+            requests=chunks_of(folder / record.requests_file),
+            baseline=baseline,
+            source=source.tree.path,
+            tree=source.read,
+            known=source.known,
+            head=lambda path: found.root.begin(path, HEAD_BYTES),
+        )
         disk = found.subject.disk
         wishes = replace(wishes, partitioned=disk is not None and disk.root != 0)
         plan = make_system_plan(inputs, find_demands(inputs), wishes)

@@ -35,7 +35,7 @@ from vmtailor.model.boots.boot import Outcome
 from vmtailor.model.boots.system_exercise import SystemExercise
 from vmtailor.model.bundle import SYSTEM, SYSTEM_EXERCISE, SYSTEM_RUN
 from vmtailor.model.change import Change
-from vmtailor.model.fit import FitRun, Warning
+from vmtailor.model.fit_run import FitRun, Warning
 from vmtailor.model.image import Port
 from vmtailor.model.kernel import KernelBaseline, KernelFiles
 from vmtailor.model.machine import Clock, Machine
@@ -135,10 +135,16 @@ class SystemSubject(DrivenSystem):
         """Return what is known with a trace that is there already, its files in `folder`. `before`: the exercise on the
         system's own kernel, and the name of that run."""
         asked = SystemPlanInputs(
-            record, chunks_of(folder / record.requests_file), self.config, self.source.path, self.tree, self.known,
-            lambda path: self.found.root.begin(path, HEAD_BYTES),
-        )  # fmt: skip
-        return Findings(self, SystemSeen(record, folder, before, before_key, asked, []), self.tree)
+            record=record,
+            requests=chunks_of(folder / record.requests_file),
+            baseline=self.config,
+            source=self.source.path,
+            tree=self.tree,
+            known=self.known,
+            head=lambda path: self.found.root.begin(path, HEAD_BYTES),
+        )
+        seen = SystemSeen(record=record, folder=folder, before=before, before_key=before_key, asked=asked, unsteady=[])
+        return Findings(self, seen, self.tree)
 
     def counted(self, found: Findings[SystemSeen]) -> Findings[SystemSeen]:
         if found.costs is not None:
@@ -189,9 +195,15 @@ class SystemSubject(DrivenSystem):
                 target = SystemTarget(machine, root, patient(self.exercise), self.natives)
                 work = system_verify.workload(target, scratch).unhurried(machine.clock)
                 wanted = SystemTraceInputs(
-                    self.reference, machine, work, self.own.modules, self.own.way_in, self.natives,
-                    plain_s=plain_s, booter=system_verify.booter(self.natives),
-                )  # fmt: skip
+                    subject=self.reference,
+                    machine=machine,
+                    workload=work,
+                    modules=self.own.modules,
+                    way_in=self.own.way_in,
+                    natives=self.natives,
+                    plain_s=plain_s,
+                    booter=system_verify.booter(self.natives),
+                )
                 found = system_watch.trace(wanted, folder, scratch)
             if found.boot.outcome not in (Outcome.READY, Outcome.WRONG):  # `WRONG`: it was ready
                 raise GuestError(

@@ -14,7 +14,7 @@ from vmtailor.base.text import plural
 from vmtailor.drivers.guest.attendant_volume import MOST_SAID
 from vmtailor.model.change import UNITS as FIGURE_UNITS
 from vmtailor.model.change import Cause, Change, ChangeKind, Effect, Figure, Reason, Setting
-from vmtailor.model.fit import Warning
+from vmtailor.model.fit_run import Warning
 from vmtailor.model.machine import Machine
 from vmtailor.model.systems.units import UnitChoice, UnitFate, UnitsMode, UnitStanding
 from vmtailor.model.trial import Purpose, Trial
@@ -118,7 +118,9 @@ def change_of(units: Sequence[UnitStanding]) -> Change:
     names = [one.name for one in units]
     most_s = sum(one.start_s or 0.0 for one in units)
     source = "what their starts took on the system's own kernel, at most"
-    expected = Effect(Figure.READY, -most_s, -most_s, 0.0, FIGURE_UNITS[Figure.READY], source)
+    expected = Effect(
+        figure=Figure.READY, value=-most_s, low=-most_s, high=0.0, unit=FIGURE_UNITS[Figure.READY], source=source
+    )
     return Change(
         ", ".join(names),
         f"mask {plural(len(names), 'unit', 'units')}",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from vmtailor.base import figures
-from vmtailor.model.fit import Side
+from vmtailor.model.fit_run import Side
 
 #: Figures of a side that may be None.
 FIGURES = (

@@ -13,7 +13,7 @@ from typing import Any
 from vmtailor.base import figures
 from vmtailor.base.text import plural
 from vmtailor.model.change import Change, Figure
-from vmtailor.model.fit import FitRun, Part
+from vmtailor.model.fit_run import FitRun, Part
 
 #: Folders of a list; what follows is summed up in a last row. Symbols that are named of one folder.
 MOST_FOLDERS, MOST_SYMBOLS = 14, 12

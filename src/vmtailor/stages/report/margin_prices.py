@@ -9,7 +9,7 @@ from typing import Any
 
 from vmtailor.base import figures
 from vmtailor.base.text import plural
-from vmtailor.model.fit import FitRun
+from vmtailor.model.fit_run import FitRun
 from vmtailor.model.kernel import FoundKernel
 from vmtailor.model.margin import MarginPrice, label
 from vmtailor.model.reach import Lack, Nearness

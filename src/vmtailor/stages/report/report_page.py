@@ -14,7 +14,7 @@ from vmtailor.base.files.regular_files import write_atomic
 from vmtailor.model.boots.boot import Phase
 from vmtailor.model.change import Figure
 from vmtailor.model.exercise import Proof
-from vmtailor.model.fit import FitRun, Side
+from vmtailor.model.fit_run import FitRun, Side
 from vmtailor.stages.report import ledger_waterfall, margin_prices, pictures, tuned_changes
 from vmtailor.stages.report.document import fit_document, repairs
 from vmtailor.stages.report.figure_rows import groups

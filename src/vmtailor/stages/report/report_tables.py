@@ -13,7 +13,7 @@ from vmtailor.base.text import plural
 from vmtailor.model.bundle import PAGE
 from vmtailor.model.change import Cause
 from vmtailor.model.exercise import Proof
-from vmtailor.model.fit import FitRun
+from vmtailor.model.fit_run import FitRun
 from vmtailor.stages.report import ledger_waterfall, margin_prices, pictures, tuned_changes
 from vmtailor.stages.report.document import fit_document, repairs
 from vmtailor.stages.report.figure_rows import FigureGroup, MeasuredSides, groups

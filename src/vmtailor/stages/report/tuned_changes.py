@@ -9,7 +9,7 @@ from typing import Any
 
 from vmtailor.base import figures
 from vmtailor.model.change import Effect, Figure
-from vmtailor.model.fit import FitRun
+from vmtailor.model.fit_run import FitRun
 from vmtailor.model.systems.kept_changes import words_of
 
 MEANING = "seconds that ready comes earlier or later, on the instruction clock, each alone on the fitted machine"

@@ -11,8 +11,8 @@ from vmtailor.analysis.cost.plugin_counts import KERNEL_MARK, SymbolTable, activ
 from vmtailor.analysis.guests.machine_variants import countable
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.natives import Natives
-from vmtailor.booting.boot import OnProgress, boot
-from vmtailor.booting.counting import Counting
+from vmtailor.booting.boot_counter import Counting
+from vmtailor.booting.booter import OnProgress, boot
 from vmtailor.model.boots.boot import Boot
 from vmtailor.model.boots.counters import CodeMark, CountingConfig, CountingMode
 from vmtailor.model.boots.ending import Gathered

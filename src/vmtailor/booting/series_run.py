@@ -12,7 +12,7 @@ from vmtailor import __version__
 from vmtailor.analysis.timeline import bootmarks, collector_stream
 from vmtailor.base.files import records
 from vmtailor.base.process import pasteable
-from vmtailor.booting.boot import Booter, boot
+from vmtailor.booting.booter import Booter, boot
 from vmtailor.drivers.monitors import monitors
 from vmtailor.model.boots.boot import Boot, Outcome
 from vmtailor.model.boots.ending import Gathered

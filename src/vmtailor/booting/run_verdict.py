@@ -13,11 +13,11 @@ from vmtailor.base import notation
 from vmtailor.base.errors import GuestError, HostError, VmtailorError
 from vmtailor.base.text import plain
 from vmtailor.booting.relay import Finish
-from vmtailor.drivers.guest.guest import GuestSession
+from vmtailor.drivers.guest.guest_session import GuestSession
 from vmtailor.drivers.host import bundle_folder
 from vmtailor.drivers.monitors.running_machine import RunningMachine
 from vmtailor.model.bundle import RUN
-from vmtailor.model.fit import FitRun
+from vmtailor.model.fit_run import FitRun
 from vmtailor.model.guest import GuestNote, GuestReport
 
 #: Exit status of what had to be killed.
@@ -30,7 +30,7 @@ _KILLED_FOR_MEMORY = re.compile(r"Out of memory: Killed process \d+ \(([^)\n]{1,
 
 
 @dataclass(frozen=True)
-class RunEnding:
+class RunVerdict:
     """`status` where `error` is None. `words`: lines for standard error besides."""
 
     status: int = 0
@@ -71,16 +71,16 @@ def memory_of(folder: Path, has_bytes: int) -> Memory:
         return Memory(has_bytes, None)
 
 
-def verdict(finish: Finish, session: GuestSession, running: RunningMachine, memory: Memory) -> RunEnding:
+def verdict(finish: Finish, session: GuestSession, running: RunningMachine, memory: Memory) -> RunVerdict:
     """Return what the end means to the caller. Raises HostError when the machine could not start."""
     report = session.report()
     if report.exit_code is not None:
-        return RunEnding(report.exit_code, _words(report, memory))
+        return RunVerdict(report.exit_code, _words(report, memory))
     if finish is Finish.KILLED:
-        return RunEnding(KILLED)
+        return RunVerdict(KILLED)
     if report.fatal is not None:
         return _given_up(report.fatal, memory)
-    return RunEnding(error=_without_status(finish, session, running, memory, report))
+    return RunVerdict(error=_without_status(finish, session, running, memory, report))
 
 
 def _without_status(
@@ -103,13 +103,13 @@ def _without_status(
     return end.error()
 
 
-def _given_up(fatal: GuestNote, memory: Memory) -> RunEnding:
+def _given_up(fatal: GuestNote, memory: Memory) -> RunVerdict:
     """Init could not start the container: 126 where what was asked for is why, as with container engines."""
     if fatal.text.startswith("user '"):
-        return RunEnding(CANNOT_EXECUTE, (f"the container could not be started: {plain(fatal.text)}",))
+        return RunVerdict(CANNOT_EXECUTE, (f"the container could not be started: {plain(fatal.text)}",))
     if memory.too_little:
-        return RunEnding(error=memory.error(f"the machine's init gave up: {fatal.text}"))
-    return RunEnding(
+        return RunVerdict(error=memory.error(f"the machine's init gave up: {fatal.text}"))
+    return RunVerdict(
         error=GuestError(
             f"the machine's init gave up: {fatal.text}",
             hint=f"fit the image again with --keep {fatal.symbol}" if fatal.symbol else "fit the image again",

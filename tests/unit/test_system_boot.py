@@ -14,7 +14,7 @@ import pytest
 from vmtailor.analysis.guests import attended_boots
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.natives import locate
-from vmtailor.booting.attended import with_attendant
+from vmtailor.booting.system_boot import with_attendant
 from vmtailor.drivers.guest import attendant_volume
 from vmtailor.drivers.guest.attendant_volume import SystemRoot
 from vmtailor.drivers.guest.wire import OPEN_KEY

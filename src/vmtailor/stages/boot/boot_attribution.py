@@ -18,8 +18,8 @@ from vmtailor.base.errors import GuestError, UserInputError
 from vmtailor.base.files import dot_config, records, regular_files
 from vmtailor.base.natives import Natives
 from vmtailor.base.progress import step
-from vmtailor.booting import series
-from vmtailor.booting.counted import CountedToInit
+from vmtailor.booting import series_run
+from vmtailor.booting.instruction_boots import CountedToInit
 from vmtailor.drivers.distribution import packaged_baseline, selection
 from vmtailor.drivers.distribution.distribution import Distribution
 from vmtailor.drivers.kernel.kconfig_shell import KconfigShell
@@ -97,9 +97,15 @@ def of_package(
         )
     found: KernelBaseline = packaged_baseline.provide(asked, row, store, release)
     return Known(
-        found.release, found.version, Path(found.system_map), Path(found.debug_vmlinux), Path(found.source_dir),
-        found.source_digest, Path(found.config), row.name,
-    )  # fmt: skip
+        release=found.release,
+        version=found.version,
+        system_map=Path(found.system_map),
+        vmlinux=Path(found.debug_vmlinux),
+        source=Path(found.source_dir),
+        source_digest=found.source_digest,
+        config=Path(found.config),
+        architecture=row.name,
+    )
 
 
 def attributed(
@@ -123,7 +129,7 @@ def attributed(
         boot, gathered = CountedToInit(known.system_map, natives, architecture=known.architecture)(
             machine, OwnInit(_RUN, timeout_s), out
         )
-    series.keep(gathered, folder, machine, "attribution")
+    series_run.keep(gathered, folder, machine, "attribution")
     if boot.outcome is not Outcome.READY or gathered.counters is None:
         raise GuestError(f"the kernel did not come to init: {boot.problem}", hint=f"its console: {folder}/console.log")
     cost = replace(cost_of(gathered.counters, known, store), machine=identity)

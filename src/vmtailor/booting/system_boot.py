@@ -15,12 +15,12 @@ from vmtailor.analysis.guests import attended_boots as judging
 from vmtailor.analysis.timeline import bootmarks
 from vmtailor.base.files import temporary
 from vmtailor.base.natives import ADDRESSES
-from vmtailor.booting import counting
-from vmtailor.booting.counting import Counting
-from vmtailor.booting.exercised import Used
+from vmtailor.booting import boot_counter
+from vmtailor.booting.boot_counter import Counting
+from vmtailor.booting.container_boot import Used
 from vmtailor.booting.listener import Listener, listening
 from vmtailor.drivers.guest.attendant_volume import PROGRAM
-from vmtailor.drivers.guest.guest import GuestSession
+from vmtailor.drivers.guest.guest_session import GuestSession
 from vmtailor.drivers.guest.ready import ConsoleWatcher
 from vmtailor.drivers.host import host_client
 from vmtailor.drivers.monitors.monitor import Counter, Wants
@@ -62,7 +62,7 @@ def boot(
     """Boot, drive, shut down. `machine.disks[0]` has the system."""
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(temporary.held_folder(scratch)) if wanted is not None else scratch
-        counter = counting.prepare(machine, wanted, folder, owners())
+        counter = boot_counter.prepare(machine, wanted, folder, owners())
         driven = with_attendant(machine, work.volume)
         listener = stack.enter_context(listening(driven, Wants(counter, attendant=True)))
         conversation = _Conversation(listener, work)
@@ -155,7 +155,7 @@ class _Conversation:
 
 
 def _gathered(listener: Listener, said: _Conversation, end: End, counter: Counter | None) -> Gathered:
-    counts, counters = counting.counted(counter)
+    counts, counters = boot_counter.counted(counter)
     return Gathered(
         end=end,
         started_s=listener.machine.started_s,

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from vmtailor.booting import attended, exercised, watched
-from vmtailor.booting.counting import Counting, settling
+from vmtailor.booting import container_boot, signal_boot, system_boot
+from vmtailor.booting.boot_counter import Counting, settling
 from vmtailor.model.boots.boot import Boot
 from vmtailor.model.boots.ending import Gathered
 from vmtailor.model.boots.workload import Attended, Exercised, Workload
@@ -33,10 +33,10 @@ def boot(
     if counting is None:
         counting = settling(machine)
     if isinstance(workload, Exercised):
-        return exercised.boot(machine, workload, scratch, counting, on_progress)
+        return container_boot.boot(machine, workload, scratch, counting, on_progress)
     if isinstance(workload, Attended):
-        return attended.boot(machine, workload, scratch, counting, on_progress)
-    return watched.boot(machine, workload, scratch, counting, on_progress)
+        return system_boot.boot(machine, workload, scratch, counting, on_progress)
+    return signal_boot.boot(machine, workload, scratch, counting, on_progress)
 
 
 class Booter(Protocol):

@@ -13,11 +13,11 @@ from vmtailor.analysis.guests import boots, kernel_complaints
 from vmtailor.base.errors import HostError
 from vmtailor.base.files import temporary
 from vmtailor.base.natives import ADDRESSES
-from vmtailor.booting import counting
-from vmtailor.booting.counting import Counting
+from vmtailor.booting import boot_counter
+from vmtailor.booting.boot_counter import Counting
 from vmtailor.booting.run_volume import with_run, with_tools
 from vmtailor.drivers.guest import guest_volume
-from vmtailor.drivers.guest.guest import GuestSession
+from vmtailor.drivers.guest.guest_session import GuestSession
 from vmtailor.drivers.guest.guest_volume import TRACER_OPTIONS
 from vmtailor.drivers.monitors import monitors
 from vmtailor.drivers.monitors.monitor import Counter, Wants
@@ -50,7 +50,7 @@ def boot(
 ) -> tuple[Boot, Gathered]:
     """Boot, run, and wait for the end. `machine.disks[0]` is the root; volumes of ours come behind its disks."""
     with temporary.held_folder(scratch) as folder:
-        counter = counting.prepare(machine, wanted, folder, owners())
+        counter = boot_counter.prepare(machine, wanted, folder, owners())
         driven = _with_volumes(machine, work, folder)
         with monitors.of(machine).start(driven, Wants(counter)) as running:
             report, end, used = _drive(running, work, on_progress)
@@ -133,7 +133,7 @@ def _drive(
 def _gathered(
     report: GuestReport, end: End, started_s: float, folder: Path, work: Exercised, counter: Counter | None
 ) -> Gathered:
-    counts, counters = counting.counted(counter)
+    counts, counters = boot_counter.counted(counter)
     return Gathered(
         end=end,
         started_s=started_s,

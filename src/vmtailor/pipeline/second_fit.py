@@ -42,12 +42,20 @@ from vmtailor.model.plan import Plan
 from vmtailor.model.syscalls import ObservedCall, ObservedRun
 from vmtailor.model.systems.units import UnitFate
 from vmtailor.model.trace import Trace
-from vmtailor.pipeline import bundle_kernel, bundle_place, fit, fit_sides, kernel_repair, measured_machines, reverify
+from vmtailor.pipeline import (
+    bundle_kernel,
+    bundle_place,
+    fit,
+    fit_sides,
+    kernel_repair,
+    measured_machines,
+    reverify,
+    system_bundle,
+)
 from vmtailor.pipeline.image_subject import ImageSeen, assembled
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.pipeline.reverify import SavedContainer, SavedSystem, VerifyRequest
 from vmtailor.pipeline.subject import Findings, Times
-from vmtailor.pipeline.systems import system_bundle
 from vmtailor.stages import container_trace as trace_stage
 from vmtailor.stages import image_fetch as image_stage
 from vmtailor.stages.kernel_plan import named_symbols

@@ -34,13 +34,21 @@ from vmtailor.model.plan import Plan
 from vmtailor.model.systems.kept_changes import Tuning
 from vmtailor.model.systems.units import UnitChoice, UnitFate, UnitsMode, UnitStanding
 from vmtailor.model.watched.system_trace import LogFigures, SystemTrace
-from vmtailor.pipeline import bundle_kernel, bundle_place, fit, fit_sides, measured_machines, reverify, second_fit
+from vmtailor.pipeline import (
+    bundle_kernel,
+    bundle_place,
+    fit,
+    fit_sides,
+    measured_machines,
+    reverify,
+    second_fit,
+    system_bundle,
+)
 from vmtailor.pipeline.bundle_place import UsersDisk
 from vmtailor.pipeline.measured_machines import Measured, MeasureRequest
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.pipeline.second_fit import RefitRequest
 from vmtailor.pipeline.subject import Findings
-from vmtailor.pipeline.systems import system_bundle
 from vmtailor.pipeline.systems.driven_system import SystemSeen
 from vmtailor.pipeline.systems.system_subject import SystemSubject
 from vmtailor.stages import system_files, system_verify
@@ -228,9 +236,8 @@ def test_what_was_changed_beside_the_kernel_is_tried_again(refitted: Refitted) -
         change("mouse", Setting(ChangeKind.UNIT, "gpm.service", "masked")),
     )
     units = tuple(UnitStanding(name, UnitFate.MASKED, "") for name in ("gpm.service", "cron.service"))
-    run = {"tuned": Tuning(kept[:2]), "units": UnitChoice(UnitsMode.TRIM, units[1:])}
     plan = records.load(Plan, refitted.folder / PLAN)
-    traced(refitted.folder, plan, **run)
+    traced(refitted.folder, plan, tuned=Tuning(kept[:2]), units=UnitChoice(UnitsMode.TRIM, units[1:]))
     with second_fit.prepare(refitted.request()):
         pass
     assert (refitted.options[0].tries, refitted.options[0].mask) == (("console-quiet",), ("cron.service",))
@@ -243,14 +250,17 @@ def test_what_was_changed_beside_the_kernel_is_tried_again(refitted: Refitted) -
 def test_the_new_bundle_has_the_disk_of_the_old_one(
     refitted: Refitted, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    disk, seen = refitted.folder / "disk.raw", []
+    disk = refitted.folder / "disk.raw"
+    seen: list[object] = []
     sha256 = hashlib.sha256(disk.read_bytes()).hexdigest()
     with second_fit.prepare(refitted.request()) as prepared:
         opened: Any = SimpleNamespace(
             subject=SUBJECT, disk=SimpleNamespace(path=disk, format=DiskFormat.RAW), root=refitted.subject.found.root
         )
         machine = replace(refitted.subject.baseline, disks=(Disk(str(disk)),))
-        subject: Any = replace(prepared.findings.subject, found=opened, baseline=machine, sha256=sha256)
+        before = prepared.findings.subject
+        assert isinstance(before, SystemSubject)
+        subject = replace(before, found=opened, baseline=machine, sha256=sha256)
         prepared.findings.subject = subject
 
         def finished(found: Findings[SystemSeen], *_: object) -> FitRun:

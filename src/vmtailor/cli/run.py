@@ -18,7 +18,7 @@ from vmtailor.pipeline.machine_run import run as run_machine
 
 
 class RunCommand(Command):
-    """`run`, whose users know the options of `docker run`: one that is not here gets a sentence of its own."""
+    """The command `run`. Options of `docker run` that it lacks are answered with a sentence of their own."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         try:

@@ -125,7 +125,7 @@ def on_bundle(
 
 
 def make_on_bundle(changes: Sequence[Change], machine: Machine, means: Means) -> tuple[Machine, tuple[Change, ...]]:
-    """A bundle's machine with changes made. Raises UserInputError for what it cannot have."""
+    """Return a bundle's machine with changes made. Raises UserInputError for what it cannot have."""
     for_bundle(changes, machine)
     changed, made = applied(changes, machine, means)
     kernel_of(changed)
@@ -133,12 +133,12 @@ def make_on_bundle(changes: Sequence[Change], machine: Machine, means: Means) ->
 
 
 def expected(wanted: Sequence[Candidate], predict: Predict) -> tuple[Change, ...]:
-    """The changes, each with what is expected of it."""
+    """Return the changes, each with what is expected of it."""
     return tuple(replace(one.change, expected=predict(one)) for one in wanted)
 
 
 def by_cost(cost: BootCost, judged_by: JudgedBy) -> Predict:
-    """Savings expected from what a boot cost: instructions, or as many nanoseconds of virtual time."""
+    """Return savings expected from what a boot cost: instructions, or as many nanoseconds of virtual time."""
 
     def predict(one: Candidate) -> tuple[Effect, ...]:
         count, source = effects.expected_instructions(one, cost)
@@ -150,7 +150,7 @@ def by_cost(cost: BootCost, judged_by: JudgedBy) -> Predict:
 
 
 def by_seconds(seen: Shown | None, judged_by: JudgedBy) -> Predict:
-    """Savings expected from a timeline; none where there is none."""
+    """Return savings expected from a timeline; none where there is none."""
 
     def predict(one: Candidate) -> tuple[Effect, ...]:
         if seen is None:

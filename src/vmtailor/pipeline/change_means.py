@@ -38,9 +38,9 @@ class Means:
 
 
 def applied(changes: Sequence[Change], machine: Machine, means: Means) -> tuple[Machine, tuple[Change, ...]]:
-    """The machine with changes made, one after the other, and the changes as they were made, with what stood there
-    before. Their symbols are set at once, so that one kernel is compiled, and so are their files. Raises UserInputError
-    for what cannot be made, or is for other processors."""
+    """Return the machine with changes made, one after the other, and the changes as they were made, with what stood
+    there before. Their symbols are set at once, so that one kernel is compiled, and so are their files. Raises
+    UserInputError for what cannot be made, or is for other processors."""
     made: list[Change] = []
     symbols: dict[str, str] = {}
     files: dict[str, str | None] = {}

@@ -57,7 +57,7 @@ class Code:
         )
 
     def places(self, frames: Mapping[int, SourceFrames]) -> dict[int, Place]:
-        """Address → what the instruction there belongs to."""
+        """Return address → what the instruction there belongs to."""
         return attribution.places(
             frames,
             attribution.Conditions(self.tree.facts, facts.reader(self.source.path)),
@@ -121,7 +121,7 @@ def in_modules(
     path_of: Callable[[str], str],
     symbol_of: Callable[[str], str | None],
 ) -> dict[int, Place]:
-    """Address → the module that lies there, for those that lie in one."""
+    """Return address → the module that lies there, for those that lie in one."""
     found: dict[int, Place] = {}
     for one in modules:
         path = path_of(one.name)

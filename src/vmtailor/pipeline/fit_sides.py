@@ -67,12 +67,12 @@ def both_sides(findings: Findings[Any], fitted: Built, begun: Ahead | None = Non
 
 
 def files_of(costs: Attribution) -> dict[str, str]:
-    """Function → the file of the source tree that it is in."""
+    """Return function → the file of the source tree that it is in."""
     return {row.function: row.file for row in costs.rows}
 
 
 def by_symbol(costs: Attribution) -> tuple[tuple[str, int], ...]:
-    """Configuration symbol → instructions from kernel entry to ready, the most first."""
+    """Return configuration symbol → instructions from kernel entry to ready, the most first."""
     wanted = {phase.value for phase in TO_READY}
     found: dict[str, int] = defaultdict(int)
     for row in costs.rows:
@@ -82,8 +82,8 @@ def by_symbol(costs: Attribution) -> tuple[tuple[str, int], ...]:
 
 
 def by_folder(found: Measured, where: Mapping[str, str]) -> tuple[tuple[str, int], ...]:
-    """Folder of the source tree → instructions from kernel entry to ready, the most first. `where`: function → its
-    file."""
+    """Return folder of the source tree → instructions from kernel entry to ready, the most first. `where`: function →
+    its file."""
     folders: dict[str, int] = defaultdict(int)
     for row in found.exact[0].functions:
         if row.phase in TO_READY:
@@ -132,7 +132,7 @@ def baseline_facts(findings: Findings[Any]) -> KernelFacts:
 
 
 def tailored_facts(fitted: Built) -> KernelFacts:
-    """The tailored kernel file: what is booted, and its size packed with xz for comparison."""
+    """Return the tailored kernel file: what is booted, and its size packed with xz for comparison."""
     return KernelFacts(
         label=fitted.kernel.release,
         file=Path(named(fitted.machine.architecture).kernel.file).name,
@@ -157,7 +157,7 @@ def ledger(costs: Attribution, fitted: Fitted, sides: Sides) -> tuple[tuple[Chan
 
 
 def _direct(sides: Sides, table: Sequence[LoopNames]) -> Change:
-    """The kernel file: a packaged one unpacks itself before the kernel runs, ours is entered as it lies."""
+    """Return the kernel file: a packaged one unpacks itself before the kernel runs, ours is entered as it lies."""
     change = Change(
         "direct-kernel",
         "the kernel file is not compressed, and is entered directly",

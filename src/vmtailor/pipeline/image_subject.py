@@ -103,7 +103,7 @@ class ImageSubject(Subject[ImageSeen]):
 
     @property
     def margins(self) -> tuple[Margin, ...]:
-        """The margins that are kept beyond what is demanded."""
+        """Return the margins that are kept beyond what is demanded."""
         return with_margins(self.options, self.exercise).margins or ()
 
     @classmethod
@@ -365,7 +365,7 @@ def assembled(
 
 
 def settled(options: FitOptions, image: Image) -> FitOptions:
-    """The options with what the image says, and what its architecture is used with, where the user said nothing.
+    """Return the options with what the image says, and what its architecture is used with, where the user said nothing.
 
     Raises UserInputError for a machine that the architecture does not have."""
     row = named(options.architecture) if options.architecture else of_image(image.config.architecture)
@@ -387,8 +387,8 @@ def require_tools(row: Architecture) -> None:
 
 
 def with_margins(options: FitOptions, exercise: Exercise) -> FitOptions:
-    """The options with the margins that an exercise asks for, where the user chose none: what the image could ask for,
-    and where nobody has shown what it is there for, what servers usually need, too."""
+    """Return the options with the margins that an exercise asks for, where the user chose none: what the image could
+    ask for, and where nobody has shown what it is there for, what servers usually need, too."""
     if options.margins is not None:
         return options
     shown = not exercise.derived and exercise.proof in (Proof.LOAD, Proof.ENDED)
@@ -396,7 +396,7 @@ def with_margins(options: FitOptions, exercise: Exercise) -> FitOptions:
 
 
 def exercise_of(options: FitOptions, image: Image) -> Exercise:
-    """The exercise the user gave, or the one the image's configuration suggests; privileged where asked for."""
+    """Return the exercise the user gave, or the one the image's configuration suggests; privileged where asked for."""
     return replace(_asked_or_derived(options, image), privileged=options.privileged)
 
 
@@ -407,7 +407,7 @@ def _asked_or_derived(options: FitOptions, image: Image) -> Exercise:
 
 
 def kernel_of(options: FitOptions, row: Architecture) -> KernelBaseline:
-    """The baseline's kernel: packaged, or compiled once where the user says with which configuration."""
+    """Return the baseline's kernel: packaged, or compiled once where the user says with which configuration."""
     if options.baseline_config is None:
         return packaged_baseline.provide(options.distribution, row, options.store, options.kernel)
     if options.source is None or options.kernel is not None:
@@ -424,7 +424,7 @@ def kernel_of(options: FitOptions, row: Architecture) -> KernelBaseline:
 
 
 def source_of(options: FitOptions, kernel: KernelBaseline) -> SourceTree:
-    """The source to build: the packaged one, or the user's, which must be of the baseline's version."""
+    """Return the source to build: the packaged one, or the user's, which must be of the baseline's version."""
     if options.source is None:
         return SourceTree(Path(kernel.source_dir), kernel.source_digest)
     source = kernel_source.provide(options.store, options.source)
@@ -433,8 +433,8 @@ def source_of(options: FitOptions, kernel: KernelBaseline) -> SourceTree:
 
 
 def tools_volume(store: Store, form: RootFormat, row: Architecture, distribution: Distribution | None = None) -> Path:
-    """The tracer's own volume, in the root's format, which every kernel that boots has: with the strace of this host,
-    or that of the machine's architecture, from the packages of a distribution (this host's).
+    """Return the tracer's own volume, in the root's format, which every kernel that boots has: with the strace of this
+    host, or that of the machine's architecture, from the packages of a distribution (this host's).
 
     Raises HostError when there is none."""
     among: Path | None = None
@@ -462,7 +462,8 @@ def baseline_of(
     root: Path,
     more: tuple[str, ...] = (),
 ) -> Machine:
-    """The baseline machine, with an initial RAM disk made for it. `more`: modules that it loads beside its own."""
+    """Return the baseline machine, with an initial RAM disk made for it. `more`: modules that it loads beside its
+    own."""
     modules = Path(kernel.modules_dir)
     wanted = (*initramfs.wanted_by(row.board_named(options.machine), options.root_format), *more)
     # The very kernel, since one release can be compiled with several configurations.

@@ -54,7 +54,7 @@ class _Repair:
             self._last = result
 
     def search(self) -> Search:
-        """All rounds as one search."""
+        """Yield all rounds as one search."""
         held: tuple[str, ...] = ()
         while True:
             pool, asked = self._pool(held)
@@ -132,7 +132,7 @@ def repaired(findings: Findings[Any], failing: Fitted) -> Fitted:
 
 
 def repairs_of(made: Plan) -> list[Change]:
-    """The repairs that a plan holds: symbols that a trial put back."""
+    """Return the repairs that a plan holds: symbols that a trial put back."""
     return [
         symbol(one.id, "y", *(reason for reason in one.reasons if reason.cause is Cause.REPAIR), before="n")
         for one in made.symbols

@@ -20,7 +20,7 @@ from vmtailor.stages import build
 
 
 def built(findings: Findings[Any], made: Plan) -> KernelFiles:
-    """The kernel of a plan: compiled, or found in the cache, which is said once."""
+    """Return the kernel of a plan: compiled, or found in the cache, which is said once."""
     store, key, source = findings.options.store, kernel_key(findings, made), findings.source
     if key not in findings.compiled and not store.has(build.KIND, key):
         findings.compiled.add(key)
@@ -34,7 +34,7 @@ def built(findings: Findings[Any], made: Plan) -> KernelFiles:
 
 
 def kernel_key(findings: Findings[Any], made: Plan) -> str:
-    """The name of a plan's kernel in the cache."""
+    """Return the name of a plan's kernel in the cache."""
     return build.kernel_key(made, findings.source.digest, build.toolchain_of(made))
 
 
@@ -73,20 +73,20 @@ class FitBench:
     _last: tuple[tuple[Change, ...], Plan] | None = None
 
     def apply(self, changes: Sequence[Change]) -> tuple[Built, tuple[Change, ...]]:
-        """The plan with the changes, and its kernel. Raises BuildError where it cannot be had."""
+        """Return the plan with the changes, and its kernel. Raises BuildError where it cannot be had."""
         made = self.plan(changes)
         kernel = built(self.findings, made)
         return Built(made, kernel, self.findings.machine_of(made, kernel)), tuple(changes)
 
     def plan(self, changes: Sequence[Change]) -> Plan:
-        """The plan alone; asked twice for the same, made once. Raises BuildError where the configuration cannot be
-        had."""
+        """Return the plan alone; asked twice for the same, made once. Raises BuildError where the configuration cannot
+        be had."""
         if self._last is None or self._last[0] != tuple(changes):
             self._last = tuple(changes), self.findings.planned(changes, self.drop)
         return self._last[1]
 
     def run(self, made: Mapping[str, Built]) -> tuple[TrialRun, Mapping[str, Ran[Fitted]]]:
-        """The exercise on each machine."""
+        """Return the exercise on each machine."""
         return self.before, {name: self._ran(one) for name, one in made.items()}
 
     def _ran(self, made: Built) -> Ran[Fitted]:
@@ -109,7 +109,7 @@ def trials(
     drop: tuple[str, ...] = (),
     on_built: Callable[[Built], None] = lambda built: None,
 ) -> Trials[Built, Fitted]:
-    """The engine on this fit; every trial of it is on the fit's record."""
+    """Return the engine on this fit; every trial of it is on the fit's record."""
     bench = FitBench(findings, run_of(before) if before is not None else NOTHING, drop, on_built)
     return Trials(bench, findings.trials)
 

@@ -130,7 +130,7 @@ def _plain(version: str) -> str:
 
 
 def _cached(version: str, store: Store, *, exact: bool = False) -> SourceTree | None:
-    """The source of a version that the cache has, else the newest of its series; `exact`: only if asked for."""
+    """Return the source of a version that the cache has, else the newest of its series; `exact`: only if asked for."""
     wanted = _plain(version)
     series = ".".join(wanted.split(".")[:2])
     found = kept_source.by_version(store)

@@ -65,7 +65,7 @@ class MachineBench:
         self._earlier = series_run.Earlier(self.out)
 
     def apply(self, changes: Sequence[Change]) -> tuple[Changed, tuple[Change, ...]]:
-        """The machine with changes made. Raises UserInputError also where that changes nothing."""
+        """Return the machine with changes made. Raises UserInputError also where that changes nothing."""
         machine, made = self.make(changes, self.base)
         if machine == self.base:
             raise UserInputError("the machine is like this already")
@@ -97,7 +97,7 @@ class MachineBench:
         return found.instructions is not None
 
     def _unchanged(self) -> tuple[Variant, ...]:
-        """The machine as it is, first, and its controls."""
+        """Return the machine as it is, first, and its controls."""
         others = machine_variants.controls(self.base) if self.judged_by is JudgedBy.READY else ()
         controls = (series_run.variant(f"{CONTROL}-{number}", one) for number, one in enumerate(others, 1))
         return (series_run.variant(BASE, self.base), *controls)
@@ -109,7 +109,7 @@ class MachineBench:
         return Ran(TrialRun(failures, self._samples(name)), boots)
 
     def _samples(self, *names: str) -> tuple[Samples, ...]:
-        """The figure that is judged by, then host time and processor time, where they mean anything."""
+        """Return the figure that is judged by, then host time and processor time, where they mean anything."""
         assert self.found is not None
         clock = self.found.clock
         found = [b for name in names for b in self.found.of(name) if b.outcome is Outcome.READY]

@@ -297,7 +297,7 @@ def _system(options: RunOptions, files: BundleFolder, published: tuple[Published
 
 
 def _machine(options: RunOptions, files: BundleFolder) -> Machine:
-    """The bundle's machine as the caller wants it, all but the run volume."""
+    """Return the bundle's machine as the caller wants it, all but the run volume."""
     accelerator = options.accelerator or monitors.usual().best_accelerator(files.bundle.architecture)
     machine = machine_of(files, Chosen(accelerator=accelerator, memory_bytes=options.memory_bytes))
     return replace(

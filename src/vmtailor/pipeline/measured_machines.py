@@ -63,8 +63,9 @@ def counted(
     beside: Callable[[], Usual | None] = _nobody,
     on_usual: Callable[[Usual], None] = lambda usual: None,
 ) -> Counted:
-    """Its boots on the instruction clock; found again when nothing they depend on has changed. `beside`, `on_usual`:
-    how long the machine may take that it is set beside, and who is told how long this one takes (stages/measure.py)."""
+    """Return its boots on the instruction clock; found again when nothing they depend on has changed. `beside`,
+    `on_usual`: how long the machine may take that it is set beside, and who is told how long this one takes
+    (stages/measure.py)."""
 
     def fill(folder: Path) -> None:
         with step(f"measure: {asked.title}") as progress, temporary.held_folder(asked.scratch) as scratch:
@@ -78,7 +79,7 @@ def counted(
 
 
 def timed(asked: MeasureRequest) -> Timed:
-    """Its boots on the wall clock, likewise. Nothing of ours may run beside."""
+    """Return its boots on the wall clock, likewise. Nothing of ours may run beside."""
 
     def fill(folder: Path) -> None:
         title = f"measure on the wall clock: {asked.title}"
@@ -167,12 +168,12 @@ def _telling(asked: MeasureRequest, beside: Callable[[], Usual | None], told: _T
 
 
 def measured(asked: MeasureRequest) -> Measured:
-    """One machine on both clocks."""
+    """Return one machine on both clocks."""
     return _joined(counted(asked), asked)
 
 
 def both(first: MeasureRequest, second: MeasureRequest, begun: Ahead | None = None) -> tuple[Measured, Measured]:
-    """Two machines on both clocks. `begun`: where they may be being counted already."""
+    """Return two machines on both clocks. `begun`: where they may be being counted already."""
     if begun is None:
         with ahead() as own:
             return both(first, second, own)

@@ -49,7 +49,7 @@ def names_of(facts: Facts, source: Path, row: Architecture) -> KernelNames:
 
 
 def opened_in(trace: Trace) -> tuple[str, ...]:
-    """The files that the container opened or executed."""
+    """Return the files that the container opened or executed."""
     return tuple(sorted({use.path for use in trace.files if use.opened > use.failed}))
 
 
@@ -84,7 +84,7 @@ def reach_of(
 
 
 def _listed(kernel: KernelNames) -> list[str]:
-    """All that a kernel's source says, in an order of its own."""
+    """Return all that a kernel's source says, in an order of its own."""
     tables = (kernel.calls, kernel.constants)
     sets = (kernel.families, kernel.protocols, kernel.netlink)
     return [*(repr(sorted(table.items())) for table in tables), *(repr(sorted(one)) for one in sets)]

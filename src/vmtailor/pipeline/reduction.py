@@ -64,7 +64,7 @@ def reduce(findings: Findings[Any], fitted: Fitted) -> Fitted:
 
 
 def removable(plan: Plan) -> list[str]:
-    """Symbols that may turn out to be unneeded: the container demanded them, or repair put them back.
+    """Return symbols that may turn out to be unneeded: the container demanded them, or repair put them back.
 
     Not what the machine or our init needs whatever the container is, nor policy, nor a margin: of a terminal, of a
     protection, or of what was not seen, the exercise can say nothing."""
@@ -79,7 +79,7 @@ def removable(plan: Plan) -> list[str]:
 
 
 def left_out(plan: Plan, gone: dict[str, int]) -> tuple[Change, ...]:
-    """The plan's repairs, and symbols left out, each with the trial that it is left out in."""
+    """Return the plan's repairs, and symbols left out, each with the trial that it is left out in."""
     text = "the exercise passes without it"
     unneeded = (
         symbol(name, "n", Reason(Cause.REPAIR, f"repair:trial:{trial}", text), before="y")

@@ -27,8 +27,8 @@ def _variable(text: str) -> tuple[tuple[str, str], ...]:
 
 
 def _lines(path: Path) -> list[str]:
-    """The variables of a file: a line each, blanks before it dropped; empty lines and those that begin with # do not
-    count. Values are taken as they are, quotation marks included."""
+    """Return the variables of a file: a line each, blanks before it dropped; empty lines and those that begin with # do
+    not count. Values are taken as they are, quotation marks included."""
     try:
         text = path.read_text()
     except (OSError, ValueError) as error:

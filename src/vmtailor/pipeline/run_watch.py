@@ -45,7 +45,7 @@ class WatchedRun:
 
     @property
     def unexplained(self) -> tuple[Refused, ...]:
-        """The calls that nothing explains: those that a kernel lacks before files that are not there, which are
+        """Return the calls that nothing explains: those that a kernel lacks before files that are not there, which are
         many."""
         found = (one for one in self.refused if not one.demands)
         return tuple(sorted(found, key=lambda one: one.call.error not in MISSING))

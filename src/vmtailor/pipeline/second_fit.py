@@ -160,7 +160,7 @@ def fitted_with(loaded: BundleFolder, asked: FitOptions) -> FitOptions:
 
 
 def _options(asked: FitOptions, loaded: BundleFolder, plan: Plan) -> FitOptions:
-    """The options that the bundle was fitted with, its margins among them, and those that the user adds."""
+    """Return the options that the bundle was fitted with, its margins among them, and those that the user adds."""
     keep = [f"{c.id}={c.value}" for c in plan.symbols if _by_user(c, "keep") and c.id not in named_symbols(asked.drop)]
     drop = [c.id for c in plan.symbols if _by_user(c, "drop") and c.id not in named_symbols(asked.keep)]
     return replace(
@@ -176,7 +176,7 @@ def _by_user(change: Change, what: str) -> bool:
 
 
 def _before(change: Change) -> Change:
-    """A repair of the fit before, whose trials are on that fit's record."""
+    """Return a repair of the fit before, whose trials are on that fit's record."""
     reasons = tuple(Reason(r.cause, r.reference, f"in the fit before, {r.text}") for r in change.reasons)
     return replace(change, reasons=reasons)
 
@@ -188,7 +188,7 @@ def _require_harmless(kconfig: Kconfig, plan: Plan, where: Path) -> None:
 
 
 def _kernel(loaded: BundleFolder, trace: Trace, options: FitOptions) -> tuple[KernelBaseline, SourceTree]:
-    """The baseline and the source: those of the bundle, or another series'."""
+    """Return the baseline and the source: those of the bundle, or another series'."""
     row, store = named(options.architecture), options.store
     if options.kernel:
         kernel = packaged_baseline.provide(options.distribution, row, store, options.kernel)
@@ -211,12 +211,12 @@ def _has_config(kernel: KernelBaseline, sha256: str) -> bool:
 
 
 def _named(trace: Trace) -> Trace:
-    """The record with its files named as a trace names them here."""
+    """Return the record with its files named as a trace names them here."""
     return replace(trace, coverage_file=trace_stage.COVERAGE, requests_file=REQUESTS)
 
 
 def _trace_folder(loaded: BundleFolder, trace: Trace, options: FitOptions) -> tuple[Path, str]:
-    """A copy of the trace's files that nobody else can change, and what names them."""
+    """Return a copy of the trace's files that nobody else can change, and what names them."""
     parts = {
         trace_stage.COVERAGE: loaded.data(f"{TRACE}/{trace.coverage_file}"),
         REQUESTS: loaded.data(f"{TRACE}/{trace.requests_file}"),
@@ -248,7 +248,7 @@ def _observed(request: RefitRequest, loaded: BundleFolder) -> ObservedRun | None
 
 
 def _together(found: Sequence[ObservedRun]) -> tuple[ObservedCall, ...]:
-    """All calls, those that were known before first, so that references to them stay; each kind once."""
+    """Return all calls, those that were known before first, so that references to them stay; each kind once."""
     calls: dict[tuple[str, ...], ObservedCall] = {}
     for one in found:
         for call in one.calls:

@@ -119,32 +119,32 @@ class Subject(ABC, Generic[Seen]):
 
     @property
     def scratch(self) -> Path:
-        """The folder for temporary files."""
+        """Return the folder for temporary files."""
         return scratch_of(self.options.store)
 
     @property
     @abstractmethod
     def reference(self) -> str:
-        """The name that the user gave it."""
+        """Return the name that the user gave it."""
 
     @property
     @abstractmethod
     def identity(self) -> str:
-        """The digest of its content, `sha256:` first."""
+        """Return the digest of its content, `sha256:` first."""
 
     @property
     @abstractmethod
     def description(self) -> bytes:
-        """Its record, as the key of a fit has it."""
+        """Return its record, as the key of a fit has it."""
 
     @property
     @abstractmethod
     def inside(self) -> Exercise:
-        """The exercise as the guest is told it."""
+        """Return the exercise as the guest is told it."""
 
     @property
     def copied(self) -> Path | None:
-        """The file of the user's that a bundle has a copy of; None where all of a bundle is made here."""
+        """Return the file of the user's that a bundle has a copy of; None where all of a bundle is made here."""
         return None
 
     @classmethod
@@ -256,7 +256,7 @@ class Findings(Generic[Seen]):
 
     @cached_property
     def ran(self) -> Mapping[str, SymbolCost]:
-        """The cost of each symbol's code on the baseline, without loops that only emulation causes."""
+        """Return the cost of each symbol's code on the baseline, without loops that only emulation causes."""
         if self.costs is None:
             return {}
         return self.costs.by_symbol(without=loops.functions(loops.table(self.subject.row.name)))

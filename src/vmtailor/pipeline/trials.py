@@ -121,13 +121,13 @@ class Trials(Generic[Made, Result]):
         return Found(best, last, best is not None)
 
     def each_alone(self, changes: Sequence[Change]) -> tuple[Change, ...]:
-        """Every change alone. Each with its effects, a verdict, or the problem that it has."""
+        """Try every change alone. Return each with its effects and a verdict, or with its problem."""
         alone = self._attempts(Purpose.ALONE, {change.id: ((change,), (change,)) for change in changes})
         return tuple(change for tried in alone for change in tried.trial.changes)
 
     def each_alone_then_together(self, changes: Sequence[Change]) -> tuple[Change, ...]:
-        """Every change alone; then all that were better, together. Each with its effects, a verdict, or the problem
-        that it has."""
+        """Try every change alone, then all that were better together. Return each with its effects and a verdict, or
+        with its problem."""
         judged = self.each_alone(changes)
         good = [change for change in judged if change.verdict is Verdict.BETTER]
         if len(good) < 2:
@@ -186,7 +186,7 @@ class Trials(Generic[Made, Result]):
 
 
 def _with_before(noted: Sequence[Change], applied: Sequence[Change]) -> tuple[Change, ...]:
-    """The changes that a trial is about, their settings as they were applied."""
+    """Return the changes that a trial is about, their settings as they were applied."""
     found = {change.id: change for change in applied}
     return tuple(
         replace(change, settings=found[change.id].settings) if change.id in found else change for change in noted

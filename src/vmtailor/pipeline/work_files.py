@@ -187,7 +187,7 @@ class WorkFolder(SavedFolder):
 
     @cached_property
     def trace(self) -> Trace:
-        """The trace's record."""
+        """Return the trace's record."""
         found = super().trace
         if (found.coverage_file, found.requests_file) != (COVERAGE, REQUESTS):
             raise self._wrong(self.path / TRACED, "its files have other names")

@@ -167,7 +167,7 @@ def traced_source(begun: Work, asked: FitOptions) -> SourceTree:
 
 
 def _kernel_of(begun: Work, store: Store) -> KernelBaseline:
-    """The baseline's kernel in the cache, its paths those of this cache."""
+    """Return the baseline's kernel in the cache, its paths those of this cache."""
 
     def there(name: str) -> str:
         path = store.root / name

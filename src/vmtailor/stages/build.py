@@ -38,7 +38,7 @@ def toolchain_of(plan: Plan) -> make.Toolchain:
 
 
 def cached(plan: Plan, source_digest: str, store: Store) -> KernelFiles | None:
-    """The kernel of a plan, where the cache has it."""
+    """Return the kernel of a plan, where the cache has it."""
     key = kernel_key(plan, source_digest, toolchain_of(plan))
     if not store.has(KIND, key):
         return None
@@ -98,8 +98,8 @@ def require_nothing_lost(configured: Configured, explain: Mapping[str, str]) -> 
 
 
 def unplanned(plan: Plan, configured: Configured) -> tuple[str, ...]:
-    """Symbols that are in the kernel without the plan saying so: facts and kernel disagree. Empty for a plan without
-    symbols. One that was to be a module, and is selected by what is built in, is there as planned."""
+    """Return symbols that are in the kernel without the plan saying so: facts and kernel disagree. Empty for a plan
+    without symbols. One that was to be a module, and is selected by what is built in, is there as planned."""
     planned = {symbol.id: symbol.value for symbol in plan.symbols}
     if not planned:
         return ()
@@ -143,7 +143,7 @@ def collect(
 
 
 def located(files: KernelFiles, folder: Path) -> KernelFiles:
-    """The record with its paths in `folder`: a cache may have been moved since it was written."""
+    """Return the record with its paths in `folder`: a cache may have been moved since it was written."""
     return replace(
         files,
         image=str(folder / Path(files.image).name),

@@ -104,7 +104,7 @@ def trace(
 
 
 def _coverage(inputs: TraceInputs, machine: Machine, work: Exercised, scratch: Path) -> tuple[Boot, Gathered]:
-    """The boot in which every block is counted."""
+    """Return the boot in which every block is counted."""
     marks = boots.marks(inputs.table, inputs.natives)
     config = CountingConfig(mode=CountingMode.COUNTS, marks=marks, architecture=inputs.table.architecture)
     one_cpu = machine_variants.counted(machine)
@@ -116,8 +116,8 @@ def _coverage(inputs: TraceInputs, machine: Machine, work: Exercised, scratch: P
 def _requests(
     inputs: TraceInputs, work: Exercised, scratch: Path
 ) -> tuple[Boot, Gathered, Machine, tuple[ModuleRequest, ...]]:
-    """The boot in which every call is seen, repeated until no module is missing that the container made the kernel ask
-    for: elsewhere the host has them all. Returns what was asked for, too.
+    """Return the boot in which every call is seen, repeated until no module is missing that the container made the
+    kernel ask for: elsewhere the host has them all. Returns what was asked for, too.
 
     A boot that failed is the last one, with one exception: a container that came to an end by itself, and had asked for
     modules that were not there, may have failed for that; it is tried with them, and again while it asks for others
@@ -150,7 +150,7 @@ def _may_lack_a_module(seen: Gathered, exercise: Exercise) -> bool:
 
 
 def read_log(folder: Path, record: Trace) -> CallLog:
-    """The calls of the container in a saved trace."""
+    """Return the calls of the container in a saved trace."""
     return log_of((folder / record.requests_file).read_bytes(), record)
 
 

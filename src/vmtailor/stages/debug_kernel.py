@@ -42,7 +42,7 @@ def key_of(config: Path, system_map: Path, source_digest: str, toolchain: make.T
 def cached(
     config: Path, system_map: Path, source_digest: str, store: Store, architecture: str | None = None
 ) -> DebugKernel | None:
-    """The kernel with debug information where it has been compiled already."""
+    """Return the kernel with debug information where it has been compiled already."""
     key = key_of(config, system_map, source_digest, _toolchain(architecture))
     return DebugKernel.at(store.path("kernel-symbols", key)) if store.has("kernel-symbols", key) else None
 

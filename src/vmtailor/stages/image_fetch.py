@@ -70,7 +70,7 @@ class Reference:
 
     @property
     def path(self) -> Path:
-        """The file or folder; a tag after the last colon does not belong to it."""
+        """Return the file or folder; a tag after the last colon does not belong to it."""
         whole = Path(self.rest)
         if self.source == Source.ROOTFS or whole.exists() or ":" not in self.rest:
             return whole
@@ -78,7 +78,7 @@ class Reference:
 
     @property
     def tag(self) -> str:
-        """The text that follows the path, with its colon."""
+        """Return the text that follows the path, with its colon."""
         return self.rest.removeprefix(str(self.path))
 
 
@@ -87,7 +87,7 @@ _KEY = re.compile(r"[0-9a-f]{40}")
 
 
 def host_architecture() -> str:
-    """The architecture of this host as images name it. Raises HostError for one that nothing is known of."""
+    """Return the architecture of this host as images name it. Raises HostError for one that nothing is known of."""
     return of_host().image
 
 
@@ -137,7 +137,8 @@ def parse_reference(text: str) -> Reference:
 
 
 def _archive_kind(path: Path) -> Source:
-    """A file's kind, told by its members. An archive of `docker save` may be both; its own form has the last word."""
+    """Return a file's kind, told by its members. An archive of `docker save` may be both; its own form has the last
+    word."""
     found = set()
     for name in image_archive.names(image_archive.BlobSource(path, str(path))):
         found.add(name)
@@ -424,7 +425,7 @@ def _verify(parsed: Reference, folder: Path, blob: str) -> None:
 
 
 def _overridden(config: ImageConfig, options: ImageOptions) -> ImageConfig:
-    """The configuration with the user's words put over it. As with Docker, a new entry point drops the image's
+    """Return the configuration with the user's words put over it. As with Docker, a new entry point drops the image's
     command."""
     cmd = config.cmd if options.entrypoint is None else ()
     env = dict(config.env)

@@ -45,7 +45,7 @@ class KernelTree:
     architecture: str = field(default_factory=presumed_name)
 
     def always(self) -> frozenset[str]:
-        """Symbols that every kernel of this tree, architecture and compiler has."""
+        """Return symbols that every kernel of this tree, architecture and compiler has."""
         return self.kconfig.resolve(tuple(named(self.architecture).kernel.always.items())).enabled
 
 
@@ -140,7 +140,7 @@ def find_demands(
     head: Head = lambda path: b"",
     architecture: str | None = None,
 ) -> Demands:
-    """All that the container demands. `baseline`: the configuration traced on; `head`: first bytes of a file."""
+    """Return all that the container demands. `baseline`: the configuration traced on; `head`: first bytes of a file."""
     row = presumed() if architecture is None else named(architecture)
     enabled = {n: v for n, v in baseline.items() if v in ("y", "m")}
     demands = Demands(tree.facts, demand_rules.load(architecture=row), enabled, head)
@@ -218,7 +218,7 @@ def make_plan(
 
 
 def _server(wishes: Wishes, situation: Situation) -> Iterator[tuple[str, str, Reason]]:
-    """Symbols of the margins that are lists of ours."""
+    """Yield symbols of the margins that are lists of ours."""
     for margin in wishes.margins:
         for entry in catalogues.of_margin(margin).chosen(situation):
             reason = Reason(entry.cause, entry.reference, entry.reason)
@@ -226,7 +226,7 @@ def _server(wishes: Wishes, situation: Situation) -> Iterator[tuple[str, str, Re
 
 
 def _reachable(reached: Sequence[Reached]) -> Iterator[tuple[str, str, Reason]]:
-    """Symbols that files near to what was opened could ask for, each with the first that does."""
+    """Yield symbols that files near to what was opened could ask for, each with the first that does."""
     seen = set()
     for one in reached:
         if one.file.nearness is Nearness.IN_IMAGE:
@@ -327,7 +327,7 @@ def _close(
 
 
 def named_symbols(wishes: Iterable[str]) -> set[str]:
-    """The symbols that a user keeps or drops: `NAME` or `NAME=value`, with `CONFIG_` before it or without."""
+    """Return the symbols that a user keeps or drops: `NAME` or `NAME=value`, with `CONFIG_` before it or without."""
     return {wish.removeprefix("CONFIG_").partition("=")[0] for wish in wishes}
 
 
@@ -353,7 +353,8 @@ def _minimal(kconfig: Kconfig, closure: Closure, wanted: _Wanted) -> list[tuple[
 def _reasons(
     kconfig: Kconfig, resolution: Resolution, wanted: _Wanted, closure: Closure, fragment: Mapping[str, str]
 ) -> dict[str, tuple[Reason, ...]]:
-    """Every symbol that is set, and what else was asked for, with its reasons: none where nothing explains it."""
+    """Return every symbol that is set, and what else was asked for, with its reasons: none where nothing explains
+    it."""
     added = {a.name: Reason(Cause.DEPENDENCY, f"symbol:{a.parent}", a.how) for a in closure.added}
     found = {}
     for name in sorted(resolution.enabled | {n for n in wanted.values if kconfig.known(n)}):
@@ -405,7 +406,7 @@ def _gone(
 
 
 def _expecting(change: Change, cost: SymbolCost | None) -> Change:
-    """A change that leaves a symbol out, with what its code cost on the baseline."""
+    """Return a change that leaves a symbol out, with what its code cost on the baseline."""
     if cost is None:
         return change
     source = "the instructions put down to it on the baseline"

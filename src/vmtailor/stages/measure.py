@@ -60,7 +60,7 @@ class MeasuredMachine:
 
     @property
     def marks(self) -> tuple[CodeMark, ...]:
-        """The addresses of the milestones: of the kernel, and of our program in the guest."""
+        """Return the addresses of the milestones: of the kernel, and of our program in the guest."""
         if self.attended is None:
             return boots.marks(self.table, self.natives)
         return boots.marks_at(self.table, self.natives.attendant_marks())
@@ -224,7 +224,7 @@ def _work(subject: MeasuredMachine) -> Exercised | Attended:
 
 
 def _exercised(subject: MeasuredMachine, times: int = 1) -> Exercised:
-    """The exercise of a container, given so many times its time in the guest."""
+    """Return the exercise of a container, given so many times its time in the guest."""
     exercise = subject.exercise.patient(times)
     return Exercised(Run(exercise=exercise, key=FIXED_KEY), BOOT_S + 4 * subject.exercise.ready.timeout_s)
 
@@ -275,7 +275,7 @@ class _MemorySearch:
             self._work = replace(self._work, timeout_s=STILL_S + ALL_TIMES * (time.monotonic() - began))
 
     def _usual(self, subject: MeasuredMachine) -> Gathered:
-        """A boot with all memory; of a slower machine, where the exercise passes there, too."""
+        """Return a boot with all memory; of a slower machine, where the exercise passes there, too."""
         if self._machine.clock is Clock.INSTRUCTIONS and subject.attended is None:
             self._machine = replace(self._machine, pace=SEARCH_PACE)
             self._work = _exercised(subject, 1 << SEARCH_PACE)
@@ -338,10 +338,10 @@ def _patience(known: Sequence[Usual]) -> Patience:
 
 
 def least_memory(known: int, floor: int, passes: Callable[[int], bool], guess: int = 0) -> int:
-    """The least memory that passes, by bisection, to one MEMORY_STEP, and to a sixteenth of large sizes; `known` is a
-    size that does, below `floor` none is asked about. `guess`: about what it may be, rather too much than too little;
-    what is near it is asked about first, so that a good guess saves most of the others, and none changes what is found.
-    In bytes."""
+    """Return the least memory that passes, by bisection, to one MEMORY_STEP, and to a sixteenth of large sizes; `known`
+    is a size that does, below `floor` none is asked about. `guess`: about what it may be, rather too much than too
+    little; what is near it is asked about first, so that a good guess saves most of the others, and none changes what
+    is found. In bytes."""
     sizes = _sizes(floor // MEMORY_STEP - 1, known // MEMORY_STEP)
     failed, passed = -1, len(sizes) - 1  # by their number
 
@@ -371,7 +371,7 @@ _UP, _DOWN = (0, 1, 2, 3, 5, 10), (-3, -5, -7, -10)
 
 
 def _sizes(low: int, high: int) -> list[int]:
-    """The sizes among which the least is searched, in steps: above `low`, up to `high`."""
+    """Return the sizes among which the least is searched, in steps: above `low`, up to `high`."""
     if high - low <= max(1, low // 16):
         return [high]
     # Small machines are likelier: the middle is taken on a scale of ratios.

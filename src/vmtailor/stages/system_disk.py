@@ -22,8 +22,8 @@ _DISK = "disk.raw"
 
 
 def make(image: Image, kernel: KernelBaseline | None, store: Store) -> Path:
-    """One ext4 file system, raw, with room to write. `kernel`: installed in it; None where the tree has its own. Made
-    once. Raises HostError (a tool or space is missing) or BuildError."""
+    """Return one ext4 file system, raw, with room to write. `kernel`: installed in it; None where the tree has its own.
+    Made once. Raises HostError (a tool or space is missing) or BuildError."""
     packages = kernel.origin if kernel is not None else ()
     key = digest(_LAYOUT, rootfs.identity(RootFormat.EXT4), image.archive_sha256, str(SPARE_BYTES), *packages)
 

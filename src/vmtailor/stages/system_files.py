@@ -100,7 +100,7 @@ def of_archive(archive: Path, reference: str, kind: SubjectKind, *, init: str = 
 
 
 def _root_of(disk: OpenedDisk, parts: Sequence[Partition], wanted: int | None) -> tuple[int, DiskTree, RootTree]:
-    """The partition that has the system: the only one that looks like one, or the one that was asked for."""
+    """Return the partition that has the system: the only one that looks like one, or the one that was asked for."""
     if wanted is not None and wanted not in {one.number for one in parts}:
         numbers = ", ".join(str(one.number) for one in parts)
         raise UserInputError(f"{disk.path} has no partition {wanted}", hint=f"it has {numbers}")

@@ -52,8 +52,8 @@ class SystemTarget:
 
 
 def clock_for(exercise: SystemExercise) -> Clock:
-    """The clock that an exercise can be driven by: on the instruction clock, which is exact and does not depend on how
-    busy the host is, a guest does not wait for the host."""
+    """Return the clock that an exercise can be driven by: on the instruction clock, which is exact and does not depend
+    on how busy the host is, a guest does not wait for the host."""
     return Clock.WALL if exercise.host_steps else Clock.INSTRUCTIONS
 
 
@@ -86,8 +86,8 @@ def run(
     until: Until = Until.SHUTDOWN,
     counts: Counts | None = None,
 ) -> SystemRun:
-    """The exercise, once: the whole of it, or as far as `until`. Nothing that the system writes is kept. `counts` is
-    heeded on the instruction clock, and changes nothing of what happens there."""
+    """Run the exercise once, or as far as `until`. Nothing that the system writes is kept. `counts` applies on the
+    instruction clock, and changes nothing of what happens there."""
     machine = (
         target.machine if target.machine.clock is Clock.INSTRUCTIONS else machine_variants.with_time(target.machine)
     )
@@ -111,7 +111,7 @@ def booter(
 
 
 def baseline(target: SystemTarget, scratch: Path, counts: Counts | None = None) -> SystemRun:
-    """The exercise on the system's own kernel. Raises GuestError where it does not pass there."""
+    """Run the exercise on the system's own kernel. Raises GuestError when it does not pass there."""
     found = run(target, scratch, counts=counts)
     if found.boot.failures:
         raise GuestError(
@@ -139,7 +139,7 @@ def _hint(failures: tuple[str, ...]) -> str:
 
 
 def verify(target: SystemTarget, before: SystemRun, scratch: Path) -> Verification:
-    """The exercise on the tailored machine, and what the system says of itself there, against the baseline's run."""
+    """Run the exercise on the tailored machine, and judge it and the system's messages against the baseline's run."""
     return judge(target, before, run(target, scratch, patience_after(before)))
 
 

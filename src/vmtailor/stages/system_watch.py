@@ -65,7 +65,7 @@ def watched_machine(
     scratch: Path,
     options: Sequence[str] = initrd_additions.OPTIONS,
 ) -> Machine:
-    """The machine with our way into its root, watched; its last disk takes the log.
+    """Return the machine with our way into its root, watched; its last disk takes the log.
 
     Raises UserInputError for a machine that a loader starts."""
     if machine.kernel is None or not machine.disks:
@@ -163,7 +163,7 @@ def _record(
 
 
 def chunks_of(log: Path) -> Iterator[bytes]:
-    """A log's content in pieces, up to the empty rest of its disk."""
+    """Yield a log's content in pieces, up to the empty rest of its disk."""
     with log.open("rb") as file:
         while part := file.read(1 << 20):
             yield part
@@ -172,7 +172,7 @@ def chunks_of(log: Path) -> Iterator[bytes]:
 
 
 def last_time(log: Path) -> float:
-    """Seconds since 1970 of the watchers' last mark that is on the disk; 0 where there is none."""
+    """Return seconds since 1970 of the watchers' last mark that is on the disk; 0 where there is none."""
     with log.open("rb") as file:
         try:
             end = os.lseek(file.fileno(), 0, os.SEEK_HOLE)

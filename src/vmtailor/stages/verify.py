@@ -45,8 +45,8 @@ def patience(trace: Trace) -> Patience:
 
 
 def verify(target: Target, trace: Trace, events: Sequence[SyscallEvent], scratch: Path) -> Verification:
-    """Two boots: one with every call seen, compared with the trace's `events`; one as it will be used, with published
-    ports asked from the host where there are any. The second is spared when the first has failed."""
+    """Boot twice: once with every call seen, compared with the trace's `events`, and once as it will be used. The
+    second boot also asks published ports from the host; it is skipped when the first has failed."""
     run = Run(exercise=target.exercise, key=FIXED_KEY)
     most_s = BOOT_S + 4 * target.exercise.ready.timeout_s
     work = Exercised(run, most_s, tools=target.tools).unhurried(target.machine.clock, patience(trace))
@@ -80,7 +80,7 @@ def verify(target: Target, trace: Trace, events: Sequence[SyscallEvent], scratch
 def _as_used(
     target: Target, work: Exercised, scratch: Path, ports_listened_on: Collection[int]
 ) -> tuple[Gathered, list[str]]:
-    """A boot as it will be used: what it left, and what was wrong."""
+    """Return a boot as it will be used: what it left, and what was wrong."""
     machine = replace(target.machine, clock=Clock.WALL)
     if not target.network:
         found, gathered = boot(machine, work, scratch)

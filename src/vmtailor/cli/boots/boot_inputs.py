@@ -13,13 +13,13 @@ from vmtailor.pipeline.options import BootOptions
 
 
 def signals(asked: BootOptions) -> tuple[ReadySignal, ...]:
-    """Return the signal that counts, and those that must come besides."""
+    """Return the signal that ends the wait, and others that must come too."""
     return tuple(parse_signal(text) for text in (asked.ready, *asked.also))
 
 
 def workload_of(asked: BootOptions) -> OwnInit | Nothing:
-    """Return how a guest that nobody drives is waited for. Raises UserInputError for signals that do not go
-    together."""
+    """Return the workload of a guest that is only waited for. Raises UserInputError for signals that exclude each
+    other."""
     ready, *also = signals(asked)
     if ReadyBy.NOTHING not in {signal.by for signal in (ready, *also)}:
         return OwnInit(ready, asked.timeout_s, tuple(also), tuple(_mark(text) for text in asked.marks))
@@ -29,7 +29,8 @@ def workload_of(asked: BootOptions) -> OwnInit | Nothing:
 
 
 def existing(path: Path | None) -> str | None:
-    """A file's absolute path. Raises UserInputError where it is none, or empty: a machine would start without it."""
+    """Return a file's absolute path. Raises UserInputError when it is missing or empty, since a machine would start
+    without it."""
     if path is None:
         return None
     if not path.is_file():

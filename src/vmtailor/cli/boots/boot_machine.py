@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`vmtailor boot` of a disk or a kernel that nobody drives: booted, sampled, attributed, changes tried on it."""
+"""`vmtailor boot` of a disk or a kernel without an exercise: boot, sample, attribute, and try changes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from vmtailor.stages.boot import boot_attribution, profile
 
 @dataclass(frozen=True)
 class MachineRequest:
-    """A machine that was asked for, and how it is waited for."""
+    """A requested machine, and the signal that it is waited for."""
 
     asked: BootOptions
     name: str
@@ -42,7 +42,7 @@ class MachineRequest:
 
 
 def boot_machine(asked: BootOptions) -> None:
-    """Boot the machine so many times, try changes on it, or attribute one boot."""
+    """Boot the machine `times` times, try changes on it, or attribute one boot."""
     prepared = _prepared(asked)
     if asked.attribute:
         cost = _attributed(prepared)

@@ -129,8 +129,8 @@ class Ext4:
 
 
 def require_clean(raw: Path, offset: int, name: str) -> int:
-    """Bytes of a block. Raises UserInputError for a file system that was not left in order: what its journal still
-    holds is not in place."""
+    """Return bytes of a block. Raises UserInputError for a file system that was not left in order: what its journal
+    still holds is not in place."""
     with raw.open("rb") as file:
         file.seek(offset + _SUPER_AT)
         block = file.read(_SUPER_BYTES)
@@ -215,7 +215,7 @@ def _require_there(raw: Path, offset: int, path: str, data: bytes | None, name: 
 
 
 def _quoted(path: Path) -> str:
-    """One word of debugfs's, whatever the cache's folder is called."""
+    """Return one word of debugfs's, whatever the cache's folder is called."""
     return '"' + str(path).replace('"', '""') + '"'
 
 

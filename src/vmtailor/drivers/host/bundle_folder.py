@@ -89,14 +89,14 @@ class SavedFolder:
 
     @cached_property
     def exercise(self) -> Exercise:
-        """The exercise of a container. Raises UserInputError for one that no file could say."""
+        """Return the exercise of a container. Raises UserInputError for one that no file could say."""
         found = self.record(Exercise, EXERCISE)
         bundle_values.require_exercise(found, self.path / EXERCISE)
         return found
 
     @cached_property
     def trace(self) -> Trace:
-        """The record of a container's trace. Raises UserInputError for what no trace says."""
+        """Return the record of a container's trace. Raises UserInputError for what no trace says."""
         found = self.record(Trace, TRACED)
         bundle_values.require_trace(found, self.path / TRACED)
         return found
@@ -173,7 +173,7 @@ class BundleFolder(SavedFolder):
 
     @cached_property
     def root(self) -> Disk:
-        """The first disk: a container's root file system, or a system's disk, of which what is written is thrown
+        """Return the first disk: a container's root file system, or a system's disk, of which what is written is thrown
         away."""
         name = self.bundle.root
         path = str(self.file(name))
@@ -184,7 +184,7 @@ class BundleFolder(SavedFolder):
 
     @cached_property
     def symbols(self) -> bytes:
-        """The kernel's table of symbols. Raises UserInputError when it is none."""
+        """Return the kernel's table of symbols. Raises UserInputError when it is none."""
         found = self.data(self.bundle.system_map, MOST_TABLE_BYTES)
         if not _TABLE.fullmatch(found):
             raise UserInputError(
@@ -194,12 +194,13 @@ class BundleFolder(SavedFolder):
 
     @cached_property
     def config(self) -> dict[str, str]:
-        """The kernel's configuration, name → value. Raises UserInputError for a file that kconfig would not write."""
+        """Return the kernel's configuration, name → value. Raises UserInputError for a file that kconfig would not
+        write."""
         return self._config(self.bundle.kernel_config)
 
     @cached_property
     def baseline_config(self) -> dict[str, str] | None:
-        """The configuration that the bundle was made from; None in older bundles."""
+        """Return the configuration that the bundle was made from; None in older bundles."""
         return self._config(BASELINE_CONFIG) if self.lists(BASELINE_CONFIG) else None
 
     def _config(self, name: str) -> dict[str, str]:
@@ -207,7 +208,7 @@ class BundleFolder(SavedFolder):
 
     @cached_property
     def init(self) -> bytes:
-        """The init in the root file system; empty when the bundle does not say."""
+        """Return the init in the root file system; empty when the bundle does not say."""
         return self.data(INIT, MOST_INIT_BYTES) if self.lists(INIT) else b""
 
     @cached_property

@@ -72,7 +72,7 @@ def require_machine(bundle: Bundle, where: Path) -> None:
 
 
 def _row_of(bundle: Bundle, where: Path) -> Architecture:
-    """The architecture of a bundle, which has such a machine."""
+    """Return the architecture of a bundle, which has such a machine."""
     try:
         architecture = named(bundle.architecture)
         architecture.board_named(bundle.machine)

@@ -98,7 +98,7 @@ def _checked(value: Any, key: str) -> str:
 
 
 def _word(value: Any, key: str) -> str:
-    """A text that a program is given, which has its limits."""
+    """Return a text that a program is given, which has its limits."""
     size = len(_checked(value, key).encode())
     if size > WORD_BYTES:
         raise BadConfig(f"{key} holds a text of {size} bytes; no program can be given more than {WORD_BYTES}")

@@ -115,7 +115,8 @@ def unpack(tarball: Path, folder: Path, title: str) -> None:
 
 
 def _digest_of_folder(path: Path) -> str:
-    """A digest over names, sizes and modification times: reading 1.5 GB at every start costs more than it proves."""
+    """Return a digest over names, sizes and modification times: reading 1.5 GB at every start costs more than it
+    proves."""
     process.require_tool("find", "findutils")
     listing = process.run(
         ["find", ".", "-type", "f", "-not", "-path", "./.git/*", "-printf", "%P %s %T@\\n"], timeout_s=300, cwd=path

@@ -27,7 +27,8 @@ _DISK = "disk.raw"
 def written(
     system: DrivenSystem, machine: Machine, files: Mapping[str, str | None]
 ) -> tuple[Machine, Mapping[str, str | None]]:
-    """The machine with these files on its disk (path → content; None: there is none), and what stood there before.
+    """Return the machine with these files on its disk (path → content; None: there is none), and what stood there
+    before.
 
     Raises UserInputError for a file that cannot be put there, and for one whose content before is no short text."""
     before = {path: _content(system, path) for path in files}
@@ -52,7 +53,8 @@ def _content(system: DrivenSystem, path: str) -> str | None:
 
 
 def with_files(system: DrivenSystem, disk: Disk, files: Mapping[str, str | None]) -> Disk:
-    """The system's disk as it was given, with these files and no other change. One is kept for each set of files."""
+    """Return the system's disk as it was given, with these files and no other change. One is kept for each set of
+    files."""
     opened, layout = system.found.disk, system.system.disk
     assert opened is not None and layout is not None
     start = next((one.start_bytes for one in layout.partitions if one.number == layout.root), 0)

@@ -45,7 +45,7 @@ class DrivenBench:
     before: TrialRun | None = None
 
     def apply(self, changes: Sequence[Change]) -> tuple[Machine, tuple[Change, ...]]:
-        """The machine with all of the changes."""
+        """Return the machine with all of the changes."""
         return self.make(changes)
 
     def run(self, made: Mapping[str, Machine]) -> tuple[TrialRun, Mapping[str, Ran[Fitted]]]:

@@ -53,7 +53,7 @@ class SystemSeen:
 
     @cached_property
     def demands(self) -> SystemDemands:
-        """All that the system asked for; its log is read once."""
+        """Return all that the system asked for; its log is read once."""
         with step("plan: what the system asked for"):
             return system_plan.find_demands(self.asked)
 
@@ -83,12 +83,12 @@ class DrivenSystem(Subject[SystemSeen]):
 
     @property
     def root(self) -> SystemRoot:
-        """The place of the system in each of its machines."""
+        """Return the place of the system in each of its machines."""
         return exercise_boots.root_of(self.system, self.baseline.words)
 
     @property
     def clock(self) -> Clock:
-        """The clock that its exercise can be driven by."""
+        """Return the clock that its exercise can be driven by."""
         return system_verify.clock_for(self.exercise)
 
     def with_exercise(self, machine: Machine) -> Machine:
@@ -129,6 +129,6 @@ def until_ready(
 
 
 def _built_in(machine: Machine) -> frozenset[str]:
-    """The modules in a kernel that was compiled here, with its symbols beside it; none of another."""
+    """Return the modules in a kernel that was compiled here, with its symbols beside it; none of another."""
     symbols = Path(machine.kernel).with_name(SYSTEM_MAP) if machine.kernel else None
     return kernel_complaints.built_in_modules(symbols.read_text()) if symbols and symbols.is_file() else frozenset()

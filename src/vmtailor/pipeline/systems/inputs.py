@@ -91,7 +91,7 @@ KERNEL, INITRD = "kernel", "initrd"
 
 
 def taken_out(found: OpenedSystem, parts: Natives, store: Store) -> Path:
-    """The folder with the kernel and the initial RAM disk that the loader would start. One disk may have several
+    """Return the folder with the kernel and the initial RAM disk that the loader would start. One disk may have several
     systems, with one kernel."""
     partition = found.subject.disk.root if found.subject.disk is not None else 0
     key = digest(_TAKEN, identity_of(found, store), str(partition), found.subject.kernel, parts.small_init)
@@ -113,14 +113,14 @@ def require_same(own: Path, packaged_kernel: Path, subject: System) -> None:
 
 
 def disk_of(found: OpenedSystem) -> Disk:
-    """The system's disk as each machine gets it: what a guest writes is thrown away."""
+    """Return the system's disk as each machine gets it: what a guest writes is thrown away."""
     assert found.disk is not None
     return Disk(str(found.disk.path.absolute()), found.disk.format, DiskMode.OVERLAID)
 
 
 def words(subject: System, row: Architecture, planned: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """The command line of both machines: the system's own words, the root by the device that it is here, and what our
-    machines need. `planned`: words of a plan."""
+    """Return the command line of both machines: the system's own words, the root by the device that it is here, and
+    what our machines need. `planned`: words of a plan."""
     own = system_kernel.words_of(subject, row)
     more = dict.fromkeys((*row.kernel.words, *planned))
     return (*own, *(word for word in more if word not in own))

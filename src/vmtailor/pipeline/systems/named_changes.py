@@ -62,8 +62,8 @@ def chosen(system: DrivenSystem, found: Findings[SystemSeen], fitted: Fitted) ->
 
 
 def made(system: DrivenSystem, machine: Machine, changes: Sequence[Change]) -> tuple[Machine, tuple[Change, ...]]:
-    """The machine with words, units and files changed. Raises UserInputError where that changes nothing, has no room on
-    the command line, or is for another init."""
+    """Return the machine with words, units and files changed. Raises UserInputError where that changes nothing, has no
+    room on the command line, or is for another init."""
     init = system.system.init
     if init.kind is not InitKind.SYSTEMD:
         for change in changes:
@@ -79,7 +79,7 @@ def made(system: DrivenSystem, machine: Machine, changes: Sequence[Change]) -> t
 
 
 def _together(ledger: list[Trial], bench: DrivenBench, better: dict[str, Change]) -> tuple[Fitted, tuple[str, ...]]:
-    """All that were better, through the whole exercise; half of them where that fails."""
+    """Return all that were better, through the whole exercise; half of them where that fails."""
     kept: list[str] = []
 
     def ask(names: tuple[str, ...]) -> TrialRequest:
@@ -102,7 +102,7 @@ def _together(ledger: list[Trial], bench: DrivenBench, better: dict[str, Change]
 
 
 def _seen(system: DrivenSystem, fitted: Fitted) -> Shown | None:
-    """The timeline of a boot that stamps its units, until it is ready; None where it cannot be had."""
+    """Return the timeline of a boot that stamps its units, until it is ready; None where it cannot be had."""
     store, target = system.store, system.target_of(fitted.machine)
     key = system.run_key(target, "timeline to ready, initcalls by name")
     if store.has("system-run", key):

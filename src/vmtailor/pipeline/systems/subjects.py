@@ -39,7 +39,7 @@ _SIGNS = ((0, boot_disk.MAGIC), (510, b"\x55\xaa"), (1080, b"\x53\xef"))
 
 
 def disk_path(reference: str) -> Path | None:
-    """The file of a disk's reference; None when it is one of an image or a root tree."""
+    """Return the file of a disk's reference; None when it is one of an image or a root tree."""
     if reference.startswith(DISK):
         if reference == DISK:
             raise UserInputError("nothing follows 'disk:'", hint="for example: disk:machine.qcow2")

@@ -59,7 +59,7 @@ def kernel_of(found: OpenedSystem, folder: Path) -> SystemKernel:
 
 
 def _way_in(found: OpenedSystem, where: str, dep: str, index: ModuleIndex) -> tuple[tuple[str, bytes], ...]:
-    """The modules that the root's disk and file system need, each after what it needs."""
+    """Return the modules that the root's disk and file system need, each after what it needs."""
     wanted = (*small_initrd.TRANSPORTS, *small_initrd.FILE_SYSTEMS["ext4"])
     needed = index.with_needs(name for name in wanted if name in index.paths)
     with temporary.held_folder() as modules:
@@ -73,7 +73,7 @@ def _way_in(found: OpenedSystem, where: str, dep: str, index: ModuleIndex) -> tu
 
 
 def words_of(subject: System, row: Architecture) -> tuple[str, ...]:
-    """The system's own command line, with its root by the device that it is here."""
+    """Return the system's own command line, with its root by the device that it is here."""
     entry = subject.entry
     own = entry.words if entry is not None else (subject.root_word, f"console={row.kernel.console}")
     number = subject.disk.root if subject.disk is not None else 0
@@ -90,7 +90,7 @@ def is_serial(word: str, row: Architecture) -> bool:
 
 
 def machine_of(found: OpenedSystem, kernel: SystemKernel, *, memory_bytes: int, cpus: int) -> Machine:
-    """The usual machine with the system's disk, which is never written, and its own kernel.
+    """Return the usual machine with the system's disk, which is never written, and its own kernel.
 
     Raises UserInputError for a system that is on no disk."""
     subject = found.subject

@@ -163,7 +163,7 @@ class SystemSubject(DrivenSystem):
 
     @property
     def _traced_machine(self) -> Machine:
-        """The machine as it is traced: on the instruction clock a busy host changes nothing of what is seen."""
+        """Return the machine as it is traced: on the instruction clock a busy host changes nothing of what is seen."""
         machine = system_kernel.machine_of(self.found, self.own, memory_bytes=self.options.memory_bytes, cpus=1)
         return self.with_exercise(replace(machine, entropy=False))
 
@@ -275,7 +275,7 @@ class SystemSubject(DrivenSystem):
         return replace(found, needs=tuple(dict.fromkeys((*found.needs, *self._asked_for(found, made)))))
 
     def _asked_for(self, found: Verification, made: Plan) -> list[str]:
-        """The symbols that the messages of a machine that failed ask for, as far as that can be told."""
+        """Return the symbols that the messages of a machine that failed ask for, as far as that can be told."""
         kernel, kinds = AskedKernel.of_plan(made), messages.load()
         told = dict.fromkeys((*found.failures, *found.complaints, *found.evidence.splitlines()))
         asks = [ask for text in list(told)[:_MOST_MESSAGES] for ask in recognise(text, self.known, kinds).asks]
@@ -394,7 +394,7 @@ def prepared(options: FitOptions, found: OpenedSystem) -> SystemSubject:
 
 
 def _settled(options: FitOptions, subject: System, row: Architecture) -> FitOptions:
-    """The options with what the system says where the user said nothing. Raises UserInputError for another
+    """Return the options with what the system says where the user said nothing. Raises UserInputError for another
     processor, or a machine that it does not have."""
     if options.architecture not in ("", row.name):
         raise UserInputError(f"{subject.reference} is a system for {row.title}", hint="leave --arch out")
@@ -414,8 +414,8 @@ def _config(found: OpenedSystem, kernel: KernelBaseline) -> dict[str, str]:
 
 
 def _baseline(options: FitOptions, row: Architecture, found: OpenedSystem, taken: Path) -> Machine:
-    """The system's own kernel, with the initial RAM disk and the words that its loader would give it, in the machine
-    that is planned for."""
+    """Return the system's own kernel, with the initial RAM disk and the words that its loader would give it, in the
+    machine that is planned for."""
     return Machine(
         board=options.machine,
         memory_bytes=options.memory_bytes,

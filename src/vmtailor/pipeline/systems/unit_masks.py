@@ -43,8 +43,8 @@ def candidates(system: DrivenSystem, seen: SystemSeen) -> UnitChoice:
 def chosen(
     system: DrivenSystem, found: Findings[SystemSeen], fitted: Fitted, ask: AskUnits | None = None
 ) -> tuple[Fitted, UnitChoice]:
-    """The machine with the units masked that it does without, and what became of each. Those that were named are tried
-    first; with `keep`, and where the answer is no, nothing else is touched."""
+    """Return the machine with the units masked that it does without, and what became of each. Those that were named are
+    tried first; with `keep`, and where the answer is no, nothing else is touched."""
     choice = candidates(system, found.seen)
     rows = {one.name: one for one in choice.units}
     named = [name for name in choice.of(UnitFate.CANDIDATE) if rows[name].named]
@@ -68,7 +68,7 @@ def chosen(
 
 
 def with_room(words: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
-    """Those of `names` for whose mask the command line has room beside `words`, the first ones first."""
+    """Return those of `names` for whose mask the command line has room beside `words`, the first ones first."""
     left = COMMAND_LINE_BYTES - len(" ".join(words).encode())
     found = []
     for name in names:
@@ -80,7 +80,7 @@ def with_room(words: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
 
 
 def masked(machine: Machine, names: Sequence[str]) -> Machine:
-    """The machine with these units masked, beside those that it masks itself."""
+    """Return the machine with these units masked, beside those that it masks itself."""
     words = (_MASK + name for name in names)
     return replace(machine, words=(*machine.words, *(word for word in words if word not in machine.words)))
 
@@ -114,7 +114,8 @@ def _searched(
 
 
 def change_of(units: Sequence[UnitStanding]) -> Change:
-    """Units masked together, with the most that this can gain: what their starts took on the system's own kernel."""
+    """Return units masked together, with the most that this can gain: what their starts took on the system's own
+    kernel."""
     names = [one.name for one in units]
     most_s = sum(one.start_s or 0.0 for one in units)
     source = "what their starts took on the system's own kernel, at most"
@@ -144,7 +145,7 @@ def _told(one: UnitStanding, fates: Mapping[str, UnitFate]) -> UnitStanding:
 
 
 def with_tuned(choice: UnitChoice, kept: Sequence[Change]) -> UnitChoice:
-    """The choice where changes that the machine has beside its kernel mask units, too."""
+    """Return the choice where changes that the machine has beside its kernel mask units, too."""
     by = {one.name: change.id for change in kept for one in change.settings if one.kind is ChangeKind.UNIT}
     rows = [
         replace(one, fate=UnitFate.MASKED, reason=f"--try {by[one.name]}, and the exercise passes without it")

@@ -59,8 +59,8 @@ def release_of(kernel: Path) -> str:
 
 
 def banner_of(kernel: Path) -> str:
-    """A kernel's release, and who compiled it when, as it says so itself; the release alone where that is all. "" when
-    it does not tell."""
+    """Return a kernel's release, and who compiled it when, as it says so itself; the release alone where that is all.
+    "" when it does not tell."""
     with kernel.open("rb") as file:
         head = file.read(65536)
     for header in (row.kernel.header for row in every()):
@@ -75,7 +75,7 @@ def banner_of(kernel: Path) -> str:
 
 
 def _release_in(kernel: Path) -> str:
-    """The release in a kernel's own banner."""
+    """Return the release in a kernel's own banner."""
     found = re.search(rb"Linux version (\S{1,120}) ", kernel.read_bytes())
     return found[1].decode("ascii", "replace") if found else ""
 
@@ -83,7 +83,7 @@ def _release_in(kernel: Path) -> str:
 def of_package(
     kernel: Path, store: Store, architecture: str | None = None, distribution: Distribution | None = None
 ) -> Known:
-    """The packages of the very kernel that is booted. Raises UserInputError for a kernel that is not the
+    """Return the packages of the very kernel that is booted. Raises UserInputError for a kernel that is not the
     distribution's (this host's, where none is named)."""
     row = presumed() if architecture is None else named(architecture)
     asked = distribution or selection.of_host()
@@ -138,7 +138,7 @@ def attributed(
 
 
 def cost_of(counted: Counters, known: Known, store: Store) -> BootCost:
-    """Each instruction from kernel entry to init put down to a function, its file and its symbol."""
+    """Return each instruction from kernel entry to init put down to a function, its file and its symbol."""
     with step("put instructions down to functions, files and symbols"):
         return _cost(counted, known, store)
 
@@ -164,7 +164,7 @@ def _cost(counted: Counters, known: Known, store: Store) -> BootCost:
 
 
 def _frames(asked: list[int], known: Known) -> dict[int, SourceFrames]:
-    """The frames at each address of the kernel that was booted."""
+    """Return the frames at each address of the kernel that was booted."""
     if known.moved is None:
         return symbolize(known.vmlinux, asked)
     mine, theirs = (path.read_text("ascii", "replace") for path in (known.system_map, known.moved))

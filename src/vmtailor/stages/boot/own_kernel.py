@@ -81,7 +81,7 @@ def _modules(root: RootTree, release: str) -> list[tuple[str, bytes]]:
 
 
 def _unpacked(data: bytes, path: str) -> bytes:
-    """A module's ELF file. It is a stranger's: no more than a module may have is unpacked."""
+    """Return a module's ELF file. It is a stranger's: no more than a module may have is unpacked."""
     try:
         if path.endswith(".xz"):
             content = lzma.LZMADecompressor().decompress(data, _MOST_MODULE)

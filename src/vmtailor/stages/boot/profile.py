@@ -20,12 +20,12 @@ UNITS = ("systemd.log_target=kmsg", "printk.devkmsg=on")
 
 
 def with_words(machine: Machine, words: Sequence[str]) -> Machine:
-    """The machine with more words on its kernel command line; what is there already stays once."""
+    """Return the machine with more words on its kernel command line; what is there already stays once."""
     return replace(machine, words=(*machine.words, *(word for word in words if word not in machine.words)))
 
 
 def with_initcalls(machine: Machine) -> Machine:
-    """The machine with every initcall logged. Raises UserInputError where the command line is not ours."""
+    """Return the machine with every initcall logged. Raises UserInputError where the command line is not ours."""
     if machine.kernel is None:
         raise UserInputError(
             "initcalls can be logged only with --kernel", hint="the disk's loader has its own command line"
@@ -34,7 +34,7 @@ def with_initcalls(machine: Machine) -> Machine:
 
 
 def with_collector(machine: Machine, collector: Path, folder: Path) -> Machine:
-    """The machine with the collector started before its initial RAM disk's /init; `folder` keeps the initial RAM
+    """Return the machine with the collector started before its initial RAM disk's /init; `folder` keeps the initial RAM
     disk. It says what it sees on a second serial port: for a boot that listens to it."""
     if machine.initrd is None:
         raise UserInputError("processes can be sampled only with --initrd")

@@ -60,9 +60,9 @@ from vmtailor.stages.root_volume import build_root
 
 @dataclass(frozen=True, eq=False)
 class ImageSeen:
-    """The trace of a container, with its files in `folder`, and what its image could ask for. `observed`, `before`:
-    what was refused in runs, and what repair put back in the fit before (`refit`). `name`: of a trace that was not made
-    here: what is found with it is not what is found with the one made here."""
+    """The trace of a container, with its files in `folder`, and what its image could ask for. `observed`:
+    what was refused in runs. `name`: of a trace that was not made here: what is found with it is not what is found with
+    the one made here."""
 
     record: Trace
     folder: Path
@@ -70,7 +70,6 @@ class ImageSeen:
     archive: FlatArchive
     reached: tuple[Reached, ...] = ()
     observed: tuple[ObservedCall, ...] = ()
-    before: tuple[Change, ...] = ()
     name: str = ""
 
 
@@ -224,7 +223,7 @@ class ImageSubject(Subject[ImageSeen]):
         )
         return kernel_plan.make_plan(
             self.image.config, demands, found.tree, self.config, wishes,
-            ran=found.ran, tried=(*seen.before, *tried), reached=seen.reached,
+            ran=found.ran, tried=tried, reached=seen.reached,
         )  # fmt: skip
 
     def machine(self, made: Plan, kernel: KernelFiles) -> Machine:

@@ -49,7 +49,9 @@ _PROGRAMS = frozenset({""})
 #: Work folders with whose records an option goes.
 _REPLANNED = frozenset({OptionSubject.PLANNED_FOLDER})
 #: Bundles that are measured or fitted again.
-_REFITTED = frozenset({OptionSubject.SYSTEM})
+_OF_CONTAINERS = frozenset({OptionSubject.CONTAINER})
+_REFITTED = _OF_CONTAINERS | {OptionSubject.SYSTEM}
+_KEPT = FITS | _REPLANNED | _REFITTED
 _RESUMED = frozenset({OptionSubject.PLANNED_FOLDER, OptionSubject.BUILT_FOLDER})
 
 ARCH = Option(name="--arch", help=f"Use this processor ({', '.join(architecture.names())}).")
@@ -95,7 +97,7 @@ class FitOptions:
     )
     cpu_model: str = option(option_rows.CPU_MODEL, "", subjects=FITS, verbs=_STAGES)
     kernel: str | None = option(
-        option_rows.KERNEL, None, subjects=IMAGES, verbs=_STAGES | _REFIT,
+        option_rows.KERNEL, None, subjects=IMAGES | _OF_CONTAINERS, verbs=_STAGES | _REFIT,
         unkeyed="the key has the content of the kernel that it names",
     )  # fmt: skip
     source: str | None = option(option_rows.SOURCE, None, subjects=FITS | _RESUMED, verbs=_STAGES | _MEASURE)
@@ -115,10 +117,10 @@ class FitOptions:
         ),
         None,
     )  # fmt: skip
-    keep: tuple[str, ...] = option(option_rows.KEEP, (), subjects=FITS | _REPLANNED, verbs=_PLANNED | _REFIT)
-    drop: tuple[str, ...] = option(option_rows.DROP, (), subjects=FITS | _REPLANNED, verbs=_PLANNED | _REFIT)
+    keep: tuple[str, ...] = option(option_rows.KEEP, (), subjects=_KEPT, verbs=_PLANNED | _REFIT)
+    drop: tuple[str, ...] = option(option_rows.DROP, (), subjects=_KEPT, verbs=_PLANNED | _REFIT)
     margins: tuple[Margin, ...] | None = option(
-        option_rows.MARGIN, None, subjects=IMAGES | _REPLANNED, verbs=_PLANNED | _REFIT
+        option_rows.MARGIN, None, subjects=IMAGES | _REPLANNED | _OF_CONTAINERS, verbs=_PLANNED | _REFIT
     )
     price_margins: bool = option(
         Option(
@@ -135,7 +137,7 @@ class FitOptions:
         True,
     )
     boots: int = option(option_rows.REPEAT, 3, subjects=FITS | _REFITTED, verbs=_FIT | _REFIT | _MEASURE)
-    budget: int = option(option_rows.BUDGET, 12, subjects=FITS, verbs=_FIT | _REFIT)
+    budget: int = option(option_rows.BUDGET, 12, subjects=FITS | _REFITTED, verbs=_FIT | _REFIT)
     effort: Effort = option(
         Option(
             name="--effort", type=Effort, subjects=FITS, verbs=_FIT,

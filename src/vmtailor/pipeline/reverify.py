@@ -117,19 +117,24 @@ class SavedContainer:
 
 @dataclass(frozen=True, eq=False)
 class SavedSystem:
-    """The system of a bundle. `before`: the run on the system's own kernel; `disk`, `root`: what is started."""
+    """The system of a bundle. `before`: the run on the system's own kernel; `disk`, `system`: what is started."""
 
     files: BundleFolder
     exercise: SystemExercise
     before: SystemRun
     disk: Disk
-    root: SystemRoot
+    system: System
     runs: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
 
     @property
     def architecture(self) -> str:
         return self.files.bundle.architecture
+
+    @property
+    def root(self) -> SystemRoot:
+        """The place of the system in its machine."""
+        return exercise_boots.root_of(self.system, self.files.bundle.words)
 
     @property
     def proof(self) -> Proof:
@@ -296,25 +301,24 @@ def saved_system(request: VerifyRequest, files: BundleFolder) -> SavedSystem:
     if subject.architecture != files.bundle.architecture:
         wanted = named(files.bundle.architecture).title
         raise UserInputError(f"{subject.reference} is no system for {wanted}", hint="give a disk of the same system")
+    _require_placed(subject, files.path / SYSTEM)
     return SavedSystem(
         files=files,
         exercise=exercise,
         before=before,
         disk=disk,
-        root=_root(subject, files),
+        system=subject,
         runs=host_commands(exercise),
         skipped=skipped,
     )
 
 
-def _root(subject: System, files: BundleFolder) -> SystemRoot:
-    """Return the place of the system in its machine. Raises UserInputError for a record that names no place of a
-    root."""
-    path, where = subject.init.path, files.path / SYSTEM
+def _require_placed(subject: System, where: Path) -> None:
+    """Raise UserInputError for a record that names no place of a root."""
+    path = subject.init.path
     placed = subject.disk is not None and 0 <= subject.disk.root <= 256
     if not placed or not path.startswith("/") or "\0" in path or len(path) > 4095:
         raise UserInputError(f"{where} does not say where the system is", hint="fit the system again")
-    return exercise_boots.root_of(subject, files.bundle.words)
 
 
 def in_guest(exercise: E) -> E:

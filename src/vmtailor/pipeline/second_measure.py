@@ -13,7 +13,7 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.booting.fitted_machine import Chosen, machine_of
 from vmtailor.drivers.distribution import packaged_baseline
 from vmtailor.drivers.guest import guest_programs
-from vmtailor.drivers.host import bundle_folder, bundle_values
+from vmtailor.drivers.host import bundle_folder
 from vmtailor.drivers.host.bundle_folder import BundleFolder
 from vmtailor.drivers.kernel.kernel_source import SourceTree
 from vmtailor.model.architecture import named
@@ -26,10 +26,9 @@ from vmtailor.pipeline import fit_sides, measured_machines, reverify, work_stage
 from vmtailor.pipeline.image_subject import ImageSubject, assembled, modules_asked_for
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.pipeline.reverify import VerifyRequest
-from vmtailor.pipeline.second_fit import fitted_with
+from vmtailor.pipeline.second_fit import cpu_model_of, fitted_with
 from vmtailor.pipeline.systems.driven_system import until_ready
 from vmtailor.pipeline.work_files import BothSides, is_work_folder
-from vmtailor.stages.measure import CPU_MODEL
 from vmtailor.stages.system_verify import SystemTarget
 
 
@@ -46,9 +45,9 @@ def measure(folder: Path, asked: FitOptions) -> BothSides:
         refuse(asked, OptionSubject.SYSTEM, folder)
         return _of_system(loaded, asked)
     loaded = bundle_folder.container_of(loaded)
-    run, record = loaded.record(FitRun, RUN), loaded.trace
+    run = loaded.record(FitRun, RUN)
     inputs = _inputs(loaded, asked)
-    chosen = Chosen(cpu_model=record.cpu_model, clock=Clock.INSTRUCTIONS)
+    chosen = Chosen(cpu_model=cpu_model_of(loaded), clock=Clock.INSTRUCTIONS)
     tailored = replace(machine_of(loaded, chosen), network=False)  # measured without, as its baseline is
     before, after = measured_machines.both(
         fit_sides.baseline_asked(inputs),
@@ -64,10 +63,7 @@ def _of_system(loaded: BundleFolder, asked: FitOptions) -> BothSides:
     """Measure a system's fitted machine, driven until it is ready. The baseline's figures are those of the fit; what
     depends on the host is left out of them."""
     run, saved = loaded.record(FitRun, RUN), reverify.saved_system(VerifyRequest(loaded.path), loaded)
-    model = dict(run.tailored.conditions).get(CPU_MODEL, "")
-    if model:
-        bundle_values.require_cpu_model(model, loaded.path / RUN)
-    machine = machine_of(loaded, Chosen(cpu_model=model, clock=Clock.INSTRUCTIONS))
+    machine = machine_of(loaded, Chosen(cpu_model=cpu_model_of(loaded), clock=Clock.INSTRUCTIONS))
     target = SystemTarget(machine, saved.root, saved.exercise, guest_programs.of(saved.architecture))
     wanted = until_ready(target, _table(loaded), fit_sides.TAILORED, asked.boots, asked.store)
     after = measured_machines.measured(wanted)

@@ -172,6 +172,11 @@ class Subject(ABC, Generic[Seen]):
         """Trace on the baseline, and read the source: everything that a plan is made of. `begun`: where the baseline is
         counted meanwhile."""
 
+    def counted(self, found: Findings[Seen]) -> Findings[Seen]:
+        """Return the findings with what the baseline's code costs; of a system that takes a boot where it is not
+        known."""
+        return found
+
     @abstractmethod
     def plan(
         self, found: Findings[Seen], tried: Sequence[Change], drop: Sequence[str], margins: tuple[Margin, ...] | None
@@ -235,13 +240,14 @@ class Subject(ABC, Generic[Seen]):
 @dataclass(eq=False)
 class Findings(Generic[Seen]):
     """The findings of one fit so far. `seen`: the trace, as its kind of subject has it; `costs`: of the baseline's
-    code, None where that was not counted; `trials`: all so far; `compiled`, `found`: keys of the kernels that were
-    compiled in this run, and of those that were there."""
+    code, None where that was not counted; `repaired`: the symbols that repair put back in the fit before; `trials`: all
+    so far; `compiled`, `found`: keys of the kernels that were compiled in this run, and of those that were there."""
 
     subject: Subject[Seen]
     seen: Seen
     tree: KernelTree
     costs: Attribution | None = None
+    repaired: tuple[Change, ...] = ()
     trials: list[Trial] = field(default_factory=list)
     compiled: set[str] = field(default_factory=set)
     found: set[str] = field(default_factory=set)
@@ -266,7 +272,7 @@ class Findings(Generic[Seen]):
     ) -> Plan:
         """Return the plan, with symbols that trials put back or have shown to be unneeded, and without those of `drop`.
         `margins`: others than those that were asked for."""
-        return self.subject.plan(self, tried, drop, margins)
+        return self.subject.plan(self, (*self.repaired, *tried), drop, margins)
 
     def machine_of(self, made: Plan, kernel: KernelFiles) -> Machine:
         """Return the fitted machine of a plan and its kernel."""

@@ -34,6 +34,7 @@ from vmtailor.model.bundle import (
     RECORD,
     STAGE_FILES,
     SYSTEM,
+    SYSTEM_TRACED,
     TRACE,
     TRACED,
     Bundle,
@@ -42,6 +43,7 @@ from vmtailor.model.bundle import (
 from vmtailor.model.exercise import Exercise
 from vmtailor.model.machine import Disk, DiskFormat, DiskMode
 from vmtailor.model.trace import Trace
+from vmtailor.model.watched.system_trace import SystemTrace
 
 T = TypeVar("T")
 
@@ -101,8 +103,15 @@ class SavedFolder:
         bundle_values.require_trace(found, self.path / TRACED)
         return found
 
+    @cached_property
+    def system_trace(self) -> SystemTrace:
+        """The record of a system's trace. Raises UserInputError for what no trace says."""
+        found = self.record(SystemTrace, SYSTEM_TRACED)
+        bundle_values.require_system_trace(found, self.path / SYSTEM_TRACED)
+        return found
+
     def requests(self) -> bytes:
-        """Return the tracer's log."""
+        """Return the tracer's log of a container."""
         return self.data(f"{TRACE}/{self.trace.requests_file}")
 
 
@@ -252,7 +261,7 @@ def container_of(found: BundleFolder) -> BundleFolder:
     if found.is_system:
         raise UserInputError(
             f"{found.path} is the bundle of a system with an init of its own, and this is for those of containers",
-            hint=f"vmtailor run {found.path} starts it; verify, measure, explain and report take it, too",
+            hint=f"vmtailor run {found.path} starts it; verify, measure, refit, explain and report take it, too",
         )
     _require(found, found.bundle.system_map, found.bundle.kernel_config, EXERCISE)
     _ = found.exercise

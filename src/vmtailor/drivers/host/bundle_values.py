@@ -21,6 +21,7 @@ from vmtailor.model.boots.system_exercise import SAYS_MAX, SAYS_NAME, UNIT, Syst
 from vmtailor.model.bundle import Bundle
 from vmtailor.model.exercise import Exercise, Expect, ReadyKind, Step, StepKind
 from vmtailor.model.trace import Trace
+from vmtailor.model.watched.system_trace import SystemTrace
 
 #: Bytes of memory that a machine can have, and its CPUs: what `fit` takes.
 MEMORY_BYTES = range(8 << 20, (1 << 40) + 1)
@@ -139,7 +140,16 @@ def require_trace(trace: Trace, where: Path) -> None:
     require_cpu_s(trace.requests_cpu_s, where)
     if not math.isfinite(trace.requests_boot.seconds):
         raise _wrong(where, "the boot took no number of seconds")
-    names = [word for one in trace.modules_requested for word in (one.module, one.path)]
+    _require_modules((word for one in trace.modules_requested for word in (one.module, one.path)), where)
+
+
+def require_system_trace(trace: SystemTrace, where: Path) -> None:
+    """Raise UserInputError unless the trace of a system could have said this: its modules lead to files of the kernel's
+    source."""
+    _require_modules((word for one in trace.loads for word in (one.module, one.path) if word), where)
+
+
+def _require_modules(names: Iterable[str], where: Path) -> None:
     if any(not _MODULE.fullmatch(name) or ".." in name for name in names):
         raise _wrong(where, "a module that was asked for has a name that none has")
 

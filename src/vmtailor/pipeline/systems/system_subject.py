@@ -27,6 +27,8 @@ from vmtailor.drivers.distribution import packaged_baseline
 from vmtailor.drivers.guest import guest_programs
 from vmtailor.drivers.guest.attendant_volume import MODULES
 from vmtailor.drivers.image import image_packages
+from vmtailor.drivers.kernel import kernel_source
+from vmtailor.drivers.kernel.kernel_source import SourceTree
 from vmtailor.drivers.monitors import counts_file, monitors
 from vmtailor.model.architecture import Architecture, named
 from vmtailor.model.boots.boot import Outcome
@@ -110,7 +112,10 @@ class SystemSubject(DrivenSystem):
     def prepare(cls, options: FitOptions) -> Iterator[SystemSubject]:
         inputs.refuse_for_images(options)
         with subjects.on_disk(options) as found:
-            yield prepared(options, found)
+            inputs.refuse_units(options, found.subject.init)
+            inputs.refuse_files(options, found.root)
+            assert options.exercise_file is not None
+            yield prepared(options, found, exercise_file.load_system(options.exercise_file))
 
     def trace_key(self) -> str:
         parts = [keys.content(path) for path in (self.natives.attendant, self.natives.small_init)]
@@ -124,6 +129,11 @@ class SystemSubject(DrivenSystem):
         if begun is not None and self.options.units is not UnitsMode.ASK:
             begun.begin(fit_sides.baseline_asked(self))
         record, folder = self.traced(before.boot.seconds)
+        return self.counted(self.with_trace(record, folder, before, key))
+
+    def with_trace(self, record: SystemTrace, folder: Path, before: SystemRun, before_key: str) -> Findings[SystemSeen]:
+        """Return what is known with a trace that is there already, its files in `folder`. `before`: the exercise on the
+        system's own kernel, and the name of that run."""
         asked = SystemPlanInputs(
             record=record,
             requests=chunks_of(folder / record.requests_file),
@@ -133,13 +143,14 @@ class SystemSubject(DrivenSystem):
             known=self.known,
             head=lambda path: self.found.root.begin(path, HEAD_BYTES),
         )
-        costs = self.costs(before, self.store.path("system-run", key) / COUNTS)
-        return Findings(
-            self,
-            SystemSeen(record=record, folder=folder, before=before, before_key=key, asked=asked, unsteady=[]),
-            self.tree,
-            costs,
-        )
+        seen = SystemSeen(record=record, folder=folder, before=before, before_key=before_key, asked=asked, unsteady=[])
+        return Findings(self, seen, self.tree)
+
+    def counted(self, found: Findings[SystemSeen]) -> Findings[SystemSeen]:
+        if found.costs is not None:
+            return found
+        run, key = self.ran_before()
+        return replace(found, costs=self.costs(run, self.store.path("system-run", key) / COUNTS))
 
     def calls(self) -> tuple[Iterable[SyscallEvent], Sequence[FileUse]]:
         """Return the system calls, read while they are asked for, and the files of the system's trace."""
@@ -148,11 +159,15 @@ class SystemSubject(DrivenSystem):
         log = Reading().read(chunks_of(folder / record.requests_file))
         return (one for one in log if not isinstance(one, Mark)), record.files
 
+    @property
+    def before_key(self) -> str:
+        """The name of the exercise's run on the baseline in the cache."""
+        return self.run_key(self.target_of(self.baseline), "counted")
+
     def ran_before(self) -> tuple[SystemRun, str]:
         """Do the exercise on the baseline; the run comes with its name in the cache. Raises GuestError where it does
         not pass."""
-        target = self.target_of(self.baseline)
-        key = self.run_key(target, "counted")
+        target, key = self.target_of(self.baseline), self.before_key
 
         def fill(folder: Path) -> None:
             with step("the exercise on the system's own kernel"), temporary.held_folder(self.scratch) as scratch:
@@ -353,13 +368,12 @@ def patient(exercise: SystemExercise) -> SystemExercise:
     )  # fmt: skip
 
 
-def prepared(options: FitOptions, found: OpenedSystem) -> SystemSubject:
-    """Read and fetch what is missing. What can be wrong with the user's input is found before anything long begins."""
+def prepared(
+    options: FitOptions, found: OpenedSystem, exercise: SystemExercise, source: SourceTree | None = None
+) -> SystemSubject:
+    """Read and fetch what is missing. What can be wrong with the user's input is found before anything long begins.
+    `source`: of the kernel, where that is known already."""
     temporary.require_usable()
-    inputs.refuse_units(options, found.subject.init)
-    inputs.refuse_files(options, found.root)
-    assert options.exercise_file is not None
-    exercise = exercise_file.load_system(options.exercise_file)
     inputs.refuse_console(exercise)
     row = named(found.subject.architecture)
     options = _settled(options, found.subject, row)
@@ -373,7 +387,8 @@ def prepared(options: FitOptions, found: OpenedSystem) -> SystemSubject:
     inputs.require_same(taken / inputs.KERNEL, Path(kernel.vmlinuz), found.subject)
     with temporary.held_folder() as folder:
         own = replace(system_kernel.kernel_of(found, folder), file=taken / inputs.KERNEL)
-    source = source_of(options, kernel)
+    source = source or source_of(options, kernel)
+    kernel_source.require_version(source, kernel.version, "the baseline")
     whole = known_source.known_of(source, options.architecture, options.store)
     return SystemSubject(
         options=options,

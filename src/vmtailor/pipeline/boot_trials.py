@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`boot --try`: changes tried on a machine with an init of its own, or on a bundle, each expected before it is
-tried."""
+"""`boot --try`: try changes on a machine with an init of its own, or on a bundle. Each change has an expectation
+first."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def on_machine(
     natives: Natives, judged_by: JudgedBy = JudgedBy.READY, known: Known | None = None, store: Store | None = None,
     on_boot: OnBoot | None = None,
 ) -> BootSeries:  # fmt: skip
-    """Try changes on a machine with an init of its own. First one boot that shows more of itself, for what is expected.
+    """Try changes on a machine with an init of its own. A first boot that shows more of itself gives the expectations.
     To judge by instructions, the kernel must be `known`."""
     regular_files.make_folder(out)
     booter: Booter = plain_boot
@@ -133,7 +133,7 @@ def make_on_bundle(changes: Sequence[Change], machine: Machine, means: Means) ->
 
 
 def expected(wanted: Sequence[Candidate], predict: Predict) -> tuple[Change, ...]:
-    """Return the changes, each with what is expected of it."""
+    """Return the changes, each with its expected effect."""
     return tuple(replace(one.change, expected=predict(one)) for one in wanted)
 
 
@@ -165,8 +165,8 @@ def shown(
     machine: Machine, workload: Workload, out: Path, natives: Natives, judged_by: JudgedBy, booter: Booter,
     on_boot: OnBoot | None = None, symbols: Path | None = None,
 ) -> Shown | None:  # fmt: skip
-    """Boot once with initcalls logged, units stamped and processes sampled; None where it cannot be had. `symbols`:
-    the kernel's System.map, for one that logs its initcalls by address."""
+    """Boot once with initcalls logged, units stamped and processes sampled; return None when that is not possible.
+    `symbols`: the kernel's System.map, for a kernel that logs its initcalls by address."""
     if machine.kernel is None:
         return None
     seeing = profile.with_words(profile.with_initcalls(machine), profile.UNITS)

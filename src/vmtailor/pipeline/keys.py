@@ -35,7 +35,7 @@ def content(path: Path) -> str:
 
 
 def note_content(path: Path, sha256: str) -> None:
-    """A file's SHA-256 is known: `content` does not read it again. (A disk has gigabytes.)"""
+    """Note a file's SHA-256, so that `content` does not read the file again. (A disk has gigabytes.)"""
     _read[_name(path)] = sha256
 
 
@@ -65,7 +65,7 @@ def of_run(
 
 @cache
 def code() -> str:
-    """Return the digest of this program's own code and data: what was decided by another version is decided again."""
+    """Return the digest of this program's own code and data, so that no other version's result is reused."""
     files = sorted(
         path for path in _PACKAGE.rglob("*") if path.suffix in (".py", ".toml", ".js", ".css", ".html", ".j2")
     )
@@ -74,8 +74,8 @@ def code() -> str:
 
 @cache
 def code_of(module: str) -> str:
-    """Return the digest of one module's code, of all that it imports of this program, and of the data that these read:
-    a rule that was changed finds nothing that the one before it has judged, and leaves what knows nothing of it."""
+    """Return the digest of one module's code, of everything that it imports of this program, and of the data that these
+    read. After a change of a rule, older judgements are not reused; results that do not depend on it are."""
     files = set(_imported(module, {}).values())
     return _digest_of(sorted(files | _data_of(files)))
 

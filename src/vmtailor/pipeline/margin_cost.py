@@ -45,8 +45,8 @@ def enabled(plan: Plan) -> dict[str, str]:
 def prices(
     findings: Findings[Any], fitted: Fitted, tailored: Side, chosen: tuple[Margin, ...], *, all_of_them: bool = False
 ) -> tuple[MarginPrice, ...]:
-    """Return one price for each choice of margins, the smallest first. `tailored`: the figures of what was `chosen`.
-    Others are compiled and measured with `all_of_them`, and otherwise only read where the cache has them."""
+    """Return one price for each choice of margins, the smallest first. `tailored`: the figures of the `chosen` one.
+    With `all_of_them` the others are compiled and measured; otherwise they are read from the cache if it has them."""
     rows: dict[tuple[Margin, ...], MarginPrice] = {}
     open_: dict[tuple[Margin, ...], Plan] = {}
     first: dict[tuple[tuple[str, str], ...], tuple[Margin, ...]] = {}

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The reach of an image, from the cache where it is known: each file by its own digest, so that a library that many
-images share is read once, and the whole by the image, what was opened in it, and the kernel's names."""
+"""The reach of an image, cached. Each file is cached by its digest, so that a library that many images share is read
+once. The whole is cached by the image, the files opened in it, and the kernel's names."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def reach_of(
     image: Image, archive: FlatArchive, opened: Iterable[str], kernel: KernelNames, row: Architecture,
     store: Store | None = None,
 ) -> Reach:  # fmt: skip
-    """Read from an image what it could ask for. `opened`: paths in it that were opened or executed."""
+    """Return the requests that an image could make. `opened`: paths in it that were opened or executed."""
     store = store or Store()
     paths = sorted(set(opened))
     rules = demand_rules.load(architecture=row)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Environment variables as container engines take them: options, and files of them."""
+"""Environment variables as container engines take them, from options and files."""
 
 from __future__ import annotations
 

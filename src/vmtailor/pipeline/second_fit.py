@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`refit`: a bundle fitted once more: with what was refused in runs, with what the user keeps or drops, or on another
+"""`refit`: fit a bundle again, with calls refused in runs, with symbols that the user keeps or drops, or on another
 kernel.
 
-A bundle may be somebody else's. Of it are taken: its trace, as evidence; its exercise, without programs of the host
-unless the user says so; what its plan says that a user kept or dropped, and repair put back. The image is taken from
-the cache, where it is the one of the bundle's digest; a system, from the bundle's own disk. Baseline and source come
-from the cache or the distribution."""
+A bundle may be somebody else's. These parts of it are used: its trace, as evidence; its exercise, without programs of
+the host unless the user allows them; the symbols that its user kept or dropped, and those that repair put back. The
+image must be in the cache, with the bundle's digest; baseline and source come from the cache or the distribution."""
 
 from __future__ import annotations
 
@@ -92,8 +91,8 @@ class RefitRequest:
 
 @dataclass(frozen=True, eq=False)
 class Replanned:
-    """A plan that is made again. `runs` and `skipped`: programs of the host, as for `verify`. `observed`: all that was
-    refused, in this and earlier fits."""
+    """A plan that is made again. `runs` and `skipped`: programs of the host, as for `verify`. `observed`: all refused
+    calls, of this and earlier fits."""
 
     findings: Findings[Any]
     before: Plan
@@ -109,12 +108,10 @@ class Replanned:
 
 @contextmanager
 def prepare(request: RefitRequest) -> Iterator[Replanned]:
-    """Read the bundle, and plan again, for as long as the block lasts. Builds nothing; boots only the baseline of
-    another kernel, to trace it.
+    """Read the bundle, and plan again. Builds nothing; boots only the baseline of another kernel, to trace it.
 
-    Raises UserInputError for a bundle that is damaged, whose image or source is not at hand, or that what was refused
-    is not about, and for options that it has no use for; HostError where this host cannot have the baseline's
-    kernel."""
+    Raises UserInputError for a damaged bundle, a missing image or source, and refused calls of another bundle. Raises
+    HostError when this host cannot have the baseline's kernel."""
     temporary.require_usable()
     loaded = bundle_folder.load(request.bundle, request.options.store)
     kind = OptionSubject.SYSTEM if loaded.is_system else OptionSubject.CONTAINER
@@ -200,7 +197,7 @@ def cpu_model_of(loaded: BundleFolder) -> str:
 
 
 def fitted_with(loaded: BundleFolder, asked: FitOptions) -> FitOptions:
-    """Return the options with those of the machine that a bundle was fitted with."""
+    """Return the options, with the machine that the bundle was fitted with."""
     bundle = loaded.bundle
     return replace(
         asked, reference=bundle.image_reference, architecture=bundle.architecture, machine=bundle.machine,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A system that was prepared for a fit, and how it is driven: by its exercise, on its own kernel and on fitted ones."""
+"""A system that was prepared for a fit, and its drives: by its exercise, on its own kernel and on fitted ones."""
 
 from __future__ import annotations
 
@@ -40,9 +40,8 @@ RAN = "run.json"
 
 @dataclass(frozen=True, eq=False)
 class SystemSeen:
-    """The trace of a system, with its files in `folder`; `before`: its exercise on its own kernel, and the name of that
-    run; `asked`: what plans are made from; `unsteady`: what failed on a fitted machine, and passed there when it was
-    asked again."""
+    """The trace of a system, with its files in `folder`. `before`: its exercise on its own kernel, and the name of that
+    run. `asked`: the inputs of plans. `unsteady`: failures on a fitted machine that passed when repeated."""
 
     record: SystemTrace
     folder: Path
@@ -60,8 +59,8 @@ class SystemSeen:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class DrivenSystem(Subject[SystemSeen]):
-    """A system that was prepared. `found`: its files; `sha256`: of the disk's file; `own`: its kernel as it is traced;
-    `tree`, `known`: of that kernel's source. `baseline` is the machine as its loader would start it."""
+    """A system that was prepared. `found`: its files. `sha256`: digest of the disk's file. `own`: its kernel as it is
+    traced. `tree`, `known`: facts of that kernel's source. `baseline`: the machine as its loader would start it."""
 
     NOUN = "disk"
 
@@ -74,7 +73,7 @@ class DrivenSystem(Subject[SystemSeen]):
 
     @property
     def system(self) -> System:
-        """The record of what was read."""
+        """Return the record of the system."""
         return self.found.subject
 
     @property
@@ -92,18 +91,18 @@ class DrivenSystem(Subject[SystemSeen]):
         return system_verify.clock_for(self.exercise)
 
     def with_exercise(self, machine: Machine) -> Machine:
-        """Return the machine as the exercise is driven in it: with the ports that it asks from outside."""
+        """Return the machine for the exercise, with the ports that it asks from outside."""
         return replace(machine, clock=self.clock, ports=machine_variants.on_loopback(self.exercise.ports))
 
     def target_of(self, machine: Machine) -> SystemTarget:
-        """Return a machine as it is driven by the whole exercise."""
+        """Return the target for the whole exercise on a machine."""
         driven = self.with_exercise(machine)
         return SystemTarget(
             machine=driven, root=self.root, exercise=self.exercise, natives=self.natives, built_in=_built_in(machine)
         )
 
     def run_key(self, target: SystemTarget, *more: str) -> str:
-        """Name a run of the exercise in the cache by everything that it depends on."""
+        """Return the cache key of a run of the exercise: everything that it depends on."""
         attendant = keys.content(self.natives.attendant)
         root = repr(target.root)
         return keys.of_run(system_verify, target.machine, self.exercise, self.natives, attendant, root, *more)
@@ -112,8 +111,8 @@ class DrivenSystem(Subject[SystemSeen]):
 def until_ready(
     target: SystemTarget, table: SymbolTable, title: str, boots: int, store: Store, beside: MeasureRequest | None = None
 ) -> MeasureRequest:
-    """Describe a machine driven until its system is ready, as it is to be measured. `beside`: the machine that it is
-    compared with."""
+    """Return the request to measure a machine until its system is ready. `beside`: the machine that it is compared
+    with."""
     machine, exercise, natives = target.machine, target.exercise, target.natives
     other = beside.key if beside is not None else ""
     attendant = keys.content(natives.attendant)

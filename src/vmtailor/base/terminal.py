@@ -101,7 +101,7 @@ def stderr() -> TerminalConsole:
 
 
 def for_table() -> TerminalConsole:
-    """Standard output for wide tables: the terminal's width, and room enough where there is no terminal."""
+    """Standard output for wide tables: the terminal's width, and room enough where there is not a terminal."""
     return TerminalConsole(width=None if sys.stdout.isatty() else 200)
 
 

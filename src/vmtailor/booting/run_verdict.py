@@ -136,6 +136,6 @@ def require_written(failed: tuple[tuple[str, int], ...]) -> HostError | None:
     for name, error in failed:
         return HostError(
             f"{name} could not be written: {os.strerror(error).lower()}",
-            hint="what the container said there since is lost; give it room, and run it again",
+            hint="the container's output since then is lost; free some space, and run it again",
         )
     return None

@@ -34,7 +34,7 @@ def load_run(path: Path) -> tuple[FitRun, Path]:
     if path.is_dir():
         if not os.path.lexists(path / RUN):
             raise UserInputError(
-                f"{path} is no bundle: it has no {RUN}",
+                f"{path} is not a bundle: it has no {RUN}",
                 hint="give the folder that vmtailor fit wrote (its option -o)",
             )
         # The folder may be somebody else's: what it holds under this name must be a file, and its own.

@@ -41,7 +41,7 @@ def run(options: RunOptions) -> None:
 
     Of a system with an init of its own, the machine is started with its console at this terminal; Ctrl-] ends it."""
     if options.terminal and options.interactive and not os.isatty(0):
-        raise UserInputError("standard input is no terminal", hint="leave -t out, or run it from a terminal")
+        raise UserInputError("standard input is not a terminal", hint="leave -t out, or run it from a terminal")
     if options.host_loopback and not options.outbound:
         raise UserInputError("--host-loopback needs outbound connections", hint="leave --no-outbound out")
     # typer.Exit would make 130 look like an interrupted program of ours

@@ -87,7 +87,7 @@ def counted(subject: Booted, out: Path) -> Counters:
     counters = gathered.counters
     if counters is None or boot.instructions is None:
         raise GuestError(
-            f"the kernel did not come to init: {boot.problem or bundle_booter.OTHER_INIT}",
+            f"the kernel did not reach init: {boot.problem or bundle_booter.OTHER_INIT}",
             hint=f"its console: {out}/attribution/console.log",
         )
     return counters

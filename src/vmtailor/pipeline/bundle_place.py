@@ -30,9 +30,7 @@ def require_writable(out: Path) -> None:
     """Fail before the long work when the bundle could not be written. Something else is at its place, or a system's
     bundle that keeps the system's state, which no fit makes again."""
     if out.exists() and not (out.is_dir() and ((out / RECORD).is_file() or not any(out.iterdir()))):
-        raise UserInputError(
-            f"{out} is there already and is no bundle", hint="name another folder with -o, or remove it"
-        )
+        raise UserInputError(f"{out} exists and is not a bundle", hint="name another folder with -o, or remove it")
     kept = next((name for name in STATES.values() if os.path.lexists(out / name)), "")
     if kept:
         raise UserInputError(
@@ -59,7 +57,7 @@ def _require_same(disk: UsersDisk, sealed: Bundle) -> None:
     (copied,) = (one for one in sealed.files if one.name == disk.name)
     if copied.sha256 != disk.sha256:
         raise UserInputError(
-            f"{disk.file} changed while it was fitted: what was proven is not what it holds now",
+            f"{disk.file} changed while it was fitted: the proof does not apply to its content now",
             hint="shut down what writes to it (a running machine, a download), and fit it again",
         )
 

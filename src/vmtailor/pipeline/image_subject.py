@@ -370,7 +370,7 @@ def settled(options: FitOptions, image: Image) -> FitOptions:
     Raises UserInputError for a machine that the architecture does not have."""
     row = named(options.architecture) if options.architecture else of_image(image.config.architecture)
     if row is None:  # the image stage refuses those
-        raise UserInputError(f"nothing is known of the architecture {image.config.architecture!r}")
+        raise UserInputError(f"there is no support for the architecture {image.config.architecture!r}")
     machine = row.board_named(options.machine or row.board_names[0]).name
     return replace(
         options, architecture=row.name, machine=machine, cpu_model=options.cpu_model or row.emulator.cpu_model

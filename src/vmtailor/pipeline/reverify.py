@@ -303,7 +303,7 @@ def saved_system(request: VerifyRequest, files: BundleFolder) -> SavedSystem:
             subject = found.subject
     if subject.architecture != files.bundle.architecture:
         wanted = named(files.bundle.architecture).title
-        raise UserInputError(f"{subject.reference} is no system for {wanted}", hint="give a disk of the same system")
+        raise UserInputError(f"{subject.reference} is not a system for {wanted}", hint="give a disk of the same system")
     _require_placed(subject, files.path / SYSTEM)
     return SavedSystem(
         files=files,

@@ -32,7 +32,7 @@ def _lines(path: Path) -> list[str]:
     try:
         text = path.read_text()
     except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no text in UTF-8"
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise UserInputError(f"the file of variables {path} cannot be read: {why}", hint="check --env-file") from error
     found = []
     for number, line in enumerate(text.split("\n"), start=1):
@@ -42,7 +42,7 @@ def _lines(path: Path) -> list[str]:
         name = variable.partition("=")[0]
         if not name or any(c.isspace() for c in name):
             raise UserInputError(
-                f"{path}, line {number}: '{name}' is no name of a variable", hint="write each line as NAME=VALUE"
+                f"{path}, line {number}: '{name}' is not a valid variable name", hint="write each line as NAME=VALUE"
             )
         found.append(variable)
     return found

@@ -301,7 +301,7 @@ def _observed(request: RefitRequest, loaded: BundleFolder) -> ObservedRun | None
             raise UserInputError(
                 f"{path} was seen in a machine of another image ({plain(one.image_reference[:200])}) than "
                 f"{request.bundle}",
-                hint="give what was seen in a run of this bundle",
+                hint="give the record of a run of this bundle",
             )
         found.append(one)
     if not found:

@@ -120,7 +120,7 @@ class WorkFolder(SavedFolder):
         empty = not os.path.lexists(path) or (path.is_dir() and not any(path.iterdir()))
         if not empty and not is_work_folder(path):
             raise UserInputError(
-                f"{path} is there already and is no work folder", hint="name another folder with -o, or remove it"
+                f"{path} exists and is not a work folder", hint="name another folder with -o, or remove it"
             )
         if (path / TRACE).is_symlink():
             raise UserInputError(f"{path / TRACE} is a symbolic link", hint="remove it")

@@ -164,7 +164,7 @@ def require_works(found: Boot, gathered: Gathered, inputs: TraceInputs, how: str
     if found.failures:
         raise GuestError(
             f"the container does not work on the baseline {inputs.kernel_release} {how}".rstrip(),
-            hint="mend the image or the exercise first: a machine can only be fitted to a container that works",
+            hint="fix the image or the exercise first: a machine can only be fitted to a container that works",
             details=boots.evidence(gathered, found.failures),
         )
 

@@ -259,7 +259,7 @@ def _system_ready(table: _Table) -> SystemReady:
         try:
             re.compile(pattern)
         except re.error as error:
-            raise table.wrong("pattern", f"is no regular expression: {error}") from error
+            raise table.wrong("pattern", f"is not a regular expression: {error}") from error
         if not pattern:
             raise table.wrong("pattern", "is missing")
     table.end()

@@ -120,7 +120,7 @@ def parse_reference(text: str) -> Reference:
         return Reference(Source(prefix), rest)
     if colon and prefix == SubjectKind.DISK:
         raise UserInputError(
-            f"{text} is a system with an init of its own, and this is for images",
+            f"{text} is a system with an init of its own; this command takes images",
             hint="vmtailor fit, show and boot take disks",
         )
     path = Path(text or "/nowhere")

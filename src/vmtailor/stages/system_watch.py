@@ -89,7 +89,7 @@ def trace(inputs: SystemTraceInputs, folder: Path, scratch: Path) -> SystemTrace
         found = records.load(SystemTrace, folder / RECORD)
         if found.subject != inputs.subject:
             raise UserInputError(
-                f"{folder} has what {found.subject} did, and {inputs.subject} was asked for", hint="another folder"
+                f"{folder} has the trace of {found.subject}, not of {inputs.subject}", hint="another folder"
             )
         return found
     folder.mkdir(parents=True, exist_ok=True)
@@ -109,7 +109,7 @@ def trace(inputs: SystemTraceInputs, folder: Path, scratch: Path) -> SystemTrace
         seen.take(chunks_of(log))
     if seen.reading.calls == 0:
         raise GuestError(
-            f"{inputs.subject} did not come to its init under the tracer",
+            f"{inputs.subject} did not reach its init under the tracer",
             details="\n".join((*boot.failures, gathered.console[-4000:].decode("utf-8", "replace"))),
         )
     size = _keep(log, folder / REQUESTS)
@@ -126,7 +126,7 @@ def _plain(inputs: SystemTraceInputs, scratch: Path) -> float:
     if boot.failures:
         raise GuestError(
             f"{inputs.subject} does not get ready on its own kernel",
-            hint="mend the system or its exercise first: a machine can only be fitted to a system that works",
+            hint="fix the system or its exercise first: a machine can only be fitted to a system that works",
             details="\n".join((*boot.failures, gathered.console[-4000:].decode("utf-8", "replace"))),
         )
     return boot.seconds

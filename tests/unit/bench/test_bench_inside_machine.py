@@ -159,8 +159,8 @@ def test_what_the_guest_says_is_wrong_is_the_reason_of_the_cell() -> None:
     [
         ("engines.raw", ("native",), "names no machine"),
         ("vm:", ("native",), "names no machine"),
-        ("vm:nowhere.raw", ("native",), "is no disk"),
-        ("vm:{}", ("native",), "is no disk image"),
+        ("vm:nowhere.raw", ("native",), "is not a disk"),
+        ("vm:{}", ("native",), "is not a disk image"),
         ("vm:{}/there", ("vm:stock",), "no engine is named"),
     ],
 )

@@ -321,7 +321,7 @@ def rows_of(release: str, counters: Counters, attribution: Attribution) -> BootC
     GuestError when it never came to the last one."""
     begin, end = counters.at(KERNEL_MARK), counters.at(INIT_MARK)
     if begin is None or end is None:
-        raise GuestError("the kernel did not come as far as init while instructions were counted")
+        raise GuestError("the kernel did not reach init while instructions were counted")
     whole = end.since(begin)
     rows = [row for row in attribution.rows if row.phase == TO_INIT]
     functions = tuple(CostOfFunction(r.function, r.file, r.symbol, r.instructions) for r in _merged(rows))

@@ -97,7 +97,7 @@ def processor_of(root: RootTree, program: str, reference: str) -> str:
             )
         return row.name
     raise UserInputError(
-        f"{reference}: {plain(program)[:200]} is no program that a kernel could start as its init",
+        f"{reference}: {plain(program)[:200]} is not a program that a kernel could start as its init",
         hint="a script needs an interpreter that is there; name another init with --init",
     )
 

@@ -24,7 +24,9 @@ def workload_of(asked: BootOptions) -> OwnInit | Nothing:
     if ReadyBy.NOTHING not in {signal.by for signal in (ready, *also)}:
         return OwnInit(ready, asked.timeout_s, tuple(also), tuple(_mark(text) for text in asked.marks))
     if ready.by is not ReadyBy.NOTHING or also or asked.marks:
-        raise UserInputError("nothing:SECONDS goes without --also and --mark", hint="nobody is asked anything")
+        raise UserInputError(
+            "nothing:SECONDS goes without --also and --mark", hint="leave them out: nothing:SECONDS waits for no signal"
+        )
     return Nothing(ready.seconds)
 
 
@@ -34,9 +36,9 @@ def existing(path: Path | None) -> str | None:
     if path is None:
         return None
     if not path.is_file():
-        raise UserInputError(f"{path} does not exist or is no file", hint="name a file that exists")
+        raise UserInputError(f"{path} does not exist or is not a file", hint="name a file that exists")
     if path.stat().st_size == 0:
-        raise UserInputError(f"{path} is empty", hint="what made it has failed")
+        raise UserInputError(f"{path} is empty", hint="check the command that made it")
     return str(path.absolute())
 
 

@@ -93,7 +93,7 @@ def _check(machine: Machine, sample: bool) -> None:
     if sample and (machine.kernel is None or machine.initrd is None):
         raise UserInputError("--sample needs --kernel and --initrd: the collector travels in the initial RAM disk")
     if sample and not machine.hardware.second_port:
-        raise UserInputError(f"--sample needs a second serial port, which the machine {machine.board} has not")
+        raise UserInputError(f"--sample needs a second serial port, which the machine {machine.board} does not have")
     if machine.kernel is None and machine.words:
         raise UserInputError("--append needs --kernel", hint="a disk's own loader has a command line of its own")
     check_clock(machine)
@@ -138,7 +138,7 @@ def _tried(prepared: MachineRequest) -> BootSeries:
     store, known = Store(), None
     if asked.judged_by is JudgedBy.INSTRUCTIONS:
         if machine.kernel is None:
-            raise UserInputError("to judge by instructions needs --kernel")
+            raise UserInputError("judging by instructions needs --kernel")
         known = boot_attribution.of_package(Path(machine.kernel), store, machine.architecture)
     if words := machine_bench.doubt(machine.clock, asked.judged_by, len(wanted), asked.times):
         output.note(words)

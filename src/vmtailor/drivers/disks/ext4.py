@@ -135,7 +135,7 @@ def require_clean(raw: Path, offset: int, name: str) -> int:
         file.seek(offset + _SUPER_AT)
         block = file.read(_SUPER_BYTES)
     if len(block) < _SUPER_BYTES or struct.unpack_from("<H", block, 0x38)[0] != _MAGIC:
-        raise UserInputError(f"{name} is no ext4 file system", hint=_BROKEN)
+        raise UserInputError(f"{name} is not an ext4 file system", hint=_BROKEN)
     state, shift = struct.unpack_from("<H", block, 0x3A)[0], struct.unpack_from("<I", block, 0x18)[0]
     incompatible = struct.unpack_from("<I", block, 0x60)[0]
     if incompatible & _JOURNAL_DEVICE:

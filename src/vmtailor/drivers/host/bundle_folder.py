@@ -168,7 +168,7 @@ class BundleFolder(SavedFolder):
 
     def _changed(self, name: str) -> UserInputError:
         return UserInputError(
-            f"{self.path / name} is not the file that the bundle was made with: its content is another one", hint=_AGAIN
+            f"{self.path / name} is not the file that the bundle was made with: its content differs", hint=_AGAIN
         )
 
     @property
@@ -197,7 +197,7 @@ class BundleFolder(SavedFolder):
         found = self.data(self.bundle.system_map, MOST_TABLE_BYTES)
         if not _TABLE.fullmatch(found):
             raise UserInputError(
-                f"{self.path / self.bundle.system_map} is no table of symbols", hint="fit the image again"
+                f"{self.path / self.bundle.system_map} is not a table of symbols", hint="fit the image again"
             )
         return found
 
@@ -241,7 +241,7 @@ def load(folder: Path, store: Store | None = None) -> BundleFolder:
     """Read a bundle's record. Raises UserInputError when it is none, damaged, of another version, when it asks for a
     machine that no fit makes, names files that are none of its own, or lacks its kernel or root."""
     if not is_bundle(folder):
-        raise UserInputError(f"{folder} is no bundle", hint="vmtailor fit IMAGE -o FOLDER makes one")
+        raise UserInputError(f"{folder} is not a bundle", hint="vmtailor fit IMAGE -o FOLDER makes one")
     data = plain_files.read(folder, RECORD, RECORD_BYTES)
     bundle = records.from_bytes(Bundle, data, str(folder / RECORD), hint="fit the image again")
     bundle_values.require_machine(bundle, folder / RECORD)
@@ -260,7 +260,7 @@ def container_of(found: BundleFolder) -> BundleFolder:
     booted and counted with. Raises UserInputError for a system's: what asks for a container cannot do that yet."""
     if found.is_system:
         raise UserInputError(
-            f"{found.path} is the bundle of a system with an init of its own, and this is for those of containers",
+            f"{found.path} is the bundle of a system with an init of its own; this command takes those of containers",
             hint=f"vmtailor run {found.path} starts it; verify, measure, refit, explain and report take it, too",
         )
     _require(found, found.bundle.system_map, found.bundle.kernel_config, EXERCISE)

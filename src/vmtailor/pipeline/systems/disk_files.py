@@ -49,7 +49,7 @@ def _content(system: DrivenSystem, path: str) -> str | None:
             return root.read(path, MOST_BYTES).decode()
     except UnicodeDecodeError:
         pass
-    raise UserInputError(f"{path} of {system.reference} is no text of at most {MOST_BYTES >> 10} KiB")
+    raise UserInputError(f"{path} of {system.reference} is not a text of at most {MOST_BYTES >> 10} KiB")
 
 
 def with_files(system: DrivenSystem, disk: Disk, files: Mapping[str, str | None]) -> Disk:

@@ -102,7 +102,7 @@ def exercised(
     exercise = exercise_file.load_system(exercise_path)
     path = subjects.disk_path(reference)
     if path is None:
-        raise UserInputError(f"{reference} is no disk", hint="systems are booted from disks: disk:FILE")
+        raise UserInputError(f"{reference} is not a disk", hint="systems are booted from disks: disk:FILE")
     with subjects.opened(reference, store, partition=partition) as found:
         subject = found.subject
         natives = guest_programs.of(subject.architecture)

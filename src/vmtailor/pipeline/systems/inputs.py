@@ -41,7 +41,7 @@ def refuse_for_images(options: FitOptions) -> None:
     refuse(options, OptionSubject.DISK if disk else OptionSubject.TREE, options.reference)
     if options.exercise_file is None:
         raise UserInputError(
-            f"{options.reference} is a system: nobody but you can say what it is there for",
+            f"{options.reference} is a system, and needs an exercise that says what it is for",
             hint="write an exercise and give it: --exercise FILE (docs/reference/exercise.md)"
             + ("" if disk else "; or name one program of it: --entrypoint"),
         )

@@ -131,7 +131,7 @@ def attributed(
         )
     series_run.keep(gathered, folder, machine, "attribution")
     if boot.outcome is not Outcome.READY or gathered.counters is None:
-        raise GuestError(f"the kernel did not come to init: {boot.problem}", hint=f"its console: {folder}/console.log")
+        raise GuestError(f"the kernel did not reach init: {boot.problem}", hint=f"its console: {folder}/console.log")
     cost = replace(cost_of(gathered.counters, known, store), machine=identity)
     records.save(cost, out / RECORD)
     return cost

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Exercises: from a TOML file (docs/reference/exercise.md), or derived from what the image says of itself."""
+"""Exercises, from a TOML file (docs/reference/exercise.md), or derived from the image's configuration."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def _decoded(data: bytes) -> dict[str, Any]:
 
 
 def parse(document: Mapping[str, Any], image: Image, origin: str) -> Exercise:
-    """Return an exercise from what a TOML file says. Raises UserInputError naming the key."""
+    """Return the exercise in a parsed TOML file. Raises UserInputError naming the key."""
     top = _Table(origin, "", dict(document))
     ready_table = top.table("ready")
     ready = _ready(ready_table, image) if ready_table else derive(image).ready
@@ -185,7 +185,7 @@ def parse(document: Mapping[str, Any], image: Image, origin: str) -> Exercise:
 
 
 def parse_system(document: Mapping[str, Any], origin: str) -> SystemExercise:
-    """Return a system's exercise from what a TOML file says. Raises UserInputError naming the key."""
+    """Return a system's exercise in a parsed TOML file. Raises UserInputError naming the key."""
     top = _Table(origin, "", dict(document))
     ready_table = top.table("ready")
     if ready_table is None:
@@ -367,8 +367,8 @@ def _from_health_check(image: Image) -> Step | None:
 
 
 def derive(image: Image) -> Exercise:
-    """Return the exercise of an image that came without one: its health check passes; otherwise its first exposed TCP
-    port accepts a connection, and the other ones too; otherwise it runs to its end, as it did on the baseline."""
+    """Return the exercise of an image that came without one. Its health check passes; otherwise its first exposed TCP
+    port accepts a connection, and so do the others; otherwise it runs to its end, as it did on the baseline."""
     step = _from_health_check(image)
     if step is not None:
         return Exercise(HEALTHCHECK, Ready(ReadyKind.COMMAND, step, READY_TIMEOUT_S), (step,))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plan: demands, platform and policy → the smallest configuration that has them, each symbol with its reasons."""
+"""Stage plan: choose the smallest configuration that has all demands, and name the reasons of each symbol."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ class KernelTree:
 def read_tree(
     source: Path, version: str, source_id: str, store: Store | None = None, *, architecture: str | None = None
 ) -> KernelTree:
-    """Read a source tree for an architecture, or what the store has of it. `source_id` names its content: a digest, or
-    package and version.
+    """Return the facts of a source tree for an architecture, from the store if it has them. `source_id`: names its
+    content by a digest, or by package and version.
 
     Raises BuildError when its Kconfig files cannot be read.
     """
@@ -116,12 +116,12 @@ class _Wanted:
             self.reasons[name].append(reason)
 
     def is_policy(self, name: str) -> bool:
-        """Tell whether policy alone asks for a symbol."""
+        """Return whether policy alone asks for a symbol."""
         return all(reason.cause is Cause.POLICY for reason in self.reasons.get(name, ()))
 
     def may_lose(self, item: Lost) -> bool:
-        """Tell whether the machine can do without a symbol: what was asked for where possible, and what nothing but
-        a trace (or a margin) asks for and no build of ours has the tools to make."""
+        """Return whether the machine can do without a symbol: its request is optional, or only a trace or a margin asks
+        for it and no build of ours has the tools to make it."""
         seen = {reason.cause for reason in self.reasons.get(item.name, ())} <= {Cause.DEMANDED, Cause.MARGIN}
         return item.name in self.optional or (seen and not NO_TOOLS.isdisjoint(item.blocking))
 
@@ -140,7 +140,8 @@ def find_demands(
     head: Head = lambda path: b"",
     architecture: str | None = None,
 ) -> Demands:
-    """Return all that the container demands. `baseline`: the configuration traced on; `head`: first bytes of a file."""
+    """Return the demands of the container. `baseline`: the traced configuration. `head`: gives the first bytes of a
+    file."""
     row = presumed() if architecture is None else named(architecture)
     enabled = {n: v for n, v in baseline.items() if v in ("y", "m")}
     demands = Demands(tree.facts, demand_rules.load(architecture=row), enabled, head)
@@ -327,7 +328,7 @@ def _close(
 
 
 def named_symbols(wishes: Iterable[str]) -> set[str]:
-    """Return the symbols that a user keeps or drops: `NAME` or `NAME=value`, with `CONFIG_` before it or without."""
+    """Return the symbols that a user keeps or drops: `NAME` or `NAME=value`, with or without `CONFIG_`."""
     return {wish.removeprefix("CONFIG_").partition("=")[0] for wish in wishes}
 
 

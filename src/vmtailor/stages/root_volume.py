@@ -18,7 +18,7 @@ _LAYOUT = "1"
 
 
 def hostname_of(image: Image) -> str:
-    """Return the guest's name: the first letters of the image's digest, as container engines name theirs."""
+    """Return the guest's host name: the first letters of the image's digest, as container engines name theirs."""
     return image.digest.removeprefix("sha256:")[:12] or "vm"
 
 

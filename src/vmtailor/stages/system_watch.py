@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stage trace for a system with an init of its own: its boot on its own kernel, every system call of PID 1 and of all
-its descendants seen, and what the kernel does by itself beside them."""
+"""Stage trace for a system with an init of its own: boot it on its own kernel, and see every system call of PID 1 and
+all its descendants, and the kernel's own actions."""
 
 from __future__ import annotations
 
@@ -43,10 +43,9 @@ Booter = Callable[[Machine, OwnInit | Attended, Path], tuple[Boot, Gathered]]
 @dataclass(frozen=True)
 class SystemTraceInputs:
     """A system to trace. `machine`: the system's own kernel with its command line, the root on its first disk.
-    `modules`: what that kernel's folder of modules says; `way_in`: those that lead to the root (name, ELF file), in
-    the order in which they are loaded. `workload`: until a ready signal, or through a whole exercise. `plain_s`:
-    host seconds that this takes without the tracer, where that is known; else one boot finds out. `booter`: how it
-    is booted."""
+    `modules`: that kernel's index of modules. `way_in`: the modules that lead to the root (name, ELF file), in the
+    order of loading. `workload`: until a ready signal, or through a whole exercise. `plain_s`: host seconds without the
+    tracer; if unknown, one boot measures them. `booter`: boots it."""
 
     subject: str
     machine: Machine
@@ -65,7 +64,7 @@ def watched_machine(
     scratch: Path,
     options: Sequence[str] = initrd_additions.OPTIONS,
 ) -> Machine:
-    """Return the machine with our way into its root, watched; its last disk takes the log.
+    """Return the watched machine, with our way into its root; its last disk takes the log.
 
     Raises UserInputError for a machine that a loader starts."""
     if machine.kernel is None or not machine.disks:
@@ -81,10 +80,10 @@ def watched_machine(
 
 
 def trace(inputs: SystemTraceInputs, folder: Path, scratch: Path) -> SystemTrace:
-    """Boot, watch, and write the record with the log into `folder`; what it has already is taken as it is.
+    """Boot, watch, and write the record with the log into `folder`; a record that is already there is reused.
 
-    A boot that does not get ready is kept with all that was seen until then, and said to be so: the caller decides.
-    Raises GuestError when nothing at all was seen, UserInputError where the folder has another system's."""
+    A boot that does not get ready is kept with everything seen until then, and marked: the caller decides. Raises
+    GuestError when no call was seen, UserInputError when the folder has another system's trace."""
     if (folder / RECORD).is_file() and (folder / REQUESTS).is_file():
         found = records.load(SystemTrace, folder / RECORD)
         if found.subject != inputs.subject:
@@ -172,7 +171,7 @@ def chunks_of(log: Path) -> Iterator[bytes]:
 
 
 def last_time(log: Path) -> float:
-    """Return seconds since 1970 of the watchers' last mark that is on the disk; 0 where there is none."""
+    """Return the time of the watchers' last mark on the disk, in seconds since 1970; 0 when there is none."""
     with log.open("rb") as file:
         try:
             end = os.lseek(file.fileno(), 0, os.SEEK_HOLE)

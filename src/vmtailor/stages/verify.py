@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stage verify: the exercise on the built machine, compared with the trace."""
+"""Stage verify: run the exercise on the built machine, and compare with the trace."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ BOOT_S = 180.0
 
 @dataclass(frozen=True)
 class Target:
-    """A container to verify. `machine` has the tailored kernel and the root as its first disk; `tools` is the
-    tracer's volume; `network`: the machine has a network device, so that published ports are tried from the host."""
+    """A container to verify. `machine`: has the tailored kernel, and the root as its first disk. `tools`: the tracer's
+    volume. `network`: the machine has a network device, so published ports are tried from the host."""
 
     machine: Machine
     image: ImageConfig
@@ -37,9 +37,9 @@ class Target:
 
 
 def patience(trace: Trace) -> Patience:
-    """Return what the boot with every call seen may take. On the instruction clock, where nothing waits, the
-    baseline took so much processor time with the same work, however busy the host was; a kernel that lacks something
-    may go in circles or stand still for ever, and a search for what it lacks meets many of those."""
+    """Return the limits of the boot with every call seen. On the instruction clock, where nothing waits, they come from
+    the baseline's processor time for the same work. A kernel that lacks something may loop or stand still for ever, and
+    a search for the missing symbol meets many of those."""
     baseline_s = trace.requests_boot.seconds if trace.requests_cpu_s is None else trace.requests_cpu_s
     return Patience.after(baseline_s)
 

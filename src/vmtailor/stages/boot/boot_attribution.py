@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One boot counted by the plugin up to init, each instruction put down to a function, its file and its symbol."""
+"""The cost of one boot, counted by the plugin up to init, by function, file and symbol."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ _RUN = ReadySignal(ReadyBy.LOG, pattern=r"Run \S+ as init process")
 
 @dataclass(frozen=True)
 class Known:
-    """A kernel whose cost can be attributed: symbols, debug information, source, configuration. `moved`: the symbols
-    of `vmlinux` where functions lie elsewhere in it; they are then told of as a whole."""
+    """A kernel whose cost can be attributed: symbols, debug information, source, configuration. `moved`: the symbols of
+    `vmlinux` if its functions lie elsewhere; only whole functions are counted then."""
 
     release: str
     version: str
@@ -54,13 +54,14 @@ class Known:
 
 
 def release_of(kernel: Path) -> str:
-    """Return what `uname -r` will say, read from a packed kernel's header or a vmlinux. "" when it does not tell."""
+    """Return the kernel's release (`uname -r`), read from a packed kernel's header or a vmlinux; "" when neither has
+    it."""
     return banner_of(kernel).partition(" ")[0]
 
 
 def banner_of(kernel: Path) -> str:
-    """Return a kernel's release, and who compiled it when, as it says so itself; the release alone where that is all.
-    "" when it does not tell."""
+    """Return a kernel's own banner: its release, and who compiled it when. Without more it is the release alone; ""
+    when there is none."""
     with kernel.open("rb") as file:
         head = file.read(65536)
     for header in (row.kernel.header for row in every()):
@@ -83,8 +84,8 @@ def _release_in(kernel: Path) -> str:
 def of_package(
     kernel: Path, store: Store, architecture: str | None = None, distribution: Distribution | None = None
 ) -> Known:
-    """Return the packages of the very kernel that is booted. Raises UserInputError for a kernel that is not the
-    distribution's (this host's, where none is named)."""
+    """Return the packages of exactly the booted kernel. Raises UserInputError for a kernel that is not the
+    distribution's (this host's by default)."""
     row = presumed() if architecture is None else named(architecture)
     asked = distribution or selection.of_host()
     release = release_of(kernel)
@@ -111,8 +112,8 @@ def of_package(
 def attributed(
     machine: Machine, known: Known, out: Path, *, natives: Natives, store: Store, timeout_s: float
 ) -> BootCost:
-    """Boot once on the instruction clock up to init, and say what each part of the kernel cost on the way; what `out`
-    has of this kernel in this machine already is taken as it is.
+    """Boot once on the instruction clock up to init, and return the cost of each part of the kernel. A result in `out`
+    for this kernel and machine is reused.
 
     Raises GuestError when the kernel does not get that far."""
     machine = countable(machine)
@@ -138,7 +139,7 @@ def attributed(
 
 
 def cost_of(counted: Counters, known: Known, store: Store) -> BootCost:
-    """Return each instruction from kernel entry to init put down to a function, its file and its symbol."""
+    """Return the cost from kernel entry to init: each instruction with its function, file and symbol."""
     with step("put instructions down to functions, files and symbols"):
         return _cost(counted, known, store)
 

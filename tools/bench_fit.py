@@ -48,7 +48,7 @@ from vmtailor.drivers.kernel import make
 from vmtailor.model.architecture import Architecture, named, presumed
 from vmtailor.model.bundle import RUN
 from vmtailor.model.change import Cause
-from vmtailor.model.fit import FitRun
+from vmtailor.model.fit_run import FitRun
 from vmtailor.model.kernel import Configured, KernelFiles
 from vmtailor.model.plan import RootFormat
 from vmtailor.pipeline import fit_sides, kernel_repair, measured_machines

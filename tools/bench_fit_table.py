@@ -14,7 +14,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from vmtailor.model.fit import FitRun, Side
+from vmtailor.model.fit_run import FitRun, Side
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from bench_page import publish, say
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records
 from vmtailor.model.bundle import RUN
-from vmtailor.model.fit import FitRun, Side
+from vmtailor.model.fit_run import FitRun, Side
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLE = ROOT / "examples" / "debian-vm"

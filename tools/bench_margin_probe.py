@@ -18,7 +18,7 @@ from typing import ClassVar
 
 from vmtailor.analysis.guests import boots
 from vmtailor.base.cache.store import Store
-from vmtailor.booting.boot import boot
+from vmtailor.booting.booter import boot
 from vmtailor.booting.fitted_machine import Chosen, machine_of
 from vmtailor.drivers.host import bundle_folder
 from vmtailor.drivers.rootfs import initramfs

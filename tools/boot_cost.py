@@ -19,8 +19,8 @@ from vmtailor.analysis.cost import loops as emulation
 from vmtailor.analysis.cost import plugin_counts, side_figures
 from vmtailor.base.cache.store import Store
 from vmtailor.base.natives import locate
-from vmtailor.booting.boot import boot as boot_machine
-from vmtailor.booting.counting import Counting
+from vmtailor.booting.boot_counter import Counting
+from vmtailor.booting.booter import boot as boot_machine
 from vmtailor.drivers.distribution import packaged_baseline, selection
 from vmtailor.drivers.guest import guest_volume
 from vmtailor.drivers.kernel import elf_pack, kernel_source, make

@@ -11,7 +11,7 @@ from vmtailor.model.boots.boot import FunctionCost, Phase, PhaseCounts
 from vmtailor.model.change import Cause, Change, ChangeKind, Figure, Reason, Setting, Verdict, exact, symbol
 from vmtailor.model.evidence import Evidence, EvidenceKind, Strength
 from vmtailor.model.exercise import Exercise, Expect, Proof, Ready, ReadyKind, Step, StepKind
-from vmtailor.model.fit import EmulationLoop, FitRun, Part, Side, Untouched, Warning
+from vmtailor.model.fit_run import EmulationLoop, FitRun, Part, Side, Untouched, Warning
 from vmtailor.model.image import HealthCheck, ImageConfig, Port
 from vmtailor.model.kernel import FoundKernel
 from vmtailor.model.margin import Margin, MarginPrice

@@ -13,8 +13,8 @@ from vmtailor.analysis.guests.machine_variants import USUAL
 from vmtailor.base import natives
 from vmtailor.base.cache.store import Store
 from vmtailor.base.process import require_tool, run
-from vmtailor.booting import series
-from vmtailor.booting.boot import boot
+from vmtailor.booting import series_run
+from vmtailor.booting.booter import boot
 from vmtailor.drivers.distribution import packaged_baseline, selection
 from vmtailor.drivers.guest.ready import parse_signal
 from vmtailor.drivers.rootfs import initramfs, initrd_additions, small_initrd
@@ -25,7 +25,7 @@ from vmtailor.model.boots.workload import OwnInit
 from vmtailor.model.kernel import KernelBaseline
 from vmtailor.model.machine import Disk, DiskMode
 from vmtailor.stages.boot import profile
-from vmtailor.stages.boot.attribution import release_of
+from vmtailor.stages.boot.boot_attribution import release_of
 
 pytestmark = pytest.mark.system
 
@@ -88,7 +88,7 @@ def test_from_a_rebuilt_ram_disk_with_the_collector(kernel: KernelBaseline, tmp_
     found_boot, gathered = boot(
         vm, OwnInit(parse_signal("log:the disk's init runs as 1$"), 280.0, collector=True), tmp_path
     )
-    series.keep(gathered, tmp_path / "boot", vm, "collected")
+    series_run.keep(gathered, tmp_path / "boot", vm, "collected")
     console = gathered.console.decode("utf-8", "replace")
     assert found_boot.outcome is Outcome.READY, f"{found_boot.problem}\n{console[-3000:]}"
     assert {m.name for m in found_boot.milestones} >= {"kernel", "root mounted", "ready"}

@@ -16,7 +16,7 @@ from tests.fakes.tools import load_tool
 from tests.system.conftest import EXAMPLES
 
 from vmtailor.base.files import records
-from vmtailor.model.fit import FitRun
+from vmtailor.model.fit_run import FitRun
 from vmtailor.stages import exercise_file
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]

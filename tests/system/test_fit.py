@@ -20,7 +20,7 @@ from vmtailor.base.files import records
 from vmtailor.base.natives import locate
 from vmtailor.model.bundle import Bundle
 from vmtailor.model.change import Cause
-from vmtailor.model.fit import FitRun
+from vmtailor.model.fit_run import FitRun
 from vmtailor.model.image import Image
 from vmtailor.model.margin import Margin
 from vmtailor.model.plan import Plan

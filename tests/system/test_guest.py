@@ -16,7 +16,7 @@ from vmtailor.base.cache.store import Store
 from vmtailor.base.natives import locate
 from vmtailor.base.process import require_tool
 from vmtailor.drivers.distribution import packaged_baseline, selection
-from vmtailor.drivers.guest.guest import GuestSession
+from vmtailor.drivers.guest.guest_session import GuestSession
 from vmtailor.drivers.guest.guest_volume import TRACER_OPTIONS, config_bytes, root_entries, write_run_volume
 from vmtailor.drivers.guest.wire import encode
 from vmtailor.drivers.qemu import qemu

@@ -8,7 +8,7 @@ import re
 import pytest
 from tests.system.test_guest import BOOT_S, KEY, Bench, boot, heard, make_bench, sh
 
-from vmtailor.drivers.guest.guest import GuestSession
+from vmtailor.drivers.guest.guest_session import GuestSession
 from vmtailor.drivers.guest.guest_volume import TRACER_OPTIONS
 from vmtailor.drivers.rootfs.tracer_volume import write_tools_volume
 from vmtailor.model.boots.workload import Run

@@ -24,7 +24,7 @@ from vmtailor.base.files import records
 from vmtailor.drivers.host import host_client
 from vmtailor.model.architecture import Architecture, named
 from vmtailor.model.bundle import Bundle
-from vmtailor.model.fit import FitRun
+from vmtailor.model.fit_run import FitRun
 from vmtailor.model.plan import Plan
 from vmtailor.model.trace import Trace
 from vmtailor.pipeline import kernel_repair

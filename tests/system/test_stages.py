@@ -13,7 +13,7 @@ from tests.system.conftest import EXAMPLES, Fitted
 
 from vmtailor.base.files import records
 from vmtailor.model.bundle import PLAN
-from vmtailor.model.fit import FitRun
+from vmtailor.model.fit_run import FitRun
 from vmtailor.model.plan import Plan
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]

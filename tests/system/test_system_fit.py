@@ -19,7 +19,7 @@ from tests.system.conftest import EXAMPLES
 
 from vmtailor.base.files import records
 from vmtailor.model.bundle import Bundle
-from vmtailor.model.fit import FitRun
+from vmtailor.model.fit_run import FitRun
 
 pytestmark = pytest.mark.system
 
@@ -152,7 +152,20 @@ def test_the_proof_holds_on_its_disk_and_not_on_one_whose_server_is_broken(
     assert hashlib.sha256(broken.read_bytes()).hexdigest() == before
 
 
-def test_verbs_for_containers_say_so(fitted: dict[str, Any], folder: Path) -> None:
-    for verb in ("refit", "boot"):
-        ended = run_program(folder / verb, verb, folder / "bundle", timeout_s=120)
-        assert ended.code == 2 and "system with an init of its own" in ended.stderr
+def test_a_verb_for_containers_says_so(fitted: dict[str, Any], folder: Path) -> None:
+    ended = run_program(folder / "boot", "boot", folder / "bundle", timeout_s=120)
+    assert ended.code == 2 and "system with an init of its own" in ended.stderr
+
+
+def test_the_bundle_is_planned_again_from_what_is_in_it(
+    fitted: dict[str, Any], folder: Path, no_builds: dict[str, str]
+) -> None:
+    found = {}
+    for name, words in (("same", ()), ("more", ("--keep", "SYSVIPC"))):
+        ended = run_program(
+            folder / name, "refit", folder / "bundle", "--dry-run", "--json", *words, timeout_s=600, env=no_builds
+        )
+        assert ended.code == 0, ended.stderr
+        found[name] = msgspec.json.decode(ended.stdout)
+    assert found["same"]["comes"] == found["same"]["goes"] == found["same"]["altered"] == []
+    assert "SYSVIPC" in {one["symbol"] for one in found["more"]["comes"]}

@@ -21,7 +21,7 @@ from vmtailor.base.errors import HostError, UserInputError
 from vmtailor.base.figures import NARROW_SPACE
 from vmtailor.base.files import records
 from vmtailor.base.terminal import TerminalConsole
-from vmtailor.booting.boot import OnProgress
+from vmtailor.booting.booter import OnProgress
 from vmtailor.cli.boots import boot_bundle, boot_requests, boot_system
 from vmtailor.cli.tables.cost_table import show_cost
 from vmtailor.drivers.host import bundle_folder

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.fakes.started import Start
 
-from vmtailor.booting import series
+from vmtailor.booting import series_run
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ def test_what_needs_a_kernel_or_a_loader_says_so(
     def run(*_: Any, **__: Any) -> None:
         pytest.fail("a machine was started")
 
-    monkeypatch.setattr(series, "run", run)
+    monkeypatch.setattr(series_run, "run", run)
     monkeypatch.chdir(tmp_path)
     for name, sector in {
         "empty.raw": bytes(510) + b"\x55\xaa",  # a table of partitions, and nobody to read it

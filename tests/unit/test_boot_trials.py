@@ -27,8 +27,8 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.base.figures import millions
 from vmtailor.base.natives import Natives
 from vmtailor.base.terminal import TerminalConsole
-from vmtailor.booting import series
-from vmtailor.booting.boot import OnProgress
+from vmtailor.booting import series_run
+from vmtailor.booting.booter import OnProgress
 from vmtailor.cli.tables.series_table import show
 from vmtailor.drivers.guest.ready import parse_signal
 from vmtailor.drivers.qemu.qemu_command import Ends, command
@@ -384,8 +384,8 @@ def test_there_are_controls_where_the_command_line_is_ours_and_boots_hardly_diff
     [(1, 1, "u a v w"), (1, 2, "u a v a w"), (1, 4, "u a v a w a u a v"), (7, 1, "u a b c d e f v g w")],
 )
 def test_between_the_changed_machines_the_unchanged_ones_take_turns(changes: int, times: int, expected: str) -> None:
-    unchanged = [series.variant(name, DIRECT) for name in "uvw"]
-    changed = [series.variant(name, DIRECT) for name in "abcdefg"[:changes]]
+    unchanged = [series_run.variant(name, DIRECT) for name in "uvw"]
+    changed = [series_run.variant(name, DIRECT) for name in "abcdefg"[:changes]]
     turns = machine_bench.in_turn(unchanged, changed, times)
     assert " ".join(one.name for one, _ in turns) == expected
     assert len({(one.name, number) for one, number in turns}) == len(turns)

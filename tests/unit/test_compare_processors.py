@@ -16,7 +16,7 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records
 from vmtailor.model.boots.comparison import ProcessorsCompared
 from vmtailor.model.change import Cause, Reason, symbol
-from vmtailor.model.fit import FitRun
+from vmtailor.model.fit_run import FitRun
 
 
 def on_arm64() -> FitRun:

@@ -25,7 +25,7 @@ from vmtailor.model.architecture import presumed
 from vmtailor.model.checks import State
 from vmtailor.pipeline import bundle_kernel, image_subject
 from vmtailor.pipeline.options import FitOptions
-from vmtailor.stages.boot import attribution
+from vmtailor.stages.boot import boot_attribution
 
 
 @pytest.fixture
@@ -80,9 +80,9 @@ def test_a_boot_is_attributed_with_its_packages(tmp_path: Path, store: Store, di
     image[0x202:0x206], image[0x20E:0x210] = b"HdrS", (0x400).to_bytes(2, "little")
     image[0x600:0x60D] = b"6.20.1-virt (a"
     (tmp_path / "vmlinuz").write_bytes(image)
-    assert attribution.of_package(tmp_path / "vmlinuz", store, None, distribution).version == "6.20.1"
+    assert boot_attribution.of_package(tmp_path / "vmlinuz", store, None, distribution).version == "6.20.1"
     with pytest.raises(UserInputError, match=r"6\.20\.1-virt: no package"):
-        attribution.of_package(tmp_path / "vmlinuz", store, None, MadeUp([]))
+        boot_attribution.of_package(tmp_path / "vmlinuz", store, None, MadeUp([]))
 
 
 def test_a_bundles_source_is_fetched_from_it(tmp_path: Path, store: Store) -> None:

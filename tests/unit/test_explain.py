@@ -32,7 +32,7 @@ from vmtailor.cli.signature import of_verb
 from vmtailor.model.architecture import named
 from vmtailor.model.change import Cause, Change, Figure, Reason, exact, symbol
 from vmtailor.model.evidence import Evidence, EvidenceKind, Strength
-from vmtailor.model.fit import FitRun
+from vmtailor.model.fit_run import FitRun
 from vmtailor.pipeline.known_source import packaged_tree
 
 RUN = fit_run()
@@ -247,7 +247,7 @@ def test_wrong_names_and_wrong_folders_are_the_users_errors(
     elsewhere = {"XDG_CACHE_HOME": str(bundle)}
     result = CliRunner().invoke(app(explain), [str(bundle), "EPOL"], env=elsewhere)
     assert isinstance(result.exception, UserInputError) and "EPOLL" in result.exception.hint
-    with pytest.raises(UserInputError, match="no bundle"):
+    with pytest.raises(UserInputError, match="not a bundle"):
         load_run(tmp_path_factory.mktemp("empty"))
     with pytest.raises(UserInputError, match="does not exist"):
         load_run(tmp_path_factory.mktemp("empty") / "x")

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vmtailor.drivers.guest.guest import GuestSession
+from vmtailor.drivers.guest.guest_session import GuestSession
 from vmtailor.drivers.guest.guest_text import parse_exit, parse_mark, parse_note, parse_result
 from vmtailor.drivers.guest.wire import Decoder, Frame, encode
 from vmtailor.model.guest import READY_STEP, GuestReport

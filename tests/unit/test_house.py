@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The structure of the package, read from its syntax trees. Nothing imports in a circle, public classes and modules
-have names of their own, and the files that the documentation names exist."""
+have names of their own, docstrings say at once what they are about, long records are built by keyword, and the files
+that the documentation names exist."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ import ast
 import re
 import tomllib
 from collections import Counter
+from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -98,3 +100,58 @@ def test_names_are_nouns_and_stand_once(table: str, found: set[str]) -> None:
         "to be renamed": [],
         "to be deleted": [],
     }
+
+
+#: First words after which a reader has to wait for the subject: "Return …", or a noun, says it at once.
+RIDDLES = re.compile(r"(What|Where|Who|Whose|Whether|How|The same|Likewise)\b")
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def test_no_docstring_begins_with_a_question_word() -> None:
+    places = [(path, node) for path, tree in trees().items() for node in ast.walk(tree) if isinstance(node, DOCUMENTED)]
+    found = [
+        f"{path.relative_to(PACKAGE)}: {text[:60]}"
+        for path, node in places
+        if RIDDLES.match(text := ast.get_docstring(node) or "")
+    ]
+    assert len(places) > 1000 and found == []
+
+
+def module_of(path: Path) -> str:
+    return ".".join(("vmtailor", *path.relative_to(PACKAGE).with_suffix("").parts)).removesuffix(".__init__")
+
+
+def dataclasses() -> set[str]:
+    """Return the full names of the package's dataclasses."""
+    return {
+        f"{module_of(path)}.{node.name}"
+        for path, tree in trees().items()
+        for node in tree.body
+        if isinstance(node, ast.ClassDef) and any("dataclass" in ast.unparse(one) for one in node.decorator_list)
+    }
+
+
+def called(tree: ast.Module, module: str) -> Iterator[tuple[str, ast.Call]]:
+    """Yield the calls in a module with the full name of what each calls, as far as imports tell it."""
+    names = {node.name: f"{module}.{node.name}" for node in tree.body if isinstance(node, ast.ClassDef)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            names |= {one.asname or one.name: f"{node.module}.{one.name}" for one in node.names}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            first, _, rest = ast.unparse(node.func).partition(".")
+            yield f"{names.get(first, first)}.{rest}".rstrip("."), node
+
+
+def test_records_of_more_than_four_fields_are_built_by_keyword() -> None:
+    """Five values in a row say nothing of their order, and a new field in the middle moves them all."""
+    known = dataclasses()
+    calls = [
+        (path, node) for path, tree in trees().items() for name, node in called(tree, module_of(path)) if name in known
+    ]
+    found = [
+        f"{path.relative_to(PACKAGE)}:{node.lineno}: {ast.unparse(node.func)}"
+        for path, node in calls
+        if len(node.args) > 4
+    ]
+    assert len(known) > 300 and len(calls) > 500 and found == []

@@ -57,7 +57,7 @@ def test_what_has_no_say_leaves_the_key(package: Path, name: str) -> None:
 
 def test_each_stage_depends_on_what_it_judges_by() -> None:
     parts = {
-        container_trace: {"vmtailor.analysis.demands.container_calls", "vmtailor.booting.exercised"},
+        container_trace: {"vmtailor.analysis.demands.container_calls", "vmtailor.booting.container_boot"},
         verify: {
             "vmtailor.analysis.demands.degradation",
             "vmtailor.analysis.guests.kernel_complaints",
@@ -65,7 +65,7 @@ def test_each_stage_depends_on_what_it_judges_by() -> None:
         },
         measure: {
             "vmtailor.analysis.cost.plugin_counts",
-            "vmtailor.booting.exercised",
+            "vmtailor.booting.container_boot",
             "vmtailor.drivers.qemu.qemu_command",  # of a driver, which a row of data names
         },
     }

@@ -15,10 +15,10 @@ import pytest
 
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import HostError, UserInputError
-from vmtailor.booting import counting, series
-from vmtailor.booting.boot import boot
-from vmtailor.booting.console import attached
+from vmtailor.booting import boot_counter, series_run
+from vmtailor.booting.booter import boot
 from vmtailor.booting.relay import Finish, RelayOptions, relayed
+from vmtailor.booting.system_console import attached
 from vmtailor.drivers.host import host
 from vmtailor.drivers.host.caught_signals import caught
 from vmtailor.drivers.monitors import monitor, monitors
@@ -115,7 +115,7 @@ def test_the_console_of_a_system_is_attached(tmp_path: Path, capfd: pytest.Captu
 def test_a_series_has_the_command_of_each_variant_s_monitor(tmp_path: Path) -> None:
     toy = machine(tmp_path, "login")
     other = replace(toy, monitor="qemu")
-    commands = [series.variant("x", one).command for one in (toy, other)]
+    commands = [series_run.variant("x", one).command for one in (toy, other)]
     assert "--config-file" in commands[0] and "qemu-system" in commands[1]
 
 
@@ -154,7 +154,7 @@ def test_qemu_refuses_nothing_that_it_has(tmp_path: Path) -> None:
 def test_without_a_counter_nothing_is_counted(tmp_path: Path) -> None:
     toy = machine(tmp_path, "init")
     one = monitors.of(toy)
-    assert not one.counts("x86_64") and counting.settling(replace(toy, clock=Clock.INSTRUCTIONS)) is None
+    assert not one.counts("x86_64") and boot_counter.settling(replace(toy, clock=Clock.INSTRUCTIONS)) is None
     with pytest.raises(HostError, match="Toy VM cannot count instructions"):
         one.counter(CountingConfig(), Any, tmp_path)  # type: ignore[arg-type]
     with pytest.raises(UserInputError, match="Toy VM has no CPU 'qemu64'"):

@@ -38,11 +38,11 @@ KINDS = OptionSubject
 RECORDS: dict[type[Any], tuple[OptionSubject, ...]] = {
     FitOptions: (
         *(KINDS.IMAGE, KINDS.TREE, KINDS.DISK),
-        *(KINDS.TRACED_FOLDER, KINDS.PLANNED_FOLDER, KINDS.BUILT_FOLDER),
+        *(KINDS.TRACED_FOLDER, KINDS.PLANNED_FOLDER, KINDS.BUILT_FOLDER, KINDS.CONTAINER, KINDS.SYSTEM),
     ),
     RunOptions: (KINDS.CONTAINER, KINDS.SYSTEM),
     VerifyRequest: (KINDS.CONTAINER, KINDS.SYSTEM),
-    RefitRequest: (KINDS.CONTAINER,),
+    RefitRequest: (KINDS.CONTAINER, KINDS.SYSTEM),
     BootOptions: (KINDS.MACHINE, KINDS.FITTED, KINDS.EXERCISED, KINDS.WATCHED),
 }
 
@@ -174,6 +174,10 @@ def test_what_is_refused_is_what_it_was() -> None:
     assert folder - refused(FitOptions, KINDS.BUILT_FOLDER) == {"--source"}
     planned = {"--keep", "--drop", "--margin", "--terminal", "--source"}
     assert folder - refused(FitOptions, KINDS.PLANNED_FOLDER) == planned
+    again = {"--keep", "--drop", "--repeat", "--budget"}
+    assert folder - refused(FitOptions, KINDS.SYSTEM) == again
+    assert folder - refused(FitOptions, KINDS.CONTAINER) == {*again, "--kernel", "--margin"}
+    assert refused(RefitRequest, KINDS.SYSTEM) == {"--observed"} and refused(RefitRequest, KINDS.CONTAINER) == set()
     assert refused(VerifyRequest, KINDS.SYSTEM) == set() and refused(VerifyRequest, KINDS.CONTAINER) == {"--disk"}
     assert refused(RunOptions, KINDS.CONTAINER) == {"--keep-state"}
     assert refused(RunOptions, KINDS.SYSTEM) == {

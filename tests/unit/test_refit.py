@@ -72,8 +72,8 @@ def reaches(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def begins_with(folder: Path, **more: Any) -> Reached:
     options = FitOptions("", folder.with_name("out"), **more.pop("options", {}))
-    with pytest.raises(Reached) as caught:
-        second_fit.prepare(RefitRequest(folder, options, **more))
+    with pytest.raises(Reached) as caught, second_fit.prepare(RefitRequest(folder, options, **more)):
+        pass
     return caught.value
 
 
@@ -152,8 +152,9 @@ def test_modules_of_a_trace_have_names_that_modules_have(tmp_path: Path, monkeyp
     monkeypatch.setattr(second_fit, "assembled", lambda *given: None)
     trace = trace_record(modules_requested=(ModuleRequest("x", "x", "../../etc/x"),))
     made = write_bundle(tmp_path / "b", trace=trace)
-    with pytest.raises(UserInputError, match="module"):
-        second_fit.prepare(RefitRequest(made, FitOptions("", tmp_path / "out")))
+    request = RefitRequest(made, FitOptions("", tmp_path / "out"))
+    with pytest.raises(UserInputError, match="module"), second_fit.prepare(request):
+        pass
 
 
 def test_a_reason_quotes_what_was_seen(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records
 from vmtailor.base.terminal import TerminalConsole
 from vmtailor.model.change import Cause, Reason, symbol
-from vmtailor.model.fit import FitRun, Side
+from vmtailor.model.fit_run import FitRun, Side
 from vmtailor.model.syscalls import Absence, FailedCall
 from vmtailor.model.systems.units import UnitChoice, UnitFate, UnitsMode, UnitStanding
 from vmtailor.model.trial import Purpose, Trial

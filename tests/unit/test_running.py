@@ -16,7 +16,7 @@ from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import GuestError, HostError, UserInputError
 from vmtailor.base.files import records
 from vmtailor.booting.fitted_machine import Chosen, machine_of
-from vmtailor.booting.run_ending import Memory, memory_of
+from vmtailor.booting.run_verdict import Memory, memory_of
 from vmtailor.drivers.host import bundle_folder
 from vmtailor.drivers.host.bundle_folder import BundleFolder, seal
 from vmtailor.drivers.monitors import monitor, monitors

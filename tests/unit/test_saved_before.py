@@ -18,7 +18,7 @@ from vmtailor.model.boots.boot import Outcome
 from vmtailor.model.boots.system_exercise import SystemExercise
 from vmtailor.model.bundle import IMAGE, PLAN, RUN, SYSTEM, SYSTEM_EXERCISE, SYSTEM_RUN, Bundle
 from vmtailor.model.exercise import ReadyKind
-from vmtailor.model.fit import FitRun
+from vmtailor.model.fit_run import FitRun
 from vmtailor.model.image import Image
 from vmtailor.model.machine import Clock
 from vmtailor.model.plan import Plan

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`vmtailor explain`: why something is in a bundle, or out, and what would bring it in."""
+"""`vmtailor explain`: say why something is in a bundle or not, and how to bring it in."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from vmtailor.cli.tables.finding_view import LookupAnswer, document
 from vmtailor.cli.tables.finding_view import show as show_answer
 from vmtailor.model.architecture import named, names
 from vmtailor.model.change import Reason
-from vmtailor.model.fit import FitRun
+from vmtailor.model.fit_run import FitRun
 from vmtailor.model.option import Option
 from vmtailor.model.option_rows import JSON, SOURCE
 from vmtailor.pipeline.known_source import SourceAtHand, packaged_tree, read_configuration, source_for
@@ -182,7 +182,7 @@ _NO_SOURCE = "; the source of {0} is not in the cache, so only what the fit reco
 
 
 def source_of_bundle(run: FitRun) -> SourceAtHand | None:
-    """The source of a bundle's kernel, where the cache has it."""
+    """Return the source of a bundle's kernel if the cache has it."""
     return source_for(None, run.plan.kernel_version, run.plan.architecture)
 
 
@@ -238,13 +238,25 @@ def _answer_failure(message: str, source: SourceAtHand | None, target: AskedKern
         lacking(by_error(read.error, source.known), source.known, target) if not found and not read.not_kernel else ()
     )
     return LookupAnswer(
-        message.strip(), target, verdict(found, read.not_kernel), found, source.version, command, read.kind, read.says,
-        read.error, read.meaning, read.not_kernel, notes, lacks,
-    )  # fmt: skip
+        question=message.strip(),
+        target=target,
+        verdict=verdict(found, read.not_kernel),
+        findings=found,
+        source=source.version,
+        command=command,
+        kind=read.kind,
+        says=read.says,
+        error=read.error,
+        meaning=read.meaning,
+        not_kernel=read.not_kernel,
+        notes=notes,
+        lacking=lacks,
+    )
 
 
 def _answer_word(what: str, source: SourceAtHand, target: AskedKernel, command: str) -> LookupAnswer | None:
-    """The answer to a name, an error, or a call and a word of its arguments; None where the source knows none of it."""
+    """Return the answer to a name, an error, or a call and a word of its arguments; None where the source knows none of
+    it."""
     notes = (source.note,) if source.note else ()
     kinds = messages.load()
     words = what.replace("(", " ").replace(")", " ").replace(",", " ").split()
@@ -252,16 +264,23 @@ def _answer_word(what: str, source: SourceAtHand, target: AskedKernel, command: 
     rest = [word for word in words if error is None or word != error.name]
     asks = [ask for word in reversed(rest) for ask in meant(word, source.known)]
     found = findings(asks, source.known, target)
-    said = (error.name, error.meaning) if error is not None else ("", "")
+    base = LookupAnswer(
+        question=what,
+        target=target,
+        verdict=verdict(found, ""),
+        findings=found,
+        source=source.version,
+        command=command,
+        kind="name",
+        error=error.name if error is not None else "",
+        meaning=error.meaning if error is not None else "",
+        notes=notes,
+    )
     if error is not None and not rest:
         lacks = lacking(by_error(error.name, source.known), source.known, target)
         why = error.meaning if error.about == "elsewhere" else ""
-        return LookupAnswer(
-            what, target, verdict((), why), (), source.version, command, "error", "", *said, why, notes, lacks
-        )
-    if not found:
-        return None
-    return LookupAnswer(what, target, verdict(found, ""), found, source.version, command, "name", "", *said, "", notes)
+        return replace(base, verdict=verdict((), why), findings=(), kind="error", not_kernel=why, lacking=lacks)
+    return base if found else None
 
 
 def _print(answer: LookupAnswer, json: bool, console: TerminalConsole) -> None:
@@ -293,7 +312,7 @@ def _find(run: FitRun, what: str, tree: bool) -> Explained | None:
 
 
 def answer_document(found: Explained, lines: TraceLines) -> dict[str, Any]:
-    """One answer as a JSON document."""
+    """Return one answer as a JSON document."""
     return {
         "schema": EXPLAIN_SCHEMA,
         "what": found.what,
@@ -318,7 +337,7 @@ def _reason_document(reason: Reason, lines: TraceLines) -> dict[str, Any]:
 
 
 def overview_document(run: FitRun) -> dict[str, Any]:
-    """All kept symbols by cause as a JSON document."""
+    """Return all kept symbols by cause as a JSON document."""
     return {
         "schema": EXPLAIN_SCHEMA,
         "counts": {cause.value: number for cause, number in counts(run.plan.symbols).items()},

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`vmtailor measure`: both machines of a bundle or a work folder, on both clocks."""
+"""`vmtailor measure`: measure both machines of a bundle or a work folder, on both clocks."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Annotated
 import msgspec
 
 from vmtailor.base import output
+from vmtailor.base.text import plain
 from vmtailor.model.option import Option
 from vmtailor.model.option_rows import JSON
 from vmtailor.pipeline import second_measure
@@ -25,9 +26,15 @@ def measure(
     json: Annotated[bool, JSON] = False,
 ) -> None:
     """Measure both machines of a bundle or a work folder, the baseline and the tailored one, and print the figures.
-    What was measured before of the same bytes is found again. In a work folder the figures are kept."""
+    What was measured before of the same bytes is found again. In a work folder the figures are kept. Of a system's
+    bundle, the tailored machine is measured; the baseline's figures are those of its fit."""
     asked = replace(options, reference=str(folder), out=folder)
     found = second_measure.measure(folder, asked)
+    if found.baseline_of:
+        output.note(
+            f"the baseline's figures are those of the fit (vmtailor {plain(found.baseline_of[:40])}): a system's "
+            "bundle lacks the symbols of its own kernel"
+        )
     if json:
         output.document({"schema": found.SCHEMA, **msgspec.to_builtins(found)})
     else:

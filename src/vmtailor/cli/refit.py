@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`vmtailor refit`: a bundle's evidence, and what was seen since, on the same kernel or another one."""
+"""`vmtailor refit`: fit a bundle again with new evidence, or on another kernel."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from vmtailor.analysis.changes.plan_summary import PlanDifference, cause_of
 from vmtailor.base import output
 from vmtailor.base.errors import AnswerNo
 from vmtailor.base.terminal import Table, TerminalConsole, Text, box
-from vmtailor.base.text import plural
+from vmtailor.base.text import plain, plural
 from vmtailor.model.change import Change
 from vmtailor.model.option_rows import JSON
 from vmtailor.pipeline import bundle_place, second_fit
@@ -29,36 +29,36 @@ def refit(request: RefitRequest, asked: FitOptions, json: Annotated[bool, JSON] 
     target = request.out or bundle.absolute().with_name(f"{bundle.absolute().name}-refit")
     if not dry_run:
         bundle_place.require_writable(target)
-    prepared = second_fit.prepare(replace(request, options=replace(asked, out=target)))
-    found = prepared.difference
-    if json and (dry_run or not found):
-        output.document(document(prepared))
-    elif not json:
-        show(prepared, TerminalConsole())
-    if dry_run:
-        return
-    if not found:
-        output.note("nothing is built: this is the plan that the bundle was made from")
-        return
-    for one in prepared.runs:
-        output.note(f"will be run on this host: {one}")
-    if prepared.skipped:
-        programs = plural(len(prepared.skipped), "program")
-        output.note(
-            f"without {programs} that the bundle would run on this host: {'; '.join(prepared.skipped)} (--exercise "
-            "FILE or --trust-host-commands runs them)"
-        )
-    result = second_fit.refit(prepared)
+    with second_fit.prepare(replace(request, options=replace(asked, out=target))) as prepared:
+        found = prepared.difference
+        if json and (dry_run or not found):
+            output.document(document(prepared))
+        elif not json:
+            show(prepared, TerminalConsole())
+        if dry_run:
+            return
+        if not found:
+            output.note("nothing is built: this is the plan that the bundle was made from")
+            return
+        for one in prepared.runs:
+            output.note(f"will be run on this host: {one}")
+        if prepared.skipped:
+            programs = plural(len(prepared.skipped), "program")
+            output.note(
+                f"without {programs} that the bundle would run on this host: {'; '.join(prepared.skipped)} (--exercise "
+                "FILE or --trust-host-commands runs them)"
+            )
+        result = second_fit.refit(prepared)
     report_stage.show(result, json=json)
     if not result.verified:
         raise AnswerNo(
-            "the container does not work in the tailored machine",
+            f"{plain(result.reference)} does not work in the tailored machine",
             hint=f"{target}/report.html has every trial; --keep NAME keeps a symbol, --budget N allows more trials",
         )
 
 
 def document(prepared: Replanned) -> dict[str, Any]:
-    """The difference as a JSON document."""
+    """Return the difference as a JSON document."""
     found = prepared.difference
     return {
         "schema": REFIT_SCHEMA,

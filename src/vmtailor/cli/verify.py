@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`vmtailor verify`: what is in a bundle, or in a work folder, proven again."""
+"""`vmtailor verify`: verify a bundle or a work folder again."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from vmtailor.base.text import plural
 from vmtailor.model.exercise import Proof
 from vmtailor.model.option_rows import JSON
 from vmtailor.pipeline import reverify
-from vmtailor.pipeline.reverify import Prepared, SavedSystem, VerifyRequest
+from vmtailor.pipeline.reverify import PreparedVerify, SavedSystem, VerifyRequest
 from vmtailor.pipeline.work_files import is_work_folder
 
 
@@ -53,7 +53,7 @@ def verify(request: VerifyRequest, json: Annotated[bool, JSON] = False) -> None:
         raise AnswerNo(f"{words.fails}{without}", hint=words.hint, details=found.evidence)
 
 
-def _words(prepared: Prepared) -> _Words:
+def _words(prepared: PreparedVerify) -> _Words:
     """Return the words for a verdict, by what was verified."""
     request, subject = prepared.request, prepared.subject
     bundle = request.bundle

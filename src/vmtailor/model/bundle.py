@@ -31,6 +31,8 @@ RUN = "run.json"
 #: The folder of the trace in a bundle, with its record, the counts of its coverage, and the tracer's log.
 TRACE, TRACE_RECORD, COVERAGE, REQUESTS = "trace", "trace.json", "coverage.counts", "requests.strace"
 TRACED = f"{TRACE}/{TRACE_RECORD}"
+#: The record of the trace of a system with an init of its own.
+SYSTEM_TRACED = f"{TRACE}/system-trace.json"
 LOGS = (f"{TRACE}/{COVERAGE}", f"{TRACE}/{REQUESTS}")
 CONFIG, SYSTEM_MAP, SBOM, PAGE = "config", "System.map", "sbom.cdx.json", "report.html"
 #: The records of a work folder: what the trace began with, the kernel that was built, and what was found of it.

@@ -28,7 +28,7 @@ class OptionSubject(Enum):
     CONTAINER = ("{}, the bundle of a container", "leave it out: it is for systems with an init of their own")
     SYSTEM = (
         "{}, the bundle of a system with an init of its own",
-        "leave it out: the system starts what it is there for",
+        "leave it out: the system has its own kernel, and starts what it is there for",
     )
     TRACED_FOLDER = ("the work folder {}, whose records say it", "give it to vmtailor trace IMAGE -o FOLDER")
     PLANNED_FOLDER = (

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`boot --try`: changes tried on a machine with an init of its own, or on a bundle, each expected before it is
-tried."""
+"""`boot --try`: try changes on a machine with an init of its own, or on a bundle. Each change has an expectation
+first."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records, regular_files
 from vmtailor.base.natives import Natives
 from vmtailor.base.progress import step
-from vmtailor.booting import series
-from vmtailor.booting.boot import Booter
-from vmtailor.booting.boot import boot as plain_boot
+from vmtailor.booting import series_run
+from vmtailor.booting.booter import Booter
+from vmtailor.booting.booter import boot as plain_boot
 from vmtailor.booting.bundle_booter import kernel_of
-from vmtailor.booting.counted import CountedToInit, Settled
-from vmtailor.booting.series import OnBoot
+from vmtailor.booting.instruction_boots import CountedToInit, Settled
+from vmtailor.booting.series_run import OnBoot
 from vmtailor.model.boots.boot import Outcome
 from vmtailor.model.boots.boot_cost import BootCost
 from vmtailor.model.boots.counters import CountingMode
@@ -36,8 +36,8 @@ from vmtailor.pipeline import bundle_boots, bundle_kernel
 from vmtailor.pipeline.bundle_boots import Booted
 from vmtailor.pipeline.change_means import Means, applied, for_bundle
 from vmtailor.pipeline.machine_bench import JUDGED, MachineBench, tried
-from vmtailor.stages.boot import attribution, profile
-from vmtailor.stages.boot.attribution import Known, attributed
+from vmtailor.stages.boot import boot_attribution, profile
+from vmtailor.stages.boot.boot_attribution import Known, attributed
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def on_machine(
     natives: Natives, judged_by: JudgedBy = JudgedBy.READY, known: Known | None = None, store: Store | None = None,
     on_boot: OnBoot | None = None,
 ) -> BootSeries:  # fmt: skip
-    """Try changes on a machine with an init of its own. First one boot that shows more of itself, for what is expected.
+    """Try changes on a machine with an init of its own. A first boot that shows more of itself gives the expectations.
     To judge by instructions, the kernel must be `known`."""
     regular_files.make_folder(out)
     booter: Booter = plain_boot
@@ -73,7 +73,17 @@ def on_machine(
     def make(changes: Sequence[Change], base: Machine) -> tuple[Machine, tuple[Change, ...]]:
         return applied(changes, base, means)
 
-    bench = MachineBench(subject, machine, workload, out, booter, make, times, judged_by, on_boot)
+    bench = MachineBench(
+        subject=subject,
+        base=machine,
+        workload=workload,
+        out=out,
+        booter=booter,
+        make=make,
+        times=times,
+        judged_by=judged_by,
+        on_boot=on_boot,
+    )
     return tried(bench, expected(wanted, predict))
 
 
@@ -100,12 +110,22 @@ def on_bundle(
         return make_on_bundle(changes, machine, means)
 
     name = str(subject.loaded.path)
-    bench = MachineBench(name, subject.machine, subject.workload, out, subject.booter, make, times, judged_by, on_boot)
+    bench = MachineBench(
+        subject=name,
+        base=subject.machine,
+        workload=subject.workload,
+        out=out,
+        booter=subject.booter,
+        make=make,
+        times=times,
+        judged_by=judged_by,
+        on_boot=on_boot,
+    )
     return tried(bench, expected(wanted, predict))
 
 
 def make_on_bundle(changes: Sequence[Change], machine: Machine, means: Means) -> tuple[Machine, tuple[Change, ...]]:
-    """A bundle's machine with changes made. Raises UserInputError for what it cannot have."""
+    """Return a bundle's machine with changes made. Raises UserInputError for what it cannot have."""
     for_bundle(changes, machine)
     changed, made = applied(changes, machine, means)
     kernel_of(changed)
@@ -113,12 +133,12 @@ def make_on_bundle(changes: Sequence[Change], machine: Machine, means: Means) ->
 
 
 def expected(wanted: Sequence[Candidate], predict: Predict) -> tuple[Change, ...]:
-    """The changes, each with what is expected of it."""
+    """Return the changes, each with its expected effect."""
     return tuple(replace(one.change, expected=predict(one)) for one in wanted)
 
 
 def by_cost(cost: BootCost, judged_by: JudgedBy) -> Predict:
-    """Savings expected from what a boot cost: instructions, or as many nanoseconds of virtual time."""
+    """Return savings expected from what a boot cost: instructions, or as many nanoseconds of virtual time."""
 
     def predict(one: Candidate) -> tuple[Effect, ...]:
         count, source = effects.expected_instructions(one, cost)
@@ -130,7 +150,7 @@ def by_cost(cost: BootCost, judged_by: JudgedBy) -> Predict:
 
 
 def by_seconds(seen: Shown | None, judged_by: JudgedBy) -> Predict:
-    """Savings expected from a timeline; none where there is none."""
+    """Return savings expected from a timeline; none where there is none."""
 
     def predict(one: Candidate) -> tuple[Effect, ...]:
         if seen is None:
@@ -145,8 +165,8 @@ def shown(
     machine: Machine, workload: Workload, out: Path, natives: Natives, judged_by: JudgedBy, booter: Booter,
     on_boot: OnBoot | None = None, symbols: Path | None = None,
 ) -> Shown | None:  # fmt: skip
-    """Boot once with initcalls logged, units stamped and processes sampled; None where it cannot be had. `symbols`:
-    the kernel's System.map, for one that logs its initcalls by address."""
+    """Boot once with initcalls logged, units stamped and processes sampled; return None when that is not possible.
+    `symbols`: the kernel's System.map, for a kernel that logs its initcalls by address."""
     if machine.kernel is None:
         return None
     seeing = profile.with_words(profile.with_initcalls(machine), profile.UNITS)
@@ -163,7 +183,7 @@ def shown(
     if isinstance(patient, OwnInit):
         patient = replace(patient, collector=sampled)
     boot, gathered = booter(seeing, patient, out, on_progress=progress)
-    series.keep(gathered, out / "profile", seeing, "profile")
+    series_run.keep(gathered, out / "profile", seeing, "profile")
     if boot.outcome not in (Outcome.READY, Outcome.WRONG):
         return None
     timeline = profile.timeline_of(out / "profile", symbols)
@@ -178,7 +198,7 @@ def _cost(subject: Booted, out: Path) -> BootCost:
     counters = bundle_boots.counted(subject, out)
     known = bundle_kernel.known(subject.loaded, subject.store, only_cached=True)
     if known is not None:
-        return attribution.cost_of(counters, known, subject.store)
+        return boot_attribution.cost_of(counters, known, subject.store)
     table = subject.booter.table(str(subject.loaded.kernel))
     found = by_table(counters, table)
     return rows_of(subject.loaded.bundle.kernel_version, counters, found)
@@ -189,7 +209,7 @@ def _by_log(subject: Booted, out: Path, judged_by: JudgedBy) -> Predict:
     machine = profile.with_initcalls(subject.machine)
     with step("one boot that logs its initcalls"):
         boot, gathered = subject.booter(machine, patient, out)
-    series.keep(gathered, out / "profile", machine, "profile")
+    series_run.keep(gathered, out / "profile", machine, "profile")
     if boot.outcome not in (Outcome.READY, Outcome.WRONG):
         return by_seconds(None, judged_by)
     return by_seconds(Shown(profile.timeline_of(out / "profile"), 1.0), judged_by)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`boot` on a bundle: its boots, and what each part of its kernel costs."""
+"""`boot` of a bundle: its boots, and the cost of each part of its kernel."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from vmtailor.base.errors import GuestError
 from vmtailor.base.files import records, regular_files
 from vmtailor.base.natives import Natives
 from vmtailor.base.progress import step
-from vmtailor.booting import bundle_booter, fitted_machine, series
+from vmtailor.booting import bundle_booter, fitted_machine, series_run
 from vmtailor.booting.bundle_booter import BundleBooter
 from vmtailor.booting.fitted_machine import Chosen
-from vmtailor.booting.series import OnBoot
+from vmtailor.booting.series_run import OnBoot
 from vmtailor.drivers.host import bundle_folder
 from vmtailor.drivers.host.bundle_folder import BundleFolder
 from vmtailor.model.boots.boot_cost import BootCost
@@ -23,12 +23,12 @@ from vmtailor.model.boots.series import BootSeries
 from vmtailor.model.boots.workload import Exercised
 from vmtailor.model.machine import Clock, Machine
 from vmtailor.pipeline import bundle_kernel
-from vmtailor.stages.boot import attribution
+from vmtailor.stages.boot import boot_attribution
 
 
 @dataclass(frozen=True)
 class Booted:
-    """A bundle as it is to be booted. `own` has what the user chose of its machine."""
+    """A bundle prepared for boots. `own`: the user's choices for its machine."""
 
     loaded: BundleFolder
     own: Chosen
@@ -38,7 +38,7 @@ class Booted:
 
     @property
     def machine(self) -> Machine:
-        """Return the machine, on the clock that was chosen."""
+        """Return the machine on the chosen clock."""
         return fitted_machine.machine_of(self.loaded, fitted_machine.stamped(self.own))
 
     def on(self, clock: Clock) -> Booted:
@@ -51,24 +51,28 @@ class Booted:
 
 
 def prepare(path: Path, own: Chosen, timeout_s: float, natives: Natives, store: Store) -> Booted:
-    """Read a bundle. What ready means is its exercise's to say."""
+    """Read a bundle and prepare its boots. Its exercise defines ready."""
     loaded = bundle_folder.load_container(path, store)
-    return Booted(loaded, own, bundle_booter.workload_of(loaded, timeout_s), natives, store)
+    return Booted(
+        loaded=loaded, own=own, workload=bundle_booter.workload_of(loaded, timeout_s), natives=natives, store=store
+    )
 
 
 def boots(subject: Booted, times: int, out: Path, on_boot: OnBoot) -> BootSeries:
-    """Boot a bundle so many times."""
-    schedule = series.in_turn([series.variant("base", subject.machine)], times)
-    return series.run(str(subject.loaded.path), schedule, subject.workload, out, booter=subject.booter, on_boot=on_boot)
+    """Boot a bundle the given number of times."""
+    schedule = series_run.in_turn([series_run.variant("base", subject.machine)], times)
+    return series_run.run(
+        str(subject.loaded.path), schedule, subject.workload, out, booter=subject.booter, on_boot=on_boot
+    )
 
 
 def attribute(subject: Booted, out: Path) -> BootCost:
-    """Boot once on the instruction clock, and return what each part of the kernel costs up to init. The kernel is
-    compiled once more for it, with debug information; once, and found again after that."""
+    """Boot once on the instruction clock, and return the cost of each part of the kernel up to init. For this the
+    kernel is compiled once more, with debug information; the cache keeps the result."""
     known = bundle_kernel.known(subject.loaded, subject.store)
     assert known is not None
-    cost = attribution.cost_of(counted(subject, out), known, subject.store)
-    records.save(cost, out / attribution.RECORD)
+    cost = boot_attribution.cost_of(counted(subject, out), known, subject.store)
+    records.save(cost, out / boot_attribution.RECORD)
     return cost
 
 
@@ -79,11 +83,11 @@ def counted(subject: Booted, out: Path) -> Counters:
     machine = subject.on(Clock.INSTRUCTIONS).machine
     with step("count instructions up to init"):
         boot, gathered = subject.booter(machine, subject.workload, out)
-    series.keep(gathered, out / "attribution", machine, "attribution")
+    series_run.keep(gathered, out / "attribution", machine, "attribution")
     counters = gathered.counters
     if counters is None or boot.instructions is None:
         raise GuestError(
-            f"the kernel did not come to init: {boot.problem or bundle_booter.OTHER_INIT}",
+            f"the kernel did not reach init: {boot.problem or bundle_booter.OTHER_INIT}",
             hint=f"its console: {out}/attribution/console.log",
         )
     return counters

@@ -13,10 +13,10 @@ from vmtailor.base.errors import GuestError, UserInputError
 from vmtailor.base.files import temporary
 from vmtailor.base.output import note
 from vmtailor.base.text import plural
-from vmtailor.booting import console, run_ending
+from vmtailor.booting import run_verdict, system_console
 from vmtailor.booting.fitted_machine import Chosen, machine_of
 from vmtailor.booting.relay import RelayOptions, relayed
-from vmtailor.booting.run_ending import Memory
+from vmtailor.booting.run_verdict import Memory
 from vmtailor.drivers.guest import guest_volume
 from vmtailor.drivers.host import bundle_folder, tty
 from vmtailor.drivers.host.bundle_folder import BundleFolder
@@ -171,12 +171,12 @@ class RunOptions:
 
     @property
     def watched(self) -> bool:
-        """True where what the kernel refuses is told."""
+        """Return whether calls that the kernel refuses are reported."""
         return self.explain_failures or self.observed is not None
 
 
 def run_of(options: RunOptions, image: ImageConfig, network: bool, privileged: bool = False) -> Run:
-    """Return what init is told for this start. `privileged`: whether the container is so where the options do not say.
+    """Return the orders to init for this start. `privileged`: the container's default when the options do not say.
     Raises UserInputError when there is nothing to execute."""
     rows, columns = tty.size()
     return Run(
@@ -208,7 +208,8 @@ def _argv(options: RunOptions, image: ImageConfig) -> tuple[str, ...] | None:
 
 
 def require_meant(options: RunOptions, files: BundleFolder) -> None:
-    """Raise UserInputError for options that a bundle of this kind has no use for, and for what its machine lacks."""
+    """Raise UserInputError for options that do not apply to a bundle of this kind, and for features that its machine
+    lacks."""
     bundle = files.bundle
     refuse(options, OptionSubject.SYSTEM if files.is_system else OptionSubject.CONTAINER, options.bundle)
     noun = "system" if files.is_system else "image"
@@ -225,11 +226,11 @@ def require_meant(options: RunOptions, files: BundleFolder) -> None:
 
 
 def run(options: RunOptions, watch: Watch | None = None) -> int:
-    """Run a bundle's machine to its end, and return its exit status: the container's, or 0 for a system. `watch` is
-    told what is refused.
+    """Run a bundle's machine to its end, and return its exit status: the container's, or 0 for a system. `watch` gets
+    the refused calls.
 
-    Raises GuestError when the machine ended before the container had a status, or the system's kernel gave up;
-    UserInputError for options that this bundle has no use for; HostError when the host could not do its part."""
+    Raises GuestError when the machine ended before the container had a status, or the system's kernel gave up. Raises
+    UserInputError for options that do not apply to this bundle; HostError when the host failed."""
     tty.require_streams()
     bundle = bundle_folder.load(options.bundle)
     require_meant(options, bundle)
@@ -262,11 +263,11 @@ def _container(
             finish = relay.run()
             if watch is not None:
                 watch.began = relay.session.listening
-            end = run_ending.verdict(finish, relay.session, relay.running, memory)
+            end = run_verdict.verdict(finish, relay.session, relay.running, memory)
         for line in end.words:
             relay.say(line)
         relay.drain()
-    error = end.error or (None if end.status else run_ending.require_written(relay.failed()))
+    error = end.error or (None if end.status else run_verdict.require_written(relay.failed()))
     if error is not None:
         raise error
     return end.status
@@ -282,9 +283,9 @@ def _system(options: RunOptions, files: BundleFolder, published: tuple[Published
         if told:
             note(told.rstrip("\n"))
         if os.isatty(0):
-            note(f"{console.LEAVE_NAME} ends the machine")
+            note(f"{system_console.LEAVE_NAME} ends the machine")
         with caught() as signals:
-            finished = console.attached(machine, signals, interactive=interactive)
+            finished = system_console.attached(machine, signals, interactive=interactive)
     if finished.lost:
         raise GuestError(
             f"the system is lost: {finished.lost}", hint=f"vmtailor explain {files.path} --failure 'MESSAGE'"
@@ -297,7 +298,7 @@ def _system(options: RunOptions, files: BundleFolder, published: tuple[Published
 
 
 def _machine(options: RunOptions, files: BundleFolder) -> Machine:
-    """The bundle's machine as the caller wants it, all but the run volume."""
+    """Return the bundle's machine as the caller wants it, all but the run volume."""
     accelerator = options.accelerator or monitors.usual().best_accelerator(files.bundle.architecture)
     machine = machine_of(files, Chosen(accelerator=accelerator, memory_bytes=options.memory_bytes))
     return replace(
@@ -312,4 +313,4 @@ def _memory(options: RunOptions, bundle: Bundle) -> Memory:
     """Return the machine's memory. Whether it is enough is checked only when the caller chose it."""
     if options.memory_bytes is None:
         return Memory(bundle.memory_bytes, None)
-    return run_ending.memory_of(options.bundle, options.memory_bytes)
+    return run_verdict.memory_of(options.bundle, options.memory_bytes)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`verify`: a bundle, or a work folder, verified from what is in it, on this host.
+"""`verify`: verify a bundle or a work folder on this host, from its own files.
 
-A bundle may be somebody else's, and so may a disk. Its exercise may name programs to be run on the host
-(`host-command`): they are run when the user gave them in a file of their own, or says that this bundle's are trusted;
-otherwise the verdict says what it is without."""
+A bundle may be somebody else's, and so may a disk. Its exercise may name programs to run on the host (`host-command`).
+They run only if the user gave them in an own file, or trusts this bundle's; otherwise the verdict says that they did
+not run."""
 
 from __future__ import annotations
 
@@ -76,9 +76,9 @@ class VerifyRequest:
 
 @dataclass(frozen=True, eq=False)
 class SavedContainer:
-    """The container of a bundle or a work folder. `machine`: as it is for an accelerator, on the wall clock, without a
-    network device, as it was traced. `runs`: programs that will be started on this host, as a shell would be told;
-    `skipped`: those that the bundle asks for and that are left out."""
+    """The container of a bundle or a work folder. `machine`: gives the machine for an accelerator, on the wall clock,
+    without a network device, as it was traced. `runs`: programs that will be started on this host, as shell text.
+    `skipped`: programs that the bundle asks for and that are left out."""
 
     files: SavedFolder
     image: Image
@@ -117,13 +117,14 @@ class SavedContainer:
 
 @dataclass(frozen=True, eq=False)
 class SavedSystem:
-    """The system of a bundle. `before`: the run on the system's own kernel; `disk`, `root`: what is started."""
+    """The system of a bundle. `before`: the run on the system's own kernel. `disk`, `root`: the disk that is started,
+    and its root."""
 
     files: BundleFolder
     exercise: SystemExercise
     before: SystemRun
     disk: Disk
-    root: SystemRoot
+    system: System
     runs: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
 
@@ -132,28 +133,40 @@ class SavedSystem:
         return self.files.bundle.architecture
 
     @property
+    def root(self) -> SystemRoot:
+        """The place of the system in its machine."""
+        return exercise_boots.root_of(self.system, self.files.bundle.words)
+
+    @property
     def proof(self) -> Proof:
         return self.exercise.inside().proof
 
     def clock(self, asked: Clock) -> Clock:
-        """Return the wall clock where a program on the host drives the system: on the other one no guest waits."""
+        """Return the wall clock when a program on the host drives the system: on the instruction clock no guest
+        waits."""
         return Clock.WALL if self.runs else asked
 
     def verified(self, accelerator: Accelerator, clock: Clock, store: Store) -> Verification:
-        """Judge the exercise on the machine as when it was fitted. Nothing is written to the disk."""
+        """Run and judge the exercise on the machine as it was fitted. Nothing is written to the disk."""
         files = self.files
         symbols = files.data(files.bundle.system_map, MOST_TABLE_BYTES).decode(errors="replace")
         machine = machine_of(files, Chosen(accelerator=accelerator, clock=clock))
         machine = replace(machine, disks=(self.disk,), ports=machine_variants.on_loopback(self.exercise.ports))
         parts = guest_programs.of(self.architecture)
-        target = SystemTarget(machine, self.root, self.exercise, parts, kernel_complaints.built_in_modules(symbols))
+        target = SystemTarget(
+            machine=machine,
+            root=self.root,
+            exercise=self.exercise,
+            natives=parts,
+            built_in=kernel_complaints.built_in_modules(symbols),
+        )
         with temporary.held_folder(scratch_of(store)) as scratch:
             return system_verify.verify(target, self.before, scratch)
 
 
 @dataclass(frozen=True)
-class Prepared:
-    """A folder that was read and may be booted."""
+class PreparedVerify:
+    """A folder that was read and is ready to be verified."""
 
     request: VerifyRequest
     subject: SavedContainer | SavedSystem
@@ -164,26 +177,26 @@ class Prepared:
         return self.subject.clock(self.request.clock)
 
 
-def prepare(request: VerifyRequest, store: Store | None = None) -> Prepared:
-    """Read what is verified, and decide which programs of its exercise are run on the host. Starts nothing.
+def prepare(request: VerifyRequest, store: Store | None = None) -> PreparedVerify:
+    """Read the folder, and decide which programs of its exercise run on the host. Starts nothing.
 
-    Raises UserInputError for a folder that is damaged, for an exercise file that asks other things than the folder's,
-    for a disk that holds no such system, and for an accelerator that does not keep the clock."""
+    Raises UserInputError for a damaged folder, an exercise file with other questions than the folder's, a disk without
+    such a system, and an accelerator that does not keep the clock."""
     store = store or Store()
     if request.clock is Clock.INSTRUCTIONS and request.accelerator is Accelerator.KVM:
         raise UserInputError("the instruction clock runs under TCG only", hint="use --clock wall with KVM")
     working = is_work_folder(request.bundle)
     if not working and (files := bundle_folder.load(request.bundle, store)).is_system:
-        return Prepared(request, _system(request, files), store)
+        return PreparedVerify(request, saved_system(request, files), store)
     refuse(request, OptionSubject.CONTAINER, request.bundle)
     if working:
-        return Prepared(request, _allowed(request, _of_work_folder(WorkFolder(request.bundle, store))), store)
-    return Prepared(request, saved_container(request, files), store)
+        return PreparedVerify(request, _allowed(request, _of_work_folder(WorkFolder(request.bundle, store))), store)
+    return PreparedVerify(request, saved_container(request, files), store)
 
 
-def verify_prepared(prepared: Prepared) -> Verification:
-    """Run the exercise on the folder's machine, and compare with what is in the folder. On the wall clock under KVM
-    where it works; the instruction clock is always TCG."""
+def verify_prepared(prepared: PreparedVerify) -> Verification:
+    """Run the exercise on the folder's machine, and compare the results with the folder's. On the wall clock it uses
+    KVM if that works; the instruction clock always uses TCG."""
     request, subject, store = prepared.request, prepared.subject, prepared.store
     accelerator = Accelerator.TCG if prepared.clock is Clock.INSTRUCTIONS else request.accelerator
     accelerator = accelerator or monitors.usual().best_accelerator(subject.architecture, store)
@@ -207,7 +220,15 @@ def _of_bundle(files: BundleFolder) -> SavedContainer:
 
     return SavedContainer(
         files=files,
-        image=Image(bundle.image_reference, bundle.image_digest, bundle.image, "", "", 0, 0),
+        image=Image(
+            reference=bundle.image_reference,
+            digest=bundle.image_digest,
+            config=bundle.image,
+            archive="",
+            archive_sha256="",
+            entries=0,
+            unpacked_bytes=0,
+        ),
         network=bundle.network,
         architecture=bundle.architecture,
         root_format=bundle.root_format,
@@ -246,10 +267,11 @@ def _allowed(request: VerifyRequest, subject: SavedContainer) -> SavedContainer:
 def chosen(
     request: VerifyRequest, own: E, load: Callable[[Path], E], driven: str, fitted: str
 ) -> tuple[E, tuple[str, ...]]:
-    """Return the exercise to verify by, and which programs of the host that leaves out. `driven`, `fitted`: nouns.
+    """Return the exercise to verify by, and the programs of the host that it leaves out. `driven`, `fitted`: nouns for
+    messages.
 
-    Raises UserInputError for an exercise file that asks other things than the folder's: what the machine is compared
-    with are the answers to those."""
+    Raises UserInputError for an exercise file with other questions than the folder's: the machine is compared by their
+    answers."""
     if request.exercise is None:
         return (own, ()) if request.trust_host_commands else (in_guest(own), host_commands(own))
     given = load(request.exercise)
@@ -262,7 +284,8 @@ def chosen(
     return given, ()
 
 
-def _system(request: VerifyRequest, files: BundleFolder) -> SavedSystem:
+def saved_system(request: VerifyRequest, files: BundleFolder) -> SavedSystem:
+    """Return the system of a bundle as it may be verified. Raises UserInputError as `prepare` does."""
     if not files.lists(SYSTEM_RUN):
         raise UserInputError(
             f"the bundle {request.bundle} does not say what its system did on its own kernel",
@@ -280,28 +303,33 @@ def _system(request: VerifyRequest, files: BundleFolder) -> SavedSystem:
             subject = found.subject
     if subject.architecture != files.bundle.architecture:
         wanted = named(files.bundle.architecture).title
-        raise UserInputError(f"{subject.reference} is no system for {wanted}", hint="give a disk of the same system")
+        raise UserInputError(f"{subject.reference} is not a system for {wanted}", hint="give a disk of the same system")
+    _require_placed(subject, files.path / SYSTEM)
     return SavedSystem(
-        files, exercise, before, disk, _root(subject, files), runs=host_commands(exercise), skipped=skipped
+        files=files,
+        exercise=exercise,
+        before=before,
+        disk=disk,
+        system=subject,
+        runs=host_commands(exercise),
+        skipped=skipped,
     )
 
 
-def _root(subject: System, files: BundleFolder) -> SystemRoot:
-    """Return the place of the system in its machine. Raises UserInputError for a record that names no place of a
-    root."""
-    path, where = subject.init.path, files.path / SYSTEM
+def _require_placed(subject: System, where: Path) -> None:
+    """Raise UserInputError for a record that names no place of a root."""
+    path = subject.init.path
     placed = subject.disk is not None and 0 <= subject.disk.root <= 256
     if not placed or not path.startswith("/") or "\0" in path or len(path) > 4095:
         raise UserInputError(f"{where} does not say where the system is", hint="fit the system again")
-    return exercise_boots.root_of(subject, files.bundle.words)
 
 
 def in_guest(exercise: E) -> E:
-    """Return what of an exercise happens in the guest, and through its published ports: all but programs of the
+    """Return the part of an exercise in the guest and through its published ports: everything but programs of the
     host."""
     return replace(exercise, load=tuple(step for step in exercise.load if step.kind is not StepKind.HOST_COMMAND))
 
 
 def host_commands(exercise: Exercise | SystemExercise) -> tuple[str, ...]:
-    """Return the programs of the host that an exercise asks for, each as a shell would be told, fit for a terminal."""
+    """Return the programs of the host in an exercise, each as shell text that is safe on a terminal."""
     return tuple(plain(shlex.join(step.argv)) for step in exercise.load if step.kind is StepKind.HOST_COMMAND)

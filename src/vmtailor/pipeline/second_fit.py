@@ -1,19 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`refit`: a bundle fitted once more: with what was refused in runs, with what the user keeps or drops, or on another
+"""`refit`: fit a bundle again, with calls refused in runs, with symbols that the user keeps or drops, or on another
 kernel.
 
-A bundle may be somebody else's. Of it are taken: its trace, as evidence; its exercise, without programs of the host
-unless the user says so; what its plan says that a user kept or dropped, and repair put back. The image is taken from
-the cache, where it is the one of the bundle's digest; baseline and source come from the cache or the distribution."""
+A bundle may be somebody else's. These parts of it are used: its trace, as evidence; its exercise, without programs of
+the host unless the user allows them; the symbols that its user kept or dropped, and those that repair put back. The
+image must be in the cache, with the bundle's digest; baseline and source come from the cache or the distribution."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from vmtailor.analysis.changes import plan_summary
+from vmtailor.analysis.changes import choice, plan_summary
 from vmtailor.analysis.changes.plan_summary import PlanDifference
 from vmtailor.analysis.ksource import foreign_config
 from vmtailor.analysis.ksource.kconfig import Kconfig
@@ -22,28 +24,41 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records, regular_files, temporary
 from vmtailor.base.text import plain
 from vmtailor.drivers.distribution import packaged_baseline
-from vmtailor.drivers.host import bundle_folder
+from vmtailor.drivers.host import bundle_folder, bundle_values
 from vmtailor.drivers.host.bundle_folder import BundleFolder
 from vmtailor.drivers.kernel import kept_source
 from vmtailor.drivers.kernel.kernel_source import SourceTree
+from vmtailor.model import option_values
 from vmtailor.model.architecture import named
-from vmtailor.model.bundle import BASELINE_CONFIG, OBSERVED, PLAN, REQUESTS, TRACE
+from vmtailor.model.bundle import BASELINE_CONFIG, OBSERVED, PLAN, REQUESTS, RUN, TRACE
 from vmtailor.model.change import Change, Reason
-from vmtailor.model.fit import FitRun
+from vmtailor.model.fit_run import FitRun
 from vmtailor.model.kernel import KernelBaseline
 from vmtailor.model.machine import Clock
-from vmtailor.model.option import Option, internal, option
+from vmtailor.model.option import Option, OptionSubject, internal, option, refuse
 from vmtailor.model.option_rows import BUNDLE_EXERCISE, DRY_RUN, OUT, TRUST_HOST_COMMANDS
 from vmtailor.model.plan import Plan
 from vmtailor.model.syscalls import ObservedCall, ObservedRun
+from vmtailor.model.systems.units import UnitFate
 from vmtailor.model.trace import Trace
-from vmtailor.pipeline import bundle_kernel, bundle_place, fit, fit_sides, kernel_repair, measured_machines, reverify
+from vmtailor.pipeline import (
+    bundle_kernel,
+    bundle_place,
+    fit,
+    fit_sides,
+    kernel_repair,
+    measured_machines,
+    reverify,
+    system_bundle,
+)
 from vmtailor.pipeline.image_subject import ImageSeen, assembled
 from vmtailor.pipeline.options import FitOptions
+from vmtailor.pipeline.reverify import SavedContainer, SavedSystem, VerifyRequest
 from vmtailor.pipeline.subject import Findings, Times
 from vmtailor.stages import container_trace as trace_stage
 from vmtailor.stages import image_fetch as image_stage
 from vmtailor.stages.kernel_plan import named_symbols
+from vmtailor.stages.measure import CPU_MODEL
 
 #: Longest record of what was refused.
 OBSERVED_BYTES = 64 << 20
@@ -62,7 +77,7 @@ class RefitRequest:
     )
     observed: tuple[Path, ...] = option(
         Option(
-            name="--observed", type=Path, many=True,
+            name="--observed", type=Path, many=True, subjects=frozenset({OptionSubject.CONTAINER}),
             help="Add what was refused in a run, which `run --observed FILE` wrote. Repeat it for more.",
         ),
         (),
@@ -76,10 +91,10 @@ class RefitRequest:
 
 @dataclass(frozen=True, eq=False)
 class Replanned:
-    """A plan that is made again. `runs` and `skipped`: programs of the host, as for `verify`. `observed`: all that was
-    refused, in this and earlier fits."""
+    """A plan that is made again. `runs` and `skipped`: programs of the host, as for `verify`. `observed`: all refused
+    calls, of this and earlier fits."""
 
-    findings: Findings[ImageSeen]
+    findings: Findings[Any]
     before: Plan
     after: Plan
     observed: ObservedRun | None
@@ -91,77 +106,131 @@ class Replanned:
         return plan_summary.between(self.before, self.after)
 
 
-def prepare(request: RefitRequest) -> Replanned:
+@contextmanager
+def prepare(request: RefitRequest) -> Iterator[Replanned]:
     """Read the bundle, and plan again. Builds nothing; boots only the baseline of another kernel, to trace it.
 
-    Raises UserInputError for a bundle that is damaged, whose image or source is not at hand, or that what was refused
-    is not about; HostError where this host cannot have the baseline's kernel."""
+    Raises UserInputError for a damaged bundle, a missing image or source, and refused calls of another bundle. Raises
+    HostError when this host cannot have the baseline's kernel."""
     temporary.require_usable()
-    store = request.options.store
-    loaded = bundle_folder.load_container(request.bundle, store)
-    before, record = loaded.record(Plan, PLAN), loaded.trace
-    observed = _observed(request, loaded)
-    verified = reverify.VerifyRequest(
+    loaded = bundle_folder.load(request.bundle, request.options.store)
+    kind = OptionSubject.SYSTEM if loaded.is_system else OptionSubject.CONTAINER
+    refuse(request, kind, request.bundle)
+    refuse(request.options, kind, request.bundle)
+    before = loaded.record(Plan, PLAN)
+    verified = VerifyRequest(
         request.bundle, Clock.INSTRUCTIONS, exercise=request.exercise, trust_host_commands=request.trust_host_commands
     )
-    allowed = reverify.saved_container(verified, loaded)
-    image = image_stage.kept_for(loaded, store)
+    options = _options(request.options, loaded, before)
+    if loaded.is_system:
+        system = reverify.saved_system(verified, loaded)
+        with system_bundle.read(options, system) as findings:
+            yield _replanned(findings, loaded, before, system)
+        return
+    observed = _observed(request, loaded)
+    container = reverify.saved_container(verified, bundle_folder.container_of(loaded))
+    found = _of_container(request, options, loaded, container)
+    found.seen = replace(found.seen, observed=observed.calls if observed is not None else ())
+    yield replace(_replanned(found, loaded, before, container), observed=observed)
+
+
+def _of_container(
+    request: RefitRequest, options: FitOptions, loaded: BundleFolder, saved: SavedContainer
+) -> Findings[ImageSeen]:
+    """Return what is known of a container's fit: from the trace in its bundle, or a new one on another kernel."""
+    image = image_stage.kept_for(loaded, options.store)
     if image is None:
         raise UserInputError(
             f"the image of {request.bundle} ({plain(loaded.bundle.image_reference)}) is not in the cache",
             hint="fit the image again, with --keep for what it lacks",
         )
-    options = _options(request.options, loaded, before)
-    kernel, source = _kernel(loaded, record, options)
-    inputs = assembled(options, image, allowed.exercise, kernel, source)
+    kernel, source = _kernel(loaded, loaded.trace, options)
+    inputs = assembled(options, image, saved.exercise, kernel, source)
     if request.options.kernel:
-        findings = inputs.trace()
-    else:
-        folder, identity = _trace_folder(loaded, record, options)
-        findings = inputs.known(_named(record), folder, name=identity)
+        return inputs.trace()
+    folder, identity = _trace_folder(loaded, loaded.trace, options)
+    return inputs.known(_named(loaded.trace), folder, name=identity)
+
+
+def _replanned(
+    findings: Findings[Any], loaded: BundleFolder, before: Plan, saved: SavedContainer | SavedSystem
+) -> Replanned:
+    """Plan again, with what repair put back in the fit before."""
     kconfig = findings.tree.kconfig
     _require_harmless(kconfig, before, loaded.path / PLAN)
-    findings.seen = replace(
-        findings.seen,
-        before=tuple(_before(change) for change in kernel_repair.repairs_of(before) if kconfig.known(change.id)),
-        observed=observed.calls if observed is not None else (),
+    findings.repaired = tuple(
+        _before(change) for change in kernel_repair.repairs_of(before) if kconfig.known(change.id)
     )
-    return Replanned(findings, before, findings.planned(), observed, allowed.runs, allowed.skipped)
+    return Replanned(
+        findings=findings,
+        before=before,
+        after=findings.planned(),
+        observed=None,
+        runs=saved.runs,
+        skipped=saved.skipped,
+    )
 
 
 def refit(prepared: Replanned) -> FitRun:
     """Build, verify, measure, and write the bundle."""
-    findings = prepared.findings
-    options = findings.options
+    subject, options = prepared.findings.subject, prepared.findings.options
     bundle_place.require_writable(options.out)
-    with temporary.held_folder(findings.subject.scratch) as made:
+    if subject.copied is not None:
+        bundle_place.require_room(options.out, subject.copied)
+    with temporary.held_folder(subject.scratch) as made:
         with measured_machines.ahead() as begun:
-            begun.begin(fit_sides.baseline_asked(findings.subject))
-            fit.finished(findings, Times(), made, begun)
+            begun.begin(fit_sides.baseline_asked(subject))
+            findings = subject.counted(prepared.findings)
+            run = fit.finished(findings, Times(), made, begun)
         if prepared.observed is not None:
             records.save(prepared.observed, made / OBSERVED)
-        return bundle_place.place(made, options.out, options.command)
+        return bundle_place.place(made, options.out, options.command, subject.users_disk(run))
+
+
+def cpu_model_of(loaded: BundleFolder) -> str:
+    """Return the CPU model that a bundle was fitted with; empty where a system's does not say. Raises UserInputError
+    for what is none."""
+    if not loaded.is_system:
+        return loaded.trace.cpu_model
+    model = dict(loaded.record(FitRun, RUN).tailored.conditions).get(CPU_MODEL, "")
+    return bundle_values.require_cpu_model(model, loaded.path / RUN) if model else ""
 
 
 def fitted_with(loaded: BundleFolder, asked: FitOptions) -> FitOptions:
-    """Return the options with those of the machine that a bundle was fitted with."""
+    """Return the options, with the machine that the bundle was fitted with."""
     bundle = loaded.bundle
     return replace(
         asked, reference=bundle.image_reference, architecture=bundle.architecture, machine=bundle.machine,
-        memory_bytes=bundle.memory_bytes, cpus=bundle.cpus, cpu_model=loaded.trace.cpu_model, root=bundle.root_format,
+        memory_bytes=bundle.memory_bytes, memory_asked=True, cpus=bundle.cpus, cpu_model=cpu_model_of(loaded),
+        root=bundle.root_format,
     )  # fmt: skip
 
 
 def _options(asked: FitOptions, loaded: BundleFolder, plan: Plan) -> FitOptions:
-    """The options that the bundle was fitted with, its margins among them, and those that the user adds."""
+    """Return the options that the bundle was fitted with, its margins among them, and those that the user adds."""
     keep = [f"{c.id}={c.value}" for c in plan.symbols if _by_user(c, "keep") and c.id not in named_symbols(asked.drop)]
     drop = [c.id for c in plan.symbols if _by_user(c, "drop") and c.id not in named_symbols(asked.keep)]
+    mask, tries = _beside(loaded)
     return replace(
-        fitted_with(loaded, asked), privileged=loaded.bundle.privileged,
+        fitted_with(loaded, asked), privileged=loaded.bundle.privileged, mask=mask, tries=tries,
         terminal=any(r.reference == _TERMINAL for c in plan.symbols for r in c.reasons),
         margins=plan.margins if asked.margins is None else asked.margins,
         keep=tuple(dict.fromkeys((*keep, *asked.keep))), drop=tuple(dict.fromkeys((*drop, *asked.drop))),
     )  # fmt: skip
+
+
+def _beside(loaded: BundleFolder) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The units of a system that its fit has masked, and the words and units that it has changed: they are tried once
+    more. Files that it has put on the disk are there."""
+    if not loaded.is_system:
+        return (), ()
+    run = loaded.record(FitRun, RUN)
+    kept = [one for one in run.tuned.kept if not any(s.is_file for s in one.settings)] if run.tuned is not None else []
+    masked = run.units.of(UnitFate.MASKED) if run.units is not None else ()
+    others = {setting.name for change in kept for setting in change.settings}
+    tries = tuple(one.id for one in kept)
+    choice.for_system(tries)
+    return option_values.unit_names([name for name in masked if name not in others]), tries
 
 
 def _by_user(change: Change, what: str) -> bool:
@@ -169,7 +238,7 @@ def _by_user(change: Change, what: str) -> bool:
 
 
 def _before(change: Change) -> Change:
-    """A repair of the fit before, whose trials are on that fit's record."""
+    """Return a repair of the fit before, whose trials are on that fit's record."""
     reasons = tuple(Reason(r.cause, r.reference, f"in the fit before, {r.text}") for r in change.reasons)
     return replace(change, reasons=reasons)
 
@@ -181,7 +250,7 @@ def _require_harmless(kconfig: Kconfig, plan: Plan, where: Path) -> None:
 
 
 def _kernel(loaded: BundleFolder, trace: Trace, options: FitOptions) -> tuple[KernelBaseline, SourceTree]:
-    """The baseline and the source: those of the bundle, or another series'."""
+    """Return the baseline and the source: those of the bundle, or another series'."""
     row, store = named(options.architecture), options.store
     if options.kernel:
         kernel = packaged_baseline.provide(options.distribution, row, store, options.kernel)
@@ -204,12 +273,12 @@ def _has_config(kernel: KernelBaseline, sha256: str) -> bool:
 
 
 def _named(trace: Trace) -> Trace:
-    """The record with its files named as a trace names them here."""
+    """Return the record with its files named as a trace names them here."""
     return replace(trace, coverage_file=trace_stage.COVERAGE, requests_file=REQUESTS)
 
 
 def _trace_folder(loaded: BundleFolder, trace: Trace, options: FitOptions) -> tuple[Path, str]:
-    """A copy of the trace's files that nobody else can change, and what names them."""
+    """Return a copy of the trace's files that nobody else can change, and what names them."""
     parts = {
         trace_stage.COVERAGE: loaded.data(f"{TRACE}/{trace.coverage_file}"),
         REQUESTS: loaded.data(f"{TRACE}/{trace.requests_file}"),
@@ -232,7 +301,7 @@ def _observed(request: RefitRequest, loaded: BundleFolder) -> ObservedRun | None
             raise UserInputError(
                 f"{path} was seen in a machine of another image ({plain(one.image_reference[:200])}) than "
                 f"{request.bundle}",
-                hint="give what was seen in a run of this bundle",
+                hint="give the record of a run of this bundle",
             )
         found.append(one)
     if not found:
@@ -241,7 +310,7 @@ def _observed(request: RefitRequest, loaded: BundleFolder) -> ObservedRun | None
 
 
 def _together(found: Sequence[ObservedRun]) -> tuple[ObservedCall, ...]:
-    """All calls, those that were known before first, so that references to them stay; each kind once."""
+    """Return all calls, those that were known before first, so that references to them stay; each kind once."""
     calls: dict[tuple[str, ...], ObservedCall] = {}
     for one in found:
         for call in one.calls:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Both machines of a bundle, measured again: its own, and the baseline that it was traced on."""
+"""Both machines of a bundle, measured again: its own, and the baseline that it was traced on. Of a system's bundle, its
+own alone: the symbols of the system's own kernel are not in it."""
 
 from __future__ import annotations
 
@@ -17,14 +18,18 @@ from vmtailor.drivers.host.bundle_folder import BundleFolder
 from vmtailor.drivers.kernel.kernel_source import SourceTree
 from vmtailor.model.architecture import named
 from vmtailor.model.bundle import RUN
-from vmtailor.model.fit import FitRun, Side
+from vmtailor.model.fit_run import FitRun, Side
 from vmtailor.model.image import Image
 from vmtailor.model.machine import Clock
-from vmtailor.pipeline import fit_sides, measured_machines, work_stages
+from vmtailor.model.option import OptionSubject, refuse
+from vmtailor.pipeline import fit_sides, measured_machines, reverify, work_stages
 from vmtailor.pipeline.image_subject import ImageSubject, assembled, modules_asked_for
 from vmtailor.pipeline.options import FitOptions
-from vmtailor.pipeline.second_fit import fitted_with
+from vmtailor.pipeline.reverify import VerifyRequest
+from vmtailor.pipeline.second_fit import cpu_model_of, fitted_with
+from vmtailor.pipeline.systems.driven_system import until_ready
 from vmtailor.pipeline.work_files import BothSides, is_work_folder
+from vmtailor.stages.system_verify import SystemTarget
 
 
 def measure(folder: Path, asked: FitOptions) -> BothSides:
@@ -35,20 +40,42 @@ def measure(folder: Path, asked: FitOptions) -> BothSides:
     where this host cannot have the baseline's kernel."""
     if is_work_folder(folder):
         return work_stages.measured(folder, asked)
-    loaded = bundle_folder.load_container(folder, asked.store)
-    run, record = loaded.record(FitRun, RUN), loaded.trace
+    loaded = bundle_folder.load(folder, asked.store)
+    if loaded.is_system:
+        refuse(asked, OptionSubject.SYSTEM, folder)
+        return _of_system(loaded, asked)
+    loaded = bundle_folder.container_of(loaded)
+    run = loaded.record(FitRun, RUN)
     inputs = _inputs(loaded, asked)
-    chosen = Chosen(cpu_model=record.cpu_model, clock=Clock.INSTRUCTIONS)
+    chosen = Chosen(cpu_model=cpu_model_of(loaded), clock=Clock.INSTRUCTIONS)
     tailored = replace(machine_of(loaded, chosen), network=False)  # measured without, as its baseline is
-    table = SymbolTable.parse(loaded.symbols.decode("ascii", "replace"), loaded.bundle.architecture)
     before, after = measured_machines.both(
         fit_sides.baseline_asked(inputs),
-        inputs.asked(tailored, table, fit_sides.TAILORED),
+        inputs.asked(tailored, _table(loaded), fit_sides.TAILORED),
     )
     return BothSides(
         fit_sides.side_of(_facts(run.baseline), "baseline", inputs.baseline, before, {}),
         fit_sides.side_of(_facts(run.tailored), "tailored", tailored, after, {}),
     )
+
+
+def _of_system(loaded: BundleFolder, asked: FitOptions) -> BothSides:
+    """Measure a system's fitted machine, driven until it is ready. The baseline's figures are those of the fit; what
+    depends on the host is left out of them."""
+    run, saved = loaded.record(FitRun, RUN), reverify.saved_system(VerifyRequest(loaded.path), loaded)
+    machine = machine_of(loaded, Chosen(cpu_model=cpu_model_of(loaded), clock=Clock.INSTRUCTIONS))
+    target = SystemTarget(machine, saved.root, saved.exercise, guest_programs.of(saved.architecture))
+    wanted = until_ready(target, _table(loaded), fit_sides.TAILORED, asked.boots, asked.store)
+    after = measured_machines.measured(wanted)
+    return BothSides(
+        replace(run.baseline, init_wall_us=None, ready_wall_us=None, wall_conditions=()),
+        fit_sides.side_of(_facts(run.tailored), "tailored", machine, after, {}),
+        baseline_of=run.version,
+    )
+
+
+def _table(loaded: BundleFolder) -> SymbolTable:
+    return SymbolTable.parse(loaded.symbols.decode("ascii", "replace"), loaded.bundle.architecture)
 
 
 def _facts(side: Side) -> KernelFacts:
@@ -71,7 +98,15 @@ def _inputs(loaded: BundleFolder, asked: FitOptions) -> ImageSubject:
         )
     row = named(bundle.architecture)
     kernel = packaged_baseline.provide(asked.distribution, row, asked.store, record.kernel_release)
-    image = Image(bundle.image_reference, bundle.image_digest, bundle.image, "", "", 0, 0)
+    image = Image(
+        reference=bundle.image_reference,
+        digest=bundle.image_digest,
+        config=bundle.image,
+        archive="",
+        archive_sha256="",
+        entries=0,
+        unpacked_bytes=0,
+    )
     source = SourceTree(Path(kernel.source_dir), kernel.source_digest)
     root = Path(loaded.root.path)
     inputs = assembled(fitted_with(loaded, asked), image, loaded.exercise, kernel, source, root)

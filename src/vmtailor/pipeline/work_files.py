@@ -41,7 +41,7 @@ from vmtailor.model.bundle import (
     WORK_KERNEL,
     Bundle,
 )
-from vmtailor.model.fit import Side
+from vmtailor.model.fit_run import Side
 from vmtailor.model.image import Image
 from vmtailor.model.kernel import KernelBaseline, KernelFiles
 from vmtailor.model.plan import Plan, RootFormat
@@ -92,12 +92,14 @@ class WorkKernel:
 
 @dataclass(frozen=True)
 class BothSides:
-    """Both machines measured."""
+    """Both machines measured. `baseline_of`: the version of vmtailor whose fit measured the baseline; empty where both
+    were measured now."""
 
     SCHEMA: ClassVar[str] = "vmtailor/both-sides/1"
 
     baseline: Side
     tailored: Side
+    baseline_of: str = ""
 
 
 def is_work_folder(path: Path) -> bool:
@@ -106,19 +108,19 @@ def is_work_folder(path: Path) -> bool:
 
 
 class WorkFolder(SavedFolder):
-    """One work folder. What is read is checked: UserInputError for what no stage writes, and, with the stage that
-    writes it, for what is missing."""
+    """One work folder. Its files are checked: UserInputError for content that no stage writes, and for missing files,
+    with the stage that writes them."""
 
     def __init__(self, path: Path, store: Store | None = None) -> None:
         super().__init__(path.absolute(), store or Store())
 
     def require_writable(self) -> None:
-        """Raise UserInputError where something else is there, before the long work."""
+        """Raise UserInputError, before the long work, when something else is at the folder's place."""
         path = self.path
         empty = not os.path.lexists(path) or (path.is_dir() and not any(path.iterdir()))
         if not empty and not is_work_folder(path):
             raise UserInputError(
-                f"{path} is there already and is no work folder", hint="name another folder with -o, or remove it"
+                f"{path} exists and is not a work folder", hint="name another folder with -o, or remove it"
             )
         if (path / TRACE).is_symlink():
             raise UserInputError(f"{path / TRACE} is a symbolic link", hint="remove it")
@@ -126,15 +128,21 @@ class WorkFolder(SavedFolder):
             raise UserInputError(f"the folder {path.parent} does not exist", hint="make it, or name another with -o")
 
     def save_trace(self, inputs: ImageSubject, record: Trace, folder: Path) -> None:
-        """Write what a trace found, with what it began with. What later stages wrote goes: it was made of another."""
+        """Write a trace's results and inputs. Files of later stages are removed: they were made from another trace."""
         self.require_writable()
         options, kernel, root = inputs.options, inputs.kernel, self.store.root
         places: dict[str, Any] = {name: str(Path(getattr(kernel, name)).relative_to(root)) for name in PLACES}
         source = replace(kernel, **places, source_dir="", source_digest=inputs.source.digest)
         work = Work(
-            replace(inputs.image, archive=Path(inputs.image.archive).parent.name), source, options.architecture,
-            options.machine, options.memory_bytes, options.cpus, options.cpu_model, options.root_format,
-        )  # fmt: skip
+            image=replace(inputs.image, archive=Path(inputs.image.archive).parent.name),
+            kernel=source,
+            architecture=options.architecture,
+            machine=options.machine,
+            memory_bytes=options.memory_bytes,
+            cpus=options.cpus,
+            cpu_model=options.cpu_model,
+            root_format=options.root_format,
+        )
         with disk_full_is_a_host_error(self.path.parent):
             self._forget("trace")
             (self.path / TRACE).mkdir(parents=True, exist_ok=True)
@@ -149,7 +157,7 @@ class WorkFolder(SavedFolder):
         self._save("plan", made, PLAN)
 
     def save_kernel(self, plan_sha256: str, files: KernelFiles) -> KernelFiles:
-        """Write a kernel that was built from the plan of this digest. Returns the files as they lie here."""
+        """Write a kernel that was built from the plan of this digest. Return the files as they are here."""
         with disk_full_is_a_host_error(self.path):
             for source, name in ((files.image, WORK_KERNEL), (files.config, CONFIG), (files.system_map, SYSTEM_MAP)):
                 self._copy(Path(source), name)
@@ -164,7 +172,7 @@ class WorkFolder(SavedFolder):
         records.save(found, self.path / MEASURED)
 
     def work(self) -> Work:
-        """Return what all stages begin with."""
+        """Return the record that all stages begin with."""
         found, where = self.record(Work, WORK), self.path / WORK
         bundle_values.require_cpu_model(found.cpu_model, where)
         self._require_machine(found, where)
@@ -179,7 +187,7 @@ class WorkFolder(SavedFolder):
 
     @cached_property
     def trace(self) -> Trace:
-        """The trace's record."""
+        """Return the trace's record."""
         found = super().trace
         if (found.coverage_file, found.requests_file) != (COVERAGE, REQUESTS):
             raise self._wrong(self.path / TRACED, "its files have other names")
@@ -191,8 +199,8 @@ class WorkFolder(SavedFolder):
         return self.store.get("work", digest(*parts.values()), writing(parts))
 
     def plan(self, work: Work) -> tuple[Plan, str]:
-        """Return the plan, and the digest of its record. Written by hand or not, it is for the machine that was traced;
-        what its symbols may be, only the kernel's source says (`work_stages.build`)."""
+        """Return the plan, and the digest of its record. An edited plan, too, must be for the traced machine; whether
+        its symbols are valid, only the kernel's source says (`work_stages.build`)."""
         where, data = self.path / PLAN, self.data(PLAN, RECORD_BYTES)
         found = records.from_bytes(Plan, data, str(where), hint="vmtailor plan writes it again")
         wanted = (work.architecture, work.machine, work.cpus, work.root_format, work.kernel.version)

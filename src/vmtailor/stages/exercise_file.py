@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Exercises: from a TOML file (docs/reference/exercise.md), or derived from what the image says of itself."""
+"""Exercises, from a TOML file (docs/reference/exercise.md), or derived from the image's configuration."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def _decoded(data: bytes) -> dict[str, Any]:
 
 
 def parse(document: Mapping[str, Any], image: Image, origin: str) -> Exercise:
-    """An exercise from what a TOML file says. Raises UserInputError naming the key."""
+    """Return the exercise in a parsed TOML file. Raises UserInputError naming the key."""
     top = _Table(origin, "", dict(document))
     ready_table = top.table("ready")
     ready = _ready(ready_table, image) if ready_table else derive(image).ready
@@ -174,11 +174,18 @@ def parse(document: Mapping[str, Any], image: Image, origin: str) -> Exercise:
     _require_host_ports(top, load_steps, image)
     if ready.kind == ReadyKind.EXIT and load_steps:
         raise top.wrong("load", "has steps, but the program runs to its end: there is nothing left to drive")
-    return Exercise(origin, ready, load_steps, expect, stop_signal, stop_timeout_s)
+    return Exercise(
+        origin=origin,
+        ready=ready,
+        load=load_steps,
+        expect=expect,
+        stop_signal=stop_signal,
+        stop_timeout_s=stop_timeout_s,
+    )
 
 
 def parse_system(document: Mapping[str, Any], origin: str) -> SystemExercise:
-    """A system's exercise from what a TOML file says. Raises UserInputError naming the key."""
+    """Return a system's exercise in a parsed TOML file. Raises UserInputError naming the key."""
     top = _Table(origin, "", dict(document))
     ready_table = top.table("ready")
     if ready_table is None:
@@ -201,7 +208,16 @@ def parse_system(document: Mapping[str, Any], origin: str) -> SystemExercise:
         if step.kind is StepKind.HOST_COMMAND and not asked <= set(ports):
             missing = ", ".join(map(str, sorted(asked - set(ports))))
             raise top.wrong(f"load[{number}].argv", f"asks for port {missing}, which `ports` does not name")
-    return SystemExercise(origin, ready, steps, ports, step_timeout_s, command, stop_timeout_s, says)
+    return SystemExercise(
+        origin=origin,
+        ready=ready,
+        load=steps,
+        ports=ports,
+        step_timeout_s=step_timeout_s,
+        stop=command,
+        stop_timeout_s=stop_timeout_s,
+        says=says,
+    )
 
 
 def _says(top: _Table) -> tuple[Saying, ...]:
@@ -243,11 +259,11 @@ def _system_ready(table: _Table) -> SystemReady:
         try:
             re.compile(pattern)
         except re.error as error:
-            raise table.wrong("pattern", f"is no regular expression: {error}") from error
+            raise table.wrong("pattern", f"is not a regular expression: {error}") from error
         if not pattern:
             raise table.wrong("pattern", "is missing")
     table.end()
-    return SystemReady(SystemReadyKind(kind), step, unit, pattern, timeout_s)
+    return SystemReady(kind=SystemReadyKind(kind), step=step, unit=unit, pattern=pattern, timeout_s=timeout_s)
 
 
 def _require_host_ports(top: _Table, steps: Sequence[Step], image: Image) -> None:
@@ -351,8 +367,8 @@ def _from_health_check(image: Image) -> Step | None:
 
 
 def derive(image: Image) -> Exercise:
-    """The exercise of an image that came without one: its health check passes; otherwise its first exposed TCP port
-    accepts a connection, and the other ones too; otherwise it runs to its end, as it did on the baseline."""
+    """Return the exercise of an image that came without one. Its health check passes; otherwise its first exposed TCP
+    port accepts a connection, and so do the others; otherwise it runs to its end, as it did on the baseline."""
     step = _from_health_check(image)
     if step is not None:
         return Exercise(HEALTHCHECK, Ready(ReadyKind.COMMAND, step, READY_TIMEOUT_S), (step,))

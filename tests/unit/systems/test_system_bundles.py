@@ -13,8 +13,8 @@ from tests.fakes.bundle_data import bundle, write_bundle
 
 from vmtailor.base.errors import GuestError, UserInputError
 from vmtailor.base.files import digests, holes
-from vmtailor.booting import console
-from vmtailor.booting.console import Finished
+from vmtailor.booting import system_console
+from vmtailor.booting.system_console import Finished
 from vmtailor.drivers.host import bundle_folder, kept_state
 from vmtailor.drivers.host.bundle_folder import is_system, seal
 from vmtailor.drivers.host.caught_signals import CaughtSignals
@@ -62,7 +62,7 @@ def test_what_a_system_writes_is_thrown_away_or_kept_beside_its_disk(
     system: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started = Started()
-    monkeypatch.setattr(console, "attached", started)
+    monkeypatch.setattr(system_console, "attached", started)
     before = (system / "disk.raw").read_bytes()
     assert is_system(system) and run(options(system)) == 0
     assert started.machine is not None and started.machine.disks[0].mode is DiskMode.OVERLAID
@@ -80,7 +80,7 @@ def test_two_machines_do_not_write_to_one_disk(system: Path, monkeypatch: pytest
             run(options(system, keep_state=True))
         return Started().finished
 
-    monkeypatch.setattr(console, "attached", again)
+    monkeypatch.setattr(system_console, "attached", again)
     assert run(options(system, keep_state=True)) == 0
 
 
@@ -88,7 +88,7 @@ def test_of_two_first_starts_at_once_one_makes_the_disk_and_the_other_finds_it(
     system: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second one was to make it, too, and waited for the first, which ran meanwhile."""
-    monkeypatch.setattr(console, "attached", Started())
+    monkeypatch.setattr(system_console, "attached", Started())
     copy = holes.copy_with_holes
     copied: list[Path] = []
 
@@ -112,13 +112,13 @@ def test_of_two_first_starts_at_once_one_makes_the_disk_and_the_other_finds_it(
 def test_a_system_that_is_lost_is_an_error_and_one_that_was_left_is_none(
     system: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(console, "attached", Started(lost="the kernel panicked"))
+    monkeypatch.setattr(system_console, "attached", Started(lost="the kernel panicked"))
     with pytest.raises(GuestError, match="the kernel panicked"):
         run(options(system))
-    monkeypatch.setattr(console, "attached", Started(code=1))
+    monkeypatch.setattr(system_console, "attached", Started(code=1))
     with pytest.raises(GuestError, match="status 1"):
         run(options(system))
-    monkeypatch.setattr(console, "attached", Started(left=True, code=-15))
+    monkeypatch.setattr(system_console, "attached", Started(left=True, code=-15))
     assert run(options(system)) == 0
 
 
@@ -142,7 +142,7 @@ def test_options_of_images_mean_nothing_for_a_system(tmp_path: Path) -> None:
     given = FitOptions("disk:x", tmp_path, kernel="6.1", privileged=True)
     with pytest.raises(UserInputError, match="--kernel, --privileged do not go with disk:x, a disk of a system"):
         inputs.refuse_for_images(given)
-    with pytest.raises(UserInputError, match="nobody but you can say") as error:
+    with pytest.raises(UserInputError, match="needs an exercise that says what it is for") as error:
         inputs.refuse_for_images(FitOptions("disk:x", tmp_path))
     assert "--exercise" in (error.value.hint or "")
     inputs.refuse_for_images(FitOptions("disk:x", tmp_path, exercise_file=tmp_path / "x.toml", machine="q35"))
@@ -167,7 +167,7 @@ def test_what_a_system_keeps_is_written_to_the_bundles_own_file_only(
 ) -> None:
     """A stranger's bundle can bring a link, or a second name of a file: the machine would write to what it leads to."""
     started = Started()
-    monkeypatch.setattr(console, "attached", started)
+    monkeypatch.setattr(system_console, "attached", started)
     precious = tmp_path / "precious"
     precious.write_bytes(b"mine")
     state = system / "state.raw"
@@ -186,7 +186,7 @@ def test_what_a_system_keeps_is_written_to_the_bundles_own_file_only(
 def test_a_new_fit_does_not_throw_away_what_a_system_keeps(
     system: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(console, "attached", Started())
+    monkeypatch.setattr(system_console, "attached", Started())
     bundle_place.require_writable(system)
     run(options(system, keep_state=True))
     with pytest.raises(UserInputError, match=r"keeps what its system wrote \(state\.raw\)"):

@@ -17,7 +17,7 @@ from vmtailor.analysis.explain.answers import Standing
 from vmtailor.analysis.guests.machine_variants import USUAL
 from vmtailor.model.boots.boot import Milestone
 from vmtailor.model.change import ChangeKind, Figure
-from vmtailor.model.fit import FitRun
+from vmtailor.model.fit_run import FitRun
 from vmtailor.model.guest import GuestReport
 from vmtailor.model.systems.units import UnitChoice, UnitFate, UnitsMode, UnitStanding
 from vmtailor.model.watched.system_run import SystemRun

@@ -22,7 +22,7 @@ from vmtailor.base.terminal import TerminalConsole
 from vmtailor.model.boots.boot import Milestone, Outcome
 from vmtailor.model.boots.timeline import ConsoleCost, KernelInfo, Timeline
 from vmtailor.model.change import ChangeKind, Figure, Verdict
-from vmtailor.model.fit import FitRun
+from vmtailor.model.fit_run import FitRun
 from vmtailor.model.machine import Machine
 from vmtailor.model.systems.kept_changes import Tuning
 from vmtailor.model.systems.system import Init, InitKind
@@ -211,7 +211,7 @@ def test_what_a_file_is_to_have_is_read_at_the_door(start: Start, tmp_path: Path
     for text, said in (
         ("/etc/x", "no file follows"),
         (f"/etc/x={tmp_path / 'none'}", "cannot be read"),
-        (f"/etc/x={tmp_path / 'bytes'}", "no text of at most 64 KiB"),
+        (f"/etc/x={tmp_path / 'bytes'}", "not a text of at most 64 KiB"),
     ):
         code, _, err = start("fit", "disk:none.raw", "-x", "none.toml", "--try-file", text)
         assert code == 2 and said in " ".join(err.split())

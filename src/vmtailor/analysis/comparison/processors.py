@@ -14,7 +14,7 @@ from vmtailor.base.files import records
 from vmtailor.model.boots.comparison import Platform, PlatformFigure, PlatformSymbol, ProcessorsCompared
 from vmtailor.model.bundle import RUN
 from vmtailor.model.change import Change
-from vmtailor.model.fit import FitRun, Side
+from vmtailor.model.fit_run import FitRun, Side
 
 #: Figure → the field of a side, and its unit.
 FIGURES = (

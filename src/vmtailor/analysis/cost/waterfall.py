@@ -17,7 +17,7 @@ from vmtailor.analysis.cost.attribution import AttributedCost, Attribution
 from vmtailor.analysis.cost.loops import LoopNames, functions, plain
 from vmtailor.model.boots.boot import Boot, Phase
 from vmtailor.model.change import Change, Figure, exact
-from vmtailor.model.fit import Part
+from vmtailor.model.fit_run import Part
 from vmtailor.model.plan import Plan
 
 #: Folders of the source tree that are told apart one level from_tree.
@@ -62,7 +62,7 @@ def traced(costs: Attribution, loops: Sequence[LoopNames]) -> Traced:
 
 
 def folders(boot: Boot, files: Mapping[str, str], loops: Sequence[LoopNames]) -> dict[str, int]:
-    """Folder → instructions from kernel entry to init, net; the sum is exactly what was counted."""
+    """Return folder → instructions from kernel entry to init, net; the sum is exactly what was counted."""
     found: dict[str, int] = defaultdict(int)
     for function, instructions in _functions(boot, loops).items():
         found[folder_of(files.get(function, ""))] += instructions

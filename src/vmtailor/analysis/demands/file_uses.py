@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Mapping
 
 from vmtailor.analysis.demands.call_paths import paths
-from vmtailor.model.fit import Untouched
+from vmtailor.model.fit_run import Untouched
 from vmtailor.model.syscalls import SyscallEvent
 from vmtailor.model.trace import FileUse
 

@@ -61,23 +61,24 @@ def recognise(message: str, known: KnownSource, messages: Messages) -> Recognise
     error = next((e for e in messages.errors if e.about in ("kernel", "either") and e.pattern.search(text)), None)
     error = error or next((e for e in messages.errors if e.pattern.search(text)), None)
     named = tuple(_named(text, known, error))
+    name, meaning = _said(error)
     if asking:
         asks = dict.fromkeys(
             [*(a for a in named if a.kind == "symbol"), *(a for _, some in asking for a in some), *named]
         )
         first = asking[0][0]
         notes = (first.note,) if first.note else ()
-        return Recognised(first.id, first.says, tuple(asks), *_said(error), notes)
+        return Recognised(first.id, first.says, tuple(asks), error=name, meaning=meaning, notes=notes)
     elsewhere = next((kind for kind, _ in kinds if kind.not_kernel), None)
     if error is not None and error.about in ("kernel", "either", "paths"):
         asks = dict.fromkeys([*named, *messages.asks(error.asks, {})]) if not (elsewhere and not named) else {}
         if asks:
-            return Recognised("error", "", tuple(asks), *_said(error))
+            return Recognised("error", "", tuple(asks), error=name, meaning=meaning)
     if elsewhere is not None:
-        return Recognised(elsewhere.id, elsewhere.says, (), *_said(error), not_kernel=elsewhere.not_kernel)
+        return Recognised(elsewhere.id, elsewhere.says, error=name, meaning=meaning, not_kernel=elsewhere.not_kernel)
     if error is not None and error.about != "kernel":
-        return Recognised("error", "", (), *_said(error), not_kernel=error.meaning)
-    return Recognised("error" if error or named else "", "", named, *_said(error))
+        return Recognised("error", error=name, meaning=meaning, not_kernel=meaning)
+    return Recognised("error" if error or named else "", "", named, error=name, meaning=meaning)
 
 
 def _said(error: Error | None) -> tuple[str, str]:
@@ -88,7 +89,7 @@ def _said(error: Error | None) -> tuple[str, str]:
 
 
 def _traced(text: str, known: KnownSource, messages: Messages) -> Iterator[Recognised]:
-    """Lines of strace that tell of a call that failed."""
+    """Yield lines of strace that tell of a call that failed."""
     for line in text.splitlines()[:_MOST_LINES]:
         match = _STRACE.search(line)
         if match is None or (
@@ -100,16 +101,16 @@ def _traced(text: str, known: KnownSource, messages: Messages) -> Iterator[Recog
         error = messages.error(name)
         asks = tuple(dict.fromkeys(_asked_by(call, args, name, known)))
         deciding = [ask for ask in asks if _decides(ask, known)]
-        said = _said(error) if error is not None else (name, "")
+        said, meaning = _said(error) if error is not None else (name, "")
         elsewhere = error is not None and error.about == "elsewhere" and not any(a.kind == "word" for a in deciding)
         only_paths = error is not None and error.about == "paths" and not any(a.kind != "call" for a in deciding)
         if not deciding or elsewhere or only_paths:
             why = error.meaning if error is not None else "the call is always there, and so is what it asks for"
             if error is not None and error.about == "kernel" and not deciding:
                 why = "every kernel of this tree has the call; the answer came from what it was asked about"
-            yield Recognised("strace", "strace", (), *said, not_kernel=why)
+            yield Recognised("strace", "strace", error=said, meaning=meaning, not_kernel=why)
         else:
-            yield Recognised("strace", "strace", asks, *said)
+            yield Recognised("strace", "strace", asks, error=said, meaning=meaning)
 
 
 def _decides(ask: Question, known: KnownSource) -> bool:
@@ -179,7 +180,7 @@ def _socket(args: Sequence[str], error: str) -> Iterator[Question]:
 
 
 def _named(text: str, known: KnownSource, error: Error | None) -> Iterator[Question]:
-    """Names in a message that the source knows: symbols, paths, words, families, calls."""
+    """Yield names in a message that the source knows: symbols, paths, words, families, calls."""
     for name in _SYMBOL.findall(text):
         if known.kconfig is None or known.kconfig.known(name):
             yield Question("symbol", name)

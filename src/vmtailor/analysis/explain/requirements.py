@@ -31,7 +31,7 @@ from vmtailor.analysis.changes.symbol_catalogue import in_bounds
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import toml_files
 from vmtailor.model.change import Cause, Figure
-from vmtailor.model.fit import FitRun
+from vmtailor.model.fit_run import FitRun
 
 #: Whether a kernel's source has a symbol of this name.
 Knows = Callable[[str], bool]

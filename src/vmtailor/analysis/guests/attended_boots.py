@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from vmtailor.analysis.cost import plugin_counts as counting
+from vmtailor.analysis.cost import plugin_counts
 from vmtailor.analysis.cost.plugin_counts import SymbolTable
 from vmtailor.analysis.guests import boots, kernel_complaints, system_messages
 from vmtailor.analysis.guests.boots import to_init, wrong_steps
@@ -55,8 +55,8 @@ def boot_of(
         seconds=gathered.end.seconds,
         command=gathered.end.command,
         failures=found,
-        phases=counting.phases(counters) if counters is not None else (),
-        functions=counting.functions(counters, table) if counters is not None and table is not None else (),
+        phases=plugin_counts.phases(counters) if counters is not None else (),
+        functions=plugin_counts.functions(counters, table) if counters is not None and table is not None else (),
         instructions=to_init(milestones),
         cpu_s=gathered.cpu_s,
         container=ContainerRun(
@@ -103,7 +103,8 @@ def _unready(report: GuestReport, exercise: SystemExercise) -> list[str]:
 
 
 def _is_silent(report: GuestReport) -> bool:
-    """A kernel that was compiled without messages: that it ended by itself, after it was asked to, must do."""
+    """Return whether the kernel was compiled without messages. Then it is enough that it ended by itself when asked
+    to."""
     return system_messages.has(report, SILENT)
 
 
@@ -140,7 +141,7 @@ def _milestones(gathered: Gathered) -> tuple[Milestone, ...]:
 def _counted(counters: Counters, gathered: Gathered) -> dict[str, Milestone]:
     """Return the marks that the plugin met, counted from reset on. `init` is the system's own, executed on its real
     root."""
-    found = {one.name: one for one in counting.milestones(counters)}
+    found = {one.name: one for one in plugin_counts.milestones(counters)}
     emulator = named(counters.architecture).emulator
     for name, one in found.items():
         mark = gathered.report.mark(name)
@@ -150,13 +151,13 @@ def _counted(counters: Counters, gathered: Gathered) -> dict[str, Milestone]:
             found[name] = replace(one, virtual_ns=virtual_ns, wall_s=wall_s, source="mark of the attendant")
         else:
             # Before the kernel runs nothing waits: virtual time is that of what was executed.
-            begin = name == counting.KERNEL_MARK and one.executed is not None
+            begin = name == plugin_counts.KERNEL_MARK and one.executed is not None
             since_ns = boots.of_executed(one.executed or 0, emulator) if begin else None
             found[name] = replace(one, virtual_ns=since_ns, source="the plugin's mark")
     return found
 
 
 def failed_units(report: GuestReport) -> tuple[str, ...]:
-    """Units that systemd calls failed after the exercise; empty for other inits."""
+    """Return units that systemd calls failed after the exercise; empty for other inits."""
     rows = (_UNIT.match(line) for line in report.file(FAILED_UNITS).splitlines())
     return tuple(dict.fromkeys(row[1] for row in rows if row))[:_MOST]

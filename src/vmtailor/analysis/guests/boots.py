@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from vmtailor.analysis.cost import plugin_counts as counting
+from vmtailor.analysis.cost import plugin_counts
 from vmtailor.analysis.cost.plugin_counts import SymbolTable
 from vmtailor.analysis.guests import kernel_complaints
 from vmtailor.base.natives import Natives
@@ -46,7 +46,7 @@ def marks(table: SymbolTable, natives: Natives) -> tuple[CodeMark, ...]:
 
 def marks_at(table: SymbolTable, addresses: Mapping[str, int]) -> tuple[CodeMark, ...]:
     """Return the milestones for an init whose marks lie at these addresses."""
-    return (*counting.kernel_marks(table), *(CodeMark(name, at) for name, at in addresses.items()))
+    return (*plugin_counts.kernel_marks(table), *(CodeMark(name, at) for name, at in addresses.items()))
 
 
 def make_boot(gathered: Gathered, exercise: Exercise | None, table: SymbolTable | None = None) -> Boot:
@@ -61,8 +61,8 @@ def make_boot(gathered: Gathered, exercise: Exercise | None, table: SymbolTable 
         seconds=gathered.end.seconds,
         command=gathered.end.command,
         failures=found,
-        phases=counting.phases(counters) if counters is not None else (),
-        functions=counting.functions(counters, table) if counters is not None and table is not None else (),
+        phases=plugin_counts.phases(counters) if counters is not None else (),
+        functions=plugin_counts.functions(counters, table) if counters is not None and table is not None else (),
         instructions=to_init(milestones),
         container=ContainerRun(
             exit_code=report.exit_code,
@@ -88,10 +88,10 @@ def _outcome(ending: Ending, milestones: Sequence[Milestone], wrong: bool) -> Ou
 def _milestones(gathered: Gathered) -> tuple[Milestone, ...]:
     """Return the plugin's marks and init's messages in the order of time."""
     counters = gathered.counters
-    found = {m.name: m for m in counting.milestones(counters)} if counters is not None else {}
+    found = {m.name: m for m in plugin_counts.milestones(counters)} if counters is not None else {}
     emulator = named(counters.architecture if counters is not None else presumed_name()).emulator
     found = {name: replace(m, source="the plugin's mark") for name, m in found.items()}
-    kernel = found.get(counting.KERNEL_MARK)
+    kernel = found.get(plugin_counts.KERNEL_MARK)
     # Before the kernel runs nothing waits: virtual time is that of what was executed.
     if kernel is not None and kernel.executed is not None:
         found[kernel.name] = replace(kernel, virtual_ns=of_executed(kernel.executed, emulator))
@@ -105,9 +105,9 @@ def _milestones(gathered: Gathered) -> tuple[Milestone, ...]:
 
 
 def to_init(milestones: Sequence[Milestone]) -> int | None:
-    """Instructions from kernel entry to init."""
+    """Return instructions from kernel entry to init."""
     executed = {m.name: m.executed for m in milestones}
-    begin, end = executed.get(counting.KERNEL_MARK), executed.get("init")
+    begin, end = executed.get(plugin_counts.KERNEL_MARK), executed.get("init")
     return None if begin is None or end is None else end - begin
 
 

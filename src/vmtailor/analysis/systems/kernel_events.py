@@ -26,17 +26,17 @@ class KernelEvent:
 
 
 def read(mark: Mark) -> KernelEvent | None:
-    """The event of a mark of the kind `kernel`; None for what is none that is known."""
+    """Return the event of a mark of the kind `kernel`; None for what is none that is known."""
     match = _LINE.match(mark.text) if mark.kind == "kernel" else None
     if match is None:
         return None
     task, pid, kind, rest = match[1].strip(), int(match[2]), match[4], match[5]
     if kind == "sched_process_exec":
         found = _EXEC.match(rest)
-        return KernelEvent(kind, found[1], task, pid, mark.line) if found else None
+        return KernelEvent(kind=kind, name=found[1], task=task, pid=pid, line=mark.line) if found else None
     if kind == "module_request":
         asked = _REQUEST.match(rest)
-        return KernelEvent(kind, asked[1], task, pid, mark.line) if asked else None
+        return KernelEvent(kind=kind, name=asked[1], task=task, pid=pid, line=mark.line) if asked else None
     if kind == "module_load" and rest.split():
-        return KernelEvent(kind, rest.split()[0], task, pid, mark.line)
+        return KernelEvent(kind=kind, name=rest.split()[0], task=task, pid=pid, line=mark.line)
     return None

@@ -33,8 +33,8 @@ class _Menu:
 
 
 def parse_grub(text: str, source: str, environment: Mapping[str, str], boot_prefix: str = "") -> list[LoaderEntry]:
-    """The menu entries that start a Linux kernel, the one that starts by itself marked. `environment`: of grubenv;
-    `boot_prefix`: what paths are below (`/boot` where that is a partition of its own)."""
+    """Return the menu entries that start a Linux kernel, the one that starts by itself marked. `environment`: of
+    grubenv; `boot_prefix`: what paths are below (`/boot` where that is a partition of its own)."""
     menu, blocks = _Menu(), list[str]()
     current: LoaderEntry | None = None
     for line in text.splitlines()[:MOST_LINES]:
@@ -47,7 +47,7 @@ def parse_grub(text: str, source: str, environment: Mapping[str, str], boot_pref
                 menu.titles.append(words[1])
                 menu.counts.append(0)
             else:
-                current = LoaderEntry(words[1][:200], "", (), (), source)
+                current = LoaderEntry(title=words[1][:200], kernel="", initrd=(), words=(), source=source)
             ids = tuple(words[i + 1] for i, word in enumerate(words[:-1]) if word in ("--id", "$menuentry_id_option"))
             if words[0] == "menuentry" and current is not None:
                 names = (words[1], *ids)
@@ -130,7 +130,13 @@ def parse_bls(files: Mapping[str, str], environment: Mapping[str, str], boot_pre
             continue
         initrds = tuple(_path(word, boot_prefix) for word in keys.get("initrd", ()))
         title = " ".join(keys.get("title", ()))[:200]
-        entry = LoaderEntry(title, _path(keys["linux"][0], boot_prefix), initrds, tuple(keys.get("options", ())), name)
+        entry = LoaderEntry(
+            title=title,
+            kernel=_path(keys["linux"][0], boot_prefix),
+            initrd=initrds,
+            words=tuple(keys.get("options", ())),
+            source=name,
+        )
         found.append((version_order(" ".join(keys.get("version", [name]))), entry))
     found.sort(key=lambda item: item[0], reverse=True)
     saved = environment.get("saved_entry", "")

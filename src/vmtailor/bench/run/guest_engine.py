@@ -31,8 +31,8 @@ from vmtailor.bench.runtimes.description import Description
 from vmtailor.bench.runtimes.guest_runtime import ARCHIVE, ENTER, FAILED, FIRST, LOG, OURS, TREE, InGuest, in_guest
 from vmtailor.bench.runtimes.host_runtime import able
 from vmtailor.bench.suites.bench_run import ASKED, TAG
-from vmtailor.booting.boot import boot
-from vmtailor.booting.counting import Counting
+from vmtailor.booting.boot_counter import Counting
+from vmtailor.booting.booter import boot
 from vmtailor.drivers.distribution import packaged_baseline
 from vmtailor.drivers.distribution.selection import of_host
 from vmtailor.drivers.guest import attendant_volume, guest_programs
@@ -74,7 +74,7 @@ def check(reference: str) -> Path:
         )
     path = Path(reference.removeprefix(VM))
     if not path.is_file():
-        raise UserInputError(f"--inside: {plain(str(path))} is no disk", hint="make bench-engines builds one")
+        raise UserInputError(f"--inside: {plain(str(path))} is not a disk", hint="make bench-engines builds one")
     disks.disk_of(path)
     return path
 
@@ -259,5 +259,5 @@ def _counting(known: BenchMachine, parts: Natives, *, by_step: bool) -> Counting
 def _step_spans(parts: Natives) -> tuple[CodeSpan, ...]:
     at = elf_symbols(parts.attendant.read_bytes()).get(_BEGINS)
     if at is None:
-        raise GuestError(f"the attendant's program has no {_BEGINS}: what its steps cost cannot be told apart")
+        raise GuestError(f"the attendant's program has no {_BEGINS}: the cost of its steps cannot be counted apart")
     return (CodeSpan(STEP, at),)

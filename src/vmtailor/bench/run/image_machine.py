@@ -20,9 +20,9 @@ from vmtailor.bench.analysis.boot_counts import OWN_STARTS, OWN_WORK
 from vmtailor.bench.model.job import STOCK, VM, BenchMachine
 from vmtailor.bench.run import kernel_subsystems
 from vmtailor.booting import fitted_machine
-from vmtailor.booting.boot import boot
+from vmtailor.booting.boot_counter import Counting
+from vmtailor.booting.booter import boot
 from vmtailor.booting.bundle_booter import BundleBooter
-from vmtailor.booting.counting import Counting
 from vmtailor.drivers.guest import guest_programs
 from vmtailor.drivers.host import bundle_folder
 from vmtailor.model.boots.boot import Boot

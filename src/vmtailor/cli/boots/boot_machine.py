@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`vmtailor boot` of a disk or a kernel that nobody drives: booted, sampled, attributed, changes tried on it."""
+"""`vmtailor boot` of a disk or a kernel without an exercise: boot, sample, attribute, and try changes."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import regular_files
 from vmtailor.base.progress import step
-from vmtailor.booting import series
-from vmtailor.booting.boot import boot as plain_boot
-from vmtailor.booting.counted import Settled
+from vmtailor.booting import series_run
+from vmtailor.booting.booter import boot as plain_boot
+from vmtailor.booting.instruction_boots import Settled
 from vmtailor.cli.boots.boot_inputs import existing, signals, workload_of
 from vmtailor.cli.boots.boot_output import show_boot_cost, show_series, telling
 from vmtailor.drivers.guest import guest_programs
@@ -28,12 +28,12 @@ from vmtailor.model.boots.workload import Nothing, OwnInit
 from vmtailor.model.machine import Accelerator, Clock, Disk, Machine
 from vmtailor.pipeline import boot_trials, machine_bench
 from vmtailor.pipeline.options import BOOT_MEMORY, BootOptions
-from vmtailor.stages.boot import attribution, profile
+from vmtailor.stages.boot import boot_attribution, profile
 
 
 @dataclass(frozen=True)
-class Prepared:
-    """A machine that was asked for, and how it is waited for."""
+class MachineRequest:
+    """A requested machine, and the signal that it is waited for."""
 
     asked: BootOptions
     name: str
@@ -42,7 +42,7 @@ class Prepared:
 
 
 def boot_machine(asked: BootOptions) -> None:
-    """Boot the machine so many times, try changes on it, or attribute one boot."""
+    """Boot the machine `times` times, try changes on it, or attribute one boot."""
     prepared = _prepared(asked)
     if asked.attribute:
         cost = _attributed(prepared)
@@ -57,7 +57,7 @@ def check_clock(machine: Machine) -> None:
         raise UserInputError("the instruction clock needs one CPU and TCG")
 
 
-def _prepared(asked: BootOptions) -> Prepared:
+def _prepared(asked: BootOptions) -> MachineRequest:
     line = list(asked.append)
     for wanted in signals(asked):
         line += [word for word in words_for(wanted) if word not in line]
@@ -76,7 +76,7 @@ def _prepared(asked: BootOptions) -> Prepared:
     if asked.clock is Clock.INSTRUCTIONS:
         # Nothing from outside may differ: no entropy of the host's, addresses as linked.
         machine = machine_variants.countable(machine)
-    return Prepared(asked, str(asked.subject or asked.kernel), machine, workload)
+    return MachineRequest(asked, str(asked.subject or asked.kernel), machine, workload)
 
 
 def _disks(asked: BootOptions) -> tuple[Disk, ...]:
@@ -93,25 +93,25 @@ def _check(machine: Machine, sample: bool) -> None:
     if sample and (machine.kernel is None or machine.initrd is None):
         raise UserInputError("--sample needs --kernel and --initrd: the collector travels in the initial RAM disk")
     if sample and not machine.hardware.second_port:
-        raise UserInputError(f"--sample needs a second serial port, which the machine {machine.board} has not")
+        raise UserInputError(f"--sample needs a second serial port, which the machine {machine.board} does not have")
     if machine.kernel is None and machine.words:
         raise UserInputError("--append needs --kernel", hint="a disk's own loader has a command line of its own")
     check_clock(machine)
 
 
-def _attributed(prepared: Prepared) -> BootCost:
+def _attributed(prepared: MachineRequest) -> BootCost:
     machine, out = prepared.machine, prepared.asked.out
     if machine.kernel is None:
         raise UserInputError("--attribute needs --kernel", hint="give --kernel, --initrd and --append")
     store = Store()
-    known = attribution.of_package(Path(machine.kernel), store, machine.architecture)
-    return attribution.attributed(
+    known = boot_attribution.of_package(Path(machine.kernel), store, machine.architecture)
+    return boot_attribution.attributed(
         machine, known, out, natives=guest_programs.of(machine.architecture), store=store,
         timeout_s=prepared.workload.timeout_s,
     )  # fmt: skip
 
 
-def _booted(prepared: Prepared) -> BootSeries:
+def _booted(prepared: MachineRequest) -> BootSeries:
     asked, machine, workload = prepared.asked, prepared.machine, prepared.workload
     regular_files.make_folder(asked.out)
     if asked.debug_initcalls:
@@ -122,9 +122,9 @@ def _booted(prepared: Prepared) -> BootSeries:
         machine = profile.with_collector(machine, guest_programs.of(machine.architecture).collector, asked.out)
     with step(f"boot {Path(prepared.name).name}") as progress:
         exact = machine.clock is Clock.INSTRUCTIONS
-        return series.run(
+        return series_run.run(
             prepared.name,
-            series.in_turn([series.variant("base", machine)], asked.times),
+            series_run.in_turn([series_run.variant("base", machine)], asked.times),
             workload,
             asked.out,
             booter=Settled(guest_programs.of(machine.architecture)) if exact else plain_boot,
@@ -132,14 +132,14 @@ def _booted(prepared: Prepared) -> BootSeries:
         )
 
 
-def _tried(prepared: Prepared) -> BootSeries:
+def _tried(prepared: MachineRequest) -> BootSeries:
     asked, machine = prepared.asked, prepared.machine
     wanted = choice.for_machine(asked.changes)
     store, known = Store(), None
     if asked.judged_by is JudgedBy.INSTRUCTIONS:
         if machine.kernel is None:
-            raise UserInputError("to judge by instructions needs --kernel")
-        known = attribution.of_package(Path(machine.kernel), store, machine.architecture)
+            raise UserInputError("judging by instructions needs --kernel")
+        known = boot_attribution.of_package(Path(machine.kernel), store, machine.architecture)
     if words := machine_bench.doubt(machine.clock, asked.judged_by, len(wanted), asked.times):
         output.note(words)
     parts = guest_programs.of(machine.architecture)

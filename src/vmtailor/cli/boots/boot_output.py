@@ -13,7 +13,7 @@ from vmtailor.base.errors import ExitCode
 from vmtailor.base.files import records
 from vmtailor.base.progress import ProgressStep
 from vmtailor.base.terminal import TerminalConsole
-from vmtailor.booting.series import OnBoot
+from vmtailor.booting.series_run import OnBoot
 from vmtailor.cli.tables.cost_table import show_cost
 from vmtailor.cli.tables.series_table import document, show
 from vmtailor.model.boots.boot import Outcome

@@ -34,6 +34,7 @@ from vmtailor.model.bundle import (
     RECORD,
     STAGE_FILES,
     SYSTEM,
+    SYSTEM_TRACED,
     TRACE,
     TRACED,
     Bundle,
@@ -42,6 +43,7 @@ from vmtailor.model.bundle import (
 from vmtailor.model.exercise import Exercise
 from vmtailor.model.machine import Disk, DiskFormat, DiskMode
 from vmtailor.model.trace import Trace
+from vmtailor.model.watched.system_trace import SystemTrace
 
 T = TypeVar("T")
 
@@ -89,20 +91,27 @@ class SavedFolder:
 
     @cached_property
     def exercise(self) -> Exercise:
-        """The exercise of a container. Raises UserInputError for one that no file could say."""
+        """Return the exercise of a container. Raises UserInputError for one that no file could say."""
         found = self.record(Exercise, EXERCISE)
         bundle_values.require_exercise(found, self.path / EXERCISE)
         return found
 
     @cached_property
     def trace(self) -> Trace:
-        """The record of a container's trace. Raises UserInputError for what no trace says."""
+        """Return the record of a container's trace. Raises UserInputError for what no trace says."""
         found = self.record(Trace, TRACED)
         bundle_values.require_trace(found, self.path / TRACED)
         return found
 
+    @cached_property
+    def system_trace(self) -> SystemTrace:
+        """The record of a system's trace. Raises UserInputError for what no trace says."""
+        found = self.record(SystemTrace, SYSTEM_TRACED)
+        bundle_values.require_system_trace(found, self.path / SYSTEM_TRACED)
+        return found
+
     def requests(self) -> bytes:
-        """Return the tracer's log."""
+        """Return the tracer's log of a container."""
         return self.data(f"{TRACE}/{self.trace.requests_file}")
 
 
@@ -159,7 +168,7 @@ class BundleFolder(SavedFolder):
 
     def _changed(self, name: str) -> UserInputError:
         return UserInputError(
-            f"{self.path / name} is not the file that the bundle was made with: its content is another one", hint=_AGAIN
+            f"{self.path / name} is not the file that the bundle was made with: its content differs", hint=_AGAIN
         )
 
     @property
@@ -173,7 +182,7 @@ class BundleFolder(SavedFolder):
 
     @cached_property
     def root(self) -> Disk:
-        """The first disk: a container's root file system, or a system's disk, of which what is written is thrown
+        """Return the first disk: a container's root file system, or a system's disk, of which what is written is thrown
         away."""
         name = self.bundle.root
         path = str(self.file(name))
@@ -184,22 +193,23 @@ class BundleFolder(SavedFolder):
 
     @cached_property
     def symbols(self) -> bytes:
-        """The kernel's table of symbols. Raises UserInputError when it is none."""
+        """Return the kernel's table of symbols. Raises UserInputError when it is none."""
         found = self.data(self.bundle.system_map, MOST_TABLE_BYTES)
         if not _TABLE.fullmatch(found):
             raise UserInputError(
-                f"{self.path / self.bundle.system_map} is no table of symbols", hint="fit the image again"
+                f"{self.path / self.bundle.system_map} is not a table of symbols", hint="fit the image again"
             )
         return found
 
     @cached_property
     def config(self) -> dict[str, str]:
-        """The kernel's configuration, name → value. Raises UserInputError for a file that kconfig would not write."""
+        """Return the kernel's configuration, name → value. Raises UserInputError for a file that kconfig would not
+        write."""
         return self._config(self.bundle.kernel_config)
 
     @cached_property
     def baseline_config(self) -> dict[str, str] | None:
-        """The configuration that the bundle was made from; None in older bundles."""
+        """Return the configuration that the bundle was made from; None in older bundles."""
         return self._config(BASELINE_CONFIG) if self.lists(BASELINE_CONFIG) else None
 
     def _config(self, name: str) -> dict[str, str]:
@@ -207,7 +217,7 @@ class BundleFolder(SavedFolder):
 
     @cached_property
     def init(self) -> bytes:
-        """The init in the root file system; empty when the bundle does not say."""
+        """Return the init in the root file system; empty when the bundle does not say."""
         return self.data(INIT, MOST_INIT_BYTES) if self.lists(INIT) else b""
 
     @cached_property
@@ -231,7 +241,7 @@ def load(folder: Path, store: Store | None = None) -> BundleFolder:
     """Read a bundle's record. Raises UserInputError when it is none, damaged, of another version, when it asks for a
     machine that no fit makes, names files that are none of its own, or lacks its kernel or root."""
     if not is_bundle(folder):
-        raise UserInputError(f"{folder} is no bundle", hint="vmtailor fit IMAGE -o FOLDER makes one")
+        raise UserInputError(f"{folder} is not a bundle", hint="vmtailor fit IMAGE -o FOLDER makes one")
     data = plain_files.read(folder, RECORD, RECORD_BYTES)
     bundle = records.from_bytes(Bundle, data, str(folder / RECORD), hint="fit the image again")
     bundle_values.require_machine(bundle, folder / RECORD)
@@ -241,13 +251,17 @@ def load(folder: Path, store: Store | None = None) -> BundleFolder:
 
 
 def load_container(folder: Path, store: Store | None = None) -> BundleFolder:
-    """Read a container's bundle for what boots or plans it again: as `load` does, with its exercise, and the names of
-    all that it is booted and counted with. Raises UserInputError for a system's: those cannot do that yet."""
-    found = load(folder, store)
+    """Read a container's bundle, as `load` and `container_of` do."""
+    return container_of(load(folder, store))
+
+
+def container_of(found: BundleFolder) -> BundleFolder:
+    """Return a container's bundle for what boots or plans it again: with its exercise, and the names of all that it is
+    booted and counted with. Raises UserInputError for a system's: what asks for a container cannot do that yet."""
     if found.is_system:
         raise UserInputError(
-            f"{folder} is the bundle of a system with an init of its own, and this is for those of containers",
-            hint=f"vmtailor run {folder} starts it, verify proves it again; explain and report tell of it",
+            f"{found.path} is the bundle of a system with an init of its own; this command takes those of containers",
+            hint=f"vmtailor run {found.path} starts it; verify, measure, refit, explain and report take it, too",
         )
     _require(found, found.bundle.system_map, found.bundle.kernel_config, EXERCISE)
     _ = found.exercise

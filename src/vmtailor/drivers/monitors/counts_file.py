@@ -187,9 +187,9 @@ def _step(payload: memoryview) -> _Step:
     if len(payload) != at_rows + rows * _ROW.itemsize:
         raise ValueError("a stretch of the wrong size")
     return _Step(
-        mark,
-        Totals(*totals),
-        np.frombuffer(payload[_STEP.size : at_devices], "<u8").reshape(owners, 2),
-        np.frombuffer(payload[at_devices:at_rows], "<u8"),
-        np.frombuffer(payload[at_rows:], _ROW),
+        mark=mark,
+        totals=Totals(*totals),
+        owners=np.frombuffer(payload[_STEP.size : at_devices], "<u8").reshape(owners, 2),
+        devices=np.frombuffer(payload[at_devices:at_rows], "<u8"),
+        rows=np.frombuffer(payload[at_rows:], _ROW),
     )

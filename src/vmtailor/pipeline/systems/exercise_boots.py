@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A system with an init of its own, booted from its disk and driven by its exercise; the disk is never written."""
+"""Boots of a system with an init of its own from its disk, driven by its exercise. The disk is never written."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import temporary
 from vmtailor.base.natives import Natives
 from vmtailor.base.text import plain, plural
-from vmtailor.booting import series
-from vmtailor.booting.boot import OnProgress, boot
-from vmtailor.booting.counting import Counting
+from vmtailor.booting import series_run
+from vmtailor.booting.boot_counter import Counting
+from vmtailor.booting.booter import OnProgress, boot
 from vmtailor.drivers.guest import attendant_volume, guest_programs
 from vmtailor.drivers.guest.attendant_volume import SystemRoot
 from vmtailor.drivers.rootfs import boot_disk as disks
@@ -42,7 +42,7 @@ _MOST_NOTES = 10
 
 @dataclass(frozen=True)
 class ExercisedBoots:
-    """`notes`: what the system says of itself, in sentences, where that is no failure by itself."""
+    """The boots of an exercised system. `notes`: the system's own remarks that are no failures, in sentences."""
 
     series: BootSeries
     notes: tuple[str, ...]
@@ -92,17 +92,17 @@ def exercised(
     timeout_s: float,
     store: Store,
     partition: int | None = None,
-    on_boot: series.OnBoot | None = None,
+    on_boot: series_run.OnBoot | None = None,
 ) -> ExercisedBoots:
-    """Boot `times` times. `choose`: the machine for a processor, without the system's disk; without a kernel
-    it gets the system's own, with what its loader would tell it.
+    """Boot `times` times. `choose`: gives the machine for a processor, without the system's disk; without a kernel it
+    gets the system's own, with its loader's words.
 
     Raises UserInputError for a subject or an exercise that cannot be used, HostError where a processor's emulator or
     compiler is missing."""
     exercise = exercise_file.load_system(exercise_path)
     path = subjects.disk_path(reference)
     if path is None:
-        raise UserInputError(f"{reference} is no disk", hint="systems are booted from disks: disk:FILE")
+        raise UserInputError(f"{reference} is not a disk", hint="systems are booted from disks: disk:FILE")
     with subjects.opened(reference, store, partition=partition) as found:
         subject = found.subject
         natives = guest_programs.of(subject.architecture)
@@ -119,8 +119,8 @@ def exercised(
         attendant_volume.write(volume, natives, root_of(subject, machine.words), exercise, FIXED_KEY)
         noting = _Noting(natives)
         work = Attended(exercise, volume, FIXED_KEY, timeout_s)
-        schedule = series.in_turn([series.variant("base", machine)], times)
-        made = series.run(reference, schedule, work, out, booter=noting, on_boot=on_boot)
+        schedule = series_run.in_turn([series_run.variant("base", machine)], times)
+        made = series_run.run(reference, schedule, work, out, booter=noting, on_boot=on_boot)
     return ExercisedBoots(made, noting.notes)
 
 
@@ -135,7 +135,7 @@ def _require_inside(exercise: SystemExercise, exercise_path: Path, clock: Clock)
 
 
 def require_port(machine: Machine) -> None:
-    """Raise UserInputError for a machine in which nobody could drive a system."""
+    """Raise UserInputError for a machine without the port that drives a system."""
     if not machine.hardware.second_port:
         raise UserInputError(
             f"the machine {machine.board} has one serial port, and a system is driven through a second one",

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A system with an init of its own as the subject of a fit: what is prepared; its trace, plan, machine and verdict; and
-what is tried beside its kernel."""
+"""A system with an init of its own as the subject of a fit: its preparation, trace, plan, machine and verdict, and the
+trials beside its kernel."""
 
 from __future__ import annotations
 
@@ -27,14 +27,15 @@ from vmtailor.drivers.distribution import packaged_baseline
 from vmtailor.drivers.guest import guest_programs
 from vmtailor.drivers.guest.attendant_volume import MODULES
 from vmtailor.drivers.image import image_packages
+from vmtailor.drivers.kernel import kernel_source
+from vmtailor.drivers.kernel.kernel_source import SourceTree
 from vmtailor.drivers.monitors import counts_file, monitors
 from vmtailor.model.architecture import Architecture, named
 from vmtailor.model.boots.boot import Outcome
 from vmtailor.model.boots.system_exercise import SystemExercise
-from vmtailor.model.boots.workload import Until
 from vmtailor.model.bundle import SYSTEM, SYSTEM_EXERCISE, SYSTEM_RUN
 from vmtailor.model.change import Change
-from vmtailor.model.fit import FitRun, Warning
+from vmtailor.model.fit_run import FitRun, Warning
 from vmtailor.model.image import Port
 from vmtailor.model.kernel import KernelBaseline, KernelFiles
 from vmtailor.model.machine import Clock, Machine
@@ -65,12 +66,11 @@ from vmtailor.pipeline.systems import (
     system_plan,
     unit_masks,
 )
-from vmtailor.pipeline.systems.driven_system import RAN, DrivenSystem, SystemSeen
+from vmtailor.pipeline.systems.driven_system import RAN, DrivenSystem, SystemSeen, until_ready
 from vmtailor.pipeline.systems.system_plan import CONFIG_BYTES, HEAD_BYTES, SystemPlanInputs, symbol_in
-from vmtailor.stages import exercise_file, measure, system_verify, system_watch
+from vmtailor.stages import exercise_file, system_verify, system_watch
 from vmtailor.stages.container_trace import modules_of
 from vmtailor.stages.kernel_plan import Wishes
-from vmtailor.stages.measure import MeasuredMachine
 from vmtailor.stages.system_files import OpenedSystem
 from vmtailor.stages.system_verify import Counts, SystemTarget
 from vmtailor.stages.system_watch import SystemTraceInputs, chunks_of
@@ -112,26 +112,45 @@ class SystemSubject(DrivenSystem):
     def prepare(cls, options: FitOptions) -> Iterator[SystemSubject]:
         inputs.refuse_for_images(options)
         with subjects.on_disk(options) as found:
-            yield prepared(options, found)
+            inputs.refuse_units(options, found.subject.init)
+            inputs.refuse_files(options, found.root)
+            assert options.exercise_file is not None
+            yield prepared(options, found, exercise_file.load_system(options.exercise_file))
 
     def trace_key(self) -> str:
         parts = [keys.content(path) for path in (self.natives.attendant, self.natives.small_init)]
         return keys.of_run(system_watch, self._traced_machine, self.exercise, self.natives, *parts)
 
     def trace(self, begun: Ahead | None = None) -> Findings[SystemSeen]:
-        """Do the exercise on the system's own kernel, with every block counted, and once more with everything seen. The
-        baseline is counted as soon as the first has passed; later where something will be asked, since progress would
-        be drawn over the question."""
+        """Run the exercise on the system's own kernel, with every block counted, and once more with every call seen.
+        The baseline is counted as soon as the first run has passed. It is counted later if the user will be asked
+        something, since progress would be drawn over the question."""
         before, key = self.ran_before()
         if begun is not None and self.options.units is not UnitsMode.ASK:
             begun.begin(fit_sides.baseline_asked(self))
         record, folder = self.traced(before.boot.seconds)
+        return self.counted(self.with_trace(record, folder, before, key))
+
+    def with_trace(self, record: SystemTrace, folder: Path, before: SystemRun, before_key: str) -> Findings[SystemSeen]:
+        """Return what is known with a trace that is there already, its files in `folder`. `before`: the exercise on the
+        system's own kernel, and the name of that run."""
         asked = SystemPlanInputs(
-            record, chunks_of(folder / record.requests_file), self.config, self.source.path, self.tree, self.known,
-            lambda path: self.found.root.begin(path, HEAD_BYTES),
-        )  # fmt: skip
-        costs = self.costs(before, self.store.path("system-run", key) / COUNTS)
-        return Findings(self, SystemSeen(record, folder, before, key, asked, []), self.tree, costs)
+            record=record,
+            requests=chunks_of(folder / record.requests_file),
+            baseline=self.config,
+            source=self.source.path,
+            tree=self.tree,
+            known=self.known,
+            head=lambda path: self.found.root.begin(path, HEAD_BYTES),
+        )
+        seen = SystemSeen(record=record, folder=folder, before=before, before_key=before_key, asked=asked, unsteady=[])
+        return Findings(self, seen, self.tree)
+
+    def counted(self, found: Findings[SystemSeen]) -> Findings[SystemSeen]:
+        if found.costs is not None:
+            return found
+        run, key = self.ran_before()
+        return replace(found, costs=self.costs(run, self.store.path("system-run", key) / COUNTS))
 
     def calls(self) -> tuple[Iterable[SyscallEvent], Sequence[FileUse]]:
         """Return the system calls, read while they are asked for, and the files of the system's trace."""
@@ -140,11 +159,15 @@ class SystemSubject(DrivenSystem):
         log = Reading().read(chunks_of(folder / record.requests_file))
         return (one for one in log if not isinstance(one, Mark)), record.files
 
+    @property
+    def before_key(self) -> str:
+        """The name of the exercise's run on the baseline in the cache."""
+        return self.run_key(self.target_of(self.baseline), "counted")
+
     def ran_before(self) -> tuple[SystemRun, str]:
-        """Do the exercise on the baseline; the run comes with its name in the cache. Raises GuestError where it does
+        """Run the exercise on the baseline; the run comes with its name in the cache. Raises GuestError when it does
         not pass."""
-        target = self.target_of(self.baseline)
-        key = self.run_key(target, "counted")
+        target, key = self.target_of(self.baseline), self.before_key
 
         def fill(folder: Path) -> None:
             with step("the exercise on the system's own kernel"), temporary.held_folder(self.scratch) as scratch:
@@ -155,7 +178,7 @@ class SystemSubject(DrivenSystem):
 
     @property
     def _traced_machine(self) -> Machine:
-        """The machine as it is traced: on the instruction clock a busy host changes nothing of what is seen."""
+        """Return the machine as it is traced: on the instruction clock a busy host changes nothing of what is seen."""
         machine = system_kernel.machine_of(self.found, self.own, memory_bytes=self.options.memory_bytes, cpus=1)
         return self.with_exercise(replace(machine, entropy=False))
 
@@ -172,9 +195,15 @@ class SystemSubject(DrivenSystem):
                 target = SystemTarget(machine, root, patient(self.exercise), self.natives)
                 work = system_verify.workload(target, scratch).unhurried(machine.clock)
                 wanted = SystemTraceInputs(
-                    self.reference, machine, work, self.own.modules, self.own.way_in, self.natives,
-                    plain_s=plain_s, booter=system_verify.booter(self.natives),
-                )  # fmt: skip
+                    subject=self.reference,
+                    machine=machine,
+                    workload=work,
+                    modules=self.own.modules,
+                    way_in=self.own.way_in,
+                    natives=self.natives,
+                    plain_s=plain_s,
+                    booter=system_verify.booter(self.natives),
+                )
                 found = system_watch.trace(wanted, folder, scratch)
             if found.boot.outcome not in (Outcome.READY, Outcome.WRONG):  # `WRONG`: it was ready
                 raise GuestError(
@@ -186,8 +215,8 @@ class SystemSubject(DrivenSystem):
         return records.load(SystemTrace, folder / system_watch.RECORD), folder
 
     def costs(self, run: SystemRun, counts: Path) -> Attribution | None:
-        """Put what the baseline's kernel cost down to functions, files and symbols. Returns None where nothing was
-        counted: an exercise with steps from outside is driven on the wall clock. `counts`: the plugin's file."""
+        """Return the cost of the baseline's kernel by function, file and symbol. None when nothing was counted: an
+        exercise with steps from outside is driven on the wall clock. `counts`: the plugin's file."""
         if not counts.is_file():
             return None
         paths = self.own.modules.paths
@@ -241,9 +270,9 @@ class SystemSubject(DrivenSystem):
         return self.run_key(self.target_of(machine), found.seen.before_key)
 
     def judge(self, found: Findings[SystemSeen], made: Plan, machine: Machine) -> tuple[Verification, bool]:
-        """Do the exercise on a machine, against what it did on the baseline. A failure that asks for nothing may be the
-        host's: it is asked again before kernels are compiled for it, and what passes then is not kept: a second fit
-        asks, and warns, for itself."""
+        """Run the exercise on a machine, and judge it by the baseline's run. A failure that asks for nothing may be the
+        host's: it is repeated before kernels are compiled for it. A run that passes only then is not kept: a second fit
+        repeats it, and warns, for itself."""
         target, seen = self.target_of(machine), found.seen
         first = self._asked_on("verify: the exercise on the tailored machine", target, seen.before, made)
         if first.passed or first.needs:
@@ -261,7 +290,7 @@ class SystemSubject(DrivenSystem):
         return replace(found, needs=tuple(dict.fromkeys((*found.needs, *self._asked_for(found, made)))))
 
     def _asked_for(self, found: Verification, made: Plan) -> list[str]:
-        """The symbols that the messages of a machine that failed ask for, as far as that can be told."""
+        """Return the symbols that the messages of a machine that failed ask for, as far as that can be told."""
         kernel, kinds = AskedKernel.of_plan(made), messages.load()
         told = dict.fromkeys((*found.failures, *found.complaints, *found.evidence.splitlines()))
         asks = [ask for text in list(told)[:_MOST_MESSAGES] for ask in recognise(text, self.known, kinds).asks]
@@ -270,16 +299,8 @@ class SystemSubject(DrivenSystem):
     def asked(
         self, machine: Machine, table: SymbolTable, title: str, beside: MeasureRequest | None = None
     ) -> MeasureRequest:
-        """Describe a machine driven until its system is ready, as it is to be measured."""
-        attendant, boots = keys.content(self.natives.attendant), self.options.boots
-        other = beside.key if beside is not None else ""
-        key = keys.of_run(measure, machine, self.exercise, self.natives, attendant, str(boots), "to ready", other)
-
-        def measured(scratch: Path) -> MeasuredMachine:
-            work = system_verify.workload(self.target_of(machine), scratch, until=Until.READY)
-            return MeasuredMachine(machine, table, self.inside, self.natives, work)
-
-        return MeasureRequest(title, key, boots, self.store, self.scratch, measured, beside=beside)
+        target = SystemTarget(machine, self.root, self.exercise, self.natives)
+        return until_ready(target, table, title, self.options.boots, self.store, beside)
 
     def improve(self, found: Findings[SystemSeen], fitted: Fitted, times: Times, ask: AskUnits | None) -> Improved:
         """Mask units that the system does without, and keep the named changes with which it is faster."""
@@ -295,7 +316,7 @@ class SystemSubject(DrivenSystem):
         return Improved(fitted, units, tuned, warnings)
 
     def doubts(self, found: Findings[SystemSeen]) -> tuple[Warning, ...]:
-        """Say what failed only while everything was seen, and what failed once and not again."""
+        """Return warnings about failures under the tracer alone, and about failures that did not repeat."""
         traced = (
             f"only while every system call was seen: {text}; what it would have asked for may be missing"
             for text in only_traced(found.seen)
@@ -332,14 +353,14 @@ class SystemSubject(DrivenSystem):
 
 
 def only_traced(seen: SystemSeen) -> tuple[str, ...]:
-    """Say what went wrong under the tracer alone, in sentences: steps, and units that the system calls failed."""
+    """Return the failures under the tracer alone, in sentences: steps, and units that the system calls failed."""
     before, traced_boot = seen.before.boot, seen.record.boot
     failures = [text for text in traced_boot.failures if text not in before.failures]
     return (*failures, *(f"unit {name} failed" for name in new_units(before, traced_boot)))
 
 
 def patient(exercise: SystemExercise) -> SystemExercise:
-    """Return the exercise with the time that it takes while everything is seen."""
+    """Return the exercise with the longer times that it takes under the tracer."""
     ready = replace(exercise.ready, timeout_s=TRACED_TIMES * exercise.ready.timeout_s)
     return replace(
         exercise, ready=ready, step_timeout_s=TRACED_TIMES * exercise.step_timeout_s,
@@ -347,13 +368,11 @@ def patient(exercise: SystemExercise) -> SystemExercise:
     )  # fmt: skip
 
 
-def prepared(options: FitOptions, found: OpenedSystem) -> SystemSubject:
-    """Read and fetch what is missing. What can be wrong with the user's input is found before anything long begins."""
+def prepared(
+    options: FitOptions, found: OpenedSystem, exercise: SystemExercise, source: SourceTree | None = None
+) -> SystemSubject:
+    """Read and fetch everything that is missing. Errors in the user's input are found before anything long begins."""
     temporary.require_usable()
-    inputs.refuse_units(options, found.subject.init)
-    inputs.refuse_files(options, found.root)
-    assert options.exercise_file is not None
-    exercise = exercise_file.load_system(options.exercise_file)
     inputs.refuse_console(exercise)
     row = named(found.subject.architecture)
     options = _settled(options, found.subject, row)
@@ -367,7 +386,8 @@ def prepared(options: FitOptions, found: OpenedSystem) -> SystemSubject:
     inputs.require_same(taken / inputs.KERNEL, Path(kernel.vmlinuz), found.subject)
     with temporary.held_folder() as folder:
         own = replace(system_kernel.kernel_of(found, folder), file=taken / inputs.KERNEL)
-    source = source_of(options, kernel)
+    source = source or source_of(options, kernel)
+    kernel_source.require_version(source, kernel.version, "the baseline")
     whole = known_source.known_of(source, options.architecture, options.store)
     return SystemSubject(
         options=options,
@@ -388,7 +408,7 @@ def prepared(options: FitOptions, found: OpenedSystem) -> SystemSubject:
 
 
 def _settled(options: FitOptions, subject: System, row: Architecture) -> FitOptions:
-    """The options with what the system says where the user said nothing. Raises UserInputError for another
+    """Return the options with what the system says where the user said nothing. Raises UserInputError for another
     processor, or a machine that it does not have."""
     if options.architecture not in ("", row.name):
         raise UserInputError(f"{subject.reference} is a system for {row.title}", hint="leave --arch out")
@@ -408,8 +428,8 @@ def _config(found: OpenedSystem, kernel: KernelBaseline) -> dict[str, str]:
 
 
 def _baseline(options: FitOptions, row: Architecture, found: OpenedSystem, taken: Path) -> Machine:
-    """The system's own kernel, with the initial RAM disk and the words that its loader would give it, in the machine
-    that is planned for."""
+    """Return the system's own kernel, with the initial RAM disk and the words that its loader would give it, in the
+    machine that is planned for."""
     return Machine(
         board=options.machine,
         memory_bytes=options.memory_bytes,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from vmtailor.analysis.changes.plan_summary import counts
-from vmtailor.model.fit import FitRun, Side
+from vmtailor.model.fit_run import FitRun, Side
 from vmtailor.model.kernel import FoundKernel
 from vmtailor.model.systems.units import UnitChoice
 from vmtailor.model.trial import Purpose

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from vmtailor.base import figures
 from vmtailor.model.boots.boot import Phase, PhaseCounts
 from vmtailor.model.boots.boot_cost import MemoryPart
-from vmtailor.model.fit import Side
+from vmtailor.model.fit_run import Side
 
 #: What each phase is, for the legend.
 MEANING = {

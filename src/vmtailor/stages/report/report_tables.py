@@ -13,7 +13,7 @@ from vmtailor.base.text import plural
 from vmtailor.model.bundle import PAGE
 from vmtailor.model.change import Cause
 from vmtailor.model.exercise import Proof
-from vmtailor.model.fit import FitRun
+from vmtailor.model.fit_run import FitRun
 from vmtailor.stages.report import ledger_waterfall, margin_prices, pictures, tuned_changes
 from vmtailor.stages.report.document import fit_document, repairs
 from vmtailor.stages.report.figure_rows import FigureGroup, MeasuredSides, groups
@@ -56,7 +56,7 @@ def _parts(run: FitRun) -> list[RenderableType]:
 
 
 def _margin(run: FitRun) -> list[RenderableType]:
-    """The margin's price, and where the kernel came from: a line each."""
+    """Return the margin's price, and where the kernel came from: a line each."""
     lines: list[RenderableType] = []
     if line := margin_prices.price_line(run):
         lines.append(Text.assemble(("margin  ", "bold"), line))

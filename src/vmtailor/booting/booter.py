@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One way to boot a machine, however it is driven."""
+"""The one function that boots a machine, whatever drives it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from vmtailor.booting import attended, exercised, watched
-from vmtailor.booting.counting import Counting, settling
+from vmtailor.booting import container_boot, signal_boot, system_boot
+from vmtailor.booting.boot_counter import Counting, settling
 from vmtailor.model.boots.boot import Boot
 from vmtailor.model.boots.ending import Gathered
 from vmtailor.model.boots.workload import Attended, Exercised, Workload
@@ -27,20 +27,20 @@ def boot(
     on_progress: OnProgress | None = None,
 ) -> tuple[Boot, Gathered]:
     """Start a machine, drive it by its workload, and wait for the end. A guest that crashes, hangs or never gets ready
-    is a result; HostError or GuestError are raised when the monitor itself does not start. Nothing is left running,
-    whatever happens. `scratch`: where temporary files may lie; `counting`: what the plugin counts. On the instruction
-    clock the guest waits for its disks in any case (`settling`)."""
+    is a result. Raises HostError or GuestError when the monitor itself does not start. No process is left running.
+    `scratch`: place for temporary files. `counting`: the counts of the plugin. On the instruction clock the guest
+    always waits for its disks (`settling`)."""
     if counting is None:
         counting = settling(machine)
     if isinstance(workload, Exercised):
-        return exercised.boot(machine, workload, scratch, counting, on_progress)
+        return container_boot.boot(machine, workload, scratch, counting, on_progress)
     if isinstance(workload, Attended):
-        return attended.boot(machine, workload, scratch, counting, on_progress)
-    return watched.boot(machine, workload, scratch, counting, on_progress)
+        return system_boot.boot(machine, workload, scratch, counting, on_progress)
+    return signal_boot.boot(machine, workload, scratch, counting, on_progress)
 
 
 class Booter(Protocol):
-    """Boots a machine as `boot` does; on the way, it may make it one that can be counted."""
+    """A function that boots a machine as `boot` does; it may first make it one that can be counted."""
 
     def __call__(
         self, machine: Machine, workload: Workload, scratch: Path, *, on_progress: OnProgress | None = None

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A boot that is watched from outside: of a system with an init of its own, from the start of its monitor to the ready
-signal, or to the reason why it never came; or of a machine that is left alone."""
+"""A boot that is watched from outside, from the start of its monitor to the ready signal, or to the reason why it never
+came. It boots a system with an init of its own, or a machine that is left alone."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from pathlib import Path
 
 from vmtailor.analysis.timeline import bootmarks
 from vmtailor.base.files import temporary
-from vmtailor.booting import counting
-from vmtailor.booting.counting import Counting
+from vmtailor.booting import boot_counter
+from vmtailor.booting.boot_counter import Counting
 from vmtailor.booting.listener import Listener, listening
 from vmtailor.drivers.guest.ready import POLL_S, ConsoleWatcher, PortWatcher, Watcher, watcher_for
 from vmtailor.drivers.monitors.monitor import Wants
@@ -51,12 +51,12 @@ def boot(
     wanted: Counting | None,
     on_progress: Callable[[float], None] | None,
 ) -> tuple[Boot, Gathered]:
-    """Boot a machine once, and end it when all its signals have come, or its time is over."""
+    """Boot a machine once, and end it when all its signals have come or its time is over."""
     collector = isinstance(work, OwnInit) and work.collector
     with contextlib.ExitStack() as stack:
         # Without a plugin nothing is written.
         folder = stack.enter_context(temporary.held_folder(scratch)) if wanted is not None else scratch
-        counter = counting.prepare(machine, wanted, folder)
+        counter = boot_counter.prepare(machine, wanted, folder)
         with listening(machine, Wants(counter, probe=collector)) as listener:
             waiting = _watchers(listener, work)
             try:
@@ -69,7 +69,7 @@ def boot(
                         one.watcher.close()
             cpu_s, end = listener.machine.cpu_s, listener.end()
             listener.quit(END_COUNTED_S if counter is not None else END_S)
-        counts, counters = counting.counted(counter)
+        counts, counters = boot_counter.counted(counter)
     if not listener.console.raw and problem and end.stderr:
         problem = f"{problem}; {end.monitor} said: {end.stderr}"
     timed = tuple(listener.console.timed())

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from vmtailor.booting import exercised
-from vmtailor.booting.boot import boot
-from vmtailor.booting.counting import Counting
+from vmtailor.booting import container_boot
+from vmtailor.booting.boot_counter import Counting
+from vmtailor.booting.booter import boot
 from vmtailor.drivers.qemu import qemu_program
 from vmtailor.model.boots.boot import Outcome
 from vmtailor.model.boots.counters import CountingConfig, CountingMode
@@ -68,7 +68,7 @@ def test_a_guest_that_nobody_counts_waits_for_its_disks_too(monkeypatch: pytest.
         told.append(counting)
         return None, None
 
-    monkeypatch.setattr(exercised, "boot", play)
+    monkeypatch.setattr(container_boot, "boot", play)
     work = Exercised(Run(argv=("/x",), key=FIXED_KEY), 20.0)
     one = machine(tmp_path, "exit")
     for asked in (one, replace(one, clock=Clock.WALL), replace(one, cpus=2)):
@@ -93,12 +93,12 @@ def test_a_guest_that_nobody_counts_waits_for_its_disks_too(monkeypatch: pytest.
 )
 def test_patience_is_of_processor_time(start_s: float | None, now_s: float | None, given_up: bool) -> None:
     """Until init has spoken, and in all; a machine whose processor time is not known is not given up for it."""
-    assert exercised.Used(start_s, now_s).beyond(Patience(5.0, 10.0)) is given_up
+    assert container_boot.Used(start_s, now_s).beyond(Patience(5.0, 10.0)) is given_up
 
 
 @pytest.mark.parametrize(("executed", "given_up"), [(None, False), (10**9, False), (10**9 + 1, True)])
 def test_patience_may_be_in_instructions_which_no_host_changes(executed: int | None, given_up: bool) -> None:
-    used = exercised.Used(1.0, 9.0, executed=executed)
+    used = container_boot.Used(1.0, 9.0, executed=executed)
     assert used.beyond(Patience(5.0, 10.0, instructions=1e9)) is given_up
 
 
@@ -108,7 +108,7 @@ def test_what_init_took_to_start_is_what_was_used_when_it_first_spoke() -> None:
         elapsed_s = held_up_s = 0.0
         wants_to_run = False
 
-    running, used = Running(), exercised.Used()
+    running, used = Running(), container_boot.Used()
     for cpu_s, listening in ((1.0, False), (2.0, False), (3.0, True), (4.0, True), (None, True)):
         running.cpu_s = cpu_s
         used.look(running, listening)  # type: ignore[arg-type]
@@ -117,7 +117,7 @@ def test_what_init_took_to_start_is_what_was_used_when_it_first_spoke() -> None:
 
 def test_a_machine_that_uses_no_processor_time_stands_still() -> None:
     """Housekeeping is none; a busy host that gives it little gives it some."""
-    patience, used = Patience(still_s=30.0), exercised.Used()
+    patience, used = Patience(still_s=30.0), container_boot.Used()
     seen = []
     for elapsed_s, cpu_s in ((10.0, 1.0), (39.0, 1.05), (41.0, 1.05), (42.0, 1.2), (71.0, 1.25)):
         running = SimpleNamespace(cpu_s=cpu_s, elapsed_s=elapsed_s, held_up_s=0.0, wants_to_run=False)
@@ -139,7 +139,7 @@ def test_a_machine_that_uses_no_processor_time_stands_still() -> None:
 def test_a_machine_that_a_busy_host_does_not_let_run_does_not_stand_still(
     held_up_s: float, wants: bool, given_up: bool
 ) -> None:
-    patience, used = Patience(still_s=30.0), exercised.Used()
+    patience, used = Patience(still_s=30.0), container_boot.Used()
     looks = ((1.0, 0.0, 0.0, False), (2.0, 1.0, 0.0, False), (3.0, 1.0, 0.0, False), (40.0, 1.05, held_up_s, wants))
     for elapsed_s, cpu_s, more_s, wants_to_run in looks:
         held_s = 5.0 + more_s

@@ -14,7 +14,7 @@ import pytest
 from vmtailor.analysis.guests import attended_boots
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.natives import locate
-from vmtailor.booting.attended import with_attendant
+from vmtailor.booting.system_boot import with_attendant
 from vmtailor.drivers.guest import attendant_volume
 from vmtailor.drivers.guest.attendant_volume import SystemRoot
 from vmtailor.drivers.guest.wire import OPEN_KEY
@@ -80,7 +80,7 @@ def test_a_systems_exercise() -> None:
         ("[ready]\nkind='unit'", "ready.unit must be the name of a unit"),
         ("[ready]\nkind='unit'\nunit='a b.service'", "ready.unit must be"),
         ("[ready]\nkind='unit'\nunit='--now.target; x'", "ready.unit must be"),
-        ("[ready]\nkind='log'", "ready.pattern is missing"), ("[ready]\nkind='log'\npattern='('", "is no regular"),
+        ("[ready]\nkind='log'", "ready.pattern is missing"), ("[ready]\nkind='log'\npattern='('", "is not a regular"),
         ("[ready]\nkind='tcp'", "ready.port is missing"),
         ("[ready]\nkind='tcp'\nport=1\nunit='x'", "ready.unit is not"),
         ("ports=[0]\n[ready]\nkind='tcp'\nport=1", "ports must be a list"),

@@ -15,8 +15,8 @@ from tests.fakes.boot_data import GATHERED
 
 from vmtailor.analysis.guests.machine_variants import USUAL
 from vmtailor.base.files import records
-from vmtailor.booting import series
-from vmtailor.booting.boot import boot
+from vmtailor.booting import series_run
+from vmtailor.booting.booter import boot
 from vmtailor.drivers.guest.ready import parse_signal
 from vmtailor.model.boots.boot import Boot, Outcome
 from vmtailor.model.boots.ending import Gathered
@@ -30,7 +30,7 @@ PLAIN = replace(USUAL, network=False)
 def kept(machine: Machine, work: Workload, folder: Path) -> Boot:
     """Boot, and keep what it said in `boot`."""
     found, gathered = boot(machine, work, folder)
-    series.keep(gathered, folder / "boot", machine, "played")
+    series_run.keep(gathered, folder / "boot", machine, "played")
     return found
 
 
@@ -151,11 +151,11 @@ def test_lines_get_the_time_they_came_at_and_all_of_a_burst_is_read(
 
 def test_a_series_alternates_and_keeps_every_boot(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     played.play(monkeypatch, tmp_path, [(0.0, "a login: ")])
-    variants = [series.variant(name, replace(USUAL, network=False)) for name in ("base", "other")]
+    variants = [series_run.variant(name, replace(USUAL, network=False)) for name in ("base", "other")]
     plan = OwnInit(parse_signal("login"), 10.0)
-    found = series.run("subject", series.in_turn(variants, 2), plan, tmp_path / "out")
+    found = series_run.run("subject", series_run.in_turn(variants, 2), plan, tmp_path / "out")
     assert [(b.variant, b.number) for b in found.boots] == [("base", 1), ("other", 1), ("base", 2), ("other", 2)]
-    again = series.run("subject", series.in_turn(variants, 2), plan, tmp_path / "out", before=found.boots)
+    again = series_run.run("subject", series_run.in_turn(variants, 2), plan, tmp_path / "out", before=found.boots)
     assert again.boots == found.boots
     record = tmp_path / "out" / "boots.json"
     assert record.is_file()
@@ -165,19 +165,19 @@ def test_a_run_goes_on_only_with_the_same_kernel(monkeypatch: pytest.MonkeyPatch
     played.play(monkeypatch, tmp_path, [(0.0, "a login: ")])
     kernel = tmp_path / "kernel"
     kernel.write_bytes(b"x")
-    schedule = [(series.variant("base", replace(USUAL, kernel=str(kernel), network=False)), 1)]
+    schedule = [(series_run.variant("base", replace(USUAL, kernel=str(kernel), network=False)), 1)]
     plan = OwnInit(parse_signal("login"), 10.0)
-    found = series.run("subject", schedule, plan, tmp_path / "out")
-    assert series.Earlier(tmp_path / "out").of(plan, schedule) == found.boots
+    found = series_run.run("subject", schedule, plan, tmp_path / "out")
+    assert series_run.Earlier(tmp_path / "out").of(plan, schedule) == found.boots
     longer = replace(plan, timeout_s=99.0)
-    assert series.Earlier(tmp_path / "out").of(longer, schedule) == found.boots  # it was ready in less
+    assert series_run.Earlier(tmp_path / "out").of(longer, schedule) == found.boots  # it was ready in less
     late = replace(found.boots[0], boot=replace(found.boots[0].boot, outcome=Outcome.TIMEOUT))
     records.save(replace(found, boots=(late,)), tmp_path / "out" / "boots.json")
-    assert series.Earlier(tmp_path / "out").of(plan, schedule) == (late,)
-    assert series.Earlier(tmp_path / "out").of(longer, schedule) == ()  # it may get there now
+    assert series_run.Earlier(tmp_path / "out").of(plan, schedule) == (late,)
+    assert series_run.Earlier(tmp_path / "out").of(longer, schedule) == ()  # it may get there now
     after = (tmp_path / "out" / "boots.json").stat().st_mtime + 1
     os.utime(kernel, (after, after))
-    assert series.Earlier(tmp_path / "out").of(plan, schedule) == ()
+    assert series_run.Earlier(tmp_path / "out").of(plan, schedule) == ()
 
 
 def test_nor_with_another_initial_ram_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -187,12 +187,12 @@ def test_nor_with_another_initial_ram_disk(monkeypatch: pytest.MonkeyPatch, tmp_
     for initrd, goes_on in ((tmp_path / "initrd", False), (out / "small" / "initrd", True)):
         initrd.parent.mkdir(exist_ok=True, parents=True)
         initrd.write_bytes(b"x")
-        schedule = [(series.variant("base", replace(USUAL, initrd=str(initrd), network=False)), 1)]
-        found = series.run("subject", schedule, plan, out)
-        assert series.Earlier(out).of(plan, schedule) == found.boots
+        schedule = [(series_run.variant("base", replace(USUAL, initrd=str(initrd), network=False)), 1)]
+        found = series_run.run("subject", schedule, plan, out)
+        assert series_run.Earlier(out).of(plan, schedule) == found.boots
         after = (out / "boots.json").stat().st_mtime + 1
         os.utime(initrd, (after, after))
-        assert series.Earlier(out).of(plan, schedule) == (found.boots if goes_on else ())
+        assert series_run.Earlier(out).of(plan, schedule) == (found.boots if goes_on else ())
 
 
 def test_an_interrupted_series_keeps_the_boots_until_then_and_goes_on_with_the_next(tmp_path: Path) -> None:
@@ -205,11 +205,13 @@ def test_an_interrupted_series_keeps_the_boots_until_then_and_goes_on_with_the_n
         return Boot(Outcome.READY, (), float(len(made))), GATHERED
 
     out, plan = tmp_path / "out", OwnInit(parse_signal("login"), 10.0)
-    schedule = series.in_turn([series.variant("base", PLAIN)], 2)
+    schedule = series_run.in_turn([series_run.variant("base", PLAIN)], 2)
     with pytest.raises(KeyboardInterrupt):
-        series.run("subject", schedule, plan, out, booter=booter)
+        series_run.run("subject", schedule, plan, out, booter=booter)
     (kept_,) = records.load(BootSeries, out / "boots.json").boots
     assert (kept_.variant, kept_.number, kept_.boot.seconds) == ("base", 1, 1.0)
-    found = series.run("subject", schedule, plan, out, before=series.Earlier(out).of(plan, schedule), booter=booter)
+    found = series_run.run(
+        "subject", schedule, plan, out, before=series_run.Earlier(out).of(plan, schedule), booter=booter
+    )
     assert [(one.number, one.boot.seconds) for one in found.boots] == [(1, 1.0), (2, 3.0)] and len(made) == 3
     assert records.load(BootSeries, out / "boots.json") == found

@@ -11,8 +11,8 @@ from vmtailor.analysis.cost.plugin_counts import KERNEL_MARK, SymbolTable, activ
 from vmtailor.analysis.guests.machine_variants import countable
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.natives import Natives
-from vmtailor.booting.boot import OnProgress, boot
-from vmtailor.booting.counting import Counting
+from vmtailor.booting.boot_counter import Counting
+from vmtailor.booting.booter import OnProgress, boot
 from vmtailor.model.boots.boot import Boot
 from vmtailor.model.boots.counters import CodeMark, CountingConfig, CountingMode
 from vmtailor.model.boots.ending import Gathered
@@ -24,7 +24,7 @@ _INIT_FUNCTION = "run_init_process"
 
 
 class CountedToInit:
-    """Boots with the plugin, which counts from kernel entry to init."""
+    """A booter with the plugin, which counts from kernel entry to init."""
 
     def __init__(
         self,
@@ -57,8 +57,8 @@ class CountedToInit:
 
 
 class Settled:
-    """Boots with the plugin and no marks: it lets devices finish before the guest goes on, without which virtual time
-    would depend on the host's disks."""
+    """A booter with the plugin and no marks. The plugin lets devices finish before the guest goes on; without it
+    virtual time would depend on the host's disks."""
 
     def __init__(self, natives: Natives) -> None:
         self._natives = natives

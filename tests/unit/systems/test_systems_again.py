@@ -1,0 +1,312 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A system's bundle measured and fitted once more, from what is in it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tests.fakes.bundle_data import bundle
+from tests.fakes.fit_run_data import fit_run
+from tests.fakes.started import Start
+from tests.unit.systems.test_reverifying import BEFORE, EXERCISE, write
+from tests.unit.systems.test_system_fitting import RIGHT, SUBJECT, Runs, given, stages
+from tests.unit.systems.test_system_planning import LOADS, LOG
+
+from vmtailor.base.errors import UserInputError
+from vmtailor.base.files import records
+from vmtailor.drivers.host.bundle_folder import seal
+from vmtailor.model.boots.boot import Boot, Outcome
+from vmtailor.model.boots.system_exercise import SystemExercise
+from vmtailor.model.bundle import PLAN, RUN, SYSTEM_TRACED
+from vmtailor.model.change import Cause, Change, ChangeKind, Reason, Setting, symbol
+from vmtailor.model.exercise import StepKind
+from vmtailor.model.fit_run import FitRun
+from vmtailor.model.machine import Clock, Disk, DiskFormat, DiskMode, Machine
+from vmtailor.model.plan import Plan
+from vmtailor.model.systems.kept_changes import Tuning
+from vmtailor.model.systems.units import UnitChoice, UnitFate, UnitsMode, UnitStanding
+from vmtailor.model.watched.system_trace import LogFigures, SystemTrace
+from vmtailor.pipeline import (
+    bundle_kernel,
+    bundle_place,
+    fit,
+    fit_sides,
+    measured_machines,
+    reverify,
+    second_fit,
+    system_bundle,
+)
+from vmtailor.pipeline.bundle_place import UsersDisk
+from vmtailor.pipeline.measured_machines import Measured, MeasureRequest
+from vmtailor.pipeline.options import FitOptions
+from vmtailor.pipeline.second_fit import RefitRequest
+from vmtailor.pipeline.subject import Findings
+from vmtailor.pipeline.systems.driven_system import SystemSeen
+from vmtailor.pipeline.systems.system_subject import SystemSubject
+from vmtailor.stages import system_files, system_verify
+from vmtailor.stages.measure import MeasuredMachine
+from vmtailor.stages.system_files import OpenedSystem
+from vmtailor.stages.system_verify import SystemTarget
+
+__all__ = ["given", "stages"]
+
+pytestmark = pytest.mark.usefixtures("own_cache")
+
+Asked = list[tuple[MeasureRequest, MeasuredMachine]]
+
+BOOT = Boot(Outcome.READY, (), 1.0, "qemu")
+
+
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Asked:
+    """Nothing is booted: what would have been measured."""
+    seen: Asked = []
+
+    def record(asked: MeasureRequest) -> Measured:
+        seen.append((asked, asked.subject(tmp_path)))
+        return Measured((BOOT,), (BOOT,), (), 7 << 20, None)
+
+    monkeypatch.setattr(measured_machines, "measured", record)
+    return seen
+
+
+def test_the_machine_of_a_systems_bundle_is_measured_until_its_system_is_ready(
+    tmp_path: Path, start: Start, measured: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write(tmp_path / "bundle")
+    driven: list[tuple[SystemTarget, object]] = []
+
+    def workload(target: SystemTarget, *_: object, until: object) -> None:
+        driven.append((target, until))
+
+    monkeypatch.setattr(system_verify, "workload", workload)
+    code, out, err = start("measure", folder, "--repeat", "2", "--json")
+    assert code == 0, err
+    ((asked, found),) = measured
+    machine = found.machine
+    assert (asked.boots, machine.clock, machine.network) == (2, Clock.INSTRUCTIONS, True)
+    assert machine.words == ("root=/dev/vda", "rw") and machine.cpu_model == "max" and machine.ports == ()
+    assert machine.disks[0].path == str(folder / "disk.raw") and machine.disks[0].mode is DiskMode.OVERLAID
+    ((target, until),) = driven
+    assert str(until) == "ready" and target.root.device == "/dev/vda2"
+    assert all(step.kind is not StepKind.HOST_COMMAND for step in target.exercise.load)
+    said = json.loads(out)
+    assert said["tailored"]["min_memory_bytes"] == 7 << 20 and said["baseline_of"] == "0.1.0"
+    before = fit_run().baseline
+    assert said["baseline"]["init_instructions"] == before.init_instructions
+    assert before.ready_wall_us is not None and said["baseline"]["ready_wall_us"] is None
+    assert "baseline's figures are those of the fit (vmtailor 0.1.0)" in " ".join(err.split())
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize(("name", "says"), [("disk.raw", "its content differs"), ("vmlinux", "its content differs")])
+def test_what_is_measured_is_what_the_record_says(tmp_path: Path, start: Start, name: str, says: str) -> None:
+    folder = write(tmp_path / "bundle")
+    (folder / name).write_bytes((folder / name).read_bytes()[::-1])
+    code, _, err = start("measure", folder)
+    assert code == 2 and says in " ".join(err.split())
+
+
+@pytest.mark.attack
+def test_a_strangers_processor_is_one(tmp_path: Path, start: Start) -> None:
+    folder = write(tmp_path / "bundle")
+    run = fit_run()
+    tailored = replace(run.tailored, conditions=(("cpu model", "max -device x"),))
+    records.save(replace(run, tailored=tailored), folder / RUN)
+    seal(folder, bundle(root="disk.raw", words=("root=/dev/vda", "rw")))
+    code, _, err = start("measure", folder)
+    assert code == 2 and "is no CPU model" in err
+
+
+def test_what_a_systems_bundle_has_is_not_asked_for(tmp_path: Path, start: Start) -> None:
+    code, _, err = start("measure", write(tmp_path / "bundle"), "--source", "x")
+    assert code == 2 and "--source does not go with" in err and "the bundle of a system" in " ".join(err.split())
+
+
+# ---- refit
+
+
+@dataclass
+class Refitted:
+    """A system's bundle, and what a refit of it opened, prepared and placed."""
+
+    folder: Path
+    subject: SystemSubject
+    opened: list[tuple[Path, str, dict[str, Any]]] = field(default_factory=list)
+    options: list[FitOptions] = field(default_factory=list)
+    exercises: list[SystemExercise] = field(default_factory=list)
+
+    def request(self, **more: Any) -> RefitRequest:
+        asked = FitOptions("", self.folder.with_name("out"), store=self.subject.store, **more.pop("options", {}))
+        return RefitRequest(self.folder, asked, **more)
+
+
+TRACE = SystemTrace(
+    "disk:x.raw", Machine("q35", 1 << 30), BOOT, 1.0, "log", LogFigures(2, 2, 2, 0, 0, len(LOG), 1.0), True, (), (),
+    LOADS, (), (), (),
+)  # fmt: skip
+
+
+def traced(folder: Path, plan: Plan, trace: SystemTrace = TRACE, **run: Any) -> None:
+    """Write what a refit begins with beside what a verification needs, and seal all of it."""
+    records.save(trace, folder / SYSTEM_TRACED)
+    (folder / "trace" / "log").write_bytes(LOG)
+    records.save(plan, folder / PLAN)
+    records.save(fit_run(**run), folder / RUN)
+    seal(folder, bundle(root="disk.raw", words=("root=/dev/vda", "rw")))
+
+
+@pytest.fixture
+def refitted(
+    tmp_path: Path,
+    given: SystemSubject,
+    stages: Callable[[Runs], list[SystemTarget]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Refitted:
+    """The bundle of the made-up system. Its disk is opened, and its kernel is there, as `given` has them."""
+    stages(lambda target: RIGHT)
+    folder = write(tmp_path / "bundle")
+    traced(folder, given.trace().planned())
+    found = Refitted(folder, given)
+
+    @contextmanager
+    def of_disk(path: Path, reference: str, **how: Any) -> Iterator[OpenedSystem]:
+        found.opened.append((path, reference, how))
+        yield OpenedSystem(SUBJECT, SimpleNamespace(begin=lambda path, most: b""))  # type: ignore[arg-type]
+
+    def prepared(options: FitOptions, _: object, exercise: SystemExercise, source: object) -> SystemSubject:
+        assert source == "the source"
+        found.options.append(options)
+        found.exercises.append(exercise)
+        return replace(given, options=options, exercise=exercise)
+
+    monkeypatch.setattr(system_files, "of_disk", of_disk)
+    monkeypatch.setattr(system_bundle, "prepared", prepared)
+    monkeypatch.setattr(bundle_kernel, "source_of", lambda files, *_: "the source")
+    return found
+
+
+def test_a_system_is_planned_again_from_its_bundles_disk_trace_and_exercise(refitted: Refitted) -> None:
+    with second_fit.prepare(refitted.request()) as same:
+        assert not same.difference and same.after.symbol("IPV6") and len(same.skipped) == 1
+        seen = same.findings.seen
+        assert seen.before == BEFORE and (seen.folder / seen.record.requests_file).read_bytes() == LOG
+        assert seen.folder.parent.parent == refitted.subject.store.root
+    ((path, reference, how),) = refitted.opened
+    assert (path, reference) == (refitted.folder / "disk.raw", "disk:x.raw")
+    assert (how["partition"], how["init"]) == (2, "/sbin/init")
+    (options,), (exercise,) = refitted.options, refitted.exercises
+    assert (options.machine, options.memory_bytes, options.memory_asked) == ("microvm", 64 << 20, True)
+    assert exercise == reverify.in_guest(EXERCISE) != EXERCISE
+    with second_fit.prepare(refitted.request(trust_host_commands=True)) as trusted:
+        assert trusted.skipped == () and refitted.exercises[-1] == EXERCISE
+
+
+def test_what_the_user_adds_and_what_repair_has_put_back_stand(refitted: Refitted) -> None:
+    with second_fit.prepare(refitted.request(options={"drop": ("IPV6",)})) as less:
+        assert "IPV6" in [one.id for one in less.difference.goes] and not less.difference.comes
+    back = symbol("PARTS_FS", "y", Reason(Cause.REPAIR, "trial:2", "it failed without it"), before="n")
+    with second_fit.prepare(refitted.request()) as plain:
+        before = plain.after
+    assert before.symbol("PARTS_FS") is None
+    traced(refitted.folder, replace(before, changes=(*before.changes, back)))
+    with second_fit.prepare(refitted.request()) as repaired:
+        assert not repaired.difference
+        kept = repaired.after.symbol("PARTS_FS")
+    assert kept is not None and "in the fit before, it failed without it" in [one.text for one in kept.reasons]
+
+
+def test_what_was_changed_beside_the_kernel_is_tried_again(refitted: Refitted) -> None:
+    def change(name: str, *settings: Setting) -> Change:
+        return Change(name, "", settings, (Reason(Cause.USER, "user:try", ""),))
+
+    kept = (
+        change("console-quiet", Setting(ChangeKind.COMMAND_LINE, "quiet", "")),
+        change("file:/etc/x", Setting(ChangeKind.ROOTFS, "/etc/x", "y")),
+        change("mouse", Setting(ChangeKind.UNIT, "gpm.service", "masked")),
+    )
+    units = tuple(UnitStanding(name, UnitFate.MASKED, "") for name in ("gpm.service", "cron.service"))
+    plan = records.load(Plan, refitted.folder / PLAN)
+    traced(refitted.folder, plan, tuned=Tuning(kept[:2]), units=UnitChoice(UnitsMode.TRIM, units[1:]))
+    with second_fit.prepare(refitted.request()):
+        pass
+    assert (refitted.options[0].tries, refitted.options[0].mask) == (("console-quiet",), ("cron.service",))
+    hostile = UnitStanding("a b\x1b", UnitFate.MASKED, "")
+    traced(refitted.folder, plan, units=UnitChoice(UnitsMode.TRIM, (hostile,)))
+    with pytest.raises(UserInputError, match="no unit is called"), second_fit.prepare(refitted.request()):
+        pass
+
+
+def test_the_new_bundle_has_the_disk_of_the_old_one(
+    refitted: Refitted, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    disk = refitted.folder / "disk.raw"
+    seen: list[object] = []
+    sha256 = hashlib.sha256(disk.read_bytes()).hexdigest()
+    with second_fit.prepare(refitted.request()) as prepared:
+        opened: Any = SimpleNamespace(
+            subject=SUBJECT, disk=SimpleNamespace(path=disk, format=DiskFormat.RAW), root=refitted.subject.found.root
+        )
+        machine = replace(refitted.subject.baseline, disks=(Disk(str(disk)),))
+        before = prepared.findings.subject
+        assert isinstance(before, SystemSubject)
+        subject = replace(before, found=opened, baseline=machine, sha256=sha256)
+        prepared.findings.subject = subject
+
+        def finished(found: Findings[SystemSeen], *_: object) -> FitRun:
+            seen.append(found.costs)
+            return fit_run()
+
+        def place(made: Path, out: Path, command: str, disk: UsersDisk) -> FitRun:
+            seen.append(disk)
+            return fit_run()
+
+        monkeypatch.setattr(SystemSubject, "costs", lambda *_: "counted")
+        monkeypatch.setattr(fit, "finished", finished)
+        monkeypatch.setattr(bundle_place, "place", place)
+        monkeypatch.setattr(fit_sides, "baseline_asked", lambda *_: None)
+        monkeypatch.setattr(measured_machines.Ahead, "begin", lambda *_: None)
+        second_fit.refit(prepared)
+    assert seen == ["counted", UsersDisk("disk.raw", disk, sha256)]
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize(
+    ("trace", "says"),
+    [
+        (replace(TRACE, requests_file="../../etc/passwd"), "no trace/../../etc/passwd"),
+        (replace(TRACE, loads=(replace(LOADS[0], path="../../../etc/x"),)), "a name that none has"),
+        (replace(TRACE, loads=(replace(LOADS[0], module="/etc/x"),)), "a name that none has"),
+    ],
+)
+def test_a_strangers_trace_of_a_system_leads_nowhere(refitted: Refitted, trace: SystemTrace, says: str) -> None:
+    traced(refitted.folder, records.load(Plan, refitted.folder / PLAN), trace)
+    with pytest.raises(UserInputError, match=says), second_fit.prepare(refitted.request()):
+        pass
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize("name", ["disk.raw", "trace/log", SYSTEM_TRACED, PLAN])
+def test_what_is_fitted_again_is_what_the_record_says(refitted: Refitted, name: str) -> None:
+    path = refitted.folder / name
+    path.write_bytes(path.read_bytes()[::-1])
+    with pytest.raises(UserInputError, match="its content differs"), second_fit.prepare(refitted.request()):
+        pass
+
+
+def test_what_cannot_be_chosen_for_a_system_is_refused(tmp_path: Path, start: Start) -> None:
+    folder, seen = write(tmp_path / "bundle"), tmp_path / "seen.json"
+    for words in (("--kernel", "6.1"), ("--margin", "server"), ("--observed", str(seen))):
+        code, _, err = start("refit", folder, "--dry-run", *words)
+        said = " ".join(err.split())
+        assert code == 2 and f"{words[0]} does not go with" in said and "the bundle of a system" in said, said
+    code, _, err = start("refit", folder, "--dry-run")
+    assert code == 2 and "no trace/system-trace.json: vmtailor fit writes it" in " ".join(err.split())

@@ -137,7 +137,7 @@ def test_the_verb_says_what_failed_and_exits_with_five(kernel: Path, tmp_path: P
         ((), "nothing to boot"),
         (("--kernel", "/none"), "does not exist"),
         (("--kernel", __file__, "--ready", "soon"), "ready signal"),
-        (("--kernel", __file__, "--memory", "much"), "no amount of memory"),
+        (("--kernel", __file__, "--memory", "much"), "not an amount of memory"),
         (("--kernel", __file__, "--sample"), "--initrd"),
         (("--kernel", __file__, "--clock", "instructions", "--cpus", "2"), "one CPU"),
         (("--kernel", __file__, "--mark", "x"), "NAME=REGEX"),

@@ -125,6 +125,6 @@ def test_what_cannot_be_put_there_is_told(tmp_path: Path) -> None:
                 inputs.refuse_files(options, found.root)
         fine = ((SETTING, NEW), (RULE, None), ("/etc/udev/new", ""), ("/top", ""))
         inputs.refuse_files(FitOptions("disk:x", tmp_path / "out", files=fine, store=store), found.root)
-    with pytest.raises(UserInputError, match=r"/etc of .* is no text"):
+    with pytest.raises(UserInputError, match=r"/etc of .* is not a text"):
         written(disk, store, {"/etc": "1"})
     assert not list((tmp_path / "cache").rglob("disk.raw"))

@@ -152,7 +152,7 @@ def test_a_tree_is_a_system_where_nobody_names_a_program_of_it(tmp_path: Path, s
 
 def test_a_tree_needs_an_exercise_and_has_no_partitions(tmp_path: Path, store: Store) -> None:
     reference = f"rootfs:{tree(tmp_path / 'tree')}"
-    with pytest.raises(UserInputError, match="nobody but you can say") as error:
+    with pytest.raises(UserInputError, match="needs an exercise that says what it is for") as error:
         inputs.refuse_for_images(FitOptions(reference, tmp_path, store=store))
     assert "--entrypoint" in (error.value.hint or "")
     given = FitOptions(reference, tmp_path, tmp_path / "x.toml", max_image_bytes=1 << 30, authfile=tmp_path)

@@ -70,7 +70,7 @@ def test_a_source_that_does_not_match_the_baseline(hello_layout: Path, version: 
     assert_clear(ended, 2, "5.4.1", version)
     (tree / "Makefile").write_text("all:\n")
     ended = run_program(tmp_path, "fit", f"oci:{hello_layout}", "--source", tree, "-o", tmp_path / "bundle")
-    assert_clear(ended, 2, "no kernel source")
+    assert_clear(ended, 2, "not a kernel source")
     ended = run_program(tmp_path, "fit", f"oci:{hello_layout}", "--kernel", "1.2.3", "-o", tmp_path / "bundle")
     assert ended.code in (2, 3) and ended.stderr.count("error:") == 1 and "1.2.3" in ended.stderr, ended.stderr
     assert not (tmp_path / "bundle").exists()

@@ -176,9 +176,9 @@ def test_the_verb_prunes_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        (["--older-than", "soon"], "'soon' is no age"),
-        (["--older-than", "9" * 5000 + "d"], "is no age"),
-        (["--max-size", "-5"], "'-5' is no size"),
+        (["--older-than", "soon"], "'soon' is not an age"),
+        (["--older-than", "9" * 5000 + "d"], "is not an age"),
+        (["--max-size", "-5"], "'-5' is not a size"),
         (["--dry-run"], "--older-than, --max-size or --all"),
     ],
 )

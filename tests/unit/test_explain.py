@@ -247,7 +247,7 @@ def test_wrong_names_and_wrong_folders_are_the_users_errors(
     elsewhere = {"XDG_CACHE_HOME": str(bundle)}
     result = CliRunner().invoke(app(explain), [str(bundle), "EPOL"], env=elsewhere)
     assert isinstance(result.exception, UserInputError) and "EPOLL" in result.exception.hint
-    with pytest.raises(UserInputError, match="no bundle"):
+    with pytest.raises(UserInputError, match="not a bundle"):
         load_run(tmp_path_factory.mktemp("empty"))
     with pytest.raises(UserInputError, match="does not exist"):
         load_run(tmp_path_factory.mktemp("empty") / "x")

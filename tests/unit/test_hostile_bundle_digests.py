@@ -158,7 +158,7 @@ def test_what_came_to_its_place_during_a_fit_is_not_thrown_away(tmp_path: Path, 
     else:
         out.mkdir()
     (out / there).write_text("hours of work")
-    with pytest.raises(UserInputError, match=r"keeps what its system wrote|is no bundle"):
+    with pytest.raises(UserInputError, match=r"keeps what its system wrote|is not a bundle"):
         bundle_place.place(made, out, fit_run().command)
     assert (out / there).read_text() == "hours of work"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["made", "out"]

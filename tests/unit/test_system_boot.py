@@ -80,7 +80,7 @@ def test_a_systems_exercise() -> None:
         ("[ready]\nkind='unit'", "ready.unit must be the name of a unit"),
         ("[ready]\nkind='unit'\nunit='a b.service'", "ready.unit must be"),
         ("[ready]\nkind='unit'\nunit='--now.target; x'", "ready.unit must be"),
-        ("[ready]\nkind='log'", "ready.pattern is missing"), ("[ready]\nkind='log'\npattern='('", "is no regular"),
+        ("[ready]\nkind='log'", "ready.pattern is missing"), ("[ready]\nkind='log'\npattern='('", "is not a regular"),
         ("[ready]\nkind='tcp'", "ready.port is missing"),
         ("[ready]\nkind='tcp'\nport=1\nunit='x'", "ready.unit is not"),
         ("ports=[0]\n[ready]\nkind='tcp'\nport=1", "ports must be a list"),

@@ -218,7 +218,7 @@ def test_what_an_initial_ram_disk_wants_is_not_of_the_system() -> None:
 def test_a_script_as_init_is_of_its_interpreters_processor() -> None:
     files: dict[str, str | bytes] = {"/sbin/init": "#!/bin/sh -e\n", "/bin/sh": "-> dash", "/bin/dash": elf()}
     assert describe(RootTree(Tree(files)), "x", SubjectKind.ROOT).architecture == "x86_64"
-    with pytest.raises(UserInputError, match="is no program that a kernel could start"):
+    with pytest.raises(UserInputError, match="is not a program that a kernel could start"):
         describe(RootTree(Tree({"/sbin/init": "#!/bin/gone\n"})), "x", SubjectKind.ROOT)
     with pytest.raises(UserInputError, match="a system for 386, 32 bits"):
         describe(RootTree(Tree({"/sbin/init": elf(3, 32)})), "x", SubjectKind.ROOT)

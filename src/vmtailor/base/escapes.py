@@ -29,10 +29,10 @@ def without(text: str) -> str:
 
 
 def count_and_remove(data: bytes) -> tuple[bytes, int]:
-    """Bytes without escape sequences, and how many there were."""
+    """Return bytes without escape sequences, and how many there were."""
     return _BYTES.subn(b"", data) if b"\x1b" in data else (data, 0)
 
 
 def without_controls(data: bytes) -> bytes:
-    """Bytes without controls but tab and line feed."""
+    """Return bytes without controls but tab and line feed."""
     return data.translate(None, _CONTROLS)

@@ -87,7 +87,7 @@ class Natives:
         return self.folder / "libvtnetguard.so"
 
     def marks(self) -> dict[str, int]:
-        """Address of each of init's marks: init, entry, ready, load, load_end, stop, end."""
+        """Return address of each of init's marks: init, entry, ready, load, load_end, stop, end."""
         return mark_addresses(self.init.read_bytes())
 
     def attendant_marks(self) -> dict[str, int]:

@@ -39,7 +39,7 @@ _UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", 
 def render(
     template: str, *, data: Any, styles: Sequence[str] = (), scripts: Sequence[str] = (), values: Mapping[str, Any]
 ) -> str:
-    """One page from `data/templates/TEMPLATE`, which extends `base.html`.
+    """Return one page from `data/templates/TEMPLATE`, which extends `base.html`.
 
     `styles` and `scripts` are files beside it, put behind `base.css` and `base.js`. `data` (anything msgspec can
     encode) is embedded as JSON in the element `#data`. `values` are what the template sees by name.

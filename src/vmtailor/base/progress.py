@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from vmtailor.base import output
 from vmtailor.base.text import plain
 
-#: Seconds between two lines of one step where there is no terminal.
+#: Seconds between two lines of one step where there is not a terminal.
 _QUIET_S = 30.0
 
 

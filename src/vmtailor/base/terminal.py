@@ -69,7 +69,7 @@ class Text(_Text):
 
     @classmethod
     def assemble(cls, *parts: _Text | str | tuple[str, str | Style], style: str | Style = "", **options: Any) -> Text:
-        """One text from parts, each with a style of its own or without."""
+        """Return one text from parts, each with a style of its own or without."""
         text = cls(style=style, **options)
         for part in parts:
             text.append(*(part if isinstance(part, tuple) else (part,)))
@@ -101,7 +101,7 @@ def stderr() -> TerminalConsole:
 
 
 def for_table() -> TerminalConsole:
-    """Standard output for wide tables: the terminal's width, and room enough where there is no terminal."""
+    """Standard output for wide tables: the terminal's width, and room enough where there is not a terminal."""
     return TerminalConsole(width=None if sys.stdout.isatty() else 200)
 
 

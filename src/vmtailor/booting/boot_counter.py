@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counters of a boot, whatever its monitor counts with."""
+"""Counters of a boot, for every monitor."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from vmtailor.model.machine import Clock, Machine
 
 @dataclass(frozen=True)
 class Counting:
-    """A count to make in a boot. `natives` has what the monitor counts with; `table` names the functions."""
+    """A request to count in a boot. `natives` has the monitor's plugin; `table` names the functions."""
 
     natives: Natives
     config: CountingConfig
@@ -26,9 +26,9 @@ class Counting:
 
 
 def settling(machine: Machine) -> Counting | None:
-    """Return a count of nothing, where a counter is needed nevertheless: on the instruction clock a guest that idles
-    jumps to its next timer, and would come to the end of its patience while a busy host reads its disk. None on the
-    wall clock, for several CPUs, which no counter can hold, and with a monitor that counts nothing."""
+    """Return a request that counts nothing but lets the guest wait for its disks. On the instruction clock an idle
+    guest jumps to its next timer, and would run out of patience while a busy host reads the disk. None on the wall
+    clock, for several CPUs, and with a monitor that cannot count."""
     if machine.clock is not Clock.INSTRUCTIONS or machine.cpus > 1:
         return None
     if not monitors.of(machine).counts(machine.architecture):
@@ -39,8 +39,8 @@ def settling(machine: Machine) -> Counting | None:
 def prepare(
     machine: Machine, wanted: Counting | None, folder: Path, owners: Iterable[CodeOwner] = ()
 ) -> Counter | None:
-    """Return the counter of a boot, its files in a folder; None where nothing is counted. `owners`: user code that is
-    kept apart, besides what the configuration names."""
+    """Return the counter of a boot, with its files in a folder; None when nothing is counted. `owners`: user code that
+    is counted apart, besides that of the configuration."""
     if wanted is None:
         return None
     config = replace(wanted.config, owners=(*wanted.config.owners, *owners))
@@ -48,5 +48,5 @@ def prepare(
 
 
 def counted(counter: Counter | None) -> tuple[bytes, Counters | None]:
-    """Return the file that a counter left, and what it says; nothing where there is none."""
+    """Return the file that a counter left, and its counters; empty when there is none."""
     return (b"", None) if counter is None else counter.counted()

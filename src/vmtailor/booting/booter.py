@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One way to boot a machine, however it is driven."""
+"""The one function that boots a machine, whatever drives it."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def boot(
     on_progress: OnProgress | None = None,
 ) -> tuple[Boot, Gathered]:
     """Start a machine, drive it by its workload, and wait for the end. A guest that crashes, hangs or never gets ready
-    is a result; HostError or GuestError are raised when the monitor itself does not start. Nothing is left running,
-    whatever happens. `scratch`: where temporary files may lie; `counting`: what the plugin counts. On the instruction
-    clock the guest waits for its disks in any case (`settling`)."""
+    is a result. Raises HostError or GuestError when the monitor itself does not start. No process is left running.
+    `scratch`: place for temporary files. `counting`: the counts of the plugin. On the instruction clock the guest
+    always waits for its disks (`settling`)."""
     if counting is None:
         counting = settling(machine)
     if isinstance(workload, Exercised):
@@ -40,7 +40,7 @@ def boot(
 
 
 class Booter(Protocol):
-    """Boots a machine as `boot` does; on the way, it may make it one that can be counted."""
+    """A function that boots a machine as `boot` does; it may first make it one that can be counted."""
 
     def __call__(
         self, machine: Machine, workload: Workload, scratch: Path, *, on_progress: OnProgress | None = None

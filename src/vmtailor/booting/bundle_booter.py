@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A bundle booted with its own exercise: ready is what the exercise says, and its answers are judged."""
+"""Boots of a bundle with its own exercise, which defines ready and judges the answers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OTHER_INIT = "its init was not met where it marks the milestones: the bundle is 
 
 
 class BundleBooter:
-    """Boots variants of a bundle's machine with its exercise. A variant with another kernel has that kernel's table of
+    """A booter of a bundle's variants, with its exercise. A variant with another kernel has that kernel's table of
     symbols beside it."""
 
     def __init__(self, loaded: BundleFolder, natives: Natives) -> None:
@@ -33,8 +33,7 @@ class BundleBooter:
         self._tables: dict[str, SymbolTable] = {}
 
     def table(self, kernel: str) -> SymbolTable:
-        """Return the symbols of the bundle's kernel, or of one that was compiled from it and has its table beside
-        it."""
+        """Return the symbols of the bundle's kernel, or of a recompiled one from the table beside it."""
         if kernel not in self._tables:
             own = kernel == str(self._loaded.kernel)
             data = self._loaded.symbols if own else Path(kernel).with_name(SYSTEM_MAP).read_bytes()
@@ -67,7 +66,7 @@ class BundleBooter:
 
 
 def workload_of(loaded: BundleFolder, timeout_s: float) -> Exercised:
-    """Return the workload of a bundle: its own exercise, told the same bytes in every boot."""
+    """Return the workload of a bundle: its own exercise, with the same bytes in every boot."""
     return Exercised(Run(exercise=loaded.exercise, key=FIXED_KEY), timeout_s)
 
 

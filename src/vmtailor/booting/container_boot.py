@@ -48,7 +48,8 @@ def boot(
     wanted: Counting | None,
     on_progress: Callable[[float], None] | None,
 ) -> tuple[Boot, Gathered]:
-    """Boot, run, and wait for the end. `machine.disks[0]` is the root; volumes of ours come behind its disks."""
+    """Boot, run the container, and wait for the end. `machine.disks[0]` is the root; our volumes follow the machine's
+    disks."""
     with temporary.held_folder(scratch) as folder:
         counter = boot_counter.prepare(machine, wanted, folder, owners())
         driven = _with_volumes(machine, work, folder)
@@ -67,10 +68,10 @@ _HOUSEKEEPING_S = 0.1
 
 @dataclass
 class Used:
-    """Processor time that the monitor has used: when init first spoke, and by now. `moved_s`: the processor time, and
-    the host seconds since the start, when it was last seen to do more than its housekeeping. Since then it was ready to
-    run for `kept_s` while a busy host ran others; `wants`: it was when it was last looked at. `executed`: instructions
-    of the guest by now, where somebody asks for them."""
+    """The processor time that the monitor has used: until init first spoke, and until now. `moved_s`: the processor
+    time, and the host seconds since the start, when it last did more than housekeeping. `kept_s`: seconds since then in
+    which it was ready to run while a busy host ran others. `wants`: it was ready to run at the last look. `executed`:
+    instructions of the guest until now, when they are counted."""
 
     start_s: float | None = None
     now_s: float | None = None
@@ -82,7 +83,7 @@ class Used:
     _held_up_s: float | None = None
 
     def look(self, running: RunningMachine, listening: bool) -> None:
-        """Look at a machine; `listening`: its init has spoken."""
+        """Update the figures from a machine. `listening`: its init has spoken."""
         used, self.elapsed_s = running.cpu_s, running.elapsed_s
         self.now_s = self.now_s if used is None else used
         if listening and self.start_s is None:
@@ -97,8 +98,8 @@ class Used:
         self._held_up_s, self.wants = held_up_s, running.wants_to_run
 
     def beyond(self, patience: Patience) -> bool:
-        """Return whether there is no more patience. A machine that would run if the host let it does not stand
-        still."""
+        """Return whether the patience is used up. Time in which a busy host keeps the machine from running does not
+        count as standing still."""
         if self.now_s is None:
             return False
         still = not self.wants and self.elapsed_s - self.moved_s[1] - self.kept_s > patience.still_s
@@ -109,7 +110,7 @@ class Used:
 def _drive(
     running: RunningMachine, work: Exercised, on_progress: Callable[[float], None] | None
 ) -> tuple[GuestReport, End, Used]:
-    """The conversation with our init, until the machine ends or its time is over."""
+    """Talk with our init until the machine ends or its time is over."""
     session = GuestSession(running.serial, key=work.run.key)
     used = Used()
     waits_for_us = work.at_load is not None
@@ -171,7 +172,7 @@ def _require_space(folder: Path) -> None:
 
 
 def _log(path: Path) -> bytes:
-    """The tracer's log: the disk up to its first NUL, read without its empty rest."""
+    """Return the tracer's log: the disk up to its first NUL, read without its empty rest."""
     parts = []
     with path.open("rb") as file:
         while part := file.read(1 << 20):

@@ -26,8 +26,8 @@ class Chosen:
 
 
 def machine_of(loaded: BundleFolder, chosen: Chosen) -> Machine:
-    """Return a bundle's machine as it was fitted, with what the user chose. Raises UserInputError, naming the file,
-    when kernel or root are not what the record says."""
+    """Return a bundle's machine as it was fitted, with the user's choices. Raises UserInputError, naming the file, when
+    kernel or root differ from the record."""
     bundle = loaded.bundle
     usual = "host" if chosen.accelerator is Accelerator.KVM else named(bundle.architecture).emulator.cpu_model
     return Machine(
@@ -40,8 +40,8 @@ def machine_of(loaded: BundleFolder, chosen: Chosen) -> Machine:
 
 
 def stamped(chosen: Chosen) -> Chosen:
-    """Return the choice with time stamps in the log of the wall clock. Where instructions are counted, no word is added
-    that would cost any."""
+    """Return the choice with time stamps in the kernel's log, on the wall clock. Where instructions are counted, no
+    word is added, since it would cost some."""
     if chosen.clock is not Clock.WALL or any(word.startswith("printk.time=") for word in chosen.append):
         return chosen
     return replace(chosen, append=(*STAMPS, *chosen.append))

@@ -24,7 +24,7 @@ _INIT_FUNCTION = "run_init_process"
 
 
 class CountedToInit:
-    """Boots with the plugin, which counts from kernel entry to init."""
+    """A booter with the plugin, which counts from kernel entry to init."""
 
     def __init__(
         self,
@@ -57,8 +57,8 @@ class CountedToInit:
 
 
 class Settled:
-    """Boots with the plugin and no marks: it lets devices finish before the guest goes on, without which virtual time
-    would depend on the host's disks."""
+    """A booter with the plugin and no marks. The plugin lets devices finish before the guest goes on; without it
+    virtual time would depend on the host's disks."""
 
     def __init__(self, natives: Natives) -> None:
         self._natives = natives

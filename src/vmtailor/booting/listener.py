@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Listening to a machine that says what it likes: console, second serial port and monitor in one loop, all with host
-times."""
+"""A listener of a machine: console, second serial port and monitor in one loop, all with host times."""
 
 from __future__ import annotations
 
@@ -26,7 +25,7 @@ _TAIL_BYTES = 65536
 
 @dataclass
 class Listener:
-    """Listens to a machine under way. Times are seconds since its monitor was started."""
+    """A listener of a running machine. Times are seconds since its monitor was started."""
 
     machine: RunningMachine
     console: Console = field(default_factory=Console)
@@ -52,7 +51,7 @@ class Listener:
         return not self.machine.running
 
     def pump(self, wait_s: float) -> str:
-        """Read whatever comes within `wait_s`, at least once; returns new text of the console."""
+        """Read everything that comes within `wait_s`, at least once, and return new text of the console."""
         text = ""
         for key, _ in self._selector.select(wait_s):
             if isinstance(key.fileobj, SerialLine):
@@ -74,7 +73,7 @@ class Listener:
         return ""
 
     def end(self) -> End:
-        """Return the end of the machine as it stands now: who stops listening may leave it running."""
+        """Return the end of the machine as it stands now; a caller that stops listening may leave it running."""
         machine, code = self.machine, self.machine.returncode
         return End(
             ending=Ending.DEADLINE if code is None else Ending.DIED if code else Ending.EXITED,
@@ -87,7 +86,7 @@ class Listener:
         )
 
     def quit(self, wait_s: float) -> None:
-        """End the machine, so that a counter writes what it has, and read what the guest said last."""
+        """End the machine, so that a counter writes its counts, and read the guest's last output."""
         self.machine.stop(wait_s)
         self.drain()
 
@@ -100,8 +99,8 @@ class Listener:
 
 @contextlib.contextmanager
 def listening(machine: Machine, wants: Wants = NOTHING_MORE) -> Iterator[Listener]:
-    """Start a machine and listen to it; it is gone when the block is left. Raises HostError or GuestError, with its
-    monitor's words, when it does not start."""
+    """Start a machine and listen to it; the machine is ended when the block is left. Raises HostError or GuestError,
+    with the monitor's words, when it does not start."""
     with (
         monitors.of(machine).start(machine, replace(wants, control=True)) as running,
         contextlib.closing(Listener(running)) as listener,

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`run`: between the caller's terminal and signals and the guest, until the guest ends.
+"""`run`: a relay between the caller's terminal and signals and the guest, until the guest ends.
 
-Nothing here waits for anybody who may never come: not for a reader of the container's output, which has a queue of its
-own; not for a container that was asked to stop, which has its grace period; not for init, which has its time to start.
-"""
+Nothing here waits for ever. A reader of the container's output has a queue of its own. A container that was asked to
+stop has its grace period, and init has its time to start."""
 
 from __future__ import annotations
 
@@ -59,7 +58,7 @@ class Finish(StrEnum):
 
 @dataclass(frozen=True)
 class Observer:
-    """`tools`: the tracer's volume. `hear` gets what init tells of refused calls, as it comes."""
+    """An observer of refused calls. `tools`: the tracer's volume. `hear` is called with init's reports as they come."""
 
     tools: Path
     hear: Callable[[bytes], None]
@@ -67,9 +66,9 @@ class Observer:
 
 @dataclass(frozen=True)
 class RelayOptions:
-    """The wishes of the caller. `grace_s`: between the stop signal and the end of the machine. `start_s`: within which
-    init must have spoken: a kernel that goes astray says nothing. `once_up`: lines
-    for standard error once the guest has spoken, and so its ports are open. `observer`: who hears of refused calls."""
+    """The caller's options. `grace_s`: seconds between the stop signal and the end of the machine. `start_s`: seconds
+    in which init must have spoken, since a kernel that goes astray prints nothing. `once_up`: lines for standard error
+    once the guest has spoken and its ports are open. `observer`: called with refused calls."""
 
     stop_signal: int
     grace_s: float
@@ -81,7 +80,7 @@ class RelayOptions:
 
 
 class Relay:
-    """One machine's conversation with the caller: `run`, then `say` what there is to say, then `drain`."""
+    """The relay of one machine: call `run`, then `say` for each line of ours, then `drain`."""
 
     def __init__(self, running: RunningMachine, key: bytes, wishes: RelayOptions, signals: CaughtSignals) -> None:
         self.running = running
@@ -117,8 +116,8 @@ class Relay:
         self._err.put(f"vmtailor: {text}\n".encode())
 
     def drain(self) -> None:
-        """Wait until all output is read; once somebody has asked for the end, no longer than the grace period. What
-        nobody has read then is dropped with a word. For when the machine is gone."""
+        """Wait until all output is read, after the end of the machine. Once somebody has asked for the end, wait no
+        longer than the grace period, and report output that is dropped."""
         least = time.monotonic() + READER_S
         while self._out.queued or self._err.queued:
             self._hear_signals()
@@ -135,7 +134,7 @@ class Relay:
             _silence_errors()
 
     def failed(self) -> tuple[tuple[str, int], ...]:
-        """Return the streams that could not be written to, with the errno, other than because the reader had gone."""
+        """Return the streams that could not be written to, with the errno; a reader that has gone is no failure."""
         streams = (("standard output", self._out.failed), ("standard error", self._err.failed))
         return tuple((name, error) for name, error in streams if error and error not in _GONE)
 

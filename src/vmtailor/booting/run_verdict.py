@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`run`: what the end of a machine means to the caller: an exit status, something to say, or an error."""
+"""`run`: the meaning of a machine's end to the caller: an exit status, words to print, or an error."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _KILLED_FOR_MEMORY = re.compile(r"Out of memory: Killed process \d+ \(([^)\n]{1,
 
 @dataclass(frozen=True)
 class RunVerdict:
-    """`status` where `error` is None. `words`: lines for standard error besides."""
+    """The verdict of a run. `status` counts when `error` is None. `words`: further lines for standard error."""
 
     status: int = 0
     words: tuple[str, ...] = ()
@@ -40,8 +40,7 @@ class RunVerdict:
 
 @dataclass(frozen=True)
 class Memory:
-    """The memory of a machine; the least in which the bundle's exercise was seen to pass, None where that is not
-    known."""
+    """The memory of a machine, and the least in which the bundle's exercise passed; None when that is not known."""
 
     has_bytes: int
     least_bytes: int | None
@@ -51,8 +50,7 @@ class Memory:
         return self.least_bytes is not None and self.has_bytes < self.least_bytes
 
     def error(self, what: str) -> GuestError:
-        """Return the error of a machine that failed for lack of memory: that says more than what its kernel did
-        then."""
+        """Return the error of a machine that failed for lack of memory; it says more than the kernel's own symptoms."""
         has = notation.mebibytes(self.has_bytes)
         if not self.too_little or self.least_bytes is None:
             return GuestError(f"{what}: {has} of memory were not enough", hint="give it more: --memory")
@@ -64,7 +62,7 @@ class Memory:
 
 
 def memory_of(folder: Path, has_bytes: int) -> Memory:
-    """Return the memory of a machine of the bundle. A least memory that is not on record is not known."""
+    """Return the memory of a bundle's machine. The least memory is None when no record has it."""
     try:
         return Memory(has_bytes, bundle_folder.load(folder).record(FitRun, RUN).tailored.min_memory_bytes)
     except (VmtailorError, OSError):
@@ -72,7 +70,7 @@ def memory_of(folder: Path, has_bytes: int) -> Memory:
 
 
 def verdict(finish: Finish, session: GuestSession, running: RunningMachine, memory: Memory) -> RunVerdict:
-    """Return what the end means to the caller. Raises HostError when the machine could not start."""
+    """Return the meaning of the end to the caller. Raises HostError when the machine could not start."""
     report = session.report()
     if report.exit_code is not None:
         return RunVerdict(report.exit_code, _words(report, memory))
@@ -134,10 +132,10 @@ def _words(report: GuestReport, memory: Memory) -> tuple[str, ...]:
 
 
 def require_written(failed: tuple[tuple[str, int], ...]) -> HostError | None:
-    """Return the error where the container's output was lost on our side."""
+    """Return an error when we could not write the container's output."""
     for name, error in failed:
         return HostError(
             f"{name} could not be written: {os.strerror(error).lower()}",
-            hint="what the container said there since is lost; give it room, and run it again",
+            hint="the container's output since then is lost; free some space, and run it again",
         )
     return None

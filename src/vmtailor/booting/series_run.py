@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A series: variants booted in turn, each boot kept."""
+"""Series of boots: variants booted in turn, each boot kept."""
 
 from __future__ import annotations
 
@@ -25,12 +25,13 @@ OnBoot = Callable[[str, int, float], None]
 
 
 def variant(name: str, machine: Machine, changes: Sequence[str] = ()) -> Variant:
-    """Return a machine with the command that starts it, for people (without what only we listen to)."""
+    """Return a variant with the command that starts its machine, for people: channels that only we listen to are left
+    out."""
     return Variant(name, machine, pasteable(monitors.of(machine).command(machine)), tuple(changes))
 
 
 def in_turn(variants: Sequence[Variant], times: int) -> list[tuple[Variant, int]]:
-    """Return the schedule A B A B: what is booted, and the number of the boot among its variant's."""
+    """Return the schedule A B A B: each variant with the number of its boot."""
     return [(one, number) for number in range(1, times + 1) for one in variants]
 
 
@@ -44,8 +45,8 @@ def run(
     booter: Booter = boot,
     on_boot: OnBoot | None = None,
 ) -> BootSeries:
-    """Boot as scheduled. Boots that are in `before` are kept and not made again. The record in `out` is written after
-    each boot, so that nothing is lost."""
+    """Boot as scheduled. Boots that are in `before` are not repeated. The record in `out` is written after each boot,
+    so that nothing is lost."""
     out.mkdir(parents=True, exist_ok=True)
     boots = list(before)
     variants = {one.name: one for one, _ in schedule}
@@ -66,8 +67,8 @@ def run(
 
 
 def keep(gathered: Gathered, folder: Path, machine: Machine, title: str) -> None:
-    """Write what a boot said into a folder: the console as it came (`console.log`), where its lines have host times
-    with them (`console.times.log`), and where the collector ran, `bootchart/`."""
+    """Write a boot's output into a folder: the console (`console.log`), the console with host times if its lines have
+    them (`console.times.log`), and `bootchart/` if the collector ran."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "console.log").write_bytes(gathered.console)
     if gathered.lines:
@@ -82,14 +83,14 @@ def keep(gathered: Gathered, folder: Path, machine: Machine, title: str) -> None
 
 
 def brief(found: Boot) -> Boot:
-    """Return a boot without what would make the record of a series long: its console is a file beside it, and what each
-    function cost is another question."""
+    """Return a boot without its long parts: the console, which is a file beside the record, and the cost of each
+    function."""
     container = replace(found.container, stdout="", stderr="") if found.container is not None else None
     return replace(found, functions=(), console="", container=container)
 
 
 class Earlier:
-    """Boots that an earlier run, perhaps an interrupted one, left in a folder before this one writes there."""
+    """The boots that an earlier, perhaps interrupted, run left in a folder before this one writes there."""
 
     def __init__(self, out: Path) -> None:
         file = out / RECORD
@@ -98,8 +99,8 @@ class Earlier:
         self._written = file.stat().st_mtime if self._found is not None else 0.0
 
     def of(self, workload: Workload, schedule: Sequence[tuple[Variant, int]]) -> tuple[SeriesBoot, ...]:
-        """Return its boots that are as scheduled: same machine, with the same files, same signal. One that did not
-        get ready counts where it had as long as it would have now."""
+        """Return the earlier boots that fit the schedule: same machine, same files, same signal. A boot that did not
+        get ready counts only if it had the same time limit."""
         if self._found is None or self._found.ready != workload.signal:
             return ()
         machines = {one.name: one.machine for one, _ in schedule}
@@ -123,7 +124,7 @@ class Earlier:
 
 
 def record(subject: str, variants: Sequence[Variant], workload: Workload, boots: Sequence[SeriesBoot]) -> BootSeries:
-    """Return the record of what was booted so far."""
+    """Return the record of the boots so far."""
     first = variants[0].machine
     conditions = (
         ("clock", str(first.clock)),
@@ -143,5 +144,5 @@ def record(subject: str, variants: Sequence[Variant], workload: Workload, boots:
 
 
 def safe(name: str) -> str:
-    """Return a variant's name as a folder's."""
+    """Return a variant's name as the name of a folder."""
     return "".join(c if c.isalnum() or c in "-_." else "-" for c in name)[:60]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A boot that is watched from outside: of a system with an init of its own, from the start of its monitor to the ready
-signal, or to the reason why it never came; or of a machine that is left alone."""
+"""A boot that is watched from outside, from the start of its monitor to the ready signal, or to the reason why it never
+came. It boots a system with an init of its own, or a machine that is left alone."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def boot(
     wanted: Counting | None,
     on_progress: Callable[[float], None] | None,
 ) -> tuple[Boot, Gathered]:
-    """Boot a machine once, and end it when all its signals have come, or its time is over."""
+    """Boot a machine once, and end it when all its signals have come or its time is over."""
     collector = isinstance(work, OwnInit) and work.collector
     with contextlib.ExitStack() as stack:
         # Without a plugin nothing is written.

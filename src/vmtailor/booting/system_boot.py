@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A boot of a system with an init of its own that an attendant of ours drives by its exercise: from the start of its
-monitor to its shutdown."""
+"""A boot of a system with an init of its own, from the start of its monitor to its shutdown. Our attendant drives it
+through its exercise."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ _ROOT_WORDS = ("root", "rootfstype", "rootflags", "init", "ro", "rw", "resume")
 
 
 def owners() -> tuple[CodeOwner, ...]:
-    """Return the user code that is ours: the attendant, and the client that asks for it."""
+    """Return the user code that is ours: the attendant, and the client that it starts."""
     return tuple(CodeOwner(name, *ADDRESSES[name]) for name in ("attendant", "client"))
 
 
 def with_attendant(machine: Machine, volume: Path) -> Machine:
-    """Return the machine with the attendant's disk behind its own, told to start from it."""
+    """Return the machine with the attendant's disk behind its own, so that the kernel starts the attendant."""
     device = f"/dev/vd{chr(ord('a') + len(machine.disks))}"
     words = tuple(word for word in machine.words if word.partition("=")[0] not in _ROOT_WORDS)
     own = (f"root={device}", "rootfstype=ext4", "ro", f"init={PROGRAM}")
@@ -59,7 +59,7 @@ def boot(
     wanted: Counting | None,
     on_progress: Callable[[float], None] | None,
 ) -> tuple[Boot, Gathered]:
-    """Boot, drive, shut down. `machine.disks[0]` has the system."""
+    """Boot the system, drive it and shut it down. `machine.disks[0]` has the system."""
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(temporary.held_folder(scratch)) if wanted is not None else scratch
         counter = boot_counter.prepare(machine, wanted, folder, owners())
@@ -98,7 +98,7 @@ class _Conversation:
         self._lost, self._lost_at = "", 0.0
 
     def run(self, on_progress: Callable[[float], None] | None) -> str:
-        """Drive the guest and return why it was given up; "" when it ended by itself."""
+        """Drive the guest. Return the reason why it was given up, or "" when it ended by itself."""
         while not self._listener.ended:
             self.session.pump(_LOOK_S)
             if self._has_come():
@@ -125,7 +125,7 @@ class _Conversation:
         return self._lost
 
     def count(self) -> None:
-        """Look how many instructions were executed. A machine that has ended says nothing."""
+        """Read the number of executed instructions, unless the machine has ended."""
         if not self._listener.ended:
             self.used.executed = self._listener.machine.executed() or self.used.executed
 

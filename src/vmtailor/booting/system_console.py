@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`run` of a whole system: its console at the caller's terminal, until the machine ends."""
+"""`run` of a whole system: its console on the caller's terminal until the machine ends."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class _Attached:
 
 @dataclass(frozen=True)
 class Finished:
-    """The end of an attached machine. `left`: the caller ended it; `lost`: why the guest was, or ""."""
+    """The end of an attached machine. `left`: the caller ended it. `lost`: the reason why the guest was lost, or ""."""
 
     end: End
     left: bool
@@ -110,8 +110,8 @@ class Finished:
 
 
 def attached(machine: Machine, signals: CaughtSignals, *, interactive: bool) -> Finished:
-    """Start a machine with its console at standard output, and standard input, where that is wanted, at its console.
-    Nothing is left running. Raises HostError when the machine does not start."""
+    """Start a machine with its console on standard output, and standard input on its console if `interactive`. No
+    process is left running. Raises HostError when the machine does not start."""
     out = Outlet(1, signals.wake)
     with monitors.of(machine).start(machine) as running:
         talk = _Attached(running, signals, interactive)

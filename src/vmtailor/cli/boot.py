@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`vmtailor boot`: which way of booting its options ask for."""
+"""`vmtailor boot`: choose the kind of boot from the options."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`vmtailor cache`: what is kept, and prune it."""
+"""`vmtailor cache`: show the cache, and prune it."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def _bytes(entries: Iterable[CacheEntry]) -> int:
 
 
 def _kinds(there: Sequence[CacheEntry]) -> list[tuple[str, list[CacheEntry]]]:
-    """The kinds with their entries, the largest first."""
+    """Return the kinds with their entries, the largest first."""
     kinds = [(kind, list(found)) for kind, found in groupby(there, key=lambda entry: entry.kind)]
     return sorted(kinds, key=lambda one: -_bytes(one[1]))
 
@@ -189,7 +189,7 @@ def _document(
     running: Sequence[int],
     removed: bool,
 ) -> dict[str, Any]:
-    """The JSON document. `removed`: whether what is `gone` was removed, or only would be."""
+    """Return the JSON document. `removed`: whether what is `gone` was removed, or only would be."""
     return {
         "schema": CACHE_SCHEMA,
         "folder": str(store.root),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`vmtailor compare`: two boots, or two sets of repeated boots → what changed, and whether it is real."""
+"""`vmtailor compare`: compare two boots, or two sets of repeated boots, and tell real changes from noise."""
 
 from __future__ import annotations
 

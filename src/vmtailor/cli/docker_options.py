@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The options of `docker run`: which of them `vmtailor run` has, and what it says to the others."""
+"""The options of `docker run`: those that `vmtailor run` has, and its answers to the others."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ class Parity(StrEnum):
 
 @dataclass(frozen=True)
 class DockerOption:
-    """Options that have one answer. `says`: a sentence; `own_hint`: the next step where there is none of the kind."""
+    """Options of `docker run` that share one answer. `says`: a sentence. `own_hint`: the next step, where the kind has
+    none."""
 
     names: tuple[str, ...]
     answer: Parity
@@ -40,7 +41,7 @@ class OptionGroup:
 
 @functools.cache
 def subjects() -> tuple[OptionGroup, ...]:
-    """All options, by subject."""
+    """Return all options, by subject."""
     text = resources.files("vmtailor").joinpath("data/docker_run.toml").read_text()
     return tuple(
         OptionGroup(
@@ -55,5 +56,5 @@ def subjects() -> tuple[OptionGroup, ...]:
 
 
 def known(name: str) -> DockerOption | None:
-    """The option of `docker run` with this name; None: docker has none either."""
+    """Return the option of `docker run` with this name; None when Docker has none either."""
     return next((o for subject in subjects() for o in subject.options if name in o.names), None)

@@ -45,7 +45,8 @@ def doctor(
 
 
 def document(checks: Sequence[Check]) -> dict[str, Any]:
-    """The JSON document: every check, and the one command that installs what is missing (empty when nothing is)."""
+    """Return the JSON document: every check, and the one command that installs what is missing (empty when nothing
+    is)."""
     return {
         "schema": DOCTOR_SCHEMA,
         "works": not any(check.blocks for check in checks),
@@ -65,7 +66,7 @@ def document(checks: Sequence[Check]) -> dict[str, Any]:
 
 
 def install_line(checks: Sequence[Check]) -> str:
-    """One line that installs all that is missing; empty when nothing is."""
+    """Return one line that installs all that is missing; empty when nothing is."""
     packages = dict.fromkeys(c.package for c in checks if c.package and c.state in (State.MISSING, State.OLD))
     return package_manager.install_command(*packages, sure=True) if packages else ""
 

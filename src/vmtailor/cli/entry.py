@@ -9,7 +9,7 @@ from vmtailor.cli.interrupt import leave_at_interrupt
 
 
 def main() -> None:
-    """The program. Exits with the codes of `ExitCode`."""
+    """Run the program. Exits with the codes of `ExitCode`."""
     leave_at_interrupt()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`vmtailor explain`: why something is in a bundle, or out, and what would bring it in."""
+"""`vmtailor explain`: say why something is in a bundle or not, and how to bring it in."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ _NO_SOURCE = "; the source of {0} is not in the cache, so only what the fit reco
 
 
 def source_of_bundle(run: FitRun) -> SourceAtHand | None:
-    """The source of a bundle's kernel, where the cache has it."""
+    """Return the source of a bundle's kernel if the cache has it."""
     return source_for(None, run.plan.kernel_version, run.plan.architecture)
 
 
@@ -255,7 +255,8 @@ def _answer_failure(message: str, source: SourceAtHand | None, target: AskedKern
 
 
 def _answer_word(what: str, source: SourceAtHand, target: AskedKernel, command: str) -> LookupAnswer | None:
-    """The answer to a name, an error, or a call and a word of its arguments; None where the source knows none of it."""
+    """Return the answer to a name, an error, or a call and a word of its arguments; None where the source knows none of
+    it."""
     notes = (source.note,) if source.note else ()
     kinds = messages.load()
     words = what.replace("(", " ").replace(")", " ").replace(",", " ").split()
@@ -311,7 +312,7 @@ def _find(run: FitRun, what: str, tree: bool) -> Explained | None:
 
 
 def answer_document(found: Explained, lines: TraceLines) -> dict[str, Any]:
-    """One answer as a JSON document."""
+    """Return one answer as a JSON document."""
     return {
         "schema": EXPLAIN_SCHEMA,
         "what": found.what,
@@ -336,7 +337,7 @@ def _reason_document(reason: Reason, lines: TraceLines) -> dict[str, Any]:
 
 
 def overview_document(run: FitRun) -> dict[str, Any]:
-    """All kept symbols by cause as a JSON document."""
+    """Return all kept symbols by cause as a JSON document."""
     return {
         "schema": EXPLAIN_SCHEMA,
         "counts": {cause.value: number for cause, number in counts(run.plan.symbols).items()},

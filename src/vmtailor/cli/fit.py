@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`vmtailor fit`: the main job, from image to proven bundle and report."""
+"""`vmtailor fit`: the main job, from an image to a proven bundle and its report."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def load_run(path: Path) -> tuple[FitRun, Path]:
     if path.is_dir():
         if not os.path.lexists(path / RUN):
             raise UserInputError(
-                f"{path} is no bundle: it has no {RUN}",
+                f"{path} is not a bundle: it has no {RUN}",
                 hint="give the folder that vmtailor fit wrote (its option -o)",
             )
         # The folder may be somebody else's: what it holds under this name must be a file, and its own.
@@ -53,7 +53,7 @@ class _TraceFiles:
 
 
 class TraceLines:
-    """Quotes lines of the traces in a bundle. A trace that is not there, or is damaged, gives no quotation."""
+    """Quotations from the traces in a bundle. A missing or damaged trace gives none."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -72,7 +72,7 @@ class TraceLines:
         return lines[number - 1][:MOST_CHARACTERS] if 1 <= number <= len(lines) else None
 
     def _quote_observed(self, number: int) -> str | None:
-        """A call that was refused in a run, by its place in the record."""
+        """Return a call that was refused in a run, by its place in the record."""
         try:
             data = plain_files.read(self._folder, OBSERVED, RECORD_BYTES)
             calls = records.from_bytes(ObservedRun, data).calls

@@ -14,12 +14,12 @@ def _leave(_number: int, _frame: object) -> None:
 
 
 def leave_at_interrupt() -> None:
-    """Until `work_begins`, Ctrl-C just ends the program; unless who started it wants it ignored."""
+    """Make Ctrl-C end the program silently until `work_begins`, unless the caller of the program ignores it."""
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, _leave)
 
 
 def work_begins() -> None:
-    """From now on Ctrl-C is an exception, and whoever holds something lets go of it."""
+    """Make Ctrl-C an exception from now on, so that everything held is released."""
     if signal.getsignal(signal.SIGINT) is _leave:
         signal.signal(signal.SIGINT, signal.default_int_handler)

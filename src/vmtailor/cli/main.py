@@ -88,7 +88,7 @@ def of_host(error: OSError) -> HostError:
 
 
 def _known(error: VmtailorError) -> VmtailorError:
-    """A program of the host that failed, where nobody nearer to it knew why, in the right family."""
+    """Return a program of the host that failed, where nobody nearer to it knew why, in the right family."""
     from vmtailor.base.process import CommandFailed
 
     if isinstance(error, CommandFailed):
@@ -116,7 +116,7 @@ def _other(error: Exception, debug: bool) -> ExitCode:
 
 
 def exit_code_of(code: int, arguments: Sequence[str]) -> int:
-    """The exit code of the program with these arguments: `run`'s own errors are 125, as container engines have it,
+    """Return the exit code of the program with these arguments. `run`'s own errors are 125, as in container engines,
     since every other code may be the container's."""
     verb = next((word for word in arguments if not word.startswith("-")), "")
     own = verb == "run" and code not in (ExitCode.DONE, ExitCode.INTERRUPTED)
@@ -124,8 +124,8 @@ def exit_code_of(code: int, arguments: Sequence[str]) -> int:
 
 
 def main() -> NoReturn:
-    """Parse, do it, and exit with the codes of `ExitCode`; SIGTERM, and a terminal that is closed, end it as cleanly as
-    Ctrl-C does."""
+    """Parse the arguments, run the verb, and exit with the codes of `ExitCode`. SIGTERM and a closed terminal end the
+    program as cleanly as Ctrl-C does."""
     signal.signal(signal.SIGTERM, _terminated)
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as nohup has it
         signal.signal(signal.SIGHUP, _terminated)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`vmtailor measure`: both machines of a bundle or a work folder, on both clocks."""
+"""`vmtailor measure`: measure both machines of a bundle or a work folder, on both clocks."""
 
 from __future__ import annotations
 

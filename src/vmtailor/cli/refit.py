@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`vmtailor refit`: a bundle's evidence, and what was seen since, on the same kernel or another one."""
+"""`vmtailor refit`: fit a bundle again with new evidence, or on another kernel."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def refit(request: RefitRequest, asked: FitOptions, json: Annotated[bool, JSON] 
 
 
 def document(prepared: Replanned) -> dict[str, Any]:
-    """The difference as a JSON document."""
+    """Return the difference as a JSON document."""
     found = prepared.difference
     return {
         "schema": REFIT_SCHEMA,

@@ -18,7 +18,7 @@ from vmtailor.pipeline.machine_run import run as run_machine
 
 
 class RunCommand(Command):
-    """`run`, whose users know the options of `docker run`: one that is not here gets a sentence of its own."""
+    """The command `run`. Options of `docker run` that it lacks are answered with a sentence of their own."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         try:
@@ -41,7 +41,7 @@ def run(options: RunOptions) -> None:
 
     Of a system with an init of its own, the machine is started with its console at this terminal; Ctrl-] ends it."""
     if options.terminal and options.interactive and not os.isatty(0):
-        raise UserInputError("standard input is no terminal", hint="leave -t out, or run it from a terminal")
+        raise UserInputError("standard input is not a terminal", hint="leave -t out, or run it from a terminal")
     if options.host_loopback and not options.outbound:
         raise UserInputError("--host-loopback needs outbound connections", hint="leave --no-outbound out")
     # typer.Exit would make 130 look like an interrupted program of ours

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`vmtailor show`: what a system with an init of its own consists of, without starting it."""
+"""`vmtailor show`: show the parts of a system with an init of its own, without starting it."""
 
 from __future__ import annotations
 

@@ -31,18 +31,18 @@ class Parameter:
 
     @property
     def former(self) -> dict[str, str]:
-        """The keys of its former names."""
+        """Return the keys of its former names."""
         return {f"{self.key}_formerly_{number}": name for number, name in enumerate(self.row.former)}
 
     @property
     def shown(self) -> Any:
-        """The default that help shows; None where the record alone has one."""
+        """Return the default that help shows; None when only the record knows it."""
         simple = isinstance(self.default, bool | int | float | str | Path | Enum)
         return self.default if simple and self.default != "" and self.row.read is None else None
 
     def take(self, given: dict[str, Any], context: typer.Context | None) -> dict[str, Any]:
-        """Take what was given for this option, by any of its names; returns its value by field, or nothing where the
-        user said nothing. Raises UserInputError."""
+        """Return the values given for this option under any of its names, by field; empty when none was given. Raises
+        UserInputError."""
         value = given.pop(self.key)
         source = context.get_parameter_source(self.key) if context is not None else None
         if source.name == "DEFAULT" if source is not None else value == self.shown:
@@ -57,8 +57,9 @@ class Parameter:
 
 
 def of_verb(verb: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function whose signature is the verb's command line, and which calls this one with its records. A
-    parameter that is a record of options becomes its options; one annotated with a row becomes that option."""
+    """Return a function whose signature is the verb's command line, and which calls the given function with its
+    records. A parameter that is a record of options becomes its options; one annotated with a row becomes that
+    option."""
     hints = get_type_hints(function, include_extras=True)
     parts = {name: tuple(_parameters(verb, name, hints[name], p)) for name, p in _signature(function).items()}
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The verbs by name. A verb's code is loaded when it is asked for, so that the others cost nothing."""
+"""The verbs by name. A verb's code is loaded only when it is used, so that the others cost nothing."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Verb:
     package: str = "vmtailor.cli"
 
     def function(self) -> Callable[..., Any]:
-        """Load it."""
+        """Load the verb's function."""
         return of_verb(self.name, getattr(self._load(), self.name))
 
     def command_class(self) -> type[Command]:
@@ -141,11 +141,11 @@ class Verbs(TyperGroup):
 
 
 class OutputClosed(Exception):
-    """Whoever read our output has gone."""
+    """The error that nobody reads our output any more."""
 
 
 class Command(TyperCommand):
-    """One verb."""
+    """The command of a verb."""
 
     def invoke(self, ctx: Any) -> Any:
         work_begins()
@@ -156,7 +156,7 @@ class Command(TyperCommand):
 
 
 def command(verb: Verb) -> Any:
-    """A verb as the library's command."""
+    """Return a verb as the library's command."""
     app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
     settings = {**WIDTH, "allow_interspersed_args": verb.mixed}
     app.command(verb.name, cls=verb.command_class(), context_settings=settings)(verb.function())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`vmtailor verify`: what is in a bundle, or in a work folder, proven again."""
+"""`vmtailor verify`: verify a bundle or a work folder again."""
 
 from __future__ import annotations
 

@@ -22,11 +22,11 @@ _SECONDS = {"h": 3600, "d": 86400, "w": 7 * 86400}
 
 
 def parse_memory(text: str, *, least: int = 8 << 20, most: int = 1 << 40) -> int:
-    """`256M`, `1g`, `64` (MiB), `134217728b` → bytes. Raises UserInputError for what is no size, or none for a
+    """`256M`, `1g`, `64` (MiB), `134217728b` → bytes. Raises UserInputError for what is not a size, or none for a
     machine."""
     size = notation.parse_size(text)
     if size is None:
-        raise UserInputError(f"'{text[:40]}' is no amount of memory", hint="write it as 256M or 1G")
+        raise UserInputError(f"'{text[:40]}' is not an amount of memory", hint="write it as 256M or 1G")
     if not least <= size <= most:
         raise UserInputError(
             f"a machine cannot have '{text}' of memory",
@@ -44,23 +44,23 @@ def parse_age(text: str) -> float:
     """`12h`, `30d`, `4w` → seconds. Raises UserInputError for what is no such time."""
     match = _AGE.match(text.strip())
     if match is None:
-        raise UserInputError(f"'{text[:40]}' is no age", hint="write it as 12h, 30d or 4w")
+        raise UserInputError(f"'{text[:40]}' is not an age", hint="write it as 12h, 30d or 4w")
     return float(int(match.group(1)) * _SECONDS[match.group(2)])
 
 
 def parse_room(text: str) -> int:
-    """`0`, `500M`, `20G` → bytes. Raises UserInputError for what is no size."""
+    """`0`, `500M`, `20G` → bytes. Raises UserInputError for what is not a size."""
     size = 0 if text.strip() == "0" else notation.parse_size(text, needs_unit=True)
     if size is None:
-        raise UserInputError(f"'{text[:40]}' is no size", hint="write it as 500M or 20G")
+        raise UserInputError(f"'{text[:40]}' is not a size", hint="write it as 500M or 20G")
     return size
 
 
 def parse_image_size(text: str) -> int:
-    """`16G`, `500M`, `1T` → bytes. Raises UserInputError for what is no size, or no size for an image."""
+    """`16G`, `500M`, `1T` → bytes. Raises UserInputError for what is not a size, or no size for an image."""
     size = notation.parse_size(text, needs_unit=True)
     if size is None:
-        raise UserInputError(f"'{text[:40]}' is no size of an image", hint="write it as 500M, 32G or 1T")
+        raise UserInputError(f"'{text[:40]}' is not an image size", hint="write it as 500M, 32G or 1T")
     if not 1 << 20 <= size <= 1 << 44:
         raise UserInputError(f"an image cannot have a size of '{text}'", hint="from 1M to 16T")
     return size
@@ -90,7 +90,7 @@ def command_words(text: str) -> tuple[str, ...]:
         return tuple(shlex.split(text))
     except ValueError as error:
         raise UserInputError(
-            f"the entry point {text[:200]!r} is no command line: {error}", hint="close every quotation mark"
+            f"the entry point {text[:200]!r} is not a command line: {error}", hint="close every quotation mark"
         ) from error
 
 
@@ -142,4 +142,4 @@ def _tried_file(text: str) -> tuple[str, str | None]:
             return path, data.decode()
     except UnicodeDecodeError:
         pass
-    raise UserInputError(f"--try-file {text}: {name} is no text of at most {MOST_FILE_BYTES >> 10} KiB")
+    raise UserInputError(f"--try-file {text}: {name} is not a text of at most {MOST_FILE_BYTES >> 10} KiB")

@@ -55,7 +55,7 @@ class Plan:
 
     @cached_property
     def gone(self) -> tuple[Change, ...]:
-        """Symbols of the baseline that this has not: what ran most first."""
+        """Return symbols of the baseline that this has not: what ran most first."""
         found = [c for c in self.changes if c.sets_symbol and c.setting.value == "n" and c.setting.before in ("y", "m")]
         return tuple(sorted(found, key=lambda c: (-c.saves(Figure.TRACE_INSTRUCTIONS), c.id)))
 

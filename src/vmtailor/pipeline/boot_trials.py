@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`boot --try`: changes tried on a machine with an init of its own, or on a bundle, each expected before it is
-tried."""
+"""`boot --try`: try changes on a machine with an init of its own, or on a bundle. Each change has an expectation
+first."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def on_machine(
     natives: Natives, judged_by: JudgedBy = JudgedBy.READY, known: Known | None = None, store: Store | None = None,
     on_boot: OnBoot | None = None,
 ) -> BootSeries:  # fmt: skip
-    """Try changes on a machine with an init of its own. First one boot that shows more of itself, for what is expected.
+    """Try changes on a machine with an init of its own. A first boot that shows more of itself gives the expectations.
     To judge by instructions, the kernel must be `known`."""
     regular_files.make_folder(out)
     booter: Booter = plain_boot
@@ -125,7 +125,7 @@ def on_bundle(
 
 
 def make_on_bundle(changes: Sequence[Change], machine: Machine, means: Means) -> tuple[Machine, tuple[Change, ...]]:
-    """A bundle's machine with changes made. Raises UserInputError for what it cannot have."""
+    """Return a bundle's machine with changes made. Raises UserInputError for what it cannot have."""
     for_bundle(changes, machine)
     changed, made = applied(changes, machine, means)
     kernel_of(changed)
@@ -133,12 +133,12 @@ def make_on_bundle(changes: Sequence[Change], machine: Machine, means: Means) ->
 
 
 def expected(wanted: Sequence[Candidate], predict: Predict) -> tuple[Change, ...]:
-    """The changes, each with what is expected of it."""
+    """Return the changes, each with its expected effect."""
     return tuple(replace(one.change, expected=predict(one)) for one in wanted)
 
 
 def by_cost(cost: BootCost, judged_by: JudgedBy) -> Predict:
-    """Savings expected from what a boot cost: instructions, or as many nanoseconds of virtual time."""
+    """Return savings expected from what a boot cost: instructions, or as many nanoseconds of virtual time."""
 
     def predict(one: Candidate) -> tuple[Effect, ...]:
         count, source = effects.expected_instructions(one, cost)
@@ -150,7 +150,7 @@ def by_cost(cost: BootCost, judged_by: JudgedBy) -> Predict:
 
 
 def by_seconds(seen: Shown | None, judged_by: JudgedBy) -> Predict:
-    """Savings expected from a timeline; none where there is none."""
+    """Return savings expected from a timeline; none where there is none."""
 
     def predict(one: Candidate) -> tuple[Effect, ...]:
         if seen is None:
@@ -165,8 +165,8 @@ def shown(
     machine: Machine, workload: Workload, out: Path, natives: Natives, judged_by: JudgedBy, booter: Booter,
     on_boot: OnBoot | None = None, symbols: Path | None = None,
 ) -> Shown | None:  # fmt: skip
-    """Boot once with initcalls logged, units stamped and processes sampled; None where it cannot be had. `symbols`:
-    the kernel's System.map, for one that logs its initcalls by address."""
+    """Boot once with initcalls logged, units stamped and processes sampled; return None when that is not possible.
+    `symbols`: the kernel's System.map, for a kernel that logs its initcalls by address."""
     if machine.kernel is None:
         return None
     seeing = profile.with_words(profile.with_initcalls(machine), profile.UNITS)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`boot` on a bundle: its boots, and what each part of its kernel costs."""
+"""`boot` of a bundle: its boots, and the cost of each part of its kernel."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from vmtailor.stages.boot import boot_attribution
 
 @dataclass(frozen=True)
 class Booted:
-    """A bundle as it is to be booted. `own` has what the user chose of its machine."""
+    """A bundle prepared for boots. `own`: the user's choices for its machine."""
 
     loaded: BundleFolder
     own: Chosen
@@ -38,7 +38,7 @@ class Booted:
 
     @property
     def machine(self) -> Machine:
-        """Return the machine, on the clock that was chosen."""
+        """Return the machine on the chosen clock."""
         return fitted_machine.machine_of(self.loaded, fitted_machine.stamped(self.own))
 
     def on(self, clock: Clock) -> Booted:
@@ -51,7 +51,7 @@ class Booted:
 
 
 def prepare(path: Path, own: Chosen, timeout_s: float, natives: Natives, store: Store) -> Booted:
-    """Read a bundle. What ready means is its exercise's to say."""
+    """Read a bundle and prepare its boots. Its exercise defines ready."""
     loaded = bundle_folder.load_container(path, store)
     return Booted(
         loaded=loaded, own=own, workload=bundle_booter.workload_of(loaded, timeout_s), natives=natives, store=store
@@ -59,7 +59,7 @@ def prepare(path: Path, own: Chosen, timeout_s: float, natives: Natives, store: 
 
 
 def boots(subject: Booted, times: int, out: Path, on_boot: OnBoot) -> BootSeries:
-    """Boot a bundle so many times."""
+    """Boot a bundle the given number of times."""
     schedule = series_run.in_turn([series_run.variant("base", subject.machine)], times)
     return series_run.run(
         str(subject.loaded.path), schedule, subject.workload, out, booter=subject.booter, on_boot=on_boot
@@ -67,8 +67,8 @@ def boots(subject: Booted, times: int, out: Path, on_boot: OnBoot) -> BootSeries
 
 
 def attribute(subject: Booted, out: Path) -> BootCost:
-    """Boot once on the instruction clock, and return what each part of the kernel costs up to init. The kernel is
-    compiled once more for it, with debug information; once, and found again after that."""
+    """Boot once on the instruction clock, and return the cost of each part of the kernel up to init. For this the
+    kernel is compiled once more, with debug information; the cache keeps the result."""
     known = bundle_kernel.known(subject.loaded, subject.store)
     assert known is not None
     cost = boot_attribution.cost_of(counted(subject, out), known, subject.store)
@@ -87,7 +87,7 @@ def counted(subject: Booted, out: Path) -> Counters:
     counters = gathered.counters
     if counters is None or boot.instructions is None:
         raise GuestError(
-            f"the kernel did not come to init: {boot.problem or bundle_booter.OTHER_INIT}",
+            f"the kernel did not reach init: {boot.problem or bundle_booter.OTHER_INIT}",
             hint=f"its console: {out}/attribution/console.log",
         )
     return counters

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The files of a bundle, written from what a fit has found: those that every subject has, and its own."""
+"""The files of a bundle, written from the findings of a fit: those that every subject has, and its own."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ class OwnFiles:
 
 
 def fill(folder: Path, run: FitRun, found: Findings[Any], fitted: Fitted, own: OwnFiles) -> None:
-    """Write every file of a bundle but its page and a disk of the user's, which depend on where it will be."""
+    """Write every file of a bundle, except its page and a copy of the user's disk, which depend on the bundle's
+    place."""
     subject, plan = found.subject, fitted.plan
     kernel = Path(named(plan.architecture).kernel.file).name
     files = fitted.kernel

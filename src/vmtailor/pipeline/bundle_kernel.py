@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A bundle's kernel again: with other values of some symbols, or with debug information to look inside."""
+"""Recompiled kernels of a bundle: with other values of some symbols, or with debug information."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ def source_digest(loaded: BundleFolder) -> str:
 
 
 def source_of(loaded: BundleFolder, store: Store, distribution: Distribution | None = None) -> SourceTree:
-    """Return the source that a bundle's kernel was compiled from: in the cache, or fetched as a package of the
-    distribution (this host's, where none is named).
+    """Return the source that a bundle's kernel was compiled from: from the cache, or fetched as a package of the
+    distribution (this host's by default).
 
-    Raises UserInputError when it is another one than any that can be had here."""
+    Raises UserInputError when no source that can be had here is the right one."""
     found = source_at_hand(loaded, store)
     if found is not None:
         return found
@@ -69,7 +69,7 @@ def source_of(loaded: BundleFolder, store: Store, distribution: Distribution | N
 
 
 def source_at_hand(loaded: BundleFolder, store: Store) -> SourceTree | None:
-    """Return that source where the cache has it; nothing is fetched."""
+    """Return that source if the cache has it; nothing is fetched."""
     tree = kept_source.by_digest(source_digest(loaded), store)
     if tree is not None:
         require_version(tree, loaded.bundle.kernel_version, f"the kernel of {loaded.path}")
@@ -77,8 +77,8 @@ def source_at_hand(loaded: BundleFolder, store: Store) -> SourceTree | None:
 
 
 def known(loaded: BundleFolder, store: Store, *, only_cached: bool = False) -> Known | None:
-    """Return all that is known of a bundle's kernel; its debug information is compiled once, which takes as long as the
-    kernel did at first. None when that was not done yet and only the cache is asked.
+    """Return all that is known of a bundle's kernel. Its debug information is compiled once, which takes as long as the
+    kernel did at first. None when that is missing and only the cache is asked.
 
     Raises UserInputError without the source, HostError when this compiler makes another kernel."""
     wanted = source_digest(loaded)
@@ -126,7 +126,7 @@ def _write(path: Path, data: bytes) -> None:
 
 
 class Rebuilder:
-    """Compiles a bundle's kernel with other values of some symbols: what they change and nothing else."""
+    """A compiler of a bundle's kernel with other values of some symbols. It changes nothing else."""
 
     def __init__(self, loaded: BundleFolder, store: Store) -> None:
         self._loaded = loaded
@@ -165,9 +165,9 @@ class Rebuilder:
 def changed(
     kconfig: Kconfig, fragment: Mapping[str, str], values: Mapping[str, str], baseline: Mapping[str, str]
 ) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
-    """Return a fragment with other values of some symbols, with what they need, as the baseline has it where it can be,
-    and without what cannot be had beside them (which comes second). Raises UserInputError when a value cannot be
-    had."""
+    """Return a fragment with other values of some symbols and their dependencies, taken from the baseline where
+    possible. The second value lists the symbols that cannot be kept beside them. Raises UserInputError when a value is
+    impossible."""
     for name in values:
         if not kconfig.known(name):
             raise UserInputError(f"this kernel has no configuration symbol {name}", hint="write it without CONFIG_")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bundle: every file that comes out. An interrupted run leaves the old bundle or the new one, never half of it."""
+"""The place of a bundle. An interrupted run leaves the old bundle or the new one, never half of it."""
 
 from __future__ import annotations
 
@@ -27,12 +27,10 @@ from vmtailor.stages import report
 
 
 def require_writable(out: Path) -> None:
-    """Fail before the long work when the bundle could not be written: something else is there, or a system's bundle
-    that keeps what the system wrote, which no fit makes again."""
+    """Fail before the long work when the bundle could not be written. Something else is at its place, or a system's
+    bundle that keeps the system's state, which no fit makes again."""
     if out.exists() and not (out.is_dir() and ((out / RECORD).is_file() or not any(out.iterdir()))):
-        raise UserInputError(
-            f"{out} is there already and is no bundle", hint="name another folder with -o, or remove it"
-        )
+        raise UserInputError(f"{out} exists and is not a bundle", hint="name another folder with -o, or remove it")
     kept = next((name for name in STATES.values() if os.path.lexists(out / name)), "")
     if kept:
         raise UserInputError(
@@ -46,8 +44,8 @@ def require_writable(out: Path) -> None:
 
 @dataclass(frozen=True)
 class UsersDisk:
-    """The root of a bundle where that is a disk of the user's, of which no second copy is kept, or one of ours with
-    other files on it. `name`: what it is called in the bundle; `sha256`: of its file when it was fitted."""
+    """The root of a bundle that is the user's disk, of which no second copy is kept, or our own disk with other files
+    on it. `name`: its name in the bundle. `sha256`: digest of the file that was fitted."""
 
     name: str
     file: Path
@@ -59,7 +57,7 @@ def _require_same(disk: UsersDisk, sealed: Bundle) -> None:
     (copied,) = (one for one in sealed.files if one.name == disk.name)
     if copied.sha256 != disk.sha256:
         raise UserInputError(
-            f"{disk.file} changed while it was fitted: what was proven is not what it holds now",
+            f"{disk.file} changed while it was fitted: the proof does not apply to its content now",
             hint="shut down what writes to it (a running machine, a download), and fit it again",
         )
 
@@ -76,10 +74,10 @@ def require_room(out: Path, disk: Path) -> None:
 
 
 def place(made: Path, out: Path, command: str, disk: UsersDisk | None = None) -> FitRun:
-    """Copy a finished bundle to where it was asked for. Its record names this place and this command.
+    """Copy a finished bundle to the requested place. Its record names this place and this command.
 
-    An older bundle there is replaced at once, or, if something goes wrong, not at all. Raises UserInputError for a disk
-    that is not what was fitted any more."""
+    An older bundle there is replaced at once, or, if something goes wrong, not at all. Raises UserInputError when the
+    disk has changed since it was fitted."""
     out = out.absolute()
     with disk_full_is_a_host_error(out.parent):
         folder = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}-"))

@@ -26,9 +26,9 @@ Write = Callable[[Machine, Mapping[str, str | None]], tuple[Machine, Mapping[str
 
 @dataclass(frozen=True)
 class Means:
-    """The means to apply changes with. `folder` keeps what is made on the way, `small_init` is the init of a small
-    initial RAM disk. `rebuild`: compiles the kernel with other values of symbols, where it is known how; `config`
-    are the values it has. `write`: puts files on a copy of the disk, where one may be made."""
+    """The means to apply changes. `folder`: keeps intermediate files. `small_init`: the init of a small initial RAM
+    disk. `rebuild`: compiles the kernel with other values of symbols, if that is possible; `config` has its values.
+    `write`: puts files on a copy of the disk, if one may be made."""
 
     folder: Path
     small_init: Path
@@ -38,9 +38,9 @@ class Means:
 
 
 def applied(changes: Sequence[Change], machine: Machine, means: Means) -> tuple[Machine, tuple[Change, ...]]:
-    """The machine with changes made, one after the other, and the changes as they were made, with what stood there
-    before. Their symbols are set at once, so that one kernel is compiled, and so are their files. Raises UserInputError
-    for what cannot be made, or is for other processors."""
+    """Return the machine with the changes, and the changes as they were made, with the values that stood there before.
+    Symbols are set together, so that one kernel is compiled, and so are files. Raises UserInputError for impossible
+    changes, and for those of other processors."""
     made: list[Change] = []
     symbols: dict[str, str] = {}
     files: dict[str, str | None] = {}
@@ -78,7 +78,8 @@ def _with_before(change: Change, before: Mapping[str, str | None]) -> Change:
 
 
 def for_bundle(changes: Sequence[Change], machine: Machine) -> None:
-    """Raise UserInputError for what no bundle's machine can have, or this one, whose kernel was made for it."""
+    """Raise UserInputError for changes that no bundle's machine can have, or not this one, whose kernel was made for
+    it."""
     for change in changes:
         if why := choice.not_for(change, machine.architecture) or choice.obstacle(change):
             raise UserInputError(why)

@@ -57,7 +57,7 @@ class Code:
         )
 
     def places(self, frames: Mapping[int, SourceFrames]) -> dict[int, Place]:
-        """Address → what the instruction there belongs to."""
+        """Return address → what the instruction there belongs to."""
         return attribution.places(
             frames,
             attribution.Conditions(self.tree.facts, facts.reader(self.source.path)),
@@ -88,7 +88,7 @@ class Code:
 
 
 def attributed(subject: Subject[Any], record: Trace, folder: Path, tree: KernelTree) -> Attribution:
-    """Say what every function, file and symbol of the baseline's kernel cost in the coverage boot."""
+    """Return the cost of every function, file and symbol of the baseline's kernel in the coverage boot."""
     code = Code.of(subject, tree)
     counts = counts_file.read(folder / record.coverage_file)
     where = attribution.addresses(counts)
@@ -106,9 +106,9 @@ def of_system(
     path_of: Callable[[str], str],
     symbol_of: Callable[[str], str | None],
 ) -> Attribution:
-    """Return the cost for a system with an init of its own. A module is told of as a whole: a system has dozens, and
-    their debug information is as large as the kernel's. `modules`: those that were loaded at the end; `path_of`: a
-    module's path in the tree, without ending, or ""; `symbol_of`: that path → its symbol."""
+    """Return the cost for a system with an init of its own. Modules are counted as a whole: a system has dozens, and
+    their debug information is as large as the kernel's. `modules`: those that were loaded at the end. `path_of`: a
+    module's path in the tree without suffix, or "". `symbol_of`: that path → its symbol."""
     where = attribution.addresses(counts)
     of_modules = code.table.in_modules(where)
     found = code.of_image(where[~of_modules], {})
@@ -121,7 +121,7 @@ def in_modules(
     path_of: Callable[[str], str],
     symbol_of: Callable[[str], str | None],
 ) -> dict[int, Place]:
-    """Address → the module that lies there, for those that lie in one."""
+    """Return address → the module that lies there, for those that lie in one."""
     found: dict[int, Place] = {}
     for one in modules:
         path = path_of(one.name)

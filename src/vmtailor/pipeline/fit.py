@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`fit`: the whole way through, from an image, or a system with an init of its own, to proven bundle and report."""
+"""`fit`: all stages, from an image or a system with an init of its own to a proven bundle and its report."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ from vmtailor.pipeline.subject import AskUnits, Built, Findings, Fitted, Improve
 
 
 def run_fit(options: FitOptions, ask: AskUnits | None = None) -> FitRun:
-    """Make the machine that fits an image or a system. What was finished before, by any run, is taken from the cache.
-    A disk is read, and never written: the bundle has a copy."""
+    """Make the machine that fits an image or a system. Results of any earlier run are taken from the cache. A disk is
+    never written: the bundle has a copy."""
     bundle_place.require_writable(options.out)
     times = Times()
     with subject_kind.kind_of(options).prepare(options) as subject:
@@ -62,7 +62,7 @@ def _copy(made: Path, folder: Path) -> None:
 
 
 def fit_key(subject: Subject[Any]) -> str:
-    """Name a finished fit by everything that it depends on, this program's own code included."""
+    """Return the cache key of a finished fit: everything that it depends on, this program's own code included."""
     return digest(
         keys.code(),
         subject.trace_key(),
@@ -82,8 +82,8 @@ def _make(subject: Subject[Any], times: Times, folder: Path, ask: AskUnits | Non
 
 
 def finished(found: Findings[Any], times: Times, folder: Path, begun: Ahead, ask: AskUnits | None = None) -> FitRun:
-    """Go the rest of the way, from what is known after the trace, and write every file of a bundle but its page and a
-    disk of the user's into `folder`. `begun`: machines that are being counted, the baseline among them."""
+    """Do all stages after the trace, and write the files of a bundle into `folder`, except its page and a copy of the
+    user's disk. `begun`: machines that are being counted, the baseline among them."""
     subject, options = found.subject, found.options
     thorough = options.effort is Effort.THOROUGH
     others = thorough or options.units is not UnitsMode.KEEP or options.mask or options.tries or options.files
@@ -156,7 +156,7 @@ def finished(found: Findings[Any], times: Times, folder: Path, begun: Ahead, ask
 
 
 def doubts(fitted: Fitted, baseline: Side, tailored: Side, exercise: Exercise) -> Iterator[Warning]:
-    """Yield what a reader should know before believing a figure, or trusting the machine."""
+    """Yield the warnings that a reader needs before relying on a figure or the machine."""
     for sentence in fitted.plan.given_up:
         yield Warning("given-up", sentence)
     for side in (baseline, tailored):

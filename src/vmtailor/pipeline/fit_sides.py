@@ -39,12 +39,12 @@ class Sides:
 
 
 def baseline_asked(subject: Subject[Any], known: Boot | None = None) -> MeasureRequest:
-    """Describe the baseline as it is to be measured. `known`: a counted boot of it, as a trace has one."""
+    """Return the request to measure the baseline. `known`: a counted boot of it, as a trace has one."""
     return replace(subject.asked(subject.baseline, subject.table, BASELINE), known=known)
 
 
 def tailored_asked(subject: Subject[Any], fitted: Built) -> MeasureRequest:
-    """Describe the fitted machine likewise, set beside the baseline."""
+    """Return the request to measure the fitted machine, compared with the baseline."""
     return subject.asked(fitted.machine, table_of(fitted), TAILORED, baseline_asked(subject))
 
 
@@ -54,8 +54,8 @@ def table_of(fitted: Built) -> SymbolTable:
 
 
 def both_sides(findings: Findings[Any], fitted: Built, begun: Ahead | None = None) -> Sides:
-    """Measure baseline and fitted machine: same machine type, memory and root. `begun`: where they may be being counted
-    already."""
+    """Measure baseline and fitted machine with the same machine type, memory and root. `begun`: machines that may
+    already be being counted."""
     subject, costs = findings.subject, findings.costs
     before, after = measured_machines.both(baseline_asked(subject), tailored_asked(subject, fitted), begun)
     where = files_of(costs) if costs is not None else None
@@ -67,12 +67,12 @@ def both_sides(findings: Findings[Any], fitted: Built, begun: Ahead | None = Non
 
 
 def files_of(costs: Attribution) -> dict[str, str]:
-    """Function → the file of the source tree that it is in."""
+    """Return function → the file of the source tree that it is in."""
     return {row.function: row.file for row in costs.rows}
 
 
 def by_symbol(costs: Attribution) -> tuple[tuple[str, int], ...]:
-    """Configuration symbol → instructions from kernel entry to ready, the most first."""
+    """Return configuration symbol → instructions from kernel entry to ready, the most first."""
     wanted = {phase.value for phase in TO_READY}
     found: dict[str, int] = defaultdict(int)
     for row in costs.rows:
@@ -82,8 +82,8 @@ def by_symbol(costs: Attribution) -> tuple[tuple[str, int], ...]:
 
 
 def by_folder(found: Measured, where: Mapping[str, str]) -> tuple[tuple[str, int], ...]:
-    """Folder of the source tree → instructions from kernel entry to ready, the most first. `where`: function → its
-    file."""
+    """Return folder of the source tree → instructions from kernel entry to ready, the most first. `where`: function →
+    its file."""
     folders: dict[str, int] = defaultdict(int)
     for row in found.exact[0].functions:
         if row.phase in TO_READY:
@@ -132,7 +132,7 @@ def baseline_facts(findings: Findings[Any]) -> KernelFacts:
 
 
 def tailored_facts(fitted: Built) -> KernelFacts:
-    """The tailored kernel file: what is booted, and its size packed with xz for comparison."""
+    """Return the tailored kernel file that is booted, and its size packed with xz for comparison."""
     return KernelFacts(
         label=fitted.kernel.release,
         file=Path(named(fitted.machine.architecture).kernel.file).name,
@@ -144,8 +144,8 @@ def tailored_facts(fitted: Built) -> KernelFacts:
 
 
 def ledger(costs: Attribution, fitted: Fitted, sides: Sides) -> tuple[tuple[Change, ...], tuple[Part, ...]]:
-    """Return the changes that were measured as one, judged from the boots of both machines, and the rest. `costs`:
-    of the baseline's code."""
+    """Return the ledger: the changes that were measured as one, judged from the boots of both machines, and the rest.
+    `costs`: those of the baseline's code."""
     table = loops.table(fitted.machine.architecture)
     trace = waterfall.traced(costs, table)
     first, last = sides.before.exact, sides.after.exact
@@ -157,7 +157,7 @@ def ledger(costs: Attribution, fitted: Fitted, sides: Sides) -> tuple[tuple[Chan
 
 
 def _direct(sides: Sides, table: Sequence[LoopNames]) -> Change:
-    """The kernel file: a packaged one unpacks itself before the kernel runs, ours is entered as it lies."""
+    """Return the kernel file: a packaged one unpacks itself before the kernel runs, ours is entered as it lies."""
     change = Change(
         "direct-kernel",
         "the kernel file is not compressed, and is entered directly",

@@ -60,9 +60,9 @@ from vmtailor.stages.root_volume import build_root
 
 @dataclass(frozen=True, eq=False)
 class ImageSeen:
-    """The trace of a container, with its files in `folder`, and what its image could ask for. `observed`:
-    what was refused in runs. `name`: of a trace that was not made here: what is found with it is not what is found with
-    the one made here."""
+    """The trace of a container, with its files in `folder`, and the requests that its image could make. `observed`:
+    calls refused in runs. `before`: symbols that repair put back in the fit before (`refit`). `name`: the name of a
+    trace that was made elsewhere; results from it are kept apart from those of our own trace."""
 
     record: Trace
     folder: Path
@@ -102,7 +102,7 @@ class ImageSubject(Subject[ImageSeen]):
 
     @property
     def margins(self) -> tuple[Margin, ...]:
-        """The margins that are kept beyond what is demanded."""
+        """Return the margins that are kept beyond the demands."""
         return with_margins(self.options, self.exercise).margins or ()
 
     @classmethod
@@ -112,13 +112,13 @@ class ImageSubject(Subject[ImageSeen]):
         yield prepare(options)
 
     def machine_with(self, modules: tuple[str, ...]) -> Machine:
-        """Return the baseline machine, having loaded these modules too before anything of the container starts."""
+        """Return the baseline machine that also loads these modules before the container starts."""
         if not modules:
             return self.baseline
         return baseline_of(self.options, self.row, self.kernel, self.natives, self.root, modules)
 
     def as_traced(self, record: Trace) -> ImageSubject:
-        """Return the subject with the modules in its baseline that the trace had loaded for the container."""
+        """Return the subject whose baseline loads the modules that the trace loaded for the container."""
         wanted = modules_asked_for(record)
         kernel, options = self.kernel, self.options
         if wanted:
@@ -152,8 +152,9 @@ class ImageSubject(Subject[ImageSeen]):
         )
 
     def traced(self, begun: Ahead | None = None) -> tuple[Trace, Path]:
-        """Return the trace, and the folder with its files; found again when nothing it depends on has changed. `begun`:
-        counts the baseline as soon as one boot of it was counted, before it is known whether modules are missing."""
+        """Return the trace, and the folder with its files, from the cache if nothing that it depends on has changed.
+        `begun`: counts the baseline as soon as one boot of it was counted, before it is known whether modules are
+        missing."""
 
         def counted(boot: Boot) -> None:
             if begun is not None:
@@ -176,8 +177,8 @@ class ImageSubject(Subject[ImageSeen]):
         return records.load(Trace, folder / container_trace.RECORD), folder
 
     def known(self, record: Trace, folder: Path, begun: Ahead | None = None, name: str = "") -> Findings[ImageSeen]:
-        """Return what is known with a trace that is there already, its files in `folder`. `begun`: counts the baseline,
-        and gives up another one with which the trace began; `name`: as in `ImageSeen`."""
+        """Return the findings from an existing trace, its files in `folder`. `begun`: counts the baseline, and gives up
+        another one that the trace began with. `name`: as in `ImageSeen`."""
         subject = self.as_traced(record)
         if begun is not None:
             same = record.coverage_boot if record.machine == subject.baseline else None
@@ -202,7 +203,7 @@ class ImageSubject(Subject[ImageSeen]):
         )
 
     def reached(self, record: Trace, archive: FlatArchive, tree: KernelTree) -> tuple[Reached, ...]:
-        """Return what the image could ask the kernel for, and the symbols that takes: of those that the baseline
+        """Return the requests that the image could make of the kernel, and the symbols for them that the baseline
         has."""
         baseline = security_modules.at_work(self.config, facts.reader(self.source.path), tree.facts)
         kernel = reach_cache.names_of(tree.facts, self.source.path, self.row)
@@ -326,7 +327,7 @@ def answered_ports(exercise: Exercise) -> set[int]:
 
 
 def prepare(options: FitOptions) -> ImageSubject:
-    """Fetch and make what is missing. What can be wrong with the user's input is found before anything long begins."""
+    """Fetch and make everything that is missing. Errors in the user's input are found before anything long begins."""
     store = options.store
     temporary.require_usable()
     asked = named(options.architecture) if options.architecture else None
@@ -356,8 +357,8 @@ def assembled(
     source: SourceTree,
     root: Path | None = None,
 ) -> ImageSubject:
-    """Return the subject of what was fetched: root file system, tools and baseline machine are made, or found. `root`:
-    where that is there already."""
+    """Return the subject of a fetched image: root file system, tools and baseline machine are made, or found. `root`: a
+    root that exists already."""
     options = with_margins(options, exercise)
     row, parts = named(options.architecture), guest_programs.of(options.architecture)
     root = root or build_root(image, options.root_format, parts, options.store)
@@ -378,12 +379,12 @@ def assembled(
 
 
 def settled(options: FitOptions, image: Image) -> FitOptions:
-    """The options with what the image says, and what its architecture is used with, where the user said nothing.
+    """Return the options, completed from the image and the defaults of its architecture.
 
     Raises UserInputError for a machine that the architecture does not have."""
     row = named(options.architecture) if options.architecture else of_image(image.config.architecture)
     if row is None:  # the image stage refuses those
-        raise UserInputError(f"nothing is known of the architecture {image.config.architecture!r}")
+        raise UserInputError(f"there is no support for the architecture {image.config.architecture!r}")
     machine = row.board_named(options.machine or row.board_names[0]).name
     return replace(
         options, architecture=row.name, machine=machine, cpu_model=options.cpu_model or row.emulator.cpu_model
@@ -400,8 +401,8 @@ def require_tools(row: Architecture) -> None:
 
 
 def with_margins(options: FitOptions, exercise: Exercise) -> FitOptions:
-    """The options with the margins that an exercise asks for, where the user chose none: what the image could ask for,
-    and where nobody has shown what it is there for, what servers usually need, too."""
+    """Return the options with the exercise's margins, unless the user chose some: the reach of the image, and, without
+    a proof that the container does its work, what servers usually need."""
     if options.margins is not None:
         return options
     shown = not exercise.derived and exercise.proof in (Proof.LOAD, Proof.ENDED)
@@ -409,7 +410,7 @@ def with_margins(options: FitOptions, exercise: Exercise) -> FitOptions:
 
 
 def exercise_of(options: FitOptions, image: Image) -> Exercise:
-    """The exercise the user gave, or the one the image's configuration suggests; privileged where asked for."""
+    """Return the exercise the user gave, or the one the image's configuration suggests; privileged where asked for."""
     return replace(_asked_or_derived(options, image), privileged=options.privileged)
 
 
@@ -420,7 +421,8 @@ def _asked_or_derived(options: FitOptions, image: Image) -> Exercise:
 
 
 def kernel_of(options: FitOptions, row: Architecture) -> KernelBaseline:
-    """The baseline's kernel: packaged, or compiled once where the user says with which configuration."""
+    """Return the baseline's kernel: the packaged one, or one compiled once from the configuration that the user
+    names."""
     if options.baseline_config is None:
         return packaged_baseline.provide(options.distribution, row, options.store, options.kernel)
     if options.source is None or options.kernel is not None:
@@ -437,7 +439,7 @@ def kernel_of(options: FitOptions, row: Architecture) -> KernelBaseline:
 
 
 def source_of(options: FitOptions, kernel: KernelBaseline) -> SourceTree:
-    """The source to build: the packaged one, or the user's, which must be of the baseline's version."""
+    """Return the source to build: the packaged one, or the user's, which must be of the baseline's version."""
     if options.source is None:
         return SourceTree(Path(kernel.source_dir), kernel.source_digest)
     source = kernel_source.provide(options.store, options.source)
@@ -446,8 +448,8 @@ def source_of(options: FitOptions, kernel: KernelBaseline) -> SourceTree:
 
 
 def tools_volume(store: Store, form: RootFormat, row: Architecture, distribution: Distribution | None = None) -> Path:
-    """The tracer's own volume, in the root's format, which every kernel that boots has: with the strace of this host,
-    or that of the machine's architecture, from the packages of a distribution (this host's).
+    """Return the tracer's own volume, in the root's format, which every booting kernel has. It contains this host's
+    strace, or, for another architecture, that of a distribution's packages (this host's by default).
 
     Raises HostError when there is none."""
     among: Path | None = None
@@ -475,7 +477,8 @@ def baseline_of(
     root: Path,
     more: tuple[str, ...] = (),
 ) -> Machine:
-    """The baseline machine, with an initial RAM disk made for it. `more`: modules that it loads beside its own."""
+    """Return the baseline machine, with an initial RAM disk made for it. `more`: modules that it loads beside its
+    own."""
     modules = Path(kernel.modules_dir)
     wanted = (*initramfs.wanted_by(row.board_named(options.machine), options.root_format), *more)
     # The very kernel, since one release can be compiled with several configurations.

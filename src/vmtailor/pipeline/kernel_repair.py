@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A fit's kernel: the plan's own, and where that does not pass, with what was dropped put back, nearest first."""
+"""The kernel of a fit: the plan's own, or, if that fails, one with dropped symbols put back, nearest first."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def fit_kernel(
     on_built: Callable[[Built], None] = lambda first: None,
     on_failed: Callable[[], None] = lambda: None,
 ) -> Fitted:
-    """Plan, build and verify; when that fails, repair within the budget. `on_built` is told the first machine before it
-    is verified, `on_failed` that it did not pass."""
+    """Plan, build and verify; on failure repair within the budget. `on_built` gets the first machine before it is
+    verified; `on_failed` is called when that does not pass."""
     first = kernel_trials.required(kernel_trials.trials(findings, on_built=on_built).attempt(Purpose.FIRST, ()))
     if first.verification.passed:
         return first
@@ -49,12 +49,12 @@ class _Repair:
         self._last = failing
 
     def failed(self, result: Fitted | None, _names: tuple[str, ...]) -> None:
-        """Take note of a trial that did not pass; None where it could not be built."""
+        """Record a trial that did not pass; None for one that could not be built."""
         if result is not None:
             self._last = result
 
     def search(self) -> Search:
-        """All rounds as one search."""
+        """Yield all rounds as one search."""
         held: tuple[str, ...] = ()
         while True:
             pool, asked = self._pool(held)
@@ -73,7 +73,7 @@ class _Repair:
         return "; ".join(self._failing.verification.failures[:2])
 
     def tell(self) -> None:
-        """Say what failed last, before the next trial."""
+        """Print the last failure before the next trial."""
         failures = self._last.verification.failures
         for line in failures[:MOST_TOLD]:
             tell(f"  it fails: {line}")
@@ -107,7 +107,7 @@ class _Repair:
 
 
 def repaired(findings: Findings[Any], failing: Fitted) -> Fitted:
-    """Search what was dropped for what is missing. Gives the last trial back when the budget is spent, or nothing
+    """Search the dropped symbols for the missing ones. Returns the last trial when the budget is spent or nothing
     helped; every trial is on record."""
     looking = _Repair(findings, failing)
     last: dict[str, Change] = {}
@@ -132,7 +132,7 @@ def repaired(findings: Findings[Any], failing: Fitted) -> Fitted:
 
 
 def repairs_of(made: Plan) -> list[Change]:
-    """The repairs that a plan holds: symbols that a trial put back."""
+    """Return the repairs in a plan: symbols that a trial put back."""
     return [
         symbol(one.id, "y", *(reason for reason in one.reasons if reason.cause is Cause.REPAIR), before="n")
         for one in made.symbols
@@ -141,7 +141,7 @@ def repairs_of(made: Plan) -> list[Change]:
 
 
 def without(findings: Findings[Any], fitted: Fitted, names: Sequence[str]) -> Fitted:
-    """Build and verify the plan without some symbols, on record as a trial."""
+    """Build and verify the plan without some symbols, and record it as a trial."""
     about = [symbol(name, "n", before="y") for name in names]
     trials = kernel_trials.trials(findings, fitted, drop=tuple(names))
     return kernel_trials.required(trials.attempt(Purpose.UNNEEDED, repairs_of(fitted.plan), about))

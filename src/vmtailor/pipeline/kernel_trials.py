@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels of plans, compiled or found; and the place where changes of a fit's configuration are tried."""
+"""Kernels of plans, compiled or found in the cache, and the bench that tries changes of a fit's configuration."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from vmtailor.stages import build
 
 
 def built(findings: Findings[Any], made: Plan) -> KernelFiles:
-    """The kernel of a plan: compiled, or found in the cache, which is said once."""
+    """Return the kernel of a plan: compiled, or found in the cache, which is printed once."""
     store, key, source = findings.options.store, kernel_key(findings, made), findings.source
     if key not in findings.compiled and not store.has(build.KIND, key):
         findings.compiled.add(key)
@@ -34,12 +34,12 @@ def built(findings: Findings[Any], made: Plan) -> KernelFiles:
 
 
 def kernel_key(findings: Findings[Any], made: Plan) -> str:
-    """The name of a plan's kernel in the cache."""
+    """Return the name of a plan's kernel in the cache."""
     return build.kernel_key(made, findings.source.digest, build.toolchain_of(made))
 
 
 def found_kernel(findings: Findings[Any], fitted: Fitted) -> FoundKernel:
-    """Say where the kernel came from, and note of one that works that it serves this subject."""
+    """Return the origin of the kernel, and record in the cache that a working one serves this subject."""
     subject, plan = findings.subject, fitted.plan
     key = kernel_key(findings, plan)
     uses = kernel_uses.uses_of(subject.store, key)
@@ -62,8 +62,8 @@ def found_kernel(findings: Findings[Any], fitted: Fitted) -> FoundKernel:
 
 @dataclass(eq=False)
 class FitBench:
-    """Changes of the configuration, tried on one fit: planned, compiled, and verified against the trace. `before` is
-    what the plan without them did, `drop` what is left out of all plans beside, `on_built` is told each machine before
+    """The bench of one fit: plans, compiles and verifies changes of the configuration against the trace. `before`: the
+    result of the plan without them. `drop`: symbols left out of all plans. `on_built`: called with each machine before
     it is verified."""
 
     findings: Findings[Any]
@@ -73,20 +73,19 @@ class FitBench:
     _last: tuple[tuple[Change, ...], Plan] | None = None
 
     def apply(self, changes: Sequence[Change]) -> tuple[Built, tuple[Change, ...]]:
-        """The plan with the changes, and its kernel. Raises BuildError where it cannot be had."""
+        """Return the plan with the changes, and its kernel. Raises BuildError when that is impossible."""
         made = self.plan(changes)
         kernel = built(self.findings, made)
         return Built(made, kernel, self.findings.machine_of(made, kernel)), tuple(changes)
 
     def plan(self, changes: Sequence[Change]) -> Plan:
-        """The plan alone; asked twice for the same, made once. Raises BuildError where the configuration cannot be
-        had."""
+        """Return the plan alone, made once for the same changes. Raises BuildError for an impossible configuration."""
         if self._last is None or self._last[0] != tuple(changes):
             self._last = tuple(changes), self.findings.planned(changes, self.drop)
         return self._last[1]
 
     def run(self, made: Mapping[str, Built]) -> tuple[TrialRun, Mapping[str, Ran[Fitted]]]:
-        """The exercise on each machine."""
+        """Run the exercise on each machine."""
         return self.before, {name: self._ran(one) for name, one in made.items()}
 
     def _ran(self, made: Built) -> Ran[Fitted]:
@@ -97,8 +96,7 @@ class FitBench:
 
 
 def run_of(fitted: Fitted) -> TrialRun:
-    """Return the verification in the terms by which changes are judged: whether it works, and how many symbols that
-    takes."""
+    """Return a verification as a run that changes are judged by: whether it works, and its number of symbols."""
     symbols = Samples(Figure.SYMBOLS, (float(fitted.plan.prompted_y),), exact=True)
     return TrialRun(fitted.verification.failures, (symbols,))
 
@@ -109,13 +107,13 @@ def trials(
     drop: tuple[str, ...] = (),
     on_built: Callable[[Built], None] = lambda built: None,
 ) -> Trials[Built, Fitted]:
-    """The engine on this fit; every trial of it is on the fit's record."""
+    """Return the engine of trials on this fit; every trial is recorded with the fit."""
     bench = FitBench(findings, run_of(before) if before is not None else NOTHING, drop, on_built)
     return Trials(bench, findings.trials)
 
 
 def required(tried: Tried[Fitted]) -> Fitted:
-    """Return the result of a trial. Raises BuildError where it could not be had."""
+    """Return the result of a trial. Raises BuildError when there is none."""
     if tried.result is None:
         raise BuildError(
             "; ".join(tried.trial.failures), hint="vmtailor explain says what keeps a symbol, and what needs it"

@@ -35,7 +35,7 @@ def content(path: Path) -> str:
 
 
 def note_content(path: Path, sha256: str) -> None:
-    """A file's SHA-256 is known: `content` does not read it again. (A disk has gigabytes.)"""
+    """Note a file's SHA-256, so that `content` does not read the file again. (A disk has gigabytes.)"""
     _read[_name(path)] = sha256
 
 
@@ -65,7 +65,7 @@ def of_run(
 
 @cache
 def code() -> str:
-    """The digest of this program's own code and data: what was decided by another version is decided again."""
+    """Return the digest of this program's own code and data, so that no other version's result is reused."""
     files = sorted(
         path for path in _PACKAGE.rglob("*") if path.suffix in (".py", ".toml", ".js", ".css", ".html", ".j2")
     )
@@ -74,14 +74,14 @@ def code() -> str:
 
 @cache
 def code_of(module: str) -> str:
-    """The digest of one module's code, of all that it imports of this program, and of the data that these read: a rule
-    that was changed finds nothing that the one before it has judged, and leaves what knows nothing of it."""
+    """Return the digest of one module's code, of everything that it imports of this program, and of the data that these
+    read. After a change of a rule, older judgements are not reused; results that do not depend on it are."""
     files = set(_imported(module, {}).values())
     return _digest_of(sorted(files | _data_of(files)))
 
 
 def _data_of(files: Iterable[Path]) -> set[Path]:
-    """The data that these modules may read: files in no folder, and folders whose names they have in quotes."""
+    """Return the data that these modules may read: files in no folder, and folders whose names they have in quotes."""
     code = "".join(path.read_text("utf-8") for path in files)
     data = _PACKAGE / "data"
     named = [folder for folder in data.iterdir() if folder.is_dir() and f'"{folder.name}"' in code]
@@ -93,7 +93,8 @@ def _digest_of(files: Iterable[Path]) -> str:
 
 
 def _imported(module: str, found: dict[str, Path]) -> dict[str, Path]:
-    """The files of a module and of what it imports from this program, directly or not; none for another's module."""
+    """Return the files of a module and of what it imports from this program, directly or not; none for another's
+    module."""
     path = _PACKAGE.joinpath(*module.split(".")[1:])
     file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
     if module.partition(".")[0] != _PACKAGE.name or module in found or not file.is_file():

@@ -34,7 +34,7 @@ class Configuration:
 
 
 def read_configuration(path: Path) -> Configuration:
-    """Return the symbols of a configuration, and the kernel that it is of. Raises UserInputError."""
+    """Return the symbols of a configuration, and its kernel. Raises UserInputError."""
     data = dot_config.read(path)
     head = data.splitlines()[:20]
     return Configuration(
@@ -54,8 +54,8 @@ class SourceAtHand:
 
 
 def source_for(given: str | None, version: str, architecture: str | None = None) -> SourceAtHand | None:
-    """Return the source to read: the one `given` (a folder, a tarball, or a version of a packaged kernel), else what
-    the cache has of this version, or of its series. None where nothing is given and the cache has none."""
+    """Return the source to read: the one `given` (a folder, a tarball, or a version of a packaged kernel), else the
+    cached one of this version or its series. None when neither exists."""
     store = Store()
     note = ""
     if given is not None:
@@ -72,7 +72,7 @@ def source_for(given: str | None, version: str, architecture: str | None = None)
 
 @dataclass(frozen=True)
 class WholeSource:
-    """A source with all that is known of it: its folder and digest, what it can be asked for, and its tree."""
+    """A source with its facts: its folder and digest, the requests it answers, and its tree."""
 
     tree: SourceTree
     known: KnownSource
@@ -80,20 +80,20 @@ class WholeSource:
 
 
 def whole_source(version: str, architecture: str | None, store: Store) -> WholeSource | None:
-    """Return the source of this very version, where the cache has it; None otherwise."""
+    """Return the source of exactly this version if the cache has it; None otherwise."""
     tree = _cached(version, store, exact=True)
     return None if tree is None else known_of(tree, architecture, store)
 
 
 def known_of(tree: SourceTree, architecture: str | None, store: Store) -> WholeSource:
-    """Return a source with all that is known of it."""
+    """Return a source with its facts."""
     read = read_tree(tree.path, tree.version, tree.digest, store, architecture=_row(architecture).name)
     return WholeSource(tree, _known(tree, architecture, store), read)
 
 
 def packaged_tree(version: str, architecture: str | None, store: Store) -> KernelTree | None:
-    """Return what is known of the source of a packaged kernel of a version (6.12.117), where the cache has it. Reading
-    takes some seconds."""
+    """Return the facts of a packaged kernel's source of a version (6.12.117), if the cache has it. Reading takes some
+    seconds."""
     for kernel in kept_source.baselines(store):
         if kernel.version == version:
             with contextlib.suppress(VmtailorError, OSError):
@@ -130,7 +130,7 @@ def _plain(version: str) -> str:
 
 
 def _cached(version: str, store: Store, *, exact: bool = False) -> SourceTree | None:
-    """The source of a version that the cache has, else the newest of its series; `exact`: only if asked for."""
+    """Return the source of a version that the cache has, else the newest of its series; `exact`: only if asked for."""
     wanted = _plain(version)
     series = ".".join(wanted.split(".")[:2])
     found = kept_source.by_version(store)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Changes tried on a machine: the changed ones booted in turn with the machine as it is."""
+"""Trials of changes on a machine: the changed machines are booted in turn with the unchanged one."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ class Changed:
 
 @dataclass(eq=False)
 class MachineBench:
-    """Boots the machine as it is and each changed one in turn, `times` times. The machine as it is is booted again
-    after every few changed ones, so that the spread between its boots is known; where those would hardly differ, with
-    words that mean nothing. `found` is every boot so far."""
+    """A bench that boots the unchanged machine and each changed one in turn, `times` times. The unchanged machine is
+    booted again after every few changed ones, which gives the spread between its boots. If its boots would hardly
+    differ, it is also booted with meaningless words. `found`: every boot so far."""
 
     subject: str
     base: Machine
@@ -65,14 +65,14 @@ class MachineBench:
         self._earlier = series_run.Earlier(self.out)
 
     def apply(self, changes: Sequence[Change]) -> tuple[Changed, tuple[Change, ...]]:
-        """The machine with changes made. Raises UserInputError also where that changes nothing."""
+        """Return the machine with the changes. Raises UserInputError also when they change nothing."""
         machine, made = self.make(changes, self.base)
         if machine == self.base:
             raise UserInputError("the machine is like this already")
         return Changed(machine, tuple(change.id for change in changes)), made
 
     def run(self, made: Mapping[str, Changed]) -> tuple[TrialRun, Mapping[str, Ran[tuple[Boot, ...]]]]:
-        """Boot each, the machine as it is between them; when it was booted before, those boots count."""
+        """Boot each machine, the unchanged one between them; its earlier boots count."""
         changed = [series_run.variant(name, one.machine, one.changes) for name, one in made.items()]
         if self.found is None:
             more = in_turn(self._unchanged(), changed, self.times)
@@ -97,7 +97,7 @@ class MachineBench:
         return found.instructions is not None
 
     def _unchanged(self) -> tuple[Variant, ...]:
-        """The machine as it is, first, and its controls."""
+        """Return the machine as it is, first, and its controls."""
         others = machine_variants.controls(self.base) if self.judged_by is JudgedBy.READY else ()
         controls = (series_run.variant(f"{CONTROL}-{number}", one) for number, one in enumerate(others, 1))
         return (series_run.variant(BASE, self.base), *controls)
@@ -109,7 +109,7 @@ class MachineBench:
         return Ran(TrialRun(failures, self._samples(name)), boots)
 
     def _samples(self, *names: str) -> tuple[Samples, ...]:
-        """The figure that is judged by, then host time and processor time, where they mean anything."""
+        """Return the figure that is judged by, then host time and processor time, where they mean anything."""
         assert self.found is not None
         clock = self.found.clock
         found = [b for name in names for b in self.found.of(name) if b.outcome is Outcome.READY]
@@ -127,8 +127,7 @@ class MachineBench:
 
 
 def tried(bench: MachineBench, changes: Sequence[Change]) -> BootSeries:
-    """Try changes on a bench, each alone, then all that were better, together; the record of it is in the bench's
-    folder."""
+    """Try changes on a bench, each alone, then together all that were better. The record is in the bench's folder."""
     judged = Trials(bench).each_alone_then_together(changes)
     assert bench.found is not None
     done = replace(bench.found, trials=judged, interaction=_interaction(judged), judged_by=bench.judged_by)
@@ -145,8 +144,8 @@ def _interaction(judged: Sequence[Change]) -> float | None:
 
 
 def in_turn(unchanged: Sequence[Variant], changed: Sequence[Variant], times: int) -> list[tuple[Variant, int]]:
-    """Return the machines to boot, each with the number of the boot among its variant's: between every few others
-    the machine as it is, or one of its controls, in turn."""
+    """Return the machines to boot, each with the number of its boot. The unchanged machine, or one of its controls,
+    stands between every few others."""
     schedule: list[tuple[Variant, int]] = []
     turns = ((one, number) for number in itertools.count(1) for one in unchanged)
     for number in range(1, times + 1):
@@ -159,8 +158,8 @@ def in_turn(unchanged: Sequence[Variant], changed: Sequence[Variant], times: int
 
 
 def doubt(clock: Clock, judged_by: JudgedBy, changes: int, times: int) -> str:
-    """Return a warning for before anything is booted, where no change can be told from chance whatever the boots
-    show; empty where it can. `times`: boots of each changed machine."""
+    """Return a warning, before anything is booted, that so few boots cannot tell any change from chance; empty when
+    they can. `times`: boots of each changed machine."""
     if hardly_varies(clock, judged_by):
         return ""
     base = times * -(-changes // BETWEEN) + 1
@@ -174,5 +173,5 @@ def doubt(clock: Clock, judged_by: JudgedBy, changes: int, times: int) -> str:
 
 
 def hardly_varies(clock: Clock, judged_by: JudgedBy) -> bool:
-    """Tell whether the figure that is judged by hardly varies, so that few boots are enough."""
+    """Return whether the figure that is judged by hardly varies, so that few boots are enough."""
     return clock is Clock.INSTRUCTIONS or judged_by is JudgedBy.INSTRUCTIONS

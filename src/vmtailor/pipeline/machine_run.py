@@ -171,12 +171,12 @@ class RunOptions:
 
     @property
     def watched(self) -> bool:
-        """True where what the kernel refuses is told."""
+        """Return whether calls that the kernel refuses are reported."""
         return self.explain_failures or self.observed is not None
 
 
 def run_of(options: RunOptions, image: ImageConfig, network: bool, privileged: bool = False) -> Run:
-    """Return what init is told for this start. `privileged`: whether the container is so where the options do not say.
+    """Return the orders to init for this start. `privileged`: the container's default when the options do not say.
     Raises UserInputError when there is nothing to execute."""
     rows, columns = tty.size()
     return Run(
@@ -208,7 +208,8 @@ def _argv(options: RunOptions, image: ImageConfig) -> tuple[str, ...] | None:
 
 
 def require_meant(options: RunOptions, files: BundleFolder) -> None:
-    """Raise UserInputError for options that a bundle of this kind has no use for, and for what its machine lacks."""
+    """Raise UserInputError for options that do not apply to a bundle of this kind, and for features that its machine
+    lacks."""
     bundle = files.bundle
     refuse(options, OptionSubject.SYSTEM if files.is_system else OptionSubject.CONTAINER, options.bundle)
     noun = "system" if files.is_system else "image"
@@ -225,11 +226,11 @@ def require_meant(options: RunOptions, files: BundleFolder) -> None:
 
 
 def run(options: RunOptions, watch: Watch | None = None) -> int:
-    """Run a bundle's machine to its end, and return its exit status: the container's, or 0 for a system. `watch` is
-    told what is refused.
+    """Run a bundle's machine to its end, and return its exit status: the container's, or 0 for a system. `watch` gets
+    the refused calls.
 
-    Raises GuestError when the machine ended before the container had a status, or the system's kernel gave up;
-    UserInputError for options that this bundle has no use for; HostError when the host could not do its part."""
+    Raises GuestError when the machine ended before the container had a status, or the system's kernel gave up. Raises
+    UserInputError for options that do not apply to this bundle; HostError when the host failed."""
     tty.require_streams()
     bundle = bundle_folder.load(options.bundle)
     require_meant(options, bundle)
@@ -297,7 +298,7 @@ def _system(options: RunOptions, files: BundleFolder, published: tuple[Published
 
 
 def _machine(options: RunOptions, files: BundleFolder) -> Machine:
-    """The bundle's machine as the caller wants it, all but the run volume."""
+    """Return the bundle's machine as the caller wants it, all but the run volume."""
     accelerator = options.accelerator or monitors.usual().best_accelerator(files.bundle.architecture)
     machine = machine_of(files, Chosen(accelerator=accelerator, memory_bytes=options.memory_bytes))
     return replace(

@@ -45,8 +45,8 @@ def enabled(plan: Plan) -> dict[str, str]:
 def prices(
     findings: Findings[Any], fitted: Fitted, tailored: Side, chosen: tuple[Margin, ...], *, all_of_them: bool = False
 ) -> tuple[MarginPrice, ...]:
-    """One price for each choice of margins, the smallest first. `tailored`: the figures of what was `chosen`. Others
-    are compiled and measured with `all_of_them`, and otherwise only read where the cache has them."""
+    """Return one price for each choice of margins, the smallest first. `tailored`: the figures of the `chosen` one.
+    With `all_of_them` the others are compiled and measured; otherwise they are read from the cache if it has them."""
     rows: dict[tuple[Margin, ...], MarginPrice] = {}
     open_: dict[tuple[Margin, ...], Plan] = {}
     first: dict[tuple[tuple[str, str], ...], tuple[Margin, ...]] = {}
@@ -96,7 +96,7 @@ def _measured(row: MarginPrice, side: Side) -> MarginPrice:
 
 
 def _from_cache(findings: Findings[Any], made: Plan, row: MarginPrice) -> MarginPrice:
-    """The price, as far as the cache has it."""
+    """Return the price, as far as the cache has it."""
     subject = findings.subject
     kernel = build.cached(made, subject.source.digest, subject.store)
     if kernel is None:
@@ -119,7 +119,7 @@ def _compiled(
     rows: Mapping[tuple[Margin, ...], MarginPrice],
     open_: Mapping[tuple[Margin, ...], Plan],
 ) -> dict[tuple[Margin, ...], MarginPrice]:
-    """The prices that the cache did not have."""
+    """Return the prices that the cache did not have."""
     if not open_:
         return {}
     output.note(_beforehand(fitted.kernel, len(open_)))

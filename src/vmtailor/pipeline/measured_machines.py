@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Machines measured, each once for the same bytes. Counted boots run beside each other and beside what else is done,
-which changes no instruction; boots on the wall clock have the host for themselves."""
+"""Measurements of machines, each made once for the same bytes. Counted boots run beside each other and beside other
+work, which changes no instruction; boots on the wall clock have the host for themselves."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _RECORDS = {COUNTED: "counted.json", TIMED: "timed.json"}
 
 @dataclass(frozen=True)
 class MeasureRequest:
-    """A machine to be measured. `key`: all that its boots depend on; `boots`: how many on either clock; `subject` gives
-    it with what drives it, its files in a folder that is there while it is booted; `known`: a counted boot of the very
-    machine that was made before; `beside`: a machine that this one is set beside: its least memory is what it needs to
-    do the same in the processor time that the other may take. (Its key names the other.)"""
+    """A request to measure a machine. `key`: everything that its boots depend on. `boots`: their number on either
+    clock. `subject`: gives the machine and its workload, with its files in a folder that exists while it is booted.
+    `known`: an earlier counted boot of exactly this machine. `beside`: the machine it is compared with, whose processor
+    time bounds the search for the least memory. (Its key names that one.)"""
 
     title: str
     key: str
@@ -63,8 +63,9 @@ def counted(
     beside: Callable[[], Usual | None] = _nobody,
     on_usual: Callable[[Usual], None] = lambda usual: None,
 ) -> Counted:
-    """Its boots on the instruction clock; found again when nothing they depend on has changed. `beside`, `on_usual`:
-    how long the machine may take that it is set beside, and who is told how long this one takes (stages/measure.py)."""
+    """Return a machine's boots on the instruction clock, from the cache if nothing that they depend on has changed.
+    `beside`: gives the time of the machine that it is compared with. `on_usual`: called with the time of this one
+    (stages/measure.py)."""
 
     def fill(folder: Path) -> None:
         with step(f"measure: {asked.title}") as progress, temporary.held_folder(asked.scratch) as scratch:
@@ -78,7 +79,7 @@ def counted(
 
 
 def timed(asked: MeasureRequest) -> Timed:
-    """Its boots on the wall clock, likewise. Nothing of ours may run beside."""
+    """Return a machine's boots on the wall clock, from the cache if possible. Nothing of ours may run beside them."""
 
     def fill(folder: Path) -> None:
         title = f"measure on the wall clock: {asked.title}"
@@ -104,14 +105,14 @@ class _Told:
         self._there.set()
 
     def known(self) -> Usual | None:
-        """Waits until anything is; None where nothing came of it."""
+        """Wait for the facts, and return the latest; None when there are none."""
         self._there.wait()
         return self._latest
 
 
 class Ahead:
-    """Machines that are counted before their figures are asked for. What waits for nobody goes first: they get less of
-    the processors than what else is done."""
+    """Machines that are counted before their figures are asked for. Those that wait for no other go first: they get a
+    smaller share of the processors than other work."""
 
     def __init__(self) -> None:
         self._context = copy_context()  # what stops the work around stops them, whoever begins one
@@ -119,7 +120,7 @@ class Ahead:
         self._told: dict[str, _Told] = {}
 
     def begin(self, asked: MeasureRequest) -> None:
-        """Count this one, unless that has begun; the machine that it is set beside before it."""
+        """Begin to count a machine, unless it has begun, and before it the machine that it is compared with."""
         if asked.key in self._begun:
             return
         if asked.beside is not None:
@@ -129,19 +130,19 @@ class Ahead:
         self._begun[asked.key] = self._context.copy().run(Beside, lambda: _telling(asked, beside, told))
 
     def counted(self, asked: MeasureRequest) -> Counted:
-        """Wait for the boots of a machine, and return them. Raises what they raised."""
+        """Wait for the boots of a machine, and return them. Raises their errors."""
         self.begin(asked)
         return self._begun[asked.key].wait()
 
     def keep_only(self, *keys: str) -> None:
-        """Give up the counting of all but these machines: it is ended."""
+        """Stop the counting of all other machines."""
         for key in self._begun.keys() - set(keys):
             self._begun.pop(key).stop()
 
 
 @contextlib.contextmanager
 def ahead() -> Iterator[Ahead]:
-    """Within the block machines are counted beside what else is done; who has not ended then is given up."""
+    """Count machines beside the work in the block; those that have not ended after it are given up."""
     begun = Ahead()
     try:
         yield begun
@@ -167,12 +168,12 @@ def _telling(asked: MeasureRequest, beside: Callable[[], Usual | None], told: _T
 
 
 def measured(asked: MeasureRequest) -> Measured:
-    """One machine on both clocks."""
+    """Return one machine measured on both clocks."""
     return _joined(counted(asked), asked)
 
 
 def both(first: MeasureRequest, second: MeasureRequest, begun: Ahead | None = None) -> tuple[Measured, Measured]:
-    """Two machines on both clocks. `begun`: where they may be being counted already."""
+    """Return both machines measured on both clocks. `begun`: machines that may already be being counted."""
     if begun is None:
         with ahead() as own:
             return both(first, second, own)
@@ -182,7 +183,7 @@ def both(first: MeasureRequest, second: MeasureRequest, begun: Ahead | None = No
 
 
 def is_measured(asked: MeasureRequest) -> bool:
-    """Tell whether the cache has a machine's boots."""
+    """Return whether the cache has a machine's boots."""
     return all(asked.store.has(kind, asked.key) for kind in _RECORDS)
 
 

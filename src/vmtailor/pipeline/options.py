@@ -32,7 +32,8 @@ _TRY_HINT = "vmtailor boot BUNDLE --try CHANGE tries changes on the bundle of a 
 
 
 class Effort(StrEnum):
-    """`normal`: repair until it passes. `thorough`: afterwards, try to remove what is kept, in groups."""
+    """The effort of a fit. `normal`: repair until it passes. `thorough`: afterwards, try to remove kept symbols, in
+    groups."""
 
     NORMAL = "normal"
     THOROUGH = "thorough"
@@ -60,13 +61,13 @@ MACHINE = Option(name="--machine", help=f"Use this type of machine ({', '.join(a
 
 @dataclass(frozen=True)
 class FitOptions:
-    """Everything `fit` depends on. Sizes in bytes.
+    """The options of `fit`. Sizes are in bytes.
 
-    `memory_asked`: the user said how much memory; a system gets what systems usually have otherwise. `asked`: the
-    fields that a command line gave. `architecture`: empty until the image has said it; `machine` and `cpu_model` are
-    then the architecture's first where they are empty (pipeline/image_subject.py, `settled`). `margins`: None until
-    the exercise has said it (pipeline/image_subject.py, `with_margins`). `root`: None for the architecture's. `files`:
-    paths on a system's disk, each with the content that is tried, None where none is to be there."""
+    `memory_asked`: the user gave the memory; otherwise a system gets what systems usually have. `asked`: the fields
+    that a command line gave. `architecture`: empty until the image tells it; empty `machine` and `cpu_model` are then
+    the architecture's first (pipeline/image_subject.py, `settled`). `margins`: None until the exercise gives them
+    (pipeline/image_subject.py, `with_margins`). `root`: None for the architecture's. `files`: paths on a system's disk,
+    each with the content to try; None removes the file."""
 
     reference: str = option(
         Option(
@@ -225,7 +226,7 @@ class FitOptions:
 
     @classmethod
     def as_asked(cls, **values: Any) -> FitOptions:
-        """Return the options of a command line. Raises UserInputError for a machine that nothing is known of."""
+        """Return the options of a command line. Raises UserInputError for an unknown machine."""
         _require_machine(values.get("architecture"), values.get("machine"))
         # It goes into a record, which is UTF-8; a file's name need not be.
         command = shlex.join(["vmtailor", *sys.argv[1:]]).encode("utf-8", "replace").decode()
@@ -233,7 +234,7 @@ class FitOptions:
 
     @property
     def root_format(self) -> RootFormat:
-        """Return the root's file system: `root`, or the architecture's, which must be known by now."""
+        """Return the root's file system: `root`, or the default of the architecture, which must be known by now."""
         return self.root or RootFormat(named(self.architecture).kernel.root)
 
 
@@ -260,7 +261,7 @@ BOOT_MEMORY = 2 << 30
 
 @dataclass(frozen=True)
 class BootOptions:
-    """The options of `vmtailor boot`; None, empty or the default where nothing was said."""
+    """The options of `vmtailor boot`; None, empty or the default when the user did not give them."""
 
     subject: Path | None = option(
         Option(

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The reach of an image, from the cache where it is known: each file by its own digest, so that a library that many
-images share is read once, and the whole by the image, what was opened in it, and the kernel's names."""
+"""The reach of an image, cached. Each file is cached by its digest, so that a library that many images share is read
+once. The whole is cached by the image, the files opened in it, and the kernel's names."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def names_of(facts: Facts, source: Path, row: Architecture) -> KernelNames:
 
 
 def opened_in(trace: Trace) -> tuple[str, ...]:
-    """The files that the container opened or executed."""
+    """Return the files that the container opened or executed."""
     return tuple(sorted({use.path for use in trace.files if use.opened > use.failed}))
 
 
@@ -57,7 +57,7 @@ def reach_of(
     image: Image, archive: FlatArchive, opened: Iterable[str], kernel: KernelNames, row: Architecture,
     store: Store | None = None,
 ) -> Reach:  # fmt: skip
-    """Read from an image what it could ask for. `opened`: paths in it that were opened or executed."""
+    """Return the requests that an image could make. `opened`: paths in it that were opened or executed."""
     store = store or Store()
     paths = sorted(set(opened))
     rules = demand_rules.load(architecture=row)
@@ -84,7 +84,7 @@ def reach_of(
 
 
 def _listed(kernel: KernelNames) -> list[str]:
-    """All that a kernel's source says, in an order of its own."""
+    """Return all that a kernel's source says, in an order of its own."""
     tables = (kernel.calls, kernel.constants)
     sets = (kernel.families, kernel.protocols, kernel.netlink)
     return [*(repr(sorted(table.items())) for table in tables), *(repr(sorted(one)) for one in sets)]

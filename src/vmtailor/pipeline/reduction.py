@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Thorough effort: what the container demanded is left out in groups, and the exercise decides."""
+"""Thorough effort: leave out demanded symbols in groups, with the exercise as judge."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ GROUP = 4
 
 
 def reduce(findings: Findings[Any], fitted: Fitted) -> Fitted:
-    """Leave out whatever can go, until nothing more can. Every machine that is tried is on record.
+    """Leave out symbols until no more can go. Every machine that is tried is on record.
 
-    What could not be left out because something else needs it is asked again when that is gone."""
+    A symbol that stayed because something else needs it is tried again when that is gone."""
     best = fitted
     gone: dict[str, int] = {}  # with the trial that it was left out in
     needed: set[str] = set()
@@ -64,10 +64,10 @@ def reduce(findings: Findings[Any], fitted: Fitted) -> Fitted:
 
 
 def removable(plan: Plan) -> list[str]:
-    """Symbols that may turn out to be unneeded: the container demanded them, or repair put them back.
+    """Return symbols that may turn out to be unneeded: the container demanded them, or repair put them back.
 
-    Not what the machine or our init needs whatever the container is, nor policy, nor a margin: of a terminal, of a
-    protection, or of what was not seen, the exercise can say nothing."""
+    Symbols of the machine, our init, a policy or a margin are left out: the exercise says nothing of terminals,
+    protections, or things that it did not use."""
     return [
         one.id
         for one in plan.symbols
@@ -79,7 +79,7 @@ def removable(plan: Plan) -> list[str]:
 
 
 def left_out(plan: Plan, gone: dict[str, int]) -> tuple[Change, ...]:
-    """The plan's repairs, and symbols left out, each with the trial that it is left out in."""
+    """Return the plan's repairs, and the symbols that trials left out, each with its trial."""
     text = "the exercise passes without it"
     unneeded = (
         symbol(name, "n", Reason(Cause.REPAIR, f"repair:trial:{trial}", text), before="y")
@@ -89,8 +89,8 @@ def left_out(plan: Plan, gone: dict[str, int]) -> tuple[Change, ...]:
 
 
 def worth_trying(bench: FitBench, plan: Plan, changes: tuple[Change, ...]) -> bool:
-    """Tell whether there is something to try: not when a symbol to leave out stays, because something selects it,
-    nor when another that was asked for falls with them."""
+    """Return whether the trial is worth making. It is not when a symbol to leave out stays because something selects
+    it, or when another demanded symbol falls with it."""
     gone = {change.id for change in changes if change.setting.value == "n"}
     try:
         made = bench.plan(changes)

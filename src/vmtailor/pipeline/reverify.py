@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`verify`: a bundle, or a work folder, verified from what is in it, on this host.
+"""`verify`: verify a bundle or a work folder on this host, from its own files.
 
-A bundle may be somebody else's, and so may a disk. Its exercise may name programs to be run on the host
-(`host-command`): they are run when the user gave them in a file of their own, or says that this bundle's are trusted;
-otherwise the verdict says what it is without."""
+A bundle may be somebody else's, and so may a disk. Its exercise may name programs to run on the host (`host-command`).
+They run only if the user gave them in an own file, or trusts this bundle's; otherwise the verdict says that they did
+not run."""
 
 from __future__ import annotations
 
@@ -72,9 +72,9 @@ class VerifyRequest:
 
 @dataclass(frozen=True, eq=False)
 class SavedContainer:
-    """The container of a bundle or a work folder. `machine`: as it is for an accelerator, on the wall clock, without a
-    network device, as it was traced. `runs`: programs that will be started on this host, as a shell would be told;
-    `skipped`: those that the bundle asks for and that are left out."""
+    """The container of a bundle or a work folder. `machine`: gives the machine for an accelerator, on the wall clock,
+    without a network device, as it was traced. `runs`: programs that will be started on this host, as shell text.
+    `skipped`: programs that the bundle asks for and that are left out."""
 
     files: SavedFolder
     image: Image
@@ -127,7 +127,7 @@ class SavedSystem:
 
     @property
     def root(self) -> SystemRoot:
-        """The place of the system in its machine."""
+        """Return the place of the system in its machine."""
         return exercise_boots.root_of(self.system, self.machine.words)
 
     @property
@@ -135,11 +135,12 @@ class SavedSystem:
         return self.exercise.inside().proof
 
     def clock(self, asked: Clock) -> Clock:
-        """Return the wall clock where a program on the host drives the system: on the other one no guest waits."""
+        """Return the wall clock when a program on the host drives the system: on the instruction clock no guest
+        waits."""
         return Clock.WALL if self.runs else asked
 
     def verified(self, accelerator: Accelerator, clock: Clock, store: Store) -> Verification:
-        """Judge the exercise on the machine as when it was fitted. Nothing is written to the disk."""
+        """Run and judge the exercise on the machine as it was fitted. Nothing is written to the disk."""
         machine = replace(
             self.machine,
             accelerator=accelerator,
@@ -161,7 +162,7 @@ class SavedSystem:
 
 @dataclass(frozen=True)
 class PreparedVerify:
-    """A folder that was read and may be booted."""
+    """A folder that was read and is ready to be verified."""
 
     request: VerifyRequest
     subject: SavedContainer | SavedSystem
@@ -173,10 +174,10 @@ class PreparedVerify:
 
 
 def prepare(request: VerifyRequest, store: Store | None = None) -> PreparedVerify:
-    """Read what is verified, and decide which programs of its exercise are run on the host. Starts nothing.
+    """Read the folder, and decide which programs of its exercise run on the host. Starts nothing.
 
-    Raises UserInputError for a folder that is damaged, for an exercise file that asks other things than the folder's,
-    for a disk that holds no such system, and for an accelerator that does not keep the clock."""
+    Raises UserInputError for a damaged folder, an exercise file with other questions than the folder's, a disk without
+    such a system, and an accelerator that does not keep the clock."""
     store = store or Store()
     if request.clock is Clock.INSTRUCTIONS and request.accelerator is Accelerator.KVM:
         raise UserInputError("the instruction clock runs under TCG only", hint="use --clock wall with KVM")
@@ -190,8 +191,8 @@ def prepare(request: VerifyRequest, store: Store | None = None) -> PreparedVerif
 
 
 def verify_prepared(prepared: PreparedVerify) -> Verification:
-    """Run the exercise on the folder's machine, and compare with what is in the folder. On the wall clock under KVM
-    where it works; the instruction clock is always TCG."""
+    """Run the exercise on the folder's machine, and compare the results with the folder's. On the wall clock it uses
+    KVM if that works; the instruction clock always uses TCG."""
     request, subject, store = prepared.request, prepared.subject, prepared.store
     accelerator = Accelerator.TCG if prepared.clock is Clock.INSTRUCTIONS else request.accelerator
     accelerator = accelerator or monitors.usual().best_accelerator(subject.architecture, store)
@@ -269,10 +270,11 @@ def _allowed(request: VerifyRequest, subject: SavedContainer) -> SavedContainer:
 def chosen(
     request: VerifyRequest, own: E, load: Callable[[Path], E], driven: str, fitted: str
 ) -> tuple[E, tuple[str, ...]]:
-    """Return the exercise to verify by, and which programs of the host that leaves out. `driven`, `fitted`: nouns.
+    """Return the exercise to verify by, and the programs of the host that it leaves out. `driven`, `fitted`: nouns for
+    messages.
 
-    Raises UserInputError for an exercise file that asks other things than the folder's: what the machine is compared
-    with are the answers to those."""
+    Raises UserInputError for an exercise file with other questions than the folder's: the machine is compared by their
+    answers."""
     if request.exercise is None:
         return (own, ()) if request.trust_host_commands else (in_guest(own), host_commands(own))
     given = load(request.exercise)
@@ -307,7 +309,7 @@ def saved_system(request: VerifyRequest, files: SavedFolder) -> SavedSystem:
         symbols = files.data(files.bundle.system_map, MOST_TABLE_BYTES)
     if subject.architecture != machine.architecture:
         wanted = named(machine.architecture).title
-        raise UserInputError(f"{subject.reference} is no system for {wanted}", hint="give a disk of the same system")
+        raise UserInputError(f"{subject.reference} is not a system for {wanted}", hint="give a disk of the same system")
     return SavedSystem(
         files=files,
         exercise=exercise,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Environment variables as container engines take them: options, and files of them."""
+"""Environment variables as container engines take them, from options and files."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def _variable(text: str) -> tuple[tuple[str, str], ...]:
 
 
 def _lines(path: Path) -> list[str]:
-    """The variables of a file: a line each, blanks before it dropped; empty lines and those that begin with # do not
-    count. Values are taken as they are, quotation marks included."""
+    """Return the variables of a file: a line each, blanks before it dropped; empty lines and those that begin with # do
+    not count. Values are taken as they are, quotation marks included."""
     try:
         text = path.read_text()
     except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no text in UTF-8"
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise UserInputError(f"the file of variables {path} cannot be read: {why}", hint="check --env-file") from error
     found = []
     for number, line in enumerate(text.split("\n"), start=1):
@@ -42,7 +42,7 @@ def _lines(path: Path) -> list[str]:
         name = variable.partition("=")[0]
         if not name or any(c.isspace() for c in name):
             raise UserInputError(
-                f"{path}, line {number}: '{name}' is no name of a variable", hint="write each line as NAME=VALUE"
+                f"{path}, line {number}: '{name}' is not a valid variable name", hint="write each line as NAME=VALUE"
             )
         found.append(variable)
     return found

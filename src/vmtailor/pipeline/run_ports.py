@@ -25,8 +25,8 @@ _PORT = re.compile(
 
 
 def parse_ports(text: str) -> tuple[PublishedPort, ...]:
-    """Read `[[ADDRESS:][HOST]:]GUEST[/PROTOCOL]`, where HOST and GUEST are a port or a range of ports. The loopback
-    address unless one is given; host port 0 (a free one is to be chosen) where none is. Raises UserInputError."""
+    """Read `[[ADDRESS:][HOST]:]GUEST[/PROTOCOL]`, where HOST and GUEST are a port or a range of ports. The default
+    address is loopback; host port 0 stands for a free port to be chosen. Raises UserInputError."""
     match = _PORT.match(text)
     if match is None:
         raise _no_port(text)
@@ -44,7 +44,7 @@ def parse_ports(text: str) -> tuple[PublishedPort, ...]:
 
 
 def parse_all(texts: Iterable[str]) -> tuple[PublishedPort, ...]:
-    """Return all ports that `-p` said. Raises UserInputError where two of them want the same host port."""
+    """Return all ports of the `-p` options. Raises UserInputError when two of them want the same host port."""
     found = tuple(port for text in texts for port in parse_ports(text))
     if len(found) > MOST_PORTS:
         raise UserInputError(f"{len(found)} ports are too many to publish", hint=f"at most {MOST_PORTS}")
@@ -62,7 +62,7 @@ def parse_all(texts: Iterable[str]) -> tuple[PublishedPort, ...]:
 
 
 def chosen(ports: Sequence[PublishedPort]) -> tuple[PublishedPort, ...]:
-    """Choose a free host port wherever it is 0. Raises HostError where the host has none at that address."""
+    """Choose a free host port for each 0. Raises HostError when the address has none."""
     with contextlib.ExitStack() as held:  # all sockets until all are chosen, so that no two are the same
         return tuple(port if port.host_port else _free(port, held) for port in ports)
 
@@ -78,7 +78,7 @@ def _free(port: PublishedPort, held: contextlib.ExitStack) -> PublishedPort:
 
 
 def announced(asked: Sequence[PublishedPort], given: Sequence[PublishedPort]) -> str:
-    """Return lines that tell a person which host ports were chosen; empty where none was."""
+    """Return lines that name the chosen host ports; empty when none was chosen."""
     return "".join(
         f"vmtailor: {port.host_address}:{port.host_port} leads to port {port.guest_port}/{port.protocol}\n"
         for wanted, port in zip(asked, given, strict=True)

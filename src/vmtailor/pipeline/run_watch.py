@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`run --explain-failures`: a run that is watched, and what its kernel refused that the baseline would have given."""
+"""`run --explain-failures`: watch a run, and find calls that its kernel refused and the baseline would have allowed."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ class WatchedRun:
 
     @property
     def unexplained(self) -> tuple[Refused, ...]:
-        """The calls that nothing explains: those that a kernel lacks before files that are not there, which are
-        many."""
+        """Return the calls that nothing explains. First come those that the kernel lacks, then those for missing files,
+        which are many."""
         found = (one for one in self.refused if not one.demands)
         return tuple(sorted(found, key=lambda one: one.call.error not in MISSING))
 
@@ -56,8 +56,8 @@ class WatchedRun:
 
 
 class Watch:
-    """One run that is watched. Raises UserInputError for a bundle whose init cannot tell what is refused, HostError
-    where there is no tracer."""
+    """The watch over one run. Raises UserInputError for a bundle whose init cannot report refused calls, HostError
+    without a tracer."""
 
     def __init__(self, bundle: Path, store: Store | None = None) -> None:
         self._store = store or Store()
@@ -75,7 +75,7 @@ class Watch:
         self.observer = Observer(tools, self._told.hear)
 
     def observed(self) -> ObservedRun:
-        """Return what was refused so far."""
+        """Return the calls refused so far."""
         bundle = self._loaded.bundle
         return ObservedRun(
             image_reference=bundle.image_reference,
@@ -88,12 +88,12 @@ class Watch:
         )
 
     def findings(self) -> WatchedRun:
-        """Judge what was refused."""
+        """Judge the refused calls."""
         return judge(self._loaded, self.observed(), self._store)
 
 
 def judge(loaded: BundleFolder, observed: ObservedRun, store: Store) -> WatchedRun:
-    """Hold what was refused in a bundle's machine against the kernel's source and the baseline's configuration."""
+    """Judge the refused calls in a bundle's machine by the kernel's source and the baseline's configuration."""
     facts = _facts(loaded, store)
     baseline = baseline_config(loaded)
     enabled = {name: value for name, value in baseline.items() if value in ("y", "m")}
@@ -106,8 +106,8 @@ def judge(loaded: BundleFolder, observed: ObservedRun, store: Store) -> WatchedR
 
 
 def baseline_config(loaded: BundleFolder) -> Mapping[str, str]:
-    """Return the configuration that the bundle was made from. An older bundle tells it by its plan: all but modules
-    that were not loaded."""
+    """Return the configuration that the bundle was made from. For an older bundle its plan gives it: everything but
+    modules that were not loaded."""
     if loaded.baseline_config is not None:
         return loaded.baseline_config
     plan = loaded.record(Plan, PLAN)

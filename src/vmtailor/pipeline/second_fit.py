@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`refit`: a bundle fitted once more: with what was refused in runs, with what the user keeps or drops, or on another
+"""`refit`: fit a bundle again, with calls refused in runs, with symbols that the user keeps or drops, or on another
 kernel.
 
-A bundle may be somebody else's. Of it are taken: its trace, as evidence; its exercise, without programs of the host
-unless the user says so; what its plan says that a user kept or dropped, and repair put back. The image is taken from
-the cache, where it is the one of the bundle's digest; a system, from the bundle's own disk. Baseline and source come
-from the cache or the distribution."""
+A bundle may be somebody else's. These parts of it are used: its trace, as evidence; its exercise, without programs of
+the host unless the user allows them; the symbols that its user kept or dropped, and those that repair put back. The
+image must be in the cache, with the bundle's digest; baseline and source come from the cache or the distribution."""
 
 from __future__ import annotations
 
@@ -92,8 +91,8 @@ class RefitRequest:
 
 @dataclass(frozen=True, eq=False)
 class Replanned:
-    """A plan that is made again. `runs` and `skipped`: programs of the host, as for `verify`. `observed`: all that was
-    refused, in this and earlier fits."""
+    """A plan that is made again. `runs` and `skipped`: programs of the host, as for `verify`. `observed`: all refused
+    calls, of this and earlier fits."""
 
     findings: Findings[Any]
     before: Plan
@@ -109,12 +108,10 @@ class Replanned:
 
 @contextmanager
 def prepare(request: RefitRequest) -> Iterator[Replanned]:
-    """Read the bundle, and plan again, for as long as the block lasts. Builds nothing; boots only the baseline of
-    another kernel, to trace it.
+    """Read the bundle, and plan again. Builds nothing; boots only the baseline of another kernel, to trace it.
 
-    Raises UserInputError for a bundle that is damaged, whose image or source is not at hand, or that what was refused
-    is not about, and for options that it has no use for; HostError where this host cannot have the baseline's
-    kernel."""
+    Raises UserInputError for a damaged bundle, a missing image or source, and refused calls of another bundle. Raises
+    HostError when this host cannot have the baseline's kernel."""
     temporary.require_usable()
     loaded = bundle_folder.load(request.bundle, request.options.store)
     kind = OptionSubject.SYSTEM if loaded.is_system else OptionSubject.CONTAINER
@@ -204,7 +201,7 @@ def cpu_model_of(loaded: BundleFolder) -> str:
 
 
 def fitted_with(loaded: BundleFolder, asked: FitOptions) -> FitOptions:
-    """Return the options with those of the machine that a bundle was fitted with."""
+    """Return the options, with the machine that the bundle was fitted with."""
     bundle = loaded.bundle
     return replace(
         asked, reference=bundle.image_reference, architecture=bundle.architecture, machine=bundle.machine,
@@ -214,7 +211,7 @@ def fitted_with(loaded: BundleFolder, asked: FitOptions) -> FitOptions:
 
 
 def _options(asked: FitOptions, loaded: BundleFolder, plan: Plan) -> FitOptions:
-    """The options that the bundle was fitted with, its margins among them, and those that the user adds."""
+    """Return the options that the bundle was fitted with, its margins among them, and those that the user adds."""
     keep = [f"{c.id}={c.value}" for c in plan.symbols if _by_user(c, "keep") and c.id not in named_symbols(asked.drop)]
     drop = [c.id for c in plan.symbols if _by_user(c, "drop") and c.id not in named_symbols(asked.keep)]
     mask, tries = _beside(loaded)
@@ -245,7 +242,7 @@ def _by_user(change: Change, what: str) -> bool:
 
 
 def _before(change: Change) -> Change:
-    """A repair of the fit before, whose trials are on that fit's record."""
+    """Return a repair of the fit before, whose trials are on that fit's record."""
     reasons = tuple(Reason(r.cause, r.reference, f"in the fit before, {r.text}") for r in change.reasons)
     return replace(change, reasons=reasons)
 
@@ -257,7 +254,7 @@ def _require_harmless(kconfig: Kconfig, plan: Plan, where: Path) -> None:
 
 
 def _kernel(loaded: BundleFolder, trace: Trace, options: FitOptions) -> tuple[KernelBaseline, SourceTree]:
-    """The baseline and the source: those of the bundle, or another series'."""
+    """Return the baseline and the source: those of the bundle, or another series'."""
     row, store = named(options.architecture), options.store
     if options.kernel:
         kernel = packaged_baseline.provide(options.distribution, row, store, options.kernel)
@@ -280,12 +277,12 @@ def _has_config(kernel: KernelBaseline, sha256: str) -> bool:
 
 
 def _named(trace: Trace) -> Trace:
-    """The record with its files named as a trace names them here."""
+    """Return the record with its files named as a trace names them here."""
     return replace(trace, coverage_file=trace_stage.COVERAGE, requests_file=REQUESTS)
 
 
 def _trace_folder(loaded: BundleFolder, trace: Trace, options: FitOptions) -> tuple[Path, str]:
-    """A copy of the trace's files that nobody else can change, and what names them."""
+    """Return a copy of the trace's files that nobody else can change, and what names them."""
     parts = {
         trace_stage.COVERAGE: loaded.data(f"{TRACE}/{trace.coverage_file}"),
         REQUESTS: loaded.data(f"{TRACE}/{trace.requests_file}"),
@@ -308,7 +305,7 @@ def _observed(request: RefitRequest, loaded: BundleFolder) -> ObservedRun | None
             raise UserInputError(
                 f"{path} was seen in a machine of another image ({plain(one.image_reference[:200])}) than "
                 f"{request.bundle}",
-                hint="give what was seen in a run of this bundle",
+                hint="give the record of a run of this bundle",
             )
         found.append(one)
     if not found:
@@ -317,7 +314,7 @@ def _observed(request: RefitRequest, loaded: BundleFolder) -> ObservedRun | None
 
 
 def _together(found: Sequence[ObservedRun]) -> tuple[ObservedCall, ...]:
-    """All calls, those that were known before first, so that references to them stay; each kind once."""
+    """Return all calls, those that were known before first, so that references to them stay; each kind once."""
     calls: dict[tuple[str, ...], ObservedCall] = {}
     for one in found:
         for call in one.calls:

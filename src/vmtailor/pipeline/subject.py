@@ -55,7 +55,7 @@ class Times:
         self._began = time.monotonic()
 
     def until_now(self, stage: str) -> None:
-        """Give a stage all the time since the beginning."""
+        """Add the time since the beginning to a stage."""
         self.seconds[stage] = time.monotonic() - self._began
 
     @contextmanager
@@ -79,14 +79,14 @@ class Built:
 
 @dataclass(frozen=True, eq=False)
 class Fitted(Built):
-    """A machine that was built, with what verification said of it. It has not passed where repair gave up."""
+    """A machine that was built, with its verification. It has not passed if repair gave up."""
 
     verification: Verification
 
 
 @dataclass(frozen=True, eq=False)
 class Improved:
-    """The machine with what was changed beside its kernel: what became of units, and of changes that were named."""
+    """The machine with changes beside its kernel, and the results for units and for named changes."""
 
     fitted: Fitted
     units: UnitChoice | None = None
@@ -108,8 +108,8 @@ class WorkFiles:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Subject(ABC, Generic[Seen]):
-    """A subject that was prepared: everything that is there before anything is booted. `baseline`: the machine that it
-    starts from, with the symbols of its kernel (`table`) and that kernel's configuration (`config`, name → value)."""
+    """A prepared subject: everything that exists before the first boot. `baseline`: the machine to start from, with the
+    symbols of its kernel (`table`) and that kernel's configuration (`config`, name → value)."""
 
     #: What the content is called in a fit's sources.
     NOUN: ClassVar[str]
@@ -129,39 +129,39 @@ class Subject(ABC, Generic[Seen]):
 
     @property
     def scratch(self) -> Path:
-        """The folder for temporary files."""
+        """Return the folder for temporary files."""
         return scratch_of(self.options.store)
 
     @property
     @abstractmethod
     def reference(self) -> str:
-        """The name that the user gave it."""
+        """Return the name that the user gave it."""
 
     @property
     @abstractmethod
     def identity(self) -> str:
-        """The digest of its content, `sha256:` first."""
+        """Return the digest of its content, `sha256:` first."""
 
     @property
     @abstractmethod
     def description(self) -> bytes:
-        """Its record, as the key of a fit has it."""
+        """Return its record, as the key of a fit has it."""
 
     @property
     @abstractmethod
     def inside(self) -> Exercise:
-        """The exercise as the guest is told it."""
+        """Return the exercise in the form that the guest gets."""
 
     @property
     def copied(self) -> Path | None:
-        """The file of the user's that a bundle has a copy of; None where all of a bundle is made here."""
+        """Return the user's file that a bundle has a copy of; None when the bundle is made here entirely."""
         return None
 
     @classmethod
     @abstractmethod
     def prepare(cls, options: FitOptions) -> AbstractContextManager[Subject[Any]]:
-        """Read and fetch what is missing, for as long as the block lasts. Finds what can be wrong with the user's input
-        before anything long begins."""
+        """Read and fetch everything that is missing, for as long as the block lasts. Errors in the user's input are
+        found before anything long begins."""
 
     @abstractmethod
     def calls(self) -> tuple[Iterable[SyscallEvent], Sequence[FileUse]]:
@@ -173,12 +173,12 @@ class Subject(ABC, Generic[Seen]):
 
     @abstractmethod
     def trace_key(self) -> str:
-        """Name the trace in the cache by everything that it depends on."""
+        """Return the cache key of the trace: everything that it depends on."""
 
     @abstractmethod
     def trace(self, begun: Ahead | None = None) -> Findings[Seen]:
-        """Trace on the baseline, and read the source: everything that a plan is made of. `begun`: where the baseline is
-        counted meanwhile."""
+        """Trace on the baseline, and read the source: everything that a plan is made of. `begun`: counts the baseline
+        meanwhile."""
 
     def counted(self, found: Findings[Seen]) -> Findings[Seen]:
         """Return the findings with what the baseline's code costs; of a system that takes a boot where it is not
@@ -197,14 +197,14 @@ class Subject(ABC, Generic[Seen]):
 
     @abstractmethod
     def verification_key(self, found: Findings[Seen], made: Plan, machine: Machine) -> str:
-        """Name a verification in the cache by everything that it depends on."""
+        """Return the cache key of a verification: everything that it depends on."""
 
     @abstractmethod
     def judge(self, found: Findings[Seen], made: Plan, machine: Machine) -> tuple[Verification, bool]:
-        """Do the exercise on a machine, and tell whether what it says may be kept."""
+        """Run the exercise on a machine, and return the verdict with whether it may be kept."""
 
     def verify(self, found: Findings[Seen], made: Plan, machine: Machine) -> Verification:
-        """Return what verification says of a machine; asked once for the same bytes where it passes."""
+        """Return the verification of a machine; one that passes is made once for the same bytes."""
         key = self.verification_key(found, made, machine)
         if self.store.has("verification", key):
             return records.load(Verification, self.store.path("verification", key) / _VERIFICATION)
@@ -217,28 +217,28 @@ class Subject(ABC, Generic[Seen]):
     def asked(
         self, machine: Machine, table: SymbolTable, title: str, beside: MeasureRequest | None = None
     ) -> MeasureRequest:
-        """Describe a machine with the exercise as it is to be measured. `beside`: the machine that it is compared with,
-        where that bounds what it may take."""
+        """Return the request to measure a machine with the exercise. `beside`: the machine that it is compared with, if
+        that bounds its time."""
 
     def improve(self, found: Findings[Seen], fitted: Fitted, times: Times, ask: AskUnits | None) -> Improved:
-        """Try what lies beside the kernel on a machine that passed; of an image there is nothing."""
+        """Try changes beside the kernel on a machine that passed; an image has none."""
         return Improved(fitted)
 
     def price(self, found: Findings[Seen], fitted: Fitted, tailored: Side, times: Times) -> tuple[MarginPrice, ...]:
-        """Say what each choice of margins costs; a system has none."""
+        """Return the price of each choice of margins; a system has none."""
         return ()
 
     def doubts(self, found: Findings[Seen]) -> tuple[Warning, ...]:
-        """Say what a reader should know of the way in which this subject was seen."""
+        """Return warnings about the way in which this subject was traced."""
         return ()
 
     @abstractmethod
     def told(self, run: FitRun, found: Findings[Seen], fitted: Fitted) -> FitRun:
-        """Add what only this kind of subject knows to the record of a fit."""
+        """Add the facts of this kind of subject to the record of a fit."""
 
     @abstractmethod
     def seal(self, folder: Path, run: FitRun, found: Findings[Seen], fitted: Fitted) -> None:
-        """Write every file of the bundle but its page and a disk of the user's."""
+        """Write every file of the bundle, except its page and a copy of the user's disk."""
 
     def users_disk(self, run: FitRun) -> UsersDisk | None:
         """Return the disk that is copied into the bundle when that is placed; None where there is none."""
@@ -247,9 +247,9 @@ class Subject(ABC, Generic[Seen]):
 
 @dataclass(eq=False)
 class Findings(Generic[Seen]):
-    """The findings of one fit so far. `seen`: the trace, as its kind of subject has it; `costs`: of the baseline's
-    code, None where that was not counted; `repaired`: the symbols that repair put back in the fit before; `trials`: all
-    so far; `compiled`, `found`: keys of the kernels that were compiled in this run, and of those that were there."""
+    """The findings of one fit so far. `seen`: the trace, in the form of its kind of subject. `costs`: those of the
+    baseline's code, None if not counted. `trials`: all so far. `compiled`, `found`: keys of the kernels compiled in
+    this run, and of those found."""
 
     subject: Subject[Seen]
     seen: Seen
@@ -270,7 +270,7 @@ class Findings(Generic[Seen]):
 
     @cached_property
     def ran(self) -> Mapping[str, SymbolCost]:
-        """The cost of each symbol's code on the baseline, without loops that only emulation causes."""
+        """Return the cost of each symbol's code on the baseline, without loops that only emulation causes."""
         if self.costs is None:
             return {}
         return self.costs.by_symbol(without=loops.functions(loops.table(self.subject.row.name)))
@@ -279,7 +279,7 @@ class Findings(Generic[Seen]):
         self, tried: Sequence[Change] = (), drop: Sequence[str] = (), margins: tuple[Margin, ...] | None = None
     ) -> Plan:
         """Return the plan, with symbols that trials put back or have shown to be unneeded, and without those of `drop`.
-        `margins`: others than those that were asked for."""
+        `margins`: these instead of the requested ones."""
         return self.subject.plan(self, (*self.repaired, *tried), drop, margins)
 
     def machine_of(self, made: Plan, kernel: KernelFiles) -> Machine:
@@ -287,7 +287,7 @@ class Findings(Generic[Seen]):
         return self.subject.machine(made, kernel)
 
     def verified(self, made: Plan, machine: Machine) -> Verification:
-        """Return what verification says of a machine; asked once for the same bytes."""
+        """Return the verification of a machine, made once for the same bytes."""
         return self.subject.verify(self, made, machine)
 
 

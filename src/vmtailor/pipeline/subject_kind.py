@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kinds of subject: which one a reference names."""
+"""The kinds of subject, chosen by the reference."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ from vmtailor.pipeline.systems.system_subject import SystemSubject
 
 
 def kind_of(options: FitOptions) -> type[Subject[Any]]:
-    """Return the kind of subject that is to be fitted. Raises as `is_system` does."""
+    """Return the kind of subject of the options. Raises as `is_system` does."""
     return SystemSubject if subjects.is_system(options) else ImageSubject

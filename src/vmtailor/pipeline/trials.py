@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The engine of trials: applies changes, runs what comes of them, has it judged, and keeps every trial.
+"""The engine of trials: it applies changes, runs the results, has them judged, and records every trial.
 
-What is applied to, and what running means, is the bench's to say. The engine has three uses of it: one set of changes,
-a search that asks for sets until it knows, and each change alone and then all that were better together."""
+The bench defines what changes apply to, and what a run is. The engine has three uses of it: one set of changes, a
+search that asks for sets until it knows, and each change alone followed by all that were better together."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Ran(Generic[Result]):
-    """The result of one of several: as it is judged, and as its bench knows it."""
+    """One of several results: its judgement, and the bench's own record of it."""
 
     run: TrialRun
     result: Result
@@ -34,18 +34,19 @@ class Bench(Protocol[Made, Result]):
     """A place where changes are tried."""
 
     def apply(self, changes: Sequence[Change]) -> tuple[Made, tuple[Change, ...]]:
-        """Return what comes of changes, and the changes with what stood there before. Raises UserInputError or
-        BuildError for what cannot be had."""
+        """Return the changed object, and the changes with the values that stood there before. Raises UserInputError or
+        BuildError for impossible changes."""
         ...
 
     def run(self, made: Mapping[str, Made]) -> tuple[TrialRun, Mapping[str, Ran[Result]]]:
-        """Run each of what was made, in turn where that is fair: what there was without them, and what each did."""
+        """Run each of the changed objects, in turn where that is fair. Return the result without them, and the result
+        of each."""
         ...
 
 
 @dataclass(frozen=True)
 class Tried(Generic[Result]):
-    """A trial with what ran; None where it could not be had."""
+    """A trial with its result; None if there was none."""
 
     trial: Trial
     result: Result | None
@@ -62,8 +63,8 @@ class TrialRequest:
 
 @dataclass(frozen=True)
 class Found(Generic[Result]):
-    """The answer of a search: the last result that passed, the last one there was, and whether it came to its end
-    with an answer."""
+    """The answer of a search: the last result that passed, the last result of all, and whether the search ended with an
+    answer."""
 
     best: Result | None
     last: Result | None
@@ -72,7 +73,7 @@ class Found(Generic[Result]):
 
 @dataclass
 class Trials(Generic[Made, Result]):
-    """Tries changes on one bench. `ledger` is every trial so far."""
+    """The trials of changes on one bench. `ledger`: every trial so far."""
 
     bench: Bench[Made, Result]
     ledger: list[Trial] = field(default_factory=list)
@@ -80,7 +81,7 @@ class Trials(Generic[Made, Result]):
     def attempt(
         self, purpose: Purpose, changes: Sequence[Change], about: Sequence[Change] | None = None
     ) -> Tried[Result]:
-        """Apply changes together and run what comes of them. `about`: those that the trial is noted for. Without a
+        """Apply changes together and run the result. `about`: the changes that the trial is recorded for. Without a
         change there is no trial but a first machine, and an error is raised."""
         (tried,) = self._attempts(purpose, {str(purpose): (tuple(changes), tuple(changes if about is None else about))})
         return tried
@@ -95,8 +96,8 @@ class Trials(Generic[Made, Result]):
         on_passed: Callable[[Result, tuple[str, ...]], None] = lambda result, names: None,
         on_failed: Callable[[Result | None, tuple[str, ...]], None] = lambda result, names: None,
     ) -> Found[Result]:
-        """Try what a search asks for, and tell it whether that passed, until it knows, or `most` trials are on record.
-        `ask` makes names changes; where it gives None there is nothing to try, which does not pass either."""
+        """Try the sets that a search asks for, and tell it whether each passed, until it knows, or `most` trials are on
+        record. `ask` makes names changes; None from it counts as a set that does not pass."""
         answer: bool | None = None
         best: Result | None = None
         last: Result | None = None
@@ -121,13 +122,13 @@ class Trials(Generic[Made, Result]):
         return Found(best, last, best is not None)
 
     def each_alone(self, changes: Sequence[Change]) -> tuple[Change, ...]:
-        """Every change alone. Each with its effects, a verdict, or the problem that it has."""
+        """Try every change alone. Return each with its effects and a verdict, or with its problem."""
         alone = self._attempts(Purpose.ALONE, {change.id: ((change,), (change,)) for change in changes})
         return tuple(change for tried in alone for change in tried.trial.changes)
 
     def each_alone_then_together(self, changes: Sequence[Change]) -> tuple[Change, ...]:
-        """Every change alone; then all that were better, together. Each with its effects, a verdict, or the problem
-        that it has."""
+        """Try every change alone, then all that were better together. Return each with its effects and a verdict, or
+        with its problem."""
         judged = self.each_alone(changes)
         good = [change for change in judged if change.verdict is Verdict.BETTER]
         if len(good) < 2:
@@ -186,7 +187,7 @@ class Trials(Generic[Made, Result]):
 
 
 def _with_before(noted: Sequence[Change], applied: Sequence[Change]) -> tuple[Change, ...]:
-    """The changes that a trial is about, their settings as they were applied."""
+    """Return the changes that a trial is about, their settings as they were applied."""
     found = {change.id: change for change in applied}
     return tuple(
         replace(change, settings=found[change.id].settings) if change.id in found else change for change in noted

@@ -121,19 +121,19 @@ def is_work_folder(path: Path) -> bool:
 
 
 class WorkFolder(SavedFolder):
-    """One work folder. What is read is checked: UserInputError for what no stage writes, and, with the stage that
-    writes it, for what is missing."""
+    """One work folder. Its files are checked: UserInputError for content that no stage writes, and for missing files,
+    with the stage that writes them."""
 
     def __init__(self, path: Path, store: Store | None = None) -> None:
         super().__init__(path.absolute(), store or Store())
 
     def require_writable(self) -> None:
-        """Raise UserInputError where something else is there, before the long work."""
+        """Raise UserInputError, before the long work, when something else is at the folder's place."""
         path = self.path
         empty = not os.path.lexists(path) or (path.is_dir() and not any(path.iterdir()))
         if not empty and not is_work_folder(path):
             raise UserInputError(
-                f"{path} is there already and is no work folder", hint="name another folder with -o, or remove it"
+                f"{path} exists and is not a work folder", hint="name another folder with -o, or remove it"
             )
         if (path / TRACE).is_symlink():
             raise UserInputError(f"{path / TRACE} is a symbolic link", hint="remove it")
@@ -178,7 +178,7 @@ class WorkFolder(SavedFolder):
         self._save("plan", made, PLAN)
 
     def save_kernel(self, plan_sha256: str, files: KernelFiles) -> KernelFiles:
-        """Write a kernel that was built from the plan of this digest. Returns the files as they lie here."""
+        """Write a kernel that was built from the plan of this digest. Return the files as they are here."""
         with disk_full_is_a_host_error(self.path):
             for source, name in ((files.image, WORK_KERNEL), (files.config, CONFIG), (files.system_map, SYSTEM_MAP)):
                 self._put(Path(source), name)
@@ -193,7 +193,7 @@ class WorkFolder(SavedFolder):
         records.save(found, self.path / MEASURED)
 
     def work(self) -> Work:
-        """Return what all stages begin with."""
+        """Return the record that all stages begin with."""
         found, where = self.record(Work, WORK), self.path / WORK
         bundle_values.require_cpu_model(found.cpu_model, where)
         self._require_machine(found, where)
@@ -230,7 +230,7 @@ class WorkFolder(SavedFolder):
 
     @cached_property
     def trace(self) -> Trace:
-        """The trace's record."""
+        """Return the trace's record."""
         found = super().trace
         if (found.coverage_file, found.requests_file) != (COVERAGE, REQUESTS):
             raise self._wrong(self.path / TRACED, "its files have other names")
@@ -238,7 +238,7 @@ class WorkFolder(SavedFolder):
 
     @cached_property
     def system_trace(self) -> SystemTrace:
-        """The record of a system's trace."""
+        """Return the record of a system's trace."""
         found = super().system_trace
         if found.requests_file != REQUESTS:
             raise self._wrong(self.path / SYSTEM_TRACED, "its files have other names")
@@ -250,8 +250,8 @@ class WorkFolder(SavedFolder):
         return self.store.get("work", digest(*parts.values()), writing(parts))
 
     def plan(self, work: Work) -> tuple[Plan, str]:
-        """Return the plan, and the digest of its record. Written by hand or not, it is for the machine that was traced;
-        what its symbols may be, only the kernel's source says (`work_stages.build`)."""
+        """Return the plan, and the digest of its record. An edited plan, too, must be for the traced machine; whether
+        its symbols are valid, only the kernel's source says (`work_stages.build`)."""
         where, data = self.path / PLAN, self.data(PLAN, RECORD_BYTES)
         found = records.from_bytes(Plan, data, str(where), hint="vmtailor plan writes it again")
         wanted = (work.architecture, work.machine, work.cpus, work.root_format, work.kernel.version)

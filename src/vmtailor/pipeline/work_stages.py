@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stages, each from what the one before has left in a work folder."""
+"""The stages of `fit`, each from the files that the one before has left in a work folder."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ def calls(work: WorkFolder) -> tuple[Iterable[SyscallEvent], Sequence[FileUse]]:
 
 
 def plan(folder: Path, asked: FitOptions) -> Plan:
-    """Plan from the trace in the folder; nothing is booted. Of what was asked for, it is told what the user keeps
-    and drops, and the terminal."""
+    """Plan from the trace in the folder; nothing is booted. Of the options it uses only the kept and dropped symbols,
+    and the terminal."""
     work = WorkFolder(folder, asked.store)
     with findings(work, asked) as found:
         made = found.planned()
@@ -72,8 +72,8 @@ def plan(folder: Path, asked: FitOptions) -> Plan:
 
 @dataclass(frozen=True)
 class Resolved:
-    """A plan that may have been edited. `differing`: symbols that its fragment resolves to other values than its
-    changes say; `lost`: symbols that do not get their value, each with the dependency that loses it."""
+    """A plan that may have been edited. `differing`: symbols whose value in its fragment differs from that in its
+    changes. `lost`: symbols that do not get their value, each with the dependency that loses it."""
 
     plan: Plan
     differing: tuple[str, ...]
@@ -81,8 +81,8 @@ class Resolved:
 
 
 def build(folder: Path, asked: FitOptions) -> tuple[KernelFiles, tuple[str, ...]]:
-    """Build the plan in the folder. Returns the kernel, and the symbols of which the plan says two things. Raises
-    UserInputError for a plan that asks for what the source does not have, or what its make would obey; BuildError for
+    """Build the plan in the folder. Return the kernel, and the symbols with two values in the plan. Raises
+    UserInputError for symbols that the source does not have, and for text that its make would execute; BuildError for
     symbols that do not resolve as planned."""
     work = WorkFolder(folder, asked.store)
     begun = work.work()
@@ -125,7 +125,7 @@ def built_machine(
 
 
 def measured(folder: Path, asked: FitOptions) -> BothSides:
-    """Measure both machines, on both clocks; what was measured before of the same bytes is found again."""
+    """Measure both machines, on both clocks; earlier results for the same bytes are reused."""
     work = WorkFolder(folder, asked.store)
     made, sha256 = work.plan(work.work())
     kernel = work.kernel(sha256)
@@ -161,7 +161,7 @@ def system_machine(work: WorkFolder, system: System, disk: Disk) -> tuple[Machin
 
 
 def inputs_of(work: WorkFolder, asked: FitOptions) -> ImageSubject:
-    """Return what the trace began with: from the cache, with the root made again where it is gone."""
+    """Return the trace's inputs from the cache; the root is made again if it is gone."""
     temporary.require_usable()
     begun = work.work()
     source = traced_source(begun, asked)
@@ -187,8 +187,8 @@ def image_of(begun: Work, store: Store) -> Image:
 
 
 def traced_source(begun: Work, asked: FitOptions) -> SourceTree:
-    """Return the source of the baseline's version that was planned with: in the cache by its digest, or a folder that
-    the user names again."""
+    """Return the source that was planned with, of the baseline's version: from the cache by its digest, or a folder
+    that the user names again."""
     wanted = begun.kernel.source_digest
     tree = kept_source.by_digest(wanted, asked.store)
     if tree is None and asked.source is None:
@@ -204,7 +204,7 @@ def traced_source(begun: Work, asked: FitOptions) -> SourceTree:
 
 
 def _kernel_of(begun: Work, store: Store) -> KernelBaseline:
-    """The baseline's kernel in the cache, its paths those of this cache."""
+    """Return the baseline's kernel in the cache, its paths those of this cache."""
 
     def there(name: str) -> str:
         path = store.root / name

@@ -33,12 +33,12 @@ def kernel_key(plan: Plan, source_digest: str, toolchain: make.Toolchain) -> str
 
 
 def toolchain_of(plan: Plan) -> make.Toolchain:
-    """Return the toolchain of a plan's kernel, where nothing else is said."""
+    """Return the default toolchain of a plan's kernel."""
     return make.Toolchain.of(named(plan.architecture))
 
 
 def cached(plan: Plan, source_digest: str, store: Store) -> KernelFiles | None:
-    """The kernel of a plan, where the cache has it."""
+    """Return the kernel of a plan if the cache has it."""
     key = kernel_key(plan, source_digest, toolchain_of(plan))
     if not store.has(KIND, key):
         return None
@@ -98,8 +98,8 @@ def require_nothing_lost(configured: Configured, explain: Mapping[str, str]) -> 
 
 
 def unplanned(plan: Plan, configured: Configured) -> tuple[str, ...]:
-    """Symbols that are in the kernel without the plan saying so: facts and kernel disagree. Empty for a plan without
-    symbols. One that was to be a module, and is selected by what is built in, is there as planned."""
+    """Return symbols that are in the kernel although the plan does not have them: facts and kernel disagree. Empty for
+    a plan without symbols. A planned module that built-in code selects counts as planned."""
     planned = {symbol.id: symbol.value for symbol in plan.symbols}
     if not planned:
         return ()
@@ -116,7 +116,7 @@ def collect(
     folder: Path,
     unplanned_symbols: tuple[str, ...] = (),
 ) -> KernelFiles:
-    """Take the finished files out of the build folder: the kernel (an ELF file without symbols and padding), .config,
+    """Copy the finished files out of the build folder: the kernel (an ELF file without symbols and padding), .config,
     System.map."""
     made = compiled.build_dir / row.kernel.file
     image = folder / made.name
@@ -143,7 +143,7 @@ def collect(
 
 
 def located(files: KernelFiles, folder: Path) -> KernelFiles:
-    """The record with its paths in `folder`: a cache may have been moved since it was written."""
+    """Return the record with its paths in `folder`, because a cache may have been moved since it was written."""
     return replace(
         files,
         image=str(folder / Path(files.image).name),

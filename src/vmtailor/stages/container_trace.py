@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stage trace: the exercise on the baseline, twice at the same time: once with every block counted, once with every
+"""Stage trace: run the exercise twice on the baseline at the same time, once with every block counted, once with every
 call seen."""
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ MODULE_ROUNDS = 6
 
 @dataclass(frozen=True)
 class TraceInputs:
-    """A container to trace. `machine`: the baseline with its root, having loaded further modules by name; `modules`:
-    where those lie (lib/modules/VERSION); `table`: the kernel's symbols; `tools`: the tracer's volume."""
+    """A container to trace. `machine`: the baseline with its root; it loads further modules by name. `modules`: their
+    folder (lib/modules/VERSION). `table`: the kernel's symbols. `tools`: the tracer's volume."""
 
     image: Image
     exercise: Exercise
@@ -57,8 +57,8 @@ class TraceInputs:
 def trace(
     inputs: TraceInputs, folder: Path, scratch: Path, on_counted: Callable[[Boot], None] = lambda boot: None
 ) -> Trace:
-    """Run both boots and write the record with its two files into `folder`. `on_counted` is told the boot of the
-    machine as it begins, while calls are still being traced: whether modules are missing is not known then.
+    """Run both boots and write the record with its two files into `folder`. `on_counted` gets the counted boot while
+    calls are still being traced: whether modules are missing is not known then.
 
     Raises GuestError, with the console, when the workload fails on the baseline: then nothing may go on."""
     work = Exercised(Run(exercise=inputs.exercise, key=FIXED_KEY), BOOT_S + 4 * inputs.exercise.ready.timeout_s)
@@ -104,7 +104,7 @@ def trace(
 
 
 def _coverage(inputs: TraceInputs, machine: Machine, work: Exercised, scratch: Path) -> tuple[Boot, Gathered]:
-    """The boot in which every block is counted."""
+    """Return the boot in which every block is counted."""
     marks = boots.marks(inputs.table, inputs.natives)
     config = CountingConfig(mode=CountingMode.COUNTS, marks=marks, architecture=inputs.table.architecture)
     one_cpu = machine_variants.counted(machine)
@@ -116,8 +116,8 @@ def _coverage(inputs: TraceInputs, machine: Machine, work: Exercised, scratch: P
 def _requests(
     inputs: TraceInputs, work: Exercised, scratch: Path
 ) -> tuple[Boot, Gathered, Machine, tuple[ModuleRequest, ...]]:
-    """The boot in which every call is seen, repeated until no module is missing that the container made the kernel ask
-    for: elsewhere the host has them all. Returns what was asked for, too.
+    """Return the boot in which every call is seen, repeated until no module is missing that the container made the
+    kernel ask for: elsewhere the host has them all. Returns what was asked for, too.
 
     A boot that failed is the last one, with one exception: a container that came to an end by itself, and had asked for
     modules that were not there, may have failed for that; it is tried with them, and again while it asks for others
@@ -150,7 +150,7 @@ def _may_lack_a_module(seen: Gathered, exercise: Exercise) -> bool:
 
 
 def read_log(folder: Path, record: Trace) -> CallLog:
-    """The calls of the container in a saved trace."""
+    """Return the calls of the container in a saved trace."""
     return log_of((folder / record.requests_file).read_bytes(), record)
 
 
@@ -160,11 +160,11 @@ def log_of(requests: bytes, record: Trace) -> CallLog:
 
 
 def require_works(found: Boot, gathered: Gathered, inputs: TraceInputs, how: str) -> None:
-    """Raise GuestError unless the container did on the baseline all that the exercise asks for."""
+    """Raise GuestError unless the container passed the whole exercise on the baseline."""
     if found.failures:
         raise GuestError(
             f"the container does not work on the baseline {inputs.kernel_release} {how}".rstrip(),
-            hint="mend the image or the exercise first: a machine can only be fitted to a container that works",
+            hint="fix the image or the exercise first: a machine can only be fitted to a container that works",
             details=boots.evidence(gathered, found.failures),
         )
 
@@ -174,7 +174,7 @@ _SECTION = re.compile(r"^(\S+) (\S+) (0x[0-9a-f]+)$", re.MULTILINE)
 
 
 def modules_of(modules: str, sections: str) -> tuple[LoadedModule, ...]:
-    """/proc/modules, and lines "module section address", as records."""
+    """Return records from /proc/modules and lines "module section address"."""
     found: dict[str, list[tuple[str, int]]] = {}
     for name, section, address in _SECTION.findall(sections):
         found.setdefault(name, []).append((section, int(address, 16)))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stage build, for looking inside: the same kernel once more, with debug information. No configuration is changed, and
-the result is used only when it has the functions of the kernel that is booted. Where they lie elsewhere, because a
-compiler arranges code otherwise beside debug information, that is said, and only whole functions can be told of."""
+"""Stage build, with debug information: compile the same kernel once more. No configuration changes, and the result is
+used only if it has the functions of the booted kernel. A compiler may place code elsewhere beside debug information;
+then only whole functions are counted."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _VMLINUX, _MOVED = "vmlinux", "System.map"
 
 @dataclass(frozen=True)
 class DebugKernel:
-    """`vmlinux` has debug information. `system_map` is its table of symbols where functions lie elsewhere in it than in
-    the kernel that is booted; None where each lies at the same address."""
+    """A kernel with debug information, in `vmlinux`. `system_map`: its table of symbols if functions lie elsewhere than
+    in the booted kernel; None if each lies at the same address."""
 
     vmlinux: Path
     system_map: Path | None
@@ -42,7 +42,7 @@ def key_of(config: Path, system_map: Path, source_digest: str, toolchain: make.T
 def cached(
     config: Path, system_map: Path, source_digest: str, store: Store, architecture: str | None = None
 ) -> DebugKernel | None:
-    """The kernel with debug information where it has been compiled already."""
+    """Return the kernel with debug information if it has been compiled already."""
     key = key_of(config, system_map, source_digest, _toolchain(architecture))
     return DebugKernel.at(store.path("kernel-symbols", key)) if store.has("kernel-symbols", key) else None
 

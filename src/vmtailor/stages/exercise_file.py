@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Exercises: from a TOML file (docs/reference/exercise.md), or derived from what the image says of itself."""
+"""Exercises, from a TOML file (docs/reference/exercise.md), or derived from the image's configuration."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def _decoded(data: bytes) -> dict[str, Any]:
 
 
 def parse(document: Mapping[str, Any], image: Image, origin: str) -> Exercise:
-    """An exercise from what a TOML file says. Raises UserInputError naming the key."""
+    """Return the exercise in a parsed TOML file. Raises UserInputError naming the key."""
     top = _Table(origin, "", dict(document))
     ready_table = top.table("ready")
     ready = _ready(ready_table, image) if ready_table else derive(image).ready
@@ -190,7 +190,7 @@ def parse(document: Mapping[str, Any], image: Image, origin: str) -> Exercise:
 
 
 def parse_system(document: Mapping[str, Any], origin: str) -> SystemExercise:
-    """A system's exercise from what a TOML file says. Raises UserInputError naming the key."""
+    """Return a system's exercise in a parsed TOML file. Raises UserInputError naming the key."""
     top = _Table(origin, "", dict(document))
     ready_table = top.table("ready")
     if ready_table is None:
@@ -264,7 +264,7 @@ def _system_ready(table: _Table) -> SystemReady:
         try:
             re.compile(pattern)
         except re.error as error:
-            raise table.wrong("pattern", f"is no regular expression: {error}") from error
+            raise table.wrong("pattern", f"is not a regular expression: {error}") from error
         if not pattern:
             raise table.wrong("pattern", "is missing")
     table.end()
@@ -372,8 +372,8 @@ def _from_health_check(image: Image) -> Step | None:
 
 
 def derive(image: Image) -> Exercise:
-    """The exercise of an image that came without one: its health check passes; otherwise its first exposed TCP port
-    accepts a connection, and the other ones too; otherwise it runs to its end, as it did on the baseline."""
+    """Return the exercise of an image that came without one. Its health check passes; otherwise its first exposed TCP
+    port accepts a connection, and so do the others; otherwise it runs to its end, as it did on the baseline."""
     step = _from_health_check(image)
     if step is not None:
         return Exercise(HEALTHCHECK, Ready(ReadyKind.COMMAND, step, READY_TIMEOUT_S), (step,))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The image stage: a reference → a fetched, verified image, merged into one flat archive in the cache."""
+"""The image stage: fetch and verify an image, and merge it into one flat archive in the cache."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ RESERVED = ".vmtailor"
 
 
 class Source(StrEnum):
-    """The place that an image comes from. The value is the prefix of a reference, without its colon."""
+    """The source of an image. The value is the prefix of a reference, without its colon."""
 
     OCI = "oci"
     OCI_ARCHIVE = "oci-archive"
@@ -52,8 +52,8 @@ class Source(StrEnum):
 
 @dataclass(frozen=True)
 class Reference:
-    """`rest` is what follows the prefix: a path, perhaps with a tag, or a name in a registry. `shown` stands for it in
-    messages, where that is something else than the text. `pinned`: what a name in a registry means just now."""
+    """A parsed reference. `rest`: the text after the prefix, a path (perhaps with a tag), or a name in a registry.
+    `shown`: the text in messages, if it differs. `pinned`: the current digest of a name in a registry."""
 
     source: Source
     rest: str
@@ -70,7 +70,7 @@ class Reference:
 
     @property
     def path(self) -> Path:
-        """The file or folder; a tag after the last colon does not belong to it."""
+        """Return the file or folder; a tag after the last colon does not belong to it."""
         whole = Path(self.rest)
         if self.source == Source.ROOTFS or whole.exists() or ":" not in self.rest:
             return whole
@@ -78,7 +78,7 @@ class Reference:
 
     @property
     def tag(self) -> str:
-        """The text that follows the path, with its colon."""
+        """Return the text that follows the path, with its colon."""
         return self.rest.removeprefix(str(self.path))
 
 
@@ -87,14 +87,14 @@ _KEY = re.compile(r"[0-9a-f]{40}")
 
 
 def host_architecture() -> str:
-    """The architecture of this host as images name it. Raises HostError for one that nothing is known of."""
+    """Return the architecture of this host as images name it. Raises HostError for an unsupported one."""
     return of_host().image
 
 
 @dataclass(frozen=True)
 class ImageOptions:
-    """The options that go with a reference. None keeps what the image says; `env` is added to its environment.
-    Without `limits`, they are what fits this disk, and what the cache has may be larger."""
+    """The options of a reference. None keeps the image's value; `env` is added to its environment. Without `limits`,
+    the space on this disk is the limit, and a cached image may be larger."""
 
     architecture: str = ""  # as images name it; empty: this host's, or that of an image which has no other
     authfile: Path | None = None
@@ -120,7 +120,7 @@ def parse_reference(text: str) -> Reference:
         return Reference(Source(prefix), rest)
     if colon and prefix == SubjectKind.DISK:
         raise UserInputError(
-            f"{text} is a system with an init of its own, and this is for images",
+            f"{text} is a system with an init of its own; this command takes images",
             hint="vmtailor fit, show and boot take disks",
         )
     path = Path(text or "/nowhere")
@@ -137,7 +137,8 @@ def parse_reference(text: str) -> Reference:
 
 
 def _archive_kind(path: Path) -> Source:
-    """A file's kind, told by its members. An archive of `docker save` may be both; its own form has the last word."""
+    """Return a file's kind, told by its members. An archive of `docker save` may be both; its own form has the last
+    word."""
     found = set()
     for name in image_archive.names(image_archive.BlobSource(path, str(path))):
         found.add(name)
@@ -388,8 +389,8 @@ def _stored(folder: Path) -> Image:
 
 
 def kept(key: str, archive_sha256: str, store: Store) -> Image | None:
-    """Return the image that the cache has under a key, where it is the one with this archive. Saved records say the
-    key; they may be a stranger's."""
+    """Return the cached image under a key, if it has this archive. Keys come from saved records, which may be a
+    stranger's."""
     folder = store.path("image", key)
     if not _KEY.fullmatch(key) or not (folder / "image.json").is_file():
         return None
@@ -401,7 +402,7 @@ def kept(key: str, archive_sha256: str, store: Store) -> Image | None:
 
 
 def kept_for(files: BundleFolder, store: Store) -> Image | None:
-    """Return the image that a bundle was made from, where the cache has it: with the digest of the bundle's record."""
+    """Return the image that a bundle was made from, if the cache has it with the digest of the bundle's record."""
     if not files.lists(IMAGE):
         return None
     said = files.record(Image, IMAGE)
@@ -424,7 +425,7 @@ def _verify(parsed: Reference, folder: Path, blob: str) -> None:
 
 
 def _overridden(config: ImageConfig, options: ImageOptions) -> ImageConfig:
-    """The configuration with the user's words put over it. As with Docker, a new entry point drops the image's
+    """Return the configuration with the user's words put over it. As with Docker, a new entry point drops the image's
     command."""
     cmd = config.cmd if options.entrypoint is None else ()
     env = dict(config.env)

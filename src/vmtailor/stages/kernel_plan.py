@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plan: demands, platform and policy → the smallest configuration that has them, each symbol with its reasons."""
+"""Stage plan: choose the smallest configuration that has all demands, and name the reasons of each symbol."""
 
 from __future__ import annotations
 
@@ -45,15 +45,15 @@ class KernelTree:
     architecture: str = field(default_factory=presumed_name)
 
     def always(self) -> frozenset[str]:
-        """Symbols that every kernel of this tree, architecture and compiler has."""
+        """Return symbols that every kernel of this tree, architecture and compiler has."""
         return self.kconfig.resolve(tuple(named(self.architecture).kernel.always.items())).enabled
 
 
 def read_tree(
     source: Path, version: str, source_id: str, store: Store | None = None, *, architecture: str | None = None
 ) -> KernelTree:
-    """Read a source tree for an architecture, or what the store has of it. `source_id` names its content: a digest, or
-    package and version.
+    """Return the facts of a source tree for an architecture, from the store if it has them. `source_id`: names its
+    content by a digest, or by package and version.
 
     Raises BuildError when its Kconfig files cannot be read.
     """
@@ -116,12 +116,12 @@ class _Wanted:
             self.reasons[name].append(reason)
 
     def is_policy(self, name: str) -> bool:
-        """Tell whether policy alone asks for a symbol."""
+        """Return whether policy alone asks for a symbol."""
         return all(reason.cause is Cause.POLICY for reason in self.reasons.get(name, ()))
 
     def may_lose(self, item: Lost) -> bool:
-        """Tell whether the machine can do without a symbol: what was asked for where possible, and what nothing but
-        a trace (or a margin) asks for and no build of ours has the tools to make."""
+        """Return whether the machine can do without a symbol: its request is optional, or only a trace or a margin asks
+        for it and no build of ours has the tools to make it."""
         seen = {reason.cause for reason in self.reasons.get(item.name, ())} <= {Cause.DEMANDED, Cause.MARGIN}
         return item.name in self.optional or (seen and not NO_TOOLS.isdisjoint(item.blocking))
 
@@ -140,7 +140,8 @@ def find_demands(
     head: Head = lambda path: b"",
     architecture: str | None = None,
 ) -> Demands:
-    """All that the container demands. `baseline`: the configuration traced on; `head`: first bytes of a file."""
+    """Return the demands of the container. `baseline`: the traced configuration. `head`: gives the first bytes of a
+    file."""
     row = presumed() if architecture is None else named(architecture)
     enabled = {n: v for n, v in baseline.items() if v in ("y", "m")}
     demands = Demands(tree.facts, demand_rules.load(architecture=row), enabled, head)
@@ -218,7 +219,7 @@ def make_plan(
 
 
 def _server(wishes: Wishes, situation: Situation) -> Iterator[tuple[str, str, Reason]]:
-    """Symbols of the margins that are lists of ours."""
+    """Yield symbols of the margins that are lists of ours."""
     for margin in wishes.margins:
         for entry in catalogues.of_margin(margin).chosen(situation):
             reason = Reason(entry.cause, entry.reference, entry.reason)
@@ -226,7 +227,7 @@ def _server(wishes: Wishes, situation: Situation) -> Iterator[tuple[str, str, Re
 
 
 def _reachable(reached: Sequence[Reached]) -> Iterator[tuple[str, str, Reason]]:
-    """Symbols that files near to what was opened could ask for, each with the first that does."""
+    """Yield symbols that files near to what was opened could ask for, each with the first that does."""
     seen = set()
     for one in reached:
         if one.file.nearness is Nearness.IN_IMAGE:
@@ -327,7 +328,7 @@ def _close(
 
 
 def named_symbols(wishes: Iterable[str]) -> set[str]:
-    """The symbols that a user keeps or drops: `NAME` or `NAME=value`, with `CONFIG_` before it or without."""
+    """Return the symbols that a user keeps or drops: `NAME` or `NAME=value`, with or without `CONFIG_`."""
     return {wish.removeprefix("CONFIG_").partition("=")[0] for wish in wishes}
 
 
@@ -353,7 +354,8 @@ def _minimal(kconfig: Kconfig, closure: Closure, wanted: _Wanted) -> list[tuple[
 def _reasons(
     kconfig: Kconfig, resolution: Resolution, wanted: _Wanted, closure: Closure, fragment: Mapping[str, str]
 ) -> dict[str, tuple[Reason, ...]]:
-    """Every symbol that is set, and what else was asked for, with its reasons: none where nothing explains it."""
+    """Return every symbol that is set, and what else was asked for, with its reasons: none where nothing explains
+    it."""
     added = {a.name: Reason(Cause.DEPENDENCY, f"symbol:{a.parent}", a.how) for a in closure.added}
     found = {}
     for name in sorted(resolution.enabled | {n for n in wanted.values if kconfig.known(n)}):
@@ -405,7 +407,7 @@ def _gone(
 
 
 def _expecting(change: Change, cost: SymbolCost | None) -> Change:
-    """A change that leaves a symbol out, with what its code cost on the baseline."""
+    """Return a change that leaves a symbol out, with what its code cost on the baseline."""
     if cost is None:
         return change
     source = "the instructions put down to it on the baseline"

@@ -49,8 +49,8 @@ SEARCH_PACE = 3
 
 @dataclass(frozen=True)
 class MeasuredMachine:
-    """A machine to measure: it comes with its root, its kernel's symbols, and the exercise. `attended`: how it is
-    driven where the root has an init of its own."""
+    """A machine to measure, with its root, its kernel's symbols, and the exercise. `attended`: its workload if the root
+    has an init of its own."""
 
     machine: Machine
     table: SymbolTable
@@ -60,7 +60,7 @@ class MeasuredMachine:
 
     @property
     def marks(self) -> tuple[CodeMark, ...]:
-        """The addresses of the milestones: of the kernel, and of our program in the guest."""
+        """Return the addresses of the milestones in the kernel, and in our program in the guest."""
         if self.attended is None:
             return boots.marks(self.table, self.natives)
         return boots.marks_at(self.table, self.natives.attendant_marks())
@@ -68,10 +68,9 @@ class MeasuredMachine:
 
 @dataclass(frozen=True)
 class Usual:
-    """The resources that a machine takes where memory is no matter: processor seconds until init has said that it is
-    there, and in all; `instructions` of the guest, where they are counted (systems). `more_bytes`: how much more
-    memory it then needed at least than that boot let guess (while that is searched: with which it passed); 0 until
-    that is known."""
+    """The resources that a machine takes with plenty of memory: processor seconds until init has spoken, and in all;
+    `instructions` of the guest, if counted (systems). `more_bytes`: the memory that it needed beyond the guess from
+    that boot; during the search, the amount it last passed with; 0 until known."""
 
     start_s: float
     all_s: float
@@ -84,9 +83,9 @@ class Usual:
 # vmtailor/counted/2: nor how many instructions a system takes; its least memory was bounded by processor time.
 @dataclass(frozen=True)
 class Counted:
-    """The boots of one machine on the instruction clock, accesses to devices counted too. `initcalls`: name →
-    instructions, with what each called. `memory`: where that of the machine with the least went. `usual`: what a
-    boot takes where memory is no matter; None where that was not told."""
+    """The boots of one machine on the instruction clock, with accesses to devices counted. `initcalls`: name →
+    instructions, including calls. `memory`: its use in the machine with the least memory. `usual`: the resources of a
+    boot with plenty of memory; None if unknown."""
 
     SCHEMA: ClassVar[str] = "vmtailor/counted/3"
 
@@ -124,11 +123,10 @@ def counted(
     beside: Callable[[], Usual | None] = lambda: None,
     on_usual: Callable[[Usual], None] = lambda usual: None,
 ) -> Counted:
-    """Boot up to `count` times on the instruction clock, until two agree, and search the least memory in which the
-    exercise still passes (of a system: it gets ready and comes to rest). `known`: a counted boot of the very machine
-    that was made before, as for a trace: one of them. `beside`: of a machine that this one is set beside, waited for;
-    it may take as long as that may. `on_usual` is told its own as soon as it is known. Raises GuestError when a boot
-    that should work does not."""
+    """Boot up to `count` times on the instruction clock, until two boots agree. Then search the least memory in which
+    the exercise still passes (for a system: it gets ready and comes to rest). `known`: an earlier counted boot of
+    exactly this machine. `beside`: waits for the resources of the compared machine, which are the limit for this one.
+    `on_usual`: called with this machine's own. Raises GuestError when a boot that should work does not."""
     config = CountingConfig(
         mode=CountingMode.COUNTS,
         marks=subject.marks,
@@ -161,8 +159,8 @@ def _agree(done: Sequence[Boot]) -> bool:
 
 
 def timed(subject: MeasuredMachine, count: int, scratch: Path, note: Callable[[str], None]) -> Timed:
-    """Boot up to `count` times on the wall clock, with nothing of ours beside; of boots that take long two are enough.
-    Raises GuestError when a boot that should work does not."""
+    """Boot up to `count` times on the wall clock, with nothing of ours beside; two are enough for long boots. Raises
+    GuestError when a boot that should work does not."""
     wall: list[Boot] = []
     for number in range(count):
         if number >= 2 and sum(found.seconds for found in wall) >= ENOUGH_S:
@@ -224,7 +222,7 @@ def _work(subject: MeasuredMachine) -> Exercised | Attended:
 
 
 def _exercised(subject: MeasuredMachine, times: int = 1) -> Exercised:
-    """The exercise of a container, given so many times its time in the guest."""
+    """Return the exercise of a container, given so many times its time in the guest."""
     exercise = subject.exercise.patient(times)
     return Exercised(Run(exercise=exercise, key=FIXED_KEY), BOOT_S + 4 * subject.exercise.ready.timeout_s)
 
@@ -275,7 +273,7 @@ class _MemorySearch:
             self._work = replace(self._work, timeout_s=STILL_S + ALL_TIMES * (time.monotonic() - began))
 
     def _usual(self, subject: MeasuredMachine) -> Gathered:
-        """A boot with all memory; of a slower machine, where the exercise passes there, too."""
+        """Return a boot with all memory; of a slower machine, where the exercise passes there, too."""
         if self._machine.clock is Clock.INSTRUCTIONS and subject.attended is None:
             self._machine = replace(self._machine, pace=SEARCH_PACE)
             self._work = _exercised(subject, 1 << SEARCH_PACE)
@@ -290,7 +288,7 @@ class _MemorySearch:
         return gathered
 
     def tell(self, more_bytes: int) -> None:
-        """Tell that it passed with so much more memory than was guessed, less than before."""
+        """Report the memory beyond the guess that it now passed with."""
         if self.usual is not None:
             self._on_usual(replace(self.usual, more_bytes=more_bytes))
 
@@ -300,8 +298,8 @@ class _MemorySearch:
         return memory_use.needed(use) if use is not None else 0
 
     def passes(self, memory_bytes: int) -> bool:
-        """Tell whether the exercise passes with so much memory. QEMU does not even start where kernel, initial RAM
-        disk and device tree would lie over each other."""
+        """Return whether the exercise passes with so much memory. QEMU does not even start when kernel, initial RAM
+        disk and device tree would overlap."""
         try:
             found, gathered = self._boot(memory_bytes)
         except NotStarted:
@@ -338,10 +336,9 @@ def _patience(known: Sequence[Usual]) -> Patience:
 
 
 def least_memory(known: int, floor: int, passes: Callable[[int], bool], guess: int = 0) -> int:
-    """The least memory that passes, by bisection, to one MEMORY_STEP, and to a sixteenth of large sizes; `known` is a
-    size that does, below `floor` none is asked about. `guess`: about what it may be, rather too much than too little;
-    what is near it is asked about first, so that a good guess saves most of the others, and none changes what is found.
-    In bytes."""
+    """Return the least memory that passes, in bytes, by bisection to one MEMORY_STEP, and to a sixteenth of large
+    sizes. `known`: a size that passes. `floor`: no smaller size is tried. `guess`: an estimate, better too large than
+    too small. Sizes near it are tried first: a good guess saves most trials, and no guess changes the result."""
     sizes = _sizes(floor // MEMORY_STEP - 1, known // MEMORY_STEP)
     failed, passed = -1, len(sizes) - 1  # by their number
 
@@ -371,7 +368,7 @@ _UP, _DOWN = (0, 1, 2, 3, 5, 10), (-3, -5, -7, -10)
 
 
 def _sizes(low: int, high: int) -> list[int]:
-    """The sizes among which the least is searched, in steps: above `low`, up to `high`."""
+    """Return the sizes among which the least is searched, in steps: above `low`, up to `high`."""
     if high - low <= max(1, low // 16):
         return [high]
     # Small machines are likelier: the middle is taken on a scale of ratios.

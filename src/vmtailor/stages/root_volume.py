@@ -18,12 +18,12 @@ _LAYOUT = "1"
 
 
 def hostname_of(image: Image) -> str:
-    """The guest's name: the first letters of the image's digest, as container engines name theirs."""
+    """Return the guest's host name: the first letters of the image's digest, as container engines name theirs."""
     return image.digest.removeprefix("sha256:")[:12] or "vm"
 
 
 def build_root(image: Image, form: RootFormat, natives: Natives, store: Store) -> Path:
-    """The root file system of an image, the same file for baseline and tailored machine. Made once."""
+    """Return the root file system of an image, the same file for baseline and tailored machine. Made once."""
     config = guest_volume.config_bytes(image.config, hostname_of(image))
     key = digest(_LAYOUT, rootfs.identity(form), image.archive_sha256, config, natives.init, natives.client, form)
 

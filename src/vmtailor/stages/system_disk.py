@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The subject stage for systems that are on no disk: the flat archive of a tree or an image → a disk to boot."""
+"""The subject stage for systems that are on no disk: make a disk to boot from the flat archive of a tree or an
+image."""
 
 from __future__ import annotations
 
@@ -22,8 +23,8 @@ _DISK = "disk.raw"
 
 
 def make(image: Image, kernel: KernelBaseline | None, store: Store) -> Path:
-    """One ext4 file system, raw, with room to write. `kernel`: installed in it; None where the tree has its own. Made
-    once. Raises HostError (a tool or space is missing) or BuildError."""
+    """Return a raw ext4 file system with room to write, made once. `kernel`: installed in it; None if the tree has its
+    own. Raises HostError (a tool or space is missing) or BuildError."""
     packages = kernel.origin if kernel is not None else ()
     key = digest(_LAYOUT, rootfs.identity(RootFormat.EXT4), image.archive_sha256, str(SPARE_BYTES), *packages)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The subject stage for systems with an init of their own: a disk image or a flat archive → what is known of it."""
+"""The subject stage for systems with an init of their own: read the facts of a disk image or a flat archive."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ class OpenedSystem:
 def of_disk(
     path: Path, reference: str, *, partition: int | None = None, init: str = "", identity: str = ""
 ) -> Iterator[OpenedSystem]:
-    """Read a disk image. `partition`: the number of the one that has the system, where several have one.
+    """Read a disk image. `partition`: the number of the system's partition, if several have one.
 
-    Raises UserInputError for every disk that no system is fitted from, in words that name what is wrong."""
+    Raises UserInputError, with the reason, for every disk that no system is fitted from."""
     with open_disk(path) as disk:
         kind, parts = partitions.read(disk.raw, disk.size_bytes, str(path))
         _refuse_asleep(parts, path)
@@ -94,13 +94,13 @@ def of_disk(
 
 
 def of_archive(archive: Path, reference: str, kind: SubjectKind, *, init: str = "", identity: str = "") -> OpenedSystem:
-    """Read a system from a flat archive: of an image, or of a root tree. Raises UserInputError where it has no init."""
+    """Read a system from a flat archive of an image or a root tree. Raises UserInputError when it has no init."""
     root = RootTree(ArchiveTree(archive))
     return OpenedSystem(describe(root, reference, kind, init=init, identity_text=identity), root)
 
 
 def _root_of(disk: OpenedDisk, parts: Sequence[Partition], wanted: int | None) -> tuple[int, DiskTree, RootTree]:
-    """The partition that has the system: the only one that looks like one, or the one that was asked for."""
+    """Return the partition that has the system: the only one that looks like one, or the one that was asked for."""
     if wanted is not None and wanted not in {one.number for one in parts}:
         numbers = ", ".join(str(one.number) for one in parts)
         raise UserInputError(f"{disk.path} has no partition {wanted}", hint=f"it has {numbers}")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stage verify for a system with an init of its own: its exercise on a machine, judged by what the same exercise did,
-and what the system said of itself, on the baseline."""
+"""Stage verify for a system with an init of its own: run its exercise on a machine, and judge it by the results of the
+same exercise and the system's messages on the baseline."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ _NO_NETWORK = re.compile(
 
 @dataclass(frozen=True)
 class SystemTarget:
-    """A system to drive. `machine`: the system on its first disk, with the kernel and the clock to verify by;
-    `root`: where in that machine the system is; `built_in`: the modules that a fitted kernel has built in, by name."""
+    """A system to drive. `machine`: has the system on its first disk, with the kernel and the clock to verify by.
+    `root`: the place of the system in that machine. `built_in`: names of modules that a fitted kernel has built in."""
 
     machine: Machine
     root: SystemRoot
@@ -52,14 +52,14 @@ class SystemTarget:
 
 
 def clock_for(exercise: SystemExercise) -> Clock:
-    """The clock that an exercise can be driven by: on the instruction clock, which is exact and does not depend on how
-    busy the host is, a guest does not wait for the host."""
+    """Return the clock that can drive an exercise. The instruction clock is exact and independent of the host's load,
+    but on it a guest does not wait for the host."""
     return Clock.WALL if exercise.host_steps else Clock.INSTRUCTIONS
 
 
 @dataclass(frozen=True)
 class Counts:
-    """A run in which every block of the kernel is counted. `table`: the kernel's symbols; `file`: gets the plugin's
+    """The counting of a run: every block of the kernel. `table`: the kernel's symbols. `file`: gets the plugin's
     counts."""
 
     table: SymbolTable
@@ -69,8 +69,8 @@ class Counts:
 def workload(
     target: SystemTarget, folder: Path, *, until: Until = Until.SHUTDOWN, reports: Sequence[Saying] = USUAL
 ) -> Attended:
-    """Return the workload that drives a system. Its attendant's disk is written into `folder`; `until`: how far it
-    goes, without the load unless through the whole exercise; `reports`: what it is asked for in the end."""
+    """Return the workload that drives a system. Its attendant's disk is written into `folder`. `until`: the point to
+    reach; the load belongs only to the whole exercise. `reports`: questions at the end."""
     exercise = replace(target.exercise, load=()) if until is not Until.SHUTDOWN else target.exercise
     volume = folder / f"attendant-to-{until}"
     attendant_volume.write(volume, target.natives, target.root, exercise, FIXED_KEY, reports)
@@ -86,8 +86,8 @@ def run(
     until: Until = Until.SHUTDOWN,
     counts: Counts | None = None,
 ) -> SystemRun:
-    """The exercise, once: the whole of it, or as far as `until`. Nothing that the system writes is kept. `counts` is
-    heeded on the instruction clock, and changes nothing of what happens there."""
+    """Run the exercise once, or as far as `until`. Nothing that the system writes is kept. `counts` applies on the
+    instruction clock, and changes nothing of what happens there."""
     machine = (
         target.machine if target.machine.clock is Clock.INSTRUCTIONS else machine_variants.with_time(target.machine)
     )
@@ -102,7 +102,7 @@ def run(
 def booter(
     natives: Natives, counts: Counts | None = None
 ) -> Callable[[Machine, Workload, Path], tuple[Boot, Gathered]]:
-    """Boots as `run` does, on whichever clock the machine has."""
+    """Return a booter that boots as `run` does, on the machine's clock."""
 
     def booted(machine: Machine, work: Workload, scratch: Path) -> tuple[Boot, Gathered]:
         return boot(machine, work, scratch, counting=_settled(machine, natives, counts))
@@ -111,7 +111,7 @@ def booter(
 
 
 def baseline(target: SystemTarget, scratch: Path, counts: Counts | None = None) -> SystemRun:
-    """The exercise on the system's own kernel. Raises GuestError where it does not pass there."""
+    """Run the exercise on the system's own kernel. Raises GuestError when it does not pass there."""
     found = run(target, scratch, counts=counts)
     if found.boot.failures:
         raise GuestError(
@@ -139,12 +139,13 @@ def _hint(failures: tuple[str, ...]) -> str:
 
 
 def verify(target: SystemTarget, before: SystemRun, scratch: Path) -> Verification:
-    """The exercise on the tailored machine, and what the system says of itself there, against the baseline's run."""
+    """Run the exercise on the tailored machine, and judge it and the system's messages against the baseline's run."""
     return judge(target, before, run(target, scratch, patience_after(before)))
 
 
 def patience_after(before: SystemRun) -> Patience | None:
-    """For a machine that does what the baseline did; None where it is not known what that took."""
+    """Return the limits of a machine that does the same as the baseline; None when the baseline's resources are not
+    known."""
     return None if before.boot.cpu_s is None else Patience.after(before.boot.cpu_s)
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stage trace for a system with an init of its own: its boot on its own kernel, every system call of PID 1 and of all
-its descendants seen, and what the kernel does by itself beside them."""
+"""Stage trace for a system with an init of its own: boot it on its own kernel, and see every system call of PID 1 and
+all its descendants, and the kernel's own actions."""
 
 from __future__ import annotations
 
@@ -43,10 +43,9 @@ Booter = Callable[[Machine, OwnInit | Attended, Path], tuple[Boot, Gathered]]
 @dataclass(frozen=True)
 class SystemTraceInputs:
     """A system to trace. `machine`: the system's own kernel with its command line, the root on its first disk.
-    `modules`: what that kernel's folder of modules says; `way_in`: those that lead to the root (name, ELF file), in
-    the order in which they are loaded. `workload`: until a ready signal, or through a whole exercise. `plain_s`:
-    host seconds that this takes without the tracer, where that is known; else one boot finds out. `booter`: how it
-    is booted."""
+    `modules`: that kernel's index of modules. `way_in`: the modules that lead to the root (name, ELF file), in the
+    order of loading. `workload`: until a ready signal, or through a whole exercise. `plain_s`: host seconds without the
+    tracer; if unknown, one boot measures them. `booter`: boots it."""
 
     subject: str
     machine: Machine
@@ -65,7 +64,7 @@ def watched_machine(
     scratch: Path,
     options: Sequence[str] = initrd_additions.OPTIONS,
 ) -> Machine:
-    """The machine with our way into its root, watched; its last disk takes the log.
+    """Return the watched machine, with our way into its root; its last disk takes the log.
 
     Raises UserInputError for a machine that a loader starts."""
     if machine.kernel is None or not machine.disks:
@@ -81,15 +80,15 @@ def watched_machine(
 
 
 def trace(inputs: SystemTraceInputs, folder: Path, scratch: Path) -> SystemTrace:
-    """Boot, watch, and write the record with the log into `folder`; what it has already is taken as it is.
+    """Boot, watch, and write the record with the log into `folder`; a record that is already there is reused.
 
-    A boot that does not get ready is kept with all that was seen until then, and said to be so: the caller decides.
-    Raises GuestError when nothing at all was seen, UserInputError where the folder has another system's."""
+    A boot that does not get ready is kept with everything seen until then, and marked: the caller decides. Raises
+    GuestError when no call was seen, UserInputError when the folder has another system's trace."""
     if (folder / RECORD).is_file() and (folder / REQUESTS).is_file():
         found = records.load(SystemTrace, folder / RECORD)
         if found.subject != inputs.subject:
             raise UserInputError(
-                f"{folder} has what {found.subject} did, and {inputs.subject} was asked for", hint="another folder"
+                f"{folder} has the trace of {found.subject}, not of {inputs.subject}", hint="another folder"
             )
         return found
     folder.mkdir(parents=True, exist_ok=True)
@@ -109,7 +108,7 @@ def trace(inputs: SystemTraceInputs, folder: Path, scratch: Path) -> SystemTrace
         seen.take(chunks_of(log))
     if seen.reading.calls == 0:
         raise GuestError(
-            f"{inputs.subject} did not come to its init under the tracer",
+            f"{inputs.subject} did not reach its init under the tracer",
             details="\n".join((*boot.failures, gathered.console[-4000:].decode("utf-8", "replace"))),
         )
     size = _keep(log, folder / REQUESTS)
@@ -126,7 +125,7 @@ def _plain(inputs: SystemTraceInputs, scratch: Path) -> float:
     if boot.failures:
         raise GuestError(
             f"{inputs.subject} does not get ready on its own kernel",
-            hint="mend the system or its exercise first: a machine can only be fitted to a system that works",
+            hint="fix the system or its exercise first: a machine can only be fitted to a system that works",
             details="\n".join((*boot.failures, gathered.console[-4000:].decode("utf-8", "replace"))),
         )
     return boot.seconds
@@ -163,7 +162,7 @@ def _record(
 
 
 def chunks_of(log: Path) -> Iterator[bytes]:
-    """A log's content in pieces, up to the empty rest of its disk."""
+    """Yield a log's content in pieces, up to the empty rest of its disk."""
     with log.open("rb") as file:
         while part := file.read(1 << 20):
             yield part
@@ -172,7 +171,7 @@ def chunks_of(log: Path) -> Iterator[bytes]:
 
 
 def last_time(log: Path) -> float:
-    """Seconds since 1970 of the watchers' last mark that is on the disk; 0 where there is none."""
+    """Return the time of the watchers' last mark on the disk, in seconds since 1970; 0 when there is none."""
     with log.open("rb") as file:
         try:
             end = os.lseek(file.fileno(), 0, os.SEEK_HOLE)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stage verify: the exercise on the built machine, compared with the trace."""
+"""Stage verify: run the exercise on the built machine, and compare with the trace."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ BOOT_S = 180.0
 
 @dataclass(frozen=True)
 class Target:
-    """A container to verify. `machine` has the tailored kernel and the root as its first disk; `tools` is the
-    tracer's volume; `network`: the machine has a network device, so that published ports are tried from the host."""
+    """A container to verify. `machine`: has the tailored kernel, and the root as its first disk. `tools`: the tracer's
+    volume. `network`: the machine has a network device, so published ports are tried from the host."""
 
     machine: Machine
     image: ImageConfig
@@ -37,16 +37,16 @@ class Target:
 
 
 def patience(trace: Trace) -> Patience:
-    """Return what the boot with every call seen may take. On the instruction clock, where nothing waits, the
-    baseline took so much processor time with the same work, however busy the host was; a kernel that lacks something
-    may go in circles or stand still for ever, and a search for what it lacks meets many of those."""
+    """Return the limits of the boot with every call seen. On the instruction clock, where nothing waits, they come from
+    the baseline's processor time for the same work. A kernel that lacks something may loop or stand still for ever, and
+    a search for the missing symbol meets many of those."""
     baseline_s = trace.requests_boot.seconds if trace.requests_cpu_s is None else trace.requests_cpu_s
     return Patience.after(baseline_s)
 
 
 def verify(target: Target, trace: Trace, events: Sequence[SyscallEvent], scratch: Path) -> Verification:
-    """Two boots: one with every call seen, compared with the trace's `events`; one as it will be used, with published
-    ports asked from the host where there are any. The second is spared when the first has failed."""
+    """Boot twice: once with every call seen, compared with the trace's `events`, and once as it will be used. The
+    second boot also asks published ports from the host; it is skipped when the first has failed."""
     run = Run(exercise=target.exercise, key=FIXED_KEY)
     most_s = BOOT_S + 4 * target.exercise.ready.timeout_s
     work = Exercised(run, most_s, tools=target.tools).unhurried(target.machine.clock, patience(trace))
@@ -80,7 +80,7 @@ def verify(target: Target, trace: Trace, events: Sequence[SyscallEvent], scratch
 def _as_used(
     target: Target, work: Exercised, scratch: Path, ports_listened_on: Collection[int]
 ) -> tuple[Gathered, list[str]]:
-    """A boot as it will be used: what it left, and what was wrong."""
+    """Return a boot as it will be used: what it left, and what was wrong."""
     machine = replace(target.machine, clock=Clock.WALL)
     if not target.network:
         found, gathered = boot(machine, work, scratch)

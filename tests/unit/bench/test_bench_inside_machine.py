@@ -159,9 +159,9 @@ def test_what_the_guest_says_is_wrong_is_the_reason_of_the_cell() -> None:
     [
         ("engines.raw", ("native",), "names no machine"),
         ("vm:", ("native",), "names no machine"),
-        ("vm:nowhere.raw", ("native",), "is no disk"),
-        ("vm:{}", ("native",), "is no disk image"),
-        ("vm:{}/there", ("vm:stock",), "no engine is named"),
+        ("vm:nowhere.raw", ("native",), "is not a disk"),
+        ("vm:{}", ("native",), "is not a disk image"),
+        ("vm:{}/there", ("vm:stock",), "needs an engine that runs in the machine"),
     ],
 )
 def test_what_cannot_be_entered_is_refused(tmp_path: Path, inside: str, on: tuple[str, ...], words: str) -> None:

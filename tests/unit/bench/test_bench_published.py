@@ -112,5 +112,5 @@ def test_our_own_round_trips_are_of_a_byte_each_way(tmp_path: Path) -> None:
 def test_a_server_that_has_ended_listens_nowhere() -> None:
     gone = subprocess.Popen(["true"])
     gone.wait()
-    with pytest.raises(HostError, match="nobody listens on port 5007"):
+    with pytest.raises(HostError, match="no program listens on port 5007"):
         await_listening(gone.pid, PING, patience_s=0.05)

@@ -85,12 +85,12 @@ def options_of(**more: Any) -> BenchOptions:
     ("call", "words"),
     [
         (lambda: suites_of("speed"), "no suite 'speed'"),
-        (lambda: counts_of("1,0"), "no list of numbers"),
-        (lambda: counts_of("many"), "no list of numbers"),
+        (lambda: counts_of("1,0"), "not a list of numbers"),
+        (lambda: counts_of("many"), "not a list of numbers"),
         (lambda: runtimes_of(" , "), "names no runtime"),
         (lambda: bench(options_of(variant="lukewarm")), "in the way 'lukewarm'"),
-        (lambda: parse_weights("startup"), "no SUITE=NUMBER"),
-        (lambda: parse_weights("startup=nan"), "no SUITE=NUMBER"),
+        (lambda: parse_weights("startup"), "not SUITE=NUMBER"),
+        (lambda: parse_weights("startup=nan"), "not SUITE=NUMBER"),
         (lambda: parse_weights("startup=0"), "all are 0"),
     ],
 )

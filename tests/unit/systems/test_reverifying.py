@@ -106,7 +106,7 @@ def test_a_bundle_of_before_is_told_from_a_damaged_one(tmp_path: Path) -> None:
     assert "fit the system again" in (error.value.hint or "")
     write(folder)
     (folder / SYSTEM_RUN).write_text("{}")
-    with pytest.raises(UserInputError, match="its content is another one"):
+    with pytest.raises(UserInputError, match="its content differs"):
         reverify.prepare(VerifyRequest(folder, Clock.INSTRUCTIONS))
 
 

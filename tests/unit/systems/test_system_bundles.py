@@ -142,7 +142,7 @@ def test_options_of_images_mean_nothing_for_a_system(tmp_path: Path) -> None:
     given = FitOptions("disk:x", tmp_path, kernel="6.1", privileged=True)
     with pytest.raises(UserInputError, match="--kernel, --privileged do not go with disk:x, a disk of a system"):
         inputs.refuse_for_images(given)
-    with pytest.raises(UserInputError, match="nobody but you can say") as error:
+    with pytest.raises(UserInputError, match="needs an exercise that says what it is for") as error:
         inputs.refuse_for_images(FitOptions("disk:x", tmp_path))
     assert "--exercise" in (error.value.hint or "")
     inputs.refuse_for_images(FitOptions("disk:x", tmp_path, exercise_file=tmp_path / "x.toml", machine="q35"))

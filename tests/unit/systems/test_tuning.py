@@ -211,7 +211,7 @@ def test_what_a_file_is_to_have_is_read_at_the_door(start: Start, tmp_path: Path
     for text, said in (
         ("/etc/x", "no file follows"),
         (f"/etc/x={tmp_path / 'none'}", "cannot be read"),
-        (f"/etc/x={tmp_path / 'bytes'}", "no text of at most 64 KiB"),
+        (f"/etc/x={tmp_path / 'bytes'}", "not a text of at most 64 KiB"),
     ):
         code, _, err = start("fit", "disk:none.raw", "-x", "none.toml", "--try-file", text)
         assert code == 2 and said in " ".join(err.split())

@@ -110,7 +110,7 @@ def test_a_system_that_hangs_under_the_tracer_has_what_was_seen_until_then(nativ
 
 def test_one_that_does_not_come_to_its_init_is_an_error(natives: Natives, tmp_path: Path) -> None:
     boot = booted(b"+++ vmtailor time 1.0 idle +++\n", "the kernel panicked")
-    with pytest.raises(GuestError, match="did not come to its init"):
+    with pytest.raises(GuestError, match="did not reach its init"):
         system_watch.trace(inputs(natives, boot), tmp_path / "seen", tmp_path / "scratch")
     assert not (tmp_path / "seen" / system_watch.RECORD).exists()
 

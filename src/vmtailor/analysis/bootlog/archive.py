@@ -80,7 +80,8 @@ def _chunks_of(path: Path, limit: int, told: Chunks) -> Iterator[bytes]:
 
 
 def _opened(path: Path) -> IO[bytes]:
-    """A file, or a pipe that somebody writes to, such as a shell's <(command). Raises OSError for what has no end."""
+    """Return a file, or a pipe that somebody writes to, such as a shell's <(command). Raises OSError for what has no
+    end."""
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         mode = os.fstat(handle).st_mode
@@ -146,7 +147,7 @@ def decompress(file: IO[bytes], limit: int = MAX_BYTES, told: Chunks | None = No
 
 
 def _expand(worker: object, data: bytes, told: Chunks) -> Iterator[bytes]:
-    """All that `data` decompresses to, a chunk at a time. A damaged rest ends it."""
+    """Yield all that `data` decompresses to, a chunk at a time. A damaged rest ends it."""
     try:
         if isinstance(worker, (bz2.BZ2Decompressor, lzma.LZMADecompressor)):
             yield worker.decompress(data, CHUNK)

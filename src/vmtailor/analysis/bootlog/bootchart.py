@@ -195,7 +195,7 @@ def _note(
 
 
 def _delayed(rest: list[bytes]) -> float:
-    """The 42nd field of /proc/PID/stat, where the kernel has it: jiffies that it waited for disks."""
+    """Return the 42nd field of /proc/PID/stat, where the kernel has it: jiffies that it waited for disks."""
     figure = rest[37] if len(rest) > 37 else b""
     return float(int(figure)) if figure.isdigit() and len(figure) < 12 else 0.0
 
@@ -382,7 +382,8 @@ def read_drawing(content: Content) -> Observed:
 
 
 def _drawn_processes(observed: Observed, text: str, scale: float, zero: int) -> int | None:
-    """A comment names each process; where it was not filtered out, its bar follows before the next comment."""
+    """Yield the processes of a chart. A comment names each; unless it was filtered out, its bar stands before the next
+    comment."""
     comments = list(_COMMENT.finditer(text))
     last: int | None = None
     for n, comment in enumerate(comments):

@@ -70,7 +70,7 @@ def read_text(content: Content) -> Observed:
 
 
 def _stages(body: str) -> tuple[list[UnitSpan], list[UnitSpan]]:
-    """The units of one record: stages with what ran in them, and the rows of `blame`."""
+    """Return the units of one record: stages with what ran in them, and the rows of `blame`."""
     units: list[UnitSpan] = []
     blamed_rows: list[UnitSpan] = []
     inside: list[UnitSpan] = []
@@ -120,8 +120,9 @@ def _stages(body: str) -> tuple[list[UnitSpan], list[UnitSpan]]:
 
 
 def _around(stage: str, took_us: int, inside: list[UnitSpan], first: bool) -> UnitSpan:
-    """A stage around what ran in it. Its start is not printed: the first of a boot is where the times count from, the
-    others begin with what they do first, as far as that holds all of it. Its own time is what is left of it."""
+    """Return a stage around what ran in it. Its start is not printed: the first of a boot is where the times count
+    from, the others begin with what they do first, as far as that holds all of it. Its own time is what is left of
+    it."""
     starts = [u.start_us for u in inside if u.start_us is not None]
     ends = [u.end_us for u in inside if u.end_us is not None]
     start = None

@@ -343,7 +343,8 @@ def read_svg(content: Content) -> Observed:
 
 
 def _without_legend(text: str) -> str:
-    """The drawing without its last part, whose bars only explain colours. It is the one without marks of time."""
+    """Return the drawing without its last part, whose bars only explain colours. It is the one without marks of
+    time."""
     head, found, last = text.rpartition("<g ")
     return head if found and not _MARK.search(last) and _MARK.search(head) else text
 

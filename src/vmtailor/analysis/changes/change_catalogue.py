@@ -232,7 +232,7 @@ def _trial(raw: dict[str, Any], entry: str, title: str) -> Candidate:
 
 
 def read(path: Path) -> KnownChange:
-    """One file of the catalogue. Raises VmtailorError when it is not as it must be: it is ours."""
+    """Return one file of the catalogue. Raises VmtailorError when it is not as it must be: it is ours."""
     try:
         raw = tomllib.loads(path.read_text("utf-8"))
         ways = tuple(

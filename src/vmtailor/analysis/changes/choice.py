@@ -122,7 +122,7 @@ def _configured(name: str, advice: str, values: tuple[tuple[str, str], ...], rea
 
 
 def _configuration(entry: KnownChange, kernel_version: str) -> tuple[tuple[str, str], ...]:
-    """Symbols and values of the first way that is a configuration and says them and nothing else."""
+    """Return symbols and values of the first way that is a configuration and says them and nothing else."""
     for way in entry.ways:
         if way.kind is ChangeKind.CONFIG and in_range(kernel_version, way.from_version, way.until_version):
             found = [_SYMBOL.fullmatch(part.strip()) for part in way.what.split(",")]
@@ -132,7 +132,7 @@ def _configuration(entry: KnownChange, kernel_version: str) -> tuple[tuple[str, 
 
 
 def joined(name: str, choose: Callable[[Sequence[str]], tuple[Candidate, ...]]) -> Candidate:
-    """One change of several: of `a+b`, each as `choose` finds it."""
+    """Return one change of several: of `a+b`, each as `choose` finds it."""
     parts = choose([part.strip() for part in name.split("+") if part.strip()])
     return parts[0] if len(parts) == 1 else Candidate(together(name, [p.change for p in parts]), parts=parts)
 

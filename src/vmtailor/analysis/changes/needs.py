@@ -91,7 +91,7 @@ def needs_of(raw: dict[str, Any]) -> Needs:
     if raw:
         raise ValueError(f"unknown need {', '.join(raw)}")
     if not all(isinstance(value, (int, type(None))) for value in (least, most)):
-        raise TypeError("a number of CPUs is no number")
+        raise TypeError("a number of CPUs is not a number")
     return Needs(
         virtual=virtual,
         hypervisors=hypervisors,

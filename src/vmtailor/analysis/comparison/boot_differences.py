@@ -74,7 +74,7 @@ def row(key: Key, left: Sequence[float], right: Sequence[float], of: tuple[int, 
 def _verdict_of(
     found: Difference, interval: tuple[float | None, float | None], boots: tuple[int, int], thresholds: Thresholds
 ) -> tuple[RowVerdict, str]:
-    """The verdict, and which way it leans or is."""
+    """Return the verdict, and which way it leans or is."""
     low, high = interval
     leaning = RowVerdict.FASTER.value if found.change < 0 else RowVerdict.SLOWER.value
     small = abs(found.change) < thresholds.least(found.before)
@@ -253,7 +253,7 @@ def compare_boots(
 
 
 def _lacking(kind: str, before: Sequence[Timeline], after: Sequence[Timeline], names: tuple[str, str]) -> Iterator[str]:
-    """The side of which no file shows anything of a kind that the other one's do."""
+    """Yield the side of which no file shows anything of a kind that the other one's do."""
     there = [any(key[0] == kind for key in _table(side)) for side in (before, after)]
     if any(there):
         yield from (name for name, has in zip(names, there, strict=True) if not has)

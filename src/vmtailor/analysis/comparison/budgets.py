@@ -213,7 +213,7 @@ def _plain(name: str) -> str:
 
 
 def _lookup(metrics: Mapping[str, list[float]], metric: str) -> list[float] | None:
-    """The values of a metric; None where there is none of that name. Raises UserInputError where several are."""
+    """Return the values of a metric; None where there is none of that name. Raises UserInputError where several are."""
     if metric in metrics:
         return metrics[metric]
     plain = _plain(metric)

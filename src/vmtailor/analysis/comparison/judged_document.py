@@ -161,7 +161,7 @@ def samples(content: Any) -> dict[str, list[float]]:
 
 
 def _failed(content: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """The boots of the machine as it was that did not come to be ready."""
+    """Yield the boots of the machine as it was that did not come to be ready."""
     base = next(_mappings(content.get("variants")), {})
     for one in _mappings(content.get("boots")):
         boot = one.get("boot")

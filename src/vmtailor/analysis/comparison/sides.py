@@ -83,7 +83,8 @@ def load_record(record: Path) -> Saved:
 
 
 def _series(series: BootSeries, folder: Path) -> Saved:
-    """The boots of the machine as it was given; boots that never got ready have no place in a comparison of times."""
+    """Return the boots of the machine as it was given; boots that never got ready have no place in a comparison of
+    times."""
     machine = series.variants[0].machine
     counted = machine.clock is Clock.INSTRUCTIONS
     saved = Saved(clocks=f"{machine.clock} clock, {machine.accelerator}")
@@ -126,8 +127,8 @@ def _figures(run: FitRun) -> Iterator[tuple[str, float]]:
 
 
 def _load(path: Path) -> tuple[list[Timeline], list[str]]:
-    """The boots at a path, and the names of files that hold none. A path is a log, a chart, a saved `analyze --json`, a
-    folder with one boot a file or a folder, or what `boot` saved: its folder (the machine as it was), or
+    """Return the boots at a path, and the names of files that hold none. A path is a log, a chart, a saved `analyze
+    --json`, a folder with one boot a file or a folder, or what `boot` saved: its folder (the machine as it was), or
     FOLDER/VARIANT."""
     saved = saved_boots(path)
     if saved:

@@ -140,7 +140,7 @@ class Conditions:
 
 
 def _ran(counters: Counters) -> NDArray[np.uint32]:
-    """The blocks of the kernel that ran, each once."""
+    """Return the blocks of the kernel that ran, each once."""
     seen = np.unique(np.concatenate([s.block for s in counters.stretches] or [np.empty(0, np.uint32)]))
     ran: NDArray[np.uint32] = seen[~counters.blocks.early[seen]]
     return ran
@@ -160,7 +160,7 @@ def places(
     always: Container[str] = frozenset(),
     name_of: Callable[[int], str] = lambda address: "",
 ) -> dict[int, Place]:
-    """Address → what the instruction there belongs to, for all that have frames.
+    """Return address → what the instruction there belongs to, for all that have frames.
 
     `enabled`: symbols set in the kernel that ran, with y or m; `choosable`: whether a symbol has a prompt; `always`:
     symbols that every kernel of this architecture has, which no cost is put down to; `name_of`: the function at an
@@ -299,8 +299,8 @@ def phase_of(stretch: Stretch) -> str:
 
 
 def by_table(counters: Counters, table: SymbolTable) -> Attribution:
-    """Instructions on the way to init by function alone, where there is no debug information: files and symbols stay
-    empty."""
+    """Return instructions on the way to init by function alone, where there is no debug information: files and symbols
+    stay empty."""
     costs: dict[str, int] = defaultdict(int)
     for stretch in counters.stretches:
         if phase_of(stretch):
@@ -321,7 +321,7 @@ def rows_of(release: str, counters: Counters, attribution: Attribution) -> BootC
     GuestError when it never came to the last one."""
     begin, end = counters.at(KERNEL_MARK), counters.at(INIT_MARK)
     if begin is None or end is None:
-        raise GuestError("the kernel did not come as far as init while instructions were counted")
+        raise GuestError("the kernel did not reach init while instructions were counted")
     whole = end.since(begin)
     rows = [row for row in attribution.rows if row.phase == TO_INIT]
     functions = tuple(CostOfFunction(r.function, r.file, r.symbol, r.instructions) for r in _merged(rows))
@@ -368,8 +368,8 @@ def _symbols(functions: Iterable[CostOfFunction]) -> tuple[CostOfSymbol, ...]:
 def _initcalls(
     counters: Counters, functions: Iterable[CostOfFunction], begin: int, end: int
 ) -> tuple[CostOfInitcall, ...]:
-    """Every initcall, what cost most first. Where its function was inlined or shares its name, the one of
-    that name that cost most tells the file."""
+    """Return every initcall, what cost most first. Where its function was inlined or shares its name, the one of that
+    name that cost most tells the file."""
     places: dict[str, CostOfFunction] = {}
     for row in functions:
         places.setdefault(row.function, row)

@@ -47,7 +47,7 @@ def _by_name(functions: Iterable[Named]) -> dict[str, list[int]]:
 
 
 def begins(table: SymbolTable, counterpart: Mapping[int, int], addresses: Iterable[int]) -> dict[int, int]:
-    """Address → where the function that it lies in begins in the other kernel; what lies in none is left out."""
+    """Return address → where the function that it lies in begins in the other kernel; what lies in none is left out."""
     asked = list(addresses)
     index = table.index_of(np.array(asked, np.uint64))
     starts = (int(table.starts[place]) if place >= 0 else -1 for place in index.tolist())
@@ -55,6 +55,6 @@ def begins(table: SymbolTable, counterpart: Mapping[int, int], addresses: Iterab
 
 
 def whole_functions(at: Mapping[int, int], frames: Mapping[int, SourceFrames]) -> dict[int, SourceFrames]:
-    """Address → the one frame of its function as it begins: what was inlined counts as the function's own. `at`:
+    """Return address → the one frame of its function as it begins: what was inlined counts as the function's own. `at`:
     address → begin; `frames`: begin → frames."""
     return {address: frames[begin][-1:] for address, begin in at.items() if frames.get(begin)}

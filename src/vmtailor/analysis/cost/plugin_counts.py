@@ -278,8 +278,8 @@ def functions(counters: Counters, table: SymbolTable) -> tuple[FunctionCost, ...
 
 
 def _functions_of(counters: Counters, stretch: Stretch, phase: Phase, table: SymbolTable) -> NDArray[np.int64]:
-    """The function's index for each row of a stretch; one past the last where there is none, two for firmware: all of
-    its phase, and what of it the kernel calls later."""
+    """Return the function's index for each row of a stretch; one past the last where there is none, two for firmware:
+    all of its phase, and what of it the kernel calls later."""
     early = counters.blocks.early[stretch.block]
     addresses = counters.blocks.vaddr[stretch.block]
     index = table.index_of(np.where(early, addresses + np.uint64(table.image_map), addresses))

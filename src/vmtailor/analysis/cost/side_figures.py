@@ -33,7 +33,7 @@ class KernelFacts:
 
 
 def executed(boot: Boot, phases: Iterable[Phase]) -> int:
-    """Instructions executed in some phases, user and kernel, the exercise's client left out."""
+    """Return instructions executed in some phases, user and kernel, the exercise's client left out."""
     wanted = set(phases)
     return sum(p.kernel + p.user for p in boot.phases if p.phase in wanted)
 
@@ -130,8 +130,8 @@ def make_side(
     subsystems: tuple[tuple[str, int], ...] = (),
     initcalls: tuple[tuple[str, int], ...] = (),
 ) -> Side:
-    """One side's figures from its boots on the instruction clock (at least one), a boot with device accesses counted,
-    and boots on the wall clock. Medians; the spread of each figure beside them."""
+    """Return one side's figures from its boots on the instruction clock (at least one), a boot with device accesses
+    counted, and boots on the wall clock. Medians; the spread of each figure beside them."""
     init, reset, ready = (
         _reached(boots, "init", TO_INIT),
         _reached(boots, "init", FROM_RESET),

@@ -62,7 +62,7 @@ def traced(costs: Attribution, loops: Sequence[LoopNames]) -> Traced:
 
 
 def folders(boot: Boot, files: Mapping[str, str], loops: Sequence[LoopNames]) -> dict[str, int]:
-    """Folder → instructions from kernel entry to init, net; the sum is exactly what was counted."""
+    """Return folder → instructions from kernel entry to init, net; the sum is exactly what was counted."""
     found: dict[str, int] = defaultdict(int)
     for function, instructions in _functions(boot, loops).items():
         found[folder_of(files.get(function, ""))] += instructions

@@ -72,7 +72,7 @@ class AskedSymbols:
             yield general, wanted, ""
 
     def _defined(self, path: str) -> Expr | None:
-        """The condition of the code that makes a pseudo-file, where the source names it."""
+        """Return the condition of the code that makes a pseudo-file, where the source names it."""
         parts = path.strip("/").split("/")
         if parts[0] == "dev" and len(parts) > 1:
             return self.facts.condition("device", "/".join(parts[1:]))

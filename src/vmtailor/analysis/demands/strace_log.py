@@ -222,8 +222,8 @@ class _Parser:
 
 
 def parse_line(text: str) -> SyscallEvent | None:
-    """One line that is a whole call; its task is the name that the tracer gives (-Y), or the process. None for all
-    else."""
+    """Return one line that is a whole call; its task is the name that the tracer gives (-Y), or the process. None for
+    all else."""
     match = LINE.match(text)
     events = parse(text.encode("utf-8", "replace")).events if match is not None and "\n" not in text else ()
     if match is None or len(events) != 1 or events[0].result is None:

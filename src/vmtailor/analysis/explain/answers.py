@@ -191,7 +191,7 @@ def _why_left_out(run: FitRun, name: str) -> str:
 
 
 def _never(run: FitRun, name: str) -> Explained | None:
-    """A protection that the baseline has not either, because its family has none, or no symbol for it."""
+    """Return a protection that the baseline has not either, because its family has none, or no symbol for it."""
     why = _why_left_out(run, name)
     if not why:
         return None
@@ -216,7 +216,7 @@ def _costs(run: FitRun, name: str) -> tuple[tuple[str, str], ...]:
 
 
 def _held(run: FitRun, name: str, most: int = 12) -> tuple[str, ...]:
-    """Symbols that are kept, or kept too, because of this one."""
+    """Return symbols that are kept, or kept too, because of this one."""
     reference = f"symbol:{name}"
     return tuple(c.id for c in run.plan.symbols if any(r.reference == reference for r in c.reasons))[:most]
 
@@ -401,7 +401,7 @@ def _file(run: FitRun, what: str) -> Explained | None:
 
 
 def _mentions(run: FitRun, what: str) -> tuple[str, ...]:
-    """Symbols whose evidence or reasons name a function."""
+    """Return symbols whose evidence or reasons name a function."""
     kept = (c.id for c in run.plan.symbols if any(_has_word(r.text, what) for r in c.reasons))
     gone = (row.id for row in run.plan.gone if any(e.key == what or _has_word(e.detail, what) for e in row.evidence))
     return tuple(dict.fromkeys((*kept, *gone)))

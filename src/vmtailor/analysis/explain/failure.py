@@ -89,7 +89,7 @@ def _said(error: Error | None) -> tuple[str, str]:
 
 
 def _traced(text: str, known: KnownSource, messages: Messages) -> Iterator[Recognised]:
-    """Lines of strace that tell of a call that failed."""
+    """Yield lines of strace that tell of a call that failed."""
     for line in text.splitlines()[:_MOST_LINES]:
         match = _STRACE.search(line)
         if match is None or (
@@ -180,7 +180,7 @@ def _socket(args: Sequence[str], error: str) -> Iterator[Question]:
 
 
 def _named(text: str, known: KnownSource, error: Error | None) -> Iterator[Question]:
-    """Names in a message that the source knows: symbols, paths, words, families, calls."""
+    """Yield names in a message that the source knows: symbols, paths, words, families, calls."""
     for name in _SYMBOL.findall(text):
         if known.kconfig is None or known.kconfig.known(name):
             yield Question("symbol", name)

@@ -90,7 +90,7 @@ def _of(ask: Question, places: Iterable[Place], *under: Expr) -> Iterator[Provid
 
 
 def _whole(ask: Question, places: tuple[Place, ...], *under: Expr) -> Iterator[Provider]:
-    """One candidate for all places: it is there where any of them is."""
+    """Yield one candidate for all places: it is there where any of them is."""
     if places:
         yield Provider(ask, conjunction(*under, merged(places)), _at(places[0]))
 
@@ -103,7 +103,7 @@ def _by_rule(ask: Question, names: Iterable[str], where: str) -> Provider:
 
 
 def _named(ask: Question, known: KnownSource) -> Iterator[Provider]:
-    """A name that one struct of the source has; else a module of that name, or one that answers to it."""
+    """Yield a name that one struct of the source has; else a module of that name, or one that answers to it."""
     places = known.asked.places(ask.kind, ask.name)
     yield from _whole(ask, places)
     if not places:
@@ -149,7 +149,7 @@ _LOOKS_ON = ("security/", "kernel/auditsc.c", "lib/")
 
 
 def _word(ask: Question, known: KnownSource) -> Iterator[Provider]:
-    """A word of ioctl, fcntl, prctl, a socket option, a kind of BPF program …"""
+    """Yield a word of ioctl, fcntl, prctl, a socket option, a kind of BPF program …"""
     ruled = [
         _by_rule(ask, rule.symbols, f"rule {rule.id}")
         for rule in known.rules.calls
@@ -325,7 +325,8 @@ def _table(ask: Question, known: KnownSource) -> Iterator[Provider]:
 
 
 def _module(ask: Question, known: KnownSource) -> Iterator[Provider]:
-    """A module by its name, by what it answers to, by what the kernel asks for under it, by the file of that name."""
+    """Yield a module by its name, by what it answers to, by what the kernel asks for under it, by the file of that
+    name."""
     built = list(_built(ask, ask.name, known, files=False))
     requested = list(_requested(ask, known))
     # Any transport may answer to the family that it serves; the family itself is what was asked for.
@@ -357,7 +358,7 @@ def _family_words(name: str, known: KnownSource) -> str:
 
 
 def _requested(ask: Question, known: KnownSource) -> Iterator[Provider]:
-    """Names that the kernel itself makes up when it asks for a module: request_module("net-pf-%d-proto-%d" …)."""
+    """Yield names that the kernel itself makes up when it asks for a module: request_module("net-pf-%d-proto-%d" …)."""
     name = ask.name
     if match := re.fullmatch(r"net-pf-([0-9]{1,9})-proto-([0-9]{1,9})(?:-type-([0-9]{1,9}))?", name):
         if known.asked.name_of("family", int(match[1])) == "NETLINK":

@@ -208,7 +208,7 @@ def _family(word: str) -> str:
 
 
 def _chain_family(word: str) -> str:
-    """The number that a family has in packet filters; a number stays one."""
+    """Return the number that a family has in packet filters; a number stays one."""
     return {"INET": "2", "INET6": "10", "BRIDGE": "7"}.get(_family(word), word)
 
 
@@ -220,7 +220,7 @@ _PREFIXES = {
 
 
 def cases(text: str, wanted: Container[str]) -> Iterator[tuple[str, int, tuple[str, ...]]]:
-    """Words of `case WORD:` that programs can write, each with the functions that what follows calls."""
+    """Yield words of `case WORD:` that programs can write, each with the functions that what follows calls."""
     for match in _CASE.finditer(text):
         name = match.group(1) or match.group(2)
         if name in wanted:

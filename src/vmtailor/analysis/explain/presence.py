@@ -104,7 +104,7 @@ def main_symbol(names: Sequence[str], kconfig: Kconfig | None) -> str:
 
 
 def _depends(name: str, kconfig: Kconfig) -> set[str]:
-    """All symbols that one depends on, directly or not."""
+    """Return all symbols that one depends on, directly or not."""
     found: set[str] = set()
     pending = [name]
     while pending and len(found) < 2000:
@@ -184,7 +184,7 @@ def _why_out(symbol: str, target: AskedKernel) -> str:
 
 
 def _closed(finding: Finding, kconfig: Kconfig | None, target: AskedKernel) -> Finding:
-    """The finding with what its dependencies ask for."""
+    """Return the finding with what its dependencies ask for."""
     if kconfig is None or finding.has is not Has.OUT or not kconfig.known(finding.symbol):
         return finding
     base = [(n, v) for n, v in target.fragment if kconfig.prompted(n) and n not in finding.missing]
@@ -257,7 +257,7 @@ def by_error(name: str, known: KnownSource) -> tuple[Question, ...]:
 def lacking(
     asks: Iterable[Question], known: KnownSource, target: AskedKernel, most: int = 200
 ) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Symbols that a kernel lacks, each with what it would answer, those with most first."""
+    """Return symbols that a kernel lacks, each with what it would answer, those with most first."""
     found: dict[str, list[str]] = {}
     for ask in asks:
         for candidate in find(ask, known)[:1]:

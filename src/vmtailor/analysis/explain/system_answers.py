@@ -51,7 +51,7 @@ def _is_about(trial: Trial, change: Change) -> bool:
 
 
 def _tried(trial: Trial) -> tuple[str, str]:
-    """One trial in a line: with what, and what came of it."""
+    """Return one trial in a line: with what, and what came of it."""
     measured = trial.changes[0].measures(Figure.READY)
     ready = f"ready {measured.value:+.3f} s" if measured is not None else "ready not measured"
     outcome = ready if trial.passed else f"failed: {'; '.join(trial.failures[:2])}"
@@ -98,7 +98,7 @@ def _is_about_unit(trial: Trial, name: str) -> bool:
 
 
 def _tried_unit(trial: Trial, name: str) -> tuple[str, str]:
-    """One trial in a line: with what, and what came of it."""
+    """Return one trial in a line: with what, and what came of it."""
     change = next(one for one in trial.changes if any(setting.name == name for setting in one.settings))
     others = len(change.settings) - 1
     beside = f" with {plural(others, 'other', 'others')}" if others else ""

@@ -103,7 +103,8 @@ def _unready(report: GuestReport, exercise: SystemExercise) -> list[str]:
 
 
 def _is_silent(report: GuestReport) -> bool:
-    """A kernel that was compiled without messages: that it ended by itself, after it was asked to, must do."""
+    """Return whether the kernel was compiled without messages. Then it is enough that it ended by itself when asked
+    to."""
     return system_messages.has(report, SILENT)
 
 
@@ -157,6 +158,6 @@ def _counted(counters: Counters, gathered: Gathered) -> dict[str, Milestone]:
 
 
 def failed_units(report: GuestReport) -> tuple[str, ...]:
-    """Units that systemd calls failed after the exercise; empty for other inits."""
+    """Return units that systemd calls failed after the exercise; empty for other inits."""
     rows = (_UNIT.match(line) for line in report.file(FAILED_UNITS).splitlines())
     return tuple(dict.fromkeys(row[1] for row in rows if row))[:_MOST]

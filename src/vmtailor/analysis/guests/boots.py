@@ -105,7 +105,7 @@ def _milestones(gathered: Gathered) -> tuple[Milestone, ...]:
 
 
 def to_init(milestones: Sequence[Milestone]) -> int | None:
-    """Instructions from kernel entry to init."""
+    """Return instructions from kernel entry to init."""
     executed = {m.name: m.executed for m in milestones}
     begin, end = executed.get(plugin_counts.KERNEL_MARK), executed.get("init")
     return None if begin is None or end is None else end - begin

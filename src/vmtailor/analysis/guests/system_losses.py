@@ -71,7 +71,7 @@ def _new(after: Iterable[str], before: Iterable[str], expected: Iterable[re.Patt
 
 
 def new_units(before: Boot, after: Boot) -> list[str]:
-    """Units that only `after` calls failed. Those of containers have names that are made up anew each time."""
+    """Return units that only `after` calls failed. Those of containers have names that are made up anew each time."""
     known = {kernel_complaints.shape(name) for name in before.failed_units}
     return [name for name in after.failed_units if kernel_complaints.shape(name) not in known]
 
@@ -89,6 +89,6 @@ def _errors(run: SystemRun) -> list[str]:
 
 
 def _plain(text: str) -> str:
-    """A message without who said it."""
+    """Return a message without who said it."""
     head, colon, rest = text.partition("]: ")
     return rest if colon and "[" in head else text

@@ -147,7 +147,7 @@ class _Search:
         return {**way, name: (parent, f"{parent} depends on it")}
 
     def _reach(self, symbol: Any, wanted_by: str) -> _Way:
-        """A symbol without prompt: through a selector, or through a default."""
+        """Return a symbol without prompt: through a selector, or through a default."""
         name = symbol.name
         self._path.append(name)
         ways: list[_Way] = []
@@ -196,6 +196,6 @@ class _Search:
         return min(possible, key=self._cost) if possible else None
 
     def _cost(self, way: Mapping[str, object]) -> tuple[int, int, int]:
-        """Symbols that the baseline does not have, all symbols, and those that it has as modules."""
+        """Return symbols that the baseline does not have, all symbols, and those that it has as modules."""
         values = [self._baseline.get(name, "n") for name in way]
         return sum(value not in ("y", "m") for value in values), len(way), values.count("m")

@@ -106,7 +106,7 @@ def _literal(expression: Expr) -> tuple[str, int] | None:
 
 
 def _of_values(name: str, values: int) -> Expr:
-    """The condition that a symbol has one of these values."""
+    """Return the condition that a symbol has one of these values."""
     if values in (0, _ANY):
         return TRUE if values else FALSE
     if values == _M | _Y:
@@ -163,7 +163,8 @@ def conjunction(*operands: Expr) -> Expr:
 
 
 def _under(expression: Expr, known: Mapping[str, int]) -> Expr:
-    """An expression without what the values known of symbols settle; TRUE or FALSE where they are enough for it."""
+    """Return an expression without what the values known of symbols settle; TRUE or FALSE where they are enough for
+    it."""
     if isinstance(expression, Not):
         inner = _under(expression.operand, known)
         return expression if inner is expression.operand else negation(inner)
@@ -262,7 +263,7 @@ def _beside(operands: list[Expr]) -> list[Expr]:
 
 
 def _either_of_two(one: Expr, other: Expr) -> Expr | None:
-    """One condition in place of two alternatives; None when there is none."""
+    """Return one condition in place of two alternatives; None when there is none."""
     mine, its = _parts(one), _parts(other)
     only_mine = [o for o in mine if o not in its]
     only_its = [o for o in its if o not in mine]
@@ -354,7 +355,7 @@ def asked_for(expression: Expr, enabled: Enabled) -> tuple[str, ...]:
 
 
 def _wanted(expression: Expr, positive: bool = True) -> dict[str, str]:
-    """The symbols that stand where being set is what makes it true, all y."""
+    """Return the symbols that stand where being set is what makes it true, all y."""
     if isinstance(expression, Symbol | Equals):
         return {expression.name: "y"} if positive else {}
     if isinstance(expression, Not):

@@ -118,7 +118,7 @@ def _path(folder: str, stem: str) -> str:
 
 
 def _sources(scope: MakeScope, target: str, endings: tuple[str, ...]) -> Iterator[tuple[str, Expr]]:
-    """The sources of an object with their conditions: the parts of a composite one, or itself."""
+    """Yield the sources of an object with their conditions: the parts of a composite one, or itself."""
     stem = target.removesuffix(".o")
     parts = [word for ending in endings for word in scope.value(stem + ending)]
     composite = disjunction(present(parts), present(scope.value(stem + "-")))
@@ -177,7 +177,7 @@ class _Tree:
         return {path: condition for path, condition in found.items() if condition != FALSE}
 
     def _top(self) -> Iterator[tuple[str, _Reached]]:
-        """The folders that the top Makefile and the architecture's name, and the root."""
+        """Yield the folders that the top Makefile and the architecture's name, and the root."""
         always = _Reached(TRUE, TRUE)
         arch = f"arch/{self._arch}"
         scopes = [s for path in ("Makefile", f"{arch}/Makefile") if (s := self._scope(path, "", _MAKE)) is not None]

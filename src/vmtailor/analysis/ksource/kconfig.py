@@ -95,7 +95,7 @@ class Resolution:
 
     @property
     def enabled(self) -> frozenset[str]:
-        """Symbols that are y or m."""
+        """Return symbols that are y or m."""
         return frozenset(n for n, v in self.values.items() if v in ("y", "m"))
 
     @property
@@ -150,11 +150,11 @@ class Kconfig:
         return str(k.expr_str(self.symbols[name].direct_dep))
 
     def depends_on(self, name: str) -> tuple[str, ...]:
-        """Symbols that occur in the dependencies of a symbol."""
+        """Return symbols that occur in the dependencies of a symbol."""
         return tuple(sorted(symbols_in(self.symbols[name].direct_dep)))
 
     def selectors(self, name: str) -> tuple[str, ...]:
-        """Symbols that select this one, under whatever condition."""
+        """Return symbols that select this one, under whatever condition."""
         return tuple(sorted({_head(term).name for term in terms(self.symbols[name].rev_dep, k.OR) if _head(term)}))
 
     def prompt(self, name: str) -> str:
@@ -281,7 +281,7 @@ def symbols_in(expression: Any) -> set[str]:
 
 
 def blockers(expression: Any) -> set[str]:
-    """Symbols to blame that an expression is n: of a conjunction, those of its operands that are n."""
+    """Return symbols to blame that an expression is n: of a conjunction, those of its operands that are n."""
     if k.expr_value(expression) > 0:
         return set()
     if isinstance(expression, tuple) and expression[0] in (k.AND, k.OR):
@@ -290,7 +290,7 @@ def blockers(expression: Any) -> set[str]:
 
 
 def _head(term: Any) -> Any:
-    """The selecting symbol of one term of a reverse dependency (`SELECTOR && CONDITION`)."""
+    """Return the selecting symbol of one term of a reverse dependency (`SELECTOR && CONDITION`)."""
     first = terms(term, k.AND)[0]
     return first if isinstance(first, k.Symbol) and not first.is_constant else None
 

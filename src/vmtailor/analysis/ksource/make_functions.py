@@ -12,7 +12,7 @@ from vmtailor.analysis.ksource.make_values import NOT_KNOWN, Alternative, Functi
 
 
 def _both(one: Alternative, other: Alternative) -> tuple[Expr, str, str] | None:
-    """Two alternatives at once; None when they exclude each other or one is not known."""
+    """Return two alternatives at once; None when they exclude each other or one is not known."""
     condition = conjunction(one[0], other[0])
     return None if condition == FALSE or one[1] is None or other[1] is None else (condition, one[1], other[1])
 
@@ -33,7 +33,7 @@ def _sort(scope: MakeScope, arguments: list[str]) -> list[Word]:
 
 
 def _each(change: Callable[[str], str], scope: MakeScope, arguments: list[str]) -> list[Word]:
-    """A function of every word by itself."""
+    """Return a function of every word by itself."""
     words = ((w, None if w.text is None else change(w.text)) for w in scope.words(arguments[0]))
     return [Word(text, word.condition) for word, text in words if text is None or text]
 
@@ -176,7 +176,7 @@ def _foreach(scope: MakeScope, arguments: list[str]) -> list[Word]:
 
 
 def _wildcard(scope: MakeScope, arguments: list[str]) -> list[Word]:
-    """A file of the tree that is there. What a pattern finds, or what a build may have made, is not known."""
+    """Return a file of the tree that is there. What a pattern finds, or what a build may have made, is not known."""
     found = []
     for word in scope.words(arguments[0]):
         there = word.text is not None and scope.read(posixpath.normpath(word.text)) is not None
@@ -200,7 +200,7 @@ def _nothing(scope: MakeScope, arguments: list[str]) -> list[Word]:
 
 
 def _of(least: int, function: Function) -> Function:
-    """A function that needs so many arguments; with fewer its value is not known."""
+    """Return a function that needs so many arguments; with fewer its value is not known."""
     return lambda scope, arguments: function(scope, arguments) if len(arguments) >= least else list(NOT_KNOWN)
 
 

@@ -79,7 +79,7 @@ def lines(text: str) -> Iterator[Line]:
 
 
 def _joined(text: str) -> Iterator[str]:
-    """Lines with continuations joined and comments left out."""
+    """Yield lines with continuations joined and comments left out."""
     for line in re.sub(r"[ \t]*\\\n[ \t]*", " ", text).split("\n"):
         yield _COMMENT.sub("", line).rstrip()
 
@@ -115,7 +115,7 @@ def _branch(line: str) -> Branch | None:
 
 
 def _sides(text: str) -> tuple[str | None, str | None]:
-    """Both sides of `(a,b)` or `"a" "b"`."""
+    """Return both sides of `(a,b)` or `"a" "b"`."""
     if text.startswith("("):
         inside = text[1 : closing(text, 0)]
         parts = arguments(inside, most=2)

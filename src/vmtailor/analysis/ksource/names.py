@@ -54,7 +54,7 @@ _INCLUDED = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"([\w./-]+\.c)"', re.M)
 
 
 def _body(text: str, start: int) -> str:
-    """The text from `start` to the `};` in the first column that ends a definition."""
+    """Return the text from `start` to the `};` in the first column that ends a definition."""
     end = text.find("\n}", start, start + _LONGEST_BODY)
     return text[start : end if end > 0 else start + 2000]
 

@@ -128,7 +128,7 @@ def read(data: bytes, code: MachineCode | None, wanted: WantedNames) -> Contents
 
 
 def _narrow(data: bytes) -> Contents:
-    """A program of 32 bits, of which no more than its header is read."""
+    """Return a program of 32 bits, of which no more than its header is read."""
     machine, flags = narrow_numbers(data[:64])
     return Contents(FileKind.ELF32, machine=machine, flags=flags)
 
@@ -281,7 +281,7 @@ class _Code:
 
 
 def _used_strings(program: Program, elf: ElfFile) -> dict[int, set[str]]:
-    """Function → paths among the constants that it names by their addresses."""
+    """Return function → paths among the constants that it names by their addresses."""
     at: dict[int, str] = {}
     for one in elf.segments:
         data = elf.data[one.offset : one.offset + one.size]

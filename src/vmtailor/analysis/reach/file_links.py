@@ -56,7 +56,7 @@ class Links:
     _found: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def _at(self, path: str) -> str:
-        """The program, library or script at a path, links followed; empty when there is none."""
+        """Return the program, library or script at a path, links followed; empty when there is none."""
         found = self.files.resolve(path)
         return found if found in self.contents else ""
 
@@ -87,7 +87,7 @@ class Links:
         return tuple(dict.fromkeys([*named, *_DEFAULT_FOLDERS]))
 
     def _matching(self, pattern: str) -> list[str]:
-        """The files that an include names, where only its last part is a pattern."""
+        """Return the files that an include names, where only its last part is a pattern."""
         folder, _, last = pattern.rpartition("/")
         ending = last.rpartition("*")[2]
         return [p for p in sorted(self.files.files) if posixpath.dirname(p) == folder and p.endswith(ending)]

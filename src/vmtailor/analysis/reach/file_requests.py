@@ -120,7 +120,7 @@ class Asks:
             yield from self._told(given)
 
     def _alone(self, calls: set[str]) -> frozenset[str]:
-        """The calls that mean nothing in a program, read whole, that makes these."""
+        """Return the calls that mean nothing in a program, read whole, that makes these."""
         found = (name for rule in self.rules.company if not calls & set(rule.others) for name in rule.calls)
         return frozenset(found)
 
@@ -208,7 +208,8 @@ class Asks:
                 yield from self._by_name(rule, calls, one)
 
     def _by_name(self, rule: CallRule, calls: list[str], one: Contents) -> Iterator[Ask]:
-        """A rule's words, and strings of its pattern, in a file that makes the call: interpreters name them so."""
+        """Yield a rule's words, and strings of its pattern, in a file that makes the call: interpreters name them
+        so."""
         strings = [name for name in one.names if '"' in rule.text and rule.asks(f'"{name}"')]
         if not rule.words:
             for name in strings:
@@ -225,7 +226,7 @@ class Asks:
 
 
 def _path(path: str, by: str) -> Iterator[Ask]:
-    """A path of /proc, /sys or /dev that is named, as far as it is told."""
+    """Yield a path of /proc, /sys or /dev that is named, as far as it is told."""
     if path.startswith(_PSEUDO):
         told = _FILLED.sub("", _PROCESS.sub("/proc/self", path))
         yield Ask(EvidenceKind.PSEUDO_FILE, posixpath.normpath(told), by=by)

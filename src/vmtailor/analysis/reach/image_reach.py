@@ -66,7 +66,7 @@ def find(
 
 
 def _reached(libraries: CLibraries, opened: Iterable[str]) -> dict[str, str]:
-    """All that what was opened leads to, itself included: path → how, empty for what was opened."""
+    """Return all that what was opened leads to, itself included: path → how, empty for what was opened."""
     links = libraries.links
     found = dict.fromkeys((path for path in opened if path in links.contents), "")
     fresh = list(found)

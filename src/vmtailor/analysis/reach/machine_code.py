@@ -120,7 +120,7 @@ class Tracker:
         return np.fromiter((at for at, *_ in self._disassembler.disasm_lite(data, address)), np.int64)
 
     def states(self, data: bytes, address: int, sites: set[int]) -> Iterator[tuple[int, str, dict[str, Value]]]:
-        """Address, word and registers before each instruction of `data` that lies at one of `sites`."""
+        """Yield address, word and registers before each instruction of `data` that lies at one of `sites`."""
         code = self._code
         held: dict[str, Value] = {name: name for name in code.registers}
         places: dict[str, Value] = {}
@@ -197,6 +197,6 @@ class Tracker:
             return None
 
     def _place(self, operand: str) -> str | None:
-        """A place of the stack, as it is written; None for what is none. Empty for other memory."""
+        """Return a place of the stack, as it is written; None for what is none. Empty for other memory."""
         start = operand.find("[")
         return None if start < 0 else operand[start:] if self._code.stack in operand else ""

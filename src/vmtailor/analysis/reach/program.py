@@ -46,7 +46,7 @@ class Program:
 
     @cached_property
     def _slots(self) -> dict[int, str | int]:
-        """Address of a pointer → the symbol's name, or the address in this file that it gets."""
+        """Return address of a pointer → the symbol's name, or the address in this file that it gets."""
         elf, found = self.elf, dict[int, str | int]()
         table = elf.relocations
         names = elf.symbol_names
@@ -107,7 +107,7 @@ class Program:
 
     @cached_property
     def _uses(self) -> tuple[Numbers, Numbers]:
-        """Instructions that use a pointer which the loader fills in."""
+        """Return instructions that use a pointer which the loader fills in."""
         where, what = self._named_by("slots")
         known = np.isin(what, np.fromiter(self._slots, np.int64, len(self._slots)))
         return where[known], what[known]
@@ -138,7 +138,7 @@ class Program:
         return found[self._is_code(found)]
 
     def _index(self, addresses: Numbers) -> Numbers:
-        """The functions that addresses lie in; -1 for none."""
+        """Return the functions that addresses lie in; -1 for none."""
         return np.searchsorted(self.functions, addresses, "right") - 1
 
     def _end(self, index: int) -> int:
@@ -174,7 +174,7 @@ class Program:
 
     @cached_property
     def edges(self) -> tuple[dict[int, set[int]], dict[int, set[str]]]:
-        """Function → functions that it leads to; function → names of others' functions that it leads to."""
+        """Return function → functions that it leads to; function → names of others' functions that it leads to."""
         inner: dict[int, set[int]] = defaultdict(set)
         outer: dict[int, set[str]] = defaultdict(set)
         for sites in (self._real(*self._calls), self._real(*self._jumps)):
@@ -232,7 +232,7 @@ class Program:
     # ---- constants
 
     def _read(self, by_function: Mapping[int, Iterable[int]]) -> Iterable[tuple[int, int, str, dict[str, Value]]]:
-        """Function, site, instruction and registers of each site."""
+        """Yield function, site, instruction and registers of each site."""
         for index, sites in by_function.items():
             if index < 0:
                 continue
@@ -253,8 +253,8 @@ class Program:
 
     @cached_property
     def system_calls(self) -> dict[int, list[tuple[int, Value | None]]]:
-        """Function → (address, number) of its system-call instructions; the number is a register's name where the
-        function's caller gives it, None where it is not told."""
+        """Return function → (address, number) of its system-call instructions; the number is a register's name where
+        the function's caller gives it, None where it is not told."""
         wanted = bytes.fromhex(self.code.system_call)
         sites: dict[int, list[int]] = defaultdict(list)
         for one in self.elf.code:
@@ -276,7 +276,7 @@ class Program:
 
     @cached_property
     def numbers(self) -> tuple[dict[int, dict[int, int]], dict[int, str], int]:
-        """Function → number of a system call → where; functions that take the number from their caller, and the
+        """Return function → number of a system call → where; functions that take the number from their caller, and the
         register in which; how many numbers are not told."""
         found: dict[int, dict[int, int]] = defaultdict(dict)
         takers: dict[int, str] = {}
@@ -387,6 +387,6 @@ def _pairs(sources: Numbers, targets: Numbers) -> Iterable[tuple[int, int]]:
 
 
 def _distinct(numbers: Numbers) -> Numbers:
-    """Each once, sorted. numpy's own way hashes, which takes minutes for millions that lie in a row."""
+    """Return each once, sorted. numpy's own way hashes, which takes minutes for millions that lie in a row."""
     found = np.sort(numbers)
     return found[np.flatnonzero(np.diff(found, prepend=found[:1] - 1))]

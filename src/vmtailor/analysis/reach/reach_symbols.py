@@ -82,7 +82,7 @@ def _symbols(ask: Ask, asked: AskedSymbols) -> tuple[str, ...]:
 
 
 def _ways(ask: Ask, asked: AskedSymbols) -> Iterable[tuple[str, ...]]:
-    """The symbols by each way in which an ask is told."""
+    """Yield the symbols by each way in which an ask is told."""
     if ask.kind is EvidenceKind.BINARY_FORMAT:
         yield _of_narrow(ask, asked.rules) if ask.key == _OF_32_BITS else _FORMATS.get(ask.key, ())
     elif ask.kind is EvidenceKind.PSEUDO_FILE and not _is_harmless(ask, asked.rules):

@@ -28,9 +28,9 @@ class Mode:
 
 
 def find(values: Sequence[float], *, level: float = 0.05) -> tuple[Mode, ...]:
-    """One mode or two, none of no values. The figure is the share of the variance that goes when the samples are split
-    in the best place. Two, where samples that have one mode (the flattest and the normal distribution are tried) would
-    split as well less often than `level`."""
+    """Return one mode or two, none of no values. The figure is the share of the variance that goes when the samples are
+    split in the best place. Two, where samples that have one mode (the flattest and the normal distribution are tried)
+    would split as well less often than `level`."""
     ordered = np.sort(np.asarray(values, float))
     whole = (Mode(float(statistics.median(values)), len(values)),) if len(values) else ()
     if len(values) < MIN_BOOTS or ordered[0] == ordered[-1]:

@@ -184,7 +184,7 @@ def _rejected(before: int, after: int) -> int:
 
 
 def probability(before: Sequence[float], after: Sequence[float]) -> float:
-    """Two-sided permutation test of the difference of mean ranks: how often chance alone does as much."""
+    """Return how often chance alone gives such a difference of mean ranks, by a two-sided permutation test."""
     import numpy as np
     from scipy.stats import permutation_test, rankdata
 

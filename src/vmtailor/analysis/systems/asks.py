@@ -34,7 +34,7 @@ _TOOLS = {"IPT": "iptables", "IP6T": "ip6tables", "EBT": "ebtables", "ARPT": "ar
 
 
 def of_call(event: SyscallEvent) -> Asks:
-    """All that one call asks for, with a sentence that says how. A call that failed asks for nothing."""
+    """Yield all that one call asks for, with a sentence that says how. A call that failed asks for nothing."""
     reader = _READERS.get(event.name)
     if reader is not None and not event.error and sum(map(len, event.args)) <= MOST:
         yield from reader(event)

@@ -39,7 +39,8 @@ MOST_QUESTIONS = 20_000
 
 
 def _opened(event: SyscallEvent) -> str | None:
-    """The file that a call opens; "" where it opens a folder, or something only to name it; None for other calls."""
+    """Return the file that a call opens; "" where it opens a folder, or something only to name it; None for other
+    calls."""
     if event.name not in ("open", "openat", "openat2"):
         return None
     how = event.args[1 if event.name == "open" else 2] if len(event.args) > 2 else ""
@@ -124,7 +125,7 @@ class SystemDemands:
         self.demands.add(kind, str(question), symbols, where, text, detail=place)
 
     def _answer(self, question: Question) -> tuple[tuple[str, ...], str]:
-        """The symbols of the likeliest answer that the traced kernel had, and where the source says so."""
+        """Return the symbols of the likeliest answer that the traced kernel had, and where the source says so."""
         if question.kind == "expression":
             # Bridges have some of the same names; that a table is theirs shows in its chains.
             places = [

@@ -59,7 +59,7 @@ def describe(
 
 
 def loader_entries(root: RootTree, boot_prefix: str) -> tuple[LoaderEntry, ...]:
-    """The entries of the loaders that are there; GRUB's file has the last word on which starts."""
+    """Return the entries of the loaders that are there; GRUB's file has the last word on which starts."""
     environment: dict[str, str] = {}
     for path in _GRUBENV:
         environment |= loaders.parse_grubenv(root.text(path))
@@ -75,7 +75,7 @@ def loader_entries(root: RootTree, boot_prefix: str) -> tuple[LoaderEntry, ...]:
 
 
 def processor_of(root: RootTree, program: str, reference: str) -> str:
-    """The architecture that a program is for, by its name; that of its interpreter for a script.
+    """Return the architecture that a program is for, by its name; that of its interpreter for a script.
 
     Raises UserInputError for one that nothing is known of."""
     path = program
@@ -97,7 +97,7 @@ def processor_of(root: RootTree, program: str, reference: str) -> str:
             )
         return row.name
     raise UserInputError(
-        f"{reference}: {plain(program)[:200]} is no program that a kernel could start as its init",
+        f"{reference}: {plain(program)[:200]} is not a program that a kernel could start as its init",
         hint="a script needs an interpreter that is there; name another init with --init",
     )
 

@@ -64,8 +64,8 @@ class HarmlessOpens:
 
 
 def load(folder: Traversable | Path | None = None) -> HarmlessOpens:
-    """All rows that come with the program, or those of `folder`. Raises UserInputError for a malformed one, or where
-    two have one id."""
+    """Return all rows that come with the program, or those of `folder`. Raises UserInputError for a malformed one, or
+    where two have one id."""
     base = folder if folder is not None else resources.files("vmtailor") / "data" / "systems"
     mounts: list[OwnMount] = []
     absences: list[Harmless] = []

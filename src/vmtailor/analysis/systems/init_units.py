@@ -21,7 +21,8 @@ _HEAD = 8 << 20
 
 
 def find_init(root: RootTree, named: str = "") -> Init | None:
-    """The program that the kernel starts: the one that is named on its command line, or those that it looks for."""
+    """Return the program that the kernel starts: the one that is named on its command line, or those that it looks
+    for."""
     for path in (named,) if named else _INITS:
         program = root.resolve(path)
         if program and root.is_file(program):

@@ -26,7 +26,7 @@ class KernelEvent:
 
 
 def read(mark: Mark) -> KernelEvent | None:
-    """The event of a mark of the kind `kernel`; None for what is none that is known."""
+    """Return the event of a mark of the kind `kernel`; None for what is none that is known."""
     match = _LINE.match(mark.text) if mark.kind == "kernel" else None
     if match is None:
         return None

@@ -27,7 +27,7 @@ MOST_KERNELS = 50
 
 
 def installed(root: RootTree) -> tuple[InstalledKernel, ...]:
-    """Every kernel that has an image or modules, oldest release first."""
+    """Return every kernel that has an image or modules, oldest release first."""
     releases = {name for name, node in root.names("/lib/modules").items() if node.kind is NodeKind.FOLDER}
     releases |= {found[1] for name in root.names("/boot") if (found := _IMAGE_NAME.fullmatch(name))}
     known = sorted((one for one in releases if _RELEASE.fullmatch(one)), key=version_order)[-MOST_KERNELS:]
@@ -52,7 +52,7 @@ def _kernel(root: RootTree, release: str) -> InstalledKernel:
 
 
 def module_paths(root: RootTree, release: str) -> dict[str, str]:
-    """The modules of a release by name, as the kernel names them, with their paths."""
+    """Return the modules of a release by name, as the kernel names them, with their paths."""
     top = f"/lib/modules/{release}"
     return {
         module_name(_MODULE.sub("", path.rpartition("/")[2])): f"{top}/kernel/{path}"
@@ -75,7 +75,7 @@ def _first(root: RootTree, places: tuple[str, ...], release: str) -> tuple[str, 
 
 
 def starting(root: RootTree, kernels: tuple[InstalledKernel, ...], entries: tuple[LoaderEntry, ...]) -> str:
-    """The release that starts when nobody chooses: the loader's entry, or the newest that has an image."""
+    """Return the release that starts when nobody chooses: the loader's entry, or the newest that has an image."""
     bootable = [one for one in kernels if one.image]
     chosen = next((one for one in entries if one.chosen), None)
     if chosen is not None:

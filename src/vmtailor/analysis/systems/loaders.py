@@ -33,8 +33,8 @@ class _Menu:
 
 
 def parse_grub(text: str, source: str, environment: Mapping[str, str], boot_prefix: str = "") -> list[LoaderEntry]:
-    """The menu entries that start a Linux kernel, the one that starts by itself marked. `environment`: of grubenv;
-    `boot_prefix`: what paths are below (`/boot` where that is a partition of its own)."""
+    """Return the menu entries that start a Linux kernel, the one that starts by itself marked. `environment`: of
+    grubenv; `boot_prefix`: what paths are below (`/boot` where that is a partition of its own)."""
     menu, blocks = _Menu(), list[str]()
     current: LoaderEntry | None = None
     for line in text.splitlines()[:MOST_LINES]:

@@ -67,7 +67,7 @@ class Noted:
 
     @property
     def modules(self) -> tuple[LoadedModule, ...]:
-        """The modules that were there at the last look, with their sections."""
+        """Return the modules that were there at the last look, with their sections."""
         return tuple(
             LoadedModule(name, base, size, tuple(self._sections.get(name, ())))
             for name, (base, size) in self._modules.items()
@@ -86,7 +86,7 @@ class Noted:
         return tuple(found.values())
 
     def loads(self, index: ModuleIndex) -> tuple[ModuleLoad, ...]:
-        """Each module once, in the order in which they came, with what it was loaded for."""
+        """Return each module once, in the order in which they came, with what it was loaded for."""
         devices = _by_module(self.devices, index)
         requests: list[KernelEvent] = []
         found: dict[str, ModuleLoad] = {}
@@ -143,7 +143,7 @@ def _by_module(devices: Iterable[SeenDevice], index: ModuleIndex) -> dict[str, S
 
 
 def _dependencies(found: Mapping[str, ModuleLoad], index: ModuleIndex) -> Iterable[ModuleLoad]:
-    """A module that nothing named itself came with the one that needs it."""
+    """Yield modules that nothing named: each came with the one that needs it."""
     for load in found.values():
         if load.reason not in (LoadedFor.ROOT, LoadedFor.UNKNOWN) and load.what:
             direct = load.module in index.answering(load.what) or load.module == module_name(load.what)

@@ -58,8 +58,9 @@ class Reading:
     _begun: bool = False
 
     def read(self, chunks: Iterable[bytes]) -> Iterator[SyscallEvent | Mark]:
-        """The calls, in the order in which they returned, from the first of the system's own init on, and all marks.
-        Calls that never returned come last, without a result: one process that hangs loses nothing of the others."""
+        """Yield the calls, in the order in which they returned, from the first of the system's own init on, and all
+        marks. Calls that never returned come last, without a result: one process that hangs loses nothing of the
+        others."""
         for text in self._texts(chunks):
             self.lines += 1
             if self.lines > MOST_LINES:
@@ -78,7 +79,7 @@ class Reading:
                 yield event
 
     def _texts(self, chunks: Iterable[bytes]) -> Iterator[str]:
-        """Lines up to the first NUL: what follows is the empty rest of a disk."""
+        """Yield lines up to the first NUL: what follows is the empty rest of a disk."""
         held = b""
         for chunk in chunks:
             part, nul, _ = chunk.partition(b"\0")

@@ -48,7 +48,7 @@ class ModuleIndex:
         return found
 
     def answering(self, name: str) -> tuple[str, ...]:
-        """The modules that a name leads to: one of that name, or those with an alias of that pattern."""
+        """Return the modules that a name leads to: one of that name, or those with an alias of that pattern."""
         plain = module_name(name)
         if plain in self.paths or plain in self.builtin:
             return (plain,)
@@ -62,6 +62,7 @@ class ModuleIndex:
 
 
 def _first(text: str) -> str:
-    """The part before the first colon, with it, by which aliases are found: `pci:`; empty where there is none."""
+    """Return the part before the first colon, with it, by which aliases are found: `pci:`; empty where there is
+    none."""
     head = _PREFIX.match(text)
     return head[0] if head and head[0].endswith(":") else ""

@@ -14,7 +14,7 @@ _OCTAL = re.compile(r"\\([0-7]{3})")
 
 
 def parse_fstab(text: str) -> tuple[Mount, ...]:
-    """The lines of /etc/fstab; those that make no sense are left out."""
+    """Return the lines of /etc/fstab; those that make no sense are left out."""
     found = []
     for line in text.splitlines()[:MOST_LINES]:
         fields = [_OCTAL.sub(lambda m: chr(int(m[1], 8)), field) for field in line.split()]

@@ -26,7 +26,7 @@ Asked = tuple[str, str]
 
 
 def asked(message: str) -> Iterator[Asked]:
-    """All that one printed call asks nf_tables for. What cannot be decoded is passed over."""
+    """Yield all that one printed call asks nf_tables for. What cannot be decoded is passed over."""
     heads = list(_MESSAGE.finditer(message))[:MOST_MESSAGES]
     for number, head in enumerate(heads):
         end = heads[number + 1].start() if number + 1 < len(heads) else len(message)
@@ -43,7 +43,7 @@ def asked(message: str) -> Iterator[Asked]:
 
 
 def _attributes(message: str, start: int, end: int) -> Iterator[tuple[int, bytes]]:
-    """The outermost attributes (kind, content); one that the tracer cut is left out."""
+    """Yield the outermost attributes (kind, content); one that the tracer cut is left out."""
     for found in _ATTRIBUTE.finditer(message, start, end):
         kind, value = _KIND.search(found[2]), bytes.fromhex(found[3].replace("\\x", ""))
         if kind is not None and not found[4] and len(value) + 4 == int(found[1]):

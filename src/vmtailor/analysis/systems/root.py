@@ -24,7 +24,7 @@ class RootTree:
         self._targets: dict[str, str] = {}
 
     def resolve(self, path: str) -> str:
-        """The real path, all links followed; empty when there is nothing, or the links go in circles."""
+        """Return the real path, all links followed; empty when there is nothing, or the links go in circles."""
         todo = [part for part in reversed(path.split("/")) if part not in ("", ".")]
         real, links, steps = "", 0, 0
         while todo:
@@ -67,18 +67,18 @@ class RootTree:
         return self.folder(real) if real else {}
 
     def read(self, path: str, most: int) -> bytes:
-        """The content of a file; empty when there is none. Raises UserInputError for more than `most` bytes."""
+        """Return the content of a file; empty when there is none. Raises UserInputError for more than `most` bytes."""
         real = self.resolve(path)
         found = self.node(path)
         return self._tree.read(real, most) if found is not None and found.kind is NodeKind.FILE else b""
 
     def begin(self, path: str, count: int) -> bytes:
-        """The first bytes of a file; empty when there is none."""
+        """Return the first bytes of a file; empty when there is none."""
         real = self.resolve(path)
         return self._tree.begin(real, count) if real and self.is_file(path) else b""
 
     def text(self, path: str, most: int = 1 << 20) -> str:
-        """A file as text."""
+        """Return a file as text."""
         return self.read(path, most).decode("utf-8", "replace")
 
     def target(self, path: str) -> str:

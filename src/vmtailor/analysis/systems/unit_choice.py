@@ -46,8 +46,8 @@ def _is_called(unit: Unit, patterns: Iterable[str]) -> bool:
 
 
 def load(folder: Traversable | Path | None = None) -> tuple[Kept, ...]:
-    """All rows that come with the program, or those of `folder`. Raises UserInputError for a malformed one, or where
-    two have one id."""
+    """Return all rows that come with the program, or those of `folder`. Raises UserInputError for a malformed one, or
+    where two have one id."""
     found: list[Kept] = []
     for origin, text in toml_files.texts("units", folder):
         found += toml_files.rows(toml_files.document(text, origin), "kept", Kept, origin)
@@ -56,7 +56,8 @@ def load(folder: Traversable | Path | None = None) -> tuple[Kept, ...]:
 
 
 def asked_sockets(chunks: Iterable[bytes]) -> frozenset[str]:
-    """The paths of sockets that somebody connected to, from the log of a watched system; `@` begins abstract ones."""
+    """Return the paths of sockets that somebody connected to, from the log of a watched system; `@` begins abstract
+    ones."""
     found: set[str] = set()
     rest = b""
     for chunk in chunks:
@@ -75,16 +76,16 @@ def standings(
     kept: Sequence[Kept],
     named: Sequence[str] = (),
 ) -> tuple[UnitStanding, ...]:
-    """Every unit that started and could be masked, with whether it is a candidate, and why (not). Those whose start
-    took longest come first. `named`: patterns of units that whoever fits the system does without, which come before
-    what is `kept`, and not before what the exercise wants."""
+    """Return every unit that started and could be masked, with whether it is a candidate, and why (not). Those whose
+    start took longest come first. `named`: patterns of units that whoever fits the system does without, which come
+    before what is `kept`, and not before what the exercise wants."""
     wanted = _wanted(graph, exercise, frozenset(asked))
     found = [_standing(unit, wanted, kept, _is_called(unit, named)) for unit in _maskable(graph)]
     return tuple(sorted(found, key=lambda one: (-(one.start_s or 0.0), one.name)))
 
 
 def unmatched(graph: UnitGraph, named: Sequence[str]) -> tuple[str, ...]:
-    """Those patterns that no unit is called by which started and could be masked."""
+    """Return those patterns that no unit is called by which started and could be masked."""
     there = tuple(_maskable(graph))
     return tuple(one for one in named if not any(_is_called(unit, (one,)) for unit in there))
 

@@ -43,7 +43,7 @@ class UnitGraph:
     cut: bool
 
     def find(self, name: str) -> Unit | None:
-        """A unit by its name or one of its further ones."""
+        """Return a unit by its name or one of its further ones."""
         return self.units.get(name) or next((one for one in self.units.values() if name in one.names), None)
 
 

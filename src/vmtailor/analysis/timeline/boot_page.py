@@ -87,7 +87,7 @@ def _bars(timeline: Timeline) -> tuple[list[list[Any]], int]:
 
 
 def _called(kind: str, name: str, start_us: int, one: Initcall | Probe) -> list[Any]:
-    """The row of what the kernel called: it returns, and says how long it took."""
+    """Return the row of what the kernel called: it returns, and says how long it took."""
     return [
         kind, name, start_us, one.duration_us, one.exclusive_us, one.path == Path.BESIDE, one.occurrence,
         one.duration_source, one.returned, one.reported_us,
@@ -95,7 +95,7 @@ def _called(kind: str, name: str, start_us: int, one: Initcall | Probe) -> list[
 
 
 def _silence(gap: GapSpan) -> list[Any]:
-    """The row of a gap. Its source is what stood before and after."""
+    """Return the row of a gap. Its source is what stood before and after."""
     length = gap.end_us - gap.start_us
     name = gap.title or f"after: {gap.before}"
     around = f"after: {gap.before}\nuntil: {gap.after}"

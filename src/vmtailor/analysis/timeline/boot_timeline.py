@@ -157,7 +157,8 @@ def _shown(phases: Sequence[PhaseSpan], end_us: int | None) -> int | None:
 
 
 def _rows(observed: Observed, reading: ReportedScale) -> tuple[list[Initcall], list[Probe]]:
-    """The rows of initcalls and probes. Empties `observed.initcalls` on the way: a long log does not fit twice."""
+    """Return the rows of initcalls and probes. Empties `observed.initcalls` on the way: a long log does not fit
+    twice."""
     spans: list[Span | None] = []
     quantised = reading.quantised
     for call in observed.initcalls:

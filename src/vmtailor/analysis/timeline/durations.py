@@ -53,7 +53,7 @@ def is_ticks(value: int, tick: float) -> bool:
 
 
 def _tick_of(values: Sequence[int]) -> float | None:
-    """The tick that all the values are multiples of, the longest first; None when they are not, or all are 0."""
+    """Return the tick that all the values are multiples of, the longest first; None when they are not, or all are 0."""
     if not any(values):
         return None
     return next((tick for tick in TICKS_US if all(is_ticks(v, tick) for v in values)), None)

@@ -137,7 +137,8 @@ def own_time(units: Sequence[UnitSpan]) -> list[UnitSpan]:
 
 
 def _of_stages(units: Sequence[UnitSpan]) -> dict[int, int]:
-    """The own time of each stage, by its place: what the events within it, which are named after it, did not take."""
+    """Return the own time of each stage, by its place: what the events within it, which are named after it, did not
+    take."""
     within: dict[str, int] = {}
     for unit in units:
         if unit.name.startswith(STAGES) and "/" in unit.name:
@@ -182,7 +183,8 @@ def _goal(units: Sequence[UnitSpan], end_us: int | None) -> int:
 
 
 def _longest_chain(units: Sequence[UnitSpan], goal_us: int) -> set[int]:
-    """The places of the units, none beginning before another ends, that together last longest up to `goal_us`."""
+    """Return the places of the units, none beginning before another ends, that together last longest up to
+    `goal_us`."""
     timed = sorted(
         (max(u.start_us, u.start_us + u.duration_us - TOLERANCE_US), u.start_us, u.duration_us, n)
         for n, u in enumerate(units)
@@ -207,7 +209,7 @@ def _longest_chain(units: Sequence[UnitSpan], goal_us: int) -> set[int]:
 
 
 def _waited_for(units: Sequence[UnitSpan]) -> list[UnitSpan]:
-    """The units with `path_us`: of what is on the path, the time since the one before it was up."""
+    """Return the units with `path_us`: of what is on the path, the time since the one before it was up."""
     rows = list(units)
     path = sorted(
         (u.start_us, u.start_us + (u.duration_us or 0), n)

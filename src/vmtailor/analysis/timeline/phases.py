@@ -54,7 +54,7 @@ def _shows_the_end(observed: Observed, marks: Marks) -> bool:
 
 
 def _resolved(observed: Observed, phase: PhaseSpan) -> PhaseSpan:
-    """A phase without its end where that is known to the second, and the phase is not much longer."""
+    """Return a phase without its end where that is known to the second, and the phase is not much longer."""
     start, end = phase.start_us, phase.end_us
     if start is None or end is None or phase.name == PhaseName.READY or end - start >= RESOLVED_US:
         return phase

@@ -70,7 +70,7 @@ def _entry(kind: str, path: Path) -> CacheEntry:
 
 
 def _size(path: Path) -> tuple[int, list[float]]:
-    """Bytes on the disk, and when the files and folders on the first level were changed."""
+    """Return bytes on the disk, and when the files and folders on the first level were changed."""
     status = path.lstat()
     total, times = status.st_blocks * 512, [status.st_mtime]
     waiting = [path] if stat.S_ISDIR(status.st_mode) else []

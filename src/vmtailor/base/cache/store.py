@@ -138,7 +138,7 @@ def _close(path: Path, least: int) -> None:
 
 
 def writing(parts: Mapping[str, bytes]) -> Callable[[Path], None]:
-    """A function that fills a folder with files, by their names."""
+    """Return a function that fills a folder with files, by their names."""
 
     def fill(folder: Path) -> None:
         for name, data in parts.items():

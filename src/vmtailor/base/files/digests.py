@@ -45,7 +45,7 @@ def sha256_of_rest(file: BufferedReader) -> str:
 
 
 def _pieces(descriptor: int, at: int, size: int) -> Iterator[memoryview | bytes]:
-    """A file with holes, in pieces; what it has got beyond `size` meanwhile, too."""
+    """Yield a file with holes, in pieces; what it has got beyond `size` meanwhile, too."""
     for begin, end in chain(stretches(descriptor, at, size), [(size, size)]):
         while at < begin:
             yield (zeros := _ZEROS[: begin - at])

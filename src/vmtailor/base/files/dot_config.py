@@ -31,7 +31,7 @@ def read(path: Path) -> bytes:
     UserInputError for a file of another kind."""
     data = plain(read_regular(path, "the configuration", FILE_BYTES, hint=_GIVE), path)
     if b"\0" in data or not any(line.startswith((b"CONFIG_", b"# CONFIG_")) for line in data.splitlines()):
-        raise UserInputError(f"{path} is no kernel configuration: it has no line CONFIG_NAME=VALUE", hint=_GIVE)
+        raise UserInputError(f"{path} is not a kernel configuration: it has no line CONFIG_NAME=VALUE", hint=_GIVE)
     return data
 
 
@@ -69,7 +69,7 @@ def parse_strictly(data: bytes, origin: str) -> dict[str, str]:
         # Only a line feed ends a line: kconfig knows no other.
         lines = data.decode("utf-8").split("\n")
     except UnicodeDecodeError as error:
-        raise UserInputError(f"{origin} is no configuration: it is not UTF-8", hint=_AS_KCONFIG) from error
+        raise UserInputError(f"{origin} is not a configuration: it is not UTF-8", hint=_AS_KCONFIG) from error
     for number, line in enumerate(lines, 1):
         if set_ := _STRICT_SET.fullmatch(line):
             name, value = set_[1], _unquote(set_[2])
@@ -91,7 +91,9 @@ def render(symbols: Mapping[str, str]) -> str:
     lines = []
     for name, value in symbols.items():
         if not _NAME.match(name) or "\n" in value:
-            raise UserInputError(f"'{name}={value}' is no configuration symbol", hint="write NAME=y, without CONFIG_")
+            raise UserInputError(
+                f"'{name}={value}' is not a configuration symbol", hint="write NAME=y, without CONFIG_"
+            )
         if value == "n":
             lines.append(f"# CONFIG_{name} is not set")
         elif _PLAIN.match(value):

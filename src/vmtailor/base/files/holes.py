@@ -53,7 +53,7 @@ def stretches(descriptor: int, at: int, size: int) -> Iterator[tuple[int, int]]:
 
 
 def _next(descriptor: int, at: int, size: int) -> tuple[int, int] | None:
-    """The next stretch with content, from `at` on; None where there is none."""
+    """Return the next stretch with content, from `at` on; None where there is none."""
     if at >= size:
         return None
     try:

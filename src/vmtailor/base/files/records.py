@@ -26,7 +26,7 @@ def schema_of(kind: type[Any]) -> str:
 
 
 def to_bytes(record: Any) -> bytes:
-    """One record as an indented JSON document, `schema` first, with a line feed at its end."""
+    """Return one record as an indented JSON document, `schema` first, with a line feed at its end."""
     document = {"schema": schema_of(type(record)), **msgspec.to_builtins(record)}
     return msgspec.json.format(encode(document), indent=1) + b"\n"
 

@@ -38,7 +38,7 @@ def read_strictly(text: str, kind: type[_T], origin: str) -> _T:
 
 
 def _unknown(kind: Any, value: Any, where: str) -> Iterator[str]:
-    """The fields of a table, and of the tables in it, that no dataclass has."""
+    """Yield the fields of a table, and of the tables in it, that no dataclass has."""
     if dataclasses.is_dataclass(kind) and isinstance(value, dict):
         hints = typing.get_type_hints(kind)
         for name, inner in value.items():

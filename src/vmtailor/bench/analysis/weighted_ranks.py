@@ -77,7 +77,7 @@ def parse_weights(text: str) -> dict[str, float]:
         except ValueError:
             weight = math.nan
         if not (name and 0 <= weight < 1e6):
-            raise UserInputError(f"--weights: {part.strip()[:64]!r} is no SUITE=NUMBER", hint="efficiency=2,startup=1")
+            raise UserInputError(f"--weights: {part.strip()[:64]!r} is not SUITE=NUMBER", hint="efficiency=2,startup=1")
         found[name] = weight
     if not any(found.values()):
         raise UserInputError("--weights: all are 0", hint="efficiency=2,startup=1")

@@ -222,7 +222,7 @@ def counts_of(text: str, least: int = 1) -> tuple[int, ...]:
         found = [-1]
     if not found or found[0] < least or found[-1] > 256:
         raise UserInputError(
-            f"--n {text[:64]!r} is no list of numbers from {least} to 256",
+            f"--n {text[:64]!r} is not a list of numbers from {least} to 256",
             hint="for example --n 1,2,4,8; 0 is the machine itself, with --inside vm:DISK",
         )
     return tuple(found)
@@ -232,6 +232,6 @@ def repeat_of(asked: int | None, *, quick: bool, at_once: bool) -> int:
     """Return how often a cell is measured. Raises UserInputError where once would say nothing: on the wall clock."""
     if asked == 1 and not at_once:
         raise UserInputError(
-            "--repeat 1 says nothing of a time that varies", hint="2 at least; 1 is for --n with --inside"
+            "--repeat 1 says nothing about a time that varies", hint="2 at least; 1 is for --n with --inside"
         )
     return asked or (1 if at_once else QUICK_REPEAT if quick else REPEAT)

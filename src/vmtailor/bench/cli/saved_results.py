@@ -50,7 +50,7 @@ def published(files: Sequence[Path], out: Path | None) -> None:
     page = published_page(load(files), [plain(str(file)) for file in files])
     if not page:
         raise UserInputError(
-            "nothing in these results was measured in full: the quick form is not to be set beside published tables",
+            "these results are from --quick: published tables need a full measurement",
             hint="make bench-published, or a part of it: vmtailor bench SUITE --on RUNTIME,… without --quick",
         )
     _put(page, out)

@@ -74,7 +74,7 @@ def check(reference: str) -> Path:
         )
     path = Path(reference.removeprefix(VM))
     if not path.is_file():
-        raise UserInputError(f"--inside: {plain(str(path))} is no disk", hint="make bench-engines builds one")
+        raise UserInputError(f"--inside: {plain(str(path))} is not a disk", hint="make bench-engines builds one")
     disks.disk_of(path)
     return path
 
@@ -259,5 +259,5 @@ def _counting(known: BenchMachine, parts: Natives, *, by_step: bool) -> Counting
 def _step_spans(parts: Natives) -> tuple[CodeSpan, ...]:
     at = elf_symbols(parts.attendant.read_bytes()).get(_BEGINS)
     if at is None:
-        raise GuestError(f"the attendant's program has no {_BEGINS}: what its steps cost cannot be told apart")
+        raise GuestError(f"the attendant's program has no {_BEGINS}: the cost of its steps cannot be counted apart")
     return (CodeSpan(STEP, at),)

@@ -288,7 +288,9 @@ def main(words: list[str]) -> int:
         terminal.show_error(error)
         return int(error.exit_code)
     except OSError as error:
-        refused = HostError(f"the host refused: {error}", hint="is the disk full, or the results' folder gone?")
+        refused = HostError(
+            f"the host refused: {error}", hint="check that the disk has space and that the results' folder exists"
+        )
         terminal.show_error(refused)
         return int(refused.exit_code)
     return 0

@@ -83,7 +83,7 @@ def bench(options: BenchOptions) -> BenchResults:
     if options.inside:
         guest_engine.check(options.inside)
         if not described:
-            raise UserInputError("--inside, and no engine is named that would run there", hint="--on native,podman,…")
+            raise UserInputError("--inside needs an engine that runs in the machine", hint="--on native,podman,…")
     here = () if options.inside else described
     job = BenchJob(
         suites=options.suites,
@@ -141,7 +141,7 @@ def bench(options: BenchOptions) -> BenchResults:
     if status == ExitCode.USER_INPUT:
         raise UserInputError("nothing was measured", hint="as said above")
     if status != 0:
-        raise HostError(f"the run ended with {status}", hint="what was measured until then is kept; run it again")
+        raise HostError(f"the run ended with {status}", hint="the results so far are kept; run it again")
     return records.load(BenchResults, options.out)
 
 

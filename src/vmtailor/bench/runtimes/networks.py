@@ -80,7 +80,7 @@ def await_listening(process: int, port: int = IPERF, patience_s: float = 10.0) -
         if any(f":{port:04X} " in line and " 0A " in line for line in _sockets(process)):
             return
         time.sleep(0.005)
-    raise HostError(f"nobody listens on port {port}", hint="is the port taken?")
+    raise HostError(f"no program listens on port {port}", hint="is the port taken?")
 
 
 def _sockets(process: int) -> Iterator[str]:

@@ -21,8 +21,8 @@ from vmtailor.stages.boot import profile
 
 
 def boot_bundle(asked: BootOptions, bundle: Path) -> None:
-    """Boot a bundle so many times, try changes on it, or attribute one boot. Raises UserInputError for options that it
-    has no use for."""
+    """Boot a bundle `times` times, try changes on it, or attribute one boot. Raises UserInputError for options that do
+    not apply to bundles."""
     refuse(asked, OptionSubject.FITTED, bundle)
     architecture = bundle_folder.load(bundle).bundle.architecture
     words = (*asked.append, *(profile.INITCALLS if asked.debug_initcalls else ()))
@@ -41,7 +41,7 @@ def boot_bundle(asked: BootOptions, bundle: Path) -> None:
 
 
 def _boots(asked: BootOptions, subject: bundle_boots.Booted, name: str) -> BootSeries:
-    """The bundle booted, or changes tried on it."""
+    """Return the bundle booted, or changes tried on it."""
     wanted = choice.for_bundle(asked.changes, subject.loaded.bundle.kernel_version)
     if wanted and (words := machine_bench.doubt(asked.clock, asked.judged_by, len(wanted), asked.times)):
         output.note(words)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`vmtailor boot` of a disk or a kernel that nobody drives: booted, sampled, attributed, changes tried on it."""
+"""`vmtailor boot` of a disk or a kernel without an exercise: boot, sample, attribute, and try changes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from vmtailor.stages.boot import boot_attribution, profile
 
 @dataclass(frozen=True)
 class MachineRequest:
-    """A machine that was asked for, and how it is waited for."""
+    """A requested machine, and the signal that it is waited for."""
 
     asked: BootOptions
     name: str
@@ -42,7 +42,7 @@ class MachineRequest:
 
 
 def boot_machine(asked: BootOptions) -> None:
-    """Boot the machine so many times, try changes on it, or attribute one boot."""
+    """Boot the machine `times` times, try changes on it, or attribute one boot."""
     prepared = _prepared(asked)
     if asked.attribute:
         cost = _attributed(prepared)
@@ -93,7 +93,7 @@ def _check(machine: Machine, sample: bool) -> None:
     if sample and (machine.kernel is None or machine.initrd is None):
         raise UserInputError("--sample needs --kernel and --initrd: the collector travels in the initial RAM disk")
     if sample and not machine.hardware.second_port:
-        raise UserInputError(f"--sample needs a second serial port, which the machine {machine.board} has not")
+        raise UserInputError(f"--sample needs a second serial port, which the machine {machine.board} does not have")
     if machine.kernel is None and machine.words:
         raise UserInputError("--append needs --kernel", hint="a disk's own loader has a command line of its own")
     check_clock(machine)
@@ -138,7 +138,7 @@ def _tried(prepared: MachineRequest) -> BootSeries:
     store, known = Store(), None
     if asked.judged_by is JudgedBy.INSTRUCTIONS:
         if machine.kernel is None:
-            raise UserInputError("to judge by instructions needs --kernel")
+            raise UserInputError("judging by instructions needs --kernel")
         known = boot_attribution.of_package(Path(machine.kernel), store, machine.architecture)
     if words := machine_bench.doubt(machine.clock, asked.judged_by, len(wanted), asked.times):
         output.note(words)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`vmtailor boot DISK --requests FOLDER`: a system's own boot with every call seen, and what came of it."""
+"""`vmtailor boot DISK --requests FOLDER`: boot a system and trace every call."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from vmtailor.stages.kernel_plan import Wishes
 
 
 def boot_requests(asked: BootOptions, folder: Path) -> None:
-    """Trace a disk's system into `folder`, or show what that has already, and plan from it where the kernel's source is
-    at hand; exits with 5 when the system did not get ready. Raises UserInputError for options that do not go with
-    it."""
+    """Trace a disk's system into `folder`, or show the trace that is already there. Then plan from it, if the kernel's
+    source is available. Exits with 5 when the system did not get ready. Raises UserInputError for options that do not
+    apply."""
     refuse(asked, OptionSubject.WATCHED, asked.subject)
     if asked.subject is None:
         raise UserInputError("--requests needs a disk", hint="vmtailor boot DISK --requests FOLDER --ready SIGNAL")
@@ -56,7 +56,7 @@ def boot_requests(asked: BootOptions, folder: Path) -> None:
 
 
 def show(record: SystemTrace, folder: Path, console: TerminalConsole) -> None:
-    """Print what was seen: how much, the modules by what they were loaded for, and what the kernel started itself."""
+    """Print the number of calls, the modules with the reason each was loaded, and the kernel's own actions."""
     seen = record.figures
     if record.boot.failures:
         console.print(Text(f"not ready under the tracer: {record.boot.problem}", "bold yellow"))
@@ -83,7 +83,7 @@ def show(record: SystemTrace, folder: Path, console: TerminalConsole) -> None:
 
 
 def show_plan(plan: Plan | None, record: SystemTrace, folder: Path, console: TerminalConsole) -> None:
-    """Print how large the configuration is that has what was asked for."""
+    """Print the size of the configuration that has everything the system asked for."""
     if plan is None:
         if not record.boot.failures:
             why = "the source of its kernel is not in the cache, or the disk does not have its configuration"

@@ -24,8 +24,8 @@ from vmtailor.pipeline.systems import exercise_boots
 
 
 def boot_system(asked: BootOptions, exercise: Path) -> None:
-    """Boot a system so many times, drive it by the exercise and shut it down. Raises UserInputError for options that
-    have no meaning then."""
+    """Boot a system `times` times, drive it by the exercise and shut it down. Raises UserInputError for options that do
+    not apply."""
     refuse(asked, OptionSubject.EXERCISED, asked.subject)
     if asked.subject is None:
         raise UserInputError("--exercise needs a system to drive", hint="vmtailor boot disk:FILE -x FILE")

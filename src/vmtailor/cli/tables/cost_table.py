@@ -18,8 +18,8 @@ WHOLE = "functions count as a whole: what was inlined into one counts as its own
 
 
 def show_cost(cost: BootCost, out: Path, console: TerminalConsole, loops: Sequence[LoopNames] = ()) -> None:
-    """Print the symbols, initcalls and functions that cost most, and how the rows add up. `loops`: what waits only
-    because the machine is emulated, which is named apart and has no share."""
+    """Print the symbols, initcalls and functions that cost most, and how the rows add up. `loops`: waits that exist
+    only in an emulated machine; they are listed apart, without a share."""
     emulated = {name for loop in loops for name in loop.functions}
     waited = [f for f in cost.functions if f.function in emulated]
     counted = [f for f in cost.functions if f.function not in emulated]

@@ -18,8 +18,8 @@ _MOST_LACKING = 10
 
 @dataclass(frozen=True)
 class LookupAnswer:
-    """A question, or a message, and what came of it. `command`: what would fit the image again, without its --keep;
-    empty for a bare configuration. `lacking`: for an error alone, symbols with what each would answer."""
+    """A question or a message with its answer. `command`: the command that fits the image again, without --keep; empty
+    for a bare configuration. `lacking`: for an error alone, symbols with the requests that each would satisfy."""
 
     question: str
     target: AskedKernel
@@ -48,7 +48,7 @@ def brings_in(finding: Finding, answer: LookupAnswer) -> tuple[str, ...]:
 
 
 def document(answer: LookupAnswer) -> dict[str, Any]:
-    """One answer as a JSON document."""
+    """Return one answer as a JSON document."""
     return {
         "schema": LOOKUP_SCHEMA,
         "question": answer.question,
@@ -100,7 +100,7 @@ def _headline(answer: LookupAnswer) -> tuple[str, str, str]:
 
 
 def _about(first: Finding, name: str) -> tuple[str, str, str]:
-    """The headline of an answer that names a symbol, by its first finding."""
+    """Return the headline of an answer that names a symbol, by its first finding."""
     if first.has is Has.OUT:
         return "✗", "bold yellow", f"{first.ask} needs {first.symbol}, which {name} lacks"
     if first.has is Has.MODULE:

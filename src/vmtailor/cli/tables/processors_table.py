@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One image on several processors, as tables."""
+"""Tables of one image on several processors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from vmtailor.model.boots.comparison import PlatformFigure, ProcessorsCompared
 
 
 def show(found: ProcessorsCompared, console: TerminalConsole, top: int) -> None:
-    """Print the figures, and what only some of the kernels have."""
+    """Print the figures, and the symbols that only some of the kernels have."""
     table = Table(title="Figures", title_justify="left", title_style="bold", box=None, header_style="dim")
     table.add_column("")
     for one in found.platforms:

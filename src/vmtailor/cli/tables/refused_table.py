@@ -20,7 +20,7 @@ _MOST_CHARACTERS = 160
 
 
 def show(found: WatchedRun, bundle: Path, saved: Path | None) -> None:
-    """Print what was refused, what would bring it in, and what nothing explains."""
+    """Print the refused calls, the ways to bring their symbols in, and the calls that nothing explains."""
     console = TerminalConsole(stderr=True, width=None if sys.stderr.isatty() else 160)
     explained, unexplained = found.explained, found.unexplained
     if explained:

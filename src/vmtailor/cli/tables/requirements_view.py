@@ -20,7 +20,7 @@ _MARKS = {
 
 
 def document(held: HeldAgainst) -> dict[str, Any]:
-    """All answers as one JSON document."""
+    """Return all answers as one JSON document."""
     return {
         "schema": SCHEMA,
         "program": held.program.name,
@@ -52,7 +52,7 @@ def document(held: HeldAgainst) -> dict[str, Any]:
 
 
 def show(held: HeldAgainst, console: TerminalConsole) -> None:
-    """Print them by level: what is missing in full, what is there in a line."""
+    """Print the requirements by level: missing ones in full, met ones in a line."""
     missing = [f"{len(held.lacking(level))} {level}" for level in Level if held.lacking(level)]
     kernel = f"{held.kernel} ({held.version})" if held.version else held.kernel
     head = (

@@ -30,7 +30,7 @@ _JUDGED = {
 
 
 def summaries(series: BootSeries, variant: str) -> list[tuple[str, Summary]]:
-    """Return milestone → figures over the boots of a variant that got ready, in the order of time."""
+    """Return figures by milestone over the boots of a variant that got ready, in the order of time."""
     values: dict[str, list[float]] = {}
     for boot in series.of(variant):
         if boot.outcome is Outcome.READY:
@@ -45,7 +45,7 @@ def summaries(series: BootSeries, variant: str) -> list[tuple[str, Summary]]:
 
 
 def document(series: BootSeries, out: Path) -> dict[str, Any]:
-    """Return the JSON document: the record, every raw sample in it, with figures beside."""
+    """Return the JSON document: the record with every raw sample, and its figures."""
     record = msgspec.to_builtins(series)
     figures = {
         one.name: {name: msgspec.to_builtins(summary) for name, summary in summaries(series, one.name)}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A system with an init of its own, for a person."""
+"""The parts of a system with an init of its own, as text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ALL = 1 << 30
 
 
 def show(found: System, console: TerminalConsole, *, everything: bool = False) -> None:
-    """Print what was found."""
+    """Print the parts of the system."""
     most = _ALL if everything else MOST_ROWS
     system = found.os.pretty_name or found.os.id or "no os-release"
     console.print(Text.assemble((system, "bold"), f", {named(found.architecture).title}"), soft_wrap=True)

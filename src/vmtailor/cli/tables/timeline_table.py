@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A timeline on a terminal: phase strip, hot spots, remedies, warnings."""
+"""Tables of a timeline: phase strip, hot spots, remedies, warnings."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def _bar(spot: Hotspot, longest: int) -> Text:
 
 
 def _hotspots(timeline: Timeline, top: int, width: int) -> Table:
-    """The items that took longest. Columns that would be empty, and on a narrow terminal the bars, leave their
+    """Return the items that took longest. Columns that would be empty, and on a narrow terminal the bars, leave their
     room to names."""
     spots = timeline.hotspots[:top]
     table = Table(

@@ -61,7 +61,7 @@ def open_disk(path: Path, scratch: Path | None = None) -> Iterator[OpenedDisk]:
         before = os.fstat(file.fileno())
         head = file.read(512)
         if before.st_size == 0 or len(head) < 512:
-            raise UserInputError(f"{path} is no disk image: it has {before.st_size} bytes", hint=_HINT)
+            raise UserInputError(f"{path} is not a disk image: it has {before.st_size} bytes", hint=_HINT)
         _require_known(path, head)
         _require_unused(path, file.fileno())
         with temporary.held_folder(scratch) as folder:
@@ -76,7 +76,7 @@ def open_disk(path: Path, scratch: Path | None = None) -> Iterator[OpenedDisk]:
                 raw, form, size = link, DiskFormat.RAW, before.st_size
             if not LEAST_BYTES <= size <= MOST_BYTES:
                 raise UserInputError(
-                    f"{path} is a disk of {figures.file_bytes(size)}, which no system is on", hint=_HINT
+                    f"{path} is a disk of {figures.file_bytes(size)}, too small or too large for a system", hint=_HINT
                 )
             yield OpenedDisk(path, raw, form, size)
         after = path.stat()

@@ -129,13 +129,13 @@ class Ext4:
 
 
 def require_clean(raw: Path, offset: int, name: str) -> int:
-    """Bytes of a block. Raises UserInputError for a file system that was not left in order: what its journal still
-    holds is not in place."""
+    """Return bytes of a block. Raises UserInputError for a file system that was not left in order: what its journal
+    still holds is not in place."""
     with raw.open("rb") as file:
         file.seek(offset + _SUPER_AT)
         block = file.read(_SUPER_BYTES)
     if len(block) < _SUPER_BYTES or struct.unpack_from("<H", block, 0x38)[0] != _MAGIC:
-        raise UserInputError(f"{name} is no ext4 file system", hint=_BROKEN)
+        raise UserInputError(f"{name} is not an ext4 file system", hint=_BROKEN)
     state, shift = struct.unpack_from("<H", block, 0x3A)[0], struct.unpack_from("<I", block, 0x18)[0]
     incompatible = struct.unpack_from("<I", block, 0x60)[0]
     if incompatible & _JOURNAL_DEVICE:
@@ -215,7 +215,7 @@ def _require_there(raw: Path, offset: int, path: str, data: bytes | None, name: 
 
 
 def _quoted(path: Path) -> str:
-    """One word of debugfs's, whatever the cache's folder is called."""
+    """Return one word of debugfs's, whatever the cache's folder is called."""
     return '"' + str(path).replace('"', '""') + '"'
 
 

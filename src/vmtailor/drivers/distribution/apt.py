@@ -111,7 +111,7 @@ def _watched(argv: Sequence[str], folder: Path, package: Package, update: Callab
 
 
 def _fetched(folder: Path) -> int:
-    """Bytes of what was fetched so far. apt renames its files meanwhile."""
+    """Return bytes of what was fetched so far. apt renames its files meanwhile."""
     found = 0
     for entry in os.scandir(folder):
         if entry.name.endswith((".deb", ".FAILED")):

@@ -156,7 +156,7 @@ class Debian:
         return combine(apt.packaged(pattern, lists), architecture, lists)
 
     def program(self, architecture: Architecture, package: str, name: str, store: Store) -> Path:
-        """One program with the libraries of its packages, unpacked."""
+        """Return one program with the libraries of its packages, unpacked."""
         lists = apt_lists.of(architecture)
         packages = apt.with_what_it_needs(package, lists)
 

@@ -66,7 +66,7 @@ class Distribution(Protocol):
 
     @property
     def name(self) -> str:
-        """Its ID in os-release."""
+        """Return its ID in os-release."""
 
     @property
     def refresh(self) -> str:

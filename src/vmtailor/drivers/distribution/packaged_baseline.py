@@ -36,7 +36,7 @@ def select(
     wanted: str | None = None,
     kernels: Sequence[PackagedKernel] | None = None,
 ) -> PackagedKernel:
-    """One kernel: the newest that was released, or what `wanted` names: a series (6.12), a version (6.12.117), a
+    """Return one kernel: the newest that was released, or what `wanted` names: a series (6.12), a version (6.12.117), a
     release or a package version. `kernels`: what the distribution said when it was asked before.
 
     Raises UserInputError when nothing fits `wanted`, HostError when nothing is packaged completely.

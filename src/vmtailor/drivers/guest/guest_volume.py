@@ -36,7 +36,7 @@ def signal_number(name: str) -> int:
     UserInputError."""
     number = signals.number_of(name)
     if number is None:
-        raise UserInputError(f"'{name[:40]}' is no signal", hint="write it as SIGTERM, TERM, 15 or SIGRTMIN+3")
+        raise UserInputError(f"'{name[:40]}' is not a signal", hint="write it as SIGTERM, TERM, 15 or SIGRTMIN+3")
     return number
 
 

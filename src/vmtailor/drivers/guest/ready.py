@@ -55,7 +55,7 @@ def parse_signal(text: str) -> ReadySignal:
 def _port(text: str) -> int:
     port = int(text)
     if not 0 < port < 65536:
-        raise ValueError(f"{port} is no port")
+        raise ValueError(f"{port} is not a port")
     return port
 
 

@@ -133,7 +133,7 @@ class Decoder:
         return frames, text
 
     def _frame_at(self, buffer: bytes, at: int) -> Frame | bool | None:
-        """A frame at this place; False: there is none; None: cannot be told yet."""
+        """Return a frame at this place; False: there is none; None: cannot be told yet."""
         head = buffer[at : at + HEADER_BYTES]
         if not MAGIC.startswith(head[:2]):
             return False

@@ -90,7 +90,7 @@ class SavedFolder:
 
     @property
     def disk_name(self) -> str:
-        """The name of the first disk."""
+        """Return the name of the first disk."""
         raise NotImplementedError
 
     def changed(self, name: str) -> UserInputError:
@@ -117,12 +117,12 @@ class SavedFolder:
 
     @property
     def is_system(self) -> bool:
-        """Whether it is of a system with an init of its own."""
+        """Return whether it is of a system with an init of its own."""
         return self.lists(SYSTEM)
 
     @cached_property
     def root(self) -> Disk:
-        """The first disk: a container's root file system, or a system's disk, of which what is written is thrown
+        """Return the first disk: a container's root file system, or a system's disk, of which what is written is thrown
         away."""
         path = str(self.file(self.disk_name))
         if not self.is_system:
@@ -142,21 +142,21 @@ class SavedFolder:
 
     @cached_property
     def exercise(self) -> Exercise:
-        """The exercise of a container. Raises UserInputError for one that no file could say."""
+        """Return the exercise of a container. Raises UserInputError for one that no file could say."""
         found = self.record(Exercise, EXERCISE)
         bundle_values.require_exercise(found, self.path / EXERCISE)
         return found
 
     @cached_property
     def trace(self) -> Trace:
-        """The record of a container's trace. Raises UserInputError for what no trace says."""
+        """Return the record of a container's trace. Raises UserInputError for what no trace says."""
         found = self.record(Trace, TRACED)
         bundle_values.require_trace(found, self.path / TRACED)
         return found
 
     @cached_property
     def system(self) -> System:
-        """The system. Raises UserInputError for a record that names no place of a root."""
+        """Return the system. Raises UserInputError for a record that names no place of a root."""
         found = self.record(System, SYSTEM)
         path = found.init.path
         placed = found.disk is not None and 0 <= found.disk.root <= 256
@@ -166,21 +166,21 @@ class SavedFolder:
 
     @cached_property
     def system_exercise(self) -> SystemExercise:
-        """The exercise of a system. Raises UserInputError for one that no file could say."""
+        """Return the exercise of a system. Raises UserInputError for one that no file could say."""
         found = self.record(SystemExercise, SYSTEM_EXERCISE)
         bundle_values.require_system_exercise(found, self.path / SYSTEM_EXERCISE)
         return found
 
     @cached_property
     def system_run(self) -> SystemRun:
-        """What a system did on its own kernel. Raises UserInputError for what no boot takes."""
+        """Return the run of the exercise on the system's own kernel. Raises UserInputError for what no boot takes."""
         found = self.record(SystemRun, SYSTEM_RUN)
         bundle_values.require_cpu_s(found.boot.cpu_s, self.path / SYSTEM_RUN)
         return found
 
     @cached_property
     def system_trace(self) -> SystemTrace:
-        """The record of a system's trace. Raises UserInputError for what no trace says."""
+        """Return the record of a system's trace. Raises UserInputError for what no trace says."""
         found = self.record(SystemTrace, SYSTEM_TRACED)
         bundle_values.require_system_trace(found, self.path / SYSTEM_TRACED)
         return found
@@ -232,7 +232,7 @@ class BundleFolder(SavedFolder):
 
     def changed(self, name: str) -> UserInputError:
         return UserInputError(
-            f"{self.path / name} is not the file that the bundle was made with: its content is another one", hint=_AGAIN
+            f"{self.path / name} is not the file that the bundle was made with: its content differs", hint=_AGAIN
         )
 
     @cached_property
@@ -241,22 +241,23 @@ class BundleFolder(SavedFolder):
 
     @cached_property
     def symbols(self) -> bytes:
-        """The kernel's table of symbols. Raises UserInputError when it is none."""
+        """Return the kernel's table of symbols. Raises UserInputError when it is none."""
         found = self.data(self.bundle.system_map, MOST_TABLE_BYTES)
         if not _TABLE.fullmatch(found):
             raise UserInputError(
-                f"{self.path / self.bundle.system_map} is no table of symbols", hint="fit the image again"
+                f"{self.path / self.bundle.system_map} is not a table of symbols", hint="fit the image again"
             )
         return found
 
     @cached_property
     def config(self) -> dict[str, str]:
-        """The kernel's configuration, name → value. Raises UserInputError for a file that kconfig would not write."""
+        """Return the kernel's configuration, name → value. Raises UserInputError for a file that kconfig would not
+        write."""
         return self._config(self.bundle.kernel_config)
 
     @cached_property
     def baseline_config(self) -> dict[str, str] | None:
-        """The configuration that the bundle was made from; None in older bundles."""
+        """Return the configuration that the bundle was made from; None in older bundles."""
         return self._config(BASELINE_CONFIG) if self.lists(BASELINE_CONFIG) else None
 
     def _config(self, name: str) -> dict[str, str]:
@@ -264,7 +265,7 @@ class BundleFolder(SavedFolder):
 
     @cached_property
     def init(self) -> bytes:
-        """The init in the root file system; empty when the bundle does not say."""
+        """Return the init in the root file system; empty when the bundle does not say."""
         return self.data(INIT, MOST_INIT_BYTES) if self.lists(INIT) else b""
 
     @cached_property
@@ -288,7 +289,7 @@ def load(folder: Path, store: Store | None = None) -> BundleFolder:
     """Read a bundle's record. Raises UserInputError when it is none, damaged, of another version, when it asks for a
     machine that no fit makes, names files that are none of its own, or lacks its kernel or root."""
     if not is_bundle(folder):
-        raise UserInputError(f"{folder} is no bundle", hint="vmtailor fit IMAGE -o FOLDER makes one")
+        raise UserInputError(f"{folder} is not a bundle", hint="vmtailor fit IMAGE -o FOLDER makes one")
     data = plain_files.read(folder, RECORD, RECORD_BYTES)
     bundle = records.from_bytes(Bundle, data, str(folder / RECORD), hint="fit the image again")
     bundle_values.require_machine(bundle, folder / RECORD)
@@ -307,7 +308,7 @@ def container_of(found: BundleFolder) -> BundleFolder:
     booted and counted with. Raises UserInputError for a system's: what asks for a container cannot do that yet."""
     if found.is_system:
         raise UserInputError(
-            f"{found.path} is the bundle of a system with an init of its own, and this is for those of containers",
+            f"{found.path} is the bundle of a system with an init of its own; this command takes those of containers",
             hint=f"vmtailor run {found.path} starts it; verify, measure, refit, explain and report take it, too",
         )
     _require(found, found.bundle.system_map, found.bundle.kernel_config, EXERCISE)

@@ -65,15 +65,15 @@ def require_machine(bundle: Bundle, where: Path) -> None:
     if len(" ".join(bundle.words)) > most:
         raise _wrong(where, f"the kernel command line is longer than {most} bytes")
     if not _VERSION.fullmatch(bundle.kernel_version):
-        raise _wrong(where, f"'{plain(bundle.kernel_version[:80])}' is no version of a kernel")
+        raise _wrong(where, f"'{plain(bundle.kernel_version[:80])}' is not a kernel version")
     for port in bundle.image.exposed_ports:
         if not 0 < port.number < 65536:
-            raise _wrong(where, f"{port.number} is no port")
+            raise _wrong(where, f"{port.number} is not a port")
     signal_number(bundle.image.stop_signal or "SIGTERM")
 
 
 def _row_of(bundle: Bundle, where: Path) -> Architecture:
-    """The architecture of a bundle, which has such a machine."""
+    """Return the architecture of a bundle, which has such a machine."""
     try:
         architecture = named(bundle.architecture)
         architecture.board_named(bundle.machine)
@@ -94,7 +94,7 @@ def require_exercise(exercise: Exercise, where: Path) -> None:
     ready = exercise.ready
     for seconds in (ready.timeout_s, exercise.stop_timeout_s):
         if not math.isfinite(seconds) or not 0 < seconds <= MOST_SECONDS:
-            raise _wrong(where, f"{seconds} is no number of seconds to wait")
+            raise _wrong(where, f"{seconds} is not a number of seconds to wait")
     if (ready.step is None) is not (ready.kind is ReadyKind.EXIT):
         raise _wrong(where, "the check for ready does not say what to ask, or asks at the program's end")
     if ready.step is not None and ready.step.kind is StepKind.HOST_COMMAND:
@@ -120,9 +120,9 @@ def require_system_exercise(exercise: SystemExercise, where: Path) -> None:
         raise _wrong(where, "the check for ready does not say what to ask")
     require_exercise(exercise.inside(), where)
     if not math.isfinite(exercise.step_timeout_s) or not 0 < exercise.step_timeout_s <= MOST_SECONDS:
-        raise _wrong(where, f"{exercise.step_timeout_s} is no number of seconds to wait")
+        raise _wrong(where, f"{exercise.step_timeout_s} is not a number of seconds to wait")
     if any(not 0 < port < 65536 for port in exercise.ports):
-        raise _wrong(where, "a port is none")
+        raise _wrong(where, "a port is out of range")
     if not exercise.stop or not exercise.stop[0]:
         raise _wrong(where, "nothing shuts the system down")
     _require_clean(exercise.stop, where)
@@ -163,7 +163,7 @@ def require_cpu_s(seconds: float | None, where: Path) -> None:
 def _require_step(step: Step, where: Path) -> None:
     asks_port = step.kind in (StepKind.HTTP, StepKind.TCP)
     if not (0 < step.port < 65536 if asks_port else 0 <= step.port < 65536):
-        raise _wrong(where, f"{step.port} is no port")
+        raise _wrong(where, f"{step.port} is not a port")
     if not 0 < step.repeat <= MOST_REPEATS:
         raise _wrong(where, f"a step cannot be repeated {step.repeat} times")
     if not _METHOD.fullmatch(step.method) or not _PATH.fullmatch(step.path):

@@ -164,7 +164,7 @@ def check_packages(distribution: Distribution | None = None) -> Check:
 
 
 def check_natives() -> tuple[Check, ...]:
-    """Our own native parts; in a development tree they are made now when they are not there."""
+    """Return our own native parts; in a development tree they are made now when they are not there."""
     why = "runs as PID 1 in every machine"
     try:
         found = natives.locate()

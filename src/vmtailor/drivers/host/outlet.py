@@ -40,7 +40,7 @@ class Outlet:
 
     @property
     def queued(self) -> int:
-        """Bytes that were put and are not written."""
+        """Return bytes that were put and are not written."""
         with self._changed:
             return len(self._queue) + self._under_way
 

@@ -82,7 +82,7 @@ class Allowance:
 
 
 def free_bytes(folder: Path) -> int:
-    """Bytes that are free on the disk of a folder."""
+    """Return bytes that are free on the disk of a folder."""
     return shutil.disk_usage(folder).free
 
 

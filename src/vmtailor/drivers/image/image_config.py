@@ -98,7 +98,7 @@ def _checked(value: Any, key: str) -> str:
 
 
 def _word(value: Any, key: str) -> str:
-    """A text that a program is given, which has its limits."""
+    """Return a text that a program is given, which has its limits."""
     size = len(_checked(value, key).encode())
     if size > WORD_BYTES:
         raise BadConfig(f"{key} holds a text of {size} bytes; no program can be given more than {WORD_BYTES}")
@@ -166,7 +166,7 @@ def _ports(names: tuple[str, ...]) -> tuple[Port, ...]:
 def _seconds(document: dict[str, Any], key: str, default: float) -> float:
     value = document.get(key) or 0
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _INT64_MAX:
-        raise BadConfig(f"Healthcheck has {shown(value, 40)} as {key}, which is no number of nanoseconds")
+        raise BadConfig(f"Healthcheck has {shown(value, 40)} as {key}, which is not a number of nanoseconds")
     return value / 1e9 or default
 
 

@@ -233,7 +233,7 @@ def _xattrs(headers: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 def _time(info: tarfile.TarInfo) -> int | str:
-    """Seconds since 1970, as text when there is a fraction; clamped to what all our file systems can hold."""
+    """Return seconds since 1970, as text when there is a fraction; clamped to what all our file systems can hold."""
     text = info.pax_headers.get("mtime", "")
     if "." in text and _TIME.fullmatch(text) and int(text.partition(".")[0]) <= TIME_MAX:
         trimmed = text.rstrip("0").rstrip(".")

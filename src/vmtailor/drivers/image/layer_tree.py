@@ -67,7 +67,7 @@ class TreeEntry:
 
     @property
     def weight(self) -> int:
-        """Bytes of names and attributes, roughly."""
+        """Return bytes of names and attributes, roughly."""
         total = sum(map(len, self.parts)) + sum(map(len, self.link))
         if self.node is not None:
             total += sum(len(name) + len(value) for name, value in self.node.xattrs)
@@ -143,7 +143,7 @@ class LayerTree:
         return None
 
     def _walk(self, parts: Iterable[str], *, create: bool) -> tuple[LayerNode, list[str]] | None:
-        """The directory at a path, links followed inside the image, and its real path. What is missing, or is no
+        """Return the directory at a path, links followed inside the image, and its real path. What is missing, or is no
         directory, is made one with `create`, and gives None without."""
         todo = list(parts)
         todo.reverse()

@@ -90,7 +90,7 @@ class _Walk:
             raise too_much(self._name, self._limits)
 
     def _check_descriptor(self, descriptor: dict[str, Any], name: str) -> int:
-        """Its size in bytes."""
+        """Return its size in bytes."""
         what = f"{shown(descriptor.get('digest'), 80)} of {self._name}"
         urls = descriptor.get("urls")
         if urls:

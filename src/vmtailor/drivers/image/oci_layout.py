@@ -43,7 +43,7 @@ def check(folder: Path, name: str, architecture: str, limits: ImageLimits) -> No
 
 
 def _document(path: Path) -> bytes:
-    """One byte more than a document may have tells that it is too large."""
+    """Return a document's bytes, at most one more than is allowed: that one tells that it is too large."""
     with open_regular(path, "the document") as file:
         return file.read(DOCUMENT_BYTES + 1)
 
@@ -55,7 +55,7 @@ def _blob(folder: Path, digest: str) -> Path | None:
 
 
 def _files(folder: Path, name: str) -> Iterator[Path]:
-    """All that a copier could open."""
+    """Yield all that a copier could open."""
     for top in ("oci-layout", "index.json"):
         if os.path.lexists(folder / top):
             yield folder / top

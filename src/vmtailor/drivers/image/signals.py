@@ -12,8 +12,7 @@ _REALTIME = re.compile(r"RT(MIN|MAX)(?:([+-])([0-9]{1,3}))?")
 
 
 def number_of(text: str) -> int | None:
-    """Return the number of a signal, 1 to 64; None for a word that is no signal. SIG, blanks around it and case do not
-    matter."""
+    """Return the number of a signal, 1 to 64; None for other words. SIG, blanks around it and case do not matter."""
     name = text.strip().upper().removeprefix("SIG")
     if not name.isascii() or len(name) > 16:
         return None

@@ -107,7 +107,7 @@ def _watched(argv: list[str], folder: Path, limits: ImageLimits, name: str, time
 
 
 def _occupied(folder: Path) -> int:
-    """Bytes in the files below a folder, those that just vanish not counted."""
+    """Return bytes in the files below a folder, those that just vanish not counted."""
     total = 0
     for path in folder.rglob("*"):
         try:

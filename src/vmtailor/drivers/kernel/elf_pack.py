@@ -54,7 +54,9 @@ def read_segments(data: bytes) -> tuple[int, int, tuple[Segment, ...]]:
     try:
         return elf.read(data, lambda file: _segments(file, len(data)))
     except elf.NoElf as error:
-        raise BuildError("the kernel that was built is no whole 64-bit ELF executable", details=str(error)) from error
+        raise BuildError(
+            "the kernel that was built is not a complete 64-bit ELF executable", details=str(error)
+        ) from error
 
 
 def _segments(file: ELFFile, size: int) -> tuple[int, int, tuple[Segment, ...]]:

@@ -28,7 +28,7 @@ class SourceTree:
 
     @property
     def version(self) -> str:
-        """VERSION.PATCHLEVEL.SUBLEVEL of the top Makefile. Raises UserInputError when this is no kernel source."""
+        """VERSION.PATCHLEVEL.SUBLEVEL of the top Makefile. Raises UserInputError when this is not a kernel source."""
         return version_of(self.path)
 
 
@@ -38,12 +38,12 @@ def version_of(source: Path) -> str:
     try:
         text = makefile.read_text("utf-8", "replace")[:4000]
     except OSError:
-        raise UserInputError(f"{source} is no kernel source: it has no Makefile", hint=_GIVE) from None
+        raise UserInputError(f"{source} is not a kernel source: it has no Makefile", hint=_GIVE) from None
     parts = []
     for name in ("VERSION", "PATCHLEVEL", "SUBLEVEL"):
         match = re.search(rf"^{name}\s*=\s*(\d*)\s*$", text, re.MULTILINE)
         if match is None:
-            raise UserInputError(f"{source} is no kernel source: its Makefile names no {name}", hint=_GIVE)
+            raise UserInputError(f"{source} is not a kernel source: its Makefile names no {name}", hint=_GIVE)
         parts.append(match[1] or "0")
     return ".".join(parts)
 
@@ -115,7 +115,8 @@ def unpack(tarball: Path, folder: Path, title: str) -> None:
 
 
 def _digest_of_folder(path: Path) -> str:
-    """A digest over names, sizes and modification times: reading 1.5 GB at every start costs more than it proves."""
+    """Return a digest over names, sizes and modification times: reading 1.5 GB at every start costs more than it
+    proves."""
     process.require_tool("find", "findutils")
     listing = process.run(
         ["find", ".", "-type", "f", "-not", "-path", "./.git/*", "-printf", "%P %s %T@\\n"], timeout_s=300, cwd=path

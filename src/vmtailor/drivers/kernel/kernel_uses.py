@@ -61,7 +61,7 @@ def members(store: Store) -> Iterator[tuple[str, KernelUses]]:
 
 
 def _read(folder: Path) -> KernelUses | None:
-    """The record in a kernel's folder; None where there is none, or one of another version."""
+    """Return the record in a kernel's folder; None where there is none, or one of another version."""
     try:
         if not (folder / RECORD).is_file():
             return None

@@ -347,8 +347,8 @@ def _objects_in(build_dir: Path) -> int:
 
 
 def _stale(build_dir: Path, symbols: Mapping[str, str]) -> set[str]:
-    """The objects of an earlier build that depend on a symbol whose value is another one now, without their endings:
-    each object's `.cmd` file names the symbols that its sources ask for."""
+    """Return the objects of an earlier build that depend on a symbol whose value is another one now, without their
+    endings: each object's `.cmd` file names the symbols that its sources ask for."""
     try:
         before = dot_config.parse((build_dir / "include/config/auto.conf").read_text())
     except OSError:

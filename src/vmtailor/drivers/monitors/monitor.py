@@ -137,7 +137,7 @@ class Monitor(ABC):
         if refused := self.refusals(machine, wants):
             raise UserInputError(
                 f"{self.row.title} cannot start this machine: it has no {', no '.join(refused)}",
-                hint="choose another monitor, or leave that out",
+                hint="choose another monitor, or leave the option out",
             )
 
     def require_cpu(self, architecture: str, board: str, model: str) -> None:

@@ -166,7 +166,7 @@ def _give_copy(made: Handed, stack: contextlib.ExitStack, how: Confinement, call
 
 
 def _in_memory(stack: contextlib.ExitStack, source: int) -> int:
-    """A copy that whoever inherits it may open again."""
+    """Return a copy that whoever inherits it may open again."""
     number = os.memfd_create("vmtailor")
     stack.callback(os.close, number)
     os.fchmod(number, 0o555)

@@ -70,7 +70,7 @@ def command(
 
 
 def _board(machine: Machine, ends: Ends, program: str, sandbox: bool, plugin: Plugin | None) -> list[str]:
-    """A machine without its devices."""
+    """Return a machine without its devices."""
     counting = machine.clock is Clock.INSTRUCTIONS
     if counting and machine.accelerator is not Accelerator.TCG:
         raise UserInputError("the instruction clock runs under TCG only", hint="use the wall clock with KVM")
@@ -101,7 +101,7 @@ def _board(machine: Machine, ends: Ends, program: str, sandbox: bool, plugin: Pl
 
 
 def _words(machine: Machine, ends: Ends) -> tuple[str, ...]:
-    """The kernel's command line, with the board's serial line by the name that it has beside a second one."""
+    """Return the kernel's command line, with the board's serial line by the name that it has beside a second one."""
     beside, alone = machine.hardware.port_console, f"console={named(machine.architecture).kernel.console}"
     if not beside or (ends.probe is None and ends.console is None):
         return machine.words
@@ -131,21 +131,21 @@ def _lines(ends: Ends, known: Board) -> list[str]:
 
 
 def _to(descriptor: int, name: str) -> tuple[str, ...]:
-    """A chardev of this name that writes to a descriptor."""
+    """Return a chardev of this name that writes to a descriptor."""
     opened = f"fd={descriptor},set={descriptor}"
     # Appending: a pipe cannot be emptied, which QEMU tries otherwise.
     return "-add-fd", opened, "-chardev", f"file,id={name},path=/dev/fdset/{descriptor},append=on"
 
 
 def _second_port(name: str, known: Board) -> tuple[str, str]:
-    """A second serial port, behind which a chardev of this name is."""
+    """Return a second serial port, behind which a chardev of this name is."""
     if known.port_device:
         return "-device", f"{known.port_device},chardev={name}"
     return "-serial", f"chardev:{name}"
 
 
 def _type(machine: Machine) -> str:
-    """The machine type with its options."""
+    """Return the machine type with its options."""
     known = machine.hardware
     if machine.devices is Devices.USUAL:
         options = known.usual
@@ -156,7 +156,7 @@ def _type(machine: Machine) -> str:
 
 
 def _transport(known: Board, number: int) -> str:
-    """The option that gives disks, and what follows them, their order where devices are not on PCI."""
+    """Return the option that gives disks, and what follows them, their order where devices are not on PCI."""
     return f",bus=virtio-mmio-bus.{known.first_slot + number * known.slot_step}" if known.bus is Bus.MMIO else ""
 
 
@@ -173,7 +173,7 @@ def _disks(machine: Machine, ends: Ends) -> list[str]:
 
 
 def _network(machine: Machine) -> list[str]:
-    """A virtio network device behind QEMU's user-mode stack."""
+    """Return a virtio network device behind QEMU's user-mode stack."""
     bare = machine.devices is Devices.BARE
     if not machine.network:
         return ["-nic", "none"] if bare else []
@@ -199,5 +199,5 @@ def _entropy(machine: Machine) -> list[str]:
 
 
 def _comma(path: str) -> str:
-    """A path as part of an option."""
+    """Return a path as part of an option."""
     return path.replace(",", ",,")

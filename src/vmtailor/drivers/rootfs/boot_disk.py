@@ -23,7 +23,7 @@ def disk_of(path: Path) -> Disk:
     except OSError as error:
         raise UserInputError(f"{path} cannot be read: {error.strerror}") from error
     if len(head) < 512:
-        raise UserInputError(f"{path} is no disk image", hint="give a raw or qcow2 image, or --kernel")
+        raise UserInputError(f"{path} is not a disk image", hint="give a raw or qcow2 image, or --kernel")
     form = DiskFormat.QCOW2 if head.startswith(MAGIC) else DiskFormat.RAW
     return Disk(str(path.absolute()), form, DiskMode.OVERLAID)
 

@@ -92,7 +92,7 @@ def _module_files(modules: Path) -> dict[str, Path]:
 
 
 def _content(path: Path) -> bytes:
-    """A module's ELF file; compressed ones are unpacked (the guest's kernel may not know how)."""
+    """Return a module's ELF file; compressed ones are unpacked (the guest's kernel may not know how)."""
     data = path.read_bytes()
     try:
         if path.suffix == ".xz":

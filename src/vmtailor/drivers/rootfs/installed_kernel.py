@@ -34,7 +34,7 @@ def entries(kernel: KernelBaseline, lib: str) -> list[Extra]:
 
 
 def _index(modules: Path, release: str) -> dict[str, bytes]:
-    """The files by which modules are found, and which a package's installation has this host's depmod write."""
+    """Return the files by which modules are found, and which a package's installation has this host's depmod write."""
     with held_folder() as held:
         folder = held / "lib" / "modules" / release
         folder.mkdir(parents=True)

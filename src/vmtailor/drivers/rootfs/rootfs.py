@@ -111,7 +111,7 @@ def build(
 
 
 def extra_layer(extra: Sequence[Extra]) -> bytes:
-    """Our entries as a layer, with whiteouts for what they replace."""
+    """Return our entries as a layer, with whiteouts for what they replace."""
     out = io.BytesIO()
     tops = sorted({top for item in extra if (top := item.path.split("/")[0]).startswith(".")})
     with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as archive:
@@ -146,7 +146,7 @@ class _Source:
 
     @property
     def size(self) -> int:
-        """Bytes of all files, further names counted again."""
+        """Return bytes of all files, further names counted again."""
         return sum(node.size for _, node in self.tree.walk())
 
     def write(self, out: IO[bytes]) -> None:

@@ -84,7 +84,7 @@ def _archive(data: bytes, at: int, found: dict[str, bytes]) -> int:
 
 
 def _unpacked(data: bytes, path: Path) -> bytes:
-    """The archive that `data` begins with, unpacked, and what follows it."""
+    """Return the archive that `data` begins with, unpacked, and what follows it."""
     try:
         if data.startswith(b"\x1f\x8b"):
             gzipped = zlib.decompressobj(31)

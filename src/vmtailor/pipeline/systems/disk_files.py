@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A system's disk with other files on it: settings of an engine, rules of udev, units. The disk that the user gave is
-never written; what is changed is a copy of it."""
+"""A system's disk with other files on it: settings of an engine, rules of udev, units. The user's disk is never
+written; changes go to a copy."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ _DISK = "disk.raw"
 def written(
     system: DrivenSystem, machine: Machine, files: Mapping[str, str | None]
 ) -> tuple[Machine, Mapping[str, str | None]]:
-    """The machine with these files on its disk (path → content; None: there is none), and what stood there before.
+    """Return the machine with these files on its disk (path → content; None removes the file), and their earlier
+    content.
 
-    Raises UserInputError for a file that cannot be put there, and for one whose content before is no short text."""
+    Raises UserInputError for a file that cannot be put there, and for one whose earlier content is no short text."""
     before = {path: _content(system, path) for path in files}
     if before == files:
         return machine, before
@@ -48,11 +49,11 @@ def _content(system: DrivenSystem, path: str) -> str | None:
             return root.read(path, MOST_BYTES).decode()
     except UnicodeDecodeError:
         pass
-    raise UserInputError(f"{path} of {system.reference} is no text of at most {MOST_BYTES >> 10} KiB")
+    raise UserInputError(f"{path} of {system.reference} is not a text of at most {MOST_BYTES >> 10} KiB")
 
 
 def with_files(system: DrivenSystem, disk: Disk, files: Mapping[str, str | None]) -> Disk:
-    """The system's disk as it was given, with these files and no other change. One is kept for each set of files."""
+    """Return the user's disk with these files and no other change. One copy is kept for each set of files."""
     opened, layout = system.found.disk, system.system.disk
     assert opened is not None and layout is not None
     start = next((one.start_bytes for one in layout.partitions if one.number == layout.root), 0)

@@ -34,8 +34,8 @@ Make = Callable[[Sequence[Change]], tuple[Machine, tuple[Change, ...]]]
 
 @dataclass(eq=False)
 class DrivenBench:
-    """Changes on one fitted machine. `make`: how they are made; `until`: how far the system is driven, through its
-    whole exercise or until it is ready. `before` is what the machine did that others are held against."""
+    """Changes on one fitted machine. `make`: applies them. `until`: drives the system through its whole exercise, or
+    until it is ready. `before`: the result of the unchanged machine, for comparison."""
 
     system: DrivenSystem
     seen: SystemSeen
@@ -45,7 +45,7 @@ class DrivenBench:
     before: TrialRun | None = None
 
     def apply(self, changes: Sequence[Change]) -> tuple[Machine, tuple[Change, ...]]:
-        """The machine with all of the changes."""
+        """Return the machine with all of the changes."""
         return self.make(changes)
 
     def run(self, made: Mapping[str, Machine]) -> tuple[TrialRun, Mapping[str, Ran[Fitted]]]:
@@ -64,7 +64,7 @@ class DrivenBench:
         return replace(found, samples=tuple(replace(one, values=(*one.values, *others)) for one in found.samples))
 
     def ran(self, machine: Machine, times: int = 1) -> Ran[Fitted]:
-        """Drive the system on one machine so many times; the first of them is judged."""
+        """Drive the system on one machine the given number of times; the first boot is judged."""
         target = self.system.target_of(machine)
         first, *more = (self._boot(target, number) for number in range(1, times + 1))
         clock = target.machine.clock

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A system that was prepared for a fit, and how it is driven: by its exercise, on its own kernel and on fitted ones."""
+"""A system that was prepared for a fit, and its drives: by its exercise, on its own kernel and on fitted ones."""
 
 from __future__ import annotations
 
@@ -40,9 +40,8 @@ RAN = "run.json"
 
 @dataclass(frozen=True, eq=False)
 class SystemSeen:
-    """The trace of a system, with its files in `folder`; `before`: its exercise on its own kernel, and the name of that
-    run; `asked`: what plans are made from; `unsteady`: what failed on a fitted machine, and passed there when it was
-    asked again."""
+    """The trace of a system, with its files in `folder`. `before`: its exercise on its own kernel, and the name of that
+    run. `asked`: the inputs of plans. `unsteady`: failures on a fitted machine that passed when repeated."""
 
     record: SystemTrace
     folder: Path
@@ -53,15 +52,15 @@ class SystemSeen:
 
     @cached_property
     def demands(self) -> SystemDemands:
-        """All that the system asked for; its log is read once."""
+        """Return all that the system asked for; its log is read once."""
         with step("plan: what the system asked for"):
             return system_plan.find_demands(self.asked)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class DrivenSystem(Subject[SystemSeen]):
-    """A system that was prepared. `found`: its files; `sha256`: of the disk's file; `own`: its kernel as it is traced;
-    `tree`, `known`: of that kernel's source. `baseline` is the machine as its loader would start it."""
+    """A system that was prepared. `found`: its files. `sha256`: digest of the disk's file. `own`: its kernel as it is
+    traced. `tree`, `known`: facts of that kernel's source. `baseline`: the machine as its loader would start it."""
 
     NOUN = "disk"
 
@@ -74,7 +73,7 @@ class DrivenSystem(Subject[SystemSeen]):
 
     @property
     def system(self) -> System:
-        """The record of what was read."""
+        """Return the record of the system."""
         return self.found.subject
 
     @property
@@ -83,27 +82,27 @@ class DrivenSystem(Subject[SystemSeen]):
 
     @property
     def root(self) -> SystemRoot:
-        """The place of the system in each of its machines."""
+        """Return the place of the system in each of its machines."""
         return exercise_boots.root_of(self.system, self.baseline.words)
 
     @property
     def clock(self) -> Clock:
-        """The clock that its exercise can be driven by."""
+        """Return the clock that its exercise can be driven by."""
         return system_verify.clock_for(self.exercise)
 
     def with_exercise(self, machine: Machine) -> Machine:
-        """Return the machine as the exercise is driven in it: with the ports that it asks from outside."""
+        """Return the machine for the exercise, with the ports that it asks from outside."""
         return replace(machine, clock=self.clock, ports=machine_variants.on_loopback(self.exercise.ports))
 
     def target_of(self, machine: Machine) -> SystemTarget:
-        """Return a machine as it is driven by the whole exercise."""
+        """Return the target for the whole exercise on a machine."""
         driven = self.with_exercise(machine)
         return SystemTarget(
             machine=driven, root=self.root, exercise=self.exercise, natives=self.natives, built_in=_built_in(machine)
         )
 
     def run_key(self, target: SystemTarget, *more: str) -> str:
-        """Name a run of the exercise in the cache by everything that it depends on."""
+        """Return the cache key of a run of the exercise: everything that it depends on."""
         attendant = keys.content(self.natives.attendant)
         root = repr(target.root)
         return keys.of_run(system_verify, target.machine, self.exercise, self.natives, attendant, root, *more)
@@ -112,8 +111,8 @@ class DrivenSystem(Subject[SystemSeen]):
 def until_ready(
     target: SystemTarget, table: SymbolTable, title: str, boots: int, store: Store, beside: MeasureRequest | None = None
 ) -> MeasureRequest:
-    """Describe a machine driven until its system is ready, as it is to be measured. `beside`: the machine that it is
-    compared with."""
+    """Return the request to measure a machine until its system is ready. `beside`: the machine that it is compared
+    with."""
     machine, exercise, natives = target.machine, target.exercise, target.natives
     other = beside.key if beside is not None else ""
     attendant = keys.content(natives.attendant)
@@ -129,6 +128,6 @@ def until_ready(
 
 
 def _built_in(machine: Machine) -> frozenset[str]:
-    """The modules in a kernel that was compiled here, with its symbols beside it; none of another."""
+    """Return the modules in a kernel that was compiled here, with its symbols beside it; none of another."""
     symbols = Path(machine.kernel).with_name(SYSTEM_MAP) if machine.kernel else None
     return kernel_complaints.built_in_modules(symbols.read_text()) if symbols and symbols.is_file() else frozenset()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A system with an init of its own, booted from its disk and driven by its exercise; the disk is never written."""
+"""Boots of a system with an init of its own from its disk, driven by its exercise. The disk is never written."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _MOST_NOTES = 10
 
 @dataclass(frozen=True)
 class ExercisedBoots:
-    """`notes`: what the system says of itself, in sentences, where that is no failure by itself."""
+    """The boots of an exercised system. `notes`: the system's own remarks that are no failures, in sentences."""
 
     series: BootSeries
     notes: tuple[str, ...]
@@ -94,15 +94,15 @@ def exercised(
     partition: int | None = None,
     on_boot: series_run.OnBoot | None = None,
 ) -> ExercisedBoots:
-    """Boot `times` times. `choose`: the machine for a processor, without the system's disk; without a kernel
-    it gets the system's own, with what its loader would tell it.
+    """Boot `times` times. `choose`: gives the machine for a processor, without the system's disk; without a kernel it
+    gets the system's own, with its loader's words.
 
     Raises UserInputError for a subject or an exercise that cannot be used, HostError where a processor's emulator or
     compiler is missing."""
     exercise = exercise_file.load_system(exercise_path)
     path = subjects.disk_path(reference)
     if path is None:
-        raise UserInputError(f"{reference} is no disk", hint="systems are booted from disks: disk:FILE")
+        raise UserInputError(f"{reference} is not a disk", hint="systems are booted from disks: disk:FILE")
     with subjects.opened(reference, store, partition=partition) as found:
         subject = found.subject
         natives = guest_programs.of(subject.architecture)
@@ -135,7 +135,7 @@ def _require_inside(exercise: SystemExercise, exercise_path: Path, clock: Clock)
 
 
 def require_port(machine: Machine) -> None:
-    """Raise UserInputError for a machine in which nobody could drive a system."""
+    """Raise UserInputError for a machine without the port that drives a system."""
     if not machine.hardware.second_port:
         raise UserInputError(
             f"the machine {machine.board} has one serial port, and a system is driven through a second one",

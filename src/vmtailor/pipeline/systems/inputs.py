@@ -34,8 +34,8 @@ _TAKEN = "1"
 
 
 def refuse_for_images(options: FitOptions) -> None:
-    """Raise UserInputError for options that mean nothing for a system with an init of its own, and changes that cannot
-    be tried on one."""
+    """Raise UserInputError for options that do not apply to a system with an init of its own, and for changes that
+    cannot be tried on one."""
     choice.for_system(options.tries, options.files)
     for path, _ in options.files:
         ext4.require_plain(path)
@@ -43,15 +43,15 @@ def refuse_for_images(options: FitOptions) -> None:
     refuse(options, OptionSubject.DISK if disk else OptionSubject.TREE, options.reference)
     if options.exercise_file is None:
         raise UserInputError(
-            f"{options.reference} is a system: nobody but you can say what it is there for",
+            f"{options.reference} is a system, and needs an exercise that says what it is for",
             hint="write an exercise and give it: --exercise FILE (docs/reference/exercise.md)"
             + ("" if disk else "; or name one program of it: --entrypoint"),
         )
 
 
 def refuse_console(exercise: SystemExercise) -> None:
-    """Raise UserInputError for an exercise whose ready cannot be measured: a line of the console is seen by the host,
-    for whom an idle guest on the instruction clock does not wait."""
+    """Raise UserInputError for an exercise whose ready is a line of the console on the instruction clock. The host sees
+    that line, and there an idle guest does not wait for the host."""
     if exercise.ready.kind is SystemReadyKind.LOG:
         raise UserInputError(
             f"{exercise.origin}: ready by a line of the console cannot be measured on the instruction clock",
@@ -60,14 +60,14 @@ def refuse_console(exercise: SystemExercise) -> None:
 
 
 def refuse_units(options: FitOptions, init: Init) -> None:
-    """Raise UserInputError where units are to be masked, and the init has none."""
+    """Raise UserInputError when units are to be masked and the init has none."""
     if init.kind is not InitKind.SYSTEMD and (options.mask or options.units is not UnitsMode.KEEP):
         name = "--mask" if options.mask else "--units"
         raise UserInputError(f"{name} is for systemd, and the init of {options.reference} is {init.program}")
 
 
 def refuse_files(options: FitOptions, root: RootTree) -> None:
-    """Raise UserInputError for files to be tried that have no folder in the system, or are to go and are not there."""
+    """Raise UserInputError for files to try whose folder is missing in the system, and for missing files to remove."""
     for path, wanted in options.files:
         above = path.rpartition("/")[0] or "/"
         folder = root.node(above)
@@ -78,8 +78,7 @@ def refuse_files(options: FitOptions, root: RootTree) -> None:
 
 
 def identity_of(found: OpenedSystem, store: Store) -> str:
-    """Return the digest of a disk's content. It is read once for a file that does not change, by this run or one
-    before it."""
+    """Return the digest of a disk's content. A file that does not change is read only once, also by later runs."""
     assert found.disk is not None
     path = found.disk.path.absolute()
     with path.open("rb") as file:
@@ -93,7 +92,7 @@ KERNEL, INITRD = "kernel", "initrd"
 
 
 def taken_out(found: OpenedSystem, parts: Natives, store: Store) -> Path:
-    """The folder with the kernel and the initial RAM disk that the loader would start. One disk may have several
+    """Return the folder with the kernel and the initial RAM disk that the loader would start. One disk may have several
     systems, with one kernel."""
     partition = found.subject.disk.root if found.subject.disk is not None else 0
     key = digest(_TAKEN, identity_of(found, store), str(partition), found.subject.kernel, parts.small_init)
@@ -105,7 +104,7 @@ def taken_out(found: OpenedSystem, parts: Natives, store: Store) -> Path:
 
 
 def require_same(own: Path, packaged_kernel: Path, subject: System) -> None:
-    """The packaged kernel of a release is that of the system: its symbols would be somebody else's. (A signature does
+    """Require that the packaged kernel of a release is the system's own, since its symbols are used. (A signature does
     not count: it changes the file, and not the kernel.)"""
     if boot_attribution.banner_of(own) != boot_attribution.banner_of(packaged_kernel):
         raise UserInputError(
@@ -115,14 +114,14 @@ def require_same(own: Path, packaged_kernel: Path, subject: System) -> None:
 
 
 def disk_of(found: OpenedSystem) -> Disk:
-    """The system's disk as each machine gets it: what a guest writes is thrown away."""
+    """Return the system's disk as each machine gets it: what a guest writes is thrown away."""
     assert found.disk is not None
     return Disk(str(found.disk.path.absolute()), found.disk.format, DiskMode.OVERLAID)
 
 
 def words(subject: System, row: Architecture, planned: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """The command line of both machines: the system's own words, the root by the device that it is here, and what our
-    machines need. `planned`: words of a plan."""
+    """Return the command line of both machines: the system's own words, the root by its device here, and the words that
+    our machines need. `planned`: words of a plan."""
     own = system_kernel.words_of(subject, row)
     more = dict.fromkeys((*row.kernel.words, *planned))
     return (*own, *(word for word in more if word not in own))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Changes beyond the kernel that the system's owner names (`fit --try`), tried on the fitted machine: each alone until
-it is ready, and those that were better together through the whole exercise. What passes is kept."""
+"""Changes beyond the kernel that the user names (`fit --try`), tried on the fitted machine: each alone until it is
+ready, and the better ones together through the whole exercise. Those that pass are kept."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _TIMELINE = "timeline.json"
 
 
 def chosen(system: DrivenSystem, found: Findings[SystemSeen], fitted: Fitted) -> tuple[Fitted, Tuning]:
-    """The machine with what was better and passes together, and what became of each."""
+    """Return the machine with the changes that were better and pass together, and the result of each change."""
     wanted = choice.for_system(system.options.tries, system.options.files)
     if not wanted:
         return fitted, Tuning()
@@ -62,8 +62,8 @@ def chosen(system: DrivenSystem, found: Findings[SystemSeen], fitted: Fitted) ->
 
 
 def made(system: DrivenSystem, machine: Machine, changes: Sequence[Change]) -> tuple[Machine, tuple[Change, ...]]:
-    """The machine with words, units and files changed. Raises UserInputError where that changes nothing, has no room on
-    the command line, or is for another init."""
+    """Return the machine with words, units and files changed. Raises UserInputError for a change without effect, one
+    without room on the command line, and one for another init."""
     init = system.system.init
     if init.kind is not InitKind.SYSTEMD:
         for change in changes:
@@ -79,7 +79,7 @@ def made(system: DrivenSystem, machine: Machine, changes: Sequence[Change]) -> t
 
 
 def _together(ledger: list[Trial], bench: DrivenBench, better: dict[str, Change]) -> tuple[Fitted, tuple[str, ...]]:
-    """All that were better, through the whole exercise; half of them where that fails."""
+    """Return all that were better, through the whole exercise; half of them where that fails."""
     kept: list[str] = []
 
     def ask(names: tuple[str, ...]) -> TrialRequest:
@@ -102,7 +102,7 @@ def _together(ledger: list[Trial], bench: DrivenBench, better: dict[str, Change]
 
 
 def _seen(system: DrivenSystem, fitted: Fitted) -> Shown | None:
-    """The timeline of a boot that stamps its units, until it is ready; None where it cannot be had."""
+    """Return the timeline of a boot that stamps its units, until it is ready; None where it cannot be had."""
     store, target = system.store, system.target_of(fitted.machine)
     key = system.run_key(target, "timeline to ready, initcalls by name")
     if store.has("system-run", key):
@@ -119,7 +119,7 @@ def _seen(system: DrivenSystem, fitted: Fitted) -> Shown | None:
 
 
 def warnings(tuning: Tuning) -> tuple[Warning, ...]:
-    """Return what a reader must know: what the machine has beside its kernel, and what was tried in vain."""
+    """Return warnings: the machine's changes beside its kernel, and those tried in vain."""
     found = []
     if tuning.kept:
         each = "; ".join(f"{change.id} ({', '.join(words_of(change))})" for change in tuning.kept)

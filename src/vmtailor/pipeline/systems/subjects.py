@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a reference to a system with an init of its own: `disk:FILE`, or what an image's reference names."""
+"""Systems with an init of their own, read from a reference: `disk:FILE`, or an image's."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _SIGNS = ((0, boot_disk.MAGIC), (510, b"\x55\xaa"), (1080, b"\x53\xef"))
 
 
 def disk_path(reference: str) -> Path | None:
-    """The file of a disk's reference; None when it is one of an image or a root tree."""
+    """Return the file of a disk's reference; None when it is one of an image or a root tree."""
     if reference.startswith(DISK):
         if reference == DISK:
             raise UserInputError("nothing follows 'disk:'", hint="for example: disk:machine.qcow2")
@@ -54,8 +54,8 @@ def disk_path(reference: str) -> Path | None:
 
 @contextlib.contextmanager
 def opened(reference: str, store: Store, *, partition: int | None = None, init: str = "") -> Iterator[OpenedSystem]:
-    """Read a system's files, for as long as the block lasts. Raises UserInputError, in words that name what is wrong;
-    HostError for a missing tool or space."""
+    """Read a system's files, for as long as the block lasts. Raises UserInputError with the reason, HostError for a
+    missing tool or space."""
     path = disk_path(reference)
     if path is not None:
         with subject_stage.of_disk(path, reference, partition=partition, init=init) as found:
@@ -66,8 +66,9 @@ def opened(reference: str, store: Store, *, partition: int | None = None, init: 
 
 @contextlib.contextmanager
 def on_disk(options: FitOptions) -> Iterator[OpenedSystem]:
-    """A system to be fitted, on a disk that a machine can be started from: its own, or one that is made of its tree. A
-    tree without a kernel gets the distribution's. Raises as `opened` and `require_host` do, and as packaged.provide."""
+    """Read a system to be fitted, on a disk that a machine can be started from: its own, or one that is made from its
+    tree. A tree without a kernel gets the distribution's. Raises as `opened` and `require_host` do, and as
+    packaged.provide."""
     reference, store = options.reference, options.store
     path = disk_path(reference)
     if path is not None:
@@ -86,7 +87,7 @@ def on_disk(options: FitOptions) -> Iterator[OpenedSystem]:
 
 
 def require_host(subject: System) -> None:
-    """Raise UserInputError for a system of another processor than this host's: it can be booted, and not be traced."""
+    """Raise UserInputError for a system of another processor than this host's: it can be booted, but not traced."""
     row = named(subject.architecture)
     if not row.is_host:
         raise UserInputError(
@@ -96,9 +97,9 @@ def require_host(subject: System) -> None:
 
 
 def is_system(options: FitOptions) -> bool:
-    """Tell whether a reference names a system with an init of its own: a disk; a tree with an init, of which the
-    user names no other program; an image whose entry point is one. Raises as image_stage.fetch does, and HostError
-    for a missing emulator."""
+    """Return whether a reference names a system with an init of its own: a disk; a tree with an init, unless the user
+    names another program; an image whose entry point is one. Raises as image_stage.fetch does, and HostError for a
+    missing emulator."""
     if disk_path(options.reference) is not None:
         return True
     if options.entrypoint is not None or options.cmd is not None or options.reference == _STDIN:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a system's disk to its trace: its own kernel started directly, our way into its root, every call seen."""
+"""The trace of a system from its disk: its own kernel started directly, our way into its root, every call seen."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _NOT_KEPT = ("root", "rootfstype", "initrd", "BOOT_IMAGE", "rdinit", "init")
 
 @dataclass(frozen=True)
 class SystemKernel:
-    """A system's own kernel, taken out of it. `modules`: what its folder says; `way_in`: those that lead to the
+    """A system's own kernel, on the host. `modules`: the index of its folder. `way_in`: the modules that lead to the
     root."""
 
     file: Path
@@ -41,9 +41,9 @@ class SystemKernel:
 
 
 def kernel_of(found: OpenedSystem, folder: Path) -> SystemKernel:
-    """Take the kernel that starts when nobody chooses out of a system, into `folder`.
+    """Copy the kernel that starts by default out of a system, into `folder`.
 
-    Raises UserInputError where it has none."""
+    Raises UserInputError when it has none."""
     installed = found.subject.installed
     if installed is None or not installed.image:
         raise UserInputError(f"{found.subject.reference} has no kernel to start it with")
@@ -59,7 +59,7 @@ def kernel_of(found: OpenedSystem, folder: Path) -> SystemKernel:
 
 
 def _way_in(found: OpenedSystem, where: str, dep: str, index: ModuleIndex) -> tuple[tuple[str, bytes], ...]:
-    """The modules that the root's disk and file system need, each after what it needs."""
+    """Return the modules that the root's disk and file system need, each after what it needs."""
     wanted = (*small_initrd.TRANSPORTS, *small_initrd.FILE_SYSTEMS["ext4"])
     needed = index.with_needs(name for name in wanted if name in index.paths)
     with temporary.held_folder() as modules:
@@ -73,7 +73,7 @@ def _way_in(found: OpenedSystem, where: str, dep: str, index: ModuleIndex) -> tu
 
 
 def words_of(subject: System, row: Architecture) -> tuple[str, ...]:
-    """The system's own command line, with its root by the device that it is here."""
+    """Return the system's own command line, with its root by its device here."""
     entry = subject.entry
     own = entry.words if entry is not None else (subject.root_word, f"console={row.kernel.console}")
     number = subject.disk.root if subject.disk is not None else 0
@@ -85,12 +85,12 @@ def words_of(subject: System, row: Architecture) -> tuple[str, ...]:
 
 
 def is_serial(word: str, row: Architecture) -> bool:
-    """Tell whether a word of a command line sends the kernel's messages to a serial line of such machines."""
+    """Return whether a word of a command line sends the kernel's messages to a serial line of such machines."""
     return word.startswith(f"console={row.kernel.console.rstrip('0123456789')}")
 
 
 def machine_of(found: OpenedSystem, kernel: SystemKernel, *, memory_bytes: int, cpus: int) -> Machine:
-    """The usual machine with the system's disk, which is never written, and its own kernel.
+    """Return the usual machine with the system's disk, which is never written, and its own kernel.
 
     Raises UserInputError for a system that is on no disk."""
     subject = found.subject

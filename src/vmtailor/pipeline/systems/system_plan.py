@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a system's trace to the smallest configuration that has what it asked for."""
+"""The plan of a system: the smallest configuration that has everything its trace asked for."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class SystemPlanInputs:
 
 
 def find_demands(inputs: SystemPlanInputs) -> SystemDemands:
-    """All that the system demands, in one pass over its log."""
+    """Return all demands of the system, in one pass over its log."""
     enabled = {name: value for name, value in inputs.baseline.items() if value in ("y", "m")}
     demands = Demands(
         inputs.tree.facts,
@@ -63,7 +63,7 @@ def find_demands(inputs: SystemPlanInputs) -> SystemDemands:
 
 
 def symbol_in(source: Path) -> Callable[[str], str | None]:
-    """A module's path in the tree, without ending → its symbol."""
+    """Return a module's path in the tree, without ending → its symbol."""
     read = reader(source)
     return lambda path: kbuild.symbol_of_module(path, read)
 
@@ -75,8 +75,8 @@ _LATER = (LoadedFor.REQUEST, LoadedFor.NAME, LoadedFor.PERHAPS, LoadedFor.DEPEND
 def on_demand(
     loads: Iterable[ModuleLoad], baseline: Mapping[str, str], symbol_of: Callable[[str], str | None]
 ) -> frozenset[str]:
-    """The symbols whose modules were loaded while the system worked, and not for a device or the root: what the
-    distribution has as modules and the system asks for when it needs it stays one, in its root."""
+    """Return the symbols whose modules were loaded while the system worked, and not for a device or the root. A module
+    of the distribution that the system asks for when it needs it stays one, in its root."""
     found = (symbol_of(load.path) for load in loads if load.reason in _LATER and load.path)
     return frozenset(name for name in found if name is not None and baseline.get(name) == "m")
 
@@ -112,8 +112,8 @@ CONFIG_BYTES, HEAD_BYTES = 16 << 20, 64
 
 
 def planned(found: OpenedSystem, record: SystemTrace, folder: Path, wishes: Wishes, store: Store) -> Plan | None:
-    """Plan from the trace in `folder`, and keep it there. None where the system does not have the configuration of its
-    kernel, or the cache not the source of its version."""
+    """Plan from the trace in `folder`, and keep the plan there. None when the system lacks its kernel's configuration,
+    or the cache the source of its version."""
     installed = found.subject.installed
     if installed is None or not installed.config:
         return None

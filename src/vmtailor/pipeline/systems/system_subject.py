@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A system with an init of its own as the subject of a fit: what is prepared; its trace, plan, machine and verdict; and
-what is tried beside its kernel."""
+"""A system with an init of its own as the subject of a fit: its preparation, trace, plan, machine and verdict, and the
+trials beside its kernel."""
 
 from __future__ import annotations
 
@@ -125,9 +125,9 @@ class SystemSubject(DrivenSystem):
         return keys.of_run(system_watch, self._traced_machine, self.exercise, self.natives, *parts)
 
     def trace(self, begun: Ahead | None = None) -> Findings[SystemSeen]:
-        """Do the exercise on the system's own kernel, with every block counted, and once more with everything seen. The
-        baseline is counted as soon as the first has passed; later where something will be asked, since progress would
-        be drawn over the question."""
+        """Run the exercise on the system's own kernel, with every block counted, and once more with every call seen.
+        The baseline is counted as soon as the first run has passed. It is counted later if the user will be asked
+        something, since progress would be drawn over the question."""
         before, key = self.ran_before()
         if begun is not None and self.options.units is not UnitsMode.ASK:
             begun.begin(fit_sides.baseline_asked(self))
@@ -174,17 +174,17 @@ class SystemSubject(DrivenSystem):
 
     @property
     def own_disk(self) -> UsersDisk:
-        """The disk as it was given."""
+        """Return the disk as it was given."""
         (disk, *_) = self.baseline.disks
         return UsersDisk(DISKS[disk.format], Path(disk.path), self.sha256)
 
     @property
     def before_key(self) -> str:
-        """The name of the exercise's run on the baseline in the cache."""
+        """Return the name of the exercise's run on the baseline in the cache."""
         return self.run_key(self.target_of(self.baseline), "counted")
 
     def ran_before(self) -> tuple[SystemRun, str]:
-        """Do the exercise on the baseline; the run comes with its name in the cache. Raises GuestError where it does
+        """Run the exercise on the baseline; the run comes with its name in the cache. Raises GuestError when it does
         not pass."""
         target, key = self.target_of(self.baseline), self.before_key
 
@@ -197,7 +197,7 @@ class SystemSubject(DrivenSystem):
 
     @property
     def _traced_machine(self) -> Machine:
-        """The machine as it is traced: on the instruction clock a busy host changes nothing of what is seen."""
+        """Return the machine as it is traced: on the instruction clock a busy host changes nothing of what is seen."""
         machine = system_kernel.machine_of(self.found, self.own, memory_bytes=self.options.memory_bytes, cpus=1)
         return self.with_exercise(replace(machine, entropy=False))
 
@@ -234,8 +234,8 @@ class SystemSubject(DrivenSystem):
         return records.load(SystemTrace, folder / system_watch.RECORD), folder
 
     def costs(self, run: SystemRun, counts: Path) -> Attribution | None:
-        """Put what the baseline's kernel cost down to functions, files and symbols. Returns None where nothing was
-        counted: an exercise with steps from outside is driven on the wall clock. `counts`: the plugin's file."""
+        """Return the cost of the baseline's kernel by function, file and symbol. None when nothing was counted: an
+        exercise with steps from outside is driven on the wall clock. `counts`: the plugin's file."""
         if not counts.is_file():
             return None
         paths = self.own.modules.paths
@@ -277,9 +277,9 @@ class SystemSubject(DrivenSystem):
         return self.run_key(self.target_of(machine), found.seen.before_key)
 
     def judge(self, found: Findings[SystemSeen], made: Plan, machine: Machine) -> tuple[Verification, bool]:
-        """Do the exercise on a machine, against what it did on the baseline. A failure that asks for nothing may be the
-        host's: it is asked again before kernels are compiled for it, and what passes then is not kept: a second fit
-        asks, and warns, for itself."""
+        """Run the exercise on a machine, and judge it by the baseline's run. A failure that asks for nothing may be the
+        host's: it is repeated before kernels are compiled for it. A run that passes only then is not kept: a second fit
+        repeats it, and warns, for itself."""
         target, seen = self.target_of(machine), found.seen
         first = self._asked_on("verify: the exercise on the tailored machine", target, seen.before, made)
         if first.passed or first.needs:
@@ -297,7 +297,7 @@ class SystemSubject(DrivenSystem):
         return replace(found, needs=tuple(dict.fromkeys((*found.needs, *self._asked_for(found, made)))))
 
     def _asked_for(self, found: Verification, made: Plan) -> list[str]:
-        """The symbols that the messages of a machine that failed ask for, as far as that can be told."""
+        """Return the symbols that the messages of a machine that failed ask for, as far as that can be told."""
         kernel, kinds = AskedKernel.of_plan(made), messages.load()
         told = dict.fromkeys((*found.failures, *found.complaints, *found.evidence.splitlines()))
         asks = [ask for text in list(told)[:_MOST_MESSAGES] for ask in recognise(text, self.known, kinds).asks]
@@ -323,7 +323,7 @@ class SystemSubject(DrivenSystem):
         return Improved(fitted, units, tuned, warnings)
 
     def doubts(self, found: Findings[SystemSeen]) -> tuple[Warning, ...]:
-        """Say what failed only while everything was seen, and what failed once and not again."""
+        """Return warnings about failures under the tracer alone, and about failures that did not repeat."""
         traced = (
             f"only while every system call was seen: {text}; what it would have asked for may be missing"
             for text in only_traced(found.seen)
@@ -364,14 +364,14 @@ def calls_of(log: Path) -> Iterator[SyscallEvent]:
 
 
 def only_traced(seen: SystemSeen) -> tuple[str, ...]:
-    """Say what went wrong under the tracer alone, in sentences: steps, and units that the system calls failed."""
+    """Return the failures under the tracer alone, in sentences: steps, and units that the system calls failed."""
     before, traced_boot = seen.before.boot, seen.record.boot
     failures = [text for text in traced_boot.failures if text not in before.failures]
     return (*failures, *(f"unit {name} failed" for name in new_units(before, traced_boot)))
 
 
 def patient(exercise: SystemExercise) -> SystemExercise:
-    """Return the exercise with the time that it takes while everything is seen."""
+    """Return the exercise with the longer times that it takes under the tracer."""
     ready = replace(exercise.ready, timeout_s=TRACED_TIMES * exercise.ready.timeout_s)
     return replace(
         exercise, ready=ready, step_timeout_s=TRACED_TIMES * exercise.step_timeout_s,
@@ -382,8 +382,7 @@ def patient(exercise: SystemExercise) -> SystemExercise:
 def prepared(
     options: FitOptions, found: OpenedSystem, exercise: SystemExercise, source: SourceTree | None = None
 ) -> SystemSubject:
-    """Read and fetch what is missing. What can be wrong with the user's input is found before anything long begins.
-    `source`: of the kernel, where that is known already."""
+    """Read and fetch everything that is missing. Errors in the user's input are found before anything long begins."""
     temporary.require_usable()
     inputs.refuse_console(exercise)
     row = named(found.subject.architecture)
@@ -420,7 +419,7 @@ def prepared(
 
 
 def _settled(options: FitOptions, subject: System, row: Architecture) -> FitOptions:
-    """The options with what the system says where the user said nothing. Raises UserInputError for another
+    """Return the options with what the system says where the user said nothing. Raises UserInputError for another
     processor, or a machine that it does not have."""
     if options.architecture not in ("", row.name):
         raise UserInputError(f"{subject.reference} is a system for {row.title}", hint="leave --arch out")
@@ -440,8 +439,8 @@ def _config(found: OpenedSystem, kernel: KernelBaseline) -> dict[str, str]:
 
 
 def _baseline(options: FitOptions, row: Architecture, found: OpenedSystem, taken: Path) -> Machine:
-    """The system's own kernel, with the initial RAM disk and the words that its loader would give it, in the machine
-    that is planned for."""
+    """Return the system's own kernel, with the initial RAM disk and the words that its loader would give it, in the
+    machine that is planned for."""
     return Machine(
         board=options.machine,
         memory_bytes=options.memory_bytes,

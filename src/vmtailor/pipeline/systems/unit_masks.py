@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Units that a system does without, masked on its command line: candidates told by its graph, tried in halves with the
-exercise as judge. Nothing is masked silently, and nothing of the disk is touched."""
+"""Units that a system does without, masked on its command line. Its graph tells the candidates; they are tried in
+halves with the exercise as judge. Nothing is masked silently, and the disk is not changed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _MOST_NAMED = 30
 
 
 def candidates(system: DrivenSystem, seen: SystemSeen) -> UnitChoice:
-    """Return the units to choose from, told by the run on the system's own kernel and by its trace."""
+    """Return the candidates, from the run on the system's own kernel and from its trace."""
     graph = unit_graph.parse(seen.before.report.file(UNITS), MOST_SAID)
     asked = unit_choice.asked_sockets(chunks_of(seen.folder / seen.record.requests_file))
     named = system.options.mask
@@ -43,8 +43,8 @@ def candidates(system: DrivenSystem, seen: SystemSeen) -> UnitChoice:
 def chosen(
     system: DrivenSystem, found: Findings[SystemSeen], fitted: Fitted, ask: AskUnits | None = None
 ) -> tuple[Fitted, UnitChoice]:
-    """The machine with the units masked that it does without, and what became of each. Those that were named are tried
-    first; with `keep`, and where the answer is no, nothing else is touched."""
+    """Return the machine with the unneeded units masked, and the decision on each unit. Named units are tried first.
+    With `keep`, and after the answer no, no other unit is touched."""
     choice = candidates(system, found.seen)
     rows = {one.name: one for one in choice.units}
     named = [name for name in choice.of(UnitFate.CANDIDATE) if rows[name].named]
@@ -68,7 +68,7 @@ def chosen(
 
 
 def with_room(words: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
-    """Those of `names` for whose mask the command line has room beside `words`, the first ones first."""
+    """Return those of `names`, first ones first, whose masks fit on the command line beside `words`."""
     left = COMMAND_LINE_BYTES - len(" ".join(words).encode())
     found = []
     for name in names:
@@ -80,7 +80,7 @@ def with_room(words: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
 
 
 def masked(machine: Machine, names: Sequence[str]) -> Machine:
-    """The machine with these units masked, beside those that it masks itself."""
+    """Return the machine with these units masked, beside those that it masks itself."""
     words = (_MASK + name for name in names)
     return replace(machine, words=(*machine.words, *(word for word in words if word not in machine.words)))
 
@@ -114,7 +114,8 @@ def _searched(
 
 
 def change_of(units: Sequence[UnitStanding]) -> Change:
-    """Units masked together, with the most that this can gain: what their starts took on the system's own kernel."""
+    """Return the change that masks units together, with the most that it can gain: the time of their starts on the
+    system's own kernel."""
     names = [one.name for one in units]
     most_s = sum(one.start_s or 0.0 for one in units)
     source = "what their starts took on the system's own kernel, at most"
@@ -144,7 +145,7 @@ def _told(one: UnitStanding, fates: Mapping[str, UnitFate]) -> UnitStanding:
 
 
 def with_tuned(choice: UnitChoice, kept: Sequence[Change]) -> UnitChoice:
-    """The choice where changes that the machine has beside its kernel mask units, too."""
+    """Return the choice of units, with those that the machine's changes beside its kernel mask."""
     by = {one.name: change.id for change in kept for one in change.settings if one.kind is ChangeKind.UNIT}
     rows = [
         replace(one, fate=UnitFate.MASKED, reason=f"--try {by[one.name]}, and the exercise passes without it")
@@ -156,7 +157,7 @@ def with_tuned(choice: UnitChoice, kept: Sequence[Change]) -> UnitChoice:
 
 
 def warnings(choice: UnitChoice) -> tuple[Warning, ...]:
-    """Return what a reader must know of units: what was masked, what could be, what had no room."""
+    """Return warnings about units: those masked, those that could be, and those without room on the command line."""
     sentences = (
         (UnitFate.MASKED, "masked on the command line, since the exercise passes without them: {}"),
         (UnitFate.CANDIDATE, "nobody in the exercise wanted these units; nothing was done about them: {}"),

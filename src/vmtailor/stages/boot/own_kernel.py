@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A system's own kernel, taken out of it so that a machine can be started with it from outside: as its loader would."""
+"""A system's own kernel, copied so that a machine can be started with it from outside, as its loader would."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _DEPENDS = re.compile(rb"\0depends=([^\0]{1,4096})\0")
 
 @dataclass(frozen=True)
 class OwnKernel:
-    """`initrd`: ours where the system has none of its own."""
+    """A system's own kernel, on the host. `initrd`: ours if the system has none of its own."""
 
     kernel: Path
     initrd: Path
@@ -37,9 +37,8 @@ class OwnKernel:
 
 
 def taken_out(subject: System, root: RootTree, small_init: Path, out: Path) -> OwnKernel:
-    """Copy the kernel that starts by itself, and its initial RAM disk, into the folder `out`. A system without one
-    gets a small one of ours, with its own modules. Raises UserInputError where it has no kernel, or the modules are
-    not there."""
+    """Copy the kernel that starts by default, and its initial RAM disk, into the folder `out`. A system without one
+    gets a small one of ours, with its own modules. Raises UserInputError when the kernel or its modules are missing."""
     own = subject.installed
     if own is None or not own.image:
         raise UserInputError(
@@ -81,7 +80,7 @@ def _modules(root: RootTree, release: str) -> list[tuple[str, bytes]]:
 
 
 def _unpacked(data: bytes, path: str) -> bytes:
-    """A module's ELF file. It is a stranger's: no more than a module may have is unpacked."""
+    """Return a module's ELF file. It is a stranger's: no more than a module may have is unpacked."""
     try:
         if path.endswith(".xz"):
             content = lzma.LZMADecompressor().decompress(data, _MOST_MODULE)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Boots that show more of themselves: initcalls logged, units stamped, processes sampled. They cost time themselves."""
+"""Boots that show more of themselves: initcalls logged, units stamped, processes sampled. All of these cost time."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ UNITS = ("systemd.log_target=kmsg", "printk.devkmsg=on")
 
 
 def with_words(machine: Machine, words: Sequence[str]) -> Machine:
-    """The machine with more words on its kernel command line; what is there already stays once."""
+    """Return the machine with more words on its kernel command line; words that are already there are not repeated."""
     return replace(machine, words=(*machine.words, *(word for word in words if word not in machine.words)))
 
 
 def with_initcalls(machine: Machine) -> Machine:
-    """The machine with every initcall logged. Raises UserInputError where the command line is not ours."""
+    """Return the machine with every initcall logged. Raises UserInputError where the command line is not ours."""
     if machine.kernel is None:
         raise UserInputError(
             "initcalls can be logged only with --kernel", hint="the disk's loader has its own command line"
@@ -34,8 +34,8 @@ def with_initcalls(machine: Machine) -> Machine:
 
 
 def with_collector(machine: Machine, collector: Path, folder: Path) -> Machine:
-    """The machine with the collector started before its initial RAM disk's /init; `folder` keeps the initial RAM
-    disk. It says what it sees on a second serial port: for a boot that listens to it."""
+    """Return the machine with the collector started before its initial RAM disk's /init. It writes to a second serial
+    port, for a boot that listens to it. `folder` keeps the initial RAM disk."""
     if machine.initrd is None:
         raise UserInputError("processes can be sampled only with --initrd")
     folder.mkdir(parents=True, exist_ok=True)
@@ -45,8 +45,8 @@ def with_collector(machine: Machine, collector: Path, folder: Path) -> Machine:
 
 
 def timeline_of(folder: Path, symbols: Path | None = None) -> Timeline:
-    """Read the timeline of a boot from its folder: its console, and the chart of its processes where there is one.
-    `symbols`: the kernel's System.map, for one that logs its initcalls by address."""
+    """Return the timeline of a boot from its folder: its console, and the chart of its processes if there is one.
+    `symbols`: the kernel's System.map, for a kernel that logs its initcalls by address."""
     chart = folder / "bootchart"
     beside = [*([chart] if chart.is_dir() else []), *([symbols] if symbols is not None else [])]
     return analyze([folder / "console.log", *beside])

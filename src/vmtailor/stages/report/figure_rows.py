@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Give the rows of figures that terminal and page both show, each with why it is missing where it is."""
+"""Rows of figures for terminal and page; a missing figure has the reason."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _REASONS = (
 
 
 def why_missing(side: Side, figure: str) -> str:
-    """Return why a side has no such figure; empty where it has it."""
+    """Return the reason why a side has no such figure; empty when it has one."""
     if getattr(side, figure) is not None:
         return ""
     if not side.boots:
@@ -39,12 +39,12 @@ def why_missing(side: Side, figure: str) -> str:
 
 
 def missing_of(side: Side) -> dict[str, str]:
-    """Return every figure that is not there → why."""
+    """Return every missing figure with the reason."""
     return {figure: reason for figure in FIGURES if (reason := why_missing(side, figure))}
 
 
 class MeasuredSides(Protocol):
-    """Whatever has both sides measured, such as the record of a fit."""
+    """A record with both sides measured, such as that of a fit."""
 
     @property
     def baseline(self) -> Side: ...
@@ -55,8 +55,8 @@ class MeasuredSides(Protocol):
 
 @dataclass(frozen=True)
 class FigureRow:
-    """One measured figure of both sides. `what` says precisely what was counted; `exact` are the unrounded values;
-    `why` one is missing, where one is."""
+    """One measured figure of both sides. `what`: the exact meaning of the count. `exact`: the unrounded values. `why`:
+    the reason when one is missing."""
 
     title: str
     what: str
@@ -70,7 +70,7 @@ class FigureRow:
 
 @dataclass(frozen=True)
 class FigureGroup:
-    """Figures on one clock, which alone may stand in one table."""
+    """Figures on one clock: only these may stand in one table."""
 
     title: str
     conditions: str

@@ -95,7 +95,7 @@ def _row(change: Change) -> Folder:
 
 
 def shortened(rows: Sequence[Folder], most: int = MOST_FOLDERS) -> tuple[Folder, ...]:
-    """Return the rows that matter most, by what was measured or expected, in their order; the others as one."""
+    """Return the rows that matter most by measured or expected instructions, in their order, and the others as one."""
     if len(rows) <= most + 1:
         return tuple(rows)
     large = sorted(rows, key=lambda row: -max(abs(row.measured), abs(row.expected)))[:most]
@@ -116,7 +116,7 @@ def shortened(rows: Sequence[Folder], most: int = MOST_FOLDERS) -> tuple[Folder,
 
 
 def named(row: Folder, most: int = MOST_SYMBOLS) -> tuple[tuple[tuple[str, int], ...], int]:
-    """Return the symbols of a row that are worth a name, and how many are not."""
+    """Return the symbols of a row to name, and the number of the others."""
     return row.symbols[:most], max(0, len(row.symbols) - most)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Margins in the report: what each costs, beside the one that was chosen, and what the kernel lacks all the same."""
+"""Margins in the report: the price of each choice, and the requests that the kernel lacks with the chosen one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SHOWN_KEYS, SHOWN_FILES = 6, 2
 
 @dataclass(frozen=True)
 class PriceRow:
-    """One choice of margins as it is shown; `figures` in the order of HEADS."""
+    """One choice of margins as a row; `figures` in the order of HEADS."""
 
     name: str
     figures: tuple[str, ...]
@@ -75,7 +75,8 @@ def _more(chosen: int | None, none: int | None, form: Callable[[float | None], s
 
 
 def lack_line(lack: Lack) -> str:
-    """Return a line of what the image could ask for, and that it would fail: calls, who asks, the symbol, its price."""
+    """Return a line of a request that the image could make and that would fail: calls, who asks, the symbol, its
+    price."""
     names = [file.rpartition("/")[2] or file for file in lack.files[:SHOWN_FILES]]
     others = len(lack.files) + lack.more_files - len(names)
     who = ", ".join(names) + (f" and {plural(others, 'other file')}" if others else "")
@@ -91,7 +92,7 @@ def near(lacks: Sequence[Lack]) -> tuple[Lack, ...]:
 
 
 def kernel_line(found: FoundKernel) -> str:
-    """Return where the kernel came from; empty where it was compiled for this image alone."""
+    """Return the origin of the kernel; empty when it was compiled for this image alone."""
     if found.cached and found.made_for:
         return f"found in the cache, made for {found.made_for}; it serves {plural(found.serves, 'image')}"
     return "found in the cache" if found.cached else ""
@@ -120,7 +121,7 @@ def _price(price: MarginPrice) -> dict[str, Any]:
 
 
 def lacks_document(run: FitRun) -> list[dict[str, Any]]:
-    """Return what the kernel lacks, the nearest first."""
+    """Return the requests that the kernel lacks, the nearest first."""
     return [
         {
             "symbol": lack.symbol,

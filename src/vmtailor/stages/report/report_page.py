@@ -45,7 +45,7 @@ class CostRow:
 
 @dataclass(frozen=True)
 class CostList:
-    """One tab: where the instructions of both sides went."""
+    """One tab: the instructions of both sides by name."""
 
     key: str
     title: str
@@ -55,7 +55,7 @@ class CostList:
 
 
 def subject_name(run: FitRun) -> str:
-    """Return the short name of what was fitted: `docker://host/library/nginx:1.25` → `nginx:1.25`."""
+    """Return the short name of the subject: `docker://host/library/nginx:1.25` → `nginx:1.25`."""
     tail = run.reference.rstrip("/").rsplit("/", 1)[-1]
     return tail.split(":", 1)[1] if "/" not in run.reference and ":" in tail else tail or run.reference
 
@@ -89,7 +89,7 @@ def measures(run: FitRun) -> tuple[Measure, ...]:
 
 
 def cost_lists(run: FitRun) -> tuple[CostList, ...]:
-    """Return the lists of where the instructions went: by folder of the source tree, initcall, symbol and function."""
+    """Return the lists of instructions by folder of the source tree, initcall, symbol and function."""
     sides = (run.baseline, run.tailored)
 
     def functions(side: Side) -> Sequence[tuple[str, int]]:

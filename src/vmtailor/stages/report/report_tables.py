@@ -56,7 +56,7 @@ def _parts(run: FitRun) -> list[RenderableType]:
 
 
 def _margin(run: FitRun) -> list[RenderableType]:
-    """The margin's price, and where the kernel came from: a line each."""
+    """Return the margin's price, and where the kernel came from: a line each."""
     lines: list[RenderableType] = []
     if line := margin_prices.price_line(run):
         lines.append(Text.assemble(("margin  ", "bold"), line))

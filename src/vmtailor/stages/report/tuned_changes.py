@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Changes beside the kernel that were named: a row each, and as the document of `fit --json` has them."""
+"""Named changes beside the kernel, a row each, and as part of the document of `fit --json`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MEANING = "seconds that ready comes earlier or later, on the instruction clock, 
 
 @dataclass(frozen=True)
 class TunedRow:
-    """One change: its id, what it does, the words that it sets, and what came of it."""
+    """One change: its id, its description, its words, and its result."""
 
     id: str
     does: str
@@ -44,7 +44,7 @@ def _signed(found: Effect | None) -> str:
 
 
 def document(run: FitRun) -> list[dict[str, Any]] | None:
-    """Return the changes for programs; None where none was named."""
+    """Return the changes for programs; None when none was named."""
     if run.tuned is None:
         return None
     return [

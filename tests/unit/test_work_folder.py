@@ -295,7 +295,7 @@ def test_a_folder_with_something_else_is_left_alone(begun: Begun, tmp_path: Path
     other = tmp_path / "other"
     other.mkdir()
     (other / "letter").write_text("mine")
-    with pytest.raises(UserInputError, match="is no work folder"):
+    with pytest.raises(UserInputError, match="is not a work folder"):
         WorkFolder(other).save_trace(begun.inputs, begun.files)
     assert names(other) == {"letter"} and not is_work_folder(other) and not is_work_folder(tmp_path / "nowhere")
 

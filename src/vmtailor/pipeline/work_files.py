@@ -74,9 +74,9 @@ _KEY = re.compile(r"[0-9a-f]{40}")
 # vmtailor/work/1: of images alone.
 @dataclass(frozen=True)
 class Work:
-    """What all stages begin with. `image.archive` names the image's folder in the cache, the paths of `kernel` are
-    below the cache, and the source is named by its digest alone. `image`: None for a system, whose records stand beside
-    this one, with its `disk` (a file of the folder) and that file's digest."""
+    """The record that all stages begin with. `image.archive` names the image's folder in the cache, the paths of
+    `kernel` are below the cache, and the source is named by its digest alone. `image`: None for a system, whose records
+    stand beside this one. `disk`: its disk, a file of the folder, with that file's digest."""
 
     SCHEMA: ClassVar[str] = "vmtailor/work/2"
     OLDER: ClassVar[Older] = {"vmtailor/work/1": lambda document: document}

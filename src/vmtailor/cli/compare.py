@@ -79,8 +79,8 @@ def compare(
 ) -> None:
     """Show what changed between boots: phases and items gone, new, faster, slower, moved, or undecided.
 
-    Bundles of several processors are set side by side: their figures, and what only one of them needs; a third one is
-    given with --after."""
+    Bundles for several processors are compared by their figures, and by the symbols that only some of them need. Give a
+    third one with --after."""
     bundles = [before, *more_before, after, *more_after]
     runs = processors.runs_of(bundles)
     if runs is not None:

@@ -150,7 +150,7 @@ def _partly(row: Row) -> str:
 
 
 def _table(title: str, rows: list[Row]) -> Table:
-    """Rows as a table; the column of intervals is left out where there are none."""
+    """Return rows as a table; the column of intervals is left out where there are none."""
     table = Table(title=title, title_justify="left", title_style="bold", box=None, header_style="dim")
     between = any(row.low is not None for row in rows)
     for name in ("kind", "name", "before", "after", "change", *(["95 %"] if between else []), ""):

@@ -36,7 +36,7 @@ class Stop:
             _kill(process)
 
     def check(self) -> None:
-        """Raises Stopped where this work, or what it is part of, was told to stop."""
+        """Raise Stopped where this work, or what it is part of, was told to stop."""
         if self._stopped:
             raise Stopped
         if self._above is not None:
@@ -53,7 +53,7 @@ class Stop:
             self._above.runs(process)
 
     def ended(self, process: subprocess.Popen[bytes]) -> None:
-        """That program is gone."""
+        """Forget a program that is gone."""
         with self._lock:
             self._running.discard(process)
         if self._above is not None:
@@ -86,7 +86,7 @@ def stopped_by(stop: Stop) -> Iterator[None]:
 
 
 def check_stopped() -> None:
-    """Raises Stopped where the work that runs here was told to stop."""
+    """Raise Stopped where the work that runs here was told to stop."""
     stop = current_stop()
     if stop is not None:
         stop.check()

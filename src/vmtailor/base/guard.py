@@ -18,18 +18,17 @@ _lines: dict[int, int] = {}
 
 
 def start() -> None:
-    """There is a guard from now on. Called before a program is started, so that little time lies between that and
-    `watch`."""
+    """Start the guard. Called before a program is started, so that little time lies between that and `watch`."""
     _tell("", start=True)
 
 
 def watch(group: int) -> None:
-    """This process group shall not outlive us."""
+    """End this process group when we end."""
     _tell(f"+{group}\n", start=True)
 
 
 def unwatch(group: int) -> None:
-    """This process group has ended."""
+    """Forget a process group that has ended."""
     _tell(f"-{group}\n", start=False)
 
 

@@ -17,8 +17,8 @@ _SURELY_BYTES = 8 << 20
 
 
 def parse_size(text: str, *, needs_unit: bool = False) -> int | None:
-    """`256M`, `1 GiB`, `2t`, `64` (MiB), `134217728b` → bytes; None for other text. `needs_unit`: a plain number
-    is not a size."""
+    """Return the bytes of a size such as `256M`, `1 GiB`, `2t`, `64` (MiB), `134217728b`; None for other text.
+    `needs_unit`: a plain number is not a size."""
     match = _FORM.fullmatch(text.strip())
     if match is None or (needs_unit and not match[2]):
         return None

@@ -155,7 +155,7 @@ class Relay:
         return Finish.HALTED if self._halted(now) else None
 
     def _halted(self, now: float) -> bool:
-        """Has the machine halted in silence? Asked seldom: it stops the machine for a moment."""
+        """Return whether the machine has halted silently. Asked seldom, since it stops the machine for a moment."""
         if self._held_back or now < self._heard_s + _SILENCE_S:
             return False
         self._heard_s = now

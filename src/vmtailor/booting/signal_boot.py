@@ -110,7 +110,8 @@ def _watchers(listener: Listener, work: OwnInit | Nothing) -> list[_Waiting]:
 def _wait(
     listener: Listener, waiting: Sequence[_Waiting], timeout_s: float, on_progress: Callable[[float], None] | None
 ) -> str:
-    """Until all signals came ("") or one cannot come any more (why). Without a signal, until the time is over."""
+    """Wait until all signals have come ("") or one cannot come any more (the reason). Without a signal, wait until the
+    time is over."""
     lost, lost_at, polled = _Lost(), 0.0, 0.0
     while True:
         text = listener.pump(POLL_S)

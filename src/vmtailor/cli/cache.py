@@ -85,11 +85,11 @@ def cache(
     dry_run: Annotated[bool, replace(DRY_RUN, help="Say what would go, and remove nothing.")] = False,
     json: Annotated[bool, JSON] = False,
 ) -> None:  # fmt: skip
-    """Say what the cache holds, and make it smaller: never what a running vmtailor may use.
+    """Show what the cache holds, and prune it to a limit, except for files that a running vmtailor may use.
 
-    Without a limit it only says, with the kernels that images were fitted with, and the images that each serves. All
-    of it can be made again; a kernel's source and packages are fetched again then, and kernels are compiled again.
-    Bundles do not need it."""
+    Without a limit nothing is deleted. The list names the kernels that images were fitted with, and the images that
+    each serves. All of it can be made again: sources and packages are fetched again, kernels are compiled again.
+    Bundles do not need the cache."""
     limits = _limits(older_than, max_size, everything)
     if dry_run and limits is None:
         raise UserInputError("--dry-run needs to know what would be removed", hint="--older-than, --max-size or --all")

@@ -79,8 +79,8 @@ def compare(
 ) -> None:
     """Show what changed between boots: phases and items gone, new, faster, slower, moved, or undecided.
 
-    Bundles of several processors are set side by side: their figures, and what only one of them needs; a third one is
-    given with --after."""
+    Bundles for several processors are compared by their figures, and by the symbols that only some of them need. Give a
+    third one with --after."""
     bundles = [before, *more_before, after, *more_after]
     runs = processors.runs_of(bundles)
     if runs is not None:
@@ -150,7 +150,7 @@ def _partly(row: Row) -> str:
 
 
 def _table(title: str, rows: list[Row]) -> Table:
-    """Rows as a table; the column of intervals is left out where there are none."""
+    """Return rows as a table; the column of intervals is left out where there are none."""
     table = Table(title=title, title_justify="left", title_style="bold", box=None, header_style="dim")
     between = any(row.low is not None for row in rows)
     for name in ("kind", "name", "before", "after", "change", *(["95 %"] if between else []), ""):

@@ -40,7 +40,7 @@ def gate(
     ] = None,
     json: Annotated[bool, JSON] = False,
 ) -> None:  # fmt: skip
-    """Hold figures against budgets: exit 0 when all are kept, 1 when one is not or its figure is missing."""
+    """Check figures against budgets: exit 0 when all are kept, 1 when one is broken or its figure is missing."""
     lines = list(budgets)
     if file is not None:
         lines += [line for raw in _text(file).splitlines() if (line := raw.partition("#")[0].strip())]

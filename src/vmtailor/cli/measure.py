@@ -26,8 +26,8 @@ def measure(
     json: Annotated[bool, JSON] = False,
 ) -> None:
     """Measure both machines of a bundle or a work folder, the baseline and the tailored one, and print the figures.
-    What was measured before of the same bytes is found again. In a work folder the figures are kept. Of a system's
-    bundle, the tailored machine is measured; the baseline's figures are those of its fit."""
+    Earlier results for the same bytes are reused. A work folder keeps the figures. For a system's bundle, the tailored
+    machine is measured; the baseline's figures come from its fit."""
     asked = replace(options, reference=str(folder), out=folder)
     found = second_measure.measure(folder, asked)
     if found.baseline_of:

@@ -22,9 +22,9 @@ REFIT_SCHEMA = "vmtailor/refit/1"
 
 
 def refit(request: RefitRequest, asked: FitOptions, json: Annotated[bool, JSON] = False) -> None:
-    """Fit a bundle once more, with what was refused in runs, or on another kernel: the plan's difference first.
+    """Fit a bundle again, with calls refused in runs, or on another kernel, and show how the plan changes.
 
-    Then it is built, verified and measured, as by `fit`. Where the plan is the bundle's own, nothing is."""
+    Then build, verify and measure it, as `fit` does. Nothing is built when the plan is unchanged."""
     bundle, dry_run = request.bundle, request.dry_run
     target = request.out or bundle.absolute().with_name(f"{bundle.absolute().name}-refit")
     if not dry_run:

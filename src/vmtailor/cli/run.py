@@ -39,7 +39,7 @@ def run(options: RunOptions) -> None:
     Ctrl-C, SIGTERM, SIGHUP and SIGQUIT become the image's stop signal; after the time to stop, or at a second Ctrl-C,
     the machine ends. Other signals are passed on.
 
-    Of a system with an init of its own, the machine is started with its console at this terminal; Ctrl-] ends it."""
+    A system with an init of its own starts with its console on this terminal; Ctrl-] ends it."""
     if options.terminal and options.interactive and not os.isatty(0):
         raise UserInputError("standard input is not a terminal", hint="leave -t out, or run it from a terminal")
     if options.host_loopback and not options.outbound:

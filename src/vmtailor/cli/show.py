@@ -36,8 +36,8 @@ def show(
 ) -> None:
     """Show what a system with an init of its own consists of: kernels, loader, mounts, init and units.
 
-    Nothing of it is started, mounted or written, and no root is needed. What no machine could be fitted from (an
-    unknown or encrypted file system, one that was not shut down, another processor, no kernel) is refused by name."""
+    Nothing is started, mounted or written, and root is not needed. A system that cannot be fitted is refused with the
+    reason: an unknown or encrypted file system, one that was not shut down, another processor, no kernel."""
     with subjects.opened(subject, Store(), partition=partition, init=init) as found:
         read = found.subject
     if json:

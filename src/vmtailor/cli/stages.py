@@ -43,7 +43,7 @@ def trace(
     show: Annotated[Show, Option(name="--show", type=Show, help="Print this part of the trace.")] = Show.SYSCALLS,
     json: Annotated[bool, JSON] = False,
 ) -> None:
-    """Run the exercise on the baseline and show what was seen. Of a work folder, show what was seen then."""
+    """Run the exercise on the baseline, and show its trace. For a work folder, show the saved trace."""
     saved = _folder_of(asked, OptionSubject.TRACED_FOLDER)
     if saved is not None and out is not None:
         raise refusal(("--out",), OptionSubject.TRACED_FOLDER, saved)
@@ -159,8 +159,8 @@ def plan(
 
 
 def build(asked: FitOptions, json: Annotated[bool, JSON] = False) -> None:
-    """Plan, and build the kernel, without verifying it. Prints where it is. In a work folder, build the plan that is
-    there, as it is, also where it was edited."""
+    """Plan and build the kernel, without verifying it, and print its path. In a work folder, build the saved plan,
+    edited or not."""
     folder = _folder_of(asked, OptionSubject.BUILT_FOLDER)
     if folder is None:
         with subject_kind.kind_of(asked).prepare(asked) as subject:

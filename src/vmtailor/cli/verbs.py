@@ -63,15 +63,15 @@ VERBS = (
     Verb(
         "refit",
         "refit",
-        "Fit a bundle once more, with what was refused in runs, or on another kernel: the plan's difference first.",
+        "Fit a bundle again, with calls refused in runs, or on another kernel, and show how the plan changes.",
     ),
-    Verb("trace", "stages", "Run the exercise on the baseline and show what was seen."),
+    Verb("trace", "stages", "Run the exercise on the baseline, and show its trace."),
     Verb("plan", "stages", "Choose the configuration, and show every symbol with its reason."),
-    Verb("build", "stages", "Plan, and build the kernel, without verifying it."),
+    Verb("build", "stages", "Plan and build the kernel, without verifying it, and print its path."),
     Verb(
         "verify",
         "verify",
-        "Repeat the verification of a bundle, here: the exercise, compared with the trace that is in it.",
+        "Verify a bundle again on this host: run its exercise, and compare with its trace.",
     ),
     Verb(
         "measure",
@@ -105,11 +105,15 @@ VERBS = (
     Verb(
         "gate",
         "gate",
-        "Hold figures against budgets: exit 0 when all are kept, 1 when one is not or its figure is missing.",
+        "Check figures against budgets: exit 0 when all are kept, 1 when one is broken or its figure is missing.",
     ),
     *wing_verbs(),
     Verb("doctor", "doctor", "Check what works on this host (tools, kernels, space, KVM) and say what to install."),
-    Verb("cache", "cache", "Say what the cache holds, and make it smaller: never what a running vmtailor may use."),
+    Verb(
+        "cache",
+        "cache",
+        "Show what the cache holds, and prune it to a limit, except for files that a running vmtailor may use.",
+    ),
     Verb("run", "run", "Start a bundle's container in its machine.", mixed=False, kind="RunCommand"),
 )
 _BY_NAME = {verb.name: verb for verb in VERBS}

@@ -28,8 +28,8 @@ class _Words:
 
 
 def verify(request: VerifyRequest, json: Annotated[bool, JSON] = False) -> None:
-    """Repeat the verification of a bundle, here: the exercise, compared with the trace that is in it. In a work folder,
-    verify the kernel that was built there. Of a system, on its own disk or another one."""
+    """Verify a bundle again on this host: run its exercise, and compare with its trace. In a work folder, verify the
+    kernel that was built there. A system can be verified on another disk."""
     prepared = reverify.prepare(request)
     for command in prepared.subject.runs:
         output.note(f"will be run on this host: {command}")

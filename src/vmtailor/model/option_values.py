@@ -22,8 +22,8 @@ _SECONDS = {"h": 3600, "d": 86400, "w": 7 * 86400}
 
 
 def parse_memory(text: str, *, least: int = 8 << 20, most: int = 1 << 40) -> int:
-    """`256M`, `1g`, `64` (MiB), `134217728b` → bytes. Raises UserInputError for what is not a size, or none for a
-    machine."""
+    """Return the bytes of `256M`, `1g`, `64` (MiB), `134217728b`. Raises UserInputError for other text, and for a size
+    that no machine has."""
     size = notation.parse_size(text)
     if size is None:
         raise UserInputError(f"'{text[:40]}' is not an amount of memory", hint="write it as 256M or 1G")
@@ -41,7 +41,7 @@ def boot_memory(text: str) -> int:
 
 
 def parse_age(text: str) -> float:
-    """`12h`, `30d`, `4w` → seconds. Raises UserInputError for what is no such time."""
+    """Return the seconds of `12h`, `30d`, `4w`. Raises UserInputError for other text."""
     match = _AGE.match(text.strip())
     if match is None:
         raise UserInputError(f"'{text[:40]}' is not an age", hint="write it as 12h, 30d or 4w")
@@ -49,7 +49,7 @@ def parse_age(text: str) -> float:
 
 
 def parse_room(text: str) -> int:
-    """`0`, `500M`, `20G` → bytes. Raises UserInputError for what is not a size."""
+    """Return the bytes of `0`, `500M`, `20G`. Raises UserInputError for other text."""
     size = 0 if text.strip() == "0" else notation.parse_size(text, needs_unit=True)
     if size is None:
         raise UserInputError(f"'{text[:40]}' is not a size", hint="write it as 500M or 20G")
@@ -57,7 +57,8 @@ def parse_room(text: str) -> int:
 
 
 def parse_image_size(text: str) -> int:
-    """`16G`, `500M`, `1T` → bytes. Raises UserInputError for what is not a size, or no size for an image."""
+    """Return the bytes of `16G`, `500M`, `1T`. Raises UserInputError for other text, and for a size that no image
+    has."""
     size = notation.parse_size(text, needs_unit=True)
     if size is None:
         raise UserInputError(f"'{text[:40]}' is not an image size", hint="write it as 500M, 32G or 1T")

@@ -53,7 +53,7 @@ class UsersDisk:
 
 
 def _require_same(disk: UsersDisk, sealed: Bundle) -> None:
-    """A system that runs writes to its disk, while it is traced and copied: proven is what was read first."""
+    """Require that the disk is the one that was fitted: a running system may have written to it meanwhile."""
     (copied,) = (one for one in sealed.files if one.name == disk.name)
     if copied.sha256 != disk.sha256:
         raise UserInputError(

@@ -91,7 +91,7 @@ def for_bundle(changes: Sequence[Change], machine: Machine) -> None:
 
 
 def _word(setting: Setting, machine: Machine, means: Means) -> tuple[Machine, Setting]:
-    """A word is set: others of its name go, but a list grows. Of several of one name the last is what stood there."""
+    """Set a word: others of its name go, but a list grows. Of several with one name the last is the earlier value."""
     _require_kernel(machine)
     words = [(word, *word.partition("=")) for word in machine.words]
     before = next((value for _, name, _, value in reversed(words) if name == setting.name), None)

@@ -17,7 +17,7 @@ def variables(files: Sequence[Path], options: Sequence[str]) -> tuple[tuple[str,
 
 
 def _variable(text: str) -> tuple[tuple[str, str], ...]:
-    """NAME=VALUE sets; NAME alone passes ours on, where it is set, as container engines do."""
+    """Return a variable: NAME=VALUE sets it; NAME alone passes ours on if it is set, as container engines do."""
     name, equals, value = text.partition("=")
     if not name or "\0" in text:
         raise UserInputError(f"'{text}' sets no variable", hint="write it as NAME=VALUE")

@@ -272,7 +272,7 @@ def _system_ready(table: _Table) -> SystemReady:
 
 
 def _require_host_ports(top: _Table, steps: Sequence[Step], image: Image) -> None:
-    """A command on the host needs a port that leads into the machine, and may name no other one."""
+    """Require that a command on the host uses a port that leads into the machine, and no other."""
     exposed = {port.number for port in image.config.exposed_ports if port.protocol == "tcp"}
     for number, step in enumerate(steps, 1):
         if step.kind is not StepKind.HOST_COMMAND:

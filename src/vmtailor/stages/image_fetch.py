@@ -150,7 +150,7 @@ def _archive_kind(path: Path) -> Source:
 
 
 def _require_text(text: str, what: str) -> None:
-    """Records are UTF-8, and no program can be given a NUL."""
+    """Require text in UTF-8 without NUL: records are UTF-8, and no program can be given a NUL."""
     if "\0" in text or (not text.isascii() and text != text.encode("utf-8", "replace").decode()):
         raise UserInputError(f"{what} {text[:200]!r} is not text in UTF-8", hint="rename it, or type it again")
 
@@ -251,7 +251,7 @@ def _identity(parsed: Reference) -> str | None:
 
 
 def _stamp(path: Path) -> str:
-    """Tells a file that was touched from one that was not, without reading it."""
+    """Return a stamp that tells a file that was touched from one that was not, without reading it."""
     status = path.stat()
     return f"{path.resolve()} {status.st_size} {status.st_mtime_ns} {status.st_ino}"
 

@@ -165,8 +165,8 @@ def judge(target: SystemTarget, before: SystemRun, after: SystemRun) -> Verifica
 
 
 def _settled(machine: Machine, natives: Natives, counts: Counts | None) -> Counting | None:
-    """On the instruction clock the plugin lets disks finish before the guest goes on: its time would depend on the
-    host's otherwise."""
+    """Return the counting in which the plugin waits for disks, on the instruction clock: otherwise the guest's time
+    would depend on the host's disks."""
     if machine.clock is not Clock.INSTRUCTIONS:
         return None
     if counts is None:
@@ -176,7 +176,7 @@ def _settled(machine: Machine, natives: Natives, counts: Counts | None) -> Count
 
 
 def _words(found: Boot, gathered: Gathered) -> str:
-    """For an error: what failed, what the console said last, and the command to see it again."""
+    """Return the words of an error: the failure, the console's last lines, and the command to see it again."""
     lines = [line for _, line in gathered.lines[-_TAIL_LINES:]]
     units = attended_boots.failed_units(gathered.report)
     parts = [*found.failures, *(f"unit {name} failed" for name in units)]

@@ -227,5 +227,5 @@ def _read_what_is_there(file: IO[bytes]) -> bytes:
 
 
 def is_tar(sample: bytes) -> bool:
-    """Tell whether (decompressed) bytes begin a tar archive."""
+    """Return whether (decompressed) bytes begin a tar archive."""
     return len(sample) >= 512 and sample[257:262] == b"ustar"

@@ -138,7 +138,7 @@ class Observed:
 
     @property
     def kernel_seen(self) -> bool:
-        """Tell whether anything in it is surely the kernel's or comes after it."""
+        """Return whether anything in it is surely the kernel's or comes after it."""
         return bool(
             self.first_line_seen or self.version or self.command_line or self.initcalls or self.probes or self.phases
             or not self.marks.keys().isdisjoint(("run-any", "freed", "systemd-first", "switch-root"))

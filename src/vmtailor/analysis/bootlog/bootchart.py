@@ -49,7 +49,7 @@ class _Seen:
 
 
 def is_bootchart(names: Mapping[str, bytes]) -> bool:
-    """Tell whether these members make a bootchart."""
+    """Return whether these members make a bootchart."""
     return bool({"proc_ps.log", "taskstats.log", "proc_stat.log"} & set(names))
 
 
@@ -201,8 +201,8 @@ def _delayed(rest: list[bytes]) -> float:
 
 
 def _observers(seen: Mapping[tuple[int, int], _Seen], first: int) -> set[int]:
-    """Process ids of the collector: by its name, or a shell that began with the first sample and starts one helper
-    after another."""
+    """Return process ids of the collector: by its name, or a shell that began with the first sample and starts one
+    helper after another."""
     children: dict[int, int] = {}
     for one in seen.values():
         if one.last - one.start <= 100 and one.ppid:
@@ -308,7 +308,7 @@ def _kernel_log(observed: Observed, path: str, data: bytes) -> None:
 
 
 def _compact(value: int) -> int:
-    """comp_t of process accounting: 13 bits of mantissa, 3 of a base-8 exponent."""
+    """Decode a comp_t of process accounting: 13 bits of mantissa, 3 of a base-8 exponent."""
     return int((value & 0x1FFF) << (3 * (value >> 13)))
 
 
@@ -351,7 +351,7 @@ _INITCALL = re.compile(rf'<text x="{_N}" y="{_N}">([\w.$]{{1,200}}) <tspan class
 
 
 def is_drawing(sample: str) -> bool:
-    """Tell whether an SVG is systemd-bootchart's."""
+    """Return whether an SVG is systemd-bootchart's."""
     return "bootchart SVG file" in sample[:6000] or "Bootchart for" in sample[:12000]
 
 
@@ -413,7 +413,7 @@ def _drawn_processes(observed: Observed, text: str, scale: float, zero: int) -> 
 
 
 def _drawn_initcalls(observed: Observed, text: str) -> None:
-    """Initcalls longer than the chart cared about; where they stand is only drawn relative to the chart, so only
+    """Yield initcalls that were longer than the chart's limit. Their place is drawn only relative to the chart, so only
     their length is taken."""
     for _, _, name, figure, unit in _INITCALL.findall(text):
         took = round(float(figure) * (1e3 if unit == "ms" else 1e6))

@@ -26,30 +26,30 @@ HANDED_OVER = (b"Starting kernel", b"EFI stub: Booting Linux", b"EFI stub: Exiti
 
 
 def starts_kernel(message: bytes) -> bool:
-    """Tell whether a message is one of a kernel's first."""
+    """Return whether a message is one of a kernel's first."""
     return message.startswith((b"Linux version", b"Booting Linux on physical CPU"))
 
 
 def is_reset(observed: Observed, message: bytes) -> bool:
-    """Tell whether the machine was reset: it says what it says first, and a kernel ran before."""
+    """Return whether the machine was reset: it says what it says first, and a kernel ran before."""
     return message.startswith(AFTER_RESET) and observed.kernel_seen
 
 
 def is_second_kernel(observed: Observed, message: bytes) -> bool:
-    """Tell whether a message without a stamp names a kernel, and one was named before."""
+    """Return whether a message without a stamp names a kernel, and one was named before."""
     return bool(observed.version) and message.startswith(b"Linux version ")
 
 
 def starts_anew(last_us: int, at_us: int, message: bytes) -> bool:
-    """Tell whether the clock goes back because another boot begins."""
+    """Return whether the clock goes back because another boot begins."""
     return last_us - at_us > BACKWARDS_US and (starts_kernel(message) or at_us < BEGINNING_US)
 
 
 def is_handover(message: bytes) -> bool:
-    """Tell whether a loader says that it starts the kernel."""
+    """Return whether a loader says that it starts the kernel."""
     return message.startswith(HANDED_OVER)
 
 
 def is_loader(message: bytes) -> bool:
-    """Tell whether firmware or a loader says this."""
+    """Return whether firmware or a loader says this."""
     return message.startswith((*LOADERS, *FIRMWARE))

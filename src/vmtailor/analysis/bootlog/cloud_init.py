@@ -27,7 +27,7 @@ _RECORD = re.compile(r"-- Boot Record (\d+) --")
 
 
 def recognise(text: str) -> bool:
-    """Tell whether it is text of `cloud-init analyze`."""
+    """Return whether it is text of `cloud-init analyze`."""
     return (
         (
             "-- Boot Record" in text
@@ -39,7 +39,7 @@ def recognise(text: str) -> bool:
 
 
 def is_dump(document: object) -> bool:
-    """Tell whether decoded JSON is that of `cloud-init analyze dump`."""
+    """Return whether decoded JSON is that of `cloud-init analyze dump`."""
     return (
         isinstance(document, list) and bool(document) and isinstance(document[0], dict)
         and {"event_type", "timestamp"} <= set(document[0])

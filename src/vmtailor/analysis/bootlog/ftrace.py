@@ -21,7 +21,7 @@ _LEVEL = re.compile(rb"level=(\w{1,30})")
 
 
 def recognise(sample: bytes) -> bool:
-    """Tell whether the trace has initcall events."""
+    """Return whether the trace has initcall events."""
     return re.search(rb": initcall_(?:level|start|finish): (?:func|level)=", sample) is not None
 
 

@@ -19,7 +19,7 @@ _COMMAND_LINE = re.compile(r'KERNEL_CMDLINE="?(.*?)"?\s*$')
 
 
 def recognise(sample: bytes) -> bool:
-    """Tell whether the file has the sections of grab-boot-data."""
+    """Return whether the file has the sections of grab-boot-data."""
     return b"== GRAB-BOOT-DATA INFO ==" in sample or (b"== KERNEL MESSAGES ==" in sample and b"== CONFIG ==" in sample)
 
 

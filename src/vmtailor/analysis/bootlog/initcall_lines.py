@@ -200,7 +200,7 @@ def broken(message: bytes) -> bytes:
 
 
 def ends_within(line: bytes) -> bool:
-    """Tell whether a last line without a line feed is surely not whole."""
+    """Return whether a last line without a line feed is surely not whole."""
     text = text_of(line)
     stamp = line.startswith(b"[") and b"]" not in line
     return stamp or (bool(broken(text)) and not (CALLING.match(text) or RETURNED.match(text) or PROBE.match(text)))

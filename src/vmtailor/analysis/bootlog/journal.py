@@ -13,7 +13,7 @@ from vmtailor.base.notation import decoded_json
 
 
 def is_dmesg(document: object) -> bool:
-    """Tell whether decoded JSON is that of `dmesg --json`."""
+    """Return whether decoded JSON is that of `dmesg --json`."""
     return isinstance(document, dict) and isinstance(document.get("dmesg"), list)
 
 
@@ -111,7 +111,7 @@ _WANTED = frozenset(
 
 
 def is_export(sample: bytes) -> bool:
-    """Tell whether a file begins as an export does."""
+    """Return whether a file begins as an export does."""
     return bool(_ENTRY_START.match(sample) and _STAMP.search(sample))
 
 

@@ -17,7 +17,7 @@ _TITLE = re.compile(rb"# Linux/(\S{1,30}) (\S{1,60}) Kernel Configuration")
 
 
 def is_config(sample: bytes) -> bool:
-    """Tell whether this is a .config by itself."""
+    """Return whether this is a .config by itself."""
     return sample.startswith(b"#") and _TITLE.search(sample[:400]) is not None
 
 
@@ -75,7 +75,7 @@ _FIRST = 8
 
 
 def is_symbols(sample: bytes) -> bool:
-    """Tell whether this is a table of symbols: its first lines are, all of them."""
+    """Return whether this is a table of symbols: its first lines are, all of them."""
     lines = sample.split(b"\n", _ENOUGH)[:_ENOUGH]
     return len(lines) == _ENOUGH and all(_LINE.match(line) for line in lines)
 
@@ -107,8 +107,8 @@ def give_names(calls: Sequence[RawCall], symbols: Mapping[int, str]) -> bool:
 
 
 def _moved(addresses: Sequence[int], symbols: Mapping[int, str]) -> int:
-    """By how many bytes a kernel was moved: 0 where any address is a symbol's, or where not one distance fits all of
-    the first."""
+    """Return the number of bytes that a kernel was moved by. It is 0 if any address is a symbol's, or if no single
+    distance fits all of the first."""
     first = addresses[:_FIRST]
     if len(first) < _FIRST or any(at in symbols for at in addresses):
         return 0

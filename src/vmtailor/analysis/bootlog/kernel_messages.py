@@ -208,7 +208,7 @@ class KernelLog:
         return True
 
     def _before_kernel(self, host_us: int, message: bytes) -> None:
-        """A line of which only the host's time is known."""
+        """Note a line of which only the host's time is known."""
         self.observed.loader = self.observed.loader or boundaries.is_loader(message)
         self._handed_over = self._handed_over or boundaries.is_handover(message)
         if len(self._early) < MAX_MESSAGES:
@@ -259,7 +259,7 @@ class KernelLog:
         return None, None, line
 
     def _bare(self, line: bytes) -> None:
-        """A line without a stamp: the rest of a wrapped one, a console's own, or a log without stamps."""
+        """Note a line without a stamp: the rest of a wrapped one, a console's own, or one of a log without stamps."""
         if not line.strip():
             return
         if self._wrapped:

@@ -38,8 +38,8 @@ def decode(raw: bytes, limit: int = 400) -> str:
 
 
 def is_quoted_printable(sample: bytes) -> bool:
-    """Tell whether `=` only occurs as the escape of quoted-printable, and does so, at least in the body of a mail; or a
-    header says so."""
+    """Return whether text is quoted-printable: each `=` is its escape, at least in the body of a mail, and there are
+    some; or a header says so."""
     if _ENCODED.search(sample):
         return b"=3D" in sample or b"=20" in sample or b"=\n" in sample or b"=\r\n" in sample
     body = re.split(rb"\r?\n\r?\n", sample, maxsplit=1)[1:]
@@ -54,7 +54,7 @@ def _only_escapes(sample: bytes) -> bool:
 
 
 def is_mail_quoted(sample: bytes) -> bool:
-    """Tell whether most lines that carry a stamp stand behind a mail program's `>`."""
+    """Return whether most lines that carry a stamp stand behind a mail program's `>`."""
     quoted = len(re.findall(rb"^>+ ?(?:> ?)*(?:<\d+>)?\[? *[\w.]", sample, re.M))
     filled = len(re.findall(rb"^.*\S", sample, re.M))
     return 0 < quoted == filled if quoted < 3 else quoted * 3 >= filled
@@ -157,17 +157,17 @@ class Content:
 
     @cached_property
     def is_drawing(self) -> bool:
-        """Tell whether it begins as an SVG."""
+        """Return whether it begins as an SVG."""
         return self.clean.lstrip()[:1] == b"<" and "<svg" in self.beginning[:6000]
 
     @cached_property
     def is_json(self) -> bool:
-        """Tell whether it begins as JSON, and not as a log whose stamps stand in brackets."""
+        """Return whether it begins as JSON, and not as a log whose stamps stand in brackets."""
         return self.clean.lstrip()[:1] in (b"[", b"{") and not has_stamps(self.clean.split(b"\n")[:50])
 
     @cached_property
     def is_prose(self) -> bool:
-        """Tell whether it is neither JSON nor a log with stamps."""
+        """Return whether it is neither JSON nor a log with stamps."""
         return not self.is_json and has_stamps(self.clean.split(b"\n")[:2000]) < 3
 
     def whole(self, limit: int) -> bytes:
@@ -193,7 +193,7 @@ class Content:
 
     @property
     def has_more(self) -> bool:
-        """Tell whether something is left that was not read."""
+        """Return whether something is left that was not read."""
         return next(self._chunks, b"") != b""
 
     def lines(self) -> Iterator[bytes]:
@@ -224,8 +224,8 @@ class Content:
 
 
 def _decoded_as_far(data: bytes) -> object:
-    """JSON whose end was lost: a list of objects, or one of them in an object, as far as its elements go. None when
-    it is not that."""
+    """Return JSON whose end was lost: a list of objects, or one of them in an object, as far as its elements go. None
+    when it is not that."""
     whole = data[: data.rfind(b"}") + 1]
     start = data.lstrip()[:1]
     for _ in range(2):

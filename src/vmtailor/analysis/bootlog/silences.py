@@ -290,8 +290,8 @@ def gaps_of(
 
 
 def _within(gap: Gap, end_us: int | None) -> Gap:
-    """As much of a silence as is the boot's: once the machine is up, it waits for nobody, and the message that ends it
-    tells nothing of the boot."""
+    """Return the part of a silence that belongs to the boot. Once the machine is up it waits for nobody, and the
+    message that ends the silence tells nothing of the boot."""
     if end_us is None or gap.end_us <= end_us:
         return gap
     return msgspec.structs.replace(gap, end_us=end_us, after="")

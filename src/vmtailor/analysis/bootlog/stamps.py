@@ -237,7 +237,7 @@ def name_of(outer: Outer | None, kmsg: bool, delta: bool) -> str:
 
 
 def whole_seconds(outer: Outer | None, lines: Sequence[bytes]) -> bool:
-    """Tell whether a prefix on the clock of the host never says more than the second."""
+    """Return whether a prefix on the clock of the host never says more than the second."""
     if outer is None or outer.kernel_clock:
         return False
     return not any(outer.time(match) % 1_000_000 for line in lines if (match := outer.regex.match(line)))

@@ -81,7 +81,7 @@ def parse_startup_line(text: str) -> list[PhaseSpan]:
 
 
 def is_whole(line: str) -> bool:
-    """Tell whether a `Startup finished` line has its total: mail programs wrap it."""
+    """Return whether a `Startup finished` line has its total: mail programs wrap it."""
     return "(" not in line or " = " in line
 
 
@@ -109,18 +109,18 @@ def read_startup(observed: Observed, line: str) -> bool:
 
 
 def is_chain(text: str) -> bool:
-    """Tell whether it is what `critical-chain` prints."""
+    """Return whether it is what `critical-chain` prints."""
     return any(_CHAIN.match(line) and "@" in line for line in text.splitlines()[:400])
 
 
 def is_time(text: str) -> bool:
-    """Tell whether a line is that of `time`. Behind the name of a program it is a line of a journal, which holds
+    """Return whether a line is that of `time`. Behind the name of a program it is a line of a journal, which holds
     more."""
     return any(_SAID_ALONE.match(line) and parse_startup_line(line) for line in text.splitlines())
 
 
 def is_blame(text: str) -> bool:
-    """Tell whether most lines are such as `blame` prints."""
+    """Return whether most lines are such as `blame` prints."""
     lines = [line for line in text.splitlines() if line.strip()]
     return bool(lines) and sum(1 for line in lines if _BLAME.match(line)) * 2 > len(lines)
 
@@ -226,7 +226,7 @@ _ENTITIES = (("&lt;", "<"), ("&gt;", ">"), ("&quot;", '"'), ("&apos;", "'"), ("&
 
 
 def is_plot_json(document: object) -> bool:
-    """Tell whether decoded JSON is that of `plot --json`."""
+    """Return whether decoded JSON is that of `plot --json`."""
     return (
         isinstance(document, list) and bool(document) and isinstance(document[0], dict)
         and {"name", "activating", "activated"} <= set(document[0])
@@ -273,7 +273,7 @@ def _micros(value: object) -> int | None:
 
 
 def is_plot_svg(sample: str) -> bool:
-    """Tell whether an SVG is systemd-analyze's."""
+    """Return whether an SVG is systemd-analyze's."""
     return "systemd-analyze" in sample[:4000] or "rect.activating" in sample
 
 
@@ -350,7 +350,7 @@ def _without_legend(text: str) -> str:
 
 
 def _scale(marks: list[tuple[float, float]]) -> tuple[float, float]:
-    """Pixels a second and the pixel of second 0, from the drawing's own time labels."""
+    """Return pixels a second and the pixel of second 0, from the drawing's own time labels."""
     for x, seconds in reversed(marks):
         first_x, first_s = marks[0]
         if seconds != first_s and x > first_x:

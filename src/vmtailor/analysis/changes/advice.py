@@ -39,7 +39,8 @@ class _Found:
     gaps: set[int] = field(default_factory=set)
 
     def add_gap(self, gap: GapSpan) -> None:
-        """A silence counts once, whatever signs it is of. What the boot may not have waited for has no figure."""
+        """Add a silence once, whatever signs it is of. A silence that the boot may not have waited for has no
+        figure."""
         if gap.start_us not in self.gaps:
             self.gaps.add(gap.start_us)
             name = f"{gap.title}, after '{gap.before[:60]}'" if gap.title else f"silence after '{gap.before[:70]}'"
@@ -126,7 +127,7 @@ def _saving(facts: _Facts, entry: KnownChange, found: _Found) -> int | None:
 
 
 def _bounded(facts: _Facts, us: int | None) -> int | None:
-    """A saving is never more than the boot that the files show."""
+    """Bound a saving by the length of the boot that the files show."""
     shown = facts.timeline.shown_us
     return us if us is None or shown is None else min(us, shown)
 
@@ -182,7 +183,8 @@ def _units(facts: _Facts, match: Match, found: _Found) -> None:
 
 
 def _gaps(facts: _Facts, match: Match, found: _Found) -> None:
-    """Silences by the message before. One after an initcall's or a probe's line says nothing of that: it was over."""
+    """Return the candidates among silences by the message before. An initcall's or a probe's line says nothing of what
+    follows: it was over."""
     for gap in facts.gaps:
         if not gap.silent or gap.own_us < max(match.min_us, WORTH_US) or gap.before.startswith(_CALL_LINES):
             continue
@@ -191,7 +193,8 @@ def _gaps(facts: _Facts, match: Match, found: _Found) -> None:
 
 
 def _silences(facts: _Facts, match: Match, found: _Found) -> None:
-    """Silences and stretches by their kind (data/boot_gaps.toml); `min_us` is of all of them together."""
+    """Return the candidates among silences and stretches by their kind (data/boot_gaps.toml); `min_us` is the least of
+    all of them together."""
     gaps = [gap for gap in facts.gaps if gap.kind and match.pattern.fullmatch(gap.kind)]
     if sum(gap.own_us for gap in gaps) >= max(match.min_us, WORTH_US):
         for gap in gaps:

@@ -146,7 +146,7 @@ def judge(change: Change, before: TrialRun, after: TrialRun) -> Change:
 
 
 def effect(figure: Figure, before: Sequence[float], after: Sequence[float]) -> Effect | None:
-    """By how much the median of a figure is another one afterwards; None where a side was not measured."""
+    """Return the change of a figure's median; None when a side was not measured."""
     found = boot_statistics.difference(before, after)
     if found is None:
         return None

@@ -191,8 +191,8 @@ def compare_sides(
 
 
 def _figures(before: Samples, after: Samples, thresholds: Thresholds) -> Iterator[Row]:
-    """Figures of records. Counts of instructions and bytes are exact, and so is virtual time: a single one a side is
-    enough."""
+    """Yield figures of records. Counts of instructions and bytes are exact, and so is virtual time: a single one a side
+    is enough."""
     for key in dict.fromkeys([*before, *after]):
         kind, name, unit = key
         left, right = before.get(key, []), after.get(key, [])

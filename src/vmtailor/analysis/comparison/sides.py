@@ -47,7 +47,7 @@ def files_of(folder: Path, name: str) -> list[Path]:
 
 
 def is_within(path: Path, folder: Path) -> bool:
-    """Tell whether something is there, and in the folder, wherever links lead."""
+    """Return whether something is there, and in the folder, wherever links lead."""
     return path.exists() and folder.resolve() in path.resolve().parents
 
 

@@ -147,7 +147,7 @@ def _ran(counters: Counters) -> NDArray[np.uint32]:
 
 
 def addresses(counters: Counters) -> NDArray[np.uint64]:
-    """Addresses of all kernel instructions that ran: what a symbolizer is asked about."""
+    """Return addresses of all kernel instructions that ran: what a symbolizer is asked about."""
     return counters.blocks.addresses(_ran(counters))
 
 

@@ -66,13 +66,13 @@ class SymbolTable:
 
     @classmethod
     def parse(cls, text: str, architecture: str | None = None) -> SymbolTable:
-        """From the output of `nm`, or a System.map."""
+        """Parse the output of `nm`, or a System.map."""
         found = ((int(at, 16), name, kind in "tTwW") for at, kind, name in _NM_LINE.findall(text))
         return cls.of(found, architecture)
 
     @classmethod
     def of(cls, symbols: Iterable[tuple[int, str, bool]], architecture: str | None = None) -> SymbolTable:
-        """From (address, name, is a function)."""
+        """Return a table from (address, name, is a function)."""
         addresses: dict[str, int] = {}
         best: dict[int, str] = {}
         everywhere = []
@@ -127,12 +127,12 @@ class SymbolTable:
 
 
 def _rank(name: str) -> tuple[bool, int, str]:
-    """Of several names for one address the one to show: not a marker such as _stext, then the shortest."""
+    """Return the rank of a name among several for one address: not a marker such as _stext, then the shortest."""
     return (name.startswith("_"), len(name), name)
 
 
 def kernel_marks(table: SymbolTable) -> tuple[CodeMark, ...]:
-    """Marks for the kernel's first instruction and for start_kernel.
+    """Return marks for the kernel's first instruction and for start_kernel.
 
     The first instruction lies at a physical address, and at another one, perhaps, for QEMU than for a decompressor that
     jumps to it. Each that the architecture knows gets the mark; the one that is reached first counts."""
@@ -146,7 +146,7 @@ def kernel_marks(table: SymbolTable) -> tuple[CodeMark, ...]:
 
 
 def initcall_spans(table: SymbolTable) -> tuple[CodeSpan, ...]:
-    """Spans at the entry of every initcall that is built in, and at do_one_initcall and what else ends them."""
+    """Return spans at the entry of every initcall that is built in, and at do_one_initcall and what else ends them."""
     names = [found[1] for _, name in table.everywhere if (found := _INITCALL.match(name))]
     wanted = set(names)
     spans = [CodeSpan(name, at) for at, name in table.everywhere if name in wanted]
@@ -156,7 +156,7 @@ def initcall_spans(table: SymbolTable) -> tuple[CodeSpan, ...]:
 
 
 def activity_spans(table: SymbolTable) -> tuple[CodeSpan, ...]:
-    """Spans at begin and end of each activity that the kernel has."""
+    """Return spans at begin and end of each activity that the kernel has."""
     known = {name: ends for name, ends in ACTIVITIES.items() if all(end in table.addresses for end in ends)}
     return tuple(
         CodeSpan(name + sign, table.addresses[function])
@@ -171,8 +171,7 @@ def times_begun(counters: Counters, activity: str) -> tuple[Totals, ...]:
 
 
 def periods(counters: Counters, activity: str) -> tuple[tuple[Totals, Totals], ...]:
-    """From when to when an activity was under way. Periods that overlap are one; what never ended lasts until QEMU's
-    end."""
+    """Return the periods of an activity. Periods that overlap are one; one that never ended lasts until QEMU's end."""
     under_way, begun, found = 0, Totals(), []
     for span in counters.spans:
         if span.name == activity + _BEGIN:

@@ -55,19 +55,20 @@ def loops_of(boot: Boot, table: Sequence[LoopNames], phases: Iterable[Phase]) ->
 
 
 def port_accesses_of(boot: Boot, table: Sequence[LoopNames], phases: Iterable[Phase]) -> int:
-    """Accesses to ports of all named loops in some phases of one boot."""
+    """Return accesses to ports of all named loops in some phases of one boot."""
     wanted, names = set(phases), functions(table)
     return sum(row.port_accesses for row in boot.functions if row.phase in wanted and plain(row.function) in names)
 
 
 def spread(values: Sequence[float]) -> float:
-    """(max - min) / median; 0.0 where all agree, or there is nothing to compare."""
+    """Return (max - min) / median; 0.0 when all agree, or there is nothing to compare."""
     middle = statistics.median(values) if values else 0.0
     return (max(values) - min(values)) / middle if middle else 0.0
 
 
 def _virtual_us(boots: Sequence[Boot], to: str) -> list[float]:
-    """From kernel entry to a milestone, of each boot that has it. What has many threads does not do the same in all."""
+    """Return the time from kernel entry to a milestone in each boot that has it. Programs with many threads differ
+    between boots."""
     found = []
     for boot in boots:
         start, end = boot.milestone("kernel"), boot.milestone(to)

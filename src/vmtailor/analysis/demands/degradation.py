@@ -57,7 +57,7 @@ def failed_calls(events: Iterable[SyscallEvent]) -> tuple[FailedCall, ...]:
 
 
 def newly_failing(baseline: Iterable[SyscallEvent], tailored: Iterable[SyscallEvent]) -> tuple[FailedCall, ...]:
-    """Calls that fail on the tailored machine, where the same call worked on the baseline.
+    """Return calls that fail on the tailored machine, where the same call worked on the baseline.
 
     `same`: name and deciding arguments. For errors that say "not built in" a call of the same kind on another path is
     enough. A call that failed alike on the baseline, at least once, is none.

@@ -74,7 +74,7 @@ def known() -> tuple[Harmless, ...]:
 
 
 def split(failed: Iterable[FailedCall]) -> tuple[tuple[FailedCall, ...], tuple[Absence, ...]]:
-    """Calls that fail newly: those that count, and absences that are harmless."""
+    """Return calls that fail newly: those that count, and absences that are harmless."""
     counted: list[FailedCall] = []
     absent: list[Absence] = []
     for call in failed:

@@ -60,7 +60,7 @@ class AskedSymbols:
         return self.least(self.facts.condition(kind, name))
 
     def path(self, path: str) -> Iterator[tuple[str, tuple[str, ...], str]]:
-        """Key, symbols and reason of each way in which a path below /proc, /sys or /dev is told."""
+        """Yield key, symbols and reason of each way in which a path below /proc, /sys or /dev is told."""
         general = _PROCESS.sub("/proc/self", path)
         if harmless_absences.is_not_demanded(path):
             return

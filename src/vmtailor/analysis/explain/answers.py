@@ -97,7 +97,7 @@ def _names(run: FitRun) -> Iterable[str]:
 
 
 def chain(run: FitRun, symbol: Change) -> tuple[tuple[str, Reason], ...]:
-    """From a symbol that is only a dependency to one with a direct cause: the shortest way, itself first."""
+    """Return the shortest way from a symbol that is only a dependency to one with a direct cause, itself first."""
     by_name = {c.id: c for c in run.plan.symbols}
     ways: list[tuple[tuple[str, Reason], ...]] = [((symbol.id, reason),) for reason in symbol.reasons]
     seen = {symbol.id}

@@ -133,7 +133,7 @@ def _call(ask: Question, known: KnownSource) -> Iterator[Provider]:
 
 
 def _stubbed(ask: Question, name: str, known: KnownSource) -> Iterator[Provider]:
-    """Rules that ask for symbols by this call, whatever its arguments."""
+    """Yield rules that ask for symbols by this call, whatever its arguments."""
     for rule in known.rules.for_call(name):
         if not rule.words and not rule.text:
             yield _by_rule(ask, rule.symbols, f"rule {rule.id}")
@@ -188,7 +188,7 @@ def _path(ask: Question, known: KnownSource) -> Iterator[Provider]:
 
 
 def _rules_for(ask: Question, path: str, known: KnownSource) -> list[Provider]:
-    """Rules for a path, those that name most of it first; not those for all of /proc or /sys."""
+    """Return rules for a path, those that name most of it first; not those for all of /proc or /sys."""
     rules = [rule for rule in known.rules.paths if rule.covers(path) and not {"/proc", "/sys"} & {*rule.paths}]
     rules.sort(key=lambda rule: -max(len(p) for p in rule.paths if not p.startswith("/dev/tty[")))
     return [_by_rule(ask, rule.symbols, f"rule {rule.id}") for rule in rules]

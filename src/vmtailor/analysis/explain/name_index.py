@@ -113,7 +113,7 @@ HINTS = (
 
 
 def strings(text: str) -> Iterator[tuple[str, str]]:
-    """Macros of a text that stand for strings."""
+    """Return macros of a text that stand for strings."""
     return ((m.group(1), m.group(2)) for m in _STRING.finditer(text))
 
 
@@ -124,7 +124,7 @@ def constants(text: str) -> Iterator[str]:
 
 
 def stubs(text: str) -> Iterator[tuple[str, int]]:
-    """Functions that do nothing but return an error: what a header has in place of what is not compiled."""
+    """Return functions that do nothing but return an error: what a header has in place of what is not compiled."""
     return ((m.group(1), m.start()) for m in _STUB.finditer(text))
 
 
@@ -229,7 +229,8 @@ def cases(text: str, wanted: Container[str]) -> Iterator[tuple[str, int, tuple[s
 
 
 def _called(lines: Iterable[str]) -> Iterator[str]:
-    """Functions called in the statements that belong to a label: to `break`, or to the next label after a statement."""
+    """Yield functions called in the statements that belong to a label: to `break`, or to the next label after a
+    statement."""
     begun = False
     for number, line in enumerate(lines):
         if number > _MOST_LINES:

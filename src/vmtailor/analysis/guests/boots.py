@@ -149,7 +149,7 @@ def _unready(report: GuestReport, exercise: Exercise) -> list[str]:
 
 
 def wrong_steps(report: GuestReport, exercise: Exercise) -> list[str]:
-    """Steps of the load that were not answered right, in sentences."""
+    """Return steps of the load that were not answered right, in sentences."""
     by_number = {result.step: result for result in report.results}
     found = []
     number = 0

@@ -32,7 +32,7 @@ MOST_LINES = 2000
 
 
 def complaints(log: str, console: str = "") -> list[str]:
-    """Messages of level warning and worse in the kernel's log, and all that was on the console, in order.
+    """Return messages of level warning and worse in the kernel's log, and all that was on the console, in order.
 
     `log`: lines with level prefixes, as init sends them; empty after a panic. `console`: what was shown with `quiet`,
     which is errors only; programs print elsewhere.

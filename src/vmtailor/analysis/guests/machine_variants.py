@@ -41,7 +41,7 @@ def common_words(architecture: Architecture) -> tuple[str, ...]:
 
 
 def on_loopback(guest_ports: Iterable[int]) -> tuple[PublishedPort, ...]:
-    """Ports of a guest at free ports of the host's loopback address: which ones, QEMU says once it runs."""
+    """Return ports of a guest at free ports of the host's loopback address: which ones, QEMU says once it runs."""
     return tuple(PublishedPort("127.0.0.1", 0, port) for port in guest_ports)
 
 

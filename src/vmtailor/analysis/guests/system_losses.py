@@ -38,7 +38,7 @@ def degraded(before: SystemRun, after: SystemRun, expected: Iterable[re.Pattern[
 def _warnings(
     before: SystemRun, after: SystemRun, said: set[str], expected: tuple[re.Pattern[str], ...]
 ) -> Iterator[str]:
-    """Warnings newly in the system's log. A baseline that was recorded without them tells nothing."""
+    """Yield warnings newly in the system's log. A baseline that was recorded without them tells nothing."""
     if not system_messages.has(before.report, WARNINGS):
         return
     known = [*system_messages.lines(before.report, WARNINGS), *map(_plain, before.boot.kernel_warnings)]
@@ -77,8 +77,8 @@ def new_units(before: Boot, after: Boot) -> list[str]:
 
 
 def new_complaints(before: SystemRun, after: SystemRun, expected: Iterable[re.Pattern[str]] = ()) -> list[str]:
-    """Warnings of the kernel that only `after` has. Warnings of programs come by the kernel's log, too, before the
-    system has its own: they count as much."""
+    """Return warnings of the kernel that only `after` has. Warnings of programs come by the kernel's log, too, before
+    the system has its own: they count as much."""
     return list(kernel_complaints.new_lines(after.boot.kernel_warnings, before.boot.kernel_warnings, expected))
 
 

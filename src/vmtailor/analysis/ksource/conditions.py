@@ -103,8 +103,8 @@ def _test(keyword: str, rest: str, tristates: frozenset[str] | None) -> Expr:
 
 
 def enabled_blocks(text: str, tristates: frozenset[str] | None = None) -> list[tuple[int, int, Expr]]:
-    """Blocks `if (IS_ENABLED(CONFIG_X) …) {` as (first line, last line, condition), by counting braces. One ends where
-    its `} else {` begins."""
+    """Return blocks `if (IS_ENABLED(CONFIG_X) …) {` as (first line, last line, condition), by counting braces. One ends
+    where its `} else {` begins."""
     blocks: list[tuple[int, int, Expr]] = []
     if "IS_ENABLED" not in text and "IS_BUILTIN" not in text and "IS_REACHABLE" not in text:
         return blocks

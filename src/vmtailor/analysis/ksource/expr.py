@@ -82,7 +82,7 @@ def _wrapped(expression: Expr) -> str:
 
 
 def negation(operand: Expr) -> Expr:
-    """Not it; the negation of UNKNOWN is UNKNOWN."""
+    """Return the negation; that of UNKNOWN is UNKNOWN."""
     if isinstance(operand, Constant):
         return UNKNOWN if operand.value is None else Constant(not operand.value)
     return operand.operand if isinstance(operand, Not) else Not(operand)
@@ -95,7 +95,7 @@ _ANY = _N | _M | _Y
 
 
 def _literal(expression: Expr) -> tuple[str, int] | None:
-    """(name, the values meant) of a condition on one symbol alone."""
+    """Return (name, accepted values) of a condition on one symbol alone."""
     if isinstance(expression, Symbol):
         return expression.name, _M | _Y
     if isinstance(expression, Equals):

@@ -129,7 +129,7 @@ def _sources(scope: MakeScope, target: str, endings: tuple[str, ...]) -> Iterato
 
 
 def _top_folders(scope: MakeScope) -> Iterator[tuple[str, _Reached]]:
-    """Folders in the lists of a top Makefile."""
+    """Yield folders in the lists of a top Makefile."""
     for name in _TOP_LISTS:
         for ending in ("-y", "-m"):
             for text, condition in _merged(scope.value(name + ending)).items():

@@ -126,7 +126,7 @@ def _findstring(scope: MakeScope, arguments: list[str]) -> list[Word]:
 
 
 def _picked(pick: Callable[[list[str]], list[str]], scope: MakeScope, arguments: list[str]) -> list[Word]:
-    """Some words by their place."""
+    """Return some words by their place."""
     return [
         Word(word, condition)
         for condition, text in scope.texts(arguments[-1])

@@ -67,7 +67,7 @@ def _inside(text: str, start: re.Pattern[str], field: re.Pattern[str]) -> Found:
 
 
 def syscalls(text: str) -> Found:
-    """SYSCALL_DEFINEn(name, …)."""
+    """Yield the system calls that SYSCALL_DEFINEn(name, …) defines."""
     return ((m.group(1), m.start()) for m in _SYSCALL.finditer(text))
 
 
@@ -82,7 +82,7 @@ def netlink(text: str) -> Found:
 
 
 def protocols(text: str) -> Found:
-    """Protocols of the internet families, such as `STREAM/TCP`."""
+    """Yield protocols of the internet families, such as `STREAM/TCP`."""
     if "inet_protosw" in text:
         for match in _PROTOSW.finditer(text):
             yield f"{match.group(1)}/{match.group(2)}", match.start()
@@ -96,7 +96,7 @@ def filesystems(text: str) -> Found:
 
 
 def proc_entries(text: str) -> Found:
-    """Entries of /proc, as paths below it: `meminfo`, `net/tcp`, `self/…` for those of a process."""
+    """Yield entries of /proc, as paths below it: `meminfo`, `net/tcp`, `self/…` for those of a process."""
     for match in _PROC.finditer(text):
         call, rest = match.group(0), match.group(2)
         under_net = "proc_create_net" in call or "proc_net" in rest.split(";", 1)[0]
@@ -108,7 +108,7 @@ def proc_entries(text: str) -> Found:
 
 
 def sysctls(text: str) -> Found:
-    """Entries of /proc/sys: with their folder where the registration in the same file says it, else `*/name`."""
+    """Yield entries of /proc/sys: with their folder where the registration in the same file says it, else `*/name`."""
     if ".procname" not in text:
         return
     folders: dict[str, set[str]] = {}
@@ -122,7 +122,7 @@ def sysctls(text: str) -> Found:
 
 
 def device_nodes(text: str) -> Found:
-    """Nodes of /dev that character drivers name, below it."""
+    """Yield nodes of /dev that character drivers name, below it."""
     for match in _MISC_START.finditer(text):
         body = _body(text, match.end())
         name = _NODE_NAME.search(body) or _FIELD_NAME.search(body)
@@ -136,7 +136,7 @@ def device_nodes(text: str) -> Found:
 
 
 def sys_entries(text: str) -> Found:
-    """Folders of /sys that have a fixed place, as paths below it: `devices/system/node`, `class/net`,
+    """Yield folders of /sys that have a fixed place, as paths below it: `devices/system/node`, `class/net`,
     `kernel/mm/transparent_hugepage`."""
     systems = {match.group(1) for match in _SUBSYS.finditer(text)}
     for match in _BUS_START.finditer(text):
@@ -167,12 +167,12 @@ def sys_entries(text: str) -> Found:
 
 
 def algorithms(text: str) -> Found:
-    """Ciphers, hashes and templates by the names that they are asked for by: `sha256`, `hmac`."""
+    """Return ciphers, hashes and templates by the names that they are asked for by: `sha256`, `hmac`."""
     return ((m.group(1), m.start()) for m in _ALGORITHM.finditer(text))
 
 
 def included_sources(text: str) -> Found:
-    """C files that are included into another: their condition is that of the file that includes them."""
+    """Return C files that are included into another: their condition is that of the file that includes them."""
     return ((m.group(1), m.start()) for m in _INCLUDED.finditer(text))
 
 

@@ -64,7 +64,7 @@ def _value(name: str, texts: Mapping[str, str], depth: int) -> int | None:
 
 
 def _ioctl(match: re.Match[str], texts: Mapping[str, str], depth: int) -> int | None:
-    """_IO, _IOR, _IOW and _IOWR, as asm-generic/ioctl.h has them."""
+    """Return the number of _IO, _IOR, _IOW and _IOWR, as asm-generic/ioctl.h defines them."""
     direction, letter, name, number_text, kind = match.groups()
     group = ord(letter) if letter else _value(name, texts, depth + 1)
     number = int(number_text, 0) if number_text[:1].isdigit() else _value(number_text, texts, depth + 1)

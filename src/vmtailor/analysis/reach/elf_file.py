@@ -147,7 +147,7 @@ class ElfFile:
 
     @cached_property
     def sections(self) -> list[tuple[int, int, int, int, int, int]]:
-        """Kind, flags, address, offset, size and link of each section."""
+        """Return kind, flags, address, offset, size and link of each section."""
         (table,) = struct.unpack_from("<Q", self.data, 40)
         size, count = struct.unpack_from("<HH", self.data, 58)
         found = []
@@ -213,7 +213,7 @@ class ElfFile:
 
     @cached_property
     def static_functions(self) -> Numbers:
-        """Addresses of functions in the symbol table, where one was left."""
+        """Return addresses of functions in the symbol table, where one was left."""
         for kind, _, _, offset, size, _ in self.sections:
             if kind == _SHT_SYMTAB:
                 return self._functions(self._table(offset, size, _SYMBOL, _MOST_SYMBOLS))
@@ -242,7 +242,7 @@ class ElfFile:
 
     @cached_property
     def relative_slots(self) -> Numbers:
-        """Addresses of the packed relative relocations (RELR), whose addends stand in place."""
+        """Return addresses of the packed relative relocations (RELR), whose addends stand in place."""
         at = self.offset_of(self.dynamic.get(_RELR, 0)) if _RELR in self.dynamic else None
         if at is None:
             return np.empty(0, np.int64)
@@ -276,12 +276,12 @@ class ElfFile:
 
     @cached_property
     def code(self) -> tuple[LoadSegment, ...]:
-        """Parts with instructions: sections where they are told, otherwise segments."""
+        """Return parts with instructions: sections where they are told, otherwise segments."""
         return tuple(one for one in self.segments if one.executable)
 
     @cached_property
     def begun_by_itself(self) -> tuple[int, ...]:
-        """Addresses of what runs without being called by name: entry, constructors."""
+        """Return addresses of what runs without being called by name: entry, constructors."""
         found = [self.entry, self.dynamic.get(_INIT, 0)]
         at = self.dynamic.get(_INIT_ARRAY, 0)
         count = min(self.dynamic.get(_INIT_ARRAYSZ, 0) // 8, 4096)

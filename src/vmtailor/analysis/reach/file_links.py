@@ -171,7 +171,7 @@ class Links:
 
     @cached_property
     def _loadable(self) -> dict[str, frozenset[str]]:
-        """Libraries that nobody needs → what they import that nothing they need exports."""
+        """Return libraries that nobody needs → what they import that nothing they need exports."""
         needed_by_any = {found for path in self.contents for found in self.needed(path)}
         found = {}
         for path, one in self.contents.items():

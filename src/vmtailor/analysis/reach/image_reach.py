@@ -22,7 +22,7 @@ Read = Callable[[str], Contents]
 
 
 def candidates(files: Files) -> Iterator[str]:
-    """Paths of what may be a program, a library or a script, in order."""
+    """Yield paths of what may be a program, a library or a script, in order."""
     for path in sorted(files.files):
         head = files.content(path, most=4)
         if head == b"\x7fELF" or (head[:2] == b"#!" and files.modes.get(path, 0) & 0o111):
@@ -80,7 +80,7 @@ def _reached(libraries: CLibraries, opened: Iterable[str]) -> dict[str, str]:
 
 
 def _started(libraries: CLibraries, path: str) -> Iterator[Led]:
-    """Programs that functions of the C library name which a file imports: the shell, for system()."""
+    """Yield programs that functions of the C library name which a file imports: the shell, for system()."""
     if libraries.links.contents[path].kind is FileKind.ELF:
         for name, lead in libraries.ways(path):
             for text in lead.strings:

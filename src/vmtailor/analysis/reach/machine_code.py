@@ -29,9 +29,9 @@ Value = int | str
 
 
 def named_by(data: bytes, segment: LoadSegment, patterns: Iterable[Pattern], unit: int) -> tuple[Numbers, Numbers]:
-    """Addresses of instructions of these patterns in a segment, and the addresses that they name. With instructions of
-    one byte and more, bytes within others are found, too: only targets that make sense should be believed. At most
-    `MOST_NAMED` of them, and what follows."""
+    """Return addresses of instructions of these patterns in a segment, and the addresses that they name. With
+    instructions of one byte and more, bytes within others are found, too: only targets that make sense should be
+    believed. At most `MOST_NAMED` of them, and what follows."""
     where: list[Numbers] = []
     what: list[Numbers] = []
     left = MOST_NAMED
@@ -58,7 +58,7 @@ def named_by(data: bytes, segment: LoadSegment, patterns: Iterable[Pattern], uni
 
 
 def named_by_pairs(data: bytes, segment: LoadSegment, pairs: Iterable[PatternPair]) -> tuple[Numbers, Numbers]:
-    """Addresses of the first instructions of such pairs in a segment, and the addresses that they name: with the
+    """Return addresses of the first instructions of such pairs in a segment, and the addresses that they name: with the
     nearest second one that uses its register. At most `MOST_NAMED` first ones."""
     where: list[Numbers] = []
     what: list[Numbers] = []

@@ -64,7 +64,7 @@ class Program:
 
     @cached_property
     def _pointers(self) -> tuple[Numbers, Numbers]:
-        """Addresses of pointers to functions of this file, sorted, and the functions' indices."""
+        """Return addresses of pointers to functions of this file, sorted, and the functions' indices."""
         rows = [(slot, value) for slot, value in self._slots.items() if isinstance(value, int)]
         slots = np.asarray([slot for slot, _ in rows], np.int64)
         values = np.asarray([value for _, value in rows], np.int64)
@@ -165,7 +165,7 @@ class Program:
         return np.concatenate(parts) if parts else np.empty(0, np.int64)
 
     def _real(self, where: Numbers, what: Numbers) -> tuple[Numbers, Numbers]:
-        """Of what patterns found, what is an instruction and not the middle of another."""
+        """Return the matches of patterns that are instructions, and not the middle of another."""
         begins = self._instructions
         if not len(begins):
             return where, what
@@ -304,7 +304,7 @@ class Program:
         return found, takers, untold
 
     def _constants_for(self, takers: Mapping[int, str]) -> list[tuple[int, int, int, Value | None]]:
-        """Caller, site, taker and what the caller gives, for functions that take a number in a register."""
+        """Return caller, site, taker and what the caller gives, for functions that take a number in a register."""
         sites: dict[int, list[int]] = defaultdict(list)
         target_of: dict[int, int] = {}
         taker_at = {int(self.functions[index]): index for index in takers}
@@ -329,7 +329,7 @@ class Program:
         return [(index, at, target_of[at], held.get(takers[target_of[at]])) for index, at, _, held in self._read(sites)]
 
     def arguments_of(self, names: frozenset[str]) -> list[tuple[int, int, str, tuple[Value | None, ...]]]:
-        """Caller, site, name and arguments of the calls of functions of these names, imported or own."""
+        """Return caller, site, name and arguments of the calls of functions of these names, imported or own."""
         targets: dict[int, str] = {
             address: name for name in names & self.elf.exports.keys() for address in self.elf.exports[name]
         }
@@ -358,7 +358,7 @@ class Program:
         ]
 
     def naming(self, addresses: Iterable[int]) -> Iterable[tuple[int, int]]:
-        """Functions that name some of these addresses, and which."""
+        """Return functions that name some of these addresses, and which."""
         where, what = self._references
         hit = np.isin(what, np.asarray(sorted(addresses), np.int64))
         return zip(self._index(where[hit]).tolist(), what[hit].tolist(), strict=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tell whether repeated boots fall into two groups. A delay that comes in some boots only has no mean worth telling."""
+"""Test whether repeated boots fall into two groups. A delay that comes in some boots only has no mean worth telling."""
 
 from __future__ import annotations
 
@@ -51,7 +51,8 @@ def find(values: Sequence[float], *, level: float = 0.05) -> tuple[Mode, ...]:
 
 
 def _split(rows: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """For rows of sorted samples: the share of variance explained by the best split, and how many lie below it."""
+    """Return, for rows of sorted samples, the share of variance that the best split explains, and the number of samples
+    below it."""
     count = rows[0].size
     sums, total = np.cumsum(rows, axis=1), rows.sum(axis=1, keepdims=True)
     below = np.arange(MIN_GROUP, count - MIN_GROUP + 1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tell whether a difference between two sets of repeated measurements is real.
+"""Test whether a difference between two sets of repeated measurements is real.
 
 Durations vary. Their change is the median of all differences between a value of one side and one of the other (Hodges
 and Lehmann). Its interval holds all shifts that a permutation test of ranks does not reject; its probability is from

@@ -70,7 +70,8 @@ def _bpf(event: SyscallEvent) -> Asks:
 
 
 def _xtables(event: SyscallEvent) -> Asks:
-    """Tables, matches and targets by their socket options. Each structure begins with a name in 32 bytes, or 29."""
+    """Yield tables, matches and targets by their socket options. Each structure begins with a name in 32 bytes, or
+    29."""
     asked = _XTABLES.search(event.args[2]) if len(event.args) > 3 else None
     if asked is None:
         return

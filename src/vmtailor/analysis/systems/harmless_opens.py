@@ -55,11 +55,11 @@ class HarmlessOpens:
     missed: tuple[MissedModule, ...] = ()
 
     def covers(self, path: str) -> bool:
-        """Tell whether opening a path demands nothing."""
+        """Return whether opening a path demands nothing."""
         return any(row.covers(path) for row in self.absences)
 
     def misses(self, module: str, task: str) -> bool:
-        """Tell whether a text is a program's remark that a module, which it can do without, is not there."""
+        """Return whether a text is a program's remark that a module, which it can do without, is not there."""
         return any((row.module, row.task) == (module, task) for row in self.missed)
 
 

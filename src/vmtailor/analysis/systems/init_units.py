@@ -31,7 +31,7 @@ def find_init(root: RootTree, named: str = "") -> Init | None:
 
 
 def is_init(root: RootTree, path: str) -> bool:
-    """Tell whether a program that is named is an init: one by where the kernel looks for it, or by what it is."""
+    """Return whether a program that is named is an init: one by where the kernel looks for it, or by what it is."""
     found = find_init(root, path)
     known = (InitKind.SYSTEMD, InitKind.OPENRC, InitKind.RUNIT, InitKind.SYSVINIT)
     return found is not None and (path in _INITS or found.kind in known)
@@ -51,7 +51,7 @@ def _kind(root: RootTree, program: str) -> InitKind:
 
 
 def enabled(root: RootTree, init: Init) -> tuple[tuple[EnabledUnit, ...], tuple[str, ...], str]:
-    """(What starts by itself, sorted; what is masked; the default target or run level)."""
+    """Return (units that start by themselves, sorted; masked units; the default target or run level)."""
     if init.kind is InitKind.SYSTEMD:
         return _systemd(root)
     found = [*_run_levels(root), *_openrc(root)]

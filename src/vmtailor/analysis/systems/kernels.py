@@ -87,5 +87,5 @@ def starting(root: RootTree, kernels: tuple[InstalledKernel, ...], entries: tupl
 
 
 def version_order(release: str) -> list[tuple[int, int, str]]:
-    """By which releases sort as people do."""
+    """Return the key that sorts releases as people do."""
     return [(1, int(p), "") if p.isdigit() else (0, 0, p) for p in re.findall(r"\d{1,18}|\D+", release)]

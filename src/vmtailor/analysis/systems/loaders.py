@@ -79,8 +79,8 @@ def _with(entry: LoaderEntry, words: list[str], environment: Mapping[str, str], 
 
 
 def _chosen(menu: _Menu, saved: str, text: str) -> list[LoaderEntry]:
-    """Which starts: a saved one, where the configuration asks for that; the last default that is a plain word; or the
-    first."""
+    """Return the entry that starts: a saved one, if the configuration asks for it; the last default that is a plain
+    word; or the first."""
     plain = next(iter(reversed(_GENERATED_DEFAULT.findall(text))), "0")
     wanted = (saved if _SAVED_DEFAULT.search(text) else "") or plain or "0"
     linux = [(number, names, entry) for number, names, entry in menu.entries if entry.kernel]
@@ -110,7 +110,7 @@ def _path(word: str, prefix: str) -> str:
 
 
 def parse_grubenv(text: str) -> dict[str, str]:
-    """GRUB's environment block: lines NAME=VALUE, then signs to fill it up."""
+    """Parse GRUB's environment block: lines NAME=VALUE, then padding."""
     if not text.startswith("# GRUB Environment Block"):
         return {}
     pairs = (line.partition("=") for line in text.splitlines()[:MOST_LINES] if not line.startswith("#"))
@@ -118,7 +118,7 @@ def parse_grubenv(text: str) -> dict[str, str]:
 
 
 def parse_bls(files: Mapping[str, str], environment: Mapping[str, str], boot_prefix: str = "") -> list[LoaderEntry]:
-    """Entries of the Boot Loader Specification, file name → text; the newest starts by itself."""
+    """Return entries of the Boot Loader Specification, file name → text; the newest starts by itself."""
     found = []
     for name, text in list(files.items())[:MOST_ENTRIES]:
         keys: dict[str, list[str]] = {}

@@ -74,7 +74,7 @@ class Noted:
         )
 
     def kernel_programs(self) -> tuple[KernelProgram, ...]:
-        """Programs that no descendant of PID 1 executed."""
+        """Return programs that no descendant of PID 1 executed."""
         found: dict[str, KernelProgram] = {}
         for event in self.events:
             if event.kind != "sched_process_exec" or event.pid in self._processes or _ours(event):

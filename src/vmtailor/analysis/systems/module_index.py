@@ -33,7 +33,7 @@ class ModuleIndex:
 
     @classmethod
     def read(cls, alias: str, dep: str, builtin: str = "") -> ModuleIndex:
-        """From the text of modules.alias, modules.dep and modules.builtin."""
+        """Parse the text of modules.alias, modules.dep and modules.builtin."""
         found = cls(builtin=frozenset(_module(line) for line in builtin.splitlines()[:MOST_LINES] if line))
         for line in dep.splitlines()[:MOST_LINES]:
             path, colon, needs = line.partition(":")
@@ -57,7 +57,7 @@ class ModuleIndex:
         return tuple(dict.fromkeys(found))
 
     def with_needs(self, modules: Iterable[str]) -> frozenset[str]:
-        """These modules and all that they need."""
+        """Return these modules and all that they need."""
         return frozenset(one for module in modules for one in (module, *self.depends.get(module, ())))
 
 

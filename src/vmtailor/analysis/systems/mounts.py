@@ -25,7 +25,7 @@ def parse_fstab(text: str) -> tuple[Mount, ...]:
 
 
 def parse_os_release(text: str) -> OsRelease:
-    """os-release: assignments as a shell reads them."""
+    """Parse os-release: assignments as a shell reads them."""
     values: dict[str, str] = {}
     for line in text.splitlines()[:MOST_LINES]:
         name, found, value = line.strip().partition("=")
@@ -41,7 +41,7 @@ def parse_os_release(text: str) -> OsRelease:
 
 
 def names_partition(device: str, partition: Partition) -> bool:
-    """Tell whether a device that fstab or the kernel's command line names is this partition. Names of device nodes
+    """Return whether a device that fstab or the kernel's command line names is this partition. Names of device nodes
     are told by their number alone: which disk is which is the machine's matter."""
     kind, found, value = device.partition("=")
     value = value.strip('"')

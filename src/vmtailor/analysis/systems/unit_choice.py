@@ -140,7 +140,7 @@ def _named(graph: UnitGraph, exercise: SystemExercise) -> Iterator[tuple[Unit, s
 
 
 def _served(graph: UnitGraph, asked: frozenset[str]) -> Iterator[tuple[Unit, str]]:
-    """Sockets that somebody connected to, and whom they start."""
+    """Yield sockets that somebody connected to, and whom they start."""
     for socket in graph.units.values():
         address = next((one for one in socket.listens if _plain(one) in {_plain(path) for path in asked}), None)
         if address is not None:

@@ -133,8 +133,8 @@ LAST = (PhaseName.USERSPACE, PhaseName.READY)
 
 
 def _total(observed: Observed, phases: Sequence[PhaseSpan]) -> int | None:
-    """From the first phase's start to the end of user space: as systemd printed it, else by the phases. None where
-    either is not known: a kernel's log is no whole boot."""
+    """Return the time from the first phase's start to the end of user space: systemd's own figure, else that of the
+    phases. None when either is unknown: a kernel's log is not a whole boot."""
     printed = printed_total(observed, list(phases))
     if printed is not None:
         return printed
@@ -151,7 +151,7 @@ def _total(observed: Observed, phases: Sequence[PhaseSpan]) -> int | None:
 
 
 def _shown(phases: Sequence[PhaseSpan], end_us: int | None) -> int | None:
-    """From the first phase's start to where the boot ends as far as the files show."""
+    """Return the time from the first phase's start to the end of the boot, as far as the files show."""
     starts = [p.start_us for p in phases if p.start_us is not None]
     return end_us - min(starts) if starts and end_us is not None and end_us > min(starts) else None
 

@@ -45,7 +45,7 @@ class Quantised:
 
 
 def is_ticks(value: int, tick: float) -> bool:
-    """Tell whether a reported figure is a whole number of ticks, as the kernel would have rounded it."""
+    """Return whether a reported figure is a whole number of ticks, as the kernel would have rounded it."""
     if value == 0:
         return True
     count = round(value / tick)
@@ -108,7 +108,7 @@ def find_quantised(observed: Observed) -> Quantised | None:
 
 
 def _quantised_prefix(observed: Observed, calls: list[RawCall]) -> Quantised | None:
-    """Without the switch's own line: the longest beginning of the log in which everything reported is whole ticks."""
+    """Return, without the switch's own line, the longest beginning of the log in which every report is whole ticks."""
     best = 0
     for tick in TICKS_US:
         end = next((n for n, call in enumerate(calls) if not is_ticks(call.reported_us or 0, tick)), len(calls))

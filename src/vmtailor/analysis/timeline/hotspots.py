@@ -67,7 +67,7 @@ def _calls(timeline: Timeline) -> Iterator[Hotspot]:
 
 
 def _gaps(timeline: Timeline) -> Iterator[Hotspot]:
-    """Silences, without what initcalls and probes account for. Those of one kind, in one phase, are one row; what
+    """Yield silences, without what initcalls and probes account for. Those of one kind, in one phase, are one row; what
     nothing explains is named by the message before."""
     groups: dict[tuple[str, str, str, int], list[GapSpan]] = {}
     for gap in without_inner(timeline.gaps):

@@ -66,7 +66,7 @@ def _best_of_cloud_init(sources: Sequence[Observed]) -> None:
 
 
 def _trust(source: Observed) -> int:
-    """Kernel logs first: theirs is the clock the others are put on."""
+    """Return the key that sorts kernel logs first: their clock is the one that the others are put on."""
     return 0 if source.kernel_log else (2 if source.epoch or source.relative else 1)
 
 

@@ -79,7 +79,7 @@ def _still_open(stack: list[Span], span: Span) -> list[Span]:
 
 
 def _that_holds(span: Span, stacks: Mapping[int, list[Span]]) -> list[Span] | None:
-    """Of other threads' stacks the one whose innermost call holds a probe whole; of several, the latest begun."""
+    """Return the stack of another thread whose innermost call holds a probe whole; of several, the latest begun."""
     held = [
         stack
         for task, stack in stacks.items()

@@ -34,7 +34,7 @@ FILLING = ".filling-held-"
 
 
 def cache_root() -> Path:
-    """`$XDG_CACHE_HOME/vmtailor`, or `~/.cache/vmtailor`."""
+    """Return `$XDG_CACHE_HOME/vmtailor`, or `~/.cache/vmtailor`."""
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "vmtailor"
 

@@ -33,14 +33,14 @@ def announce(root: Path) -> None:
 
 @contextlib.contextmanager
 def nobody_comes(root: Path) -> Iterator[None]:
-    """Within the block no further process begins to use the cache: it waits."""
+    """Keep further processes from using the cache during the block: they wait."""
     with _locked(root / USERS / _GATE, fcntl.LOCK_EX):
         yield
 
 
 def others(root: Path) -> list[tuple[int, float]]:
-    """Process number and start, in seconds of the epoch, of every other process that uses the cache now. Files of those
-    that are gone are removed."""
+    """Return process number and start, in seconds of the epoch, of every other process that uses the cache now. Files
+    of those that are gone are removed."""
     found = []
     with contextlib.suppress(OSError):
         for entry in os.scandir(root / USERS):

@@ -22,13 +22,13 @@ _BLOCK = 512
 
 
 def sha256_of(path: Path) -> str:
-    """SHA-256 of a file's content: 64 hexadecimal digits. Raises OSError."""
+    """Return the SHA-256 of a file's content: 64 hexadecimal digits. Raises OSError."""
     with path.open("rb") as file:
         return sha256_of_rest(file)
 
 
 def sha256_of_rest(file: BufferedReader) -> str:
-    """SHA-256 of what is left of an open file. Raises OSError."""
+    """Return the SHA-256 of what is left of an open file. Raises OSError."""
     status = os.fstat(file.fileno())
     if status.st_blocks * _BLOCK >= status.st_size or not file.seekable():
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -156,7 +156,7 @@ def _hold(suite: str, suites: Mapping[str, Mapping[str, float]], weights: Mappin
 
 
 def require_measured(runs: Sequence[HostRun], among: Sequence[str]) -> None:
-    """Raises UserInputError where one of these was measured on no host, by the clock."""
+    """Raise UserInputError where one of these was measured on no host, by the clock."""
     trials = (trial for run in runs for trial in run.trials if not is_counted(trial.variant))
     there = list(dict.fromkeys(trial.runtime for trial in trials))
     for name in among:

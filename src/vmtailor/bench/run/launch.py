@@ -150,7 +150,7 @@ _REPLACED = ("/run", "/dev/shm", "/proc", "/sys")
 
 
 def _require_seen(options: BenchOptions) -> None:
-    """Raises UserInputError where a file lies where the run, which has its own folders there, would not see it."""
+    """Raise UserInputError where a file lies where the run, which has its own folders there, would not see it."""
     named = [("the results", options.out), ("the cache", options.store.root)]
     named += [
         (name, Path(name.removeprefix(VM))) for name in (*options.runtimes, options.inside) if name.startswith(VM)

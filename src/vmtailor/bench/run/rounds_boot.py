@@ -90,7 +90,7 @@ def is_machine_itself(runtime: str) -> bool:
 
 
 def check(counts: Sequence[int], runtimes: Sequence[str], *, inside: bool) -> None:
-    """Raises UserInputError where no containers are asked for, and there is no machine or nobody to be it."""
+    """Raise UserInputError where no containers are asked for, and there is no machine or nobody to be it."""
     if NONE not in counts:
         return
     if not inside:

@@ -183,7 +183,7 @@ class _Five:
         return (parted(out)[1] + errors)[-500:].decode("utf-8", "replace").strip()
 
     def require_stressed(self) -> None:
-        """Raises TrialFailed where the fifth ended as it should not have: every stress lasts until it is ended, so one
+        """Raise TrialFailed where the fifth ended as it should not have: every stress lasts until it is ended, so one
         that ends well, or was not found, did not run."""
         if self.process.poll() in NOT_RUN:
             raise TrialFailed(f"the stress did not run: it ended with {self.process.returncode}", self.said())

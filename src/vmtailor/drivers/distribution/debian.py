@@ -44,7 +44,7 @@ class DebianKernel:
 
     @property
     def package_version(self) -> str:
-        """Debian's version: 6.12.117-1~deb12u1."""
+        """Return Debian's version: 6.12.117-1~deb12u1."""
         return self.image_package.version
 
     @property
@@ -63,7 +63,7 @@ class DebianKernel:
         return str(self.whole_source)
 
     def image(self, store: Store) -> Path:
-        """Kernel, configuration and modules."""
+        """Return kernel, configuration and modules."""
 
         def fill(folder: Path) -> None:
             deb = apt.download(self.image_package, store, self.lists)
@@ -100,7 +100,7 @@ class DebianKernel:
         return store.get("kernel-debug", digest(_LAYOUT, self.debug_package.sha256), fill)
 
     def debug_modules(self, store: Store, names: Collection[str]) -> Path:
-        """These modules with debug information."""
+        """Return these modules with debug information."""
         wanted = set(map(module_name, names))
 
         def fill(folder: Path) -> None:
@@ -175,7 +175,7 @@ class Debian:
         return store.get("programs", digest(_LAYOUT, name, *sorted(one.sha256 for one in packages)), fill)
 
     def version_key(self, version: str) -> Any:
-        """dpkg's order."""
+        """Return the key that sorts versions as dpkg does."""
         return debian_packages.version_key(version)
 
 

@@ -25,7 +25,7 @@ class PackagedKernel(Protocol):
 
     @property
     def version(self) -> str:
-        """Upstream's version, as the source's Makefile has it: 6.12.117."""
+        """Return upstream's version, as the source's Makefile has it: 6.12.117."""
 
     @property
     def release(self) -> str:

@@ -23,7 +23,7 @@ class Unpackaged:
         self.name = name
 
     def lacking(self) -> str:
-        """That this is no distribution we know."""
+        """Say that the distribution is unknown."""
         return f"vmtailor cannot read the packages of {self.name or 'this distribution'}"
 
     def state(self, architecture: Architecture) -> str:
@@ -31,18 +31,18 @@ class Unpackaged:
         return "unpackaged"
 
     def kernels(self, architecture: Architecture) -> Sequence[PackagedKernel]:
-        """None."""
+        """Return no kernels."""
         return ()
 
     def program(self, architecture: Architecture, package: str, name: str, store: Store) -> Path:
-        """Raises HostError."""
+        """Raise HostError: there are no packages."""
         raise HostError(
             f"{self.lacking()}: {name} for {architecture.title} is not available",
             hint=f"fit images for {architecture.title} on a host with Debian, or on such a processor",
         )
 
     def version_key(self, version: str) -> str:
-        """There is nothing to order."""
+        """Return the version: there is nothing to order."""
         return version
 
 

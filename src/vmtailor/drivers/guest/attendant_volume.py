@@ -85,7 +85,7 @@ def config_bytes(exercise: SystemExercise, key: bytes) -> bytes:
 
 
 def _patient(pairs: Iterable[tuple[str, str]], timeout_s: float) -> Iterable[tuple[str, str]]:
-    """Steps with the time that each has."""
+    """Yield steps with the time that each has."""
     for key, value in pairs:
         yield key, value
         if key in ("ready", "step"):

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 
 def size() -> tuple[int, int]:
-    """Rows and columns of the terminal at one of our standard streams; 24 and 80 where there is none. The
+    """Return rows and columns of the terminal at one of our standard streams; 24 and 80 where there is none. The
     environment's LINES and COLUMNS do not count: they stay as they are when a window changes."""
     for descriptor in (0, 1, 2):
         with contextlib.suppress(OSError):

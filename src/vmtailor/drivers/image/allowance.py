@@ -94,7 +94,7 @@ class Room:
         self._until = _LOOK_BYTES  # what is small needs no reserve
 
     def take(self, size: int) -> None:
-        """`size` bytes are about to be written. Raises HostError when the disk is about to be full."""
+        """Allow `size` more bytes to be written. Raises HostError when the disk is about to be full."""
         self._until -= size
         if self._until <= 0:
             self._until = _LOOK_BYTES

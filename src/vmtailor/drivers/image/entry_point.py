@@ -94,7 +94,7 @@ def _head(image: Image, node: LayerNode) -> bytes:
 
 
 def _check_machine(image: Image, name: str, head: bytes) -> None:
-    """A program is for the processor that the image says it is for. Raises UserInputError with the file."""
+    """Require a program for the processor of the image. Raises UserInputError with the file."""
     row, number = of_image(image.config.architecture), machine_of(head)
     if row is None or number is None or number in row.elf:
         return

@@ -129,7 +129,7 @@ def _opened(source: BlobSource, limits: ImageLimits) -> Iterator[ForwardReader]:
 def _members(
     reader: ForwardReader, source: BlobSource, limits: ImageLimits, links: frozenset[bytes] = frozenset()
 ) -> Iterator[_Member]:
-    """Files, and links of the kinds `links`; folders are passed over, all else is refused."""
+    """Yield files, and links of the kinds `links`; folders are passed over, all else is refused."""
     seen, total, count = set[str](), Allowance(limits), 0
     archive = _Archive(reader, source)
     while (info := archive.next()) is not None:

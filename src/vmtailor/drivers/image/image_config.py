@@ -139,7 +139,8 @@ def _keys(document: dict[str, Any], key: str) -> tuple[str, ...]:
 
 
 def _user(text: str) -> str:
-    """`name`, `uid`, `name:group`, `uid:gid`, as it is written, unless a number in it is no user's."""
+    """Return the user as it is written (`name`, `uid`, `name:group`, `uid:gid`), unless a number in it is not a
+    user's."""
     for part in text.split(":"):
         if part.isascii() and part.isdigit() and (len(part) > 10 or int(part) > _ID_MAX):
             raise BadConfig(f"User is {shown(text, 40)}; users and groups have numbers up to {_ID_MAX}")

@@ -96,7 +96,7 @@ def _clean(text: str) -> str:
 
 
 def os_release(text: str) -> dict[str, str]:
-    """ID and VERSION_ID of an os-release file, as far as they make sense."""
+    """Return ID and VERSION_ID of an os-release file, as far as they make sense."""
     pairs = (line.partition("=") for line in text.splitlines())
     return {key: word for key, _, value in pairs if key in ("ID", "VERSION_ID") and (word := _word(value, "\"'"))}
 
@@ -107,7 +107,7 @@ def _word(text: str, quotes: str = "") -> str:
 
 
 def dpkg_packages(text: str) -> Iterator[InstalledPackage]:
-    """Packages of a dpkg status file that are installed."""
+    """Yield packages of a dpkg status file that are installed."""
     for stanza in text.split("\n\n"):
         fields = {}
         for line in stanza.splitlines():
@@ -129,7 +129,7 @@ def dpkg_packages(text: str) -> Iterator[InstalledPackage]:
 
 
 def apk_packages(text: str) -> Iterator[InstalledPackage]:
-    """Packages of an apk database."""
+    """Yield packages of an apk database."""
     for stanza in text.split("\n\n"):
         fields = {line[:1]: _clean(line[2:]) for line in stanza.splitlines() if line[1:2] == ":"}
         name, version, architecture, source = (_word(fields.get(key, "")) for key in "PVAo")

@@ -111,7 +111,7 @@ class ForwardReader:
         return bool(self._buffer)
 
     def take(self, size: int) -> bytes:
-        """At most `size` bytes, at least one unless the stream has ended."""
+        """Return at most `size` bytes, at least one unless the stream has ended."""
         if self._at == len(self._buffer) and not self._fill():
             return b""
         piece = self._buffer[self._at : self._at + size]

@@ -74,7 +74,7 @@ def _listed(path: Path, folder: Path, name: str) -> list[Path]:
 
 
 def _status(folder: Path, path: Path, name: str) -> os.stat_result:
-    """Of what a path leads to, links followed, which must stay inside."""
+    """Return the status of a path's target, links followed; it must stay inside."""
     status = path.lstat()
     if not stat.S_ISLNK(status.st_mode):
         return status

@@ -45,7 +45,7 @@ def archive_directory(root: Path, out: Path, limits: ImageLimits | None = None) 
 
 
 def _walk(root: Path) -> Iterator[tuple[str, os.stat_result]]:
-    """Paths relative to the root with their status, parents first, siblings sorted; mount points stay empty."""
+    """Yield paths relative to the root with their status, parents first, siblings sorted; mount points stay empty."""
     device = root.stat().st_dev
     stack = ["."]
     while stack:

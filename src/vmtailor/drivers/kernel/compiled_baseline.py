@@ -44,8 +44,8 @@ _OFF = (
 
 
 def needed(architecture: Architecture) -> dict[str, str]:
-    """Without one of these there is no baseline: debug information for attribution, the devices and file systems of the
-    machine that is traced, and what our init and the tracer live on."""
+    """Return the symbols that a baseline must have: debug information for attribution, the devices and file systems of
+    the traced machine, and the needs of our init and the tracer."""
     yes = (*_DEBUG, *_MACHINE, *architecture.kernel.baseline, *_FILE_SYSTEMS, *_INIT)
     return dict.fromkeys(yes, "y") | dict.fromkeys(_MODULES, "m")
 

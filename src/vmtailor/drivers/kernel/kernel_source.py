@@ -28,7 +28,8 @@ class SourceTree:
 
     @property
     def version(self) -> str:
-        """VERSION.PATCHLEVEL.SUBLEVEL of the top Makefile. Raises UserInputError when this is not a kernel source."""
+        """Return VERSION.PATCHLEVEL.SUBLEVEL of the top Makefile. Raises UserInputError when this is not a kernel
+        source."""
         return version_of(self.path)
 
 

@@ -197,7 +197,7 @@ def make_argv(source: Path, build_dir: Path, toolchain: Toolchain, targets: Sequ
 
 
 def configure(source: Path, build_dir: Path, fragment: Iterable[tuple[str, str]], toolchain: Toolchain) -> Configured:
-    """`allnoconfig` plus `fragment` (names without CONFIG_; y, m, n, numbers, strings) resolved in `build_dir`.
+    """Resolve `allnoconfig` plus `fragment` (names without CONFIG_; y, m, n, numbers, strings) in `build_dir`.
 
     `lost` in the result lists what did not resolve as asked; nothing is compiled before it is empty (`compile_kernel`).
     Raises BuildError when kconfig itself fails.

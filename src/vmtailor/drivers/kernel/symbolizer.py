@@ -121,9 +121,9 @@ def parse_addr2line(output: str) -> list[tuple[int, SourceFrames]]:
 def symbolize_modules(
     files: Mapping[str, Path], sections: Iterable[tuple[str, str, int]], addresses: Iterable[int]
 ) -> dict[int, SourceFrames]:
-    """SourceFrames of addresses inside loaded modules. `files`: module → its file with debug information; `sections`:
-    (module, section, address at which it was loaded). Each address belongs to the nearest section of code below it;
-    where the kernel gave the freed code of one module's start to another one, to the latter."""
+    """Return SourceFrames of addresses inside loaded modules. `files`: module → its file with debug information;
+    `sections`: (module, section, address at which it was loaded). Each address belongs to the nearest section of code
+    below it; where the kernel gave the freed code of one module's start to another one, to the latter."""
     code = [(at, name, module) for module, name, at in sections if module in files and "text" in name]
     starts = [(at, module, name) for at, name, module in sorted(code, key=lambda s: (s[0], s[1] == ".text", s))]
     groups: dict[tuple[str, str, int], list[int]] = {}

@@ -60,7 +60,7 @@ def read(path: Path) -> Counters:
 
 
 def parse(data: bytes, origin: str = "counts") -> Counters:
-    """As `read`, from bytes."""
+    """Read counts as `read` does, from bytes."""
     if data[:8] != MAGIC:
         raise UserInputError(f"{origin} is not a file of the plugin", hint="trace again with this version of vmtailor")
     reader = _Reader()

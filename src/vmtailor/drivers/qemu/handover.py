@@ -147,7 +147,8 @@ def _open(stack: contextlib.ExitStack, path: str, flags: int) -> int:
 
 
 def _give_disk(made: Handed, stack: contextlib.ExitStack, path: str, written: bool) -> None:
-    """A descriptor set, out of which QEMU takes what it asks for: a disk that is written is read first, too."""
+    """Give a descriptor set, from which QEMU takes the files that it asks for. A writable disk is first opened for
+    reading, too."""
     opened = [_open(stack, path, flags) for flags in ((_READ, _READ_WRITE) if written else (_READ,))]
     made.names[path] = f"/dev/fdset/{opened[0]}"
     made.sets += [(number, opened[0]) for number in opened]
@@ -185,14 +186,14 @@ def _give_plugin(made: Handed, stack: contextlib.ExitStack, how: Confinement, pl
 
 
 def _unlink_if_empty(path: Path) -> None:
-    """A QEMU that wrote nothing left no file."""
+    """Remove the file of a QEMU that wrote nothing."""
     with contextlib.suppress(FileNotFoundError):
         if path.stat().st_size == 0:
             path.unlink()
 
 
 def _give_place(made: Handed, how: Confinement) -> None:
-    """A folder on a disk for temporary files: where the user said, or where QEMU itself would put them."""
+    """Give a folder on a disk for temporary files: the user's choice, or QEMU's own default."""
     chosen = Path(os.environ.get("TMPDIR") or _OVERLAYS)
     if chosen == Path("/tmp"):  # often in memory: QEMU does not take it either
         chosen = Path(_OVERLAYS)

@@ -60,7 +60,7 @@ class QemuMachine(RunningMachine):
             self.qmp.accept(self.GREETING_S, lambda: self.running, self.stderr)
 
     def halted(self) -> bool:
-        """Needs QMP."""
+        """Return whether the machine has halted, by QMP."""
         said = ""
         if self.qmp is not None:
             with contextlib.suppress(VmtailorError):
@@ -69,7 +69,7 @@ class QemuMachine(RunningMachine):
         return all_halted(said, self._emulator)
 
     def executed(self) -> int | None:
-        """By QEMU's own count, which it keeps on the instruction clock alone: on others the number says nothing."""
+        """Return QEMU's own count of instructions, which it keeps on the instruction clock alone."""
         if self.qmp is None:
             return None
         try:
@@ -78,19 +78,19 @@ class QemuMachine(RunningMachine):
             return None
 
     def forwards(self) -> dict[int, int]:
-        """As QEMU's user-mode network has them."""
+        """Return the forwarded ports of QEMU's user-mode network, guest → host."""
         usernet = self._usernet()
         return {int(guest): int(host) for state, _, host, _, guest in usernet if state == "HOST_FORWARD"}
 
     def established(self, local_port: int) -> bool:
-        """As QEMU's user-mode network has it."""
+        """Return whether QEMU's user-mode network has an established connection from a port."""
         return any(state == "ESTABLISHED" and int(port) == local_port for state, _, port, _, _ in self._usernet())
 
     def _usernet(self) -> list[tuple[str, str, str, str, str]]:
         return _USERNET.findall(self.qmp.ask_person("info usernet")) if self.qmp is not None else []
 
     def not_started(self, end: End) -> HostError:
-        """With the host port that could not be opened, where that is why."""
+        """Return the error of a machine that did not start, with the host port if one could not be opened."""
         refused = _PORT_REFUSED.search(end.stderr)
         return forwards.refusal(refused[1]) if refused else super().not_started(end)
 

@@ -281,7 +281,7 @@ _BYTES_A_FILE = 16 << 10
 
 
 def ext4_size(tree: LayerTree, spare_bytes: int = 0) -> tuple[int, int]:
-    """Inodes and blocks of 4096 bytes that a tree needs in ext4, with some room, and spare room beyond that."""
+    """Return inodes and blocks of 4096 bytes that a tree needs in ext4, with some room, and spare room beyond that."""
     inodes, data = 16, 0
     seen: set[int] = set()
     for _, node in tree.walk():

@@ -44,8 +44,8 @@ def require_writable(out: Path) -> None:
 
 @dataclass(frozen=True)
 class UsersDisk:
-    """The root of a bundle that is the user's disk, of which no second copy is kept, or our own disk with other files
-    on it. `name`: its name in the bundle. `sha256`: digest of the file that was fitted."""
+    """The root of a bundle that is a disk: the user's, of which no second copy is kept, or ours with other files on it.
+    `name`: its name in the bundle. `sha256`: digest of the file that was fitted."""
 
     name: str
     file: Path

@@ -176,8 +176,8 @@ class PreparedVerify:
 def prepare(request: VerifyRequest, store: Store | None = None) -> PreparedVerify:
     """Read the folder, and decide which programs of its exercise run on the host. Starts nothing.
 
-    Raises UserInputError for a damaged folder, an exercise file with other questions than the folder's, a disk without
-    such a system, and an accelerator that does not keep the clock."""
+    Raises UserInputError for a damaged folder, a disk without such a system, and an accelerator that does not keep the
+    clock. An exercise file must ask the folder's own questions."""
     store = store or Store()
     if request.clock is Clock.INSTRUCTIONS and request.accelerator is Accelerator.KVM:
         raise UserInputError("the instruction clock runs under TCG only", hint="use --clock wall with KVM")

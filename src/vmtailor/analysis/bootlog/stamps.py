@@ -208,8 +208,9 @@ MINUTE_LOST = (
 
 
 def detect_outer(lines: Sequence[bytes]) -> Outer | None:
-    """Return the prefix that most lines have, if a fair part of them has one. A less telling one, which matches nearly
-    every line that a more telling one does, must match many more (a line or two of another program are not enough)."""
+    """Return the prefix that most lines have, if a fair part of them has one. A less telling one matches nearly every
+    line that a more telling one does. It must match many more, since a line or two of another program are not
+    enough."""
     filled = [line for line in lines if line.strip()]
     need = max(2, len(filled) // 5)
     best: tuple[int, Outer] | None = None

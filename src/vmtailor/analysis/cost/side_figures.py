@@ -131,8 +131,8 @@ def make_side(
     subsystems: tuple[tuple[str, int], ...] = (),
     initcalls: tuple[tuple[str, int], ...] = (),
 ) -> Side:
-    """Return one side's figures from its boots on the instruction clock (at least one), a boot with device accesses
-    counted, and boots on the wall clock. Medians; the spread of each figure beside them."""
+    """Return one side's figures, as medians with the spread of each. They come from its boots on the instruction clock
+    (at least one), a boot with device accesses counted, and boots on the wall clock."""
     init, reset, ready = (
         _reached(boots, "init", TO_INIT),
         _reached(boots, "init", FROM_RESET),

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files of a folder that somebody else may have made: regular files that lie in it, and nothing that leads elsewhere.
 
-Such a folder can hold a link to a file of the host, a FIFO that never ends, or a device that acts when it is opened. A
-record in it can name `../../etc/passwd`. So names are plain, and every step is taken from the folder's own descriptor
-without following a link. Each file is examined before it is opened for reading."""
+Such a folder can hold a link to a file of the host, an endless FIFO, or a device that acts when it is opened. A record
+in it can name `../../etc/passwd`. So names are plain, and every step is taken from the folder's own descriptor without
+following a link. Each file is examined before it is opened for reading."""
 
 from __future__ import annotations
 

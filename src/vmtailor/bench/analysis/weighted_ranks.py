@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runtimes ranked by stated weights: a ranking from measured cells, how it moves with the weights, and whether the
+"""Runtimes ranked by stated weights: a ranking from measured cells, its change with the weights, and whether the
 samples can tell the first from the others.
 
-A suite's score of a runtime is the geometric mean, over the rows of cells that all ranked runtimes have, of how much
-better than the row's median runtime it is; the whole is the same mean over suites, by weights. So no unit and no
+A suite's score of a runtime tells how much better it is than the median runtime of a row. It is the geometric mean over
+the rows of cells that all ranked runtimes have. The whole is the same mean over suites, by weights. So no unit and no
 single test weighs more than another of its suite."""
 
 from __future__ import annotations

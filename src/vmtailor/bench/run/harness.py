@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The run within the scope: runtimes made ready and asked who they are, then every trial in its turn. Each one is on
-disk before the next begins (trials of milliseconds a few at once), so that an interrupted run goes on where it
-stopped.
+"""The run within the scope: runtimes are made ready and identified, then every trial runs in its turn. Each trial is on
+disk before the next begins (trials of milliseconds a few at once), so that an interrupted run can continue.
 
     python3 -m vmtailor.bench.run.harness JOB.json    (started in the scope by bench/run/launch.py)
 """

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several instances at once in one engine within a machine: one boot for each number of them, in which they do all
-tests that are left to do, one after the other, each at the same time. Resumed test by test."""
+"""Several instances at once in one engine within a machine. Each number of instances has one boot, in which they do all
+remaining tests, one after the other, each at the same time. A run is resumed test by test."""
 
 from __future__ import annotations
 

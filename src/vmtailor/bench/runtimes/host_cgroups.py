@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The scope's cgroups on the host, which is left as it was found.
 
-Under version 1, or where nobody manages version 2, they are made below the roots. The controllers that the root of
-version 2 did not pass on before are noted in the scope's folder, and withdrawn by whoever removes the last scope. Where
-a service manager owns version 2, the scope is a unit of its own, delegated: a cgroup made beside the others would lose
-its controllers whenever they change, and the manager would not know whose it is."""
+Under version 1, or where nobody manages version 2, they are made below the roots. Controllers that the root of version
+2 did not pass on before are noted in the scope's folder. Whoever removes the last scope withdraws them. Where a service
+manager owns version 2, the scope is a delegated unit of its own. A cgroup made beside the others would lose its
+controllers whenever they change, and the manager would not know its owner."""
 
 from __future__ import annotations
 

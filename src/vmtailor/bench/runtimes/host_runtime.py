@@ -43,10 +43,10 @@ def missing(description: Description) -> str:
 
 
 class DescribedRuntime:
-    """One runtime of `bench/data/`, or of a user's file. `folder`: of its own, in the scope; `enter`: the program
-    that begins others in cgroups and roots; `instances`: where all runtimes have the roots of their instances, since a
-    cold start reads what leads there, and one more read of a disk is a tenth of native's. Its own where none is
-    given."""
+    """One runtime of `bench/data/`, or of a user's file. `folder`: its own in the scope. `enter`: the program that
+    begins others in cgroups and roots. `instances`: the common folder of all runtimes for the roots of their instances,
+    by default its own. It is common because a cold start reads the path to it, and one more read of a disk is a tenth
+    of native's."""
 
     def __init__(
         self, description: Description, folder: Path, enter: Path, cgroups: Cgroups, instances: Path | None = None

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The loss of well-behaved instances when one misbehaves: five instances, of which four serve HTTP to ApacheBench,
-first while the fifth idles (t1), then while it does not (t2). An instance whose requests are not all answered in time
-did not report, which is a result.
+"""The loss of well-behaved instances when one misbehaves. Of five instances four serve HTTP to ApacheBench, first while
+the fifth idles (t1), then while it misbehaves (t2). An instance whose requests are not all answered in time did not
+report, which is a result.
 
-The host is kept alive by caps on everything: on what each stress takes, on what the scope may have, by a deadline that
-every stress has itself, and by a watchdog that looks at the host's memory and disk while it runs."""
+Caps on everything keep the host alive: limits of each stress and of the scope, a deadline in every stress, and a
+watchdog of the host's memory and disk."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The time that an instance takes to start, by boundaries that are named and never mixed.
 
-Each figure begins just before the start command is executed. It ends at the instance's own report (its first
-instruction that anybody can see: it creates a file, which the kernel tells us), at the first byte of its output as the
-runtime passes it on, at the end of the start command, or at the first right answer over HTTP."""
+Each figure begins just before the start command is executed. It ends at one of four points: the instance's own report,
+its first byte of output through the runtime, the end of the start command, or the first right answer over HTTP. The
+report is a file that its first visible instruction creates; the kernel tells us."""
 
 from __future__ import annotations
 

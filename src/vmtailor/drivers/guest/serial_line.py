@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A guest's serial line: two pipes.
 
-Not a socket: QEMU writes byte by byte, each byte takes a buffer of its own in a Unix socket, and after some three
-hundred the guest would wait for its reader. On the instruction clock that would be the host's mood in the figures, and
-the guest's time limits would be over: its clock runs on to them while it waits. A pipe packs the bytes, and holds a
-megabyte.
-"""
+A socket would not do. QEMU writes byte by byte, and in a Unix socket each byte takes a buffer of its own: after some
+three hundred the guest would wait for its reader. On the instruction clock the host's load would then change the
+figures, and the guest's time limits would pass while it waits. A pipe packs the bytes, and holds a megabyte."""
 
 from __future__ import annotations
 

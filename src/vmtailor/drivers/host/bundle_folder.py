@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A bundle's folder as input that somebody else may have made: its record, and its files once they are what the record
-says.
+"""A bundle's folder as input that somebody else may have made: its record, and its files once they are checked against
+the record.
 
-Between this check and the use lies time: QEMU and the compiler open files by their names. So a name is handed on only
-where nobody but the user can put another file under it, which is how bundles lie after a fit and after unpacking.
-Where others can write (a shared folder, files unpacked with somebody else's ownership), the bytes that were checked are
-kept in the cache under their digest, and it is that copy which is used. What is read by this program itself is read
-from the descriptor that was checked, in one go.
-"""
+QEMU and the compiler open files by name, some time after this check. So a name is handed on only if nobody but the user
+can put another file under it, as in a bundle after a fit or after unpacking. If others can write there (a shared
+folder, files unpacked with somebody else's ownership), the checked bytes are copied into the cache under their digest,
+and the copy is used. Files that this program reads itself are read at once from the checked descriptor."""
 
 from __future__ import annotations
 
@@ -286,8 +284,8 @@ def is_system(folder: Path) -> bool:
 
 
 def load(folder: Path, store: Store | None = None) -> BundleFolder:
-    """Read a bundle's record. Raises UserInputError when it is none, damaged, of another version, when it asks for a
-    machine that no fit makes, names files that are none of its own, or lacks its kernel or root."""
+    """Read a bundle's record. Raises UserInputError when it is missing, damaged, or of another version. It also raises
+    it for a machine that no fit makes, for files that are not the bundle's own, and when kernel or root are missing."""
     if not is_bundle(folder):
         raise UserInputError(f"{folder} is not a bundle", hint="vmtailor fit IMAGE -o FOLDER makes one")
     data = plain_files.read(folder, RECORD, RECORD_BYTES)

@@ -34,8 +34,8 @@ _TAKEN = "1"
 
 
 def refuse_for_images(options: FitOptions) -> None:
-    """Raise UserInputError for options that do not apply to a system with an init of its own, and for changes that
-    cannot be tried on one."""
+    """Raise UserInputError for options that do not apply to a system with an init of its own, and for changes
+    impossible on one."""
     choice.for_system(options.tries, options.files)
     for path, _ in options.files:
         ext4.require_plain(path)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The ledger as a waterfall: from the baseline's instructions to init to the tailored machine's, folder by folder.
 
-Of each folder stand side by side what was measured, what was expected of the symbols left out there, and the rest,
-which no symbol accounts for. All columns add up; `parts` say what the rest is."""
+Each folder has three figures: the measured one, the one expected of the symbols left out there, and the rest, which no
+symbol accounts for. All columns add up; `parts` explain the rest."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ from vmtailor.pipeline import reverify, work_stages
 from vmtailor.pipeline.image_subject import ImageSeen, ImageSubject
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.pipeline.reverify import VerifyRequest
-from vmtailor.pipeline.subject import Findings
+from vmtailor.pipeline.subject import Findings, WorkFiles
 from vmtailor.pipeline.work_files import WorkFolder, is_work_folder
 from vmtailor.stages import build as build_stage
 from vmtailor.stages.verify import Target
@@ -46,6 +46,7 @@ class Begun:
     asked: FitOptions
     inputs: ImageSubject
     findings: Findings[ImageSeen]
+    files: WorkFiles
     built: list[Plan]
 
 
@@ -62,10 +63,11 @@ def begun(tmp_path: Path, own_cache: Store, monkeypatch: pytest.MonkeyPatch) -> 
         return work_data.kernel_files(tmp_path / "built")
 
     monkeypatch.setattr(build_stage, "build_kernel", build)
-    WorkFolder(tmp_path / "work", own_cache).save_trace(inputs, record, tmp_path / "traced")
+    files = inputs.files_of(record, tmp_path / "traced")
+    WorkFolder(tmp_path / "work", own_cache).save_trace(inputs, files)
     findings = inputs.known(record, tmp_path / "traced")
     asked = FitOptions("", Path(), store=own_cache)
-    return Begun(tmp_path / "work", asked, inputs, findings, built)
+    return Begun(tmp_path / "work", asked, inputs, findings, files, built)
 
 
 def names(folder: Path) -> set[str]:
@@ -209,7 +211,7 @@ def test_a_stage_that_runs_again_takes_away_what_was_made_of_the_one_before(
     assert names(begun.path) == {*FILES["trace"], *FILES["plan"], *FILES["build"]} and len(verified) == 1
     work_stages.plan(begun.path, begun.asked)
     assert names(begun.path) == {*FILES["trace"], *FILES["plan"]}
-    WorkFolder(begun.path).save_trace(begun.inputs, begun.findings.seen.record, begun.findings.seen.folder)
+    WorkFolder(begun.path).save_trace(begun.inputs, begun.files)
     assert names(begun.path) == set(FILES["trace"])
 
 
@@ -286,7 +288,7 @@ def test_nothing_is_written_through_links(begun: Begun, tmp_path: Path) -> None:
     shutil.move(begun.path / "trace", tmp_path / "elsewhere")
     (begun.path / "trace").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(UserInputError, match="is a symbolic link"):
-        WorkFolder(begun.path).save_trace(begun.inputs, begun.findings.seen.record, tmp_path / "traced")
+        WorkFolder(begun.path).save_trace(begun.inputs, begun.files)
 
 
 def test_a_folder_with_something_else_is_left_alone(begun: Begun, tmp_path: Path) -> None:
@@ -294,7 +296,7 @@ def test_a_folder_with_something_else_is_left_alone(begun: Begun, tmp_path: Path
     other.mkdir()
     (other / "letter").write_text("mine")
     with pytest.raises(UserInputError, match="is not a work folder"):
-        WorkFolder(other).save_trace(begun.inputs, begun.findings.seen.record, tmp_path / "traced")
+        WorkFolder(other).save_trace(begun.inputs, begun.files)
     assert names(other) == {"letter"} and not is_work_folder(other) and not is_work_folder(tmp_path / "nowhere")
 
 
@@ -314,7 +316,9 @@ def test_a_source_of_the_users_own_is_given_again(begun: Begun, tmp_path: Path) 
     shutil.copytree(begun.inputs.source.path, own)
     tree = kernel_source.provide(begun.asked.store, str(own))
     inputs = replace(begun.inputs, source=tree)
-    WorkFolder(begun.path, begun.asked.store).save_trace(inputs, begun.findings.seen.record, tmp_path / "traced")
+    WorkFolder(begun.path, begun.asked.store).save_trace(
+        inputs, inputs.files_of(begun.findings.seen.record, tmp_path / "traced")
+    )
     with pytest.raises(UserInputError, match="no longer in the cache") as error:
         work_stages.plan(begun.path, begun.asked)
     assert "--source" in error.value.hint

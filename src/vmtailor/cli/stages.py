@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -25,9 +24,8 @@ from vmtailor.model.syscalls import SyscallEvent
 from vmtailor.model.trace import FileUse
 from vmtailor.pipeline import kernel_trials, subject_kind, work_stages
 from vmtailor.pipeline.options import FitOptions
-from vmtailor.pipeline.subject import Findings, Subject
+from vmtailor.pipeline.subject import Findings
 from vmtailor.pipeline.work_files import WorkFolder, is_work_folder
-from vmtailor.stages import container_trace as trace_stage
 
 
 class Show(StrEnum):
@@ -51,13 +49,14 @@ def trace(
         raise refusal(("--out",), OptionSubject.TRACED_FOLDER, saved)
     if saved is not None:
         work = WorkFolder(saved, asked.store)
-        events = trace_stage.read_log(work.trace_folder(), work.trace).events
-        whole = show is Show.COVERAGE
-        _print(_coverage(work_stages.findings(work, asked)) if whole else _rows(show, events, work.trace.files), json)
+        if show is not Show.COVERAGE:
+            _print(_rows(show, *work_stages.calls(work)), json)
+            return
+        with work_stages.findings(work, asked) as findings:
+            _print(_coverage(findings), json)
         return
-    subject: Subject[Any]
-    prepared = subject_kind.kind_of(asked).prepare(asked) if out is None else nullcontext(work_stages.trace(asked, out))
-    with prepared as subject:
+    begun = subject_kind.kind_of(asked).prepare(asked) if out is None else work_stages.trace(asked, out)
+    with begun as subject:
         _print(_coverage(subject.trace()) if show is Show.COVERAGE else _rows(show, *subject.calls()), json)
 
 

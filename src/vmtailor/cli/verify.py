@@ -57,16 +57,18 @@ def _words(prepared: PreparedVerify) -> _Words:
     """Return the words for a verdict, by what was verified."""
     request, subject = prepared.request, prepared.subject
     bundle = request.bundle
+    keep = "vmtailor plan --keep SYMBOL keeps what it lacks" if is_work_folder(bundle) else ""
     if isinstance(subject, SavedSystem):
         where = f"{bundle}" if request.disk is None else f"{bundle} on the disk {request.disk}"
         return _Words(
             f"the system works in {where}, nothing newly fails", f"the system does not work in {where}",
-            f"vmtailor explain {bundle} --failure 'MESSAGE' names the symbol; or fit the system again",
+            keep or f"vmtailor explain {bundle} --failure 'MESSAGE' names the symbol; or fit the system again",
         )  # fmt: skip
     does = "works" if subject.proof in (Proof.LOAD, Proof.ENDED) else "starts"
-    again = "vmtailor plan --keep SYMBOL keeps what it lacks" if is_work_folder(bundle) else "fit the image again"
     return _Words(
-        f"the container {does} in {bundle}, no call newly fails", f"the container does not work in {bundle}", again
+        f"the container {does} in {bundle}, no call newly fails",
+        f"the container does not work in {bundle}",
+        keep or "fit the image again",
     )
 
 

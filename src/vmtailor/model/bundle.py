@@ -23,6 +23,8 @@ OBSERVED = "observed.json"
 SYSTEM, SYSTEM_EXERCISE = "system.json", "system-exercise.json"
 #: What such a system did and said on its own kernel: what its machines are judged by.
 SYSTEM_RUN = "system-run.json"
+#: The disk of such a system, by its format.
+DISKS = {form: f"disk.{form}" for form in DiskFormat}
 EXERCISE, PLAN, IMAGE = "exercise.json", "plan.json", "image.json"
 #: What a system wrote and keeps (`run --keep-state`), by its format: the user's own, which no record lists.
 STATES = {form: f"state.{form}" for form in DiskFormat}
@@ -38,6 +40,8 @@ CONFIG, SYSTEM_MAP, SBOM, PAGE = "config", "System.map", "sbom.cdx.json", "repor
 #: The records of a work folder: what the trace began with, the kernel that was built, and what was found of it.
 WORK, WORK_KERNEL, BUILT = "work.json", "vmlinux", "kernel.json"
 VERIFIED, MEASURED = "verification.json", "measured.json"
+#: The files that the trace of a system writes, beside the record of what it began with.
+SYSTEM_FILES = (SYSTEM, SYSTEM_EXERCISE, SYSTEM_RUN, SYSTEM_TRACED, f"{TRACE}/{REQUESTS}", *DISKS.values())
 #: The stages in their order, and the files that each writes into a work folder.
 STAGE_FILES: Mapping[str, tuple[str, ...]] = {
     "trace": (WORK, EXERCISE, TRACED, *LOGS),
@@ -46,6 +50,13 @@ STAGE_FILES: Mapping[str, tuple[str, ...]] = {
     "verify": (VERIFIED,),
     "measure": (MEASURED,),
 }
+
+
+def stage_of(name: str) -> str:
+    """Return the stage that writes a file; empty for a file that no single stage writes."""
+    if name in SYSTEM_FILES:
+        return "trace"
+    return next((stage for stage, names in STAGE_FILES.items() if name in names), "")
 
 
 @dataclass(frozen=True)

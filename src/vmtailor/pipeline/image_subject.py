@@ -32,7 +32,7 @@ from vmtailor.drivers.monitors import monitors
 from vmtailor.drivers.rootfs import initramfs, tracer_volume
 from vmtailor.model.architecture import Architecture, named, of_host, of_image
 from vmtailor.model.boots.boot import Boot
-from vmtailor.model.bundle import EXERCISE, IMAGE, INIT
+from vmtailor.model.bundle import COVERAGE, EXERCISE, IMAGE, INIT, LOGS, REQUESTS, TRACED
 from vmtailor.model.change import Change
 from vmtailor.model.exercise import Exercise, Proof, StepKind
 from vmtailor.model.fit_run import FitRun, Side
@@ -50,7 +50,7 @@ from vmtailor.pipeline.bundle_files import OwnFiles
 from vmtailor.pipeline.keys import content
 from vmtailor.pipeline.measured_machines import Ahead, MeasureRequest
 from vmtailor.pipeline.options import FitOptions
-from vmtailor.pipeline.subject import Findings, Fitted, Subject, Times
+from vmtailor.pipeline.subject import Findings, Fitted, Subject, Times, WorkFiles
 from vmtailor.stages import container_trace, exercise_file, kernel_plan, measure, verify
 from vmtailor.stages import image_fetch as image_stage
 from vmtailor.stages.kernel_plan import KernelTree, Wishes
@@ -136,6 +136,20 @@ class ImageSubject(Subject[ImageSeen]):
     def calls(self) -> tuple[Iterable[SyscallEvent], Sequence[FileUse]]:
         record, folder = self.traced()
         return container_trace.read_log(folder, record).events, record.files
+
+    def work_files(self) -> WorkFiles:
+        return self.files_of(*self.traced())
+
+    def files_of(self, record: Trace, folder: Path) -> WorkFiles:
+        """Return what begins a work folder with a trace, its files in `folder`."""
+        named = replace(record, coverage_file=COVERAGE, requests_file=REQUESTS)
+        logs = (folder / record.coverage_file, folder / record.requests_file)
+        return WorkFiles(
+            kernel=self.as_traced(record).kernel,
+            saved={TRACED: named, EXERCISE: self.exercise},
+            copied=dict(zip(LOGS, logs, strict=True)),
+            image=self.image,
+        )
 
     def traced(self, begun: Ahead | None = None) -> tuple[Trace, Path]:
         """Return the trace, and the folder with its files, from the cache if nothing that it depends on has changed.

@@ -7,30 +7,27 @@ not run."""
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
 
 from vmtailor.analysis.guests import kernel_complaints, machine_variants
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import temporary
-from vmtailor.base.text import plain
 from vmtailor.booting.fitted_machine import Chosen, machine_of
 from vmtailor.drivers.guest import guest_programs
 from vmtailor.drivers.guest.attendant_volume import SystemRoot
-from vmtailor.drivers.host import bundle_folder, bundle_values
+from vmtailor.drivers.host import bundle_folder
 from vmtailor.drivers.host.bundle_folder import MOST_TABLE_BYTES, BundleFolder, SavedFolder
 from vmtailor.drivers.monitors import monitors
 from vmtailor.drivers.rootfs import boot_disk as disks
 from vmtailor.model.architecture import named
 from vmtailor.model.boots.system_exercise import SystemExercise
-from vmtailor.model.bundle import SYSTEM, SYSTEM_EXERCISE, SYSTEM_RUN, TRACED
-from vmtailor.model.exercise import Exercise, Proof, StepKind
+from vmtailor.model.bundle import SYSTEM_RUN, TRACED
+from vmtailor.model.exercise import Exercise, Proof
 from vmtailor.model.image import Image
-from vmtailor.model.machine import Accelerator, Clock, Disk, Machine
+from vmtailor.model.machine import Accelerator, Clock, Machine
 from vmtailor.model.option import Option, OptionSubject, option, refuse
 from vmtailor.model.option_rows import ACCELERATOR, BUNDLE_EXERCISE, CLOCK, TRUST_HOST_COMMANDS
 from vmtailor.model.plan import RootFormat
@@ -43,10 +40,9 @@ from vmtailor.pipeline.subject import scratch_of
 from vmtailor.pipeline.systems import exercise_boots, subjects
 from vmtailor.pipeline.work_files import WorkFolder, is_work_folder
 from vmtailor.stages import container_trace, exercise_file, system_verify, verify
+from vmtailor.stages.exercise_file import E, host_commands, in_guest
 from vmtailor.stages.system_verify import SystemTarget
 from vmtailor.stages.verify import Target
-
-E = TypeVar("E", Exercise, SystemExercise)
 
 
 @dataclass(frozen=True)
@@ -107,35 +103,32 @@ class SavedContainer:
             tools=tools_volume(store, self.root_format, named(self.architecture)),
             network=self.network,
         )
-        found = verify.verify(
-            target, record, container_trace.log_of(self.files.requests(), record).events, scratch_of(store)
-        )
-        if isinstance(self.files, WorkFolder):
-            self.files.save_verification(replace(found, skipped=self.skipped))
-        return found
+        events = container_trace.log_of(self.files.requests(), record).events
+        return verify.verify(target, record, events, scratch_of(store))
 
 
 @dataclass(frozen=True, eq=False)
 class SavedSystem:
-    """The system of a bundle. `before`: the run on the system's own kernel. `disk`, `root`: the disk that is started,
-    and its root."""
+    """The system of a bundle or a work folder. `before`: the run on the system's own kernel; `machine`: with the disk
+    that is started, as it was fitted; `symbols`: the table of its kernel."""
 
-    files: BundleFolder
+    files: SavedFolder
     exercise: SystemExercise
     before: SystemRun
-    disk: Disk
     system: System
+    machine: Machine
+    symbols: str
     runs: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
 
     @property
     def architecture(self) -> str:
-        return self.files.bundle.architecture
+        return self.machine.architecture
 
     @property
     def root(self) -> SystemRoot:
-        """The place of the system in its machine."""
-        return exercise_boots.root_of(self.system, self.files.bundle.words)
+        """Return the place of the system in its machine."""
+        return exercise_boots.root_of(self.system, self.machine.words)
 
     @property
     def proof(self) -> Proof:
@@ -148,17 +141,20 @@ class SavedSystem:
 
     def verified(self, accelerator: Accelerator, clock: Clock, store: Store) -> Verification:
         """Run and judge the exercise on the machine as it was fitted. Nothing is written to the disk."""
-        files = self.files
-        symbols = files.data(files.bundle.system_map, MOST_TABLE_BYTES).decode(errors="replace")
-        machine = machine_of(files, Chosen(accelerator=accelerator, clock=clock))
-        machine = replace(machine, disks=(self.disk,), ports=machine_variants.on_loopback(self.exercise.ports))
+        machine = replace(
+            self.machine,
+            accelerator=accelerator,
+            clock=clock,
+            cpu_model="host" if accelerator is Accelerator.KVM else self.machine.cpu_model,
+            ports=machine_variants.on_loopback(self.exercise.ports),
+        )
         parts = guest_programs.of(self.architecture)
         target = SystemTarget(
             machine=machine,
             root=self.root,
             exercise=self.exercise,
             natives=parts,
-            built_in=kernel_complaints.built_in_modules(symbols),
+            built_in=kernel_complaints.built_in_modules(self.symbols),
         )
         with temporary.held_folder(scratch_of(store)) as scratch:
             return system_verify.verify(target, self.before, scratch)
@@ -185,12 +181,12 @@ def prepare(request: VerifyRequest, store: Store | None = None) -> PreparedVerif
     store = store or Store()
     if request.clock is Clock.INSTRUCTIONS and request.accelerator is Accelerator.KVM:
         raise UserInputError("the instruction clock runs under TCG only", hint="use --clock wall with KVM")
+    files: SavedFolder
     working = is_work_folder(request.bundle)
-    if not working and (files := bundle_folder.load(request.bundle, store)).is_system:
+    files = WorkFolder(request.bundle, store) if working else bundle_folder.load(request.bundle, store)
+    if files.is_system:
         return PreparedVerify(request, saved_system(request, files), store)
     refuse(request, OptionSubject.CONTAINER, request.bundle)
-    if working:
-        return PreparedVerify(request, _allowed(request, _of_work_folder(WorkFolder(request.bundle, store))), store)
     return PreparedVerify(request, saved_container(request, files), store)
 
 
@@ -200,12 +196,19 @@ def verify_prepared(prepared: PreparedVerify) -> Verification:
     request, subject, store = prepared.request, prepared.subject, prepared.store
     accelerator = Accelerator.TCG if prepared.clock is Clock.INSTRUCTIONS else request.accelerator
     accelerator = accelerator or monitors.usual().best_accelerator(subject.architecture, store)
-    return replace(subject.verified(accelerator, prepared.clock, store), skipped=subject.skipped)
+    found = replace(subject.verified(accelerator, prepared.clock, store), skipped=subject.skipped)
+    if isinstance(subject.files, WorkFolder):
+        subject.files.save_verification(found)
+    return found
 
 
-def saved_container(request: VerifyRequest, files: BundleFolder) -> SavedContainer:
-    """Return the container of a bundle as it may be verified. Raises UserInputError as `prepare` does."""
-    return _allowed(request, _of_bundle(files))
+def saved_container(request: VerifyRequest, files: SavedFolder) -> SavedContainer:
+    """Return the container of a bundle or a work folder as it may be verified. Raises UserInputError as `prepare`
+    does."""
+    if isinstance(files, BundleFolder):
+        return _allowed(request, _of_bundle(files))
+    assert isinstance(files, WorkFolder)
+    return _allowed(request, _of_work_folder(files))
 
 
 def _of_bundle(files: BundleFolder) -> SavedContainer:
@@ -284,52 +287,36 @@ def chosen(
     return given, ()
 
 
-def saved_system(request: VerifyRequest, files: BundleFolder) -> SavedSystem:
-    """Return the system of a bundle as it may be verified. Raises UserInputError as `prepare` does."""
+def saved_system(request: VerifyRequest, files: SavedFolder) -> SavedSystem:
+    """Return the system of a bundle or a work folder as it may be verified. Raises UserInputError as `prepare`
+    does."""
     if not files.lists(SYSTEM_RUN):
         raise UserInputError(
             f"the bundle {request.bundle} does not say what its system did on its own kernel",
             hint="fit the system again: what was finished is found",
         )
-    own = files.record(SystemExercise, SYSTEM_EXERCISE)
-    bundle_values.require_system_exercise(own, files.path / SYSTEM_EXERCISE)
-    exercise, skipped = chosen(request, own, exercise_file.load_system, "system", "system")
-    before = files.record(SystemRun, SYSTEM_RUN)
-    bundle_values.require_cpu_s(before.boot.cpu_s, files.path / SYSTEM_RUN)
-    subject, disk = files.record(System, SYSTEM), files.root
+    exercise, skipped = chosen(request, files.system_exercise, exercise_file.load_system, "system", "system")
+    subject, disk, before = files.system, files.root, files.system_run
     if request.disk is not None:
         disk = disks.disk_of(request.disk)
         with subjects.opened(f"{subjects.DISK}{request.disk}", files.store) as found:
             subject = found.subject
-    if subject.architecture != files.bundle.architecture:
-        wanted = named(files.bundle.architecture).title
+    if isinstance(files, WorkFolder):
+        machine, symbols = work_stages.system_machine(files, subject, disk)
+    else:
+        assert isinstance(files, BundleFolder)
+        machine = replace(machine_of(files, Chosen(clock=Clock.INSTRUCTIONS)), disks=(disk,))
+        symbols = files.data(files.bundle.system_map, MOST_TABLE_BYTES)
+    if subject.architecture != machine.architecture:
+        wanted = named(machine.architecture).title
         raise UserInputError(f"{subject.reference} is not a system for {wanted}", hint="give a disk of the same system")
-    _require_placed(subject, files.path / SYSTEM)
     return SavedSystem(
         files=files,
         exercise=exercise,
         before=before,
-        disk=disk,
         system=subject,
+        machine=machine,
+        symbols=symbols.decode(errors="replace"),
         runs=host_commands(exercise),
         skipped=skipped,
     )
-
-
-def _require_placed(subject: System, where: Path) -> None:
-    """Raise UserInputError for a record that names no place of a root."""
-    path = subject.init.path
-    placed = subject.disk is not None and 0 <= subject.disk.root <= 256
-    if not placed or not path.startswith("/") or "\0" in path or len(path) > 4095:
-        raise UserInputError(f"{where} does not say where the system is", hint="fit the system again")
-
-
-def in_guest(exercise: E) -> E:
-    """Return the part of an exercise in the guest and through its published ports: everything but programs of the
-    host."""
-    return replace(exercise, load=tuple(step for step in exercise.load if step.kind is not StepKind.HOST_COMMAND))
-
-
-def host_commands(exercise: Exercise | SystemExercise) -> tuple[str, ...]:
-    """Return the programs of the host in an exercise, each as shell text that is safe on a terminal."""
-    return tuple(plain(shlex.join(step.argv)) for step in exercise.load if step.kind is StepKind.HOST_COMMAND)

@@ -124,7 +124,11 @@ def prepare(request: RefitRequest) -> Iterator[Replanned]:
     options = _options(request.options, loaded, before)
     if loaded.is_system:
         system = reverify.saved_system(verified, loaded)
-        with system_bundle.read(options, system) as findings:
+
+        def source() -> SourceTree:
+            return bundle_kernel.source_of(loaded, options.store, options.distribution)
+
+        with system_bundle.read(options, loaded, system.exercise, source) as findings:
             yield _replanned(findings, loaded, before, system)
         return
     observed = _observed(request, loaded)

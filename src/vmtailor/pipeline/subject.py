@@ -17,7 +17,6 @@ from vmtailor.analysis.cost import loops
 from vmtailor.analysis.cost.attribution import Attribution, SymbolCost
 from vmtailor.analysis.cost.plugin_counts import SymbolTable
 from vmtailor.base.cache.store import Store
-from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records
 from vmtailor.base.natives import Natives
 from vmtailor.drivers.kernel.kernel_source import SourceTree
@@ -25,6 +24,7 @@ from vmtailor.model.architecture import Architecture
 from vmtailor.model.change import Change
 from vmtailor.model.exercise import Exercise
 from vmtailor.model.fit_run import FitRun, Side, Warning
+from vmtailor.model.image import Image
 from vmtailor.model.kernel import KernelBaseline, KernelFiles
 from vmtailor.model.machine import Machine
 from vmtailor.model.margin import Margin, MarginPrice
@@ -94,6 +94,18 @@ class Improved:
     warnings: tuple[Warning, ...] = ()
 
 
+@dataclass(frozen=True)
+class WorkFiles:
+    """The files that a trace leaves in a work folder. `kernel`: of the baseline as it was traced; `saved`: name →
+    record; `copied`: name → file; `image`: what was traced where that is one; `disk`: of a system."""
+
+    kernel: KernelBaseline
+    saved: Mapping[str, Any]
+    copied: Mapping[str, Path]
+    image: Image | None = None
+    disk: UsersDisk | None = None
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Subject(ABC, Generic[Seen]):
     """A prepared subject: everything that exists before the first boot. `baseline`: the machine to start from, with the
@@ -101,8 +113,6 @@ class Subject(ABC, Generic[Seen]):
 
     #: What the content is called in a fit's sources.
     NOUN: ClassVar[str]
-    #: What cannot be done yet with this kind of subject, each with a sentence that says so.
-    LACKS: ClassVar[Mapping[str, str]] = {}
 
     options: FitOptions
     row: Architecture
@@ -153,15 +163,13 @@ class Subject(ABC, Generic[Seen]):
         """Read and fetch everything that is missing, for as long as the block lasts. Errors in the user's input are
         found before anything long begins."""
 
-    @classmethod
-    def require(cls, what: str, reference: str) -> None:
-        """Raise UserInputError for options that this kind of subject does not have yet."""
-        if what in cls.LACKS:
-            raise UserInputError(f"{reference}: {cls.LACKS[what]}")
-
     @abstractmethod
     def calls(self) -> tuple[Iterable[SyscallEvent], Sequence[FileUse]]:
         """Return the system calls and the files of its trace, which is made where it is missing."""
+
+    @abstractmethod
+    def work_files(self) -> WorkFiles:
+        """Return what begins a work folder: the trace, which is made where it is missing."""
 
     @abstractmethod
     def trace_key(self) -> str:

@@ -1,23 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A system's bundle as the subject of one more fit: its disk, its trace and its exercise. A bundle may be somebody
-else's: the disk is read as any disk that a user gives, once its digest is right."""
+"""A system's bundle or work folder as the subject of a fit: its disk, its trace and its exercise. Either may be
+somebody else's: the disk is read as any disk that a user gives, once its digest is right."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 from vmtailor.base.cache.store import digest
 from vmtailor.base.files import records
-from vmtailor.drivers.host.bundle_folder import BundleFolder
+from vmtailor.drivers.host.bundle_folder import SavedFolder
+from vmtailor.drivers.kernel.kernel_source import SourceTree
+from vmtailor.model.boots.system_exercise import SystemExercise
 from vmtailor.model.bundle import REQUESTS, SYSTEM_RUN, TRACE
 from vmtailor.model.watched.system_trace import SystemTrace
-from vmtailor.pipeline import bundle_kernel
 from vmtailor.pipeline.options import FitOptions
-from vmtailor.pipeline.reverify import SavedSystem
 from vmtailor.pipeline.subject import Findings
 from vmtailor.pipeline.systems import subjects
 from vmtailor.pipeline.systems.driven_system import SystemSeen
@@ -26,26 +26,28 @@ from vmtailor.stages import system_files, system_watch
 
 
 @contextmanager
-def read(options: FitOptions, saved: SavedSystem) -> Iterator[Findings[SystemSeen]]:
-    """Return what is known of the fit, from the trace in the bundle, for as long as the block lasts. The packages of
-    its kernel come from the cache or the distribution; what the baseline's code costs, from the cache alone.
+def read(
+    options: FitOptions, files: SavedFolder, exercise: SystemExercise, source: Callable[[], SourceTree]
+) -> Iterator[Findings[SystemSeen]]:
+    """Return what is known of the fit of a bundle or a work folder, from the trace in it, for as long as the block
+    lasts. The packages of its kernel come from the cache or the distribution; `source` gives the source. What the
+    baseline's code costs comes from the cache alone.
 
-    Raises UserInputError for a bundle that is damaged or has no trace, and as `prepared` does."""
-    files, system = saved.files, saved.system
+    Raises UserInputError for a folder that is damaged or has no trace, and as `prepared` does."""
     record, folder = _traced(files)
+    system = files.system
     number = system.disk.root if system.disk is not None else None
     with system_files.of_disk(
         Path(files.root.path), system.reference, partition=number, init=system.init.path, identity=system.identity
     ) as opened:
         subjects.require_host(opened.subject)
         found = replace(opened, subject=replace(opened.subject, notes=system.notes))
-        source = bundle_kernel.source_of(files, options.store, options.distribution)
-        subject = prepared(options, found, saved.exercise, source)
-        known = subject.with_trace(record, folder, saved.before, files.listed(SYSTEM_RUN).sha256)
+        subject = prepared(options, found, exercise, source())
+        known = subject.with_trace(record, folder, files.system_run, files.digest(SYSTEM_RUN))
         yield subject.counted(known) if subject.store.has("system-run", subject.before_key) else known
 
 
-def _traced(files: BundleFolder) -> tuple[SystemTrace, Path]:
+def _traced(files: SavedFolder) -> tuple[SystemTrace, Path]:
     """The trace, and a copy of its files that nobody else can change."""
     record = files.system_trace
     log = f"{TRACE}/{record.requests_file}"
@@ -55,4 +57,4 @@ def _traced(files: BundleFolder) -> tuple[SystemTrace, Path]:
         shutil.copyfile(files.file(log), folder / REQUESTS)
         records.save(named, folder / system_watch.RECORD)
 
-    return named, files.store.get("work", digest(records.to_bytes(named), files.listed(log).sha256), fill)
+    return named, files.store.get("work", digest(records.to_bytes(named), files.digest(log)), fill)

@@ -12,6 +12,7 @@ import hashlib
 import os
 import re
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -21,33 +22,40 @@ from vmtailor.base.cache.store import Store, digest, disk_full_is_a_host_error, 
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import plain_files, records
 from vmtailor.base.files.digests import SHA256
-from vmtailor.drivers.host import bundle_values
+from vmtailor.base.files.holes import copy_with_holes
+from vmtailor.base.files.records import Older
+from vmtailor.base.progress import step
+from vmtailor.drivers.host import bundle_values, digest_cache
 from vmtailor.drivers.host.bundle_folder import DATA_BYTES, RECORD_BYTES, SavedFolder, is_bundle
 from vmtailor.model.bundle import (
     BUILT,
     CONFIG,
     COVERAGE,
-    EXERCISE,
+    DISKS,
     LOGS,
     MEASURED,
     PLAN,
     REQUESTS,
     STAGE_FILES,
+    SYSTEM_FILES,
     SYSTEM_MAP,
+    SYSTEM_TRACED,
     TRACE,
     TRACED,
     VERIFIED,
     WORK,
     WORK_KERNEL,
     Bundle,
+    stage_of,
 )
 from vmtailor.model.fit_run import Side
-from vmtailor.model.image import Image
+from vmtailor.model.image import Image, ImageConfig
 from vmtailor.model.kernel import KernelBaseline, KernelFiles
 from vmtailor.model.plan import Plan, RootFormat
 from vmtailor.model.trace import Trace
 from vmtailor.model.trial import Verification
-from vmtailor.pipeline.image_subject import ImageSubject
+from vmtailor.model.watched.system_trace import SystemTrace
+from vmtailor.pipeline.subject import Subject, WorkFiles
 from vmtailor.stages import build
 
 #: The paths of a baseline, as they lie in folders of the cache that drivers of distributions make, or the compiler.
@@ -63,14 +71,17 @@ PLACES = {
 _KEY = re.compile(r"[0-9a-f]{40}")
 
 
+# vmtailor/work/1: of images alone.
 @dataclass(frozen=True)
 class Work:
     """The record that all stages begin with. `image.archive` names the image's folder in the cache, the paths of
-    `kernel` are below the cache, and the source is named by its digest alone."""
+    `kernel` are below the cache, and the source is named by its digest alone. `image`: None for a system, whose records
+    stand beside this one. `disk`: its disk, a file of the folder, with that file's digest."""
 
-    SCHEMA: ClassVar[str] = "vmtailor/work/1"
+    SCHEMA: ClassVar[str] = "vmtailor/work/2"
+    OLDER: ClassVar[Older] = {"vmtailor/work/1": lambda document: document}
 
-    image: Image
+    image: Image | None
     kernel: KernelBaseline
     architecture: str
     machine: str
@@ -78,6 +89,8 @@ class Work:
     cpus: int
     cpu_model: str
     root_format: RootFormat
+    disk: str = ""
+    disk_sha256: str = ""
 
 
 @dataclass(frozen=True)
@@ -127,31 +140,39 @@ class WorkFolder(SavedFolder):
         if not path.parent.is_dir():
             raise UserInputError(f"the folder {path.parent} does not exist", hint="make it, or name another with -o")
 
-    def save_trace(self, inputs: ImageSubject, record: Trace, folder: Path) -> None:
-        """Write a trace's results and inputs. Files of later stages are removed: they were made from another trace."""
+    def save_trace(self, subject: Subject[Any], files: WorkFiles) -> None:
+        """Write what a trace found, with what it began with. What later stages wrote goes: it was made of another.
+        Raises UserInputError for a disk that is another one than was traced."""
         self.require_writable()
-        options, kernel, root = inputs.options, inputs.kernel, self.store.root
+        options, kernel, root, image, disk = subject.options, files.kernel, self.store.root, files.image, files.disk
         places: dict[str, Any] = {name: str(Path(getattr(kernel, name)).relative_to(root)) for name in PLACES}
-        source = replace(kernel, **places, source_dir="", source_digest=inputs.source.digest)
         work = Work(
-            image=replace(inputs.image, archive=Path(inputs.image.archive).parent.name),
-            kernel=source,
+            image=replace(image, archive=Path(image.archive).parent.name) if image is not None else None,
+            kernel=replace(kernel, **places, source_dir="", source_digest=subject.source.digest),
             architecture=options.architecture,
             machine=options.machine,
             memory_bytes=options.memory_bytes,
             cpus=options.cpus,
             cpu_model=options.cpu_model,
-            root_format=options.root_format,
+            root_format=options.root_format if disk is None else RootFormat.EXT4,
+            disk=disk.name if disk is not None else "",
+            disk_sha256=disk.sha256 if disk is not None else "",
         )
         with disk_full_is_a_host_error(self.path.parent):
             self._forget("trace")
+            for name in {*STAGE_FILES["trace"], *SYSTEM_FILES} - {*files.saved, *files.copied}:
+                (self.path / name).unlink(missing_ok=True)
             (self.path / TRACE).mkdir(parents=True, exist_ok=True)
-            for name, found in zip(LOGS, (record.coverage_file, record.requests_file), strict=True):
-                self._copy(folder / found, name)
-            named = replace(record, coverage_file=COVERAGE, requests_file=REQUESTS)
-            records.save(named, self.path / TRACED)
-            records.save(inputs.exercise, self.path / EXERCISE)
+            for name, found in files.copied.items():
+                self._put(found, name)
+            for name, record in files.saved.items():
+                records.save(record, self.path / name)
+            if disk is not None:
+                with step("copy the disk"):
+                    self._put(disk.file, disk.name, copy_with_holes)
             records.save(work, self.path / WORK)
+        if disk is not None:
+            self.digest(disk.name)
 
     def save_plan(self, made: Plan) -> None:
         self._save("plan", made, PLAN)
@@ -160,7 +181,7 @@ class WorkFolder(SavedFolder):
         """Write a kernel that was built from the plan of this digest. Return the files as they are here."""
         with disk_full_is_a_host_error(self.path):
             for source, name in ((files.image, WORK_KERNEL), (files.config, CONFIG), (files.system_map, SYSTEM_MAP)):
-                self._copy(Path(source), name)
+                self._put(Path(source), name)
         named = replace(files, image=WORK_KERNEL, config=CONFIG, system_map=SYSTEM_MAP)
         self._save("build", WorkKernel(plan_sha256, named), BUILT)
         return build.located(files, self.path)
@@ -181,9 +202,31 @@ class WorkFolder(SavedFolder):
         # The image's three belong together: an initial RAM disk is named by the first two, and made of the third.
         if not all(folders) or len(set(folders[:3])) != 1 or not SHA256.fullmatch(found.kernel.source_digest):
             raise self._wrong(where, "the baseline's kernel is none that the cache holds")
-        if not _KEY.fullmatch(found.image.archive):
+        if found.image is not None and not _KEY.fullmatch(found.image.archive):
             raise self._wrong(where, "the image is none that the cache holds")
+        if found.image is None and not (found.disk in DISKS.values() and SHA256.fullmatch(found.disk_sha256)):
+            raise self._wrong(where, "it names neither an image nor a disk")
         return found
+
+    @property
+    def is_system(self) -> bool:
+        return self.work().image is None
+
+    @property
+    def disk_name(self) -> str:
+        return self.work().disk
+
+    def digest(self, name: str) -> str:
+        if not self.lists(name):
+            raise self.lacks(name)
+        with plain_files.opened(self.path, name) as file:
+            found = digest_cache.sha256_of(file, self.store)
+        if name in DISKS.values() and found != self.work().disk_sha256:
+            raise self.changed(name)
+        return found
+
+    def changed(self, name: str) -> UserInputError:
+        return UserInputError(f"{self.path / name} is not the file that was traced", hint=self.hint(name))
 
     @cached_property
     def trace(self) -> Trace:
@@ -191,6 +234,14 @@ class WorkFolder(SavedFolder):
         found = super().trace
         if (found.coverage_file, found.requests_file) != (COVERAGE, REQUESTS):
             raise self._wrong(self.path / TRACED, "its files have other names")
+        return found
+
+    @cached_property
+    def system_trace(self) -> SystemTrace:
+        """Return the record of a system's trace."""
+        found = super().system_trace
+        if found.requests_file != REQUESTS:
+            raise self._wrong(self.path / SYSTEM_TRACED, "its files have other names")
         return found
 
     def trace_folder(self) -> Path:
@@ -238,9 +289,9 @@ class WorkFolder(SavedFolder):
         """Raise UserInputError unless a fit could have made this machine."""
         asked = Bundle(
             name="",
-            image_reference=work.image.reference,
-            image_digest=work.image.digest,
-            image=work.image.config,
+            image_reference="",
+            image_digest="",
+            image=work.image.config if work.image is not None else ImageConfig(""),
             kernel=WORK_KERNEL,
             kernel_version=work.kernel.version,
             kernel_config=CONFIG,
@@ -261,7 +312,7 @@ class WorkFolder(SavedFolder):
         return os.path.lexists(self.path / name)
 
     def hint(self, name: str) -> str:
-        stage = next(stage for stage, names in STAGE_FILES.items() if name in names)
+        stage = stage_of(name)
         return f"vmtailor trace IMAGE -o {self.path}" if stage == "trace" else f"vmtailor {stage} {self.path}"
 
     def data(self, name: str, most_bytes: int = DATA_BYTES) -> bytes:
@@ -280,11 +331,11 @@ class WorkFolder(SavedFolder):
             for name in STAGE_FILES[later]:
                 (self.path / name).unlink(missing_ok=True)
 
-    def _copy(self, source: Path, name: str) -> None:
+    def _put(self, source: Path, name: str, copy: Callable[[Path, Path], object] = shutil.copyfile) -> None:
         """Copy a file to a name of the folder: by a rename, so that no link is followed that was there."""
         made = self.path / f"{name}.new"
         made.unlink(missing_ok=True)
-        shutil.copyfile(source, made)
+        copy(source, made)
         made.chmod(0o644)
         made.replace(self.path / name)
 

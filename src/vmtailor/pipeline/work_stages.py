@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,37 +18,54 @@ from vmtailor.base.progress import step
 from vmtailor.drivers.guest import guest_programs
 from vmtailor.drivers.kernel import kept_source, kernel_source
 from vmtailor.drivers.kernel.kernel_source import SourceTree
+from vmtailor.model.bundle import REQUESTS, TRACE
 from vmtailor.model.image import Image
 from vmtailor.model.kernel import KernelBaseline, KernelFiles
-from vmtailor.model.machine import Accelerator, Clock, Machine
+from vmtailor.model.machine import Accelerator, Clock, Disk, Machine
 from vmtailor.model.plan import Plan
-from vmtailor.pipeline import fit_sides, subject_kind
-from vmtailor.pipeline.image_subject import ImageSeen, ImageSubject, assembled, machine_with, prepare
+from vmtailor.model.syscalls import SyscallEvent
+from vmtailor.model.systems.system import System
+from vmtailor.model.trace import FileUse
+from vmtailor.pipeline import bundle_place, fit_sides, subject_kind, system_bundle
+from vmtailor.pipeline.image_subject import ImageSubject, assembled, machine_with
 from vmtailor.pipeline.options import FitOptions
-from vmtailor.pipeline.subject import Built, Findings
+from vmtailor.pipeline.subject import Built, Findings, Subject
+from vmtailor.pipeline.systems import inputs
+from vmtailor.pipeline.systems.system_subject import calls_of
 from vmtailor.pipeline.work_files import PLACES, BothSides, Work, WorkFolder
 from vmtailor.stages import build as build_stage
+from vmtailor.stages import container_trace
 from vmtailor.stages import image_fetch as image_stage
 from vmtailor.stages import kernel_plan as planning
+from vmtailor.stages.exercise_file import in_guest
 from vmtailor.stages.root_volume import build_root
 
 
-def trace(asked: FitOptions, folder: Path) -> ImageSubject:
-    """Trace, or find the trace, and begin a work folder with it. Return the trace's inputs."""
+@contextmanager
+def trace(asked: FitOptions, folder: Path) -> Iterator[Subject[Any]]:
+    """Trace, or find the trace, and begin a work folder with it. Returns the subject, open within the block."""
     work = WorkFolder(folder, asked.store)
     work.require_writable()
-    subject_kind.kind_of(asked).require("work folder", asked.reference)
-    inputs = prepare(asked)
-    record, found = inputs.traced()
-    work.save_trace(inputs.as_traced(record), record, found)
-    return inputs
+    with subject_kind.kind_of(asked).prepare(asked) as subject:
+        if subject.copied is not None:
+            bundle_place.require_room(folder, subject.copied)
+        work.save_trace(subject, subject.work_files())
+        yield subject
+
+
+def calls(work: WorkFolder) -> tuple[Iterable[SyscallEvent], Sequence[FileUse]]:
+    """Return the system calls and the files of the trace in the folder."""
+    if work.is_system:
+        return calls_of(work.file(f"{TRACE}/{REQUESTS}")), work.system_trace.files
+    return container_trace.read_log(work.trace_folder(), work.trace).events, work.trace.files
 
 
 def plan(folder: Path, asked: FitOptions) -> Plan:
     """Plan from the trace in the folder; nothing is booted. Of the options it uses only the kept and dropped symbols,
     and the terminal."""
     work = WorkFolder(folder, asked.store)
-    made = findings(work, asked).planned()
+    with findings(work, asked) as found:
+        made = found.planned()
     work.save_plan(made)
     return made
 
@@ -111,18 +129,35 @@ def measured(folder: Path, asked: FitOptions) -> BothSides:
     work = WorkFolder(folder, asked.store)
     made, sha256 = work.plan(work.work())
     kernel = work.kernel(sha256)
-    found = findings(work, asked)
-    resolved = resolve(found.tree.kconfig, made, f"{work.path}/plan.json").plan
-    machine = found.machine_of(resolved, kernel)
-    sides = fit_sides.both_sides(found, Built(resolved, kernel, machine))
+    with findings(work, asked) as found:
+        resolved = resolve(found.tree.kconfig, made, f"{work.path}/plan.json").plan
+        machine = found.machine_of(resolved, kernel)
+        sides = fit_sides.both_sides(found, Built(resolved, kernel, machine))
     both = BothSides(sides.baseline, sides.tailored)
     work.save_measured(both)
     return both
 
 
-def findings(work: WorkFolder, asked: FitOptions) -> Findings[ImageSeen]:
-    """Return the findings of the fit, from the trace in the folder."""
-    return inputs_of(work, asked).known(work.trace, work.trace_folder())
+@contextmanager
+def findings(work: WorkFolder, asked: FitOptions) -> Iterator[Findings[Any]]:
+    """Return what is known of the fit, from the trace in the folder, for as long as the block lasts."""
+    begun = work.work()
+    if begun.image is not None:
+        yield inputs_of(work, asked).known(work.trace, work.trace_folder())
+        return
+    temporary.require_usable()
+    options, exercise = _options(begun, asked), in_guest(work.system_exercise)
+    with system_bundle.read(options, work, exercise, lambda: traced_source(begun, asked)) as found:
+        yield found
+
+
+def system_machine(work: WorkFolder, system: System, disk: Disk) -> tuple[Machine, bytes]:
+    """Return the machine of a system with the kernel that was built in the folder, and that kernel's symbols."""
+    begun = work.work()
+    made, sha256 = work.plan(begun)
+    kernel = work.kernel(sha256)
+    options = _options(begun, FitOptions("", Path(), store=work.store))
+    return inputs.fitted(options, system, disk, made, kernel), Path(kernel.system_map).read_bytes()
 
 
 def inputs_of(work: WorkFolder, asked: FitOptions) -> ImageSubject:
@@ -136,13 +171,15 @@ def inputs_of(work: WorkFolder, asked: FitOptions) -> ImageSubject:
 
 def _options(begun: Work, asked: FitOptions) -> FitOptions:
     return replace(
-        asked, reference=begun.image.reference, architecture=begun.architecture, machine=begun.machine,
+        asked, reference=begun.image.reference if begun.image is not None else asked.reference, memory_asked=True,
+        architecture=begun.architecture, machine=begun.machine,
         memory_bytes=begun.memory_bytes, cpus=begun.cpus, cpu_model=begun.cpu_model, root=begun.root_format,
     )  # fmt: skip
 
 
 def image_of(begun: Work, store: Store) -> Image:
-    """Return the image in the cache. Raises UserInputError when it is gone or differs."""
+    """Return the image in the cache. Raises UserInputError when it is gone, or another one."""
+    assert begun.image is not None
     found = image_stage.kept(begun.image.archive, begun.image.archive_sha256, store)
     if found is None:
         raise _gone(f"the image {begun.image.reference}")

@@ -4,14 +4,17 @@
 from __future__ import annotations
 
 import re
+import shlex
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files.digests import SHA256
 from vmtailor.base.files.regular_files import read_regular
+from vmtailor.base.text import plain
 from vmtailor.drivers.image.documents import shown
 from vmtailor.drivers.image.image_config import WORD_BYTES
 from vmtailor.drivers.image.signals import name_of
@@ -30,6 +33,8 @@ from vmtailor.model.boots.system_exercise import (
 from vmtailor.model.boots.system_exercise import STOP_TIMEOUT_S as SYSTEM_STOP_TIMEOUT_S
 from vmtailor.model.exercise import HOST_PORT, Exercise, Expect, Ready, ReadyKind, Step, StepKind
 from vmtailor.model.image import Image
+
+E = TypeVar("E", Exercise, SystemExercise)
 
 #: Ready kind that stands for the image's own health check.
 HEALTHCHECK = "healthcheck"
@@ -377,3 +382,14 @@ def derive(image: Image) -> Exercise:
         first, *others = (Step(StepKind.TCP, port=port) for port in ports[:PORTS_MAX])
         return Exercise("ports", Ready(ReadyKind.TCP, first, READY_TIMEOUT_S), tuple(others))
     return Exercise("run-to-end", Ready(ReadyKind.EXIT, None, READY_TIMEOUT_S))
+
+
+def in_guest(exercise: E) -> E:
+    """Return what of an exercise happens in the guest, and through its published ports: all but programs of the
+    host."""
+    return replace(exercise, load=tuple(step for step in exercise.load if step.kind is not StepKind.HOST_COMMAND))
+
+
+def host_commands(exercise: Exercise | SystemExercise) -> tuple[str, ...]:
+    """Return the programs of the host that an exercise asks for, each as a shell would be told, fit for a terminal."""
+    return tuple(plain(shlex.join(step.argv)) for step in exercise.load if step.kind is StepKind.HOST_COMMAND)

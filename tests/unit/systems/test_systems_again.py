@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A system's bundle measured and fitted once more, from what is in it."""
+"""A system's bundle measured and fitted once more, and a system in a work folder: from what is in them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.fakes import work_data
 from tests.fakes.bundle_data import bundle
 from tests.fakes.fit_run_data import fit_run
+from tests.fakes.kernel_tree import VERSION
 from tests.fakes.started import Start
 from tests.unit.systems.test_reverifying import BEFORE, EXERCISE, write
 from tests.unit.systems.test_system_fitting import RIGHT, SUBJECT, Runs, given, stages
@@ -23,16 +25,21 @@ from tests.unit.systems.test_system_planning import LOADS, LOG
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records
 from vmtailor.drivers.host.bundle_folder import seal
+from vmtailor.drivers.kernel import kept_source, kernel_source
+from vmtailor.drivers.kernel.kernel_source import SourceTree
 from vmtailor.model.boots.boot import Boot, Outcome
 from vmtailor.model.boots.system_exercise import SystemExercise
 from vmtailor.model.bundle import PLAN, RUN, SYSTEM_TRACED
 from vmtailor.model.change import Cause, Change, ChangeKind, Reason, Setting, symbol
 from vmtailor.model.exercise import StepKind
 from vmtailor.model.fit_run import FitRun
+from vmtailor.model.kernel import KernelFiles
 from vmtailor.model.machine import Clock, Disk, DiskFormat, DiskMode, Machine
 from vmtailor.model.plan import Plan
 from vmtailor.model.systems.kept_changes import Tuning
 from vmtailor.model.systems.units import UnitChoice, UnitFate, UnitsMode, UnitStanding
+from vmtailor.model.trial import Verification
+from vmtailor.model.watched.system_run import SystemRun
 from vmtailor.model.watched.system_trace import LogFigures, SystemTrace
 from vmtailor.pipeline import (
     bundle_kernel,
@@ -42,16 +49,22 @@ from vmtailor.pipeline import (
     measured_machines,
     reverify,
     second_fit,
+    subject_kind,
     system_bundle,
+    work_stages,
 )
 from vmtailor.pipeline.bundle_place import UsersDisk
 from vmtailor.pipeline.measured_machines import Measured, MeasureRequest
 from vmtailor.pipeline.options import FitOptions
+from vmtailor.pipeline.reverify import VerifyRequest
 from vmtailor.pipeline.second_fit import RefitRequest
 from vmtailor.pipeline.subject import Findings
 from vmtailor.pipeline.systems.driven_system import SystemSeen
 from vmtailor.pipeline.systems.system_subject import SystemSubject
-from vmtailor.stages import system_files, system_verify
+from vmtailor.pipeline.work_files import BothSides, Work, is_work_folder
+from vmtailor.stages import build as build_stage
+from vmtailor.stages import kernel_plan, system_files, system_verify
+from vmtailor.stages.exercise_file import in_guest
 from vmtailor.stages.measure import MeasuredMachine
 from vmtailor.stages.system_files import OpenedSystem
 from vmtailor.stages.system_verify import SystemTarget
@@ -205,7 +218,7 @@ def test_a_system_is_planned_again_from_its_bundles_disk_trace_and_exercise(refi
     assert (how["partition"], how["init"]) == (2, "/sbin/init")
     (options,), (exercise,) = refitted.options, refitted.exercises
     assert (options.machine, options.memory_bytes, options.memory_asked) == ("microvm", 64 << 20, True)
-    assert exercise == reverify.in_guest(EXERCISE) != EXERCISE
+    assert exercise == in_guest(EXERCISE) != EXERCISE
     with second_fit.prepare(refitted.request(trust_host_commands=True)) as trusted:
         assert trusted.skipped == () and refitted.exercises[-1] == EXERCISE
 
@@ -309,4 +322,156 @@ def test_what_cannot_be_chosen_for_a_system_is_refused(tmp_path: Path, start: St
         said = " ".join(err.split())
         assert code == 2 and f"{words[0]} does not go with" in said and "the bundle of a system" in said, said
     code, _, err = start("refit", folder, "--dry-run")
-    assert code == 2 and "no trace/system-trace.json: vmtailor fit writes it" in " ".join(err.split())
+    assert code == 2 and "no trace/system-trace.json: vmtailor trace writes it" in " ".join(err.split())
+
+
+# ---- work folders
+
+
+@dataclass
+class Begun:
+    """A work folder that holds the trace of a system."""
+
+    path: Path
+    asked: FitOptions
+    subject: SystemSubject
+    built: list[Plan]
+
+
+@pytest.fixture
+def begun(refitted: Refitted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Begun:
+    given = refitted.subject
+    store, disk = given.store, tmp_path / "x.raw"
+
+    def filled(folder: Path) -> None:
+        (folder / "modules").mkdir()
+        for name in ("vmlinuz", "config", "System.map", "vmlinux"):
+            (folder / name).write_text(name)
+
+    places: dict[str, Any] = {
+        name: str(store.get("kernel-image", "0" * 40, filled) / tail) for name, tail in TAILS.items()
+    }
+    subject = replace(
+        given,
+        kernel=replace(given.kernel, version=VERSION, **places),
+        source=SourceTree(given.source.path, "5a" * 32),
+        sha256=hashlib.sha256(disk.read_bytes()).hexdigest(),
+        options=replace(given.options, cpu_model="max"),
+        exercise=in_guest(EXERCISE),
+    )
+    built: list[Plan] = []
+
+    def build(made: Plan, *_: object, **__: object) -> KernelFiles:
+        built.append(made)
+        return work_data.kernel_files(tmp_path / "built")
+
+    @contextmanager
+    def prepare(options: FitOptions) -> Iterator[SystemSubject]:
+        yield subject
+
+    def again(options: FitOptions, found: OpenedSystem, exercise: SystemExercise, source: SourceTree) -> SystemSubject:
+        assert source == subject.source
+        return replace(subject, options=options, exercise=exercise, found=replace(found, disk=given.found.disk))
+
+    monkeypatch.setattr(SystemSubject, "prepare", prepare)
+    monkeypatch.setattr(subject_kind, "kind_of", lambda _: SystemSubject)
+    monkeypatch.setattr(system_bundle, "prepared", again)
+    monkeypatch.setattr(build_stage, "build_kernel", build)
+    monkeypatch.setattr(kept_source, "by_digest", lambda *_: subject.source)
+    monkeypatch.setattr(kernel_source, "require_version", lambda *_: None)
+    monkeypatch.setattr(SourceTree, "version", VERSION)
+    monkeypatch.setattr(kernel_plan, "read_tree", lambda *_, **__: given.tree)
+    work = tmp_path / "work"
+    with work_stages.trace(FitOptions("disk:x.raw", store=store), work):
+        pass
+    return Begun(work, FitOptions("", Path(), store=store), subject, built)
+
+
+TAILS = {
+    "vmlinuz": "vmlinuz",
+    "config": "config",
+    "modules_dir": "modules",
+    "system_map": "System.map",
+    "debug_vmlinux": "vmlinux",
+    "debug_modules_dir": "",
+}
+TRACED_FILES = {
+    *("work.json", "system.json", "system-exercise.json", "system-run.json", "disk.raw"),
+    *("trace/system-trace.json", "trace/requests.strace"),
+}
+
+
+def names(folder: Path) -> set[str]:
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_work_folder_of_a_system_goes_through_the_stages(
+    begun: Begun, start: Start, monkeypatch: pytest.MonkeyPatch, driven: list[SystemTarget]
+) -> None:
+    assert names(begun.path) == TRACED_FILES and is_work_folder(begun.path)
+    wanted = begun.subject.trace().planned()
+    assert work_stages.plan(begun.path, begun.asked) == wanted
+    files, differing = work_stages.build(begun.path, begun.asked)
+    assert [made.fragment for made in begun.built] == [wanted.fragment] and differing == ()
+    assert files.image == str(begun.path / "vmlinux")
+    found = reverify.verify_prepared(reverify.prepare(VerifyRequest(begun.path, Clock.INSTRUCTIONS), begun.asked.store))
+    assert records.load(Verification, begun.path / "verification.json") == found
+    records.save(EXERCISE, begun.path / "system-exercise.json")
+    stranger = reverify.prepare(VerifyRequest(begun.path, Clock.INSTRUCTIONS), begun.asked.store)
+    assert stranger.subject.runs == () and len(stranger.subject.skipped) == 1
+    (target,) = driven
+    machine = target.machine
+    assert machine.kernel and Path(machine.kernel).read_text() == "vmlinux"
+    assert machine.disks[0].path == str(begun.path / "disk.raw") and machine.disks[0].mode is DiskMode.OVERLAID
+    assert target.root.device == "/dev/vda2" and "root=/dev/vda2" in machine.words
+    assert machine.memory_bytes == 512 << 20 and machine.cpu_model == "max" and machine.clock is Clock.INSTRUCTIONS
+    code, said, _ = start("trace", begun.path, "--json")
+    assert code == 0 and {row["call"] for row in json.loads(said)["rows"]} == {"socket", "execve"}
+    sides = SimpleNamespace(baseline=fit_run().baseline, tailored=fit_run().tailored)
+    monkeypatch.setattr(fit_sides, "both_sides", lambda found, built: sides)
+    both = work_stages.measured(begun.path, begun.asked)
+    assert records.load(BothSides, begun.path / "measured.json") == both and not both.baseline_of
+    with work_stages.trace(FitOptions("disk:x.raw", store=begun.asked.store), begun.path):
+        assert names(begun.path) == TRACED_FILES
+
+
+@pytest.fixture
+def driven(monkeypatch: pytest.MonkeyPatch) -> list[SystemTarget]:
+    seen: list[SystemTarget] = []
+
+    def verify(target: SystemTarget, before: SystemRun, scratch: Path) -> Verification:
+        assert before == RIGHT
+        seen.append(target)
+        return Verification(())
+
+    monkeypatch.setattr(system_verify, "verify", verify)
+    return seen
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"disk": "../../etc/passwd"}, "neither an image nor a disk"),
+        ({"disk": "work.json"}, "neither an image nor a disk"),
+        ({"disk_sha256": "x"}, "neither an image nor a disk"),
+        ({"disk_sha256": "00" * 32}, "is not the file that was traced"),
+        ({"disk": ""}, "neither an image nor a disk"),
+    ],
+)
+def test_a_strangers_work_folder_names_no_other_disk(begun: Begun, change: dict[str, str], says: str) -> None:
+    work = records.load(Work, begun.path / "work.json")
+    records.save(replace(work, **change), begun.path / "work.json")  # type: ignore[arg-type]
+    with pytest.raises(UserInputError, match=says):
+        work_stages.plan(begun.path, begun.asked)
+
+
+@pytest.mark.attack
+def test_a_disk_that_changed_since_it_was_traced_is_not_used(begun: Begun) -> None:
+    (begun.path / "disk.raw").write_bytes(b"another")
+    with pytest.raises(UserInputError, match="is not the file that was traced") as error:
+        work_stages.plan(begun.path, begun.asked)
+    assert "vmtailor trace" in (error.value.hint or "")
+    (begun.path / "disk.raw").unlink()
+    with pytest.raises(UserInputError, match=r"has no disk\.raw: vmtailor trace writes it"):
+        work_stages.plan(begun.path, begun.asked)

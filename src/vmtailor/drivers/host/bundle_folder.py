@@ -24,23 +24,28 @@ from vmtailor.base.files.digests import sha256_of_rest
 from vmtailor.base.natives import mark_addresses
 from vmtailor.base.text import plain
 from vmtailor.drivers.host import bundle_values, digest_cache
+from vmtailor.model.boots.system_exercise import SystemExercise
 from vmtailor.model.bundle import (
     BASELINE_CONFIG,
     EXERCISE,
     INIT,
     PAGE,
     RECORD,
-    STAGE_FILES,
     SYSTEM,
+    SYSTEM_EXERCISE,
+    SYSTEM_RUN,
     SYSTEM_TRACED,
     TRACE,
     TRACED,
     Bundle,
     BundleFile,
+    stage_of,
 )
 from vmtailor.model.exercise import Exercise
 from vmtailor.model.machine import Disk, DiskFormat, DiskMode
+from vmtailor.model.systems.system import System
 from vmtailor.model.trace import Trace
+from vmtailor.model.watched.system_run import SystemRun
 from vmtailor.model.watched.system_trace import SystemTrace
 
 T = TypeVar("T")
@@ -77,9 +82,55 @@ class SavedFolder:
         """Return the command that gets a missing or damaged file back."""
         raise NotImplementedError
 
+    def digest(self, name: str) -> str:
+        """Return the SHA-256, in hex, of a file. Raises UserInputError for a file that is not what a record says."""
+        raise NotImplementedError
+
+    @property
+    def disk_name(self) -> str:
+        """Return the name of the first disk."""
+        raise NotImplementedError
+
+    def changed(self, name: str) -> UserInputError:
+        """Return the error for a file that is not what it was."""
+        raise NotImplementedError
+
+    def file(self, name: str) -> Path:
+        """Return a path under which a file can be opened that nobody else changes. Raises UserInputError for a file
+        that is not what a record says."""
+        sha256 = self.digest(name)
+        return self.path / name if plain_files.ours_alone(self.path, name) else self._copy(name, sha256)
+
+    def _copy(self, name: str, sha256: str) -> Path:
+        def fill(folder: Path) -> None:
+            total = hashlib.sha256()
+            with plain_files.opened(self.path, name) as source, (folder / "file").open("wb") as target:
+                while part := source.read(_CHUNK):
+                    total.update(part)
+                    target.write(part)
+            if total.hexdigest() != sha256:
+                raise self.changed(name)
+
+        return self.store.get("bundle-files", sha256, fill) / "file"
+
+    @property
+    def is_system(self) -> bool:
+        """Return whether it is of a system with an init of its own."""
+        return self.lists(SYSTEM)
+
+    @cached_property
+    def root(self) -> Disk:
+        """Return the first disk: a container's root file system, or a system's disk, of which what is written is thrown
+        away."""
+        path = str(self.file(self.disk_name))
+        if not self.is_system:
+            return Disk(path)
+        form = DiskFormat.QCOW2 if self.disk_name.endswith(f".{DiskFormat.QCOW2}") else DiskFormat.RAW
+        return Disk(path, form, DiskMode.OVERLAID)
+
     def lacks(self, name: str) -> UserInputError:
         """Return the error for a file that is not there."""
-        wrote = next((stage for stage, names in STAGE_FILES.items() if name in names), "fit")
+        wrote = stage_of(name) or "fit"
         where = f"the record of {self.path} lists" if is_bundle(self.path) else f"{self.path} has"
         return UserInputError(f"{where} no {plain(name)}: vmtailor {wrote} writes it", hint=self.hint(name))
 
@@ -102,8 +153,32 @@ class SavedFolder:
         return found
 
     @cached_property
+    def system(self) -> System:
+        """Return the system. Raises UserInputError for a record that names no place of a root."""
+        found = self.record(System, SYSTEM)
+        path = found.init.path
+        placed = found.disk is not None and 0 <= found.disk.root <= 256
+        if not placed or not path.startswith("/") or "\0" in path or len(path) > 4095:
+            raise UserInputError(f"{self.path / SYSTEM} does not say where the system is", hint="fit the system again")
+        return found
+
+    @cached_property
+    def system_exercise(self) -> SystemExercise:
+        """Return the exercise of a system. Raises UserInputError for one that no file could say."""
+        found = self.record(SystemExercise, SYSTEM_EXERCISE)
+        bundle_values.require_system_exercise(found, self.path / SYSTEM_EXERCISE)
+        return found
+
+    @cached_property
+    def system_run(self) -> SystemRun:
+        """Return the run of the exercise on the system's own kernel. Raises UserInputError for what no boot takes."""
+        found = self.record(SystemRun, SYSTEM_RUN)
+        bundle_values.require_cpu_s(found.boot.cpu_s, self.path / SYSTEM_RUN)
+        return found
+
+    @cached_property
     def system_trace(self) -> SystemTrace:
-        """The record of a system's trace. Raises UserInputError for what no trace says."""
+        """Return the record of a system's trace. Raises UserInputError for what no trace says."""
         found = self.record(SystemTrace, SYSTEM_TRACED)
         bundle_values.require_system_trace(found, self.path / SYSTEM_TRACED)
         return found
@@ -138,56 +213,29 @@ class BundleFolder(SavedFolder):
         wanted = self.listed(name)
         found = plain_files.read(self.path, name, most_bytes)
         if hashlib.sha256(found).hexdigest() != wanted.sha256:
-            raise self._changed(name)
+            raise self.changed(name)
         return found
 
-    def file(self, name: str) -> Path:
-        """Return a path under which a file can be opened that is what the record says. Raises UserInputError for any
-        other."""
+    def digest(self, name: str) -> str:
         wanted = self.listed(name)
         with plain_files.opened(self.path, name) as file:
-            if os.fstat(file.fileno()).st_size != wanted.bytes:
-                raise self._changed(name)
-            if digest_cache.sha256_of(file, self.store) != wanted.sha256:
-                raise self._changed(name)
-        return self.path / name if plain_files.ours_alone(self.path, name) else self._copy(name, wanted)
+            same_size = os.fstat(file.fileno()).st_size == wanted.bytes
+            if not same_size or digest_cache.sha256_of(file, self.store) != wanted.sha256:
+                raise self.changed(name)
+        return wanted.sha256
 
-    def _copy(self, name: str, wanted: BundleFile) -> Path:
-        def fill(folder: Path) -> None:
-            total = hashlib.sha256()
-            with plain_files.opened(self.path, name) as source, (folder / "file").open("wb") as target:
-                while part := source.read(_CHUNK):
-                    total.update(part)
-                    target.write(part)
-            if total.hexdigest() != wanted.sha256:
-                raise self._changed(name)
+    @property
+    def disk_name(self) -> str:
+        return self.bundle.root
 
-        return self.store.get("bundle-files", wanted.sha256, fill) / "file"
-
-    def _changed(self, name: str) -> UserInputError:
+    def changed(self, name: str) -> UserInputError:
         return UserInputError(
             f"{self.path / name} is not the file that the bundle was made with: its content differs", hint=_AGAIN
         )
 
-    @property
-    def is_system(self) -> bool:
-        """Return whether it is the bundle of a system with an init of its own."""
-        return self.lists(SYSTEM)
-
     @cached_property
     def kernel(self) -> Path:
         return self.file(self.bundle.kernel)
-
-    @cached_property
-    def root(self) -> Disk:
-        """Return the first disk: a container's root file system, or a system's disk, of which what is written is thrown
-        away."""
-        name = self.bundle.root
-        path = str(self.file(name))
-        if not self.is_system:
-            return Disk(path)
-        form = DiskFormat.QCOW2 if name.endswith(f".{DiskFormat.QCOW2}") else DiskFormat.RAW
-        return Disk(path, form, DiskMode.OVERLAID)
 
     @cached_property
     def symbols(self) -> bytes:

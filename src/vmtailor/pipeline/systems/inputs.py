@@ -13,10 +13,12 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.base.natives import Natives
 from vmtailor.drivers.disks import ext4
 from vmtailor.drivers.host import digest_cache
-from vmtailor.model.architecture import Architecture
+from vmtailor.model.architecture import Architecture, named
 from vmtailor.model.boots.system_exercise import SystemExercise, SystemReadyKind
-from vmtailor.model.machine import Disk, DiskMode
+from vmtailor.model.kernel import KernelFiles
+from vmtailor.model.machine import Clock, Disk, DiskMode, Machine
 from vmtailor.model.option import OptionSubject, refuse
+from vmtailor.model.plan import Plan
 from vmtailor.model.systems.system import Init, InitKind, System
 from vmtailor.model.systems.tree import NodeKind
 from vmtailor.model.systems.units import UnitsMode
@@ -123,3 +125,19 @@ def words(subject: System, row: Architecture, planned: tuple[str, ...] = ()) -> 
     own = system_kernel.words_of(subject, row)
     more = dict.fromkeys((*row.kernel.words, *planned))
     return (*own, *(word for word in more if word not in own))
+
+
+def fitted(options: FitOptions, subject: System, disk: Disk, made: Plan, kernel: KernelFiles) -> Machine:
+    """Return the machine that fits a system: its disk, with a kernel that was built from a plan."""
+    return Machine(
+        board=made.machine,
+        memory_bytes=options.memory_bytes,
+        kernel=kernel.image,
+        words=words(subject, named(made.architecture), tuple(word.id for word in made.words)),
+        disks=(disk,),
+        network=made.network,
+        cpu_model=options.cpu_model,
+        cpus=made.cpus,
+        clock=Clock.INSTRUCTIONS,
+        architecture=made.architecture,
+    )

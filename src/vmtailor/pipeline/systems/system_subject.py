@@ -4,11 +4,10 @@ trials beside its kernel."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar
 
 from vmtailor.analysis.cost.attribution import Attribution
 from vmtailor.analysis.cost.plugin_counts import SymbolTable
@@ -33,7 +32,15 @@ from vmtailor.drivers.monitors import counts_file, monitors
 from vmtailor.model.architecture import Architecture, named
 from vmtailor.model.boots.boot import Outcome
 from vmtailor.model.boots.system_exercise import SystemExercise
-from vmtailor.model.bundle import SYSTEM, SYSTEM_EXERCISE, SYSTEM_RUN
+from vmtailor.model.bundle import (
+    DISKS,
+    REQUESTS,
+    SYSTEM,
+    SYSTEM_EXERCISE,
+    SYSTEM_RUN,
+    SYSTEM_TRACED,
+    TRACE,
+)
 from vmtailor.model.change import Change
 from vmtailor.model.fit_run import FitRun, Warning
 from vmtailor.model.image import Port
@@ -55,7 +62,7 @@ from vmtailor.pipeline.code_cost import Code
 from vmtailor.pipeline.image_subject import require_tools, source_of
 from vmtailor.pipeline.measured_machines import Ahead, MeasureRequest
 from vmtailor.pipeline.options import FitOptions
-from vmtailor.pipeline.subject import AskUnits, Findings, Fitted, Improved, Times
+from vmtailor.pipeline.subject import AskUnits, Findings, Fitted, Improved, Times, WorkFiles
 from vmtailor.pipeline.systems import (
     disk_files,
     exercise_boots,
@@ -86,10 +93,6 @@ _MOST_MESSAGES = 40
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SystemSubject(DrivenSystem):
     """A system to be fitted, on a disk that a machine can be started from."""
-
-    LACKS: ClassVar[Mapping[str, str]] = {
-        "work folder": "a work folder is for images; plan, build and fit find the trace of a system again"
-    }
 
     @property
     def reference(self) -> str:
@@ -156,12 +159,28 @@ class SystemSubject(DrivenSystem):
         """Return the system calls, read while they are asked for, and the files of the system's trace."""
         before, _ = self.ran_before()
         record, folder = self.traced(before.boot.seconds)
-        log = Reading().read(chunks_of(folder / record.requests_file))
-        return (one for one in log if not isinstance(one, Mark)), record.files
+        return calls_of(folder / record.requests_file), record.files
+
+    def work_files(self) -> WorkFiles:
+        before, _ = self.ran_before()
+        record, folder = self.traced(before.boot.seconds)
+        named = replace(record, requests_file=REQUESTS)
+        return WorkFiles(
+            kernel=self.kernel,
+            saved={SYSTEM: self.system, SYSTEM_EXERCISE: self.exercise, SYSTEM_RUN: before, SYSTEM_TRACED: named},
+            copied={f"{TRACE}/{REQUESTS}": folder / record.requests_file},
+            disk=self.own_disk,
+        )
+
+    @property
+    def own_disk(self) -> UsersDisk:
+        """Return the disk as it was given."""
+        (disk, *_) = self.baseline.disks
+        return UsersDisk(DISKS[disk.format], Path(disk.path), self.sha256)
 
     @property
     def before_key(self) -> str:
-        """The name of the exercise's run on the baseline in the cache."""
+        """Return the name of the exercise's run on the baseline in the cache."""
         return self.run_key(self.target_of(self.baseline), "counted")
 
     def ran_before(self) -> tuple[SystemRun, str]:
@@ -252,19 +271,7 @@ class SystemSubject(DrivenSystem):
         )
 
     def machine(self, made: Plan, kernel: KernelFiles) -> Machine:
-        options = self.options
-        return Machine(
-            board=made.machine,
-            memory_bytes=options.memory_bytes,
-            kernel=kernel.image,
-            words=inputs.words(self.system, self.row, tuple(word.id for word in made.words)),
-            disks=(inputs.disk_of(self.found),),
-            network=made.network,
-            cpu_model=options.cpu_model,
-            cpus=made.cpus,
-            clock=Clock.INSTRUCTIONS,
-            architecture=made.architecture,
-        )
+        return inputs.fitted(self.options, self.system, inputs.disk_of(self.found), made, kernel)
 
     def verification_key(self, found: Findings[SystemSeen], made: Plan, machine: Machine) -> str:
         return self.run_key(self.target_of(machine), found.seen.before_key)
@@ -334,7 +341,7 @@ class SystemSubject(DrivenSystem):
     def seal(self, folder: Path, run: FitRun, found: Findings[SystemSeen], fitted: Fitted) -> None:
         os, seen = self.system.os, found.seen
         own = OwnFiles(
-            root=f"disk.{fitted.machine.disks[0].format}",
+            root=DISKS[fitted.machine.disks[0].format],
             saved={SYSTEM: self.system, SYSTEM_EXERCISE: self.exercise, SYSTEM_RUN: seen.before},
             copied={},
             traced={name: seen.folder / name for name in (system_watch.RECORD, seen.record.requests_file)},
@@ -345,11 +352,15 @@ class SystemSubject(DrivenSystem):
 
     def users_disk(self, run: FitRun) -> UsersDisk | None:
         """Return the disk as it was given, or a copy with the files that the fit has kept."""
-        (disk, *_), sha256 = self.baseline.disks, self.sha256
-        if run.tuned is not None and (files := run.tuned.files):
-            disk = disk_files.with_files(self, disk, files)
-            sha256 = sha256_of(Path(disk.path))
-        return UsersDisk(f"disk.{disk.format}", Path(disk.path), sha256)
+        if run.tuned is None or not (files := run.tuned.files):
+            return self.own_disk
+        disk = disk_files.with_files(self, self.baseline.disks[0], files)
+        return UsersDisk(DISKS[disk.format], Path(disk.path), sha256_of(Path(disk.path)))
+
+
+def calls_of(log: Path) -> Iterator[SyscallEvent]:
+    """Yield the system calls of a system's trace, read while they are asked for."""
+    return (one for one in Reading().read(chunks_of(log)) if not isinstance(one, Mark))
 
 
 def only_traced(seen: SystemSeen) -> tuple[str, ...]:

@@ -103,7 +103,7 @@ def test_names_are_nouns_and_stand_once(table: str, found: set[str]) -> None:
 
 
 #: First words after which a reader has to wait for the subject: "Return …", or a noun, says it at once.
-RIDDLES = re.compile(r"(What|Where|Who|Whose|Whether|How|The same|Likewise)\b")
+RIDDLES = re.compile(r"(What|Where|Which|Who|Whose|Whether|How|The same|Likewise)\b")
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 

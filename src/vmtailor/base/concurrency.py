@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 
 
 class Stopped(BaseException):
-    """This thread's work was told to stop. As with KeyboardInterrupt, nobody on the way catches it."""
+    """The work of this thread was told to stop. No code on the way catches it, as with KeyboardInterrupt."""
 
 
 class Stop:

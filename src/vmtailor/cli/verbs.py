@@ -145,7 +145,7 @@ class Verbs(TyperGroup):
 
 
 class OutputClosed(Exception):
-    """The error that nobody reads our output any more."""
+    """The error of output that has no reader any more."""
 
 
 class Command(TyperCommand):

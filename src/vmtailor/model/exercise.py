@@ -100,7 +100,7 @@ class Exercise:
 
     @property
     def derived(self) -> bool:
-        """Return whether it was made from the image's configuration: nobody has said what the container is there
+        """Return whether it was made from the image's configuration, so that no user has said what the container is
         for."""
         return self.origin in DERIVED
 

@@ -49,7 +49,7 @@ def source_of(loaded: BundleFolder, store: Store, distribution: Distribution | N
     """Return the source that a bundle's kernel was compiled from: from the cache, or fetched as a package of the
     distribution (this host's by default).
 
-    Raises UserInputError when no source that can be had here is the right one."""
+    Raises UserInputError when the right source is not available here."""
     found = source_at_hand(loaded, store)
     if found is not None:
         return found

@@ -293,7 +293,8 @@ class _MemorySearch:
             self._on_usual(replace(self.usual, more_bytes=more_bytes))
 
     def told(self) -> int:
-        """About how much memory it needs, by what it used where it has all; 0 where that is not known. In bytes."""
+        """Return an estimate of the memory that it needs, from its use with plenty of memory; 0 if unknown. In
+        bytes."""
         use = self.use(self._machine.memory_bytes)
         return memory_use.needed(use) if use is not None else 0
 

@@ -69,7 +69,7 @@ def open_chunks(path: Path, limit: int = MAX_BYTES) -> Chunks:
 
 
 def decompressed(file: IO[bytes]) -> Chunks:
-    """Return the chunks of a stream that is open, decompressed likewise."""
+    """Return the decompressed chunks of an open stream."""
     told = Chunks()
     return told.of(decompress(file, MAX_BYTES, told))
 

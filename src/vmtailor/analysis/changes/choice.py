@@ -45,9 +45,9 @@ def for_machine(wanted: Sequence[str]) -> tuple[Candidate, ...]:
 
 
 def for_system(wanted: Sequence[str], files: Sequence[tuple[str, str | None]] = ()) -> tuple[Candidate, ...]:
-    """Return the changes to try on a fitted system: words and units, by id, since whoever gives them up must know what
-    they are. Files of its disk are each a path with its content, or None where none is to be there. Raises
-    UserInputError for another change, and for two contents of one file."""
+    """Return the changes to try on a fitted system: words and units, by id, since the user who names them must know
+    them. Files of its disk are each a path with its content, or None to remove it. Raises UserInputError for another
+    change, and for two contents of one file."""
     if "all" in wanted:
         raise UserInputError("`all` cannot be tried on a fitted system", hint="name the changes that you can live with")
     found = for_machine(wanted)

@@ -45,7 +45,7 @@ class AskedKernel:
 
     @classmethod
     def of_config(cls, name: str, symbols: Mapping[str, str]) -> AskedKernel:
-        """Return the kernel of a .config. A symbol without a prompt, or one that is not set, is nobody's wish."""
+        """Return the kernel of a .config. A symbol without a prompt, or an unset one, counts as nobody's choice."""
         values = {n: v for n, v in symbols.items() if v in ("y", "m")}
         return cls(name, values, tuple((n, v) for n, v in symbols.items() if v != "n"))
 

@@ -185,8 +185,8 @@ def _wrong_end(report: GuestReport, expect: Expect) -> list[str]:
 
 
 def differences(one: GuestReport, other: GuestReport, exercise: Exercise) -> tuple[str, ...]:
-    """Return where the tailored machine (`other`) answers otherwise than the baseline (`one`), if nobody said what is
-    right."""
+    """Return the answers of the tailored machine (`other`) that differ from the baseline's (`one`), unless the exercise
+    says what is right."""
     found = []
     if one.exit_code != other.exit_code:
         found.append(f"the exit code is {other.exit_code}, on the baseline {one.exit_code}")

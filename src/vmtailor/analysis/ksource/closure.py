@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From symbols wanted to a fragment that gives them: what dependencies ask for in addition, the cheapest way.
+"""The cheapest fragment that gives the wanted symbols, with everything that their dependencies ask for.
 
-Cost is counted in symbols with a prompt that have to be added; those that the baseline does not have come first, for
-nobody has seen what was watched work with them: tracing comes with its two symbols, and not with the one that proves
-the order of locks and selects it, too. Of `A || B` the cheaper side is taken; a symbol without prompt is reached
-through the cheapest of its selectors and defaults.
-"""
+Cost is the number of added symbols with a prompt. Symbols that the baseline does not have cost most, because no trace
+has seen them work. So tracing comes with its two symbols, and not with the prover of the order of locks, which selects
+it, too. Of `A || B` the cheaper side is taken. A symbol without prompt is reached through the cheapest of its selectors
+and defaults."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Explain why a symbol is set that nobody asked for: the symbol that selects it, or the default of the tree that sets
+"""Explain why a symbol is set without a request: the symbol that selects it, or the default of the tree that sets
 it."""
 
 from __future__ import annotations

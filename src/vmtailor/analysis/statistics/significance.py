@@ -52,10 +52,10 @@ class Thresholds:
 
 @dataclass(frozen=True)
 class Difference:
-    """Medians of both sides, the change (after less before) with its interval, and what to make of it.
+    """The difference of two sides: their medians, the change (after less before) with its interval, and the verdict.
 
-    `low` and `high` are None where one side has a single value: then there is no spread to judge by. `p` is None
-    likewise. With fewer values than `can_decide` asks for, they are the extremes."""
+    `low`, `high` and `p` are None when one side has a single value: then there is no spread to judge by. With fewer
+    values than `can_decide` asks for, `low` and `high` are the extremes."""
 
     before: float
     after: float

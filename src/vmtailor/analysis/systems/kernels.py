@@ -75,7 +75,7 @@ def _first(root: RootTree, places: tuple[str, ...], release: str) -> tuple[str, 
 
 
 def starting(root: RootTree, kernels: tuple[InstalledKernel, ...], entries: tuple[LoaderEntry, ...]) -> str:
-    """Return the release that starts when nobody chooses: the loader's entry, or the newest that has an image."""
+    """Return the release that starts by default: the loader's entry, or the newest that has an image."""
     bootable = [one for one in kernels if one.image]
     chosen = next((one for one in entries if one.chosen), None)
     if chosen is not None:

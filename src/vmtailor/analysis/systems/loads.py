@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which modules were loaded while a system started, and for what: a device that is there, a request of the kernel on a
-program's behalf, a program that asked by name."""
+"""Modules that were loaded while a system started, each with its cause: a device that is there, a request of the kernel
+on a program's behalf, or a program that asked by name."""
 
 from __future__ import annotations
 

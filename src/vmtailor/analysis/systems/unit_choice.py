@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which units nobody wanted: not the exercise, not what it needs, not who was asked while it ran, and not
-`data/units/*.toml`.
+"""Units without a user: neither the exercise nor its dependencies need them, they were not asked while it ran, and no
+row of `data/units/*.toml` keeps them.
 
 [[kept]]
 id     = "time"             # unique

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which of two figures of an initcall to believe: what it reported, or the difference of its time stamps.
+"""Choose between two figures of an initcall: its own report, and the difference of its time stamps.
 
 Before the kernel switches to a real clocksource its own measurements count timer ticks; the stamps come from another,
 finer clock. After that, a verbose console makes the stamps wrong: each contains the printing of the line before."""

@@ -89,8 +89,8 @@ def disk_full_is_a_host_error(where: Path) -> Iterator[None]:
 
 
 def require_own(path: Path) -> None:
-    """Raise HostError when another user owns the path, or what its link leads to: its owner could change it. A path
-    that does not exist is nobody's."""
+    """Raise HostError when another user owns the path, or the target of its link, since that owner could change it. A
+    path that does not exist has no owner."""
     for look in (path.lstat, path.stat):
         try:
             owner = look().st_uid

@@ -89,7 +89,7 @@ def available() -> Confinement:
 
 
 def of(program: ConfinedProgram) -> Confinement:
-    """Return what a program gets. A script starts what nobody can foresee, so it keeps its starter's files."""
+    """Return the confinement of a program. A script can start any program, so it keeps its starter's files."""
     if program.needs is None:
         return replace(PLAIN, lacking=(f"{program.program} is a script",))
     return available()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A disk image as raw bytes that nobody writes meanwhile, whatever its form; the image itself is only read."""
+"""A disk image as raw bytes, in any format. The image is only read, and must not change meanwhile."""
 
 from __future__ import annotations
 

@@ -114,8 +114,7 @@ def _provide(store: Store, kernel: PackagedKernel, debug_modules: Collection[str
 def with_debug_modules(
     distribution: Distribution, architecture: Architecture, baseline: KernelBaseline, store: Store, names: Iterable[str]
 ) -> KernelBaseline:
-    """Return the baseline with debug information for these modules, too: a workload loaded modules that nobody
-    expected."""
+    """Return the baseline with debug information also for these modules, which a workload loaded unexpectedly."""
     wanted = frozenset(names)
     missing = wanted - {module_name(path.stem) for path in Path(baseline.debug_modules_dir).rglob("*.ko")}
     if not missing:

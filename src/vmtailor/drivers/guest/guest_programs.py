@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which compiled guest programs a machine needs: those of its processor."""
+"""The compiled guest programs of a machine's processor."""
 
 from __future__ import annotations
 

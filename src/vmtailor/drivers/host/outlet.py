@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A way out for bytes that never blocks who brings them: a bounded queue, and a thread that writes.
+"""An outlet for bytes that never blocks its caller: a bounded queue, and a thread that writes.
 
-A thread, since neither a pipe nor a terminal can be written to without waiting in any other way that hurts nobody:
-O_NONBLOCK belongs to whoever shares the other end with us, the caller's shell among them.
-"""
+Only a thread can write to a pipe or a terminal without waiting and without harm. O_NONBLOCK would also apply to others
+that share the other end, the caller's shell among them."""
 
 from __future__ import annotations
 
@@ -70,8 +69,8 @@ class Outlet:
             return not (self._queue or self._under_way)
 
     def close(self) -> int:
-        """Take no more, and forget what is not written. Returns how many bytes nobody got, those dropped before
-        included; those under way count, since nobody can tell how many of them have arrived."""
+        """Close the queue, and drop unwritten bytes. Return the number of bytes that did not arrive, with those dropped
+        before. Bytes under way count, since it is unknown how many of them have arrived."""
         with self._changed:
             lost = self.dropped + len(self._queue) + self._under_way
             self._queue.clear()

@@ -33,7 +33,7 @@ def text_of(config: CountingConfig) -> str:
 
 
 def processor(architecture: Architecture) -> list[str]:
-    """Return what the plugin is told of a processor: how it tells the kernel from programs, and sees accesses to
+    """Return the plugin's options for a processor: how it tells the kernel from programs, and sees accesses to
     devices."""
     lines = [
         f"architecture {architecture.name}",

@@ -111,10 +111,10 @@ BY_PORT = (ReadyBy.TCP, ReadyBy.SSH, ReadyBy.HTTP)
 
 @dataclass(frozen=True)
 class Patience:
-    """Seconds of processor time that QEMU may use: until init has said that it is there, and in all. A busy host does
-    not shorten them. `instructions`: that the guest may execute, where they are counted, which no host changes.
-    `still_s`: host seconds in which it may use next to none: on the instruction clock, where nobody
-    waits for a timer, such a machine stands still."""
+    """The limits of a boot: seconds of processor time that QEMU may use until init has spoken, and in all. A busy host
+    does not shorten them. `instructions`: those that the guest may execute, if they are counted; no host changes them.
+    `still_s`: host seconds in which QEMU may use next to none. On the instruction clock, where timers are not waited
+    for, such a machine stands still."""
 
     start_s: float = math.inf
     all_s: float = math.inf
@@ -145,8 +145,8 @@ class Exercised:
         return ReadySignal(ReadyBy.EXERCISE)
 
     def unhurried(self, clock: Clock, patience: Patience | None = None) -> Exercised:
-        """Return the boot timed in processor time where machines wait for nobody (on the instruction clock). It may
-        take the host time that a busy host needs for that. `patience`: another than all of its time."""
+        """Return the boot limited by processor time on the instruction clock, where machines do not wait. It may take
+        the host time that a busy host needs for that. `patience`: other limits than all of its time."""
         if clock is not Clock.INSTRUCTIONS:
             return self
         patience = patience or Patience(all_s=self.timeout_s)
@@ -206,7 +206,7 @@ class Attended:
         return ReadySignal(ReadyBy.EXERCISE)
 
     def unhurried(self, clock: Clock, patience: Patience | None = None) -> Attended:
-        """Return the boot timed in processor time where machines wait for nobody, as `Exercised.unhurried` does."""
+        """Return the boot limited by processor time on the instruction clock, as `Exercised.unhurried` does."""
         if clock is not Clock.INSTRUCTIONS:
             return self
         patience = patience or Patience(all_s=self.timeout_s)

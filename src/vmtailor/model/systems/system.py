@@ -102,7 +102,7 @@ class InstalledKernel:
 @dataclass(frozen=True)
 class LoaderEntry:
     """One entry of a boot loader. `kernel`, `initrd`: paths inside the system. `words`: the kernel's command line.
-    `source`: the file that has it. `chosen`: the loader starts it when nobody chooses."""
+    `source`: the file that has it. `chosen`: the loader starts it by default."""
 
     title: str
     kernel: str
@@ -157,7 +157,7 @@ class System:
 
     @property
     def installed(self) -> InstalledKernel | None:
-        """Return the kernel that starts when nobody chooses."""
+        """Return the kernel that starts by default."""
         return next((one for one in self.kernels if one.release == self.kernel), None)
 
     @property
@@ -168,5 +168,5 @@ class System:
 
     @property
     def entry(self) -> LoaderEntry | None:
-        """Return the loader's entry that starts when nobody chooses."""
+        """Return the loader's entry that starts by default."""
         return next((one for one in self.entries if one.chosen), None)

@@ -206,7 +206,7 @@ LOGS: dict[str, tuple[Callable[[Path], object], tuple[str, ...], str]] = {
     "boot: 10^30 times": (Path.touch, ("boot", "--kernel", "LOG", "--repeat", "1" + "0" * 30), "--repeat"),
     "boot: a timeout of nan": (Path.touch, ("boot", "--kernel", "LOG", "--timeout", "nan"), "timeout"),
     "boot: a timeout without end": (Path.touch, ("boot", "--kernel", "LOG", "--timeout", "inf"), "timeout"),
-    "boot: a FIFO as the kernel": (os.mkfifo, ("boot", "--kernel", "LOG"), "no file"),
+    "boot: a FIFO as the kernel": (os.mkfifo, ("boot", "--kernel", "LOG"), "not a file"),
     "boot: a FIFO as the disk": (os.mkfifo, ("boot", "LOG"), ""),
     "boot: a port of 5,000 digits": (Path.touch, ("boot", "--kernel", "LOG", "--ready", f"tcp:{DIGITS}"), ""),
     "run: a port of 5,000 digits": (Path.mkdir, ("run", "-p", f"{DIGITS}:80", "LOG"), "publishes no port"),

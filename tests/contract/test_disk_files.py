@@ -63,8 +63,8 @@ def written(
     machine = machine_of(disk)
     with subjects.opened(f"disk:{disk}", store) as found:
         given: Any = SimpleNamespace(
-            found=found, subject=found.subject, options=SimpleNamespace(store=store),
-            identity=hashlib.sha256(disk.read_bytes()).hexdigest(),
+            found=found, system=found.subject, store=store, reference=f"disk:{disk}",
+            sha256=hashlib.sha256(disk.read_bytes()).hexdigest(),
         )  # fmt: skip
         changed, before = disk_files.written(given, machine, files)
     with subjects.opened(f"disk:{changed.disks[0].path}", store) as found:
@@ -108,7 +108,7 @@ def test_the_same_files_are_one_copy_and_no_change_is_none(tmp_path: Path) -> No
     "path", ["etc/x", "/etc/../x", "/etc/./x", "/etc/a b", "/etc/x\nrm /etc/hosts", "/", "/etc/<2>", '/etc/"x', ""]
 )
 def test_a_path_that_is_no_plain_one_is_refused(path: str, tmp_path: Path) -> None:
-    with pytest.raises(UserInputError, match="no path of a file"):
+    with pytest.raises(UserInputError, match="is not a path that can be changed"):
         require_plain(path)
 
 

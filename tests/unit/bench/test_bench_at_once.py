@@ -128,7 +128,7 @@ def test_no_containers_need_a_machine_to_have_none(
 
 def test_numbers_and_repetitions_of_the_command_line() -> None:
     assert counts_of("4,0,1", least=0) == (0, 1, 4)
-    with pytest.raises(UserInputError, match="no list of numbers from 0"):
+    with pytest.raises(UserInputError, match="not a list of numbers from 0"):
         counts_of("-1,2", least=0)
     assert repeat_of(None, quick=True, at_once=True) == 1 and repeat_of(3, quick=True, at_once=True) == 3
     assert repeat_of(None, quick=True, at_once=False) == 6 and repeat_of(1, quick=False, at_once=True) == 1

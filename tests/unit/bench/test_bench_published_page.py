@@ -43,7 +43,7 @@ def test_the_quick_form_is_not_among_it(tmp_path: Path) -> None:
     file = tmp_path / "quick.json"
     records.save(results(), file)
     ended = said("report", str(file), "--published")
-    assert ended.exit_code != 0 and "quick form" in str(ended.exception)
+    assert ended.exit_code != 0 and "from --quick" in str(ended.exception)
 
 
 def test_isolation_is_a_map_and_unixbench_an_index() -> None:

@@ -256,7 +256,7 @@ def broken_folders(folder: Path) -> Path:
 
 
 REFUSED: dict[Make, str] = {
-    no_table: "has no file system that is known", sun_table: "table of the kind sun",
+    no_table: "has no file system that is known", sun_table: "table of the unsupported kind sun",
     cut_off: "damaged partition table|reaches beyond the disk", reaching_beyond: "reaches beyond the disk",
     squashed: "a file system of the kind erofs", encrypted: "is encrypted .LUKS", encrypted_whole: "is encrypted .LUKS",
     volumes: "a part of LVM volumes", hibernated: "is hibernated: a system sleeps in partition 2",

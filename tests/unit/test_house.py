@@ -155,3 +155,47 @@ def test_records_of_more_than_four_fields_are_built_by_keyword() -> None:
         if len(node.args) > 4
     ]
     assert len(known) > 300 and len(calls) > 500 and found == []
+
+
+def starts_of_machines(tree: ast.Module) -> list[str]:
+    """Return the expressions of a module that start a machine: `start` or `run` of what `monitors` returns, of a name
+    that this is bound to, or of a parameter annotated as a Monitor."""
+
+    def is_monitor(node: ast.expr | None) -> bool:
+        if isinstance(node, ast.Name):
+            return node.id in names
+        return isinstance(node, ast.Call | ast.Attribute) and re.match(r"monitors\.\w+", ast.unparse(node)) is not None
+
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.arg) and node.annotation is not None and "Monitor" in ast.unparse(node.annotation):
+            names.add(node.arg)
+        elif isinstance(node, ast.For | ast.comprehension) and is_monitor(node.iter):
+            names.add(ast.unparse(node.target))
+        elif isinstance(node, ast.Assign | ast.NamedExpr | ast.AnnAssign) and is_monitor(node.value):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names |= {ast.unparse(target) for target in targets}
+    attributes = (node for node in ast.walk(tree) if isinstance(node, ast.Attribute))
+    return [ast.unparse(one) for one in attributes if one.attr in ("start", "run") and is_monitor(one.value)]
+
+
+def test_only_booting_starts_machines() -> None:
+    """Monitors are asked for versions and figures everywhere; import-linter alone cannot tell that from a start."""
+    found = {path.relative_to(PACKAGE).as_posix(): starts_of_machines(tree) for path, tree in MODULES.items()}
+    starting = {path for path, expressions in found.items() if expressions}
+    assert starting and {path.partition("/")[0] for path in starting} == {"booting"}
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "monitors.of(machine).start(machine)",
+        "monitors.named('qemu').run(machine, wants)",
+        "monitor = monitors.usual()\nmonitor.start(machine)",
+        "for one in monitors.every():\n    one.run(machine, wants)",
+        "def boot(monitor: Monitor) -> None:\n    monitor.start(machine)",
+    ],
+)
+def test_each_way_to_start_a_machine_is_seen(source: str) -> None:
+    assert len(starts_of_machines(ast.parse(source))) == 1
+    assert not starts_of_machines(ast.parse(source.replace(".start(", ".version(").replace(".run(", ".version(")))

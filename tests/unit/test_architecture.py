@@ -28,7 +28,7 @@ from vmtailor.base.errors import HostError, UserInputError
 from vmtailor.drivers.kernel import make
 from vmtailor.drivers.kernel.kconfig_shell import KconfigShell
 from vmtailor.drivers.qemu import plugin, qemu_command
-from vmtailor.drivers.qemu.registers import all_halted
+from vmtailor.drivers.qemu.qemu import all_halted
 from vmtailor.drivers.rootfs import initramfs
 from vmtailor.model import architecture
 from vmtailor.model.architecture import Architecture, CallTable

@@ -22,7 +22,7 @@ from vmtailor.base.figures import NARROW_SPACE
 from vmtailor.base.files import records
 from vmtailor.base.terminal import TerminalConsole
 from vmtailor.booting.booter import OnProgress
-from vmtailor.cli.boots import boot_bundle, boot_requests, boot_system
+from vmtailor.cli.boots import boot_bundle, boot_machine, boot_requests
 from vmtailor.cli.tables.cost_table import show_cost
 from vmtailor.drivers.host import bundle_folder
 from vmtailor.model.boots.boot import Boot, Milestone, Outcome
@@ -234,12 +234,12 @@ def test_options_without_a_meaning_are_refused_and_not_passed_over() -> None:
     with pytest.raises(UserInputError, match=r"^--kernel, --disk, --ready do not go with b, a bundle with a kernel"):
         boot_bundle.boot_bundle(asked, bundle)
     with pytest.raises(UserInputError, match=r"^--judge cpu, --requests do not go with a boot of .* with --exercise"):
-        boot_system.boot_system(BootOptions(judged_by=JudgedBy.CPU, requests=Path("r")), Path("x"))
+        boot_machine.boot_system(BootOptions(judged_by=JudgedBy.CPU, requests=Path("r")), Path("x"))
     asked = BootOptions(times=1, clock=Clock.INSTRUCTIONS, accelerator=Accelerator.KVM)
     with pytest.raises(UserInputError, match=r"^--repeat, --clock instructions, --accelerator kvm do not go with"):
         boot_requests.boot_requests(asked, Path("r"))
     with pytest.raises(UserInputError, match="--initrd needs --kernel"):
-        boot_system.boot_system(BootOptions(subject=bundle, initrd=Path("i")), Path("x"))
+        boot_machine.boot_system(BootOptions(subject=bundle, initrd=Path("i")), Path("x"))
 
 
 def test_loops_of_emulation_are_named_apart() -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vmtailor.analysis.bootlog import bootchart
-from vmtailor.analysis.statistics import boot_statistics, modes
+from vmtailor.analysis.statistics import boot_statistics
 from vmtailor.analysis.timeline import bootmarks, collector_stream
 from vmtailor.model.change import Verdict
 
@@ -76,19 +76,19 @@ def test_any_console_gives_milestones(timed: list[tuple[float, str]]) -> None:
 
 
 def test_two_modes_are_two() -> None:
-    found = modes.find([5.0, 5.1, 5.05, 6.2, 6.3, 6.25, 5.07, 6.21])
+    found = boot_statistics.find_modes([5.0, 5.1, 5.05, 6.2, 6.3, 6.25, 5.07, 6.21])
     assert [(m.count, round(m.median, 2)) for m in found] == [(4, 5.06), (4, 6.23)]
     summary = boot_statistics.summarise([5.0, 5.1, 5.05, 6.2, 6.3, 6.25, 5.07, 6.21])
     assert summary is not None and summary.two_modes
 
 
 def test_one_mode_an_outlier_and_too_few_are_not_two() -> None:
-    assert len(modes.find([5.0, 5.1, 5.05, 5.2, 5.3, 5.25, 5.07, 9.9])) == 1
-    assert len(modes.find([5.0, 6.0, 5.0, 6.0])) == 1
-    assert len(modes.find([1.0] * 10)) == 1
-    assert modes.find([]) == ()
+    assert len(boot_statistics.find_modes([5.0, 5.1, 5.05, 5.2, 5.3, 5.25, 5.07, 9.9])) == 1
+    assert len(boot_statistics.find_modes([5.0, 6.0, 5.0, 6.0])) == 1
+    assert len(boot_statistics.find_modes([1.0] * 10)) == 1
+    assert boot_statistics.find_modes([]) == ()
     draw = random.Random(1)
-    wrong = sum(len(modes.find([draw.gauss(10, 1) for _ in range(10)])) == 2 for _ in range(60))
+    wrong = sum(len(boot_statistics.find_modes([draw.gauss(10, 1) for _ in range(10)])) == 2 for _ in range(60))
     assert wrong <= 6
 
 

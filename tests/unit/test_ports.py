@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from vmtailor.base.errors import HostError, UserInputError
 from vmtailor.cli.main import app
 from vmtailor.drivers.host.host_ports import explained
-from vmtailor.drivers.qemu.forwards import refusal
+from vmtailor.drivers.qemu.qemu import port_refusal
 from vmtailor.model.machine import PublishedPort
 from vmtailor.pipeline.run_ports import MOST_PORTS, announced, chosen, parse_all, parse_ports
 
@@ -125,14 +125,14 @@ def test_a_port_that_is_in_use(protocol: str) -> None:
         if protocol == "tcp":
             taken.listen()
         port = taken.getsockname()[1]
-        found = refusal(f"{protocol}:127.0.0.1:{port}-:80")
+        found = port_refusal(f"{protocol}:127.0.0.1:{port}-:80")
     assert f"127.0.0.1:{port}/{protocol} is already in use" in found.message and found.hint
-    assert "free now" in refusal(f"{protocol}:127.0.0.1:{port}-:80").message
+    assert "free now" in port_refusal(f"{protocol}:127.0.0.1:{port}-:80").message
 
 
 @pytest.mark.parametrize("protocol", ["tcp", "udp"])
 def test_an_address_of_another_host_is_not_in_use(protocol: str) -> None:
-    found = refusal(f"{protocol}:192.0.2.77:8080-:80")
+    found = port_refusal(f"{protocol}:192.0.2.77:8080-:80")
     assert "192.0.2.77 is not an address of this host" in found.message
     assert "in use" not in found.message and found.hint
 
@@ -145,7 +145,7 @@ def test_a_port_that_needs_privileges_is_not_in_use() -> None:
 
 @pytest.mark.attack
 def test_a_rule_that_is_none_is_shown_as_it_is() -> None:
-    assert "'gopher'" in refusal("gopher").message
+    assert "'gopher'" in port_refusal("gopher").message
 
 
 def test_the_help_of_run_can_be_shown() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from vmtailor.drivers.qemu.registers import all_halted
+from vmtailor.drivers.qemu.qemu import all_halted
 from vmtailor.model.architecture import named
 
 

@@ -30,7 +30,7 @@ from rich.progress import (
 )
 from rich.segment import Segment
 from rich.style import Style
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text as _Text
 
 from vmtailor.base import text as excerpts
@@ -39,6 +39,7 @@ from vmtailor.base.text import block, plain
 
 __all__ = [
     "BREAK",
+    "Column",
     "Group",
     "RenderableType",
     "Table",
@@ -46,6 +47,7 @@ __all__ = [
     "Text",
     "bar",
     "box",
+    "folding",
     "for_table",
     "panel",
     "show_error",
@@ -103,6 +105,11 @@ def stderr() -> TerminalConsole:
 def for_table() -> TerminalConsole:
     """Standard output for wide tables: the terminal's width, and room enough where there is not a terminal."""
     return TerminalConsole(width=None if sys.stdout.isatty() else 200)
+
+
+def folding(*names: str) -> tuple[Column, ...]:
+    """Return columns of these names, whose long cells go on in the next line."""
+    return tuple(Column(name, overflow="fold") for name in names)
 
 
 def panel(content: RenderableType, title: str) -> Panel:

@@ -7,9 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from vmtailor.cli.boots.boot_bundle import boot_bundle
-from vmtailor.cli.boots.boot_machine import boot_machine
+from vmtailor.cli.boots.boot_machine import boot_machine, boot_system
 from vmtailor.cli.boots.boot_requests import boot_requests
-from vmtailor.cli.boots.boot_system import boot_system
 from vmtailor.drivers.host import bundle_folder
 from vmtailor.pipeline.options import BootOptions
 from vmtailor.pipeline.systems.subjects import DISK

@@ -14,7 +14,7 @@ from vmtailor.base.cache import entries as caches
 from vmtailor.base.cache.entries import CacheEntry, PruneLimits
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.terminal import Table, TerminalConsole, Text, box
+from vmtailor.base.terminal import Column, Table, TerminalConsole, Text, box, folding
 from vmtailor.base.text import plural
 from vmtailor.drivers.kernel import kernel_uses
 from vmtailor.model.kernel import KernelUses
@@ -137,12 +137,11 @@ def _kinds(there: Sequence[CacheEntry]) -> list[tuple[str, list[CacheEntry]]]:
 
 
 def _show(store: Store, there: Sequence[CacheEntry]) -> None:
-    table = Table(box=box.SIMPLE_HEAD, show_footer=True)
-    table.add_column("kind", footer="all")
-    table.add_column("what it is")
-    table.add_column("results", justify="right", footer=str(len(there)))
-    table.add_column("size", justify="right", footer=figures.file_bytes(_bytes(there)))
-    table.add_column("last used", justify="right")
+    table = Table(
+        Column("kind", footer="all"), "what it is", Column("results", justify="right", footer=str(len(there))),
+        Column("size", justify="right", footer=figures.file_bytes(_bytes(there))), Column("last used", justify="right"),
+        box=box.SIMPLE_HEAD, show_footer=True,
+    )  # fmt: skip
     now = caches.now_s()
     for kind, found in _kinds(there):
         size = figures.file_bytes(_bytes(found))
@@ -158,9 +157,8 @@ def _show_family(store: Store) -> None:
     members = tuple(kernel_uses.members(store))
     if not members:
         return
-    table = Table(box=box.SIMPLE_HEAD)
-    for name in ("kernel", "version", "size", "symbols", "serves"):
-        table.add_column(name, overflow="fold", justify="right" if name in ("size", "symbols") else "left")
+    numbers = (Column(name, overflow="fold", justify="right") for name in ("size", "symbols"))
+    table = Table(*folding("kernel", "version"), *numbers, *folding("serves"), box=box.SIMPLE_HEAD)
     for digest, kernel in members:
         named = [f"{one.reference} ({label(one.margins)})" for one in kernel.images[:MOST_IMAGES]]
         left = len(kernel.images) + kernel.more - len(named)

@@ -13,15 +13,16 @@ from vmtailor.analysis.comparison.boot_differences import THRESHOLDS, compare_si
 from vmtailor.analysis.comparison.comparison_page import compare_page
 from vmtailor.analysis.comparison.sides import load_side, side_names
 from vmtailor.analysis.statistics.significance import Thresholds
+from vmtailor.base import figures
 from vmtailor.base import output as printed
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.figures import duration
 from vmtailor.base.files import regular_files
 from vmtailor.base.files.records import to_bytes
-from vmtailor.base.terminal import Table, TerminalConsole, Text
+from vmtailor.base.terminal import Column, Table, TerminalConsole, Text, folding
 from vmtailor.base.text import encodable, plural
-from vmtailor.cli.tables import processors_table
-from vmtailor.model.boots.comparison import Comparison, Row, RowVerdict
+from vmtailor.model.architecture import named, names
+from vmtailor.model.boots.comparison import Comparison, PlatformFigure, ProcessorsCompared, Row, RowVerdict
 from vmtailor.model.option import Option
 from vmtailor.model.option_rows import JSON, PAGE_OUT, TOP
 
@@ -90,7 +91,7 @@ def compare(
         if json:
             printed.json_bytes([to_bytes(platforms)])
         else:
-            processors_table.show(platforms, TerminalConsole(), top)
+            _show_processors(platforms, TerminalConsole(), top)
         return
     left, right = load_side([before, *more_before]), load_side([after, *more_after])
     names = side_names(before, after)
@@ -196,3 +197,44 @@ def _show(found: Comparison, top: int, all_rows: bool) -> None:
     for warning in found.warnings:
         console.print(Text.assemble(("! ", "yellow"), (warning.code, "yellow"), ": ", warning.text))
     console.print("Details: --json, -o PAGE.html, --all", style="dim")
+
+
+def _show_processors(found: ProcessorsCompared, console: TerminalConsole, top: int) -> None:
+    """Print the figures, and the symbols that only some of the kernels have."""
+    titles = (f"{_title(one.architecture)}, {one.machine}" for one in found.platforms)
+    columns = ("", *(Column(title, justify="right", no_wrap=True) for title in titles))
+    table = Table(*columns, title="Figures", title_justify="left", title_style="bold", box=None, header_style="dim")
+    table.add_row("bundle", *(one.name for one in found.platforms))
+    table.add_row("kernel", *(one.kernel_version for one in found.platforms))
+    table.add_row("verified", *("yes" if one.verified else "no" for one in found.platforms))
+    for row in found.figures:
+        table.add_row(row.name, *(_platform_amount(row, value) for value in row.values))
+    console.print(table)
+    chosen = [one for one in found.differing if one.why]
+    console.print(
+        f"{plural(found.shared, 'symbol')} that all have; {plural(len(found.differing), 'symbol')} that only some have,"
+        f" {len(chosen)} of them chosen"
+    )
+    if chosen:
+        symbol_column, why = folding("symbol", "why")
+        table = Table(
+            symbol_column, *(_title(one.architecture) for one in found.platforms), why,
+            title=f"What only some need ({min(top, len(chosen))} of {len(chosen)})",
+            title_justify="left", title_style="bold", box=None, header_style="dim",
+        )  # fmt: skip
+        for symbol in chosen[:top]:
+            table.add_row(symbol.symbol, *(value or "–" for value in symbol.has), Text(symbol.why, style="dim"))
+        console.print(table)
+    console.print("instructions are of different sets: side by side, and no verdict. Details: --json", style="dim")
+
+
+def _title(architecture: str) -> str:
+    return named(architecture).title if architecture in names() else architecture[:32]
+
+
+def _platform_amount(row: PlatformFigure, value: float | None) -> str:
+    if value is None:
+        return "–"
+    if row.unit == "bytes":
+        return figures.memory_bytes(value) if row.name.endswith("memory") else figures.file_bytes(value)
+    return figures.short(value)

@@ -10,7 +10,7 @@ import typer
 
 from vmtailor.base import output, package_manager
 from vmtailor.base.errors import ExitCode
-from vmtailor.base.terminal import BREAK, Table, TerminalConsole, Text, box
+from vmtailor.base.terminal import BREAK, Column, Table, TerminalConsole, Text, box
 from vmtailor.drivers.host import host
 from vmtailor.model.checks import Check, Need, State
 from vmtailor.model.option import Option
@@ -73,11 +73,8 @@ def install_line(checks: Sequence[Check]) -> str:
 
 def show(checks: Sequence[Check], console: TerminalConsole) -> None:
     """Print the checks as a table, then what to do."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="dim")
-    table.add_column("")
-    table.add_column("check", no_wrap=True)
-    table.add_column("found")
-    table.add_column("what for")
+    columns = ("", Column("check", no_wrap=True), "found", "what for")
+    table = Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="dim")
     for check in checks:
         mark, style = _MARKS[check.state]
         if check.need is not Need.REQUIRED and check.state is not State.OK:

@@ -22,7 +22,7 @@ from vmtailor.analysis.explain.requirements import HeldAgainst
 from vmtailor.base import output
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.terminal import BREAK, Table, TerminalConsole, Text, box
+from vmtailor.base.terminal import BREAK, Column, Table, TerminalConsole, Text, box
 from vmtailor.base.text import plural
 from vmtailor.cli.fit_record import TraceLines, load_run
 from vmtailor.cli.tables import requirements_view
@@ -397,10 +397,8 @@ def _print_overview(run: FitRun, bundle: Path, json: bool, console: TerminalCons
 def overview(run: FitRun, bundle: Path, console: TerminalConsole) -> None:
     """Print the symbols with a prompt by cause."""
     found = counts(run.plan.symbols)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="dim", show_lines=False)
-    table.add_column("cause", no_wrap=True)
-    table.add_column("", justify="right", no_wrap=True)
-    table.add_column("symbols with a prompt")
+    columns = (Column("cause", no_wrap=True), Column("", justify="right", no_wrap=True), "symbols with a prompt")
+    table = Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="dim")
     for cause in ORDER:
         names = [c.id for c in run.plan.symbols if c.setting.chosen and c.is_kept and cause_of(c) is cause]
         table.add_row(

@@ -12,7 +12,7 @@ from vmtailor.analysis.comparison.judged_document import FAILED, Document, read
 from vmtailor.base import output
 from vmtailor.base.errors import AnswerNo, UserInputError
 from vmtailor.base.files.regular_files import read_regular
-from vmtailor.base.terminal import Table, TerminalConsole, Text
+from vmtailor.base.terminal import Column, Table, TerminalConsole, Text
 from vmtailor.model.option import Option
 from vmtailor.model.option_rows import JSON
 
@@ -105,9 +105,8 @@ def _text(path: Path) -> str:
 
 
 def _show(judged: list[Judged]) -> None:
-    table = Table(box=None, header_style="dim")
-    for name in ("budget", "found", "limit", ""):
-        table.add_column(name, justify="right" if name in ("found", "limit") else "left")
+    figures = (Column("found", justify="right"), Column("limit", justify="right"))
+    table = Table("budget", *figures, "", box=None, header_style="dim")
     for one in judged:
         missing = "no such figure" if one.why else "broken"
         word = Text("kept", style="green") if one.kept else Text(missing, style="bold red")

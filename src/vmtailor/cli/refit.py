@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from vmtailor.analysis.changes.plan_summary import PlanDifference, cause_of
 from vmtailor.base import output
 from vmtailor.base.errors import AnswerNo
-from vmtailor.base.terminal import Table, TerminalConsole, Text, box
+from vmtailor.base.terminal import Table, TerminalConsole, Text, box, folding
 from vmtailor.base.text import plain, plural
 from vmtailor.model.change import Change
 from vmtailor.model.option_rows import JSON
@@ -99,9 +99,8 @@ def show(prepared: Replanned, console: TerminalConsole) -> None:
 
 
 def _table(found: PlanDifference, console: TerminalConsole) -> None:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="dim")
-    for name in ("", "symbol", "cause", "why"):
-        table.add_column(name, overflow="fold")
+    columns = folding("", "symbol", "cause", "why")
+    table = Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="dim")
     for sign, style, changes in (("+", "green", found.comes), ("-", "yellow", found.goes)):
         for change in changes:
             if change.setting.chosen:

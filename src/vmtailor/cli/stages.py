@@ -15,7 +15,7 @@ from vmtailor.analysis.changes import plan_summary
 from vmtailor.analysis.demands import strace_log
 from vmtailor.base import output
 from vmtailor.base.files import records
-from vmtailor.base.terminal import Table, box, for_table
+from vmtailor.base.terminal import Table, box, folding, for_table
 from vmtailor.base.text import plural
 from vmtailor.model.bundle import PLAN
 from vmtailor.model.option import Option, OptionSubject, refusal, refuse
@@ -117,9 +117,8 @@ def _print(rows: list[dict[str, Any]], json: bool) -> None:
     if json:
         output.document({"schema": "vmtailor/trace-rows/1", "rows": rows})
         return
-    table = Table(box=box.SIMPLE_HEAD)
-    for name in rows[0] if rows else ("nothing was seen",):
-        table.add_column(name.replace("_", " "), overflow="fold")
+    names = (name.replace("_", " ") for name in (rows[0] if rows else ("nothing was seen",)))
+    table = Table(*folding(*names), box=box.SIMPLE_HEAD)
     for row in rows:
         table.add_row(*(str(value) for value in row.values()))
     for_table().print(table)
@@ -143,9 +142,7 @@ def plan(
     if json:
         output.document({"schema": made.SCHEMA, **msgspec.to_builtins(made)})
         return
-    table = Table(box=box.SIMPLE_HEAD)
-    for name in ("symbol", "value", "cause", "why"):
-        table.add_column(name, overflow="fold")
+    table = Table(*folding("symbol", "value", "cause", "why"), box=box.SIMPLE_HEAD)
     for symbol in made.symbols:
         first = symbol.reasons[0] if symbol.reasons else None
         why = f"{first.text} [{first.reference}]" if first else ""

@@ -27,7 +27,7 @@ from vmtailor.analysis.timeline.boot_json import from_json, json_chunks, to_csv,
 from vmtailor.analysis.timeline.boot_page import boot_page
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.terminal import TerminalConsole
-from vmtailor.cli.tables import timeline_table
+from vmtailor.cli import analyze as analyze_verb
 from vmtailor.model.boots.timeline import WarningCode
 
 pytestmark = pytest.mark.attack
@@ -75,10 +75,10 @@ def test_html_stays_text_in_the_page(tmp_path: Path) -> None:
 def test_escapes_do_not_reach_the_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = io.StringIO()
     monkeypatch.setattr(
-        timeline_table, "TerminalConsole", lambda **_: TerminalConsole(file=out, width=120, force_terminal=False)
+        analyze_verb, "TerminalConsole", lambda **_: TerminalConsole(file=out, width=120, force_terminal=False)
     )
     timeline = timeline_of(tmp_path, LOG)
-    timeline_table.show_timeline(timeline)
+    analyze_verb.show_timeline(timeline)
     assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", out.getvalue())
     assert "onerror" in out.getvalue()
     assert "escapes-removed" in codes(timeline)
@@ -87,10 +87,10 @@ def test_escapes_do_not_reach_the_terminal(tmp_path: Path, monkeypatch: pytest.M
 def test_markup_of_the_terminal_library_stays_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = io.StringIO()
     monkeypatch.setattr(
-        timeline_table, "TerminalConsole", lambda **_: TerminalConsole(file=out, width=120, force_terminal=False)
+        analyze_verb, "TerminalConsole", lambda **_: TerminalConsole(file=out, width=120, force_terminal=False)
     )
     log = LOG.replace(EVIL, "[bold]x[/nonsense]")
-    timeline_table.show_timeline(timeline_of(tmp_path, log))
+    analyze_verb.show_timeline(timeline_of(tmp_path, log))
     assert "[bold]x[/nonsense]" in out.getvalue()
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 from tests.unit.systems.test_system_log import EXCERPT
 
-from vmtailor.analysis.systems import kernel_events
+from vmtailor.analysis.systems.loads import read_event
 from vmtailor.analysis.systems.log import Mark
 from vmtailor.analysis.systems.module_index import ModuleIndex
 from vmtailor.analysis.systems.seen import Seen
@@ -109,4 +109,4 @@ def test_an_index_answers_by_name_and_by_pattern() -> None:
 
 @pytest.mark.parametrize("text", ["", "nothing", "a-1 [000] x 1.0: module_load:", "a-1 [000] x 1.0: other: y"])
 def test_events_that_are_none_are_passed_over(text: str) -> None:
-    assert kernel_events.read(Mark(1, "kernel", text)) is None
+    assert read_event(Mark(1, "kernel", text)) is None

@@ -11,7 +11,7 @@ import pytest
 
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.natives import SOURCES
-from vmtailor.cli.boots import boot_system
+from vmtailor.cli.boots import boot_machine
 from vmtailor.drivers.qemu import qemu_command
 from vmtailor.drivers.qemu.qemu_command import Ends
 from vmtailor.model.architecture import Architecture, every, named
@@ -69,14 +69,14 @@ def test_the_console_stays_on_the_boards_port(row: Architecture) -> None:
 
 @pytest.mark.parametrize("row", DRIVEN)
 def test_the_machine_is_of_the_systems_processor(row: Architecture) -> None:
-    machine = boot_system.machine_for(BootOptions(clock=Clock.INSTRUCTIONS, memory_bytes=512 << 20), row)
+    machine = boot_machine.machine_for(BootOptions(clock=Clock.INSTRUCTIONS, memory_bytes=512 << 20), row)
     assert (machine.architecture, machine.board, machine.cpu_model) == (row.name, row.usual, row.emulator.cpu_model)
     assert machine.cpus == 1 and "nokaslr" in machine.words and machine.kernel is None
     with pytest.raises(UserInputError, match=f"{re.escape(row.title)} has no machine 'none-such'"):
-        boot_system.machine_for(BootOptions(machine="none-such"), row)
+        boot_machine.machine_for(BootOptions(machine="none-such"), row)
     if not row.is_host:
         with pytest.raises(UserInputError, match="is emulated on this host"):
-            boot_system.machine_for(BootOptions(accelerator=Accelerator.KVM), row)
+            boot_machine.machine_for(BootOptions(accelerator=Accelerator.KVM), row)
 
 
 def test_nobody_drives_a_machine_with_one_serial_port(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import msgspec
 
 from vmtailor.analysis.comparison.sides import Samples, Saved
-from vmtailor.analysis.statistics import modes
+from vmtailor.analysis.statistics import boot_statistics
 from vmtailor.analysis.statistics.significance import Difference, Thresholds, can_decide, exact, least_values, shift
 from vmtailor.analysis.statistics.significance import compare as judge
 from vmtailor.base.errors import UserInputError
@@ -94,7 +94,7 @@ def _verdict_of(
 
 def with_modes(found: Row, left: Sequence[float], right: Sequence[float]) -> Row:
     """Return the row with the two groups that the boots of a side fall into, where they do."""
-    groups = [modes.find(values) for values in (left, right)]
+    groups = [boot_statistics.find_modes(values) for values in (left, right)]
     before, after = (
         tuple(RowMode(mode.median, mode.count) for mode in found) if len(found) == 2 else () for found in groups
     )

@@ -4,12 +4,11 @@ on a program's behalf, or a program that asked by name."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from vmtailor.analysis.demands.strace_log import unquote
-from vmtailor.analysis.systems import kernel_events
-from vmtailor.analysis.systems.kernel_events import KernelEvent
 from vmtailor.analysis.systems.log import WATCHERS, Mark
 from vmtailor.analysis.systems.module_index import ModuleIndex
 from vmtailor.base.notation import module_name
@@ -38,7 +37,7 @@ class Noted:
     def mark(self, mark: Mark) -> None:
         words = mark.text.split()
         if mark.kind == "kernel":
-            event = kernel_events.read(mark)
+            event = read_event(mark)
             if event is not None and len(self.events) < MOST:
                 self.events.append(event)
         elif mark.kind == "events":
@@ -166,3 +165,37 @@ def _number(text: str) -> int:
         return int(text, 0)
     except ValueError:
         return 0
+
+
+_LINE = re.compile(r"\s*(.{1,16}?)-(\d{1,10})\s+\[\d+\]\s+\S+\s+(\d+\.\d+): (\w+): (.*)\Z", re.S)
+_EXEC = re.compile(r"filename=(.*) pid=(\d+) old_pid=(\d+)\Z", re.S)
+_REQUEST = re.compile(r"(\S+) wait=\d call_site=\S+")
+
+
+@dataclass(frozen=True)
+class KernelEvent:
+    """`kind`: module_request, module_load or sched_process_exec. `name`: the alias, the module, the program's path.
+    `task` and `pid`: who was running."""
+
+    kind: str
+    name: str
+    task: str
+    pid: int
+    line: int
+
+
+def read_event(mark: Mark) -> KernelEvent | None:
+    """Return the event of a mark of the kind `kernel`; None for what is none that is known."""
+    match = _LINE.match(mark.text) if mark.kind == "kernel" else None
+    if match is None:
+        return None
+    task, pid, kind, rest = match[1].strip(), int(match[2]), match[4], match[5]
+    if kind == "sched_process_exec":
+        found = _EXEC.match(rest)
+        return KernelEvent(kind=kind, name=found[1], task=task, pid=pid, line=mark.line) if found else None
+    if kind == "module_request":
+        asked = _REQUEST.match(rest)
+        return KernelEvent(kind=kind, name=asked[1], task=task, pid=pid, line=mark.line) if asked else None
+    if kind == "module_load" and rest.split():
+        return KernelEvent(kind=kind, name=rest.split()[0], task=task, pid=pid, line=mark.line)
+    return None

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`vmtailor boot` of a disk or a kernel without an exercise: boot, sample, attribute, and try changes."""
+"""`vmtailor boot` of a disk or a kernel: boot, sample, attribute and try changes, or drive a system by an exercise."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from vmtailor.analysis.changes import choice
@@ -16,18 +18,19 @@ from vmtailor.base.progress import step
 from vmtailor.booting import series_run
 from vmtailor.booting.booter import boot as plain_boot
 from vmtailor.booting.instruction_boots import Settled
-from vmtailor.cli.boots.boot_inputs import existing, signals, workload_of
 from vmtailor.cli.boots.boot_output import show_boot_cost, show_series, telling
 from vmtailor.drivers.guest import guest_programs
-from vmtailor.drivers.guest.ready import FORMS, words_for
+from vmtailor.drivers.guest.ready import FORMS, parse_signal, words_for
 from vmtailor.drivers.rootfs import boot_disk as disks
-from vmtailor.model.architecture import named, of_host
+from vmtailor.model.architecture import Architecture, named, of_host
 from vmtailor.model.boots.boot_cost import BootCost
 from vmtailor.model.boots.series import BootSeries, JudgedBy
-from vmtailor.model.boots.workload import Nothing, OwnInit
+from vmtailor.model.boots.workload import Nothing, OwnInit, ReadyBy, ReadySignal
 from vmtailor.model.machine import Accelerator, Clock, Disk, Machine
+from vmtailor.model.option import OptionSubject, refuse
 from vmtailor.pipeline import boot_trials, machine_bench
 from vmtailor.pipeline.options import BOOT_MEMORY, BootOptions
+from vmtailor.pipeline.systems import exercise_boots
 from vmtailor.stages.boot import boot_attribution, profile
 
 
@@ -149,3 +152,80 @@ def _tried(prepared: MachineRequest) -> BootSeries:
             natives=parts, judged_by=asked.judged_by, known=known, store=store,
             on_boot=telling(progress, asked.times),
         )  # fmt: skip
+
+
+def signals(asked: BootOptions) -> tuple[ReadySignal, ...]:
+    """Return the signal that ends the wait, and others that must come too."""
+    return tuple(parse_signal(text) for text in (asked.ready, *asked.also))
+
+
+def workload_of(asked: BootOptions) -> OwnInit | Nothing:
+    """Return the workload of a guest that is only waited for. Raises UserInputError for signals that exclude each
+    other."""
+    ready, *also = signals(asked)
+    if ReadyBy.NOTHING not in {signal.by for signal in (ready, *also)}:
+        return OwnInit(ready, asked.timeout_s, tuple(also), tuple(_mark(text) for text in asked.marks))
+    if ready.by is not ReadyBy.NOTHING or also or asked.marks:
+        raise UserInputError(
+            "nothing:SECONDS goes without --also and --mark", hint="leave them out: nothing:SECONDS waits for no signal"
+        )
+    return Nothing(ready.seconds)
+
+
+def existing(path: Path | None) -> str | None:
+    """Return a file's absolute path. Raises UserInputError when it is missing or empty, since a machine would start
+    without it."""
+    if path is None:
+        return None
+    if not path.is_file():
+        raise UserInputError(f"{path} does not exist or is not a file", hint="name a file that exists")
+    if path.stat().st_size == 0:
+        raise UserInputError(f"{path} is empty", hint="check the command that made it")
+    return str(path.absolute())
+
+
+def _mark(text: str) -> tuple[str, re.Pattern[str]]:
+    name, found, pattern = text.partition("=")
+    try:
+        if not found or not name or not pattern:
+            raise UserInputError(f"--mark {text!r} is not NAME=REGEX")
+        return name, re.compile(pattern)
+    except re.error as error:
+        raise UserInputError(f"--mark {text!r}: {error}") from error
+
+
+def boot_system(asked: BootOptions, exercise: Path) -> None:
+    """Boot a system `times` times, drive it by the exercise and shut it down. Raises UserInputError for options that do
+    not apply."""
+    refuse(asked, OptionSubject.EXERCISED, asked.subject)
+    if asked.subject is None:
+        raise UserInputError("--exercise needs a system to drive", hint="vmtailor boot disk:FILE -x FILE")
+    if asked.initrd and not asked.kernel:
+        raise UserInputError("--initrd needs --kernel", hint="the system's own kernel has its own")
+    show_series(_exercised(asked, str(asked.subject), exercise), asked.out, asked.json)
+
+
+def machine_for(asked: BootOptions, row: Architecture) -> Machine:
+    """Return the chosen machine for a system's processor, without the system's disk. Its kernel is None when the system
+    brings its own. Raises UserInputError for options that such a machine does not have."""
+    if asked.accelerator is Accelerator.KVM and not row.is_host:
+        raise UserInputError(f"a machine for {row.title} is emulated on this host", hint="leave --accelerator out")
+    machine = replace(
+        machine_variants.usual(row), board=row.board_named(asked.machine or row.usual).name, cpus=asked.cpus or 1,
+        memory_bytes=asked.memory_bytes or BOOT_MEMORY, kernel=existing(asked.kernel), initrd=existing(asked.initrd),
+        words=asked.append, accelerator=asked.accelerator, clock=asked.clock,
+        cpu_model=asked.cpu_model or row.emulator.cpu_model,
+    )  # fmt: skip
+    check_clock(machine)
+    return machine_variants.countable(machine) if asked.clock is Clock.INSTRUCTIONS else machine
+
+
+def _exercised(asked: BootOptions, subject: str, exercise: Path) -> BootSeries:
+    with step(f"boot and exercise {Path(subject).name}") as progress:
+        found = exercise_boots.exercised(
+            subject, exercise, partial(machine_for, asked), asked.out, times=asked.times, timeout_s=asked.timeout_s,
+            store=Store(), partition=None, on_boot=telling(progress, asked.times),
+        )  # fmt: skip
+    for sentence in found.notes:
+        output.note(sentence)
+    return found.series

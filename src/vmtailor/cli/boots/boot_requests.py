@@ -11,9 +11,9 @@ from vmtailor.base import figures, natives, output
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import ExitCode, UserInputError
 from vmtailor.base.files import records
-from vmtailor.base.terminal import BREAK, Table, TerminalConsole, Text, box
+from vmtailor.base.terminal import BREAK, Table, TerminalConsole, Text, box, folding
 from vmtailor.base.text import plural
-from vmtailor.cli.boots.boot_inputs import workload_of
+from vmtailor.cli.boots.boot_machine import workload_of
 from vmtailor.model.boots.workload import Nothing
 from vmtailor.model.option import OptionSubject, refuse
 from vmtailor.model.plan import Plan
@@ -69,9 +69,8 @@ def show(record: SystemTrace, folder: Path, console: TerminalConsole) -> None:
     )
     for sentence in _doubts(record):
         console.print(Text(sentence, "yellow"))
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="dim")
-    for name in ("module", "loaded for", "which", "by"):
-        table.add_column(name, overflow="fold")
+    columns = folding("module", "loaded for", "which", "by")
+    table = Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="dim")
     order = list(LoadedFor)
     for load in sorted(record.loads, key=lambda one: order.index(one.reason)):
         table.add_row(load.module, Text(load.reason.value, "dim"), load.what, load.task)

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables that several verbs print."""
+"""Tables and documents of verbs that have several."""

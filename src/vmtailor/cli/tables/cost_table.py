@@ -8,7 +8,7 @@ from pathlib import Path
 
 from vmtailor.analysis.cost.loops import LoopNames
 from vmtailor.base.figures import millions, percent
-from vmtailor.base.terminal import Table, TerminalConsole, Text, box
+from vmtailor.base.terminal import Column, Table, TerminalConsole, Text, box
 from vmtailor.model.boots.boot_cost import BootCost
 
 #: Rows of each table; all are in the record.
@@ -43,10 +43,10 @@ def show_cost(cost: BootCost, out: Path, console: TerminalConsole, loops: Sequen
         ("before the kernel runs where it is linked, and firmware that it calls", cost.early),
         ("no debug information", cost.unknown),
     ]
-    table = Table(title="the sum", title_justify="left", box=box.SIMPLE_HEAD, title_style="bold", show_header=False)
-    table.add_column()
-    table.add_column(justify="right")
-    table.add_column(justify="right")
+    table = Table(
+        "", Column(justify="right"), Column(justify="right"),
+        title="the sum", title_justify="left", box=box.SIMPLE_HEAD, title_style="bold", show_header=False,
+    )  # fmt: skip
     for name, count in parts:
         table.add_row(name, millions(count), percent(count, cost.total))
     table.add_row("total", millions(sum(count for _, count in parts)), percent(cost.total, cost.total), style="bold")
@@ -67,11 +67,11 @@ def _place(file: str, symbol: str) -> str:
 def _table(
     title: str, heads: tuple[str, str], rows: Iterable[tuple[str, int, str]], total: int, console: TerminalConsole
 ) -> None:
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, title_style="bold")
-    table.add_column(heads[0], overflow="fold")
-    table.add_column("instructions", justify="right")
-    table.add_column("share", justify="right")
-    table.add_column(heads[1], overflow="fold", style="dim")
+    table = Table(
+        Column(heads[0], overflow="fold"), Column("instructions", justify="right"), Column("share", justify="right"),
+        Column(heads[1], overflow="fold", style="dim"),
+        title=title, title_justify="left", box=box.SIMPLE_HEAD, title_style="bold",
+    )  # fmt: skip
     for name, count, where in list(rows)[:MOST]:
         table.add_row(name, millions(count), percent(count, total), where)
     console.print(table)

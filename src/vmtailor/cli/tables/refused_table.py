@@ -10,7 +10,7 @@ from pathlib import Path
 
 from vmtailor.analysis.demands.refusals import Refused
 from vmtailor.base.figures import grouped
-from vmtailor.base.terminal import BREAK, Table, TerminalConsole, Text, box
+from vmtailor.base.terminal import BREAK, Column, Table, TerminalConsole, Text, box, folding
 from vmtailor.base.text import plural
 from vmtailor.pipeline.run_watch import WatchedRun
 
@@ -43,13 +43,10 @@ def show(found: WatchedRun, bundle: Path, saved: Path | None) -> None:
 
 
 def _table(rows: Sequence[Refused], last: str) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="dim")
     noted = last == "needs" or any(row.also for row in rows)
-    for name in ("program", "call", "error"):
-        table.add_column(name, overflow="fold")
-    table.add_column("times", justify="right", no_wrap=True)
-    if noted:
-        table.add_column(last, overflow="fold")
+    times = Column("times", justify="right", no_wrap=True)
+    columns = (*folding("program", "call", "error"), times, *(folding(last) if noted else ()))
+    table = Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="dim")
     for row in rows[:MOST_ROWS]:
         call = row.call
         cells = [_short(call.task), _short(f"{call.name}({call.arguments})"), _short(call.error), grouped(call.count)]

@@ -7,7 +7,7 @@ from typing import Any
 
 from vmtailor.analysis.explain.requirements import HeldAgainst, Level, Met, RequirementAnswer, SymbolStanding
 from vmtailor.base import figures
-from vmtailor.base.terminal import BREAK, Table, TerminalConsole, Text
+from vmtailor.base.terminal import BREAK, Column, Table, TerminalConsole, Text
 from vmtailor.base.text import plural
 
 SCHEMA = "vmtailor/requirements/1"
@@ -70,10 +70,7 @@ def show(held: HeldAgainst, console: TerminalConsole) -> None:
 
 
 def _table(held: HeldAgainst, answers: list[RequirementAnswer]) -> Table:
-    table = Table.grid(padding=(0, 2))
-    table.add_column(no_wrap=True)
-    table.add_column(ratio=3)
-    table.add_column(ratio=2)
+    table = Table.grid(Column(no_wrap=True), Column(ratio=3), Column(ratio=2), padding=(0, 2))
     for one in answers:
         mark, style = _MARKS[one.met]
         table.add_row(Text(mark, style), _symbols(one), Text(_price(held, one), "dim"))

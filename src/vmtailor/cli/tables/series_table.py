@@ -12,7 +12,7 @@ import msgspec
 
 from vmtailor.analysis.statistics.boot_statistics import Summary, summarise
 from vmtailor.base.figures import millions
-from vmtailor.base.terminal import BREAK, Table, TerminalConsole, Text, box
+from vmtailor.base.terminal import BREAK, Column, Table, TerminalConsole, Text, box
 from vmtailor.base.text import plural
 from vmtailor.model.boots.boot import Outcome
 from vmtailor.model.boots.series import BootSeries, JudgedBy
@@ -71,9 +71,8 @@ def _milestones(series: BootSeries, variant: str, console: TerminalConsole) -> N
     boots = series.of(variant)
     good = sum(b.outcome is Outcome.READY for b in boots)
     title = f"{series.subject}: {good} of {plural(len(boots), 'boot')} ready ({series.ready})"
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, title_style="bold")
-    for name in ("milestone", "median s", "95 %", "min", "max"):
-        table.add_column(name, justify="left" if name == "milestone" else "right")
+    seconds = (Column(name, justify="right") for name in ("median s", "95 %", "min", "max"))
+    table = Table("milestone", *seconds, title=title, title_justify="left", box=box.SIMPLE_HEAD, title_style="bold")
     for name, summary in summaries(series, variant):
         if summary.two_modes:
             low, high = summary.modes
@@ -84,13 +83,11 @@ def _milestones(series: BootSeries, variant: str, console: TerminalConsole) -> N
         table.add_row(name, _s(summary.median), interval, _s(summary.min), _s(summary.max))
     console.print(table)
     counted = [b.instructions for b in boots if b.instructions is not None]
-    if counted:
-        differ = f", the boots differ by {max(counted) - min(counted):,}" if len(counted) > 1 else ""
-        console.print(Text(f"{millions(statistics.median(counted))} instructions from kernel entry to init{differ}"))
     whole = [m.executed for b in boots if (m := b.milestone("ready")) is not None and m.executed is not None]
-    if whole:
-        differ = f", the boots differ by {max(whole) - min(whole):,}" if len(whole) > 1 else ""
-        console.print(Text(f"{millions(statistics.median(whole))} instructions from QEMU's start to ready{differ}"))
+    for counts, way in ((counted, "from kernel entry to init"), (whole, "from QEMU's start to ready")):
+        if counts:
+            differ = f", the boots differ by {max(counts) - min(counts):,}" if len(counts) > 1 else ""
+            console.print(Text(f"{millions(statistics.median(counts))} instructions {way}{differ}"))
 
 
 def _s(seconds: float) -> str:
@@ -121,13 +118,11 @@ def _trials(series: BootSeries, console: TerminalConsole) -> None:
     # On the wall clock, what is judged by is that very figure.
     shown = ("wall s", "cpu s") if series.judged_by is not JudgedBy.READY else ("cpu s",)
     columns = [name for name in shown if any(_more(one, name) is not None for one in series.trials)]
+    savings = (Column(name, justify="right") for name in ("predicted", "measured", "95 %", *columns))
     table = Table(
-        title=f"changes tried, savings in {unit}", title_justify="left", box=box.SIMPLE_HEAD, title_style="bold"
-    )
-    table.add_column("change", min_width=30)
-    for name in ("predicted", "measured", "95 %", *columns):
-        table.add_column(name, justify="right")
-    table.add_column("verdict")
+        Column("change", min_width=30), *savings, "verdict",
+        title=f"changes tried, savings in {unit}", title_justify="left", box=box.SIMPLE_HEAD, title_style="bold",
+    )  # fmt: skip
     order = sorted(
         series.trials, key=lambda t: (t.id == "together", not t.measured, t.measured[0].value if t.measured else 0.0)
     )

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A QEMU under way: a context manager that owns the process, its lines and its monitor; how it ended."""
+"""A QEMU under way: a context manager that owns the process, its lines and its monitor; how it ended, and why it
+did not start."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
 import re
+import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -15,14 +17,14 @@ from typing import IO, Protocol
 from vmtailor.base.errors import GuestError, HostError, UserInputError, VmtailorError
 from vmtailor.base.process import pasteable, spawn
 from vmtailor.drivers.guest.serial_line import SerialLine
+from vmtailor.drivers.host.host_ports import explained
 from vmtailor.drivers.monitors.running_machine import Lines, RunningMachine
-from vmtailor.drivers.qemu import forwards, net_guard
+from vmtailor.drivers.qemu import net_guard
 from vmtailor.drivers.qemu.handover import Wanted, handed
 from vmtailor.drivers.qemu.plugin import Plugin
 from vmtailor.drivers.qemu.qemu_command import Ends, command
 from vmtailor.drivers.qemu.qemu_program import installed
 from vmtailor.drivers.qemu.qmp import Qmp
-from vmtailor.drivers.qemu.registers import all_halted
 from vmtailor.drivers.rootfs import boot_disk
 from vmtailor.model.architecture import Emulator, named, presumed
 from vmtailor.model.boots.ending import End
@@ -92,7 +94,7 @@ class QemuMachine(RunningMachine):
     def not_started(self, end: End) -> HostError:
         """Return the error of a machine that did not start, with the host port if one could not be opened."""
         refused = _PORT_REFUSED.search(end.stderr)
-        return forwards.refusal(refused[1]) if refused else super().not_started(end)
+        return port_refusal(refused[1]) if refused else super().not_started(end)
 
 
 class Builder(Protocol):
@@ -191,3 +193,42 @@ def start(
     return launch(
         build, wanted, architecture=machine.architecture, qmp=qmp, probe=probe, attendant=attendant, greeted=greeted
     )
+
+
+def all_halted(registers: str, emulator: Emulator) -> bool:
+    """Return whether every CPU waits for an interrupt while it takes none. Nothing but a reset ends that. False for a
+    text that names no CPU, and where registers do not tell."""
+    if not emulator.cpu:
+        return False
+    cpus = [found[0] for found in re.finditer(emulator.cpu, registers, re.DOTALL)]
+    return bool(cpus) and all(re.fullmatch(emulator.halted, cpu, re.DOTALL) for cpu in cpus)
+
+
+_FORWARD = re.compile(r"(?P<protocol>tcp|udp):(?P<address>[0-9.]+):(?P<port>[0-9]+)-")
+
+
+def port_refusal(rule: str) -> HostError:
+    """Return what is wrong with a forwarding rule that QEMU could not set up, such as `tcp:127.0.0.1:80-:80`. The port
+    is tried once more, as QEMU does it."""
+    match = _FORWARD.match(rule)
+    if match is None:
+        return HostError(f"QEMU could not publish '{rule}'", hint="publish another port")
+    protocol, address, port = match["protocol"], match["address"], int(match["port"])
+    try:
+        _try_port(protocol, address, port)
+    except OSError as error:
+        return explained(error, protocol, address, port)
+    return HostError(
+        f"QEMU could not open the host port {address}:{port}/{protocol}, which is free now",
+        hint="something had it for a moment: try again, or publish another port",
+    )
+
+
+def _try_port(protocol: str, address: str, port: int) -> None:
+    kind = socket.SOCK_DGRAM if protocol == "udp" else socket.SOCK_STREAM
+    with socket.socket(socket.AF_INET, kind) as tried:
+        if protocol == "tcp":
+            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        tried.bind((address, port))
+        if protocol == "tcp":
+            tried.listen(1)

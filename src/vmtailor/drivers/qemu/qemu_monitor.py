@@ -9,7 +9,7 @@ from pathlib import Path
 from vmtailor.base.natives import Natives
 from vmtailor.drivers.monitors.monitor import KvmVerdict, Monitor, Wants
 from vmtailor.drivers.monitors.running_machine import RunningMachine
-from vmtailor.drivers.qemu import cpu_models, host_checks, kvm, plugin, qemu, qemu_command, qemu_program
+from vmtailor.drivers.qemu import host_checks, kvm, plugin, qemu, qemu_command, qemu_program
 from vmtailor.drivers.qemu.plugin import Plugin
 from vmtailor.model.architecture import named
 from vmtailor.model.boots.counters import CountingConfig
@@ -35,7 +35,7 @@ class QemuMonitor(Monitor):
     def require_cpu(self, architecture: str, board: str, model: str) -> None:
         """Raise UserInputError, with QEMU's own words, for a CPU that it does not emulate in this machine."""
         family = named(architecture)
-        cpu_models.require(family, family.board_named(board), model)
+        qemu_program.require_cpu(family, family.board_named(board), model)
 
     def version(self, architecture: str) -> str:
         """Return the version of the QEMU for an architecture, without the package's revision."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""QEMU as it is installed: its version, its abilities, and its environment."""
+"""QEMU as it is installed: its version, its abilities, the CPU models that it emulates, and its environment."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from vmtailor.base.errors import HostError
+from vmtailor.base.errors import HostError, UserInputError
 from vmtailor.base.process import require_tool, run
 from vmtailor.drivers.confinement import program_needs
-from vmtailor.model.architecture import named, presumed
+from vmtailor.model.architecture import Architecture, Board, named, presumed
 
 #: Names another QEMU than the one on the PATH.
 BINARY_VARIABLE = "VMTAILOR_QEMU"
@@ -107,3 +107,31 @@ def environment() -> dict[str, str]:
     """Return what QEMU sees of our environment: next to nothing."""
     kept = {name: os.environ[name] for name in ("PATH", "TMPDIR") if name in os.environ}
     return {"LC_ALL": "C", **kept}
+
+
+_LEAST_MIB = 64
+
+
+def require_cpu(architecture: Architecture, machine: Board, model: str) -> None:
+    """Raise UserInputError, with QEMU's own words, for a CPU model that its emulator (TCG) does not have, or that does
+    not go with the machine."""
+    if model == architecture.emulator.cpu_model:
+        return
+    emulator = architecture.emulator
+    said = _refusal(architecture, machine, model)
+    # A machine that wants a kernel says so with every model.
+    if said and said != _refusal(architecture, machine, emulator.cpu_model):
+        raise UserInputError(
+            f"QEMU emulates no CPU '{model[:64]}' in {architecture.title}'s machine {machine.name}",
+            hint=f"without --cpu-model it is {emulator.cpu_model}; others: {emulator.program} -cpu help",
+            details=said[-1000:],
+        )
+
+
+def _refusal(architecture: Architecture, machine: Board, model: str) -> str:
+    """Return QEMU's message when it cannot make the machine; empty when it can."""
+    argv = [installed(architecture.name).program, "-machine", ",".join((machine.name, *machine.options))]
+    argv += ["-cpu", model, "-accel", "tcg", "-m", f"{max(_LEAST_MIB, machine.installed_mib)}M"]
+    argv += ["-nodefaults", "-no-user-config", "-display", "none", "-S", "-monitor", "stdio"]
+    ended = run(argv, stdin_bytes=b"quit\n", timeout_s=60, ok=range(-64, 256), env=environment())
+    return (ended.error_text.strip() or f"it ended with {ended.returncode}") if ended.returncode else ""

@@ -25,7 +25,7 @@ APART = "not at the same time as native"
 
 
 class Shade(StrEnum):
-    """The standing of a cell to its baseline."""
+    """The standing of a cell to its baseline: the baseline itself, a verdict by its own name, or neither."""
 
     BASELINE = "baseline"
     BETTER = "better"
@@ -34,14 +34,6 @@ class Shade(StrEnum):
     UNDECIDED = "undecided"
     FAILED = "failed"
     NONE = "none"  # there is no figure, for a reason that is said
-
-
-_SHADES = {
-    Verdict.BETTER: Shade.BETTER,
-    Verdict.WORSE: Shade.WORSE,
-    Verdict.SAME: Shade.SAME,
-    Verdict.UNDECIDED: Shade.UNDECIDED,
-}
 
 
 @dataclass(frozen=True)
@@ -145,7 +137,7 @@ def _said(runtime: str, cell: Cell | None, lacking: str, *, least: bool) -> Over
     if cell.against is None:
         return OverviewCell(median, tip, Shade.BASELINE if runtime == baseline(cell.key) else Shade.NONE)
     doubt = "?" if cell.against.verdict is Verdict.UNDECIDED else ""
-    return OverviewCell(f"{mark}{cell.against.times}{doubt}", tip, _SHADES[cell.against.verdict])
+    return OverviewCell(f"{mark}{cell.against.times}{doubt}", tip, Shade(cell.against.verdict))
 
 
 def tip_of(cell: Cell) -> str:

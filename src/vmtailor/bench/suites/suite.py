@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import ClassVar
 
@@ -12,16 +13,16 @@ from vmtailor.bench.model.results import BenchFigure, SuiteName
 from vmtailor.bench.suites.bench_run import BenchRun
 
 
-class Suite:
+class Suite(ABC):
     """A suite: the tests of a job, and the function that does each of them once. `trials`: by the name of the test; a
     function takes the run, the test and the runtime's name, and raises TrialFailed, HostError or CommandFailed."""
 
     name: SuiteName
     trials: ClassVar[Mapping[str, Callable[[BenchRun, BenchTest, str], Values]]] = {}
 
+    @abstractmethod
     def tests(self, job: BenchJob) -> list[BenchTest]:
         """Return what is run for a job, in every runtime."""
-        raise NotImplementedError
 
     def left_out(self, job: BenchJob) -> tuple[str, ...]:
         """Return in words what the suite knows and a job does not measure."""

@@ -202,7 +202,7 @@ def _show(found: Comparison, top: int, all_rows: bool) -> None:
 def _show_processors(found: ProcessorsCompared, console: TerminalConsole, top: int) -> None:
     """Print the figures, and the symbols that only some of the kernels have."""
     titles = (f"{_title(one.architecture)}, {one.machine}" for one in found.platforms)
-    columns = ("", *(Column(title, justify="right", no_wrap=True) for title in titles))
+    columns: list[Column | str] = ["", *(Column(title, justify="right", no_wrap=True) for title in titles)]
     table = Table(*columns, title="Figures", title_justify="left", title_style="bold", box=None, header_style="dim")
     table.add_row("bundle", *(one.name for one in found.platforms))
     table.add_row("kernel", *(one.kernel_version for one in found.platforms))

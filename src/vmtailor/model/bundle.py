@@ -17,7 +17,7 @@ RECORD = "bundle.json"
 INIT = "init"
 #: The configuration of the baseline's kernel.
 BASELINE_CONFIG = "baseline.config"
-#: What was refused in runs, and is part of the evidence since (`refit --observed`).
+#: Calls that runs refused; part of the evidence since (`refit --observed`).
 OBSERVED = "observed.json"
 #: What was fitted, and its exercise, where it is a system with an init of its own.
 SYSTEM, SYSTEM_EXERCISE = "system.json", "system-exercise.json"

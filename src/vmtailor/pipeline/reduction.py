@@ -17,7 +17,7 @@ from vmtailor.pipeline.kernel_trials import FitBench
 from vmtailor.pipeline.subject import Findings, Fitted
 from vmtailor.pipeline.trials import TrialRequest, Trials
 
-#: How many symbols are left out together at first.
+#: Number of symbols left out together at first.
 GROUP = 4
 
 

@@ -68,7 +68,7 @@ class Watch:
                 hint="fit the image again",
             )
         self._told = Told()
-        #: Whether the machine's init has spoken: before, nothing was watched.
+        #: True once the machine's init has spoken: before, nothing was watched.
         self.began = False
         bundle_of = self._loaded.bundle
         tools = tools_volume(self._store, bundle_of.root_format, named(bundle_of.architecture))

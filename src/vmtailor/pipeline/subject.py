@@ -111,7 +111,7 @@ class Subject(ABC, Generic[Seen]):
     """A prepared subject: everything that exists before the first boot. `baseline`: the machine to start from, with the
     symbols of its kernel (`table`) and that kernel's configuration (`config`, name → value)."""
 
-    #: What the content is called in a fit's sources.
+    #: Name of the content in a fit's sources.
     NOUN: ClassVar[str]
 
     options: FitOptions

@@ -22,7 +22,7 @@ from vmtailor.model.plan import Plan
 # Part of every key: raise it when the steps from configuration to files change.
 _LAYOUT = "4"
 _RECORD = "kernel.json"
-#: What kernels are called in the cache.
+#: Names of kernels in the cache.
 KIND = "kernel"
 
 

@@ -82,7 +82,7 @@ class Reference:
         return self.rest.removeprefix(str(self.path))
 
 
-#: How the cache names folders.
+#: Names of folders in the cache.
 _KEY = re.compile(r"[0-9a-f]{40}")
 
 

@@ -37,7 +37,7 @@ from vmtailor.model.change import Cause, Change, ChangeKind, Reason, Setting
 
 FOLDER = Path(__file__).resolve().parents[2] / "data" / "changes"
 
-#: What a match looks at.
+#: Things that a match looks at.
 MATCH_KINDS = frozenset(
     {
         "initcall",

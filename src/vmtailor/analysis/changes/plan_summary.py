@@ -14,7 +14,7 @@ from vmtailor.model.plan import Plan
 #: dependency, and one that is kept for the container or the machine anyway is not put down to policy.
 ORDER = (Cause.DEMANDED, Cause.PLATFORM, Cause.REPAIR, Cause.POLICY, Cause.MARGIN, Cause.DEPENDENCY)
 
-#: What each cause means, in a sentence.
+#: Meaning of each cause, in a sentence.
 MEANING = {
     Cause.DEMANDED: "the container asked for it by name, and got it",
     Cause.PLATFORM: "the machine or our init needs it, whatever the container is",

@@ -16,7 +16,7 @@ from vmtailor.model.fit_run import EmulationLoop, Side
 TO_INIT = (Phase.KERNEL,)
 FROM_RESET = (Phase.FIRMWARE, Phase.KERNEL)
 TO_READY = (Phase.KERNEL, Phase.INIT, Phase.START_UP)
-#: How many functions a side keeps.
+#: Number of functions that a side keeps.
 TOP_FUNCTIONS = 400
 
 

@@ -13,7 +13,7 @@ from vmtailor.model.trace import FileUse
 #: Calls that open or execute a file.
 _OPENING = frozenset(("open", "openat", "openat2", "creat", "execve", "execveat"))
 _WRITING = ("O_WRONLY", "O_RDWR", "O_CREAT", "O_TRUNC")
-#: How many never opened files a report names.
+#: Number of never opened files that a report names.
 MOST_NAMED = 200
 
 

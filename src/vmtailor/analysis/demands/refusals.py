@@ -42,7 +42,7 @@ class Told:
         self._events: dict[int, SyscallEvent] = {}
         self._counts: dict[int, int] = {}
         self.untold = 0
-        #: Whether the last counts have come.
+        #: True once the last counts have come.
         self.whole = False
 
     def hear(self, part: bytes) -> None:

@@ -15,7 +15,7 @@ from vmtailor.analysis.ksource.facts import Facts
 from vmtailor.analysis.ksource.kconfig import Kconfig
 from vmtailor.model.plan import Plan
 
-#: How many ways to ask for a symbol are told.
+#: Number of ways to ask for a symbol that are reported.
 MOST_TRIGGERS = 40
 
 
@@ -83,7 +83,7 @@ def triggers(name: str, facts: Facts, rules: Rules) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))[:MOST_TRIGGERS]
 
 
-#: How many names are given before the rest is counted.
+#: Number of names given before the rest is counted.
 MOST_NAMES = 8
 
 

@@ -33,7 +33,7 @@ from vmtailor.base.files import toml_files
 from vmtailor.model.change import Cause, Figure
 from vmtailor.model.fit_run import FitRun
 
-#: Whether a kernel's source has a symbol of this name.
+#: Returns true if a kernel's source has a symbol of this name.
 Knows = Callable[[str], bool]
 
 

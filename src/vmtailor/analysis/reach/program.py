@@ -23,7 +23,7 @@ _TABLE = 128
 _MOST_SITES = 1 << 20
 #: Bytes from the begin of a stub to its jump.
 _STUB = 8
-#: How deep calls are wrapped.
+#: Depth to which calls may be wrapped.
 _WRAPPED = 6
 
 NDArrayBool = NDArray[np.bool_]
@@ -39,7 +39,7 @@ class Program:
         self.code = code
         self._tracker = Tracker(code)
         self._left = _MOST_READ
-        #: Whether there was more code than is read.
+        #: True if there was more code than is read.
         self.cut = False
 
     # ---- pointers that the loader fills in

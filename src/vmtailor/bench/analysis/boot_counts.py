@@ -14,7 +14,7 @@ from vmtailor.bench.analysis.figure_parts import part
 from vmtailor.bench.model.results import BenchFigure
 from vmtailor.model.boots.boot import Boot, Phase
 
-#: What the machine ran before its kernel.
+#: Name for code that the machine ran before its kernel.
 BEFORE = "firmware"
 
 

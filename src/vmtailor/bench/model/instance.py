@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 #: The image's programs: what most instances run, and the tests of UnixBench.
 BENCH, BENCH_UNIXBENCH = "/bench/bench", "/bench/unixbench"
-#: Where an instance calls back, inside it.
+#: Path inside an instance where it calls back.
 CALL_BACK = "/callback"
 
 

@@ -48,7 +48,7 @@ from vmtailor.bench.suites.bench_run import TIMED_OUT, BenchRun
 from vmtailor.bench.suites.registry import SUITES
 from vmtailor.drivers.rootfs import unpack
 
-#: Where a cell that is measured again goes.
+#: File of a cell that is measured again.
 AGAIN = "again.json"
 #: Suites during whose trials the processors' clocks are looked at.
 CLOCKED = (SuiteName.EFFICIENCY, SuiteName.UNIXBENCH)

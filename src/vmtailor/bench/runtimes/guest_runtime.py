@@ -21,7 +21,7 @@ TREE, OURS = "/run/vmtailor-tree", "/run/vmtailor-ours"
 ENTER, ARCHIVE = "enter", "image.tar"
 #: What a runtime keeps, on the system's own disk; what the script said; that it was started.
 FOLDER, LOG, BEGUN = "/var/lib/vmtailor-bench", "/run/vmtailor-bench.log", "/run/vmtailor-bench.begun"
-#: What the first instance printed.
+#: Output of the first instance.
 FIRST = "/run/vmtailor-bench.first"
 #: What a line of LOG begins with that says why a guest cannot be measured.
 FAILED = "failed: "

@@ -17,7 +17,7 @@ from vmtailor.bench.model.instance import BENCH, CALL_BACK, Limits, Volume
 from vmtailor.bench.runtimes.stopwatch import TimedCommand, said_until_now
 from vmtailor.bench.suites.bench_run import NO_LIMITS, BenchRun, TrialFailed, succeeded
 
-#: How long instances may take until all of them are there.
+#: Longest time until all instances are there.
 READY_S = 120.0
 _STEP_S = 0.2
 

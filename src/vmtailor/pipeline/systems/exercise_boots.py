@@ -34,7 +34,7 @@ from vmtailor.stages import exercise_file
 from vmtailor.stages.boot import own_kernel
 from vmtailor.stages.system_files import OpenedSystem
 
-#: Where a system's own kernel is put, in the folder of its boots.
+#: Place of a system's own kernel, in the folder of its boots.
 OWN = "own-kernel"
 #: Complaints that are told.
 _MOST_NOTES = 10

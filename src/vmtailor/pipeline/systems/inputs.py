@@ -87,7 +87,7 @@ def identity_of(found: OpenedSystem, store: Store) -> str:
     return identity
 
 
-#: What is taken out of a system, in its folder.
+#: Files taken out of a system, in its folder.
 KERNEL, INITRD = "kernel", "initrd"
 
 

@@ -24,7 +24,7 @@ from vmtailor.pipeline.systems.driven_system import DrivenSystem, SystemSeen
 from vmtailor.pipeline.trials import TrialRequest, Trials
 from vmtailor.stages.system_watch import chunks_of
 
-#: How many units are masked together at first.
+#: Number of units masked together at first.
 GROUP = 8
 _MASK = "systemd.mask="
 #: Names that a warning lists.

@@ -18,7 +18,7 @@ from vmtailor.model.fit_run import FitRun, Part
 #: Folders of a list; what follows is summed up in a last row. Symbols that are named of one folder.
 MOST_FOLDERS, MOST_SYMBOLS = 14, 12
 FIGURE = Figure.INIT_INSTRUCTIONS_NET
-#: What the remainder means, for a person.
+#: Meaning of the remainder, for a person.
 REMAINDER = (
     "The remainder is what no symbol left out accounts for: code that both kernels have, and that has less to do in "
     "the tailored one (what is gone calls it no more, no initial RAM disk is unpacked, less memory is set up), and "

@@ -10,7 +10,7 @@ from vmtailor.model.boots.boot import Phase, PhaseCounts
 from vmtailor.model.boots.boot_cost import MemoryPart
 from vmtailor.model.fit_run import Side
 
-#: What each phase is, for the legend.
+#: Meaning of each phase, for the legend.
 MEANING = {
     Phase.FIRMWARE: "reset to kernel entry, with decompression",
     Phase.KERNEL: "kernel entry to the first instruction of our init",

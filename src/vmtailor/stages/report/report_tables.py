@@ -21,7 +21,7 @@ from vmtailor.stages.report.ledger_waterfall import Waterfall
 
 #: Folders and symbols that are named on a terminal.
 MOST_FOLDERS, MOST_SYMBOLS = 8, 2
-#: What the kernel lacks, in lines.
+#: Features that the kernel lacks, in lines.
 MOST_LACKS = 8
 
 

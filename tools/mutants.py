@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import ast
 import contextlib
+import hashlib
 import importlib
 import importlib.machinery
 import json
@@ -39,11 +40,20 @@ from mutmut.mutation.mutators import mutation_operators
 REPOSITORY = Path(__file__).resolve().parents[1]
 PACKAGE = REPOSITORY / "src/vmtailor"
 SURVIVORS = REPOSITORY / "tests/data/mutants.toml"
+#: Faults that were drawn at first, by the digests of their keys: they stay for as long as their code does.
+DRAWN = REPOSITORY / "tests/data/mutants_drawn.txt"
 #: Seconds of tests that are run against one fault, at the most.
 MOST_S = 40.0
 IN_PARALLEL = 2
 #: A process that tries a fault ends so where it could not.
 BROKEN = 70
+#: Arguments and texts that nothing but the look of an output depends on, or the words of a message.
+FOR_PEOPLE = {"help", "hint", "style", "border_style", "header_style", "title", "justify", "no_wrap", "metavar"}
+STYLES = {"dim", "bold", "red", "green", "yellow", "cyan", "bold red", "bold green"}
+#: Functions whose first argument says something to people, beside the exceptions.
+SAYING = {"step"}
+#: Types that an alias is made of.
+GENERIC = {"dict", "list", "tuple", "set", "frozenset", "Callable", "Iterator", "Sequence", "Mapping"}
 _NEVER = (cst.Annotation, cst.Decorator, cst.Import, cst.ImportFrom)
 
 
@@ -106,12 +116,14 @@ def mutations(module: Any) -> Iterator[tuple[str, int, Any, Any]]:
     def below(node: Any, function: str, line: int) -> Iterator[tuple[str, int, Any, Any]]:
         if isinstance(node, _NEVER) or (isinstance(node, cst.Expr) and isinstance(node.value, cst.BaseString)):
             return
+        if _prose(node):
+            return
         if isinstance(node, cst.FunctionDef | cst.ClassDef):
             function = f"{function}.{node.name.value}".lstrip(".")
         line = places[node].start.line if node in places else line
         for kind, operator in OPERATORS:
-            if isinstance(node, kind) and not _prose(node):
-                found = list(operator(node))
+            if isinstance(node, kind):
+                found = [one for one in operator(node) if not _only_for_people(node, one)]
                 # One wrong word is as wrong as another.
                 yield from ((function, line, node, one) for one in found[: 1 if kind is cst.BaseString else None])
         for child in node.children:
@@ -121,17 +133,42 @@ def mutations(module: Any) -> Iterator[tuple[str, int, Any, Any]]:
 
 
 def _prose(node: Any) -> bool:
-    """Return whether a text is for people: another word in it is no fault of the program."""
-    return isinstance(node, cst.BaseString) and (not isinstance(node, cst.SimpleString) or " " in node.value)
+    """Return whether a node is for people alone: another word, or another colour, is no fault of the program."""
+    if isinstance(node, cst.Arg):
+        return node.keyword is not None and node.keyword.value in FOR_PEOPLE
+    if not isinstance(node, cst.BaseString):
+        return False
+    return not isinstance(node, cst.SimpleString) or " " in node.value or node.raw_value in STYLES
 
 
-def mutants(group: str, path: Path, wanted: set[int]) -> list[Mutant]:
-    """Return those faults of a file that are wanted, by their numbers in it."""
+def _only_for_people(node: Any, changed: Any) -> bool:
+    """Return whether a fault changes a message or a look alone: an argument, or an element, that only they have."""
+    if isinstance(node, cst.Assign | cst.AnnAssign):
+        value = node.value
+        return isinstance(value, cst.Subscript) and isinstance(value.value, cst.Name) and value.value.value in GENERIC
+    if isinstance(node, cst.Tuple) and isinstance(changed, cst.Tuple):
+        gone = next(
+            (one for one in node.elements if not any(one.value is left.value for left in changed.elements)), None
+        )
+        return gone is not None and _prose(gone.value)
+    if not (isinstance(node, cst.Call) and isinstance(changed, cst.Call)):
+        return False
+    for at, one in enumerate(node.args):
+        if any(one.value is left.value for left in changed.args):
+            continue
+        called = node.func.attr.value if isinstance(node.func, cst.Attribute) else getattr(node.func, "value", "")
+        saying = called in SAYING or str(called).endswith(("Error", "Interrupt"))
+        return _prose(one) or (saying and at == 0) or (called == "Text" and at == 1)
+    return False
+
+
+def mutants(group: str, path: Path) -> list[Mutant]:
+    """Return every fault of a file."""
     module = cst.parse_module(path.read_text())
+    file = str(path.relative_to(PACKAGE))
     return [
-        Mutant(group, str(path.relative_to(PACKAGE)), function, line, index, *_shown(module, node, changed))
+        Mutant(group, file, function, line, index, *_shown(module, node, changed))
         for index, (function, line, node, changed) in enumerate(mutations(module))
-        if index in wanted
     ]
 
 
@@ -152,20 +189,51 @@ def mutated(mutant: Mutant) -> str:
     raise SystemExit(f"{mutant.key}: the source has changed")
 
 
-def sample(groups: dict[str, list[str]], size: int, seed: int) -> list[Mutant]:
-    """Return so many faults, of each group as many; within one, files count by the faults that they can have."""
-    chosen: list[Mutant] = []
+def every(groups: dict[str, list[str]]) -> dict[str, list[Mutant]]:
+    """Return all faults of each group."""
+    found = {}
     for group, patterns in groups.items():
-        files = sorted({path for pattern in patterns for path in PACKAGE.glob(pattern) if path.name != "__init__.py"})
         if empty := [pattern for pattern in patterns if not any(PACKAGE.glob(pattern))]:
             raise SystemExit(f"tools/mutants.toml: no file matches {', '.join(empty)}")
-        counts = {path: sum(1 for _ in mutations(cst.parse_module(path.read_text()))) for path in files}
-        every = [(path, index) for path, count in counts.items() for index in range(count)]
-        wanted: dict[Path, set[int]] = defaultdict(set)
-        for path, index in random.Random(f"{seed} {group}").sample(every, min(len(every), round(size / len(groups)))):
-            wanted[path].add(index)
-        chosen += [mutant for path, indices in wanted.items() for mutant in mutants(group, path, indices)]
+        files = sorted({path for pattern in patterns for path in PACKAGE.glob(pattern) if path.name != "__init__.py"})
+        found[group] = [mutant for path in files for mutant in mutants(group, path)]
+    return found
+
+
+def sample(population: dict[str, list[Mutant]], size: int, seed: int, drawn: set[str]) -> list[Mutant]:
+    """Return so many faults, of each group as many. Those `drawn` before come first, then those of the lowest digests,
+    so that a change of the code changes little of the sample and two runs can be compared."""
+    chosen: list[Mutant] = []
+    for found in population.values():
+        seen: Counter[str] = Counter()
+        ranks = []
+        for mutant in found:
+            name = digest(mutant, seen[mutant.key])
+            seen[mutant.key] += 1
+            ranks.append((name not in drawn, hashlib.sha256(f"{seed} {name}".encode()).hexdigest(), mutant))
+        ranks.sort(key=lambda one: one[:2])
+        chosen += [mutant for _, _, mutant in ranks[: round(size / len(population))]]
     random.Random(seed).shuffle(chosen)
+    return chosen
+
+
+def digest(mutant: Mutant, number: int) -> str:
+    """Return a short name of a fault: of the number-th with its key."""
+    return hashlib.sha256(f"{mutant.key} {number}".encode()).hexdigest()[:12]
+
+
+def survivors(population: dict[str, list[Mutant]], results: Path) -> list[Mutant]:
+    """Return the faults that no test caught in an earlier run, as far as their code is there."""
+    rows = [json.loads(line) for line in results.read_text().splitlines()]
+    left = Counter(row["key"] for row in rows if row["outcome"] != "caught")
+    places = {(row["key"], row["line"]) for row in rows if row["outcome"] != "caught"}
+    there = [mutant for found in population.values() for mutant in found if left[mutant.key]]
+    there.sort(key=lambda one: (one.key, (one.key, one.line) not in places))
+    chosen = []
+    for mutant in there:
+        if left[mutant.key] > 0:
+            left[mutant.key] -= 1
+            chosen.append(mutant)
     return chosen
 
 
@@ -245,8 +313,8 @@ def covered(tests: list[str], without: list[str], scratch: Path) -> Map:
     left_out = tuple(f"{one}/" for one in without)
     files = sorted(
         str(path.relative_to(REPOSITORY))
-        for folder in tests
-        for path in (REPOSITORY / folder).rglob("test_*.py")
+        for one in tests
+        for path in ([REPOSITORY / one] if one.endswith(".py") else (REPOSITORY / one).rglob("test_*.py"))
         if not str(path.relative_to(REPOSITORY)).startswith(left_out)
     )
     random.Random(0).shuffle(files)
@@ -352,19 +420,23 @@ def require_working(chosen: list[Mutant], known: Map, scratch: Path) -> None:
     """Raise SystemExit where tests fail though nothing is changed: they would catch every fault."""
     place = scratch / "unchanged"
     shutil.rmtree(place, ignore_errors=True)
-    mutant = next(one for one in chosen if tests_of(one, known))
+    mutant = next((one for one in chosen if tests_of(one, known)), None)
+    if mutant is None:
+        raise SystemExit("no test executes any of these faults: a larger sample is needed")
     begun = tried(mutant, (PACKAGE / mutant.file).read_text(), known, place)
     if begun is not None and os.waitpid(begun[0], 0)[1] != 0:
         raise SystemExit((place / "log").read_text())
 
 
-def outcomes(chosen: list[Mutant], known: Map, scratch: Path, minutes: float) -> Iterator[tuple[Mutant, str]]:
+def outcomes(
+    chosen: list[Mutant], known: Map, scratch: Path, minutes: float, parallel: int
+) -> Iterator[tuple[Mutant, str]]:
     """Yield what became of each fault: caught, survived, or that no test executes it."""
     end = time.monotonic() + minutes * 60
     waiting, running = list(reversed(chosen)), dict[int, tuple[Mutant, float, Path]]()
     number = 0
     while waiting or running:
-        while waiting and len(running) < IN_PARALLEL and time.monotonic() < end:
+        while waiting and len(running) < parallel and time.monotonic() < end:
             mutant, place, number = waiting.pop(), scratch / f"mutant-{number}", number + 1
             shutil.rmtree(place, ignore_errors=True)
             if (begun := tried(mutant, mutated(mutant), known, place)) is None:
@@ -419,6 +491,8 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=config["minutes"])
     parser.add_argument("--groups", nargs="*", default=list(config["groups"]))
     parser.add_argument("--keep-map", action="store_true", help="use the map of an earlier run")
+    parser.add_argument("--survivors", type=Path, help="try only the survivors of these results (results.jsonl)")
+    parser.add_argument("--parallel", type=int, default=IN_PARALLEL, help="faults that are tried at a time")
     asked = parser.parse_args()
     begun = time.monotonic()
     os.chdir(REPOSITORY)
@@ -434,13 +508,19 @@ def main() -> int:
     for name in known.imports:
         with contextlib.suppress(Exception):
             importlib.import_module(name)
-    chosen = sample({name: config["groups"][name] for name in asked.groups}, asked.sample, asked.seed)
+    population = every({name: config["groups"][name] for name in asked.groups})
+    if asked.survivors is not None:
+        chosen = survivors(population, asked.survivors)
+    else:
+        drawn = set(DRAWN.read_text().split()) if asked.seed == config["seed"] else set()
+        chosen = sample(population, asked.sample, asked.seed, drawn)
     print(f"{len(chosen)} faults, {len(known.seconds)} tests", flush=True)
     require_working(chosen, known, asked.out)
     found = []
     left = asked.minutes - (time.monotonic() - begun) / 60
-    with (asked.out / "results.jsonl").open("w") as file:
-        for mutant, outcome in outcomes(chosen, known, asked.out, left):
+    results = "results.jsonl" if asked.survivors is None else "again.jsonl"
+    with (asked.out / results).open("w") as file:
+        for mutant, outcome in outcomes(chosen, known, asked.out, left, asked.parallel):
             found.append((mutant, outcome))
             file.write(json.dumps({"outcome": outcome, "key": mutant.key, **asdict(mutant)}) + "\n")
             file.flush()

@@ -20,6 +20,7 @@ from vmtailor.base.cache import entries as cache
 from vmtailor.base.cache import users as store_use
 from vmtailor.base.cache.entries import CacheEntry, PruneLimits
 from vmtailor.base.cache.store import Store
+from vmtailor.cli import cache as cache_verb
 
 DAY = 86400.0
 
@@ -188,3 +189,20 @@ def test_what_is_no_limit_is_said(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     ended = run_program(tmp_path, "cache", *options)
     assert ended.code == 2 and text in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "now"),
+        (59, "now"),
+        (60, "1 minute ago"),
+        (3_599, "59 minutes ago"),
+        (3_600, "1 hour ago"),
+        (86_399, "23 hours ago"),
+        (86_400, "1 day ago"),
+        (3 * 86_400, "3 days ago"),
+    ],
+)
+def test_the_age_of_a_result_is_told_in_one_unit(seconds: float, text: str) -> None:
+    assert cache_verb._ago(seconds) == text

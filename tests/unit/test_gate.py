@@ -261,3 +261,44 @@ def test_the_how_tos_gates_can_be_kept_by_the_log_of_a_kernel(tmp_path: Path) ->
     missing = run(str(log), "total_us <= 100s")
     assert isinstance(missing.exception, AnswerNo)  # type: ignore[attr-defined]
     assert "total_us is not known" in missing.exception.message  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("metric", "value", "text"),
+    [
+        ("ready_us", 9_134_000, "9.134 s"),
+        ("ready_us", 999_600, "0.9996 s"),
+        ("ready_us", 999_400, "999.4 ms"),
+        ("ready_us", 12, "12 µs"),
+        ("ready_us", 0, "0 µs"),
+        ("wait_ns_p90", 2_500, "2.5 µs"),
+        ("root_bytes", 4096, "4,096 bytes"),
+        ("instructions", 28_500_000, "28,500,000"),
+        ("instructions", None, "–"),
+    ],
+)
+def test_a_figure_is_shown_in_its_own_unit(metric: str, value: float | None, text: str) -> None:
+    assert shown(metric, value) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "limit"),
+    [
+        ("ready_us <= 1_500us", 1_500.0),
+        ("ready_us <= 1.5ms", 1_500.0),
+        ("ready_ms <= 2s", 2_000.0),
+        ("wait_us_p90 <= 3ms", 3_000.0),
+        ("ready_wall <= 2min", 120.0),
+        ("instructions <= 28_500_000", 28_500_000.0),
+        ("root_bytes <= 4KiB", 4_096.0),
+    ],
+)
+def test_a_limit_is_read_in_the_unit_of_its_figure(text: str, limit: float) -> None:
+    assert parse_budget(text).limit == limit
+
+
+def test_ready_alone_is_counted_from_the_zero_of_its_clock() -> None:
+    ready = {"name": "ready", "start_us": 400, "end_us": 1_000}
+    alone = {"schema": "vmtailor/timeline/9", "phases": [ready]}
+    after = {"schema": "vmtailor/timeline/9", "phases": [{"name": "kernel", "start_us": 100, "end_us": 400}, ready]}
+    assert [metrics_of(one)["phase_ready_us"] for one in (alone, after)] == [[1_000.0], [900.0]]

@@ -88,3 +88,9 @@ def test_a_small_rest_goes_with_the_group_before(count: int, asked: int) -> None
             trials.append(len(steps.send(True)))
     assert trials[-1] == count
     assert len(trials) == asked
+
+
+def test_where_all_candidates_were_asked_for_they_are_tried_once() -> None:
+    trials: list[set[str]] = []
+    assert drive(search(["A", "B", "C"], asked=3), {"elsewhere"}, trials) is None
+    assert trials == [{"A", "B", "C"}]

@@ -364,17 +364,18 @@ def _cover(files: list[str], scratch: Path) -> int:
 
 def tests_of(mutant: Mutant, known: Map) -> list[str]:
     """Return the tests that execute its line, the quickest first. What is executed when a module is imported is for the
-    tests of that module and of those that use it."""
+    tests of that module and of those that use it: first for those whose file imports it."""
     lines = known.lines.get(mutant.file, {})
     # A statement of several lines may be known by its first one.
     at = max((line for line in lines if line <= mutant.line), default=0)
-    found = set(lines.get(at, ()))
+    found, own = set(lines.get(at, ())), set[str]()
     if not found and at:
+        own = {name for name in known.seconds if _module(mutant.file) in _named_by(name.partition("::")[0])}
         found = {name for names in lines.values() for name in names}
         for user in _users(mutant.file):
             found |= {name for names in known.lines.get(user, {}).values() for name in names}
     chosen, spent = [], 0.0
-    for name in sorted(found, key=lambda name: known.seconds.get(name, 0.0)):
+    for name in sorted(found | own, key=lambda name: (name not in own, known.seconds.get(name, 0.0))):
         spent += known.seconds.get(name, 0.0)
         if spent > MOST_S:
             break
@@ -383,19 +384,21 @@ def tests_of(mutant: Mutant, known: Map) -> list[str]:
 
 
 @cache
-def _imports() -> dict[str, set[str]]:
-    """Return the modules that each file of the program imports, and the names that it takes from them."""
-    found: dict[str, set[str]] = {}
-    for path in PACKAGE.rglob("*.py"):
-        nodes = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom)]
-        names = {f"{node.module}.{one.name}" for node in nodes for one in node.names}
-        found[str(path.relative_to(PACKAGE))] = names | {node.module or "" for node in nodes}
-    return found
+def _named_by(file: str) -> set[str]:
+    """Return the modules that a file of the repository imports, and the names that it takes from them."""
+    path = REPOSITORY / file
+    nodes = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom)]
+    return {f"{node.module}.{one.name}" for node in nodes for one in node.names} | {node.module or "" for node in nodes}
+
+
+def _module(file: str) -> str:
+    return "vmtailor." + file.removesuffix(".py").replace("/", ".")
 
 
 def _users(file: str) -> list[str]:
-    module = "vmtailor." + file.removesuffix(".py").replace("/", ".")
-    return [user for user, names in _imports().items() if module in names]
+    """Return the files of the program that import this one."""
+    users = (path for path in PACKAGE.rglob("*.py") if _module(file) in _named_by(str(path.relative_to(REPOSITORY))))
+    return [str(path.relative_to(PACKAGE)) for path in users]
 
 
 # --- trying them ---

@@ -40,8 +40,6 @@ from mutmut.mutation.mutators import mutation_operators
 REPOSITORY = Path(__file__).resolve().parents[1]
 PACKAGE = REPOSITORY / "src/vmtailor"
 SURVIVORS = REPOSITORY / "tests/data/mutants.toml"
-#: Faults that were drawn at first, by the digests of their keys: they stay for as long as their code does.
-DRAWN = REPOSITORY / "tests/data/mutants_drawn.txt"
 #: Seconds of tests that are run against one fault, at the most.
 MOST_S = 40.0
 IN_PARALLEL = 2
@@ -200,26 +198,21 @@ def every(groups: dict[str, list[str]]) -> dict[str, list[Mutant]]:
     return found
 
 
-def sample(population: dict[str, list[Mutant]], size: int, seed: int, drawn: set[str]) -> list[Mutant]:
-    """Return so many faults, of each group as many. Those `drawn` before come first, then those of the lowest digests,
-    so that a change of the code changes little of the sample and two runs can be compared."""
+def sample(population: dict[str, list[Mutant]], size: int, seed: int) -> list[Mutant]:
+    """Return so many faults, of each group as many: those of the lowest digests, so that a change of the code changes
+    little of the sample and two runs can be compared."""
     chosen: list[Mutant] = []
     for found in population.values():
         seen: Counter[str] = Counter()
         ranks = []
         for mutant in found:
-            name = digest(mutant, seen[mutant.key])
+            name = f"{seed} {mutant.key} {seen[mutant.key]}"
             seen[mutant.key] += 1
-            ranks.append((name not in drawn, hashlib.sha256(f"{seed} {name}".encode()).hexdigest(), mutant))
-        ranks.sort(key=lambda one: one[:2])
-        chosen += [mutant for _, _, mutant in ranks[: round(size / len(population))]]
+            ranks.append((hashlib.sha256(name.encode()).digest(), mutant))
+        ranks.sort(key=lambda one: one[0])
+        chosen += [mutant for _, mutant in ranks[: round(size / len(population))]]
     random.Random(seed).shuffle(chosen)
     return chosen
-
-
-def digest(mutant: Mutant, number: int) -> str:
-    """Return a short name of a fault: of the number-th with its key."""
-    return hashlib.sha256(f"{mutant.key} {number}".encode()).hexdigest()[:12]
 
 
 def survivors(population: dict[str, list[Mutant]], results: Path) -> list[Mutant]:
@@ -515,8 +508,7 @@ def main() -> int:
     if asked.survivors is not None:
         chosen = survivors(population, asked.survivors)
     else:
-        drawn = set(DRAWN.read_text().split()) if asked.seed == config["seed"] else set()
-        chosen = sample(population, asked.sample, asked.seed, drawn)
+        chosen = sample(population, asked.sample, asked.seed)
     print(f"{len(chosen)} faults, {len(known.seconds)} tests", flush=True)
     require_working(chosen, known, asked.out)
     found = []

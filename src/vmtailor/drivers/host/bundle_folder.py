@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from abc import ABC, abstractmethod
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -62,7 +63,7 @@ _AGAIN = "get the bundle again, or fit the image again"
 _CHUNK = 1 << 20
 
 
-class SavedFolder:
+class SavedFolder(ABC):
     """A folder of files that a fit has left there, all of them (a bundle) or only some (a work folder). Somebody else
     may have made it: what is read is checked, and UserInputError says what is wrong with it, or missing."""
 
@@ -70,30 +71,30 @@ class SavedFolder:
         self.path = path
         self.store = store
 
+    @abstractmethod
     def data(self, name: str, most_bytes: int = DATA_BYTES) -> bytes:
         """Return the content of a file, checked in one go."""
-        raise NotImplementedError
 
+    @abstractmethod
     def lists(self, name: str) -> bool:
         """Return whether the folder has a file."""
-        raise NotImplementedError
 
+    @abstractmethod
     def hint(self, name: str) -> str:
         """Return the command that gets a missing or damaged file back."""
-        raise NotImplementedError
 
+    @abstractmethod
     def digest(self, name: str) -> str:
         """Return the SHA-256, in hex, of a file. Raises UserInputError for a file that is not what a record says."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def disk_name(self) -> str:
         """Return the name of the first disk."""
-        raise NotImplementedError
 
+    @abstractmethod
     def changed(self, name: str) -> UserInputError:
         """Return the error for a file that is not what it was."""
-        raise NotImplementedError
 
     def file(self, name: str) -> Path:
         """Return a path under which a file can be opened that nobody else changes. Raises UserInputError for a file

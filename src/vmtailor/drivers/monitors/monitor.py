@@ -207,7 +207,7 @@ class Monitor(ABC):
 
     def require_counting(self, architecture: str) -> None:
         """Raise HostError where this monitor, as it is installed, cannot count instructions."""
-        raise HostError(f"{self.row.title} cannot count instructions", hint="use the wall clock, or QEMU")
+        raise self._cannot_count()
 
     def counts(self, architecture: str) -> bool:
         """Return whether this monitor, as it is installed, can count instructions."""
@@ -221,8 +221,10 @@ class Monitor(ABC):
 
     def counter(self, config: CountingConfig, natives: Natives, folder: Path) -> Counter:
         """Return what counts in one boot, its files in a folder. Raises HostError where nothing can be counted."""
-        self.require_counting(config.architecture)
-        raise NotImplementedError
+        raise self._cannot_count()
+
+    def _cannot_count(self) -> HostError:
+        return HostError(f"{self.row.title} cannot count instructions", hint="use the wall clock, or QEMU")
 
 
 def _lacking(gives: Gives, machine: Machine, wants: Wants) -> Iterator[str]:

@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 from tests.fakes.started import Start
 
+from vmtailor.base.errors import UserInputError
 from vmtailor.booting import series_run
+from vmtailor.cli.boots import boot_machine
+from vmtailor.pipeline.options import BootOptions
 
 
 @pytest.mark.parametrize(
@@ -39,3 +42,18 @@ def test_what_needs_a_kernel_or_a_loader_says_so(
     code, out, err = start("boot", *words, "-o", tmp_path / "out")
     assert (code, out) == (2, "") and says in " ".join(err.split())
     assert not (tmp_path / "out").exists()
+
+
+def test_a_kernel_that_is_missing_or_empty_starts_no_machine(tmp_path: Path) -> None:
+    (tmp_path / "empty").touch()
+    (tmp_path / "short").write_bytes(b"x")
+    assert boot_machine.existing(tmp_path / "short") == str(tmp_path / "short") and boot_machine.existing(None) is None
+    for name, says in (("none", "does not exist"), ("empty", "is empty"), ("", "does not exist or is not a file")):
+        with pytest.raises(UserInputError, match=says):
+            boot_machine.existing(tmp_path / name)
+
+
+@pytest.mark.parametrize("text", ["", "=", "name", "name=", "=pattern", "name=("])
+def test_a_mark_has_a_name_and_a_pattern(text: str) -> None:
+    with pytest.raises(UserInputError, match="--mark"):
+        boot_machine.workload_of(BootOptions(ready="login", marks=(text,)))

@@ -86,6 +86,9 @@ def test_one_mode_an_outlier_and_too_few_are_not_two() -> None:
     assert len(boot_statistics.find_modes([5.0, 5.1, 5.05, 5.2, 5.3, 5.25, 5.07, 9.9])) == 1
     assert len(boot_statistics.find_modes([5.0, 6.0, 5.0, 6.0])) == 1
     assert len(boot_statistics.find_modes([1.0] * 10)) == 1
+    tight = [5.0, 5.001, 5.002, 5.003]
+    assert len(boot_statistics.find_modes([*tight, *(one * 1.03 for one in tight)])) == 2
+    assert len(boot_statistics.find_modes([*tight, *(one * 1.01 for one in tight)])) == 1  # of no interest
     assert boot_statistics.find_modes([]) == ()
     draw = random.Random(1)
     wrong = sum(len(boot_statistics.find_modes([draw.gauss(10, 1) for _ in range(10)])) == 2 for _ in range(60))

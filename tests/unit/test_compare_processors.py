@@ -13,8 +13,10 @@ from tests.fakes.started import Start
 
 from vmtailor.analysis.comparison import processors
 from vmtailor.base.errors import UserInputError
+from vmtailor.base.figures import NARROW_SPACE
 from vmtailor.base.files import records
-from vmtailor.model.boots.comparison import ProcessorsCompared
+from vmtailor.cli import compare as compare_verb
+from vmtailor.model.boots.comparison import PlatformFigure, ProcessorsCompared
 from vmtailor.model.change import Cause, Reason, symbol
 from vmtailor.model.fit_run import FitRun
 
@@ -71,3 +73,19 @@ def test_the_verb_prints_both_forms(
     assert json.loads(start("compare", *bundles, "--json")[1])["schema"] == ProcessorsCompared.SCHEMA
     code, _, err = start("compare", *bundles, "-o", tmp_path / "page.html")
     assert code == 2 and "--json" in err and not (tmp_path / "page.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "unit", "value", "text"),
+    [
+        ("least memory", "bytes", 16 << 20, "16 MiB"),
+        ("kernel file", "bytes", 4_500_000, "4.50 MB"),
+        ("kernel file", "bytes", None, "–"),
+        ("to init", "instructions", 28_500_000, "28.5 M"),
+    ],
+)
+def test_memory_is_told_in_powers_of_1024_and_files_of_1000(
+    name: str, unit: str, value: float | None, text: str
+) -> None:
+    shown = compare_verb._platform_amount(PlatformFigure(name, unit, (value,)), value)
+    assert shown.replace(NARROW_SPACE, " ") == text

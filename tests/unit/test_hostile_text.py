@@ -399,3 +399,10 @@ def test_frames_go_and_all_text_stays(parts: list[tuple[str, FromGuest, bytes]],
 @given(st.binary(), st.binary(max_size=20))
 def test_no_line_is_too_strange(before: bytes, after: bytes) -> None:
     kernel_text(before + b"\xf5TO" + after)
+
+
+def test_a_long_cell_goes_on_in_the_next_line() -> None:
+    table = terminal.Table(*terminal.folding("name", "why"), box=None)
+    table.add_row("x" * 60, "y" * 60)
+    text = drawn(table, width=40)
+    assert (text.count("x"), text.count("y")) == (60, 61)  # one y is the title's

@@ -157,6 +157,8 @@ def test_without_a_counter_nothing_is_counted(tmp_path: Path) -> None:
     assert not one.counts("x86_64") and boot_counter.settling(replace(toy, clock=Clock.INSTRUCTIONS)) is None
     with pytest.raises(HostError, match="Toy VM cannot count instructions"):
         one.counter(CountingConfig(), Any, tmp_path)  # type: ignore[arg-type]
+    with pytest.raises(HostError, match="Toy VM cannot count instructions"):
+        one.require_counting("x86_64")
     with pytest.raises(UserInputError, match="Toy VM has no CPU 'qemu64'"):
         one.require_cpu("x86_64", "microvm", "qemu64")
     one.require_cpu("x86_64", "microvm", "host")

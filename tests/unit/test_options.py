@@ -221,9 +221,7 @@ def sheet(one: Option, default: Any) -> str:
 
 def whole_table() -> dict[str, dict[str, str]]:
     """Return each record's options, and those that only one verb's function has, each as one line."""
-    found = {
-        record.__name__: {row.name: sheet(row, one.default) for one, row in rows_of(record)} for record in RECORDS
-    }
+    found = {record.__name__: {row.name: sheet(row, one.default) for one, row in rows_of(record)} for record in RECORDS}
     for verb in VERBS:
         function = inspect.unwrap(verb.function())
         declared = inspect.signature(function).parameters

@@ -60,6 +60,7 @@ def test_a_daemon_that_ends_at_once_is_not_waited_for_and_its_words_are_told(tmp
     assert time.monotonic() - began < host_runtime.READY_S / 2
 
 
+@pytest.mark.lengthy
 @pytest.mark.parametrize("ready", ["false", "exec sleep 20"])
 def test_a_daemon_that_never_gets_ready_is_given_up(
     ready: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -84,6 +84,7 @@ def test_what_an_instance_needs_is_made_as_on_a_host() -> None:
     assert '"cgroupsPath": "/bench1"' in script
 
 
+@pytest.mark.lengthy
 def test_a_script_runs_once_and_says_what_is_wrong(tmp_path: Path) -> None:
     script, _ = asked("docker")
     here = script.replace("/run/vmtailor-bench", f"{tmp_path}/b").replace("mount -o remount,rw /\n", "")

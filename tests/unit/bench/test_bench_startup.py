@@ -67,6 +67,7 @@ class Run:
         return "sh", "-c", f"sleep {self._delays[int(number)]}; : > {file}; exec sleep 60"
 
 
+@pytest.mark.lengthy
 @pytest.mark.parametrize("how", ["serial", "staggered", "at-once"])
 def test_each_instance_has_its_own_time_however_they_are_started(tmp_path: Path, how: str) -> None:
     run: Any = Run(tmp_path, [2.4, 0.01, 1.2])

@@ -8,6 +8,8 @@ import time
 from pathlib import Path
 from tempfile import TemporaryFile
 
+import pytest
+
 from vmtailor.bench.runtimes.stopwatch import MOST_BYTES, CallBacks, said_until_now, timed
 
 #: Most of what `sleep .3` may be too short for clocks that tick apart.
@@ -42,6 +44,7 @@ def test_what_does_not_end_in_time_is_ended() -> None:
     assert found.returncode is None and found.exit_s == 0.5 and found.first_output_s is None
 
 
+@pytest.mark.lengthy
 def test_a_command_has_ended_though_what_it_started_holds_its_output() -> None:
     found = timed(["sh", "-c", "echo begun; sleep 60 & exit 4"], deadline_s=3.0)
     assert found.returncode == 4 and found.exit_s < 3.0 and found.stdout == b"begun\n"

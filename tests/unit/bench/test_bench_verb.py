@@ -112,6 +112,7 @@ def test_unknown_tests_and_runtimes_are_refused_before_anything(
     assert not (tmp_path / "c").exists() and not (tmp_path / "b.json").exists()
 
 
+@pytest.mark.lengthy
 def test_the_page_shows_all_and_nothing_from_outside_steers_it() -> None:
     page = bench_page(results(hostile="</script><script>alert(1)</script>"))
     assert "<script>alert" not in page and "&lt;script&gt;alert" in page

@@ -258,8 +258,7 @@ def test_a_trace_of_hostile_calls(what: str, start: Start, monkeypatch: pytest.M
     ]
     assert events
     subject = SimpleNamespace(calls=lambda: (events, uses))
-    kind = SimpleNamespace(prepare=lambda asked: nullcontext(subject))
-    monkeypatch.setattr(subject_kind, "kind_of", lambda asked: kind)
+    monkeypatch.setattr(subject_kind, "prepare", lambda asked: nullcontext(subject))
     for more in ((), ("--json",)):
         code, out, err = start("trace", "rootfs:/x", "--show", what, *more)
         assert code == 0, err

@@ -41,7 +41,7 @@ def analyze(
         Option(name="--trace", type=Path, help="Write Chrome trace events, which open in Perfetto, to this file."),
     ] = None,
     out: Annotated[Path | None, PAGE_OUT] = None,
-    top: Annotated[int, replace(TOP, help="Print so many hot spots.")] = 20,
+    top: Annotated[int, replace(TOP, help="Print this many hot spots.")] = 20,
     boot: Annotated[
         int,
         Option(

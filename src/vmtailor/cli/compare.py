@@ -11,7 +11,7 @@ from typing import Annotated
 from vmtailor.analysis.comparison import processors
 from vmtailor.analysis.comparison.boot_differences import THRESHOLDS, compare_sides
 from vmtailor.analysis.comparison.comparison_page import compare_page
-from vmtailor.analysis.comparison.sides import load_side, side_names
+from vmtailor.analysis.comparison.sides import load_side, runs_of, side_names
 from vmtailor.analysis.statistics.significance import Thresholds
 from vmtailor.base import figures
 from vmtailor.base import output as printed
@@ -83,7 +83,7 @@ def compare(
     Bundles for several processors are compared by their figures, and by the symbols that only some of them need. Give a
     third one with --after."""
     bundles = [before, *more_before, after, *more_after]
-    runs = processors.runs_of(bundles)
+    runs = runs_of(bundles)
     if runs is not None:
         if out is not None:
             raise UserInputError("there is no page of several processors", hint="--json has everything")

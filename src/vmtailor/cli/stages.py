@@ -55,7 +55,7 @@ def trace(
         with work_stages.findings(work, asked) as findings:
             _print(_coverage(findings), json)
         return
-    begun = subject_kind.kind_of(asked).prepare(asked) if out is None else work_stages.trace(asked, out)
+    begun = subject_kind.prepare(asked) if out is None else work_stages.trace(asked, out)
     with begun as subject:
         _print(_coverage(subject.trace()) if show is Show.COVERAGE else _rows(show, *subject.calls()), json)
 
@@ -133,7 +133,7 @@ def plan(
     booted either."""
     folder = _folder_of(asked, OptionSubject.PLANNED_FOLDER)
     if folder is None:
-        with subject_kind.kind_of(asked).prepare(asked) as subject:
+        with subject_kind.prepare(asked) as subject:
             made = subject.trace().planned()
     else:
         made = work_stages.plan(folder, asked)
@@ -147,7 +147,7 @@ def plan(
         first = symbol.reasons[0] if symbol.reasons else None
         why = f"{first.text} [{first.reference}]" if first else ""
         if symbol.setting.chosen:
-            table.add_row(symbol.id, symbol.value, str(plan_summary.cause_of(symbol)), why)
+            table.add_row(symbol.id, symbol.value, str(plan_summary.cause_of(symbol) or ""), why)
     console = for_table()
     console.print(table)
     console.print(f"{made.prompted_y} symbols with a prompt, {made.total_y} in all; left out: {len(made.left_out)}")
@@ -160,7 +160,7 @@ def build(asked: FitOptions, json: Annotated[bool, JSON] = False) -> None:
     edited or not."""
     folder = _folder_of(asked, OptionSubject.BUILT_FOLDER)
     if folder is None:
-        with subject_kind.kind_of(asked).prepare(asked) as subject:
+        with subject_kind.prepare(asked) as subject:
             findings = subject.trace()
             files = kernel_trials.built(findings, findings.planned())
     else:

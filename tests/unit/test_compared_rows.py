@@ -94,7 +94,8 @@ def test_the_verdict_of_a_row(
 
 
 def test_what_only_one_side_has_is_its_whole_median() -> None:
-    new, gone = (row(("unit", "a", 1), *sides, (3, 3), THRESHOLDS) for sides in (([], [1, 2, 9]), ([1, 2, 9], [])))
+    key, there = ("unit", "a", 1), [1.0, 2.0, 9.0]
+    new, gone = row(key, [], there, (3, 3), THRESHOLDS), row(key, there, [], (3, 3), THRESHOLDS)
     assert (new.before, new.after, new.change) == (None, 2, 2)
     assert (gone.before, gone.after, gone.change) == (2, None, -2)
 

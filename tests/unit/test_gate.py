@@ -453,15 +453,25 @@ def test_a_document_says_what_it_is_of(tmp_path: Path) -> None:
     assert facts_of(tmp_path, {"ready_s": 1}) == {"schema": "none"}
     (tmp_path / "vmlinux").write_bytes(b"kernel")
     fit = {
-        "schema": "vmtailor/fit-run/8", "reference": "app:1", "image_digest": "sha256:00", "command": "vmtailor fit app:1",
-        "verified": True, "proof": "exercise", "sources": [["kernel source", "6.12"], ["qemu", "7.2"], ["compiler", "gcc"], 5],
+        "schema": "vmtailor/fit-run/8",
+        "reference": "app:1",
+        "image_digest": "sha256:00",
+        "command": "vmtailor fit app:1",
+        "verified": True,
+        "proof": "exercise",
+        "sources": [["kernel source", "6.12"], ["qemu", "7.2"], ["compiler", "gcc"], 5],
         "tailored": {"kernel": "6.12 tailored", "kernel_file": "/elsewhere/vmlinux"},
-    }  # fmt: skip
+    }
     digest = f"sha256:{hashlib.sha256(b'kernel').hexdigest()}"
     told = {
-        "schema": "vmtailor/fit-run/8", "image": "app:1, sha256:00", "fit": "vmtailor fit app:1", "verified": "yes, exercise",
-        "kernel source": "6.12", "compiler": "gcc", "kernel": f"6.12 tailored, {digest}",
-    }  # fmt: skip
+        "schema": "vmtailor/fit-run/8",
+        "image": "app:1, sha256:00",
+        "fit": "vmtailor fit app:1",
+        "verified": "yes, exercise",
+        "kernel source": "6.12",
+        "compiler": "gcc",
+        "kernel": f"6.12 tailored, {digest}",
+    }
     assert facts_of(tmp_path, fit) == told
     (tmp_path / "vmlinux").unlink()
     moved = facts_of(tmp_path, {**fit, "verified": False, "reference": None})

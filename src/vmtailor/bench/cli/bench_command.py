@@ -64,13 +64,13 @@ def bench(
     ] = None,
     count: Annotated[
         str | None,
-        _list("--n", f"Start so many instances at once. Default: {COUNTS}; with --inside, 0 is the machine itself."),
+        _list("--n", f"Start this many instances at once. Default: {COUNTS}; with --inside, 0 is the machine itself."),
     ] = None,
     repeat: Annotated[
         int | None,
         replace(
             REPEAT_ROW, short="", former=(), most=10000,
-            help=f"Measure each cell so many times. Default: {REPEAT}; {QUICK_REPEAT} with --quick; 1 with --n and "
+            help=f"Measure each cell this many times. Default: {REPEAT}; {QUICK_REPEAT} with --quick; 1 with --n and "
             "--inside.",
         ),
     ] = None,
@@ -111,16 +111,16 @@ def bench(
         float | None,
         Option(
             name="--within", type=float, least=1.0, most=100_000.0,
-            help="Take at most so many minutes: tests are left out for it, and named.",
+            help="Take at most this many minutes: leave out tests to fit, and name them.",
         ),
     ] = None,
     host_name: Annotated[
         str | None,
-        Option(name="--host-name", help="Call this host so in results. Default: a digest that tells it from others."),
+        Option(name="--host-name", help="Name this host in results. Default: a digest that tells it from others."),
     ] = None,
     require_kvm: Annotated[
         bool,
-        Option(name="--require-kvm", type=bool, help="End with 3 where KVM does not work: machines are to be timed."),
+        Option(name="--require-kvm", type=bool, help="End with 3 if KVM does not work: machines are to be timed."),
     ] = False,
     image: Annotated[
         str, Option(name="--image", help="Use this image, which must hold /bench (make bench-image); it runs as root.")

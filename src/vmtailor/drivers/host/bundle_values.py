@@ -20,6 +20,7 @@ from vmtailor.model.architecture import Architecture, named
 from vmtailor.model.boots.system_exercise import SAYS_MAX, SAYS_NAME, UNIT, SystemExercise, SystemReadyKind
 from vmtailor.model.bundle import Bundle
 from vmtailor.model.exercise import Exercise, Expect, ReadyKind, Step, StepKind
+from vmtailor.model.image import ImageConfig
 from vmtailor.model.trace import Trace
 from vmtailor.model.watched.system_trace import SystemTrace
 
@@ -66,10 +67,16 @@ def require_machine(bundle: Bundle, where: Path) -> None:
         raise _wrong(where, f"the kernel command line is longer than {most} bytes")
     if not _VERSION.fullmatch(bundle.kernel_version):
         raise _wrong(where, f"'{plain(bundle.kernel_version[:80])}' is not a kernel version")
-    for port in bundle.image.exposed_ports:
+    if bundle.image is not None:
+        require_image(bundle.image, where)
+
+
+def require_image(image: ImageConfig, where: Path) -> None:
+    """Raise UserInputError unless an image could have this configuration: its ports and its signal are used."""
+    for port in image.exposed_ports:
         if not 0 < port.number < 65536:
             raise _wrong(where, f"{port.number} is not a port")
-    signal_number(bundle.image.stop_signal or "SIGTERM")
+    signal_number(image.stop_signal or "SIGTERM")
 
 
 def _row_of(bundle: Bundle, where: Path) -> Architecture:

@@ -24,7 +24,7 @@ from tests.fakes.fit_run_data import fit_run
 from tests.fakes.started import Start
 
 from vmtailor.analysis.demands import strace_log
-from vmtailor.base import output, progress, terminal
+from vmtailor.base import notation, output, progress, terminal
 from vmtailor.base.errors import GuestError, UserInputError, VmtailorError
 from vmtailor.base.figures import NARROW_SPACE
 from vmtailor.base.files import records
@@ -104,7 +104,7 @@ def test_json_says_the_same_and_cannot_steer(value: Any) -> None:
 
 @given(TEXTS)
 def test_records_hold_any_text(text: str) -> None:
-    assert json.loads(records.encode({text: [text]})) == {encodable(text): [encodable(text)]}
+    assert json.loads(notation.encoded_json({text: [text]})) == {encodable(text): [encodable(text)]}
 
 
 # The places where it is drawn

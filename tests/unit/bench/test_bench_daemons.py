@@ -12,9 +12,8 @@ import pytest
 
 from vmtailor.base.errors import HostError
 from vmtailor.bench.runtimes import description, host_runtime
-from vmtailor.bench.runtimes.host_runtime import DescribedRuntime
+from vmtailor.bench.runtimes.host_runtime import BenchImage, DescribedRuntime
 from vmtailor.bench.runtimes.instance_cgroups import Cgroups
-from vmtailor.bench.runtimes.runtime import BenchImage
 
 
 def runtime(folder: Path, shell: str, ready: str) -> DescribedRuntime:

@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from pathlib import Path
 from tempfile import TemporaryFile
 
 import pytest
 
-from vmtailor.bench.runtimes.stopwatch import MOST_BYTES, said_until_now, timed, watching
+from vmtailor.bench.runtimes.stopwatch import MOST_BYTES, CallBacks, said_until_now, timed
 
 #: Most of what `sleep .3` may be too short for clocks that tick apart.
 LEAST_S = 0.25
@@ -17,7 +18,7 @@ LEAST_S = 0.25
 
 def test_the_moments_of_a_command_are_told_apart(tmp_path: Path) -> None:
     shell = f": >'{tmp_path}/here'; sleep .3; echo one; sleep .3; echo two >&2; exit 7"
-    with watching(tmp_path) as callbacks:
+    with contextlib.closing(CallBacks(tmp_path)) as callbacks:
         found = timed(["sh", "-c", shell], deadline_s=60.0, callbacks=callbacks)
     (report,) = found.reports
     assert found.first_output_s is not None and report > 0.0

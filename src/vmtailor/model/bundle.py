@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
+from vmtailor.base.files.records import Older
 from vmtailor.model.architecture import presumed_name
 from vmtailor.model.image import ImageConfig
 from vmtailor.model.machine import DiskFormat
@@ -68,25 +69,34 @@ class BundleFile:
     sha256: str
 
 
+def _undressed(old: dict[str, Any]) -> dict[str, Any]:
+    """Return the document of a record, without an image where it is of a system."""
+    files = old.get("files")
+    named = [one.get("name") for one in files if isinstance(one, dict)] if isinstance(files, list) else []
+    return {**old, "image": None} if SYSTEM in named else old
+
+
 # vmtailor/bundle/1: without `files`. It is not read any more: nothing says whether its kernel is the one that was
 #     verified. The same fit, made again, takes all that is slow from the cache.
 # vmtailor/bundle/2: `files`.
+# vmtailor/bundle/3: a system has no `image`, which held its processor and ports.
 @dataclass(frozen=True)
 class Bundle:
     """Files are named relative to the bundle's folder, so that it can be moved. `words` is the kernel command line
     without what depends on a start (root device and init stay in). `memory_bytes` is the default size of the machine.
-    `privileged`: the container was fitted so, and is run so unless told otherwise.
+    `privileged`: the container was fitted so, and is run so unless told otherwise. `image`: None for a system.
 
     `files` has every file of the folder but this record, and the page that `report` writes again whenever it is asked
     to. Digests find accidents, and files that were exchanged without the record. They are no signature: who can
     write the record can write other digests into it."""
 
-    SCHEMA: ClassVar[str] = "vmtailor/bundle/2"
+    SCHEMA: ClassVar[str] = "vmtailor/bundle/3"
+    OLDER: ClassVar[Older] = {"vmtailor/bundle/2": _undressed}
 
     name: str
     image_reference: str
     image_digest: str
-    image: ImageConfig
+    image: ImageConfig | None
     kernel: str
     kernel_version: str
     kernel_config: str

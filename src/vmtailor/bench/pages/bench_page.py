@@ -8,18 +8,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vmtailor.base import pages
-from vmtailor.bench.analysis.benchmarks import suite_words, test_words
+from vmtailor.bench.analysis.benchmarks import SUITE_WORDS, test_words
 from vmtailor.bench.analysis.cells import Cell, baseline, cells_of
 from vmtailor.bench.analysis.figure_parts import is_part, parts_of
-from vmtailor.bench.analysis.heat_map import heat_maps, tip
+from vmtailor.bench.analysis.heat_map import HeatMap, heat_maps, tip
 from vmtailor.bench.analysis.phrases import ISOLATION, amount, isolation_row, records_of, title_of
 from vmtailor.bench.analysis.unixbench_index import index_rows, index_tables, index_title
 from vmtailor.bench.model.results import BenchResults, HostRun, SuiteName, TestKey, is_counted
-from vmtailor.bench.pages.bench_charts import Curves, Group, curves, group
+from vmtailor.bench.pages.bench_charts import Group, group
+from vmtailor.bench.pages.curve_charts import Curves, curves, distributions
 from vmtailor.bench.pages.overview import Overview, overviews
 from vmtailor.bench.pages.published_tables import LayoutTable, layout_tables
 from vmtailor.bench.pages.ratio_bars import Ratios, ratios
-from vmtailor.bench.pages.start_curves import StartDistribution, distributions
 
 #: Fewer samples than these have no 95 % interval of their median: what stands there is their range.
 FEW = 6
@@ -58,17 +58,8 @@ class SuitePart:
     words: str
     tests: tuple[Test, ...]
     curves: tuple[Curves, ...]
-    distributions: tuple[StartDistribution, ...] = ()
+    distributions: tuple[Curves, ...] = ()
     ratios: tuple[Ratios, ...] = ()
-
-
-@dataclass(frozen=True)
-class HeatPart:
-    """One heat map: a row a stress, a cell (words, tip, shade) a runtime."""
-
-    variant: str
-    runtimes: tuple[str, ...]
-    rows: tuple[tuple[str, tuple[tuple[str, str, int], ...]], ...]
 
 
 @dataclass(frozen=True)
@@ -83,7 +74,7 @@ class Section:
     overviews: tuple[Overview, ...]
     links: dict[TestKey, str]
     indices: tuple[PageTable, ...] = ()
-    heat: tuple[HeatPart, ...] = ()
+    heat: tuple[HeatMap, ...] = ()
     noise: str = ""
     few: bool = False
     layout: tuple[LayoutTable, ...] = ()
@@ -94,7 +85,7 @@ def bench_page(results: BenchResults) -> str:
     sections = [_section(number, run) for number, run in enumerate(results.runs)]
     return pages.render(
         "bench.html", data={"bench": results}, styles=["bench.css"],
-        values={"sections": sections, "results": results, "columns": [name.capitalize() for name in ISOLATION]},
+        values={"sections": sections, "columns": [name.capitalize() for name in ISOLATION], "heat_tip": tip},
     )  # fmt: skip
 
 
@@ -111,7 +102,7 @@ def _section(number: int, run: HostRun) -> Section:
         SuitePart(
             id=f"s{number}-{suite}",
             name=suite,
-            words=suite_words(suite),
+            words=SUITE_WORDS.get(suite, ""),
             tests=tuple(_test(links[key], key, cells) for key, cells in by_test.items() if key[0] == suite),
             curves=tuple(one for one in drawn if one.suite == suite),
             distributions=tuple(one for one in spread if one.suite == suite),
@@ -133,7 +124,7 @@ def _section(number: int, run: HostRun) -> Section:
         overviews=tuple(overviews(run, found)),
         links=links,
         indices=tuple(indices),
-        heat=tuple(_heat(run)),
+        heat=tuple(heat_maps(run)),
         noise=noise_words(run),
         few=few,
         layout=tuple(layout_tables(run)),
@@ -157,26 +148,6 @@ def noise_words(run: HostRun) -> str:
     ]
     clock = f"; clock {min(clocks):,.0f} … {max(clocks):,.0f} MHz while tests ran" if clocks else ""
     return f"Meanwhile others took {others:.0f} % of the processors, and {steal:.0f} % was stolen (medians){clock}."
-
-
-def _heat(run: HostRun) -> list[HeatPart]:
-    return [
-        HeatPart(
-            one.variant,
-            one.runtimes,
-            tuple(
-                (
-                    stress,
-                    tuple(
-                        ("–", "not measured", 0) if cell is None else (cell.words, tip(stress, name, cell), cell.shade)
-                        for name, cell in zip(one.runtimes, cells, strict=True)
-                    ),
-                )
-                for stress, cells in one.rows
-            ),
-        )
-        for one in heat_maps(run)
-    ]
 
 
 def _test(identity: str, key: TestKey, cells: Sequence[Cell]) -> Test:

@@ -25,13 +25,9 @@ APART = "not at the same time as native"
 
 
 class Shade(StrEnum):
-    """The standing of a cell to its baseline: the baseline itself, a verdict by its own name, or neither."""
+    """The standing of a cell that has no verdict against its baseline."""
 
-    BASELINE = "baseline"
-    BETTER = "better"
-    WORSE = "worse"
-    SAME = "same"
-    UNDECIDED = "undecided"
+    BASELINE = "baseline"  # it is the baseline itself
     FAILED = "failed"
     NONE = "none"  # there is no figure, for a reason that is said
 
@@ -42,7 +38,7 @@ class OverviewCell:
 
     words: str
     tip: str
-    shade: Shade
+    shade: Shade | Verdict
 
 
 @dataclass(frozen=True)
@@ -137,7 +133,7 @@ def _said(runtime: str, cell: Cell | None, lacking: str, *, least: bool) -> Over
     if cell.against is None:
         return OverviewCell(median, tip, Shade.BASELINE if runtime == baseline(cell.key) else Shade.NONE)
     doubt = "?" if cell.against.verdict is Verdict.UNDECIDED else ""
-    return OverviewCell(f"{mark}{cell.against.times}{doubt}", tip, Shade(cell.against.verdict))
+    return OverviewCell(f"{mark}{cell.against.times}{doubt}", tip, cell.against.verdict)
 
 
 def tip_of(cell: Cell) -> str:
@@ -160,12 +156,11 @@ def tip_of(cell: Cell) -> str:
 
 def counted_words(cell: Cell) -> str:
     """Return why so few samples are enough: counts do not scatter as times do, and this is how far they do."""
+    if len(cell.values) < 2:
+        return "one counted boot"
     middle = statistics.median(cell.values)
     spread = 100 * (max(cell.values) - min(cell.values)) / abs(middle) if middle else 0.0
-    boots = f"{len(cell.values)} counted boots" if len(cell.values) > 1 else "one counted boot"
-    if len(cell.values) < 2:
-        return boots
-    return f"{boots}, {'the same' if spread == 0 else f'within {spread:.2g} %'}"
+    return f"{len(cell.values)} counted boots, {'the same' if spread == 0 else f'within {spread:.2g} %'}"
 
 
 def doubts_of(cell: Cell) -> list[str]:

@@ -24,7 +24,7 @@ from vmtailor.bench.run.image_machine import ImageMachine
 from vmtailor.bench.run.machine_counts import counted_trial, timed_too
 from vmtailor.bench.run.rounds_boot import AtOnce
 from vmtailor.bench.runtimes import description
-from vmtailor.bench.runtimes.host_runtime import BenchImage, DescribedRuntime, missing
+from vmtailor.bench.runtimes.host_runtime import BenchImage, DescribedRuntime, able, missing
 from vmtailor.bench.runtimes.stopwatch import TimedCommand, timed
 from vmtailor.bench.suites.bench_run import ASKED, TAG, BenchRun, number, said_object, succeeded
 from vmtailor.bench.suites.registry import SUITES
@@ -77,7 +77,7 @@ class HostRow(BenchRow):
         version = driver.version()
         run.runtimes[driver.name] = driver
         try:
-            with run.placed(driver.name, run.spec([BENCH, "report"], driver.able(ASKED))) as spec:
+            with run.placed(driver.name, run.spec([BENCH, "report"], able(driver.description, ASKED))) as spec:
                 above = run.cgroups.limits(spec.name)
                 said = succeeded(timed(driver.run_words(spec), deadline_s=_REPORT_S, **driver.surroundings())).stdout
         except VmtailorError as error:

@@ -233,9 +233,7 @@ _MOST_SAID = 6
 
 def _right(found: Boot, gathered: Gathered) -> Boot:
     """Return the boot. Raises GuestError where the engine was not made ready, or the command failed."""
-    if found.failures:
-        require_ready(found, gathered, found.problem)
-    return require_ready(found, gathered)
+    return require_ready(found, gathered, found.problem if found.failures else "")
 
 
 def require_ready(found: Boot, gathered: Gathered, problem: str = "") -> Boot:

@@ -56,33 +56,27 @@ def check(names: Sequence[str]) -> None:
 
 def ready(names: Sequence[str], image: str, store: Store) -> tuple[BenchMachine, ...]:
     """Return the machines that are named, with the image as their root. Raises HostError, UserInputError."""
-    found = []
+    found, subsystems = [], ""
     for name in dict.fromkeys(name for name in names if is_machine(name)):
         if name == STOCK:
             with step("make the stock machine ready"):
                 known = image_subject.prepare(FitOptions(image, Path(), store=store))
-            files = str(kernel_subsystems.known(known.kernel, known.baseline.architecture, store))
-            stock = BenchMachine(
-                name=STOCK, machine=known.baseline, kernel=known.kernel.release, system_map=known.kernel.system_map,
-                subsystems=files,
-            )  # fmt: skip
-            found.append(stock)
+            subsystems = str(kernel_subsystems.known(known.kernel, known.baseline.architecture, store))
+            kernel = known.kernel
+            found.append(BenchMachine(STOCK, known.baseline, kernel.release, system_map=kernel.system_map))
             continue
         folder = Path(name.removeprefix(VM)).absolute()
         one = bundle_folder.load_container(folder, store)
-        machine = fitted_machine.machine_of(one, fitted_machine.Chosen(clock=Clock.INSTRUCTIONS))
-        which = digest(to_bytes(one.bundle))[:12]
         found.append(
             BenchMachine(
                 name=VM + folder.name,
-                machine=machine,
+                machine=fitted_machine.machine_of(one, fitted_machine.Chosen(clock=Clock.INSTRUCTIONS)),
                 kernel=one.bundle.kernel_version,
                 folder=str(folder),
-                digest=which,
+                digest=digest(to_bytes(one.bundle))[:12],
             )
         )
-    files = next((one.subsystems for one in found if one.name == STOCK), "")
-    found = [replace(one, subsystems=files) for one in found]
+    found = [replace(one, subsystems=subsystems) for one in found]
     names_ = [one.name for one in found]
     if len(set(names_)) < len(names_):
         raise UserInputError("two bundles' folders have one name", hint="rename one: it names the row")

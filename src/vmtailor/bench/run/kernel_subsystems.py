@@ -30,17 +30,11 @@ def known(kernel: KernelBaseline, architecture: str, store: Store) -> Path:
         with step("find the subsystem of each of the kernel's functions"):
             table = SymbolTable.parse(Path(kernel.system_map).read_text("ascii", "replace"), architecture)
             frames = symbolize(Path(kernel.debug_vmlinux), map(int, table.starts))
-            (folder / NAME).write_bytes(
-                msgspec.json.encode(subsystems(table, frames, in_tree(Path(kernel.source_dir))))
-            )
+            is_there = functools.cache(lambda path: (Path(kernel.source_dir) / path).is_file())
+            (folder / NAME).write_bytes(msgspec.json.encode(subsystems(table, frames, is_there)))
 
     key = digest("kernel-subsystems/1", kernel.release, kernel.source_digest, Path(kernel.system_map))
     return store.get("kernel-subsystems", key, fill) / NAME
-
-
-def in_tree(tree: Path) -> Callable[[str], bool]:
-    """Return whether a path is one of a source tree's files; asked once for each."""
-    return functools.cache(lambda path: (tree / path).is_file())
 
 
 def subsystems(table: SymbolTable, frames: Mapping[int, SourceFrames], there: Callable[[str], bool]) -> dict[str, str]:

@@ -87,7 +87,9 @@ def bench(asked: BenchJob, store: Store, *, inside: str = "", require_kvm: bool 
     if inside:
         counted = bool(machine_tests(job))
         job = replace(job, inside=guest_engine.ready(inside, image, job.image_archive, store, by_subsystem=counted))
-    with locked(_lock_of(job, store), f"a benchmark into {out.name}"), held() as scope:
+    # Two runs into one file would each take what the other one adds for gone.
+    lock = store.folder("bench-locks") / digest(str(Path(job.out).resolve()))[:16]
+    with locked(lock, f"a benchmark into {out.name}"), held() as scope:
         job = replace(job, folder=str(scope.folder))
         file = scope.folder / "job.json"
         records.save(job, file)
@@ -129,11 +131,6 @@ def _kvm(*, required: bool) -> bool:
     if required and not verdict.works:
         raise HostError(f"KVM does not work here: {verdict.reason}", hint="vmtailor doctor says more")
     return verdict.works
-
-
-def _lock_of(job: BenchJob, store: Store) -> Path:
-    """Return the lock of who writes these results: two at once would each take what the other one adds for gone."""
-    return store.folder("bench-locks") / digest(str(Path(job.out).absolute().resolve()))[:16]
 
 
 def _tree(published: Published, source: str) -> str:

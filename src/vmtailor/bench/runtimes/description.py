@@ -59,8 +59,10 @@ class Daemon:
 
 @dataclass(frozen=True)
 class Commands:
-    """Argument lists with fields and groups. `stays` as in `Steps`. `network`: starts what holds a network namespace
-    for instances to join, where the runtime takes none that is there; `network_pid` prints a process of it."""
+    """Argument lists with fields and groups. `run` makes an instance, runs its command in the foreground, and removes
+    it. `create` (each in turn), `start` and `stop` do so in steps; `stays`: `start` runs as long as the instance does,
+    otherwise it returns when the instance runs. `network`: starts what holds a network namespace for instances to join,
+    where the runtime takes none that is there; `network_pid` prints a process of it."""
 
     run: tuple[str, ...]
     start: tuple[str, ...]
@@ -128,10 +130,9 @@ def parse(data: bytes, origin: str) -> Description:
     try:
         table: dict[str, Any] = tomllib.loads(data.decode())
         found = msgspec.convert(table, Description)
-    except RecursionError:
-        raise UserInputError(f"{origin} describes no runtime: it is nested too deep", hint=_HINT) from None
-    except ValueError as error:  # of TOML, of UTF-8, of a record, or a number of thousands of digits
-        raise UserInputError(f"{origin} describes no runtime: {plain(str(error))[:300]}", hint=_HINT) from error
+    except (RecursionError, ValueError) as error:  # of TOML, of UTF-8, of a record, or a number of thousands of digits
+        why = "it is nested too deep" if isinstance(error, RecursionError) else plain(str(error))[:300]
+        raise UserInputError(f"{origin} describes no runtime: {why}", hint=_HINT) from error
     unknown = set(table) - set(Description.__dataclass_fields__)
     unknown |= set(table.get("commands", {})) - set(Commands.__dataclass_fields__)
     unknown |= set(found.options) - set(GROUPS)

@@ -165,8 +165,36 @@ class _Guest:
         ]
 
     def placed(self, spec: InstanceSpec, cgroups: Sequence[str]) -> list[str]:
-        """Return lines for the instance's cgroups, root directory and bundle."""
-        return _placed(self.one, spec, self.folder, cgroups if self.entered else ())
+        """Return lines that make the instance's cgroups, root directory and bundle, as on a host (host_runtime.py)."""
+        found = []
+        if self.entered:
+            found += [
+                f"[ -e {_CGROUPS}/cgroup.controllers ] || fail this system has version 1 of cgroups",
+                f"for name in memory cpu pids; do echo +$name >{_CGROUPS}/cgroup.subtree_control; done",
+            ]
+            for cgroup in (f"{_CGROUPS}/{name}" for name in cgroups):
+                found.append(_must("mkdir", cgroup))
+                for name, text in limit_files(spec.limits, unified=True):
+                    found.append(f"echo {shlex.quote(text)} >{cgroup}/{name} || fail {name}")
+                for name, text in no_swap_files(spec.limits, unified=True):
+                    found.append(f"[ ! -e {cgroup}/{name} ] || echo {shlex.quote(text)} >{cgroup}/{name}")
+        if self.one.root is RootForm.IMAGE:
+            return found
+        own = f"{self.folder}/{spec.name}"
+        root = f"{own}/{_root_name(self.one)}"
+        options = f"lowerdir={TREE},upperdir={own}/upper,workdir={own}/work"
+        found += [
+            _must("mkdir", "-p", root, f"{own}/upper", f"{own}/work"),
+            _must("mount", "-t", "overlay", "-o", options, "overlay", root),
+        ]
+        if self.one.root is RootForm.KERNEL_DIRECTORY:
+            found += [_must("mount", "--rbind", f"/{name}", f"{root}/{name}") for name in ("proc", "sys", "dev")]
+            for volume in spec.volumes:  # which nobody else mounts
+                found.append(_must("mkdir", "-p", f"{root}{volume.target}"))
+                found.append(_must("mount", "--bind", volume.source, f"{root}{volume.target}"))
+        if self.one.root is RootForm.BUNDLE:
+            found.append(_write(f"{own}/config.json", json.dumps(bundle_config(spec), indent=1)))
+        return found
 
     def _values(self, spec: InstanceSpec) -> dict[str, str]:
         own = f"{self.folder}/{spec.name}"
@@ -201,36 +229,3 @@ def _daemon(one: Description, words: _Words, log: str) -> list[str]:
 
 def _root_name(one: Description) -> str:
     return "rootfs" if one.root is RootForm.BUNDLE else "root"
-
-
-def _placed(one: Description, spec: InstanceSpec, folder: str, cgroups: Sequence[str]) -> list[str]:
-    """Return the instance's cgroup, root directory and bundle, as on a host (bench/runtimes/host_runtime.py)."""
-    found = []
-    if cgroups:
-        found += [
-            f"[ -e {_CGROUPS}/cgroup.controllers ] || fail this system has version 1 of cgroups",
-            f"for name in memory cpu pids; do echo +$name >{_CGROUPS}/cgroup.subtree_control; done",
-        ]
-        for cgroup in (f"{_CGROUPS}/{name}" for name in cgroups):
-            found.append(_must("mkdir", cgroup))
-            for name, text in limit_files(spec.limits, unified=True):
-                found.append(f"echo {shlex.quote(text)} >{cgroup}/{name} || fail {name}")
-            for name, text in no_swap_files(spec.limits, unified=True):
-                found.append(f"[ ! -e {cgroup}/{name} ] || echo {shlex.quote(text)} >{cgroup}/{name}")
-    if one.root is RootForm.IMAGE:
-        return found
-    own = f"{folder}/{spec.name}"
-    root = f"{own}/{_root_name(one)}"
-    options = f"lowerdir={TREE},upperdir={own}/upper,workdir={own}/work"
-    found += [
-        _must("mkdir", "-p", root, f"{own}/upper", f"{own}/work"),
-        _must("mount", "-t", "overlay", "-o", options, "overlay", root),
-    ]
-    if one.root is RootForm.KERNEL_DIRECTORY:
-        found += [_must("mount", "--rbind", f"/{name}", f"{root}/{name}") for name in ("proc", "sys", "dev")]
-        for volume in spec.volumes:  # which nobody else mounts
-            found.append(_must("mkdir", "-p", f"{root}{volume.target}"))
-            found.append(_must("mount", "--bind", volume.source, f"{root}{volume.target}"))
-    if one.root is RootForm.BUNDLE:
-        found.append(_write(f"{own}/config.json", json.dumps(bundle_config(spec), indent=1)))
-    return found

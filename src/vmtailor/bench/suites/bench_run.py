@@ -41,6 +41,15 @@ class TrialFailed(VmtailorError):
         super().__init__(reason, details=evidence)
 
 
+@dataclass(frozen=True)
+class BuiltTree:
+    """A published set of benchmarks, copied into the scope and built. `digest`: of the files as they were given."""
+
+    folder: Path
+    digest: str
+    compiler: str
+
+
 @dataclass
 class BenchRun:
     """One run in the scope. `folder`: of the scope; `runtimes` by name, prepared. `here`: what the harness reports of
@@ -61,7 +70,7 @@ class BenchRun:
         #: What instances said of themselves in it.
         self.witnesses: list[Witness] = []
         #: What was built for this run, by name: published sets (suites/published_sets.py).
-        self.built: dict[str, object] = {}
+        self.built: dict[str, BuiltTree] = {}
 
     @property
     def quick(self) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import ClassVar
 
 from vmtailor.base.natives import locate
@@ -17,7 +17,7 @@ from vmtailor.bench.model.instance import BENCH, Volume
 from vmtailor.bench.model.job import BenchJob
 from vmtailor.bench.model.results import SuiteName
 from vmtailor.bench.runtimes.host_state import available_bytes
-from vmtailor.bench.runtimes.networks import NETSERVER, PING, Link, await_listening
+from vmtailor.bench.runtimes.networks import IPERF, NETSERVER, PING, Link, await_listening
 from vmtailor.bench.runtimes.stopwatch import TimedCommand
 from vmtailor.bench.suites.bench_run import BenchRun, TrialFailed, number, said_object
 from vmtailor.bench.suites.published_sets import IOZONE, NETPERF, built, tree_facts
@@ -134,18 +134,27 @@ def _netperf_latency(run: BenchRun, runtime: str) -> Values:
     return {"round trips": transactions, "mean round trip": 1 / transactions}
 
 
+@contextlib.contextmanager
+def _served(run: BenchRun, runtime: str, port: int, words: Callable[[Link], Sequence[str]]) -> Iterator[Link]:
+    """Hold a network for one instance, with a server that listens at its other end. `words`: enter the peer's namespace
+    and start the server."""
+    with run.runtimes[runtime].network(0, peer=True) as link:
+        enter = str(locate().folder / "enter")
+        with spawn([enter, *words(link)], stderr=subprocess.DEVNULL) as server:
+            await_listening(server.pid, port)
+            yield link
+
+
 def _netperf_asked(run: BenchRun, runtime: str, test: str, more: Sequence[str], numbers: int) -> tuple[float, float]:
     """Run netperf in an instance, its server in the peer's namespace. Returns the last of the `numbers` of its line,
     and the processor time that both ends used for it."""
     tree = built(NETPERF, run.job.netperf_source, run)
     seconds = QUICK_NETWORK_S if run.quick else NETWORK_S
-    with run.runtimes[runtime].network(0, peer=True) as link:
-        serve = [str(locate().folder / "enter"), "-n", link.peer, str(tree.folder / "src/netserver"), "-D", "-4"]
-        with spawn(serve, stderr=subprocess.DEVNULL) as server:
-            await_listening(server.pid, NETSERVER)
-            words = [f"{NETPERF.at}/src/netperf", "-H", link.outside, "-t", test, "-l", str(seconds), "-P", "0", *more]
-            volumes = (Volume(str(tree.folder), NETPERF.at),)
-            found, used = _with_cpu(run, runtime, words, link, volumes)
+    server = [str(tree.folder / "src/netserver"), "-D", "-4"]
+    with _served(run, runtime, NETSERVER, lambda link: ["-n", link.peer, *server]) as link:
+        words = [f"{NETPERF.at}/src/netperf", "-H", link.outside, "-t", test, "-l", str(seconds), "-P", "0", *more]
+        volumes = (Volume(str(tree.folder), NETPERF.at),)
+        found, used = _with_cpu(run, runtime, words, link, volumes)
     figure = netperf_figure(found.stdout.decode("utf-8", "replace"), numbers)
     if figure is None:
         raise TrialFailed("netperf did not print its figures", found.said)
@@ -171,13 +180,13 @@ def _with_cpu(
 def _latency(run: BenchRun, runtime: str) -> Values:
     """Run our own test: a byte to the peer and a byte back, whoever asks waits."""
     seconds = QUICK_NETWORK_S if run.quick else NETWORK_S
-    with run.runtimes[runtime].network(0, peer=True) as link:
-        enter = [str(locate().folder / "enter"), "-u", "-n", link.peer, "-r", str(run.folder / "tree")]
-        serve = [*enter, PING_PROGRAM, "serve", link.outside, str(PING)]
-        with spawn(serve, stderr=subprocess.DEVNULL) as server:
-            await_listening(server.pid, PING)
-            words = [PING_PROGRAM, "ask", link.outside, str(PING), str(seconds)]
-            said = said_object(run.run(runtime, words, deadline_s=DEADLINE_S, network=link.path))
+
+    def serve(link: Link) -> list[str]:  # the image's program, as nobody and in the image's root
+        return ["-u", "-n", link.peer, "-r", str(run.folder / "tree"), PING_PROGRAM, "serve", link.outside, str(PING)]
+
+    with _served(run, runtime, PING, serve) as link:
+        words = [PING_PROGRAM, "ask", link.outside, str(PING), str(seconds)]
+        said = said_object(run.run(runtime, words, deadline_s=DEADLINE_S, network=link.path))
     took, trips = number(said, "seconds"), number(said, "round_trips")
     if took <= 0 or trips <= 0:
         raise TrialFailed("nothing came back", str(said)[:500])
@@ -205,12 +214,10 @@ def _tcp(run: BenchRun, runtime: str, *, receive: bool) -> Values:
     """Run iperf3 with a peer in a namespace of its own. The processor time is that of both ends and all between, but
     not of the instance's start and end."""
     seconds = QUICK_NETWORK_S if run.quick else NETWORK_S
-    with run.runtimes[runtime].network(0, peer=True) as link:
-        serve = [str(locate().folder / "enter"), "-n", link.peer, require_tool("iperf3"), "--server", "--one-off"]
-        with spawn(serve, stderr=subprocess.DEVNULL) as server:
-            await_listening(server.pid)
-            words = ["iperf3", "--client", link.outside, "--time", str(seconds), "--json"]
-            found, used = _with_cpu(run, runtime, [*words, *(["--reverse"] if receive else [])], link)
+    server = [require_tool("iperf3"), "--server", "--one-off"]
+    with _served(run, runtime, IPERF, lambda link: ["-n", link.peer, *server]) as link:
+        words = ["iperf3", "--client", link.outside, "--time", str(seconds), "--json"]
+        found, used = _with_cpu(run, runtime, [*words, *(["--reverse"] if receive else [])], link)
     said = said_object(found)
     bits = number(said, "end", "sum_received", "bits_per_second")
     moved = number(said, "end", "sum_received", "bytes")

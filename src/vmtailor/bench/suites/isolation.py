@@ -92,7 +92,7 @@ def _lost(run: BenchRun, test: BenchTest, runtime: str) -> Values:
         if patience_s < PATIENCE * max(before):
             run.notes.append(f"who took {patience_s / max(before):.1f} times as long as before did not report")
         with _stress_peer(test.test, five.misbehaving), _above() as above:
-            five.begin()
+            five.go.touch()
             time.sleep(QUICK_SETTLE_S if run.quick else SETTLE_S)
             after = _asked(five.addresses, requests, patience_s, run, above)
             five.require_stressed()
@@ -170,9 +170,6 @@ class _Five:
     outputs: list[tuple[IO[bytes], IO[bytes]]]
     go: Path
 
-    def begin(self) -> None:
-        self.go.touch()
-
     def reports(self) -> list[bytes]:
         """Return what each said of itself, before it became what it is."""
         return [parted(said_until_now(out))[0] for out, _ in self.outputs]
@@ -231,8 +228,7 @@ def _five(run: BenchRun, runtime: str, stress: str, limits: Limits) -> Iterator[
             outputs=outputs,
             go=folder / "go",
         )
-        deadline = time.monotonic() + START_S
-        there = False
+        deadline, there = time.monotonic() + START_S, False
         while not there or not all(answers(address) for address in five.addresses):
             there = there or _THERE in callbacks.take()
             if time.monotonic() > deadline or process.poll() is not None:
@@ -264,17 +260,14 @@ def _asked(
             said = held.enter_context(tempfile.TemporaryFile())
             words = [*ab, "-q", "-n", str(requests), "-c", str(AT_ONCE), "-s", "5", f"http://{address}/"]
             asking.append((held.enter_context(spawn(words, stdout=said, stderr=said)), said))
-        deadline = time.monotonic() + patience_s
-        over = time.monotonic() + run.left_s()
+        began = time.monotonic()
+        deadline, over = began + patience_s, began + run.left_s()
         while any(process.poll() is None for process, _ in asking) and time.monotonic() < deadline:
             _watch(run)
             if time.monotonic() > over:
                 raise TrialFailed(RUN_OVER)
             time.sleep(0.02)
-        found = []
-        for process, said in asking:
-            found.append(took_s(said_until_now(said), requests) if process.poll() == 0 else None)
-        return found
+        return [took_s(said_until_now(said), requests) if process.poll() == 0 else None for process, said in asking]
 
 
 def took_s(said: bytes, requests: int) -> float | None:

@@ -10,18 +10,9 @@ from pathlib import Path
 
 from vmtailor.base.errors import HostError, UserInputError
 from vmtailor.base.process import CommandFailed, require_tool, run
-from vmtailor.bench.suites.bench_run import BenchRun
+from vmtailor.bench.suites.bench_run import BenchRun, BuiltTree
 
 _BUILD_S = 600.0
-
-
-@dataclass(frozen=True)
-class BuiltTree:
-    """A tree of our own, built. `digest`: of the files as they were given."""
-
-    folder: Path
-    digest: str
-    compiler: str
 
 
 @dataclass(frozen=True)
@@ -69,9 +60,7 @@ def built(published: Published, source: str, run_: BenchRun) -> BuiltTree:
         folder = run_.folder / published.title.lower()
         shutil.copytree(source, folder, symlinks=True)
         run_.built[published.title] = BuiltTree(folder, tree_digest(Path(source)), _made(published, folder))
-    found = run_.built[published.title]
-    assert isinstance(found, BuiltTree)
-    return found
+    return run_.built[published.title]
 
 
 def tree_facts(published: Published, source: str, run_: BenchRun, name: str) -> list[tuple[str, str]]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import IO
 
 from vmtailor.base.process import spawn
-from vmtailor.bench.model.instance import BENCH, CALL_BACK, Limits, Volume
+from vmtailor.bench.model.instance import BENCH, Limits, Volume
 from vmtailor.bench.runtimes.stopwatch import TimedCommand, said_until_now
 from vmtailor.bench.suites.bench_run import NO_LIMITS, BenchRun, TrialFailed, succeeded
 
@@ -75,8 +75,3 @@ def together(
             with contextlib.suppress(subprocess.TimeoutExpired):
                 one.process.wait(max(0.0, deadline - time.monotonic()))
         return [run.heard(runtime, succeeded(one.said())) for one in begun]
-
-
-def place_words(number: int) -> list[str]:
-    """Return the words that tell a program within an instance where to wait, and as whom."""
-    return [CALL_BACK, str(number)]

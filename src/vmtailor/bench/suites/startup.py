@@ -20,7 +20,7 @@ from typing import ClassVar
 
 from vmtailor.base.process import spawn
 from vmtailor.bench.analysis.benchmarks import BenchTest, Values, benchmark
-from vmtailor.bench.model.instance import BENCH, CALL_BACK, InstanceSpec, Volume
+from vmtailor.bench.model.instance import BENCH, CALL_BACK, Volume
 from vmtailor.bench.model.job import BenchJob
 from vmtailor.bench.model.results import BenchFigure, SuiteName
 from vmtailor.bench.runtimes.host_runtime import Surroundings
@@ -102,16 +102,16 @@ def _apart(run: BenchRun, _: BenchTest, runtime: str) -> Values:
         run.calling_back(run.spec([BENCH, "hold", f"{CALL_BACK}/here"])) as (wanted, callbacks),
         run.placed(runtime, wanted) as spec,
     ):
-        steps = driver.steps(spec)
-        figures = {"create": _all(steps.create, driver.surroundings())} if steps.create else {}
+        commands, where = driver.commands(spec), driver.surroundings()
+        figures = {"create": _all(commands.create, where)} if commands.create else {}
         started = time.monotonic()
-        with spawn(steps.start, **driver.surroundings()) as process:
+        with spawn(commands.start, **where) as process:
             Reports(callbacks, ["here"]).wait(["here"], started + DEADLINE_S)
             figures["start to own report"] = time.monotonic() - started
             _have_report(run, runtime, run.callback_folder(spec), ["here"], callbacks)
-            if not steps.stays:
+            if not commands.stays:
                 process.wait(DEADLINE_S)
-                figures["stop"] = _all(steps.stop, driver.surroundings())
+                figures["stop"] = _all(commands.stop, where)
             else:
                 before = time.monotonic()
                 process.terminate()
@@ -169,8 +169,9 @@ def holding(run: BenchRun, runtime: str, count: int, how: str) -> Iterator[tuple
         _, callbacks = held.enter_context(run.calling_back(shared))
         folder = run.folder / "callbacks" / shared.name
         specs = []
+        volumes = (Volume(str(folder), CALL_BACK),)
         for number in range(count):
-            spec = _holder(run, folder, number)
+            spec = replace(run.spec([BENCH, "hold", f"{CALL_BACK}/{number}"]), volumes=volumes)
             specs.append(held.enter_context(run.placed(runtime, spec)))
         commands = [driver.run_words(spec) for spec in specs]
         starts: list[float] = []
@@ -216,11 +217,6 @@ def _written(path: Path) -> bytes:
             return file.read(MOST_BYTES) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else b""
     except OSError:
         return b""
-
-
-def _holder(run: BenchRun, folder: Path, number: int) -> InstanceSpec:
-    spec = run.spec([BENCH, "hold", f"{CALL_BACK}/{number}"])
-    return replace(spec, volumes=(Volume(str(folder), CALL_BACK),))
 
 
 def _many(run: BenchRun, test: BenchTest, runtime: str) -> Values:

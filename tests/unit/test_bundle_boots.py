@@ -134,7 +134,7 @@ def test_a_system_is_started_with_its_console_and_its_ports(
     (folder / SYSTEM).write_text("{}")
     (folder / "disk.qcow2").write_text("disk")
     made = records.load(Bundle, folder / "bundle.json")
-    seal(folder, replace(made, root="disk.qcow2"))
+    seal(folder, replace(made, root="disk.qcow2", image=None))
     free = PublishedPort("127.0.0.1", 0, 80)
     monkeypatch.setattr(run_ports, "chosen", lambda ports: (PORT,) if ports == (free,) else ())
     started = start(RunOptions(folder, ports=(free,), interactive=True))

@@ -74,7 +74,7 @@ def _table(
     fold: bool = False,
 ) -> Table:
     """Return a table. `left`: the columns that are not numbers; None: the first. `fold`: long cells take several lines.
-    Cells are a stranger's text, never markup."""
+    Cells are untrusted text, never markup."""
     style = "dim" if dim else None
     table = Table(title=title, title_justify="left", title_style="bold", box=None, header_style=style)
     for name in head:
@@ -86,7 +86,7 @@ def _table(
 
 
 def isolation_table(run: HostRun) -> Table:
-    """Return how each runtime isolates and controls, as its instance saw it."""
+    """Return a table of how each runtime isolates and limits, as its instance saw it."""
     # Cgroups and digests are long: they stand on the page.
     shown = [place for place, name in enumerate(ISOLATION) if name not in ("cgroup", "program")]
     records = records_of(run)
@@ -96,7 +96,7 @@ def isolation_table(run: HostRun) -> Table:
 
 
 def cell_table(title: str, cells: Sequence[Cell], order: Mapping[str, int]) -> Table:
-    """Return figures of one test, row by row. `order`: of the runtimes."""
+    """Return a table of one test's figures, row by row. `order`: of the runtimes."""
     to = f"to {baseline(cells[0].key)}" if cells and baseline(cells[0].key) else ""
     rows: list[tuple[str | Text, ...]] = []
     before = ""
@@ -108,7 +108,7 @@ def cell_table(title: str, cells: Sequence[Cell], order: Mapping[str, int]) -> T
 
 
 def heat_table(found: HeatMap) -> Table:
-    """Return what well-behaved instances lost: stresses down, runtimes across."""
+    """Return a table of the loss of well-behaved instances: stresses down, runtimes across."""
     title = f"Isolation {found.variant}: (t2 − t1) / t1 of well-behaved instances, by what one of five does"
     rows = [
         (stress, *("–" if one is None else Text(one.words, style=_heat(one)) for one in cells))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Results that are there: shown, merged, compared, exported. None of it needs root."""
+"""Results that are there: shown, merged, compared, exported. None of this needs root."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from vmtailor.bench.pages.published_tables import data_n_page, published_page
 
 
 def load(files: Sequence[Path]) -> BenchResults:
-    """Return results of all files, merged. Raises UserInputError."""
+    """Return the results of all files, merged. Raises UserInputError."""
     if not files:
         raise UserInputError("no results were named", hint="vmtailor bench report bench.json")
     return merged([records.load(BenchResults, file) for file in files])
@@ -45,7 +45,7 @@ def report(files: Sequence[Path], out: Path | None, csv: Path | None, *, json: b
 
 
 def published(files: Sequence[Path], out: Path | None) -> None:
-    """Write the page of what was measured by the published protocols, as Markdown."""
+    """Write the results of the published protocols as a Markdown page. Raises UserInputError."""
     _write_page(
         files, out, published_page, "these results are from --quick: published tables need a full measurement",
         hint="make bench-published, or a part of it: vmtailor bench SUITE --on RUNTIME,… without --quick",
@@ -53,7 +53,8 @@ def published(files: Sequence[Path], out: Path | None) -> None:
 
 
 def data_n(files: Sequence[Path], out: Path | None) -> None:
-    """Write the page of instances at once within a machine, beside the published work, as Markdown."""
+    """Write the results of instances at once within a machine, beside the published work, as a Markdown page. Raises
+    UserInputError."""
     _write_page(
         files, out, data_n_page, "these results have no instances at once within a machine",
         hint="vmtailor bench unixbench --inside vm:DISK --on native,podman --n 0,1,2,3,4",
@@ -113,7 +114,7 @@ def _document(one: Compared) -> dict[str, Any]:
 
 
 def advise(files: Sequence[Path], weights: str | None, among: Sequence[str], *, json: bool) -> None:
-    """Rank the runtimes of each host's run by weights. `among`: these alone; empty: all."""
+    """Rank the runtimes of each host's run by weights. `among`: only these; empty: all."""
     if weights is None:
         raise UserInputError("advise needs --weights", hint="--weights efficiency=2,startup=1")
     asked = parse_weights(weights)

@@ -17,7 +17,8 @@ _LEFT, _RIGHT = 2.0, 98.0
 
 @dataclass(frozen=True)
 class Bar:
-    """One cell in a picture: places in percent; `log` pictures have no zero, so a bar is its interval and samples."""
+    """One cell in a picture: places in percent. A logarithmic picture has no zero, so a bar is its interval and
+    samples."""
 
     runtime: str
     at: float
@@ -30,7 +31,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Group:
-    """The cells of one figure, and where the baseline's median stands."""
+    """The cells of one figure. `native`: the place of the baseline's median."""
 
     figure: str
     better: str
@@ -41,7 +42,7 @@ class Group:
 
 
 def group(cells: Sequence[Cell]) -> Group | None:
-    """Return the picture and the table of one figure; None where nobody has any value."""
+    """Return the picture and the table of one figure; None where no cell has a value."""
     values = [value for cell in cells for value in cell.values]
     if not values:
         return None

@@ -27,7 +27,7 @@ FEW = 6
 
 @dataclass(frozen=True)
 class PageTable:
-    """A table with runtimes across: a figure by its parts, an amount and a share a runtime; or UnixBench indices."""
+    """A table with runtimes across: a figure by its parts, each with its amount and share; or UnixBench indices."""
 
     title: str
     runtimes: tuple[str, ...]
@@ -36,8 +36,8 @@ class PageTable:
 
 @dataclass(frozen=True)
 class Test:
-    """One test: what it does, its groups, what failed (runtime, how often, reason, evidence), and the command of each
-    runtime. `baseline`: what its ratios are to."""
+    """One test: its sentence, its groups, its failures (runtime, how often, reason, evidence), and the command of each
+    runtime. `baseline`: the runtime that its ratios are to."""
 
     id: str
     title: str
@@ -51,7 +51,7 @@ class Test:
 
 @dataclass(frozen=True)
 class SuitePart:
-    """One suite: what it measures, its tests, its figures over the number of instances."""
+    """One suite: its sentence, its tests, and its figures over the number of instances."""
 
     id: str
     name: str
@@ -64,9 +64,8 @@ class SuitePart:
 
 @dataclass(frozen=True)
 class Section:
-    """One host's run. `links`: of a test's key to its place on the page; `few`: some cells have so few samples that
-    there is no 95 % interval; `noise`: what the host did besides, in words; `layout`: all of it as
-    published tables have it."""
+    """One host's run. `links`: a test's key → its place on the page; `few`: some cells have too few samples for a 95 %
+    interval; `noise`: the host's other work, in words; `layout`: all results as published tables have them."""
 
     run: HostRun
     isolation: tuple[tuple[str, ...], ...]
@@ -81,7 +80,7 @@ class Section:
 
 
 def bench_page(results: BenchResults) -> str:
-    """Return the page. The results themselves are in it, in the element `#data`."""
+    """Return the page. The element `#data` holds the results themselves."""
     sections = [_section(number, run) for number, run in enumerate(results.runs)]
     return pages.render(
         "bench.html", data={"bench": results}, styles=["bench.css"],
@@ -132,8 +131,7 @@ def _section(number: int, run: HostRun) -> Section:
 
 
 def noise_words(run: HostRun) -> str:
-    """Return what the host did besides, over all trials on the wall clock: medians, in a sentence. Empty where nobody
-    looked."""
+    """Return the host's other work over all timed trials, as medians in a sentence. Empty where it was not recorded."""
     found = [trial.noise for trial in run.trials if trial.noise is not None and not is_counted(trial.variant)]
     if not found:
         return ""

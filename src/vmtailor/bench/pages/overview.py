@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All of a run on one sheet: tests down, runtimes across, each cell against the baseline of its row. Nothing is left
-empty: what was not measured says why."""
+"""All of a run on one sheet: tests down, runtimes across, each cell against the baseline of its row. No cell is empty:
+one that was not measured says why."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Shade(StrEnum):
 
 @dataclass(frozen=True)
 class OverviewCell:
-    """`words`: the ratio to the baseline, or the baseline's median, or why there is none; `tip`: in full."""
+    """`words`: the ratio to the baseline, the baseline's median, or why there is neither; `tip`: the cell in full."""
 
     words: str
     tip: str
@@ -43,7 +43,7 @@ class OverviewCell:
 
 @dataclass(frozen=True)
 class OverviewRow:
-    """One figure of one test. `key`: suite, test, number of instances, variant: where it is told in full."""
+    """One figure of one test. `key`: leads to the test in full."""
 
     key: TestKey
     title: str
@@ -54,7 +54,7 @@ class OverviewRow:
 
 @dataclass(frozen=True)
 class Overview:
-    """One sheet. `baseline`: what ratios are to."""
+    """One sheet. `baseline`: the runtime that ratios are to."""
 
     title: str
     baseline: str
@@ -63,7 +63,7 @@ class Overview:
 
 
 def overviews(run: HostRun, found: Sequence[Cell]) -> list[Overview]:
-    """Return one sheet of the wall clock, and one of the instruction clock, as far as there is anything on them."""
+    """Return a sheet of the wall clock and one of the instruction clock, each only where it has cells."""
     shown = [
         cell
         for cell in found
@@ -117,7 +117,7 @@ def _sheet(
 
 
 def _said(runtime: str, cell: Cell | None, lacking: str, *, least: bool) -> OverviewCell:
-    """Return a cell of the sheet. `least`: the figure is the least that it can be."""
+    """Return a cell of the sheet. `least`: its figure is a lower bound."""
     if cell is None:
         if lacking:
             return OverviewCell("missing", f"{runtime}: {lacking}", Shade.NONE)
@@ -137,7 +137,7 @@ def _said(runtime: str, cell: Cell | None, lacking: str, *, least: bool) -> Over
 
 
 def tip_of(cell: Cell) -> str:
-    """Return a cell in full: its median and interval, how it stands, and what there is to doubt."""
+    """Return a cell in full: its median and interval, its ratio, and its doubts."""
     if cell.summary is None:
         return cell.failures[0].reason if cell.failures else NO_SUCH_STEP
     s, a = cell.summary, cell.against
@@ -155,7 +155,7 @@ def tip_of(cell: Cell) -> str:
 
 
 def counted_words(cell: Cell) -> str:
-    """Return why so few samples are enough: counts do not scatter as times do, and this is how far they do."""
+    """Return why so few samples are enough: counts hardly scatter, and this is how far they do."""
     if len(cell.values) < 2:
         return "one counted boot"
     middle = statistics.median(cell.values)
@@ -164,7 +164,7 @@ def counted_words(cell: Cell) -> str:
 
 
 def doubts_of(cell: Cell) -> list[str]:
-    """Return what speaks against a cell, in words; of counts, how many boots say so, and how far they agree."""
+    """Return the doubts about a cell, in words; for counts, how many boots there are, and how far they agree."""
     found = [counted_words(cell)] if cell.key.variant == CLOCK and cell.values else []
     doubts = (("unstable", cell.unstable), ("noisy host", cell.noisy), (APART, cell.apart))
     found += [word for word, there in doubts if there]

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Machines made ready outside of the scope, where packages can be fetched; and booted within it, to run one command."""
+"""Machines of the image's own. Outside the scope, where packages can be fetched, they are made ready; within it, each
+boots to run one command."""
 
 from __future__ import annotations
 
@@ -44,7 +45,7 @@ def is_machine(name: str) -> bool:
 
 
 def check(names: Sequence[str]) -> None:
-    """Check that the bundles that are named are there. Raises UserInputError."""
+    """Check that the named bundles are there. Raises UserInputError."""
     for name in names:
         if is_machine(name) and name != STOCK:
             if not Path(name.removeprefix(VM)).is_dir():
@@ -55,7 +56,7 @@ def check(names: Sequence[str]) -> None:
 
 
 def ready(names: Sequence[str], image: str, store: Store) -> tuple[BenchMachine, ...]:
-    """Return the machines that are named, with the image as their root. Raises HostError, UserInputError."""
+    """Return the named machines, with the image as their root. Raises HostError, UserInputError."""
     found, subsystems = [], ""
     for name in dict.fromkeys(name for name in names if is_machine(name)):
         if name == STOCK:
@@ -102,14 +103,14 @@ class ImageMachine:
         return kernel_subsystems.read(self.known.subsystems)
 
     def timed(self, words: Sequence[str], accelerator: Accelerator = Accelerator.KVM) -> Boot:
-        """Boot, and run one command on the wall clock, which says something where the processor runs the guest
+        """Boot, and run one command on the wall clock. Its time means something where the processor runs the guest
         itself."""
         machine = replace(self.known.machine, clock=Clock.WALL, accelerator=accelerator)
         return _right(*boot(machine, _work(words), self._folder()))
 
     def run(self, words: Sequence[str]) -> Boot:
-        """Boot, run one command of the image as the container, to its end, on the instruction clock. Raises GuestError
-        when that fails."""
+        """Boot on the instruction clock, and run one command of the image as the container, to its end. Raises
+        GuestError when it fails."""
         work = _work(words)
         machine = machine_variants.counted(replace(self.known.machine, clock=Clock.INSTRUCTIONS))
         work = work.unhurried(machine.clock)

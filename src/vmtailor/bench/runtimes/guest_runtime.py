@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A described runtime in a guest that has none of vmtailor: the same tables of commands, as a script for its shell that
-makes everything ready, and as words that make one instance. Pure."""
+"""A described runtime in a guest that has none of vmtailor. The same tables of commands become a script for its shell,
+which makes everything ready, and the words that make one instance. Pure."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ mount -o remount,rw /
 
 @dataclass(frozen=True)
 class InGuest:
-    """One command in one runtime of a guest. `prepare`: a shell's program, to be run once; what goes wrong in it is a
-    line of LOG that begins with FAILED. `run`: makes an instance, runs the command in it, and takes it away.
-    `version`: prints that of the runtime; empty where nothing does."""
+    """One command in one runtime of a guest. `prepare`: a shell script, run once; an error in it is a line of LOG that
+    begins with FAILED. `run`: makes an instance, runs the command in it, and removes it. `version`: prints the
+    runtime's version; empty where nothing does."""
 
     prepare: str
     run: tuple[str, ...]
@@ -72,7 +72,7 @@ def in_guest(
     one: Description, command: Sequence[str], tag: str, tree: str, ours: str, limits: Limits | None = None
 ) -> InGuest:
     """Return how a command is run. `tag`: of the image in the archive; `tree`, `ours`: the guest's names of both disks.
-    `limits`: those of the instance; None: it has none."""
+    `limits`: of the instance; None: it has none."""
     spec = InstanceSpec(name=INSTANCE, command=tuple(command), limits=limits or Limits())
     guest = _Guest(one, tag, entered=one.limits == "cgroup" and (limits is not None or not one.chroot))
     parts = [
@@ -88,8 +88,8 @@ def in_guest(
 
 
 def at_once(one: Description, count: int, tag: str, tree: str, ours: str) -> str:
-    """Return the shell's program that begins so many instances, each of which obeys who conducts them
-    (benchmarks/image); it ends when all are there. `tag`, `tree`, `ours`: as above."""
+    """Return a shell script that starts so many instances, each of which obeys its conductor (benchmarks/image). It
+    ends when all are there. `tag`, `tree`, `ours`: as for `in_guest`."""
     guest = _Guest(one, tag, entered=one.limits == "cgroup" and not one.chroot)
     volumes = (Volume(ROUNDS, CALL_BACK),)
     specs = [
@@ -117,7 +117,7 @@ def at_once(one: Description, count: int, tag: str, tree: str, ours: str) -> str
 
 
 def conducting(count: int) -> tuple[str, ...]:
-    """Return the words that conduct so many instances in a guest, but for what they are to do."""
+    """Return the words that conduct so many instances in a guest, without the order that follows."""
     return f"{TREE}{BENCH}", "conduct", ROUNDS, str(count)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A runtime driven as its description says."""
+"""A runtime on this host, driven as its description says."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Surroundings(TypedDict):
 
 
 def missing(description: Description) -> str:
-    """Return what is not there of a runtime's programs, and how to get it; empty when all are."""
+    """Return which of a runtime's programs are missing, and how to get them; empty when all are there."""
     absent = [name for name in description.programs if on_path(name) is None]
     if not absent:
         return ""
@@ -243,7 +243,7 @@ _LIMITED = {
 
 
 def unable(one: Description, limits: Limits) -> list[str]:
-    """Return what instances of a runtime would be limited in, and cannot be."""
+    """Return, in words, the limits that a runtime's instances cannot have."""
     return [words for name, (words, key) in _LIMITED.items() if getattr(limits, key) is not None and not one.sets(name)]
 
 
@@ -253,7 +253,7 @@ def able(one: Description, limits: Limits) -> Limits:
 
 
 def groups_of(spec: InstanceSpec) -> dict[str, list[dict[str, str]]]:
-    """Return which groups of words an instance needs, each with its values."""
+    """Return the groups of words that an instance needs, each with its values."""
     limits = spec.limits
     found: dict[str, list[dict[str, str]]] = {}
     if limits.memory_bytes is not None:

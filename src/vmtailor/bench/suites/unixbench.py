@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The twelve tests of the UnixBench index, in several instances at once: our own set by its definitions, or the
-published one from a tree that the user names."""
+published one from the user's source tree."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class UnixBench(Suite):
     trials: ClassVar = dict.fromkeys(INDEX, _score)
 
     def tests(self, job: BenchJob) -> list[BenchTest]:
-        """Return the tests. In the quick form: one copy on all cores, and several instances of one test only. As in
+        """Return the tests. The quick form has one copy on all cores, and a single test in several instances. As in
         published runs, nothing is warmed up."""
         which = PUBLISHED if job.unixbench_source else OURS
         found = [
@@ -85,8 +85,7 @@ class UnixBench(Suite):
         return tuple(words)
 
     def facts(self, run: BenchRun) -> tuple[tuple[str, str], ...]:
-        """Return how each set that is run was compiled; ours as the image's program says, whichever runtimes there
-        are."""
+        """Return how each set was compiled. Our set's program, run on this host, reports its own compiler."""
         source = run.job.unixbench_source
         published = tree_facts(UNIXBENCH, source, run, PUBLISHED) if source else []
         about = [str(locate().folder / "enter"), "-u", "-r", str(run.folder / "tree"), BENCH_UNIXBENCH, "about"]
@@ -100,7 +99,7 @@ def several_copies() -> str:
 
 
 def _published(test: str, said: dict[str, object]) -> float:
-    """Return the sum over the copies of what the published program said."""
+    """Return the sum of the copies' scores by the published program."""
     copies = said.get("of_copies")
     if number(said, "failed") > 0 or not isinstance(copies, list):
         raise TrialFailed("a program of the published set failed", str(said)[:2000])

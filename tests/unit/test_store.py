@@ -5,13 +5,12 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import stat
 from pathlib import Path
 
 import pytest
 
-from vmtailor.base.cache.store import Store, cache_root, digest, disk_full_is_a_host_error
+from vmtailor.base.cache.store import Store, cache_root, digest
 from vmtailor.base.errors import HostError
 from vmtailor.base.files.regular_files import write_atomic
 
@@ -124,19 +123,3 @@ def test_a_cache_that_another_user_linked_somewhere_is_not_used(tmp_path: Path) 
     os.chown(tmp_path / "cache", 65534, 65534, follow_symlinks=False)
     with pytest.raises(HostError, match="belongs to the user"):
         _ = Store(tmp_path / "cache").root
-
-
-@pytest.mark.parametrize(
-    ("error", "told"),
-    [
-        (OSError(errno.ENOSPC, "No space left on device"), True),
-        (OSError(errno.EDQUOT, "Disk quota exceeded"), True),
-        (shutil.Error([("a", "b", "[Errno 28] No space left on device: 'b'")]), True),
-        (shutil.Error([("a", "b", "[Errno 13] Permission denied: 'b'")]), False),
-        (OSError(errno.EACCES, "Permission denied"), False),
-    ],
-)
-def test_only_a_full_disk_is_told_as_one(error: OSError, told: bool) -> None:
-    with pytest.raises(HostError if told else type(error)) as raised, disk_full_is_a_host_error(Path("/there")):
-        raise error
-    assert not told or "/there" in str(raised.value)

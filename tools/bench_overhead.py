@@ -28,9 +28,9 @@ import numpy as np
 
 from vmtailor.base.process import spawn
 from vmtailor.bench.model.instance import InstanceSpec
+from vmtailor.bench.runtimes.host_runtime import Surroundings
 from vmtailor.bench.runtimes.host_state import Clocks, ProcessorTimes
-from vmtailor.bench.runtimes.runtime import Surroundings
-from vmtailor.bench.runtimes.stopwatch import CallBacks, TimedCommand, timed, watching
+from vmtailor.bench.runtimes.stopwatch import CallBacks, TimedCommand, timed
 from vmtailor.bench.suites.simultaneous import together
 from vmtailor.bench.suites.startup import POLL_S, answers
 from vmtailor.drivers.host.host_client import free_port
@@ -130,7 +130,7 @@ class Bare:
         folder = self.callback_folder(spec)
         folder.mkdir(parents=True)
         self.here = folder
-        with watching(folder) as callbacks:
+        with contextlib.closing(CallBacks(folder)) as callbacks:
             yield spec, callbacks
 
     @contextlib.contextmanager

@@ -17,7 +17,7 @@ MARK = (
     "<!-- What follows is written by tools/docker_run_reference.py from src/vmtailor/data/docker_run.toml: "
     "run `make docs`. -->"
 )
-WORDS = {Parity.SAME: "same", Parity.DIFFERS: "differs", Parity.MISSING: "not there"}
+WORDS = {Parity.SAME: "same", Parity.DIFFERS: "differs", Parity.MISSING: "missing"}
 
 
 def page() -> str:

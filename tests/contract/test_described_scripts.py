@@ -12,9 +12,8 @@ import pytest
 from vmtailor.base.natives import locate
 from vmtailor.bench.model.instance import InstanceSpec, Limits, Volume
 from vmtailor.bench.runtimes import description
-from vmtailor.bench.runtimes.host_runtime import DescribedRuntime
+from vmtailor.bench.runtimes.host_runtime import BenchImage, DescribedRuntime
 from vmtailor.bench.runtimes.instance_cgroups import Cgroups
-from vmtailor.bench.runtimes.runtime import BenchImage
 
 EXAMPLES = Path(__file__).parents[2] / "examples/runtimes"
 SPEC = InstanceSpec(

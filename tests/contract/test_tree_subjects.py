@@ -5,6 +5,7 @@ distribution's kernel where it has none. Nothing of it is executed, and no root 
 from __future__ import annotations
 
 import tarfile
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,8 +21,10 @@ from vmtailor.drivers.image.allowance import TooLarge
 from vmtailor.model.architecture import named
 from vmtailor.model.kernel import KernelBaseline
 from vmtailor.model.systems.system import SubjectKind, TableKind
+from vmtailor.pipeline import image_subject, subject_kind
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.pipeline.systems import inputs, subjects
+from vmtailor.stages.system_files import OpenedSystem
 
 pytestmark = pytest.mark.contract
 
@@ -35,6 +38,14 @@ def store(tmp_path: Path) -> Store:
 
 def options(reference: str, store: Store, **other: Any) -> FitOptions:
     return FitOptions(reference, store.root / "out", store=store, distribution=NONE, **other)
+
+
+def on_disk(options: FitOptions) -> AbstractContextManager[OpenedSystem]:
+    return subjects.on_disk(options, image_subject.fetched(options))
+
+
+def is_system(options: FitOptions) -> bool:
+    return subject_kind.look(options)[0]
 
 
 def packed(folder: Path, root: Path) -> Path:
@@ -71,7 +82,7 @@ def test_a_tree_without_a_kernel_gets_the_distributions(
     root = tree(tmp_path / "tree", kernel=False)
     monkeypatch.setattr(packaged_baseline, "provide", lambda *_: kernel(tmp_path / "kernel"))
     archive = packed(tmp_path, root)
-    with subjects.on_disk(options(f"rootfs:{archive}", store)) as found:
+    with on_disk(options(f"rootfs:{archive}", store)) as found:
         subject, disk = found.subject, found.disk
         assert subject.kernel == "6.9.1-cloud" and subject.kind is SubjectKind.DISK
         assert subject.reference == f"rootfs:{archive}" and subject.init.path == "/sbin/init"
@@ -84,7 +95,7 @@ def test_a_tree_without_a_kernel_gets_the_distributions(
         assert found.root.is_file("/usr/lib/systemd/systemd")
         assert disk is not None and disk.size_bytes > 512 << 20
         assert disk.path.stat().st_blocks * 512 < 100 << 20  # room is holes
-    with subjects.on_disk(options(f"rootfs:{archive}", store)) as again:
+    with on_disk(options(f"rootfs:{archive}", store)) as again:
         assert again.disk is not None and again.disk.path == disk.path
 
 
@@ -98,13 +109,13 @@ def test_a_system_for_another_processor_is_shown_and_not_fitted(
     with subjects.opened(f"rootfs:{root}", store) as found:
         assert title in named(found.subject.architecture).title
     refused = pytest.raises(UserInputError, match=f"is a system for {title}.*on a host of its own kind")
-    with refused, subjects.on_disk(options(f"rootfs:{root}", store)):
+    with refused, on_disk(options(f"rootfs:{root}", store)):
         pass
 
 
 def test_a_tree_with_a_kernel_keeps_it(tmp_path: Path, store: Store) -> None:
     root = tree(tmp_path / "tree")
-    with subjects.on_disk(options(f"rootfs:{root}", store)) as found:
+    with on_disk(options(f"rootfs:{root}", store)) as found:
         assert found.subject.kernel == RELEASE and found.subject.notes == ()
 
 
@@ -117,8 +128,8 @@ def test_an_image_whose_entry_point_is_an_init(tmp_path: Path, store: Store) -> 
     reference = layout(
         tmp_path / "layout", root, Entrypoint=["/usr/lib/systemd/systemd", "--log-level=info"], Env=["container=docker"]
     )
-    assert subjects.is_system(FitOptions(reference, tmp_path, store=store))
-    with subjects.on_disk(options(reference, store)) as found:
+    assert is_system(FitOptions(reference, tmp_path, store=store))
+    with on_disk(options(reference, store)) as found:
         assert found.subject.init.path == "/usr/lib/systemd/systemd"
         assert any("arguments, environment" in note for note in found.subject.notes)
 
@@ -137,17 +148,17 @@ def test_what_counts_as_a_system(tmp_path: Path, store: Store, entry: list[str],
     root = tree(tmp_path / "tree")
     put(root, "usr/bin/prog", b"\x7fELF")
     reference = layout(tmp_path / "layout", root, Entrypoint=entry)
-    assert subjects.is_system(FitOptions(reference, tmp_path, store=store)) is system
-    assert not subjects.is_system(FitOptions(reference, tmp_path, store=store, entrypoint=("/sbin/init",)))
+    assert is_system(FitOptions(reference, tmp_path, store=store)) is system
+    assert not is_system(FitOptions(reference, tmp_path, store=store, entrypoint=("/sbin/init",)))
 
 
 def test_a_tree_is_a_system_where_nobody_names_a_program_of_it(tmp_path: Path, store: Store) -> None:
     reference = f"rootfs:{tree(tmp_path / 'tree', kernel=False)}"
-    assert subjects.is_system(FitOptions(reference, tmp_path, store=store))
-    assert not subjects.is_system(FitOptions(reference, tmp_path, store=store, entrypoint=("/usr/bin/x",)))
+    assert is_system(FitOptions(reference, tmp_path, store=store))
+    assert not is_system(FitOptions(reference, tmp_path, store=store, entrypoint=("/usr/bin/x",)))
     (tmp_path / "empty" / "bin").mkdir(parents=True)
-    assert not subjects.is_system(FitOptions(f"rootfs:{tmp_path / 'empty'}", tmp_path, store=store))
-    assert not subjects.is_system(FitOptions("docker-archive:-", tmp_path, store=store))
+    assert not is_system(FitOptions(f"rootfs:{tmp_path / 'empty'}", tmp_path, store=store))
+    assert not is_system(FitOptions("docker-archive:-", tmp_path, store=store))
 
 
 def test_a_tree_needs_an_exercise_and_has_no_partitions(tmp_path: Path, store: Store) -> None:
@@ -159,17 +170,16 @@ def test_a_tree_needs_an_exercise_and_has_no_partitions(tmp_path: Path, store: S
     inputs.refuse_for_images(given)
     with (
         pytest.raises(UserInputError, match="--partition is for disks"),
-        subjects.on_disk(options(reference, store, partition=1)),
+        on_disk(options(reference, store, partition=1)),
     ):
         pass
 
 
-def test_a_system_in_an_image_is_fetched_as_the_user_says_both_times(tmp_path: Path, store: Store) -> None:
+def test_a_system_in_an_image_is_fetched_as_the_user_says(tmp_path: Path, store: Store) -> None:
     reference = layout(tmp_path / "layout", tree(tmp_path / "tree"), Entrypoint=["/sbin/init"])
     small = options(reference, store, max_image_bytes=1000)
-    for look in (lambda: subjects.is_system(small), lambda: subjects.on_disk(small).__enter__()):
-        with pytest.raises(TooLarge, match="unpacks to more than"):
-            look()
+    with pytest.raises(TooLarge, match="unpacks to more than"):
+        is_system(small)
     missing = options(reference, store, authfile=tmp_path / "nowhere")
-    with pytest.raises(UserInputError, match="nowhere"), subjects.on_disk(missing):
-        pass
+    with pytest.raises(UserInputError, match="nowhere"):
+        is_system(missing)

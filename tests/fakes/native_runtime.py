@@ -13,8 +13,8 @@ from vmtailor.base.errors import HostError
 from vmtailor.bench.model.instance import InstanceSpec
 from vmtailor.bench.model.job import BenchJob
 from vmtailor.bench.model.results import SuiteName
+from vmtailor.bench.runtimes.host_runtime import Surroundings
 from vmtailor.bench.runtimes.networks import Link
-from vmtailor.bench.runtimes.runtime import Surroundings
 from vmtailor.bench.suites.bench_run import BenchRun
 
 

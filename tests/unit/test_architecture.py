@@ -369,6 +369,7 @@ NAMES = re.compile(
 OTHERS = re.compile(r"aarch64|\barm64\b|ttyAMA|pl011|\bgicv|\bmips|riscv|loongson", re.IGNORECASE)
 
 
+@pytest.mark.lengthy
 def test_nothing_but_its_file_names_the_first_processor() -> None:
     assert using(NAMES, outside="data") == []
 

@@ -69,6 +69,7 @@ http.server.HTTPServer((address, int(port)), Page).serve_forever()
 """
 
 
+@pytest.mark.lengthy
 @pytest.mark.parametrize(
     ("answer", "text", "expected", "words"),
     [

@@ -191,6 +191,7 @@ def test_instructions_to_expect_are_read_from_the_cost() -> None:
     assert effects.expected_instructions(candidate("initrd-small"), replace(cost, helpers=Helpers())) == (None, "")
 
 
+@pytest.mark.lengthy
 def test_a_trial_from_prediction_to_verdict(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Every boot is played alike, so nothing gets better; what breaks is said."""
     for name in ("k", "d"):

@@ -156,6 +156,7 @@ def test_the_verb_says_what_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert "compiled kernels" in ended.stdout and "2 days ago" in ended.stdout and str(store.root) in ended.stdout
 
 
+@pytest.mark.lengthy
 def test_the_verb_prunes_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     store = Store()
@@ -174,6 +175,7 @@ def test_the_verb_prunes_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert json.loads(run_program(tmp_path, "cache", "--all", "--json").stdout)["removed"][0]["name"] == "two"
 
 
+@pytest.mark.lengthy
 @pytest.mark.parametrize(
     ("options", "text"),
     [

@@ -11,7 +11,7 @@ import pytest
 from tests.fakes.fit_run_data import fit_run
 from tests.fakes.started import Start
 
-from vmtailor.analysis.comparison import processors
+from vmtailor.analysis.comparison import processors, sides
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.figures import NARROW_SPACE
 from vmtailor.base.files import records
@@ -55,9 +55,9 @@ def test_figures_stand_side_by_side_and_what_only_one_needs_has_its_reason() -> 
 
 
 def test_two_bundles_of_one_processor_are_no_comparison_of_processors(bundles: tuple[Path, Path]) -> None:
-    assert processors.runs_of([bundles[0], bundles[0]]) is None
-    assert processors.runs_of([bundles[0], bundles[0].parent]) is None
-    assert processors.runs_of(bundles) is not None
+    assert sides.runs_of([bundles[0], bundles[0]]) is None
+    assert sides.runs_of([bundles[0], bundles[0].parent]) is None
+    assert sides.runs_of(bundles) is not None
     with pytest.raises(UserInputError, match="two of these bundles are of one processor"):
         processors.compare_processors(("a", "b", "c"), (fit_run(), fit_run(), on_arm64()))
 

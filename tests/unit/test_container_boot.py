@@ -30,6 +30,7 @@ def machine(folder: Path, what: str) -> Machine:
     return Machine("microvm", 64 << 20, str(folder / "kernel"), words, disks=(Disk(str(folder / "root")),))
 
 
+@pytest.mark.lengthy
 @pytest.mark.parametrize(
     ("what", "outcome", "said"),
     [

@@ -50,6 +50,7 @@ PIECES = st.lists(
 )
 
 
+@pytest.mark.lengthy
 @settings(deadline=None, max_examples=40)
 @given(pieces=PIECES, tail=st.integers(0, 5000))
 def test_memory_is_the_same_after_packing(

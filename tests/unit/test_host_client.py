@@ -84,6 +84,7 @@ def test_nobody_listens() -> None:
     assert len(idle) == 1 and "port 80 takes no connection" in idle[0]
 
 
+@pytest.mark.lengthy
 def test_a_port_that_no_step_asks_must_take_a_connection(port: int) -> None:
     assert wrong_answers(Exercise("x", Ready(ReadyKind.EXIT)), {80: port}, {80}) == []
 
@@ -128,6 +129,7 @@ def test_where_the_container_does_not_listen_nobody_must_be(closer: int) -> None
     assert wrong_answers(Exercise("x", Ready(ReadyKind.EXIT)), {80: closer}) == []
 
 
+@pytest.mark.lengthy
 def test_a_step_that_only_connects(port: int) -> None:
     assert asked(TCP, port) == []
     assert "is not answered" in asked(TCP, free_port())[0]

@@ -32,6 +32,7 @@ NAMES = (
 )  # fmt: skip
 
 
+@pytest.mark.lengthy
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("part", ["kernel", "root", "system_map", "kernel_config", "files"])
 def test_a_record_names_files_of_its_own_folder_only(tmp_path: Path, part: str, name: str) -> None:

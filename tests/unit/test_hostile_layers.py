@@ -255,6 +255,7 @@ def test_a_full_disk_is_said_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         merge(layers_of(tmp_path, [GOOD]), tmp_path / "flat")
 
 
+@pytest.mark.lengthy
 @settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(st.lists(st.tuples(st.integers(0, len(GOOD) - 1), st.integers(0, 255)), min_size=1, max_size=6), st.booleans())
 def test_any_damage_gives_an_archive_or_one_error(tmp_path: Path, flips: list[tuple[int, int]], repair: bool) -> None:

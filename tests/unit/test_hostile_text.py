@@ -24,7 +24,7 @@ from tests.fakes.fit_run_data import fit_run
 from tests.fakes.started import Start
 
 from vmtailor.analysis.demands import strace_log
-from vmtailor.base import output, progress, terminal
+from vmtailor.base import notation, output, progress, terminal
 from vmtailor.base.errors import GuestError, UserInputError, VmtailorError
 from vmtailor.base.figures import NARROW_SPACE
 from vmtailor.base.files import records
@@ -104,7 +104,7 @@ def test_json_says_the_same_and_cannot_steer(value: Any) -> None:
 
 @given(TEXTS)
 def test_records_hold_any_text(text: str) -> None:
-    assert json.loads(records.encode({text: [text]})) == {encodable(text): [encodable(text)]}
+    assert json.loads(notation.encoded_json({text: [text]})) == {encodable(text): [encodable(text)]}
 
 
 # The places where it is drawn
@@ -258,8 +258,7 @@ def test_a_trace_of_hostile_calls(what: str, start: Start, monkeypatch: pytest.M
     ]
     assert events
     subject = SimpleNamespace(calls=lambda: (events, uses))
-    kind = SimpleNamespace(prepare=lambda asked: nullcontext(subject))
-    monkeypatch.setattr(subject_kind, "kind_of", lambda asked: kind)
+    monkeypatch.setattr(subject_kind, "prepare", lambda asked: nullcontext(subject))
     for more in ((), ("--json",)):
         code, out, err = start("trace", "rootfs:/x", "--show", what, *more)
         assert code == 0, err

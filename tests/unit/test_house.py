@@ -143,6 +143,7 @@ def called(tree: ast.Module, module: str) -> Iterator[tuple[str, ast.Call]]:
             yield f"{names.get(first, first)}.{rest}".rstrip("."), node
 
 
+@pytest.mark.lengthy
 def test_records_of_more_than_four_fields_are_built_by_keyword() -> None:
     """Five values in a row say nothing of their order, and a new field in the middle moves them all."""
     known = dataclasses()
@@ -179,6 +180,7 @@ def starts_of_machines(tree: ast.Module) -> list[str]:
     return [ast.unparse(one) for one in attributes if one.attr in ("start", "run") and is_monitor(one.value)]
 
 
+@pytest.mark.lengthy
 def test_only_booting_starts_machines() -> None:
     """Monitors are asked for versions and figures everywhere; import-linter alone cannot tell that from a start."""
     found = {path.relative_to(PACKAGE).as_posix(): starts_of_machines(tree) for path, tree in MODULES.items()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -161,6 +162,7 @@ def test_modules_that_are_built_in_are_those_with_an_initcall() -> None:
     assert built_in_modules(system_map) == {"overlay", "br_netfilter"}
 
 
+@pytest.mark.lengthy
 def test_a_table_of_symbols_that_is_no_kernels_gives_no_endless_expression() -> None:
     made_up = "".join(f"0 d __initcall__kmod_m{number}__1_2_x6\n" for number in range(50_000))
     assert len(built_in_modules(made_up)) == 10_000

@@ -55,6 +55,7 @@ def test_what_has_no_say_leaves_the_key(package: Path, name: str) -> None:
     assert keys.code_of("tiny.judge") == before
 
 
+@pytest.mark.lengthy
 def test_each_stage_depends_on_what_it_judges_by() -> None:
     parts = {
         container_trace: {"vmtailor.analysis.demands.container_calls", "vmtailor.booting.container_boot"},
@@ -73,6 +74,7 @@ def test_each_stage_depends_on_what_it_judges_by() -> None:
         assert names <= set(keys._imported(stage.__name__, {}))
 
 
+@pytest.mark.lengthy
 def test_each_stage_depends_on_the_data_that_it_reads() -> None:
     read = {
         stage: {path.parent.name for path in keys._data_of(keys._imported(stage.__name__, {}).values())}

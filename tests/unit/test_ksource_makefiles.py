@@ -211,6 +211,7 @@ def test_both_branches_of_a_comparison_are_what_make_takes(left: str, right: str
             assert (name in found and truth(found[name], enabled)) == expected
 
 
+@pytest.mark.lengthy
 @pytest.mark.attack
 @pytest.mark.parametrize(
     "makefile",

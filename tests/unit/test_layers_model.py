@@ -8,6 +8,7 @@ from __future__ import annotations
 import tarfile
 from pathlib import Path, PurePosixPath
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.fakes.tars import directory, file, hardlink, layers_of, read_flat, symlink, tar_of
@@ -79,6 +80,7 @@ class Model:
         return [made]
 
 
+@pytest.mark.lengthy
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(st.lists(LAYER, min_size=1, max_size=4))
 def test_merging_agrees_with_a_simple_model(tmp_path: Path, plan: list[list[Op]]) -> None:

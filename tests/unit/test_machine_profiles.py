@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from vmtailor.analysis.bootlog import machine_facts, silences
-from vmtailor.analysis.changes.change_catalogue import catalogue
-from vmtailor.analysis.changes.needs import Needs, any_met, needs_of
+from vmtailor.analysis.changes.change_catalogue import Needs, any_met, catalogue, needs_of
 from vmtailor.analysis.timeline.boot_timeline import analyze
 from vmtailor.model.boots.timeline import MachineInfo, MachineKind
 

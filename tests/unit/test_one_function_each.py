@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vmtailor.base import escapes, notation
+from vmtailor.base import notation
 from vmtailor.base.cache.store import digest
 from vmtailor.base.files import digests
+from vmtailor.base.text import remove_sequences, without_controls, without_escapes, without_sequences
 
 
 @given(st.binary(max_size=5000))
@@ -62,21 +63,21 @@ def test_sizes_that_are_odd() -> None:
      ("\x1bcx", "x"), ("\x1b(Bx", "x"), ("a\x1b", "a"), ("\x1bP1$q\x1b\\a", "a"), ("plain\ttext\n", "plain\ttext\n")],
 )  # fmt: skip
 def test_escape_sequences_go(text: str, left: str) -> None:
-    assert escapes.without(text) == escapes.without_sequences(text) == left
-    found, count = escapes.count_and_remove(text.encode())
+    assert without_escapes(text) == without_sequences(text) == left
+    found, count = remove_sequences(text.encode())
     assert found.decode() == left and (count > 0) == (text != left)
 
 
 @pytest.mark.attack
 @given(st.text(st.sampled_from("\x1b[]();?0m\x07\\P^_ \t\n\x00\x7fax")))
 def test_nothing_is_left_that_a_terminal_obeys(text: str) -> None:
-    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f]", escapes.without(text))
-    assert escapes.without_controls(escapes.count_and_remove(text.encode())[0]).decode() == escapes.without(text)
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f]", without_escapes(text))
+    assert without_controls(remove_sequences(text.encode())[0]).decode() == without_escapes(text)
 
 
 @pytest.mark.attack
 def test_a_sequence_without_an_end_costs_little() -> None:
-    assert len(escapes.without("\x1b]" * 100_000 + "\x1b[" + "0" * 100_000)) < 200_000
+    assert len(without_escapes("\x1b]" * 100_000 + "\x1b[" + "0" * 100_000)) < 200_000
 
 
 def test_versions_are_numbers() -> None:

@@ -77,6 +77,7 @@ def test_one_host_port_cannot_lead_to_two() -> None:
     assert len(parse_all(["8080:80", "8080:80/udp", "127.0.0.2:8080:80", "80", "80"])) == 5
 
 
+@pytest.mark.lengthy
 @pytest.mark.attack
 def test_no_more_ports_than_anybody_wants() -> None:
     with pytest.raises(UserInputError, match="too many"):

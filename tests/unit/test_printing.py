@@ -52,6 +52,7 @@ def found_in(tree: ast.Module, *, prints: bool = False, rich: bool = False) -> I
             yield f"{node.lineno}: uses {ast.unparse(node)}"
 
 
+@pytest.mark.lengthy
 def test_nothing_else_prints() -> None:
     found = []
     for path, tree in trees().items():

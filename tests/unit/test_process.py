@@ -40,6 +40,7 @@ def test_a_folder_that_is_gone_is_no_missing_program(tmp_path: Path) -> None:
         run(["vmtailor-no-such-program"], timeout_s=5, cwd=tmp_path)
 
 
+@pytest.mark.lengthy
 def test_the_deadline_ends_the_program_and_what_it_started() -> None:
     code = "import subprocess,sys,time; p=subprocess.Popen(['sleep','60']); print(p.pid,flush=True); time.sleep(60)"
     seen: list[str] = []

@@ -125,6 +125,7 @@ def fake(machine: Machine, what: str) -> Machine:
     return replace(machine, words=(f"fake={what}",))
 
 
+@pytest.mark.lengthy
 @pytest.mark.parametrize(
     ("what", "ending"),
     [("exit", Ending.EXITED), ("panic", Ending.PANIC), ("crash", Ending.DIED), ("hang", Ending.DEADLINE)],

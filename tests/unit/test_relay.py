@@ -65,6 +65,7 @@ def test_both_streams_and_the_status(tmp_path: Path) -> None:
     assert (said.code, said.out, said.err) == (3, "out\n", "err\n")
 
 
+@pytest.mark.lengthy
 @pytest.mark.attack
 def test_a_full_pipe_does_not_keep_a_container_from_being_stopped(tmp_path: Path) -> None:
     """The guest hears the stop signal although nobody reads what it says; after the grace period, that is dropped."""
@@ -76,6 +77,7 @@ def test_a_full_pipe_does_not_keep_a_container_from_being_stopped(tmp_path: Path
     assert said.seconds < 60
 
 
+@pytest.mark.lengthy
 @pytest.mark.attack
 def test_a_full_pipe_and_a_container_that_heeds_nothing(tmp_path: Path) -> None:
     reader, writer = os.pipe()
@@ -85,6 +87,7 @@ def test_a_full_pipe_and_a_container_that_heeds_nothing(tmp_path: Path) -> None:
     assert "nobody read them" in said.err
 
 
+@pytest.mark.lengthy
 @pytest.mark.attack
 def test_both_streams_are_one_full_pipe(tmp_path: Path) -> None:
     """Even our own word about it has no reader; and standard error leads nowhere from then on."""

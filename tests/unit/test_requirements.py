@@ -153,6 +153,7 @@ def test_the_verb_reads_a_configuration_plain_or_packed(tmp_path: Path, packed: 
     assert found["traced"] is False and rows["docker-keys"]["used"] is None
 
 
+@pytest.mark.lengthy
 def test_the_verb_reads_a_bundle(tmp_path: Path) -> None:
     records.save(fit_run(), tmp_path / "run.json")
     done = CliRunner().invoke(main.app, ["explain", str(tmp_path), "--for", "systemd"])

@@ -51,6 +51,7 @@ def options(folder: Path, what: str) -> RunOptions:
     return RunOptions(folder, accelerator=Accelerator.TCG)
 
 
+@pytest.mark.lengthy
 def test_an_init_that_never_speaks_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running, "START_S", 1.0)
     with pytest.raises(GuestError, match=r"not started within \d+ s") as caught:

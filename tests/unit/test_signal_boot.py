@@ -73,6 +73,7 @@ def test_a_clock_set_wrong_is_a_warning(monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert found.kernel_warnings == ("tsc: PIT calibration deviates from HPET: 494423 2298402",)
 
 
+@pytest.mark.lengthy
 def test_a_panic_is_a_result(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     lines = "[    1.000000] Kernel panic - not syncing: VFS: Unable to mount root fs\r\n"
     found = play(monkeypatch, tmp_path, [(0.0, lines)], timeout_s=30)
@@ -82,6 +83,7 @@ def test_a_panic_is_a_result(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     assert found.seconds < 10
 
 
+@pytest.mark.lengthy
 def test_a_shell_of_the_initial_ram_disk_is_a_dead_end(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     found = play(monkeypatch, tmp_path, [(0.0, "ALERT! /dev/vdb does not exist.\r\n(initramfs) ")], timeout_s=30)
     assert found.outcome is Outcome.STOPPED
@@ -101,12 +103,14 @@ def test_a_machine_that_ends_by_itself(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert "ended by itself" in found.problem
 
 
+@pytest.mark.lengthy
 def test_ready_but_another_signal_never_comes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     found = play(monkeypatch, tmp_path, [(0.0, "x login: ")], also=("log:docker is up",), timeout_s=3.0)
     assert found.outcome is Outcome.WRONG
     assert "docker is up" in found.problem
 
 
+@pytest.mark.lengthy
 def test_a_machine_that_is_left_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Ready is that it still runs, and is not lost."""
     played.play(monkeypatch, tmp_path, [(0.0, "[    0.000000] Linux version 6.12.1\r\na login: ")], end="stay")
@@ -135,6 +139,7 @@ def test_the_chart_of_processes_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert chart.startswith(f"100\n{stat}")
 
 
+@pytest.mark.lengthy
 def test_lines_get_the_time_they_came_at_and_all_of_a_burst_is_read(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

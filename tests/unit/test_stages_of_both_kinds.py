@@ -58,7 +58,7 @@ def test_a_system_is_planned_and_built_as_an_image_is(verb: str, start: Start, m
         assert Kind.open and made == findings.planned()
         return files
 
-    monkeypatch.setattr(subject_kind, "kind_of", lambda options: Kind)
+    monkeypatch.setattr(subject_kind, "prepare", Kind.prepare)
     monkeypatch.setattr(kernel_trials, "built", built)
     code, out, err = start(verb, "disk:machine.raw", "--json")
     assert code == 0, err

@@ -66,6 +66,7 @@ def test_the_program_itself_needs_next_to_nothing(arguments: tuple[str, ...]) ->
     assert not [name for name in HEAVY if name in modules]
 
 
+@pytest.mark.lengthy
 @pytest.mark.parametrize(
     ("verb", "unneeded"),
     [

@@ -64,6 +64,7 @@ def test_paths_are_resolved_inside(path: str, real: str) -> None:
     assert RootTree(Tree({**files, **chain, **long})).resolve(path) == real
 
 
+@pytest.mark.lengthy
 @pytest.mark.attack
 def test_a_walk_of_a_tree_without_end_ends() -> None:
     class Endless(Tree):

@@ -167,6 +167,7 @@ def test_programs_of_the_host_that_a_folder_names_are_not_run(begun: Begun, veri
     assert len(trusted.subject.runs) == 1 and trusted.subject.exercise == EXERCISE
 
 
+@pytest.mark.lengthy
 @pytest.mark.parametrize(
     ("stage", "lacks", "writer"),
     [

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Notations: amounts of memory, version numbers, names of kernel modules, and JSON from elsewhere."""
+"""Notations: amounts of memory, version numbers, names of kernel modules, and JSON."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import re
 from typing import Any
 
 import msgspec
+
+from vmtailor.base.text import encodable
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _FORM = re.compile(r"([0-9]{1,15})\s*([KMGT]?)((?:i?B)?)", re.IGNORECASE | re.ASCII)
@@ -64,6 +66,23 @@ def decoded_json(data: bytes | str) -> Any | None:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
+
+
+def encoded_json(value: Any) -> bytes:
+    """Return anything that msgspec can encode as JSON; text that UTF-8 cannot carry (a file name may be any bytes) is
+    shown by number."""
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(_encodable(msgspec.to_builtins(value)))
+
+
+def _encodable(value: Any) -> Any:
+    if isinstance(value, str):
+        return encodable(value)
+    if isinstance(value, dict):
+        return {_encodable(key): _encodable(inner) for key, inner in value.items()}
+    return [_encodable(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
 def finite_json(value: object) -> float | None:

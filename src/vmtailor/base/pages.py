@@ -18,8 +18,7 @@ import jinja2
 from markupsafe import Markup
 
 from vmtailor import __version__
-from vmtailor.base import figures
-from vmtailor.base.files import records
+from vmtailor.base import figures, notation
 from vmtailor.base.text import encodable
 
 FILTERS = {
@@ -56,7 +55,7 @@ def render(
 
 def embedded(data: Any) -> Markup:
     """Data as JSON that is safe inside a script element, whatever strings it holds."""
-    text = records.encode(data).decode()
+    text = notation.encoded_json(data).decode()
     for character, escape in _UNSAFE.items():
         text = text.replace(character, escape)
     return Markup(text)

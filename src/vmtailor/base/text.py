@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Text for a terminal: untrusted text made harmless, and long evidence cut to what fits a screen."""
+"""Text for a terminal: untrusted text made harmless, by showing what would steer one or by taking it out, and long
+evidence cut to what fits a screen."""
 
 from __future__ import annotations
 
@@ -55,6 +56,38 @@ def _shown(character: str) -> str:
 def _escape(match: re.Match[str]) -> str:
     data = match[0].encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{data[at] << 8 | data[at + 1]:04x}" for at in range(0, len(data), 2))
+
+
+_SEQUENCES = (
+    r"\x1b\[[0-?]*[ -/]*[@-~]"  # control sequences: colours, cursor
+    r"|\x1b[\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\)?"  # operating system commands and other strings
+    r"|\x1b[ -/]*[0-~]?"  # the short ones
+)
+_ESCAPES = re.compile(_SEQUENCES)
+_ESCAPES_OF_BYTES = re.compile(_SEQUENCES.encode())
+#: All controls but tab and line feed.
+_CONTROLS = bytes([*range(0x09), *range(0x0B, 0x20), 0x7F])
+_NO_CONTROLS = dict.fromkeys(_CONTROLS)
+
+
+def without_sequences(text: str) -> str:
+    """Return text without escape sequences; other controls stay."""
+    return _ESCAPES.sub("", text) if "\x1b" in text else text
+
+
+def without_escapes(text: str) -> str:
+    """Return text without escape sequences, and without controls but tab and line feed."""
+    return without_sequences(text).translate(_NO_CONTROLS)
+
+
+def remove_sequences(data: bytes) -> tuple[bytes, int]:
+    """Return bytes without escape sequences, and how many there were."""
+    return _ESCAPES_OF_BYTES.subn(b"", data) if b"\x1b" in data else (data, 0)
+
+
+def without_controls(data: bytes) -> bytes:
+    """Return bytes without controls but tab and line feed."""
+    return data.translate(None, _CONTROLS)
 
 
 #: Lines of a screen that evidence may take, and how wide a screen is taken for.

@@ -12,7 +12,7 @@ from vmtailor.analysis.timeline.boot_json import json_chunks, to_csv, trace_even
 from vmtailor.analysis.timeline.boot_page import boot_page
 from vmtailor.analysis.timeline.boot_timeline import analyze as analyze_files
 from vmtailor.analysis.timeline.hotspots import weight
-from vmtailor.analysis.timeline.phase_strip import phase_strip
+from vmtailor.analysis.timeline.phases import phase_strip
 from vmtailor.base import output as printed
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.figures import duration, share
@@ -41,7 +41,7 @@ def analyze(
         Option(name="--trace", type=Path, help="Write Chrome trace events, which open in Perfetto, to this file."),
     ] = None,
     out: Annotated[Path | None, PAGE_OUT] = None,
-    top: Annotated[int, replace(TOP, help="Print so many hot spots.")] = 20,
+    top: Annotated[int, replace(TOP, help="Print this many hot spots.")] = 20,
     boot: Annotated[
         int,
         Option(

@@ -71,18 +71,18 @@ def cache(
         float | None,
         Option(
             name="--older-than", metavar="AGE", read=parse_age,
-            help="Remove what was not used for so long: 12h, 30d, 4w.",
+            help="Remove what was not used for this long: 12h, 30d, 4w.",
         ),
     ] = None,
     max_size: Annotated[
         int | None,
         Option(
             name="--max-size", metavar="SIZE", read=parse_room,
-            help="Remove what was used longest ago until so much is left: 20G.",
+            help="Remove the least recently used until this much is left: 20G.",
         ),
     ] = None,
     everything: Annotated[bool, Option(name="--all", type=bool, help="Remove everything.")] = False,
-    dry_run: Annotated[bool, replace(DRY_RUN, help="Say what would go, and remove nothing.")] = False,
+    dry_run: Annotated[bool, replace(DRY_RUN, help="Print what would go, and remove nothing.")] = False,
     json: Annotated[bool, JSON] = False,
 ) -> None:  # fmt: skip
     """Show what the cache holds, and prune it to a limit, except for files that a running vmtailor may use.

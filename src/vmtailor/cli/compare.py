@@ -11,7 +11,7 @@ from typing import Annotated
 from vmtailor.analysis.comparison import processors
 from vmtailor.analysis.comparison.boot_differences import THRESHOLDS, compare_sides
 from vmtailor.analysis.comparison.comparison_page import compare_page
-from vmtailor.analysis.comparison.sides import load_side, side_names
+from vmtailor.analysis.comparison.sides import load_side, runs_of, side_names
 from vmtailor.analysis.statistics.significance import Thresholds
 from vmtailor.base import figures
 from vmtailor.base import output as printed
@@ -60,10 +60,10 @@ def compare(
         Option(name="--after", type=Path, many=True, help="Add another boot of the second side. Repeat it for more."),
     ] = (),
     name_before: Annotated[
-        str, Option(name="--name-before", help="Call the first side this. Default: its folder or file.")
+        str, Option(name="--name-before", help="Name the first side. Default: its folder or file.")
     ] = "",
     name_after: Annotated[
-        str, Option(name="--name-after", help="Call the second side this. Default: its folder or file.")
+        str, Option(name="--name-after", help="Name the second side. Default: its folder or file.")
     ] = "",
     threshold: Annotated[
         float,
@@ -75,15 +75,15 @@ def compare(
     ] = THRESHOLDS.absolute / 1000,
     json: Annotated[bool, JSON] = False,
     out: Annotated[Path | None, PAGE_OUT] = None,
-    top: Annotated[int, replace(TOP, help="Print so many items.")] = 30,
-    all_rows: Annotated[bool, Option(name="--all", type=bool, help="Print what stayed the same too.")] = False,
+    top: Annotated[int, replace(TOP, help="Print this many items.")] = 30,
+    all_rows: Annotated[bool, Option(name="--all", type=bool, help="Also print what stayed the same.")] = False,
 ) -> None:
     """Show what changed between boots: phases and items gone, new, faster, slower, moved, or undecided.
 
     Bundles for several processors are compared by their figures, and by the symbols that only some of them need. Give a
     third one with --after."""
     bundles = [before, *more_before, after, *more_after]
-    runs = processors.runs_of(bundles)
+    runs = runs_of(bundles)
     if runs is not None:
         if out is not None:
             raise UserInputError("there is no page of several processors", hint="--json has everything")

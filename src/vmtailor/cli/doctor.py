@@ -28,7 +28,7 @@ _MARKS = {
 
 def doctor(
     development: Annotated[
-        bool, Option(name="--development", type=bool, help="Check too what the tests of vmtailor itself need.")
+        bool, Option(name="--development", type=bool, help="Also check what vmtailor's own tests need.")
     ] = False,
     json: Annotated[bool, JSON] = False,
 ) -> None:

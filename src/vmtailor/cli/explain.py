@@ -84,7 +84,7 @@ def explain(
         bool,
         Option(
             name="--tree", type=bool,
-            help="Read, for what is out, the kernel's source too, where the cache has it: some seconds.",
+            help="For what is out, also read the kernel's source if the cache has it: some seconds.",
         ),
     ] = True,
     json: Annotated[bool, JSON] = False,

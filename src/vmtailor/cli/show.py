@@ -31,7 +31,7 @@ def show(
     partition: Annotated[int | None, PARTITION] = None,
     init: Annotated[
         str,
-        Option(name="--init-path", former=("--init",), help="Take this for its init, where it is in no usual place."),
+        Option(name="--init-path", former=("--init",), help="Use this init, if it is in no usual place."),
     ] = "",
     all_: Annotated[
         bool, Option(name="--all", type=bool, help="Show every unit and loader entry, not only the first ones.")

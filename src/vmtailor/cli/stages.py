@@ -55,7 +55,7 @@ def trace(
         with work_stages.findings(work, asked) as findings:
             _print(_coverage(findings), json)
         return
-    begun = subject_kind.kind_of(asked).prepare(asked) if out is None else work_stages.trace(asked, out)
+    begun = subject_kind.prepare(asked) if out is None else work_stages.trace(asked, out)
     with begun as subject:
         _print(_coverage(subject.trace()) if show is Show.COVERAGE else _rows(show, *subject.calls()), json)
 
@@ -133,7 +133,7 @@ def plan(
     booted either."""
     folder = _folder_of(asked, OptionSubject.PLANNED_FOLDER)
     if folder is None:
-        with subject_kind.kind_of(asked).prepare(asked) as subject:
+        with subject_kind.prepare(asked) as subject:
             made = subject.trace().planned()
     else:
         made = work_stages.plan(folder, asked)
@@ -160,7 +160,7 @@ def build(asked: FitOptions, json: Annotated[bool, JSON] = False) -> None:
     edited or not."""
     folder = _folder_of(asked, OptionSubject.BUILT_FOLDER)
     if folder is None:
-        with subject_kind.kind_of(asked).prepare(asked) as subject:
+        with subject_kind.prepare(asked) as subject:
             findings = subject.trace()
             files = kernel_trials.built(findings, findings.planned())
     else:

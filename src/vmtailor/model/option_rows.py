@@ -18,7 +18,7 @@ PAGE_OUT = Option(
     name="--out", short="-o", type=Path, former=("--output",), help="Write the page (one HTML file) here."
 )
 EXERCISE = Option(
-    name="--exercise", short="-x", type=Path, help="Drive and judge it by this exercise (TOML).",
+    name="--exercise", short="-x", type=Path, help="Drive and judge the container by this exercise (TOML).",
     unkeyed="the key has the exercise that it holds",
 )  # fmt: skip
 #: Of verbs that repeat a bundle's exercise.
@@ -36,7 +36,7 @@ MEMORY = Option(
     read=option_values.parse_memory,
     help="Give the machine this memory, such as 64M or 1g.",
 )
-CPUS = Option(name="--cpus", type=int, least=1, most=64, help="Give the machine so many CPUs.")
+CPUS = Option(name="--cpus", type=int, least=1, most=64, help="Give the machine this many CPUs.")
 CPU_MODEL = Option(name="--cpu-model", former=("--cpu",), help="Use this CPU model. Default: the processor's.")
 ACCELERATOR = Option(
     name="--accelerator", type=Accelerator, former=("--accel",),
@@ -47,9 +47,9 @@ CLOCK = Option(
 )
 REPEAT = Option(
     name="--repeat", short="-n", type=int, former=("--boots",), least=1, most=100,
-    help="Boot each side so many times.",
+    help="Boot each side this many times.",
 )  # fmt: skip
-BUDGET = Option(name="--budget", type=int, least=1, help="Let repair build at most so many kernels.")
+BUDGET = Option(name="--budget", type=int, least=1, help="Let repair build at most this many kernels.")
 KERNEL = Option(name="--kernel", help="Use this packaged kernel: a series (6.12), or an exact version or release.")
 SOURCE = Option(
     name="--source", help="Build this kernel source instead of the packaged one: DIR or TARBALL[,SHA256].",
@@ -68,11 +68,11 @@ MARGIN = Option(
     "too where no load was given.",
 )  # fmt: skip
 PARTITION = Option(
-    name="--partition", type=int, least=1, most=1000, help="Take the system on this partition of the disk."
+    name="--partition", type=int, least=1, most=1000, help="Use the system on this partition of the disk."
 )
 TRY = Option(
     name="--try", many=True, commas=True, metavar="CHANGE",
     help="Try these changes, and keep or show what is faster; a+b is tried as one. Repeat it, or use commas.",
 )  # fmt: skip
-TOP = Option(name="--top", type=int, least=1, help="Print so many rows.")
+TOP = Option(name="--top", type=int, least=1, help="Print this many rows.")
 DRY_RUN = Option(name="--dry-run", type=bool, help="Show what would be done, and do nothing.")

@@ -40,7 +40,7 @@ def run_fit(options: FitOptions, ask: AskUnits | None = None) -> FitRun:
     never written: the bundle has a copy."""
     bundle_place.require_writable(options.out)
     times = Times()
-    with subject_kind.kind_of(options).prepare(options) as subject:
+    with subject_kind.prepare(options) as subject:
         times.until_now("prepare")
         if subject.copied is not None:
             bundle_place.require_room(options.out, subject.copied)

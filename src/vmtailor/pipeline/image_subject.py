@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -40,7 +39,6 @@ from vmtailor.model.image import Image
 from vmtailor.model.kernel import KernelBaseline, KernelFiles
 from vmtailor.model.machine import Machine
 from vmtailor.model.margin import Margin, MarginPrice
-from vmtailor.model.option import OptionSubject, refuse
 from vmtailor.model.plan import Plan, RootFormat
 from vmtailor.model.syscalls import ObservedCall, SyscallEvent
 from vmtailor.model.trace import FileUse, Trace
@@ -104,12 +102,6 @@ class ImageSubject(Subject[ImageSeen]):
     def margins(self) -> tuple[Margin, ...]:
         """Return the margins that are kept beyond the demands."""
         return with_margins(self.options, self.exercise).margins or ()
-
-    @classmethod
-    @contextmanager
-    def prepare(cls, options: FitOptions) -> Iterator[ImageSubject]:
-        refuse(options, OptionSubject.IMAGE, options.reference)
-        yield prepare(options)
 
     def machine_with(self, modules: tuple[str, ...]) -> Machine:
         """Return the baseline machine that also loads these modules before the container starts."""
@@ -326,9 +318,9 @@ def answered_ports(exercise: Exercise) -> set[int]:
     return {step.port for step in steps if step.port and step.kind is not StepKind.COMMAND}
 
 
-def prepare(options: FitOptions) -> ImageSubject:
-    """Fetch and make everything that is missing. Errors in the user's input are found before anything long begins."""
-    store = options.store
+def fetched(options: FitOptions) -> Image:
+    """Fetch the image of a reference; what it starts may be missing. Raises as image_stage.fetch does, and HostError,
+    before anything is fetched, for what this host lacks."""
     temporary.require_usable()
     asked = named(options.architecture) if options.architecture else None
     monitors.usual().require_counting((asked or of_host()).name)
@@ -338,8 +330,16 @@ def prepare(options: FitOptions) -> ImageSubject:
         entrypoint=options.entrypoint,
         cmd=options.cmd,
         limits=None if options.max_image_bytes is None else ImageLimits.of_size(options.max_image_bytes),
+        system=True,
     )
-    image = image_stage.fetch(options.reference, store, settings)
+    return image_stage.fetch(options.reference, options.store, settings)
+
+
+def prepare(options: FitOptions, image: Image | None = None) -> ImageSubject:
+    """Fetch and make everything that is missing. Errors in the user's input are found before anything long begins.
+    `image`: that of the reference, where it is fetched already."""
+    image = image or fetched(options)
+    image_stage.require_start(image, options.store)
     options = settled(options, image)
     row = named(options.architecture)
     require_tools(row)

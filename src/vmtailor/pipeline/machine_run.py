@@ -106,21 +106,21 @@ class RunOptions:
     stop_timeout_s: float | None = option(
         Option(
             name="--stop-timeout", type=int, least=-1, read=option_values.stop_seconds, subjects=CONTAINERS,
-            help="Give it so many seconds to stop, before the machine is ended: 10; -1: any time.",
+            help="End the machine if the container has not stopped after this many seconds (10); -1 waits for ever.",
         ),
         None,
     )  # fmt: skip
     rm: bool = option(
-        Option(name="--rm", type=bool, help="Leave nothing behind. Nothing ever is: accepted for habit."), False
+        Option(name="--rm", type=bool, help="Leave nothing behind. It never does; accepted because docker has it."), False
     )
     init: bool = option(
-        Option(name="--init", type=bool, help="Have an init. There always is one: accepted for habit."), False
+        Option(name="--init", type=bool, help="Run an init. There always is one; accepted because docker has it."), False
     )
     memory_bytes: int | None = option(MEMORY, None)
     cpus: int | None = option(
         Option(
             name="--cpus", read=option_values.parse_cpus,
-            help="Give the machine so many CPUs, at most those that the bundle was fitted to.",
+            help="Give the machine this many CPUs, at most as many as the bundle was fitted to.",
         ),
         None,
     )  # fmt: skip
@@ -134,7 +134,7 @@ class RunOptions:
     )  # fmt: skip
     host_loopback: bool = option(
         Option(
-            name="--host-loopback", type=bool, help="Let it reach servers on 127.0.0.1 of this host, too, as 10.0.2.2."
+            name="--host-loopback", type=bool, help="Let the guest also reach servers on 127.0.0.1 of this host, as 10.0.2.2."
         ),
         False,
     )
@@ -148,7 +148,7 @@ class RunOptions:
     keep_state: bool = option(
         Option(
             name="--keep-state", type=bool, subjects=frozenset({OptionSubject.SYSTEM}),
-            help="Keep in the bundle's folder what a system writes, for the next start that asks for it.",
+            help="Keep what a system writes in the bundle's folder, for later starts with --keep-state.",
             hint="leave it out: a container's root is the same at each start",
         ),
         False,
@@ -156,8 +156,8 @@ class RunOptions:
     explain_failures: bool = option(
         Option(
             name="--explain-failures", type=bool, subjects=CONTAINERS,
-            help="Say at the end what the kernel refused that the baseline would have given. System calls take far "
-            "longer meanwhile.",
+            help="Print at the end what the kernel refused and the baseline would have given. System calls take far "
+            "longer.",
         ),
         False,
     )  # fmt: skip

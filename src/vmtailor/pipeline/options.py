@@ -94,7 +94,7 @@ class FitOptions:
     memory_asked: bool = internal("the key has the memory itself", True)
     asked: frozenset[str] = internal("the key has the values of these fields", frozenset())
     cpus: int = option(
-        option_rows.CPUS, 1, subjects=FITS, verbs=_STAGES, help="Give the machine so many CPUs; 2 and more keep SMP."
+        option_rows.CPUS, 1, subjects=FITS, verbs=_STAGES, help="Give the machine this many CPUs; 2 and more keep SMP."
     )
     cpu_model: str = option(option_rows.CPU_MODEL, "", subjects=FITS, verbs=_STAGES)
     kernel: str | None = option(
@@ -214,7 +214,7 @@ class FitOptions:
     max_image_bytes: int | None = option(
         Option(
             name="--max-image-size", read=option_values.parse_image_size, subjects=FETCHED, verbs=_STAGES,
-            help="Accept an image of so much content, such as 32G. Default: 16G, or 2G where the cache has less than "
+            help="Accept an image of this size, such as 32G. Default: 16G, or 2G if the cache has less than "
             "32G free.",
             unkeyed="it refuses an image, or changes nothing",
         ),
@@ -301,7 +301,7 @@ class BootOptions:
     also: tuple[str, ...] = option(
         Option(
             name="--also", many=True, subjects=_WATCHED,
-            help="Wait for this signal, too, before a boot counts as right. Repeat it for more.",
+            help="Also wait for this signal before a boot counts as good. Repeat it for more.",
         ),
         (),
     )  # fmt: skip
@@ -314,12 +314,12 @@ class BootOptions:
     )  # fmt: skip
     times: int = option(
         option_rows.REPEAT, 5, former=("--times",), most=10_000, subjects=_EXERCISED | _FITTED,
-        help="Boot so many times.",
+        help="Boot this many times.",
     )  # fmt: skip
     timeout_s: float = option(
         Option(
             name="--timeout", type=float, least=0.1, most=86400, subjects=_EXERCISED | _FITTED | _WATCHED,
-            help="Count a boot as never ready after so many seconds.",
+            help="Give up on a boot that is not ready after this many seconds.",
         ),
         300.0,
     )  # fmt: skip
@@ -336,7 +336,7 @@ class BootOptions:
     cpu_model: str | None = option(option_rows.CPU_MODEL, None, subjects=_EXERCISED | _FITTED)
     accelerator: Accelerator = option(
         option_rows.ACCELERATOR, Accelerator.TCG, subjects=_EXERCISED | _FITTED,
-        help="Run it by tcg, which works everywhere, or by kvm where `vmtailor doctor` says so.",
+        help="Run the machine by tcg, which works everywhere, or by kvm if `vmtailor doctor` says that it works.",
     )  # fmt: skip
     sample: bool = option(
         Option(
@@ -348,7 +348,7 @@ class BootOptions:
     debug_initcalls: bool = option(
         Option(
             name="--debug-initcalls", type=bool, subjects=_FITTED,
-            help="Have the kernel log every initcall (costs time itself).",
+            help="Make the kernel log every initcall (which itself costs time).",
         ),
         False,
     )  # fmt: skip

@@ -14,6 +14,7 @@ from vmtailor.analysis.ksource.facts import Facts, reader
 from vmtailor.analysis.reach import contents, file_requests, image_reach
 from vmtailor.analysis.reach.contents import Contents
 from vmtailor.analysis.reach.file_requests import KernelNames
+from vmtailor.base import notation
 from vmtailor.base.cache.store import Store, digest
 from vmtailor.base.files import records
 from vmtailor.drivers.image.flat_archive import FlatArchive
@@ -64,7 +65,7 @@ def reach_of(
     code = keys.code_of(image_reach.__name__)
     wanted = file_requests.wanted(rules, kernel.families)
     how = digest(code, row.name, repr(row.code), *sorted(wanted.words), *sorted(wanted.functions))
-    key = digest(Reach.SCHEMA, how, image.archive_sha256, records.encode(image.config), *_listed(kernel), *paths)
+    key = digest(Reach.SCHEMA, how, image.archive_sha256, notation.encoded_json(image.config), *_listed(kernel), *paths)
 
     def read(path: str) -> Contents:
         if archive.content(path, most=2) == b"#!":

@@ -70,7 +70,7 @@ class RefitRequest:
     """The options of `vmtailor refit`. `options`: the user's, completed from the bundle. A `kernel` in them is another
     kernel, whose baseline is traced anew. `exercise`: the user's own file, whose host commands are run."""
 
-    bundle: Path = option(Option(name="BUNDLE", type=Path, help="Fit this bundle that `fit` wrote once more."))
+    bundle: Path = option(Option(name="BUNDLE", type=Path, help="Fit this bundle again."))
     options: FitOptions = internal("its fields are rows of their own", factory=FitOptions)
     out: Path | None = option(
         OUT, None, help="Write the new bundle to this folder. Default: the bundle's name, and -refit."

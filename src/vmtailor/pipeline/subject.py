@@ -7,7 +7,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -156,12 +156,6 @@ class Subject(ABC, Generic[Seen]):
     def copied(self) -> Path | None:
         """Return the user's file that a bundle has a copy of; None when the bundle is made here entirely."""
         return None
-
-    @classmethod
-    @abstractmethod
-    def prepare(cls, options: FitOptions) -> AbstractContextManager[Subject[Any]]:
-        """Read and fetch everything that is missing, for as long as the block lasts. Errors in the user's input are
-        found before anything long begins."""
 
     @abstractmethod
     def calls(self) -> tuple[Iterable[SyscallEvent], Sequence[FileUse]]:

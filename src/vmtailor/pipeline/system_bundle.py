@@ -21,7 +21,7 @@ from vmtailor.pipeline.options import FitOptions
 from vmtailor.pipeline.subject import Findings
 from vmtailor.pipeline.systems import subjects
 from vmtailor.pipeline.systems.driven_system import SystemSeen
-from vmtailor.pipeline.systems.system_subject import prepared
+from vmtailor.pipeline.systems.system_subject import of_opened
 from vmtailor.stages import system_files, system_watch
 
 
@@ -33,7 +33,7 @@ def read(
     lasts. The packages of its kernel come from the cache or the distribution; `source` gives the source. What the
     baseline's code costs comes from the cache alone.
 
-    Raises UserInputError for a folder that is damaged or has no trace, and as `prepared` does."""
+    Raises UserInputError for a folder that is damaged or has no trace, and as `of_opened` does."""
     record, folder = _traced(files)
     system = files.system
     number = system.disk.root if system.disk is not None else None
@@ -42,7 +42,7 @@ def read(
     ) as opened:
         subjects.require_host(opened.subject)
         found = replace(opened, subject=replace(opened.subject, notes=system.notes))
-        subject = prepared(options, found, exercise, source())
+        subject = of_opened(options, found, exercise, source())
         known = subject.with_trace(record, folder, files.system_run, files.digest(SYSTEM_RUN))
         yield subject.counted(known) if subject.store.has("system-run", subject.before_key) else known
 

@@ -46,7 +46,7 @@ def trace(asked: FitOptions, folder: Path) -> Iterator[Subject[Any]]:
     """Trace, or find the trace, and begin a work folder with it. Returns the subject, open within the block."""
     work = WorkFolder(folder, asked.store)
     work.require_writable()
-    with subject_kind.kind_of(asked).prepare(asked) as subject:
+    with subject_kind.prepare(asked) as subject:
         if subject.copied is not None:
             bundle_place.require_room(folder, subject.copied)
         work.save_trace(subject, subject.work_files())

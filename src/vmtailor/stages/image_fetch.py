@@ -188,7 +188,7 @@ def fetch(
         _within(image, parsed, options.limits)
     image = replace(image, reference=reference, config=_overridden(image.config, options))
     if not options.system:
-        _check_start(image, store)
+        require_start(image, store)
     return image
 
 
@@ -441,9 +441,9 @@ def _overridden(config: ImageConfig, options: ImageOptions) -> ImageConfig:
     )
 
 
-def _check_start(image: Image, store: Store) -> None:
+def require_start(image: Image, store: Store) -> None:
     """Check entry point and reserved names in the archive, and say which programs are for another processor; the answer
-    is remembered, since a large one takes long."""
+    is remembered, since a large one takes long. Raises UserInputError for an image that cannot be started here."""
     facts = repr((image.config.argv[:1], image.config.env, image.config.working_dir, image.config.architecture))
     passed = store.root / "images" / f"{digest('start', _START, image.archive_sha256, facts)[:40]}.ok"
     if passed.is_file():

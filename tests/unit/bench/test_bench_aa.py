@@ -80,6 +80,7 @@ def test_a_bias_between_the_names_is_seen(capsys: pytest.CaptureFixture[str]) ->
     assert all(bench_aa.pairs(run_of(spread, 100))[0].bias is None for spread in (0.01, 0.1, 0.3))
 
 
+@pytest.mark.lengthy
 def test_cells_that_scatter_too_much_are_named_and_not_counted() -> None:
     found = bench_aa.pairs(run_of(0.3))
     judged = judged_of(found, 10, 40)

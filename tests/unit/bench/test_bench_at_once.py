@@ -146,6 +146,7 @@ def test_what_an_instance_says_is_read_by_line() -> None:
     assert said(line("pipe", 1.0, 1.0, 2.0, 2.0)) == {} and said(line("spawn", 1.0, 1.0).replace("0.5", "true")) == {}
 
 
+@pytest.mark.lengthy
 @given(st.text(max_size=200))
 def test_whatever_an_instance_says_is_read(text: str) -> None:
     assert all(name in INDEX for name in said(text)) and set(about(text)) <= {"our set compiler", "our set flags"}

@@ -23,7 +23,7 @@ from vmtailor.base.files import records
 from vmtailor.bench.model.job import BenchJob
 from vmtailor.bench.model.results import BenchResults, SuiteName
 from vmtailor.bench.run import image_machine, launch
-from vmtailor.bench.run.launch import BenchOptions, bench
+from vmtailor.bench.run.launch import bench
 from vmtailor.drivers.monitors import monitors
 from vmtailor.drivers.monitors.monitor import KvmState, KvmVerdict
 from vmtailor.model.image import Image, ImageConfig
@@ -44,8 +44,9 @@ class Bench:
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder, self.image, self.ends = folder, image_of(folder, PROGRAM), "exit 0"
         (folder / "scope").mkdir()
-        self.options = BenchOptions(
-            (SuiteName.STARTUP,), ("native",), "oci:mine", folder / "b.json", Store(folder / "c"), seed=7
+        self.out, self.store = folder / "b.json", Store(folder / "c")
+        self.job = BenchJob(
+            (SuiteName.STARTUP,), ("native",), (1,), 10, False, 7, out=str(self.out), reference="oci:mine"
         )
         monkeypatch.setattr(monitors.usual(), "kvm", lambda: KvmVerdict(KvmState.ABSENT, "no device"))
         monkeypatch.setattr(launch, "require_root", lambda: None)
@@ -65,10 +66,10 @@ def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
 def test_what_the_file_then_holds_is_returned(begun: Bench) -> None:
     done = begun.folder / "done.json"
     records.save(results(), done)
-    begun.ends = shlex.join(["cp", str(done), str(begun.options.out)])
-    assert bench(begun.options) == results()
+    begun.ends = shlex.join(["cp", str(done), str(begun.out)])
+    assert bench(begun.job, begun.store) == results()
     job = records.load(BenchJob, begun.folder / "scope/job.json")
-    assert (job.seed, job.out, job.folder) == (7, str(begun.options.out), str(begun.folder / "scope"))
+    assert (job.seed, job.out, job.folder) == (7, str(begun.out), str(begun.folder / "scope"))
     assert job.image_digest == "sha256:0" and job.image_archive == "" and not job.kvm
 
 
@@ -82,32 +83,32 @@ def test_what_the_file_then_holds_is_returned(begun: Bench) -> None:
     ],
 )
 def test_a_run_that_ends_otherwise_says_so(begun: Bench, ends: str, error: type[Exception], words: str) -> None:
-    records.save(results(), begun.options.out)  # what is there is not taken for what was measured
+    records.save(results(), begun.out)  # what is there is not taken for what was measured
     begun.ends = ends
     with pytest.raises(error, match=words):
-        bench(begun.options)
+        bench(begun.job, begun.store)
 
 
 def test_a_run_goes_on_with_the_seed_of_its_results_unless_another_is_asked_for(begun: Bench) -> None:
-    asked = replace(begun.options, seed=None)
+    out = begun.out
     one = results().runs[0]
-    assert {launch._seed(asked) for _ in range(3)} != {launch._seed(asked)}  # a new one each time
-    records.save(BenchResults("0", (replace(one, seed=5), replace(one, seed=4711, quick=False))), asked.out)
-    assert launch._seed(asked) == 4711 and launch._seed(replace(asked, seed=0)) == 0
-    records.save(BenchResults("0"), asked.out)
-    assert 0 <= launch._seed(asked) < 1 << 31
+    assert {launch.seed_of(None, out) for _ in range(3)} != {launch.seed_of(None, out)}  # a new one each time
+    records.save(BenchResults("0", (replace(one, seed=5), replace(one, seed=4711, quick=False))), out)
+    assert launch.seed_of(None, out) == 4711 and launch.seed_of(0, out) == 0
+    records.save(BenchResults("0"), out)
+    assert 0 <= launch.seed_of(None, out) < 1 << 31
 
 
 def test_results_where_the_run_does_not_see_them_are_refused_before_anything(begun: Bench) -> None:
     with pytest.raises(UserInputError, match="the results would lie below /dev/shm"):
-        bench(replace(begun.options, out=Path("/dev/shm/b.json")))
+        bench(replace(begun.job, out="/dev/shm/b.json"), begun.store)
     assert not list((begun.folder / "scope").iterdir()) and not Path("/dev/shm/b.json").exists()
 
 
 def test_an_image_without_the_benchmarks_program_is_refused(begun: Bench) -> None:
     begun.image = image_of(begun.folder, ("bin/sh", b"program"), ("bench/bench", b""))
     with pytest.raises(UserInputError, match="oci:mine has no /bench/bench") as refused:
-        bench(begun.options)
+        bench(begun.job, begun.store)
     assert "make bench-image" in refused.value.hint
 
 
@@ -118,16 +119,16 @@ def test_an_image_that_cannot_be_packed_for_engines_is_refused_and_packed_once_w
     skopeo.write_text('#!/bin/sh\necho "$3: no such tag" >&2; exit 1\n')
     skopeo.chmod(0o755)
     monkeypatch.setattr(launch, "require_tool", lambda _: str(skopeo))
-    options = replace(begun.options, runtimes=("native", "docker"), image="oci:mine")
+    on, store = ("native", "docker"), begun.store
     with pytest.raises(UserInputError, match="oci:mine cannot be packed for engines") as refused:
-        bench(options)
+        bench(replace(begun.job, runtimes=on), store)
     assert refused.value.details == "oci:mine: no such tag"
-    assert launch._packed(begun.options, begun.image) == ""  # which no engine loads
+    assert launch._packed(("native",), "oci:mine", begun.image, store) == ""  # which no engine loads
     skopeo.write_text('#!/bin/sh\nfile=${4#docker-archive:}; echo "$3 $4" >"${file%:bench:1}"\n')
-    packed = Path(launch._packed(replace(options, image="mine"), begun.image))
+    packed = Path(launch._packed(on, "mine", begun.image, store))
     assert packed.name == "image.tar" and packed.read_text().startswith("oci:mine docker-archive:")
     skopeo.unlink()
-    assert launch._packed(options, begun.image) == str(packed)
+    assert launch._packed(on, "oci:mine", begun.image, store) == str(packed)
 
 
 def test_two_bundles_of_one_name_are_refused(tmp_path: Path, own_cache: Store) -> None:

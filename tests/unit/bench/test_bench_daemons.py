@@ -12,9 +12,8 @@ import pytest
 
 from vmtailor.base.errors import HostError
 from vmtailor.bench.runtimes import description, host_runtime
-from vmtailor.bench.runtimes.host_runtime import DescribedRuntime
+from vmtailor.bench.runtimes.host_runtime import BenchImage, DescribedRuntime
 from vmtailor.bench.runtimes.instance_cgroups import Cgroups
-from vmtailor.bench.runtimes.runtime import BenchImage
 
 
 def runtime(folder: Path, shell: str, ready: str) -> DescribedRuntime:
@@ -61,6 +60,7 @@ def test_a_daemon_that_ends_at_once_is_not_waited_for_and_its_words_are_told(tmp
     assert time.monotonic() - began < host_runtime.READY_S / 2
 
 
+@pytest.mark.lengthy
 @pytest.mark.parametrize("ready", ["false", "exec sleep 20"])
 def test_a_daemon_that_never_gets_ready_is_given_up(
     ready: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 from vmtailor.base.errors import HostError, UserInputError
 from vmtailor.bench.model.instance import InstanceSpec, Limits, Volume
 from vmtailor.bench.runtimes import description, host_runtime
-from vmtailor.bench.runtimes.host_runtime import DescribedRuntime, able, groups_of, missing, unable
+from vmtailor.bench.runtimes.host_runtime import BenchImage, DescribedRuntime, able, groups_of, missing, unable
 from vmtailor.bench.runtimes.instance_cgroups import Cgroups
 from vmtailor.bench.runtimes.overlay_roots import Overlay, bundle_config
-from vmtailor.bench.runtimes.runtime import BenchImage
 from vmtailor.bench.runtimes.stopwatch import timed
 
 REPOSITORY = Path(__file__).parents[3]

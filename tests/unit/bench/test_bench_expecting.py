@@ -125,6 +125,7 @@ def test_one_of_each_suite_stays_and_one_that_is_counted() -> None:
     assert left_out((CHEAP, MIDDLE, OTHER, COUNTED), 1.0) == ["http"]
 
 
+@pytest.mark.lengthy
 @given(st.floats(0.1, 400.0))
 def test_what_is_kept_fits_or_could_not_be_less(most_s: float) -> None:
     kept, _ = within(planned(CHEAP, MIDDLE, DEAR, OTHER), most_s)

@@ -23,7 +23,7 @@ from vmtailor.bench.model.results import SuiteName
 from vmtailor.bench.run import guest_engine
 from vmtailor.bench.run.guest_engine import GuestEngine, exercise_of
 from vmtailor.bench.run.harness import again as again_words
-from vmtailor.bench.run.launch import BenchOptions, bench
+from vmtailor.bench.run.launch import bench
 from vmtailor.bench.run.machine_counts import cannot_tell, machine_tests
 from vmtailor.bench.runtimes import description
 from vmtailor.bench.runtimes import guest_runtime as guest
@@ -84,6 +84,7 @@ def test_what_an_instance_needs_is_made_as_on_a_host() -> None:
     assert '"cgroupsPath": "/bench1"' in script
 
 
+@pytest.mark.lengthy
 def test_a_script_runs_once_and_says_what_is_wrong(tmp_path: Path) -> None:
     script, _ = asked("docker")
     here = script.replace("/run/vmtailor-bench", f"{tmp_path}/b").replace("mount -o remount,rw /\n", "")
@@ -168,8 +169,6 @@ def test_what_cannot_be_entered_is_refused(tmp_path: Path, inside: str, on: tupl
     (tmp_path / "short").write_bytes(b"no disk")
     (tmp_path / "there").write_bytes(bytes(4096))
     inside = inside.replace("{}/there", str(tmp_path / "there")).replace("{}", str(tmp_path / "short"))
-    options = BenchOptions(
-        (SuiteName.STARTUP,), on, "oci:nowhere", tmp_path / "b.json", Store(tmp_path / "c"), inside=inside
-    )
+    job = BenchJob((SuiteName.STARTUP,), on, (1,), 10, False, 1, out=str(tmp_path / "b.json"))
     with pytest.raises(UserInputError, match=words):
-        bench(options)
+        bench(job, Store(tmp_path / "c"), inside=inside)

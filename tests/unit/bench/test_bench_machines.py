@@ -22,7 +22,7 @@ from vmtailor.bench.model.job import STOCK, BenchJob, BenchMachine
 from vmtailor.bench.model.results import CLOCK, BenchFigure, BenchHost, BenchTrial, HostRun, RuntimeIdentity, SuiteName
 from vmtailor.bench.run import image_machine
 from vmtailor.bench.run.harness import again as again_words
-from vmtailor.bench.run.launch import BenchOptions, bench
+from vmtailor.bench.run.launch import bench
 from vmtailor.bench.run.machine_counts import cannot_tell, machine_tests, timed_too
 from vmtailor.bench.suites.startup import Startup
 from vmtailor.bench.suites.unixbench import UnixBench
@@ -101,13 +101,11 @@ def test_where_kvm_works_machines_are_timed_like_others(tmp_path: Path, monkeypa
     assert not any("cannot tell" in text for text in cannot_tell(full))
     found = Boot(Outcome.READY, (Milestone("entry", wall_s=0.2),), 0.5)
     assert timed_start(found) == {"exit": 0.5, "program started": 0.2}
-    options = BenchOptions(
-        (SuiteName.STARTUP,), (STOCK,), "oci:nowhere", tmp_path / "b.json", Store(tmp_path / "c"), require_kvm=True
-    )
+    job = BenchJob((SuiteName.STARTUP,), (STOCK,), (1,), 10, False, 1, out=str(tmp_path / "b.json"))
     verdict = KvmVerdict(KvmState.HANGS, "the guest hung")
     monkeypatch.setattr(monitors.usual(), "kvm", lambda: verdict)
     with pytest.raises(HostError, match="KVM does not work here: the guest hung"):
-        bench(options)
+        bench(job, Store(tmp_path / "c"), require_kvm=True)
 
 
 def test_a_cell_of_a_machine_has_its_own_command(tmp_path: Path) -> None:

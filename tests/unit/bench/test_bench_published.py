@@ -89,6 +89,7 @@ def test_the_trees_are_passed_on_by_make() -> None:
     assert "-source" not in plain
 
 
+@pytest.mark.lengthy
 def test_our_own_round_trips_are_of_a_byte_each_way(tmp_path: Path) -> None:
     program = tmp_path / "ping"
     source = FAKES.parents[1] / "benchmarks/image/ping.c"

@@ -17,8 +17,8 @@ import pytest
 from vmtailor.bench.analysis.benchmarks import BenchTest
 from vmtailor.bench.model.instance import InstanceSpec
 from vmtailor.bench.model.results import SuiteName
-from vmtailor.bench.runtimes.runtime import Surroundings
-from vmtailor.bench.runtimes.stopwatch import watching
+from vmtailor.bench.runtimes.host_runtime import Surroundings
+from vmtailor.bench.runtimes.stopwatch import CallBacks
 from vmtailor.bench.suites import instance_memory, startup
 from vmtailor.bench.suites.bench_run import TrialFailed
 from vmtailor.bench.suites.instance_memory import InstanceMemory
@@ -26,7 +26,7 @@ from vmtailor.bench.suites.startup import Startup
 
 
 def test_call_backs_have_names(tmp_path: Path) -> None:
-    with watching(tmp_path) as callbacks:
+    with contextlib.closing(CallBacks(tmp_path)) as callbacks:
         assert callbacks.take() == []
         for name in ("0", "a-longer-name-than-a-word", "2"):
             (tmp_path / name).touch()
@@ -51,7 +51,7 @@ class Run:
     def calling_back(self, spec: InstanceSpec) -> Iterator[Any]:
         folder = self.folder / "callbacks" / spec.name
         folder.mkdir(parents=True)
-        with watching(folder) as callbacks:
+        with contextlib.closing(CallBacks(folder)) as callbacks:
             yield spec, callbacks
 
     @contextlib.contextmanager
@@ -67,6 +67,7 @@ class Run:
         return "sh", "-c", f"sleep {self._delays[int(number)]}; : > {file}; exec sleep 60"
 
 
+@pytest.mark.lengthy
 @pytest.mark.parametrize("how", ["serial", "staggered", "at-once"])
 def test_each_instance_has_its_own_time_however_they_are_started(tmp_path: Path, how: str) -> None:
     run: Any = Run(tmp_path, [2.4, 0.01, 1.2])
@@ -105,7 +106,7 @@ def test_what_an_instance_left_in_place_of_its_report_is_not_followed(tmp_path: 
 
 
 def test_who_calls_back_under_another_name_did_not_report(tmp_path: Path) -> None:
-    with watching(tmp_path) as callbacks:
+    with contextlib.closing(CallBacks(tmp_path)) as callbacks:
         for name in ("0", "else"):
             (tmp_path / name).touch()
         with pytest.raises(TrialFailed, match="1 of 2 instances reported"):
@@ -113,14 +114,14 @@ def test_who_calls_back_under_another_name_did_not_report(tmp_path: Path) -> Non
 
 
 def test_the_first_call_back_of_each_counts(tmp_path: Path) -> None:
-    with watching(tmp_path) as callbacks:
+    with contextlib.closing(CallBacks(tmp_path)) as callbacks:
         reports = startup.Reports(callbacks, ["0"])
         (tmp_path / "0").touch()
         reports.wait(["0"], time.monotonic() + 60)
         first = dict(reports.at)
         (tmp_path / "0").unlink()
         (tmp_path / "0").touch()
-        reports.note_until(time.monotonic() + 0.01)
+        reports.note(time.monotonic() + 0.01)
     assert reports.at == first
 
 
@@ -139,7 +140,7 @@ def test_idle_instances_are_measured_where_the_page_cache_cannot_be_dropped(
     assert run.notes == ["the page cache cannot be dropped here: Read-only file system"]
 
 
-class Restless:
+class Restless(CallBacks):
     """Call-backs of an instance that never stops creating files, none of which was asked for."""
 
     def __init__(self) -> None:
@@ -156,7 +157,7 @@ def test_an_instance_that_creates_files_without_end_does_not_move_the_deadline(
     monkeypatch.setattr(startup, "_REPORT_S", 0.2)
     run: Any = Run(tmp_path, [])
     run.identities["native"] = object()
-    callbacks: Any = Restless()
+    callbacks = Restless()
     with pytest.raises(TrialFailed, match="0 of 1 instances said what they are"):
         startup._have_report(run, "native", tmp_path, ["0"], callbacks)
     with pytest.raises(TrialFailed, match="0 of 2 instances reported"):

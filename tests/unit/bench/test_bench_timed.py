@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from pathlib import Path
 from tempfile import TemporaryFile
 
-from vmtailor.bench.runtimes.stopwatch import MOST_BYTES, said_until_now, timed, watching
+import pytest
+
+from vmtailor.bench.runtimes.stopwatch import MOST_BYTES, CallBacks, said_until_now, timed
 
 #: Most of what `sleep .3` may be too short for clocks that tick apart.
 LEAST_S = 0.25
@@ -15,7 +18,7 @@ LEAST_S = 0.25
 
 def test_the_moments_of_a_command_are_told_apart(tmp_path: Path) -> None:
     shell = f": >'{tmp_path}/here'; sleep .3; echo one; sleep .3; echo two >&2; exit 7"
-    with watching(tmp_path) as callbacks:
+    with contextlib.closing(CallBacks(tmp_path)) as callbacks:
         found = timed(["sh", "-c", shell], deadline_s=60.0, callbacks=callbacks)
     (report,) = found.reports
     assert found.first_output_s is not None and report > 0.0
@@ -41,6 +44,7 @@ def test_what_does_not_end_in_time_is_ended() -> None:
     assert found.returncode is None and found.exit_s == 0.5 and found.first_output_s is None
 
 
+@pytest.mark.lengthy
 def test_a_command_has_ended_though_what_it_started_holds_its_output() -> None:
     found = timed(["sh", "-c", "echo begun; sleep 60 & exit 4"], deadline_s=3.0)
     assert found.returncode == 4 and found.exit_s < 3.0 and found.stdout == b"begun\n"

@@ -43,6 +43,7 @@ def test_an_instance_that_creates_two_files_is_there_once(run: BenchRun) -> None
     assert [one.stdout for one in found] == [b"first\n", b"second\n"]
 
 
+@pytest.mark.lengthy
 @pytest.mark.parametrize(
     ("programs", "there", "evidence"),
     [
@@ -71,6 +72,7 @@ def test_who_does_not_end_within_its_time_is_a_failure(run: BenchRun) -> None:
     assert time.monotonic() - began < 15.0 and len(native.cleared) == 2
 
 
+@pytest.mark.lengthy
 @pytest.mark.parametrize("is_there", [True, False])
 def test_the_misbehaving_one_is_there_when_it_says_so_and_not_before(
     run: BenchRun, monkeypatch: pytest.MonkeyPatch, is_there: bool

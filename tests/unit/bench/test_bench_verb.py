@@ -39,7 +39,7 @@ from vmtailor.bench.model.results import (
 from vmtailor.bench.pages.bench_page import bench_page
 from vmtailor.bench.run import launch
 from vmtailor.bench.run.harness import again, planned_trials
-from vmtailor.bench.run.launch import BenchOptions, bench
+from vmtailor.bench.run.launch import bench
 from vmtailor.bench.runtimes import description
 from vmtailor.bench.runtimes.host_state import stable_name
 from vmtailor.bench.suites.registry import SUITES
@@ -77,8 +77,9 @@ def said(*arguments: str) -> Any:
     return CliRunner().invoke(command(_BY_NAME["bench"]), list(arguments))
 
 
-def options_of(**more: Any) -> BenchOptions:
-    return BenchOptions((SuiteName.STARTUP,), ("native",), "oci:nowhere", Path("/none/b.json"), Store(), **more)
+def job_of(**more: Any) -> BenchJob:
+    job = BenchJob((SuiteName.STARTUP,), ("native",), (1,), 10, False, 1, out="/none/b.json", reference="oci:nowhere")
+    return replace(job, **more)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +89,7 @@ def options_of(**more: Any) -> BenchOptions:
         (lambda: counts_of("1,0"), "not a list of numbers"),
         (lambda: counts_of("many"), "not a list of numbers"),
         (lambda: runtimes_of(" , "), "names no runtime"),
-        (lambda: bench(options_of(variant="lukewarm")), "in the way 'lukewarm'"),
+        (lambda: bench(job_of(variant="lukewarm"), Store()), "in the way 'lukewarm'"),
         (lambda: parse_weights("startup"), "not SUITE=NUMBER"),
         (lambda: parse_weights("startup=nan"), "not SUITE=NUMBER"),
         (lambda: parse_weights("startup=0"), "all are 0"),
@@ -105,14 +106,13 @@ def test_what_is_wrong_is_named(call: Any, words: str) -> None:
 def test_unknown_tests_and_runtimes_are_refused_before_anything(
     tmp_path: Path, only: tuple[str, ...], runtimes: tuple[str, ...], words: str
 ) -> None:
-    options = BenchOptions(
-        (SuiteName.STARTUP,), runtimes, "oci:nowhere", tmp_path / "b.json", Store(tmp_path / "c"), only=only
-    )
+    job = job_of(runtimes=runtimes, out=str(tmp_path / "b.json"), only=only)
     with pytest.raises(UserInputError, match=words):
-        bench(options)
+        bench(job, Store(tmp_path / "c"))
     assert not (tmp_path / "c").exists() and not (tmp_path / "b.json").exists()
 
 
+@pytest.mark.lengthy
 def test_the_page_shows_all_and_nothing_from_outside_steers_it() -> None:
     page = bench_page(results(hostile="</script><script>alert(1)</script>"))
     assert "<script>alert" not in page and "&lt;script&gt;alert" in page
@@ -124,7 +124,7 @@ def test_results_are_shown_and_written_without_root(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setattr(monitors.usual(), "kvm", lambda: KvmVerdict(KvmState.HANGS, "not asked"))
     with pytest.raises(HostError, match="running engines needs root"):
-        bench(options_of())
+        bench(job_of(), Store())
     file, page, csv = tmp_path / "b.json", tmp_path / "p.html", tmp_path / "s.csv"
     records.save(results(), file)
     shown = said("report", str(file))
@@ -152,7 +152,7 @@ def test_results_are_shown_and_written_without_root(tmp_path: Path, monkeypatch:
 def test_files_and_weights_that_are_too_many_or_not_there_are_refused(
     words: tuple[str, ...], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bench_command, "measure", lambda _: pytest.fail("it was measured"))
+    monkeypatch.setattr(bench_command, "measure", lambda *_, **__: pytest.fail("it was measured"))
     monkeypatch.chdir(tmp_path)
     records.save(results(), tmp_path / "b.json")
     ended = said(*words)
@@ -294,26 +294,26 @@ def test_advice_of_what_is_the_same_cannot_tell() -> None:
 
 
 def test_results_go_into_a_file(tmp_path: Path) -> None:
-    options = BenchOptions((SuiteName.STARTUP,), ("native",), "oci:nowhere", tmp_path, Store(tmp_path / "c"))
     with pytest.raises(UserInputError, match="is a folder"):
-        bench(options)
+        bench(job_of(out=str(tmp_path)), Store(tmp_path / "c"))
 
 
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"out": Path("/dev/shm/b.json")}, "the results would lie below /dev/shm"),
-        ({"out": Path("/run/b.json")}, "the results would lie below /run"),
+        ({"out": "/dev/shm/b.json"}, "the results would lie below /dev/shm"),
+        ({"out": "/run/b.json"}, "the results would lie below /run"),
         ({"runtimes": ("vm:/dev/shm/bundle",)}, "vm:/dev/shm/bundle would lie below /dev/shm"),
         ({"inside": "vm:/run/x.raw"}, "vm:/run/x.raw would lie below /run"),
-        ({"iozone_source": Path("/proc/x")}, "/proc/x would lie below /proc"),
+        ({"iozone_source": "/proc/x"}, "/proc/x would lie below /proc"),
     ],
 )
 def test_what_a_run_would_not_see_is_refused(tmp_path: Path, changes: dict[str, Any], words: str) -> None:
-    options = BenchOptions((SuiteName.STARTUP,), ("native",), "oci:nowhere", tmp_path / "b.json", Store(tmp_path / "c"))
-    launch._require_seen(options)
+    store, job = Store(tmp_path / "c"), job_of(out=str(tmp_path / "b.json"))
+    launch._require_seen(job, store, "")
+    inside = changes.pop("inside", "")
     with pytest.raises(UserInputError, match=words):
-        launch._require_seen(replace(options, **changes))
+        launch._require_seen(replace(job, **changes), store, inside)
 
 
 def test_counts_are_compared_as_counts() -> None:
@@ -337,10 +337,10 @@ def test_no_ratio_is_below_nothing() -> None:
 
 def cells_of_command(words: Sequence[str], monkeypatch: pytest.MonkeyPatch) -> set[tuple[object, ...]]:
     """The cells that a command would measure: what its words become, and what is planned for that."""
-    asked: list[BenchOptions] = []
+    asked: list[BenchJob] = []
 
-    def note(options: BenchOptions) -> BenchResults:
-        asked.append(options)
+    def note(job: BenchJob, *_: object, **__: object) -> BenchResults:
+        asked.append(job)
         return BenchResults("0")
 
     monkeypatch.setattr(bench_command, "measure", note)
@@ -348,17 +348,8 @@ def cells_of_command(words: Sequence[str], monkeypatch: pytest.MonkeyPatch) -> s
     assert (program, name) == ("vmtailor", "bench")
     ended = said(*rest)
     assert ended.exit_code == 0, ended.output
-    (options,) = asked
-    job = job_of(options)
-    return {one.key for one in planned_trials(job, [FakeRow(description.load(name).name) for name in options.runtimes])}
-
-
-def job_of(options: BenchOptions) -> BenchJob:
-    return BenchJob(
-        options.suites, options.runtimes, options.counts, options.repeat, options.quick, options.seed or 0,
-        "", "", "", "", "", "", only=options.only, variant=options.variant,
-        unixbench_source=str(options.unixbench_source or ""), netperf_source=str(options.netperf_source or ""),
-    )  # fmt: skip
+    (job,) = asked
+    return {one.key for one in planned_trials(job, [FakeRow(description.load(name).name) for name in job.runtimes])}
 
 
 @pytest.mark.lengthy

@@ -40,6 +40,7 @@ PACKERS: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
+@pytest.mark.lengthy
 @pytest.mark.parametrize("name", PACKERS)
 def test_packed_whole_and_cut(tmp_path: Path, name: str) -> None:
     packed = PACKERS[name](LOG.encode())

@@ -53,6 +53,7 @@ def test_each_format_has_a_row_in_the_reference(row: Format) -> None:
     assert any(line.lstrip("|* ").startswith(row.row) for line in page.splitlines())
 
 
+@pytest.mark.lengthy
 @pytest.mark.parametrize(
     "row", [row for row in FORMATS if row.is_log and row.name != "bootchart"], ids=lambda row: row.name
 )

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from tests.unit.bootlog.reading import call, timeline_of, times, unit
 
 from vmtailor.analysis.bootlog import journal
+from vmtailor.analysis.bootlog.formats import is_export
+from vmtailor.analysis.bootlog.log_lines import Content
 from vmtailor.analysis.timeline.boot_timeline import analyze
 
 
@@ -113,13 +115,13 @@ def test_a_capture_that_is_cut_off_is_read_as_far_as_it_goes(cut: int) -> None:
 
 def test_other_files_are_none() -> None:
     for other in (b"", b"__CURSOR=x\n", b"A=1\nB=2\n", b"CONFIG_X=y\n", b'{"__CURSOR": "x"}', b"=\n=\n"):
-        assert not journal.is_export(other)
+        assert not is_export(Content("file", iter([other])))
 
 
 @given(st.lists(st.tuples(st.integers(0, 10**9), st.binary(max_size=60)), min_size=1, max_size=8))
 def test_what_was_written_is_read(rows: list[tuple[int, bytes]]) -> None:
     data = b"".join(entry(at, message) for at, message in rows)
-    assert journal.is_export(data)
+    assert is_export(Content("file", iter([data])))
     found = [(one["_SOURCE_MONOTONIC_TIMESTAMP"], one["MESSAGE"]) for one in journal.entries(data)]
     assert found == [(str(at), message.decode("utf-8", "replace")) for at, message in rows]
 

@@ -10,6 +10,8 @@ import pytest
 from tests.unit.bootlog.reading import call, codes, timeline_of
 
 from vmtailor.analysis.bootlog import kernel_build
+from vmtailor.analysis.bootlog.formats import is_symbols
+from vmtailor.analysis.bootlog.log_lines import Content
 
 BEGIN = 0xFFFFFFFF81000000
 NAMES = tuple(f"part_{number}_init" for number in range(12))
@@ -83,12 +85,12 @@ def test_of_several_names_the_one_that_marks_no_section_is_shown() -> None:
     ids=["System.map", "kallsyms", "32 bit"],
 )
 def test_tables_are_recognised(text: str) -> None:
-    assert kernel_build.is_symbols(text.encode())
+    assert is_symbols(Content("file", iter([text.encode()])))
 
 
 @pytest.mark.parametrize("text", ["", "deadbeef T one\n", log(), "12345678 h line\n" * 9])
 def test_what_is_no_table_is_not(text: str) -> None:
-    assert not kernel_build.is_symbols(text.encode())
+    assert not is_symbols(Content("file", iter([text.encode()])))
 
 
 def test_zeros_name_nothing() -> None:

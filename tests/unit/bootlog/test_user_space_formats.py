@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from tests.unit.bootlog.reading import DATA, call, codes, timeline_of, times, unit
 
-from vmtailor.analysis.bootlog.systemd_analyze import parse_span
+from vmtailor.analysis.bootlog.milestones import parse_span
 from vmtailor.model.boots.timeline import DurationSource
 
 TIME = (

@@ -195,14 +195,14 @@ def refitted(
         found.opened.append((path, reference, how))
         yield OpenedSystem(SUBJECT, SimpleNamespace(begin=lambda path, most: b""))  # type: ignore[arg-type]
 
-    def prepared(options: FitOptions, _: object, exercise: SystemExercise, source: object) -> SystemSubject:
+    def of_opened(options: FitOptions, _: object, exercise: SystemExercise, source: object) -> SystemSubject:
         assert source == "the source"
         found.options.append(options)
         found.exercises.append(exercise)
         return replace(given, options=options, exercise=exercise)
 
     monkeypatch.setattr(system_files, "of_disk", of_disk)
-    monkeypatch.setattr(system_bundle, "prepared", prepared)
+    monkeypatch.setattr(system_bundle, "of_opened", of_opened)
     monkeypatch.setattr(bundle_kernel, "source_of", lambda files, *_: "the source")
     return found
 
@@ -373,9 +373,8 @@ def begun(refitted: Refitted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         assert source == subject.source
         return replace(subject, options=options, exercise=exercise, found=replace(found, disk=given.found.disk))
 
-    monkeypatch.setattr(SystemSubject, "prepare", prepare)
-    monkeypatch.setattr(subject_kind, "kind_of", lambda _: SystemSubject)
-    monkeypatch.setattr(system_bundle, "prepared", again)
+    monkeypatch.setattr(subject_kind, "prepare", prepare)
+    monkeypatch.setattr(system_bundle, "of_opened", again)
     monkeypatch.setattr(build_stage, "build_kernel", build)
     monkeypatch.setattr(kept_source, "by_digest", lambda *_: subject.source)
     monkeypatch.setattr(kernel_source, "require_version", lambda *_: None)

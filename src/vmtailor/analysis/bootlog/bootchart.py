@@ -350,11 +350,6 @@ _BAR = re.compile(rf'<rect class="(ps|krnl)" x="{_N}" y="{_N}" width="{_N}" heig
 _INITCALL = re.compile(rf'<text x="{_N}" y="{_N}">([\w.$]{{1,200}}) <tspan class="run">{_N}(ms|s)</tspan>')
 
 
-def is_drawing(sample: str) -> bool:
-    """Return whether an SVG is systemd-bootchart's."""
-    return "bootchart SVG file" in sample[:6000] or "Bootchart for" in sample[:12000]
-
-
 def read_drawing(content: Content) -> Observed:
     """Read the drawing. Times are as exact as its pixels; processor times are those written in it."""
     observed, text = Observed(content.path), content.drawing

@@ -13,7 +13,8 @@ from vmtailor.model.boots.timeline import DurationSource, PhaseName, PhaseSpan, 
 _STAGE = re.compile(r"Starting stage: (\S{1,100})")
 _FINISHED = re.compile(r"Finished stage: \((\S{1,100})\) (\d{1,7}\.\d{1,9}) seconds")
 _EVENT = re.compile(r"^[|` >-]+(.{1,200}?) @(\d{1,7}\.\d{1,9})s \+(\d{1,7}\.\d{1,9})s\s*$")
-_BLAME = re.compile(r"^\s*(\d{1,7}\.\d{1,9})s \(([^()\s]{1,200})\)\s*$")
+#: A row of `blame`.
+BLAME = re.compile(r"^\s*(\d{1,7}\.\d{1,9})s \(([^()\s]{1,200})\)\s*$")
 _BOOT = re.compile(
     r"^\s*(Kernel Started at|Kernel ended boot at|Cloud-init activated by systemd at"
     r"|Cloud-init start|Cloud-init activated at): "
@@ -24,26 +25,6 @@ BOOT = "cloud-init analyze boot"
 #: What begins so early is in the first stage, at whose start the times are 0.
 _FIRST_US = 1_000_000
 _RECORD = re.compile(r"-- Boot Record (\d+) --")
-
-
-def recognise(text: str) -> bool:
-    """Return whether it is text of `cloud-init analyze`."""
-    return (
-        (
-            "-- Boot Record" in text
-            and ("Starting stage:" in text or any(_BLAME.match(line) for line in text.splitlines()[:400]))
-        )
-        or "-- Most Recent Boot Record --" in text
-        or ("Kernel Started at:" in text and "Cloud-init" in text)
-    )
-
-
-def is_dump(document: object) -> bool:
-    """Return whether decoded JSON is that of `cloud-init analyze dump`."""
-    return (
-        isinstance(document, list) and bool(document) and isinstance(document[0], dict)
-        and {"event_type", "timestamp"} <= set(document[0])
-    )  # fmt: skip
 
 
 def read_text(content: Content) -> Observed:
@@ -81,7 +62,7 @@ def _stages(body: str) -> tuple[list[UnitSpan], list[UnitSpan]]:
             _STAGE.search(line),
             _FINISHED.search(line),
             _EVENT.match(line),
-            _BLAME.match(line),
+            BLAME.match(line),
         )
         if begun:
             stage, inside = begun[1], []

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read any file or folder that says something about a boot. The one table of formats is here: a file is recognised by
-its content, and its name is never trusted."""
+"""Read any file or folder that says something about a boot. The one table of formats is here, with the signs of each: a
+file is recognised by its content, and its name is never trusted."""
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from vmtailor.analysis.bootlog import (
 )
 from vmtailor.analysis.bootlog.boot_record import Observed
 from vmtailor.analysis.bootlog.log_lines import MAX_TEXT, Content, printable
+from vmtailor.analysis.bootlog.milestones import parse_startup_line
 from vmtailor.base import notation
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.text import encodable
@@ -49,39 +51,128 @@ def _no_log(name: str, recognise: Callable[[Content], bool]) -> Format:
     return Format(name, "", recognise, lambda content: Observed(content.path), whole=False, is_log=False)
 
 
+#: Of a text so many lines are looked at.
+_LINES = 400
+#: So many lines tell a table of symbols.
+_ENOUGH = 5
+#: An entry of the journal begins with its cursor, or, from other writers of the format, with its time.
+_ENTRY_START = re.compile(rb"\s*__(?:CURSOR|REALTIME_TIMESTAMP|MONOTONIC_TIMESTAMP)=[^\n]*\n")
+_ENTRY_STAMP = re.compile(rb"^__MONOTONIC_TIMESTAMP=\d{1,15}$", re.MULTILINE)
+_TRACED = re.compile(rb": initcall_(?:level|start|finish): (?:func|level)=")
+#: Behind the name of a program it is a line of a journal, which holds more.
+_SAID_ALONE = re.compile(r"[^\w\[]{0,20}Startup finished in ")
+
+
+def _is_tar(content: Content) -> bool:
+    return archive.is_tar(content.sample)
+
+
+def is_export(content: Content) -> bool:
+    """Return whether a file begins as `journalctl -o export` does."""
+    return bool(_ENTRY_START.match(content.sample) and _ENTRY_STAMP.search(content.sample))
+
+
+def _is_grab(content: Content) -> bool:
+    text = content.clean
+    return b"== GRAB-BOOT-DATA INFO ==" in text or (b"== KERNEL MESSAGES ==" in text and b"== CONFIG ==" in text)
+
+
+def _is_config(content: Content) -> bool:
+    """Return whether a file is a .config by itself."""
+    return content.clean.startswith(b"#") and kernel_build.TITLE.search(content.clean[:400]) is not None
+
+
+def is_symbols(content: Content) -> bool:
+    """Return whether a file is a table of symbols: its first lines are, all of them."""
+    lines = content.clean.split(b"\n", _ENOUGH)[:_ENOUGH]
+    return len(lines) == _ENOUGH and all(kernel_build.SYMBOL.match(line) for line in lines)
+
+
+def _is_bootchart_drawing(content: Content) -> bool:
+    text = content.beginning if content.is_drawing else ""
+    return "bootchart SVG file" in text[:6000] or "Bootchart for" in text[:12000]
+
+
+def _is_plot_drawing(content: Content) -> bool:
+    text = content.beginning if content.is_drawing else ""
+    return "systemd-analyze" in text[:4000] or "rect.activating" in text
+
+
+def _is_dmesg_json(content: Content) -> bool:
+    return isinstance(content.document, dict) and isinstance(content.document.get("dmesg"), list)
+
+
+def _is_journal_json(content: Content) -> bool:
+    return content.is_json and not isinstance(content.document, list)
+
+
+def _is_rows(content: Content, names: set[str]) -> bool:
+    """Return whether a file is a JSON list whose first object has these names."""
+    rows = content.document
+    return isinstance(rows, list) and bool(rows) and isinstance(rows[0], dict) and names <= set(rows[0])
+
+
+def _is_trace(content: Content) -> bool:
+    return not content.is_json and _TRACED.search(content.clean) is not None
+
+
+def _is_cloud_init(content: Content) -> bool:
+    """Return whether a file is text of `cloud-init analyze`."""
+    if not content.is_prose:
+        return False
+    text = content.beginning
+    if "-- Boot Record" in text and (
+        "Starting stage:" in text or any(cloud_init.BLAME.match(line) for line in text.splitlines()[:_LINES])
+    ):
+        return True
+    return "-- Most Recent Boot Record --" in text or ("Kernel Started at:" in text and "Cloud-init" in text)
+
+
+def _is_chain(content: Content) -> bool:
+    if not content.is_prose:
+        return False
+    lines = content.beginning.splitlines()[:_LINES]
+    return any(systemd_analyze.CHAIN.match(line) and "@" in line for line in lines)
+
+
+def _is_time(content: Content) -> bool:
+    if not content.is_prose:
+        return False
+    return any(_SAID_ALONE.match(line) and parse_startup_line(line) for line in content.beginning.splitlines())
+
+
+def _is_blame(content: Content) -> bool:
+    """Return whether most lines are such as `systemd-analyze blame` prints."""
+    if not content.is_prose:
+        return False
+    lines = [line for line in content.beginning.splitlines() if line.strip()]
+    return bool(lines) and sum(1 for line in lines if systemd_analyze.BLAME.match(line)) * 2 > len(lines)
+
+
 #: In the order in which they are tried.
 FORMATS = (
     _no_log("empty", lambda c: not c.sample.strip(b"\0 \t\r\n")),
-    Format("bootchart", "bootchart, bootchart2", lambda c: archive.is_tar(c.sample), bootchart.read_tar, whole=False),
-    _no_log("tar archive without a bootchart", lambda c: archive.is_tar(c.sample)),
-    Format("kernel log, journal (export)", "journal", lambda c: journal.is_export(c.sample), journal.read_export),
-    Format("grab-boot-data", "grab-boot-data", lambda c: grab_boot_data.recognise(c.clean), grab_boot_data.read,
-           whole=False),
-    Format("kernel configuration", ".config", lambda c: kernel_build.is_config(c.clean), kernel_build.read_config),
-    Format("symbols of a kernel", "System.map", lambda c: kernel_build.is_symbols(c.clean), kernel_build.read_symbols),
-    Format("systemd-bootchart (SVG)", "systemd-bootchart (SVG)",
-           lambda c: c.is_drawing and bootchart.is_drawing(c.beginning), bootchart.read_drawing),
-    Format("systemd-analyze plot (SVG)", "`plot` (SVG)",
-           lambda c: c.is_drawing and systemd_analyze.is_plot_svg(c.beginning), systemd_analyze.read_svg),
+    Format("bootchart", "bootchart, bootchart2", _is_tar, bootchart.read_tar, whole=False),
+    _no_log("tar archive without a bootchart", _is_tar),
+    Format("kernel log, journal (export)", "journal", is_export, journal.read_export),
+    Format("grab-boot-data", "grab-boot-data", _is_grab, grab_boot_data.read, whole=False),
+    Format("kernel configuration", ".config", _is_config, kernel_build.read_config),
+    Format("symbols of a kernel", "System.map", is_symbols, kernel_build.read_symbols),
+    Format("systemd-bootchart (SVG)", "systemd-bootchart (SVG)", _is_bootchart_drawing, bootchart.read_drawing),
+    Format("systemd-analyze plot (SVG)", "`plot` (SVG)", _is_plot_drawing, systemd_analyze.read_svg),
     _no_log("SVG", lambda c: c.is_drawing),
-    Format("kernel log, dmesg (JSON)", "`dmesg -x`", lambda c: journal.is_dmesg(c.document), journal.read_dmesg),
-    Format("kernel log, journal (JSON)", "journal", lambda c: c.is_json and not isinstance(c.document, list),
-           journal.read_json),
-    Format("systemd-analyze plot (JSON)", "`plot --json`", lambda c: systemd_analyze.is_plot_json(c.document),
+    Format("kernel log, dmesg (JSON)", "`dmesg -x`", _is_dmesg_json, journal.read_dmesg),
+    Format("kernel log, journal (JSON)", "journal", _is_journal_json, journal.read_json),
+    Format("systemd-analyze plot (JSON)", "`plot --json`", lambda c: _is_rows(c, {"name", "activating", "activated"}),
            systemd_analyze.read_json),
-    Format("cloud-init analyze dump", "`cloud-init analyze`", lambda c: cloud_init.is_dump(c.document),
+    Format("cloud-init analyze dump", "`cloud-init analyze`", lambda c: _is_rows(c, {"event_type", "timestamp"}),
            cloud_init.read_dump),
     _no_log("JSON", lambda c: c.document is not None),
-    Format("ftrace initcall events", "ftrace", lambda c: not c.is_json and ftrace.recognise(c.clean), ftrace.read,
-           whole=False),
-    Format("cloud-init analyze", "`cloud-init analyze`", lambda c: c.is_prose and cloud_init.recognise(c.beginning),
-           cloud_init.read_text),
-    Format("systemd-analyze critical-chain", "`critical-chain`",
-           lambda c: c.is_prose and systemd_analyze.is_chain(c.beginning), systemd_analyze.read_text),
-    Format("systemd-analyze time", "systemd-analyze `time`",
-           lambda c: c.is_prose and systemd_analyze.is_time(c.beginning), systemd_analyze.read_text),
-    Format("systemd-analyze blame", "`blame`", lambda c: c.is_prose and systemd_analyze.is_blame(c.beginning),
-           systemd_analyze.read_text),
+    Format("ftrace initcall events", "ftrace", _is_trace, ftrace.read, whole=False),
+    Format("cloud-init analyze", "`cloud-init analyze`", _is_cloud_init, cloud_init.read_text),
+    Format("systemd-analyze critical-chain", "`critical-chain`", _is_chain, systemd_analyze.read_text),
+    Format("systemd-analyze time", "systemd-analyze `time`", _is_time, systemd_analyze.read_text),
+    Format("systemd-analyze blame", "`blame`", _is_blame, systemd_analyze.read_text),
     Format("kernel log", "plain", lambda c: True, kernel_messages.read, whole=False),
 )  # fmt: skip
 

@@ -20,11 +20,6 @@ _FUNC = re.compile(rb"func=([\w.$]+)(?:\+0x[0-9a-f]+/0x[0-9a-f]+)?(?: \[([\w.-]+
 _LEVEL = re.compile(rb"level=(\w{1,30})")
 
 
-def recognise(sample: bytes) -> bool:
-    """Return whether the trace has initcall events."""
-    return re.search(rb": initcall_(?:level|start|finish): (?:func|level)=", sample) is not None
-
-
 def read(content: Content) -> Observed:
     """Read the text of a trace. Other events in it are passed over."""
     observed = Observed(content.path)

@@ -18,11 +18,6 @@ _VERSION = re.compile(r'KERNEL_VERSION="?(\S+)')
 _COMMAND_LINE = re.compile(r'KERNEL_CMDLINE="?(.*?)"?\s*$')
 
 
-def recognise(sample: bytes) -> bool:
-    """Return whether the file has the sections of grab-boot-data."""
-    return b"== GRAB-BOOT-DATA INFO ==" in sample or (b"== KERNEL MESSAGES ==" in sample and b"== CONFIG ==" in sample)
-
-
 class _Sections:
     """Takes the small sections aside and passes the kernel's messages on."""
 

@@ -12,11 +12,6 @@ from vmtailor.analysis.bootlog.log_lines import Content
 from vmtailor.base.notation import decoded_json
 
 
-def is_dmesg(document: object) -> bool:
-    """Return whether decoded JSON is that of `dmesg --json`."""
-    return isinstance(document, dict) and isinstance(document.get("dmesg"), list)
-
-
 def read_dmesg(content: Content) -> Observed | None:
     """Read `dmesg --json`."""
     document = content.document
@@ -97,9 +92,6 @@ def _text(value: object) -> str | None:
     return None
 
 
-#: An entry begins with its cursor, or, from other writers of the format, with its time.
-_ENTRY_START = re.compile(rb"\s*__(?:CURSOR|REALTIME_TIMESTAMP|MONOTONIC_TIMESTAMP)=[^\n]*\n")
-_STAMP = re.compile(rb"^__MONOTONIC_TIMESTAMP=\d{1,15}$", re.MULTILINE)
 _NAME = re.compile(rb"[A-Z_][A-Z0-9_]{0,63}")
 #: The only fields that are kept.
 _WANTED = frozenset(
@@ -108,11 +100,6 @@ _WANTED = frozenset(
         "_TRANSPORT",
     }
 )  # fmt: skip
-
-
-def is_export(sample: bytes) -> bool:
-    """Return whether a file begins as an export does."""
-    return bool(_ENTRY_START.match(sample) and _STAMP.search(sample))
 
 
 def export_as_log(data: bytes) -> bytes:

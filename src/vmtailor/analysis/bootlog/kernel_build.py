@@ -13,12 +13,8 @@ from vmtailor.base.files import dot_config
 from vmtailor.model.architecture import every
 
 _TITLES = {"riscv": "riscv64"} | {word: name for row in every() for word, name in row.log.titles.items()}
-_TITLE = re.compile(rb"# Linux/(\S{1,30}) (\S{1,60}) Kernel Configuration")
-
-
-def is_config(sample: bytes) -> bool:
-    """Return whether this is a .config by itself."""
-    return sample.startswith(b"#") and _TITLE.search(sample[:400]) is not None
+#: The title of a configuration: architecture, and version.
+TITLE = re.compile(rb"# Linux/(\S{1,30}) (\S{1,60}) Kernel Configuration")
 
 
 def parse_config(lines: Iterable[bytes]) -> dict[str, str]:
@@ -46,7 +42,7 @@ def read_symbols(content: Content) -> Observed:
 def arch_of(lines: Iterable[bytes]) -> str | None:
     """Return the architecture of the title, `# Linux/arm 6.13.9 Kernel Configuration`."""
     for line in lines:
-        match = _TITLE.match(line)
+        match = TITLE.match(line)
         if match:
             name = decode(match[1], 30)
             return _TITLES.get(name, architecture(name))
@@ -55,17 +51,15 @@ def arch_of(lines: Iterable[bytes]) -> str | None:
 
 def version_of(sample: bytes) -> str | None:
     """Return the kernel version of the title."""
-    match = _TITLE.search(sample[:400])
+    match = TITLE.search(sample[:400])
     return decode(match[2], 60) if match else None
 
 
 #: Address, nm's letter for the kind, name, and the module in /proc/kallsyms.
-_LINE = re.compile(
+SYMBOL = re.compile(
     rb"([0-9a-f]{8,16}) ([ABCDGINPRSTUVWabcdginprstuvw?-]) ([A-Za-z_$.][\w.$]{0,199})(?:\s+\[[\w-]{1,60}\])?\s*$"
 )
 _ADDRESS = re.compile(r"0x([0-9a-f]{6,16})$")
-#: So many lines tell the format.
-_ENOUGH = 5
 #: A kernel with all that there is has a quarter of these.
 MAX_SYMBOLS = 1_000_000
 #: Kernels that load themselves somewhere else move by multiples of this, in bytes: the least of any architecture.
@@ -74,18 +68,12 @@ _MOVES_BY = 1 << 16
 _FIRST = 8
 
 
-def is_symbols(sample: bytes) -> bool:
-    """Return whether this is a table of symbols: its first lines are, all of them."""
-    lines = sample.split(b"\n", _ENOUGH)[:_ENOUGH]
-    return len(lines) == _ENOUGH and all(_LINE.match(line) for line in lines)
-
-
 def parse_symbols(lines: Iterable[bytes]) -> dict[int, str]:
     """Return address → name of the functions; of several at one address the first that is no mark of a section's begin.
     Zeros are what /proc/kallsyms shows to whoever may not know."""
     found: dict[int, str] = {}
     for line in islice(lines, MAX_SYMBOLS):
-        match = _LINE.match(line)
+        match = SYMBOL.match(line)
         if match is None or match[2] not in b"tTwW":
             continue
         at, name = int(match[1], 16), match[3].decode("ascii", "replace")

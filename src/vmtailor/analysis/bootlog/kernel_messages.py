@@ -6,14 +6,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import chain, islice
 
-from vmtailor.analysis.bootlog import boundaries, stamps
+from vmtailor.analysis.bootlog import milestones, stamps
 from vmtailor.analysis.bootlog.boot_record import (
     MAX_MESSAGES,
     MAX_TEXT,
     RESOLVED_US,
     Observed,
 )
-from vmtailor.analysis.bootlog.host_clock import HostClock, place_early, place_loader, without_arrivals
 from vmtailor.analysis.bootlog.initcall_lines import (
     CALLING,
     LEVEL,
@@ -30,7 +29,6 @@ from vmtailor.analysis.bootlog.initcall_lines import (
 from vmtailor.analysis.bootlog.log_lines import Cleaner, Content, decode
 from vmtailor.analysis.bootlog.milestones import HANDLERS, LOGIN, guess_arch
 from vmtailor.analysis.bootlog.silences import MIN_GAP_US, Silences
-from vmtailor.analysis.bootlog.systemd_analyze import is_whole
 from vmtailor.model.boots.timeline import WarningCode
 
 #: Lines looked at to recognise the shape.
@@ -74,7 +72,7 @@ class KernelLog:
         self._last_line = b""
         self._wrapped = b""
         self._soft = b""
-        self._clock = HostClock()
+        self._clock = stamps.HostClock()
         self._relative_us = 0
         self._handed_over = False
         self._damaged = 0
@@ -199,9 +197,9 @@ class KernelLog:
 
     def _begins_anew(self, at_us: int | None, message: bytes) -> bool:
         """Return whether a boot begins here that earlier lines are no part of. Those lines are set aside."""
-        if at_us is None and boundaries.is_reset(self.observed, message):
+        if at_us is None and milestones.is_reset(self.observed, message):
             self._next_boot()
-        elif self._clock.assumed and (at_us is not None or boundaries.starts_kernel(message)):
+        elif self._clock.assumed and (at_us is not None or milestones.starts_kernel(message)):
             (self._next_boot if self.observed.kernel_seen else self._begin)()
         else:
             return False
@@ -209,8 +207,8 @@ class KernelLog:
 
     def _before_kernel(self, host_us: int, message: bytes) -> None:
         """Note a line of which only the host's time is known."""
-        self.observed.loader = self.observed.loader or boundaries.is_loader(message)
-        self._handed_over = self._handed_over or boundaries.is_handover(message)
+        self.observed.loader = self.observed.loader or milestones.is_loader(message)
+        self._handed_over = self._handed_over or milestones.is_handover(message)
         if len(self._early) < MAX_MESSAGES:
             self._early.append((host_us, message))
 
@@ -221,7 +219,7 @@ class KernelLog:
             observed.loader
             and not self._handed_over
             and not observed.kernel_seen
-            and not boundaries.starts_kernel(message)
+            and not milestones.starts_kernel(message)
         )
 
     def _loader_over(self) -> None:
@@ -231,7 +229,7 @@ class KernelLog:
         self._begin()
         self._handed_over = True
         if first is not None and last is not None:
-            place_loader(self.observed, loader, first, last)
+            milestones.place_loader(self.observed, loader, first, last)
             self._gaps = gaps.moved(-last)
 
     @property
@@ -280,9 +278,9 @@ class KernelLog:
                 self._message(None, None, line[: inner.start()], inner.start())
             self._line(line[inner.start() :])
             return
-        if boundaries.is_reset(self.observed, line):
+        if milestones.is_reset(self.observed, line):
             self._next_boot()
-        elif self.observed.loader and boundaries.is_handover(line):
+        elif self.observed.loader and milestones.is_handover(line):
             self._handed_over = True
         self._message(None, None, line, len(line))
 
@@ -294,14 +292,14 @@ class KernelLog:
             self._cut_off()
         if at_us is not None and not again:
             loader = self._outer is None and self._last_us is not None and not observed.kernel_seen
-            if loader and (observed.loader or self._short) and (self._handed_over or boundaries.starts_kernel(message)):
+            if loader and (observed.loader or self._short) and (self._handed_over or milestones.starts_kernel(message)):
                 self._loader_over()
                 observed = self.observed
             if not self._moves_on(at_us, message):
                 self._next_boot()
                 self._message(at_us, caller, message, length)
                 return
-        elif at_us is None and boundaries.is_second_kernel(observed, message):
+        elif at_us is None and milestones.is_second_kernel(observed, message):
             self._next_boot()
             observed = self.observed
         if at_us is not None:
@@ -340,7 +338,7 @@ class KernelLog:
             self.observed.first_us = at_us
         elif at_us < last:
             slack = 1_000_000 if self.observed.rough or self._rough_before else 100_000
-            if boundaries.starts_anew(last, at_us, message):
+            if milestones.starts_anew(last, at_us, message):
                 return False
             self._backwards += last - at_us > slack
         elif at_us - last >= MIN_GAP_US:
@@ -356,7 +354,7 @@ class KernelLog:
         if b"ommand line: " in message[:28]:
             self._soft = message if self._last_us is not None and len(message) >= WRAPPED_FROM else b""
         elif b"Startup finished in " in message[:60]:
-            self._soft = b"" if is_whole(decode(message)) or len(message) > MAX_TEXT else message
+            self._soft = b"" if milestones.is_whole(decode(message)) or len(message) > MAX_TEXT else message
         handler = HANDLERS.get(message.partition(b" ")[0])
         if handler is not None:
             handler(observed, at_us, message)
@@ -407,7 +405,7 @@ class KernelLog:
         if self._wrapped:
             self._cut_off()
         if self._early:
-            last_us = place_early(observed, self._early, self._clock)
+            last_us = milestones.place_early(observed, self._early, self._clock)
             self._last_us = last_us if self._last_us is None else self._last_us
             self._gaps.add_all(self._early, -(self._clock.offset_us or 0))
         observed.gaps = self._gaps.longest()
@@ -441,7 +439,7 @@ class KernelLog:
                 "the log has no time stamps: only reported durations are known (boot with printk.time=1)",
             )
         if outer and outer.identified and not outer.kernel_clock and not self._owned and observed.stamped:
-            without_arrivals(observed)
+            milestones.without_arrivals(observed)
         elif outer and not outer.kernel_clock and outer.epoch:
             observed.epoch_zero_us = self._clock.offset_us
 

@@ -11,8 +11,8 @@ from functools import cached_property
 from itertools import chain
 
 from vmtailor.analysis.bootlog.stamps import has_stamps
-from vmtailor.base import escapes
 from vmtailor.base.notation import decoded_json
+from vmtailor.base.text import remove_sequences, without_controls
 
 #: A longer line is cut: no log has one, and a file of zeros is one line.
 MAX_LINE = 16_384
@@ -112,13 +112,13 @@ class Cleaner:
     def _clean(self, block: bytes) -> list[bytes]:
         if self.quoted_printable:
             block = binascii.a2b_qp(block)
-        block, count = escapes.count_and_remove(block)
+        block, count = remove_sequences(block)
         self.escapes += count
         if b"\r" in block:
             block = block.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         if not block.isascii():
             block = block.replace(b"\xc2\xa0", b" ")
-        block = escapes.without_controls(block)
+        block = without_controls(block)
         if self.quoted:
             block = _QUOTE.sub(b"", block)
         lines = block.split(b"\n")

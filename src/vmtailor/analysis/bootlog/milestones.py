@@ -1,17 +1,159 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The messages that mark the stretches of a boot, found by their first word so that a long log stays cheap."""
+"""The messages that mark the stretches of a boot: where one begins, what ends it, and when, on the kernel's clock.
+
+Most are found by their first word, so that a long log stays cheap."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from vmtailor.analysis.bootlog.boot_record import Observed, architecture
-from vmtailor.analysis.bootlog.boundaries import FIRMWARE, HANDED_OVER, LOADERS
+import msgspec
+
+from vmtailor.analysis.bootlog.boot_record import MAX_MESSAGES, Observed, architecture
 from vmtailor.analysis.bootlog.log_lines import decode
-from vmtailor.analysis.bootlog.systemd_analyze import parse_startup_line, read_startup
+from vmtailor.analysis.bootlog.stamps import HostClock
 from vmtailor.model.architecture import every
-from vmtailor.model.boots.timeline import WarningCode
+from vmtailor.model.boots.timeline import PhaseName, PhaseSpan, WarningCode
+
+#: A clock that goes back further than this starts anew.
+BACKWARDS_US = 1_000_000
+#: A clock that went back starts anew where it is not further than this.
+BEGINNING_US = 100_000
+#: How firmware, and how loaders begin what they say.
+FIRMWARE = (
+    b"SeaBIOS", b"BdsDxe", b"NOTICE:  BL", b"OpenSBI v", b"UEFI firmware", b"EDK II", b"coreboot-",
+)  # fmt: skip
+LOADERS = (
+    b"U-Boot", b"SPL", b"GRUB", b"Welcome to GRUB", b"SYSLINUX", b"ISOLINUX", b"systemd-boot", b"Barebox", b"barebox 2",
+    b"iPXE ", b"Hit any key to stop autoboot", b"## Loading ", b"## Flattened", b"I> MB1", b"welcome to lk",
+)  # fmt: skip
+#: Of these the first that a machine says after its reset.
+AFTER_RESET = (
+    b"U-Boot SPL 2", b"U-Boot TPL 2", b"U-Boot 2", b"SeaBIOS (version", b"NOTICE:  BL1", b"NOTICE:  BL2", b"OpenSBI v",
+    b"barebox 2", b"coreboot-",
+)  # fmt: skip
+HANDED_OVER = (b"Starting kernel", b"EFI stub: Booting Linux", b"EFI stub: Exiting boot")
+
+
+def starts_kernel(message: bytes) -> bool:
+    """Return whether a message is one of a kernel's first."""
+    return message.startswith((b"Linux version", b"Booting Linux on physical CPU"))
+
+
+def is_reset(observed: Observed, message: bytes) -> bool:
+    """Return whether the machine was reset: it says what it says first, and a kernel ran before."""
+    return message.startswith(AFTER_RESET) and observed.kernel_seen
+
+
+def is_second_kernel(observed: Observed, message: bytes) -> bool:
+    """Return whether a message without a stamp names a kernel, and one was named before."""
+    return bool(observed.version) and message.startswith(b"Linux version ")
+
+
+def starts_anew(last_us: int, at_us: int, message: bytes) -> bool:
+    """Return whether the clock goes back because another boot begins."""
+    return last_us - at_us > BACKWARDS_US and (starts_kernel(message) or at_us < BEGINNING_US)
+
+
+def is_handover(message: bytes) -> bool:
+    """Return whether a loader says that it starts the kernel."""
+    return message.startswith(HANDED_OVER)
+
+
+def is_loader(message: bytes) -> bool:
+    """Return whether firmware or a loader says this."""
+    return message.startswith((*LOADERS, *FIRMWARE))
+
+
+_UNITS_US = {
+    "y": 31_557_600_000_000,
+    "year": 31_557_600_000_000,
+    "month": 2_629_800_000_000,
+    "w": 604_800_000_000,
+    "week": 604_800_000_000,
+    "d": 86_400_000_000,
+    "day": 86_400_000_000,
+    "h": 3_600_000_000,
+    "min": 60_000_000,
+    "s": 1_000_000,
+    "ms": 1000,
+    "us": 1,
+    "μs": 1,
+    "µs": 1,
+    "ns": 0.001,
+}
+_PART = re.compile(r"(\d{1,12})(?:\.(\d{1,9}))?(years?|months?|weeks?|days?|min|ms|us|μs|µs|ns|[ywdhs])(?![a-zA-Zµμ])")
+SPAN = r"(?:\d+(?:\.\d+)?(?:years?|months?|weeks?|days?|min|ms|us|μs|µs|ns|[ywdhs])(?: |(?=\W|$)))+"
+_STARTUP = re.compile(r"Startup finished in (.+?)(?:(?:= ?| = )(.*))?$")
+_TOTAL = re.compile(r" = (" + SPAN + r")")
+_TERM = re.compile(r"(" + SPAN + r")\s*\((firmware|loader|kernel|initrd|userspace)\)")
+_REACHED = re.compile(r"(\S+\.target) reached after (" + SPAN + r")\s*in userspace")
+#: Longer spans are no boot's: 30 years.
+MOST_US = 1_000_000_000_000_000
+#: How the source of what that line says is named.
+STARTUP = "systemd: 'Startup finished'"
+_ORDER = (PhaseName.FIRMWARE, PhaseName.LOADER, PhaseName.KERNEL, PhaseName.INITRD, PhaseName.USERSPACE)
+
+
+def parse_span(text: str) -> int | None:
+    """Return systemd's time span (`1min 9.6s`, `882ms`) in microseconds, or None."""
+    total, end = 0, 0
+    text = text.strip()
+    for part in _PART.finditer(text):
+        if text[end : part.start()].strip():
+            return None
+        end = part.end()
+        scale = _UNITS_US[part[3].rstrip("s") if len(part[3]) > 2 and part[3].endswith("s") else part[3]]
+        fraction = int(part[2]) * scale / 10 ** len(part[2]) if part[2] else 0
+        total += round(int(part[1]) * scale + fraction)
+    return total if end and end == len(text) and total < MOST_US else None
+
+
+def parse_startup_line(text: str) -> list[PhaseSpan]:
+    """Return `Startup finished in 2.093s (kernel) + … (userspace) = …` as phases, kernel at 0. Empty when it is not
+    one."""
+    match = _STARTUP.search(text.strip())
+    if not match:
+        return []
+    found = {name: parse_span(span) for span, name in _TERM.findall(match[1])}
+    spans = {name: us for name, us in found.items() if us is not None}
+    at = -spans.get("firmware", 0) - spans.get("loader", 0)
+    phases: list[PhaseSpan] = []
+    for name in _ORDER:
+        if name in spans:
+            phases.append(PhaseSpan(str(name), at, at + spans[name], STARTUP))
+            at += spans[name]
+    return phases
+
+
+def is_whole(line: str) -> bool:
+    """Return whether a `Startup finished` line has its total: mail programs wrap it."""
+    return "(" not in line or " = " in line
+
+
+def read_startup(observed: Observed, line: str) -> bool:
+    """Take one of the two lines of `systemd-analyze time`, wherever it is printed. False when it is neither."""
+    if "Startup finished in" in line:
+        phases = parse_startup_line(line)
+        have = [p for p in observed.phases if p.source == STARTUP]
+        # The same line again, now with the rest of it, says more.
+        if not observed.phases or (have and len(phases) > len(have) == len(observed.phases)):
+            observed.phases[:] = phases
+            observed.printed_total_us = None
+        if phases and observed.printed_total_us is None and phases == observed.phases:
+            total = _TOTAL.search(line)
+            observed.printed_total_us = parse_span(total[1]) if total else None
+        return True
+    reached = _REACHED.search(line)
+    if not reached:
+        return False
+    after = parse_span(reached[2])
+    begun = next((p.start_us for p in observed.phases if p.name == PhaseName.USERSPACE), None)
+    if after is not None and begun is not None:
+        observed.mark(f"target:{reached[1]}", begun + after, f"{reached[1]} reached (systemd-analyze)")
+    return True
+
 
 Handler = Callable[[Observed, int | None, bytes], None]
 
@@ -259,3 +401,70 @@ def guess_arch(observed: Observed) -> str | None:
             if text.startswith(signs) or any(sign in text[:60] for sign in signs[:1]):
                 return architecture(arch)
     return None
+
+
+def place_early(observed: Observed, early: Sequence[tuple[int, bytes]], clock: HostClock) -> int:
+    """Put lines of firmware and loader, captured with the host's clock, before the kernel's zero; without a kernel the
+    first of them is it. Returns the moment of the last."""
+    alone = clock.offset_us is None
+    if clock.offset_us is None:
+        clock.offset_us = early[0][0]
+        observed.relative = True
+    first, last = early[0][0] - clock.offset_us, early[-1][0] - clock.offset_us
+    observed.mark("capture", first, "first line of the serial capture")
+    for host_us, message in early:
+        handler = HANDLERS.get(message.partition(b" ")[0])
+        if handler is not None:
+            handler(observed, host_us - clock.offset_us, message)
+        elif message.endswith((b"login:", b"login: ")) and LOGIN.match(message):
+            observed.mark("login", host_us - clock.offset_us, "login prompt")
+    early_messages = [(host_us - clock.offset_us, decode(message)) for host_us, message in early[:MAX_MESSAGES]]
+    observed.messages = [*early_messages, *observed.messages][: 2 * MAX_MESSAGES]
+    if alone and observed.first_us is None:
+        observed.first_us, observed.last_us = first, last
+    return last
+
+
+def without_arrivals(observed: Observed) -> None:
+    """Take back what a journal on the wall clock says of the time before it ran: those lines carry the moment at which
+    it read them. What came later is put on the kernel's clock where systemd says how long all took."""
+    started, finished = observed.marks.get("journal-started"), observed.marks.get("finished")
+    begun = min((p.start_us or 0 for p in observed.phases), default=0)
+    over = max((p.end_us or 0 for p in observed.phases), default=0)
+    if observed.printed_total_us is not None:
+        over = observed.printed_total_us + begun
+    shift = over - finished[0] if finished and over else None
+
+    def real(at_us: int | None) -> int | None:
+        known = started and shift is not None and at_us is not None and at_us > started[0]
+        return at_us + shift if known and at_us is not None and shift is not None else None
+
+    moved = {name: (real(at_us), how) for name, (at_us, how) in observed.marks.items()}
+    observed.marks = {name: (at_us, how) for name, (at_us, how) in moved.items() if at_us is not None}
+    observed.rough_us = {at for at_us in observed.rough_us if (at := real(at_us)) is not None}
+    observed.gaps = [
+        msgspec.structs.replace(gap, start_us=gap.start_us + shift, end_us=gap.end_us + shift)
+        for gap in observed.gaps
+        if shift is not None and real(gap.start_us) is not None
+    ]
+    for call in observed.initcalls:
+        call.start_us = call.end_us = call.base_us = None
+    for probe in observed.probes:
+        probe.end_us = None
+    observed.messages = [(real(at_us), text) for at_us, text in observed.messages]
+    observed.arrived, observed.clocksource_switch_us = True, None
+    observed.warn(
+        WarningCode.ARRIVAL_TIMES,
+        "early lines carry the time at which the journal read them, not when they were said: how long the kernel took "
+        "is not in this log (journalctl -o short-monotonic has it)",
+    )
+
+
+def place_loader(observed: Observed, loader: Observed, first_us: int, last_us: int) -> None:
+    """Put what was read of a loader, on its own clock, before the kernel's zero: it ended there, as far as is known."""
+    observed.loader, observed.lines, observed.characters = True, loader.lines, loader.characters
+    for name, (at_us, how) in loader.marks.items():
+        observed.mark(name, at_us - last_us, how)
+    if "firmware" not in observed.marks:
+        observed.mark("loader", first_us - last_us, "the first stamp of the loader's own clock", last=True)
+    observed.messages = [(None if at is None else at - last_us, text) for at, text in loader.messages]

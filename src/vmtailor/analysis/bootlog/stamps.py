@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Read what stands before a kernel message: the kernel's own stamp, and around it those of dmesg, journal, syslog and
-serial captures."""
+serial captures. The outer ones are of the host's clock, which is set against the kernel's here, too."""
 
 from __future__ import annotations
 
@@ -256,3 +256,59 @@ def constant_prefix(lines: Sequence[bytes]) -> bytes:
         return b""
     prefix, count = found.most_common(1)[0]
     return prefix if count >= 3 and count * 2 > sum(found.values()) else b""
+
+
+#: A capture's clock that goes back further was reset.
+RESET_US = 10_000
+
+
+class HostClock:
+    """Reads the outer stamps of a capture. `offset_us` is the host's time at the kernel clock's zero, where it is
+    known."""
+
+    def __init__(self) -> None:
+        self.offset_us: int | None = None
+        self.assumed = False  # that the first line there is stands at zero
+        self._not_running = False
+        self._days = 0
+        self._last_of_day: int | None = None
+        self._last = self._before_reset = 0
+        self.resets: list[int] = []
+
+    def read(self, outer: Outer, match: re.Match[bytes]) -> int:
+        """Return the microseconds of an outer stamp. Days are counted where it has none."""
+        value = outer.time(match)
+        if outer.wraps:
+            if self._last_of_day is not None and value < self._last_of_day - DAY_US // 2:
+                self._days += 1
+            self._last_of_day = value
+            value += self._days * DAY_US
+        elif not outer.epoch and not outer.kernel_clock:
+            # It counts from the capture's start, or from a line with a pattern that it was told: there it is set to 0.
+            if value + self._before_reset < self._last - RESET_US:
+                self._before_reset = self._last
+                self.resets.append(self._last)
+            value += self._before_reset
+            self._last = max(self._last, value)
+        return value
+
+    def kernel_us(self, outer: Outer, host_us: int, own_us: int | None, message: bytes, first: bool) -> int | None:
+        """Return the moment on the kernel's clock; None while nothing tells. `own_us` is the kernel's own stamp, where
+        the line has one; `first`: no message of the kernel came before."""
+        if outer.kernel_clock:
+            return own_us if own_us is not None else host_us
+        if own_us is not None:
+            # The line with the least delay on its way to the host tells the offset best.
+            # Lines stamped 0 are from before the kernel's clock ran: they only count where there is no other.
+            if self.offset_us is None or (own_us and (self._not_running or host_us - own_us < self.offset_us)):
+                self.offset_us = host_us - own_us
+                self._not_running = own_us == 0
+            self.assumed = False
+            return own_us
+        if self.offset_us is None:
+            begins = message.startswith((b"Linux version", b"Booting Linux")) or (outer.identified and first)
+            if not begins:
+                return None
+            self.offset_us = host_us
+            self.assumed = not message.startswith((b"Linux version", b"Booting Linux"))
+        return host_us - self.offset_us

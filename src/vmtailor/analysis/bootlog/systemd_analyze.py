@@ -7,122 +7,20 @@ import re
 
 from vmtailor.analysis.bootlog.boot_record import Observed, architecture
 from vmtailor.analysis.bootlog.log_lines import Content, printable
+from vmtailor.analysis.bootlog.milestones import SPAN, is_whole, parse_span, read_startup
 from vmtailor.model.boots.timeline import DurationSource, PhaseName, PhaseSpan, UnitSpan, WarningCode
 
-_UNITS_US = {
-    "y": 31_557_600_000_000,
-    "year": 31_557_600_000_000,
-    "month": 2_629_800_000_000,
-    "w": 604_800_000_000,
-    "week": 604_800_000_000,
-    "d": 86_400_000_000,
-    "day": 86_400_000_000,
-    "h": 3_600_000_000,
-    "min": 60_000_000,
-    "s": 1_000_000,
-    "ms": 1000,
-    "us": 1,
-    "μs": 1,
-    "µs": 1,
-    "ns": 0.001,
-}
-_PART = re.compile(r"(\d{1,12})(?:\.(\d{1,9}))?(years?|months?|weeks?|days?|min|ms|us|μs|µs|ns|[ywdhs])(?![a-zA-Zµμ])")
-_SPAN = r"(?:\d+(?:\.\d+)?(?:years?|months?|weeks?|days?|min|ms|us|μs|µs|ns|[ywdhs])(?: |(?=\W|$)))+"
-_STARTUP = re.compile(r"Startup finished in (.+?)(?:(?:= ?| = )(.*))?$")
-_TOTAL = re.compile(r" = (" + _SPAN + r")")
-_SAID_ALONE = re.compile(r"[^\w\[]{0,20}Startup finished in ")
-_TERM = re.compile(r"(" + _SPAN + r")\s*\((firmware|loader|kernel|initrd|userspace)\)")
-_REACHED = re.compile(r"(\S+\.target) reached after (" + _SPAN + r")\s*in userspace")
-_BLAME = re.compile(
+#: A row of `blame`.
+BLAME = re.compile(
     r"^\s*("
-    + _SPAN
+    + SPAN
     + r")\s*([^\s@+]\S*\.(?:service|mount|device|socket|swap|target|slice|timer|path|scope|automount))\s*$"
 )
-_CHAIN = re.compile(
+#: A unit of `critical-chain`.
+CHAIN = re.compile(
     r"^[\s│├└─●|`-]*(\S+\.(?:service|mount|device|socket|swap|target|slice|timer|path|scope|automount))"
-    r"(?: @(" + _SPAN + r"))?\s*(?:\+(" + _SPAN + r"))?\s*$"
+    r"(?: @(" + SPAN + r"))?\s*(?:\+(" + SPAN + r"))?\s*$"
 )
-#: Longer spans are no boot's: 30 years.
-MOST_US = 1_000_000_000_000_000
-#: How the source of what that line says is named.
-STARTUP = "systemd: 'Startup finished'"
-_ORDER = (PhaseName.FIRMWARE, PhaseName.LOADER, PhaseName.KERNEL, PhaseName.INITRD, PhaseName.USERSPACE)
-
-
-def parse_span(text: str) -> int | None:
-    """Return systemd's time span (`1min 9.6s`, `882ms`) in microseconds, or None."""
-    total, end = 0, 0
-    text = text.strip()
-    for part in _PART.finditer(text):
-        if text[end : part.start()].strip():
-            return None
-        end = part.end()
-        scale = _UNITS_US[part[3].rstrip("s") if len(part[3]) > 2 and part[3].endswith("s") else part[3]]
-        fraction = int(part[2]) * scale / 10 ** len(part[2]) if part[2] else 0
-        total += round(int(part[1]) * scale + fraction)
-    return total if end and end == len(text) and total < MOST_US else None
-
-
-def parse_startup_line(text: str) -> list[PhaseSpan]:
-    """Return `Startup finished in 2.093s (kernel) + … (userspace) = …` as phases, kernel at 0. Empty when it is not
-    one."""
-    match = _STARTUP.search(text.strip())
-    if not match:
-        return []
-    found = {name: parse_span(span) for span, name in _TERM.findall(match[1])}
-    spans = {name: us for name, us in found.items() if us is not None}
-    at = -spans.get("firmware", 0) - spans.get("loader", 0)
-    phases: list[PhaseSpan] = []
-    for name in _ORDER:
-        if name in spans:
-            phases.append(PhaseSpan(str(name), at, at + spans[name], STARTUP))
-            at += spans[name]
-    return phases
-
-
-def is_whole(line: str) -> bool:
-    """Return whether a `Startup finished` line has its total: mail programs wrap it."""
-    return "(" not in line or " = " in line
-
-
-def read_startup(observed: Observed, line: str) -> bool:
-    """Take one of the two lines of `systemd-analyze time`, wherever it is printed. False when it is neither."""
-    if "Startup finished in" in line:
-        phases = parse_startup_line(line)
-        have = [p for p in observed.phases if p.source == STARTUP]
-        # The same line again, now with the rest of it, says more.
-        if not observed.phases or (have and len(phases) > len(have) == len(observed.phases)):
-            observed.phases[:] = phases
-            observed.printed_total_us = None
-        if phases and observed.printed_total_us is None and phases == observed.phases:
-            total = _TOTAL.search(line)
-            observed.printed_total_us = parse_span(total[1]) if total else None
-        return True
-    reached = _REACHED.search(line)
-    if not reached:
-        return False
-    after = parse_span(reached[2])
-    begun = next((p.start_us for p in observed.phases if p.name == PhaseName.USERSPACE), None)
-    if after is not None and begun is not None:
-        observed.mark(f"target:{reached[1]}", begun + after, f"{reached[1]} reached (systemd-analyze)")
-    return True
-
-
-def is_chain(text: str) -> bool:
-    """Return whether it is what `critical-chain` prints."""
-    return any(_CHAIN.match(line) and "@" in line for line in text.splitlines()[:400])
-
-
-def is_time(text: str) -> bool:
-    """Return whether a line is that of `time`. Behind the name of a program it is a line of a journal, which holds
-    more."""
-    return any(_SAID_ALONE.match(line) and parse_startup_line(line) for line in text.splitlines())
-
-
-def is_blame(text: str) -> bool:
-    """Return whether most lines are such as `blame` prints."""
-    lines = [line for line in text.splitlines() if line.strip()]
-    return bool(lines) and sum(1 for line in lines if _BLAME.match(line)) * 2 > len(lines)
 
 
 def read_text(content: Content) -> Observed:
@@ -138,7 +36,7 @@ def read_text(content: Content) -> Observed:
             begun_line = line
         if read_startup(observed, line):
             continue
-        blamed = _BLAME.match(line)
+        blamed = BLAME.match(line)
         if blamed:
             span = parse_span(blamed[1])
             if span is not None:
@@ -153,7 +51,7 @@ def read_text(content: Content) -> Observed:
                     )
                 )
             continue
-        link = _CHAIN.match(line)
+        link = CHAIN.match(line)
         if link and (link[2] or link[3]) and link[1] not in chain:
             at, took = parse_span(link[2] or ""), parse_span(link[3] or "")
             # Relative to the start of user space; the join adds that when it is known (timeline.py).
@@ -225,14 +123,6 @@ _PHASES = ("firmware", "loader", "kernel", "initrd")
 _ENTITIES = (("&lt;", "<"), ("&gt;", ">"), ("&quot;", '"'), ("&apos;", "'"), ("&amp;", "&"))
 
 
-def is_plot_json(document: object) -> bool:
-    """Return whether decoded JSON is that of `plot --json`."""
-    return (
-        isinstance(document, list) and bool(document) and isinstance(document[0], dict)
-        and {"name", "activating", "activated"} <= set(document[0])
-    )  # fmt: skip
-
-
 def read_json(content: Content) -> Observed:
     """Read `plot --json`. A unit whose activation never ended has no duration."""
     observed = Observed(content.path)
@@ -270,11 +160,6 @@ def _micros(value: object) -> int | None:
     if isinstance(value, str):
         return parse_span(value)
     return None
-
-
-def is_plot_svg(sample: str) -> bool:
-    """Return whether an SVG is systemd-analyze's."""
-    return "systemd-analyze" in sample[:4000] or "rect.activating" in sample
 
 
 def read_svg(content: Content) -> Observed:

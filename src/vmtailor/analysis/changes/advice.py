@@ -12,8 +12,7 @@ from itertools import pairwise
 import msgspec
 
 from vmtailor.analysis.bootlog.silences import named_within, without_inner
-from vmtailor.analysis.changes.change_catalogue import SPOKEN, KnownChange, Match, catalogue, in_range, is_for
-from vmtailor.analysis.changes.needs import any_met
+from vmtailor.analysis.changes.change_catalogue import SPOKEN, KnownChange, Match, any_met, catalogue, in_range, is_for
 from vmtailor.model.boots.timeline import STAGES, GapSpan, Hotspot, Path, PhaseName, Remedy, Timeline
 
 #: Items shorter than this are not worth a remedy.

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from vmtailor.analysis.timeline.phase_strip import phase_strip
+from vmtailor.analysis.timeline.phases import phase_strip
 from vmtailor.base import pages
 from vmtailor.model.boots.comparison import Comparison
 

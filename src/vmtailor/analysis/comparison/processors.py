@@ -6,13 +6,9 @@ Counts of two processors are of two instruction sets. They are set side by side,
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
-from vmtailor.analysis.comparison import sides
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.files import records
 from vmtailor.model.boots.comparison import Platform, PlatformFigure, PlatformSymbol, ProcessorsCompared
-from vmtailor.model.bundle import RUN
 from vmtailor.model.change import Change
 from vmtailor.model.fit_run import FitRun, Side
 
@@ -30,17 +26,6 @@ FIGURES = (
     ("device accesses", "device_accesses", ""),
     ("least memory", "min_memory_bytes", "bytes"),
 )
-
-
-def runs_of(paths: Sequence[Path]) -> tuple[FitRun, ...] | None:
-    """Return the runs of fit at these paths, where all are, and not all of one processor; None otherwise.
-
-    Raises UserInputError for a record that is damaged or of another version."""
-    found = [sides.find(path) for path in paths]
-    if any(one is None or one.name != RUN for one in found):
-        return None
-    runs = tuple(records.load(FitRun, one) for one in found if one is not None)
-    return runs if len({run.plan.architecture for run in runs}) > 1 else None
 
 
 def compare_processors(names: Sequence[str], runs: Sequence[FitRun]) -> ProcessorsCompared:

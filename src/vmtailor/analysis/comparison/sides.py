@@ -100,7 +100,7 @@ def _series(series: BootSeries, folder: Path) -> Saved:
             if mark.executed is not None:
                 saved.samples.setdefault(("milestone", mark.name, "instructions"), []).append(float(mark.executed))
         if files := files_of(folder, one.folder):
-            saved.timelines.append(analyze(files))
+            saved.timelines.append(_timeline(files))
     return saved
 
 
@@ -126,13 +126,18 @@ def _figures(run: FitRun) -> Iterator[tuple[str, float]]:
             yield entry.name, float(value)
 
 
+def _timeline(files: Sequence[Path]) -> Timeline:
+    """Return the timeline of one boot. A comparison shows no advice, so none is looked for."""
+    return analyze(files, with_advice=False)
+
+
 def _load(path: Path) -> tuple[list[Timeline], list[str]]:
     """Return the boots at a path, and the names of files that hold none. A path is a log, a chart, a saved `analyze
     --json`, a folder with one boot a file or a folder, or what `boot` saved: its folder (the machine as it was), or
     FOLDER/VARIANT."""
     saved = saved_boots(path)
     if saved:
-        return [analyze(files) for files in saved], []
+        return [_timeline(files) for files in saved], []
     if path.is_dir() and not {entry.name for entry in path.iterdir()} & MEMBERS:
         boots: list[Timeline] = []
         left_out: list[str] = []
@@ -140,7 +145,7 @@ def _load(path: Path) -> tuple[list[Timeline], list[str]]:
             if entry.name.startswith("."):
                 continue
             inner = sorted(one for one in entry.iterdir() if one.is_file()) if entry.is_dir() else []
-            found = [analyze(inner)] if inner else _load(entry)[0] if entry.is_file() else []
+            found = [_timeline(inner)] if inner else _load(entry)[0] if entry.is_file() else []
             timed = [boot for boot in found if not any(w.code == WarningCode.NOTHING_FOUND for w in boot.warnings)]
             boots.extend(timed)
             left_out += [] if timed else [entry.name]
@@ -152,7 +157,7 @@ def _load(path: Path) -> tuple[list[Timeline], list[str]]:
             head = file.read(4096).lstrip()
         if head.startswith(b"{") and b'"vmtailor/timeline/' in head[:200]:
             return [from_json(read_regular(path, "the timeline", MOST_BYTES), str(path))], []
-    return [analyze([path])], []
+    return [_timeline([path])], []
 
 
 def load_side(paths: Sequence[Path]) -> Saved:
@@ -179,6 +184,17 @@ def load_side(paths: Sequence[Path]) -> Saved:
         for key, values in saved.samples.items():
             side.samples.setdefault(key, []).extend(values)
     return side
+
+
+def runs_of(paths: Sequence[Path]) -> tuple[FitRun, ...] | None:
+    """Return the runs of fit at these paths, where all are, and not all of one processor; None otherwise.
+
+    Raises UserInputError for a record that is damaged or of another version."""
+    found = [find(path) for path in paths]
+    if any(one is None or one.name != RUN for one in found):
+        return None
+    runs = tuple(records.load(FitRun, one) for one in found if one is not None)
+    return runs if len({run.plan.architecture for run in runs}) > 1 else None
 
 
 def side_names(before: Path, after: Path) -> tuple[str, str]:

@@ -12,7 +12,7 @@ from vmtailor.analysis.demands.strace_log import descriptor_path, split_argument
 from vmtailor.analysis.explain.lookup import KnownSource, Question, find
 from vmtailor.analysis.explain.messages import Error, Messages
 from vmtailor.analysis.ksource.expr import TRUE, UNKNOWN
-from vmtailor.base import escapes
+from vmtailor.base.text import without_escapes
 from vmtailor.model.syscalls import SyscallEvent
 
 #: Characters of a message that are looked at.
@@ -50,7 +50,7 @@ class Recognised:
 
 def recognise(message: str, known: KnownSource, messages: Messages) -> Recognised:
     """Understand a message as well as the source and the kinds of messages allow."""
-    text = escapes.without(message[: 2 * MOST_CHARACTERS])[:MOST_CHARACTERS]
+    text = without_escapes(message[: 2 * MOST_CHARACTERS])[:MOST_CHARACTERS]
     text = "\n".join(line[:_MOST_OF_LINE] for line in text.split("\n")[:_MOST_LINES])
     traced = list(_traced(text, known, messages))
     if traced:

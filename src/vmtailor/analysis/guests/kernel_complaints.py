@@ -8,8 +8,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 
 from vmtailor.analysis.cost.plugin_counts import UNKNOWN, SymbolTable
-from vmtailor.base import escapes
 from vmtailor.base.files import toml_files
+from vmtailor.base.text import without_escapes
 
 #: A message in the kernel's own log: level, perhaps a time stamp and a caller.
 _LOGGED = re.compile(r"^<(\d+)>(?:\[\s*\d+\.\d+\])?(?:\[\s*[TC]\d+\])?\s?(.*)$")
@@ -39,11 +39,11 @@ def complaints(log: str, console: str = "") -> list[str]:
     """
     found = []
     for line in log.splitlines():
-        match = _LOGGED.match(escapes.without(line))
+        match = _LOGGED.match(without_escapes(line))
         if match and int(match.group(1)) & 7 <= WARNING:
             found.append(match.group(2).strip())
     for line in console.splitlines():
-        match = _SHOWN.match(escapes.without(line))
+        match = _SHOWN.match(without_escapes(line))
         if match:
             found.append(match.group(1).strip())
     return [message for message in dict.fromkeys(found) if message][:MOST_LINES]

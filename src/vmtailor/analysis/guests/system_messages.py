@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 
 from vmtailor.analysis.guests import kernel_complaints
-from vmtailor.base import escapes
+from vmtailor.base.text import without_escapes
 from vmtailor.model.boots.system_exercise import ASKED
 from vmtailor.model.guest import GuestReport
 
@@ -54,7 +54,7 @@ def complains(line: str) -> bool:
 
 def lines(report: GuestReport, name: str) -> list[str]:
     """Return a file that the guest sent, as lines that can be shown."""
-    found = (escapes.without(line[:MOST_CHARACTERS]).strip() for line in report.file(name).splitlines())
+    found = (without_escapes(line[:MOST_CHARACTERS]).strip() for line in report.file(name).splitlines())
     return [line for line in found if line][: kernel_complaints.MOST_LINES]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from vmtailor.analysis.timeline.phase_strip import phase_strip
+from vmtailor.analysis.timeline.phases import phase_strip
 from vmtailor.base import pages
 from vmtailor.model.boots.timeline import GapSpan, Initcall, Path, Probe, Process, Timeline, UnitSpan
 

@@ -14,10 +14,10 @@ from vmtailor.analysis.bootlog.log_lines import printable
 from vmtailor.analysis.bootlog.machine_facts import machine_of
 from vmtailor.analysis.bootlog.silences import gaps_of, shown_end
 from vmtailor.analysis.changes.advice import advise
-from vmtailor.analysis.timeline import sanity
 from vmtailor.analysis.timeline.durations import (
     Quantised,
     ReportedScale,
+    check_rows,
     choose,
     console_cost,
     find_quantised,
@@ -45,11 +45,12 @@ from vmtailor.model.boots.timeline import (
 )
 
 
-def analyze(paths: Sequence[FilePath], boot: int = 0, *, needs_log: bool = False) -> Timeline:
+def analyze(paths: Sequence[FilePath], boot: int = 0, *, needs_log: bool = False, with_advice: bool = True) -> Timeline:
     """Return the timeline of one boot from its files. `boot` chooses among several in one log: 1 the first, 0 the last.
 
     Raises UserInputError for files that cannot be read and, with `needs_log`, where none of them is a log or a chart.
-    What cannot be understood becomes a warning in the timeline."""
+    What cannot be understood becomes a warning in the timeline. Without `with_advice` no change is named that would
+    help."""
     enabled = gc.isenabled()
     gc.disable()  # a long log makes a million rows that live to the end: looking for cycles among them doubles the time
     try:
@@ -61,7 +62,8 @@ def analyze(paths: Sequence[FilePath], boot: int = 0, *, needs_log: bool = False
                 hint="docs/reference/boot-formats.md lists what can be read",
             )
         messages = [message for source in sources for message in source.messages]
-        return advise(build(sources), messages)
+        timeline = build(sources)
+        return advise(timeline, messages) if with_advice else timeline
     finally:
         if enabled:
             gc.enable()
@@ -93,7 +95,7 @@ def build(sources: Sequence[Observed]) -> Timeline:
         else None
     )
     console = within_boot(console, observed, kernel.end_us if kernel else None, end_us)
-    sanity.check_rows(observed, quantised, console, initcalls, probes)
+    check_rows(observed, quantised, console, initcalls, probes)
     timeline = Timeline(
         kernel=KernelInfo(
             version=observed.version,

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from vmtailor.base import escapes
+from vmtailor.base.text import without_escapes
 from vmtailor.model.boots.boot import Milestone
 
 _STAMP = re.compile(r"(?:^|(?<=[^\d]))\[ *(\d{1,6}\.\d{6})\](?:\[ *[TC]\d+\])? ?")
@@ -49,7 +49,7 @@ def lines_of(timed: Iterable[tuple[float, str]]) -> list[MarkLine]:
     """Return clean lines; one that a kernel message was printed into (behind a prompt, say) becomes two."""
     found = []
     for wall_s, raw in timed:
-        text = escapes.without(raw)
+        text = without_escapes(raw)
         stamps = list(_STAMP.finditer(text))[:8]
         if not stamps or stamps[0].start() > 0:
             head = text[: stamps[0].start()] if stamps else text
@@ -94,7 +94,7 @@ def milestones(lines: Sequence[MarkLine], extra: Sequence[tuple[str, re.Pattern[
 
 def line_with(lines: Sequence[MarkLine], said: str) -> MarkLine | None:
     """Return the first line that has what a watcher saw of it."""
-    wanted = [part.strip() for part in _STAMP.split(escapes.without(said))[::2] if part.strip()]
+    wanted = [part.strip() for part in _STAMP.split(without_escapes(said))[::2] if part.strip()]
     return next((line for line in lines if wanted and wanted[-1] in line.text), None)
 
 
@@ -111,7 +111,7 @@ def guest_time(lines: Sequence[MarkLine], line: MarkLine | None) -> float | None
 
 def dead_end(text: str) -> str:
     """Return why a guest that printed this line is lost, or ""."""
-    clean = escapes.without(text)
+    clean = without_escapes(text)
     for pattern, words in DEAD_ENDS:
         if found := pattern.search(_STAMP.sub("", clean)):
             return words.format(found[1].strip()[:200] if found.groups() else "")

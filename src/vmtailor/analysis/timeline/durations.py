@@ -14,7 +14,7 @@ import msgspec
 
 from vmtailor.analysis.bootlog.boot_record import Observed, RawCall
 from vmtailor.base.notation import version_key
-from vmtailor.model.boots.timeline import ConsoleCost, DurationSource
+from vmtailor.model.boots.timeline import ConsoleCost, DurationSource, Initcall, Probe, WarningCode
 
 #: What one tick looks like in "after N usecs": HZ 100, 250, 300, 1000; up to 5.17 the kernel divided nanoseconds by
 #: 1024.
@@ -235,3 +235,74 @@ def console_cost(observed: Observed, quantised: Quantised | None, unit: float = 
         cost_us=round(per_char * observed.characters),
         source="initcalls: their stamps less what they reported, over the length of the line printed between",
     )
+
+
+def check_rows(
+    observed: Observed,
+    quantised: Quantised | None,
+    console: ConsoleCost | None,
+    initcalls: Sequence[Initcall],
+    probes: Sequence[Probe],
+) -> None:
+    """Warn of what makes durations of initcalls, probes and units doubtful."""
+    if quantised:
+        tick = f" of {quantised.tick_us} µs" if quantised.tick_us else ""
+        observed.warn(
+            WarningCode.TICK_QUANTISED,
+            f"up to {quantised.until_us / 1e6:.6f} s the kernel measured in timer ticks{tick}: "
+            f"{quantised.calls} initcalls are timed by "
+            "their time stamps instead",
+        )
+    early = sum(1 for p in probes if p.end_us is not None and p.duration_us is None)
+    if early:
+        observed.warn(
+            WarningCode.PROBE_BEFORE_CLOCKSOURCE,
+            f"{early} probes ended before the clocksource switch: their report is in ticks and they have no "
+            f"first line, so no duration",
+        )
+    if console and console.us_per_char is not None and console.us_per_char >= SLOW_CONSOLE_US:
+        observed.warn(
+            WarningCode.CONSOLE_INFLATED,
+            f"each printed character costs {console.us_per_char:.1f} µs: durations are those reported, not the "
+            f"stamps'; printing took "
+            f"about {(console.cost_us or 0) / 1e6:.3f} s of this boot",
+        )
+    open_calls = [c.name for c in initcalls if c.returned is None]
+    if open_calls:
+        observed.warn(
+            WarningCode.UNFINISHED, f"{len(open_calls)} initcalls never returned in the log, the last: {open_calls[-1]}"
+        )
+    lost = sum(
+        1
+        for c in initcalls
+        if c.returned is not None and c.task is None and c.stamps_us is None and c.end_us is not None
+    )
+    if lost:
+        observed.warn(WarningCode.UNMATCHED_RETURN, f"{lost} initcalls lack the line where they begin")
+    overlaps = [name.removeprefix("overlap:") for name in observed.marks if name.startswith("overlap:")]
+    if overlaps:
+        observed.warn(
+            WarningCode.OVERLAPPING_PROBES,
+            f"{len(overlaps)} probes reach over the end of what they began in, so ran beside it: "
+            f"{', '.join(overlaps[:4])}"
+            + (" …" if len(overlaps) > 4 else "")
+            + "; their own time is an upper bound (boot with printk caller information to know)",
+        )
+    if sum(1 for unit in observed.units if unit.start_us is None and unit.duration_us) > 1:
+        observed.warn(
+            WarningCode.UNITS_OVERLAP,
+            "units start side by side and their starts are not known: their durations do not add up "
+            "(systemd-analyze plot "
+            "--json knows the starts)",
+        )
+    early_stamps = {
+        c.end_us for c in initcalls[:400] if c.end_us is not None and quantised and c.end_us < quantised.until_us
+    }
+    if len(early_stamps) >= 3 and all(stamp % 1000 == 0 for stamp in early_stamps):
+        observed.warn(
+            WarningCode.TICK_STAMPS,
+            "the early time stamps are whole ticks too: nothing in this log is finer before the switch",
+        )
+    put_off = sum(1 for p in probes if p.deferred)
+    if put_off:
+        observed.warn(WarningCode.PROBES_DEFERRED, f"{put_off} probes were put off to be tried again")

@@ -1,16 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stretches of a boot, each with how its start and end were found."""
+"""The stretches of a boot, each with how its start and end were found, and as they are drawn to scale."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import msgspec
 
 from vmtailor.analysis.bootlog.boot_record import LATE_US, RESOLVED_US, Observed
 from vmtailor.analysis.bootlog.cloud_init import BOOT as CLOUD_INIT_BOOT
-from vmtailor.analysis.timeline import sanity
 from vmtailor.model.boots.timeline import PhaseName, PhaseSpan, WarningCode
 
 Marks = dict[str, tuple[int, str]]
+
+#: Reported and seen ends of a phase may differ so much before it is said.
+TOLERANCE_US = 500_000
 
 
 def phases_of(observed: Observed) -> list[PhaseSpan]:
@@ -42,7 +47,7 @@ def phases_of(observed: Observed) -> list[PhaseSpan]:
             PhaseSpan(PhaseName.LOADER, observed.first_us, None, "start: its first line; its end is not known")
         )
     if reported:
-        sanity.check_reported(observed, given)
+        _check_reported(observed, given)
     if not any(p.name == PhaseName.READY for p in found):
         found.extend(_ready(observed, marks, found))
     return [_resolved(observed, phase) for phase in found]
@@ -223,3 +228,76 @@ def printed_total(observed: Observed, phases: list[PhaseSpan]) -> int | None:
     starts = [p.start_us for p in phases if p.start_us is not None]
     first = min((p.start_us for p in observed.phases if p.start_us is not None), default=None)
     return observed.printed_total_us if first is not None and starts and min(starts) == first else None
+
+
+def _check_reported(observed: Observed, given: dict[str, PhaseSpan]) -> None:
+    """Warn where what systemd reported of phases contradicts itself, or the log."""
+    _sum_of_parts(observed, given)
+    if observed.kernel_log:
+        _cross_check(observed, given)
+
+
+def _sum_of_parts(observed: Observed, given: dict[str, PhaseSpan]) -> None:
+    total = observed.printed_total_us
+    parts = [p.end_us - p.start_us for p in given.values() if p.end_us is not None and p.start_us is not None]
+    if total is None or sum(parts) == total:
+        return
+    # Each figure is printed without what is beyond its last digit.
+    rounded = abs(total - sum(parts)) <= 1000 * (len(parts) + 1)
+    why = "its figures are cut off after their last digit" if rounded else "a part is missing or wrong"
+    observed.warn(
+        WarningCode.SUM_DIFFERS,
+        f"systemd's phases add up to {sum(parts) / 1e6:.3f} s, and it printed {total / 1e6:.3f} s as their total, "
+        f"which counts ({why})",
+    )
+
+
+def _cross_check(observed: Observed, given: dict[str, PhaseSpan]) -> None:
+    marks = observed.marks
+    kernel = given.get(PhaseName.KERNEL)
+    seen = marks.get("run-any") or marks.get("freed")
+    if kernel and kernel.end_us is not None and seen and abs(seen[0] - kernel.end_us) > TOLERANCE_US:
+        observed.warn(
+            WarningCode.SUM_DIFFERS,
+            f"systemd says the kernel took {kernel.end_us / 1e6:.3f} s, the log has {seen[1]} at {seen[0] / 1e6:.3f} s",
+        )
+
+
+@dataclass(frozen=True)
+class StripPart:
+    """One phase of a strip. `at_us`: since the strip's begin; `x` and `width`: in percent of it. `is_open`: its end is
+    not in the files."""
+
+    name: str
+    at_us: int
+    us: int
+    x: float
+    width: float
+    source: str
+    is_open: bool
+
+
+def phase_strip(phases: Sequence[PhaseSpan], shown_end_us: int | None = None, scale_us: int = 0) -> list[StripPart]:
+    """Return the phases that have a length. An open one lasts to `shown_end_us`, where the files' boot ends; without
+    that it is left out. The strip is as long as they are, or `scale_us`."""
+    spans = [
+        (phase, phase.start_us, end)
+        for phase in phases
+        if phase.start_us is not None
+        and (end := shown_end_us if phase.end_us is None else phase.end_us) is not None
+        and end > phase.start_us
+    ]
+    first = min((start for _, start, _ in spans), default=0)
+    scale = scale_us or max((end for _, _, end in spans), default=0) - first
+    return [
+        StripPart(
+            name=phase.name,
+            at_us=start - first,
+            us=end - start,
+            x=100 * (start - first) / scale,
+            width=100 * (end - start) / scale,
+            source=phase.source,
+            is_open=phase.end_us is None,
+        )
+        for phase, start, end in spans
+    ]

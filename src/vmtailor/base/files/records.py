@@ -11,7 +11,8 @@ import msgspec
 
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files.regular_files import read_regular, write_atomic
-from vmtailor.base.text import encodable, plain
+from vmtailor.base.notation import encoded_json
+from vmtailor.base.text import plain
 
 T = TypeVar("T")
 #: Schemas of older versions that are still read, each with what makes its document one of this version.
@@ -28,24 +29,7 @@ def schema_of(kind: type[Any]) -> str:
 def to_bytes(record: Any) -> bytes:
     """Return one record as an indented JSON document, `schema` first, with a line feed at its end."""
     document = {"schema": schema_of(type(record)), **msgspec.to_builtins(record)}
-    return msgspec.json.format(encode(document), indent=1) + b"\n"
-
-
-def encode(value: Any) -> bytes:
-    """Anything msgspec can encode as JSON; text that UTF-8 cannot carry (a file name may be any bytes) is shown by
-    number."""
-    try:
-        return msgspec.json.encode(value)
-    except UnicodeEncodeError:
-        return msgspec.json.encode(_encodable(msgspec.to_builtins(value)))
-
-
-def _encodable(value: Any) -> Any:
-    if isinstance(value, str):
-        return encodable(value)
-    if isinstance(value, dict):
-        return {_encodable(key): _encodable(inner) for key, inner in value.items()}
-    return [_encodable(inner) for inner in value] if isinstance(value, list | tuple) else value
+    return msgspec.json.format(encoded_json(document), indent=1) + b"\n"
 
 
 def from_bytes(

@@ -15,11 +15,11 @@ from vmtailor.base.files.records import to_bytes
 from vmtailor.base.text import plain
 from vmtailor.bench.cli import saved_results
 from vmtailor.bench.cli.result_tables import show
-from vmtailor.bench.model.job import BENCH_IMAGE
+from vmtailor.bench.model.job import BENCH_IMAGE, BenchJob
 from vmtailor.bench.model.results import VIRTUAL, SuiteName
 from vmtailor.bench.run import rounds_boot
-from vmtailor.bench.run.launch import BenchOptions
 from vmtailor.bench.run.launch import bench as measure
+from vmtailor.bench.run.launch import seed_of
 from vmtailor.bench.runtimes import description
 from vmtailor.bench.suites.registry import SUITES
 from vmtailor.model.option import Option
@@ -64,13 +64,13 @@ def bench(
     ] = None,
     count: Annotated[
         str | None,
-        _list("--n", f"Start so many instances at once. Default: {COUNTS}; with --inside, 0 is the machine itself."),
+        _list("--n", f"Start this many instances at once. Default: {COUNTS}; with --inside, 0 is the machine itself."),
     ] = None,
     repeat: Annotated[
         int | None,
         replace(
             REPEAT_ROW, short="", former=(), most=10000,
-            help=f"Measure each cell so many times. Default: {REPEAT}; {QUICK_REPEAT} with --quick; 1 with --n and "
+            help=f"Measure each cell this many times. Default: {REPEAT}; {QUICK_REPEAT} with --quick; 1 with --n and "
             "--inside.",
         ),
     ] = None,
@@ -111,16 +111,16 @@ def bench(
         float | None,
         Option(
             name="--within", type=float, least=1.0, most=100_000.0,
-            help="Take at most so many minutes: tests are left out for it, and named.",
+            help="Take at most this many minutes: leave out tests to fit, and name them.",
         ),
     ] = None,
     host_name: Annotated[
         str | None,
-        Option(name="--host-name", help="Call this host so in results. Default: a digest that tells it from others."),
+        Option(name="--host-name", help="Give this host this name in results. Default: a digest that tells it from others."),
     ] = None,
     require_kvm: Annotated[
         bool,
-        Option(name="--require-kvm", type=bool, help="End with 3 where KVM does not work: machines are to be timed."),
+        Option(name="--require-kvm", type=bool, help="End with 3 if KVM does not work, because machines are to be timed."),
     ] = False,
     image: Annotated[
         str, Option(name="--image", help="Use this image, which must hold /bench (make bench-image); it runs as root.")
@@ -163,29 +163,27 @@ def bench(
     if files:
         raise UserInputError(f"{what} takes no files", hint="vmtailor bench report FILE... reads results")
     at_once = inside is not None and count is not None and variant in (None, VIRTUAL)
-    options = BenchOptions(
+    file = out or Path(RESULTS)
+    job = BenchJob(
         suites=suites_of(what),
         runtimes=runtimes_of(on),
-        image=image,
-        out=out or Path(RESULTS),
-        store=Store(),
         counts=counts_of(count or COUNTS, least=rounds_boot.NONE if at_once else 1),
         repeat=repeat_of(repeat, quick=quick, at_once=at_once),
         quick=quick,
+        seed=seed_of(seed, file),
+        out=str(file),
+        reference=image,
         only=tuple(name.strip() for name in only.split(",")) if only else (),
-        unixbench_source=unixbench_source,
-        iozone_source=iozone_source,
-        netperf_source=netperf_source,
-        require_kvm=require_kvm,
+        unixbench_source=str(unixbench_source or ""),
+        iozone_source=str(iozone_source or ""),
+        netperf_source=str(netperf_source or ""),
         within_s=None if within is None else 60.0 * within,
-        inside=inside or "",
         variant=variant or "",
-        seed=seed,
         host_name=plain(host_name or "")[:64],
         at_once=at_once,
     )
-    found = measure(options)
-    printed.note(f"written: {options.out}")
+    found = measure(job, Store(), inside=inside or "", require_kvm=require_kvm)
+    printed.note(f"written: {file}")
     if csv is not None:
         saved_results.write_csv(found, csv)
     if json:

@@ -22,15 +22,18 @@ BENCH_IMAGE = "oci:build/images/bench"
 # vmtailor/bench-job/2: the trees of published sets, machines.
 @dataclass(frozen=True)
 class BenchJob:
-    """`runtimes`: names of known ones, or paths of descriptions. `archive`: the image's flat archive; `image_archive`:
-    the same for engines to load. `folder`: for all that the engines keep, gone afterwards. `out`: the results' file.
-    `only`: tests to run, `variant`: of them those that are run in this way; empty: all. `counts`: instances at once.
-    `unixbench_source`, `iozone_source`, `netperf_source`: trees of the published programs, which are built and run
-    then; empty: our own. `machines`: those among the runtimes; `kvm`: it works here, so that they can be timed, too.
-    `reference`: the image as the user named it. `within_s`: how long all of it may take; None: as long as it does;
-    `until_s`: its end then, on the monotonic clock, which the scope shares.
-    `inside`: the machine in which `inside_runtimes`, named as `runtimes` are, run; `at_once`: so
-    many (`counts`) of their instances at once, 0 being the machine itself. `host_name`: in results."""
+    """The work of a run. The command line fills in the user's request; bench/run/launch.py completes it.
+
+    `runtimes`: names of known ones, or paths of descriptions. `counts`: instances at once. `out`: the results' file.
+    `reference`: the image as the user named it. `only`: tests to run; `variant`: of them those that are run in this
+    way; empty: all. `unixbench_source`, `iozone_source`, `netperf_source`: trees of the published programs to build and
+    run; empty: our own. `within_s`: seconds that the run may take; None: no limit. `at_once`: run so many (`counts`)
+    instances at once within a machine, 0 being the machine itself. `host_name`: this host's name in results.
+
+    Completed later: `archive`: the image's flat archive; `image_archive`: the same for engines to load. `folder`: holds
+    all that the engines keep, and is removed afterwards. `machines`: those among the runtimes. `kvm`: KVM works here,
+    so machines can be timed, too. `until_s`: the end by `within_s`, on the monotonic clock, which the scope shares.
+    `inside`: the machine in which `inside_runtimes`, named as `runtimes` are, run."""
 
     SCHEMA: ClassVar[str] = "vmtailor/bench-job/8"
 
@@ -40,12 +43,12 @@ class BenchJob:
     repeat: int
     quick: bool
     seed: int
-    image_digest: str
-    archive: str
-    image_archive: str
-    program_sha256: str
-    folder: str
-    out: str
+    image_digest: str = ""
+    archive: str = ""
+    image_archive: str = ""
+    program_sha256: str = ""
+    folder: str = ""
+    out: str = ""
     only: tuple[str, ...] = ()
     unixbench_source: str = ""
     iozone_source: str = ""

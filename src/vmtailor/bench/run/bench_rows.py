@@ -5,9 +5,9 @@ says who it is, which tests it takes, and gives the figures of a trial."""
 from __future__ import annotations
 
 import contextlib
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Protocol
 
 from vmtailor.base import notation
 from vmtailor.base.errors import VmtailorError
@@ -24,8 +24,7 @@ from vmtailor.bench.run.image_machine import ImageMachine
 from vmtailor.bench.run.machine_counts import counted_trial, timed_too
 from vmtailor.bench.run.rounds_boot import AtOnce
 from vmtailor.bench.runtimes import description
-from vmtailor.bench.runtimes.host_runtime import DescribedRuntime, missing
-from vmtailor.bench.runtimes.runtime import BenchImage
+from vmtailor.bench.runtimes.host_runtime import BenchImage, DescribedRuntime, missing
 from vmtailor.bench.runtimes.stopwatch import TimedCommand, timed
 from vmtailor.bench.suites.bench_run import ASKED, TAG, BenchRun, number, said_object, succeeded
 from vmtailor.bench.suites.registry import SUITES
@@ -33,45 +32,31 @@ from vmtailor.bench.suites.registry import SUITES
 _REPORT_S = 120.0
 
 
-class PlannedRow(Protocol):
-    """The part of a row that the plan of a run needs. `name`: as results have it; `within`: whether it runs within the
-    machine that the job names, where several instances at once share a boot."""
+class BenchRow(ABC):
+    """One row of a run's tables. `name`: as results have it; `beginning`: the step that makes it ready. `within`: it
+    runs within the machine that the job names, where several instances at once share a boot. `facts`: what is known of
+    the image's programs there, once it was identified."""
 
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def within(self) -> bool: ...
-
-    def takes(self, test: BenchTest) -> bool:
-        """Return whether a test is done in it."""
-        ...
-
-
-class BenchRow(PlannedRow, Protocol):
-    """One row of a run's tables. `beginning`: what making it ready is called; `facts`: what is known of the image's
-    programs there, once it was asked who it is."""
-
-    @property
-    def beginning(self) -> str: ...
-
-    @property
-    def facts(self) -> Mapping[str, str]: ...
-
-    def identity(self) -> RuntimeIdentity:
-        """Make it ready, and return what it turns out to be; with what is missing or wrong where it cannot be used."""
-        ...
-
-    def figures(self, one: PlannedTrial) -> tuple[BenchFigure, ...]:
-        """Return the figures of one trial. Raises as suites do."""
-        ...
-
-
-class HostRow:
-    """A described runtime on this host. `held`: what has its daemon until the run ends."""
-
+    name: str
+    beginning: str
     within = False
     facts: Mapping[str, str] = {}
+
+    @abstractmethod
+    def identity(self) -> RuntimeIdentity:
+        """Make it ready, and return what it turns out to be; with what is missing or wrong where it cannot be used."""
+
+    @abstractmethod
+    def takes(self, test: BenchTest) -> bool:
+        """Return whether the row runs a test."""
+
+    @abstractmethod
+    def figures(self, one: PlannedTrial) -> tuple[BenchFigure, ...]:
+        """Return the figures of one trial. Raises TrialFailed, GuestError, HostError or CommandFailed."""
+
+
+class HostRow(BenchRow):
+    """A described runtime on this host. `held`: what has its daemon until the run ends."""
 
     def __init__(self, run: BenchRun, described: str, held: contextlib.ExitStack) -> None:
         one, folder = description.load(described), run.folder
@@ -111,11 +96,8 @@ class HostRow:
         return SUITES[one.test.suite].trial(self._run, one.test, self.name)
 
 
-class MachineRow:
+class MachineRow(BenchRow):
     """A machine of the image's own: counted, and timed where KVM works."""
-
-    within = False
-    facts: Mapping[str, str] = {}
 
     def __init__(self, run: BenchRun, machine: ImageMachine) -> None:
         self._run, self._machine = run, machine
@@ -154,18 +136,14 @@ class MachineRow:
         return row.measured({SCORE: number(said_object(said), SCORE)})
 
 
-class GuestRow:
+class GuestRow(BenchRow):
     """An engine within the machine that the job names: counted, one instance alone or several at once."""
 
     within = True
 
     def __init__(self, run: BenchRun, engine: GuestEngine, at_once: AtOnce) -> None:
         self._run, self._engine, self._at_once = run, engine, at_once
-        self.name, self.beginning = engine.name, f"boot {engine.name}"
-
-    @property
-    def facts(self) -> Mapping[str, str]:
-        return self._engine.facts
+        self.name, self.beginning, self.facts = engine.name, f"boot {engine.name}", engine.facts
 
     def identity(self) -> RuntimeIdentity:
         return self._engine.identity(self._run.job.program_sha256)

@@ -37,7 +37,7 @@ from vmtailor.bench.model.results import (
     is_counted,
 )
 from vmtailor.bench.run import results_file, rounds_boot
-from vmtailor.bench.run.bench_rows import BenchRow, GuestRow, HostRow, MachineRow, PlannedRow
+from vmtailor.bench.run.bench_rows import BenchRow, GuestRow, HostRow, MachineRow
 from vmtailor.bench.run.guest_engine import GuestEngine
 from vmtailor.bench.run.image_machine import ImageMachine
 from vmtailor.bench.run.machine_counts import REPEAT, cannot_tell, machine_tests
@@ -180,7 +180,7 @@ def _without(known: HostRun, schedule: Schedule) -> HostRun:
     return replace(known, left_out=tuple(dict.fromkeys((*known.left_out, *schedule.left_out()))))
 
 
-def planned_trials(job: BenchJob, rows: Sequence[PlannedRow]) -> list[PlannedTrial]:
+def planned_trials(job: BenchJob, rows: Sequence[BenchRow]) -> list[PlannedTrial]:
     """Return all trials of a job in their order, in the rows that can be measured."""
     timed = [(test, job.repeat) for name in job.suites for test in SUITES[name].tests(job)]
     planned = [

@@ -6,40 +6,20 @@ of the program's own start cancels. Suites whose figures would be of the process
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol
-
 from vmtailor.bench.analysis.benchmarks import INDEX, BenchTest
-from vmtailor.bench.analysis.boot_counts import BootStretch, per_unit, started
+from vmtailor.bench.analysis.boot_counts import per_unit, started
 from vmtailor.bench.analysis.unixbench_index import OURS
 from vmtailor.bench.model.instance import BENCH, BENCH_UNIXBENCH
 from vmtailor.bench.model.job import STOCK, BenchJob
 from vmtailor.bench.model.results import CLOCK, BenchFigure, SuiteName
+from vmtailor.bench.run.guest_engine import GuestEngine
+from vmtailor.bench.run.image_machine import ImageMachine
 from vmtailor.bench.suites.unixbench import ONE_COPY, ONE_CORE
-from vmtailor.model.boots.boot import Boot
 
 #: Counts do not vary: two boots show that they do not.
 REPEAT = 2
 #: Seconds that a boot takes under emulation: of a machine of the image's own, and of a system with an engine in it.
 _COST_S, _COST_WITHIN_S = 15.0, 60.0
-
-
-class CountedMachine(Protocol):
-    """A machine that runs commands in boots that are counted. `starts`: the parts of a boot that a start is counted in;
-    `work`: the part in which the command works; `subsystems`: function of the kernel → its subsystem."""
-
-    @property
-    def starts(self) -> Sequence[BootStretch]: ...
-
-    @property
-    def work(self) -> BootStretch: ...
-
-    @property
-    def subsystems(self) -> Mapping[str, str]: ...
-
-    def run(self, words: Sequence[str]) -> Boot:
-        """Boot, and run a command to its end. Raises GuestError."""
-        ...
 
 
 def machine_tests(job: BenchJob) -> list[BenchTest]:
@@ -97,7 +77,7 @@ def cannot_tell(job: BenchJob) -> list[str]:
     return found
 
 
-def counted_trial(test: BenchTest, machine: CountedMachine) -> tuple[BenchFigure, ...]:
+def counted_trial(test: BenchTest, machine: ImageMachine | GuestEngine) -> tuple[BenchFigure, ...]:
     """Count a test once. Raises GuestError."""
     if test.suite == SuiteName.STARTUP:
         return started(machine.run([BENCH, "report"]), machine.subsystems, machine.starts)

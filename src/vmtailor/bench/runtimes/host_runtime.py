@@ -10,9 +10,10 @@ import shutil
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
+from typing import TypedDict
 
 from vmtailor.base import package_manager
 from vmtailor.base.errors import HostError
@@ -23,10 +24,38 @@ from vmtailor.bench.runtimes.instance_cgroups import PERIOD_US, Cgroups
 from vmtailor.bench.runtimes.networks import Link, link
 from vmtailor.bench.runtimes.overlay_roots import Overlay, write_bundle
 from vmtailor.bench.runtimes.private_places import hide
-from vmtailor.bench.runtimes.runtime import BenchImage, InstanceSteps, Surroundings
 
 READY_S, LOAD_S, STEP_S, VERSION_S = 60.0, 600.0, 60.0, 20.0
 _POLL_S = 0.05
+
+
+@dataclass(frozen=True)
+class BenchImage:
+    """The image, in the forms that runtimes take. `tree`: its files, unpacked and never written; `archive`: as
+    `docker save` writes it, with `tag`."""
+
+    tree: Path
+    archive: Path
+    tag: str
+
+
+@dataclass(frozen=True)
+class InstanceSteps:
+    """Argument lists that make one instance: each of `create` one after the other, then `start`, later `stop`. `stays`:
+    `start` runs as long as the instance does; otherwise it returns when the instance runs."""
+
+    create: tuple[tuple[str, ...], ...]
+    start: tuple[str, ...]
+    stays: bool
+    stop: tuple[tuple[str, ...], ...]
+
+
+class Surroundings(TypedDict):
+    """The environment and working folder of a runtime's commands (base/process.py). `env`: None where it is ours;
+    `cwd`: a folder in the scope, since podman's monitor leaves a file there when an instance runs out of memory."""
+
+    env: dict[str, str] | None
+    cwd: Path
 
 
 def missing(description: Description) -> str:
@@ -43,10 +72,10 @@ def missing(description: Description) -> str:
 
 
 class DescribedRuntime:
-    """One runtime of `bench/data/`, or of a user's file. `folder`: its own in the scope. `enter`: the program that
-    begins others in cgroups and roots. `instances`: the common folder of all runtimes for the roots of their instances,
-    by default its own. It is common because a cold start reads the path to it, and one more read of a disk is a tenth
-    of native's."""
+    """One runtime of `bench/data/`, or of a user's file. When its `with` block is left, nothing of it runs. `folder`:
+    its own in the scope. `enter`: the program that starts others in cgroups and roots. `instances`: the common folder
+    of all runtimes for the roots of their instances, by default its own. It is common because a cold start reads the
+    path to it, and one more read of a disk is a tenth of native's."""
 
     def __init__(
         self, description: Description, folder: Path, enter: Path, cgroups: Cgroups, instances: Path | None = None
@@ -74,10 +103,12 @@ class DescribedRuntime:
         self._held.close()
 
     def surroundings(self) -> Surroundings:
+        """Return the environment and working folder of its commands, once it is prepared."""
         more = {name: filled(text, self._values()) for name, text in self.description.environment.items()}
         return {"env": {**os.environ, **more} if more else None, "cwd": self._folder}
 
     def version(self) -> str:
+        """Return the first line that its version command prints; empty when it prints nothing."""
         if not self.description.version:
             return ""
         with contextlib.suppress(CommandFailed, HostError):
@@ -116,10 +147,11 @@ class DescribedRuntime:
         return run(fill(words, self._values(), {}, {}, {}), timeout_s=timeout_s, **self.surroundings())
 
     def able(self, limits: Limits) -> Limits:
-        """Return those of some limits that its instances can have."""
+        """Return the limits without those that its instances cannot have."""
         return able(self.description, limits)
 
     def place(self, spec: InstanceSpec) -> None:
+        """Make an instance's files, cgroups and mounts, before its time is taken. Raises HostError."""
         if (lacking := unable(self.description, spec.limits)) != []:
             raise HostError(
                 f"{self.name} sets no limit to {', '.join(lacking)}", hint="its description has no words for that"
@@ -143,7 +175,8 @@ class DescribedRuntime:
 
     @contextlib.contextmanager
     def network(self, number: int, *, peer: bool = False) -> Iterator[Link]:
-        """Hold a network for one instance until the block is left. Raises HostError, CommandFailed."""
+        """Hold a network for one instance until the block is left: its path goes into `InstanceSpec.network`. Raises
+        HostError, CommandFailed."""
         commands = self.description.commands
         if not commands.network:
             with link(number, peer=peer) as found:
@@ -165,9 +198,11 @@ class DescribedRuntime:
                 run(removed, timeout_s=STEP_S, **self.surroundings())
 
     def run_words(self, spec: InstanceSpec) -> tuple[str, ...]:
+        """Return the one command that makes an instance, runs its command in the foreground, and removes it."""
         return self._filled(self.description.commands.run, spec)
 
     def steps(self, spec: InstanceSpec) -> InstanceSteps:
+        """Return the separate commands that make, start and stop an instance."""
         commands = self.description.commands
         return InstanceSteps(
             tuple(self._filled(words, spec) for words in commands.create),
@@ -177,6 +212,7 @@ class DescribedRuntime:
         )
 
     def clear(self, spec: InstanceSpec) -> None:
+        """Remove what is left of an instance, in whatever state it is. Never raises for what is not there."""
         for words in self.description.commands.remove:
             with contextlib.suppress(CommandFailed, HostError):
                 run(self._filled(words, spec), timeout_s=STEP_S, **self.surroundings())

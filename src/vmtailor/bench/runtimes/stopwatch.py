@@ -10,7 +10,7 @@ import select
 import struct
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -46,8 +46,8 @@ def said_until_now(file: IO[bytes]) -> bytes:
 
 
 class CallBacks:
-    """A folder in which instances create files to say that they are there. The moment of each is when the kernel tells
-    of it."""
+    """A watch on a folder in which instances create files to say that they are there. Each file's moment is that of
+    the kernel's notice. Close it with `contextlib.closing`. Raises OSError."""
 
     def __init__(self, folder: Path) -> None:
         libc = ctypes.CDLL(None, use_errno=True)
@@ -59,7 +59,7 @@ class CallBacks:
             raise error
 
     def take(self) -> list[str]:
-        """Return the names of those that have come since the last time, in their order."""
+        """Return the names of the files created since the last call, in their order."""
         try:
             data = os.read(self.fd, 65536)
         except BlockingIOError:
@@ -71,18 +71,14 @@ class CallBacks:
             names.append(os.fsdecode(data[at - length : at].rstrip(b"\0")))
         return names
 
+    def wait(self, until_s: float) -> list[str]:
+        """Return the next names, waiting for them until a moment of the monotonic clock; none when it has passed."""
+        left = until_s - time.monotonic()
+        return self.take() if left > 0 and select.select([self.fd], [], [], left)[0] else []
+
     def close(self) -> None:
+        """Stop watching the folder."""
         os.close(self.fd)
-
-
-@contextlib.contextmanager
-def watching(folder: Path) -> Iterator[CallBacks]:
-    """Watch a folder for call-backs."""
-    found = CallBacks(folder)
-    try:
-        yield found
-    finally:
-        found.close()
 
 
 def timed(

@@ -19,9 +19,9 @@ from vmtailor.bench.analysis import instance_report as seen_limits
 from vmtailor.bench.model.instance import BENCH, CALL_BACK, InstanceSpec, Limits, Volume
 from vmtailor.bench.model.job import BenchJob
 from vmtailor.bench.model.results import RuntimeIdentity, Witness
+from vmtailor.bench.runtimes.host_runtime import DescribedRuntime
 from vmtailor.bench.runtimes.instance_cgroups import Cgroups
-from vmtailor.bench.runtimes.runtime import Runtime
-from vmtailor.bench.runtimes.stopwatch import CallBacks, TimedCommand, timed, watching
+from vmtailor.bench.runtimes.stopwatch import CallBacks, TimedCommand, timed
 
 NO_LIMITS = Limits()
 #: Limits under which a runtime is asked who it is: it must set them.
@@ -49,7 +49,7 @@ class BenchRun:
     job: BenchJob
     folder: Path
     cgroups: Cgroups
-    runtimes: dict[str, Runtime] = field(default_factory=dict)
+    runtimes: dict[str, DescribedRuntime] = field(default_factory=dict)
     here: Mapping[str, Any] = field(default_factory=dict)
     identities: dict[str, RuntimeIdentity] = field(default_factory=dict)
 
@@ -156,7 +156,7 @@ class BenchRun:
         """Hold the instance with a folder of its own to call back in, watched."""
         folder = self.callback_folder(spec)
         folder.mkdir(parents=True)
-        with watching(folder) as callbacks:
+        with contextlib.closing(CallBacks(folder)) as callbacks:
             yield replace(spec, volumes=(*spec.volumes, Volume(str(folder), CALL_BACK))), callbacks
 
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import select
 import subprocess
 import tempfile
 import time
@@ -65,8 +64,7 @@ def together(
             begun.append(_Begun(process, out, errors))
         absent, deadline = {str(number) for number in range(count)}, time.monotonic() + READY_S
         while absent:
-            select.select([callbacks.fd], [], [], _STEP_S)
-            absent.difference_update(callbacks.take())
+            absent.difference_update(callbacks.wait(time.monotonic() + _STEP_S))
             ended = next((one for one in begun if one.process.poll() is not None), None)
             if absent and (ended is not None or time.monotonic() > deadline):
                 evidence = (ended or begun[0]).said().said

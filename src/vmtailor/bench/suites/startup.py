@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import socket
 import stat
 import tempfile
@@ -24,7 +23,7 @@ from vmtailor.bench.analysis.benchmarks import BenchTest, Values, benchmark
 from vmtailor.bench.model.instance import BENCH, CALL_BACK, InstanceSpec, Volume
 from vmtailor.bench.model.job import BenchJob
 from vmtailor.bench.model.results import BenchFigure, SuiteName
-from vmtailor.bench.runtimes.runtime import Surroundings
+from vmtailor.bench.runtimes.host_runtime import Surroundings
 from vmtailor.bench.runtimes.stopwatch import MOST_BYTES, CallBacks, timed
 from vmtailor.bench.suites.bench_run import BenchRun, TrialFailed, succeeded
 from vmtailor.bench.suites.suite import Suite
@@ -143,26 +142,21 @@ class Reports:
         self.at: dict[str, float] = {}
         self._callbacks = callbacks
 
-    def note(self) -> None:
-        """Note those that have come since the last time as come now."""
+    def note(self, until_s: float = 0.0) -> bool:
+        """Note as come now those that have come since the last call, or come until a moment. Return whether any file
+        did."""
+        new = self._callbacks.wait(until_s) if until_s else self._callbacks.take()
         at = time.monotonic()
-        for name in self._callbacks.take():
+        for name in new:
             if name in self.names:
                 self.at.setdefault(name, at)
-
-    def note_until(self, moment: float) -> None:
-        """Note what comes until then."""
-        while (left := moment - time.monotonic()) > 0:
-            select.select([self._callbacks.fd], [], [], left)
-            self.note()
+        return bool(new)
 
     def wait(self, names: Sequence[str], deadline: float) -> None:
         """Wait until these have come. Raises TrialFailed."""
         while not self.at.keys() >= set(names):
-            left = deadline - time.monotonic()
-            if left <= 0 or not select.select([self._callbacks.fd], [], [], left)[0]:
+            if not self.note(deadline):
                 raise TrialFailed(f"{len(self.at)} of {len(self.names)} instances reported")
-            self.note()
 
 
 @contextlib.contextmanager
@@ -188,7 +182,8 @@ def holding(run: BenchRun, runtime: str, count: int, how: str) -> Iterator[tuple
                 reports.wait([name], starts[-1] + DEADLINE_S)
             elif how == "staggered":
                 # A report that comes meanwhile has its moment noted now, not when all were begun.
-                reports.note_until(starts[0] + len(starts) * STAGGER_S)
+                while reports.note(starts[0] + len(starts) * STAGGER_S):
+                    pass
             else:
                 reports.note()
         reports.wait(reports.names, starts[0] + DEADLINE_S)
@@ -205,10 +200,10 @@ def _have_report(run: BenchRun, runtime: str, folder: Path, names: Sequence[str]
     wanted, deadline = {f"{name}.told" for name in names}, time.monotonic() + _REPORT_S
     told: set[str] = set()
     while not wanted <= told:
-        left = deadline - time.monotonic()  # an instance that never stops creating files does not move it
-        if left <= 0 or not select.select([callbacks.fd], [], [], left)[0]:
+        new = callbacks.wait(deadline)  # an instance that never stops creating files does not move it
+        if not new:
             raise TrialFailed(f"{len(wanted & told)} of {len(names)} instances said what they are")
-        told |= {*callbacks.take()}
+        told |= {*new}
     for name in names:
         run.witness(runtime, _written(folder / f"{name}.report"))
 

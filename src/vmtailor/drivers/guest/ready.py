@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from vmtailor.base import escapes
 from vmtailor.base.errors import UserInputError
+from vmtailor.base.text import without_sequences
 from vmtailor.model.boots.workload import ReadyBy, ReadySignal
 
 #: How often a port is tried. The answer is that much too late at most; the record says so.
@@ -95,7 +95,7 @@ class ConsoleWatcher:
         *lines, self._line = (self._line + text).replace("\r\n", "\n").replace("\r", "\n").split("\n")
         self._line = self._line[-MAX_LINE:]
         for line in (*lines, self._line):
-            clean = escapes.without_sequences(line[:MAX_LINE])
+            clean = without_sequences(line[:MAX_LINE])
             if self._pattern.search(clean):
                 return clean.strip()[:200]
         return ""

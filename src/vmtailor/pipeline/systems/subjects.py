@@ -13,11 +13,9 @@ from vmtailor.analysis.systems.root import RootTree
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
 from vmtailor.drivers.distribution import packaged_baseline
-from vmtailor.drivers.image.allowance import ImageLimits
 from vmtailor.drivers.image.flat_archive import ArchiveTree
-from vmtailor.drivers.monitors import monitors
 from vmtailor.drivers.rootfs import boot_disk
-from vmtailor.model.architecture import named, of_host
+from vmtailor.model.architecture import named
 from vmtailor.model.image import Image
 from vmtailor.model.kernel import KernelBaseline
 from vmtailor.model.systems.system import SubjectKind, System
@@ -31,8 +29,6 @@ from vmtailor.stages.system_files import OpenedSystem
 DISK = f"{SubjectKind.DISK}:"
 #: The number of a file system that fills its disk.
 WHOLE = 0
-#: An archive that can be read once.
-_STDIN = "docker-archive:-"
 #: First bytes of what is a disk image, where a path is given without a prefix: qcow2's; an MBR's or loader's last two
 #: of a sector; ext4's.
 _SIGNS = ((0, boot_disk.MAGIC), (510, b"\x55\xaa"), (1080, b"\x53\xef"))
@@ -61,22 +57,24 @@ def opened(reference: str, store: Store, *, partition: int | None = None, init: 
         with subject_stage.of_disk(path, reference, partition=partition, init=init) as found:
             yield found
         return
-    yield _in_archive(_fetched(reference, store, partition, ImageOptions(system=True)), reference, init)
+    _require_whole(partition)
+    yield _in_archive(image_stage.fetch(reference, store, ImageOptions(system=True)), reference, init)
 
 
 @contextlib.contextmanager
-def on_disk(options: FitOptions) -> Iterator[OpenedSystem]:
-    """Read a system to be fitted, on a disk that a machine can be started from: its own, or one that is made from its
-    tree. A tree without a kernel gets the distribution's. Raises as `opened` and `require_host` do, and as
+def on_disk(options: FitOptions, image: Image | None) -> Iterator[OpenedSystem]:
+    """Read a system to be fitted, on a disk that a machine can be started from: its own, or one that is made from
+    `image`. A tree without a kernel gets the distribution's. Raises as `opened` and `require_host` do, and as
     packaged.provide."""
     reference, store = options.reference, options.store
-    path = disk_path(reference)
-    if path is not None:
+    if image is None:
+        path = disk_path(reference)
+        assert path is not None
         with subject_stage.of_disk(path, reference, partition=options.partition) as found:
             require_host(found.subject)
             yield found
         return
-    image = _fetched(reference, store, options.partition, _fetching(options))
+    _require_whole(options.partition)
     tree = _in_archive(image, reference).subject
     require_host(tree)
     kernel = None if tree.kernel else packaged_baseline.provide(options.distribution, named(tree.architecture), store)
@@ -96,34 +94,18 @@ def require_host(subject: System) -> None:
         )
 
 
-def is_system(options: FitOptions) -> bool:
-    """Return whether a reference names a system with an init of its own: a disk; a tree with an init, unless the user
-    names another program; an image whose entry point is one. Raises as image_stage.fetch does, and HostError for a
-    missing emulator."""
-    if disk_path(options.reference) is not None:
-        return True
-    if options.entrypoint is not None or options.cmd is not None or options.reference == _STDIN:
-        return False
-    # What the host lacks is said before anything is fetched.
-    monitors.usual().require_counting(options.architecture or of_host().name)
-    image = image_stage.fetch(options.reference, options.store, _fetching(options))
-    argv = image.config.argv
-    if _is_tree(options.reference):
-        return init_units.find_init(RootTree(ArchiveTree(Path(image.archive)))) is not None
-    return bool(argv) and init_units.is_init(RootTree(ArchiveTree(Path(image.archive))), argv[0])
+def has_own_init(reference: str, image: Image) -> bool:
+    """Return whether an image is a system with an init of its own: its entry point is one, or, of a plain tree, it has
+    one."""
+    root, argv = RootTree(ArchiveTree(Path(image.archive))), image.config.argv
+    if _is_tree(reference):
+        return init_units.find_init(root) is not None
+    return bool(argv) and init_units.is_init(root, argv[0])
 
 
-def _fetching(options: FitOptions) -> ImageOptions:
-    """Return the options to fetch an image that has an init of its own."""
-    asked = named(options.architecture).image if options.architecture else ""
-    limits = None if options.max_image_bytes is None else ImageLimits.of_size(options.max_image_bytes)
-    return ImageOptions(architecture=asked, authfile=options.authfile, limits=limits, system=True)
-
-
-def _fetched(reference: str, store: Store, partition: int | None, settings: ImageOptions) -> Image:
+def _require_whole(partition: int | None) -> None:
     if partition is not None:
         raise UserInputError("--partition is for disks", hint="vmtailor show disk:FILE --partition NUMBER")
-    return image_stage.fetch(reference, store, settings)
 
 
 def _is_tree(reference: str) -> bool:

@@ -43,7 +43,7 @@ from vmtailor.model.bundle import (
 )
 from vmtailor.model.change import Change
 from vmtailor.model.fit_run import FitRun, Warning
-from vmtailor.model.image import Port
+from vmtailor.model.image import Image, Port
 from vmtailor.model.kernel import KernelBaseline, KernelFiles
 from vmtailor.model.machine import Clock, Machine
 from vmtailor.model.margin import Margin
@@ -109,16 +109,6 @@ class SystemSubject(DrivenSystem):
     @property
     def copied(self) -> Path | None:
         return self.found.disk.path if self.found.disk is not None else None
-
-    @classmethod
-    @contextmanager
-    def prepare(cls, options: FitOptions) -> Iterator[SystemSubject]:
-        inputs.refuse_for_images(options)
-        with subjects.on_disk(options) as found:
-            inputs.refuse_units(options, found.subject.init)
-            inputs.refuse_files(options, found.root)
-            assert options.exercise_file is not None
-            yield prepared(options, found, exercise_file.load_system(options.exercise_file))
 
     def trace_key(self) -> str:
         parts = [keys.content(path) for path in (self.natives.attendant, self.natives.small_init)]
@@ -379,10 +369,23 @@ def patient(exercise: SystemExercise) -> SystemExercise:
     )  # fmt: skip
 
 
-def prepared(
+@contextmanager
+def prepare(options: FitOptions, image: Image | None) -> Iterator[SystemSubject]:
+    """Open a system, and prepare it for as long as the block lasts. `image`: None for a disk. Raises UserInputError for
+    options that it cannot have."""
+    inputs.refuse_for_images(options)
+    with subjects.on_disk(options, image) as found:
+        inputs.refuse_units(options, found.subject.init)
+        inputs.refuse_files(options, found.root)
+        assert options.exercise_file is not None
+        yield of_opened(options, found, exercise_file.load_system(options.exercise_file))
+
+
+def of_opened(
     options: FitOptions, found: OpenedSystem, exercise: SystemExercise, source: SourceTree | None = None
 ) -> SystemSubject:
-    """Read and fetch everything that is missing. Errors in the user's input are found before anything long begins."""
+    """Return the subject of a system whose files are open; what is missing is fetched. Errors in the user's input are
+    found before anything long begins."""
     temporary.require_usable()
     inputs.refuse_console(exercise)
     row = named(found.subject.architecture)

@@ -58,7 +58,8 @@ def _sign(match: Match) -> str:
         "waiting": "processors waiting for disks",
         "arch": "an architecture of",
     }[match.kind]
-    text = f"{words} `{match.pattern.pattern}`" if match.pattern.pattern not in (".", ".*") else words
+    named = match.pattern.pattern not in (".", ".*")
+    text = f"{words} `{match.pattern.pattern}`" if named else words.removesuffix(" of")
     if match.to is not None:
         text += f" to `{match.to.pattern}`"
     if match.value is not None:

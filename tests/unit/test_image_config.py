@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vmtailor.drivers.image.image_config import BadConfig, diff_ids_of, digests_of, parse, read_json, signal_name
+from vmtailor.drivers.image.documents import BadConfig, read_json
+from vmtailor.drivers.image.image_config import diff_ids_of, digests_of, parse, signal_name
 from vmtailor.model.image import HealthCheck, ImageConfig, Port
 
 DIGEST = "sha256:" + "a" * 64

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import MISSING, Field, fields, replace
@@ -197,6 +198,53 @@ def test_what_is_refused_is_what_it_was() -> None:
         *("--requests", "--ready", "--also", "--mark", "--timeout", "--memory", "--cpus")
     }
     assert refused(BootOptions, KINDS.MACHINE) == {"--exercise", "--requests"}
+
+
+# ---- the whole table
+
+
+def sheet(one: Option, default: Any) -> str:
+    """Return everything of an option that a user can notice, but the words of its help and hints."""
+    words = [*([one.short] if one.short else []), *(f"formerly {name}" for name in one.former), one.type.__name__]
+    if one.least is not None or one.most is not None:
+        words.append(f"{one.least} to {one.most}")
+    words += ["repeated"] if one.many else []
+    words += ["split at commas"] if one.commas else []
+    words += [f"read by {one.read.__name__}"] if one.read is not None else []
+    words.append("required" if default in (MISSING, inspect.Parameter.empty) else f"default {default}")
+    words += [f"of {' '.join(sorted(one.verbs))}"] if one.verbs else []
+    kinds = sorted(kind.name.lower() for kind in one.subjects)
+    words += [f"for {' '.join(kinds)}"] if one.subjects != frozenset(KINDS) else []
+    words += ["in no key"] if one.unkeyed else []
+    return "; ".join(words)
+
+
+def whole_table() -> dict[str, dict[str, str]]:
+    """Return each record's options, and those that only one verb's function has, each as one line."""
+    found = {record.__name__: {row.name: sheet(row, one.default) for one, row in rows_of(record)} for record in RECORDS}
+    for verb in VERBS:
+        function = inspect.unwrap(verb.function())
+        declared = inspect.signature(function).parameters
+        own = {
+            row.name: sheet(row, declared[name].default)
+            for name, hint in get_type_hints(function, include_extras=True).items()
+            if get_origin(hint) is Annotated
+            for row in get_args(hint)
+            if isinstance(row, Option)
+        }
+        found |= {f"vmtailor {verb.name}": own} if own else {}
+    return found
+
+
+TABLE = Path(__file__).parent.parent / "data" / "options.json"
+
+
+def test_the_command_line_is_what_it_was() -> None:
+    """Scripts depend on each of these: a change is made on purpose, here too, and has a line in the changelog."""
+    expected, found = json.loads(TABLE.read_text()), whole_table()
+    assert found.keys() == expected.keys()
+    for name, rows in expected.items():
+        assert found[name] == rows, name
 
 
 # ---- the command line

@@ -147,7 +147,7 @@ def plan(
         first = symbol.reasons[0] if symbol.reasons else None
         why = f"{first.text} [{first.reference}]" if first else ""
         if symbol.setting.chosen:
-            table.add_row(symbol.id, symbol.value, str(plan_summary.cause_of(symbol)), why)
+            table.add_row(symbol.id, symbol.value, str(plan_summary.cause_of(symbol) or ""), why)
     console = for_table()
     console.print(table)
     console.print(f"{made.prompted_y} symbols with a prompt, {made.total_y} in all; left out: {len(made.left_out)}")

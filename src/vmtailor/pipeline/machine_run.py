@@ -111,10 +111,10 @@ class RunOptions:
         None,
     )  # fmt: skip
     rm: bool = option(
-        Option(name="--rm", type=bool, help="Leave nothing behind. It never does; accepted because docker has it."), False
+        Option(name="--rm", type=bool, help="Leave nothing behind. It never does; accepted as in docker."), False
     )
     init: bool = option(
-        Option(name="--init", type=bool, help="Run an init. There always is one; accepted because docker has it."), False
+        Option(name="--init", type=bool, help="Run an init. There always is one; accepted as in docker."), False
     )
     memory_bytes: int | None = option(MEMORY, None)
     cpus: int | None = option(
@@ -134,7 +134,7 @@ class RunOptions:
     )  # fmt: skip
     host_loopback: bool = option(
         Option(
-            name="--host-loopback", type=bool, help="Let the guest also reach servers on 127.0.0.1 of this host, as 10.0.2.2."
+            name="--host-loopback", type=bool, help="Let it also reach servers on 127.0.0.1 of this host, as 10.0.2.2."
         ),
         False,
     )

@@ -46,11 +46,10 @@ from vmtailor.model.bundle import (
     VERIFIED,
     WORK,
     WORK_KERNEL,
-    Bundle,
     stage_of,
 )
 from vmtailor.model.fit_run import Side
-from vmtailor.model.image import Image, ImageConfig
+from vmtailor.model.image import Image
 from vmtailor.model.kernel import KernelBaseline, KernelFiles
 from vmtailor.model.plan import Plan, RootFormat
 from vmtailor.model.trace import Trace
@@ -288,26 +287,16 @@ class WorkFolder(SavedFolder):
 
     def _require_machine(self, work: Work, where: Path, words: tuple[str, ...] = ()) -> None:
         """Raise UserInputError unless a fit could have made this machine."""
-        asked = Bundle(
-            name="",
-            image_reference="",
-            image_digest="",
-            image=work.image.config if work.image is not None else ImageConfig(""),
-            kernel=WORK_KERNEL,
-            kernel_version=work.kernel.version,
-            kernel_config=CONFIG,
-            system_map=SYSTEM_MAP,
-            root="root",
-            root_format=work.root_format,
+        bundle_values.require_hardware(
+            where,
             architecture=work.architecture,
-            machine=work.machine,
+            board=work.machine,
             cpus=work.cpus,
             memory_bytes=work.memory_bytes,
-            network=False,
+            kernel_version=work.kernel.version,
             words=words,
-            sources=(),
+            image=work.image.config if work.image is not None else None,
         )
-        bundle_values.require_machine(asked, where)
 
     def lists(self, name: str) -> bool:
         return os.path.lexists(self.path / name)

@@ -116,11 +116,11 @@ def bench(
     ] = None,
     host_name: Annotated[
         str | None,
-        Option(name="--host-name", help="Give this host this name in results. Default: a digest that tells it from others."),
+        Option(name="--host-name", help="Name this host in results. Default: a digest that tells it from others."),
     ] = None,
     require_kvm: Annotated[
         bool,
-        Option(name="--require-kvm", type=bool, help="End with 3 if KVM does not work, because machines are to be timed."),
+        Option(name="--require-kvm", type=bool, help="End with 3 if KVM does not work: machines are to be timed."),
     ] = False,
     image: Annotated[
         str, Option(name="--image", help="Use this image, which must hold /bench (make bench-image); it runs as root.")

@@ -20,6 +20,7 @@ from vmtailor.model.architecture import Architecture, named
 from vmtailor.model.boots.system_exercise import SAYS_MAX, SAYS_NAME, UNIT, SystemExercise, SystemReadyKind
 from vmtailor.model.bundle import Bundle
 from vmtailor.model.exercise import Exercise, Expect, ReadyKind, Step, StepKind
+from vmtailor.model.image import ImageConfig
 from vmtailor.model.trace import Trace
 from vmtailor.model.watched.system_trace import SystemTrace
 
@@ -54,29 +55,55 @@ def require_machine(bundle: Bundle, where: Path) -> None:
             raise _wrong(where, f"the digest of {one.name} is none")
     if len({one.name for one in bundle.files}) != len(bundle.files):
         raise _wrong(where, "a file is listed twice")
-    if bundle.memory_bytes not in MEMORY_BYTES:
-        raise _wrong(where, f"a machine cannot have {bundle.memory_bytes} bytes of memory")
-    if bundle.cpus not in CPUS:
-        raise _wrong(where, f"a machine cannot have {bundle.cpus} CPUs")
-    for word in bundle.words:
+    require_hardware(
+        where,
+        architecture=bundle.architecture,
+        board=bundle.machine,
+        cpus=bundle.cpus,
+        memory_bytes=bundle.memory_bytes,
+        kernel_version=bundle.kernel_version,
+        words=bundle.words,
+        image=bundle.image,
+    )
+
+
+def require_hardware(
+    where: Path,
+    *,
+    architecture: str,
+    board: str,
+    cpus: int,
+    memory_bytes: int,
+    kernel_version: str,
+    words: tuple[str, ...],
+    image: ImageConfig | None,
+) -> None:
+    """Raise UserInputError unless a fit could have made a machine of these values. `image`: None for a system."""
+    if memory_bytes not in MEMORY_BYTES:
+        raise _wrong(where, f"a machine cannot have {memory_bytes} bytes of memory")
+    if cpus not in CPUS:
+        raise _wrong(where, f"a machine cannot have {cpus} CPUs")
+    for word in words:
         if not _WORD.fullmatch(word):
             raise _wrong(where, f"'{plain(word[:80])}' is no word of a kernel command line")
-    most = _row_of(bundle, where).kernel.command_line_bytes - ADDED_WORDS_BYTES
-    if len(" ".join(bundle.words)) > most:
+    most = _row_of(architecture, board, where).kernel.command_line_bytes - ADDED_WORDS_BYTES
+    if len(" ".join(words)) > most:
         raise _wrong(where, f"the kernel command line is longer than {most} bytes")
-    if not _VERSION.fullmatch(bundle.kernel_version):
-        raise _wrong(where, f"'{plain(bundle.kernel_version[:80])}' is not a kernel version")
-    for port in bundle.image.exposed_ports:
+    if not _VERSION.fullmatch(kernel_version):
+        raise _wrong(where, f"'{plain(kernel_version[:80])}' is not a kernel version")
+    if image is None:
+        return
+    for port in image.exposed_ports:
         if not 0 < port.number < 65536:
             raise _wrong(where, f"{port.number} is not a port")
-    signal_number(bundle.image.stop_signal or "SIGTERM")
+    signal_number(image.stop_signal or "SIGTERM")
 
 
-def _row_of(bundle: Bundle, where: Path) -> Architecture:
-    """Return the architecture of a bundle, which has such a machine."""
+def _row_of(name: str, board: str, where: Path) -> Architecture:
+    """Return the architecture of this name, which has such a machine."""
     try:
-        architecture = named(bundle.architecture)
-        architecture.board_named(bundle.machine)
+        architecture = named(name)
+        architecture.board_named(board)
     except UserInputError as error:
         raise UserInputError(f"{where}: {plain(error.message)}", hint=error.hint) from error
     return architecture

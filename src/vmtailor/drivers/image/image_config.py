@@ -8,11 +8,9 @@ import re
 from typing import Any
 
 from vmtailor.drivers.image.allowance import LAYERS
-from vmtailor.drivers.image.documents import BadConfig, read_json, shown
+from vmtailor.drivers.image.documents import BadConfig, shown
 from vmtailor.drivers.image.signals import name_of
 from vmtailor.model.image import HealthCheck, ImageConfig, Port
-
-__all__ = ["BadConfig", "diff_ids_of", "digests_of", "parse", "read_json", "signal_name"]
 
 #: The longest word that the kernel gives to a program (MAX_ARG_STRLEN less its NUL), and the longest list of ours.
 WORD_BYTES = 131_071

@@ -362,6 +362,7 @@ HOSTILE = "</script><script>window.hacked=1</script><img src=x onerror=window.ha
 def hostile_run() -> FitRun:
     """A record in which every string that an image or a guest can choose tries to be markup."""
     run = fit_run()
+    assert run.image is not None
     return dataclasses.replace(
         run,
         reference=f"oci:{HOSTILE}",

@@ -32,6 +32,7 @@ from vmtailor.analysis.bootlog.log_lines import Content
 from vmtailor.analysis.comparison.budgets import metrics_of, parse_budget
 from vmtailor.analysis.timeline.boot_json import from_json, json_chunks, to_csv, trace_events
 from vmtailor.analysis.timeline.boot_timeline import build
+from vmtailor.analysis.timeline.hotspots import rank
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.notation import decoded_json
 
@@ -67,7 +68,7 @@ def _budget(data: bytes) -> None:
 
 def check(observed: Observed) -> None:
     """Build the timeline and hold it to what every timeline must be."""
-    timeline = build([observed])
+    timeline = rank(build([observed]))
     b"".join(json_chunks(timeline))
     rows: list[Any] = [*timeline.initcalls, *timeline.probes, *timeline.units, *timeline.processes, *timeline.hotspots]
     for row in rows:
@@ -80,7 +81,7 @@ def check(observed: Observed) -> None:
 def whole(data: bytes) -> None:
     """The way of `analyze`, from recognising to every form of output."""
     observed = read_chunks("x", archive.decompress(_file(data), 1 << 20))
-    timeline = build([observed])
+    timeline = rank(build([observed]))
     document = b"".join(json_chunks(timeline))
     if from_json(document, "x") != timeline:
         raise AssertionError("the document does not read back")

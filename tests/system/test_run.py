@@ -98,6 +98,7 @@ def hello_without_command(bundle: Path, folder: Path) -> Path:
     made = folder / "without"
     shutil.copytree(bundle, made)
     record = records.load(Bundle, made / RECORD)
+    assert record.image is not None
     records.save(replace(record, image=replace(record.image, cmd=())), made / RECORD)
     return made
 

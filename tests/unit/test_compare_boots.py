@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 import typer
 from hypothesis import given, settings
@@ -21,6 +22,7 @@ from vmtailor.analysis.comparison.sides import Saved, load_side, side_names
 from vmtailor.analysis.guests.machine_variants import USUAL
 from vmtailor.analysis.statistics.significance import Thresholds, compare, unstable
 from vmtailor.analysis.timeline.boot_json import from_json, json_chunks
+from vmtailor.analysis.timeline.boot_timeline import analyze
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files.records import from_bytes, save, to_bytes
 from vmtailor.cli.compare import compare as compare_command
@@ -60,6 +62,15 @@ def boots(folder: Path, name: str, *logs: str) -> Path:
 
 def load(path: Path) -> list[Timeline]:
     return load_side([path]).timelines
+
+
+def test_a_side_is_what_analyze_reads_without_what_only_a_reader_wants(tmp_path: Path) -> None:
+    path = tmp_path / "boot.log"
+    path.write_text(log({"raid6_select_algo": 900_000}))
+    (side,) = load_side([path]).timelines
+    shown = analyze([path])
+    assert shown.hotspots and shown.advice
+    assert side == msgspec.structs.replace(shown, hotspots=(), advice=())
 
 
 NOISE = (0, 120, -90, 60, -40, 80)

@@ -47,3 +47,8 @@ def test_the_error_names_the_place_and_a_way_out() -> None:
     error = no_space("in /there", elsewhere="name a folder elsewhere with -o", details="what a tool said")
     assert error.message == "no space is left in /there" and error.details == "what a tool said"
     assert error.hint == "free some space, or name a folder elsewhere with -o"
+
+
+def test_only_a_file_in_the_way_is_an_error_of_its_own(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError), disk_full_is_a_host_error(tmp_path):
+        (tmp_path / "none").read_text()

@@ -73,7 +73,7 @@ def test_what_a_system_writes_to_its_disk_is_thrown_away(tmp_path: Path, form: D
     write_bundle(tmp_path)
     (tmp_path / SYSTEM).write_text("{}")
     (tmp_path / f"disk.{form}").write_text("disk")
-    made = opened(tmp_path, root=f"disk.{form}")
+    made = opened(tmp_path, root=f"disk.{form}", image=None)
     assert made.is_system and machine_of(made, Chosen()).disks == (
         Disk(str(tmp_path / f"disk.{form}"), form, DiskMode.OVERLAID),
     )
@@ -92,7 +92,7 @@ def test_an_option_of_the_other_kind_is_refused_by_its_name(tmp_path: Path, name
     container, folder = opened(tmp_path / "container"), tmp_path / "system"
     write_bundle(folder)
     (folder / SYSTEM).write_text("{}")
-    system = opened(folder)
+    system = opened(folder, image=None)
     (field,) = (one.name for one, row in rows_of(RunOptions) if row.name == name)
     asked: dict[str, Any] = {field: True}
     options = RunOptions(folder, **asked)

@@ -16,7 +16,7 @@ from tests.fakes.fit_run_data import fit_run
 from typer.testing import CliRunner
 
 from vmtailor.analysis.comparison import judged_document
-from vmtailor.analysis.comparison.budgets import judge, metrics_of, parse_budget, shown
+from vmtailor.analysis.comparison.budgets import Missing, figure, judge, metrics_of, parse_budget, shown
 from vmtailor.base.errors import AnswerNo, UserInputError
 from vmtailor.base.files import records
 from vmtailor.cli.gate import gate
@@ -302,3 +302,218 @@ def test_ready_alone_is_counted_from_the_zero_of_its_clock() -> None:
     alone = {"schema": "vmtailor/timeline/9", "phases": [ready]}
     after = {"schema": "vmtailor/timeline/9", "phases": [{"name": "kernel", "start_us": 100, "end_us": 400}, ready]}
     assert [metrics_of(one)["phase_ready_us"] for one in (alone, after)] == [[1_000.0], [900.0]]
+
+
+METRICS = {
+    "schema": "none",
+    "figures": {"ready_s": 5.0, "flag": True, "odd": float("inf")},
+    "ready_s": 9.0,
+    "empty": [],
+    "mixed": [1, "x", 2],
+    "samples": [1, 2.5],
+    "flags": [True, False],
+    "unknown": None,
+    "sides": [{"name": "tailored", "bytes": 7, "name_length": 1}, {"bytes": 8}, "text"],
+    "deep": {"er": {"still": 3}},
+}
+
+
+def test_every_figure_of_a_document_has_a_name() -> None:
+    """Figures of their own table come first, what is no number is none, and rows are told by their names."""
+    assert metrics_of(METRICS) == {
+        "ready_s": [5.0],
+        "figures_ready_s": [5.0],
+        "samples": [1.0, 2.5],
+        "unknown": [],
+        "sides_tailored_bytes": [7.0],
+        "sides_tailored_name_length": [1.0],
+        "deep_er_still": [3.0],
+    }
+    assert metrics_of([1, 2]) == {}
+
+
+def test_a_timeline_has_the_figures_of_its_rows() -> None:
+    document = {
+        "schema": "vmtailor/timeline/2",
+        "phases": [
+            {"name": "kernel", "start_us": None, "end_us": 400},
+            {"name": "ready", "start_us": 900, "end_us": 900},
+            "damaged",
+        ],
+        "processes": [{"name": "sh", "exclusive_us": 3, "duration_us": 9}, {"name": "sh", "exclusive_us": 4}],
+        "units": [{"name": "a", "exclusive_us": 3, "duration_us": 9}, 5],
+        "probes": None,
+    }
+    found = {name: values for name, values in metrics_of(document).items() if name.split("_")[0] in KINDS}
+    assert found == {
+        "phase_kernel_us": [],
+        "phase_ready_us": [],  # since a beginning that is not known
+        "process_sh_us": [7.0],
+        "process_sh_own_us": [7.0],
+        "process_sh_duration_us": [],
+        "unit_a_us": [9.0],
+        "unit_a_own_us": [3.0],
+        "unit_a_duration_us": [9.0],
+    }
+
+
+KINDS = ("phase", "process", "unit", "probe", "initcall")
+
+
+@pytest.mark.parametrize(
+    ("metric", "value"),
+    [
+        ("x", 30.0),  # the median
+        ("x_median", 30.0),
+        ("x_p50", 30.0),
+        ("x_p25", 20.0),
+        ("x_p90", 48.0),
+        ("x_p99", 49.8),
+        ("x_p0", 10.0),
+        ("x_min", 10.0),
+        ("x_max", 50.0),
+        ("x_mean", 31.0),
+        ("single_p90", 5.0),
+        ("named_max", 1.0),  # a figure of that very name
+        ("two_p50", 1.5),
+    ],
+)
+def test_a_suffix_asks_for_a_quantile_of_samples(metric: str, value: float) -> None:
+    metrics = {"x": [50.0, 10.0, 20.0, 45.0, 30.0], "single": [5.0], "named": [7.0, 9.0], "named_max": [1.0]}
+    assert figure({**metrics, "two": [2.0, 1.0]}, metric) == pytest.approx(value)
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [("a <= 2", True), ("a < 2", False), ("a >= 2", True), ("a > 2", False), ("a == 2", True), ("a == 3", False),
+     ("a <= 1", False), ("a >= 3", False), ("a < 3", True), ("a > 1", True), ("a == 2_0e-1", True)],
+)  # fmt: skip
+def test_operators(text: str, kept: bool) -> None:
+    found = judge(parse_budget(f"  {text} "), {"a": [2.0]}, None)
+    assert (found.kept, found.value, found.why, found.budget.text) == (kept, 2.0, "", text)
+    assert (found.budget.metric, found.budget.percent, found.budget.reference) == ("a", None, "")
+
+
+@pytest.mark.parametrize(
+    ("text", "percent", "reference"),
+    [("a <= +5% of 'old run.json'", 5.0, "old run.json"), ("a >= - 2.5 % of x", -2.5, "x")],
+)
+def test_a_percentage_is_of_another_documents_figure(text: str, percent: float, reference: str) -> None:
+    budget = parse_budget(text)
+    assert (budget.metric, budget.limit, budget.percent, budget.reference) == ("a", None, percent, reference)
+    assert judge(budget, {"a": [1.0]}, {"a": [200.0]}).limit == 200.0 * (1 + percent / 100)
+    missing = judge(budget, {"a": [1.0]}, {"b": [200.0]})
+    assert (missing.kept, missing.value, missing.limit) == (False, None, None)
+    assert missing.why.startswith(f"{reference}: there is no figure 'a'; there are: b")
+    absent = judge(budget, {"b": [1.0]}, {"a": [200.0]})
+    assert not absent.kept and absent.limit == 200.0 * (1 + percent / 100) and absent.why.startswith("there is no")
+
+
+UNITS = {
+    "": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9,
+    "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "ns": 10**-9, "us": 10**-6, "µs": 10**-6, "ms": 10**-3, "s": 1, "min": 60,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_units_of_a_limit(unit: str) -> None:
+    assert parse_budget(f"a <= 3000{unit}").limit == pytest.approx(3000 * UNITS[unit])
+    with pytest.raises(UserInputError, match="unknown unit"):
+        parse_budget(f"a <= 3{unit}x")
+
+
+def test_a_missing_figure_names_what_is_like_it() -> None:
+    metrics = {"unit_ssh.service_us": [1.0], "unit_cron.service_us": [2.0], "kernel_us": [3.0], "unit_none_us": []}
+    with pytest.raises(Missing) as service:
+        figure(metrics, "unit_sshd.service_us")
+    assert service.value.hint == "there are: unit_ssh.service_us, unit_cron.service_us"
+    with pytest.raises(Missing) as kernel:
+        figure(metrics, "phase_kernel_us")
+    assert kernel.value.hint == "there are: kernel_us"
+    with pytest.raises(Missing) as other:
+        figure(metrics, "instructions")
+    assert other.value.hint == "there are: unit_ssh.service_us, unit_cron.service_us, kernel_us"
+    with pytest.raises(Missing) as nothing:
+        figure({}, "instructions")
+    assert nothing.value.hint == "there are: none"
+
+
+def facts_of(folder: Path, content: object) -> dict[str, str]:
+    path = _file(folder / "document.json", f"\n  {json.dumps(content)}")
+    found = judged_document.read(path)
+    assert (found.path, found.sha256) == (path, hashlib.sha256(path.read_bytes()).hexdigest())
+    return dict(found.facts)
+
+
+def test_a_document_says_what_it_is_of(tmp_path: Path) -> None:
+    kernel = {"version": "6.1", "command_line": "quiet"}
+    assert facts_of(tmp_path, {"schema": "vmtailor/timeline/2", "kernel": kernel, "version": "0.2"}) == {
+        "schema": "vmtailor/timeline/2", "kernel": "6.1, quiet", "vmtailor": "0.2",
+    }  # fmt: skip
+    assert facts_of(tmp_path, {"ready_s": 1}) == {"schema": "none"}
+    (tmp_path / "vmlinux").write_bytes(b"kernel")
+    fit = {
+        "schema": "vmtailor/fit-run/8",
+        "reference": "app:1",
+        "image_digest": "sha256:00",
+        "command": "vmtailor fit app:1",
+        "verified": True,
+        "proof": "exercise",
+        "sources": [["kernel source", "6.12"], ["qemu", "7.2"], ["compiler", "gcc"], 5],
+        "tailored": {"kernel": "6.12 tailored", "kernel_file": "/elsewhere/vmlinux"},
+    }
+    digest = f"sha256:{hashlib.sha256(b'kernel').hexdigest()}"
+    told = {
+        "schema": "vmtailor/fit-run/8",
+        "image": "app:1, sha256:00",
+        "fit": "vmtailor fit app:1",
+        "verified": "yes, exercise",
+        "kernel source": "6.12",
+        "compiler": "gcc",
+        "kernel": f"6.12 tailored, {digest}",
+    }
+    assert facts_of(tmp_path, fit) == told
+    (tmp_path / "vmlinux").unlink()
+    moved = facts_of(tmp_path, {**fit, "verified": False, "reference": None})
+    assert moved == {
+        **told, "image": "sha256:00", "verified": "no", "kernel": "6.12 tailored, its file is not beside the record",
+    }  # fmt: skip
+
+
+def test_saved_boots_say_how_many_and_of_what(tmp_path: Path) -> None:
+    def told(machine: object, *outcomes: str) -> dict[str, str]:
+        boots = [{"variant": "base", "boot": {"outcome": one}} for one in outcomes]
+        variants = [{"name": "base", "machine": machine}, {"name": "x", "machine": {"kernel": "/other"}}]
+        content = {"subject": "a disk", "conditions": [["clock", "wall"]], "variants": variants, "boots": boots}
+        return facts_of(tmp_path, {"schema": "vmtailor/boots/3", **content})
+
+    gone = str(tmp_path / "none")
+    assert told({"kernel": gone, "words": ["quiet", "ro"]}, "ready") == {
+        "schema": "vmtailor/boots/3", "subject": "a disk, 1 boot", "clock": "wall",
+        "kernel": f"{gone}, no longer there", "command line": "quiet ro",
+    }  # fmt: skip
+    assert told({}, "ready", "panic")["subject"] == "a disk, 2 boots, of which 1 did not come to be ready"
+
+
+def test_samples_are_of_the_machine_as_it_was_and_of_its_clock() -> None:
+    def samples(clock: str) -> dict[str, list[float]]:
+        marks = [{"name": "first line", "wall_s": 0.5, "virtual_ns": 250_000_000}, {"name": "ready", "wall_s": 2}]
+        boots = [
+            {"variant": "base", "boot": {"outcome": "ready", "instructions": 10, "milestones": marks}},
+            {"variant": "base", "boot": {"outcome": "panic", "instructions": 99, "milestones": marks}},
+            {"variant": "base", "boot": None},
+            {"variant": "other", "boot": {"outcome": "ready", "instructions": 98}},
+        ]
+        variants = [{"name": "base", "machine": {"clock": clock}}, {"name": "other"}]
+        return judged_document.samples({"schema": "vmtailor/boots/3", "boots": boots, "variants": variants})
+
+    assert samples("wall") == {
+        "boots_failed": [2.0], "init_instructions": [10.0], "first_line_s": [0.5], "ready_s": [2.0],
+    }  # fmt: skip
+    assert samples("instructions") == {"boots_failed": [2.0], "init_instructions": [10.0], "first_line_s": [0.25]}
+    assert judged_document.samples({"schema": "vmtailor/timeline/2", "boots": [1]}) == {}
+
+
+def test_a_document_that_breaks_off_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UserInputError, match=r"cut\.json is damaged"):
+        judged_document.read(_file(tmp_path / "cut.json", '{"ready_s": '))

@@ -56,7 +56,7 @@ def test_a_file_that_the_record_does_not_list_is_not_used(tmp_path: Path) -> Non
 
 def test_a_bundle_of_before_there_were_digests_is_to_be_made_again(tmp_path: Path) -> None:
     write_bundle(tmp_path)
-    respell(tmp_path, "vmtailor/bundle/2", "vmtailor/bundle/1")
+    respell(tmp_path, Bundle.SCHEMA, "vmtailor/bundle/1")
     with pytest.raises(UserInputError, match="vmtailor/bundle/1") as caught:
         bundle_folder.load(tmp_path)
     assert caught.value.hint == "fit the image again"

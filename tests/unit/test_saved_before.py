@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records
 from vmtailor.booting.fitted_machine import Chosen, machine_of
 from vmtailor.cli.fit_record import TraceLines, load_run
@@ -68,7 +69,9 @@ def test_a_containers_bundle_is_read_whole(tmp_path: Path) -> None:
     assert found.trace.requests_file == "requests.strace" and found.requests()
     assert found.record(Plan, PLAN).kernel_version == found.bundle.kernel_version == "6.12.117"
     assert found.record(Image, IMAGE).digest == found.bundle.image_digest
-    assert found.record(FitRun, RUN) == load_run(folder)[0]
+    run = found.record(FitRun, RUN)
+    assert run == load_run(folder)[0] and run.image == found.image.config == found.record(Image, IMAGE).config
+    assert (found.image.reference, found.image.digest) == (run.reference, run.image_digest)
     assert TraceLines(folder).quote("trace:requests:1")
     machine = machine_of(found, Chosen())
     assert machine.board == "microvm" and machine.words[0] == "root=/dev/vda" and not machine.network
@@ -84,10 +87,36 @@ def test_a_systems_bundle_is_read_whole(tmp_path: Path) -> None:
         found.data(one.name)
     exercise = found.record(SystemExercise, SYSTEM_EXERCISE)
     bundle_values.require_system_exercise(exercise, folder)
-    assert found.is_system and found.record(FitRun, RUN).system == found.record(System, SYSTEM)
+    run = found.record(FitRun, RUN)
+    assert found.is_system and run.system == found.record(System, SYSTEM)
+    assert found.bundle.image is None and run.image is None and run.tcp_ports == run.system_ports == (80,)
     assert found.record(SystemRun, SYSTEM_RUN).boot.outcome is Outcome.READY
     prepared = reverify.prepare(VerifyRequest(folder, Clock.INSTRUCTIONS))
     assert isinstance(prepared.subject, SavedSystem) and len(prepared.subject.skipped) == 1
+
+
+@pytest.mark.parametrize("ports", ["80", [80], [{"number": "x"}], [{}], {"number": 80}, [{"number": []}]])
+def test_ports_of_an_older_systems_record_that_are_none(tmp_path: Path, ports: object) -> None:
+    said = msgspec.json.decode((SAVED / "system" / RUN).read_bytes())
+    said["image"]["exposed_ports"] = ports
+    try:
+        found = records.from_bytes(FitRun, msgspec.json.encode(said))
+    except UserInputError as error:
+        assert "is damaged" in error.message
+    else:
+        assert found.system_ports == () and found.image is None
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize(("name", "other"), [("system", "container"), ("container", "system")])
+def test_a_record_that_is_of_neither_kind_is_refused(tmp_path: Path, name: str, other: str) -> None:
+    folder = saved(name, tmp_path)
+    said = msgspec.json.decode((folder / "bundle.json").read_bytes())
+    swapped = records.load(Bundle, SAVED / other / "bundle.json").image
+    said |= {"schema": Bundle.SCHEMA, "image": msgspec.to_builtins(swapped)}
+    (folder / "bundle.json").write_bytes(msgspec.json.encode(said))
+    with pytest.raises(UserInputError, match="whether it is of an image or a system"):
+        bundle_folder.load(folder)
 
 
 def test_a_work_folder_is_read_whole(tmp_path: Path) -> None:

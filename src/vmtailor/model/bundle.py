@@ -5,28 +5,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
+from vmtailor.base.files.records import Older
 from vmtailor.model.architecture import presumed_name
 from vmtailor.model.image import ImageConfig
 from vmtailor.model.machine import DiskFormat
 from vmtailor.model.plan import RootFormat
 
 RECORD = "bundle.json"
-#: The init that the root file system holds, once more: where it marks the milestones of a boot depends on its build.
+#: A copy of the init in the root file system: the addresses of a boot's milestones depend on its build.
 INIT = "init"
 #: The configuration of the baseline's kernel.
 BASELINE_CONFIG = "baseline.config"
 #: Calls that runs refused; part of the evidence since (`refit --observed`).
 OBSERVED = "observed.json"
-#: What was fitted, and its exercise, where it is a system with an init of its own.
+#: The description of a system with an init of its own, and its exercise.
 SYSTEM, SYSTEM_EXERCISE = "system.json", "system-exercise.json"
-#: What such a system did and said on its own kernel: what its machines are judged by.
+#: The record of such a system on its own kernel, by which its machines are judged.
 SYSTEM_RUN = "system-run.json"
 #: The disk of such a system, by its format.
 DISKS = {form: f"disk.{form}" for form in DiskFormat}
 EXERCISE, PLAN, IMAGE = "exercise.json", "plan.json", "image.json"
-#: What a system wrote and keeps (`run --keep-state`), by its format: the user's own, which no record lists.
+#: The kept state of a system (`run --keep-state`), by its format: it is the user's, and no record lists it.
 STATES = {form: f"state.{form}" for form in DiskFormat}
 #: The record of the fit: all that was found.
 RUN = "run.json"
@@ -68,25 +69,34 @@ class BundleFile:
     sha256: str
 
 
+def _undressed(old: dict[str, Any]) -> dict[str, Any]:
+    """Return the document of a record, without an image where it is of a system."""
+    files = old.get("files")
+    named = [one.get("name") for one in files if isinstance(one, dict)] if isinstance(files, list) else []
+    return {**old, "image": None} if SYSTEM in named else old
+
+
 # vmtailor/bundle/1: without `files`. It is not read any more: nothing says whether its kernel is the one that was
 #     verified. The same fit, made again, takes all that is slow from the cache.
 # vmtailor/bundle/2: `files`.
+# vmtailor/bundle/3: a system has no `image`, which held its processor and ports.
 @dataclass(frozen=True)
 class Bundle:
     """Files are named relative to the bundle's folder, so that it can be moved. `words` is the kernel command line
     without what depends on a start (root device and init stay in). `memory_bytes` is the default size of the machine.
-    `privileged`: the container was fitted so, and is run so unless told otherwise.
+    `privileged`: the container was fitted so, and is run so unless told otherwise. `image`: None for a system.
 
     `files` has every file of the folder but this record, and the page that `report` writes again whenever it is asked
     to. Digests find accidents, and files that were exchanged without the record. They are no signature: who can
     write the record can write other digests into it."""
 
-    SCHEMA: ClassVar[str] = "vmtailor/bundle/2"
+    SCHEMA: ClassVar[str] = "vmtailor/bundle/3"
+    OLDER: ClassVar[Older] = {"vmtailor/bundle/2": _undressed}
 
     name: str
     image_reference: str
     image_digest: str
-    image: ImageConfig
+    image: ImageConfig | None
     kernel: str
     kernel_version: str
     kernel_config: str

@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
+from vmtailor.base.files.records import Older
 from vmtailor.model.boots.boot import FunctionCost, PhaseCounts
 from vmtailor.model.boots.boot_cost import MemoryUse
 from vmtailor.model.change import Change
@@ -103,6 +104,16 @@ class Part:
     functions: tuple[tuple[str, int], ...] = ()
 
 
+def _undressed(old: dict[str, Any]) -> dict[str, Any]:
+    """Return the document of a record, with the ports of a system in their own field, and without its image."""
+    if old.get("system") is None:
+        return old
+    image = old.get("image")
+    ports = image.get("exposed_ports") if isinstance(image, dict) else ()
+    numbers = [one.get("number") for one in ports if isinstance(one, dict)] if isinstance(ports, list) else []
+    return {**old, "image": None, "system_ports": numbers}
+
+
 # vmtailor/fit-run/1: a ledger of its own kind of rows; trials named symbols.
 # vmtailor/fit-run/2: `ledger` and `trials` hold changes; `remainder`.
 # vmtailor/fit-run/3: without `others`, which was always empty.
@@ -111,6 +122,7 @@ class Part:
 # vmtailor/fit-run/6: `system`.
 # vmtailor/fit-run/7: `units`.
 # vmtailor/fit-run/8: `tuned`.
+# vmtailor/fit-run/9: a system has no `image`, which held its processor and ports; `system_ports`.
 @dataclass(frozen=True)
 class FitRun:
     """All results of a run of `fit`; the report, `explain` and `fit --json` are views of it.
@@ -121,18 +133,19 @@ class FitRun:
 
     `proof` says what `verified` is worth. `prices`: one for each choice of margins, the smallest first. `lacks`: what
     the image could ask for and this kernel has not, the nearest first. `found_kernel`: where the kernel came from.
-    `system`: what was fitted where that has an init of its own; `image` then has its processor and ports alone.
+    `image`: None for a system with an init of its own, which is `system`; `system_ports`: TCP ports of its exercise.
     `units`: what became of its units, where that is systemd; `tuned`: of changes beside its kernel, where some were
     named."""
 
-    SCHEMA: ClassVar[str] = "vmtailor/fit-run/8"
+    SCHEMA: ClassVar[str] = "vmtailor/fit-run/9"
+    OLDER: ClassVar[Older] = {"vmtailor/fit-run/8": _undressed}
 
     version: str
     command: str
     bundle: str
     reference: str
     image_digest: str
-    image: ImageConfig
+    image: ImageConfig | None
     exercise: Exercise
     plan: Plan
     baseline: Side
@@ -156,3 +169,11 @@ class FitRun:
     system: System | None = None
     units: UnitChoice | None = None
     tuned: Tuning | None = None
+    system_ports: tuple[int, ...] = ()
+
+    @property
+    def tcp_ports(self) -> tuple[int, ...]:
+        """Return the TCP ports that the image exposes, or that the exercise of the system asks."""
+        if self.image is None:
+            return self.system_ports
+        return tuple(port.number for port in self.image.exposed_ports if port.protocol == "tcp")

@@ -17,7 +17,6 @@ from vmtailor.drivers.kernel import make
 from vmtailor.model.change import Change
 from vmtailor.model.exercise import Exercise
 from vmtailor.model.fit_run import FitRun, Part, Side, Untouched, Warning
-from vmtailor.model.image import ImageConfig
 from vmtailor.model.option import result_key
 from vmtailor.model.systems.units import UnitsMode
 from vmtailor.pipeline import (
@@ -122,7 +121,7 @@ def finished(found: Findings[Any], times: Times, folder: Path, begun: Ahead, ask
         bundle=str(options.out.absolute()),
         reference=subject.reference,
         image_digest=subject.identity,
-        image=ImageConfig(architecture=subject.row.image),
+        image=None,
         exercise=exercise,
         plan=plan,
         baseline=baseline,

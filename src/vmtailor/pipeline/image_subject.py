@@ -31,7 +31,7 @@ from vmtailor.drivers.monitors import monitors
 from vmtailor.drivers.rootfs import initramfs, tracer_volume
 from vmtailor.model.architecture import Architecture, named, of_host, of_image
 from vmtailor.model.boots.boot import Boot
-from vmtailor.model.bundle import COVERAGE, EXERCISE, IMAGE, INIT, LOGS, REQUESTS, TRACED
+from vmtailor.model.bundle import EXERCISE, IMAGE, INIT, LOGS, TRACED
 from vmtailor.model.change import Change
 from vmtailor.model.exercise import Exercise, Proof, StepKind
 from vmtailor.model.fit_run import FitRun, Side
@@ -134,11 +134,10 @@ class ImageSubject(Subject[ImageSeen]):
 
     def files_of(self, record: Trace, folder: Path) -> WorkFiles:
         """Return what begins a work folder with a trace, its files in `folder`."""
-        named = replace(record, coverage_file=COVERAGE, requests_file=REQUESTS)
         logs = (folder / record.coverage_file, folder / record.requests_file)
         return WorkFiles(
             kernel=self.as_traced(record).kernel,
-            saved={TRACED: named, EXERCISE: self.exercise},
+            saved={TRACED: record, EXERCISE: self.exercise},
             copied=dict(zip(LOGS, logs, strict=True)),
             image=self.image,
         )

@@ -244,11 +244,11 @@ def run(options: RunOptions, watch: Watch | None = None) -> int:
 def _container(
     options: RunOptions, files: BundleFolder, published: tuple[PublishedPort, ...], told: str, watch: Watch | None
 ) -> int:
-    bundle = files.bundle
-    run = run_of(options, bundle.image, bundle.network, bundle.privileged)
+    bundle, image = files.bundle, files.image.config
+    run = run_of(options, image, bundle.network, bundle.privileged)
     memory = _memory(options, bundle)
     wishes = RelayOptions(
-        stop_signal=guest_volume.signal_number(options.stop_signal or bundle.image.stop_signal or "SIGTERM"),
+        stop_signal=guest_volume.signal_number(options.stop_signal or image.stop_signal or "SIGTERM"),
         grace_s=STOP_S if options.stop_timeout_s is None else options.stop_timeout_s,
         start_s=START_TOO_LITTLE_S if memory.too_little else START_S,
         interactive=options.interactive,

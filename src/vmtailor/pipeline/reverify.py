@@ -223,15 +223,7 @@ def _of_bundle(files: BundleFolder) -> SavedContainer:
 
     return SavedContainer(
         files=files,
-        image=Image(
-            reference=bundle.image_reference,
-            digest=bundle.image_digest,
-            config=bundle.image,
-            archive="",
-            archive_sha256="",
-            entries=0,
-            unpacked_bytes=0,
-        ),
+        image=files.image,
         network=bundle.network,
         architecture=bundle.architecture,
         root_format=bundle.root_format,

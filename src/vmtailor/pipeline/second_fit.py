@@ -19,7 +19,6 @@ from vmtailor.analysis.changes import choice, plan_summary
 from vmtailor.analysis.changes.plan_summary import PlanDifference
 from vmtailor.analysis.ksource import foreign_config
 from vmtailor.analysis.ksource.kconfig import Kconfig
-from vmtailor.base.cache.store import digest, writing
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records, regular_files, temporary
 from vmtailor.base.text import plain
@@ -30,7 +29,7 @@ from vmtailor.drivers.kernel import kept_source
 from vmtailor.drivers.kernel.kernel_source import SourceTree
 from vmtailor.model import option_values
 from vmtailor.model.architecture import named
-from vmtailor.model.bundle import BASELINE_CONFIG, OBSERVED, PLAN, REQUESTS, RUN, TRACE
+from vmtailor.model.bundle import BASELINE_CONFIG, OBSERVED, PLAN, RUN
 from vmtailor.model.change import Change, Reason
 from vmtailor.model.fit_run import FitRun
 from vmtailor.model.kernel import KernelBaseline
@@ -49,13 +48,13 @@ from vmtailor.pipeline import (
     kernel_repair,
     measured_machines,
     reverify,
+    saved_trace,
     system_bundle,
 )
 from vmtailor.pipeline.image_subject import ImageSeen, assembled
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.pipeline.reverify import SavedContainer, SavedSystem, VerifyRequest
 from vmtailor.pipeline.subject import Findings, Times
-from vmtailor.stages import container_trace as trace_stage
 from vmtailor.stages import image_fetch as image_stage
 from vmtailor.stages.kernel_plan import named_symbols
 from vmtailor.stages.measure import CPU_MODEL
@@ -152,8 +151,8 @@ def _of_container(
     inputs = assembled(options, image, saved.exercise, kernel, source)
     if request.options.kernel:
         return inputs.trace()
-    folder, identity = _trace_folder(loaded, loaded.trace, options)
-    return inputs.known(_named(loaded.trace), folder, name=identity)
+    record, folder, name = saved_trace.of_container(loaded)
+    return inputs.known(record, folder, name=name)
 
 
 def _replanned(
@@ -274,22 +273,6 @@ def _has_config(kernel: KernelBaseline, sha256: str) -> bool:
     if not all(Path(path).exists() for path in parts):
         return False
     return not sha256 or hashlib.sha256(Path(kernel.config).read_bytes()).hexdigest() == sha256
-
-
-def _named(trace: Trace) -> Trace:
-    """Return the record with its files named as a trace names them here."""
-    return replace(trace, coverage_file=trace_stage.COVERAGE, requests_file=REQUESTS)
-
-
-def _trace_folder(loaded: BundleFolder, trace: Trace, options: FitOptions) -> tuple[Path, str]:
-    """Return a copy of the trace's files that nobody else can change, and what names them."""
-    parts = {
-        trace_stage.COVERAGE: loaded.data(f"{TRACE}/{trace.coverage_file}"),
-        REQUESTS: loaded.data(f"{TRACE}/{trace.requests_file}"),
-        trace_stage.RECORD: records.to_bytes(_named(trace)),
-    }
-    key = digest(*parts.values())
-    return options.store.get("work", key, writing(parts)), key
 
 
 def _observed(request: RefitRequest, loaded: BundleFolder) -> ObservedRun | None:

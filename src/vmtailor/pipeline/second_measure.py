@@ -19,7 +19,6 @@ from vmtailor.drivers.kernel.kernel_source import SourceTree
 from vmtailor.model.architecture import named
 from vmtailor.model.bundle import RUN
 from vmtailor.model.fit_run import FitRun, Side
-from vmtailor.model.image import Image
 from vmtailor.model.machine import Clock
 from vmtailor.model.option import OptionSubject, refuse
 from vmtailor.pipeline import fit_sides, measured_machines, reverify, work_stages
@@ -98,16 +97,7 @@ def _inputs(loaded: BundleFolder, asked: FitOptions) -> ImageSubject:
         )
     row = named(bundle.architecture)
     kernel = packaged_baseline.provide(asked.distribution, row, asked.store, record.kernel_release)
-    image = Image(
-        reference=bundle.image_reference,
-        digest=bundle.image_digest,
-        config=bundle.image,
-        archive="",
-        archive_sha256="",
-        entries=0,
-        unpacked_bytes=0,
-    )
     source = SourceTree(Path(kernel.source_dir), kernel.source_digest)
     root = Path(loaded.root.path)
-    inputs = assembled(fitted_with(loaded, asked), image, loaded.exercise, kernel, source, root)
+    inputs = assembled(fitted_with(loaded, asked), loaded.image, loaded.exercise, kernel, source, root)
     return replace(inputs, baseline=inputs.machine_with(modules_asked_for(record)))

@@ -4,25 +4,22 @@ somebody else's: the disk is read as any disk that a user gives, once its digest
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from vmtailor.base.cache.store import digest
-from vmtailor.base.files import records
 from vmtailor.drivers.host.bundle_folder import SavedFolder
 from vmtailor.drivers.kernel.kernel_source import SourceTree
 from vmtailor.model.boots.system_exercise import SystemExercise
-from vmtailor.model.bundle import REQUESTS, SYSTEM_RUN, TRACE
-from vmtailor.model.watched.system_trace import SystemTrace
+from vmtailor.model.bundle import SYSTEM_RUN
+from vmtailor.pipeline import saved_trace
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.pipeline.subject import Findings
 from vmtailor.pipeline.systems import subjects
 from vmtailor.pipeline.systems.driven_system import SystemSeen
 from vmtailor.pipeline.systems.system_subject import of_opened
-from vmtailor.stages import system_files, system_watch
+from vmtailor.stages import system_files
 
 
 @contextmanager
@@ -34,7 +31,7 @@ def read(
     baseline's code costs comes from the cache alone.
 
     Raises UserInputError for a folder that is damaged or has no trace, and as `of_opened` does."""
-    record, folder = _traced(files)
+    record, folder = saved_trace.of_system(files)
     system = files.system
     number = system.disk.root if system.disk is not None else None
     with system_files.of_disk(
@@ -45,16 +42,3 @@ def read(
         subject = of_opened(options, found, exercise, source())
         known = subject.with_trace(record, folder, files.system_run, files.digest(SYSTEM_RUN))
         yield subject.counted(known) if subject.store.has("system-run", subject.before_key) else known
-
-
-def _traced(files: SavedFolder) -> tuple[SystemTrace, Path]:
-    """The trace, and a copy of its files that nobody else can change."""
-    record = files.system_trace
-    log = f"{TRACE}/{record.requests_file}"
-    named = replace(record, requests_file=REQUESTS)
-
-    def fill(folder: Path) -> None:
-        shutil.copyfile(files.file(log), folder / REQUESTS)
-        records.save(named, folder / system_watch.RECORD)
-
-    return named, files.store.get("work", digest(records.to_bytes(named), files.digest(log)), fill)

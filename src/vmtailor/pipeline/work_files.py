@@ -33,7 +33,6 @@ from vmtailor.model.bundle import (
     CONFIG,
     COVERAGE,
     DISKS,
-    LOGS,
     MEASURED,
     PLAN,
     REQUESTS,
@@ -243,11 +242,6 @@ class WorkFolder(SavedFolder):
         if found.requests_file != REQUESTS:
             raise self._wrong(self.path / SYSTEM_TRACED, "its files have other names")
         return found
-
-    def trace_folder(self) -> Path:
-        """Return a copy of the trace's files that nobody else can change."""
-        parts = {Path(name).name: self.data(name) for name in LOGS}
-        return self.store.get("work", digest(*parts.values()), writing(parts))
 
     def plan(self, work: Work) -> tuple[Plan, str]:
         """Return the plan, and the digest of its record. An edited plan, too, must be for the traced machine; whether

@@ -26,7 +26,7 @@ from vmtailor.model.plan import Plan
 from vmtailor.model.syscalls import SyscallEvent
 from vmtailor.model.systems.system import System
 from vmtailor.model.trace import FileUse
-from vmtailor.pipeline import bundle_place, fit_sides, subject_kind, system_bundle
+from vmtailor.pipeline import bundle_place, fit_sides, saved_trace, subject_kind, system_bundle
 from vmtailor.pipeline.image_subject import ImageSubject, assembled, machine_with
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.pipeline.subject import Built, Findings, Subject
@@ -57,7 +57,7 @@ def calls(work: WorkFolder) -> tuple[Iterable[SyscallEvent], Sequence[FileUse]]:
     """Return the system calls and the files of the trace in the folder."""
     if work.is_system:
         return calls_of(work.file(f"{TRACE}/{REQUESTS}")), work.system_trace.files
-    return container_trace.read_log(work.trace_folder(), work.trace).events, work.trace.files
+    return container_trace.log_of(work.requests(), work.trace).events, work.trace.files
 
 
 def plan(folder: Path, asked: FitOptions) -> Plan:
@@ -143,7 +143,8 @@ def findings(work: WorkFolder, asked: FitOptions) -> Iterator[Findings[Any]]:
     """Return what is known of the fit, from the trace in the folder, for as long as the block lasts."""
     begun = work.work()
     if begun.image is not None:
-        yield inputs_of(work, asked).known(work.trace, work.trace_folder())
+        record, folder, _ = saved_trace.of_container(work)
+        yield inputs_of(work, asked).known(record, folder)
         return
     temporary.require_usable()
     options, exercise = _options(begun, asked), in_guest(work.system_exercise)

@@ -68,9 +68,8 @@ def test_every_field_of_every_command_is_filled(name: str, tmp_path: Path, monke
             runtime._placed[spec.name] = Overlay(tmp_path / spec.name, tmp_path / "tree")
         if one.limits == "cgroup":
             runtime._entries[spec.name] = [tmp_path / "cgroup.procs"]
-        steps = runtime.steps(spec)
-        removing = [runtime._filled(words, spec) for words in one.commands.remove]
-        commands = [runtime.run_words(spec), *steps.create, steps.start, *steps.stop, *removing]
+        found = runtime.commands(spec)
+        commands = [found.run, *found.create, found.start, *found.stop, *found.remove]
         for words in commands:
             assert words and not [word for word in words if re.fullmatch(r"\[[a-z_]+\]", word)]
             # An empty entry point is a word, too.

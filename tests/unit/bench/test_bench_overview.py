@@ -26,6 +26,7 @@ from vmtailor.bench.pages.bench_page import bench_page, noise_words
 from vmtailor.bench.pages.overview import Shade, overviews
 from vmtailor.bench.run.machine_counts import machine_tests
 from vmtailor.bench.suites.registry import SUITES
+from vmtailor.model.change import Verdict
 
 HOST = BenchHost("here", "6.1.0", "a processor", 2, 1 << 33, "x", "v2", False, False)
 
@@ -61,7 +62,7 @@ def test_each_runtime_has_a_word_in_each_row() -> None:
     assert [cell.words for cell in rows["exit"]] == ["1.00 s", "3.00×", "failed", "missing"]
     assert "2 counted boots, the same" in clock.rows[0].cells[0].tip  # why two are enough stands in the row
     assert "counted" not in rows["exit"][0].tip
-    assert [cell.shade for cell in rows["exit"]] == [Shade.BASELINE, Shade.WORSE, Shade.FAILED, Shade.NONE]
+    assert [cell.shade for cell in rows["exit"]] == [Shade.BASELINE, Verdict.WORSE, Shade.FAILED, Shade.NONE]
     assert rows["create"][1].words == "no such step" and "it ended with 9" in rows["exit"][2].tip
     assert "get it there" in rows["exit"][3].tip
     page = bench_page(BenchResults("0", (run,)))
@@ -93,7 +94,7 @@ def test_every_suite_and_test_says_what_it_is() -> None:
     job = BenchJob(tuple(SuiteName), ("native",), (1, 4), 6, False, 1, "", "", "", "", "", "")
     tests = [test for suite in SUITES.values() for test in suite.tests(job)] + machine_tests(job)
     assert [test.test for test in tests if not benchmarks.test_words(test.suite, test.test, test.variant)] == []
-    assert all(benchmarks.suite_words(name) for name in SuiteName)
+    assert all(benchmarks.SUITE_WORDS[name] for name in SuiteName)
 
 
 def test_every_registered_test_has_its_function_and_its_figures() -> None:

@@ -19,11 +19,10 @@ from vmtailor.bench.model.results import (
     RuntimeIdentity,
     SuiteName,
 )
-from vmtailor.bench.pages.bench_charts import curves
 from vmtailor.bench.pages.bench_page import bench_page
+from vmtailor.bench.pages.curve_charts import curves, distributions
 from vmtailor.bench.pages.published_tables import layout_tables
 from vmtailor.bench.pages.ratio_bars import ratios
-from vmtailor.bench.pages.start_curves import distributions
 
 HOST = BenchHost("here", "6.1.0", "a processor", 2, 1 << 33, "x", "v2", False, False)
 REASON = "2 of 4 instances <reported>"
@@ -48,8 +47,8 @@ def trials() -> list[BenchTrial]:
 
 def test_what_failed_is_a_point_of_its_curve_with_its_reason() -> None:
     (found,) = curves(cells(trials()))
-    by_name = {one.runtime: one for one in found.curves}
-    assert [count for _, count in found.counts] == [1, 2, 4]
+    by_name = {one.runtime: one for one in found.lines}
+    assert [count for _, count in found.marks] == ["1", "2", "4"]
     assert len(by_name["native"].dots) == 3 and by_name["native"].failed == ()
     assert len(by_name["docker"].dots) == 2 and by_name["docker"].failed == ((100.0, f"docker, 4 instances: {REASON}"),)
     # Where nobody has any value there is nothing to draw.
@@ -65,7 +64,7 @@ def test_a_distribution_goes_from_none_to_all_and_has_every_sample() -> None:
         3
     ][2]
     assert line.points.split()[0].endswith(",100.00") and line.points.split()[-1].endswith(",0.00")
-    assert [words for _, words in found.ticks] == ["0.00 µs", "1.50 s", "3.00 s"] and found.scale == "from zero"
+    assert [words for _, words in found.marks] == ["0.00 µs", "1.50 s", "3.00 s"] and found.scale == "from zero"
     assert distributions(cells([trial("native", 1, 1.0), trial("native", 2, 1.0)])) == []  # too few
     counted = [trial("vm:stock", block, 1.0, variant=CLOCK) for block in range(1, 6)]
     assert distributions(cells(counted)) == []

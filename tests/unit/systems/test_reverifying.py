@@ -50,7 +50,7 @@ def write(folder: Path, exercise: SystemExercise = EXERCISE, subject: Any = SUBJ
     records.save(exercise, folder / SYSTEM_EXERCISE)
     if before:
         records.save(BEFORE, folder / SYSTEM_RUN)
-    seal(folder, bundle(root="disk.raw", words=("root=/dev/vda", "rw")))
+    seal(folder, bundle(root="disk.raw", image=None, words=("root=/dev/vda", "rw")))
     return folder
 
 
@@ -113,7 +113,7 @@ def test_a_bundle_of_before_is_told_from_a_damaged_one(tmp_path: Path) -> None:
 def test_a_run_that_took_for_ever_gives_no_time(tmp_path: Path, driven: list[SystemTarget]) -> None:
     folder = write(tmp_path / "bundle")
     records.save(replace(BEFORE, boot=replace(BEFORE.boot, cpu_s=1e300)), folder / SYSTEM_RUN)
-    seal(folder, bundle(root="disk.raw", words=("root=/dev/vda", "rw")))
+    seal(folder, bundle(root="disk.raw", image=None, words=("root=/dev/vda", "rw")))
     with pytest.raises(UserInputError, match="no boot takes"):
         verify_verb(folder)
     assert not driven

@@ -35,7 +35,7 @@ def system(tmp_path: Path) -> Path:
     folder = write_bundle(tmp_path / "bundle")
     (folder / SYSTEM).write_text("{}")
     (folder / "disk.raw").write_bytes(b"disk" * 256)
-    seal(folder, bundle(root="disk.raw"))
+    seal(folder, bundle(root="disk.raw", image=None))
     return folder
 
 

@@ -134,7 +134,7 @@ def test_a_strangers_processor_is_one(tmp_path: Path, start: Start) -> None:
     run = fit_run()
     tailored = replace(run.tailored, conditions=(("cpu model", "max -device x"),))
     records.save(replace(run, tailored=tailored), folder / RUN)
-    seal(folder, bundle(root="disk.raw", words=("root=/dev/vda", "rw")))
+    seal(folder, bundle(root="disk.raw", image=None, words=("root=/dev/vda", "rw")))
     code, _, err = start("measure", folder)
     assert code == 2 and "is no CPU model" in err
 
@@ -174,7 +174,7 @@ def traced(folder: Path, plan: Plan, trace: SystemTrace = TRACE, **run: Any) -> 
     (folder / "trace" / "log").write_bytes(LOG)
     records.save(plan, folder / PLAN)
     records.save(fit_run(**run), folder / RUN)
-    seal(folder, bundle(root="disk.raw", words=("root=/dev/vda", "rw")))
+    seal(folder, bundle(root="disk.raw", image=None, words=("root=/dev/vda", "rw")))
 
 
 @pytest.fixture

@@ -54,7 +54,7 @@ def read_text(content: Content) -> Observed:
         link = CHAIN.match(line)
         if link and (link[2] or link[3]) and link[1] not in chain:
             at, took = parse_span(link[2] or ""), parse_span(link[3] or "")
-            # Relative to the start of user space; the join adds that when it is known (timeline.py).
+            # Relative to the start of user space; the join adds that when it is known (timeline/join.py).
             end = at + took if at is not None and took is not None else None
             chain[link[1]] = UnitSpan(
                 name=link[1],

@@ -73,9 +73,9 @@ def read(path: Path) -> Document:
     return Document(path, digest, metrics_of(content), (("document", _LOGS), *facts(content, path.parent)))
 
 
-def _require_readable(content: Any, path: Path) -> None:
+def _require_readable(content: Mapping[str, Any], path: Path) -> None:
     """Raise UserInputError for saved boots of another version, in which the samples stand elsewhere."""
-    found = _text(content.get("schema")) if isinstance(content, Mapping) else ""
+    found = _text(content.get("schema"))
     if found.startswith(_BOOTS) and found not in (BootSeries.SCHEMA, *BootSeries.OLDER):
         raise UserInputError(
             f"{path} has schema {found!r}, this version reads {BootSeries.SCHEMA!r}",
@@ -83,11 +83,9 @@ def _require_readable(content: Any, path: Path) -> None:
         )
 
 
-def facts(content: Any, folder: Path) -> Iterator[tuple[str, str]]:
+def facts(content: Mapping[str, Any], folder: Path) -> Iterator[tuple[str, str]]:
     """Yield what tells a document from others: whose it is, which kernel, under which conditions. `folder` may hold the
     files that it names."""
-    if not isinstance(content, Mapping):
-        return
     schema = _text(content.get("schema"))
     yield "schema", schema or "none"
     if schema.startswith("vmtailor/fit-run/"):
@@ -138,10 +136,10 @@ def _of_boots(content: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "command line", " ".join(str(word) for word in words) if isinstance(words, list) else ""
 
 
-def samples(content: Any) -> dict[str, list[float]]:
+def samples(content: Mapping[str, Any]) -> dict[str, list[float]]:
     """Return the samples of saved boots of the machine as it was: `ready_s`, each milestone's, and `init_instructions`,
     of those that came to be ready; and how many did not (FAILED)."""
-    if not isinstance(content, Mapping) or not _text(content.get("schema")).startswith(_BOOTS):
+    if not _text(content.get("schema")).startswith(_BOOTS):
         return {}
     found: dict[str, list[float]] = {FAILED: [float(sum(1 for _ in _failed(content)))]}
     base = next(_mappings(content.get("variants")), {})

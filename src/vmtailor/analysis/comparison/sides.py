@@ -127,8 +127,8 @@ def _figures(run: FitRun) -> Iterator[tuple[str, float]]:
 
 
 def _timeline(files: Sequence[Path]) -> Timeline:
-    """Return the timeline of one boot. A comparison shows no advice, so none is looked for."""
-    return analyze(files, with_advice=False)
+    """Return the timeline of one boot. A comparison shows neither hot spots nor advice."""
+    return analyze(files, ranked=False)
 
 
 def _load(path: Path) -> tuple[list[Timeline], list[str]]:

@@ -196,5 +196,5 @@ class _Search:
 
     def _cost(self, way: Mapping[str, object]) -> tuple[int, int, int]:
         """Return symbols that the baseline does not have, all symbols, and those that it has as modules."""
-        values = [self._baseline.get(name, "n") for name in way]
+        values = [self._baseline.get(name) for name in way]
         return sum(value not in ("y", "m") for value in values), len(way), values.count("m")

@@ -45,12 +45,11 @@ from vmtailor.model.boots.timeline import (
 )
 
 
-def analyze(paths: Sequence[FilePath], boot: int = 0, *, needs_log: bool = False, with_advice: bool = True) -> Timeline:
+def analyze(paths: Sequence[FilePath], boot: int = 0, *, needs_log: bool = False, ranked: bool = True) -> Timeline:
     """Return the timeline of one boot from its files. `boot` chooses among several in one log: 1 the first, 0 the last.
 
     Raises UserInputError for files that cannot be read and, with `needs_log`, where none of them is a log or a chart.
-    What cannot be understood becomes a warning in the timeline. Without `with_advice` no change is named that would
-    help."""
+    What cannot be understood becomes a warning in the timeline. `ranked`: it has hot spots and advice, for a reader."""
     enabled = gc.isenabled()
     gc.disable()  # a long log makes a million rows that live to the end: looking for cycles among them doubles the time
     try:
@@ -63,7 +62,7 @@ def analyze(paths: Sequence[FilePath], boot: int = 0, *, needs_log: bool = False
             )
         messages = [message for source in sources for message in source.messages]
         timeline = build(sources)
-        return advise(timeline, messages) if with_advice else timeline
+        return advise(rank(timeline), messages) if ranked else timeline
     finally:
         if enabled:
             gc.enable()
@@ -73,12 +72,12 @@ CRITICAL, BESIDE = Path.CRITICAL.value, Path.BESIDE.value
 
 #: -517 is EPROBE_DEFER; probe functions print it with either sign.
 DEFERRED = (517, -517)
-#: What a probe returns when it bound: 0, and 1 up to kernel 5.x.
+#: Return values of a probe that bound: 0, and 1 up to kernel 5.x.
 BOUND = (0, 1)
 
 
 def build(sources: Sequence[Observed]) -> Timeline:
-    """Return the timeline of one boot from everything that was read about it."""
+    """Return the timeline of one boot from everything that was read about it, before it is ranked and advised."""
     observed = join(sources)
     quantised = find_quantised(observed)
     phases = phases_of(observed)
@@ -96,7 +95,7 @@ def build(sources: Sequence[Observed]) -> Timeline:
     )
     console = within_boot(console, observed, kernel.end_us if kernel else None, end_us)
     check_rows(observed, quantised, console, initcalls, probes)
-    timeline = Timeline(
+    return Timeline(
         kernel=KernelInfo(
             version=observed.version,
             arch=observed.arch,
@@ -126,7 +125,6 @@ def build(sources: Sequence[Observed]) -> Timeline:
         shown_end_us=end_us,
         last_us=observed.last_us,
     )
-    return rank(timeline)
 
 
 _ORDER = [name.value for name in PhaseName]

@@ -26,7 +26,7 @@ from vmtailor.base.files.digests import sha256_of
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 #: Seconds between two looks whether somebody else is done.
 _LOOK_S = 0.1
-#: What the names of folders begin with that are being filled.
+#: Prefix of folders that are being filled.
 FILLING = ".filling-held-"
 
 

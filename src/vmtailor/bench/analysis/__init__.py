@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trials to cells, tables and advice. Pure."""
+"""Trials become cells, tables and advice. Pure."""

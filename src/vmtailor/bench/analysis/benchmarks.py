@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tests of the benchmarks, each registered once: its sentence, its figures with their units, the cost of a trial.
-A suite adds the function that does it (bench/suites), and `benchmarks/image` the program."""
+bench/suites has the function that runs it, `benchmarks/image` its program."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ SUITE_WORDS: dict[str, str] = {
 @dataclass(frozen=True)
 class BenchTest:
     """One test as a run has it: `count` instances at once, run in the way `variant` says. `cost`: seconds that one
-    trial takes, about; it only tells what is left to wait for. `warm_up`: each runtime has one; without, trials bring a
-    baseline of their own. `only_in`: the one runtime in which it is done; empty: in all."""
+    trial takes, about; it only estimates the time left. `warm_up`: each runtime starts with a trial that does not
+    count. `only_in`: the one runtime that runs the test; empty: all do."""
 
     suite: SuiteName
     test: str
@@ -60,9 +60,9 @@ class FigureKind:
 
 @dataclass(frozen=True, kw_only=True)
 class Benchmark:
-    """A test of a suite. `sentence`: for who reads a report and was not there; `variants`: other sentences, of ways in
+    """A test of a suite. `sentence`: explains it to a reader of the report; `variants`: other sentences, by the way in
     which it is run. `cost_s`, `quick_cost_s`: seconds of a trial on a host with two processors, in full and in the
-    quick form (None: as in full); `each_s`: as many more for each instance."""
+    quick form (None: as in full); `each_s`: seconds that each instance adds."""
 
     suite: SuiteName
     name: str
@@ -74,7 +74,7 @@ class Benchmark:
     variants: Mapping[str, str] = field(default_factory=dict)
 
     def seconds(self, *, quick: bool) -> float:
-        """Return what a trial takes without its instances."""
+        """Return the seconds of a trial, without those that its instances add."""
         return self.cost_s if not quick or self.quick_cost_s is None else self.quick_cost_s
 
     def planned(
@@ -87,7 +87,7 @@ class Benchmark:
         )
 
     def measured(self, values: Values) -> tuple[BenchFigure, ...]:
-        """Return the values of a trial as figures. Raises KeyError for one that the test does not register."""
+        """Return the values of a trial as figures. Raises KeyError for a figure that the test does not register."""
         kinds = {kind.name: kind for kind in self.figures}
         found = []
         for name, value in values.items():
@@ -105,8 +105,8 @@ class Benchmark:
 @dataclass(frozen=True, kw_only=True)
 class IndexTest(Benchmark):
     """A test of the UnixBench index. `baseline`: the score whose index is 10. `words`: the published program and its
-    words; `{seconds}` and `{multi}` are filled in. `units`: units of work that are counted on the instruction clock; 0
-    where that cannot tell; `quick_units`: in the quick form, too."""
+    arguments; `{seconds}` and `{multi}` are filled in. `units`: units of work that are counted on the instruction
+    clock; 0 where counts say nothing; `quick_units`: counted in the quick form, too."""
 
     title: str
     baseline: float
@@ -294,12 +294,7 @@ def benchmark(suite: str, name: str) -> Benchmark:
     return BENCHMARKS[suite, name]
 
 
-def suite_words(suite: str) -> str:
-    """Return what a suite measures, in words; nothing for one that is not known here."""
-    return SUITE_WORDS.get(suite, "")
-
-
 def test_words(suite: str, test: str, variant: str) -> str:
-    """Return what a test does, in words; nothing for one that is not known here."""
+    """Return the sentence of a test in its variant; empty for an unknown test."""
     found = BENCHMARKS.get((suite, test))
     return found.variants.get(variant, found.sentence) if found is not None else ""

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counts of a boot as figures: instructions of the kernel, also by the subsystem whose source they are of; those of
-programs; accesses to devices. Pure."""
+"""Counts of a boot as figures: instructions of the kernel (also by subsystem) and of programs, and accesses to devices.
+Pure."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from vmtailor.analysis.cost.plugin_counts import FIRMWARE
@@ -19,15 +19,15 @@ BEFORE = "firmware"
 
 
 def counts(found: Boot, phases: Sequence[Phase]) -> tuple[float, float, float]:
-    """Return instructions of the kernel and of user programs, and accesses to devices, in some phases."""
+    """Return the instructions of the kernel, those of user programs, and the accesses to devices in some phases."""
     rows = [row for row in found.phases if row.phase in phases]
     devices = sum((row.port_accesses or 0) + (row.mmio_accesses or 0) for row in rows)
     return float(sum(row.kernel for row in rows)), float(sum(row.user for row in rows)), float(devices)
 
 
 def by_subsystem(found: Boot, phases: Sequence[Phase], subsystems: Mapping[str, str]) -> dict[str, float]:
-    """Return subsystem → instructions of the kernel in some phases; they add up to all of them. `subsystems`: function
-    → its subsystem; nothing is told apart where that is empty."""
+    """Return subsystem → instructions of the kernel in some phases; their sum is all of its instructions. `subsystems`:
+    function → its subsystem; where it is empty, so is the result."""
     if not subsystems:
         return {}
     sums: dict[str, float] = defaultdict(float)
@@ -39,15 +39,6 @@ def by_subsystem(found: Boot, phases: Sequence[Phase], subsystems: Mapping[str, 
     return {name: value for name, value in sums.items() if value}
 
 
-def part_figures(whole: str, parts: Mapping[str, float]) -> Iterable[BenchFigure]:
-    """Return the parts of a figure of instructions, as figures."""
-    return (
-        BenchFigure(name=part(whole, name), value=value, unit="instructions")
-        for name, value in sorted(parts.items())
-        if value
-    )
-
-
 #: The marks of a program's end.
 ENDS = ("ready", "end")
 _UP_TO_PROGRAM = (Phase.FIRMWARE, Phase.KERNEL, Phase.INIT)
@@ -55,7 +46,8 @@ _UP_TO_PROGRAM = (Phase.FIRMWARE, Phase.KERNEL, Phase.INIT)
 
 @dataclass(frozen=True)
 class BootStretch:
-    """A part of a boot: what figures of it are called, its phases, the marks of its begin (empty: reset) and end."""
+    """A part of a boot. `name`: ends the names of its figures; `begin`, `ends`: its first mark (empty: reset) and the
+    marks that end it."""
 
     name: str
     phases: tuple[Phase, ...]
@@ -63,7 +55,7 @@ class BootStretch:
     ends: tuple[str, ...]
 
     def took_ns(self, found: Boot) -> int | None:
-        """Return how long it took in virtual time; None where a mark is missing."""
+        """Return its length in virtual time; None where a mark is missing."""
         begin, end = _at_ns(found, self.begin) if self.begin else 0, _at_ns(found, *self.ends)
         return None if begin is None or end is None else end - begin
 
@@ -82,7 +74,8 @@ WITHIN = BootStretch("to its end", (Phase.LOAD,), "load", ("load_end",))
 def started(
     found: Boot, subsystems: Mapping[str, str], stretches: Sequence[BootStretch] = OWN_STARTS
 ) -> tuple[BenchFigure, ...]:
-    """Return what a start costs, up to each of some ends. `subsystems`: function of the kernel → its subsystem."""
+    """Return the cost of a start, for each of some parts of its boot. `subsystems`: function of the kernel → its
+    subsystem."""
     return tuple(
         figure
         for one in stretches
@@ -95,8 +88,8 @@ def started(
 def per_unit(
     less: Boot, more: Boot, units: int, subsystems: Mapping[str, str], where: BootStretch = OWN_WORK
 ) -> tuple[BenchFigure, ...]:
-    """Return what a unit costs: the difference of two boots, of which one did so many units more. `subsystems`: as
-    above; `where`: the part of the boots in which they did it."""
+    """Return the cost of a unit of work: the difference of two boots, of which one did `units` more. `where`: the part
+    of the boots that did the work."""
     cost = [(b - a) / units for a, b in zip(counts(less, where.phases), counts(more, where.phases), strict=True)]
     one, other = (by_subsystem(boot, where.phases, subsystems) for boot in (less, more))
     parts = {name: (other.get(name, 0.0) - one.get(name, 0.0)) / units for name in one.keys() | other.keys()}
@@ -110,13 +103,15 @@ def _figures(
 ) -> Iterator[BenchFigure]:
     for side, value, unit in zip(("kernel", "user", "devices"), cost, (*["instructions"] * 2, "accesses"), strict=True):
         yield BenchFigure(name=f"{side} {name}", value=value, unit=unit)
-    yield from part_figures(f"kernel {name}", parts)
+    for which, value in sorted(parts.items()):
+        if value:
+            yield BenchFigure(name=part(f"kernel {name}", which), value=value, unit="instructions")
     if took_ns is not None:
         yield BenchFigure(name=f"virtual time {name}", value=took_ns / 1e9, unit="s")
 
 
 def timed_start(found: Boot) -> dict[str, float]:
-    """Return the wall times of a start: to the end of the start command, and to the program as our init tells it."""
+    """Return the wall times of a start: to the end of the start command, and to the program, as our init reports it."""
     entry = found.milestone("entry")
     return {"exit": found.seconds} | ({"program started": entry.wall_s} if entry and entry.wall_s is not None else {})
 

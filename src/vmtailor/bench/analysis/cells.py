@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trials → cells: one figure of one test in one runtime, with its interval, and against native (on the instruction
-clock, against the stock machine)."""
+"""Trials → cells: one figure of one test in one runtime, with its interval and its ratio to native. On the instruction
+clock, ratios are to the stock machine."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class CellKey:
 
     @property
     def row(self) -> tuple[str, str, str, int, str]:
-        """Return the key without the runtime: cells of one row are compared."""
+        """Return the key without the runtime: cells of one row are compared with each other."""
         return self.suite, self.test, self.figure, self.count, self.variant
 
     @property
@@ -50,8 +50,8 @@ class CellKey:
 
 @dataclass(frozen=True)
 class Against:
-    """A cell against the native one of its row. `ratio` of medians, with the 95 % interval of the ratio between a value
-    of either; `verdict` of the cell: better, worse, same or undecided, which few samples always are."""
+    """A cell compared with the native one of its row. `ratio`: of the medians; `low`, `high`: the 95 % interval of the
+    ratio between two single values. `verdict`: better, worse, same, or undecided, as few samples always are."""
 
     ratio: float
     low: float | None
@@ -64,7 +64,7 @@ class Against:
 
     @property
     def between(self) -> str:
-        """Return the interval in words; nothing where there is none."""
+        """Return the interval in words; empty where there is none."""
         return "" if self.low is None or self.high is None else f"{self.low:.2f} … {self.high:.2f}"
 
     @property
@@ -75,9 +75,9 @@ class Against:
 
 @dataclass(frozen=True)
 class Cell:
-    """`values`: one a repetition, the mean over instances that ran at once (Data_N). `summary` is None where all
-    trials failed. `floor`: the mean of the lowest 30 (of times) where there are as many, never instead of the
-    median. `apart`: it was not measured in the same blocks as native, but before all of it or after."""
+    """`values`: one for each repetition, the mean over instances that ran at once (Data_N). `summary`: None where all
+    trials failed. `floor`: the mean of the 30 lowest times, where there are as many; it never replaces the median.
+    `apart`: it was not measured in the same blocks as native, but before all of them or after."""
 
     key: CellKey
     unit: str
@@ -95,23 +95,20 @@ class Cell:
 
 
 def cells_of(run: HostRun) -> list[Cell]:
-    """Return the cells of one host's run, in the order in which they were first met. Warm-ups count for nothing."""
+    """Return the cells of one host's run, in the order in which they were first measured. Warm-ups do not count."""
     return cells(run.trials)
 
 
 def cells(trials: Iterable[BenchTrial]) -> list[Cell]:
-    """Return the cells of any trials, which are of one host and image."""
-    values: dict[CellKey, list[float]] = defaultdict(list)
-    units: dict[CellKey, tuple[str, bool]] = {}
-    rows: dict[CellKey, list[BenchTrial]] = defaultdict(list)
-    spreads: dict[CellKey, list[float]] = defaultdict(list)
+    """Return the cells of some trials, all of one host and image."""
     counted = [trial for trial in trials if trial.block > 0]
-    names: dict[TestKey, dict[str, tuple[str, bool]]] = defaultdict(dict)
+    units: dict[TestKey, dict[str, tuple[str, bool]]] = defaultdict(dict)
     for trial in counted:
         for figure in trial.figures:
-            names[trial.of_test].setdefault(figure.name, (figure.unit, figure.larger_is_better))
+            units[trial.of_test].setdefault(figure.name, (figure.unit, figure.larger_is_better))
+    rows: dict[CellKey, list[BenchTrial]] = defaultdict(list)
     for trial in counted:
-        for name, unit in (names[trial.of_test] or {trial.test: ("", False)}).items():
+        for name in units[trial.of_test] or (trial.test,):
             key = CellKey(
                 suite=trial.suite,
                 test=trial.test,
@@ -120,21 +117,22 @@ def cells(trials: Iterable[BenchTrial]) -> list[Cell]:
                 variant=trial.variant,
                 runtime=trial.runtime,
             )
-            units[key] = unit
             rows[key].append(trial)
-            several = [figure.value for figure in trial.figures if figure.name == name]
-            if several:
-                values[key].append(statistics.fmean(several))
-                if len(several) > 1:
-                    spreads[key].append(max(several) - min(several))
+    samples = {key: _samples(row, key.figure) for key, row in rows.items()}
     natives = {key.row: key for key in rows if key.runtime == baseline(key)}
     found = []
-    for key in list(rows):
-        native = natives.get(key.row)
-        cell = _cell(key, units[key], values[key], rows[key], spreads[key], values[native] if native else [])
-        apart = native is not None and not is_counted(key.variant) and _apart(rows[key], rows[native])
+    for key, row in rows.items():
+        native, unit = natives.get(key.row), units[key.of_test].get(key.figure, ("", False))
+        cell = _cell(key, unit, row, samples[key], samples[native] if native else [])
+        apart = native is not None and not is_counted(key.variant) and _apart(row, rows[native])
         found.append(replace(cell, apart=apart))
     return found
+
+
+def _samples(trials: Sequence[BenchTrial], figure: str) -> list[list[float]]:
+    """Return the values of a figure, one for each instance, of the trials that have any."""
+    found = ([one.value for one in trial.figures if one.name == figure] for trial in trials)
+    return [values for values in found if values]
 
 
 def _apart(one: Sequence[BenchTrial], other: Sequence[BenchTrial]) -> bool:
@@ -149,11 +147,12 @@ def _apart(one: Sequence[BenchTrial], other: Sequence[BenchTrial]) -> bool:
 def _cell(
     key: CellKey,
     unit: tuple[str, bool],
-    values: Sequence[float],
     trials: Sequence[BenchTrial],
-    spreads: Sequence[float],
-    native: Sequence[float],
+    samples: Sequence[Sequence[float]],
+    native: Sequence[Sequence[float]],
 ) -> Cell:
+    values, before = ([statistics.fmean(several) for several in side] for side in (samples, native))
+    spreads = [max(several) - min(several) for several in samples if len(several) > 1]
     noise = [trial.noise.others + trial.noise.steal for trial in trials if trial.noise is not None]
     return Cell(
         key=key,
@@ -161,7 +160,7 @@ def _cell(
         larger_is_better=unit[1],
         values=tuple(values),
         summary=boot_statistics.summarise(values),
-        against=set_against(key, native, values, larger_is_better=unit[1]) if key.runtime != baseline(key) else None,
+        against=set_against(key, before, values, larger_is_better=unit[1]) if key.runtime != baseline(key) else None,
         failures=tuple(trial.failure for trial in trials if trial.failure is not None),
         unstable=significance.unstable(values),
         noisy=not is_counted(key.variant) and bool(noise) and statistics.median(noise) >= NOISY,
@@ -172,8 +171,8 @@ def _cell(
 
 
 def baseline(key: CellKey) -> str:
-    """Return what a cell is compared with: native, and on the instruction clock the machine that everybody has. In
-    virtual time nothing: its sheet sets one number of instances beside the others."""
+    """Return the runtime that a cell is compared with: native, and on the instruction clock the stock machine. In
+    virtual time it is empty: that sheet compares numbers of instances instead."""
     if key.variant == VIRTUAL:
         return ""
     return STOCK if key.variant == CLOCK else NATIVE
@@ -182,7 +181,7 @@ def baseline(key: CellKey) -> str:
 def set_against(
     key: CellKey, before: Sequence[float], after: Sequence[float], *, larger_is_better: bool
 ) -> Against | None:
-    """Return the values of a cell against others of its row, by the rule for what it counts or times."""
+    """Compare the values of a cell with others of its row, by the rule for counts or the one for times."""
     if key.variant != CLOCK:
         return against(before, after, larger_is_better=larger_is_better)
     if not before or not after or statistics.median(before) <= 0:
@@ -195,8 +194,8 @@ def set_against(
 
 
 def against(native: Sequence[float], values: Sequence[float], *, larger_is_better: bool) -> Against | None:
-    """Compare one side with another; None where either has no values, or one can be no share of the other: a
-    difference that others swayed below nothing."""
+    """Compare one side with another. Returns None where a side has no values, or where a negative median (other work on
+    the host swayed a difference) allows no ratio."""
     if not native or not values or statistics.median(values) < 0:
         return None
     before = statistics.median(native)

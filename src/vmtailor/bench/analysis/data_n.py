@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Data_N beside the published work: tests down, numbers of containers across, 0 being the machine itself. Data_N is the
-mean over repetitions of the mean over instances. What of the published shapes shows, and what one emulated processor
-cannot tell. Pure."""
+mean over repetitions of the mean over instances. The last table compares published shapes, and leaves out those that
+one emulated processor cannot show. Pure."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from vmtailor.base.text import plural
 from vmtailor.bench.analysis.benchmarks import INDEX, SCORE
 from vmtailor.bench.analysis.cells import NATIVE, Cell
 from vmtailor.bench.analysis.guest_rounds import CPU_SCORE
+from vmtailor.bench.analysis.phrases import digits
 from vmtailor.bench.model.results import VIRTUAL
 
 #: Of the published work of 2020 (UnixBench in 1 to 4 containers at once, on one core): what is left of one container's
@@ -30,12 +32,13 @@ _BY_PROCESSOR_TIME = "whetstone-double, by its processor time"
 
 @dataclass(frozen=True)
 class DataN:
-    """One engine's sheet. `counts`: of containers, ascending, 0 the machine itself where it was measured. `scores`: row
-    → unit, and Data_N by count; of `overall`, the index where all twelve tests have values. `instructions`: test → by
-    count, what the machine executed for a unit of the work: kernel, programs. `spread`: the largest relative
-    difference, (largest − smallest) / mean, between repetitions of a score; None where none was repeated. `instances`:
-    the same between instances of one round; None where there was one only. `repetitions`: fewest and most of a
-    cell."""
+    """One engine's sheet. `counts`: numbers of containers, ascending; 0 is the machine itself, where it was measured.
+    `scores`: row → unit, and Data_N by count; the row `overall` has the index, where all twelve tests have values.
+    `instructions`: test → by count, instructions for a unit of its work: kernel, programs.
+
+    `spread`: the largest relative difference, (largest − smallest) / mean, between repetitions of a score; None where
+    none was repeated. `instances`: the same between instances of one round; None where there was only one.
+    `repetitions`: the fewest and the most of a cell."""
 
     engine: str
     counts: tuple[int, ...]
@@ -47,7 +50,8 @@ class DataN:
 
 
 def sheets(found: Iterable[Cell]) -> list[DataN]:
-    """Return one for each engine that ran in virtual time; where none but the machine itself did, that."""
+    """Return a sheet for each engine that ran in virtual time; where only the machine itself was measured, its
+    sheet."""
     mine = [cell for cell in found if cell.key.variant == VIRTUAL and cell.values]
     rows: dict[str, list[Cell]] = defaultdict(list)
     for cell in mine:
@@ -127,14 +131,12 @@ def _spread(values: Sequence[float]) -> float:
 
 
 def score_rows(one: DataN) -> list[tuple[str, ...]]:
-    """Return a line a test: Data_N, and from two containers on how much of one container's is left, with the published
-    share where there is one; the last has the overall index."""
-    rows = []
-    for name, unit, values in one.scores:
-        by = dict(values)
-        cells = [_score_cell(name, by, count) for count in one.counts]
-        rows.append((name, unit, *cells))
-    return rows
+    """Return a row for each test: Data_N. From two containers on, it adds the share left of one container's score, and
+    the published share where there is one. The last row has the overall index."""
+    return [
+        (name, unit, *(_score_cell(name, dict(values), count) for count in one.counts))
+        for name, unit, values in one.scores
+    ]
 
 
 def _score_cell(name: str, by: Mapping[int, float], count: int) -> str:
@@ -142,19 +144,14 @@ def _score_cell(name: str, by: Mapping[int, float], count: int) -> str:
         return "–"
     value = by[count]
     if count < 2 or by.get(1, 0) <= 0:
-        return amount_of(value)
+        return digits(value)
     published = PUBLISHED_LEFT.get(name, {}).get(count)
     beside = "" if published is None else f"; published {published:g} %"
-    return f"{amount_of(value)} ({100 * value / by[1]:.1f} %{beside})"
-
-
-def amount_of(value: float) -> str:
-    """Return four digits, at least."""
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.1f}" if abs(value) >= 100 else f"{value:.2f}"
+    return f"{digits(value)} ({100 * value / by[1]:.1f} %{beside})"
 
 
 def instruction_rows(one: DataN) -> list[tuple[str, ...]]:
-    """Return a line a test: instructions for a unit of its work, kernel + programs."""
+    """Return a row for each test: instructions for a unit of its work, kernel + programs."""
     rows = []
     for test, values in one.instructions:
         by = {count: (kernel, user) for count, kernel, user in values}
@@ -167,7 +164,7 @@ _UNITS = {"KBps": "KB", "MWIPS": "million", "lpm": "loop", "lps": "loop"}
 
 
 def shapes(one: DataN) -> list[tuple[str, str, str]]:
-    """Return the published shapes: what, as published, and here."""
+    """Return the published shapes: the name of each, its published value, and ours."""
     rows = {name: dict(values) for name, _, values in one.scores}
     found = []
     for count, published in PUBLISHED_LEFT[DHRYSTONE].items():
@@ -202,10 +199,10 @@ def _share(value: float | None) -> str:
 
 
 def caption(one: DataN, *, quick: bool) -> str:
-    """Return what the sheet is of, and how far it goes."""
+    """Return the title of the sheet, with its number of repetitions and their spread."""
     few, many = one.repetitions
-    times = f"{few}" if few == many else f"{few} … {many}"
-    parts = [f"{one.engine}: Data_N in virtual time, {times} repetition{'' if many == 1 else 's'}"]
+    times = plural(many, "repetition") if few == many else f"{few} … {many} repetitions"
+    parts = [f"{one.engine}: Data_N in virtual time, {times}"]
     if quick:
         parts.append("each test at a tenth of its duration")
     if one.spread is not None:
@@ -216,16 +213,16 @@ def caption(one: DataN, *, quick: bool) -> str:
 
 
 def header(one: DataN) -> tuple[str, ...]:
-    """Return the columns of both tables."""
+    """Return the columns of the tables of scores and instructions."""
     return (
         "test",
         "unit",
-        *("machine itself" if n == 0 else f"{n} container{'' if n == 1 else 's'}" for n in one.counts),
+        *("machine itself" if n == 0 else plural(n, "container") for n in one.counts),
     )
 
 
 def tables(one: DataN, *, quick: bool) -> list[tuple[str, tuple[str, ...], Sequence[tuple[str, ...]]]]:
-    """Return the sheet as tables, each with its title, columns and rows: scores, what they cost, and the shapes."""
+    """Return the sheet as three tables, each with its title, columns and rows: scores, instructions, and shapes."""
     head = header(one)
     return [
         (caption(one, quick=quick), head, score_rows(one)),

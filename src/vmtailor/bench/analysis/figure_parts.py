@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures that are parts of another one: instructions of the kernel by the subsystem whose source they are of."""
+"""Figures that are parts of another one: instructions of the kernel, by the subsystem whose source they come from."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ SMALLER = "smaller ones together"
 
 @dataclass(frozen=True)
 class Parts:
-    """One figure by its parts. `rows`: part → its value in each runtime, in the figure's unit; what a runtime has
-    nothing of is 0. The first row is the whole."""
+    """One figure by its parts. `rows`: part → its value in each runtime, in the figure's unit; 0 where a runtime has
+    nothing of it. The first row is the whole."""
 
     figure: str
     unit: str
@@ -27,7 +27,7 @@ class Parts:
 
 
 def part(figure: str, name: str) -> str:
-    """Return what the figure of a part is called."""
+    """Return the name of the figure of a part."""
     return f"{figure}{OF}{name}"
 
 
@@ -37,8 +37,12 @@ def is_part(cell: Cell) -> bool:
 
 
 def parts_of(cells: Sequence[Cell]) -> list[Parts]:
-    """Return the figures of one test that have parts, each with them, the largest first."""
-    wholes = {(c.key.figure, c.key.runtime): c for c in cells if not is_part(c) and c.summary is not None}
+    """Return the figures of one test that have parts, each with its parts, the largest first."""
+    wholes = {
+        (c.key.figure, c.key.runtime): (c.summary.median, c.unit)
+        for c in cells
+        if not is_part(c) and c.summary is not None
+    }
     known: dict[str, dict[str, dict[str, float]]] = {}
     for cell in cells:
         if is_part(cell) and cell.summary is not None:
@@ -48,7 +52,7 @@ def parts_of(cells: Sequence[Cell]) -> list[Parts]:
     for figure, by_part in known.items():
         met = {name for values in by_part.values() for name in values}
         runtimes = tuple(runtime for name, runtime in wholes if name == figure and runtime in met)
-        whole = tuple(_median(wholes[figure, name]) for name in runtimes)
+        whole = tuple(wholes[figure, name][0] for name in runtimes)
         rows, small = [], [0.0] * len(runtimes)
         for name, by_runtime in by_part.items():
             values = tuple(by_runtime.get(runtime, 0.0) for runtime in runtimes)
@@ -60,10 +64,5 @@ def parts_of(cells: Sequence[Cell]) -> list[Parts]:
         if any(small):
             rows.append((SMALLER, tuple(small)))
         if runtimes:
-            unit = wholes[figure, runtimes[0]].unit
-            found.append(Parts(figure, unit, runtimes, (("all", whole), *rows)))
+            found.append(Parts(figure, wholes[figure, runtimes[0]][1], runtimes, (("all", whole), *rows)))
     return found
-
-
-def _median(cell: Cell) -> float:
-    return cell.summary.median if cell.summary is not None else 0.0

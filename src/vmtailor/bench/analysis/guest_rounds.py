@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rounds of one boot: in each, all instances did the same test at the same time. What they said of themselves, and what
-the machine executed meanwhile → figures. Pure.
+"""Rounds of one boot, in each of which all instances run the same test at the same time. Makes figures of what they
+printed and of what the machine executed meanwhile. Pure.
 
-Times are virtual: of the guest's own clock, which on the instruction clock goes forward by what is executed and jumps
-over what is waited for. No figure here is of seconds of a real processor."""
+Times are virtual, of the guest's clock: on the instruction clock it advances with what is executed, and jumps over
+waits. No figure here is in seconds of a real processor."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STEP, FIRST, LAST = "step", "load", "load_end"
 
 @dataclass(frozen=True)
 class Said:
-    """One instance's own word on one test. `began_s`, `ended_s`: of the guest's clock."""
+    """One instance's result of one test. `began_s`, `ended_s`: on the guest's clock."""
 
     test: str
     score: float
@@ -43,7 +43,7 @@ class Said:
 
 
 def steps(found: Counters) -> list[Totals]:
-    """Return what the machine executed in each step of its load, in their order."""
+    """Return the totals that the machine counted in each step of its load, in their order."""
     first, last = found.at(FIRST), found.at(LAST)
     if first is None or last is None:
         return []
@@ -52,8 +52,8 @@ def steps(found: Counters) -> list[Totals]:
 
 
 def said(text: str) -> dict[str, Said]:
-    """Return test → what an instance said of it, line by line; what is no such line is passed over, and the last one of
-    a test counts. The text is untrusted."""
+    """Return test → the result that an instance printed, one JSON object a line. Other lines are skipped; the last
+    result of a test counts. The text is untrusted."""
     found = {}
     for line in text.splitlines():
         row = decoded_json(line)
@@ -73,15 +73,15 @@ def _said(row: Mapping[str, Any]) -> Said | None:
 
 
 def overlap(instances: Sequence[Said]) -> float:
-    """Return the share of the longest one's time in which all of them were at work."""
+    """Return the share of the longest instance's time during which all of them were at work."""
     together = min(one.ended_s for one in instances) - max(one.began_s for one in instances)
     return max(0.0, together) / max(one.seconds for one in instances)
 
 
 def figures(instances: Sequence[Said], cost: Totals) -> tuple[BenchFigure, ...]:
-    """Return the figures of one round: of each instance its score, by virtual time and by processor time, with what
-    they are made of; and what the machine executed for a unit of the work of all. `cost`: of the step in which they did
-    it."""
+    """Return the figures of one round: each instance's score, by virtual time and by processor time, and the numbers
+    behind it. Instructions for a unit of work are those of all instances together. `cost`: of the step in which they
+    ran."""
     unit = INDEX[instances[0].test].unit
     found = []
     for number, one in enumerate(instances):
@@ -112,10 +112,13 @@ def figures(instances: Sequence[Said], cost: Totals) -> tuple[BenchFigure, ...]:
     return tuple(found)
 
 
-def about(text: str) -> dict[str, str]:
-    """Return what the set says of itself: compiler and flags, as facts of the run."""
-    row = decoded_json(text)
-    if not isinstance(row, dict):
-        return {}
+def set_facts(row: Mapping[str, Any]) -> dict[str, str]:
+    """Return the compiler and flags in what our set says of itself, as facts of the run. It is untrusted."""
     words = ((name, plain(str(row.get(name, "")))[:200]) for name in ("compiler", "flags"))
     return {f"{OURS} {name}": word for name, word in words if word}
+
+
+def about(text: str) -> dict[str, str]:
+    """Return the facts in a text that should be our set's JSON object; none where it is another text."""
+    row = decoded_json(text)
+    return set_facts(row) if isinstance(row, dict) else {}

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Isolation as published tables have it: (t2 − t1) / t1 of each stress and runtime, in percent, and which instances did
-not report."""
+"""Isolation as published tables have it: (t2 − t1) / t1 for each stress and runtime, in percent, and the share of
+instances that did not report."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ WORST, SHADES = 400.0, 6
 
 @dataclass(frozen=True)
 class Degraded:
-    """One stress in one runtime. `percent` with its 95 % interval, where some did not report the least that it can be;
-    None where nobody did. `silent`: the share of instances that did not report; `fate`: what mostly became of the
-    misbehaving one; `failed`: why trials gave nothing."""
+    """One stress in one runtime. `percent` with its 95 % interval; None where nobody reported, a lower bound where some
+    did not. `silent`: the share of instances that did not report; `fate`: the most frequent end of the misbehaving
+    instance; `failed`: the reason of failed trials."""
 
     percent: float | None
     low: float | None
@@ -35,7 +35,7 @@ class Degraded:
 
     @property
     def shade(self) -> int:
-        """Return 0 for nothing lost, SHADES for the worst and for one that did not report."""
+        """Return 0 for nothing lost, SHADES for the worst loss and for instances that did not report."""
         if self.percent is None or self.silent >= 0.5:
             return SHADES
         return min(SHADES, max(0, round(SHADES * self.percent / WORST + (0.49 if self.percent > 10 else 0))))
@@ -53,7 +53,7 @@ class Degraded:
 
 @dataclass(frozen=True)
 class HeatMap:
-    """Stresses down, runtimes across, of one way (with limits, without)."""
+    """Stresses down, runtimes across, for one variant (with limits, without)."""
 
     variant: str
     runtimes: tuple[str, ...]
@@ -61,7 +61,7 @@ class HeatMap:
 
 
 def heat_maps(run: HostRun) -> list[HeatMap]:
-    """Return the maps of a run; none where nothing of the suite was measured."""
+    """Return the maps of a run; none where the suite was not measured."""
     trials: dict[str, dict[str, dict[str, list[BenchTrial]]]] = defaultdict(
         lambda: defaultdict(lambda: defaultdict(list))
     )
@@ -108,7 +108,7 @@ def _degraded(trials: Sequence[BenchTrial], ratios: Cell | None) -> Degraded:
 
 
 def tip(stress: str, runtime: str, one: Degraded) -> str:
-    """Return a cell in full."""
+    """Return a cell in full: its words, interval, fate and samples."""
     lines = [f"{runtime}, {stress}: {one.words}"]
     if one.low is not None and one.high is not None:
         lines.append(f"95 %: {one.low:+.0f} … {one.high:+.0f} %")

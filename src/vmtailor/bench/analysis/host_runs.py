@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two runs, of two hosts or of one at two times, cell by cell."""
+"""Two runs, of two hosts or of one host at two times, compared cell by cell; and runs merged."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from vmtailor.bench.model.results import BenchResults, HostRun
 
 @dataclass(frozen=True)
 class Compared:
-    """One cell on both sides; None where a side has it not. `change` is None where it cannot be told."""
+    """One cell on both sides; None where a side does not have it. `change`: None where it cannot be computed."""
 
     key: CellKey
     before: Cell | None
@@ -24,8 +24,8 @@ class Compared:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two runs that are compared. `other_image`: each was made for its processor, from the same files as far as their
-    owner knows: a digest cannot tell."""
+    """Two runs that are compared. `other_image`: their images differ, each made for its own processor. A digest cannot
+    tell whether they hold the same files."""
 
     before: HostRun
     after: HostRun
@@ -36,9 +36,9 @@ class Pair:
 
 
 def pairs(before: BenchResults, after: BenchResults | None = None) -> tuple[list[Pair], list[str]]:
-    """Return the runs of two files that are compared: each of the second with that of the same host in the first; with
-    every one there where that host has none. Of one file: each with its first. And in words what is not compared.
-    Raises UserInputError where nothing can be: other forms, other images of the same kind of processor."""
+    """Return the pairs of runs to compare, and in words the runs that cannot be. Each run of the second file goes with
+    that of the same host in the first, or with every run there. In a single file, each run goes with its first. Raises
+    UserInputError where no pair can be compared: other forms, or other images of the same kind of processor."""
     earlier, later = (before.runs, after.runs) if after is not None else (before.runs[:1], before.runs[1:])
     if not earlier or not later:
         what = "a file holds no run" if after is not None else "the file holds one run: there is nothing to compare"
@@ -65,7 +65,7 @@ def _unlike(left: HostRun, right: HostRun) -> str:
 
 
 def compared(before: HostRun, after: HostRun) -> list[Compared]:
-    """Return every cell that a side has."""
+    """Return every cell that either side has."""
     left = {cell.key: cell for cell in cells_of(before)}
     right = {cell.key: cell for cell in cells_of(after)}
     found = []
@@ -79,8 +79,8 @@ def compared(before: HostRun, after: HostRun) -> list[Compared]:
 
 
 def merged(files: Sequence[BenchResults]) -> BenchResults:
-    """Return one entry for each host, image and form; trials that several have are there once. Of what a runtime is,
-    and of what was left out, the word of the last file that says something is kept."""
+    """Return one entry for each host, image and form, with each trial once. The last file that describes a runtime, or
+    says what was left out, counts."""
     runs: dict[tuple[str, str, bool], HostRun] = {}
     for results in files:
         for run in results.runs:
@@ -95,9 +95,9 @@ def _joined(first: HostRun, second: HostRun) -> HostRun:
 
 
 def with_earlier(first: HostRun, second: HostRun) -> HostRun:
-    """Return the second with what the first one knows besides: its runtimes, which stay in the order in which they
-    first came, its options, and what it left out; but for what it says of runtimes and of the time that it had which
-    the second says anew."""
+    """Return the second run with what only the first one has: runtimes, in the order in which they first came, options,
+    and what it left out. Drops what the first left out for lack of time, or for runtimes that the second measures
+    anew."""
     now = {one.runtime for one in second.identities}
     identities = {one.runtime: one for one in (*first.identities, *second.identities)}
     of_others = [

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reports that instances make of themselves from inside, judged against the harness: is each what its row says?"""
+"""Reports that instances make from inside, checked against the harness's own: is each instance what its row says?"""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _UNLIMITED = 1 << 62
 
 
 def parse(data: bytes) -> dict[str, Any] | None:
-    """Return the report of `bench report`; None where it is none. An instance's output is untrusted: every text in it
-    is made plain before it is kept."""
+    """Return the report of `bench report`; None for any other text. It is untrusted: callers make each of its texts
+    plain before they keep it."""
     found = decoded_json(data)
     if not isinstance(found, dict) or found.get("schema") != SCHEMA:
         return None
@@ -33,9 +33,8 @@ def identity(
     chroot: bool,
 ) -> RuntimeIdentity:  # fmt: skip
     """Return the record of a runtime. `here`: the same report made by the harness itself; `expected`: the program's
-    digest.
-
-    A row that shares all namespaces and the kernel with the host is native, whatever it is called: a problem."""
+    digest. A row that shares all namespaces and the kernel with the host is native, whatever its name: that is a
+    problem."""
     status = _status(str(seen.get("status", "")))
     kernel = plain(str(seen.get("kernel", "")))[:80]
     differs = (kernel, seen.get("version")) != (here.get("kernel"), here.get("version"))
@@ -73,7 +72,7 @@ def identity(
 def identified(
     runtime: str, version: str, said: bytes, here: Mapping[str, Any], expected: str, *, own_kernel: bool, chroot: bool
 ) -> RuntimeIdentity:
-    """Return the record of a runtime by what an instance of it printed; with a problem where that is no report."""
+    """Return the record of a runtime by an instance's output; with a problem where that is no report."""
     seen = parse(said)
     if seen is None:
         return RuntimeIdentity(runtime, version, problem="it did not report what it is")
@@ -95,13 +94,8 @@ def _hex_bits(text: str) -> int | None:
 
 
 def _limited(value: object) -> bool | None:
-    text = str(value or "").strip()
-    if not text:
-        return None
-    first = text.split()[0]
-    if first == "max" or not re.fullmatch(r"-?\d{1,20}", first):
-        return False
-    return 0 <= int(first) < _UNLIMITED
+    """Return whether there is such a limit; None where the instance does not show it."""
+    return _number(value) is not None if str(value or "").strip() else None
 
 
 #: Limits by the names that reports give them.
@@ -110,40 +104,29 @@ MEMORY, CPU, CPU_PERIOD, PIDS = "memory_limit", "cpu_quota", "cpu_period", "pids
 
 def with_limits(one: RuntimeIdentity, seen: Mapping[str, Any], above: Mapping[str, str]) -> RuntimeIdentity:
     """Return the record of a runtime with the values of its limits. `seen`: its instance's report; `above`: texts of
-    the files of the group that the instance was begun in, by the same names."""
-    found: dict[str, float | None] = {}
-    outside = []
-    for name, value_of in (("memory", _memory), ("CPU", _cpus), ("pids", _pids)):
-        value, set_above = value_of(seen), value_of(above)
-        # A chroot sees the caps of the whole scope: what is set above and is less is what holds.
-        if set_above is not None and (value is None or set_above < value):
-            value = set_above
-            outside.append(name)
-        found[name] = value
+    the files of the cgroup that the instance was started in, by the same names."""
+    inside, outside = _limits(seen), _limits(above)
+    # A chroot sees the caps of the whole scope: a lower limit of the group above is the one that holds.
+    lower = [
+        name for name, value in outside.items() if value is not None and ((own := inside[name]) is None or value < own)
+    ]
+    found = inside | {name: outside[name] for name in lower}
     memory, pids = (None if found[name] is None else int(found[name] or 0) for name in ("memory", "pids"))
-    return replace(one, memory_bytes=memory, cpus=found["CPU"], pids=pids, limits_above=tuple(outside))
+    return replace(one, memory_bytes=memory, cpus=found["CPU"], pids=pids, limits_above=tuple(lower))
 
 
-def _memory(texts: Mapping[str, Any]) -> int | None:
-    return _number(texts.get(MEMORY))
-
-
-def _pids(texts: Mapping[str, Any]) -> int | None:
-    return _number(texts.get(PIDS))
-
-
-def _cpus(texts: Mapping[str, Any]) -> float | None:
-    """Return processors' worth of time: version 2 has quota and period in one file."""
+def _limits(texts: Mapping[str, Any]) -> dict[str, float | None]:
+    """Return bytes of memory, processors' worth of time, and processes. Version 2 has quota and period in one file."""
     words = [*str(texts.get(CPU) or "").split(), *str(texts.get(CPU_PERIOD) or "").split()]
-    quota, period = (_number(words[place]) if len(words) > place else None for place in (0, 1))
-    return quota / period if quota and period else None
+    quota, period = map(_number, (*words, "", "")[:2])
+    cpus = quota / period if quota and period else None
+    return {"memory": _number(texts.get(MEMORY)), "CPU": cpus, "pids": _number(texts.get(PIDS))}
 
 
 def _number(value: object) -> int | None:
-    words = str(value or "").split()
-    if not words or not re.fullmatch(r"\d{1,20}", words[0]) or int(words[0]) >= _UNLIMITED:
-        return None
-    return int(words[0])
+    """Return a limit; None where there is none: no text, `max`, -1, or more than memory can be."""
+    first = next(iter(str(value or "").split()), "")
+    return int(first) if re.fullmatch(r"\d{1,20}", first) and int(first) < _UNLIMITED else None
 
 
 def witness(
@@ -156,8 +139,8 @@ def witness(
     chroot: bool,
     network: bool = False,
 ) -> tuple[Witness | None, str]:
-    """Return what one instance said of itself in a trial, and why it is not what its row is; empty when it is.
-    `network`: it was put into a network of its own, whatever its row is."""
+    """Return what one instance reported in a trial, and how it differs from its row; empty when it does not. `network`:
+    it was put into a network of its own, whatever its row says."""
     seen = parse(said)
     if seen is None:
         return None, "the instance did not report what it is"
@@ -190,8 +173,8 @@ def _otherwise(row: RuntimeIdentity, one: RuntimeIdentity, own: Sequence[str], *
 
 
 def parted(said: bytes) -> tuple[bytes, bytes]:
-    """Return the report that an instance begins with, and what the program said that it became. Who ends before the
-    report begins may have said why."""
+    """Return the report that an instance's output begins with, and the output of the program that followed. Without a
+    report, all of it is the program's: it may say why it failed."""
     if not said.startswith(b"{"):
         return b"", said
     report, end, rest = said.partition(b"\n}\n")

@@ -5,29 +5,36 @@ from __future__ import annotations
 
 from collections import Counter
 
+from vmtailor.base.text import plural
 from vmtailor.bench.model.results import CLOCK, HostRun, Isolated, RuntimeIdentity
 
 
 def amount(value: float, unit: str) -> str:
-    """Return a figure with its unit: seconds as s, ms or µs, bytes in their powers, the rest with four digits."""
+    """Return a figure with its unit: seconds as s, ms or µs, bytes in KiB, MiB or GiB, other units as they are."""
     if unit == "s":
         for least, scale, name in ((1.0, 1.0, "s"), (1e-3, 1e3, "ms"), (0.0, 1e6, "µs")):
             if abs(value) >= least:
-                return f"{_digits(value * scale)} {name}"
+                return f"{digits(value * scale)} {name}"
     if unit == "B":
         for size, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
             if abs(value) >= size:
-                return f"{_digits(value / size)} {name}"
-    return f"{_digits(value)} {unit}".rstrip()
+                return f"{digits(value / size)} {name}"
+    return f"{digits(value)} {unit}".rstrip()
 
 
-def _digits(value: float) -> str:
+def digits(value: float) -> str:
+    """Return a figure with two decimal places below 100, one below 1000, and none above."""
     size = abs(value)
     return f"{value:,.0f}" if size >= 1000 else f"{value:.1f}" if size >= 100 else f"{value:.2f}"
 
 
+def instances(count: int) -> str:
+    """Return so many instances, in words."""
+    return plural(count, "instance")
+
+
 def title_of(suite: str, test: str, count: int, variant: str) -> str:
-    """Return what a test is called."""
+    """Return the title of a test."""
     several = f", {count} instances" if count > 1 else ""
     way = f", {variant}" if variant else ""
     return f"{suite}: {test}{several}{way}{' (ratios are to vm:stock)' if variant == CLOCK else ''}"
@@ -41,8 +48,8 @@ ISOLATION = (
 
 
 def isolation_row(one: RuntimeIdentity, records: int = 0) -> tuple[str, ...]:
-    """Return cells of the table of isolation, as `ISOLATION` names them. `records`: how many instances said the same
-    while they were measured."""
+    """Return the cells of the table of isolation, in the order of `ISOLATION`. `records`: how many instances reported
+    the same while they were measured."""
     if one.missing or one.problem:
         why = f"missing: {one.missing}" if one.missing else f"not measured: {one.problem}"
         return one.runtime, why, *([""] * (len(ISOLATION) - 3)), one.version
@@ -60,13 +67,13 @@ def isolation_row(one: RuntimeIdentity, records: int = 0) -> tuple[str, ...]:
 
 
 def records_of(run: HostRun) -> Counter[str]:
-    """Return how many instances of each runtime said who they are while they were measured."""
+    """Return runtime → how many of its instances reported from inside while they were measured."""
     return Counter(trial.runtime for trial in run.trials for _ in trial.witnesses)
 
 
 def limits_words(one: RuntimeIdentity) -> str:
-    """Return its limits with their values: those that it sees, those on the group above it, and those it is not
-    shown."""
+    """Return a runtime's limits with their values: those that it sees, those on the group above it, and those not shown
+    to it."""
     values = {
         "memory": "" if one.memory_bytes is None else amount(float(one.memory_bytes), "B"),
         "CPU": "" if one.cpus is None else f"{one.cpus:g}",

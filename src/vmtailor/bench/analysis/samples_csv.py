@@ -16,7 +16,7 @@ HEAD = (
 
 
 def csv_of(results: BenchResults) -> str:
-    """Return a line a sample; a trial that failed is a line without a figure. Block 0 is the warm-up."""
+    """Return a line for each sample; a failed trial is a line without a figure. Block 0 is the warm-up."""
     out = io.StringIO()
     lines = csv.writer(out, lineterminator="\n")
     lines.writerow(HEAD)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The trials of a run: their order, in randomised balanced blocks, so that what drifts meets every runtime alike; how
-long they will take; and what is left out, so that a run ends within the time it was given, whatever the host. Pure."""
+"""The trials of a run: their order, in randomised balanced blocks, so that drift affects every runtime alike; their
+expected length; and the tests that are left out so that a run ends in the time it was given. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TRUSTED_S = 60.0
 
 @dataclass(frozen=True)
 class PlannedTrial:
-    """`block` 0 is the warm-up."""
+    """One trial of a test in a runtime. `block`: its repetition; 0 is the warm-up."""
 
     test: BenchTest
     runtime: str
@@ -36,14 +36,14 @@ class PlannedTrial:
 
 
 def is_way(variant: str, asked: str) -> bool:
-    """Return whether a test that is run in the way `variant` is meant by `asked`: by all of its words between commas,
-    or by some of them (`1 copy` is `our set, 1 copy, all cores`, too). Nothing asked means every way."""
+    """Return whether `asked` selects a variant: all of its words between commas must be among the variant's (`1 copy`
+    selects `our set, 1 copy, all cores`). Empty selects every variant."""
     return not asked or set(asked.split(", ")) <= set(variant.split(", "))
 
 
 def orders(runtimes: Sequence[str], repeat: int, seed: str) -> Iterator[tuple[str, ...]]:
-    """Return the order of the runtimes in each of the repetitions: a random one, then the same backwards (A B B A),
-    then another. With an even number, every runtime stands as early as it stands late."""
+    """Return the order of the runtimes in each of the repetitions: a random one, then its reverse (A B B A), then a new
+    one. With an even number, every runtime is as often early as late."""
     chance = random.Random(seed)
     forward: tuple[str, ...] = ()
     for number in range(repeat):
@@ -67,9 +67,9 @@ def plan(tests: Sequence[BenchTest], runtimes: Sequence[str], repeat: int, seed:
 
 
 class Expected:
-    """The expected length of trials. It learns from every one that is done: how long each runtime takes for each
-    test, and how much longer than its tests cost a runtime takes for a suite. That it takes longer for one suite is
-    expected of the others, too; that it takes less is not, since most tests last as long as they are told to."""
+    """The expected length of trials, learned from those that are done: how long each runtime takes for each test, and
+    how much slower than planned it is in each suite. Slowness in one suite is expected in the others, too. Speed is
+    not, since most tests last for a set time."""
 
     def __init__(self, planned: Sequence[PlannedTrial], done: Iterable[BenchTrial] = ()) -> None:
         self._costs = {one.test.key: one.test.cost for one in planned}
@@ -81,7 +81,7 @@ class Expected:
             self.done(trial)
 
     def done(self, trial: BenchTrial) -> None:
-        """Learn from a trial that is done; one that was not planned is passed over."""
+        """Learn from a trial that is done; one that was not planned is ignored."""
         if self._left.pop(trial.key, None) is None:
             return
         self._took[trial.of_test][trial.runtime].append(trial.seconds)
@@ -89,8 +89,8 @@ class Expected:
         self._real_s[trial.suite, trial.runtime] += trial.seconds
 
     def of(self, one: PlannedTrial) -> float:
-        """Return seconds of one trial: what this test took in this runtime; otherwise what it took in the others, as
-        much longer as this runtime takes for the rest; otherwise what it costs, as much longer."""
+        """Return the expected seconds of a trial: what this test took in this runtime; or what it took in others,
+        scaled by this runtime's slowness; or its planned cost, scaled likewise."""
         took = self._took.get(one.test.key, {})
         if own := took.get(one.runtime):
             return statistics.median(own)
@@ -122,12 +122,12 @@ class Expected:
 
 
 def cost_of(one: PlannedTrial) -> float:
-    """Return what a trial costs before any of them ran."""
+    """Return the planned cost of a trial, in seconds."""
     return one.test.cost
 
 
 def seconds_of(planned: Iterable[PlannedTrial]) -> float:
-    """Return what trials cost, in seconds, before any of them ran."""
+    """Return the planned cost of several trials, in seconds."""
     return sum(map(cost_of, planned))
 
 
@@ -137,9 +137,9 @@ def within(
     seconds: Callable[[PlannedTrial], float] = cost_of,
     begun: Collection[BenchTest] = (),
 ) -> tuple[list[PlannedTrial], list[BenchTest]]:
-    """Return the trials that fit into so many seconds, and the tests that are left out for it, in whole: the cheapest
-    one that is enough, otherwise the dearest. `begun`: tests of which trials were done; they go on. Of every suite one
-    stays, and one of those that count, so it may not be enough."""
+    """Return the trials that fit into so many seconds, and the tests left out whole for it: each time the cheapest that
+    suffices, otherwise the most expensive. `begun`: tests with trials that are done; they go on. One test of each suite
+    stays, and one of its counted tests, so the rest may not fit."""
     cost: dict[BenchTest, float] = defaultdict(float)
     for one in planned:
         cost[one.test] += seconds(one)
@@ -162,7 +162,7 @@ def within(
 
 @dataclass(frozen=True)
 class CellOut:
-    """A test in one runtime that is not gone on with. `trials`: how many more there would have been."""
+    """A test that stops in one runtime. `trials`: how many more there would have been."""
 
     test: BenchTest
     runtime: str
@@ -172,8 +172,8 @@ class CellOut:
 def cells_within(
     planned: Sequence[PlannedTrial], most_s: float, seconds: Callable[[PlannedTrial], float]
 ) -> tuple[list[PlannedTrial], list[CellOut]]:
-    """Return the trials that fit, and what is left out, cell by cell: where tests cannot be left out in whole any more,
-    the cells that would take longest are, until the rest fits. Nothing need stay."""
+    """Return the trials that fit, and the cells left out for it. Use it when no more tests can be left out whole: it
+    drops the longest cells until the rest fits, even all of them."""
     cells: dict[tuple[BenchTest, str], list[PlannedTrial]] = defaultdict(list)
     for one in planned:
         cells[one.test, one.runtime].append(one)
@@ -187,7 +187,8 @@ def cells_within(
 
 
 def plan_lines(planned: Sequence[PlannedTrial], there: int, left_s: float) -> list[str]:
-    """Return what a run will do, in lines: all of it, suite by suite. `there`: trials that an earlier run has done."""
+    """Return the plan of a run in lines: all of it, then suite by suite. `there`: trials that an earlier run has
+    done."""
     cells = {(one.test, one.runtime) for one in planned}
     ways = {one.runtime for one in planned}
     been = f", {there:,} of them done" if there else ""
@@ -210,7 +211,7 @@ def _several(count: int, what: str) -> str:
 
 
 def lasting(seconds: float) -> str:
-    """Return a time to wait, as far as it can be told: seconds, minutes, hours, days."""
+    """Return a time to wait, rounded to seconds, minutes, hours or days."""
     if seconds < 90:
         return f"{max(1, round(seconds))} s"
     if seconds < 90 * 60:
@@ -221,9 +222,9 @@ def lasting(seconds: float) -> str:
 
 
 class Schedule:
-    """The trials that are still to be done, in their order. `done`: trials that are there, and then their keys, of
-    those planned; `within_s`: what the run was given, `until_s`: its end on the clock (`now`, monotonic); None: it
-    takes as long as it does. What is left out can come back, when trials turn out to take less than was expected."""
+    """The trials that are still to be done, in their order. `done`: trials that are there; afterwards the keys of those
+    that were planned. `within_s`: the time given to the run, `until_s`: its end on the clock `now` (monotonic); None:
+    no limit. A test that was left out can come back, when trials take less than expected."""
 
     def __init__(
         self,
@@ -256,7 +257,7 @@ class Schedule:
 
     @property
     def seconds(self) -> float:
-        """Return how long the rest is expected to take."""
+        """Return the expected seconds of the rest."""
         of = self._seconds()
         return sum(of(one) for one in self.left)
 
@@ -275,7 +276,7 @@ class Schedule:
         return of
 
     def next(self) -> PlannedTrial | None:
-        """Return the trial whose turn it is; it is not among `left` any more."""
+        """Return the next trial, and remove it from `left`."""
         if not self.left:
             return None
         one = self.left.pop(0)
@@ -285,10 +286,9 @@ class Schedule:
         return one
 
     def fit(self, *, cells: bool = True) -> list[str]:
-        """Leave out what will not end in time, by what trials took until now. Tests that were not begun first, in
-        whole; then, unless what they cost is but a guess, single cells, whatever that leaves. Returns in words what was
-        not said before: of a plan all that is left out; while trials run what was passed over, since the rest of it
-        changes with every trial."""
+        """Leave out what will not end in time, by what trials took until now: first whole tests that have not begun.
+        With `cells`, which needs more than a guess of their cost, single cells follow. Returns new messages: for a plan
+        all that is left out; while trials run only what was passed over, since the rest changes with every trial."""
         if self._within_s is None or self._until_s is None or not self._pool:
             return []
         most_s, of = self._until_s - self._now(), self._seconds()
@@ -309,7 +309,7 @@ class Schedule:
         return words
 
     def left_out(self) -> list[str]:
-        """Return what is not done for the sake of time, as things stand, in words."""
+        """Return in words what is left out for lack of time, as things stand."""
         return [row for _, row in self._out()]
 
     def _out(self) -> Iterator[tuple[BenchTest, str]]:
@@ -318,10 +318,6 @@ class Schedule:
             return
         why = f"{LEFT_OUT} {lasting(self._within_s)}"
         for test in self._tests_out:
-            yield test, f"{_title(test)}: {why}"
+            yield test, f"{title_of(*test.key)}: {why}"
         for cell in self._cells_out:
-            yield cell.test, f"{_title(cell.test)} in {cell.runtime}, {cell.trials} trials of it: {why}"
-
-
-def _title(test: BenchTest) -> str:
-    return title_of(*test.key)
+            yield cell.test, f"{title_of(*cell.test.key)} in {cell.runtime}, {cell.trials} trials of it: {why}"

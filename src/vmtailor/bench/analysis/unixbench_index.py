@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The UnixBench index: its twelve tests with their baselines, and scores as published work gives them.
 
-Data_N of a test is the mean over repetitions of the mean over instances; its index is Data_N / baseline × 10; the whole
-is the geometric mean over the twelve. The published script scores the passes of one machine in another way, by the
-geometric mean of what is left without the worst third: that is given beside it."""
+Data_N of a test is the mean over repetitions of the mean over instances; its index is Data_N / baseline × 10. The
+overall index is the geometric mean over the twelve. The published script scores the passes of one machine in another
+way: the geometric mean without the worst third. Tables give both."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ import numpy as np
 from vmtailor.analysis.statistics.boot_statistics import resampled
 from vmtailor.bench.analysis.benchmarks import INDEX, SCORE
 from vmtailor.bench.analysis.cells import NATIVE, Against, Cell, against
+from vmtailor.bench.analysis.phrases import instances
 from vmtailor.bench.model.results import SuiteName
 
 #: The sets of programs that there are, as variants begin with them.
@@ -27,8 +28,8 @@ _DRAWS = 2000
 
 @dataclass(frozen=True)
 class Indexed:
-    """One test in one runtime. `data_n` with its 95 % interval, in the test's unit; `index` of it; `script`: the index
-    as the published script would have it from the same repetitions."""
+    """One test in one runtime. `data_n` with its 95 % interval, in the test's unit; `index`: computed from it;
+    `script`: the index that the published script would compute from the same repetitions."""
 
     data_n: float
     low: float
@@ -40,9 +41,9 @@ class Indexed:
 
 @dataclass(frozen=True)
 class IndexTable:
-    """Indices of tests run in one way. `columns`: the runtimes, in so many instances at once (`count`); or, of one
-    `engine`, the host and the numbers of instances, up to `count`. `rows`: test → column → figures; `overall`: column →
-    index with its interval, where all twelve tests have values."""
+    """Indices of tests run in one variant. `columns`: the runtimes, in `count` instances at once; or, of one `engine`,
+    the host and the numbers of instances, up to `count`. `rows`: test → column → figures; `overall`: column → index
+    with its interval, where all twelve tests have values."""
 
     count: int
     variant: str
@@ -53,8 +54,9 @@ class IndexTable:
 
 
 def published_score(test: str, said: str, seconds: float) -> float | None:
-    """Return the score in what a published program printed: `COUNT|number|seconds of the unit|unit`, over the time that
-    it says (`TIME|seconds`) or took; a unit of 0 seconds is a rate already. None where there is none."""
+    """Return the score in the output of a published program: `COUNT|number|seconds of the unit|unit`, divided by the
+    time that it prints (`TIME|seconds`) or took. A unit of 0 seconds is a rate already. None where there is no
+    score."""
     count = re.search(r"^COUNT\|\s*([\d.]+(?:e[+-]?\d+)?)\s*\|\s*([\d.]+)\s*\|", said, re.MULTILINE)
     if count:
         value, unit = float(count[1]), float(count[2])
@@ -66,7 +68,7 @@ def published_score(test: str, said: str, seconds: float) -> float | None:
 
 
 def without_worst_third(values: Sequence[float]) -> float:
-    """Return the geometric mean of what is left of so many scores without the worst third, rounded down."""
+    """Return the geometric mean of some scores without the worst third, whose size is rounded down."""
     return statistics.geometric_mean(sorted(values)[len(values) // 3 :])
 
 
@@ -83,7 +85,7 @@ class Checked:
 
 
 def checked(cells: Sequence[Cell]) -> list[Checked]:
-    """Compare both sets where they were measured in the same way: ours against the published one, test by test."""
+    """Compare our set with the published one, test by test, where both were measured in the same way."""
     sets: dict[str, dict[tuple[str, str, int, str], Cell]] = {OURS: {}, PUBLISHED: {}}
     for cell in cells:
         which, _, way = cell.key.variant.partition(", ")
@@ -103,8 +105,8 @@ def checked(cells: Sequence[Cell]) -> list[Checked]:
 
 
 def index_tables(cells: Sequence[Cell], order: Sequence[str]) -> list[IndexTable]:
-    """Return tables of the suite's cells, by number of instances and way; none where nothing of it was measured.
-    `order`: of the runtimes."""
+    """Return a table for each number of instances and variant; none where the suite was not measured. `order`: of the
+    runtimes."""
     groups: dict[tuple[int, str], dict[str, dict[str, Cell]]] = defaultdict(lambda: defaultdict(dict))
     for cell in cells:
         key = cell.key
@@ -114,8 +116,8 @@ def index_tables(cells: Sequence[Cell], order: Sequence[str]) -> list[IndexTable
 
 
 def tables_over_n(tables: Sequence[IndexTable]) -> list[IndexTable]:
-    """Return the tables as published work lays them out: a table for each engine that ran in several instances at once,
-    and way of running; across stand native, which is no instance, and the numbers of instances."""
+    """Return the tables in the published layout: one for each variant and engine that ran several instances at once.
+    Its columns are native, outside any instance, and the numbers of instances."""
     found = []
     ways = dict.fromkeys((name, one.variant) for one in tables for name in one.columns if one.count > 1)
     for engine, variant in ways:
@@ -138,11 +140,6 @@ def tables_over_n(tables: Sequence[IndexTable]) -> list[IndexTable]:
             )
         )
     return found
-
-
-def instances(count: int) -> str:
-    """Return so many, in words."""
-    return f"{count} instances" if count > 1 else "1 instance"
 
 
 def _table(count: int, variant: str, tests: Mapping[str, Mapping[str, Cell]], order: Sequence[str]) -> IndexTable:
@@ -184,7 +181,7 @@ def _indexed(baseline: float, values: Sequence[float]) -> tuple[Indexed | None, 
 
 
 def index_title(found: IndexTable, facts: Mapping[str, str]) -> str:
-    """Return what a table is of, with compiler and flags of its set."""
+    """Return the title of a table, with the compiler and flags of its set."""
     several = f"{found.engine}, up to {instances(found.count)} at once" if found.engine else instances(found.count)
     which = found.variant.partition(", ")[0]
     made = ", ".join(facts[key] for key in (f"{which} compiler", f"{which} flags") if facts.get(key))
@@ -192,8 +189,8 @@ def index_title(found: IndexTable, facts: Mapping[str, str]) -> str:
 
 
 def index_rows(found: IndexTable, *, scores: bool = True) -> list[tuple[str, ...]]:
-    """Return a row for each test: its index with the 95 % interval, and with `scores` the score itself; of several
-    instances of an engine also how much of one instance's score each has; the last two have the overall index."""
+    """Return a row for each test: its index with the 95 % interval, and with `scores` the score itself. An engine's own
+    table adds the share of one instance's score that each of several has. The last two rows have the overall index."""
     rows = []
     for test, by_column in found.rows:
         scale = 10 / INDEX[test].baseline
@@ -239,7 +236,7 @@ CHECK_HEADER = ("test", "runtime", "our set", "published set", "ratio (95 %)", "
 
 
 def check_rows(found: Sequence[Checked]) -> list[tuple[str, ...]]:
-    """Return a row for each test: both scores, how ours stands to the other, and whether they are far apart."""
+    """Return a row for each test: both scores, their ratio, and a remark where they are far apart."""
     rows: list[tuple[str, ...]] = []
     for one in found:
         unit, a = INDEX[one.test].unit, one.against

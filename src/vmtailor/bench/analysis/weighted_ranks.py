@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runtimes ranked by stated weights: a ranking from measured cells, its change with the weights, and whether the
-samples can tell the first from the others.
+"""Runtimes ranked by stated weights: a ranking from measured cells, how it changes with the weights, and whether the
+samples tell the first from the others.
 
-A suite's score of a runtime tells how much better it is than the median runtime of a row. It is the geometric mean over
-the rows of cells that all ranked runtimes have. The whole is the same mean over suites, by weights. So no unit and no
-single test weighs more than another of its suite."""
+A suite's score of a runtime says how much better it is than the median runtime of a row: the geometric mean over the
+rows that all ranked runtimes have. The total is the geometric mean over suites, by weight. So no unit and no single
+test weighs more than another of its suite."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class Ranked:
 
 @dataclass(frozen=True)
 class Hold:
-    """The room of a suite's weight, all others as they are, until another runtime is first. `least`: the weight
-    below which `below` is, None where that is nobody; `most`: that above which `above` is."""
+    """The range of a suite's weight, with all others fixed, in which the first runtime stays first. `least`: the weight
+    below which `below` is first; None: there is none. `most`, `above`: the same at the upper end."""
 
     suite: str
     least: float | None
@@ -56,8 +56,8 @@ class Hold:
 
 @dataclass(frozen=True)
 class Advice:
-    """`decided`: whether the samples tell who is first. `holds`: how the ranking moves with each weight. `left_out`:
-    runtimes and figures, and why. `untold`: runtimes from which no figure tells the first one by the test of ranks."""
+    """A ranking. `decided`: the samples tell which runtime is first. `holds`: the range of each weight. `left_out`:
+    runtimes and figures, and why. `untold`: runtimes that no figure tells from the first one, by the test of ranks."""
 
     ranked: tuple[Ranked, ...]
     rows: int
@@ -85,8 +85,8 @@ def parse_weights(text: str) -> dict[str, float]:
 
 
 def advise(run: HostRun, weights: Mapping[str, float], among: Sequence[str] = ()) -> Advice:
-    """Rank the runtimes of one run. `among`: these alone; empty: all. Raises UserInputError for a weight of what was
-    not measured."""
+    """Rank the runtimes of one run. `among`: only these; empty: all. Raises UserInputError for a weight of a suite that
+    was not measured."""
     rows: dict[tuple[str, str, str, int, str], dict[str, Cell]] = defaultdict(dict)
     for cell in cells_of(run):
         if is_counted(cell.key.variant):
@@ -112,7 +112,8 @@ def advise(run: HostRun, weights: Mapping[str, float], among: Sequence[str] = ()
         return Advice(ranked=(), rows=len(kept_rows), decided=False, holds=(), left_out=tuple(left_out))
     values = {row: {name: cells[name].values for name in able} for row, cells in kept_rows.items()}
     larger = {row: next(iter(cells.values())).larger_is_better for row, cells in kept_rows.items()}
-    suites = _suites({row: _medians(by) for row, by in values.items()}, larger, able)
+    medians = {row: {name: statistics.median(by[name]) for name in able} for row, by in values.items()}
+    suites = _suites(medians, larger, able)
     wins = _wins(values, larger, able, weights)
     scores = {name: _whole(suites[name], weights) for name in able}
     ranked = tuple(
@@ -156,7 +157,7 @@ def _hold(suite: str, suites: Mapping[str, Mapping[str, float]], weights: Mappin
 
 
 def require_measured(runs: Sequence[HostRun], among: Sequence[str]) -> None:
-    """Raise UserInputError where one of these was measured on no host, by the clock."""
+    """Raise UserInputError where one of these runtimes was timed on no host."""
     trials = (trial for run in runs for trial in run.trials if not is_counted(trial.variant))
     there = list(dict.fromkeys(trial.runtime for trial in trials))
     for name in among:
@@ -179,10 +180,6 @@ def _told(
 
 def _unusable(cell: Cell | None) -> bool:
     return cell is None or not cell.values or statistics.median(cell.values) <= 0
-
-
-def _medians(by_runtime: _Values) -> dict[str, float]:
-    return {name: statistics.median(values) for name, values in by_runtime.items()}
 
 
 def _suites(

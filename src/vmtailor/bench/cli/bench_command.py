@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`vmtailor bench`: the same container, every way to run it."""
+"""`vmtailor bench`: run the same container in every way."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ def bench(
 
 
 def suites_of(what: str) -> tuple[SuiteName, ...]:
-    """Return the suites that are named. Raises UserInputError."""
+    """Return the named suites. Raises UserInputError."""
     names = list(SUITES) if what == "all" else [name.strip() for name in what.split(",")]
     for name in names:
         if name not in SUITES:
@@ -205,7 +205,7 @@ def suites_of(what: str) -> tuple[SuiteName, ...]:
 
 
 def runtimes_of(on: str | None) -> tuple[str, ...]:
-    """Return the runtimes that are named, each once."""
+    """Return the named runtimes, each once; without names, all known ones. Raises UserInputError."""
     names = description.known() if on is None else [name.strip() for name in on.split(",") if name.strip()]
     if not names:
         raise UserInputError("--on names no runtime", hint=f"known: {', '.join(description.known())}")
@@ -213,7 +213,8 @@ def runtimes_of(on: str | None) -> tuple[str, ...]:
 
 
 def counts_of(text: str, least: int = 1) -> tuple[int, ...]:
-    """Return numbers of instances, ascending; `least`: 0 where there may be none. Raises UserInputError."""
+    """Return numbers of instances, ascending. `least`: 0 where the machine itself may be measured. Raises
+    UserInputError."""
     try:
         found = sorted({int(word) for word in text.split(",")})
     except ValueError:
@@ -227,7 +228,8 @@ def counts_of(text: str, least: int = 1) -> tuple[int, ...]:
 
 
 def repeat_of(asked: int | None, *, quick: bool, at_once: bool) -> int:
-    """Return how often a cell is measured. Raises UserInputError where once would say nothing: on the wall clock."""
+    """Return the number of repetitions of a cell. Raises UserInputError for a single one on the wall clock, where it
+    says nothing."""
     if asked == 1 and not at_once:
         raise UserInputError(
             "--repeat 1 says nothing about a time that varies", hint="2 at least; 1 is for --n with --inside"

@@ -9,7 +9,6 @@ from itertools import groupby
 from vmtailor.base.terminal import Table, TerminalConsole, Text, for_table
 from vmtailor.bench.analysis import data_n
 from vmtailor.bench.analysis.cells import Against, Cell, baseline, cells_of
-from vmtailor.bench.analysis.data_n import DataN
 from vmtailor.bench.analysis.figure_parts import is_part
 from vmtailor.bench.analysis.heat_map import SHADES, Degraded, HeatMap, heat_maps
 from vmtailor.bench.analysis.host_runs import Compared, Pair
@@ -17,7 +16,6 @@ from vmtailor.bench.analysis.phrases import ISOLATION, amount, isolation_row, re
 from vmtailor.bench.analysis.unixbench_index import (
     CHECK_HEADER,
     CHECK_TITLE,
-    IndexTable,
     check_rows,
     checked,
     index_rows,
@@ -44,18 +42,19 @@ def _show_run(run: HostRun) -> None:
     console.print(Text.assemble((run.host.id, "bold"), f", cgroup {run.host.cgroup}", (quick, "yellow")))
     console.print(isolation_table(run))
     order = {one.runtime: number for number, one in enumerate(run.identities)}
-    for (suite, test, _, count, variant), group in groupby(cells_of(run), key=_row):
+    for test, group in groupby(cells_of(run), key=lambda cell: cell.key.of_test):
         rows = [cell for cell in group if not is_part(cell)]  # of which there are many: they stand on the page
-        console.print(cell_table(title_of(suite, test, count, variant), rows, order))
+        console.print(cell_table(title_of(*test), rows, order))
     for map_ in heat_maps(run):
         console.print(heat_table(map_))
     for table in index_tables(cells_of(run), list(order)):
-        console.print(index_table(table, dict(run.options)))
+        head = ("test", *table.columns)
+        console.print(_table(index_title(table, dict(run.options)), head, index_rows(table, scores=False)))
     if both := check_rows(checked(cells_of(run))):
-        console.print(check_table(both))
+        console.print(_table(CHECK_TITLE, CHECK_HEADER, both, left=("test", "runtime", ""), dim=True))
     for sheet in data_n.sheets(cells_of(run)):
-        for one in data_n_tables(sheet, quick=run.quick):
-            console.print(one)
+        for one in data_n.tables(sheet, quick=run.quick):
+            console.print(_table(*one))
     for text in run.left_out:
         console.print(Text.assemble(("left out: ", "yellow"), text))
     TerminalConsole().print(
@@ -63,11 +62,6 @@ def _show_run(run: HostRun) -> None:
         "undecided: the samples do not tell.",
         style="dim",
     )
-
-
-def _row(cell: Cell) -> tuple[str, str, str, int, str]:
-    suite, test, _, count, variant = cell.key.row
-    return suite, test, "", count, variant
 
 
 def _table(
@@ -80,7 +74,7 @@ def _table(
     fold: bool = False,
 ) -> Table:
     """Return a table. `left`: the columns that are not numbers; None: the first. `fold`: long cells take several lines.
-    Cells are a stranger's text, never markup."""
+    Cells are untrusted text, never markup."""
     style = "dim" if dim else None
     table = Table(title=title, title_justify="left", title_style="bold", box=None, header_style=style)
     for name in head:
@@ -92,7 +86,7 @@ def _table(
 
 
 def isolation_table(run: HostRun) -> Table:
-    """Return how each runtime isolates and controls, as its instance saw it."""
+    """Return a table of how each runtime isolates and limits, as its instance saw it."""
     # Cgroups and digests are long: they stand on the page.
     shown = [place for place, name in enumerate(ISOLATION) if name not in ("cgroup", "program")]
     records = records_of(run)
@@ -102,7 +96,7 @@ def isolation_table(run: HostRun) -> Table:
 
 
 def cell_table(title: str, cells: Sequence[Cell], order: Mapping[str, int]) -> Table:
-    """Return figures of one test, row by row. `order`: of the runtimes."""
+    """Return a table of one test's figures, row by row. `order`: of the runtimes."""
     to = f"to {baseline(cells[0].key)}" if cells and baseline(cells[0].key) else ""
     rows: list[tuple[str | Text, ...]] = []
     before = ""
@@ -114,7 +108,7 @@ def cell_table(title: str, cells: Sequence[Cell], order: Mapping[str, int]) -> T
 
 
 def heat_table(found: HeatMap) -> Table:
-    """Return what well-behaved instances lost: stresses down, runtimes across."""
+    """Return a table of the loss of well-behaved instances: stresses down, runtimes across."""
     title = f"Isolation {found.variant}: (t2 − t1) / t1 of well-behaved instances, by what one of five does"
     rows = [
         (stress, *("–" if one is None else Text(one.words, style=_heat(one)) for one in cells))
@@ -125,21 +119,6 @@ def heat_table(found: HeatMap) -> Table:
 
 def _heat(one: Degraded) -> str:
     return "green" if one.shade == 0 else "red" if one.shade >= SHADES // 2 else "yellow"
-
-
-def index_table(found: IndexTable, facts: Mapping[str, str]) -> Table:
-    """Return the UnixBench index as published tables have it: tests down, runtimes across."""
-    return _table(index_title(found, facts), ("test", *found.columns), index_rows(found, scores=False))
-
-
-def check_table(rows: Sequence[Sequence[str]]) -> Table:
-    """Return our set of UnixBench beside the published one."""
-    return _table(CHECK_TITLE, CHECK_HEADER, rows, left=("test", "runtime", ""), dim=True)
-
-
-def data_n_tables(found: DataN, *, quick: bool) -> list[Table]:
-    """Return the tables of instances at once within a machine, beside the published work: scores, costs, and shapes."""
-    return [_table(title, head, rows) for title, head, rows in data_n.tables(found, quick=quick)]
 
 
 def _cells(cell: Cell) -> tuple[str | Text, ...]:

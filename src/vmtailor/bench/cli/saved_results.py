@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Results that are there: shown, merged, compared, exported. None of it needs root."""
+"""Results that are there: shown, merged, compared, exported. None of this needs root."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from vmtailor.bench.pages.published_tables import data_n_page, published_page
 
 
 def load(files: Sequence[Path]) -> BenchResults:
-    """Return results of all files, merged. Raises UserInputError."""
+    """Return the results of all files, merged. Raises UserInputError."""
     if not files:
         raise UserInputError("no results were named", hint="vmtailor bench report bench.json")
     return merged([records.load(BenchResults, file) for file in files])
@@ -35,8 +35,7 @@ def report(files: Sequence[Path], out: Path | None, csv: Path | None, *, json: b
     """Show results as tables, page, CSV or JSON."""
     found = load(files)
     if out is not None:
-        regular_files.write_output(out, bench_page(found).encode())
-        printed.note(f"written: {out}")
+        _write(out, bench_page(found))
     if csv is not None:
         write_csv(found, csv)
     if json:
@@ -46,33 +45,34 @@ def report(files: Sequence[Path], out: Path | None, csv: Path | None, *, json: b
 
 
 def published(files: Sequence[Path], out: Path | None) -> None:
-    """Write the page of what was measured by the published protocols, as Markdown."""
-    page = published_page(load(files), [plain(str(file)) for file in files])
-    if not page:
-        raise UserInputError(
-            "these results are from --quick: published tables need a full measurement",
-            hint="make bench-published, or a part of it: vmtailor bench SUITE --on RUNTIME,… without --quick",
-        )
-    _put(page, out)
+    """Write the results of the published protocols as a Markdown page. Raises UserInputError."""
+    _write_page(
+        files, out, published_page, "these results are from --quick: published tables need a full measurement",
+        hint="make bench-published, or a part of it: vmtailor bench SUITE --on RUNTIME,… without --quick",
+    )  # fmt: skip
 
 
 def data_n(files: Sequence[Path], out: Path | None) -> None:
-    """Write the page of instances at once within a machine, beside the published work, as Markdown."""
-    page = data_n_page(load(files), [plain(str(file)) for file in files])
+    """Write the results of instances at once within a machine, beside the published work, as a Markdown page. Raises
+    UserInputError."""
+    _write_page(
+        files, out, data_n_page, "these results have no instances at once within a machine",
+        hint="vmtailor bench unixbench --inside vm:DISK --on native,podman --n 0,1,2,3,4",
+    )  # fmt: skip
+
+
+def _write_page(
+    files: Sequence[Path], out: Path | None, page_of: Callable[[BenchResults, Sequence[str]], str], lacking: str,
+    *, hint: str,
+) -> None:  # fmt: skip
+    """Write a page to a file or the terminal. Raises UserInputError, with `lacking` and `hint`, when it is empty."""
+    page = page_of(load(files), [plain(str(file)) for file in files])
     if not page:
-        raise UserInputError(
-            "these results have no instances at once within a machine",
-            hint="vmtailor bench unixbench --inside vm:DISK --on native,podman --n 0,1,2,3,4",
-        )
-    _put(page, out)
-
-
-def _put(page: str, out: Path | None) -> None:
+        raise UserInputError(lacking, hint=hint)
     if out is None:
         printed.lines(page)
     else:
-        regular_files.write_output(out, page.encode())
-        printed.note(f"written: {out}")
+        _write(out, page)
 
 
 def compare(files: Sequence[Path], *, json: bool) -> None:
@@ -108,14 +108,13 @@ def compare(files: Sequence[Path], *, json: bool) -> None:
 
 
 def _document(one: Compared) -> dict[str, Any]:
-    sides_ = (one.before, one.after)
-    medians = [None if cell is None or cell.summary is None else cell.summary.median for cell in sides_]
+    medians = [c.summary.median if c is not None and c.summary is not None else None for c in (one.before, one.after)]
     change = None if one.change is None else msgspec.to_builtins(one.change)
     return {"cell": msgspec.to_builtins(one.key), "before": medians[0], "after": medians[1], "change": change}
 
 
 def advise(files: Sequence[Path], weights: str | None, among: Sequence[str], *, json: bool) -> None:
-    """Rank the runtimes of each host's run by weights. `among`: these alone; empty: all."""
+    """Rank the runtimes of each host's run by weights. `among`: only these; empty: all."""
     if weights is None:
         raise UserInputError("advise needs --weights", hint="--weights efficiency=2,startup=1")
     asked = parse_weights(weights)
@@ -132,5 +131,9 @@ def advise(files: Sequence[Path], weights: str | None, among: Sequence[str], *, 
 
 def write_csv(found: BenchResults, file: Path) -> None:
     """Write every sample, one a line."""
-    regular_files.write_output(file, csv_of(found).encode())
+    _write(file, csv_of(found))
+
+
+def _write(file: Path, text: str) -> None:
+    regular_files.write_output(file, text.encode())
     printed.note(f"written: {file}")

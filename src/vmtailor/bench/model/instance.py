@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One instance of a container, as it is asked of a runtime; what the image of the benchmarks has for it."""
+"""One instance of a container, as a runtime is asked for it; and the paths of the programs that the image holds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CALL_BACK = "/callback"
 
 @dataclass(frozen=True)
 class WriteLimit:
-    """A limit to the bytes a second that go to a block device: its numbers, and its path."""
+    """A limit on the bytes a second written to a block device, given by its numbers and its path."""
 
     major: int
     minor: int
@@ -23,8 +23,8 @@ class WriteLimit:
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits of an instance; None: as much as there is. `cpus`: processors' worth of time; `cpuset`: which ones;
-    `write`: how fast to a disk."""
+    """The limits of an instance; None: no limit. `cpus`: processors' worth of time; `cpuset`: the processors that it
+    may use; `write`: the rate to a disk."""
 
     memory_bytes: int | None = None
     cpus: float | None = None
@@ -35,7 +35,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Volume:
-    """A folder of the host in an instance."""
+    """A folder of the host that an instance sees."""
 
     source: str
     target: str
@@ -43,8 +43,8 @@ class Volume:
 
 @dataclass(frozen=True)
 class InstanceSpec:
-    """`name` is unique in a run, letters, digits and hyphens. `network`: path of the network namespace it is put in;
-    empty: one of its own with nothing in it."""
+    """`name`: unique in a run; letters, digits and hyphens. `network`: path of the network namespace that the instance
+    joins; empty: a new one with nothing in it."""
 
     name: str
     command: tuple[str, ...]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The job of a run, decided outside the scope and done within it, and its machines."""
+"""The job of a run, decided outside the scope and done within it; and its machines."""
 
 from __future__ import annotations
 
@@ -72,10 +72,10 @@ STOCK = "vm:stock"
 
 @dataclass(frozen=True)
 class BenchMachine:
-    """One that is ready to be booted. `machine`: with the image as its root; `kernel`: its release; `system_map`: the
-    symbols of the stock one's kernel; `folder`: of the bundle that any other is. `subsystems`: the file that says which
-    subsystem each function of its kernel is of; empty where that is not known. `digest`: of the bundle or the disk,
-    as much of it as tells it from others."""
+    """A machine that is ready to boot. `machine`: with the image as its root; `kernel`: its release; `system_map`:
+    symbols of the stock machine's kernel; `folder`: the bundle of any other machine. `subsystems`: file that maps the
+    kernel's functions to subsystems; empty where that is not known. `digest`: of the bundle or the disk, long enough to
+    identify it."""
 
     name: str
     machine: Machine
@@ -88,9 +88,9 @@ class BenchMachine:
 
 @dataclass(frozen=True)
 class BenchInside:
-    """A machine in which engines run: a system of the user's, on its first disk, with the image's files on the second
-    one and ours on the third. `root`, `root_type`, `init`: where its system is, and what is started there; `writable`:
-    whether it is mounted so. `disk`: the file, as the user named it."""
+    """A machine in which engines run: a system of the user's on its first disk, the image's files on the second, ours
+    on the third. `root`, `root_type`, `init`: the device of its system, its file system, and the program started there;
+    `writable`: it is mounted so. `disk`: the file, as the user named it."""
 
     machine: BenchMachine
     disk: str

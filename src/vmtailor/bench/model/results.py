@@ -25,8 +25,8 @@ class SuiteName(StrEnum):
 
 @dataclass(frozen=True)
 class BenchHost:
-    """The host of a run. `name`: stays, so that runs of one host are found, and those of two not pooled.
-    `clock_mhz`: of its processors, before the run; None where nobody tells."""
+    """The host of a run. `name`: stable, so that runs of one host are found, and those of two are not pooled.
+    `clock_mhz`: of its processors, before the run; None where the host does not report it."""
 
     name: str
     kernel: str
@@ -46,7 +46,8 @@ class BenchHost:
 
 @dataclass(frozen=True)
 class BenchFigure:
-    """One number of one trial. `instance`: which of several at once, from 0. `larger_is_better` of, say, a rate."""
+    """One number of one trial. `instance`: which of several at once, from 0. `larger_is_better`: true of rates, for
+    example."""
 
     name: str
     value: float
@@ -57,7 +58,7 @@ class BenchFigure:
 
 @dataclass(frozen=True)
 class BenchFailure:
-    """The reason that a trial gave no figures: in a sentence, and what the programs said (its tail)."""
+    """The reason that a trial gave no figures, in a sentence; and the end of the programs' output."""
 
     reason: str
     evidence: str = ""
@@ -65,9 +66,9 @@ class BenchFailure:
 
 @dataclass(frozen=True)
 class HostNoise:
-    """The host's other work while a trial ran: shares of all processor time. `clock_mhz`: of all
-    processors then, in the middle; `clock_low_mhz`, `clock_high_mhz`: over all of them, and over all looks
-    (`clock_looks`), of which there are several while processors are measured."""
+    """The host's other work while a trial ran, as shares of all processor time. `clock_mhz`: the median of all
+    processors; `clock_low_mhz`, `clock_high_mhz`: over all processors and all readings (`clock_looks`). Trials that
+    measure processors take several readings."""
 
     steal: float
     others: float
@@ -79,7 +80,8 @@ class HostNoise:
 
 @dataclass(frozen=True)
 class Witness:
-    """One instance's own report from inside, made while it was measured. `own`: the namespaces that are its own."""
+    """One instance's own report from inside, made while it was measured. `own`: the namespaces that it does not share
+    with the host."""
 
     kernel: str
     own: tuple[str, ...]
@@ -93,8 +95,8 @@ class Witness:
 @dataclass(frozen=True)
 class BenchTrial:
     """One run of one test in one runtime. `count`: instances at once; `variant`: how (cold, warm, limited); `block`:
-    which of the repetitions, 0 the warm-up, whose figures count for nothing. `command`: gives this trial again.
-    `notes`: what happened besides, in words; `witnesses`: of instances that reported who they are."""
+    which of the repetitions; 0 is the warm-up, whose figures do not count. `command`: repeats this trial. `notes`:
+    other events, in words; `witnesses`: of instances that reported from inside."""
 
     suite: SuiteName
     test: str
@@ -113,7 +115,7 @@ class BenchTrial:
 
     @property
     def key(self) -> tuple[str, str, str, int, str, int]:
-        """Return what makes it the one planned trial that it is."""
+        """Return the key of the planned trial that this is."""
         return self.suite, self.test, self.runtime, self.count, self.variant, self.block
 
     @property
@@ -122,7 +124,7 @@ class BenchTrial:
 
 
 class Isolated(StrEnum):
-    """The sides of a namespace, seen from inside an instance."""
+    """The two states of a namespace, seen from inside an instance."""
 
     SHARED = "shared"  # the same as the harness has
     OWN = "own"
@@ -130,11 +132,13 @@ class Isolated(StrEnum):
 
 @dataclass(frozen=True)
 class RuntimeIdentity:
-    """A runtime as an instance of it reports from inside, against the harness. `namespaces`: name → own or shared;
-    `problem`: why the row is not what it says; empty when it is. `missing`: how to get it, where it is not there.
-    `…_limited`: as it sees itself, None where it is not shown; `memory_bytes`, `cpus`, `pids`: the limits' values, None
-    where there is none; `limits_above`: those of them that it does not see: they are on the group that it was begun
-    in."""
+    """A runtime as its instance reports it from inside, checked against the harness. `namespaces`: name → own or
+    shared; `problem`: why the row is not what it says; empty when it is. `missing`: how to get the runtime, where it is
+    not there.
+
+    `…_limited`: as the instance sees it; None where it is not shown. `memory_bytes`, `cpus`, `pids`: the limits'
+    values; None where there is none. `limits_above`: the limits that it does not see, because they are set on the group
+    that it was started in."""
 
     runtime: str
     version: str = ""
@@ -160,8 +164,8 @@ class RuntimeIdentity:
 
 @dataclass(frozen=True)
 class HostRun:
-    """All that was measured on one host with one image. `quick`: durations at a tenth, never beside published tables.
-    `left_out`: cells that were not measured, and why."""
+    """All that was measured on one host with one image. `quick`: durations were a tenth; never compare them with
+    published tables. `left_out`: cells that were not measured, and why."""
 
     host: BenchHost
     image_digest: str
@@ -177,7 +181,7 @@ class HostRun:
 # vmtailor/bench/2: notes of trials.
 @dataclass(frozen=True)
 class BenchResults:
-    """Results that can be merged: one entry a host and image."""
+    """Results that can be merged: one entry for each host and image."""
 
     SCHEMA: ClassVar[str] = "vmtailor/bench/3"
 
@@ -186,5 +190,5 @@ class BenchResults:
 
 
 def is_counted(variant: str) -> bool:
-    """Return whether a variant's figures are of the instruction clock: a busy host does not sway them."""
+    """Return whether a variant's figures are of the instruction clock, which a busy host does not sway."""
     return variant in (CLOCK, VIRTUAL)

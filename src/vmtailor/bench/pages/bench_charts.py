@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pictures of the benchmarks' page, to scale: one figure in every runtime, and figures over the number of instances."""
+"""Pictures of the benchmarks' page, to scale: one figure in every runtime."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vmtailor.bench.analysis.cells import Cell, baseline
-from vmtailor.bench.analysis.figure_parts import is_part
-from vmtailor.bench.analysis.phrases import amount, title_of
+from vmtailor.bench.analysis.phrases import amount
 from vmtailor.bench.pages.overview import NO_SUCH_STEP, doubts_of, tip_of
 
 #: Where the smallest and the largest value stand, in percent of the picture's width.
@@ -18,7 +17,8 @@ _LEFT, _RIGHT = 2.0, 98.0
 
 @dataclass(frozen=True)
 class Bar:
-    """One cell in a picture: places in percent; `log` pictures have no zero, so a bar is its interval and samples."""
+    """One cell in a picture: places in percent. A logarithmic picture has no zero, so a bar is its interval and
+    samples."""
 
     runtime: str
     at: float
@@ -31,7 +31,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Group:
-    """The cells of one figure, and where the baseline's median stands."""
+    """The cells of one figure. `native`: the place of the baseline's median."""
 
     figure: str
     better: str
@@ -41,31 +41,8 @@ class Group:
     rows: tuple[tuple[str, ...], ...]
 
 
-@dataclass(frozen=True)
-class Curve:
-    """One runtime over the number of instances, as points of a polygon in a box of 100 by 100. `dots`: each with its
-    words; `failed`: places of those that have no value, with the reason."""
-
-    runtime: str
-    number: int
-    points: str
-    dots: tuple[tuple[float, float, str], ...]
-    failed: tuple[tuple[float, str], ...] = ()
-
-
-@dataclass(frozen=True)
-class Curves:
-    """A figure over N. `top`: its largest value in words."""
-
-    suite: str
-    title: str
-    counts: tuple[tuple[float, int], ...]
-    top: str
-    curves: tuple[Curve, ...]
-
-
 def group(cells: Sequence[Cell]) -> Group | None:
-    """Return the picture and the table of one figure; None where nobody has any value."""
+    """Return the picture and the table of one figure; None where no cell has a value."""
     values = [value for cell in cells for value in cell.values]
     if not values:
         return None
@@ -122,57 +99,3 @@ class Scale:
 
     def __call__(self, value: float) -> float:
         return self._left + (_RIGHT - self._left) * (self._of(value) - self._least) / self._span
-
-
-def curves(cells: Sequence[Cell]) -> list[Curves]:
-    """Return figures over the number of instances, where there are at least two numbers. What failed is a point, too,
-    at the lower edge, with its reason."""
-    found = []
-    known: dict[tuple[str, str, str, str], dict[str, dict[int, Cell]]] = {}
-    for cell in cells:
-        if (cell.summary is not None or cell.failures) and not is_part(cell):
-            key = (cell.key.suite, cell.key.test, cell.key.figure, cell.key.variant)
-            known.setdefault(key, {}).setdefault(cell.key.runtime, {})[cell.key.count] = cell
-    for (suite, test, figure, variant), runtimes in known.items():
-        counts = sorted({count for by_count in runtimes.values() for count in by_count})
-        medians = [c.summary.median for by in runtimes.values() for c in by.values() if c.summary is not None]
-        if len(counts) < 2 or not medians:
-            continue
-        top, unit = max(medians), next(iter(next(iter(runtimes.values())).values())).unit
-        across = {count: 100 * place / (len(counts) - 1) for place, count in enumerate(counts)}
-        lines = tuple(_curve(name, number, by, across, top) for number, (name, by) in enumerate(runtimes.items()))
-        title = f"{title_of(suite, test, 1, variant)}: {figure}"
-        found.append(
-            Curves(
-                suite=suite,
-                title=title,
-                counts=tuple((across[count], count) for count in counts),
-                top=amount(top, unit),
-                curves=lines,
-            )
-        )
-    return found
-
-
-def _curve(name: str, number: int, by_count: Mapping[int, Cell], across: Mapping[int, float], top: float) -> Curve:
-    dots = tuple(
-        (
-            across[count],
-            100 - 100 * max(0.0, cell.summary.median) / top if top > 0 else 100.0,
-            f"{count} instances\n{tip_of(cell)}",
-        )
-        for count, cell in sorted(by_count.items())
-        if cell.summary is not None
-    )
-    failed = tuple(
-        (across[count], f"{name}, {_instances(count)}: {cell.failures[0].reason}")
-        for count, cell in sorted(by_count.items())
-        if cell.summary is None and cell.failures
-    )
-    return Curve(
-        runtime=name, number=number, points=" ".join(f"{x:.2f},{y:.2f}" for x, y, _ in dots), dots=dots, failed=failed
-    )
-
-
-def _instances(count: int) -> str:
-    return f"{count} instance{'' if count == 1 else 's'}"

@@ -8,18 +8,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vmtailor.base import pages
-from vmtailor.bench.analysis.benchmarks import suite_words, test_words
+from vmtailor.bench.analysis.benchmarks import SUITE_WORDS, test_words
 from vmtailor.bench.analysis.cells import Cell, baseline, cells_of
 from vmtailor.bench.analysis.figure_parts import is_part, parts_of
-from vmtailor.bench.analysis.heat_map import heat_maps, tip
+from vmtailor.bench.analysis.heat_map import HeatMap, heat_maps, tip
 from vmtailor.bench.analysis.phrases import ISOLATION, amount, isolation_row, records_of, title_of
 from vmtailor.bench.analysis.unixbench_index import index_rows, index_tables, index_title
 from vmtailor.bench.model.results import BenchResults, HostRun, SuiteName, TestKey, is_counted
-from vmtailor.bench.pages.bench_charts import Curves, Group, curves, group
+from vmtailor.bench.pages.bench_charts import Group, group
+from vmtailor.bench.pages.curve_charts import Curves, curves, distributions
 from vmtailor.bench.pages.overview import Overview, overviews
 from vmtailor.bench.pages.published_tables import LayoutTable, layout_tables
 from vmtailor.bench.pages.ratio_bars import Ratios, ratios
-from vmtailor.bench.pages.start_curves import StartDistribution, distributions
 
 #: Fewer samples than these have no 95 % interval of their median: what stands there is their range.
 FEW = 6
@@ -27,7 +27,7 @@ FEW = 6
 
 @dataclass(frozen=True)
 class PageTable:
-    """A table with runtimes across: a figure by its parts, an amount and a share a runtime; or UnixBench indices."""
+    """A table with runtimes across: a figure by its parts, each with its amount and share; or UnixBench indices."""
 
     title: str
     runtimes: tuple[str, ...]
@@ -36,8 +36,8 @@ class PageTable:
 
 @dataclass(frozen=True)
 class Test:
-    """One test: what it does, its groups, what failed (runtime, how often, reason, evidence), and the command of each
-    runtime. `baseline`: what its ratios are to."""
+    """One test: its sentence, its groups, its failures (runtime, how often, reason, evidence), and the command of each
+    runtime. `baseline`: the runtime that its ratios are to."""
 
     id: str
     title: str
@@ -51,31 +51,21 @@ class Test:
 
 @dataclass(frozen=True)
 class SuitePart:
-    """One suite: what it measures, its tests, its figures over the number of instances."""
+    """One suite: its sentence, its tests, and its figures over the number of instances."""
 
     id: str
     name: str
     words: str
     tests: tuple[Test, ...]
     curves: tuple[Curves, ...]
-    distributions: tuple[StartDistribution, ...] = ()
+    distributions: tuple[Curves, ...] = ()
     ratios: tuple[Ratios, ...] = ()
 
 
 @dataclass(frozen=True)
-class HeatPart:
-    """One heat map: a row a stress, a cell (words, tip, shade) a runtime."""
-
-    variant: str
-    runtimes: tuple[str, ...]
-    rows: tuple[tuple[str, tuple[tuple[str, str, int], ...]], ...]
-
-
-@dataclass(frozen=True)
 class Section:
-    """One host's run. `links`: of a test's key to its place on the page; `few`: some cells have so few samples that
-    there is no 95 % interval; `noise`: what the host did besides, in words; `layout`: all of it as
-    published tables have it."""
+    """One host's run. `links`: a test's key → its place on the page; `few`: some cells have too few samples for a 95 %
+    interval; `noise`: the host's other work, in words; `layout`: all results as published tables have them."""
 
     run: HostRun
     isolation: tuple[tuple[str, ...], ...]
@@ -83,18 +73,18 @@ class Section:
     overviews: tuple[Overview, ...]
     links: dict[TestKey, str]
     indices: tuple[PageTable, ...] = ()
-    heat: tuple[HeatPart, ...] = ()
+    heat: tuple[HeatMap, ...] = ()
     noise: str = ""
     few: bool = False
     layout: tuple[LayoutTable, ...] = ()
 
 
 def bench_page(results: BenchResults) -> str:
-    """Return the page. The results themselves are in it, in the element `#data`."""
+    """Return the page. The element `#data` holds the results themselves."""
     sections = [_section(number, run) for number, run in enumerate(results.runs)]
     return pages.render(
         "bench.html", data={"bench": results}, styles=["bench.css"],
-        values={"sections": sections, "results": results, "columns": [name.capitalize() for name in ISOLATION]},
+        values={"sections": sections, "columns": [name.capitalize() for name in ISOLATION], "heat_tip": tip},
     )  # fmt: skip
 
 
@@ -111,7 +101,7 @@ def _section(number: int, run: HostRun) -> Section:
         SuitePart(
             id=f"s{number}-{suite}",
             name=suite,
-            words=suite_words(suite),
+            words=SUITE_WORDS.get(suite, ""),
             tests=tuple(_test(links[key], key, cells) for key, cells in by_test.items() if key[0] == suite),
             curves=tuple(one for one in drawn if one.suite == suite),
             distributions=tuple(one for one in spread if one.suite == suite),
@@ -133,7 +123,7 @@ def _section(number: int, run: HostRun) -> Section:
         overviews=tuple(overviews(run, found)),
         links=links,
         indices=tuple(indices),
-        heat=tuple(_heat(run)),
+        heat=tuple(heat_maps(run)),
         noise=noise_words(run),
         few=few,
         layout=tuple(layout_tables(run)),
@@ -141,8 +131,7 @@ def _section(number: int, run: HostRun) -> Section:
 
 
 def noise_words(run: HostRun) -> str:
-    """Return what the host did besides, over all trials on the wall clock: medians, in a sentence. Empty where nobody
-    looked."""
+    """Return the host's other work over all timed trials, as medians in a sentence. Empty where it was not recorded."""
     found = [trial.noise for trial in run.trials if trial.noise is not None and not is_counted(trial.variant)]
     if not found:
         return ""
@@ -157,26 +146,6 @@ def noise_words(run: HostRun) -> str:
     ]
     clock = f"; clock {min(clocks):,.0f} … {max(clocks):,.0f} MHz while tests ran" if clocks else ""
     return f"Meanwhile others took {others:.0f} % of the processors, and {steal:.0f} % was stolen (medians){clock}."
-
-
-def _heat(run: HostRun) -> list[HeatPart]:
-    return [
-        HeatPart(
-            one.variant,
-            one.runtimes,
-            tuple(
-                (
-                    stress,
-                    tuple(
-                        ("–", "not measured", 0) if cell is None else (cell.words, tip(stress, name, cell), cell.shade)
-                        for name, cell in zip(one.runtimes, cells, strict=True)
-                    ),
-                )
-                for stress, cells in one.rows
-            ),
-        )
-        for one in heat_maps(run)
-    ]
 
 
 def _test(identity: str, key: TestKey, cells: Sequence[Cell]) -> Test:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All of a run on one sheet: tests down, runtimes across, each cell against the baseline of its row. Nothing is left
-empty: what was not measured says why."""
+"""All of a run on one sheet: tests down, runtimes across, each cell against the baseline of its row. No cell is empty:
+one that was not measured says why."""
 
 from __future__ import annotations
 
@@ -25,29 +25,25 @@ APART = "not at the same time as native"
 
 
 class Shade(StrEnum):
-    """The standing of a cell to its baseline: the baseline itself, a verdict by its own name, or neither."""
+    """The standing of a cell that has no verdict against its baseline."""
 
-    BASELINE = "baseline"
-    BETTER = "better"
-    WORSE = "worse"
-    SAME = "same"
-    UNDECIDED = "undecided"
+    BASELINE = "baseline"  # it is the baseline itself
     FAILED = "failed"
     NONE = "none"  # there is no figure, for a reason that is said
 
 
 @dataclass(frozen=True)
 class OverviewCell:
-    """`words`: the ratio to the baseline, or the baseline's median, or why there is none; `tip`: in full."""
+    """`words`: the ratio to the baseline, the baseline's median, or why there is neither; `tip`: the cell in full."""
 
     words: str
     tip: str
-    shade: Shade
+    shade: Shade | Verdict
 
 
 @dataclass(frozen=True)
 class OverviewRow:
-    """One figure of one test. `key`: suite, test, number of instances, variant: where it is told in full."""
+    """One figure of one test. `key`: leads to the test in full."""
 
     key: TestKey
     title: str
@@ -58,7 +54,7 @@ class OverviewRow:
 
 @dataclass(frozen=True)
 class Overview:
-    """One sheet. `baseline`: what ratios are to."""
+    """One sheet. `baseline`: the runtime that ratios are to."""
 
     title: str
     baseline: str
@@ -67,7 +63,7 @@ class Overview:
 
 
 def overviews(run: HostRun, found: Sequence[Cell]) -> list[Overview]:
-    """Return one sheet of the wall clock, and one of the instruction clock, as far as there is anything on them."""
+    """Return a sheet of the wall clock and one of the instruction clock, each only where it has cells."""
     shown = [
         cell
         for cell in found
@@ -121,7 +117,7 @@ def _sheet(
 
 
 def _said(runtime: str, cell: Cell | None, lacking: str, *, least: bool) -> OverviewCell:
-    """Return a cell of the sheet. `least`: the figure is the least that it can be."""
+    """Return a cell of the sheet. `least`: its figure is a lower bound."""
     if cell is None:
         if lacking:
             return OverviewCell("missing", f"{runtime}: {lacking}", Shade.NONE)
@@ -137,11 +133,11 @@ def _said(runtime: str, cell: Cell | None, lacking: str, *, least: bool) -> Over
     if cell.against is None:
         return OverviewCell(median, tip, Shade.BASELINE if runtime == baseline(cell.key) else Shade.NONE)
     doubt = "?" if cell.against.verdict is Verdict.UNDECIDED else ""
-    return OverviewCell(f"{mark}{cell.against.times}{doubt}", tip, Shade(cell.against.verdict))
+    return OverviewCell(f"{mark}{cell.against.times}{doubt}", tip, cell.against.verdict)
 
 
 def tip_of(cell: Cell) -> str:
-    """Return a cell in full: its median and interval, how it stands, and what there is to doubt."""
+    """Return a cell in full: its median and interval, its ratio, and its doubts."""
     if cell.summary is None:
         return cell.failures[0].reason if cell.failures else NO_SUCH_STEP
     s, a = cell.summary, cell.against
@@ -159,17 +155,16 @@ def tip_of(cell: Cell) -> str:
 
 
 def counted_words(cell: Cell) -> str:
-    """Return why so few samples are enough: counts do not scatter as times do, and this is how far they do."""
+    """Return why so few samples are enough: counts hardly scatter, and this is how far they do."""
+    if len(cell.values) < 2:
+        return "one counted boot"
     middle = statistics.median(cell.values)
     spread = 100 * (max(cell.values) - min(cell.values)) / abs(middle) if middle else 0.0
-    boots = f"{len(cell.values)} counted boots" if len(cell.values) > 1 else "one counted boot"
-    if len(cell.values) < 2:
-        return boots
-    return f"{boots}, {'the same' if spread == 0 else f'within {spread:.2g} %'}"
+    return f"{len(cell.values)} counted boots, {'the same' if spread == 0 else f'within {spread:.2g} %'}"
 
 
 def doubts_of(cell: Cell) -> list[str]:
-    """Return what speaks against a cell, in words; of counts, how many boots say so, and how far they agree."""
+    """Return the doubts about a cell, in words; for counts, how many boots there are, and how far they agree."""
     found = [counted_words(cell)] if cell.key.variant == CLOCK and cell.values else []
     doubts = (("unstable", cell.unstable), ("noisy host", cell.noisy), (APART, cell.apart))
     found += [word for word, there in doubts if there]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Results of the published protocols as a page of documentation: Markdown in the published layout, tests down and
-runtimes across, with the conditions. What was measured at a tenth of the length is not among it. Pure."""
+runtimes across, with the conditions. It leaves out quick runs. Pure."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def published_page(found: BenchResults, files: Sequence[str]) -> str:
 
 
 def data_n_page(found: BenchResults, files: Sequence[str]) -> str:
-    """Return the page of instances at once within a machine, in virtual time, beside the published work; at a tenth of
-    the length, too, which it says. Empty where there are none."""
+    """Return the page of instances at once within a machine, in virtual time, beside the published work; empty where
+    there are none. It includes quick runs, and says so."""
     command = " ".join(["vmtailor bench report", *files, "--data-n"])
     parts = []
     for run in found.runs:
@@ -77,7 +77,7 @@ def _machine(run: HostRun) -> str:
 
 @dataclass(frozen=True)
 class LayoutTable:
-    """One table in the published layout: what is measured down, runtimes across, or numbers of instances. `note`:
+    """One table in the published layout: tests or figures down; runtimes or numbers of instances across. `note`: stands
     behind its title."""
 
     suite: str
@@ -88,7 +88,7 @@ class LayoutTable:
 
 
 def layout_tables(run: HostRun) -> Iterable[LayoutTable]:
-    """Return all of a run, suite by suite."""
+    """Return all tables of a run, suite by suite."""
     cells = [cell for cell in cells_of(run) if not is_part(cell)]
     names = [one.runtime for one in run.identities if any(cell.key.runtime == one.runtime for cell in cells)]
     for suite in SuiteName:

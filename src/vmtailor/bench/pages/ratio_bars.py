@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A suite against native in one picture: a group of bars a figure, a bar a runtime, each from 1 to its ratio, with the
-interval of the ratio. The scale is logarithmic, so that half and twice as much are as long."""
+"""A suite against native in one picture: a group of bars for each figure, a bar for each runtime, each from 1 to its
+ratio, with its interval. The scale is logarithmic: half and twice as much are equally long."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WORDS = 32.0
 
 @dataclass(frozen=True)
 class RatioBar:
-    """`begin`, `end`: of the bar, `low`, `high`: of its interval, in percent of the picture's width."""
+    """One ratio. `begin`, `end`: of the bar, `low`, `high`: of its interval, in percent of the picture's width."""
 
     runtime: str
     number: int
@@ -37,7 +37,7 @@ class RatioBar:
 
 @dataclass(frozen=True)
 class RatioGroup:
-    """One figure of one test. `failed`: runtimes that have no bar, and why."""
+    """One figure of one test. `failed`: runtimes without a bar, and why."""
 
     title: str
     better: str
@@ -47,7 +47,7 @@ class RatioGroup:
 
 @dataclass(frozen=True)
 class Ratios:
-    """`one`: where a ratio of 1 stands; `ticks`: places and words."""
+    """One picture. `one`: the place of a ratio of 1; `ticks`: places and words."""
 
     suite: str
     baseline: str
@@ -57,7 +57,7 @@ class Ratios:
 
 
 def ratios(cells: Sequence[Cell], *, clock: bool = False) -> list[Ratios]:
-    """Return a picture for each suite that has something to be compared with. `clock`: of counts, not of times."""
+    """Return a picture for each suite that has ratios. `clock`: of counts instead of times."""
     found = []
     for suite in SuiteName:
         mine = [

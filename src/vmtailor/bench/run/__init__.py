@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One run: everything made ready, every trial in its turn, results on disk."""
+"""One run: everything is made ready, every trial runs in its turn, results are kept on disk."""

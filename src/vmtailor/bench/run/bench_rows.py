@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rows of a run: a runtime on this host, a machine of the image's own, an engine within a machine. Each of them
-says who it is, which tests it takes, and gives the figures of a trial."""
+"""The rows of a run: a runtime on this host, a machine of the image's own, an engine within a machine. Each says what
+it is and which tests it takes, and measures a trial."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from vmtailor.bench.run.image_machine import ImageMachine
 from vmtailor.bench.run.machine_counts import counted_trial, timed_too
 from vmtailor.bench.run.rounds_boot import AtOnce
 from vmtailor.bench.runtimes import description
-from vmtailor.bench.runtimes.host_runtime import BenchImage, DescribedRuntime, missing
+from vmtailor.bench.runtimes.host_runtime import BenchImage, DescribedRuntime, able, missing
 from vmtailor.bench.runtimes.stopwatch import TimedCommand, timed
 from vmtailor.bench.suites.bench_run import ASKED, TAG, BenchRun, number, said_object, succeeded
 from vmtailor.bench.suites.registry import SUITES
@@ -34,8 +34,8 @@ _REPORT_S = 120.0
 
 class BenchRow(ABC):
     """One row of a run's tables. `name`: as results have it; `beginning`: the step that makes it ready. `within`: it
-    runs within the machine that the job names, where several instances at once share a boot. `facts`: what is known of
-    the image's programs there, once it was identified."""
+    runs within the machine that the job names, where several instances at once share a boot. `facts`: facts about the
+    image's programs there, once it was identified."""
 
     name: str
     beginning: str
@@ -44,7 +44,7 @@ class BenchRow(ABC):
 
     @abstractmethod
     def identity(self) -> RuntimeIdentity:
-        """Make it ready, and return what it turns out to be; with what is missing or wrong where it cannot be used."""
+        """Make the row ready, and return its identity; with what is missing or wrong where it cannot be used."""
 
     @abstractmethod
     def takes(self, test: BenchTest) -> bool:
@@ -56,7 +56,7 @@ class BenchRow(ABC):
 
 
 class HostRow(BenchRow):
-    """A described runtime on this host. `held`: what has its daemon until the run ends."""
+    """A described runtime on this host. `held`: keeps its daemon until the run ends."""
 
     def __init__(self, run: BenchRun, described: str, held: contextlib.ExitStack) -> None:
         one, folder = description.load(described), run.folder
@@ -77,7 +77,7 @@ class HostRow(BenchRow):
         version = driver.version()
         run.runtimes[driver.name] = driver
         try:
-            with run.placed(driver.name, run.spec([BENCH, "report"], driver.able(ASKED))) as spec:
+            with run.placed(driver.name, run.spec([BENCH, "report"], able(driver.description, ASKED))) as spec:
                 above = run.cgroups.limits(spec.name)
                 said = succeeded(timed(driver.run_words(spec), deadline_s=_REPORT_S, **driver.surroundings())).stdout
         except VmtailorError as error:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Engines within a virtual machine: a user's system on a disk made ready outside of the scope; and booted within it, on
-the instruction clock, to have one of its engines run one command."""
+"""Engines within a virtual machine. Outside the scope, a user's system on a disk is made ready. Within it, the system
+boots on the instruction clock, and one of its engines runs one command."""
 
 from __future__ import annotations
 
@@ -80,9 +80,9 @@ def check(reference: str) -> Path:
 
 
 def ready(reference: str, image: Image, image_archive: str, store: Store, *, by_subsystem: bool = True) -> BenchInside:
-    """Return the machine, with its kernel's symbols fetched and the image on disks. `image_archive`: as engines load
-    it; empty where none does. `by_subsystem`: what the kernel executes is told apart by it, for which its source is
-    fetched, too. Raises UserInputError, HostError."""
+    """Return the machine, with its kernel's symbols fetched and the image on disks. `image_archive`: the image as
+    engines load it; empty where none does. `by_subsystem`: count the kernel by subsystem, which needs its source, too.
+    Raises UserInputError, HostError."""
     path = check(reference)
     with step(f"read {path.name}"), subjects.opened(f"{subjects.DISK}{path}", store) as found:
         row = named(found.subject.architecture)
@@ -132,8 +132,8 @@ def _volumes(image: Image, image_archive: str, enter: Path, store: Store) -> tup
 
 @dataclass(frozen=True)
 class GuestEngine:
-    """One engine in the machine. `scratch`: for files of boots. `facts`: what is known of the image's programs, once it
-    was asked who it is."""
+    """One engine in the machine. `scratch`: for files of boots. `facts`: facts about the image's programs, once it was
+    identified."""
 
     known: BenchInside
     described: Description
@@ -153,13 +153,13 @@ class GuestEngine:
         return kernel_subsystems.read(self.known.machine.subsystems)
 
     def run(self, command: Sequence[str]) -> Boot:
-        """Boot, make the engine ready, have it run the command once, then once more, which is what is counted: the
-        phase "load". Raises GuestError when that fails."""
+        """Boot, make the engine ready, and have it run the command twice. The second run is counted: the phase "load".
+        Raises GuestError when it fails."""
         return _right(*self.driven(exercise_of(self._asked(command)), ()))
 
     def identity(self, expected: str) -> RuntimeIdentity:
-        """Return what an instance says of itself under limits, against what is outside of it in the machine.
-        `expected`: the program's digest."""
+        """Return what an instance under limits reports of itself, checked against the machine around it. `expected`:
+        the program's digest."""
         asked = self._asked([BENCH, "report"], able(self.described, ASKED))
         sayings = [Saying(_HERE, (TREE + BENCH, "report")), Saying(_WITHIN, ("cat", FIRST))]
         sayings += [Saying(_ABOUT, (f"{OURS}/{ENTER}", "-r", TREE, BENCH_UNIXBENCH, "about"))]
@@ -188,8 +188,8 @@ class GuestEngine:
     def driven(
         self, exercise: SystemExercise, sayings: Sequence[Saying], *, by_step: bool = False, patience_s: float = BOOT_S
     ) -> tuple[Boot, Gathered]:
-        """Boot the machine, and have its attendant drive it; whatever came of it. `by_step`: what each step of the load
-        costs is counted, too; `patience_s`: of processor time."""
+        """Boot the machine and have its attendant run the exercise; return the boot, whatever its outcome. `by_step`:
+        count each step of the load, too; `patience_s`: of processor time."""
         known = self.known
         machine = machine_variants.countable(known.machine.machine)
         parts = guest_programs.of(machine.architecture)
@@ -206,7 +206,7 @@ class GuestEngine:
 
 
 def exercise_of(asked: InGuest) -> SystemExercise:
-    """Return the script once, as what the system is ready by; then the command, as its load."""
+    """Return an exercise: the system is ready once the script has run; its load is the command."""
     prepare = Step(StepKind.COMMAND, argv=("sh", "-c", asked.prepare))
     load = Step(StepKind.COMMAND, argv=asked.run, expect=Expect(exit_code=0))
     return SystemExercise(
@@ -216,8 +216,8 @@ def exercise_of(asked: InGuest) -> SystemExercise:
 
 
 def failure(log: str) -> str:
-    """Return why the script went no further, by its log: the command that failed, and what was said last before; empty
-    where it came to its end."""
+    """Return why the script stopped, by its log: the command that failed, and the last lines before it. Empty where it
+    came to its end."""
     said: list[str] = []
     for line in log.splitlines():
         if line.startswith(FAILED):
@@ -233,13 +233,11 @@ _MOST_SAID = 6
 
 def _right(found: Boot, gathered: Gathered) -> Boot:
     """Return the boot. Raises GuestError where the engine was not made ready, or the command failed."""
-    if found.failures:
-        require_ready(found, gathered, found.problem)
-    return require_ready(found, gathered)
+    return require_ready(found, gathered, found.problem if found.failures else "")
 
 
 def require_ready(found: Boot, gathered: Gathered, problem: str = "") -> Boot:
-    """Return the boot. Raises GuestError where the engine was not made ready, or there is a problem besides."""
+    """Return the boot. Raises GuestError where the engine was not made ready, or there is another problem."""
     log = gathered.report.file(_SAID)
     if (why := failure(log)) or problem:
         reason = plain(why)[:1000] if why else problem

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The run within the scope: runtimes are made ready and identified, then every trial runs in its turn. Each trial is on
-disk before the next begins (trials of milliseconds a few at once), so that an interrupted run can continue.
+disk before the next begins (those of milliseconds in small batches), so an interrupted run can continue.
 
     python3 -m vmtailor.bench.run.harness JOB.json    (started in the scope by bench/run/launch.py)
 """
@@ -56,7 +56,7 @@ _UNPACK_S = 600.0
 
 
 def measure(job: BenchJob) -> HostRun:
-    """Do the job, and return what is known then. Raises HostError when nothing at all can be run."""
+    """Do the job, and return its results. Raises HostError when nothing can be run."""
     cgroups = Cgroups()
     cgroups.enter_harness()
     networks.loopback_up()
@@ -181,7 +181,7 @@ def _without(known: HostRun, schedule: Schedule) -> HostRun:
 
 
 def planned_trials(job: BenchJob, rows: Sequence[BenchRow]) -> list[PlannedTrial]:
-    """Return all trials of a job in their order, in the rows that can be measured."""
+    """Return all trials of a job in their order, for the rows that can be measured."""
     timed = [(test, job.repeat) for name in job.suites for test in SUITES[name].tests(job)]
     planned = [
         trial
@@ -240,8 +240,8 @@ def _tried(run: BenchRun, planned: PlannedTrial, row: BenchRow, at_once: rounds_
 
 
 def again(job: BenchJob, planned: PlannedTrial) -> list[str]:
-    """Return the command that measures a cell again, into a file of its own: the results that are there go on, and
-    would have it."""
+    """Return the command that measures a cell again, into a file of its own: a run into the existing results would
+    continue them, and they have this cell."""
     test = planned.test
     options = {
         **_named(job, planned.runtime),
@@ -280,7 +280,7 @@ def _named(job: BenchJob, runtime: str) -> dict[str, str]:
 
 
 def main(words: list[str]) -> int:
-    """Do the job in a file. The exit code is that of the error."""
+    """Do the job in a file. Returns the exit code of the error, or 0."""
     try:
         measure(records.load(BenchJob, Path(words[0])))
     except VmtailorError as error:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Machines made ready outside of the scope, where packages can be fetched; and booted within it, to run one command."""
+"""Machines of the image's own. Outside the scope, where packages can be fetched, they are made ready; within it, each
+boots to run one command."""
 
 from __future__ import annotations
 
@@ -44,7 +45,7 @@ def is_machine(name: str) -> bool:
 
 
 def check(names: Sequence[str]) -> None:
-    """Check that the bundles that are named are there. Raises UserInputError."""
+    """Check that the named bundles are there. Raises UserInputError."""
     for name in names:
         if is_machine(name) and name != STOCK:
             if not Path(name.removeprefix(VM)).is_dir():
@@ -55,34 +56,28 @@ def check(names: Sequence[str]) -> None:
 
 
 def ready(names: Sequence[str], image: str, store: Store) -> tuple[BenchMachine, ...]:
-    """Return the machines that are named, with the image as their root. Raises HostError, UserInputError."""
-    found = []
+    """Return the named machines, with the image as their root. Raises HostError, UserInputError."""
+    found, subsystems = [], ""
     for name in dict.fromkeys(name for name in names if is_machine(name)):
         if name == STOCK:
             with step("make the stock machine ready"):
                 known = image_subject.prepare(FitOptions(image, Path(), store=store))
-            files = str(kernel_subsystems.known(known.kernel, known.baseline.architecture, store))
-            stock = BenchMachine(
-                name=STOCK, machine=known.baseline, kernel=known.kernel.release, system_map=known.kernel.system_map,
-                subsystems=files,
-            )  # fmt: skip
-            found.append(stock)
+            subsystems = str(kernel_subsystems.known(known.kernel, known.baseline.architecture, store))
+            kernel = known.kernel
+            found.append(BenchMachine(STOCK, known.baseline, kernel.release, system_map=kernel.system_map))
             continue
         folder = Path(name.removeprefix(VM)).absolute()
         one = bundle_folder.load_container(folder, store)
-        machine = fitted_machine.machine_of(one, fitted_machine.Chosen(clock=Clock.INSTRUCTIONS))
-        which = digest(to_bytes(one.bundle))[:12]
         found.append(
             BenchMachine(
                 name=VM + folder.name,
-                machine=machine,
+                machine=fitted_machine.machine_of(one, fitted_machine.Chosen(clock=Clock.INSTRUCTIONS)),
                 kernel=one.bundle.kernel_version,
                 folder=str(folder),
-                digest=which,
+                digest=digest(to_bytes(one.bundle))[:12],
             )
         )
-    files = next((one.subsystems for one in found if one.name == STOCK), "")
-    found = [replace(one, subsystems=files) for one in found]
+    found = [replace(one, subsystems=subsystems) for one in found]
     names_ = [one.name for one in found]
     if len(set(names_)) < len(names_):
         raise UserInputError("two bundles' folders have one name", hint="rename one: it names the row")
@@ -108,14 +103,14 @@ class ImageMachine:
         return kernel_subsystems.read(self.known.subsystems)
 
     def timed(self, words: Sequence[str], accelerator: Accelerator = Accelerator.KVM) -> Boot:
-        """Boot, and run one command on the wall clock, which says something where the processor runs the guest
+        """Boot, and run one command on the wall clock. Its time means something where the processor runs the guest
         itself."""
         machine = replace(self.known.machine, clock=Clock.WALL, accelerator=accelerator)
         return _right(*boot(machine, _work(words), self._folder()))
 
     def run(self, words: Sequence[str]) -> Boot:
-        """Boot, run one command of the image as the container, to its end, on the instruction clock. Raises GuestError
-        when that fails."""
+        """Boot on the instruction clock, and run one command of the image as the container, to its end. Raises
+        GuestError when it fails."""
         work = _work(words)
         machine = machine_variants.counted(replace(self.known.machine, clock=Clock.INSTRUCTIONS))
         work = work.unhurried(machine.clock)

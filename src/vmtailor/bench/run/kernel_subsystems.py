@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The subsystem of each of the kernel's functions, from the packaged kernel's debug information and source,
-where no fit has traced it. A bundle's kernel is of the same source: its functions are found by their names."""
+"""The subsystem of each function of a kernel that no fit has traced, from the packaged kernel's debug information and
+source. A bundle's kernel is of the same source, so its functions are found by name."""
 
 from __future__ import annotations
 
@@ -24,28 +24,22 @@ NAME = "subsystems.json"
 
 
 def known(kernel: KernelBaseline, architecture: str, store: Store) -> Path:
-    """Return the file of a kernel's functions; made once. Raises HostError when no symbolizer is there."""
+    """Return the file of a kernel's functions, made once. Raises HostError when there is no symbolizer."""
 
     def fill(folder: Path) -> None:
         with step("find the subsystem of each of the kernel's functions"):
             table = SymbolTable.parse(Path(kernel.system_map).read_text("ascii", "replace"), architecture)
             frames = symbolize(Path(kernel.debug_vmlinux), map(int, table.starts))
-            (folder / NAME).write_bytes(
-                msgspec.json.encode(subsystems(table, frames, in_tree(Path(kernel.source_dir))))
-            )
+            is_there = functools.cache(lambda path: (Path(kernel.source_dir) / path).is_file())
+            (folder / NAME).write_bytes(msgspec.json.encode(subsystems(table, frames, is_there)))
 
     key = digest("kernel-subsystems/1", kernel.release, kernel.source_digest, Path(kernel.system_map))
     return store.get("kernel-subsystems", key, fill) / NAME
 
 
-def in_tree(tree: Path) -> Callable[[str], bool]:
-    """Return whether a path is one of a source tree's files; asked once for each."""
-    return functools.cache(lambda path: (tree / path).is_file())
-
-
 def subsystems(table: SymbolTable, frames: Mapping[int, SourceFrames], there: Callable[[str], bool]) -> dict[str, str]:
-    """Return function → subsystem, where both are known. Of several functions with one name, the first. `frames`: of
-    where functions begin; `there`: whether a path is of the source tree."""
+    """Return function → subsystem, where both are known; for several functions of one name, that of the first.
+    `frames`: for the address where each function begins; `there`: whether a path is in the source tree."""
     path = functools.cache(lambda noted: path_of(noted, there))
     found: dict[str, str] = {}
     for start, name in zip(table.starts, table.names, strict=False):
@@ -58,11 +52,11 @@ def subsystems(table: SymbolTable, frames: Mapping[int, SourceFrames], there: Ca
 
 def path_of(noted: str, there: Callable[[str], bool]) -> str:
     """Return the path in the tree of a file as the compiler noted it: its longest ending that is there; empty where
-    none."""
+    none is."""
     parts = posixpath.normpath(noted).strip("/").split("/")
     return next((end for end in ("/".join(parts[at:]) for at in range(len(parts))) if there(end)), "")
 
 
 def read(file: str) -> dict[str, str]:
-    """Return what is known of a kernel's functions; nothing where no file is named."""
+    """Return function → subsystem from a file; empty where no file is named."""
     return msgspec.json.decode(Path(file).read_bytes(), type=dict[str, str]) if file else {}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A benchmark from outside: everything is fetched and made ready, the scope is made, the run goes on within it."""
+"""A benchmark from outside: everything is fetched and made ready, the scope is made, and the run goes on within it."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ _LONGEST_S = 7 * 86400.0
 
 
 def bench(asked: BenchJob, store: Store, *, inside: str = "", require_kvm: bool = False) -> BenchResults:
-    """Measure, and return what the file then holds. `inside`: `vm:DISK`, the machine in which those of the runtimes run
-    that are none themselves; empty: this host. `require_kvm`: fail unless machines can be timed. Raises UserInputError,
+    """Measure, and return what the results' file then holds. `inside`: `vm:DISK`, the machine in which the job's
+    engines run; empty: this host. `require_kvm`: fail unless machines can be timed. Raises UserInputError,
     HostError."""
     out = Path(asked.out)
     if out.is_dir():
@@ -87,7 +87,9 @@ def bench(asked: BenchJob, store: Store, *, inside: str = "", require_kvm: bool 
     if inside:
         counted = bool(machine_tests(job))
         job = replace(job, inside=guest_engine.ready(inside, image, job.image_archive, store, by_subsystem=counted))
-    with locked(_lock_of(job, store), f"a benchmark into {out.name}"), held() as scope:
+    # Two runs into one file would each take what the other one adds for gone.
+    lock = store.folder("bench-locks") / digest(str(Path(job.out).resolve()))[:16]
+    with locked(lock, f"a benchmark into {out.name}"), held() as scope:
         job = replace(job, folder=str(scope.folder))
         file = scope.folder / "job.json"
         records.save(job, file)
@@ -109,7 +111,7 @@ _REPLACED = ("/run", "/dev/shm", "/proc", "/sys")
 
 
 def _require_seen(job: BenchJob, store: Store, inside: str) -> None:
-    """Raise UserInputError where a file lies where the run, which has its own folders there, would not see it."""
+    """Raise UserInputError for a file in a folder that the run replaces by its own."""
     named = [("the results", Path(job.out)), ("the cache", store.root)]
     named += [(name, Path(name.removeprefix(VM))) for name in (*job.runtimes, inside) if name.startswith(VM)]
     sources = (job.unixbench_source, job.iozone_source, job.netperf_source)
@@ -124,16 +126,12 @@ def _require_seen(job: BenchJob, store: Store, inside: str) -> None:
 
 
 def _kvm(*, required: bool) -> bool:
-    """Return whether KVM works, so that machines can be timed. Raises HostError where they have to be, and cannot."""
+    """Return whether KVM works, so that machines can be timed. Raises HostError where that is required and it does
+    not."""
     verdict = monitors.usual().kvm()
     if required and not verdict.works:
         raise HostError(f"KVM does not work here: {verdict.reason}", hint="vmtailor doctor says more")
     return verdict.works
-
-
-def _lock_of(job: BenchJob, store: Store) -> Path:
-    """Return the lock of who writes these results: two at once would each take what the other one adds for gone."""
-    return store.folder("bench-locks") / digest(str(Path(job.out).absolute().resolve()))[:16]
 
 
 def _tree(published: Published, source: str) -> str:

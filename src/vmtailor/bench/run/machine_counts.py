@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Machines without KVM: their wall time says nothing of virtualisation, so they are counted on the instruction clock,
-and compared with each other alone. A start is counted up to the program and up to its end; work that the kernel does
-is counted for so many units and for twice as many, and their difference is the cost of a unit: the cost of the boot and
-of the program's own start cancels. Suites whose figures would be of the processor or of memory cannot tell."""
+"""Tests of machines without KVM. Their wall time says nothing of virtualisation, so they are counted on the instruction
+clock, and compared only with each other. A start is counted up to the program and up to its end. Work of the kernel is
+counted for n units and for 2n: the difference is the cost of n, without boot and start-up. Suites that measure
+processor or memory are left out."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _COST_S, _COST_WITHIN_S = 15.0, 60.0
 
 
 def machine_tests(job: BenchJob) -> list[BenchTest]:
-    """Return what is counted of a job's suites. Their cost is that of the mean row."""
+    """Return the counted tests of a job's suites. Their cost is that of an average row."""
     own, within = len(job.machines), len(job.inside_runtimes)
     cost_s = (own * _COST_S + within * _COST_WITHIN_S) / max(1, own + within)
     found = []
@@ -39,14 +39,14 @@ def machine_tests(job: BenchJob) -> list[BenchTest]:
 
 
 def timed_too(test: BenchTest) -> bool:
-    """Return whether a test is timed in machines where KVM works: a start, and work of one processor."""
+    """Return whether machines with KVM are timed in a test: a start, or work of one processor."""
     if test.suite == SuiteName.STARTUP:
         return test.test == "report" and test.variant == "warm"
     return test.suite == SuiteName.UNIXBENCH and test.variant == f"{OURS}, {ONE_COPY}, {ONE_CORE}" and test.count == 1
 
 
 def cannot_tell(job: BenchJob) -> list[str]:
-    """Return what is not measured of machines, and of engines within one, and why."""
+    """Return in words what is not measured of machines, and of engines within one, and why."""
     counted = (SuiteName.STARTUP, SuiteName.UNIXBENCH)
     found = []
     if job.inside is not None:

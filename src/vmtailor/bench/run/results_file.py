@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The file of results: what an earlier run of the same host, image and form left there goes on; all else stays."""
+"""The file of results: a run continues an earlier one of the same host, image and form; all other runs stay."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SHARE, _WAIT_S = 0.05, 5.0
 
 
 def earlier(out: Path, job: BenchJob, host: str) -> HostRun | None:
-    """Return what an earlier run left there of the same host, image and form; `host`: its id."""
+    """Return the earlier run of the same host, image and form. `host`: its id."""
     if not out.is_file():
         return None
     wanted = (host, job.image_digest, job.quick)
@@ -31,9 +31,9 @@ def earlier(out: Path, job: BenchJob, host: str) -> HostRun | None:
 
 
 def going_on(before: HostRun | None, known: HostRun) -> HostRun:
-    """Return what is known at the beginning of a run, with what was there: its trials, but for those that the end of a
-    run cut off; runtimes, in the order in which they first came; what was said of those that are not measured now.
-    Raises UserInputError where samples that are there would be pooled with others of other conditions."""
+    """Return the beginning of a run, continued from an earlier one. It keeps the earlier trials, but not those cut off
+    at the end of a run. It keeps runtimes, in the order in which they first came, and the notes on those not measured
+    now. Raises UserInputError where samples of other conditions would be pooled."""
     if before is None:
         return known
     if (changed := _changed(before, known)) != []:
@@ -64,21 +64,21 @@ def _changed(before: HostRun, known: HostRun) -> list[str]:
 
 
 def having(out: Path, known: HostRun) -> BenchResults:
-    """Return what the file then holds: its other runs stay as they are."""
+    """Return the contents of the file with this run: its other runs stay as they are."""
     before = records.load(BenchResults, out).runs if out.is_file() else ()
     return BenchResults(__version__, (*(run for run in before if _key(run) != _key(known)), known))
 
 
 class Keeping:
-    """The file while a run goes on, which grows. It is written whenever it is told to, unless that would take more than
-    a twentieth of the time: then seconds later, at most, which a run that is killed loses."""
+    """The file while a run goes on. Each call writes it, unless writing would take more than a twentieth of the time:
+    then it waits some seconds, whose results a killed run loses."""
 
     def __init__(self, out: Path, now: Callable[[], float] = time.monotonic) -> None:
         self._out, self._now = out, now
         self._due = now()
 
     def keep(self, known: HostRun, *, last: bool = False) -> None:
-        """Write what is known now; `last`: however long it takes."""
+        """Write the results so far. `last`: however long it takes."""
         began = self._now()
         if began < self._due and not last:
             return

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several instances at once in one engine within a machine. Each number of instances has one boot, in which they do all
-remaining tests, one after the other, each at the same time. A run is resumed test by test."""
+"""Several instances at once in one engine within a machine. Each number of instances has one boot, which runs all
+remaining tests, each in all instances at the same time. A run resumes test by test."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ _SAID, _INSTANCE = "bench-said", "instance "
 
 
 def tests(job: BenchJob) -> list[BenchTest]:
-    """Return what is done at once of a job: all tests for each number of instances; for NONE, they are one
-    instance's."""
+    """Return the tests that a job runs in several instances at once: all of them for each number of instances. NONE
+    counts as one instance."""
     if SuiteName.UNIXBENCH not in job.suites:
         return []
     counts = dict.fromkeys(max(1, count) for count in job.counts)
@@ -64,8 +64,8 @@ def tests(job: BenchJob) -> list[BenchTest]:
 
 
 def planned(job: BenchJob, runtimes: Sequence[str]) -> list[PlannedTrial]:
-    """Return all trials in their order: boot by boot. `runtimes`: names of rows. Where NONE is asked for, the machine
-    itself is measured for that alone."""
+    """Return all trials in their order, boot by boot. `runtimes`: names of rows. Where NONE is asked for, the machine
+    itself is measured only once, for it."""
     apart = NONE in job.counts
     found = []
     all_tests = tests(job)
@@ -84,13 +84,13 @@ def _is_asked(job: BenchJob, runtime: str, count: int) -> bool:
 
 
 def is_machine_itself(runtime: str) -> bool:
-    """Return whether a row isolates nothing: of a machine's rows the one that is named after the chroot."""
+    """Return whether a row isolates nothing: in a machine, it is the row named after the chroot."""
     name = runtime.rpartition("/")[2]
     return name in description.known() and description.load(name).chroot
 
 
 def check(counts: Sequence[int], runtimes: Sequence[str], *, inside: bool) -> None:
-    """Raise UserInputError where no containers are asked for, and there is no machine or nobody to be it."""
+    """Raise UserInputError where NONE is asked for, and there is no machine or no row that stands for it."""
     if NONE not in counts:
         return
     if not inside:
@@ -104,14 +104,14 @@ def check(counts: Sequence[int], runtimes: Sequence[str], *, inside: bool) -> No
 
 @dataclass(frozen=True)
 class RoundsBoot:
-    """The work of a machine in one boot: `count` instances do these tests, each for so many seconds."""
+    """The work of one boot: `count` instances run these tests, each for so many seconds."""
 
     count: int
     tests: tuple[tuple[str, float], ...]
 
     def exercise(self, one: description.Description) -> SystemExercise:
-        """Return the exercise: everything up to the first round is what the system is ready by; then each test is two
-        steps, a rest and the round; at last all are told to end."""
+        """Return the exercise. The system is ready once all instances are there; then each test is two steps, a rest
+        and the round; at last all are told to end."""
         conduct = conducting(self.count)
         prepare = Step(StepKind.COMMAND, argv=("sh", "-c", at_once(one, self.count, TAG, TREE_DISK, OURS_DISK)))
         rest = Step(StepKind.COMMAND, argv=("sh", "-c", f"sync; sleep {REST_S}"))
@@ -125,13 +125,13 @@ class RoundsBoot:
         )  # fmt: skip
 
     def sayings(self) -> list[Saying]:
-        """Return what is asked for after the last round: what each instance said, under its number."""
+        """Return the questions after the last round: the output of each instance, under its number."""
         parts = [f"echo {_INSTANCE}{number}; cat {ROUNDS}/{number}.said" for number in range(self.count)]
         return [Saying(_SAID, ("sh", "-c", "; ".join(parts)))]
 
     @property
     def patience_s(self) -> float:
-        """Return seconds of processor time until nothing more is to be expected."""
+        """Return the seconds of processor time after which nothing more is expected."""
         return BOOT_S + _PATIENCE * sum(seconds for _, seconds in self.tests)
 
     def figures(self, found: Boot, gathered: Gathered) -> dict[str, tuple[BenchFigure, ...] | TrialFailed]:
@@ -167,7 +167,8 @@ _BootKey = tuple[str, int, int]
 
 
 class AtOnce:
-    """The trials of a run that are done at once: the first of those that share a boot boots, for all of them."""
+    """The trials of a run with several instances at once. The first trial of those that share a boot boots for all of
+    them."""
 
     def __init__(self, job: BenchJob, left: Callable[[], Sequence[PlannedTrial]] = tuple) -> None:
         """`left`: returns what is to be done, as things stand."""
@@ -177,7 +178,7 @@ class AtOnce:
         self._seconds: dict[_BootKey, float] = {}
 
     def figures(self, one: PlannedTrial, machine: GuestEngine) -> tuple[BenchFigure, ...]:
-        """Return those of a trial. Raises TrialFailed."""
+        """Return the figures of a trial. Raises TrialFailed."""
         known = self._known.setdefault(_boot_of(one), {})
         if one.test.test not in known:
             asked = {other.test.test for other in self.left() if _boot_of(other) == _boot_of(one)} | {one.test.test}
@@ -193,11 +194,11 @@ class AtOnce:
         return found
 
     def has(self, one: PlannedTrial) -> bool:
-        """Return whether a trial's figures are there already, with those of another one."""
+        """Return whether a trial's figures are there already, from the boot of another one."""
         return one.test.variant == VIRTUAL and one.test.test in self._known.get(_boot_of(one), {})
 
     def seconds(self, one: PlannedTrial) -> float:
-        """Return a trial's part of what its boot took here."""
+        """Return a trial's share of the time of its boot."""
         return self._seconds.get(_boot_of(one), 0.0)
 
 

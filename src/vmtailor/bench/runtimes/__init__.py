@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ways to run a container on this host or in a guest, and the scope in which nothing of them can stay behind."""
+"""Ways to run a container on this host or in a guest, and the scope, which leaves nothing of them behind."""

@@ -33,7 +33,7 @@ GROUPS = (*LIMITS, "network", "enter_network", "no_network", "volume")
 
 
 class RootForm(StrEnum):
-    """In which form a runtime wants the image."""
+    """The form in which a runtime takes the image."""
 
     IMAGE = "image"  # it loads the archive itself
     BUNDLE = "bundle"  # a folder with config.json and rootfs, as the OCI runtime specification has it
@@ -43,7 +43,7 @@ class RootForm(StrEnum):
 
 @dataclass(frozen=True)
 class DescribedFile:
-    """A file written before its first command."""
+    """A file written before the runtime's first command."""
 
     path: str
     content: str
@@ -51,7 +51,7 @@ class DescribedFile:
 
 @dataclass(frozen=True)
 class Daemon:
-    """A program that must run; it does when `ready` ends with 0."""
+    """A program that must run; it is up when `ready` ends with 0."""
 
     start: tuple[str, ...]
     ready: tuple[str, ...]
@@ -59,8 +59,10 @@ class Daemon:
 
 @dataclass(frozen=True)
 class Commands:
-    """Argument lists with fields and groups. `stays` as in `Steps`. `network`: starts what holds a network namespace
-    for instances to join, where the runtime takes none that is there; `network_pid` prints a process of it."""
+    """Argument lists with fields and groups. `run` makes an instance, runs its command in the foreground, and removes
+    it. `create` (each in turn), `start` and `stop` do so in steps; `stays`: `start` runs as long as the instance does,
+    otherwise it returns when the instance runs. `network`: starts what holds a network namespace for instances to join,
+    where the runtime takes none that is there; `network_pid` prints a process of it."""
 
     run: tuple[str, ...]
     start: tuple[str, ...]
@@ -76,9 +78,9 @@ class Commands:
 
 @dataclass(frozen=True)
 class Description:
-    """`own_kernel`: instances do not run on the host's kernel; `chroot`: it isolates nothing, and says so. `limits`:
-    "own" (by its options) or "cgroup" (it is begun in cgroups that have them). `private`: folders of the host of which
-    it gets copies, since it writes there whatever it is told."""
+    """A runtime. `own_kernel`: its instances do not run on the host's kernel; `chroot`: it isolates nothing, and says
+    so. `limits`: "own" (set by its options) or "cgroup" (it starts in cgroups that have them). `private`: folders of
+    the host that it gets copies of, since it writes there regardless of its options."""
 
     name: str
     title: str
@@ -97,14 +99,14 @@ class Description:
     private: tuple[str, ...] = ()
 
     def sets(self, limit: str) -> bool:
-        """Return whether it has an instance run under such a limit, one of LIMITS."""
+        """Return whether its instances can have such a limit, one of LIMITS."""
         if self.limits == "cgroup" or self.root is RootForm.BUNDLE:
             return True
         return bool(self.options.get(limit)) and f"[{limit}]" in self.commands.run
 
 
 def known() -> tuple[str, ...]:
-    """Return the names of the runtimes that come with the program, by their order in tables."""
+    """Return the names of the runtimes that come with the program, in the order of tables."""
     folder = resources.files("vmtailor").joinpath("bench", "data")
     names = [item.name.removesuffix(".toml") for item in folder.iterdir() if item.name.endswith(".toml")]
     return tuple(sorted(names, key=lambda name: (name != "native", name)))
@@ -128,10 +130,9 @@ def parse(data: bytes, origin: str) -> Description:
     try:
         table: dict[str, Any] = tomllib.loads(data.decode())
         found = msgspec.convert(table, Description)
-    except RecursionError:
-        raise UserInputError(f"{origin} describes no runtime: it is nested too deep", hint=_HINT) from None
-    except ValueError as error:  # of TOML, of UTF-8, of a record, or a number of thousands of digits
-        raise UserInputError(f"{origin} describes no runtime: {plain(str(error))[:300]}", hint=_HINT) from error
+    except (RecursionError, ValueError) as error:  # of TOML, of UTF-8, of a record, or a number of thousands of digits
+        why = "it is nested too deep" if isinstance(error, RecursionError) else plain(str(error))[:300]
+        raise UserInputError(f"{origin} describes no runtime: {why}", hint=_HINT) from error
     unknown = set(table) - set(Description.__dataclass_fields__)
     unknown |= set(table.get("commands", {})) - set(Commands.__dataclass_fields__)
     unknown |= set(found.options) - set(GROUPS)
@@ -158,7 +159,7 @@ _HINT = "docs/reference/bench-runtimes.md describes every key"
 
 
 def _of_instances(found: Description) -> list[Sequence[str]]:
-    """Return the commands that are about one instance."""
+    """Return the commands about one instance."""
     commands = found.commands
     return [
         commands.run, commands.start, *commands.create, *commands.stop, *commands.remove, *found.options.values()
@@ -166,7 +167,7 @@ def _of_instances(found: Description) -> list[Sequence[str]]:
 
 
 def _of_all(found: Description) -> list[Sequence[str]]:
-    """Return words that are about none."""
+    """Return the words that are about no instance."""
     commands = found.commands
     lists = [*commands.load, commands.network, commands.network_pid, commands.network_remove, found.version]
     if found.daemon is not None:
@@ -197,8 +198,8 @@ def fill(
     groups: Mapping[str, Sequence[Mapping[str, str]]],
     options: Mapping[str, Sequence[str]],
 ) -> tuple[str, ...]:
-    """Return the words of a command. A group `[x]` stands for the words of option x, once for each entry of
-    `groups[x]`, whose values are added; for none, it is nothing."""
+    """Return the words of a command. A group `[x]` becomes the words of option x, once for each entry of `groups[x]`,
+    whose values are added; without entries, nothing."""
     done: list[str] = []
     for word in words:
         group = _GROUP.fullmatch(word)
@@ -213,5 +214,5 @@ def fill(
 
 
 def filled(text: str, values: Mapping[str, str]) -> str:
-    """Return one text with its fields replaced. What they stand for is not looked at again."""
+    """Return a text with its fields replaced. Fields within the values stay as they are."""
     return _FIELD.sub(lambda named: values.get(named[1], ""), text)

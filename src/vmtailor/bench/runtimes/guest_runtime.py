@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A described runtime in a guest that has none of vmtailor: the same tables of commands, as a script for its shell that
-makes everything ready, and as words that make one instance. Pure."""
+"""A described runtime in a guest that has none of vmtailor. The same tables of commands become a script for its shell,
+which makes everything ready, and the words that make one instance. Pure."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ mount -o remount,rw /
 
 @dataclass(frozen=True)
 class InGuest:
-    """One command in one runtime of a guest. `prepare`: a shell's program, to be run once; what goes wrong in it is a
-    line of LOG that begins with FAILED. `run`: makes an instance, runs the command in it, and takes it away.
-    `version`: prints that of the runtime; empty where nothing does."""
+    """One command in one runtime of a guest. `prepare`: a shell script, run once; an error in it is a line of LOG that
+    begins with FAILED. `run`: makes an instance, runs the command in it, and removes it. `version`: prints the
+    runtime's version; empty where nothing does."""
 
     prepare: str
     run: tuple[str, ...]
@@ -72,7 +72,7 @@ def in_guest(
     one: Description, command: Sequence[str], tag: str, tree: str, ours: str, limits: Limits | None = None
 ) -> InGuest:
     """Return how a command is run. `tag`: of the image in the archive; `tree`, `ours`: the guest's names of both disks.
-    `limits`: those of the instance; None: it has none."""
+    `limits`: of the instance; None: it has none."""
     spec = InstanceSpec(name=INSTANCE, command=tuple(command), limits=limits or Limits())
     guest = _Guest(one, tag, entered=one.limits == "cgroup" and (limits is not None or not one.chroot))
     parts = [
@@ -88,8 +88,8 @@ def in_guest(
 
 
 def at_once(one: Description, count: int, tag: str, tree: str, ours: str) -> str:
-    """Return the shell's program that begins so many instances, each of which obeys who conducts them
-    (benchmarks/image); it ends when all are there. `tag`, `tree`, `ours`: as above."""
+    """Return a shell script that starts so many instances, each of which obeys its conductor (benchmarks/image). It
+    ends when all are there. `tag`, `tree`, `ours`: as for `in_guest`."""
     guest = _Guest(one, tag, entered=one.limits == "cgroup" and not one.chroot)
     volumes = (Volume(ROUNDS, CALL_BACK),)
     specs = [
@@ -117,7 +117,7 @@ def at_once(one: Description, count: int, tag: str, tree: str, ours: str) -> str
 
 
 def conducting(count: int) -> tuple[str, ...]:
-    """Return the words that conduct so many instances in a guest, but for what they are to do."""
+    """Return the words that conduct so many instances in a guest, without the order that follows."""
     return f"{TREE}{BENCH}", "conduct", ROUNDS, str(count)
 
 
@@ -165,8 +165,36 @@ class _Guest:
         ]
 
     def placed(self, spec: InstanceSpec, cgroups: Sequence[str]) -> list[str]:
-        """Return lines for the instance's cgroups, root directory and bundle."""
-        return _placed(self.one, spec, self.folder, cgroups if self.entered else ())
+        """Return lines that make the instance's cgroups, root directory and bundle, as on a host (host_runtime.py)."""
+        found = []
+        if self.entered:
+            found += [
+                f"[ -e {_CGROUPS}/cgroup.controllers ] || fail this system has version 1 of cgroups",
+                f"for name in memory cpu pids; do echo +$name >{_CGROUPS}/cgroup.subtree_control; done",
+            ]
+            for cgroup in (f"{_CGROUPS}/{name}" for name in cgroups):
+                found.append(_must("mkdir", cgroup))
+                for name, text in limit_files(spec.limits, unified=True):
+                    found.append(f"echo {shlex.quote(text)} >{cgroup}/{name} || fail {name}")
+                for name, text in no_swap_files(spec.limits, unified=True):
+                    found.append(f"[ ! -e {cgroup}/{name} ] || echo {shlex.quote(text)} >{cgroup}/{name}")
+        if self.one.root is RootForm.IMAGE:
+            return found
+        own = f"{self.folder}/{spec.name}"
+        root = f"{own}/{_root_name(self.one)}"
+        options = f"lowerdir={TREE},upperdir={own}/upper,workdir={own}/work"
+        found += [
+            _must("mkdir", "-p", root, f"{own}/upper", f"{own}/work"),
+            _must("mount", "-t", "overlay", "-o", options, "overlay", root),
+        ]
+        if self.one.root is RootForm.KERNEL_DIRECTORY:
+            found += [_must("mount", "--rbind", f"/{name}", f"{root}/{name}") for name in ("proc", "sys", "dev")]
+            for volume in spec.volumes:  # which nobody else mounts
+                found.append(_must("mkdir", "-p", f"{root}{volume.target}"))
+                found.append(_must("mount", "--bind", volume.source, f"{root}{volume.target}"))
+        if self.one.root is RootForm.BUNDLE:
+            found.append(_write(f"{own}/config.json", json.dumps(bundle_config(spec), indent=1)))
+        return found
 
     def _values(self, spec: InstanceSpec) -> dict[str, str]:
         own = f"{self.folder}/{spec.name}"
@@ -201,36 +229,3 @@ def _daemon(one: Description, words: _Words, log: str) -> list[str]:
 
 def _root_name(one: Description) -> str:
     return "rootfs" if one.root is RootForm.BUNDLE else "root"
-
-
-def _placed(one: Description, spec: InstanceSpec, folder: str, cgroups: Sequence[str]) -> list[str]:
-    """Return the instance's cgroup, root directory and bundle, as on a host (bench/runtimes/host_runtime.py)."""
-    found = []
-    if cgroups:
-        found += [
-            f"[ -e {_CGROUPS}/cgroup.controllers ] || fail this system has version 1 of cgroups",
-            f"for name in memory cpu pids; do echo +$name >{_CGROUPS}/cgroup.subtree_control; done",
-        ]
-        for cgroup in (f"{_CGROUPS}/{name}" for name in cgroups):
-            found.append(_must("mkdir", cgroup))
-            for name, text in limit_files(spec.limits, unified=True):
-                found.append(f"echo {shlex.quote(text)} >{cgroup}/{name} || fail {name}")
-            for name, text in no_swap_files(spec.limits, unified=True):
-                found.append(f"[ ! -e {cgroup}/{name} ] || echo {shlex.quote(text)} >{cgroup}/{name}")
-    if one.root is RootForm.IMAGE:
-        return found
-    own = f"{folder}/{spec.name}"
-    root = f"{own}/{_root_name(one)}"
-    options = f"lowerdir={TREE},upperdir={own}/upper,workdir={own}/work"
-    found += [
-        _must("mkdir", "-p", root, f"{own}/upper", f"{own}/work"),
-        _must("mount", "-t", "overlay", "-o", options, "overlay", root),
-    ]
-    if one.root is RootForm.KERNEL_DIRECTORY:
-        found += [_must("mount", "--rbind", f"/{name}", f"{root}/{name}") for name in ("proc", "sys", "dev")]
-        for volume in spec.volumes:  # which nobody else mounts
-            found.append(_must("mkdir", "-p", f"{root}{volume.target}"))
-            found.append(_must("mount", "--bind", volume.source, f"{root}{volume.target}"))
-    if one.root is RootForm.BUNDLE:
-        found.append(_write(f"{own}/config.json", json.dumps(bundle_config(spec), indent=1)))
-    return found

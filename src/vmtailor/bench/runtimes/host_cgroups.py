@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The scope's cgroups on the host, which is left as it was found.
 
-Under version 1, or where nobody manages version 2, they are made below the roots. Controllers that the root of version
+Under version 1, or where nothing manages version 2, they are made below the roots. Controllers that the root of version
 2 did not pass on before are noted in the scope's folder. Whoever removes the last scope withdraws them. Where a service
-manager owns version 2, the scope is a delegated unit of its own. A cgroup made beside the others would lose its
-controllers whenever they change, and the manager would not know its owner."""
+manager owns version 2, the scope is a delegated unit of its own: any other cgroup would lose its controllers whenever
+they change, and the manager would not know its owner."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ MOST_PROCESSES = 16384
 
 
 def hierarchies(mounts: Path = Path("/proc/self/mounts")) -> list[Path]:
-    """Return where cgroups are mounted on this host, each hierarchy once: some have it in several places. Raises
-    HostError where none are."""
+    """Return where cgroups are mounted on this host, each hierarchy once, even if it is mounted in several places.
+    Raises HostError where none are."""
     rows = [line.split() for line in mounts.read_text().splitlines()]
     found: dict[int | Path, Path] = {}
     for path in (Path(row[1]) for row in rows if row[2] in ("cgroup", "cgroup2")):
@@ -43,7 +43,8 @@ def hierarchies(mounts: Path = Path("/proc/self/mounts")) -> list[Path]:
 
 
 class HostCgroups:
-    """The hierarchies of this host, by their roots. `managed`: a service manager owns version 2, and it is alone."""
+    """The hierarchies of this host, by their roots. `managed`: a service manager owns version 2, which is the only
+    hierarchy."""
 
     def __init__(self, roots: list[Path] | None = None, managed: Path = MANAGED) -> None:
         self._roots = hierarchies() if roots is None else roots
@@ -55,7 +56,8 @@ class HostCgroups:
         return f"{SLICE}/{name}.scope" if self.managed else name
 
     def begun(self, name: str) -> list[str]:
-        """Return the words before a command that begins in the scope's cgroup; none where it enters it itself."""
+        """Return the words before a command that start it in the scope's cgroup; none where it enters the cgroup
+        itself."""
         if not self.managed:
             return []
         caps = [
@@ -67,8 +69,8 @@ class HostCgroups:
         ]  # fmt: skip
 
     def make(self, name: str, folder: Path) -> None:
-        """Make the scope's cgroup in every hierarchy, with the caps that keep the host alive; the manager makes its own
-        when the scope is begun. `folder`: of the scope."""
+        """Make the scope's cgroup in every hierarchy, with the caps that keep the host alive. A service manager makes
+        it when the scope starts. `folder`: of the scope."""
         if self.managed:
             return
         if self._unified:
@@ -98,9 +100,9 @@ class HostCgroups:
                 (root / "cgroup.subtree_control").write_text(f"+{name}")
 
     def remove(self, name: str, folder: Path) -> bool:
-        """End what is in the scope's cgroups, remove them, and withdraw what was passed on for it, unless another scope
-        lives on that: then it is that one's to withdraw. `folder`: of the scope, which is still there. Returns whether
-        all are gone: a process that waits for a disk ends when it has what it waits for."""
+        """End the processes in the scope's cgroups, remove these, and withdraw the controllers passed on for it. Where
+        another scope still needs these, it inherits the duty. `folder`: of the scope, which is still there. Returns
+        whether all are gone: a process that waits for a disk ends only when it has its data."""
         left = [path for path in self.paths(name) if not remove_tree(path)]
         if left:
             return False
@@ -121,7 +123,7 @@ class HostCgroups:
         return True
 
     def paths(self, name: str) -> list[Path]:
-        """Return where cgroups of a scope may be, whoever made them."""
+        """Return all paths where a scope's cgroups may be."""
         below = [root / SLICE / f"{name}.scope" for root in self._roots] if self._unified else []
         return [*(root / name for root in self._roots), *below]
 

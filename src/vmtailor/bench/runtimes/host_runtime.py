@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A runtime driven as its description says."""
+"""A runtime on this host, driven as its description says."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from vmtailor.base import package_manager
 from vmtailor.base.errors import HostError
 from vmtailor.base.process import CommandFailed, ProgramResult, on_path, run, spawn
 from vmtailor.bench.model.instance import InstanceSpec, Limits
-from vmtailor.bench.runtimes.description import Description, RootForm, fill, filled
+from vmtailor.bench.runtimes.description import Commands, Description, RootForm, fill, filled
 from vmtailor.bench.runtimes.instance_cgroups import PERIOD_US, Cgroups
 from vmtailor.bench.runtimes.networks import Link, link
 from vmtailor.bench.runtimes.overlay_roots import Overlay, write_bundle
@@ -39,17 +39,6 @@ class BenchImage:
     tag: str
 
 
-@dataclass(frozen=True)
-class InstanceSteps:
-    """Argument lists that make one instance: each of `create` one after the other, then `start`, later `stop`. `stays`:
-    `start` runs as long as the instance does; otherwise it returns when the instance runs."""
-
-    create: tuple[tuple[str, ...], ...]
-    start: tuple[str, ...]
-    stays: bool
-    stop: tuple[tuple[str, ...], ...]
-
-
 class Surroundings(TypedDict):
     """The environment and working folder of a runtime's commands (base/process.py). `env`: None where it is ours;
     `cwd`: a folder in the scope, since podman's monitor leaves a file there when an instance runs out of memory."""
@@ -59,7 +48,7 @@ class Surroundings(TypedDict):
 
 
 def missing(description: Description) -> str:
-    """Return what is not there of a runtime's programs, and how to get it; empty when all are."""
+    """Return which of a runtime's programs are missing, and how to get them; empty when all are there."""
     absent = [name for name in description.programs if on_path(name) is None]
     if not absent:
         return ""
@@ -146,10 +135,6 @@ class DescribedRuntime:
     def _do(self, words: Sequence[str], timeout_s: float) -> ProgramResult:
         return run(fill(words, self._values(), {}, {}, {}), timeout_s=timeout_s, **self.surroundings())
 
-    def able(self, limits: Limits) -> Limits:
-        """Return the limits without those that its instances cannot have."""
-        return able(self.description, limits)
-
     def place(self, spec: InstanceSpec) -> None:
         """Make an instance's files, cgroups and mounts, before its time is taken. Raises HostError."""
         if (lacking := unable(self.description, spec.limits)) != []:
@@ -197,25 +182,27 @@ class DescribedRuntime:
             with contextlib.suppress(CommandFailed):
                 run(removed, timeout_s=STEP_S, **self.surroundings())
 
+    def commands(self, spec: InstanceSpec) -> Commands:
+        """Return the commands about one instance, filled in."""
+        given = self.description.commands
+        return replace(
+            given,
+            run=self._filled(given.run, spec),
+            start=self._filled(given.start, spec),
+            create=tuple(self._filled(words, spec) for words in given.create),
+            stop=tuple(self._filled(words, spec) for words in given.stop),
+            remove=tuple(self._filled(words, spec) for words in given.remove),
+        )
+
     def run_words(self, spec: InstanceSpec) -> tuple[str, ...]:
         """Return the one command that makes an instance, runs its command in the foreground, and removes it."""
-        return self._filled(self.description.commands.run, spec)
-
-    def steps(self, spec: InstanceSpec) -> InstanceSteps:
-        """Return the separate commands that make, start and stop an instance."""
-        commands = self.description.commands
-        return InstanceSteps(
-            tuple(self._filled(words, spec) for words in commands.create),
-            self._filled(commands.start, spec),
-            commands.stays,
-            tuple(self._filled(words, spec) for words in commands.stop),
-        )
+        return self.commands(spec).run
 
     def clear(self, spec: InstanceSpec) -> None:
         """Remove what is left of an instance, in whatever state it is. Never raises for what is not there."""
-        for words in self.description.commands.remove:
+        for words in self.commands(spec).remove:
             with contextlib.suppress(CommandFailed, HostError):
-                run(self._filled(words, spec), timeout_s=STEP_S, **self.surroundings())
+                run(words, timeout_s=STEP_S, **self.surroundings())
         self._cgroups.remove(spec.name)
         self._entries.pop(spec.name, None)
         overlay = self._placed.pop(spec.name, None)
@@ -256,17 +243,17 @@ _LIMITED = {
 
 
 def unable(one: Description, limits: Limits) -> list[str]:
-    """Return what instances of a runtime would be limited in, and cannot be."""
+    """Return, in words, the limits that a runtime's instances cannot have."""
     return [words for name, (words, key) in _LIMITED.items() if getattr(limits, key) is not None and not one.sets(name)]
 
 
 def able(one: Description, limits: Limits) -> Limits:
-    """Return those of some limits that instances of a runtime can have."""
+    """Return the limits without those that a runtime's instances cannot have."""
     return replace(limits, **{key: None for name, (_, key) in _LIMITED.items() if not one.sets(name)})
 
 
 def groups_of(spec: InstanceSpec) -> dict[str, list[dict[str, str]]]:
-    """Return which groups of words an instance needs, each with its values."""
+    """Return the groups of words that an instance needs, each with its values."""
     limits = spec.limits
     found: dict[str, list[dict[str, str]]] = {}
     if limits.memory_bytes is not None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""This host as the records of benchmarks name it, and what it does besides while they run."""
+"""This host as results name it, and its other work while benchmarks run."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 
 
 def stable_name(etc: Path = Path("/etc"), devices: Path = Path("/sys/class/net")) -> str:
-    """Return a name that stays, and that tells this host from others without telling whose it is: a digest of the
-    identity that it was installed with, or of its network devices' addresses."""
+    """Return a stable name that tells this host from others without revealing whose it is: a digest of its machine ID,
+    or of its network devices' addresses."""
     texts = []
     with contextlib.suppress(OSError):
         texts = [(etc / "machine-id").read_text().strip()]
@@ -34,7 +34,7 @@ def stable_name(etc: Path = Path("/etc"), devices: Path = Path("/sys/class/net")
 
 
 def this_host(cgroup: str, *, kvm: bool, name: str) -> BenchHost:
-    """Return what it is. `cgroup`: the version; `kvm`: whether it works; `name`: what results call it."""
+    """Return the record of this host. `cgroup`: the version; `kvm`: it works; `name`: this host's name in results."""
     text = (_PROC / "cpuinfo").read_text("utf-8", "replace")
     model = re.search(r"^(?:model name|cpu model|Processor)\s*:\s*(.+)$", text, re.MULTILINE)
     return BenchHost(
@@ -52,7 +52,7 @@ def this_host(cgroup: str, *, kvm: bool, name: str) -> BenchHost:
 
 
 def seen_here(namespaces: Sequence[str]) -> dict[str, str]:
-    """Return what this process would report of its kernel and namespaces, as a program of an image does of its own."""
+    """Return this process's kernel and namespaces, as a program of the image reports its own."""
     kernel = os.uname()
     found = {"kernel": kernel.release, "version": kernel.version}
     for name in namespaces:
@@ -62,13 +62,13 @@ def seen_here(namespaces: Sequence[str]) -> dict[str, str]:
 
 
 def clock_mhz() -> float | None:
-    """Return the clock of the processors just now, in the middle; None where nobody tells."""
+    """Return the median clock of the processors just now; None where the kernel does not report it."""
     found = clocks_mhz()
     return statistics.median(found) if found else None
 
 
 def clocks_mhz(sys: Path = Path("/sys/devices/system/cpu"), proc: Path = _PROC) -> list[float]:
-    """Return the clock of each processor just now, as far as the kernel tells."""
+    """Return the clock of each processor just now, as far as the kernel reports it."""
     found = []
     for file in sys.glob("cpu[0-9]*/cpufreq/scaling_cur_freq"):
         with contextlib.suppress(OSError, ValueError):  # one that goes offline meanwhile
@@ -80,7 +80,7 @@ def clocks_mhz(sys: Path = Path("/sys/devices/system/cpu"), proc: Path = _PROC) 
 
 
 class Clocks:
-    """The clocks of all processors, looked at again and again while a block runs."""
+    """The clocks of all processors, read repeatedly while a block runs."""
 
     def __init__(self, every_s: float = 0.5, read: Callable[[], list[float]] = clocks_mhz) -> None:
         self._every_s, self._read = every_s, read
@@ -106,7 +106,7 @@ class Clocks:
         self._thread.join()
 
     def told(self, noise: HostNoise) -> HostNoise:
-        """Return the record with what was seen; as it is where nobody tells."""
+        """Return the record with the clocks that were read; unchanged where there are none."""
         if not self.seen:
             return noise
         middle, low, high = statistics.median(self.seen), min(self.seen), max(self.seen)
@@ -114,14 +114,14 @@ class Clocks:
 
 
 def available_bytes() -> int:
-    """Return MemAvailable."""
+    """Return the host's MemAvailable."""
     found = re.search(r"^MemAvailable:\s*(\d+) kB", (_PROC / "meminfo").read_text(), re.MULTILINE)
     return int(found[1]) * 1024 if found else 0
 
 
 @dataclass(frozen=True)
 class ProcessorTimes:
-    """Seconds since the host started: of all processors, of idle ones, taken by the hypervisor for others."""
+    """Seconds since the host started: of all processors, of idle ones, and those that the hypervisor gave to others."""
 
     all_s: float
     idle_s: float
@@ -133,7 +133,7 @@ class ProcessorTimes:
         return cls(sum(words), words[3] + words[4], words[7])
 
     def noise_since(self, before: ProcessorTimes, own_s: float) -> HostNoise:
-        """Return what others did since then; `own_s`: processor time that the benchmark used itself."""
+        """Return the host's other work since then. `own_s`: processor time that the benchmark used itself."""
         whole = self.all_s - before.all_s
         if whole <= 0:
             return HostNoise(steal=0.0, others=0.0, clock_mhz=clock_mhz())

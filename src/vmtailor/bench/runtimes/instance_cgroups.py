@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cgroups of instances, of either version: made with limits, emptied, removed; and what the scope's own have used."""
+"""Cgroups of instances, of either version: made with limits, emptied, removed; and the processor time of the whole
+scope."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ class Cgroups:
         return sorted(path for path in self._mounts.iterdir() if path.is_dir() and (path / "cgroup.procs").is_file())
 
     def enter_harness(self) -> None:
-        """Move this process, which must be alone there, out of the root, so that others can be given controllers."""
+        """Move this process, which must be alone there, out of the root, so that other cgroups can get controllers."""
         if not self.unified:
             return
         own = self._mounts / HARNESS
@@ -56,7 +57,7 @@ class Cgroups:
                     (folder / "cgroup.subtree_control").write_text(f"+{name}")
 
     def make(self, name: str, limits: Limits) -> list[Path]:
-        """Return a cgroup in every hierarchy; returns the files by which a process enters. Raises HostError."""
+        """Make a cgroup in every hierarchy; return the files by which a process enters. Raises HostError."""
         files = []
         for root in self.hierarchies():
             folder = root / name
@@ -80,12 +81,12 @@ class Cgroups:
         return files
 
     def remove(self, name: str) -> None:
-        """End what is in a cgroup and remove it, with what is below."""
+        """End the processes in a cgroup and below it, and remove it."""
         for root in self.hierarchies():
             remove_tree(root / name)
 
     def limits(self, name: str) -> dict[str, str]:
-        """Return what the files of a cgroup say of its limits, by the names that instances' reports have for them."""
+        """Return the texts of a cgroup's limits, by the names that instances' reports use."""
         files = {
             "memory_limit": ("memory.max", "memory.limit_in_bytes"),
             "cpu_quota": ("cpu.max", "cpu.cfs_quota_us"),
@@ -110,7 +111,7 @@ class Cgroups:
 
 
 def limit_files(limits: Limits, *, unified: bool) -> list[tuple[str, str]]:
-    """Return which files of a cgroup get which text."""
+    """Return the files of a cgroup that set these limits, each with its text."""
     found = []
     if limits.memory_bytes is not None:
         found.append(("memory.max" if unified else "memory.limit_in_bytes", str(limits.memory_bytes)))
@@ -134,8 +135,8 @@ def limit_files(limits: Limits, *, unified: bool) -> list[tuple[str, str]]:
 
 
 def no_swap_files(limits: Limits, *, unified: bool) -> list[tuple[str, str]]:
-    """Return the files to be written afterwards, so that a limit to memory is none that swapping gets around, as
-    engines have it. Kernels that do not count swap do not have them."""
+    """Return the files to write next, so that swapping does not get around a limit to memory, as engines set it.
+    Kernels that do not count swap do not have them."""
     if limits.memory_bytes is None:
         return []
     return [("memory.swap.max", "0") if unified else ("memory.memsw.limit_in_bytes", str(limits.memory_bytes))]
@@ -170,8 +171,8 @@ def _end(folder: Path) -> None:
 
 
 def write_limit(folder: Path, bytes_s: int, sys: Path = Path("/sys")) -> WriteLimit | None:
-    """Return a limit on the whole disk that holds a folder; None where its file system is on none that can be named
-    (memory, network, several disks)."""
+    """Return a limit on the whole disk that holds a folder; None where its file system is on no single disk (memory,
+    network, several disks)."""
     device = folder.stat().st_dev
     place = sys / "dev" / "block" / f"{os.major(device)}:{os.minor(device)}"
     if not place.exists():

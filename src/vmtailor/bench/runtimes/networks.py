@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Networks of instances: a namespace for each, behind a veth pair; the other end is ours, or in a namespace of its own.
+"""Networks of instances: a namespace for each, behind a veth pair. The other end is ours, or in a namespace of its own.
 All of them lie in the scope's own network, and end with it."""
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ IPERF, NETSERVER, PING = 5201, 12865, 5007
 
 @dataclass(frozen=True)
 class Link:
-    """`path`: the instance's namespace; `inside`, `outside`: addresses of its end and of the other one; `peer`: the
-    namespace of the other end, empty where that is ours."""
+    """A network of one instance. `path`: its namespace; `inside`, `outside`: addresses of its end and of the other one;
+    `peer`: the namespace of the other end; empty where that is ours."""
 
     path: str
     inside: str
@@ -33,14 +33,14 @@ class Link:
 
 
 def loopback_up() -> None:
-    """Set the scope's own loopback device up, which is down at first."""
+    """Set up the scope's own loopback device, which is down at first."""
     run(["ip", "link", "set", "lo", "up"], timeout_s=_STEP_S)
 
 
 @contextlib.contextmanager
 def link(number: int, *, peer: bool = False, of: int | None = None) -> Iterator[Link]:
     """Hold a namespace `benchN` with one end of a veth pair in it, up and with addresses, until the block is left.
-    `peer`: the other end is in a namespace of its own. `of`: a process whose namespace it is; without, it is a new
+    `peer`: put the other end into a namespace of its own. `of`: a process whose namespace to use; None: make a new
     one."""
     if not 0 <= number < MOST:
         raise ValueError(f"network {number} of {MOST}")
@@ -73,8 +73,8 @@ def link(number: int, *, peer: bool = False, of: int | None = None) -> Iterator[
 
 
 def await_listening(process: int, port: int = IPERF, patience_s: float = 10.0) -> None:
-    """Wait until a server has a listening socket: its namespace's table has the port in state 0A. Raises HostError
-    when it has none in time. (A host without IPv6 has one table, and a process that has ended none.)"""
+    """Wait until a server has a listening socket: its namespace's table has the port in state 0A. Raises HostError when
+    it has none in time."""
     deadline = time.monotonic() + patience_s
     while time.monotonic() < deadline:
         if any(f":{port:04X} " in line and " 0A " in line for line in _sockets(process)):
@@ -84,7 +84,8 @@ def await_listening(process: int, port: int = IPERF, patience_s: float = 10.0) -
 
 
 def _sockets(process: int) -> Iterator[str]:
-    """Return the lines of its namespace's tables, as far as there are any."""
+    """Yield the lines of its namespace's tables, as far as there are any: a host without IPv6 has one table, and a
+    process that has ended has none."""
     for table in ("tcp", "tcp6"):
         with contextlib.suppress(OSError):
             yield from Path(f"/proc/{process}/net/{table}").read_text().splitlines()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Root directories of instances: the image's files below, what the instance writes above, as engines do it."""
+"""Root directories of instances: the image's files below, the instance's own writes above, as engines do it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _READ_ONLY = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-tr
 
 
 class Overlay:
-    """One instance's root, mounted at `root`. The folder is that of the instance."""
+    """One instance's root, mounted at `root`. `folder`: of the instance."""
 
     def __init__(self, folder: Path, tree: Path, *, bundle: bool = False) -> None:
         self._folder = folder
@@ -46,8 +46,8 @@ class Overlay:
         self._mounted: list[Path] = []
 
     def mount(self, spec: InstanceSpec, *, kernel: bool) -> None:
-        """Mount it; with `kernel`, the host's /proc, /sys and /dev in it, and the volumes, which nobody else mounts.
-        Raises CommandFailed."""
+        """Mount it. With `kernel`, it has the host's /proc, /sys and /dev in it, and the volumes, which nothing else
+        mounts. Raises CommandFailed."""
         for path in (self.root, self._folder / "upper", self._folder / "work"):
             path.mkdir(parents=True, exist_ok=True)
         options = f"lowerdir={self._tree},upperdir={self._folder}/upper,workdir={self._folder}/work"
@@ -65,7 +65,7 @@ class Overlay:
         self._mounted.append(at)
 
     def unmount(self) -> None:
-        """Take it away, and what was written."""
+        """Unmount it, and remove what was written."""
         for path in reversed(self._mounted):
             with contextlib.suppress(CommandFailed):
                 run(["umount", "--lazy", "--recursive", str(path)], timeout_s=_MOUNT_S)
@@ -74,8 +74,7 @@ class Overlay:
 
 
 def bundle_config(spec: InstanceSpec) -> dict[str, Any]:
-    """Return config.json of an OCI bundle: the same isolation that engines give by default, with the instance's
-    limits."""
+    """Return config.json of an OCI bundle: the isolation that engines give by default, with the instance's limits."""
     limits = spec.limits
     resources: dict[str, Any] = {"devices": [{"allow": False, "access": "rwm"}]}  # but those that all runtimes give
     if limits.memory_bytes is not None:
@@ -122,5 +121,5 @@ def bundle_config(spec: InstanceSpec) -> dict[str, Any]:
 
 
 def write_bundle(folder: Path, spec: InstanceSpec) -> None:
-    """Put config.json into a bundle's folder."""
+    """Write config.json into a bundle's folder."""
     (folder / "config.json").write_text(json.dumps(bundle_config(spec), indent=1))

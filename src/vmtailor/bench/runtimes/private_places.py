@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Folders of the host in which an engine writes wherever its own data are: while the scope lives it sees a copy there.
-One that the host does not have is made, empty, and taken away by whoever removes the scope."""
+"""Folders of the host in which an engine writes wherever its own data are: in the scope, it sees a copy. A folder that
+the host lacks is made, empty, and removed by whoever removes the scope."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _MOUNT_S = 20.0
 
 
 def hide(places: Sequence[Path], copies: Path, scope: Path) -> None:
-    """Put copies over these folders, in our own mounts. `copies`: a folder for them; `scope`: that of the scope. Raises
-    CommandFailed, OSError."""
+    """Mount copies over these folders, in our own mounts. `copies`: a folder for them; `scope`: that of the scope.
+    Raises CommandFailed, OSError."""
     for number, place in enumerate(places):
         copy = copies / str(number)
         if place.is_dir():
@@ -38,7 +38,7 @@ def _make(place: Path, note: Path) -> None:
 
 
 def take_away(scope: Path) -> None:
-    """Remove the folders that were made for a scope, where nobody has put anything into them."""
+    """Remove the folders that were made for a scope, as far as they are empty."""
     with contextlib.suppress(OSError):
         for line in reversed((scope / MADE).read_text().splitlines()):
             with contextlib.suppress(OSError):

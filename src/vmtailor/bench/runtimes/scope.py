@@ -32,19 +32,20 @@ _SWEPT_S = 60.0
 
 @dataclass(frozen=True)
 class Scope:
-    """A scope that can be used. `words`: what goes before a command that shall run in it."""
+    """A scope that can be used."""
 
     name: str
     folder: Path
 
     def words(self) -> list[str]:
+        """Return the words before a command that run it in the scope."""
         cgroups = HostCgroups()
         native = locate().folder / "scope"
         return [*cgroups.begun(self.name), str(native), str(self.folder), cgroups.within(self.name)]
 
 
 def require_root() -> None:
-    """Raise HostError without root, which engines, mounts and cgroups need, and nothing else of the program."""
+    """Raise HostError without root, which engines, mounts and cgroups need. Nothing else of the program needs it."""
     if os.geteuid() != 0:
         raise HostError(
             "running engines needs root: mounts, cgroups and network namespaces of their own",
@@ -54,7 +55,7 @@ def require_root() -> None:
 
 @contextlib.contextmanager
 def held(place: Path = PLACE) -> Iterator[Scope]:
-    """Hold a new scope. When the block is left, or when we are killed, nothing of it is left. Raises HostError."""
+    """Hold a new scope. When the block is left, or when we are killed, nothing of it remains. Raises HostError."""
     require_root()
     sweep(place)
     name = PREFIX + secrets.token_hex(4)
@@ -72,7 +73,7 @@ def held(place: Path = PLACE) -> Iterator[Scope]:
 
 @contextlib.contextmanager
 def _watched(folder: Path) -> Iterator[None]:
-    """Hold a scope's folder locked, watched by another process, which removes the scope when we are gone."""
+    """Hold a scope's folder locked. Another process watches us, and removes the scope when we are gone."""
     watcher: subprocess.Popen[bytes] | None = None
     try:
         with contextlib.ExitStack() as opened:  # the lock is let go first: the watcher sweeps what nobody holds
@@ -101,7 +102,7 @@ def _watched(folder: Path) -> Iterator[None]:
 
 
 def sweep(place: Path = PLACE) -> None:
-    """Remove what scopes left whose processes are gone: those that nobody holds locked."""
+    """Remove scopes whose processes are gone: those that nobody holds locked."""
     entries: list[os.DirEntry[str]] = []
     with contextlib.suppress(OSError):
         entries = list(os.scandir(place))
@@ -112,7 +113,7 @@ def sweep(place: Path = PLACE) -> None:
 
 
 def sweep_one(place: Path, name: str) -> None:
-    """Remove a scope, unless somebody holds it. Its processes are ended first, whatever state they are in."""
+    """Remove a scope, unless somebody holds it. Its processes are ended first, whatever their state."""
     folder = place / name
     lock = None
     try:
@@ -134,7 +135,8 @@ def sweep_one(place: Path, name: str) -> None:
 
 
 def _empty(folder: Path) -> None:
-    """Remove what is in it, but for the note of what was passed on, which is withdrawn with the last cgroup."""
+    """Remove the folder's contents, except the note of the controllers passed on, which is withdrawn with the last
+    cgroup."""
     with contextlib.suppress(OSError):
         for entry in list(os.scandir(folder)):
             if entry.is_dir(follow_symlinks=False):
@@ -144,14 +146,15 @@ def _empty(folder: Path) -> None:
 
 
 def leftovers(place: Path, name: str) -> list[str]:
-    """Return what is still there of a scope: its folder, cgroups, and mounts in it."""
+    """Return what remains of a scope: its folder, cgroups, and mounts in it."""
     found = [str(path) for path in (place / name, *HostCgroups().paths(name)) if path.exists()]
     mounts = Path("/proc/self/mounts").read_text().splitlines()
     return found + [f"mounted: {row.split()[1]}" for row in mounts if f"/{name}" in row.split()[1]]
 
 
 def main(words: list[str]) -> int:
-    """Remove a scope once its holder is gone, however that ended: the holder keeps our standard input open."""
+    """Remove a scope once its holder is gone, however it ended: the holder keeps our standard input open. Returns the
+    exit code."""
     place, name = Path(words[0]), words[1]
     if not name.startswith(PREFIX) or "/" in name:
         return 2

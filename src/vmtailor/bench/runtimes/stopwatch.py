@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A command with the moments that matter: its start, the instance's own report, its first output, its end."""
+"""A command with its moments: its start, the instance's own report, its first output, its end."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ MOST_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class TimedCommand:
-    """Seconds since just before the command was started; None for what did not happen. `returncode` is None when it was
-    ended because its time was over."""
+    """A command that has run. Times are seconds since just before it was started; None for what did not happen.
+    `returncode`: None when it was ended because its time was over."""
 
     reports: tuple[float, ...]
     first_output_s: float | None
@@ -41,7 +41,7 @@ class TimedCommand:
 
 
 def said_until_now(file: IO[bytes]) -> bytes:
-    """Return what a program said into a file that it may go on writing: from where it is, which is left as it is."""
+    """Return the output so far in a file that a program may go on writing. The file's position does not move."""
     return os.pread(file.fileno(), MOST_BYTES, 0)
 
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The suites: the tests of each one, and the figures of a trial."""
+"""The suites: the tests of each, and how a trial is measured."""

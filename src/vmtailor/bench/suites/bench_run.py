@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tools of suites: the runtimes, and the ways to have one run something."""
+"""The tools of suites: the runtimes, and the ways to run something in one."""
 
 from __future__ import annotations
 
@@ -35,16 +35,25 @@ RUN_OVER = "the run had to end, and it had not"
 
 
 class TrialFailed(VmtailorError):
-    """A trial gave no figures. A result, not an end of the run."""
+    """A trial gave no figures. This is a result, and does not end the run."""
 
     def __init__(self, reason: str, evidence: str = "") -> None:
         super().__init__(reason, details=evidence)
 
 
+@dataclass(frozen=True)
+class BuiltTree:
+    """A published set of benchmarks, copied into the scope and built. `digest`: of the files as they were given."""
+
+    folder: Path
+    digest: str
+    compiler: str
+
+
 @dataclass
 class BenchRun:
-    """One run in the scope. `folder`: of the scope; `runtimes` by name, prepared. `here`: what the harness reports of
-    itself; `identities`: what each runtime turned out to be, by name."""
+    """One run in the scope. `folder`: of the scope; `runtimes`: by name, prepared. `here`: the harness's own report;
+    `identities`: of each runtime, by name."""
 
     job: BenchJob
     folder: Path
@@ -61,7 +70,7 @@ class BenchRun:
         #: What instances said of themselves in it.
         self.witnesses: list[Witness] = []
         #: What was built for this run, by name: published sets (suites/published_sets.py).
-        self.built: dict[str, object] = {}
+        self.built: dict[str, BuiltTree] = {}
 
     @property
     def quick(self) -> bool:
@@ -87,8 +96,8 @@ class BenchRun:
         network: str = "",
         volumes: Sequence[Volume] = (),
     ) -> TimedCommand:
-        """Have a command run in a new instance, to its end, which says before what it is. Raises TrialFailed when it
-        does not end with 0, or is not what its row is."""
+        """Run a command in a new instance, to its end; the instance reports from inside first. Raises TrialFailed when
+        it does not end with 0, or differs from its row."""
         words = self.witnessed(runtime, command)
         wanted = replace(self.spec(words, limits, network), volumes=tuple(volumes))
         with self.placed(runtime, wanted) as spec:
@@ -100,14 +109,13 @@ class BenchRun:
         return self.heard(runtime, succeeded(found), network=bool(network))
 
     def witnessed(self, runtime: str, command: Sequence[str]) -> tuple[str, ...]:
-        """Return the command of an instance that says what it is before it becomes the command's program. `bench
-        report` is left as it is: to say what it is, is its work, and what is timed there ends at its first sign."""
+        """Return a command that reports from inside the instance before it becomes the given one. `bench report` stays
+        as it is: reporting is its work, and its timing ends at its first output."""
         known = runtime in self.identities and tuple(command[:2]) != (BENCH, "report")
         return (BENCH, "witness", *command) if known else tuple(command)
 
     def heard(self, runtime: str, found: TimedCommand, *, network: bool = False) -> TimedCommand:
-        """Return what a witnessed command said, without what it said of itself first, which is kept. Raises
-        TrialFailed."""
+        """Return the output of a witnessed command without its report, which is kept. Raises TrialFailed."""
         if runtime not in self.identities:
             return found
         report, rest = seen_limits.parted(found.stdout)
@@ -115,8 +123,8 @@ class BenchRun:
         return replace(found, stdout=rest)
 
     def witness(self, runtime: str, said: bytes, *, network: bool = False) -> None:
-        """Keep what an instance reported of itself; `network`: it has one that was made for it. Raises TrialFailed
-        where it is not what its row is."""
+        """Keep an instance's report from inside. `network`: it has a network that was made for it. Raises TrialFailed
+        where it differs from its row."""
         one = self.runtimes[runtime].description
         found, problem = seen_limits.witness(
             self.identities[runtime],
@@ -133,13 +141,13 @@ class BenchRun:
             raise TrialFailed(problem, said[:2000].decode("utf-8", "replace"))
 
     def left_s(self) -> float:
-        """Return how long the run can go on, and its last command; at least a second."""
+        """Return the seconds that the run and its last command may still take; at least one."""
         until_s = self.job.until_s
         return math.inf if until_s is None else max(1.0, until_s + AFTER_END_S - time.monotonic())
 
     @contextlib.contextmanager
     def placed(self, runtime: str, spec: InstanceSpec) -> Iterator[InstanceSpec]:
-        """Hold what an instance needs until the block is left; then nothing of it is there."""
+        """Hold an instance's files, cgroups and mounts until the block is left, which removes them."""
         driver = self.runtimes[runtime]
         try:
             driver.place(spec)
@@ -148,12 +156,12 @@ class BenchRun:
             driver.clear(spec)
 
     def callback_folder(self, spec: InstanceSpec) -> Path:
-        """Return where an instance calls back, on the host."""
+        """Return the folder on the host in which an instance calls back."""
         return self.folder / "callbacks" / spec.name
 
     @contextlib.contextmanager
     def calling_back(self, spec: InstanceSpec) -> Iterator[tuple[InstanceSpec, CallBacks]]:
-        """Hold the instance with a folder of its own to call back in, watched."""
+        """Hold the instance with a watched folder of its own to call back in."""
         folder = self.callback_folder(spec)
         folder.mkdir(parents=True)
         with contextlib.closing(CallBacks(folder)) as callbacks:
@@ -161,7 +169,7 @@ class BenchRun:
 
 
 def succeeded(found: TimedCommand) -> TimedCommand:
-    """Return the command as it was; raises TrialFailed when it did not end with 0."""
+    """Return the command unchanged. Raises TrialFailed when it did not end with 0."""
     if found.returncode is None:
         raise TrialFailed(TIMED_OUT, found.said)
     if found.returncode != 0:
@@ -170,8 +178,7 @@ def succeeded(found: TimedCommand) -> TimedCommand:
 
 
 def said_object(found: TimedCommand) -> dict[str, Any]:
-    """Return the JSON object that a program within an instance printed. Raises TrialFailed; what is in it is
-    untrusted."""
+    """Return the JSON object that a program in an instance printed; it is untrusted. Raises TrialFailed."""
     said = decoded_json(found.stdout[found.stdout.find(b"{") :])
     if not isinstance(said, dict):
         raise TrialFailed("it did not print its figures", found.said)
@@ -179,7 +186,7 @@ def said_object(found: TimedCommand) -> dict[str, Any]:
 
 
 def number(said: object, *path: str | int) -> float:
-    """Return a number in what was said, by its path. Raises TrialFailed where there is none."""
+    """Return the number at a path in a program's output. Raises TrialFailed where there is none."""
     at: Any = said
     for key in path:
         try:

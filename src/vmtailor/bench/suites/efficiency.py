@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The share of one instance of processor, memory, disk and network, by the tests and sizes that published tables
-use."""
+"""The share of processor, memory, disk and network that one instance gets, by the tests and sizes of published
+tables."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import ClassVar
 
 from vmtailor.base.natives import locate
@@ -17,7 +17,7 @@ from vmtailor.bench.model.instance import BENCH, Volume
 from vmtailor.bench.model.job import BenchJob
 from vmtailor.bench.model.results import SuiteName
 from vmtailor.bench.runtimes.host_state import available_bytes
-from vmtailor.bench.runtimes.networks import NETSERVER, PING, Link, await_listening
+from vmtailor.bench.runtimes.networks import IPERF, NETSERVER, PING, Link, await_listening
 from vmtailor.bench.runtimes.stopwatch import TimedCommand
 from vmtailor.bench.suites.bench_run import BenchRun, TrialFailed, number, said_object
 from vmtailor.bench.suites.published_sets import IOZONE, NETPERF, built, tree_facts
@@ -69,7 +69,7 @@ def _stream(run: BenchRun, _: BenchTest, runtime: str) -> Values:
 
 
 def disk_words(size: int) -> list[str]:
-    """Return fio's command: four passes over one file of the instance's own writable layer."""
+    """Return fio's command: four passes over one file in the instance's own writable layer."""
     words = [
         "fio", "--output-format=json", "--filename=/data/file", f"--size={size}", f"--bs={RECORD_BYTES}",
         "--ioengine=psync", "--thread",
@@ -91,7 +91,7 @@ def _disk(run: BenchRun, test: BenchTest, runtime: str) -> Values:
 
 
 def _iozone(run: BenchRun, runtime: str, size: int) -> Values:
-    """Run the same four passes by IOzone: its two first tests, with what is written flushed within the time."""
+    """Run the same four passes with IOzone: its first two tests, with the flush of the writes within the time."""
     tree = built(IOZONE, run.job.iozone_source, run)
     sizes = ["-s", f"{size >> 10}k", "-r", f"{RECORD_BYTES >> 10}k"]
     words = [f"{IOZONE.at}/iozone", "-e", "-i", "0", "-i", "1", *sizes]
@@ -105,7 +105,8 @@ def _iozone(run: BenchRun, runtime: str, size: int) -> Values:
 
 
 def iozone_rates(said: str, size_kib: int, record_kib: int) -> tuple[float, ...] | None:
-    """Return KiB a second of write, rewrite, read, reread: the row that begins with the sizes of file and record."""
+    """Return KiB a second of write, rewrite, read and reread, from the row that begins with the sizes of file and
+    record; None where there is none."""
     for line in said.splitlines():
         words = line.split()
         if words[:2] == [str(size_kib), str(record_kib)] and len(words) >= 6:
@@ -129,23 +130,32 @@ def _netperf(run: BenchRun, runtime: str, *, receive: bool) -> Values:
 
 
 def _netperf_latency(run: BenchRun, runtime: str) -> Values:
-    """Run netperf's request and response of a byte each; it says how many there were in a second."""
+    """Run netperf's request and response of one byte each; it prints their number in a second."""
     transactions, _ = _netperf_asked(run, runtime, "TCP_RR", [], 6)
     return {"round trips": transactions, "mean round trip": 1 / transactions}
 
 
+@contextlib.contextmanager
+def _served(run: BenchRun, runtime: str, port: int, words: Callable[[Link], Sequence[str]]) -> Iterator[Link]:
+    """Hold a network for one instance, with a server that listens at its other end. `words`: enter the peer's namespace
+    and start the server."""
+    with run.runtimes[runtime].network(0, peer=True) as link:
+        enter = str(locate().folder / "enter")
+        with spawn([enter, *words(link)], stderr=subprocess.DEVNULL) as server:
+            await_listening(server.pid, port)
+            yield link
+
+
 def _netperf_asked(run: BenchRun, runtime: str, test: str, more: Sequence[str], numbers: int) -> tuple[float, float]:
-    """Run netperf in an instance, its server in the peer's namespace. Returns the last of the `numbers` of its line,
-    and the processor time that both ends used for it."""
+    """Run netperf in an instance, with its server in the peer's namespace. Returns the last of the `numbers` in its
+    line, and the processor time of both ends."""
     tree = built(NETPERF, run.job.netperf_source, run)
     seconds = QUICK_NETWORK_S if run.quick else NETWORK_S
-    with run.runtimes[runtime].network(0, peer=True) as link:
-        serve = [str(locate().folder / "enter"), "-n", link.peer, str(tree.folder / "src/netserver"), "-D", "-4"]
-        with spawn(serve, stderr=subprocess.DEVNULL) as server:
-            await_listening(server.pid, NETSERVER)
-            words = [f"{NETPERF.at}/src/netperf", "-H", link.outside, "-t", test, "-l", str(seconds), "-P", "0", *more]
-            volumes = (Volume(str(tree.folder), NETPERF.at),)
-            found, used = _with_cpu(run, runtime, words, link, volumes)
+    server = [str(tree.folder / "src/netserver"), "-D", "-4"]
+    with _served(run, runtime, NETSERVER, lambda link: ["-n", link.peer, *server]) as link:
+        words = [f"{NETPERF.at}/src/netperf", "-H", link.outside, "-t", test, "-l", str(seconds), "-P", "0", *more]
+        volumes = (Volume(str(tree.folder), NETPERF.at),)
+        found, used = _with_cpu(run, runtime, words, link, volumes)
     figure = netperf_figure(found.stdout.decode("utf-8", "replace"), numbers)
     if figure is None:
         raise TrialFailed("netperf did not print its figures", found.said)
@@ -155,8 +165,8 @@ def _netperf_asked(run: BenchRun, runtime: str, test: str, more: Sequence[str], 
 def _with_cpu(
     run: BenchRun, runtime: str, words: Sequence[str], link: Link, volumes: Sequence[Volume] = ()
 ) -> tuple[TimedCommand, float]:
-    """Run a command in an instance of that network; and the processor time in seconds that everything used for it,
-    without what an instance takes to come and go: that of one that does nothing."""
+    """Run a command in an instance in that network. Returns it with the processor time in seconds that everything used
+    for it, less the cost of an instance that does nothing."""
 
     def timed_by_cpu(command: Sequence[str]) -> tuple[TimedCommand, float]:
         before = run.cgroups.cpu_s()
@@ -169,15 +179,15 @@ def _with_cpu(
 
 
 def _latency(run: BenchRun, runtime: str) -> Values:
-    """Run our own test: a byte to the peer and a byte back, whoever asks waits."""
+    """Run our own test: a byte to the peer and a byte back, one at a time."""
     seconds = QUICK_NETWORK_S if run.quick else NETWORK_S
-    with run.runtimes[runtime].network(0, peer=True) as link:
-        enter = [str(locate().folder / "enter"), "-u", "-n", link.peer, "-r", str(run.folder / "tree")]
-        serve = [*enter, PING_PROGRAM, "serve", link.outside, str(PING)]
-        with spawn(serve, stderr=subprocess.DEVNULL) as server:
-            await_listening(server.pid, PING)
-            words = [PING_PROGRAM, "ask", link.outside, str(PING), str(seconds)]
-            said = said_object(run.run(runtime, words, deadline_s=DEADLINE_S, network=link.path))
+
+    def serve(link: Link) -> list[str]:  # the image's program, as nobody and in the image's root
+        return ["-u", "-n", link.peer, "-r", str(run.folder / "tree"), PING_PROGRAM, "serve", link.outside, str(PING)]
+
+    with _served(run, runtime, PING, serve) as link:
+        words = [PING_PROGRAM, "ask", link.outside, str(PING), str(seconds)]
+        said = said_object(run.run(runtime, words, deadline_s=DEADLINE_S, network=link.path))
     took, trips = number(said, "seconds"), number(said, "round_trips")
     if took <= 0 or trips <= 0:
         raise TrialFailed("nothing came back", str(said)[:500])
@@ -190,8 +200,8 @@ def _latency(run: BenchRun, runtime: str) -> Values:
 
 
 def netperf_figure(said: str, numbers: int) -> float | None:
-    """Return the figure in what netperf said: the last number of the first line that has so many, megabits (5) or
-    transactions (6) a second."""
+    """Return netperf's figure: the last number of the first line with so many numbers, megabits (5) or transactions (6)
+    a second; None where there is none."""
     for line in said.splitlines():
         words = line.split()
         if len(words) == numbers:
@@ -202,15 +212,13 @@ def netperf_figure(said: str, numbers: int) -> float | None:
 
 
 def _tcp(run: BenchRun, runtime: str, *, receive: bool) -> Values:
-    """Run iperf3 with a peer in a namespace of its own. The processor time is that of both ends and all between, but
-    not of the instance's start and end."""
+    """Run iperf3 with a peer in a namespace of its own. The processor time is that of both ends and everything between
+    them, without the instance's start and end."""
     seconds = QUICK_NETWORK_S if run.quick else NETWORK_S
-    with run.runtimes[runtime].network(0, peer=True) as link:
-        serve = [str(locate().folder / "enter"), "-n", link.peer, require_tool("iperf3"), "--server", "--one-off"]
-        with spawn(serve, stderr=subprocess.DEVNULL) as server:
-            await_listening(server.pid)
-            words = ["iperf3", "--client", link.outside, "--time", str(seconds), "--json"]
-            found, used = _with_cpu(run, runtime, [*words, *(["--reverse"] if receive else [])], link)
+    server = [require_tool("iperf3"), "--server", "--one-off"]
+    with _served(run, runtime, IPERF, lambda link: ["-n", link.peer, *server]) as link:
+        words = ["iperf3", "--client", link.outside, "--time", str(seconds), "--json"]
+        found, used = _with_cpu(run, runtime, [*words, *(["--reverse"] if receive else [])], link)
     said = said_object(found)
     bits = number(said, "end", "sum_received", "bits_per_second")
     moved = number(said, "end", "sum_received", "bytes")
@@ -220,7 +228,7 @@ def _tcp(run: BenchRun, runtime: str, *, receive: bool) -> Values:
 
 
 class Efficiency(Suite):
-    """The suite of what one instance gets."""
+    """The suite of an instance's share of the host."""
 
     name = SuiteName.EFFICIENCY
     trials: ClassVar = {
@@ -236,7 +244,7 @@ class Efficiency(Suite):
         return [benchmark(self.name, test).planned(variant=_set(test, job), quick=job.quick) for test in self.trials]
 
     def facts(self, run: BenchRun) -> tuple[tuple[str, str], ...]:
-        """Return which published programs were built, and how."""
+        """Return the published programs that were built, with their compilers."""
         found: list[tuple[str, str]] = []
         for one, source in ((IOZONE, run.job.iozone_source), (NETPERF, run.job.netperf_source)):
             if source:

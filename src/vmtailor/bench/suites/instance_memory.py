@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cost of instances in memory: idle ones, as PSS and as MemAvailable of the host; and the least that one starts
-in."""
+"""The cost of instances in memory: idle ones, as PSS and as the host's MemAvailable; and the least memory that one
+starts in."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ LEAST, MOST, STEP = 256 << 10, 512 << 20, 256 << 10
 
 
 def pss_bytes() -> int:
-    """Return the proportional set size of every process in the scope but ourselves: a page that n share counts as
-    n-ths, so that nothing counts twice. It has what engines keep for their instances, too."""
+    """Return the proportional set size of every process in the scope except ours. A page that n processes share counts
+    as an n-th of each, so nothing counts twice. Engines' helpers are included."""
     total = 0
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
@@ -69,7 +69,7 @@ def _starts(run: BenchRun, runtime: str, memory_bytes: int) -> bool:
 
 
 class InstanceMemory(Suite):
-    """The suite of what instances cost in memory."""
+    """The suite of instances' cost in memory."""
 
     name = SuiteName.MEMORY
     trials: ClassVar = {"idle": _idle, "least": _least}

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The loss of well-behaved instances when one misbehaves. Of five instances four serve HTTP to ApacheBench, first while
-the fifth idles (t1), then while it misbehaves (t2). An instance whose requests are not all answered in time did not
+"""The loss of well-behaved instances when one misbehaves. Of five instances, four serve HTTP to ApacheBench, first
+while the fifth idles (t1), then while it misbehaves (t2). An instance that does not answer all requests in time did not
 report, which is a result.
 
 Caps on everything keep the host alive: limits of each stress and of the scope, a deadline in every stress, and a
@@ -73,9 +73,8 @@ _WRONG = re.compile(rb"^(?:Failed requests|Non-2xx responses):\s+([1-9]\d*)", re
 
 
 def losses(before: Sequence[float], after: Sequence[float | None], patience_s: float) -> Values:
-    """Return what the four lost: seconds before and under stress, None of one that did not report. Its ratio is that of
-    one that took as long as was waited for, which is the least that it lost: otherwise the worst would count for
-    none."""
+    """Return the losses of the four: seconds before and under stress, None for one that did not report. Its ratio is a
+    lower bound, as if it had answered when the wait ended; otherwise the worst would not count."""
     ratios = [(patience_s if t2 is None else t2) / t1 for t1, t2 in zip(before, after, strict=True)]
     return {SILENT: float(after.count(None)), T1: before, T2: after, RATIO: ratios}
 
@@ -92,7 +91,7 @@ def _lost(run: BenchRun, test: BenchTest, runtime: str) -> Values:
         if patience_s < PATIENCE * max(before):
             run.notes.append(f"who took {patience_s / max(before):.1f} times as long as before did not report")
         with _stress_peer(test.test, five.misbehaving), _above() as above:
-            five.begin()
+            five.go.touch()
             time.sleep(QUICK_SETTLE_S if run.quick else SETTLE_S)
             after = _asked(five.addresses, requests, patience_s, run, above)
             five.require_stressed()
@@ -103,7 +102,7 @@ def _lost(run: BenchRun, test: BenchTest, runtime: str) -> Values:
 
 
 class Isolation(Suite):
-    """The suite of what well-behaved instances lose."""
+    """The suite of well-behaved instances' losses."""
 
     name = SuiteName.ISOLATION
     trials: ClassVar = dict.fromkeys(STRESSES, _lost)
@@ -132,19 +131,19 @@ class Isolation(Suite):
 
 
 def patience(t1_s: float, requests: int) -> float:
-    """Return seconds that so many requests may take under stress where they took `t1_s` without."""
+    """Return the seconds that so many requests may take under stress where they took `t1_s` without."""
     return min(max(LEAST_PATIENCE_S, PATIENCE * t1_s), requests / LEAST_RATE)
 
 
 def limits_of(run: BenchRun) -> Limits:
-    """Return the limits of each of the five: together they have what there is."""
+    """Return the limits of each of the five; together they have all processors."""
     cpus = round(len(os.sched_getaffinity(0)) / INSTANCES, 2)
     write = write_limit(run.folder, WRITE_BYTES_S)
     return Limits(memory_bytes=MEMORY_BYTES, cpus=cpus, pids=PIDS, write=write)
 
 
 def stress_words(stress: str, seconds: float, link: Link, memory_bytes: int) -> list[str]:
-    """Return what the misbehaving instance runs; it ends by itself after so many seconds."""
+    """Return the command of the misbehaving instance; it ends by itself after so many seconds."""
     whole = str(round(seconds))
     ng = ["stress-ng", "--quiet", "--timeout", f"{whole}s", "--temp-path", "/data"]
     iperf = ["iperf3", "--client", link.outside, "--udp", "--bitrate", "0", "--length", "8000", "--time", whole]
@@ -161,8 +160,8 @@ def stress_words(stress: str, seconds: float, link: Link, memory_bytes: int) -> 
 
 @dataclass
 class _Five:
-    """The instances. `addresses`: of the four that serve; `misbehaving`: the network of the fifth; `outputs`: what
-    each said, and its errors, which come another way; the fifth first."""
+    """The instances. `addresses`: of the four that serve; `misbehaving`: the network of the fifth; `outputs`: standard
+    output and error of each, the fifth first; `go`: the file that starts the stress."""
 
     addresses: list[str]
     misbehaving: Link
@@ -170,26 +169,23 @@ class _Five:
     outputs: list[tuple[IO[bytes], IO[bytes]]]
     go: Path
 
-    def begin(self) -> None:
-        self.go.touch()
-
     def reports(self) -> list[bytes]:
-        """Return what each said of itself, before it became what it is."""
+        """Return each instance's report from inside, made before it became its program."""
         return [parted(said_until_now(out))[0] for out, _ in self.outputs]
 
     def said(self) -> str:
-        """Return the end of what the fifth said."""
+        """Return the end of the fifth's output."""
         out, errors = (said_until_now(file) for file in self.outputs[0])
         return (parted(out)[1] + errors)[-500:].decode("utf-8", "replace").strip()
 
     def require_stressed(self) -> None:
-        """Raise TrialFailed where the fifth ended as it should not have: every stress lasts until it is ended, so one
-        that ends well, or was not found, did not run."""
+        """Raise TrialFailed where the stress did not run: every stress lasts until it is ended, so one that ended well,
+        or was not found, did not."""
         if self.process.poll() in NOT_RUN:
             raise TrialFailed(f"the stress did not run: it ended with {self.process.returncode}", self.said())
 
     def fate(self) -> str:
-        """Return what became of the one that misbehaves, when the others were done."""
+        """Return the state of the misbehaving instance when the others were done."""
         status = self.process.poll()
         if status is None:
             return "the misbehaving one still ran"
@@ -231,8 +227,7 @@ def _five(run: BenchRun, runtime: str, stress: str, limits: Limits) -> Iterator[
             outputs=outputs,
             go=folder / "go",
         )
-        deadline = time.monotonic() + START_S
-        there = False
+        deadline, there = time.monotonic() + START_S, False
         while not there or not all(answers(address) for address in five.addresses):
             there = there or _THERE in callbacks.take()
             if time.monotonic() > deadline or process.poll() is not None:
@@ -243,7 +238,7 @@ def _five(run: BenchRun, runtime: str, stress: str, limits: Limits) -> Iterator[
 
 @contextlib.contextmanager
 def _small_disk(folder: Path) -> Iterator[Path]:
-    """Hold a file system of FULL_BYTES, mounted in the scope alone."""
+    """Hold a file system of FULL_BYTES, mounted only in the scope."""
     folder.mkdir(exist_ok=True)
     done(["mount", "-t", "tmpfs", "-o", f"size={FULL_BYTES},mode=1777", "tmpfs", str(folder)], timeout_s=_MOUNT_S)
     try:
@@ -255,7 +250,8 @@ def _small_disk(folder: Path) -> Iterator[Path]:
 def _asked(
     addresses: Sequence[str], requests: int, patience_s: float, run: BenchRun, above: int = 0
 ) -> list[float | None]:
-    """Have all be asked at once; how long each took for its requests, in seconds; None for one that did not report."""
+    """Send requests to all at once. Returns the seconds that each took for its requests; None for one that did not
+    report."""
     # Not with the harness's own priority: with that of the instances.
     ab = ["nice", "-n", str(above), require_tool("ab", "apache2-utils")]
     with contextlib.ExitStack() as held:
@@ -264,21 +260,18 @@ def _asked(
             said = held.enter_context(tempfile.TemporaryFile())
             words = [*ab, "-q", "-n", str(requests), "-c", str(AT_ONCE), "-s", "5", f"http://{address}/"]
             asking.append((held.enter_context(spawn(words, stdout=said, stderr=said)), said))
-        deadline = time.monotonic() + patience_s
-        over = time.monotonic() + run.left_s()
+        began = time.monotonic()
+        deadline, over = began + patience_s, began + run.left_s()
         while any(process.poll() is None for process, _ in asking) and time.monotonic() < deadline:
             _watch(run)
             if time.monotonic() > over:
                 raise TrialFailed(RUN_OVER)
             time.sleep(0.02)
-        found = []
-        for process, said in asking:
-            found.append(took_s(said_until_now(said), requests) if process.poll() == 0 else None)
-        return found
+        return [took_s(said_until_now(said), requests) if process.poll() == 0 else None for process, said in asking]
 
 
 def took_s(said: bytes, requests: int) -> float | None:
-    """Return seconds that ApacheBench took; None where not all requests were answered rightly."""
+    """Return the seconds that ApacheBench took; None where not all requests got the right answer."""
     took, complete = _TOOK.search(said), _COMPLETE.search(said)
     if took is None or complete is None or int(complete[1]) != requests or _WRONG.search(said):
         return None
@@ -286,7 +279,7 @@ def took_s(said: bytes, requests: int) -> float | None:
 
 
 def _watch(run: BenchRun) -> None:
-    """Look at the host. Raises TrialFailed where it is in danger, with which all instances are ended."""
+    """Check the host. Raises TrialFailed, which ends all instances, where it is in danger."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if available_bytes() < LEAST_MEMORY * total:
         raise TrialFailed("the watchdog ended it: the host's memory came to an end")
@@ -308,7 +301,7 @@ def _stress_peer(stress: str, link: Link) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _above() -> Iterator[int]:
-    """Be of higher priority than all instances, which were started before; by how many steps."""
+    """Raise our priority above all instances, which were started before. Yields the number of steps."""
     before = os.getpriority(os.PRIO_PROCESS, 0)
     with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, 0, before - ABOVE)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Published sets of benchmarks, built from trees that the user has: none of them comes with the program."""
+"""Published sets of benchmarks, built from the user's source trees: none of them comes with the program."""
 
 from __future__ import annotations
 
@@ -10,25 +10,16 @@ from pathlib import Path
 
 from vmtailor.base.errors import HostError, UserInputError
 from vmtailor.base.process import CommandFailed, require_tool, run
-from vmtailor.bench.suites.bench_run import BenchRun
+from vmtailor.bench.suites.bench_run import BenchRun, BuiltTree
 
 _BUILD_S = 600.0
 
 
 @dataclass(frozen=True)
-class BuiltTree:
-    """A tree of our own, built. `digest`: of the files as they were given."""
-
-    folder: Path
-    digest: str
-    compiler: str
-
-
-@dataclass(frozen=True)
 class Published:
-    """A published program: how it is recognised and built. `marks`: what its folder has, which may lie in one of
-    `inner`; `steps`: argument lists that build it there; `program`: what is there then, `at`: where an instance finds
-    the folder."""
+    """A published program: how it is recognised and built. `marks`: files in its folder, which may lie in one of
+    `inner`; `steps`: argument lists that build it there; `program`: the file that results; `at`: the folder's path in
+    an instance."""
 
     title: str
     marks: tuple[str, ...]
@@ -53,7 +44,7 @@ NETPERF = Published(
 
 
 def check(published: Published, source: Path) -> Path:
-    """Return the folder of the program's source: the one named, or where it lies in it. Raises UserInputError."""
+    """Return the folder of the program's source: the given one, or one within it. Raises UserInputError."""
     for folder in (source, *(source / name for name in published.inner)):
         if all((folder / mark).exists() for mark in published.marks):
             return folder
@@ -63,19 +54,17 @@ def check(published: Published, source: Path) -> Path:
 
 
 def built(published: Published, source: str, run_: BenchRun) -> BuiltTree:
-    """Return the published program, copied into the scope and built there as its own documentation says, once a run.
-    Raises HostError."""
+    """Return the published program, copied into the scope and built there as its documentation says, once a run. Raises
+    HostError."""
     if published.title not in run_.built:
         folder = run_.folder / published.title.lower()
         shutil.copytree(source, folder, symlinks=True)
         run_.built[published.title] = BuiltTree(folder, tree_digest(Path(source)), _made(published, folder))
-    found = run_.built[published.title]
-    assert isinstance(found, BuiltTree)
-    return found
+    return run_.built[published.title]
 
 
 def tree_facts(published: Published, source: str, run_: BenchRun, name: str) -> list[tuple[str, str]]:
-    """Return the facts of a built tree, under a name: its digest and its compiler."""
+    """Return the facts of a built tree: its digest and its compiler, under a name."""
     tree = built(published, source, run_)
     return [(f"{name} tree", tree.digest), (f"{name} compiler", tree.compiler)]
 
@@ -94,7 +83,7 @@ def _made(published: Published, folder: Path) -> str:
 
 
 def tree_digest(folder: Path) -> str:
-    """Return of names and contents of all regular files, in order."""
+    """Return a digest of the names and contents of all regular files, in order."""
     whole = hashlib.sha256()
     for path in sorted(path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()):
         whole.update(f"{path.relative_to(folder)}\0".encode("utf-8", "surrogateescape"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The suites there are, by name."""
+"""All suites, by name."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several instances that begin their work at one moment: each creates a file and waits for another, `go`."""
+"""Several instances that begin their work at the same moment: each creates a file and waits for another, `go`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import IO
 
 from vmtailor.base.process import spawn
-from vmtailor.bench.model.instance import BENCH, CALL_BACK, Limits, Volume
+from vmtailor.bench.model.instance import BENCH, Limits, Volume
 from vmtailor.bench.runtimes.stopwatch import TimedCommand, said_until_now
 from vmtailor.bench.suites.bench_run import NO_LIMITS, BenchRun, TrialFailed, succeeded
 
@@ -46,9 +46,8 @@ def together(
     limits: Limits = NO_LIMITS,
     volumes: Sequence[Volume] = (),
 ) -> list[TimedCommand]:
-    """Have `count` instances run `words(number)`, which create the file `number` in CALL_BACK and begin when `go` is
-    there. `seconds`: how long the work takes; `grace_s`: how much longer it may.
-    Raises TrialFailed."""
+    """Run `words(number)` in `count` instances. Each creates the file `number` in CALL_BACK, and begins when `go` is
+    there. `seconds`: length of the work; `grace_s`: how much longer it may take. Raises TrialFailed."""
     driver = run.runtimes[runtime]
     with contextlib.ExitStack() as held:
         shared, callbacks = held.enter_context(run.calling_back(run.spec([BENCH])))
@@ -75,8 +74,3 @@ def together(
             with contextlib.suppress(subprocess.TimeoutExpired):
                 one.process.wait(max(0.0, deadline - time.monotonic()))
         return [run.heard(runtime, succeeded(one.said())) for one in begun]
-
-
-def place_words(number: int) -> list[str]:
-    """Return the words that tell a program within an instance where to wait, and as whom."""
-    return [CALL_BACK, str(number)]

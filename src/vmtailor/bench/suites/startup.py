@@ -3,7 +3,7 @@
 
 Each figure begins just before the start command is executed. It ends at one of four points: the instance's own report,
 its first byte of output through the runtime, the end of the start command, or the first right answer over HTTP. The
-report is a file that its first visible instruction creates; the kernel tells us."""
+report is a file that its first visible instruction creates; the kernel notifies us."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from typing import ClassVar
 
 from vmtailor.base.process import spawn
 from vmtailor.bench.analysis.benchmarks import BenchTest, Values, benchmark
-from vmtailor.bench.model.instance import BENCH, CALL_BACK, InstanceSpec, Volume
+from vmtailor.bench.model.instance import BENCH, CALL_BACK, Volume
 from vmtailor.bench.model.job import BenchJob
 from vmtailor.bench.model.results import BenchFigure, SuiteName
 from vmtailor.bench.runtimes.host_runtime import Surroundings
@@ -37,7 +37,7 @@ MANY = ("serial", "staggered", "at-once")
 
 
 def drop_page_cache() -> None:
-    """Forget what was read from disks. Raises TrialFailed where that is not allowed."""
+    """Drop the page cache. Raises TrialFailed where that is not allowed."""
     os.sync()
     try:
         Path("/proc/sys/vm/drop_caches").write_text("3")
@@ -77,14 +77,14 @@ def _http(run: BenchRun, _: BenchTest, runtime: str) -> Values:
 
 
 def answers(address: str, port: int = 80) -> bool:
-    """Return whether a server gives the right answer just now."""
+    """Return whether a server gives the right answer now."""
     said = _said(address, "/", port)
     return said.startswith(b"HTTP/1.0 200") and said.endswith(b"bench\n")
 
 
 def _said(address: str, path: str, port: int = 80, within_s: float = 0.2) -> bytes:
-    """Return what a server says within so many seconds; nothing where it does not. It is untrusted, and no more than
-    MOST_BYTES are read."""
+    """Return a server's answer within so many seconds; empty where there is none. It is untrusted: at most MOST_BYTES
+    are read."""
     said, until = b"", time.monotonic() + within_s
     with contextlib.suppress(OSError), socket.create_connection((address, port), timeout=within_s) as asked:
         asked.sendall(f"GET {path} HTTP/1.0\r\n\r\n".encode())
@@ -102,16 +102,16 @@ def _apart(run: BenchRun, _: BenchTest, runtime: str) -> Values:
         run.calling_back(run.spec([BENCH, "hold", f"{CALL_BACK}/here"])) as (wanted, callbacks),
         run.placed(runtime, wanted) as spec,
     ):
-        steps = driver.steps(spec)
-        figures = {"create": _all(steps.create, driver.surroundings())} if steps.create else {}
+        commands, where = driver.commands(spec), driver.surroundings()
+        figures = {"create": _all(commands.create, where)} if commands.create else {}
         started = time.monotonic()
-        with spawn(steps.start, **driver.surroundings()) as process:
+        with spawn(commands.start, **where) as process:
             Reports(callbacks, ["here"]).wait(["here"], started + DEADLINE_S)
             figures["start to own report"] = time.monotonic() - started
             _have_report(run, runtime, run.callback_folder(spec), ["here"], callbacks)
-            if not steps.stays:
+            if not commands.stays:
                 process.wait(DEADLINE_S)
-                figures["stop"] = _all(steps.stop, driver.surroundings())
+                figures["stop"] = _all(commands.stop, where)
             else:
                 before = time.monotonic()
                 process.terminate()
@@ -121,7 +121,8 @@ def _apart(run: BenchRun, _: BenchTest, runtime: str) -> Values:
 
 
 def _all(commands: Sequence[Sequence[str]], where: Surroundings) -> float:
-    """Run commands one after the other; what they leave running keeps a file as its output, which never closes."""
+    """Run commands one after the other, and return their seconds. Their output goes to a file: processes that they
+    leave running would keep a pipe open. Raises TrialFailed."""
     before = time.monotonic()
     for words in commands:
         with tempfile.TemporaryFile() as said, spawn(words, stdout=said, stderr=said, **where) as process:
@@ -134,8 +135,8 @@ def _all(commands: Sequence[Sequence[str]], where: Surroundings) -> float:
 
 
 class Reports:
-    """The moments, on the monotonic clock, at which instances call back by these names: the first of each. Whatever
-    else they create is not kept."""
+    """The moments, on the monotonic clock, at which instances first call back by these names. Other files are
+    ignored."""
 
     def __init__(self, callbacks: CallBacks, names: Sequence[str]) -> None:
         self.names = names
@@ -143,8 +144,8 @@ class Reports:
         self._callbacks = callbacks
 
     def note(self, until_s: float = 0.0) -> bool:
-        """Note as come now those that have come since the last call, or come until a moment. Return whether any file
-        did."""
+        """Note the names of new files as called back now; with a moment, wait for the next until then. Return whether
+        any file was new."""
         new = self._callbacks.wait(until_s) if until_s else self._callbacks.take()
         at = time.monotonic()
         for name in new:
@@ -153,7 +154,7 @@ class Reports:
         return bool(new)
 
     def wait(self, names: Sequence[str], deadline: float) -> None:
-        """Wait until these have come. Raises TrialFailed."""
+        """Wait until these names have called back. Raises TrialFailed."""
         while not self.at.keys() >= set(names):
             if not self.note(deadline):
                 raise TrialFailed(f"{len(self.at)} of {len(self.names)} instances reported")
@@ -162,15 +163,16 @@ class Reports:
 @contextlib.contextmanager
 def holding(run: BenchRun, runtime: str, count: int, how: str) -> Iterator[tuple[list[float], list[float]]]:
     """Hold so many instances until the block is left. Yields the moments at which each was started and at which it
-    reported, in the order of their starts. They say what they are when the block is left, before they are ended."""
+    reported, in the order of their starts. When the block is left, they report from inside before they are ended."""
     driver = run.runtimes[runtime]
     shared = run.spec([BENCH])
     with contextlib.ExitStack() as held:
         _, callbacks = held.enter_context(run.calling_back(shared))
         folder = run.folder / "callbacks" / shared.name
         specs = []
+        volumes = (Volume(str(folder), CALL_BACK),)
         for number in range(count):
-            spec = _holder(run, folder, number)
+            spec = replace(run.spec([BENCH, "hold", f"{CALL_BACK}/{number}"]), volumes=volumes)
             specs.append(held.enter_context(run.placed(runtime, spec)))
         commands = [driver.run_words(spec) for spec in specs]
         starts: list[float] = []
@@ -192,7 +194,7 @@ def holding(run: BenchRun, runtime: str, count: int, how: str) -> Iterator[tuple
 
 
 def _have_report(run: BenchRun, runtime: str, folder: Path, names: Sequence[str], callbacks: CallBacks) -> None:
-    """Have instances that hold say what they are. Raises TrialFailed."""
+    """Have running instances report from inside. Raises TrialFailed."""
     if runtime not in run.identities:
         return
     for name in names:
@@ -209,18 +211,12 @@ def _have_report(run: BenchRun, runtime: str, folder: Path, names: Sequence[str]
 
 
 def _written(path: Path) -> bytes:
-    """Return what an instance wrote into a folder that it shares with us: a file and nothing else, no more than
-    MOST_BYTES."""
+    """Return the contents of an instance's file in a shared folder: only of a regular file, and at most MOST_BYTES."""
     try:
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             return file.read(MOST_BYTES) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else b""
     except OSError:
         return b""
-
-
-def _holder(run: BenchRun, folder: Path, number: int) -> InstanceSpec:
-    spec = run.spec([BENCH, "hold", f"{CALL_BACK}/{number}"])
-    return replace(spec, volumes=(Volume(str(folder), CALL_BACK),))
 
 
 def _many(run: BenchRun, test: BenchTest, runtime: str) -> Values:

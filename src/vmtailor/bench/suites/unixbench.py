@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The twelve tests of the UnixBench index, in several instances at once: our own set by its definitions, or the
-published one from a tree that the user names."""
+published one from the user's source tree."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from typing import ClassVar
 from vmtailor.base.natives import locate
 from vmtailor.bench.analysis.benchmarks import INDEX, SCORE, BenchTest, Values
 from vmtailor.bench.analysis.cells import NATIVE
+from vmtailor.bench.analysis.guest_rounds import set_facts
 from vmtailor.bench.analysis.unixbench_index import OURS, PUBLISHED, published_score
-from vmtailor.bench.model.instance import BENCH_UNIXBENCH, Limits, Volume
+from vmtailor.bench.model.instance import BENCH_UNIXBENCH, CALL_BACK, Limits, Volume
 from vmtailor.bench.model.job import BenchJob
 from vmtailor.bench.model.results import SuiteName
 from vmtailor.bench.runtimes.stopwatch import timed
 from vmtailor.bench.suites.bench_run import NO_LIMITS, BenchRun, TrialFailed, number, said_object, succeeded
 from vmtailor.bench.suites.published_sets import UNIXBENCH, built, tree_facts
-from vmtailor.bench.suites.simultaneous import place_words, together
+from vmtailor.bench.suites.simultaneous import together
 from vmtailor.bench.suites.suite import Suite
 
 ONE_COPY, ALL_CORES, ONE_CORE = "1 copy", "all cores", "one core"
@@ -39,9 +40,10 @@ def _score(run: BenchRun, test: BenchTest, runtime: str) -> Values:
         program[0] = f"{at}/pgms/{program[0]}"
 
     def words(instance: int) -> list[str]:
+        where = [str(copies), CALL_BACK, str(instance)]
         if which == PUBLISHED:
-            return [BENCH_UNIXBENCH, "real", str(copies), *place_words(instance), UNIXBENCH.at, *program]
-        return [BENCH_UNIXBENCH, test.test, f"{seconds:g}", str(copies), *place_words(instance)]
+            return [BENCH_UNIXBENCH, "real", *where, UNIXBENCH.at, *program]
+        return [BENCH_UNIXBENCH, test.test, f"{seconds:g}", *where]
 
     found = together(run, runtime, words, test.count, seconds=seconds, grace_s=GRACE_S, limits=limits, volumes=volumes)
     said = [said_object(one) for one in found]
@@ -55,7 +57,7 @@ class UnixBench(Suite):
     trials: ClassVar = dict.fromkeys(INDEX, _score)
 
     def tests(self, job: BenchJob) -> list[BenchTest]:
-        """Return the tests. In the quick form: one copy on all cores, and several instances of one test only. As in
+        """Return the tests. The quick form has one copy on all cores, and a single test in several instances. As in
         published runs, nothing is warmed up."""
         which = PUBLISHED if job.unixbench_source else OURS
         found = [
@@ -83,14 +85,12 @@ class UnixBench(Suite):
         return tuple(words)
 
     def facts(self, run: BenchRun) -> tuple[tuple[str, str], ...]:
-        """Return how each set that is run was compiled; ours as the image's program says, whichever runtimes there
-        are."""
+        """Return how each set was compiled. Our set's program, run on this host, reports its own compiler."""
         source = run.job.unixbench_source
         published = tree_facts(UNIXBENCH, source, run, PUBLISHED) if source else []
         about = [str(locate().folder / "enter"), "-u", "-r", str(run.folder / "tree"), BENCH_UNIXBENCH, "about"]
         said = said_object(succeeded(timed(about, deadline_s=30.0)))
-        words = ((name, str(said.get(name, ""))[:200]) for name in ("compiler", "flags"))
-        return (*published, *((f"{OURS} {name}", word) for name, word in words if word))
+        return (*published, *set_facts(said).items())
 
 
 def several_copies() -> str:
@@ -99,7 +99,7 @@ def several_copies() -> str:
 
 
 def _published(test: str, said: dict[str, object]) -> float:
-    """Return the sum over the copies of what the published program said."""
+    """Return the sum of the copies' scores by the published program."""
     copies = said.get("of_copies")
     if number(said, "failed") > 0 or not isinstance(copies, list):
         raise TrialFailed("a program of the published set failed", str(said)[:2000])

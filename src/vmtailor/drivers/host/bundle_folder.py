@@ -43,6 +43,7 @@ from vmtailor.model.bundle import (
     stage_of,
 )
 from vmtailor.model.exercise import Exercise
+from vmtailor.model.image import Image
 from vmtailor.model.machine import Disk, DiskFormat, DiskMode
 from vmtailor.model.systems.system import System
 from vmtailor.model.trace import Trace
@@ -234,6 +235,21 @@ class BundleFolder(SavedFolder):
             f"{self.path / name} is not the file that the bundle was made with: its content differs", hint=_AGAIN
         )
 
+    @property
+    def image(self) -> Image:
+        """Return the image of a container's bundle, without its archive."""
+        bundle = self.bundle
+        assert bundle.image is not None
+        return Image(
+            reference=bundle.image_reference,
+            digest=bundle.image_digest,
+            config=bundle.image,
+            archive="",
+            archive_sha256="",
+            entries=0,
+            unpacked_bytes=0,
+        )
+
     @cached_property
     def kernel(self) -> Path:
         return self.file(self.bundle.kernel)
@@ -294,6 +310,8 @@ def load(folder: Path, store: Store | None = None) -> BundleFolder:
     bundle_values.require_machine(bundle, folder / RECORD)
     found = BundleFolder(folder.absolute(), bundle, store or Store())
     _require(found, bundle.kernel, bundle.root)
+    if (bundle.image is None) is not found.is_system:
+        raise UserInputError(f"{folder / RECORD} does not say whether it is of an image or a system", hint=_AGAIN)
     return found
 
 

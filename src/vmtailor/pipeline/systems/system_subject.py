@@ -43,7 +43,7 @@ from vmtailor.model.bundle import (
 )
 from vmtailor.model.change import Change
 from vmtailor.model.fit_run import FitRun, Warning
-from vmtailor.model.image import Image, Port
+from vmtailor.model.image import Image
 from vmtailor.model.kernel import KernelBaseline, KernelFiles
 from vmtailor.model.machine import Clock, Machine
 from vmtailor.model.margin import Margin
@@ -325,8 +325,7 @@ class SystemSubject(DrivenSystem):
         return (*(Warning("traced", text) for text in traced), *(Warning("unsteady", text) for text in unsteady))
 
     def told(self, run: FitRun, found: Findings[SystemSeen], fitted: Fitted) -> FitRun:
-        ports = tuple(Port(number) for number in self.exercise.ports)
-        return replace(run, image=replace(run.image, exposed_ports=ports), system=self.system)
+        return replace(run, system=self.system, system_ports=self.exercise.ports)
 
     def seal(self, folder: Path, run: FitRun, found: Findings[SystemSeen], fitted: Fitted) -> None:
         os, seen = self.system.os, found.seen

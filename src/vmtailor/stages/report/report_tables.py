@@ -238,7 +238,7 @@ def _doubts(run: FitRun) -> list[RenderableType]:
 
 def _next(run: FitRun) -> Table:
     bundle = shlex.quote(run.bundle)
-    port = next((p.number for p in run.image.exposed_ports if p.protocol == "tcp"), None)
+    port = next(iter(run.tcp_ports), None)
     publish = f" -p {port + 8000 if port < 1024 else port}:{port}" if port else ""
     demanded = (
         c.id for c in run.plan.symbols if c.setting.chosen and any(r.cause is Cause.DEMANDED for r in c.reasons)

@@ -34,7 +34,6 @@ from vmtailor.model.systems.kept_changes import Tuning
 from vmtailor.model.systems.units import UnitChoice, UnitStanding
 from vmtailor.model.trace import FileUse
 from vmtailor.model.trial import Trial, Verification
-from vmtailor.pipeline.bundle_place import UsersDisk
 from vmtailor.pipeline.measured_machines import Ahead, MeasureRequest
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.stages.kernel_plan import KernelTree
@@ -95,6 +94,16 @@ class Improved:
 
 
 @dataclass(frozen=True)
+class UsersDisk:
+    """The root of a bundle that is a disk: the user's, of which no second copy is kept, or ours with other files on it.
+    `name`: its name in the bundle. `sha256`: digest of the file that was fitted."""
+
+    name: str
+    file: Path
+    sha256: str
+
+
+@dataclass(frozen=True)
 class WorkFiles:
     """The files that a trace leaves in a work folder. `kernel`: of the baseline as it was traced; `saved`: name →
     record; `copied`: name → file; `image`: what was traced where that is one; `disk`: of a system."""
@@ -115,7 +124,7 @@ class Subject(ABC, Generic[Seen]):
     NOUN: ClassVar[str]
 
     options: FitOptions
-    row: Architecture
+    architecture: Architecture
     kernel: KernelBaseline
     source: SourceTree
     natives: Natives
@@ -267,7 +276,7 @@ class Findings(Generic[Seen]):
         """Return the cost of each symbol's code on the baseline, without loops that only emulation causes."""
         if self.costs is None:
             return {}
-        return self.costs.by_symbol(without=loops.functions(loops.table(self.subject.row.name)))
+        return self.costs.by_symbol(without=loops.functions(loops.table(self.subject.architecture.name)))
 
     def planned(
         self, tried: Sequence[Change] = (), drop: Sequence[str] = (), margins: tuple[Margin, ...] | None = None

@@ -16,7 +16,7 @@ from vmtailor.bench.model.job import STOCK
 from vmtailor.bench.model.results import CLOCK, VIRTUAL, BenchFailure, BenchTrial, HostRun, TestKey, is_counted
 from vmtailor.model.change import Verdict
 
-#: What all others are compared with.
+#: The runtime that all others are compared with.
 NATIVE = "native"
 #: Differences below the first share are of no interest; where none was found, and the second can be ruled out, cells
 #: are the same.

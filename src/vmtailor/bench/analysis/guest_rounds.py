@@ -18,9 +18,9 @@ from vmtailor.bench.analysis.unixbench_index import OURS
 from vmtailor.bench.model.results import BenchFigure
 from vmtailor.model.boots.counters import Counters, Totals
 
-#: The same score by the processor time that a test used, as some published sets time Whetstone.
+#: A score by the processor time that a test used, as some published sets time Whetstone.
 CPU_SCORE = "score by processor time"
-#: What all instances did at the same time, as a share of what the longest took: less is no measurement at once.
+#: Least share of the longest instance's time in which all are at work; with less, they were not measured at once.
 LEAST_OVERLAP = 0.5
 #: The span that every step of an exercise begins with, the mark before the first, and that behind the last.
 STEP, FIRST, LAST = "step", "load", "load_end"

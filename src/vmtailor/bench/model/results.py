@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar
 
-#: What names a test: its suite, its name, how many instances at once, in which way.
+#: Key of a test: its suite, its name, the number of instances at once, its variant.
 TestKey = tuple[str, str, int, str]
-#: How a test is run whose figures are counts: the variant that names it.
+#: Variant of a test whose figures are counts.
 CLOCK = "instruction clock"
-#: How instances at once are run within a machine: their rates are of its virtual time, and nobody's seconds.
+#: Variant of instances at once within a machine: their rates are by its virtual time, not by real seconds.
 VIRTUAL = "our set, 1 copy, virtual time"
 
 

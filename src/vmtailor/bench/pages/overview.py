@@ -20,7 +20,7 @@ from vmtailor.model.change import Verdict
 
 #: Figures that a runtime has not, because it has no such step.
 NO_SUCH_STEP = "no such step"
-#: What is said of a cell whose turns were not taken in the same blocks as native's.
+#: Note on a cell whose trials did not alternate with native's in the same blocks.
 APART = "not at the same time as native"
 
 

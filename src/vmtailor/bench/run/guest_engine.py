@@ -58,11 +58,11 @@ MEMORY_BYTES = 1 << 30
 PREPARE_S, COMMAND_S, BOOT_S = 1800.0, 600.0, 3600.0
 #: Disks of the machine behind the system's own: the image's files, and ours.
 TREE_DISK, OURS_DISK = "/dev/vdb", "/dev/vdc"
-#: What the guest sends besides: what the script said, the engine's version, and who is there outside and within it.
+#: Further files from the guest: the script's log, the engine's version, and the identity outside and within it.
 _SAID, _VERSION, _HERE, _WITHIN = "bench-log", "bench-version", "bench-here", "bench-within"
 #: The attendant's function that begins each step.
 _BEGINS = "job_start"
-#: What the image's set of UnixBench's tests says of itself.
+#: File with the image's description of its UnixBench test set.
 _ABOUT = "bench-about"
 
 

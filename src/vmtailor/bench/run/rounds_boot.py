@@ -33,7 +33,7 @@ REST_S = 10
 #: Seconds that a round costs here for each of the guest's own, at one nanosecond an instruction; and a boot with all
 #: that comes before the first round.
 _SLOWER, _START_S = 10.0, 90.0
-#: How often longer than its own time a guest may keep a processor of the host busy.
+#: Factor by which a guest may keep a processor of the host busy for longer than its own time.
 _PATIENCE = 60.0
 #: The file in which the guest sends what instances said, and what each one's part begins with.
 _SAID, _INSTANCE = "bench-said", "instance "

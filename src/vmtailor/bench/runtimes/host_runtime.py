@@ -235,7 +235,7 @@ class DescribedRuntime:
         }
 
 
-#: What a limit is of, by the names that descriptions have for it; and its field.
+#: Each limit by its name in descriptions, with its field.
 _LIMITED = {
     "memory": ("memory", "memory_bytes"), "cpus": ("processor time", "cpus"), "cpuset": ("processors", "cpuset"),
     "pids": ("processes", "pids"), "write": ("what is written to disks", "write"),

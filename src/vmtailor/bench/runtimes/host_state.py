@@ -86,7 +86,7 @@ class Clocks:
         self._every_s, self._read = every_s, read
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._look, daemon=True)
-        #: How often it was looked, and what was seen, in MHz.
+        #: Number of readings, and the readings in MHz.
         self.looks = 0
         self.seen: list[float] = []
 

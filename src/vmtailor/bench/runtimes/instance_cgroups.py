@@ -14,7 +14,7 @@ from vmtailor.base.errors import HostError
 from vmtailor.bench.model.instance import Limits, WriteLimit
 
 MOUNTS = Path("/sys/fs/cgroup")
-#: Of a period of so many µs, a quota says how much may be used.
+#: Length in µs of the period that a quota refers to.
 PERIOD_US = 100_000
 #: The cgroup that the harness itself is in: version 2 lets none that has others below it have processes.
 HARNESS = "harness"

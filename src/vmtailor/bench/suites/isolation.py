@@ -48,7 +48,7 @@ START_S = 60.0
 #: An instance that answers fewer requests a second than this, undisturbed, is no server that others could disturb: so
 #: long t1 may take, by the number of requests.
 SLOWEST = 25.0
-#: What each instance gets with limits, beside its share of the processors: memory, processes, bytes a second to disk.
+#: Limits of each instance, beside its share of the processors: memory, processes, bytes a second to disk.
 MEMORY_BYTES, PIDS, WRITE_BYTES_S = 256 << 20, 256, 10 << 20
 #: Caps of the stresses themselves, and what the watchdog leaves the host.
 MEMORY_SHARE, DISK_BYTES, PROCESSES = 0.4, 1 << 30, 1000
@@ -57,12 +57,12 @@ LEAST_MEMORY, LEAST_DISK = 0.05, 2 << 30
 #: fills it, again and again.
 FULL_BYTES, FULL_AT = 64 << 20, "/full"
 FILL = f"while :; do cat /dev/zero >{FULL_AT}/file; done 2>/dev/null"
-#: How much longer than undisturbed, at least, and by the number of requests at most (a second for so many of them), an
-#: instance may take until it counts as one that did not report.
+#: An instance did not report after this many times the undisturbed time, but at least these seconds, and at most a
+#: second for this many requests.
 PATIENCE, LEAST_PATIENCE_S, LEAST_RATE = 20.0, 10.0, 10.0
 #: Steps of priority by which the harness is above what it measures, so that a fork bomb cannot starve it.
 ABOVE = 15
-#: With what an instance ends whose stress was none: well, or as shells say that a program is not there.
+#: Exit statuses of an instance that caused no stress: success, or a shell's for a program that is not there.
 NOT_RUN = (0, 126, 127)
 _MOUNT_S = 20.0
 #: By which name the misbehaving one calls back.

@@ -52,8 +52,8 @@ _ZEROS = bytes(1 << 20)
 
 @dataclass(frozen=True)
 class Archived:
-    """A flat archive as it was written. `entries` excludes the root; `unpacked_bytes` is the sum of file sizes, each file counted
-    once."""
+    """A flat archive as it was written. `entries` excludes the root; `unpacked_bytes` is the sum of file sizes, each
+    file counted once."""
 
     sha256: str
     entries: int

@@ -15,7 +15,7 @@ from vmtailor.bench.model.results import Isolated, RuntimeIdentity, Witness
 SCHEMA = "vmtailor/bench-report/1"
 NAMESPACES = ("cgroup", "ipc", "mnt", "net", "pid", "time", "user", "uts")
 _SECCOMP = {"0": "none", "1": "strict", "2": "filter"}
-#: What cgroups say where there is no limit: `max`, -1, or a number as large as memory cannot be.
+#: Cgroups without a limit give `max`, -1, or a number at least this large, which no memory has.
 _UNLIMITED = 1 << 62
 
 
@@ -80,7 +80,7 @@ def identified(
 
 
 def _isolated(name: str, seen: Mapping[str, Any], here: Mapping[str, Any], *, own: bool) -> Isolated:
-    # With a kernel of its own, a namespace's number means nothing: all of them are another kernel's.
+    # With another kernel, the numbers of namespaces mean nothing: all of them are its own.
     inside = str(seen.get(f"ns_{name}", ""))
     return Isolated.OWN if own or inside != str(here.get(f"ns_{name}", "")) else Isolated.SHARED
 

@@ -15,9 +15,9 @@ from vmtailor.bench.analysis.benchmarks import BenchTest
 from vmtailor.bench.analysis.phrases import title_of
 from vmtailor.bench.model.results import BenchTrial, TestKey, is_counted
 
-#: How what is left out so that a run ends in time is named.
+#: The words for tests left out so that a run ends in time.
 LEFT_OUT = "left out, to end within"
-#: So many seconds of what was told before weigh against what trials took: the first few say little of the rest.
+#: Seconds of the planned cost that are weighed against measured times: the first few trials say little of the rest.
 _TRUSTED_S = 60.0
 
 
@@ -237,7 +237,7 @@ class Schedule:
     ) -> None:
         there = tuple(done)
         known = {trial.key for trial in there}
-        # A cell that is gone on with is warmed up again: its runtime was begun anew.
+        # A cell that continues is warmed up again: its runtime was started anew.
         cold = {(one.test, one.runtime) for one in planned if one.block and one.key not in known}
         again = {one.key for one in planned if not one.block and (one.test, one.runtime) in cold}
         known -= again
@@ -252,7 +252,7 @@ class Schedule:
         self._cells_out: list[CellOut] = []
         self._told: set[str] = set()
         self._within_s, self._until_s, self._now = within_s, until_s, now
-        #: Whether a trial's figures are there, and it takes no time: what shares a boot with one that was done.
+        #: Returns whether a trial takes no time, since it shared a boot with one that is done.
         self.is_there = is_there
 
     @property
@@ -301,7 +301,7 @@ class Schedule:
             kept, self._cells_out = cells_within(kept, most_s, of)
         elif (cost_s := sum(map(of, kept))) > most_s:
             words.append(f"with one test of each suite it takes about {lasting(cost_s)}, not {lasting(most_s)}")
-        # What has begun is gone on with; what comes back does not interrupt it.
+        # A test that has begun goes on; one that comes back does not interrupt it.
         self.left = [*there, *sorted(kept, key=lambda one: one.test != self._last)]
         now = self._turns[self.left[0].test] if cells and self.left else len(self._turns)
         words += [row for test, row in self._out() if self._turns[test] < now and row not in self._told]

@@ -9,7 +9,7 @@ from typing import ClassVar
 from vmtailor.bench.model.results import SuiteName
 from vmtailor.model.machine import Machine
 
-#: The image that is measured where none is named.
+#: The default image.
 BENCH_IMAGE = "oci:build/images/bench"
 
 
@@ -65,7 +65,7 @@ class BenchJob:
     at_once: bool = False
 
 
-#: What begins the name of every one, and that of the image on the distribution's packaged kernel.
+#: The prefix of every machine's name, and the name of the image on the distribution's packaged kernel.
 VM = "vm:"
 STOCK = "vm:stock"
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar
 
-#: What names a test: its suite, its name, how many instances at once, in which way.
+#: The key of a test: its suite, its name, its number of instances at once, its variant.
 TestKey = tuple[str, str, int, str]
-#: How a test is run whose figures are counts: the variant that names it.
+#: The variant of tests whose figures are counts.
 CLOCK = "instruction clock"
-#: How instances at once are run within a machine: their rates are of its virtual time, and nobody's seconds.
+#: The variant of instances at once within a machine: their rates are per second of its virtual time, not of a real one.
 VIRTUAL = "our set, 1 copy, virtual time"
 
 

@@ -18,9 +18,9 @@ from vmtailor.bench.model.job import VM
 from vmtailor.bench.model.results import CLOCK, VIRTUAL, HostRun, SuiteName, TestKey
 from vmtailor.model.change import Verdict
 
-#: Figures that a runtime has not, because it has no such step.
+#: The words for a figure that a runtime lacks, because it has no such step.
 NO_SUCH_STEP = "no such step"
-#: What is said of a cell whose turns were not taken in the same blocks as native's.
+#: The words for a cell that was not measured in the same blocks as native.
 APART = "not at the same time as native"
 
 

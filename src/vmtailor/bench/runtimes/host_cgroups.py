@@ -15,14 +15,14 @@ from pathlib import Path
 from vmtailor.base.errors import HostError
 from vmtailor.bench.runtimes.instance_cgroups import CONTROLLERS, remove_tree
 
-#: Where service managers say that they run (sd_booted(3)), and the slice in which a scope is a unit.
+#: The folder by which service managers show that they run (sd_booted(3)), and the slice in which a scope is a unit.
 MANAGED = Path("/run/systemd/system")
 SLICE = "system.slice"
-#: In the scope's folder: the controllers that were passed on for it.
+#: The file in the scope's folder that names the controllers passed on for it.
 PASSED_ON = "controllers"
-#: What begins the name of every folder and cgroup of ours.
+#: The prefix of the names of all our folders and cgroups.
 PREFIX = "vtb-"
-#: What all instances together may have, of the host's memory, and how many processes: the host survives.
+#: The share of the host's memory, and the processes, that all instances together may have: the host survives.
 MEMORY_SHARE = 0.8
 MOST_PROCESSES = 16384
 

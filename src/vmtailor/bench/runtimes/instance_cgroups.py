@@ -14,9 +14,9 @@ from vmtailor.base.errors import HostError
 from vmtailor.bench.model.instance import Limits, WriteLimit
 
 MOUNTS = Path("/sys/fs/cgroup")
-#: Of a period of so many µs, a quota says how much may be used.
+#: The period in µs that quotas of processor time are relative to.
 PERIOD_US = 100_000
-#: The cgroup that the harness itself is in: version 2 lets none that has others below it have processes.
+#: The harness's own cgroup: version 2 allows no processes in a cgroup with others below it.
 HARNESS = "harness"
 CONTROLLERS = ("cpuset", "cpu", "io", "memory", "pids")
 

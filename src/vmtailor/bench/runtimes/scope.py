@@ -25,7 +25,7 @@ from vmtailor.base.natives import locate
 from vmtailor.bench.runtimes.host_cgroups import PASSED_ON, PREFIX, HostCgroups
 from vmtailor.bench.runtimes.private_places import take_away
 
-#: Where scopes lie: engines keep their layers there, which no memory file system takes.
+#: The folder of all scopes: engines keep their layers there, which no memory file system takes.
 PLACE = Path("/var/tmp")
 _SWEPT_S = 60.0
 
@@ -83,7 +83,7 @@ def _watched(folder: Path) -> Iterator[None]:
             lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
             opened.callback(os.close, lock)
             fcntl.flock(lock, fcntl.LOCK_EX)
-            # In another session, so that what kills us does not kill it; it waits for our end of the pipe.
+            # In another session, so that a signal that kills us does not kill it. It waits for our end of the pipe.
             watcher = subprocess.Popen(
                 [sys.executable, "-I", "-m", "vmtailor.bench.runtimes.scope", str(folder.parent), folder.name],
                 stdin=theirs,

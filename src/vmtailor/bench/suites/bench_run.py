@@ -24,12 +24,12 @@ from vmtailor.bench.runtimes.instance_cgroups import Cgroups
 from vmtailor.bench.runtimes.stopwatch import CallBacks, TimedCommand, timed
 
 NO_LIMITS = Limits()
-#: Limits under which a runtime is asked who it is: it must set them.
+#: Limits under which a runtime is identified: it must set them.
 ASKED = Limits(memory_bytes=256 << 20, cpus=1.0, pids=256)
 #: The image's tag in the archive that engines load.
 TAG = "bench:1"
 TIMED_OUT = "it did not end in time"
-#: So much longer than the run as a whole its last command may take, and why it is ended then.
+#: Seconds that the last command may take beyond the end of the run, and the reason given when it is ended.
 AFTER_END_S = 120.0
 RUN_OVER = "the run had to end, and it had not"
 
@@ -65,11 +65,11 @@ class BenchRun:
     def __post_init__(self) -> None:
         self._numbers = itertools.count()
         self._run = secrets.token_hex(2)
-        #: What the trial that runs just now has to say besides its figures.
+        #: Remarks on the current trial besides its figures.
         self.notes: list[str] = []
-        #: What instances said of themselves in it.
+        #: Its instances' reports from inside.
         self.witnesses: list[Witness] = []
-        #: What was built for this run, by name: published sets (suites/published_sets.py).
+        #: Published sets built for this run, by title (suites/published_sets.py).
         self.built: dict[str, BuiltTree] = {}
 
     @property

@@ -19,7 +19,7 @@ from tests.fakes.program import run_program
 from vmtailor.base.cache import entries as cache
 from vmtailor.base.cache import users as store_use
 from vmtailor.base.cache.entries import CacheEntry, PruneLimits
-from vmtailor.base.cache.store import Store
+from vmtailor.base.cache.store import FILLING, Store
 from vmtailor.cli import cache as cache_verb
 
 DAY = 86400.0
@@ -66,6 +66,33 @@ def test_what_is_there_is_listed_with_its_size_and_last_use(store: Store) -> Non
     assert names(found) == ["kernel/new", "kernel/old", "trace/middle"]
     assert all(40_000 <= entry.size_bytes < 60_000 for entry in found)
     assert [round((time.time() - entry.used_s) / DAY) for entry in found] == [1, 90, 30]
+
+
+def test_a_result_is_as_large_as_everything_below_it(store: Store) -> None:
+    deep = store.path("kernel", "new") / "a" / "b"
+    deep.mkdir(parents=True)
+    (deep / "data").write_bytes(b"x" * 100_000)
+    found = {entry.name: entry.size_bytes for entry in cache.entries(store)}
+    assert 140_000 <= found["new"] < 170_000 and found["old"] < 60_000
+
+
+def test_a_kind_that_is_one_result_was_used_when_its_newest_folder_was(store: Store) -> None:
+    (store.folder("ccache") / "a" / "b").mkdir(parents=True)
+    for path, days in ((store.root / "ccache" / "a" / "b", 1), (store.root / "ccache" / "a", 5)):
+        os.utime(path, (time.time() - days * DAY,) * 2)
+    os.utime(store.root / "ccache", (time.time() - 9 * DAY,) * 2)
+    (whole,) = (entry for entry in cache.entries(store) if entry.kind == "ccache")
+    assert (whole.name, whole.path) == ("ccache", store.root / "ccache")
+    assert round((time.time() - whole.used_s) / DAY) == 5
+
+
+def test_what_a_process_works_with_is_no_result(store: Store) -> None:
+    for kind in ("locks", "scratch", "users"):
+        store.folder(kind, "inner")
+    (store.root / "kernel" / f"{FILLING}x").mkdir()
+    (store.root / "file").write_text("")
+    assert names(cache.entries(store)) == ["kernel/new", "kernel/old", "trace/middle"]
+    assert cache.entries(Store(store.root / "nowhere")) == ()
 
 
 def test_asking_for_a_result_is_a_use(store: Store) -> None:

@@ -50,6 +50,13 @@ def test_an_option_that_docker_has_neither() -> None:
     assert not isinstance(CliRunner().invoke(app, ["run", "--nope"]).exception, UserInputError)
 
 
+def test_an_answer_without_a_next_step_of_its_own_names_the_page() -> None:
+    hints = {option.hint for _, option in ALL if not option.own_hint}
+    assert hints == {"docs/reference/run-and-docker-run.md has all options of docker run"}
+    own = {option.own_hint for _, option in ALL} - {""}
+    assert own and own <= {option.hint for _, option in ALL}
+
+
 def test_the_page_is_what_the_data_says() -> None:
     tool = ROOT / "tools" / "docker_run_reference.py"
     result = subprocess.run(

@@ -22,7 +22,7 @@ from vmtailor.base.files import plain_files, records
 from vmtailor.booting.fitted_machine import Chosen, machine_of
 from vmtailor.drivers.host import bundle_folder, digest_cache
 from vmtailor.model.bundle import RECORD, Bundle
-from vmtailor.pipeline import bundle_place
+from vmtailor.pipeline import bundle_files
 from vmtailor.stages.verify import Target
 
 pytestmark = [pytest.mark.attack, pytest.mark.usefixtures("own_cache")]
@@ -138,7 +138,7 @@ def test_a_fits_bundle_is_for_its_owner_to_change_whatever_the_umask(tmp_path: P
     made = write_bundle(tmp_path / "made")
     for path in (made, *made.rglob("*")):
         path.chmod(path.stat().st_mode | 0o022)
-    bundle_place.place(made, tmp_path / "out", fit_run().command)
+    bundle_files.place(made, tmp_path / "out", fit_run().command)
     start(tmp_path / "out")
     assert plain_files.ours_alone(tmp_path / "out", "trace/trace.json")
     found = records.load(Bundle, tmp_path / "out" / RECORD)
@@ -159,7 +159,7 @@ def test_what_came_to_its_place_during_a_fit_is_not_thrown_away(tmp_path: Path, 
         out.mkdir()
     (out / there).write_text("hours of work")
     with pytest.raises(UserInputError, match=r"keeps what its system wrote|is not a bundle"):
-        bundle_place.place(made, out, fit_run().command)
+        bundle_files.place(made, out, fit_run().command)
     assert (out / there).read_text() == "hours of work"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["made", "out"]
 
@@ -179,9 +179,9 @@ def test_an_exchange_that_is_interrupted_leaves_what_was_there(tmp_path: Path, m
     with monkeypatch.context() as patched:
         patched.setattr(Path, "rename", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            bundle_place._exchange(new, old)
+            bundle_files._exchange(new, old)
     assert (old / "name").read_text() == "out"
-    bundle_place._exchange(new, old)
+    bundle_files._exchange(new, old)
     assert (old / "name").read_text() == "new" and [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
@@ -193,5 +193,5 @@ def test_a_disk_that_is_full_while_a_bundle_is_copied_is_said(tmp_path: Path, mo
 
     monkeypatch.setattr(shutil, "copyfile", full)
     with pytest.raises(HostError, match="no space is left"):
-        bundle_place.place(write_bundle(tmp_path / "made"), tmp_path / "out", fit_run().command)
+        bundle_files.place(write_bundle(tmp_path / "made"), tmp_path / "out", fit_run().command)
     assert [path.name for path in tmp_path.iterdir()] == ["made"]

@@ -160,27 +160,44 @@ def test_records_of_more_than_four_fields_are_built_by_keyword() -> None:
 
 def starts_of_machines(tree: ast.Module) -> list[str]:
     """Return the expressions of a module that start a machine: `start` or `run` of what `monitors` returns, of a name
-    that this is bound to, or of a parameter annotated as a Monitor."""
+    or an attribute that this is bound to, of a parameter or a field annotated as a Monitor, or of any attribute that is
+    called `monitor`."""
 
     def is_monitor(node: ast.expr | None) -> bool:
         if isinstance(node, ast.Name):
             return node.id in names
+        if isinstance(node, ast.Attribute) and node.attr in fields:
+            return True
         return isinstance(node, ast.Call | ast.Attribute) and re.match(r"monitors\.\w+", ast.unparse(node)) is not None
 
-    names: set[str] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.arg) and node.annotation is not None and "Monitor" in ast.unparse(node.annotation):
-            names.add(node.arg)
-        elif isinstance(node, ast.For | ast.comprehension) and is_monitor(node.iter):
-            names.add(ast.unparse(node.target))
-        elif isinstance(node, ast.Assign | ast.NamedExpr | ast.AnnAssign) and is_monitor(node.value):
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            names |= {ast.unparse(target) for target in targets}
-    attributes = (node for node in ast.walk(tree) if isinstance(node, ast.Attribute))
+    def is_annotated(node: ast.arg | ast.AnnAssign) -> bool:
+        return node.annotation is not None and "Monitor" in ast.unparse(node.annotation)
+
+    def bound(node: ast.AST) -> list[ast.expr]:
+        if isinstance(node, ast.AnnAssign) and is_annotated(node):
+            return [node.target]
+        if isinstance(node, ast.For | ast.comprehension) and is_monitor(node.iter):
+            return [node.target]
+        if isinstance(node, ast.Assign | ast.NamedExpr | ast.AnnAssign) and is_monitor(node.value):
+            return node.targets if isinstance(node, ast.Assign) else [node.target]
+        return []
+
+    nodes = list(ast.walk(tree))
+    names = {node.arg for node in nodes if isinstance(node, ast.arg) and is_annotated(node)}
+    fields = {"monitor"}
+    of_classes = {id(one) for node in nodes if isinstance(node, ast.ClassDef) for one in node.body}
+    before = None
+    while before != (before := (len(names), len(fields))):  # a name may be bound to another one
+        for node in nodes:
+            for target in bound(node):
+                if isinstance(target, ast.Attribute):
+                    fields.add(target.attr)
+                elif isinstance(target, ast.Name):
+                    (fields if id(node) in of_classes else names).add(target.id)
+    attributes = (node for node in nodes if isinstance(node, ast.Attribute))
     return [ast.unparse(one) for one in attributes if one.attr in ("start", "run") and is_monitor(one.value)]
 
 
-@pytest.mark.lengthy
 def test_only_booting_starts_machines() -> None:
     """Monitors are asked for versions and figures everywhere; import-linter alone cannot tell that from a start."""
     found = {path.relative_to(PACKAGE).as_posix(): starts_of_machines(tree) for path, tree in MODULES.items()}
@@ -196,8 +213,21 @@ def test_only_booting_starts_machines() -> None:
         "monitor = monitors.usual()\nmonitor.start(machine)",
         "for one in monitors.every():\n    one.run(machine, wants)",
         "def boot(monitor: Monitor) -> None:\n    monitor.start(machine)",
+        "class Bench:\n    def boot(self):\n        self.monitor.start(machine)",
+        "class Bench:\n    used: Monitor | None\n    def boot(self):\n        self.used.run(machine, wants)",
+        "class Bench:\n    def use(self, one: Monitor):\n        self.used = one\n        self.used.start(machine)",
+        "class Bench:\n    def use(self):\n        self.used = monitors.usual()\n        self.used.start(machine)",
+        "first = monitors.usual()\nsecond = first\nsecond.start(machine)",
+        "bench.monitor.start(machine)",
     ],
 )
 def test_each_way_to_start_a_machine_is_seen(source: str) -> None:
     assert len(starts_of_machines(ast.parse(source))) == 1
     assert not starts_of_machines(ast.parse(source.replace(".start(", ".version(").replace(".run(", ".version(")))
+
+
+@pytest.mark.parametrize(
+    "source", ["process.start()", "self.thread.start()", "self.monitors.run()", "used: str\nused.start()"]
+)
+def test_a_start_of_something_else_is_none(source: str) -> None:
+    assert not starts_of_machines(ast.parse(source))

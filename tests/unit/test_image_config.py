@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vmtailor.drivers.image import image_config
 from vmtailor.drivers.image.documents import BadConfig, read_json
 from vmtailor.drivers.image.image_config import diff_ids_of, digests_of, parse, signal_name
 from vmtailor.model.image import HealthCheck, ImageConfig, Port
@@ -28,6 +29,66 @@ def test_nothing_said() -> None:
         config(Env=None, Cmd=None, ExposedPorts=None, Healthcheck=None, StopSignal="", WorkingDir="").stop_signal
         == "SIGTERM"
     )
+
+
+def test_every_field_is_read() -> None:
+    inner = {
+        "Entrypoint": ["/a"], "Cmd": ["b"], "Env": ["A=1"], "WorkingDir": "/w", "User": "web:1",
+        "Labels": {"z": "1", "a": "2"},
+        "ExposedPorts": {"80/udp": {}}, "Volumes": {"/v": {}, "/b": {}}, "StopSignal": "SIGINT", "Shell": ["/s"],
+        "Healthcheck": {
+            "Test": ["CMD-SHELL", "x"], "Interval": 2_000_000_000, "Timeout": 3_000_000_000,
+            "StartPeriod": 4_000_000_000, "Retries": 5,
+        },
+    }  # fmt: skip
+    assert parse({"architecture": "arm64", "os": "plan9", "config": inner}) == ImageConfig(
+        architecture="arm64", os="plan9", entrypoint=("/a",), cmd=("b",), env=(("A", "1"),), working_dir="/w",
+        user="web:1", exposed_ports=(Port(80, "udp"),), volumes=("/b", "/v"), stop_signal="SIGINT",
+        health_check=HealthCheck(("/s", "x"), interval_s=2.0, timeout_s=3.0, start_period_s=4.0, retries=5),
+        labels=(("a", "2"), ("z", "1")),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("inner", ["x", ["Env"], 5, True])
+def test_a_configuration_that_is_no_object(inner: Any) -> None:
+    with pytest.raises(BadConfig, match="is not an object"):
+        parse({"config": inner})
+
+
+def test_the_longest_words_that_a_program_can_be_given() -> None:
+    longest = "x" * 131_071
+    assert config(Cmd=[longest]).cmd == (longest,) and config(WorkingDir=longest).working_dir == longest
+    for bad in ({"Cmd": [f"{longest}x"]}, {"User": f"{longest}x"}, {"Cmd": "é" * 65_536}):
+        with pytest.raises(BadConfig, match="more than 131071"):
+            config(**bad)
+    many = ["x" * 65_535] * 16  # each with its NUL
+    assert config(Cmd=many).cmd == tuple(many)
+    with pytest.raises(BadConfig, match="longer than 1048576"):
+        config(Cmd=[*many, ""])
+
+
+def test_numbers_at_their_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    check = {"Test": ["CMD", "x"]}
+    most = config(Healthcheck={**check, "Retries": 2**31 - 1, "Interval": 2**63 - 1}).health_check
+    assert most is not None and most.retries == 2**31 - 1 and most.interval_s == (2**63 - 1) / 1e9
+    for bad in ({"Retries": 2**31}, {"Retries": -1}, {"Interval": 2**63}, {"Interval": True}, {"Timeout": 1.5}):
+        with pytest.raises(BadConfig):
+            config(Healthcheck={**check, **bad})
+    assert config(User="4294967294:4294967294").user == "4294967294:4294967294"
+    for user in ("4294967295", "1:4294967295", "99999999999"):
+        with pytest.raises(BadConfig, match="users and groups"):
+            config(User=user)
+    monkeypatch.setattr(image_config, "PORTS", 6)
+    assert len(config(ExposedPorts={"1-3": {}, "2-3/udp": {}, "3/sctp": {}}).exposed_ports) == 6
+    with pytest.raises(BadConfig, match="more than 6 ports"):
+        config(ExposedPorts={"1-3": {}, "1-3/tcp": {}, "3/sctp": {}})
+
+
+def test_a_manifest_has_as_many_layers_as_an_image_may() -> None:
+    manifest = {"schemaVersion": 2, "config": {"digest": DIGEST}, "layers": [{"digest": DIGEST}] * 1000}
+    assert len(digests_of(manifest)[1]) == 1000
+    with pytest.raises(BadConfig, match="1001 layers"):
+        digests_of({**manifest, "layers": [*manifest["layers"], {"digest": DIGEST}]})  # type: ignore[misc]
 
 
 def test_entry_point_and_command_are_joined() -> None:

@@ -3,13 +3,21 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from dataclasses import fields, replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from tests.fakes.bundle_data import EXERCISE
 
 from vmtailor.analysis.reach import image_reach
+from vmtailor.base.natives import Natives
+from vmtailor.drivers.monitors import monitors
 from vmtailor.drivers.qemu.qemu_program import firmware_in
+from vmtailor.model.machine import Accelerator, Clock, Devices, Disk, DiskMode, Machine, PublishedPort
 from vmtailor.pipeline import keys
 from vmtailor.stages import container_trace, measure, verify
 
@@ -107,3 +115,103 @@ def test_a_file_is_read_once_unless_it_changes(tmp_path: Path, monkeypatch: pyte
     disk.write_text("changed")
     assert keys.content(disk) == "changed"
     assert read == [other, disk]
+
+
+# ---- the program
+
+
+@pytest.mark.parametrize("suffix", ["py", "toml", "js", "css", "html", "j2"])
+def test_a_change_of_the_program_is_another_key_of_fits(package: Path, suffix: str) -> None:
+    keys.code.cache_clear()
+    try:
+        before = keys.code()
+        (package / "data" / "notes.md").write_text("no part of the program")
+        keys.code.cache_clear()
+        assert keys.code() == before
+        (package / "data" / f"part.{suffix}").write_text("x")
+        keys.code.cache_clear()
+        changed = keys.code()
+        (package / "data" / f"part.{suffix}").rename(package / f"part.{suffix}")
+        keys.code.cache_clear()
+        assert len({before, changed, keys.code()}) == 3
+    finally:
+        keys.code.cache_clear()
+
+
+# ---- machines and runs
+
+
+def written(path: Path, text: str) -> Path:
+    path.write_text(text)
+    os.utime(path, ns=(0, hash(text) % 10**15))
+    return path
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    for name in ("kernel", "initrd", "root", "more"):
+        written(tmp_path / name, name)
+    disks = (Disk(str(tmp_path / "root")), Disk(str(tmp_path / "more"), mode=DiskMode.WRITTEN))
+    kernel, initrd = str(tmp_path / "kernel"), str(tmp_path / "initrd")
+    return Machine("microvm", 64 << 20, kernel, ("quiet",), initrd, disks, architecture="x86_64")
+
+
+@pytest.mark.parametrize("name", ["kernel", "initrd", "root", "more"])
+def test_a_machine_is_known_by_what_its_files_hold_and_not_by_their_names(
+    machine: Machine, tmp_path: Path, name: str
+) -> None:
+    before = keys.of_machine(machine)
+    moved = {other: str(written(tmp_path / f"{other}-moved", other)) for other in ("kernel", "initrd", "root", "more")}
+    disks = tuple(replace(one, path=moved[Path(one.path).name]) for one in machine.disks)
+    assert keys.of_machine(replace(machine, kernel=moved["kernel"], initrd=moved["initrd"], disks=disks)) == before
+    written(tmp_path / name, "another")
+    assert keys.of_machine(machine) != before
+
+
+def test_a_machine_is_known_by_every_value(machine: Machine) -> None:
+    others: dict[str, Any] = {
+        "board": "q35", "memory_bytes": 1, "words": ("quiet", "ro"), "network": True, "cpus": 2, "cpu_model": "host",
+        "ports": (PublishedPort("127.0.0.1", 1, 1),), "clock": Clock.WALL, "accelerator": Accelerator.KVM,
+        "acpi": True, "outbound": True, "host_loopback": True, "devices": Devices.USUAL, "entropy": True,
+        "firmware": "other", "extras": ("-x",), "architecture": "arm64", "pace": 1, "monitor": "toyvm",
+    }  # fmt: skip
+    assert others.keys() == {one.name for one in fields(Machine)} - {"kernel", "initrd", "disks"}
+    made = [keys.of_machine(replace(machine, **{name: value})) for name, value in others.items()]
+    overlaid = replace(machine, disks=(replace(machine.disks[0], mode=DiskMode.OVERLAID), machine.disks[1]))
+    assert len({keys.of_machine(machine), keys.of_machine(overlaid), *made}) == len(made) + 2
+
+
+def test_a_run_is_known_by_everything_that_takes_part(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    natives = Natives(tmp_path / "natives")
+    (tmp_path / "natives").mkdir()
+    for name in ("init", "client", "stage1"):
+        written(tmp_path / "natives" / name, name)
+    firmware, version = written(tmp_path / "firmware", "one"), "9.2"
+    asked = []
+
+    def of(one: Machine) -> Any:
+        def identity(architecture: str, parts: Natives) -> tuple[str | Path, ...]:
+            asked.append((one.monitor, architecture, parts))
+            return (version, firmware)
+
+        return SimpleNamespace(identity=identity)
+
+    monkeypatch.setattr(monitors, "of", of)
+    monkeypatch.setattr(keys, "code_of", lambda name: name)
+
+    def key(judge: Any = verify, exercise: Any = EXERCISE, on: Machine = machine, *more: str) -> str:
+        return keys.of_run(judge, on, exercise, natives, *more)
+
+    found = [key(), key(measure), key(verify, replace(EXERCISE, load=())), key(verify, EXERCISE, machine, "more")]
+    found.append(key(verify, EXERCISE, replace(machine, cpus=2)))
+    for name in ("init", "client", "stage1"):
+        written(tmp_path / "natives" / name, f"another {name}")
+        found.append(key())
+    version = "10.0"
+    found.append(key())
+    written(firmware, "two")
+    found.append(key())
+    assert len(set(found)) == len(found) and key() == found[-1]
+    assert set(asked) == {("qemu", "x86_64", natives)}

@@ -24,9 +24,11 @@ from vmtailor.cli.signature import of_verb
 from vmtailor.cli.verbs import VERBS
 from vmtailor.drivers.kernel.make import Toolchain
 from vmtailor.model import option_rows
-from vmtailor.model.machine import Clock
+from vmtailor.model.machine import Accelerator, Clock
 from vmtailor.model.margin import Margin
-from vmtailor.model.option import Option, OptionSubject, given, refuse, result_key, rows_of, unkeyed
+from vmtailor.model.option import Option, OptionSubject, given, refusal, refuse, result_key, rows_of, unkeyed
+from vmtailor.model.plan import RootFormat
+from vmtailor.model.systems.units import UnitsMode
 from vmtailor.pipeline import fit, keys, machine_run
 from vmtailor.pipeline.machine_run import RunOptions
 from vmtailor.pipeline.options import BootOptions, FitOptions
@@ -198,6 +200,44 @@ def test_what_is_refused_is_what_it_was() -> None:
         *("--requests", "--ready", "--also", "--mark", "--timeout", "--memory", "--cpus")
     }
     assert refused(BootOptions, KINDS.MACHINE) == {"--exercise", "--requests"}
+
+
+def test_a_refusal_names_all_options_and_what_to_do_instead() -> None:
+    one = refusal(("--keep",), KINDS.DISK, "x.img")
+    assert one.message == "--keep does not go with x.img, a disk of a system with an init of its own"
+    assert one.hint == KINDS.DISK.hint
+    two = refusal(("--keep", "--no-terminal"), KINDS.CONTAINER, "b", "leave them out")
+    assert (two.message, two.hint) == (
+        "--keep, --no-terminal do not go with b, the bundle of a container",
+        "leave them out",
+    )
+    with pytest.raises(UserInputError) as error:
+        refuse(BootOptions(cpus=2, sample=True, accelerator=Accelerator.KVM, arch="arm64"), KINDS.FITTED, "b")
+    assert error.value.message.startswith("--cpus, --arch, --sample do not go with b, a bundle")
+    with pytest.raises(UserInputError) as error:
+        refuse(FitOptions("x", tries=("usb",), units=UnitsMode.ASK), KINDS.IMAGE, "oci:x")
+    assert error.value.message == "--units ask, --try do not go with the image oci:x"
+    assert error.value.hint.startswith("vmtailor boot BUNDLE --try CHANGE")
+
+
+def test_a_command_that_is_no_unicode_is_recorded_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["/usr/bin/vmtailor", "fit", "a b\udcff"])
+    asked = FitOptions.as_asked(reference="x", memory_bytes=5)
+    assert asked.command == "vmtailor fit 'a b?'"
+    assert asked.memory_asked and asked.asked == {"reference", "memory_bytes"}
+    assert not FitOptions.as_asked(reference="x").memory_asked
+    plain = FitOptions("x")
+    assert plain.memory_asked and plain.command == "" and plain.asked == frozenset()
+    known = replace(plain, architecture="x86_64")
+    assert known.root_format is RootFormat.EROFS and replace(known, root=RootFormat.EXT4).root_format is RootFormat.EXT4
+
+
+def test_a_machine_is_known_by_its_processor() -> None:
+    assert FitOptions.as_asked(reference="x", architecture="arm64", machine="virt").machine == "virt"
+    assert FitOptions.as_asked(reference="x", machine="virt").machine == "virt"
+    for wrong in ({"architecture": "arm64", "machine": "microvm"}, {"architecture": "vax"}, {"machine": "vax"}):
+        with pytest.raises(UserInputError):
+            FitOptions.as_asked(reference="x", **wrong)
 
 
 # ---- the whole table

@@ -15,15 +15,21 @@ from typing import Any, cast
 import pytest
 from tests.fakes.fit_run_data import fit_run
 
+from vmtailor.analysis.changes import symbol_catalogue
 from vmtailor.analysis.comparison.budgets import Judged, parse_budget
 from vmtailor.analysis.comparison.judged_document import Document
 from vmtailor.analysis.cost.attribution import AttributedCost
+from vmtailor.analysis.demands import demand_rules
+from vmtailor.analysis.explain import answers
 from vmtailor.base.cache import entries as caches
 from vmtailor.base.cache.entries import CacheEntry
 from vmtailor.base.cache.store import Store
+from vmtailor.base.errors import AnswerNo
 from vmtailor.base.files import records
 from vmtailor.base.terminal import TerminalConsole
-from vmtailor.cli import analyze, cache, compare, doctor, gate, refit, show, stages, verify
+from vmtailor.cli import analyze, cache, compare, doctor, explain, gate, refit, show, stages, verify
+from vmtailor.cli.boots import boot_requests
+from vmtailor.cli.fit_record import TraceLines
 from vmtailor.model.boots import comparison as compared
 from vmtailor.model.boots import timeline as boots
 from vmtailor.model.boots.boot import Phase
@@ -34,10 +40,12 @@ from vmtailor.model.kernel import KernelUse, KernelUses
 from vmtailor.model.machine import Clock
 from vmtailor.model.margin import Margin
 from vmtailor.model.plan import Plan
-from vmtailor.model.syscalls import SyscallEvent
+from vmtailor.model.syscalls import Absence, FailedCall, SyscallEvent
 from vmtailor.model.systems import system as parts
 from vmtailor.model.trace import FileUse
-from vmtailor.pipeline import work_stages
+from vmtailor.model.trial import Verification
+from vmtailor.model.watched.system_trace import LoadedFor, ModuleLoad
+from vmtailor.pipeline import reverify, work_stages
 from vmtailor.pipeline.reverify import PreparedVerify, SavedContainer, SavedSystem, VerifyRequest
 from vmtailor.pipeline.second_fit import Replanned
 
@@ -453,3 +461,75 @@ def test_verify_names_the_programs_that_did_not_run() -> None:
     left = "; without 2 programs that the bundle would run on this host: sh -c x; curl"
     assert verify._without(("sh -c x", "curl"), asked=False).startswith(f"{left} (--exercise FILE")
     assert verify._without(("sh -c x", "curl"), asked=True) == f"{left} (the machine publishes no port)"
+
+
+def test_verify_names_what_is_absent_and_harmless(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    some = cast("Any", None)
+    exercise = cast("Any", SimpleNamespace(proof=Proof.LOAD))
+    request = VerifyRequest(Path("b"))
+    subject = SavedContainer(some, some, True, "x86_64", some, exercise, some, ("sh -c x",), ("curl",))
+    absent = Absence(FailedCall("mount", "/x", "ENODEV", 1), "x", "systems do without")
+    found = Verification((), absent=(absent,), skipped=("curl",))
+    monkeypatch.setattr(reverify, "prepare", lambda _: PreparedVerify(request, subject, Store(tmp_path)))
+    monkeypatch.setattr(reverify, "verify_prepared", lambda _: found)
+    verify.verify(request)
+    out, err = capsys.readouterr()
+    assert out.startswith("verified with load: the container works in b, no call newly fails; without 1 program ")
+    assert err.splitlines() == [
+        "will be run on this host: sh -c x",
+        "absent, and harmless: mount(/x): systems do without",
+    ]
+    verify.verify(request, json=True)
+    document = json.loads(capsys.readouterr().out)
+    assert (document["schema"], document["verified"], document["proof"]) == (
+        "vmtailor/verification/3", True, "exercised with load",
+    )  # fmt: skip
+    found = Verification(("it is silent",), evidence="last words")
+    with pytest.raises(AnswerNo, match=r"the container does not work in b$") as error:
+        verify.verify(request)
+    assert (error.value.hint, error.value.details) == ("fit the image again", "last words")
+
+
+# ---- explain
+
+
+def test_explain_shows_all_symbols_by_cause(screen: Screen) -> None:
+    run = replace(fit_run(), unexplained=("MYSTERY",))
+    explain.overview(run, Path("b"), TerminalConsole())
+    screen("explain-overview.txt")
+    same_document(explain.overview_document(run), "explain-overview.json")
+
+
+@pytest.mark.parametrize("name", ["EPOLL", "BLOCK", "SHMEM"])
+def test_explain_says_why_a_symbol_is_in(name: str, screen: Screen, tmp_path: Path) -> None:
+    (tmp_path / "trace.json").write_text('{"requests_file": "log"}')
+    (tmp_path / "log").write_text("\n" * 411 + "7 epoll_create1(EPOLL_CLOEXEC) = 5")
+    found = answers.answer(fit_run(), name, symbol_catalogue.load(), demand_rules.load())
+    assert found is not None
+    explain.show(found, TraceLines(tmp_path), TerminalConsole())
+    screen(f"explain-{name}.txt")
+
+
+# ---- boot --requests
+
+
+def test_boot_says_what_was_loaded_for_whom_and_what_was_planned(screen: Screen) -> None:
+    loads = (
+        ModuleLoad("fuse", "fs/fuse/fuse.ko", LoadedFor.REQUEST, "fs-fuse", "snapd", 4),
+        ModuleLoad("virtio_net", "drivers/net/virtio_net.ko", LoadedFor.DEVICE, "virtio:d1", "", 2),
+    )  # fmt: skip
+    seen = SimpleNamespace(calls=1_234_567, processes=1, guest_seconds=20.5, whole=False, skipped=2)
+    boot = SimpleNamespace(failures=("x",), problem="never ready")
+    record = SimpleNamespace(
+        figures=seen, plain_seconds=3.0, events=False, loads=loads, boot=boot, requests_file="requests.strace",
+        kernel_programs=(SimpleNamespace(path="/sbin/modprobe", count=3),),
+    )  # fmt: skip
+    told = cast("Any", record)
+    boot_requests.show(told, Path("out"), TerminalConsole())
+    boot_requests.show_plan(None, told, Path("out"), TerminalConsole())
+    good = cast("Any", SimpleNamespace(**{**vars(record), "boot": SimpleNamespace(failures=())}))
+    boot_requests.show_plan(None, good, Path("out"), TerminalConsole())
+    boot_requests.show_plan(AFTER, good, Path("out"), TerminalConsole())
+    screen("boot-requests.txt")

@@ -4,14 +4,16 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import shutil
 import stat
+import time
 from pathlib import Path
 
 import pytest
 
-from vmtailor.base.cache.store import Store, cache_root, digest, disk_full_is_a_host_error
+from vmtailor.base.cache.store import Store, cache_root, digest, disk_full_is_a_host_error, locked, writing
 from vmtailor.base.errors import HostError
 from vmtailor.base.files.regular_files import write_atomic
 
@@ -140,3 +142,49 @@ def test_only_a_full_disk_is_told_as_one(error: OSError, told: bool) -> None:
     with pytest.raises(HostError if told else type(error)) as raised, disk_full_is_a_host_error(Path("/there")):
         raise error
     assert not told or "/there" in str(raised.value)
+
+
+def test_who_must_wait_says_for_what_and_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, held = tmp_path / "locks" / "inner" / "one", []
+    with locked(path):
+        held.append(os.open(path, os.O_WRONLY))
+    fcntl.flock(held[0], fcntl.LOCK_EX)
+
+    def passes(seconds: float) -> None:
+        assert 0 < seconds <= 1
+        os.close(held.pop())
+
+    monkeypatch.setattr(time, "sleep", passes)
+    with locked(path, "the same kernel"):
+        assert not held
+    assert capsys.readouterr().err == "waiting for another vmtailor, which has the same kernel under way\n"
+
+
+def test_a_wait_that_has_no_name_is_silent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "one"
+    path.touch()
+    held = os.open(path, os.O_WRONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    monkeypatch.setattr(time, "sleep", lambda _: os.close(held))
+    with locked(path):
+        pass
+    assert capsys.readouterr().err == ""
+
+
+def test_only_a_file_in_the_way_is_an_error_of_its_own(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError), disk_full_is_a_host_error(tmp_path):
+        (tmp_path / "none").read_text()
+
+
+def test_a_key_is_known_by_forty_digits_and_a_folder_is_made_whole(tmp_path: Path) -> None:
+    store = Store(tmp_path / "cache")
+    key = "ab" * 32
+    made = store.get("kind", key, writing({"one": b"1", "two": b"2"}))
+    assert made == store.path("kind", key) == tmp_path / "cache" / "kind" / key[:40]
+    assert {path.name: path.read_bytes() for path in made.iterdir()} == {"one": b"1", "two": b"2"}
+    assert store.has("kind", key) and not store.has("kind", "cd" * 32)
+    assert (tmp_path / "cache" / "locks" / f"kind-{key[:40]}").is_file()

@@ -29,7 +29,7 @@ ADDRESSES = {
 }
 _MARK = "vt_mark_"
 _LONGEST_NAME = 1024
-#: What init marks (native/init).
+#: Marks that init sets (native/init).
 MARKS = ("init", "entry", "ready", "load", "load_end", "stop", "end")
 
 

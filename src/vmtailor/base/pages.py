@@ -31,7 +31,7 @@ FILTERS = {
     "seconds": figures.seconds,
 }
 
-#: What would end a script element, start a comment in one, or (line separators) upset an older parser.
+#: Characters that would end a script element, start a comment in one, or (line separators) upset an older parser.
 _UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 
 

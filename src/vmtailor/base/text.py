@@ -8,7 +8,7 @@ import re
 
 from vmtailor.base.figures import NARROW_SPACE
 
-#: What JSON allows raw, and a terminal may obey: DEL, C1, marks of direction, what has no width, other line ends,
+#: Characters that JSON allows raw and a terminal may obey: DEL, C1, marks of direction, zero width, other line ends,
 #: halves of a pair, tags.
 _STEERS = re.compile(
     "[\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e0fff]"
@@ -94,7 +94,7 @@ def without_controls(data: bytes) -> bytes:
 LINES, WIDTH = 16, 110
 #: Lines of the screen that the first line may take.
 FIRST_ROWS = 3
-#: How the title of a part begins: `--- console:`.
+#: Prefix of a part's title: `--- console:`.
 _TITLE = "--- "
 
 

@@ -19,7 +19,7 @@ from vmtailor.model.boots.ending import Gathered
 from vmtailor.model.boots.workload import Workload
 from vmtailor.model.machine import Machine
 
-#: Where the kernel executes the first program: /init of the initial RAM disk, or init itself.
+#: The function that executes the first program: /init of the initial RAM disk, or init itself.
 _INIT_FUNCTION = "run_init_process"
 
 

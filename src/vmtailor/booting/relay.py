@@ -42,7 +42,7 @@ _LOOK_S = 0.5
 #: Seconds of silence after which it is asked whether the machine's CPUs still take interrupts, and between two such
 #: looks: a kernel whose console was silenced says nothing when it halts.
 _SILENCE_S = 5.0
-#: What writing fails with when the other end is gone, and no disk is full.
+#: Errors of a write whose other end is gone (not of a full disk).
 _GONE = (errno.EPIPE, errno.EIO, errno.ENXIO)
 
 

@@ -25,7 +25,7 @@ LEAVE_NAME = "Ctrl-]"
 _AHEAD_BYTES = 65536
 _LAST_S = 5.0
 _LOOK_S = 0.5
-#: Of the console, at its end, that is looked at for why a machine was lost.
+#: Bytes at the end of the console that are searched for the reason why a machine was lost.
 _TAIL_BYTES = 16384
 
 

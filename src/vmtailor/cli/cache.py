@@ -29,7 +29,7 @@ CACHE_SCHEMA = "vmtailor/cache/2"
 #: Images of a kernel that are named on a terminal.
 MOST_IMAGES = 6
 
-#: What each kind of result is, and what it costs to make it again.
+#: Each kind of result: its description, and the cost to make it again.
 _KINDS = {
     "baselines": "which packages a baseline comes from",
     "bench-archive": "the image of benchmarks, as container engines load it",

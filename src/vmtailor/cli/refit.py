@@ -13,7 +13,7 @@ from vmtailor.base.terminal import Table, TerminalConsole, Text, box, folding
 from vmtailor.base.text import plain, plural
 from vmtailor.model.change import Change
 from vmtailor.model.option_rows import JSON
-from vmtailor.pipeline import bundle_place, second_fit
+from vmtailor.pipeline import bundle_files, second_fit
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.pipeline.second_fit import RefitRequest, Replanned
 from vmtailor.stages import report as report_stage
@@ -28,7 +28,7 @@ def refit(request: RefitRequest, asked: FitOptions, json: Annotated[bool, JSON] 
     bundle, dry_run = request.bundle, request.dry_run
     target = request.out or bundle.absolute().with_name(f"{bundle.absolute().name}-refit")
     if not dry_run:
-        bundle_place.require_writable(target)
+        bundle_files.require_writable(target)
     with second_fit.prepare(replace(request, options=replace(asked, out=target))) as prepared:
         found = prepared.difference
         if json and (dry_run or not found):

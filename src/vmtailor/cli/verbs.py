@@ -119,7 +119,7 @@ VERBS = (
 _BY_NAME = {verb.name: verb for verb in VERBS}
 
 
-#: How wide help gets on a wide terminal.
+#: Greatest width of help on a wide terminal.
 WIDTH: dict[str, Any] = {"max_content_width": 100}
 
 

@@ -21,7 +21,7 @@ from vmtailor.base.errors import HostError, UserInputError
 from vmtailor.base.files import toml_files
 from vmtailor.model.code_patterns import MachineCode
 
-#: Where the rows are; tests have folders of their own.
+#: The folder of the rows; tests have folders of their own.
 FOLDER: Traversable | Path = resources.files("vmtailor") / "data" / "architectures"
 _NAME = re.compile(r"[a-z0-9][a-z0-9_]{0,31}")
 _BOARD = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")

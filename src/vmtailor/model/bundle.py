@@ -14,20 +14,20 @@ from vmtailor.model.machine import DiskFormat
 from vmtailor.model.plan import RootFormat
 
 RECORD = "bundle.json"
-#: The init that the root file system holds, once more: where it marks the milestones of a boot depends on its build.
+#: A copy of the init in the root file system: the addresses of a boot's milestones depend on its build.
 INIT = "init"
 #: The configuration of the baseline's kernel.
 BASELINE_CONFIG = "baseline.config"
 #: Calls that runs refused; part of the evidence since (`refit --observed`).
 OBSERVED = "observed.json"
-#: What was fitted, and its exercise, where it is a system with an init of its own.
+#: The description of a system with an init of its own, and its exercise.
 SYSTEM, SYSTEM_EXERCISE = "system.json", "system-exercise.json"
-#: What such a system did and said on its own kernel: what its machines are judged by.
+#: The record of such a system on its own kernel, by which its machines are judged.
 SYSTEM_RUN = "system-run.json"
 #: The disk of such a system, by its format.
 DISKS = {form: f"disk.{form}" for form in DiskFormat}
 EXERCISE, PLAN, IMAGE = "exercise.json", "plan.json", "image.json"
-#: What a system wrote and keeps (`run --keep-state`), by its format: the user's own, which no record lists.
+#: The kept state of a system (`run --keep-state`), by its format: it is the user's, and no record lists it.
 STATES = {form: f"state.{form}" for form in DiskFormat}
 #: The record of the fit: all that was found.
 RUN = "run.json"

@@ -77,7 +77,7 @@ class Proof(StrEnum):
         return {Proof.LOAD: "verified with load", Proof.ENDED: "ran to its end"}.get(self, "started; no load seen")
 
 
-#: What `Exercise.origin` says of one that was derived from the image's configuration.
+#: Values of `Exercise.origin` for exercises derived from the image's configuration.
 DERIVED = ("healthcheck", "ports", "run-to-end")
 
 

@@ -65,7 +65,7 @@ class OptionSubject(Enum):
 ANY = frozenset(OptionSubject)
 IMAGES = frozenset({OptionSubject.IMAGE})
 SYSTEMS = frozenset({OptionSubject.TREE, OptionSubject.DISK})
-#: What is fetched before it is known if it is an image or a system.
+#: Subjects that are fetched before it is known if they are images or systems.
 FETCHED = frozenset({OptionSubject.IMAGE, OptionSubject.TREE})
 FITS = IMAGES | SYSTEMS
 

@@ -13,7 +13,7 @@ JSON = Option(name="--json", type=bool, help="Print one JSON document.", unkeyed
 OUT = Option(
     name="--out", short="-o", type=Path, help="Write the result to this folder.", unkeyed="it is where a result goes"
 )
-#: Of verbs that write one HTML file.
+#: For verbs that write one HTML file.
 PAGE_OUT = Option(
     name="--out", short="-o", type=Path, former=("--output",), help="Write the page (one HTML file) here."
 )
@@ -21,7 +21,7 @@ EXERCISE = Option(
     name="--exercise", short="-x", type=Path, help="Drive and judge the container by this exercise (TOML).",
     unkeyed="the key has the exercise that it holds",
 )  # fmt: skip
-#: Of verbs that repeat a bundle's exercise.
+#: For verbs that repeat a bundle's exercise.
 BUNDLE_EXERCISE = Option(
     name="--exercise", short="-x", type=Path,
     help="Use the exercise file that the bundle was fitted with, and run its host commands.",

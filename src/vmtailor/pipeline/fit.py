@@ -20,7 +20,7 @@ from vmtailor.model.fit_run import FitRun, Part, Side, Untouched, Warning
 from vmtailor.model.option import result_key
 from vmtailor.model.systems.units import UnitsMode
 from vmtailor.pipeline import (
-    bundle_place,
+    bundle_files,
     fit_sides,
     kernel_repair,
     kernel_trials,
@@ -37,12 +37,12 @@ from vmtailor.pipeline.subject import AskUnits, Built, Findings, Fitted, Improve
 def run_fit(options: FitOptions, ask: AskUnits | None = None) -> FitRun:
     """Make the machine that fits an image or a system. Results of any earlier run are taken from the cache. A disk is
     never written: the bundle has a copy."""
-    bundle_place.require_writable(options.out)
+    bundle_files.require_writable(options.out)
     times = Times()
     with subject_kind.prepare(options) as subject:
         times.until_now("prepare")
         if subject.copied is not None:
-            bundle_place.require_room(options.out, subject.copied)
+            bundle_files.require_room(options.out, subject.copied)
         key, store = fit_key(subject), subject.store
         # What depends on an answer is asked again; everything before and behind it is found.
         asks = options.units is UnitsMode.ASK
@@ -50,10 +50,10 @@ def run_fit(options: FitOptions, ask: AskUnits | None = None) -> FitRun:
             with temporary.held_folder(subject.scratch) as made:
                 run = _make(subject, times, made, ask)
                 if asks or not run.verified:  # not kept: the next try may go further
-                    return bundle_place.place(made, options.out, options.command, subject.users_disk(run))
+                    return bundle_files.place(made, options.out, options.command, subject.users_disk(run))
                 store.get("fit", key, lambda folder: _copy(made, folder))
         made = store.path("fit", key)
-        return bundle_place.place(made, options.out, options.command, subject.users_disk(bundle_place.run_in(made)))
+        return bundle_files.place(made, options.out, options.command, subject.users_disk(bundle_files.run_in(made)))
 
 
 def _copy(made: Path, folder: Path) -> None:

@@ -41,8 +41,8 @@ from vmtailor.model.syscalls import ObservedCall, ObservedRun
 from vmtailor.model.systems.units import UnitFate
 from vmtailor.model.trace import Trace
 from vmtailor.pipeline import (
+    bundle_files,
     bundle_kernel,
-    bundle_place,
     fit,
     fit_sides,
     kernel_repair,
@@ -177,9 +177,9 @@ def _replanned(
 def refit(prepared: Replanned) -> FitRun:
     """Build, verify, measure, and write the bundle."""
     subject, options = prepared.findings.subject, prepared.findings.options
-    bundle_place.require_writable(options.out)
+    bundle_files.require_writable(options.out)
     if subject.copied is not None:
-        bundle_place.require_room(options.out, subject.copied)
+        bundle_files.require_room(options.out, subject.copied)
     with temporary.held_folder(subject.scratch) as made:
         with measured_machines.ahead() as begun:
             begun.begin(fit_sides.baseline_asked(subject))
@@ -187,7 +187,7 @@ def refit(prepared: Replanned) -> FitRun:
             run = fit.finished(findings, Times(), made, begun)
         if prepared.observed is not None:
             records.save(prepared.observed, made / OBSERVED)
-        return bundle_place.place(made, options.out, options.command, subject.users_disk(run))
+        return bundle_files.place(made, options.out, options.command, subject.users_disk(run))
 
 
 def cpu_model_of(loaded: BundleFolder) -> str:

@@ -34,7 +34,6 @@ from vmtailor.model.systems.kept_changes import Tuning
 from vmtailor.model.systems.units import UnitChoice, UnitStanding
 from vmtailor.model.trace import FileUse
 from vmtailor.model.trial import Trial, Verification
-from vmtailor.pipeline.bundle_place import UsersDisk
 from vmtailor.pipeline.measured_machines import Ahead, MeasureRequest
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.stages.kernel_plan import KernelTree
@@ -92,6 +91,16 @@ class Improved:
     units: UnitChoice | None = None
     tuned: Tuning | None = None
     warnings: tuple[Warning, ...] = ()
+
+
+@dataclass(frozen=True)
+class UsersDisk:
+    """The root of a bundle that is a disk: the user's, of which no second copy is kept, or ours with other files on it.
+    `name`: its name in the bundle. `sha256`: digest of the file that was fitted."""
+
+    name: str
+    file: Path
+    sha256: str
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from vmtailor.model.plan import Plan
 from vmtailor.model.syscalls import SyscallEvent
 from vmtailor.model.systems.system import System
 from vmtailor.model.trace import FileUse
-from vmtailor.pipeline import bundle_place, fit_sides, saved_trace, subject_kind, system_bundle
+from vmtailor.pipeline import bundle_files, fit_sides, saved_trace, subject_kind, system_bundle
 from vmtailor.pipeline.image_subject import ImageSubject, assembled, machine_with
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.pipeline.subject import Built, Findings, Subject
@@ -48,7 +48,7 @@ def trace(asked: FitOptions, folder: Path) -> Iterator[Subject[Any]]:
     work.require_writable()
     with subject_kind.prepare(asked) as subject:
         if subject.copied is not None:
-            bundle_place.require_room(folder, subject.copied)
+            bundle_files.require_room(folder, subject.copied)
         work.save_trace(subject, subject.work_files())
         yield subject
 

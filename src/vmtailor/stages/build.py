@@ -152,7 +152,7 @@ def located(files: KernelFiles, folder: Path) -> KernelFiles:
     )
 
 
-#: What the kernel's build gives xz for an image (scripts/xz_wrap.sh), beside the filter for branches.
+#: Dictionary that the kernel's build gives xz for an image (scripts/xz_wrap.sh), beside the filter for branches.
 _XZ_DICTIONARY = 32 << 20
 
 

@@ -35,7 +35,7 @@ RECORD = "trace.json"
 COVERAGE = "coverage.counts"
 #: Processor seconds a boot under emulation may take beside what the exercise itself allows.
 BOOT_S = 300.0
-#: How often modules that were asked for are added and the boot repeated: one may ask for the next (af_alg, algif_hash).
+#: Rounds of adding requested modules and booting again: one may request the next (af_alg, algif_hash).
 MODULE_ROUNDS = 6
 
 

@@ -31,11 +31,11 @@ from vmtailor.model.systems.system import SubjectKind
 
 #: Changes when the same source would give another record: part of the cache's keys.
 VERSION = "2"
-#: The same for the check of what is started.
+#: Changes when the check of the started program would give another result.
 _START = "4"
-#: So many files are named that are for another processor than the image.
+#: Files for another processor than the image's that are named, at most.
 _MOST_NAMED = 3
-#: Where our own files lie in a machine; an image's files there would be hidden.
+#: Folder of our own files in a machine; an image's files there would be hidden.
 RESERVED = ".vmtailor"
 
 

@@ -35,12 +35,12 @@ BOOT_S = 300.0
 #: A machine that has used so many seconds of processor time, and so many times what it took with more memory, never
 #: will: until its init has started, and in all. (With little memory, pages of files are read again and again.)
 SLACK_S, START_TIMES, ALL_TIMES = 3.0, 2, 2
-#: Where a system's instructions are counted, these bound it, so many times what it took with more memory, and no host
-#: sways what is found: processor time, which one does, only ends what goes nowhere.
+#: If a system's instructions are counted, they bound it: this many times what it took with more memory. So the host
+#: has no influence on the result; a bound of processor time only ends a boot that hangs.
 SLACK_INSTRUCTIONS, GUARD_TIMES = 300_000_000, 2
 #: The condition that names the processor.
 CPU_MODEL = "cpu model"
-#: The least memory is found to this many bytes.
+#: Precision of the least memory, in bytes.
 MEMORY_STEP = 1 << 20
 #: An instruction takes 2**SEARCH_PACE nanoseconds while it is searched: what waits for an emulated timer executes that
 #: much less, and nothing is counted then.
@@ -108,7 +108,7 @@ class Timed:
 COUNTS = "boot.counts"
 #: Host seconds after which a side has boots enough on the wall clock: what the host adds is a small share of long ones.
 ENOUGH_S = 10.0
-#: So many counted machines run at a time: instructions are the same beside another guest. Wall time is not.
+#: Counted machines that run at a time: instructions are the same beside another guest, unlike wall time.
 _room = threading.BoundedSemaphore(2)
 
 
@@ -363,7 +363,7 @@ def least_memory(known: int, floor: int, passes: Callable[[int], bool], guess: i
     return sizes[passed] * MEMORY_STEP
 
 
-#: By how many sizes a guess is wrong. Too little is seldom by much, and a kernel that does not even find room to unpack
+#: Sizes by which a guess may be wrong. One that is too small is seldom so by much, and a kernel without room to unpack
 #: says so at once; a size below the least costs twice what one above it does, so there steps are small.
 _UP, _DOWN = (0, 1, 2, 3, 5, 10), (-3, -5, -7, -10)
 

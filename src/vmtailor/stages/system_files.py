@@ -20,7 +20,7 @@ from vmtailor.drivers.disks.ext4 import Ext4
 from vmtailor.drivers.image.flat_archive import ArchiveTree
 from vmtailor.model.systems.system import DiskLayout, Mount, Partition, SubjectKind, System, TableKind
 
-#: What libblkid calls things that hide a file system, and what they are to a person.
+#: libblkid's names for things that hide a file system → their names for people.
 _HIDING = {"crypto_LUKS": "encrypted (LUKS)", "BitLocker": "encrypted (BitLocker)"}
 _VOLUMES = {
     "LVM2_member": "a part of LVM volumes",
@@ -37,7 +37,7 @@ _ASLEEP = (b"S1SUSPEND", b"S2SUSPEND", b"ULSUSPEND", b"LINHIB0001")
 _PAGE = 4096
 #: Swap files that are looked into.
 _MOST_SWAP_BYTES = 16 << 30
-#: What a root has.
+#: Files that a root has.
 _ROOT_SIGNS = ("/sbin/init", "/etc/os-release", "/usr/lib/os-release")
 
 

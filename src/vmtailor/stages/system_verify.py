@@ -31,7 +31,7 @@ from vmtailor.model.watched.system_run import SystemRun
 #: Host seconds that a boot may take beside what the exercise itself allows.
 BOOT_S = 900.0
 _TAIL_LINES = 40
-#: What programs say that ask for something outside of their machine.
+#: Messages of programs that ask for something outside of their machine.
 _NO_NETWORK = re.compile(
     r"network (?:is )?unreachable|no route to host|connection timed out|bad address|could not resolve"
     r"|temporary failure in name resolution|temporary failure resolving|name or service not known",

@@ -31,7 +31,7 @@ from vmtailor.model.watched.system_trace import LogFigures, SystemTrace
 RECORD = "system-trace.json"
 #: Room for the log; its file is sparse.
 LOG_BYTES = 4 << 30
-#: What a boot takes with every call seen, over the same without; and the time that it is given over that.
+#: Duration of a boot with every call seen, relative to one without; and the allowance on top of that.
 SLOWER, PATIENCE = 4.0, 4.0
 #: Host seconds that the log may take to be on its disk once the system is ready.
 SETTLE_S = 60.0

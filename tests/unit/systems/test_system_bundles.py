@@ -24,9 +24,10 @@ from vmtailor.model.bundle import SYSTEM
 from vmtailor.model.machine import Accelerator, DiskMode, Machine
 from vmtailor.model.systems.system import Init, InitKind
 from vmtailor.model.systems.units import UnitsMode
-from vmtailor.pipeline import bundle_place
+from vmtailor.pipeline import bundle_files
 from vmtailor.pipeline.machine_run import RunOptions, run
 from vmtailor.pipeline.options import FitOptions
+from vmtailor.pipeline.subject import UsersDisk
 from vmtailor.pipeline.systems import inputs
 
 
@@ -187,10 +188,10 @@ def test_a_new_fit_does_not_throw_away_what_a_system_keeps(
     system: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(system_console, "attached", Started())
-    bundle_place.require_writable(system)
+    bundle_files.require_writable(system)
     run(options(system, keep_state=True))
     with pytest.raises(UserInputError, match=r"keeps what its system wrote \(state\.raw\)"):
-        bundle_place.require_writable(system)
+        bundle_files.require_writable(system)
 
 
 def test_a_disk_that_changed_while_it_was_fitted_makes_no_bundle(
@@ -199,12 +200,12 @@ def test_a_disk_that_changed_while_it_was_fitted_makes_no_bundle(
     """The old bundle stays."""
     made, disk = write_bundle(tmp_path / "made"), tmp_path / "disk.raw"
     disk.write_bytes(b"what was fitted")
-    users = bundle_place.UsersDisk("disk.raw", disk, digests.sha256_of(disk))
-    bundle_place.place(made, tmp_path / "out", "fit", users)
+    users = UsersDisk("disk.raw", disk, digests.sha256_of(disk))
+    bundle_files.place(made, tmp_path / "out", "fit", users)
     assert (tmp_path / "out" / "disk.raw").read_bytes() == b"what was fitted"
     disk.write_bytes(b"what a machine wrote meanwhile")
     with pytest.raises(UserInputError, match="changed while it was fitted"):
-        bundle_place.place(made, tmp_path / "out", "fit", users)
+        bundle_files.place(made, tmp_path / "out", "fit", users)
     assert (tmp_path / "out" / "disk.raw").read_bytes() == b"what was fitted"
     assert sorted(one.name for one in tmp_path.iterdir()) == ["bundle", "disk.raw", "made", "out"]
 

@@ -42,8 +42,8 @@ from vmtailor.model.trial import Verification
 from vmtailor.model.watched.system_run import SystemRun
 from vmtailor.model.watched.system_trace import LogFigures, SystemTrace
 from vmtailor.pipeline import (
+    bundle_files,
     bundle_kernel,
-    bundle_place,
     fit,
     fit_sides,
     measured_machines,
@@ -53,12 +53,11 @@ from vmtailor.pipeline import (
     system_bundle,
     work_stages,
 )
-from vmtailor.pipeline.bundle_place import UsersDisk
 from vmtailor.pipeline.measured_machines import Measured, MeasureRequest
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.pipeline.reverify import VerifyRequest
 from vmtailor.pipeline.second_fit import RefitRequest
-from vmtailor.pipeline.subject import Findings
+from vmtailor.pipeline.subject import Findings, UsersDisk
 from vmtailor.pipeline.systems.driven_system import SystemSeen
 from vmtailor.pipeline.systems.system_subject import SystemSubject
 from vmtailor.pipeline.work_files import BothSides, Work, is_work_folder
@@ -284,7 +283,7 @@ def test_the_new_bundle_has_the_disk_of_the_old_one(
 
         monkeypatch.setattr(SystemSubject, "costs", lambda *_: "counted")
         monkeypatch.setattr(fit, "finished", finished)
-        monkeypatch.setattr(bundle_place, "place", place)
+        monkeypatch.setattr(bundle_files, "place", place)
         monkeypatch.setattr(fit_sides, "baseline_asked", lambda *_: None)
         monkeypatch.setattr(measured_machines.Ahead, "begin", lambda *_: None)
         second_fit.refit(prepared)

@@ -17,9 +17,9 @@ from vmtailor.model.boots.timeline import STAGES, GapSpan, Hotspot, Path, PhaseN
 
 #: Items shorter than this are not worth a remedy.
 WORTH_US = 200
-#: At most so many initcalls are looked at, the longest; a kernel has not half as many.
+#: Only the longest initcalls are looked at, at most this many; a kernel has less than half of it.
 MOST_ROWS = 5000
-#: At most so many signs are named for one remedy.
+#: Signs named for one remedy, at most.
 MOST_SEEN = 8
 
 _CALL_LINES = ("initcall ", "calling ", "probe of ")

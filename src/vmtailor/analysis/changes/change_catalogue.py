@@ -62,9 +62,9 @@ MATCH_KINDS = frozenset(
         "arch",
     }
 )
-#: What a change says that is for every family of processors.
+#: The value of `processors` in a change for all of them.
 ALL_PROCESSORS = "all"
-#: How the saving is worked out (docs/reference/advice.md).
+#: Ways to compute the saving (docs/reference/advice.md).
 SAVINGS = frozenset(
     {
         "exclusive",
@@ -79,7 +79,7 @@ SAVINGS = frozenset(
         "none",
     }
 )
-#: Kinds as they are said to a person.
+#: Kinds in words for people.
 SPOKEN = {
     **{kind: kind.value for kind in ChangeKind},
     ChangeKind.CONFIG: "configuration",

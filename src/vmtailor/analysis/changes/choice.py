@@ -21,7 +21,7 @@ from vmtailor.analysis.changes.change_catalogue import (
 from vmtailor.base.errors import UserInputError
 from vmtailor.model.change import Cause, Change, ChangeKind, Reason, Setting
 
-#: Behind an id of the catalogue: its change of the configuration, not that of the command line.
+#: Suffix of a catalogue id that selects its change of the configuration, not of the command line.
 CONFIGURATION = "/configuration"
 _SYMBOL = re.compile(r"(?:CONFIG_)?([A-Z0-9][A-Za-z0-9_]*)=([^\s+]+)")
 #: A setting of the kernel's, which kernels since 5.8 take from their command line, before any program runs.

@@ -14,13 +14,13 @@ from vmtailor.model.boots.boot_cost import BootCost
 from vmtailor.model.boots.timeline import PhaseName, Timeline
 from vmtailor.model.change import UNITS, Change, Effect, Figure, Verdict, exact
 
-#: So many rows are named for what is expected.
+#: Rows named for an expected effect, at most.
 MOST_NAMED = 6
 #: Instructions to look up one initcall's name: counted with a list that names none, 6.12 with 170,000 symbols.
 NAME_LOOKUP = 3_200
 BLACKLIST = "initcall_blacklist"
 
-#: What is expected of a candidate, as effects; none where nothing tells.
+#: Returns the effects expected of a candidate; none if nothing tells.
 Predict = Callable[[Candidate], tuple[Effect, ...]]
 
 
@@ -123,7 +123,7 @@ class TrialRun:
         return next((one.values for one in self.samples if one.figure is figure), ())
 
 
-#: What ran where nothing was run: it failed at nothing, and has no figures.
+#: An empty run: no failure and no figures.
 NOTHING = TrialRun()
 
 

@@ -289,7 +289,7 @@ def _split(executed: int, shares: Sequence[tuple[int, int]]) -> list[tuple[int, 
 INIT_MARK = "init"
 #: The phase's name in an attribution.
 TO_INIT = "kernel"
-#: So many functions, those that cost most, are named for a symbol.
+#: Functions named for a symbol, the costliest.
 NAMED = 3
 
 

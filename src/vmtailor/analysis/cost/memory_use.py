@@ -7,7 +7,7 @@ import re
 
 from vmtailor.model.boots.boot_cost import MemoryPart, MemoryUse
 
-#: `struct page` of 64-bit kernels: so many bytes for each page of memory, used or not.
+#: Bytes of `struct page` in 64-bit kernels, for each page of memory, used or not.
 DESCRIPTOR_BYTES = 64
 PAGE_BYTES = 4096
 _KIB = 1024
@@ -16,7 +16,7 @@ _MEMORY = re.compile(r"Memory: (\d{1,15})K/(\d{1,15})K available \(([^)\n]*)\)")
 _PART = re.compile(r"(\d{1,15})K (kernel code|rwdata|rodata|init|bss|reserved)")
 _FREED = re.compile(r"Freeing (?:unused (?:kernel|decrypted)|SMP alternatives)[^\n]*memory: (\d{1,15})K")
 _FIELD = re.compile(r"^(\w+(?:\(\w+\))?):\s+(\d{1,15})( kB)?$", re.MULTILINE)
-#: Of /proc/meminfo: what the kernel keeps for its own objects.
+#: Lines of /proc/meminfo that count the kernel's own objects.
 _OBJECTS = ("Slab", "KernelStack", "PageTables", "Percpu")
 
 

@@ -35,14 +35,14 @@ PHASE_MARKS = {
 CLIENT_OWNER = "client"
 #: The span that ends an initcall's: the next one is about to begin.
 BETWEEN_INITCALLS = "-"
-#: What other threads do while somebody waits for it: the functions entered at its begin and at its end.
+#: Work of other threads that somebody waits for: the functions entered at its begin and at its end.
 HELPERS, TESTS = "helpers", "tests"
 ACTIVITIES = {
     HELPERS: ("call_usermodehelper_exec", "free_modprobe_argv"),  # modprobe, from the request to its end
     TESTS: ("alg_test", "crypto_alg_tested"),  # one self-test of an algorithm
 }
 _BEGIN, _END = "<", ">"
-#: What is called behind the early initcalls, before the next level begins: not theirs. Architectures have more of it.
+#: Called after the early initcalls and before the next level: no part of either. Architectures have more of these.
 _BEHIND_EARLY = ("smp_init", "sched_init_smp", "do_basic_setup")
 _IMAGE_BEGIN, _IMAGE_END = "_text", "_end"
 FIRMWARE = "[firmware]"

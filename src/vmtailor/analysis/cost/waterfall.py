@@ -23,13 +23,13 @@ from vmtailor.model.plan import Plan
 #: Folders of the source tree that are told apart one level from_tree.
 _DEEP = ("arch", "drivers", "net", "fs")
 OTHER, PROGRAMS = "other", "programs before init"
-#: Whose code it is that no symbol left out accounts for. What of a function was left out is not in the tailored kernel,
-#: so of one that is mainly left out the rest is code that is always built.
+#: Owners of code that no left-out symbol accounts for. The left-out part of a function is not in the tailored kernel,
+#: so if a function is mainly left out, the rest of it is code that is always built.
 ALWAYS, BOTH, GONE = "code that is always built", "code of symbols that both kernels have", "code left out"
 NEW = "code that only the tailored kernel has, or has under another name"
 #: Functions that are named of one part.
 MOST_FUNCTIONS = 5
-#: What a row is called that is no folder of the tree.
+#: Names of the rows that are no folder of the tree.
 DOES = {
     OTHER: "functions whose source file is not known",
     PROGRAMS: "what the kernel starts before init, and its own init up to the mark",

@@ -60,7 +60,7 @@ _PHASES = (
     ("load", Phase.LOAD),
     ("stop", Phase.STOP),
 )
-#: What is executed first in a traced start; it sets user, groups and folder, and executes the entry point.
+#: Executed first in a traced start; it sets user, groups and folder, and executes the entry point.
 _OURS = '"/.vmtailor/init"'
 
 

@@ -11,19 +11,19 @@ from vmtailor.analysis.demands.call_paths import paths as event_paths
 from vmtailor.analysis.demands.strace_log import descriptor_path
 from vmtailor.model.syscalls import FailedCall, SyscallEvent
 
-#: What happens in a healthy machine, too, depending on timing and on what the other side does.
+#: Errors that a healthy machine has as well, depending on timing and on the other side.
 NORMAL = frozenset({
     "EAGAIN", "EINTR", "EINPROGRESS", "EALREADY", "EISCONN", "ENOTCONN", "ECONNRESET", "ECONNREFUSED", "ECONNABORTED",
     "EPIPE", "ECHILD", "ETIMEDOUT", "EADDRINUSE", "ESRCH", "ESPIPE", "EEXIST", "ERESTARTSYS", "ERESTARTNOINTR",
     "ERESTARTNOHAND", "ERESTART_RESTARTBLOCK",
 })  # fmt: skip
-#: How a kernel says that it was built without something: these count for another path, too, where the same kind of
+#: Errors of a kernel that was built without something. These also count for another path, if the same kind of
 #: call never failed so on the baseline.
 MISSING = frozenset({
     "ENOSYS", "EAFNOSUPPORT", "EPFNOSUPPORT", "EPROTONOSUPPORT", "ESOCKTNOSUPPORT", "ENOPROTOOPT", "EOPNOTSUPP",
     "ENODEV", "ENXIO", "EINVAL", "ENOTTY", "ENOEXEC",
 })  # fmt: skip
-#: How it says that a path is not there, or that nothing stands behind it.
+#: Errors for a path that is missing, or has nothing behind it.
 GONE = frozenset({"ENOENT", "ENOTDIR", "ENODEV", "ENXIO"})
 _WORD = re.compile(r"[A-Z][A-Z0-9_]*(?:\|[A-Z0-9_]+)*(?:<|\Z)")
 _PID = re.compile(r"(?<=/proc/)\d+")

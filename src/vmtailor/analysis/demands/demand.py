@@ -27,7 +27,7 @@ from vmtailor.model.trace import ModuleRequest
 #: Gives the first bytes of a file of the image by its absolute path; empty when there is none.
 Head = Callable[[str], bytes]
 
-#: Where the kernel makes the files.
+#: Folders whose files the kernel makes.
 PSEUDO = ("/proc", "/sys", "/dev")
 _LOOPBACK = re.compile(r'inet_addr\("127\.|inet_pton\(AF_INET6, "::1"')
 _FAMILY = re.compile(r"sa_family=AF_(\w+)")

@@ -24,10 +24,10 @@ MOST_LINE_BYTES = 4096
 _MOST_COUNT = 1 << 40
 _TOLD = re.compile(rb"(\d{1,10}) (\d{1,10})(?: (.*))?\Z", re.S)
 
-#: What a call fails with for reasons of its own, whatever the kernel has.
+#: Errors with reasons of their own, whatever the kernel has.
 _OWN = frozenset({"EBADF", "EFAULT", "ENOMEM", "EMFILE", "ENFILE", "EPERM", "ENOENT", "ENOTDIR", "ENOSPC"})
 _OPENS_SOCKET = ("socket", "socketpair")
-#: How programs ask whether something is a terminal: "no" is an answer.
+#: Requests by which programs test for a terminal: "no" is an answer.
 _WHETHER_A_TERMINAL = ("TCGETS", "TCGETS2", "TIOCGWINSZ")
 _NO_SUCH = frozenset({"ENOENT", "ENOTDIR"})
 #: Below /dev, what comes with a file system. All else are nodes, which init makes, and none that a container lacks.

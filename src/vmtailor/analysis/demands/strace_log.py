@@ -25,10 +25,10 @@ _RESULT = re.compile(
     r"(?:\s<(?P<seconds>\d+\.\d+)>)?\s*\Z",
     re.S,
 )
-#: What an argument list is split by, and a string in it.
+#: Characters that split an argument list or begin a string in it.
 _SPECIAL = re.compile(r'["<()\[\]{},]|/\*')
 _STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.S)
-#: What has a > inside: sockets <TCP:[1->2]>, <UNIX-STREAM:[3->4,"/path"]>, devices </dev/null<char 1:3>>.
+#: Descriptors with a > inside: sockets <TCP:[1->2]>, <UNIX-STREAM:[3->4,"/path"]>, devices </dev/null<char 1:3>>.
 _SOCKET = re.compile(r'<[\w-]+:\[(?:[^][<>"-]|->?|"[^"\\]*+(?:\\.[^"\\]*+)*+"|\[[^][<>"]*\])*+\]>', re.S)
 _DEVICE = re.compile(r"<(?:char|block) \d+:\d+$")
 _DEVICE_NUMBER = re.compile(r"<(?:char|block) \d+:\d+>$")

@@ -24,11 +24,11 @@ _STRACE = re.compile(r"(?:^|[\s\]])(?P<call>[a-z_]\w+)\((?P<args>.*)\)\s*=\s*(?:
 _QUOTED = re.compile(r'"(?:\\.|[^"\\])*"')
 _PSEUDO = re.compile(r"(?<![\w.])/(?:proc|sys|dev)/[\w./:+@-]*[\w+]")
 _WORD = re.compile(r"\b[A-Z][A-Z0-9]*_[A-Z0-9_]+\b")
-#: The same in the arguments of a call, where nothing else is written so.
+#: A constant in the arguments of a call, which have nothing else in capitals.
 _ARGUMENT = re.compile(r"\b[A-Z][A-Z0-9_]{3,}\b")
 _NAME = re.compile(r"\b[a-z_][a-z0-9_]{3,}\b")
 _SYMBOL = re.compile(r"\bCONFIG_([A-Z0-9][A-Za-z0-9_]*)\b")
-#: Calls whose names are words of English, too: they count where nothing else is named.
+#: Calls whose names are also English words: they count if nothing else is named.
 _PLAIN_WORDS = frozenset({
     "socket", "bind", "listen", "accept", "connect", "send", "recv", "shutdown", "access", "sync", "pause", "alarm",
 })  # fmt: skip

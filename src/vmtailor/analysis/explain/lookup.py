@@ -34,7 +34,7 @@ class Question:
         return KINDS.get(self.kind, self.kind + " {}").format(self.name)
 
 
-#: Kind → how it is said.
+#: Kind → its words for people.
 KINDS = {
     "call": "system call {}", "word": "{}", "path": "{}", "family": "socket family AF_{}", "protocol": "protocol {}",
     "netlink": "netlink protocol NETLINK_{}", "filesystem": "file system {}", "device": "device /dev/{}",
@@ -139,7 +139,7 @@ def _stubbed(ask: Question, name: str, known: KnownSource) -> Iterator[Provider]
             yield _by_rule(ask, rule.symbols, f"rule {rule.id}")
 
 
-#: Where a word means what programs mean by it, before where modules look at it too.
+#: Folders in which a word has the meaning that programs know, ahead of modules that also look at it.
 _CORE = (
     "include/linux/bpf_types.h", "kernel/", "fs/", "mm/", "ipc/", "net/core/", "net/socket.c",
     "net/", "block/", "drivers/block/", "drivers/tty/",

@@ -20,7 +20,7 @@ from vmtailor.analysis.ksource.kconfig import Kconfig
 from vmtailor.model.change import Change
 from vmtailor.model.syscalls import FailedCall, SyscallEvent
 
-#: How a kernel says that it has not the family, type or protocol of a socket.
+#: Errors of a kernel that lacks the family, type or protocol of a socket.
 FAMILY = frozenset({"EAFNOSUPPORT", "EPFNOSUPPORT", "EPROTONOSUPPORT", "ESOCKTNOSUPPORT", "EPROTOTYPE"})
 #: Kinds of names in the facts that a socket is asked for by.
 _OF_SOCKETS = ("family", "netlink", "protocol")

@@ -22,7 +22,7 @@ from vmtailor.model.guest import READY_STEP, GuestReport
 
 #: The file in which the attendant sends what systemd says of failed units.
 FAILED_UNITS = "failed-units"
-#: What it sends in place of the kernel's log where the kernel has none.
+#: Sent in place of the kernel's log if the kernel has none.
 SILENT = "no-kernel-log"
 #: The file in which it sends its units with what each needs.
 UNITS = "units"

@@ -13,7 +13,7 @@ from vmtailor.base.text import without_escapes
 
 #: A message in the kernel's own log: level, perhaps a time stamp and a caller.
 _LOGGED = re.compile(r"^<(\d+)>(?:\[\s*\d+\.\d+\])?(?:\[\s*[TC]\d+\])?\s?(.*)$")
-#: The same on a console, where the level is not shown.
+#: A message on a console, which does not show the level.
 _SHOWN = re.compile(r"^(?:\[\s*\d+\.\d+\])?(?:\[\s*[TC]\d+\])?\s?(.*)$")
 _NUMBERS = re.compile(r"0x[0-9a-fA-F]+|\b[0-9a-f]{8,}\b|\d+")
 #: Names that are made anew each time: of containers, of the mounts and scopes that belong to them.
@@ -27,7 +27,7 @@ _MOST_MODULES = 10_000
 _BUILT_IN = "<built-in>"
 #: KERN_WARNING. Levels above it are no complaint; the facility is in the higher bits.
 WARNING = 4
-#: At most so many lines are kept: a guest may print without end.
+#: Lines kept at most: a guest may print without end.
 MOST_LINES = 2000
 
 

@@ -11,8 +11,8 @@ from vmtailor.model.architecture import Architecture, presumed
 from vmtailor.model.machine import Clock, Devices, Disk, Machine, PublishedPort
 from vmtailor.model.plan import RootFormat
 
-#: What both sides are told so that nothing is given up because it is traced: systemd 252 knows the first and the last;
-#: that for devices came with 253, and what is not known is passed over.
+#: Options for both sides, so that systemd gives nothing up because of tracing: 252 knows the first and the last;
+#: the one for devices came with 253. systemd passes over options that it does not know.
 TIMES = (
     "systemd.default_timeout_start_sec=3600",
     "systemd.default_device_timeout_sec=3600",

@@ -11,7 +11,7 @@ from vmtailor.base.text import without_escapes
 from vmtailor.model.boots.system_exercise import ASKED
 from vmtailor.model.guest import GuestReport
 
-#: What the steps of the load said on their standard error, each behind a line with its number.
+#: File with the standard error of the load's steps, each after a line with its number.
 STEP_ERRORS = "step-errors"
 _STEP = re.compile(r"^step (\d+)$")
 
@@ -24,7 +24,7 @@ _UUID = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
 _IDENTIFIER = re.compile(r"(?=[a-f]*\d)[0-9a-f]{7,}(?![0-9A-Za-z])")
 _NUMBER = re.compile(r"(?<![A-Za-z_\d])\d[\w.:+-]*")
 
-#: Where a line names its own level, that counts.
+#: A level that a line names itself, which then counts.
 _LEVEL = re.compile(r"""\b(?:level|lvl|severity)"?\s*[=:]\s*"?([A-Za-z]+)""")
 _HARMLESS = frozenset(("info", "informational", "notice", "debug", "trace"))
 _GRAVE = ("warn", "err", "crit", "fatal", "panic", "alert", "emerg")

@@ -17,7 +17,7 @@ from vmtailor.base.notation import module_name
 
 #: Lists of folders of the top Makefile and of the architecture's, whose paths begin at the root.
 _TOP_LISTS = ("core", "drivers", "net", "libs", "virt", "init", "head")
-#: How the top Makefile is read: as `make` without targets, in the folder of the results.
+#: Variables for reading the top Makefile as `make` without targets does, in the folder of the results.
 _MAKE: Given = {
     "MAKECMDGOALS": (), "sub_make_done": [Word("1", TRUE)], "MAKEFLAGS": [Word("--no-print-directory", TRUE)],
     "CURDIR": [Word("/objects", TRUE)], "abs_objtree": [Word("/objects", TRUE)],

@@ -19,7 +19,7 @@ from vmtailor.analysis.ksource.make_values import NOT_KNOWN, KindOf, MakeScope, 
 Given = dict[str, Sequence[Word]]
 
 _MOST_INCLUDED = 4
-#: What Makefile.build sets before it reads a folder's Makefile.
+#: Variables that Makefile.build sets before it reads a folder's Makefile.
 _DECLARED = ("obj-y", "obj-m", "lib-y", "lib-m", "always-y", "always-m", "targets", "subdir-y", "subdir-m")
 
 

@@ -19,7 +19,7 @@ from vmtailor.model.reach import Ask
 _SOCKETS = frozenset({"socket", "socketpair"})
 _EXECUTING = frozenset({"execve", "execveat"})
 _PSEUDO = ("/proc/", "/sys/", "/dev/")
-#: What programs fill in with numbers and names when they run: a process of /proc, and any part of another path.
+#: Parts that programs fill in when they run: a process of /proc, and any part of another path.
 _PROCESS = re.compile(r"^/proc/%[a-z]+(?=/|\Z)")
 _FILLED = re.compile(r"/[^/]*%.*")
 #: Constants that are bits of an argument, by how they begin.

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _PIECE = 1 << 22
 #: Hits of one kind in a segment.
 MOST_NAMED = 1 << 22
-#: What a register or a place of the stack holds: a number, or what the register of that name held at the begin.
+#: Content of a register or a stack slot: a number, or the name of the register whose first value it holds.
 Value = int | str
 
 

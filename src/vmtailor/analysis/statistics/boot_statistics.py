@@ -89,7 +89,7 @@ def _interval(draws: np.ndarray) -> tuple[float, float]:
 
 #: Fewer boots cannot tell two modes from chance.
 MIN_BOOTS = 6
-#: A group needs so many boots, or it is an outlier.
+#: Boots that make a group; fewer are outliers.
 MIN_GROUP = 2
 #: The groups lie further apart than this share of the median, or they are of no interest.
 MIN_DISTANCE = 0.02

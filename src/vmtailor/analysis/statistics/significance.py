@@ -29,7 +29,7 @@ _MANY_PAIRS = 100_000
 UNSTABLE = 0.10
 #: Counts of two runs of one machine agree so well, and a difference below it means nothing.
 EXACT_SHARE = 0.001
-#: Where counts of one side differ by more than this share among themselves, agreement of both sides tells nothing.
+#: If counts of one side differ by more than this share, an agreement of both sides tells nothing.
 LOOSE_SHARE = 10 * EXACT_SHARE
 
 

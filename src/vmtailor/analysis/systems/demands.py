@@ -22,8 +22,8 @@ _KINDS = {
     "key type": EvidenceKind.FLAG,
 }  # fmt: skip
 _CGROUP_FILE = re.compile(r"/sys/fs/cgroup/.+/([\w.]+\.[\w.]+)\Z", re.S)
-#: What was loaded for this is demanded. Devices are the machine's to decide; what a program does without shows in its
-#: calls where it is used.
+#: Reasons that make a module demanded. The target machine decides about devices. If a program can do without a module,
+#: its calls show whether it was used.
 _DEMANDED = (LoadedFor.REQUEST, LoadedFor.NAME)
 #: Calls that only look whether something is there, or name it: a system comes by hundreds of files in this way.
 _LOOKING = frozenset({

@@ -18,7 +18,7 @@ _GRUB = ("/boot/grub/grub.cfg", "/boot/grub2/grub.cfg")
 _GRUBENV = ("/boot/grub/grubenv", "/boot/grub2/grubenv")
 _BLS = "/boot/loader/entries"
 _OS_RELEASE = ("/etc/os-release", "/usr/lib/os-release")
-#: A script's first line leads to what runs it; so many times at most.
+#: Times that a script's first line is followed to its interpreter, at most.
 _INTERPRETERS = 4
 #: Bytes of a program that tell its processor, or what interprets it.
 _HEAD_BYTES = 256

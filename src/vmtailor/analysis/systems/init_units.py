@@ -9,7 +9,7 @@ from vmtailor.analysis.systems.root import RootTree
 from vmtailor.model.systems.system import EnabledUnit, Init, InitKind
 from vmtailor.model.systems.tree import NodeKind
 
-#: Where units are, the first having the last word.
+#: Folders of units; the first one wins.
 _UNIT_FOLDERS = ("/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system")
 _INITS = ("/sbin/init", "/usr/sbin/init", "/etc/init", "/bin/init")
 _KINDS = (

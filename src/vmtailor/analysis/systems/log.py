@@ -21,7 +21,7 @@ from vmtailor.model.syscalls import SyscallEvent
 MOST_LINE = 65536
 MOST_LINES = 20_000_000
 MOST_PENDING = 8192
-#: What the tracer executes first in PID 1: ours, before the root's own init. With an exercise, the attendant, whose
+#: Our programs that the tracer executes first in PID 1, before the root's init. With an exercise, the attendant, whose
 #: other process stays.
 OURS = frozenset({'"/init"', '"/attendant"'})
 _ATTENDANT = "attendant"

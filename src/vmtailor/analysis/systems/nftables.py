@@ -21,7 +21,7 @@ _KIND = re.compile(r"(?:\A|\|)(0x[0-9a-f]+|\d+)\Z")
 _FAMILIES = {"AF_INET": 2, "AF_INET6": 10, "AF_UNSPEC": 0, "AF_UNIX": 1, "AF_BRIDGE": 7, "AF_NETDEV": 5, "AF_ARP": 3}
 _CHAIN_TYPE, _COMPAT_NAME, _COMPAT_KIND = 7, 1, 3
 
-#: What is asked for: ("expression", "counter"), ("match", "addrtype"), ("target", "MASQUERADE"), ("chain", "2-nat").
+#: A request: ("expression", "counter"), ("match", "addrtype"), ("target", "MASQUERADE"), ("chain", "2-nat").
 Asked = tuple[str, str]
 
 

@@ -72,7 +72,7 @@ CRITICAL, BESIDE = Path.CRITICAL.value, Path.BESIDE.value
 
 #: -517 is EPROBE_DEFER; probe functions print it with either sign.
 DEFERRED = (517, -517)
-#: What a probe returns when it bound: 0, and 1 up to kernel 5.x.
+#: Return values of a probe that bound: 0, and 1 up to kernel 5.x.
 BOUND = (0, 1)
 
 

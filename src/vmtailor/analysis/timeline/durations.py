@@ -16,7 +16,7 @@ from vmtailor.analysis.bootlog.boot_record import Observed, RawCall
 from vmtailor.base.notation import version_key
 from vmtailor.model.boots.timeline import ConsoleCost, DurationSource, Initcall, Probe, WarningCode
 
-#: What one tick looks like in "after N usecs": HZ 100, 250, 300, 1000; up to 5.17 the kernel divided nanoseconds by
+#: One tick in "after N usecs": HZ 100, 250, 300, 1000; up to 5.17 the kernel divided nanoseconds by
 #: 1024.
 TICKS_US = (10_000.0, 9765.625, 4000.0, 3906.25, 3333.333, 3255.208, 1000.0, 976.5625)
 TIME_STAMPS, REPORTED = DurationSource.TIME_STAMPS.value, DurationSource.REPORTED.value

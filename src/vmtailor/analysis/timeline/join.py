@@ -18,7 +18,7 @@ FIRST_STAGES = ("cloud-init-local.service", "cloud-init-main.service")
 #: Facts that the first file which knows them decides, and moments and lengths, of which 0 is one.
 _FIRST_NAMED = ("version", "arch", "command_line", "hypervisor", "clocksource", "config", "symbols")
 _FIRST_TIMED = ("clocksource_switch_us", "charted_total_us", "printed_total_us")
-#: What is of the first kernel log alone.
+#: Fields that only the first kernel log gives.
 _OF_THE_LOG = (
     "kernel_log", "stamped", "coarse", "first_us", "last_us", "first_line_seen", "lines", "characters", "printed",
     "messages", "gaps", "relative", "arrived", "milliseconds", "loader",

@@ -11,7 +11,7 @@ import msgspec
 
 from vmtailor.model.boots.timeline import STAGES, UnitSpan
 
-#: A probe's start is computed from rounded figures; so much may it stick out of the call around it.
+#: A probe's start is computed from rounded figures: it may stick out of the call around it by this much.
 SLACK_US = 30
 MAIN = 1
 
@@ -97,9 +97,9 @@ def _flat(spans: Sequence[Span]) -> bool:
     return True
 
 
-#: One unit begins when another is up: their stamps may cross by so much.
+#: One unit begins when another is up: their stamps may cross by this much.
 TOLERANCE_US = 1000
-#: What a system is started for, the last first.
+#: Targets for which a system is started, the last one first.
 GOALS = ("graphical.target", "Graphical Interface", "multi-user.target", "Multi-User System", "default.target")
 #: Not started by the service manager as its units are: stages within a unit, and what comes before all units.
 INSIDE = (STAGES, "generators")

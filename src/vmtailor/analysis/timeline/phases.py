@@ -14,7 +14,7 @@ from vmtailor.model.boots.timeline import PhaseName, PhaseSpan, WarningCode
 
 Marks = dict[str, tuple[int, str]]
 
-#: Reported and seen ends of a phase may differ so much before it is said.
+#: Difference between reported and seen end of a phase above which a warning is given.
 TOLERANCE_US = 500_000
 
 

@@ -19,7 +19,7 @@ from vmtailor.base.files import temporary
 _OWN = frozenset({store_use.USERS, "locks", "scratch"})
 #: Kinds that are one entry as a whole.
 WHOLE = frozenset({"ccache", "package-lists"})
-#: What the names of folders begin with that are being removed.
+#: Prefix of folders that are being removed.
 _REMOVING = ".removing-held-"
 
 

@@ -12,7 +12,7 @@ from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import VmtailorError
 
 FOLDER = "errors"
-#: How many are kept, and how much of one, in characters: its end.
+#: Texts kept at most, and characters kept of one: its end.
 MOST, MOST_CHARACTERS = 20, 4_000_000
 
 

@@ -23,13 +23,13 @@ from vmtailor.base.errors import HostError
 from vmtailor.base.files import temporary
 from vmtailor.base.files.digests import sha256_of
 
-#: What a disk says that is full. (Who copies a whole tree says it in words alone.)
+#: Errors of a full disk. (Copying a whole tree reports it in words only.)
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 #: Every bit that is somebody else's.
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 #: Seconds between two looks whether somebody else is done.
 _LOOK_S = 0.1
-#: What the names of folders begin with that are being filled.
+#: Prefix of folders that are being filled.
 FILLING = ".filling-held-"
 
 

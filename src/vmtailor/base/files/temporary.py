@@ -14,7 +14,7 @@ from pathlib import Path
 
 from vmtailor.base.errors import HostError
 
-#: What the names of our folders begin with, wherever they are.
+#: Prefix of our temporary folders, wherever they are.
 PREFIX = "vmtailor-held-"
 _HINT = "free some space, or point TMPDIR to another disk"
 

@@ -10,7 +10,7 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.drivers.disks.ext4 import ROOT_INODE, Entry, Ext4
 from vmtailor.model.systems.tree import Node, NodeKind
 
-#: Where a second file system may be.
+#: Mount point of a second file system.
 BOOT = "/boot"
 
 

@@ -15,7 +15,7 @@ from vmtailor.drivers.disks.sandbox import run_shut_in
 from vmtailor.model.systems.tree import Node, NodeKind
 
 ROOT_INODE = 2
-#: What one listing prints at most, and how many folders are asked for at once.
+#: Bytes that one listing prints at most, and folders requested at once.
 _MOST_BYTES, _AT_ONCE = 256 << 20, 500
 _TIMEOUT_S = 120.0
 _ENTRY = re.compile(rb"/(\d{1,10})/([0-7]{6})/\d+/\d+/([^/\0]{1,255})/(\d*)/", re.DOTALL)

@@ -19,14 +19,14 @@ from vmtailor.model.systems.system import Partition, TableKind
 
 #: Partitions that are looked at; a GPT has room for 128.
 MOST_PARTITIONS = 128
-#: What one call prints at most.
+#: Bytes that one call prints at most.
 _MOST_BYTES = 1 << 20
 _TIMEOUT_S = 30.0
 _KINDS = {"dos": TableKind.MBR, "gpt": TableKind.GPT}
 #: Status of blkid when it knows nothing, or sees signs of several things.
 _NOTHING, _SEVERAL = 2, 8
 _HINT = "give a raw or qcow2 image of a whole disk, with an MBR or a GPT, or of one ext4 file system"
-#: What is left of a GPT that is not there: the MBR that protects it.
+#: The protective MBR, which is all that is left of a GPT that is gone.
 _PROTECTED = "PMBR"
 _CUT_OFF = "the image may have been cut off: get it again, whole"
 #: Types that a loader starts from: the EFI system partition, and where GRUB lies on a GPT for a BIOS.

@@ -16,7 +16,7 @@ from vmtailor.drivers.confinement.confinement import Root
 
 #: Seconds of processor time, and bytes of address space, that one call has.
 _CPU_S, _MEMORY_BYTES = 300, 4 << 30
-#: What they see of our environment.
+#: The environment of these tools.
 _ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
 _DEVICES = ("/dev/null", "/dev/urandom")
 

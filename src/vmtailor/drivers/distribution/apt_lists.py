@@ -18,10 +18,10 @@ from vmtailor.base.errors import HostError
 from vmtailor.base.progress import step
 from vmtailor.model.architecture import Architecture
 
-#: What brings the package lists up to date, as root.
+#: The command that refreshes the package lists, as root.
 REFRESH = "apt-get update"
 _HOST_LISTS = Path("/var/lib/apt/lists")
-#: Where the keys are that the archive is signed with. Where they are not, apt's own are tried.
+#: The keys that sign the archive. If they are missing, apt's own are tried.
 _KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 _FORMAT = "$(ORIGIN)|$(REPO_URI)|$(CODENAME)|$(COMPONENT)"
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/+-]*")

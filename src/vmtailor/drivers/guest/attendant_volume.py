@@ -19,7 +19,7 @@ from vmtailor.model.systems.units import PROPERTIES
 
 #: The program on the disk that the kernel starts.
 PROGRAM = "/attendant"
-#: Where an initial RAM disk of the system's own moves what it has mounted, and where the system's root is mounted.
+#: Folders to which the system's own initial RAM disk moves its mounts, and on which it mounts the root.
 _FOLDERS = ("dev", "proc", "sys", "run", "root")
 
 
@@ -33,7 +33,7 @@ class SystemRoot:
     init: str = "/sbin/init"
 
 
-#: What systemd says of its units, and what its log has of errors and of warnings; other inits have no such commands,
+#: Commands for systemd's units, and for errors and warnings in its log. Other inits have no such commands,
 #: and send nothing.
 FAILED_UNITS = Saying("failed-units", ("systemctl", "--failed", "--plain", "--no-legend", "--no-pager", "--full"))
 ERRORS = Saying("errors", ("journalctl", "--boot", "--priority=err", "--no-pager", "--output=cat", "--lines=2000"))
@@ -42,7 +42,7 @@ WARNINGS = replace(ERRORS, name="warnings", argv=(*ERRORS.argv[:2], "--priority=
 UNITS = Saying("units", ("systemctl", "show", "--no-pager", f"--property={','.join(PROPERTIES)}", "*"))
 #: The modules that are loaded, and where they lie.
 MODULES = Saying("modules", ("cat", "/proc/modules"))
-#: What every run of an exercise is asked for.
+#: Reports that every run of an exercise is asked for.
 USUAL = (FAILED_UNITS, ERRORS, WARNINGS, UNITS)
 #: Bytes of what one command says that are sent; the rest is cut off.
 MOST_SAID = 256 << 10

@@ -20,7 +20,7 @@ KEEP_BYTES = 4 << 20
 #: Bytes of standard input that may be under way: a serial line has no other flow control.
 _WINDOW = 2048
 _PART = 1024
-#: What a kernel says last when it was asked to end. It says so whatever level its console was set to.
+#: Last message of a kernel that was asked to end. It prints this at any console level.
 _FAREWELL = re.compile(
     rb"(?:^|\n)(?:\[[^\]\n]{1,24}\] ?){0,2}"
     rb"(reboot: (?:(?:Power off not available: )?System halted(?: instead)?|Power down|Restarting system))\r?\n"

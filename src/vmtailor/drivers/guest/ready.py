@@ -13,7 +13,7 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.base.text import without_sequences
 from vmtailor.model.boots.workload import ReadyBy, ReadySignal
 
-#: How often a port is tried. The answer is that much too late at most; the record says so.
+#: Seconds between two tries of a port. The answer is at most this much too late; the record says so.
 POLL_S = 0.1
 #: Longest text of the console that a pattern is matched against at a time.
 MAX_LINE = 4096

@@ -52,7 +52,7 @@ class ToGuest(StrEnum):
     GO = "g"  # the load from the host is done
 
 
-#: What may come under the open key before init has its own.
+#: Frames that are accepted under the open key, before init has its own.
 _EARLY = frozenset({FromGuest.HELLO, FromGuest.MARK, FromGuest.NOTE, FromGuest.FATAL, FromGuest.FILE})
 
 

@@ -27,7 +27,7 @@ from vmtailor.model.watched.system_trace import SystemTrace
 #: Bytes of memory that a machine can have, and its CPUs: what `fit` takes.
 MEMORY_BYTES = range(8 << 20, (1 << 40) + 1)
 CPUS = range(1, 65)
-#: What a start may add to a command line.
+#: Bytes that a start may add to a command line.
 ADDED_WORDS_BYTES = 512
 MOST_SECONDS = 86400.0
 MOST_REPEATS = 1_000_000

@@ -19,7 +19,7 @@ ENTRY_BYTES = 4096
 DEPTH = 256
 #: Layers of one image; engines stop at 127 or 500.
 LAYERS = 1000
-#: What stays free on the disk.
+#: Bytes that stay free on the disk.
 RESERVE_BYTES = 64 << 20
 #: Bytes between two looks at the free space.
 _LOOK_BYTES = 16 << 20

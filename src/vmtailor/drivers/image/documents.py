@@ -12,7 +12,7 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.base.files.regular_files import open_regular
 
 DOCUMENT_BYTES = 8 << 20
-#: What manifests and indices say, in lower case: programs written in Go read these names in any case.
+#: Keys of manifests and indices, in lower case: programs written in Go read these names in any case.
 _KNOWN = frozenset(
     {"schemaversion", "mediatype", "artifacttype", "config", "layers", "manifests", "digest", "size", "urls", "data",
      "platform", "architecture", "os", "variant", "annotations", "subject"}

@@ -35,7 +35,7 @@ _KINDS = {
     tarfile.LNKTYPE: "a hard link", tarfile.SYMTYPE: "a symbolic link", tarfile.FIFOTYPE: "a named pipe",
     tarfile.CHRTYPE: "a device", tarfile.BLKTYPE: "a device",
 }  # fmt: skip
-#: What an OCI layout consists of; other files are left out.
+#: Files of an OCI layout; others are left out.
 _OCI = re.compile(r"oci-layout|index\.json|blobs/[a-z0-9]{1,16}/[0-9a-f]{1,128}")
 _ONCE = ("manifest.json", "index.json", "oci-layout", "repositories")
 

@@ -15,7 +15,7 @@ DATABASE_BYTES = 64 << 20
 PACKAGES_MAX = 50_000
 TEXT_MAX = 256
 
-#: What names, versions and architectures look like in both package systems; anything else is no package.
+#: Names, versions and architectures in both package systems; anything else is no package.
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9+.:~_^-]*")
 _OS_RELEASE = ("usr/lib/os-release", "etc/os-release")
 _DPKG = re.compile(r"var/lib/dpkg/(status|status\.d/[^/]+)")

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 import signal
 
-#: What containers' C libraries call SIGRTMIN and SIGRTMAX; the first two numbers of the kernel's are the library's own.
+#: SIGRTMIN and SIGRTMAX of containers' C libraries, which keep the kernel's first two numbers for themselves.
 RTMIN, RTMAX = 34, 64
 _REALTIME = re.compile(r"RT(MIN|MAX)(?:([+-])([0-9]{1,3}))?")
 

@@ -20,7 +20,7 @@ from vmtailor.base.files.regular_files import write_atomic
 from vmtailor.base.process import CommandFailed, require_tool, run
 from vmtailor.model.architecture import Architecture, presumed
 
-#: What the kernel's Makefile exports that Kconfig reads, with its defaults for a native build.
+#: Variables that the kernel's Makefile exports for Kconfig, with its defaults for a native build.
 TOOLS = {
     "CC": "gcc", "LD": "ld", "AR": "ar", "NM": "nm", "OBJCOPY": "objcopy", "HOSTCC": "gcc", "HOSTCXX": "g++",
     "RUSTC": "rustc", "BINDGEN": "bindgen", "PAHOLE": "pahole",

@@ -126,7 +126,7 @@ def _digest_of_folder(path: Path) -> str:
     return digest("folder", b"\n".join(sorted(listing.splitlines())), *parts)
 
 
-#: What a virtual machine's boot loads, or a container.
+#: Modules that a virtual machine's boot, or a container, loads.
 DEBUG_MODULES = (
     "virtio_mmio", "virtio_blk", "virtio_net", "virtio_console", "virtio_rng", "net_failover", "failover",
     "erofs", "netfs", "lz4hc_compress", "squashfs", "ext4", "jbd2", "mbcache", "crc16", "crc32c_generic", "libcrc32c",

@@ -43,7 +43,7 @@ def _same(one: str, other: str) -> bool:
         return {one, other} == {"", "n"}
 
 
-#: What a compiler run weighs beside its source's size, in bytes of source: headers, mostly.
+#: Weight of a compiler run beyond its source's size, in bytes of source: mostly headers.
 HEADERS = 40_000
 #: Lines that come so soon one after the other, in seconds, were for something that the compiler's cache had. It takes a
 #: few: of two compilers that run at a time, both may end in one moment.
@@ -52,11 +52,11 @@ HIT_S, HIT_LINES = 0.15, 4
 WINDOW = 30
 #: Seconds before which nothing is promised.
 FIRST_S = 10.0
-#: What comes behind the last object (linking, checking, packing), in seconds.
+#: Seconds after the last object, for linking, checking and packing.
 LINK_S = 5.0
 
 _OBJECT = re.compile(r"^  (?:CC|AS)(?: \[M\])? +(\S+)\.o$")
-#: What compiles programs of the host, whose time is none of the kernel's objects.
+#: Lines of make for programs of the host, whose time belongs to none of the kernel's objects.
 _HOST = re.compile(r"^  HOST(?:CC|LD) +(\S+)")
 
 

@@ -14,7 +14,7 @@ from vmtailor.base.files import toml_files
 from vmtailor.drivers.monitors.monitor import Monitor, MonitorRow
 from vmtailor.model.machine import USUAL_MONITOR, Machine
 
-#: Where the rows are; tests have folders of their own.
+#: The folder of the rows; tests have folders of their own.
 FOLDERS: list[Traversable | Path] = [resources.files("vmtailor") / "data" / "monitors"]
 
 

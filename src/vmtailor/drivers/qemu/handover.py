@@ -26,11 +26,11 @@ from vmtailor.drivers.qemu.qemu_program import Qemu
 #: Devices that QEMU opens in any machine.
 _DEVICES = ("/dev/null", "/dev/urandom")
 _KVM = "/dev/kvm"
-#: Where copies are in QEMU's own root.
+#: Folder of the copies in QEMU's own root.
 _FOLDER = "/machine"
-#: Where QEMU puts temporary files.
+#: Folder of QEMU's temporary files.
 _OVERLAYS = "/var/tmp"
-#: Who answers names for the guest's network.
+#: Names the resolver for the guest's network.
 _RESOLVER = Path("/etc/resolv.conf")
 #: QEMU's own threads, which the plugin watches (native/tcg-plugin/settle.c); the launcher becomes QEMU.
 _THREADS = "/proc/self/task"

@@ -18,7 +18,7 @@ from vmtailor.drivers.qemu import qemu_program
 from vmtailor.drivers.qemu.handover import Wanted, handed
 from vmtailor.model.architecture import KvmProbe, of_host
 
-#: What the guest says when everything a kernel needs has worked (the architecture's kvm-probe, below native/arch).
+#: Printed by the guest if everything a kernel needs has worked (the architecture's kvm-probe, below native/arch).
 SAID_WHEN_FINE = b"VTKVM ok\n"
 PROBE = "kvm-probe.bin"
 

@@ -19,7 +19,7 @@ _CLOCK = ("-rtc", f"base={RTC_BASE},clock=vm", "-seed", "1")
 #: included. Several CPUs take turns then.
 _PACED = ("-icount", "shift=auto")
 _SANDBOX = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"
-#: How virtio devices end in QEMU's names.
+#: Suffix of virtio devices in QEMU's names.
 _VIRTIO = {Bus.MMIO: "device", Bus.PCI: "pci"}
 _MODES = {
     DiskMode.READ_ONLY: "read-only=on",

@@ -26,7 +26,7 @@ from vmtailor.model.trace import ModuleRequest
 
 #: As much as a module may be once it is unpacked.
 _MOST_MODULE = 64 << 20
-#: What the machines need of a kernel that has it as modules. One that is built in, or that a kernel does not have, is
+#: Modules that the machines need of a kernel. One that is built in, or that a kernel does not have, is
 #: passed over; what cannot be done without is missed when the root disk does not appear.
 WANTED = (
     "virtio_mmio", "virtio_pci", "virtio_blk", "virtio_net", "virtio_rng",

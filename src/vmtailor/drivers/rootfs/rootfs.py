@@ -63,7 +63,7 @@ class Extra:
     device: tuple[int, int] = (0, 0)
 
 
-#: What the kernel opens for PID 1 before anything is mounted.
+#: The node that the kernel opens for PID 1 before anything is mounted.
 CONSOLE = Extra("dev/console", ExtraKind.CHARACTER_DEVICE, mode=0o600, device=(5, 1))
 
 

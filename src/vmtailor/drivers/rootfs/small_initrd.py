@@ -18,7 +18,7 @@ from vmtailor.model.machine import Disk, DiskFormat
 
 #: Bytes that an initial RAM disk may unpack to.
 MAX_UNPACKED = 1 << 30
-#: What root disks hang on in QEMU; what a kernel has built in is passed over.
+#: Modules that reach root disks in QEMU; those that a kernel has built in are passed over.
 TRANSPORTS = ("virtio_pci", "virtio_mmio", "virtio_blk")
 #: The file system's module, and the checksums that it asks for by name only.
 FILE_SYSTEMS = {

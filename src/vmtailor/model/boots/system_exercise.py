@@ -10,9 +10,9 @@ from typing import ClassVar
 
 from vmtailor.model.exercise import Exercise, Expect, Ready, ReadyKind, Step, StepKind
 
-#: What shuts a system down where its exercise names nothing. QEMU ends at a reset, which needs no power management.
+#: Default command that shuts a system down. QEMU ends at a reset, which needs no power management.
 STOP = ("reboot",)
-#: What an exercise asks a system of itself comes as files with names that begin so; names, and how many there may be.
+#: Prefix of the files with answers to an exercise's `[[says]]`; then their names, and how many there may be.
 ASKED = "says-"
 SAYS_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,30}")
 SAYS_MAX = 8

@@ -216,7 +216,7 @@ class Deferral(msgspec.Struct, frozen=True):
     beside_us: int = 0
 
 
-#: What begins the names of cloud-init's stages among units: they run within its services.
+#: Prefix of cloud-init's stages among units: they run within its services.
 STAGES = "cloud-init:"
 
 

@@ -20,11 +20,11 @@ from vmtailor.model.machine import Clock
 KEY_BYTES = 16
 #: A fixed key: two boots that shall agree to the instruction must be told the same bytes.
 FIXED_KEY = bytes(range(KEY_BYTES))
-#: On a busy host, processor time may take so many times as long.
+#: Factor by which a busy host may stretch processor time.
 BUSY_TIMES = 5
 #: Host seconds in which a machine on the instruction clock may do nothing: it waits for nobody.
 STILL_S = 30.0
-#: Processor seconds that a machine may take beside those that the same work took on another, so many times.
+#: Processor time allowed to a machine: these seconds, plus this many times what the same work took on another.
 SLACK_S, SLACK_TIMES = 30.0, 6
 #: The address that QEMU's user network gives its guest.
 NETWORK = "10.0.2.15/24,10.0.2.2,10.0.2.3"

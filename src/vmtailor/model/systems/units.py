@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-#: What systemd is asked of each unit. The last two are when it left the inactive state, and when it was active.
+#: Properties of a unit that systemd is asked for. The last two: when it left the inactive state, and became active.
 PROPERTIES = (
     "Id", "Names", "LoadState", "ActiveState", "FragmentPath", "Requires", "Requisite", "BindsTo", "Wants", "After",
     "TriggeredBy", "Listen", "InactiveExitTimestampMonotonic", "ActiveEnterTimestampMonotonic",

@@ -57,12 +57,11 @@ from vmtailor.model.watched.system_run import SystemRun
 from vmtailor.model.watched.system_trace import SystemTrace
 from vmtailor.pipeline import bundle_files, code_cost, fit_sides, keys, known_source
 from vmtailor.pipeline.bundle_files import OwnFiles
-from vmtailor.pipeline.bundle_place import UsersDisk
 from vmtailor.pipeline.code_cost import Code
 from vmtailor.pipeline.image_subject import require_tools, source_of
 from vmtailor.pipeline.measured_machines import Ahead, MeasureRequest
 from vmtailor.pipeline.options import FitOptions
-from vmtailor.pipeline.subject import AskUnits, Findings, Fitted, Improved, Times, WorkFiles
+from vmtailor.pipeline.subject import AskUnits, Findings, Fitted, Improved, Times, UsersDisk, WorkFiles
 from vmtailor.pipeline.systems import (
     disk_files,
     exercise_boots,

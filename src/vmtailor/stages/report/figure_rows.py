@@ -18,7 +18,7 @@ FIGURES = (
 )  # fmt: skip
 
 
-#: How the names of figures begin → why such a one is not there though boots were measured.
+#: Prefix of figures → why such a figure is missing although boots were measured.
 _REASONS = (
     ("request_", "not counted: the exercise gives the container no request inside the guest"),
     ("ready_", "not reached: a program that runs to its end never gets ready"),

@@ -182,7 +182,7 @@ def found_again(name: str, folder: Path, boots: int, arch: str | None) -> tuple[
 
 def peer(findings: Findings[ImageSeen], fitted: Fitted, name: str, config: Path) -> Peer:
     """Build a configuration file from the source of the fit and measure it on the same machine, root and exercise."""
-    subject, store, row = findings.subject, findings.subject.store, findings.subject.row
+    subject, store, row = findings.subject, findings.subject.store, findings.subject.architecture
     work = store.root / "kernel-build" / f"peer-{digest(name, subject.source.digest)[:16]}"
     with locked(work.with_suffix(".lock")):
         added, remark = _complete(findings, fitted, config, work)

@@ -29,9 +29,9 @@ Entries for one architecture only are in its file of `data/architectures`.
 
 LEFT_OUT = """## Protection of the distribution's kernel that is left out
 
-The policy is that no protection is weaker than the distribution's own kernel has it, where it has an effect. These have
-none in this machine, belong to somebody else, or are nothing that kernels of a processor have. `vmtailor explain BUNDLE SYMBOL`
-says it, too.
+The policy is that no effective protection is weaker than in the distribution's own kernel. The protections below have no
+effect in this machine, are somebody else's task, or do not exist on the processor. `vmtailor explain BUNDLE SYMBOL` gives
+the same reasons.
 
 | architecture | symbol | why it is left out |
 | --- | --- | --- |
@@ -43,16 +43,16 @@ says it, too.
 
 MARGINS = """## The margin `server`
 
-What `fit --margin server` keeps beside what was demanded, and the default keeps where the exercise shows no load: what
-servers and the runtimes of their languages usually ask for. What of it a tree, a compiler or a dropped symbol does not
-allow is given up. What it costs: docs/explanation/margins.md.
+`fit --margin server` keeps these entries in addition to what was demanded: they are what servers and their language
+runtimes usually ask for. The default keeps them, too, if the exercise shows no load. vmtailor gives up entries that the
+source tree, the compiler or a dropped symbol does not allow. [Margins](../explanation/margins.md) has the cost.
 
 | entry | what | when | why |
 | --- | --- | --- | --- |"""
 
 LOOPS = """## Loops that only emulation causes
 
-Figures on the instruction clock are given gross, and net of these functions; no change is made for their sake.
+Figures on the instruction clock are given gross, and net of these functions. vmtailor makes no change for their sake.
 
 | architecture | loop | functions | entered when | why it does not count |
 | --- | --- | --- | --- | --- |

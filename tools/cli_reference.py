@@ -28,14 +28,14 @@ standard output, its `schema` first; progress and errors go to standard error.
 
 EXITS = {
     ExitCode.DONE: "done",
-    ExitCode.NO: "the answer is no: a verification, a gate",
-    ExitCode.USER_INPUT: "what the user gave is wrong: an image, an exercise, an option",
+    ExitCode.NO: "the answer is no (`verify`, `gate`)",
+    ExitCode.USER_INPUT: "the input is wrong: an image, an exercise, an option",
     ExitCode.HOST: "the host lacks something: a tool, space, a free port (`vmtailor doctor` says what to do)",
     ExitCode.BUILD: "a kernel, a configuration or a file system could not be built",
     ExitCode.GUEST: "a guest failed: it crashed, hung, or its workload did",
     ExitCode.BUG: "a bug of vmtailor: run it again with `--debug`, and report what it prints",
-    ExitCode.RUN: "`run` alone: any of the failures above, since every other code may be the container's",
-    ExitCode.INTERRUPTED: "interrupted; what was finished is kept, and found again at the next try",
+    ExitCode.RUN: "`run` only: any of the failures above, because every other code may be the container's",
+    ExitCode.INTERRUPTED: "interrupted; finished work is kept, and the next try uses it",
 }
 
 RUN_EXITS = """`vmtailor run` exits with the container's own status where the container ended, as `docker run` does.

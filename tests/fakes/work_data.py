@@ -105,7 +105,7 @@ def inputs(folder: Path, store: Store) -> ImageSubject:
     )
     return ImageSubject(
         options=options,
-        row=named("x86_64"),
+        architecture=named("x86_64"),
         image=Image("oci:x", "sha256:0", IMAGE, str(archive), "ab" * 32, 1, 0),
         exercise=EXERCISE,
         kernel=baseline,

@@ -15,6 +15,7 @@ from vmtailor.analysis.demands.demand import Demand, Demands
 from vmtailor.analysis.demands.demand_rules import Rules
 from vmtailor.analysis.ksource.facts import Place
 from vmtailor.base.errors import UserInputError
+from vmtailor.base.files import toml_files
 from vmtailor.model.architecture import named
 from vmtailor.model.evidence import EvidenceKind, Strength
 from vmtailor.model.exercise import Exercise, Ready, ReadyKind, Step, StepKind
@@ -267,7 +268,9 @@ def test_every_rule_that_comes_along_has_its_reason_and_a_known_kind() -> None:
     ],
 )
 def test_path_rules(pattern: str, path: str, matches: bool) -> None:
-    rules = demand_rules.parse(f"[[path]]\nid='a'\npaths=['{pattern}']\nsymbols=['X']\nreason='r'", "test")
+    rules = toml_files.read(
+        demand_rules.Rules, f"[[path]]\nid='a'\npaths=['{pattern}']\nsymbols=['X']\nreason='r'", "test"
+    )
     assert rules.paths[0].covers(path) is matches
 
 
@@ -285,11 +288,11 @@ def test_path_rules(pattern: str, path: str, matches: bool) -> None:
 )
 def test_malformed_rules_are_refused(text: str, part: str) -> None:
     with pytest.raises(UserInputError, match=part):
-        demand_rules.parse(text, "test")
+        toml_files.read(demand_rules.Rules, text, "test")
 
 
 def test_rules_of_other_kernels_do_not_hold() -> None:
     text = "[[path]]\nid='a'\npaths=['/x']\nsymbols=['X']\nreason='r'\nkernel='>=6.6'"
-    rules = demand_rules.parse(text, "test")
+    rules = toml_files.read(demand_rules.Rules, text, "test")
     assert rules.for_kernel("6.12.1").paths and not rules.for_kernel("6.1.192").paths
     assert Rules().for_kernel("6.1") == Rules()

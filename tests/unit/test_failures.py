@@ -26,7 +26,7 @@ from vmtailor.analysis.explain.presence import AskedKernel, Finding, Has, Presen
 from vmtailor.analysis.ksource import facts as ksource_facts
 from vmtailor.analysis.ksource.expr_text import parse
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.files import records
+from vmtailor.base.files import records, toml_files
 from vmtailor.base.terminal import TerminalConsole
 from vmtailor.cli.explain import explain
 from vmtailor.cli.signature import of_verb
@@ -230,11 +230,17 @@ def test_a_long_message_is_read_quickly(known: KnownSource) -> None:
 
 def test_faults_in_kinds_of_messages_are_named() -> None:
     with pytest.raises(UserInputError, match="either asks or not_kernel"):
-        messages.parse("[[failure]]\nid = 'a'\nsays = 'b'\nmatch = 'c'\n", "x.toml")
+        toml_files.read(messages.Messages, "[[failure]]\nid = 'a'\nsays = 'b'\nmatch = 'c'\n", "x.toml")
     with pytest.raises(UserInputError, match="unknown key"):
-        messages.parse("[[failure]]\nid = 'a'\nsays = 'b'\nmatch = 'c'\nnot_kernel = 'd'\nodd = 1\n", "x.toml")
+        toml_files.read(
+            messages.Messages, "[[failure]]\nid = 'a'\nsays = 'b'\nmatch = 'c'\nnot_kernel = 'd'\nodd = 1\n", "x.toml"
+        )
+    with pytest.raises(UserInputError, match=r"x\.toml, error 'E': about is one of kernel"):
+        toml_files.read(messages.Messages, "[[error]]\nname='E'\nsays=['e']\nabout='moon'\nmeaning='m'\n", "x.toml")
     with pytest.raises(UserInputError, match="unterminated"):
-        messages.parse("[[failure]]\nid = 'a'\nsays = 'b'\nmatch = '['\nnot_kernel = 'd'\n", "x.toml")
+        toml_files.read(
+            messages.Messages, "[[failure]]\nid = 'a'\nsays = 'b'\nmatch = '['\nnot_kernel = 'd'\n", "x.toml"
+        )
 
 
 def test_kinds_name_symbols_only_where_a_source_cannot_tell() -> None:

@@ -103,7 +103,8 @@ def test_every_row_has_a_path_that_is_absolute_and_an_error() -> None:
         (lambda text: text.replace("reason", "raison"), "absence 'a'"),
         (lambda text: text.replace("paths", "# paths"), "neither paths nor calls"),
         (lambda text: text + "colour = 'red'\n", "unknown key colour"),
-        (lambda text: text + text, "two absences"),
+        (lambda text: text.replace("[[absence]]", "[[absense]]"), "unknown table absense"),
+        (lambda text: text + text, "two rows of data/harmless"),
     ],
 )
 def test_mistakes_in_the_data_are_named(change: Callable[[str], str], message: str, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from tests.fakes.kernel_tree import read_tree
 from vmtailor.analysis.demands import demand_rules
 from vmtailor.analysis.demands.demand_rules import Rules
 from vmtailor.analysis.explain.nearest import Nearest, nearest
+from vmtailor.base.files import toml_files
 from vmtailor.model.change import symbol
 from vmtailor.model.syscalls import FailedCall
 
@@ -44,8 +45,10 @@ def test_the_error_says_what_is_asked_for(call: FailedCall, asked: list[str]) ->
 
 
 def test_a_call_of_a_path_asks_for_itself_only_after_the_path() -> None:
-    rules = demand_rules.parse(
-        '[[call]]\nid = "opening"\nkind = "flag"\ncalls = ["openat"]\nsymbols = ["EPOLL"]\nreason = "x"\n', "test"
+    rules = toml_files.read(
+        demand_rules.Rules,
+        '[[call]]\nid = "opening"\nkind = "flag"\ncalls = ["openat"]\nsymbols = ["EPOLL"]\nreason = "x"\n',
+        "test",
     )
     found = order(FailedCall("openat", "/sys/devices/system/node, O_RDONLY", "ENOENT"), rules=rules)
     assert found.order[:2] == ("NUMA", "EPOLL") and found.asked == 1
@@ -55,7 +58,7 @@ def test_of_two_rules_the_one_that_covers_more_of_the_path_comes_first() -> None
     text = ""
     for name, path, wanted in (("wide", "/sys/a", "INET"), ("narrow", "/sys/a/b/*", "UNIX")):
         text += f'[[path]]\nid = "{name}"\npaths = ["{path}"]\nsymbols = ["{wanted}"]\nreason = "x"\n'
-    rules = demand_rules.parse(text, "test")
+    rules = toml_files.read(demand_rules.Rules, text, "test")
     found = order(FailedCall("openat", "/sys/a/b, O_RDONLY", "ENOENT"), rules=rules)
     assert found.order[:2] == ("UNIX", "INET") and found.asked == 2
 
@@ -83,5 +86,7 @@ def test_without_a_failing_call_nothing_is_asked_for() -> None:
     ],
 )
 def test_a_folder_whose_content_is_named_counts_itself(pattern: str, path: str, parts: int) -> None:
-    rules = demand_rules.parse(f'[[path]]\nid = "x"\npaths = ["{pattern}"]\nsymbols = ["A"]\nreason = "x"\n', "test")
+    rules = toml_files.read(
+        demand_rules.Rules, f'[[path]]\nid = "x"\npaths = ["{pattern}"]\nsymbols = ["A"]\nreason = "x"\n', "test"
+    )
     assert rules.paths[0].covers(path) == bool(parts) and (rules.paths[0].length(path) > 0) == bool(parts)

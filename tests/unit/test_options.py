@@ -95,7 +95,7 @@ def key_of(monkeypatch: pytest.MonkeyPatch) -> Callable[[FitOptions], str]:
 
     def key(asked: FitOptions) -> str:
         source = SimpleNamespace(digest="same")
-        more = {"trace_key": lambda: "same", "identity": "same", "description": b"same", "row": "same"}
+        more = {"trace_key": lambda: "same", "identity": "same", "description": b"same", "architecture": "same"}
         subject: Any = SimpleNamespace(options=asked, source=source, **more)
         return fit.fit_key(subject)
 

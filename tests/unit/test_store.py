@@ -6,14 +6,13 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import shutil
 import stat
 import time
 from pathlib import Path
 
 import pytest
 
-from vmtailor.base.cache.store import Store, cache_root, digest, disk_full_is_a_host_error, locked, writing
+from vmtailor.base.cache.store import Store, cache_root, digest, locked, writing
 from vmtailor.base.errors import HostError
 from vmtailor.base.files.regular_files import write_atomic
 
@@ -128,22 +127,6 @@ def test_a_cache_that_another_user_linked_somewhere_is_not_used(tmp_path: Path) 
         _ = Store(tmp_path / "cache").root
 
 
-@pytest.mark.parametrize(
-    ("error", "told"),
-    [
-        (OSError(errno.ENOSPC, "No space left on device"), True),
-        (OSError(errno.EDQUOT, "Disk quota exceeded"), True),
-        (shutil.Error([("a", "b", "[Errno 28] No space left on device: 'b'")]), True),
-        (shutil.Error([("a", "b", "[Errno 13] Permission denied: 'b'")]), False),
-        (OSError(errno.EACCES, "Permission denied"), False),
-    ],
-)
-def test_only_a_full_disk_is_told_as_one(error: OSError, told: bool) -> None:
-    with pytest.raises(HostError if told else type(error)) as raised, disk_full_is_a_host_error(Path("/there")):
-        raise error
-    assert not told or "/there" in str(raised.value)
-
-
 def test_who_must_wait_says_for_what_and_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -173,11 +156,6 @@ def test_a_wait_that_has_no_name_is_silent(
     with locked(path):
         pass
     assert capsys.readouterr().err == ""
-
-
-def test_only_a_file_in_the_way_is_an_error_of_its_own(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError), disk_full_is_a_host_error(tmp_path):
-        (tmp_path / "none").read_text()
 
 
 def test_a_key_is_known_by_forty_digits_and_a_folder_is_made_whole(tmp_path: Path) -> None:

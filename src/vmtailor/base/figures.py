@@ -1,64 +1,69 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures as people read them: one way to write counts, bytes, times and ratios, on the terminal and on pages."""
+"""Figures as people read them: one way to write counts, bytes, times and ratios, on the terminal and on pages.
+A figure that is not there, None, is a dash."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 NARROW_SPACE = "\u202f"
 NONE = "–"
 
 
-def grouped(value: float | None) -> str:
-    """Return a whole number with narrow spaces between thousands: `1 236 400 117`. None becomes a dash."""
-    if value is None:
-        return NONE
+def _or_dash(form: Callable[[float], str]) -> Callable[[float | None], str]:
+    """Return a form of figures that shows None as a dash."""
+
+    @functools.wraps(form)
+    def shown(value: float | None) -> str:
+        return NONE if value is None else form(value)
+
+    return shown
+
+
+@_or_dash
+def grouped(value: float) -> str:
+    """Return a whole number with narrow spaces between thousands: `1 236 400 117`."""
     return f"{value:,.0f}".replace(",", NARROW_SPACE)
 
 
-def short(value: float | None) -> str:
-    """Return a count with three significant digits and its magnitude: `27.1 M`, `1.34 G`, `812`. None becomes a
-    dash."""
-    if value is None:
-        return NONE
+@_or_dash
+def short(value: float) -> str:
+    """Return a count with three significant digits and its magnitude: `27.1 M`, `1.34 G`, `812`."""
     for size, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= size * 0.9995:
             return f"{_three(value / size)}{NARROW_SPACE}{unit}"
     return f"{value:.0f}" if float(value).is_integer() else _three(value)
 
 
-def millions(value: float | None) -> str:
+@_or_dash
+def millions(value: float) -> str:
     """Return a count in millions, for columns that are compared: `1 343.6 M`."""
-    if value is None:
-        return NONE
     digits = 0 if abs(value) >= 1e9 else 1 if abs(value) >= 1e7 else 2
     return f"{value / 1e6:,.{digits}f}{NARROW_SPACE}M".replace(",", NARROW_SPACE)
 
 
-def file_bytes(value: float | None) -> str:
+@_or_dash
+def file_bytes(value: float) -> str:
     """Return the size of a file in powers of 1000: `3.41 MB`."""
-    if value is None:
-        return NONE
     for size, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
         if value >= size * 0.9995:
             return f"{_three(value / size)}{NARROW_SPACE}{unit}"
     return f"{value:.0f}{NARROW_SPACE}B"
 
 
-def memory_bytes(value: float | None) -> str:
+@_or_dash
+def memory_bytes(value: float) -> str:
     """Return an amount of memory in powers of 1024: `22 MiB`."""
-    if value is None:
-        return NONE
     for size, unit in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
         if value >= size:
             return f"{value / size:.4g}{NARROW_SPACE}{unit}"
     return f"{value:.0f}{NARROW_SPACE}B"
 
 
-def microseconds(value: float | None) -> str:
+@_or_dash
+def microseconds(value: float) -> str:
     """Return a time given in µs, in the unit that reads best: `31.2 ms`, `4.07 s`."""
-    if value is None:
-        return NONE
     if value >= 999_500:
         return f"{_three(value / 1e6)}{NARROW_SPACE}s"
     if value >= 999.5:
@@ -66,11 +71,10 @@ def microseconds(value: float | None) -> str:
     return f"{_three(value)}{NARROW_SPACE}µs"
 
 
-def duration(us: float | None) -> str:
+@_or_dash
+def duration(us: float) -> str:
     """Return a time given in µs to the millisecond, finer where it is short, for columns that are compared: `182 ms`,
     `2.340 s`. The space is a plain one, so that a terminal's output can be searched."""
-    if us is None:
-        return NONE
     if abs(us) >= 1_000_000:
         return f"{us / 1e6:.3f} s"
     if abs(us) >= 10_000:
@@ -78,9 +82,10 @@ def duration(us: float | None) -> str:
     return f"{us / 1e3:.2f} ms" if abs(us) >= 1000 else f"{us:.0f} µs"
 
 
-def share(part: float | None) -> str:
+@_or_dash
+def share(part: float) -> str:
     """Return a part of 1 in percent, for columns that are compared: `7.8 %`."""
-    return NONE if part is None else f"{100 * part:.1f} %"
+    return f"{100 * part:.1f} %"
 
 
 def signed(value: float | None, form: Callable[[float | None], str]) -> str:
@@ -98,10 +103,9 @@ def exact(value: float, places: int) -> str:
     return f"{whole}.{fraction}" if fraction else whole
 
 
-def seconds(value: float | None) -> str:
+@_or_dash
+def seconds(value: float) -> str:
     """Return a time given in s, for people: `4 min 07 s`, `31.2 s`."""
-    if value is None:
-        return NONE
     if value == 0:
         return f"0{NARROW_SPACE}s"
     if value >= 60:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from vmtailor.analysis.guests import boots, kernel_complaints
-from vmtailor.base.errors import HostError
+from vmtailor.base.disk_full import no_space
 from vmtailor.base.files import temporary
 from vmtailor.base.natives import ADDRESSES
 from vmtailor.booting import boot_counter
@@ -165,10 +165,7 @@ def _require_space(folder: Path) -> None:
     status = os.statvfs(folder)
     blocks = status.f_bfree if os.geteuid() == 0 else status.f_bavail
     if blocks * status.f_frsize < FULL_BYTES:
-        raise HostError(
-            f"no space is left in {folder.parent} for what a machine writes",
-            hint="free some, or set XDG_CACHE_HOME elsewhere",
-        )
+        raise no_space(f"in {folder.parent} for what a machine writes")
 
 
 def _log(path: Path) -> bytes:

@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import functools
-import tomllib
 from dataclasses import dataclass
 from enum import StrEnum
-from importlib import resources
+
+from vmtailor.base.files import toml_files
 
 PAGE = "docs/reference/run-and-docker-run.md"
 
@@ -42,7 +42,6 @@ class OptionGroup:
 @functools.cache
 def subjects() -> tuple[OptionGroup, ...]:
     """Return all options, by subject."""
-    text = resources.files("vmtailor").joinpath("data/docker_run.toml").read_text()
     return tuple(
         OptionGroup(
             subject["title"],
@@ -51,7 +50,7 @@ def subjects() -> tuple[OptionGroup, ...]:
                 for o in subject["options"]
             ),
         )
-        for subject in tomllib.loads(text)["subject"]
+        for subject in toml_files.own_table("docker_run")["subject"]
     )
 
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import errno
 import signal
 import sys
 from collections.abc import Sequence
@@ -75,25 +74,30 @@ def say_interrupted() -> None:
     output.note("interrupted: what was finished is kept, and found again at the next try")
 
 
+def _no_space(where: str = "for temporary files, or for the cache") -> HostError:
+    from vmtailor.base import disk_full
+
+    return disk_full.no_space(where, elsewhere="point TMPDIR or XDG_CACHE_HOME to another disk")
+
+
 def of_host(error: OSError) -> HostError:
     """Return an error of the operating system as a HostError with a hint."""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        where = f" in {Path(str(error.filename)).parent}" if error.filename else ""
-        return HostError(
-            f"no space is left{where or ' for temporary files, or for the cache'}",
-            hint="free some, or set TMPDIR or XDG_CACHE_HOME elsewhere",
-        )
+    from vmtailor.base import disk_full
+
+    if disk_full.is_full(error):
+        return _no_space(f"in {Path(str(error.filename)).parent}") if error.filename else _no_space()
     what = f"{error.filename}: " if error.filename else ""
     return HostError(f"{what}{error.strerror or error}", hint="run it again with --debug to see what needed it")
 
 
 def _known(error: VmtailorError) -> VmtailorError:
     """Return a program of the host that failed, where nobody nearer to it knew why, in the right family."""
+    from vmtailor.base.disk_full import says_full
     from vmtailor.base.process import CommandFailed
 
     if isinstance(error, CommandFailed):
-        if "No space left on device" in error.details:
-            return of_host(OSError(errno.ENOSPC, ""))
+        if says_full(error.details):
+            return _no_space()
         return HostError(error.message, hint="vmtailor doctor checks the tools", details=error.details)
     return error
 

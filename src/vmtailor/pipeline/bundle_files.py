@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from vmtailor.base.cache.store import disk_full_is_a_host_error
-from vmtailor.base.errors import HostError, UserInputError
+from vmtailor.base.disk_full import disk_full_is_a_host_error, no_space
+from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records
 from vmtailor.base.files.digests import sha256_of
 from vmtailor.base.files.holes import copy_with_holes, has_room
@@ -140,10 +140,7 @@ def require_room(out: Path, disk: Path) -> None:
     parent = out.absolute().parent
     with disk_full_is_a_host_error(parent):
         if not has_room(disk, parent):
-            raise HostError(
-                f"no space is left in {parent} for the bundle's copy of {disk}",
-                hint="free some, or name a folder elsewhere with -o",
-            )
+            raise no_space(f"in {parent} for the bundle's copy of {disk}", elsewhere="name a folder elsewhere with -o")
 
 
 def place(made: Path, out: Path, command: str, disk: UsersDisk | None = None) -> FitRun:

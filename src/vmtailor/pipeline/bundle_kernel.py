@@ -56,8 +56,8 @@ def source_of(loaded: BundleFolder, store: Store, distribution: Distribution | N
     wanted = source_digest(loaded)
     version = loaded.bundle.kernel_version
     try:
-        row = named(loaded.bundle.architecture)
-        kernel = packaged_baseline.provide(distribution or selection.of_host(), row, store, version)
+        architecture = named(loaded.bundle.architecture)
+        kernel = packaged_baseline.provide(distribution or selection.of_host(), architecture, store, version)
     except UserInputError:
         kernel = None
     if kernel is None or kernel.source_digest != wanted:

@@ -52,7 +52,7 @@ class Code:
             tree=tree,
             config=subject.config,
             table=subject.table,
-            architecture=subject.row.name,
+            architecture=subject.architecture.name,
             store=subject.store,
         )
 

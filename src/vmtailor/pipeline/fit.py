@@ -68,7 +68,7 @@ def fit_key(subject: Subject[Any]) -> str:
         subject.identity,
         subject.description,
         subject.source.digest,
-        make.Toolchain.of(subject.row).describe(),
+        make.Toolchain.of(subject.architecture).describe(),
         result_key(subject.options),
     )
 

@@ -107,7 +107,7 @@ class ImageSubject(Subject[ImageSeen]):
         """Return the baseline machine that also loads these modules before the container starts."""
         if not modules:
             return self.baseline
-        return baseline_of(self.options, self.row, self.kernel, self.natives, self.root, modules)
+        return baseline_of(self.options, self.architecture, self.kernel, self.natives, self.root, modules)
 
     def as_traced(self, record: Trace) -> ImageSubject:
         """Return the subject whose baseline loads the modules that the trace loaded for the container."""
@@ -115,7 +115,7 @@ class ImageSubject(Subject[ImageSeen]):
         kernel, options = self.kernel, self.options
         if wanted:
             kernel = packaged_baseline.with_debug_modules(
-                options.distribution, self.row, kernel, self.store, [module.name for module in record.modules]
+                options.distribution, self.architecture, kernel, self.store, [module.name for module in record.modules]
             )
         return replace(self, baseline=self.machine_with(wanted), kernel=kernel)
 
@@ -180,7 +180,11 @@ class ImageSubject(Subject[ImageSeen]):
         archive = flat_archive.read(Path(self.image.archive))
         with step("facts of the kernel source"):
             tree = kernel_plan.read_tree(
-                self.source.path, self.kernel.version, self.source.digest, self.store, architecture=self.row.name
+                self.source.path,
+                self.kernel.version,
+                self.source.digest,
+                self.store,
+                architecture=self.architecture.name,
             )
         with step("attribution of the baseline's cost"):
             costs = code_cost.attributed(subject, record, folder, tree)
@@ -197,10 +201,10 @@ class ImageSubject(Subject[ImageSeen]):
         """Return the requests that the image could make of the kernel, and the symbols for them that the baseline
         has."""
         baseline = security_modules.at_work(self.config, facts.reader(self.source.path), tree.facts)
-        kernel = reach_cache.names_of(tree.facts, self.source.path, self.row)
+        kernel = reach_cache.names_of(tree.facts, self.source.path, self.architecture)
         opened = reach_cache.opened_in(record)
-        reach = reach_cache.reach_of(self.image, archive, opened, kernel, self.row, self.store)
-        return reach_symbols.of_reach(reach, tree.facts, demand_rules.load(architecture=self.row), baseline)
+        reach = reach_cache.reach_of(self.image, archive, opened, kernel, self.architecture, self.store)
+        return reach_symbols.of_reach(reach, tree.facts, demand_rules.load(architecture=self.architecture), baseline)
 
     def plan(
         self,
@@ -212,13 +216,13 @@ class ImageSubject(Subject[ImageSeen]):
         seen, options = found.seen, self.options
         demands = kernel_plan.find_demands(
             self.image.config, self.exercise, seen.events, found.tree, self.config,
-            head=seen.archive.head, architecture=self.row.name,
+            head=seen.archive.head, architecture=self.architecture.name,
         )  # fmt: skip
         read = facts.reader(self.source.path)
         demand.of_modules(seen.record.modules_requested, demands, lambda path: kbuild.symbol_of_module(path, read))
         refusals.of_observed(seen.observed, demands, self.config)
         wishes = Wishes(
-            architecture=self.row.name,
+            architecture=self.architecture.name,
             machine=options.machine,
             cpus=options.cpus,
             root_format=options.root_format,
@@ -340,11 +344,11 @@ def prepare(options: FitOptions, image: Image | None = None) -> ImageSubject:
     image = image or fetched(options)
     image_stage.require_start(image, options.store)
     options = settled(options, image)
-    row = named(options.architecture)
-    require_tools(row)
-    monitors.usual().require_cpu(row.name, options.machine, options.cpu_model)
+    architecture = named(options.architecture)
+    require_tools(architecture)
+    monitors.usual().require_cpu(architecture.name, options.machine, options.cpu_model)
     exercise = exercise_of(options, image)
-    kernel = kernel_of(options, row)
+    kernel = kernel_of(options, architecture)
     return assembled(options, image, exercise, kernel, source_of(options, kernel))
 
 
@@ -359,20 +363,20 @@ def assembled(
     """Return the subject of a fetched image: root file system, tools and baseline machine are made, or found. `root`: a
     root that exists already."""
     options = with_margins(options, exercise)
-    row, parts = named(options.architecture), guest_programs.of(options.architecture)
+    architecture, parts = named(options.architecture), guest_programs.of(options.architecture)
     root = root or build_root(image, options.root_format, parts, options.store)
     return ImageSubject(
         options=options,
-        row=row,
+        architecture=architecture,
         image=image,
         exercise=exercise,
         kernel=kernel,
         source=source,
         natives=parts,
         root=root,
-        tools=tools_volume(options.store, options.root_format, row, options.distribution),
-        baseline=baseline_of(options, row, kernel, parts, root),
-        table=SymbolTable.parse(Path(kernel.system_map).read_text(), row.name),
+        tools=tools_volume(options.store, options.root_format, architecture, options.distribution),
+        baseline=baseline_of(options, architecture, kernel, parts, root),
+        table=SymbolTable.parse(Path(kernel.system_map).read_text(), architecture.name),
         config=dot_config.parse(Path(kernel.config).read_text()),
     )
 
@@ -381,22 +385,25 @@ def settled(options: FitOptions, image: Image) -> FitOptions:
     """Return the options, completed from the image and the defaults of its architecture.
 
     Raises UserInputError for a machine that the architecture does not have."""
-    row = named(options.architecture) if options.architecture else of_image(image.config.architecture)
-    if row is None:  # the image stage refuses those
+    architecture = named(options.architecture) if options.architecture else of_image(image.config.architecture)
+    if architecture is None:  # the image stage refuses those
         raise UserInputError(f"there is no support for the architecture {image.config.architecture!r}")
-    machine = row.board_named(options.machine or row.board_names[0]).name
+    machine = architecture.board_named(options.machine or architecture.board_names[0]).name
     return replace(
-        options, architecture=row.name, machine=machine, cpu_model=options.cpu_model or row.emulator.cpu_model
+        options,
+        architecture=architecture.name,
+        machine=machine,
+        cpu_model=options.cpu_model or architecture.emulator.cpu_model,
     )
 
 
-def require_tools(row: Architecture) -> None:
+def require_tools(architecture: Architecture) -> None:
     """Require the programs that a fit for an architecture starts. Raises HostError, with what to install, before
     anything long begins."""
-    monitors.usual().require_counting(row.name)
-    if not row.is_host:
-        require_tool(f"{row.kernel.cross}gcc", row.kernel.cross_packages[0])
-    guest_programs.of(row.name)
+    monitors.usual().require_counting(architecture.name)
+    if not architecture.is_host:
+        require_tool(f"{architecture.kernel.cross}gcc", architecture.kernel.cross_packages[0])
+    guest_programs.of(architecture.name)
 
 
 def with_margins(options: FitOptions, exercise: Exercise) -> FitOptions:
@@ -419,22 +426,22 @@ def _asked_or_derived(options: FitOptions, image: Image) -> Exercise:
     return exercise_file.load(options.exercise_file, image)
 
 
-def kernel_of(options: FitOptions, row: Architecture) -> KernelBaseline:
+def kernel_of(options: FitOptions, architecture: Architecture) -> KernelBaseline:
     """Return the baseline's kernel: the packaged one, or one compiled once from the configuration that the user
     names."""
     if options.baseline_config is None:
-        return packaged_baseline.provide(options.distribution, row, options.store, options.kernel)
+        return packaged_baseline.provide(options.distribution, architecture, options.store, options.kernel)
     if options.source is None or options.kernel is not None:
         raise UserInputError(
             "--baseline-config compiles the baseline from --source, and does not go with --kernel",
             hint="give --source TARBALL --baseline-config /boot/config-RELEASE",
         )
     if options.baseline_config == "defconfig":
-        return compiled_baseline.provide(options.store, options.source, architecture=row.name)
+        return compiled_baseline.provide(options.store, options.source, architecture=architecture.name)
     config = Path(options.baseline_config)
     if not config.exists():
         raise UserInputError(f"{config} does not exist", hint="a file such as /boot/config-RELEASE, or 'defconfig'")
-    return compiled_baseline.provide(options.store, options.source, config, architecture=row.name)
+    return compiled_baseline.provide(options.store, options.source, config, architecture=architecture.name)
 
 
 def source_of(options: FitOptions, kernel: KernelBaseline) -> SourceTree:
@@ -446,17 +453,19 @@ def source_of(options: FitOptions, kernel: KernelBaseline) -> SourceTree:
     return source
 
 
-def tools_volume(store: Store, form: RootFormat, row: Architecture, distribution: Distribution | None = None) -> Path:
+def tools_volume(
+    store: Store, form: RootFormat, architecture: Architecture, distribution: Distribution | None = None
+) -> Path:
     """Return the tracer's own volume, in the root's format, which every booting kernel has. It contains this host's
     strace, or, for another architecture, that of a distribution's packages (this host's by default).
 
     Raises HostError when there is none."""
     among: Path | None = None
-    if row.is_host:
+    if architecture.is_host:
         program = Path(require_tool("strace"))
         loader, libraries = tracer_volume.libraries(program)
     else:
-        folder = (distribution or selection.of_host()).program(row, "strace", "strace", store)
+        folder = (distribution or selection.of_host()).program(architecture, "strace", "strace", store)
         program, among = folder / "strace", folder / "lib"
         loader, libraries = tracer_volume.libraries_among(program, among)
     key = digest("1", form, *(content(path) for path in (program, Path(loader or program), *libraries.values())))
@@ -470,7 +479,7 @@ def tools_volume(store: Store, form: RootFormat, row: Architecture, distribution
 
 def baseline_of(
     options: FitOptions,
-    row: Architecture,
+    architecture: Architecture,
     kernel: KernelBaseline,
     parts: Natives,
     root: Path,
@@ -479,7 +488,7 @@ def baseline_of(
     """Return the baseline machine, with an initial RAM disk made for it. `more`: modules that it loads beside its
     own."""
     modules = Path(kernel.modules_dir)
-    wanted = (*initramfs.wanted_by(row.board_named(options.machine), options.root_format), *more)
+    wanted = (*initramfs.wanted_by(architecture.board_named(options.machine), options.root_format), *more)
     # The very kernel, since one release can be compiled with several configurations.
     very = (content(Path(kernel.vmlinuz)), content(Path(kernel.config)))
     key = digest("2", *very, content(parts.stage1), *wanted)
@@ -489,7 +498,7 @@ def baseline_of(
 
     initrd = options.store.get("initrd", key, fill) / "initrd"
     return machine_variants.baseline_machine(
-        row,
+        architecture,
         options.machine,
         Path(kernel.vmlinuz),
         initrd,

@@ -25,7 +25,7 @@ from vmtailor.model.trial import Purpose
 from vmtailor.pipeline.trials import Ran, Trials
 
 BASE, CONTROL = "base", "control"
-#: So many changed machines are booted between two boots of the machine as it is.
+#: Changed machines that are booted between two boots of the unchanged machine.
 BETWEEN = 6
 #: The figure that each way of judging is by.
 JUDGED = {JudgedBy.READY: Figure.READY, JudgedBy.INSTRUCTIONS: Figure.INIT_INSTRUCTIONS, JudgedBy.CPU: Figure.CPU}

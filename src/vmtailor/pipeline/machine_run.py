@@ -39,7 +39,7 @@ if TYPE_CHECKING:  # a run that is not watched loads none of what explains
 STOP_S = 10.0
 #: Seconds within which init must have spoken: a kernel that goes astray says nothing, and would be waited for for ever.
 START_S = 120.0
-#: The same with less memory than the exercise was ever seen to pass in: most kernels are silent then.
+#: Seconds for a start with less memory than the exercise ever passed in: most kernels are silent then.
 START_TOO_LITTLE_S = 30.0
 
 

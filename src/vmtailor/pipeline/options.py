@@ -45,7 +45,7 @@ _PLANNED = frozenset({"fit", "plan", "build"})
 _STAGES = frozenset({"fit", "plan", "build", "trace"})
 _REFIT = frozenset({"refit"})
 _MEASURE = frozenset({"measure"})
-#: Of programs that call `fit`, and of no verb.
+#: For programs that call `fit`, and for no verb.
 _PROGRAMS = frozenset({""})
 #: Work folders with whose records an option goes.
 _REPLANNED = frozenset({OptionSubject.PLANNED_FOLDER})

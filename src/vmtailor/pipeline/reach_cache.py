@@ -28,21 +28,21 @@ from vmtailor.pipeline import keys
 _FAMILIES = ("AF_LOCAL", "AF_FILE", "AF_ROUTE")
 
 
-def names_of(facts: Facts, source: Path, row: Architecture) -> KernelNames:
+def names_of(facts: Facts, source: Path, architecture: Architecture) -> KernelNames:
     """Read the names of system calls, constants and socket families in a kernel's source. A tenth of a second."""
     read = reader(source)
     families = frozenset({f"AF_{name}" for name in facts.names.get("family", ())} | set(_FAMILIES))
     protocols = frozenset(facts.names.get("protocol", ()))
     netlink = frozenset(facts.names.get("netlink", ()))
-    words = {word for rule in demand_rules.load(architecture=row).calls for word in rule.words} | families
+    words = {word for rule in demand_rules.load(architecture=architecture).calls for word in rule.words} | families
     words |= {
         f"{kind}_{name}" for one in protocols for kind, name in zip(("SOCK", "IPPROTO"), one.split("/"), strict=False)
     }
     words |= {f"NETLINK_{name}" for name in netlink} | {"SOL_SOCKET", "IPPROTO_IP", "IPPROTO_IPV6", "IPPROTO_TCP"}
-    calls = {call.number: call.name for call in uapi.read_table(read, row.calls)}
+    calls = {call.number: call.name for call in uapi.read_table(read, architecture.calls)}
     return KernelNames(
         calls=calls,
-        constants=uapi.constants(read, uapi.headers(source, row), words),
+        constants=uapi.constants(read, uapi.headers(source, architecture), words),
         families=families,
         protocols=protocols,
         netlink=netlink,
@@ -55,26 +55,26 @@ def opened_in(trace: Trace) -> tuple[str, ...]:
 
 
 def reach_of(
-    image: Image, archive: FlatArchive, opened: Iterable[str], kernel: KernelNames, row: Architecture,
+    image: Image, archive: FlatArchive, opened: Iterable[str], kernel: KernelNames, architecture: Architecture,
     store: Store | None = None,
 ) -> Reach:  # fmt: skip
     """Return the requests that an image could make. `opened`: paths in it that were opened or executed."""
     store = store or Store()
     paths = sorted(set(opened))
-    rules = demand_rules.load(architecture=row)
+    rules = demand_rules.load(architecture=architecture)
     code = keys.code_of(image_reach.__name__)
     wanted = file_requests.wanted(rules, kernel.families)
-    how = digest(code, row.name, repr(row.code), *sorted(wanted.words), *sorted(wanted.functions))
+    how = digest(code, architecture.name, repr(architecture.code), *sorted(wanted.words), *sorted(wanted.functions))
     key = digest(Reach.SCHEMA, how, image.archive_sha256, notation.encoded_json(image.config), *_listed(kernel), *paths)
 
     def read(path: str) -> Contents:
         if archive.content(path, most=2) == b"#!":
-            return contents.read(archive.content(path, most=contents.SCRIPT_BYTES), row.code, wanted)
+            return contents.read(archive.content(path, most=contents.SCRIPT_BYTES), architecture.code, wanted)
         data = archive.content(path)
         kind = digest(Contents.SCHEMA, how, hashlib.sha256(data).digest())
 
         def fill(folder: Path) -> None:
-            records.save(contents.read(data, row.code, wanted), folder / "contents.json")
+            records.save(contents.read(data, architecture.code, wanted), folder / "contents.json")
 
         return records.load(Contents, store.get("file-contents", kind, fill) / "contents.json")
 

@@ -120,8 +120,10 @@ def _facts(loaded: BundleFolder, store: Store) -> Facts | None:
         source = bundle_kernel.source_at_hand(loaded, store)
         if source is None:
             return None
-        row = named(loaded.bundle.architecture)
-        return ksource_facts.load(source.path, loaded.bundle.kernel_version, source.digest, store, architecture=row)
+        architecture = named(loaded.bundle.architecture)
+        return ksource_facts.load(
+            source.path, loaded.bundle.kernel_version, source.digest, store, architecture=architecture
+        )
     except (VmtailorError, OSError):
         return None
 

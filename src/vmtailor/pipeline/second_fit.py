@@ -254,16 +254,16 @@ def _require_harmless(kconfig: Kconfig, plan: Plan, where: Path) -> None:
 
 def _kernel(loaded: BundleFolder, trace: Trace, options: FitOptions) -> tuple[KernelBaseline, SourceTree]:
     """Return the baseline and the source: those of the bundle, or another series'."""
-    row, store = named(options.architecture), options.store
+    architecture, store = named(options.architecture), options.store
     if options.kernel:
-        kernel = packaged_baseline.provide(options.distribution, row, store, options.kernel)
+        kernel = packaged_baseline.provide(options.distribution, architecture, store, options.kernel)
         return kernel, SourceTree(Path(kernel.source_dir), kernel.source_digest)
     wanted = loaded.listed(BASELINE_CONFIG).sha256 if loaded.lists(BASELINE_CONFIG) else ""
     for known in kept_source.baselines(store):
         same = (known.version, known.release) == (loaded.bundle.kernel_version, trace.kernel_release)
         if same and _has_config(known, wanted):
             return known, bundle_kernel.source_of(loaded, store, options.distribution)
-    kernel = packaged_baseline.provide(options.distribution, row, store, trace.kernel_release)
+    kernel = packaged_baseline.provide(options.distribution, architecture, store, trace.kernel_release)
     return kernel, bundle_kernel.source_of(loaded, store, options.distribution)
 
 

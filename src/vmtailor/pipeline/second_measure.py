@@ -95,8 +95,8 @@ def _inputs(loaded: BundleFolder, asked: FitOptions) -> ImageSubject:
         raise UserInputError(
             f"the init of {loaded.path} is of another version, and counts otherwise", hint="fit the image again"
         )
-    row = named(bundle.architecture)
-    kernel = packaged_baseline.provide(asked.distribution, row, asked.store, record.kernel_release)
+    architecture = named(bundle.architecture)
+    kernel = packaged_baseline.provide(asked.distribution, architecture, asked.store, record.kernel_release)
     source = SourceTree(Path(kernel.source_dir), kernel.source_digest)
     root = Path(loaded.root.path)
     inputs = assembled(fitted_with(loaded, asked), loaded.image, loaded.exercise, kernel, source, root)

@@ -124,7 +124,7 @@ class Subject(ABC, Generic[Seen]):
     NOUN: ClassVar[str]
 
     options: FitOptions
-    row: Architecture
+    architecture: Architecture
     kernel: KernelBaseline
     source: SourceTree
     natives: Natives
@@ -276,7 +276,7 @@ class Findings(Generic[Seen]):
         """Return the cost of each symbol's code on the baseline, without loops that only emulation causes."""
         if self.costs is None:
             return {}
-        return self.costs.by_symbol(without=loops.functions(loops.table(self.subject.row.name)))
+        return self.costs.by_symbol(without=loops.functions(loops.table(self.subject.architecture.name)))
 
     def planned(
         self, tried: Sequence[Change] = (), drop: Sequence[str] = (), margins: tuple[Margin, ...] | None = None

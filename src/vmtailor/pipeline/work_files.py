@@ -18,7 +18,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from vmtailor.base.cache.store import Store, digest, disk_full_is_a_host_error, writing
+from vmtailor.base.cache.store import Store, digest, writing
+from vmtailor.base.disk_full import disk_full_is_a_host_error
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import plain_files, records
 from vmtailor.base.files.digests import SHA256

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import IO
 
 from vmtailor.base import output
-from vmtailor.base.cache.store import Store, digest, disk_full_is_a_host_error
+from vmtailor.base.cache.store import Store, digest
+from vmtailor.base.disk_full import disk_full_is_a_host_error
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records, temporary
 from vmtailor.base.files.digests import sha256_of

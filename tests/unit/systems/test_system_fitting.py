@@ -91,7 +91,7 @@ def given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SystemSubject:
     make = functools.partial(system_plan.make_system_plan, catalogue=BOOK)
     monkeypatch.setattr(system_plan, "make_system_plan", make)
     return SystemSubject(
-        options=options, row=named("x86_64"), found=found, sha256="1d", exercise=EXERCISE, kernel=kernel,
+        options=options, architecture=named("x86_64"), found=found, sha256="1d", exercise=EXERCISE, kernel=kernel,
         source=SourceTree(SOURCE, "5a"), tree=TREE, known=known, natives=natives, own=own, baseline=baseline,
         table=SymbolTable.parse("ffffffff81000000 T _text\n", "x86_64"), config=dict(BASELINE),
     )  # fmt: skip
@@ -253,7 +253,7 @@ def test_what_fails_under_the_tracer_alone_is_a_warning(
 
 
 def test_both_machines_get_the_systems_own_words(given: SystemSubject) -> None:
-    row = given.row
+    row = given.architecture
     found = words(SUBJECT, row, ("tsc=reliable", "panic=-1"))
     assert found[0] == "root=/dev/vda2" and found.count("panic=-1") == 1 and "tsc=reliable" in found
     assert set(row.kernel.words) <= set(found)

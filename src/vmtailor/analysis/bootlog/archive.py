@@ -22,17 +22,17 @@ from vmtailor.base import notation
 from vmtailor.base.files.regular_files import kind_of
 
 CHUNK = 1 << 20
-#: How long a named pipe is waited for.
+#: Milliseconds to wait for the writer of a named pipe.
 WRITER_MS = 5000
 #: Uncompressed bytes read of one input; a log of a gigabyte is no log of a boot.
 MAX_BYTES = 1 << 30
-#: What is packed tighter than this, once so much came out of it, is no log.
+#: A file that is packed more tightly than this, after the bytes below have come out of it, is no log.
 MAX_RATIO = 100
 RATIO_FROM = 16 << 20
 #: Bytes kept of one member of an archive, and members looked at.
 MAX_MEMBER = 256 << 20
 MAX_MEMBERS = 10_000
-#: Of zstd so much is unpacked at once: its blocks can be tiny, and each is up to 128 KiB.
+#: Bytes of zstd unpacked at once: its blocks can be tiny, and each is up to 128 KiB.
 SLICE = 256
 
 

@@ -17,7 +17,7 @@ MAX_MESSAGES = 20_000
 LATE_US = 1_000_000
 #: Between stamps of whole seconds, shorter stretches say nothing: each may be off by a second.
 RESOLVED_US = 2_000_000
-#: How often it is noted how much was printed, and how many such notes are kept.
+#: Interval between notes of how much was printed, and notes kept at most.
 PRINTED_EVERY_US, MOST_PRINTED = 10_000, 20_000
 #: Characters kept of one message.
 MAX_TEXT = 400

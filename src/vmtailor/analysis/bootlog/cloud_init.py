@@ -20,9 +20,9 @@ _BOOT = re.compile(
     r"|Cloud-init start|Cloud-init activated at): "
     r"(\d{4}-\d\d-\d\d)[ T](\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?"
 )
-#: How the kernel's phase is said to be known that `boot` gives.
+#: Named source of the kernel's phase that `boot` gives.
 BOOT = "cloud-init analyze boot"
-#: What begins so early is in the first stage, at whose start the times are 0.
+#: Items that begin this early are in the first stage, at whose start the times are 0.
 _FIRST_US = 1_000_000
 _RECORD = re.compile(r"-- Boot Record (\d+) --")
 

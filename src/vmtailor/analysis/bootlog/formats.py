@@ -51,15 +51,15 @@ def _no_log(name: str, recognise: Callable[[Content], bool]) -> Format:
     return Format(name, "", recognise, lambda content: Observed(content.path), whole=False, is_log=False)
 
 
-#: Of a text so many lines are looked at.
+#: Lines of a text that are looked at.
 _LINES = 400
-#: So many lines tell a table of symbols.
+#: Lines that are enough to recognise a table of symbols.
 _ENOUGH = 5
 #: An entry of the journal begins with its cursor, or, from other writers of the format, with its time.
 _ENTRY_START = re.compile(rb"\s*__(?:CURSOR|REALTIME_TIMESTAMP|MONOTONIC_TIMESTAMP)=[^\n]*\n")
 _ENTRY_STAMP = re.compile(rb"^__MONOTONIC_TIMESTAMP=\d{1,15}$", re.MULTILINE)
 _TRACED = re.compile(rb": initcall_(?:level|start|finish): (?:func|level)=")
-#: Behind the name of a program it is a line of a journal, which holds more.
+#: This text alone: after the name of a program, it is a line of a journal, which holds more.
 _SAID_ALONE = re.compile(r"[^\w\[]{0,20}Startup finished in ")
 
 

@@ -17,7 +17,7 @@ CALLING = re.compile(rb"[Cc]alling  ?(?:initcall )?" + _SYMBOL + rb"(?: @ (\d{1,
 RETURNED = re.compile(
     rb"initcall " + _SYMBOL + rb" returned (-?\d{1,10})(?:\.| after (\d{1,15}) (u|m|n)secs?(?:[ ,.].*)?)\s*$"
 )
-#: The same cut off before its figure.
+#: A return that is cut off before its figure.
 RETURNED_CUT = re.compile(rb"initcall " + _SYMBOL + rb" returned (-?\d{1,10})(?: after)?()()\s*$")
 PROBE = re.compile(rb"probe of (\S.{0,200}?) returned (-?\d{1,10}) after (\d{1,15}) usecs\s*$")
 LEVEL = re.compile(rb"entering initcall level: (\w{1,20})")

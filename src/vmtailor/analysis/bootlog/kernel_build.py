@@ -64,7 +64,7 @@ _ADDRESS = re.compile(r"0x([0-9a-f]{6,16})$")
 MAX_SYMBOLS = 1_000_000
 #: Kernels that load themselves somewhere else move by multiples of this, in bytes: the least of any architecture.
 _MOVES_BY = 1 << 16
-#: So many calls tell by how much: the first ones logged, which are the kernel's own and no module's.
+#: Calls that give the distance: the first ones logged, which are the kernel's own and no module's.
 _FIRST = 8
 
 

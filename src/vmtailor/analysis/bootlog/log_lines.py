@@ -16,9 +16,9 @@ from vmtailor.base.text import remove_sequences, without_controls
 
 #: A longer line is cut: no log has one, and a file of zeros is one line.
 MAX_LINE = 16_384
-#: How much of a file is looked at to recognise it.
+#: Bytes of a file that are looked at to recognise it.
 SAMPLE = 128 << 10
-#: What is no stream of lines is small; of a longer file no more than this is read.
+#: Bytes read at most of a file that is no stream of lines: such files are small.
 MAX_TEXT = 64 << 20
 
 _TEXT_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")

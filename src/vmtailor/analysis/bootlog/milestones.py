@@ -20,7 +20,7 @@ from vmtailor.model.boots.timeline import PhaseName, PhaseSpan, WarningCode
 BACKWARDS_US = 1_000_000
 #: A clock that went back starts anew where it is not further than this.
 BEGINNING_US = 100_000
-#: How firmware, and how loaders begin what they say.
+#: Beginnings of messages of firmware and of loaders.
 FIRMWARE = (
     b"SeaBIOS", b"BdsDxe", b"NOTICE:  BL", b"OpenSBI v", b"UEFI firmware", b"EDK II", b"coreboot-",
 )  # fmt: skip
@@ -28,7 +28,7 @@ LOADERS = (
     b"U-Boot", b"SPL", b"GRUB", b"Welcome to GRUB", b"SYSLINUX", b"ISOLINUX", b"systemd-boot", b"Barebox", b"barebox 2",
     b"iPXE ", b"Hit any key to stop autoboot", b"## Loading ", b"## Flattened", b"I> MB1", b"welcome to lk",
 )  # fmt: skip
-#: Of these the first that a machine says after its reset.
+#: The first of these messages after a machine's reset.
 AFTER_RESET = (
     b"U-Boot SPL 2", b"U-Boot TPL 2", b"U-Boot 2", b"SeaBIOS (version", b"NOTICE:  BL1", b"NOTICE:  BL2", b"OpenSBI v",
     b"barebox 2", b"coreboot-",
@@ -91,7 +91,7 @@ _TERM = re.compile(r"(" + SPAN + r")\s*\((firmware|loader|kernel|initrd|userspac
 _REACHED = re.compile(r"(\S+\.target) reached after (" + SPAN + r")\s*in userspace")
 #: Longer spans are no boot's: 30 years.
 MOST_US = 1_000_000_000_000_000
-#: How the source of what that line says is named.
+#: Name of that line as a source.
 STARTUP = "systemd: 'Startup finished'"
 _ORDER = (PhaseName.FIRMWARE, PhaseName.LOADER, PhaseName.KERNEL, PhaseName.INITRD, PhaseName.USERSPACE)
 
@@ -172,11 +172,11 @@ _ARCH_WORD = re.compile(rb"Detected architecture ([\w-]{1,30})")
 _VIRT_WORD = re.compile(rb"Detected virtualization ([\w-]{1,30})")
 _DROPPED = re.compile(rb"\*\* ?\d+ printk messages dropped")
 _RUN = re.compile(rb"Run (\S{1,200}) as init process")
-#: What runs first in an initial RAM disk: its /init, or our collector, which goes on as that.
+#: First program of an initial RAM disk: its /init, or our collector, which then becomes /init.
 INITRD_PROGRAMS = ("/init", "/bootchart-vt")
 LOGIN = re.compile(rb"^[\w.() -]{0,80}login: ?$")
 
-#: Whose kernels print "Command line:" without the word "Kernel".
+#: The architecture whose kernels print "Command line:" without the word "Kernel".
 _BARE = next((row.name for row in _OURS if row.log.bare_command_line), None)
 
 

@@ -24,7 +24,7 @@ from vmtailor.model.boots.timeline import GapSpan, Initcall, Path, PhaseName, Ph
 
 #: Shorter silences are not worth a row; between stamps of whole seconds, each of which may be off by a second.
 MIN_GAP_US, ROUGH_GAP_US = 1000, 5_000_000
-#: At most so many are kept, the longest.
+#: Gaps kept at most, the longest.
 MAX_GAPS = 200
 
 
@@ -235,7 +235,7 @@ def shared(spans: Sequence[tuple[int, int]], start: int, end: int) -> int:
 
 
 #: In an open phase a silence that nothing explains ends the boot, when it is so long, and such a share of all before.
-#: What is known to be waited for belongs to the boot, however long it is.
+#: A known wait belongs to the boot, however long it is.
 TAIL_US = 10_000_000
 TAIL_SHARE = 0.1
 #: A silence in which units were starting for such a share of it is theirs.

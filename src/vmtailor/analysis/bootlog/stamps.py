@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 DAY_US = 86_400_000_000
 
-#: What vendors' kernels add: a processor in the stamp (`[    0.000000@0]`, `[    0.000000,0]`), the task behind it
+#: Additions of vendors' kernels: a processor in the stamp (`[    0.000000@0]`, `[    0.000000,0]`), the task after it
 #: (` (0)[1:swapper/0]`, ` [0:      swapper:    0] `).
 _CPU = rb"(?:[@,]\d{1,3})?"
 _TASK = rb"(?: ? ?\(\d{1,3}\)\[\d{1,10}:[^\]\[]{1,24}\]| \[\d{1,3}:[^\]\[:]{1,24}: *\d{1,10}\])?"
@@ -20,7 +20,7 @@ _TASK = rb"(?: ? ?\(\d{1,3}\)\[\d{1,10}:[^\]\[]{1,24}\]| \[\d{1,3}:[^\]\[:]{1,24
 KERNEL = re.compile(
     rb"(?:<\d{1,4}>)?\[ *(\d{1,9})\.(\d{1,9})" + _CPU + rb"\](?:\[ *([TC]\d+)\])?" + _TASK + rb"[ ]?(.*)", re.S
 )
-#: The same with the time since the message before: dmesg -d, and show_delta of old kernels.
+#: A stamp with the time since the message before: dmesg -d, and show_delta of old kernels.
 DELTA = re.compile(rb"(?:<\d{1,4}>)?\[ *(\d{1,9})\.(\d{1,9}) *< *\d*\.?\d* *>\](?:\[ *([TC]\d+)\])?[ ]?(.*)", re.S)
 #: A stamp inside a line: two lines were joined.
 INNER = re.compile(
@@ -200,7 +200,7 @@ DECODED = re.compile(rb"[a-z0-9]{2,9} *:[a-z]{3,7} *: ")
 #: dmesg -e and -H: the time of day, then differences. dmesg -td: differences only.
 RELATIVE = re.compile(rb"\[ *\+(\d+)\.(\d+)\] ?(.*)|\[< *(\d+)\.(\d+)>\] ?(.*)", re.S)
 RELATIVE_START = re.compile(rb"\[[A-Za-z\x80-\xff]{3,5}\.? ?\d{1,2} \d\d:\d\d\] (.*)", re.S)
-#: What is to be said where the time of day stands later on.
+#: Warning for a log that shows the time of day later on.
 MINUTE_LOST = (
     "dmesg -e and -H print a minute in place of a difference whenever the minute changes: up to a minute is missing "
     "there, and what lies across it is longer than it says"

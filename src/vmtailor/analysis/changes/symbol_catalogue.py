@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import operator
 import re
-import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import resources
@@ -34,6 +33,7 @@ from typing import Any
 import msgspec
 
 from vmtailor.base.errors import UserInputError
+from vmtailor.base.files import toml_files
 from vmtailor.base.notation import version_key
 from vmtailor.model import architecture as architectures
 from vmtailor.model.architecture import Bus
@@ -215,15 +215,7 @@ def _require_known(what: str, asked: Iterable[str], known: Sequence[str]) -> Non
 
 def parse(text: str, cause: Cause, origin: str) -> list[CatalogueEntry]:
     """Read one file of the catalogue. Raises UserInputError that names the file and the entry."""
-    try:
-        rows = tomllib.loads(text).get("entry", [])
-    except tomllib.TOMLDecodeError as error:
-        raise UserInputError(f"{origin} is not TOML: {error}") from error
-    return [_entry(cause, row, origin) for row in rows]
-
-
-def _files(folder: Traversable | Path) -> Iterable[Traversable | Path]:
-    return sorted((f for f in folder.iterdir() if f.name.endswith(".toml")), key=lambda f: f.name)
+    return [_entry(cause, row, origin) for row in toml_files.document(text, origin).get("entry", [])]
 
 
 def of_architecture(architecture: architectures.Architecture, cause: Cause) -> list[CatalogueEntry]:
@@ -242,8 +234,8 @@ def load(root: Traversable | Path | None = None, *, architecture: str | None = N
     base = root if root is not None else resources.files("vmtailor") / "data"
     entries: list[CatalogueEntry] = []
     for folder, cause in (("platform", Cause.PLATFORM), ("policy", Cause.POLICY)):
-        for file in _files(base / folder):
-            entries += parse(file.read_text(encoding="utf-8"), cause, f"{folder}/{file.name}")
+        for origin, text in toml_files.texts(folder, base / folder):
+            entries += parse(text, cause, origin)
         entries += [entry for row in rows for entry in of_architecture(row, cause)]
     seen: dict[str, CatalogueEntry] = {}
     for entry in entries:

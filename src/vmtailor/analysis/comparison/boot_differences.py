@@ -136,7 +136,7 @@ def moved(left: Mapping[Key, int], right: Mapping[Key, int]) -> set[Key]:
 WORTH_US = 100
 
 
-#: What boots consist of, as rows name it.
+#: Kinds of items of a boot, as rows name them.
 _KINDS = ("initcall", "probe", "unit", "process")
 
 

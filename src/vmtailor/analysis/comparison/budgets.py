@@ -35,7 +35,7 @@ _SCALES = {
     "GiB": 2.0**30,
 }
 _TIMES = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0}
-#: What stands between the parts of a name; people write one for another, so they are alike.
+#: Characters between the parts of a name. People write one for another, so all of them count as equal.
 _BETWEEN = re.compile(r"\W+")
 _QUANTILES = re.compile(r"(.+)_(p\d{1,2}|min|max|mean|median)$")
 _OPERATORS: dict[str, Callable[[float, float], bool]] = {

@@ -29,7 +29,7 @@ from vmtailor.model.bundle import RUN
 DOCUMENTS = (RUN, SERIES, "boot.json", "report.json", "timeline.json")
 #: Longest document of a folder that is read.
 MOST_BYTES = 1 << 30
-#: Of saved boots, how many have no figures. Whoever gives no budget for it has that of none.
+#: The number of saved boots without figures. Without a budget for it, the budget is none.
 FAILED = "boots_failed"
 #: Folders are shown by what is in them; of one that holds logs only the names count.
 _LOGS = "logs, analysed now"

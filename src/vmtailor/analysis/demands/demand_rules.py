@@ -47,7 +47,7 @@ reason = "why"
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -177,17 +177,25 @@ class HarmlessRule(PathPatterns):
     named: bool = False
 
 
+def _check(row: dict[str, Any]) -> None:
+    in_bounds(row.get("kernel", ""), "1")
+    try:
+        re.compile(row.get("text", ""))
+    except re.error as error:
+        raise ValueError(str(error)) from error
+
+
 @dataclass(frozen=True)
 class Rules:
-    calls: tuple[CallRule, ...] = ()
-    paths: tuple[PathRule, ...] = ()
-    arguments: tuple[ArgumentRule, ...] = ()
-    company: tuple[CompanyRule, ...] = ()
-    harmless: tuple[HarmlessRule, ...] = ()
-    untold: tuple[UntoldRule, ...] = ()
+    calls: tuple[CallRule, ...] = toml_files.table("call", CallRule, _check)
+    paths: tuple[PathRule, ...] = toml_files.table("path", PathRule, _check)
+    arguments: tuple[ArgumentRule, ...] = toml_files.table("argument", ArgumentRule)
+    company: tuple[CompanyRule, ...] = toml_files.table("company", CompanyRule)
+    harmless: tuple[HarmlessRule, ...] = toml_files.table("harmless", HarmlessRule)
+    untold: tuple[UntoldRule, ...] = toml_files.table("untold", UntoldRule)
     #: Kinds of programs of 32 bits; empty where no processor of the family executes any.
     of_32_bits: tuple[NarrowPrograms, ...] = ()
-    _by_call: dict[str, tuple[CallRule, ...]] = field(default_factory=dict, compare=False)
+    _by_call: dict[str, tuple[CallRule, ...]] = field(default_factory=dict, init=False, compare=False)
 
     def __post_init__(self) -> None:
         for rule in self.calls:
@@ -203,54 +211,17 @@ class Rules:
 
     def for_kernel(self, version: str) -> Rules:
         """Return the rules that hold for a kernel version."""
-        return Rules(
+        return replace(
+            self,
             calls=tuple(r for r in self.calls if in_bounds(r.kernel, version)),
             paths=tuple(r for r in self.paths if in_bounds(r.kernel, version)),
-            arguments=self.arguments,
-            company=self.company,
-            harmless=self.harmless,
-            untold=self.untold,
-            of_32_bits=self.of_32_bits,
         )
 
 
-def _check(row: dict[str, Any]) -> None:
-    in_bounds(row.get("kernel", ""), "1")
-    try:
-        re.compile(row.get("text", ""))
-    except re.error as error:
-        raise ValueError(str(error)) from error
-
-
-def parse(text: str, origin: str) -> Rules:
-    """Read one file of rules. Raises UserInputError that names the file and the rule."""
-    tables = toml_files.document(text, origin)
-    return Rules(
-        calls=toml_files.rows(tables, "call", CallRule, origin, _check),
-        paths=toml_files.rows(tables, "path", PathRule, origin, _check),
-        arguments=toml_files.rows(tables, "argument", ArgumentRule, origin),
-        company=toml_files.rows(tables, "company", CompanyRule, origin),
-        harmless=toml_files.rows(tables, "harmless", HarmlessRule, origin),
-        untold=toml_files.rows(tables, "untold", UntoldRule, origin),
-    )
-
-
 def load(folder: Traversable | Path | None = None, architecture: Architecture | None = None) -> Rules:
-    """Return all rules that come with the program, or those of `folder`, for an architecture. Raises UserInputError
-    when two have one id."""
-    every = [parse(text, origin) for origin, text in toml_files.texts("demand", folder)]
+    """Return all rules that come with the program, or those of `folder`, for an architecture. Raises UserInputError as
+    `toml_files.load` does."""
     architecture = architecture or presumed()
-    found = Rules(
-        calls=tuple(
-            rule for one in every for rule in one.calls if architecture.name in (rule.arch or (architecture.name,))
-        ),
-        paths=tuple(rule for one in every for rule in one.paths),
-        arguments=tuple(rule for one in every for rule in one.arguments),
-        company=tuple(rule for one in every for rule in one.company),
-        harmless=tuple(rule for one in every for rule in one.harmless),
-        untold=tuple(rule for one in every for rule in one.untold),
-        of_32_bits=architecture.kernel.of_32_bits,
-    )
-    ids = [*(r.id for r in found.calls), *(r.id for r in found.paths), *(r.id for r in found.harmless)]
-    toml_files.require_unique(ids, "rules of data/demand")
-    return found
+    found = toml_files.load(Rules, "demand", folder)
+    calls = tuple(rule for rule in found.calls if architecture.name in (rule.arch or (architecture.name,)))
+    return replace(found, calls=calls, of_32_bits=architecture.kernel.of_32_bits)

@@ -50,21 +50,20 @@ class Harmless(PathPatterns):
         return not self.paths
 
 
-def parse(text: str, origin: str) -> tuple[Harmless, ...]:
-    """Read one file. Raises UserInputError that names the file and the row."""
-    return toml_files.rows(toml_files.document(text, origin), "absence", Harmless, origin, _check)
-
-
 def _check(row: dict[str, Any]) -> None:
     if not row.get("paths") and not row.get("calls"):
         raise ValueError("it names neither paths nor calls")
 
 
+@dataclass(frozen=True)
+class _Rows:
+    absences: tuple[Harmless, ...] = toml_files.table("absence", Harmless, _check)
+
+
 def load(folder: Traversable | Path | None = None) -> tuple[Harmless, ...]:
-    """Return all rows that come with the program, or those of `folder`. Raises UserInputError when two have one id."""
-    rows = tuple(row for origin, text in toml_files.texts("harmless", folder) for row in parse(text, origin))
-    toml_files.require_unique((row.id for row in rows), "absences of data/harmless")
-    return rows
+    """Return all rows that come with the program, or those of `folder`. Raises UserInputError as `toml_files.load`
+    does."""
+    return toml_files.load(_Rows, "harmless", folder).absences
 
 
 @cache

@@ -13,8 +13,9 @@ not_kernel = "…"                    # instead of asks: why no kernel configura
 [[error]]
 name = "ENOSYS"; says = ["function not implemented"]; about = "kernel"; meaning = "…"; asks = [...]
 
-[disks]                             # how root= names disks, and the module that drives them
-vd = "virtio_blk"
+[[disk]]
+begins = "vd"                       # how a disk's name in root= begins
+module = "virtio_blk"               # what drives it
 
 Kinds of asks are those of lookup.py, and: matches (an iptables rule: its -m and -j), nft (a word of an nftables rule),
 mounted (what BusyBox's mount names first), rootdisk, initrd (a compression), sysctl (a key with points)."""
@@ -30,7 +31,6 @@ from pathlib import Path
 from typing import Any
 
 from vmtailor.analysis.explain.lookup import Question
-from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import toml_files
 
 _ABOUT = ("kernel", "either", "paths", "elsewhere")
@@ -71,11 +71,33 @@ class Error:
         return re.compile(rf"\b{self.name}\b|(?:{words})(?![\w]){code}", re.I)
 
 
+def _check_failure(row: dict[str, Any]) -> None:
+    try:
+        re.compile(row["match"])
+    except re.error as error:
+        raise ValueError(str(error)) from error
+    if bool(row.get("asks")) == bool(row.get("not_kernel")):
+        raise ValueError("give either asks or not_kernel")
+
+
+def _check_error(row: dict[str, Any]) -> None:
+    if row["about"] not in _ABOUT:
+        raise ValueError(f"about is one of {', '.join(_ABOUT)}")
+
+
+@dataclass(frozen=True)
+class DiskName:
+    """One way in which root= names disks, and the module that drives them."""
+
+    begins: str
+    module: str
+
+
 @dataclass(frozen=True)
 class Messages:
-    kinds: tuple[MessageKind, ...] = ()
-    errors: tuple[Error, ...] = ()
-    disks: tuple[tuple[str, str], ...] = ()
+    kinds: tuple[MessageKind, ...] = toml_files.table("failure", MessageKind, _check_failure)
+    errors: tuple[Error, ...] = toml_files.table("error", Error, _check_error)
+    disks: tuple[DiskName, ...] = toml_files.table("disk", DiskName)
 
     def error(self, name: str) -> Error | None:
         name = {"ENOTSUP": "EOPNOTSUPP", "EWOULDBLOCK": "EAGAIN"}.get(name, name)
@@ -102,7 +124,7 @@ class Messages:
                 yield Question("filesystem", {"devtmpfs": "devtmpfs", "none": "tmpfs"}.get(name, name))
         elif kind == "rootdisk":
             disk = name.removeprefix("/dev/")
-            yield from (Question("module", module) for start, module in self.disks if disk.startswith(start))
+            yield from (Question("module", one.module) for one in self.disks if disk.startswith(one.begins))
         elif kind == "initrd":
             yield Question("symbol", f"RD_{name.upper()}")
         elif kind == "sysctl":
@@ -111,32 +133,7 @@ class Messages:
             yield Question(kind, name)
 
 
-def _check(row: dict[str, Any]) -> None:
-    try:
-        re.compile(row.get("match", ""))
-    except re.error as error:
-        raise ValueError(str(error)) from error
-
-
-def parse(text: str, origin: str) -> Messages:
-    """Read one file. Raises UserInputError that names the file and the row."""
-    tables = toml_files.document(text, origin)
-    kinds = toml_files.rows(tables, "failure", MessageKind, origin, _check)
-    errors = toml_files.rows(tables, "error", Error, origin)
-    for kind in kinds:
-        if bool(kind.asks) == bool(kind.not_kernel):
-            raise UserInputError(f"{origin}, failure {kind.id!r}: give either asks or not_kernel")
-    for error_row in errors:
-        if error_row.about not in _ABOUT:
-            raise UserInputError(f"{origin}, error {error_row.name!r}: about is one of {', '.join(_ABOUT)}")
-    disks = tuple((str(start), str(module)) for start, module in tables.get("disks", {}).items())
-    return Messages(kinds, errors, disks)
-
-
 def load(folder: Traversable | Path | None = None) -> Messages:
-    """Return all kinds that come with the program, or those of `folder`. Raises UserInputError when two have one id."""
-    found = [parse(text, origin) for origin, text in toml_files.texts("failures", folder)]
-    kinds = tuple(kind for one in found for kind in one.kinds)
-    toml_files.require_unique((kind.id for kind in kinds), "kinds of data/failures")
-    errors = tuple(error for one in found for error in one.errors)
-    return Messages(kinds, errors, tuple(disk for one in found for disk in one.disks))
+    """Return all kinds that come with the program, or those of `folder`. Raises UserInputError as `toml_files.load`
+    does."""
+    return toml_files.load(Messages, "failures", folder)

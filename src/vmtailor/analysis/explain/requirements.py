@@ -130,27 +130,31 @@ class HeldAgainst:
         return tuple(one for one in self.answers if one.requirement.level is level and one.met in bad)
 
 
-def load(folder: Traversable | Path | None = None) -> dict[str, Requirements]:
-    """Return all programs by name. Raises UserInputError for a malformed file, or where two rows have one id."""
-    found: dict[str, Requirements] = {}
-    for origin, text in sorted(toml_files.texts("requirements", folder)):
-        tables = toml_files.document(text, origin)
-        programs = toml_files.rows(tables, "program", KnownProgram, origin)
-        rows = toml_files.rows(tables, "requirement", Requirement, origin, _check)
-        if len(programs) != 1:
-            raise UserInputError(f"{origin} must have one [[program]]")
-        found[programs[0].name] = Requirements(programs[0], rows)
-    ids = [row.id for one in found.values() for row in one.rows]
-    toml_files.require_unique(ids, "rows of data/requirements")
-    return found
-
-
 def _check(row: dict[str, Any]) -> None:
     in_bounds(row.get("kernel", ""), "1")
     if not row["symbols"]:
         raise ValueError("names no symbol")
     if row.get("value", "y") not in ("y", "n"):
         raise ValueError("value is y or n")
+
+
+@dataclass(frozen=True)
+class _File:
+    programs: tuple[KnownProgram, ...] = toml_files.table("program", KnownProgram)
+    rows: tuple[Requirement, ...] = toml_files.table("requirement", Requirement, _check)
+
+
+def load(folder: Traversable | Path | None = None) -> dict[str, Requirements]:
+    """Return all programs by name. Raises UserInputError for a malformed file, or where two rows have one id."""
+    found: dict[str, Requirements] = {}
+    for origin, text in toml_files.texts("requirements", folder):
+        file = toml_files.read(_File, text, origin)
+        if len(file.programs) != 1:
+            raise UserInputError(f"{origin} must have one [[program]]")
+        (program,) = file.programs
+        found[program.name] = Requirements(program, file.rows)
+    toml_files.require_unique((row.id for one in found.values() for row in one.rows), "rows of data/requirements")
+    return found
 
 
 def of_program(name: str, folder: Traversable | Path | None = None) -> Requirements:

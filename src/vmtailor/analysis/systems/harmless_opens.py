@@ -20,7 +20,6 @@ reason = "why"
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
@@ -50,9 +49,9 @@ class MissedModule:
 
 @dataclass(frozen=True)
 class HarmlessOpens:
-    mounts: tuple[OwnMount, ...]
-    absences: tuple[Harmless, ...]
-    missed: tuple[MissedModule, ...] = ()
+    mounts: tuple[OwnMount, ...] = toml_files.table("mount", OwnMount)
+    absences: tuple[Harmless, ...] = toml_files.table("absence", Harmless)
+    missed: tuple[MissedModule, ...] = toml_files.table("missed", MissedModule)
 
     def covers(self, path: str) -> bool:
         """Return whether opening a path demands nothing."""
@@ -64,17 +63,6 @@ class HarmlessOpens:
 
 
 def load(folder: Traversable | Path | None = None) -> HarmlessOpens:
-    """Return all rows that come with the program, or those of `folder`. Raises UserInputError for a malformed one, or
-    where two have one id."""
-    base = folder if folder is not None else resources.files("vmtailor") / "data" / "systems"
-    mounts: list[OwnMount] = []
-    absences: list[Harmless] = []
-    missed: list[MissedModule] = []
-    for origin, text in toml_files.texts("systems", base):
-        tables = toml_files.document(text, origin)
-        mounts += toml_files.rows(tables, "mount", OwnMount, origin)
-        absences += toml_files.rows(tables, "absence", Harmless, origin)
-        missed += toml_files.rows(tables, "missed", MissedModule, origin)
-    ids = [*(row.id for row in mounts), *(row.id for row in absences), *(row.id for row in missed)]
-    toml_files.require_unique(ids, "rows of data/systems")
-    return HarmlessOpens(tuple(mounts), tuple(absences), tuple(missed))
+    """Return all rows that come with the program, or those of `folder`. Raises UserInputError as `toml_files.load`
+    does."""
+    return toml_files.load(HarmlessOpens, "systems", folder)

@@ -41,18 +41,19 @@ class Kept:
     reason: str
 
 
+@dataclass(frozen=True)
+class _Rows:
+    kept: tuple[Kept, ...] = toml_files.table("kept", Kept)
+
+
 def _is_called(unit: Unit, patterns: Iterable[str]) -> bool:
     return any(fnmatchcase(name, pattern) for name in {unit.name, *unit.names} for pattern in patterns)
 
 
 def load(folder: Traversable | Path | None = None) -> tuple[Kept, ...]:
-    """Return all rows that come with the program, or those of `folder`. Raises UserInputError for a malformed one, or
-    where two have one id."""
-    found: list[Kept] = []
-    for origin, text in toml_files.texts("units", folder):
-        found += toml_files.rows(toml_files.document(text, origin), "kept", Kept, origin)
-    toml_files.require_unique((row.id for row in found), "rows of data/units")
-    return tuple(found)
+    """Return all rows that come with the program, or those of `folder`. Raises UserInputError as `toml_files.load`
+    does."""
+    return toml_files.load(_Rows, "units", folder).kept
 
 
 def asked_sockets(chunks: Iterable[bytes]) -> frozenset[str]:

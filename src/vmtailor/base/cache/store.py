@@ -5,12 +5,10 @@ whatever the umask, and what another user owns is not used."""
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import hashlib
 import os
 import pwd
-import shutil
 import stat
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -19,12 +17,11 @@ from typing import IO
 
 from vmtailor.base import concurrency, output
 from vmtailor.base.cache import users as store_use
+from vmtailor.base.disk_full import disk_full_is_a_host_error
 from vmtailor.base.errors import HostError
 from vmtailor.base.files import temporary
 from vmtailor.base.files.digests import sha256_of
 
-#: Errors of a full disk. (Copying a whole tree reports it in words only.)
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 #: Every bit that is somebody else's.
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 #: Seconds between two looks whether somebody else is done.
@@ -72,20 +69,6 @@ def _taken(file: IO[bytes]) -> bool:
     except BlockingIOError:
         return False
     return True
-
-
-@contextlib.contextmanager
-def disk_full_is_a_host_error(where: Path) -> Iterator[None]:
-    """Turn ENOSPC into the error that a user should see."""
-    try:
-        yield
-    except OSError as error:
-        told = isinstance(error, shutil.Error) and any(f"[Errno {number}]" in str(error) for number in _FULL)
-        if told or error.errno in _FULL:
-            raise HostError(
-                f"no space is left in {where}", hint="free some space, or point XDG_CACHE_HOME to another disk"
-            ) from error
-        raise
 
 
 def require_own(path: Path) -> None:

@@ -1,5 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TOML files read into frozen dataclasses: one whole document, or folders of files with rows (`[[name]]`)."""
+"""TOML files read into frozen dataclasses: one whole document, or folders of files with rows (`[[name]]`).
+
+A folder of rows is read into one dataclass, whose fields are its tables:
+
+    @dataclass(frozen=True)
+    class Rules:
+        calls: tuple[CallRule, ...] = toml_files.table("call", CallRule)
+
+    rules = toml_files.load(Rules, "demand")  # all files of data/demand
+"""
 
 from __future__ import annotations
 
@@ -59,6 +68,8 @@ def _unknown(kind: Any, value: Any, where: str) -> Iterator[str]:
 T = TypeVar("T")
 #: Looks at a raw row, and raises ValueError where something in it is wrong.
 Check = Callable[[dict[str, Any]], None]
+#: Key of a field's metadata.
+_TABLE = "table"
 
 
 def own_table(name: str) -> dict[str, Any]:
@@ -81,10 +92,38 @@ def document(text: str, origin: str) -> dict[str, Any]:
         raise UserInputError(f"{origin} is not TOML: {error}") from error
 
 
-def rows(tables: dict[str, Any], key: str, kind: type[T], origin: str, check: Check | None = None) -> tuple[T, ...]:
-    """Return the rows `[[key]]` as records, each also checked by `check`. Raises UserInputError that names file and
-    row."""
-    return tuple(_row(row, key, kind, origin, check) for row in tables.get(key, []))
+def table(key: str, kind: type[T], check: Check | None = None) -> tuple[T, ...]:
+    """Return a field of a dataclass: the rows `[[key]]` as records of a kind, each also checked by `check`."""
+    return dataclasses.field(default=(), metadata={_TABLE: (key, kind, check)})
+
+
+def _tables(kind: type[Any]) -> dict[str, tuple[str, type[Any], Check | None]]:
+    """Return the fields of a dataclass that are tables: key, kind and check of their rows."""
+    return {one.name: one.metadata[_TABLE] for one in dataclasses.fields(kind) if _TABLE in one.metadata}
+
+
+def read(kind: type[T], text: str, origin: str) -> T:
+    """Return the rows of one file, as a dataclass of tables. Raises UserInputError that names file and row."""
+    raw, tables = document(text, origin), _tables(kind)
+    if strange := raw.keys() - {key for key, _, _ in tables.values()}:
+        raise UserInputError(f"{origin}: unknown table {', '.join(sorted(strange))}")
+    return kind(
+        **{
+            name: tuple(_row(row, key, made, origin, check) for row in raw.get(key, []))
+            for name, (key, made, check) in tables.items()
+        }
+    )
+
+
+def load(kind: type[T], name: str, folder: Traversable | Path | None = None) -> T:
+    """Return the rows of all files of `data/NAME`, or of `folder`, as a dataclass of tables.
+
+    Raises UserInputError for a malformed row, or where two rows have one id."""
+    files = [read(kind, text, origin) for origin, text in texts(name, folder)]
+    joined = {field: tuple(row for file in files for row in getattr(file, field)) for field in _tables(kind)}
+    every = (row for rows in joined.values() for row in rows)
+    require_unique((row.id for row in every if hasattr(row, "id")), f"rows of data/{name}")
+    return kind(**joined)
 
 
 def _row(row: dict[str, Any], key: str, kind: type[T], origin: str, check: Check | None) -> T:

@@ -16,7 +16,7 @@ T1, T2, RATIO, SILENT = "t1", "t2", "t2 / t1", "did not report"
 SCORE = "score"
 #: The variant of the disk test that IOzone runs.
 WITH_IOZONE = "IOzone"
-#: Values of a trial: figure → its value, or one for each instance; None for an instance without one.
+#: Results of a trial: figure → its value, or one for each instance; None for an instance without one.
 Values = Mapping[str, float | Sequence[float | None]]
 
 SUITE_WORDS: dict[str, str] = {

@@ -17,8 +17,8 @@ from vmtailor.bench.analysis.guest_rounds import CPU_SCORE
 from vmtailor.bench.analysis.phrases import digits
 from vmtailor.bench.model.results import VIRTUAL
 
-#: Figures in percent of the published work of 2020 (UnixBench in 1 to 4 containers at once, on one core): the share
-#: left of one container's score, and the difference of one container to the host.
+#: Published figures of 2020 (UnixBench in 1 to 4 containers at once, on one core): what is left of one container's
+#: score, in percent; and one container against the host, in percent.
 PUBLISHED_LEFT = {"dhry2reg": {2: 54.7, 3: 44.2, 4: 33.0}}
 PUBLISHED_AGAINST_HOST = {"dhry2reg": 4.0, "whetstone-double": 11.0, "overall": -1.4}
 #: Titles of the sheet's second and third table, and the columns of the third.

@@ -18,9 +18,9 @@ from vmtailor.bench.analysis.unixbench_index import OURS
 from vmtailor.bench.model.results import BenchFigure
 from vmtailor.model.boots.counters import Counters, Totals
 
-#: The same score by the processor time that a test used, as some published sets time Whetstone.
+#: A score by the processor time that a test used, as some published sets time Whetstone.
 CPU_SCORE = "score by processor time"
-#: The least share of the longest instance's time in which all must be at work: less is no measurement at once.
+#: Least share of the longest instance's time in which all are at work; with less, they were not measured at once.
 LEAST_OVERLAP = 0.5
 #: The span at the beginning of every step of an exercise, and the marks before the first and after the last.
 STEP, FIRST, LAST = "step", "load", "load_end"

@@ -15,7 +15,7 @@ from vmtailor.bench.model.results import Isolated, RuntimeIdentity, Witness
 SCHEMA = "vmtailor/bench-report/1"
 NAMESPACES = ("cgroup", "ipc", "mnt", "net", "pid", "time", "user", "uts")
 _SECCOMP = {"0": "none", "1": "strict", "2": "filter"}
-#: Cgroups without a limit give `max`, -1, or a number at least this large, which no memory has.
+#: Values above this mean no limit: cgroups say `max`, -1, or a number larger than any memory.
 _UNLIMITED = 1 << 62
 
 

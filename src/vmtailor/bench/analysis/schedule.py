@@ -15,9 +15,9 @@ from vmtailor.bench.analysis.benchmarks import BenchTest
 from vmtailor.bench.analysis.phrases import title_of
 from vmtailor.bench.model.results import BenchTrial, TestKey, is_counted
 
-#: The words for tests left out so that a run ends in time.
+#: Beginning of the note on cells left out so that a run ends in time.
 LEFT_OUT = "left out, to end within"
-#: Seconds of the planned cost that are weighed against measured times: the first few trials say little of the rest.
+#: Weight of the first estimate against measured trials, in seconds: the first few trials say little of the rest.
 _TRUSTED_S = 60.0
 
 
@@ -252,7 +252,7 @@ class Schedule:
         self._cells_out: list[CellOut] = []
         self._told: set[str] = set()
         self._within_s, self._until_s, self._now = within_s, until_s, now
-        #: Returns whether a trial takes no time, since it shared a boot with one that is done.
+        #: Returns true if a trial's figures already exist, because it shares a boot with one that was done.
         self.is_there = is_there
 
     @property

@@ -65,7 +65,7 @@ class BenchJob:
     at_once: bool = False
 
 
-#: The prefix of every machine's name, and the name of the image on the distribution's packaged kernel.
+#: Prefix of every machine's name; then the name of the image on the distribution's packaged kernel.
 VM = "vm:"
 STOCK = "vm:stock"
 

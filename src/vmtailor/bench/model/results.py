@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar
 
-#: The key of a test: its suite, its name, its number of instances at once, its variant.
+#: Key of a test: its suite, its name, the number of instances at once, its variant.
 TestKey = tuple[str, str, int, str]
-#: The variant of tests whose figures are counts.
+#: Variant of a test whose figures are counts.
 CLOCK = "instruction clock"
-#: The variant of instances at once within a machine: their rates are per second of its virtual time, not of a real one.
+#: Variant of instances at once within a machine: their rates are by its virtual time, not by real seconds.
 VIRTUAL = "our set, 1 copy, virtual time"
 
 

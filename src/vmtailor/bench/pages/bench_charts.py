@@ -11,7 +11,7 @@ from vmtailor.bench.analysis.cells import Cell, baseline
 from vmtailor.bench.analysis.phrases import amount
 from vmtailor.bench.pages.overview import NO_SUCH_STEP, doubts_of, tip_of
 
-#: Places of the smallest and the largest value, in percent of the picture's width.
+#: Positions of the smallest and the largest value, in percent of the picture's width.
 _LEFT, _RIGHT = 2.0, 98.0
 
 

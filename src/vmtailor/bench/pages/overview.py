@@ -20,7 +20,7 @@ from vmtailor.model.change import Verdict
 
 #: The words for a figure that a runtime lacks, because it has no such step.
 NO_SUCH_STEP = "no such step"
-#: The words for a cell that was not measured in the same blocks as native.
+#: Note on a cell whose trials did not alternate with native's in the same blocks.
 APART = "not at the same time as native"
 
 

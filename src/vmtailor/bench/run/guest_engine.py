@@ -57,11 +57,11 @@ MEMORY_BYTES = 1 << 30
 PREPARE_S, COMMAND_S, BOOT_S = 1800.0, 600.0, 3600.0
 #: The machine's disks after the system's own: the image's files, and ours.
 TREE_DISK, OURS_DISK = "/dev/vdb", "/dev/vdc"
-#: Texts that the guest sends: the script's log, the engine's version, and reports from outside and within an instance.
+#: Further files from the guest: the script's log, the engine's version, and the identity outside and within it.
 _SAID, _VERSION, _HERE, _WITHIN = "bench-log", "bench-version", "bench-here", "bench-within"
 #: The attendant's function that begins each step.
 _BEGINS = "job_start"
-#: Text that describes the image's set of UnixBench's tests.
+#: File with the image's description of its UnixBench test set.
 _ABOUT = "bench-about"
 
 

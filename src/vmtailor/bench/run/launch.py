@@ -106,7 +106,7 @@ def bench(asked: BenchJob, store: Store, *, inside: str = "", require_kvm: bool 
     return records.load(BenchResults, out)
 
 
-#: Folders that a run replaces by its own, without the host's files.
+#: Folders of which a run has its own, with nothing of the host's.
 _REPLACED = ("/run", "/dev/shm", "/proc", "/sys")
 
 

@@ -33,7 +33,7 @@ REST_S = 10
 #: Seconds that a round takes here for each second of the guest's, at one nanosecond an instruction; and that everything
 #: before the first round takes, boot included.
 _SLOWER, _START_S = 10.0, 90.0
-#: The largest ratio of a guest's processor time on the host to its own time.
+#: Factor by which a guest may keep a processor of the host busy for longer than its own time.
 _PATIENCE = 60.0
 #: The file with the instances' output that the guest sends, and the prefix of each one's part.
 _SAID, _INSTANCE = "bench-said", "instance "

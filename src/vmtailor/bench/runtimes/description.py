@@ -21,7 +21,7 @@ from vmtailor.base.text import plain
 LONGEST = 64 << 10
 _FIELD = re.compile(r"\{([a-z_]+)\}")
 _GROUP = re.compile(r"\[([a-z_]+)\]")
-#: Fields that words can name. Lists stand alone: `{command}` becomes as many words as it has.
+#: Fields that stand for several words, so each must stand alone: `{command}` becomes as many words as it has.
 LISTS = ("command", "cgroups")
 VALUES = (
     "folder", "name", "image", "archive", "root", "bundle", "memory_bytes", "cpus", "cpu_quota_us", "cpu_percent",

@@ -15,15 +15,15 @@ from vmtailor.bench.runtimes.host_runtime import groups_of
 from vmtailor.bench.runtimes.instance_cgroups import limit_files, no_swap_files
 from vmtailor.bench.runtimes.overlay_roots import bundle_config
 
-#: A guest's mount points of the disk with the image's files, and of the one with ours; neither is written.
+#: Mount points in a guest of the disk with the image's files, and of the one with ours; neither is written.
 TREE, OURS = "/run/vmtailor-tree", "/run/vmtailor-ours"
 #: Files on our disk: the program that enters cgroups and roots, and the image as engines load it.
 ENTER, ARCHIVE = "enter", "image.tar"
-#: A runtime's folder on the system's own disk; the script's log; the mark that the script was started.
+#: A runtime's folder on the system's own disk; the script's log; the file that shows that it started.
 FOLDER, LOG, BEGUN = "/var/lib/vmtailor-bench", "/run/vmtailor-bench.log", "/run/vmtailor-bench.begun"
 #: Output of the first instance.
 FIRST = "/run/vmtailor-bench.first"
-#: Prefix of a line of LOG that says why a guest cannot be measured.
+#: Prefix of a line of LOG with the reason why a guest cannot be measured.
 FAILED = "failed: "
 #: The single instance of the moment; the cgroup of the first one, and that of those that follow. A runtime that passes
 #: controllers on in its cgroup leaves it so, and nothing can enter it again.
@@ -31,7 +31,7 @@ INSTANCE = "bench1"
 _FIRST_CGROUP, _CGROUP = "bench0", INSTANCE
 #: Seconds of the guest's time that it rests before counting begins, to finish what it has put off.
 REST_S = 30
-#: The folder of several conducted instances: their pipes and output. Each of them sees it as CALL_BACK.
+#: Folder for conducting several instances: their pipes and reports. Each of them sees it as CALL_BACK.
 ROUNDS = "/run/vmtailor-bench-rounds"
 #: Seconds of the guest's time until all of them must be there.
 _THERE_S = 1200

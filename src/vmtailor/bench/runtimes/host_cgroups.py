@@ -15,14 +15,14 @@ from pathlib import Path
 from vmtailor.base.errors import HostError
 from vmtailor.bench.runtimes.instance_cgroups import CONTROLLERS, remove_tree
 
-#: The folder by which service managers show that they run (sd_booted(3)), and the slice in which a scope is a unit.
+#: Folder that shows that systemd runs (sd_booted(3)), and the slice in which a scope is a unit.
 MANAGED = Path("/run/systemd/system")
 SLICE = "system.slice"
 #: The file in the scope's folder that names the controllers passed on for it.
 PASSED_ON = "controllers"
-#: The prefix of the names of all our folders and cgroups.
+#: Prefix of all our folders and cgroups.
 PREFIX = "vtb-"
-#: The share of the host's memory, and the processes, that all instances together may have: the host survives.
+#: Share of the host's memory, and processes, for all instances together, so that the host survives.
 MEMORY_SHARE = 0.8
 MOST_PROCESSES = 16384
 

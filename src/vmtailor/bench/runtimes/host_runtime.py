@@ -235,7 +235,7 @@ class DescribedRuntime:
         }
 
 
-#: Limits by their names in descriptions: each with its words, and its field.
+#: Each limit by its name in descriptions, with its field.
 _LIMITED = {
     "memory": ("memory", "memory_bytes"), "cpus": ("processor time", "cpus"), "cpuset": ("processors", "cpuset"),
     "pids": ("processes", "pids"), "write": ("what is written to disks", "write"),

@@ -86,7 +86,7 @@ class Clocks:
         self._every_s, self._read = every_s, read
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._look, daemon=True)
-        #: The number of readings, and the clocks read, in MHz.
+        #: Number of readings, and the readings in MHz.
         self.looks = 0
         self.seen: list[float] = []
 

@@ -14,7 +14,7 @@ from vmtailor.base.errors import HostError
 from vmtailor.bench.model.instance import Limits, WriteLimit
 
 MOUNTS = Path("/sys/fs/cgroup")
-#: The period in µs that quotas of processor time are relative to.
+#: Length in µs of the period that a quota refers to.
 PERIOD_US = 100_000
 #: The harness's own cgroup: version 2 allows no processes in a cgroup with others below it.
 HARNESS = "harness"

@@ -14,7 +14,7 @@ from vmtailor.base.errors import HostError
 from vmtailor.base.process import run
 
 _STEP_S = 20.0
-#: Most networks at once: as many as the descriptions of runtimes name.
+#: Networks at once, at most: as many as the descriptions of runtimes name.
 MOST = 8
 _FOLDER = "/run/netns"
 #: The ports of iperf3, of netperf's server, and of our server that answers byte by byte.

@@ -15,7 +15,7 @@ from vmtailor.bench.runtimes.instance_cgroups import PERIOD_US
 from vmtailor.model.image import DEFAULT_PATH
 
 _MOUNT_S = 20.0
-#: The capabilities that container engines leave to root, as the image specification's tools give them by default.
+#: Capabilities that container engines leave to root, as the image specification's tools give them by default.
 CAPABILITIES = (
     "CAP_AUDIT_WRITE", "CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID", "CAP_KILL", "CAP_MKNOD",
     "CAP_NET_BIND_SERVICE", "CAP_NET_RAW", "CAP_SETFCAP", "CAP_SETGID", "CAP_SETPCAP", "CAP_SETUID", "CAP_SYS_CHROOT",
@@ -28,7 +28,7 @@ _MOUNTS = (
     ("/sys", "sysfs", "sysfs", ("nosuid", "noexec", "nodev", "ro")),
     ("/sys/fs/cgroup", "cgroup", "cgroup", ("nosuid", "noexec", "nodev", "relatime", "ro")),
 )
-#: The kernel's files that engines hide from containers, and those that they make read-only.
+#: Files of the kernel that engines hide from containers, and those that they make read-only.
 _MASKED = (
     "/proc/acpi", "/proc/asound", "/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/sched_debug", "/proc/scsi",
     "/proc/timer_list", "/proc/timer_stats", "/sys/firmware",

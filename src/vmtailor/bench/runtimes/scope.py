@@ -25,7 +25,7 @@ from vmtailor.base.natives import locate
 from vmtailor.bench.runtimes.host_cgroups import PASSED_ON, PREFIX, HostCgroups
 from vmtailor.bench.runtimes.private_places import take_away
 
-#: The folder of all scopes: engines keep their layers there, which no memory file system takes.
+#: Folder of scopes: engines keep their layers there, for which no memory file system is suitable.
 PLACE = Path("/var/tmp")
 _SWEPT_S = 60.0
 

@@ -29,7 +29,7 @@ ASKED = Limits(memory_bytes=256 << 20, cpus=1.0, pids=256)
 #: The image's tag in the archive that engines load.
 TAG = "bench:1"
 TIMED_OUT = "it did not end in time"
-#: Seconds that the last command may take beyond the end of the run, and the reason given when it is ended.
+#: Seconds that the last command may take beyond the run's time limit, and the reason given when it is ended.
 AFTER_END_S = 120.0
 RUN_OVER = "the run had to end, and it had not"
 
@@ -65,11 +65,11 @@ class BenchRun:
     def __post_init__(self) -> None:
         self._numbers = itertools.count()
         self._run = secrets.token_hex(2)
-        #: Remarks on the current trial besides its figures.
+        #: Notes of the current trial, besides its figures.
         self.notes: list[str] = []
-        #: Its instances' reports from inside.
+        #: Reports of instances about themselves in the current trial.
         self.witnesses: list[Witness] = []
-        #: Published sets built for this run, by title (suites/published_sets.py).
+        #: Trees built for this run, by name: published sets (suites/published_sets.py).
         self.built: dict[str, BuiltTree] = {}
 
     @property

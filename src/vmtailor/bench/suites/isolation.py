@@ -47,7 +47,7 @@ SETTLE_S, QUICK_SETTLE_S = 3.0, 0.5
 START_S = 60.0
 #: Requests a second that an undisturbed instance must answer at least; t1 may take accordingly long.
 SLOWEST = 25.0
-#: Limits of each instance besides its share of the processors: memory, processes, bytes a second to disk.
+#: Limits of each instance, beside its share of the processors: memory, processes, bytes a second to disk.
 MEMORY_BYTES, PIDS, WRITE_BYTES_S = 256 << 20, 256, 10 << 20
 #: Caps of the stresses themselves, and the memory and disk that the watchdog leaves the host.
 MEMORY_SHARE, DISK_BYTES, PROCESSES = 0.4, 1 << 30, 1000
@@ -55,12 +55,12 @@ LEAST_MEMORY, LEAST_DISK = 0.05, 2 << 30
 #: The disk that is filled, never the host's: a small one of the instance's own, in memory. FILL fills it repeatedly.
 FULL_BYTES, FULL_AT = 64 << 20, "/full"
 FILL = f"while :; do cat /dev/zero >{FULL_AT}/file; done 2>/dev/null"
-#: Time under stress after which an instance did not report: a multiple of its time undisturbed, but at least so many
-#: seconds, and at most a second for so many requests.
+#: An instance did not report after this many times the undisturbed time, but at least these seconds, and at most a
+#: second for this many requests.
 PATIENCE, LEAST_PATIENCE_S, LEAST_RATE = 20.0, 10.0, 10.0
 #: Steps of priority by which the harness is above the instances, so that a fork bomb cannot starve it.
 ABOVE = 15
-#: Exit codes of a stress that did not run: success, or a shell's codes for a missing program.
+#: Exit statuses of an instance that caused no stress: success, or a shell's for a program that is not there.
 NOT_RUN = (0, 126, 127)
 _MOUNT_S = 20.0
 #: The name by which the misbehaving instance calls back.

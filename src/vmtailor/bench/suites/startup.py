@@ -29,7 +29,7 @@ from vmtailor.bench.suites.bench_run import BenchRun, TrialFailed, succeeded
 from vmtailor.bench.suites.suite import Suite
 
 DEADLINE_S = 60.0
-#: Seconds that running instances may take to report from inside.
+#: Seconds for running instances to report what they are.
 _REPORT_S = 20.0
 #: Seconds between two requests over HTTP, and between staggered starts.
 POLL_S, STAGGER_S = 0.0005, 0.05

@@ -22,7 +22,7 @@ from vmtailor.bench.suites.simultaneous import together
 from vmtailor.bench.suites.suite import Suite
 
 ONE_COPY, ALL_CORES, ONE_CORE = "1 copy", "all cores", "one core"
-#: Seconds that a test may take beyond its set time.
+#: Seconds beyond its own time after which a test counts as one that does not end.
 GRACE_S = 180.0
 
 

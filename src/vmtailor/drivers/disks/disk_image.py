@@ -14,7 +14,8 @@ from pathlib import Path
 import msgspec
 
 from vmtailor.base import figures, notation
-from vmtailor.base.errors import HostError, UserInputError
+from vmtailor.base.disk_full import no_space, says_full
+from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import temporary
 from vmtailor.base.files.regular_files import open_regular
 from vmtailor.base.process import CommandFailed
@@ -126,11 +127,9 @@ def _unpack(path: Path, link: Path, raw: Path) -> int:
             written=raw.parent, package="qemu-utils", most_bytes=size + (1 << 20), timeout_s=CONVERT_S,
         )  # fmt: skip
     except CommandFailed as error:
-        if "No space left" in error.details:
-            raise HostError(
-                f"no space is left to unpack {path}: {notation.mebibytes(free_bytes(raw.parent) >> 20 << 20)} are free",
-                hint="free some space, or point TMPDIR to another disk",
-            ) from error
+        if says_full(error.details):
+            free = notation.mebibytes(free_bytes(raw.parent) >> 20 << 20)
+            raise no_space(f"to unpack {path}: {free} are free", elsewhere="point TMPDIR to another disk") from error
         raise UserInputError(
             f"{path} is a damaged qcow2 image", hint=f"for details, run: qemu-img check {path}", details=error.details
         ) from error

@@ -40,13 +40,47 @@ class Entry:
     node: Node
 
 
+@dataclass(frozen=True)
+class _Debugfs:
+    """debugfs on the file system at an offset of raw bytes. `fault` and `hint`: of the UserInputError for one that it
+    cannot open. `writable`: whether it may write to the folder of `raw`."""
+
+    raw: Path
+    offset: int
+    fault: str
+    hint: str = ""
+    writable: bool = False
+
+    def answer(self, command: str, most_bytes: int) -> bytes:
+        """Return its answer to one command."""
+        return self._run(["-R", command], None, most_bytes)
+
+    def script(self, commands: Sequence[str], most_bytes: int, *, write: bool = False) -> bytes:
+        """Return its answers to commands; it repeats each command before its answer. `write`: they change files."""
+        words = [*(["-w"] if write else []), "-f", "-"]
+        return self._run(words, "".join(f"{one}\n" for one in commands).encode(), most_bytes)
+
+    def _run(self, words: list[str], commands: bytes | None, most_bytes: int) -> bytes:
+        try:
+            done = run_shut_in(
+                "debugfs", [*words, f"{self.raw}?offset={self.offset}"], shown=() if self.writable else (self.raw,),
+                written=self.raw.parent if self.writable else None, package="e2fsprogs", most_bytes=most_bytes,
+                timeout_s=_TIMEOUT_S, stdin_bytes=commands,
+            )  # fmt: skip
+        except CommandFailed as error:
+            raise UserInputError(self.fault, hint=self.hint, details=error.details) from error
+        if b"Filesystem not open" in done.stderr or b"while trying to open" in done.stderr:
+            raise UserInputError(self.fault, hint=self.hint, details=done.error_text[-2000:])
+        return done.stdout
+
+
 class Ext4:
     """The file system at an offset of raw bytes. Raises UserInputError when it is not whole, clean and plain. `name`:
     what messages call it."""
 
     def __init__(self, raw: Path, offset: int, name: str) -> None:
         self._raw = raw
-        self._device = f"{raw}?offset={offset}"
+        self._debugfs = _Debugfs(raw, offset, f"{name} is damaged", _BROKEN)
         self._name = name
         self._offset = offset
         self._block = require_clean(raw, offset, name)
@@ -77,7 +111,7 @@ class Ext4:
 
     def read(self, inode: int, size: int) -> bytes:
         """Return the content of a file of `size` bytes. Raises UserInputError when it has not so many."""
-        data = self._run(["-R", f"cat <{inode}>", self._device], None, size + 4096)
+        data = self._debugfs.answer(f"cat <{inode}>", size + 4096)
         if len(data) != size:
             raise UserInputError(f"{self._name} is damaged: a file has {len(data)} bytes, not {size}", hint=_BROKEN)
         return data
@@ -99,11 +133,11 @@ class Ext4:
         return dict(zip(unique, self._ask([f"{command} <{inode}>" for inode in unique]), strict=True))
 
     def _ask(self, commands: Sequence[str]) -> list[bytes]:
-        """Return the answers of debugfs to different commands. It repeats each command before its answer."""
+        """Return the answers of debugfs to different commands."""
         found: list[bytes] = []
         for first in range(0, len(commands), _AT_ONCE):
             some = commands[first : first + _AT_ONCE]
-            said = self._run(["-f", "-", self._device], "".join(f"{one}\n" for one in some).encode(), _MOST_BYTES)
+            said = self._debugfs.script(some, _MOST_BYTES)
             echoes = [f"debugfs: {one}\n".encode() for one in some]
             at = 0 if said.startswith(echoes[0]) else said.find(b"\n" + echoes[0]) + 1
             for echo, after in zip(echoes, [*echoes[1:], b""], strict=True):
@@ -114,18 +148,6 @@ class Ext4:
                 found.append(said[start:end])
                 at = end
         return found
-
-    def _run(self, arguments: list[str], commands: bytes | None, most_bytes: int) -> bytes:
-        try:
-            done = run_shut_in(
-                "debugfs", arguments, shown=(self._raw,), package="e2fsprogs", most_bytes=most_bytes,
-                timeout_s=_TIMEOUT_S, stdin_bytes=commands,
-            )  # fmt: skip
-        except CommandFailed as error:
-            raise UserInputError(f"{self._name} is damaged", hint=_BROKEN, details=error.details) from error
-        if b"Filesystem not open" in done.stderr or b"while trying to open" in done.stderr:
-            raise UserInputError(f"{self._name} is damaged", hint=_BROKEN, details=done.error_text[-2000:])
-        return done.stdout
 
 
 def require_clean(raw: Path, offset: int, name: str) -> int:
@@ -178,10 +200,11 @@ def put(raw: Path, offset: int, files: Mapping[str, bytes | None], name: str) ->
     for path in files:
         require_plain(path)
     require_clean(raw, offset, name)
+    debugfs = _Debugfs(raw, offset, f"{name} cannot be written to", writable=True)
     commands, contents = [], []
     for number, (path, data) in enumerate(files.items()):
         at = PurePosixPath(path)
-        about = _run(raw, offset, f"stat {path}\n", name, write=False)
+        about = debugfs.script([f"stat {path}"], _MOST_BYTES)
         mode, owner = _MODE.search(about), _OWNER.search(about)
         if _THERE.search(about):
             commands.append(f"rm {path}")
@@ -193,20 +216,20 @@ def put(raw: Path, offset: int, files: Mapping[str, bytes | None], name: str) ->
             commands += [f"cd {at.parent}", f"write {_quoted(content)} {at.name}", f"sif {at.name} uid {user}"]
             commands += [f"sif {at.name} gid {group}", f"sif {at.name} mode 010{mode[1].decode() if mode else '0644'}"]
     try:
-        _run(raw, offset, "".join(f"{one}\n" for one in commands), name, write=True)
+        debugfs.script(commands, raw.stat().st_size + _ROOM_BYTES, write=True)
     finally:
         for content in contents:
             content.unlink()
     for path, data in files.items():
-        _require_there(raw, offset, path, data, name)
+        _require_there(debugfs, path, data, name)
 
 
-def _require_there(raw: Path, offset: int, path: str, data: bytes | None, name: str) -> None:
+def _require_there(debugfs: _Debugfs, path: str, data: bytes | None, name: str) -> None:
     """debugfs ends well whatever becomes of its commands: what it has done is looked at."""
-    there = _THERE.search(_run(raw, offset, f"stat {path}\n", name, write=False)) is not None
+    there = _THERE.search(debugfs.script([f"stat {path}"], _MOST_BYTES)) is not None
     if data is None and not there:
         return
-    if data is not None and there and _content(raw, offset, path, name) == data:
+    if data is not None and there and debugfs.answer(f"cat {path}", len(data) + _ROOM_BYTES) == data:
         return
     raise UserInputError(
         f"{path} cannot be changed on {name}",
@@ -217,25 +240,3 @@ def _require_there(raw: Path, offset: int, path: str, data: bytes | None, name: 
 def _quoted(path: Path) -> str:
     """Return one word of debugfs's, whatever the cache's folder is called."""
     return '"' + str(path).replace('"', '""') + '"'
-
-
-def _content(raw: Path, offset: int, path: str, name: str) -> bytes:
-    return _debugfs(raw, ["-R", f"cat {path}", f"{raw}?offset={offset}"], None, name)
-
-
-def _run(raw: Path, offset: int, commands: str, name: str, *, write: bool) -> bytes:
-    device = f"{raw}?offset={offset}"
-    return _debugfs(raw, [*(["-w"] if write else []), "-f", "-", device], commands.encode(), name)
-
-
-def _debugfs(raw: Path, arguments: list[str], commands: bytes | None, name: str) -> bytes:
-    try:
-        done = run_shut_in(
-            "debugfs", arguments, written=raw.parent, package="e2fsprogs",
-            most_bytes=raw.stat().st_size + _ROOM_BYTES, timeout_s=_TIMEOUT_S, stdin_bytes=commands,
-        )  # fmt: skip
-    except CommandFailed as error:
-        raise UserInputError(f"{name} cannot be written to", details=error.details) from error
-    if b"while trying to open" in done.stderr:
-        raise UserInputError(f"{name} cannot be written to", details=done.error_text[-2000:])
-    return done.stdout

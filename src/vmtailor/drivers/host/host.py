@@ -9,7 +9,8 @@ import platform
 import re
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from vmtailor.base import figures, natives, package_manager, process
@@ -25,6 +26,11 @@ from vmtailor.model.checks import Check, Need, State
 
 #: Bytes free in the cache that a first fit needs: packages, debug symbols, kernel source, build tree, images.
 CACHE_BYTES = 12_000_000_000
+#: Checks that lack their answer: state, found and fix.
+_SPACE = partial(Check, name="space in the cache", need=Need.REQUIRED, why="packages, source, builds")
+_BASELINE = partial(Check, name="baseline kernel", need=Need.REQUIRED, why="packaged with debug symbols and source")
+_GUEST_PROGRAMS = partial(Check, name="guest programs", need=Need.REQUIRED, why="runs as PID 1 in every machine")
+_PLUGIN = partial(Check, name="counting plugin", need=Need.REQUIRED, why="counts instructions inside QEMU")
 
 
 @dataclass(frozen=True)
@@ -64,28 +70,26 @@ def tools() -> tuple[Tool, ...]:
 
 def check_tool(tool: Tool) -> Check:
     """Look for one tool, and ask it for its version where the table says how."""
+    state, found = _look_for(tool)
+    fix = "" if state is State.OK else package_manager.install_command(tool.package)
+    return Check(name=tool.name, state=state, need=tool.need, found=found, why=tool.why, fix=fix, package=tool.package)
 
-    def result(state: State, found: str) -> Check:
-        fix = "" if state is State.OK else package_manager.install_command(tool.package)
-        return Check(
-            name=tool.name, state=state, need=tool.need, found=found, why=tool.why, fix=fix, package=tool.package
-        )
 
+def _look_for(tool: Tool) -> tuple[State, str]:
+    """Return the state of a tool, and its version or its path."""
     if tool.file:
         found = next((path for pattern in tool.file for path in sorted(glob.glob(pattern))), None)  # noqa: PTH207
-        return result(State.OK, found) if found else result(State.MISSING, "not found")
+        return (State.OK, found) if found else (State.MISSING, "not found")
     try:
         path = process.require_tool(tool.program, tool.package)
     except VmtailorError:
-        return result(State.MISSING, "not found")
+        return State.MISSING, "not found"
     if not tool.version:
-        return result(State.OK, path)
+        return State.OK, path
     version = _ask_version(path, tool.version)
-    if not version:
-        return result(State.OK, "version not known")
-    if tool.minimum and version_key(version) < version_key(tool.minimum):
-        return result(State.OLD, f"{version}, at least {tool.minimum} is needed")
-    return result(State.OK, version)
+    if version and tool.minimum and version_key(version) < version_key(tool.minimum):
+        return State.OLD, f"{version}, at least {tool.minimum} is needed"
+    return State.OK, version or "version not known"
 
 
 def _ask_version(path: str, arguments: Sequence[str]) -> str:
@@ -110,95 +114,50 @@ def check_python() -> Check:
 
 
 def check_space(folder: Path | None = None, needed: int = CACHE_BYTES) -> Check:
-    """Free space where the cache is, or will be. `needed` in bytes."""
+    """Check the free space where the cache is, or will be. `needed` in bytes."""
     folder = folder or store.cache_root()
     there = next(path for path in (folder, *folder.parents) if path.exists())
     free = shutil.disk_usage(there).free
-    state = State.OK if free >= needed else State.LIMITED
-    fix = (
-        ""
-        if state is State.OK
-        else f"a first fit needs about {figures.file_bytes(needed)}: free some, or set XDG_CACHE_HOME"
-    )
-    return Check(
-        name="space in the cache",
-        state=state,
-        need=Need.REQUIRED,
-        found=f"{figures.file_bytes(free)} free in {there}",
-        why="packages, source, builds",
-        fix=fix,
-    )
+    found = _SPACE(state=State.OK, found=f"{figures.file_bytes(free)} free in {there}")
+    if free >= needed:
+        return found
+    fix = f"a first fit needs about {figures.file_bytes(needed)}: free some, or set XDG_CACHE_HOME"
+    return replace(found, state=State.LIMITED, fix=fix)
 
 
 def check_packages(distribution: Distribution | None = None) -> Check:
     """Check that the distribution (this host's) packages a kernel with debug symbols and source of one version."""
     asked = distribution or selection.of_host()
-
-    def result(state: State, found: str, fix: str = "") -> Check:
-        return Check(
-            name="baseline kernel",
-            state=state,
-            need=Need.REQUIRED,
-            found=found,
-            why="packaged with debug symbols and source",
-            fix=fix,
-        )
-
     if why := asked.lacking():
         how = (
             "give fit --source TARBALL --baseline-config /boot/config-RELEASE: the baseline is compiled once from that "
             "(slower, same result)"
         )
-        return result(State.LIMITED, why, how)
+        return _BASELINE(state=State.LIMITED, found=why, fix=how)
     try:
         kernels = packaged_baseline.ordered(asked, asked.kernels(of_host()))
     except VmtailorError as error:
-        return result(State.MISSING, error.message, error.hint)
+        return _BASELINE(state=State.MISSING, found=error.message, fix=error.hint)
     if not kernels:
-        return result(State.MISSING, "none in the package lists", f"as root: {asked.refresh}")
+        return _BASELINE(state=State.MISSING, found="none in the package lists", fix=f"as root: {asked.refresh}")
     chosen = packaged_baseline.select(asked, of_host(), kernels=kernels)
     newest = {kernel.series: kernel.version for kernel in reversed(kernels)}
     others = [version for series, version in newest.items() if series != chosen.series]
     also = f" (also {', '.join(others)})" if others else ""
-    return result(State.OK, chosen.version + also)
+    return _BASELINE(state=State.OK, found=chosen.version + also)
 
 
 def check_natives() -> tuple[Check, ...]:
-    """Return our own native parts; in a development tree they are made now when they are not there."""
-    why = "runs as PID 1 in every machine"
+    """Check our own native parts; in a development tree they are made now when they are not there."""
     try:
         found = natives.locate()
     except VmtailorError as error:
-        return (
-            Check(
-                name="guest programs",
-                state=State.MISSING,
-                need=Need.REQUIRED,
-                found=error.message,
-                why=why,
-                fix=error.hint,
-            ),
-        )
-    programs = Check(name="guest programs", state=State.OK, need=Need.REQUIRED, found=str(found.folder), why=why)
-    built = [str(api) for api in natives.PLUGIN_APIS if found.plugin(api).is_file()]
-    fix = (
-        ""
-        if built
-        else f"install vmtailor again with a C compiler at hand: {package_manager.install_command('gcc', 'make')}"
-    )
-    there = f"built for plugin interface {' and '.join(built)}" if built else "not built"
-    state = State.OK if built else State.MISSING
-    return (
-        programs,
-        Check(
-            name="counting plugin",
-            state=state,
-            need=Need.REQUIRED,
-            found=there,
-            why="counts instructions inside QEMU",
-            fix=fix,
-        ),
-    )
+        return (_GUEST_PROGRAMS(state=State.MISSING, found=error.message, fix=error.hint),)
+    programs = _GUEST_PROGRAMS(state=State.OK, found=str(found.folder))
+    if built := [str(api) for api in natives.PLUGIN_APIS if found.plugin(api).is_file()]:
+        return programs, _PLUGIN(state=State.OK, found=f"built for plugin interface {' and '.join(built)}")
+    fix = f"install vmtailor again with a C compiler at hand: {package_manager.install_command('gcc', 'make')}"
+    return programs, _PLUGIN(state=State.MISSING, found="not built", fix=fix)
 
 
 def check_all(development: bool) -> tuple[Check, ...]:

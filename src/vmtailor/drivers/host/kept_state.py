@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from vmtailor.base.cache.store import disk_full_is_a_host_error
+from vmtailor.base.disk_full import disk_full_is_a_host_error
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import plain_files
 from vmtailor.base.files.holes import copy_with_holes

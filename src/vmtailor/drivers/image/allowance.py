@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vmtailor.base import figures, notation
-from vmtailor.base.errors import HostError, UserInputError
+from vmtailor.base.disk_full import no_space
+from vmtailor.base.errors import UserInputError
 
 #: Content of one image, unless the user says otherwise; the second where the disk has not twice the first free.
 DEFAULT_BYTES = 16 << 30
@@ -105,7 +106,4 @@ def require_room(folder: Path, size: int) -> None:
     """Raise HostError unless so many bytes, and the reserve, are free."""
     free = free_bytes(folder)
     if free < size + (RESERVE_BYTES if size >= _LOOK_BYTES else 0):
-        raise HostError(
-            f"no space is left for the image in {folder}: {figures.file_bytes(free)} are free",
-            hint="free some space, or point XDG_CACHE_HOME to another disk",
-        )
+        raise no_space(f"for the image in {folder}: {figures.file_bytes(free)} are free")

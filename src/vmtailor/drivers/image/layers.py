@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from vmtailor.base.cache.store import disk_full_is_a_host_error
+from vmtailor.base.disk_full import disk_full_is_a_host_error
 from vmtailor.drivers.image.allowance import ImageLimits, require_room
 from vmtailor.drivers.image.decompress import is_compressed
 from vmtailor.drivers.image.layer_reader import (

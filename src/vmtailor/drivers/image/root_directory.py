@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from vmtailor.base.cache.store import disk_full_is_a_host_error
+from vmtailor.base.disk_full import disk_full_is_a_host_error
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.text import encodable
 from vmtailor.drivers.image.allowance import DEPTH, ImageLimits, Room, too_many, too_much

@@ -13,6 +13,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from vmtailor.base.disk_full import no_space, says_full
 from vmtailor.base.errors import HostError, UserInputError, VmtailorError
 from vmtailor.base.process import CommandFailed, ProgramResult, pasteable, require_tool, run, spawn
 from vmtailor.drivers.image import manifests
@@ -186,10 +187,9 @@ def explain(source: str, said: str, access: Access) -> VmtailorError:
     low = _without_name(message, source).lower()
     digest = _EXPECTED.search(message) or _DIGEST.search(message)
     blob = digest.group(digest.lastindex or 0) if digest else "a part"
+    if says_full(low):
+        return no_space(f"to fetch {source}", details=message)
     families: tuple[tuple[tuple[str, ...], VmtailorError], ...] = (
-        (("no space left", "disk quota"), HostError(
-            f"no space is left while {source} was fetched",
-            hint="free some space, or point XDG_CACHE_HOME to another disk")),
         (("digest did not match", "digest mismatch", "does not match expected"), UserInputError(
             f"{source} is damaged: the content of {blob} does not match its digest", hint="fetch or build it again")),
         (("reading blob", "unexpected eof", "invalid tar header", "invalid header"), UserInputError(

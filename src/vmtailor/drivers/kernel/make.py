@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from vmtailor.base import figures, process
-from vmtailor.base.cache.store import cache_root, disk_full_is_a_host_error
+from vmtailor.base.cache.store import cache_root
+from vmtailor.base.disk_full import disk_full_is_a_host_error, no_space, says_full
 from vmtailor.base.errors import BuildError, HostError, UserInputError
 from vmtailor.base.files import dot_config
 from vmtailor.base.files.regular_files import write_atomic
@@ -387,10 +388,8 @@ def _remember_objects(build_dir: Path, total_y: int, objects: int) -> None:
 def _compile_error(error: process.CommandFailed) -> BuildError | HostError:
     output = error.finished.error_text + "\n" + error.finished.text
     lines = [line for line in output.splitlines() if _ERROR.search(line)]
-    if any("No space left on device" in line for line in lines):
-        return HostError(
-            "no space is left for the kernel build", hint="free some space, or point XDG_CACHE_HOME to another disk"
-        )
+    if any(says_full(line) for line in lines):
+        return no_space("for the kernel build")
     return BuildError(
         "the kernel does not compile in this configuration",
         hint="the lines below are the compiler's; the build folder is kept",

@@ -19,7 +19,7 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import temporary
 from vmtailor.drivers.confinement import confinement
 from vmtailor.drivers.confinement.confinement import Confinement, Root
-from vmtailor.drivers.qemu import qemu_program
+from vmtailor.drivers.qemu import descriptor_sets, qemu_program
 from vmtailor.drivers.qemu.plugin import Plugin
 from vmtailor.drivers.qemu.qemu_program import Qemu
 
@@ -78,6 +78,11 @@ class Handed:
     def argv(self, command: list[str]) -> list[str]:
         """Return the command as it is started."""
         return [*self.launcher, "--", *command]
+
+    def give(self, path: str, name: str, *descriptors: int) -> None:
+        """Let QEMU inherit a file's descriptors, and call the file by a name."""
+        self.names[path] = name
+        self.descriptors += descriptors
 
     def settled(self) -> None:
         """Remove the place for temporary files: QEMU runs, and has opened what it needs."""
@@ -150,20 +155,19 @@ def _give_disk(made: Handed, stack: contextlib.ExitStack, path: str, written: bo
     """Give a descriptor set, from which QEMU takes the files that it asks for. A writable disk is first opened for
     reading, too."""
     opened = [_open(stack, path, flags) for flags in ((_READ, _READ_WRITE) if written else (_READ,))]
-    made.names[path] = f"/dev/fdset/{opened[0]}"
     made.sets += [(number, opened[0]) for number in opened]
-    made.descriptors += opened
+    made.give(path, descriptor_sets.path(opened[0]), *opened)
 
 
 def _give_copy(made: Handed, stack: contextlib.ExitStack, how: Confinement, called: str, path: str) -> None:
     number = _open(stack, path, _READ)
     if how.root is Root.SHARED:
         number = _in_memory(stack, number)
-        made.names[path] = f"/proc/self/fd/{number}"
+        name = f"/proc/self/fd/{number}"
     else:
-        made.names[path] = f"{_FOLDER}/{called}"
-        made.launcher += ["copy", str(number), made.names[path]]
-    made.descriptors.append(number)
+        name = f"{_FOLDER}/{called}"
+        made.launcher += ["copy", str(number), name]
+    made.give(path, name, number)
 
 
 def _in_memory(stack: contextlib.ExitStack, source: int) -> int:
@@ -181,8 +185,7 @@ def _give_plugin(made: Handed, stack: contextlib.ExitStack, how: Confinement, pl
     _give_copy(made, stack, how, "plugin.conf", str(plugin.config))
     number = _open(stack, str(plugin.out), _READ_WRITE | os.O_CREAT | os.O_TRUNC)
     stack.callback(_unlink_if_empty, plugin.out)
-    made.names[str(plugin.out)] = f"fd:{number}"
-    made.descriptors.append(number)
+    made.give(str(plugin.out), f"fd:{number}", number)
 
 
 def _unlink_if_empty(path: Path) -> None:

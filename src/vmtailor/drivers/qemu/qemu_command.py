@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from vmtailor.base.errors import UserInputError
+from vmtailor.drivers.qemu import descriptor_sets
 from vmtailor.drivers.qemu.plugin import Plugin
 from vmtailor.model.architecture import Board, Bus, named
 from vmtailor.model.machine import Accelerator, Clock, Devices, DiskMode, Machine
@@ -87,7 +88,7 @@ def _board(machine: Machine, ends: Ends, program: str, sandbox: bool, plugin: Pl
     elif machine.accelerator is Accelerator.TCG:
         argv += _PACED
     for descriptor, number in ends.sets:
-        argv += ["-add-fd", f"fd={descriptor},set={number}"]
+        argv += descriptor_sets.add(descriptor, number)
     argv += _lines(ends, machine.hardware)
     if machine.kernel is not None:
         argv += ["-kernel", ends.name(machine.kernel)]
@@ -132,9 +133,9 @@ def _lines(ends: Ends, known: Board) -> list[str]:
 
 def _to(descriptor: int, name: str) -> tuple[str, ...]:
     """Return a chardev of this name that writes to a descriptor."""
-    opened = f"fd={descriptor},set={descriptor}"
+    path = descriptor_sets.path(descriptor)
     # Appending: a pipe cannot be emptied, which QEMU tries otherwise.
-    return "-add-fd", opened, "-chardev", f"file,id={name},path=/dev/fdset/{descriptor},append=on"
+    return (*descriptor_sets.add(descriptor, descriptor), "-chardev", f"file,id={name},path={path},append=on")
 
 
 def _second_port(name: str, known: Board) -> tuple[str, str]:

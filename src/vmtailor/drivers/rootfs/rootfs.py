@@ -27,7 +27,7 @@ from functools import cache
 from pathlib import Path
 from typing import IO
 
-from vmtailor.base.cache.store import disk_full_is_a_host_error
+from vmtailor.base.disk_full import disk_full_is_a_host_error, no_space, says_full
 from vmtailor.base.errors import BuildError, HostError
 from vmtailor.base.process import pasteable, require_tool, run, spawn
 from vmtailor.drivers.image.layer_tree import LayerTree
@@ -178,10 +178,8 @@ def _feed(tool: str, argv: Sequence[str], source: _Source, where: Path, env: Map
     # On a full disk tar2sqfs says no more than "I/O error", and mkfs.erofs 1.8 complains of a checksum: the space
     # tells better than the words, which are shown all the same.
     cramped = shutil.disk_usage(where).free < source.size
-    if cramped or "No space left" in said or "Disk quota" in said:
-        raise HostError(
-            "no space is left for the root file system", hint="free some space, then try again", details=said
-        )
+    if cramped or says_full(said):
+        raise no_space("for the root file system", details=said)
     raise BuildError(
         f"{tool} could not make the root file system (status {code})",
         hint="try another format with --root",

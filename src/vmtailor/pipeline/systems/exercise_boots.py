@@ -145,9 +145,10 @@ def require_port(machine: Machine) -> None:
 
 def _with_kernel(chosen: Machine, found: OpenedSystem, natives: Natives, out: Path) -> Machine:
     own = own_kernel.taken_out(found.subject, found.root, natives.small_init, out / OWN)
-    row = named(found.subject.architecture)
+    architecture = named(found.subject.architecture)
     words = tuple(word for word in own.words if word != "quiet")
-    more = () if any(system_kernel.is_serial(word, row) for word in words) else (f"console={row.kernel.console}",)
+    serial = any(system_kernel.is_serial(word, architecture) for word in words)
+    more = () if serial else (f"console={architecture.kernel.console}",)
     return replace(
         chosen,
         kernel=str(own.kernel.absolute()),

@@ -119,11 +119,11 @@ def disk_of(found: OpenedSystem) -> Disk:
     return Disk(str(found.disk.path.absolute()), found.disk.format, DiskMode.OVERLAID)
 
 
-def words(subject: System, row: Architecture, planned: tuple[str, ...] = ()) -> tuple[str, ...]:
+def words(subject: System, architecture: Architecture, planned: tuple[str, ...] = ()) -> tuple[str, ...]:
     """Return the command line of both machines: the system's own words, the root by its device here, and the words that
     our machines need. `planned`: words of a plan."""
-    own = system_kernel.words_of(subject, row)
-    more = dict.fromkeys((*row.kernel.words, *planned))
+    own = system_kernel.words_of(subject, architecture)
+    more = dict.fromkeys((*architecture.kernel.words, *planned))
     return (*own, *(word for word in more if word not in own))
 
 

@@ -86,10 +86,11 @@ def on_disk(options: FitOptions, image: Image | None) -> Iterator[OpenedSystem]:
 
 def require_host(subject: System) -> None:
     """Raise UserInputError for a system of another processor than this host's: it can be booted, but not traced."""
-    row = named(subject.architecture)
-    if not row.is_host:
+    architecture = named(subject.architecture)
+    if not architecture.is_host:
         raise UserInputError(
-            f"{subject.reference} is a system for {row.title}, and is traced and fitted on a host of its own kind",
+            f"{subject.reference} is a system for {architecture.title}, and is traced and fitted on a host of its own "
+            "kind",
             hint="here it can be shown, and booted: vmtailor boot disk:FILE --exercise FILE",
         )
 

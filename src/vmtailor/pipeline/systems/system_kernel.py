@@ -72,21 +72,21 @@ def _way_in(found: OpenedSystem, where: str, dep: str, index: ModuleIndex) -> tu
         return tuple(load_order(modules, wanted))
 
 
-def words_of(subject: System, row: Architecture) -> tuple[str, ...]:
+def words_of(subject: System, architecture: Architecture) -> tuple[str, ...]:
     """Return the system's own command line, with its root by its device here."""
     entry = subject.entry
-    own = entry.words if entry is not None else (subject.root_word, f"console={row.kernel.console}")
+    own = entry.words if entry is not None else (subject.root_word, f"console={architecture.kernel.console}")
     number = subject.disk.root if subject.disk is not None else 0
     root = f"root=/dev/vda{number or ''}"
     kept = [word for word in own if word.partition("=")[0] not in _NOT_KEPT]
     init = () if subject.init.path in ("", "/sbin/init") else (f"init={subject.init.path}",)
-    console = () if any(is_serial(word, row) for word in kept) else (f"console={row.kernel.console}",)
+    console = () if any(is_serial(word, architecture) for word in kept) else (f"console={architecture.kernel.console}",)
     return (root, *kept, *console, *init, *(() if {"ro", "rw"} & {*kept} else ("ro",)), "panic=-1")
 
 
-def is_serial(word: str, row: Architecture) -> bool:
+def is_serial(word: str, architecture: Architecture) -> bool:
     """Return whether a word of a command line sends the kernel's messages to a serial line of such machines."""
-    return word.startswith(f"console={row.kernel.console.rstrip('0123456789')}")
+    return word.startswith(f"console={architecture.kernel.console.rstrip('0123456789')}")
 
 
 def machine_of(found: OpenedSystem, kernel: SystemKernel, *, memory_bytes: int, cpus: int) -> Machine:
@@ -96,11 +96,11 @@ def machine_of(found: OpenedSystem, kernel: SystemKernel, *, memory_bytes: int, 
     subject = found.subject
     if subject.kind is not SubjectKind.DISK or found.disk is None:
         raise UserInputError(f"{subject.reference} is on no disk", hint="systems are traced from disks: disk:FILE")
-    row = named(subject.architecture)
+    architecture = named(subject.architecture)
     root = Disk(str(found.disk.path.absolute()), found.disk.format, DiskMode.OVERLAID)
     return replace(
-        machine_variants.usual(row), memory_bytes=memory_bytes, cpus=cpus, kernel=str(kernel.file), disks=(root,),
-        words=words_of(subject, row),
+        machine_variants.usual(architecture), memory_bytes=memory_bytes, cpus=cpus, kernel=str(kernel.file),
+        disks=(root,), words=words_of(subject, architecture),
     )  # fmt: skip
 
 

@@ -68,7 +68,7 @@ def symbol_in(source: Path) -> Callable[[str], str | None]:
     return lambda path: kbuild.symbol_of_module(path, read)
 
 
-#: What was loaded for these comes after the root is there, on demand: it may stay a module.
+#: Modules loaded for these reasons come after the root is mounted, on demand: they may stay modules.
 _LATER = (LoadedFor.REQUEST, LoadedFor.NAME, LoadedFor.PERHAPS, LoadedFor.DEPENDENCY)
 
 

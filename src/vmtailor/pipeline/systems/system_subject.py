@@ -247,7 +247,7 @@ class SystemSubject(DrivenSystem):
         """Choose the configuration: everything is built in, and there are no margins."""
         options, disk = self.options, self.system.disk
         wishes = Wishes(
-            architecture=self.row.name,
+            architecture=self.architecture.name,
             machine=options.machine,
             cpus=options.cpus,
             keep=options.keep,
@@ -386,14 +386,14 @@ def of_opened(
     found before anything long begins."""
     temporary.require_usable()
     inputs.refuse_console(exercise)
-    row = named(found.subject.architecture)
-    options = _settled(options, found.subject, row)
-    require_tools(row)
-    monitors.usual().require_cpu(row.name, options.machine, options.cpu_model)
+    architecture = named(found.subject.architecture)
+    options = _settled(options, found.subject, architecture)
+    require_tools(architecture)
+    monitors.usual().require_cpu(architecture.name, options.machine, options.cpu_model)
     require_tool("strace")
     require_tool("mke2fs", "e2fsprogs")
     parts = guest_programs.of(options.architecture)
-    kernel = packaged_baseline.provide(options.distribution, row, options.store, found.subject.kernel)
+    kernel = packaged_baseline.provide(options.distribution, architecture, options.store, found.subject.kernel)
     taken = inputs.taken_out(found, parts, options.store)
     inputs.require_same(taken / inputs.KERNEL, Path(kernel.vmlinuz), found.subject)
     with temporary.held_folder() as folder:
@@ -403,7 +403,7 @@ def of_opened(
     whole = known_source.known_of(source, options.architecture, options.store)
     return SystemSubject(
         options=options,
-        row=row,
+        architecture=architecture,
         found=found,
         sha256=inputs.identity_of(found, options.store),
         exercise=exercise,
@@ -413,22 +413,22 @@ def of_opened(
         known=whole.known,
         natives=parts,
         own=own,
-        baseline=_baseline(options, row, found, taken),
+        baseline=_baseline(options, architecture, found, taken),
         table=SymbolTable.parse(Path(kernel.system_map).read_text(), options.architecture),
         config=_config(found, kernel),
     )
 
 
-def _settled(options: FitOptions, subject: System, row: Architecture) -> FitOptions:
+def _settled(options: FitOptions, subject: System, architecture: Architecture) -> FitOptions:
     """Return the options with what the system says where the user said nothing. Raises UserInputError for another
     processor, or a machine that it does not have."""
-    if options.architecture not in ("", row.name):
-        raise UserInputError(f"{subject.reference} is a system for {row.title}", hint="leave --arch out")
-    machine = row.board_named(options.machine or row.board_names[0]).name
+    if options.architecture not in ("", architecture.name):
+        raise UserInputError(f"{subject.reference} is a system for {architecture.title}", hint="leave --arch out")
+    machine = architecture.board_named(options.machine or architecture.board_names[0]).name
     memory = options.memory_bytes if options.memory_asked else machine_variants.USUAL.memory_bytes
     return replace(
-        options, architecture=row.name, machine=machine, cpu_model=options.cpu_model or row.emulator.cpu_model,
-        memory_bytes=memory,
+        options, architecture=architecture.name, machine=machine, memory_bytes=memory,
+        cpu_model=options.cpu_model or architecture.emulator.cpu_model,
     )  # fmt: skip
 
 
@@ -439,7 +439,7 @@ def _config(found: OpenedSystem, kernel: KernelBaseline) -> dict[str, str]:
     return dot_config.parse(Path(kernel.config).read_text())
 
 
-def _baseline(options: FitOptions, row: Architecture, found: OpenedSystem, taken: Path) -> Machine:
+def _baseline(options: FitOptions, architecture: Architecture, found: OpenedSystem, taken: Path) -> Machine:
     """Return the system's own kernel, with the initial RAM disk and the words that its loader would give it, in the
     machine that is planned for."""
     return Machine(
@@ -447,12 +447,12 @@ def _baseline(options: FitOptions, row: Architecture, found: OpenedSystem, taken
         memory_bytes=options.memory_bytes,
         kernel=str(taken / inputs.KERNEL),
         initrd=str(taken / inputs.INITRD),
-        words=inputs.words(found.subject, row),
+        words=inputs.words(found.subject, architecture),
         disks=(inputs.disk_of(found),),
         network=True,
         cpu_model=options.cpu_model,
         cpus=options.cpus,
         clock=Clock.INSTRUCTIONS,
         acpi=True,
-        architecture=row.name,
+        architecture=architecture.name,
     )

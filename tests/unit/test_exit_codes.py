@@ -13,7 +13,10 @@ import pytest
 from tests.fakes.fit_run_data import fit_run
 from tests.fakes.started import Start
 
+from vmtailor.base.errors import HostError
 from vmtailor.base.files import records
+from vmtailor.base.process import CommandFailed, ProgramResult
+from vmtailor.cli import main
 
 
 def program(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -48,6 +51,35 @@ def test_a_host_that_lacks_tools_exits_with_3(tmp_path: Path) -> None:
     assert result.returncode == 3
     document = json.loads(result.stdout)
     assert document["works"] is False and "qemu-system-x86" in document["install"]
+
+
+FULL = ProgramResult(argv=("tool",), returncode=1, stdout=b"", stderr=b"x: No space left on device", seconds=1.0)
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "says"),
+    [
+        (FileNotFoundError(2, "No such file or directory", "/x"), 3, "error: /x: No such file or directory"),
+        (OSError(28, "No space left on device", "/cache/x"), 3, "error: no space is left in /cache"),
+        (OSError("odd"), 3, "error: odd"),
+        (ValueError("odd"), 70, "bug: ValueError: odd"),
+        (CommandFailed(FULL), 3, "error: no space is left for temporary files"),
+        (HostError("no tool"), 3, "error: no tool"),
+    ],
+)
+def test_what_no_verb_foresaw_has_a_code_and_a_hint(
+    error: Exception, code: int, says: str, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(**_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(main, "app", fails)
+    ended, out, err = start("doctor")
+    assert (ended, out) == (code, "") and says in " ".join(err.split())
+    ended, _, err = start("run", "b")
+    assert ended == 125 and "Traceback" not in err
+    _, _, err = start("doctor", "--debug")
+    assert "Traceback" in err and says in " ".join(err.split())
 
 
 def test_an_answer_exits_with_0(tmp_path: Path) -> None:

@@ -64,6 +64,11 @@ def test_only_the_last_ones_are_kept(cache: Path) -> None:
     assert path.read_text() == "new"
 
 
+def test_of_a_very_long_one_the_end_is_kept(cache: Path) -> None:
+    path = kept_errors.keep("first" + "x" * 3_999_999 + "é")
+    assert path is not None and path.read_text() == "x" * 3_999_999 + "é"
+
+
 def test_a_link_in_its_place_is_not_followed(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cache.mkdir(parents=True, mode=0o700)
     monkeypatch.setattr("time.strftime", lambda _: "now")

@@ -24,7 +24,7 @@ from vmtailor.drivers.kernel import kernel_source
 from vmtailor.model.bundle import STAGE_FILES as FILES
 from vmtailor.model.exercise import StepKind
 from vmtailor.model.kernel import KernelFiles
-from vmtailor.model.machine import Clock
+from vmtailor.model.machine import Accelerator, Clock
 from vmtailor.model.plan import Plan
 from vmtailor.pipeline import reverify, work_stages
 from vmtailor.pipeline.image_subject import ImageSeen, ImageSubject
@@ -57,7 +57,8 @@ def begun(tmp_path: Path, own_cache: Store, monkeypatch: pytest.MonkeyPatch) -> 
     record = work_data.traced(tmp_path / "traced")
     built: list[Plan] = []
 
-    def build(made: Plan, *_: object, sources: object, **explained: object) -> KernelFiles:
+    def build(made: Plan, *given: object, sources: object, **explained: object) -> KernelFiles:
+        assert given == (inputs.source.path, inputs.source.digest, own_cache)
         assert explained == {"explain": {}} and sources
         built.append(made)
         return work_data.kernel_files(tmp_path / "built")
@@ -152,6 +153,12 @@ def test_what_is_verified_is_trace_plan_and_kernel(begun: Begun, verified: list[
     assert machine.kernel and Path(machine.kernel).read_text() == "vmlinux"
     assert "quiet" in machine.words
     assert machine.clock is Clock.INSTRUCTIONS and verified[0].network is made.network
+    assert (machine.board, machine.memory_bytes, machine.cpus, machine.cpu_model) == ("microvm", 64 << 20, 1, "max")
+    assert verified[0].image == begun.inputs.image.config
+    for accelerator, model in ((Accelerator.TCG, "max"), (Accelerator.KVM, "host")):
+        reverify.verify_prepared(reverify.prepare(VerifyRequest(begun.path, Clock.WALL, accelerator)))
+        machine = verified[-1].machine
+        assert (machine.clock, machine.accelerator, machine.cpu_model) == (Clock.WALL, accelerator, model)
 
 
 @pytest.mark.attack

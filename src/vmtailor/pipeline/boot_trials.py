@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from vmtailor.analysis.changes import effects
@@ -19,12 +20,12 @@ from vmtailor.base.files import records, regular_files
 from vmtailor.base.natives import Natives
 from vmtailor.base.progress import step
 from vmtailor.booting import series_run
-from vmtailor.booting.booter import Booter
+from vmtailor.booting.booter import Booter, OnProgress
 from vmtailor.booting.booter import boot as plain_boot
 from vmtailor.booting.bundle_booter import kernel_of
 from vmtailor.booting.instruction_boots import CountedToInit, Settled
 from vmtailor.booting.series_run import OnBoot
-from vmtailor.model.boots.boot import Outcome
+from vmtailor.model.boots.boot import Boot, Outcome
 from vmtailor.model.boots.boot_cost import BootCost
 from vmtailor.model.boots.counters import CountingMode
 from vmtailor.model.boots.series import BootSeries, JudgedBy
@@ -69,17 +70,13 @@ def on_machine(
             booter = Settled(natives)
         predict = by_seconds(shown(machine, workload, out, natives, judged_by, booter, on_boot), judged_by)
     means = Means(out, natives.small_init)
-
-    def make(changes: Sequence[Change], base: Machine) -> tuple[Machine, tuple[Change, ...]]:
-        return applied(changes, base, means)
-
     bench = MachineBench(
         subject=subject,
         base=machine,
         workload=workload,
         out=out,
         booter=booter,
-        make=make,
+        make=partial(applied, means=means),
         times=times,
         judged_by=judged_by,
         on_boot=on_boot,
@@ -105,18 +102,13 @@ def on_bundle(
     else:
         predict = _by_log(subject, out, judged_by)
     means = Means(out, Path(), bundle_kernel.Rebuilder(subject.loaded, subject.store), subject.loaded.config)
-
-    def make(changes: Sequence[Change], machine: Machine) -> tuple[Machine, tuple[Change, ...]]:
-        return make_on_bundle(changes, machine, means)
-
-    name = str(subject.loaded.path)
     bench = MachineBench(
-        subject=name,
+        subject=str(subject.loaded.path),
         base=subject.machine,
         workload=subject.workload,
         out=out,
         booter=subject.booter,
-        make=make,
+        make=partial(make_on_bundle, means=means),
         times=times,
         judged_by=judged_by,
         on_boot=on_boot,
@@ -182,16 +174,27 @@ def shown(
     patient: Workload = replace(workload, timeout_s=2 * workload.timeout_s)
     if isinstance(patient, OwnInit):
         patient = replace(patient, collector=sampled)
-    boot, gathered = booter(seeing, patient, out, on_progress=progress)
-    series_run.keep(gathered, out / "profile", seeing, "profile")
-    if boot.outcome not in (Outcome.READY, Outcome.WRONG):
+    seen = _profiled(seeing, patient, out, booter, progress, symbols)
+    if seen is None:
         return None
-    timeline = profile.timeline_of(out / "profile", symbols)
+    boot, timeline = seen
     records.save(timeline, out / "profile" / "timeline.json")
     # The guest's clock ran on while the host gave QEMU no time: in processor time, that share is not there.
     ready = boot.at("ready")
     share = boot.cpu_s / ready if judged_by is JudgedBy.CPU and boot.cpu_s and ready else 1.0
     return Shown(timeline, share)
+
+
+def _profiled(
+    machine: Machine, workload: Workload, out: Path, booter: Booter, on_progress: OnProgress | None = None,
+    symbols: Path | None = None,
+) -> tuple[Boot, Timeline] | None:  # fmt: skip
+    """Boot once, and keep what is seen; return the boot and its timeline, None when it did not get ready."""
+    boot, gathered = booter(machine, workload, out, on_progress=on_progress)
+    series_run.keep(gathered, out / "profile", machine, "profile")
+    if boot.outcome not in (Outcome.READY, Outcome.WRONG):
+        return None
+    return boot, profile.timeline_of(out / "profile", symbols)
 
 
 def _cost(subject: Booted, out: Path) -> BootCost:
@@ -208,8 +211,5 @@ def _by_log(subject: Booted, out: Path, judged_by: JudgedBy) -> Predict:
     patient = replace(subject.workload, timeout_s=2 * subject.workload.timeout_s)
     machine = profile.with_initcalls(subject.machine)
     with step("one boot that logs its initcalls"):
-        boot, gathered = subject.booter(machine, patient, out)
-    series_run.keep(gathered, out / "profile", machine, "profile")
-    if boot.outcome not in (Outcome.READY, Outcome.WRONG):
-        return by_seconds(None, judged_by)
-    return by_seconds(Shown(profile.timeline_of(out / "profile"), 1.0), judged_by)
+        seen = _profiled(machine, patient, out, subject.booter)
+    return by_seconds(Shown(seen[1], 1.0) if seen is not None else None, judged_by)

@@ -465,6 +465,15 @@ def test_a_strangers_work_folder_names_no_other_disk(begun: Begun, change: dict[
 
 
 @pytest.mark.attack
+def test_the_trace_of_a_strangers_work_folder_names_no_other_log(begun: Begun) -> None:
+    where = begun.path / "trace" / "system-trace.json"
+    records.save(replace(records.load(SystemTrace, where), requests_file="../../etc/passwd"), where)
+    with pytest.raises(UserInputError, match="its files have other names") as error:
+        work_stages.plan(begun.path, begun.asked)
+    assert str(where) in error.value.message
+
+
+@pytest.mark.attack
 def test_a_disk_that_changed_since_it_was_traced_is_not_used(begun: Begun) -> None:
     (begun.path / "disk.raw").write_bytes(b"another")
     with pytest.raises(UserInputError, match="is not the file that was traced") as error:

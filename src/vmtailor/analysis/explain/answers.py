@@ -129,7 +129,6 @@ def _kept(run: FitRun, symbol: Change) -> Explained:
         summary=summary,
         reasons=symbol.reasons,
         chain=way,
-        brings_in=(),
         facts=_costs(run, symbol.id),
         related=_held(run, symbol.id),
     )
@@ -145,7 +144,6 @@ def _set(run: FitRun, symbol: Change, catalogue: Catalogue, rules: Rules) -> Exp
             standing=Standing.OFF,
             summary=summary,
             reasons=symbol.reasons,
-            chain=(),
             brings_in=ways,
             facts=_costs(run, symbol.id),
         )
@@ -175,8 +173,6 @@ def _left_out(run: FitRun, row: Change, catalogue: Catalogue, rules: Rules) -> E
         kind=NameKind.SYMBOL,
         standing=Standing.OUT,
         summary=summary,
-        reasons=(),
-        chain=(),
         brings_in=ways,
         facts=facts,
     )

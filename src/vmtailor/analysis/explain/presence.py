@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from vmtailor.analysis.explain.lookup import KnownSource, Provider, Question, find
@@ -203,19 +203,11 @@ def _closed(finding: Finding, kconfig: Kconfig | None, target: AskedKernel) -> F
     added = [(a.name, a.value) for a in closure.added if kconfig.prompted(a.name)]
     settings = [(n, v) for n, v in wanted if kconfig.prompted(n)]
     symbols = dict.fromkeys(name for name, _ in (*settings, *added) if name != finding.symbol)
-    return Finding(
-        ask=finding.ask,
-        symbol=finding.symbol,
-        has=finding.has,
-        condition=finding.condition,
-        place=finding.place,
-        missing=finding.missing,
-        why=finding.why,
+    return replace(
+        finding,
         in_the_way=way,
         also=tuple(symbols),
         possible=finding.symbol not in lost,
-        prompt=finding.prompt,
-        ran=finding.ran,
         settings=tuple(dict.fromkeys((*settings, *added))),
     )
 

@@ -11,14 +11,14 @@ from dataclasses import replace
 from vmtailor.analysis.cost import plugin_counts
 from vmtailor.analysis.cost.plugin_counts import SymbolTable
 from vmtailor.analysis.guests import boots, kernel_complaints, system_messages
-from vmtailor.analysis.guests.boots import to_init, wrong_steps
+from vmtailor.analysis.guests.boots import wrong_steps
 from vmtailor.analysis.timeline import bootmarks
 from vmtailor.model.architecture import named
 from vmtailor.model.boots.boot import Boot, ContainerRun, Milestone, Outcome
 from vmtailor.model.boots.counters import Counters
 from vmtailor.model.boots.ending import Ending, Gathered
 from vmtailor.model.boots.system_exercise import SystemExercise, SystemReadyKind
-from vmtailor.model.guest import READY_STEP, GuestReport
+from vmtailor.model.guest import GuestReport
 
 #: The file in which the attendant sends what systemd says of failed units.
 FAILED_UNITS = "failed-units"
@@ -47,21 +47,12 @@ def boot_of(
     found. `shut_down`: the whole exercise was asked of it, not only to get ready. `table`: names the functions that
     were counted."""
     found = (*failures(gathered, exercise, lost, shut_down=shut_down), *outside)
-    report, counters = gathered.report, gathered.counters
-    milestones = _milestones(gathered)
-    return Boot(
-        outcome=_outcome(report, found, lost),
-        milestones=milestones,
-        seconds=gathered.end.seconds,
-        command=gathered.end.command,
+    report = gathered.report
+    return replace(
+        boots.bare_boot(gathered, _outcome(report, found, lost), _milestones(gathered), table),
         failures=found,
-        phases=plugin_counts.phases(counters) if counters is not None else (),
-        functions=plugin_counts.functions(counters, table) if counters is not None and table is not None else (),
-        instructions=to_init(milestones),
         cpu_s=gathered.cpu_s,
-        container=ContainerRun(
-            answers_right=not found, requests=sum(r.done for r in report.results if r.step != READY_STEP)
-        ),
+        container=ContainerRun(answers_right=not found, requests=boots.requests(report)),
         kernel_warnings=tuple(kernel_complaints.complaints(report.file("kernel-log")))[:_MOST],
         failed_units=failed_units(report),
     )

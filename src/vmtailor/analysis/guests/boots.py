@@ -52,27 +52,40 @@ def marks_at(table: SymbolTable, addresses: Mapping[str, int]) -> tuple[CodeMark
 def make_boot(gathered: Gathered, exercise: Exercise | None, table: SymbolTable | None = None) -> Boot:
     """Return the record of one boot, judged by its exercise where there is one. A counted boot has exact milestones and
     phases, and with the kernel's table the cost of each function."""
-    report, counters = gathered.report, gathered.counters
+    report = gathered.report
     found = failures(gathered, exercise) if exercise is not None else ()
     milestones = _milestones(gathered)
+    boot = bare_boot(gathered, _outcome(gathered.end.ending, milestones, bool(found)), milestones, table)
+    container = ContainerRun(
+        exit_code=report.exit_code,
+        answers_right=not found if exercise is not None else None,
+        requests=requests(report),
+        stdout=report.stdout,
+        stderr=report.stderr,
+    )
+    return replace(boot, failures=found, container=container, console=report.console)
+
+
+def bare_boot(
+    gathered: Gathered, outcome: Outcome, milestones: tuple[Milestone, ...], table: SymbolTable | None
+) -> Boot:
+    """Return the record of a boot without what its guest did: its end, its milestones, and its costs as they were
+    counted."""
+    counters = gathered.counters
     return Boot(
-        outcome=_outcome(gathered.end.ending, milestones, bool(found)),
+        outcome=outcome,
         milestones=milestones,
         seconds=gathered.end.seconds,
         command=gathered.end.command,
-        failures=found,
         phases=plugin_counts.phases(counters) if counters is not None else (),
         functions=plugin_counts.functions(counters, table) if counters is not None and table is not None else (),
         instructions=to_init(milestones),
-        container=ContainerRun(
-            exit_code=report.exit_code,
-            answers_right=not found if exercise is not None else None,
-            requests=sum(result.done for result in report.results if result.step != READY_STEP),
-            stdout=report.stdout,
-            stderr=report.stderr,
-        ),
-        console=report.console,
     )
+
+
+def requests(report: GuestReport) -> int:
+    """Return how many times the steps of an exercise were done."""
+    return sum(result.done for result in report.results if result.step != READY_STEP)
 
 
 def _outcome(ending: Ending, milestones: Sequence[Milestone], wrong: bool) -> Outcome:

@@ -72,6 +72,7 @@ def test_choosing() -> None:
         ("LOG_BUF_SHIFT=14", (("LOG_BUF_SHIFT", "14"),)),
     ]
     assert both[3].cost.symbols == ()
+    assert [one.advice for one in both] == ["audit", "audit", "legacy-ptys", ""]
     (joined,) = choice.for_bundle(["AUDIT=n+IPV6=n+random-trust"], "6.12")
     changes = tuple(config(part) for part in joined.parts)
     assert changes == ((("AUDIT", "n"),), (("IPV6", "n"),), ())

@@ -180,6 +180,12 @@ def test_the_user_keeps_and_drops() -> None:
     assert "UNIX" in enabled(found) and reasons(found, "UNIX") == {"user:keep"}
     assert "EPOLL" not in enabled(found) and reasons(found, "EPOLL") == {"user:drop"}
     assert found.unexplained == ()
+    kept, dropped = found.symbol("UNIX"), found.symbol("EPOLL")
+    assert kept is not None and kept.reasons == (Reason(Cause.POLICY, "user:keep", "the user keeps it"),)
+    assert dropped is not None and dropped.reasons == (Reason(Cause.POLICY, "user:drop", "the user drops it"),)
+    assert records.to_bytes(plan(wishes=Wishes(keep=("CONFIG_UNIX=y", "RATE_1000"), drop=("CONFIG_EPOLL",)))) == (
+        records.to_bytes(found)
+    )
     with pytest.raises(UserInputError, match="NO_SUCH"):
         plan(wishes=Wishes(keep=("NO_SUCH",)))
 

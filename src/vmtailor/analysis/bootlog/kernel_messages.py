@@ -355,7 +355,7 @@ class KernelLog:
             self._soft = message if self._last_us is not None and len(message) >= WRAPPED_FROM else b""
         elif b"Startup finished in " in message[:60]:
             self._soft = b"" if milestones.is_whole(decode(message)) or len(message) > MAX_TEXT else message
-        handler = HANDLERS.get(message.partition(b" ")[0])
+        handler = milestones.handler_of(message)
         if handler is not None:
             handler(observed, at_us, message)
         elif message.endswith((b"login:", b"login: ")) and LOGIN.match(message):

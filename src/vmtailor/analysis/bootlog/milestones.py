@@ -371,7 +371,7 @@ HANDLERS: dict[bytes, Handler] = {
     b"OpenSBI": _loader,
     b"UEFI": _loader,
     b"Starting": _loader,
-    b"coreboot-": _loader,
+    b"EDK": _loader,
     b"barebox": _loader,
     b"Barebox": _loader,
     b"iPXE": _loader,
@@ -383,6 +383,12 @@ HANDLERS: dict[bytes, Handler] = {
     b"Cloud-init": _cloud_init,
     b"[": _target,
 }
+
+
+def handler_of(message: bytes) -> Handler | None:
+    """Return the function that reads a message; None where it marks nothing. coreboot's first word has its version."""
+    return HANDLERS.get(message.partition(b" ")[0]) or (_loader if message.startswith(b"coreboot-") else None)
+
 
 _ARCH_SIGNS = (
     ("arm64", ("CPU features: detected", "ARMv8", "arm64")),
@@ -413,7 +419,7 @@ def place_early(observed: Observed, early: Sequence[tuple[int, bytes]], clock: H
     first, last = early[0][0] - clock.offset_us, early[-1][0] - clock.offset_us
     observed.mark("capture", first, "first line of the serial capture")
     for host_us, message in early:
-        handler = HANDLERS.get(message.partition(b" ")[0])
+        handler = handler_of(message)
         if handler is not None:
             handler(observed, host_us - clock.offset_us, message)
         elif message.endswith((b"login:", b"login: ")) and LOGIN.match(message):

@@ -38,10 +38,10 @@ EXITS = {
     ExitCode.INTERRUPTED: "interrupted; finished work is kept, and the next try uses it",
 }
 
-RUN_EXITS = """`vmtailor run` exits with the container's own status where the container ended, as `docker run` does.
+RUN_EXITS = """`vmtailor run` exits with the container's own status if the container ended, as `docker run` does.
 It exits with 125 when vmtailor itself fails, a wrong option included, or when the machine ends without a status of the
-container's (`poweroff -f` inside); with 126 when what was asked for cannot be executed (no right to, an unknown user, a
-bad working directory); with 127 when it is not found; with 137 when it was ended after its time to stop.
+container's (`poweroff -f` inside); with 126 when the program cannot be executed (no permission, an unknown user, a bad
+working directory); with 127 when it is not found; with 137 when vmtailor ended it after its time to stop.
 [`run` and `docker run`](run-and-docker-run.md) has all differences."""
 
 

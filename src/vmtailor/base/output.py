@@ -59,7 +59,7 @@ class _Plain(logging.Formatter):
 def _write(stream: TextIO | None, text: str) -> None:
     if stream is None:  # closed by who started us
         return
-    # What the terminal's encoding lacks is shown by number, rather than ending in an error.
+    # Characters that the terminal's encoding lacks are shown by number, not as an error.
     encoding = stream.encoding or "utf-8"
     stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
     stream.flush()

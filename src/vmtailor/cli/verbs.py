@@ -139,7 +139,7 @@ class Verbs(TyperGroup):
             formatter.write_dl([(verb.name, verb.help) for verb in VERBS])
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        # What is suggested for a name that does not exist.
+        # Suggestions for a name that does not exist.
         self.commands = dict.fromkeys(_BY_NAME)  # type: ignore[assignment]
         return super().resolve_command(ctx, args)
 

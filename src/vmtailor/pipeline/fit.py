@@ -44,7 +44,7 @@ def run_fit(options: FitOptions, ask: AskUnits | None = None) -> FitRun:
         if subject.copied is not None:
             bundle_files.require_room(options.out, subject.copied)
         key, store = fit_key(subject), subject.store
-        # What depends on an answer is asked again; everything before and behind it is found.
+        # Only what depends on an answer is asked again; everything before and after it is found.
         asks = options.units is UnitsMode.ASK
         if asks or not store.has("fit", key):
             with temporary.held_folder(subject.scratch) as made:

@@ -164,7 +164,7 @@ class RunOptions:
     observed: Path | None = option(
         Option(
             name="--observed", type=Path, subjects=CONTAINERS,
-            help="Write what was refused to this file, for `refit --observed`; slow like --explain-failures.",
+            help="Write refused calls to this file, for `refit --observed`; slow like --explain-failures.",
         ),
         None,
     )  # fmt: skip

@@ -142,7 +142,7 @@ class FitOptions:
     effort: Effort = option(
         Option(
             name="--effort", type=Effort, subjects=FITS, verbs=_FIT,
-            help="Leave out, when thorough, also what was demanded while the exercise passes; one kernel a trial.",
+            help="With thorough, also try to leave out what was demanded; compiles one kernel for each trial.",
         ),
         Effort.NORMAL,
     )  # fmt: skip

@@ -57,7 +57,7 @@ class VerifyRequest:
         CLOCK, Clock.INSTRUCTIONS, help="Verify by wall time, as it is used, or by instructions, as it was fitted."
     )
     accelerator: Accelerator | None = option(
-        ACCELERATOR, None, help="Run it, on the wall clock, by kvm or tcg. Default: kvm where it works."
+        ACCELERATOR, None, help="Use kvm or tcg on the wall clock. Default: kvm where it works."
     )
     exercise: Path | None = option(BUNDLE_EXERCISE, None)
     trust_host_commands: bool = option(TRUST_HOST_COMMANDS, False)

@@ -77,7 +77,7 @@ class RefitRequest:
     observed: tuple[Path, ...] = option(
         Option(
             name="--observed", type=Path, many=True, subjects=frozenset({OptionSubject.CONTAINER}),
-            help="Add what was refused in a run, which `run --observed FILE` wrote. Repeat it for more.",
+            help="Add calls that a run was refused, as `run --observed FILE` wrote them. Repeat it for more.",
         ),
         (),
     )  # fmt: skip

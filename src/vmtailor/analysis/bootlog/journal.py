@@ -55,7 +55,7 @@ def line_of(entry: Mapping[str, object]) -> bytes:
         return b""
     ident = _text(entry.get("SYSLOG_IDENTIFIER")) or ""
     pid = _text(entry.get("_PID")) or _text(entry.get("SYSLOG_PID")) or ""
-    # What was said before the journal ran came through the kernel, the service manager's own words among it.
+    # Messages from before the journal ran came through the kernel, including the service manager's own.
     if ident != "kernel" and (ident or entry.get("_TRANSPORT") != "kernel"):
         message = f"{ident}[{pid}]: {message}" if pid else f"{ident}: {message}"
     return _line(int(at), message)

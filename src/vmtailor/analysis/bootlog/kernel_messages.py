@@ -268,7 +268,7 @@ class KernelLog:
                 return
         inner = stamps.INNER.search(line) if b"[" in line else None
         if self._soft and self._last_line is self._soft and not inner:
-            # What a mail program wrapped: a command line, or systemd's sum of phases.
+            # A line that a mail program wrapped: a command line, or systemd's sum of phases.
             self._damaged += 1
             self._other(self._last_us, None, self._soft.rstrip() + b" " + line.strip())
             return

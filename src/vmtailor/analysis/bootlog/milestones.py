@@ -137,7 +137,7 @@ def read_startup(observed: Observed, line: str) -> bool:
     if "Startup finished in" in line:
         phases = parse_startup_line(line)
         have = [p for p in observed.phases if p.source == STARTUP]
-        # The same line again, now with the rest of it, says more.
+        # A repeated line that now has its rest says more.
         if not observed.phases or (have and len(phases) > len(have) == len(observed.phases)):
             observed.phases[:] = phases
             observed.printed_total_us = None

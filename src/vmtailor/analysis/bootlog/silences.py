@@ -343,5 +343,5 @@ def _stretches(observed: Observed, phases: Sequence[PhaseSpan], end_us: int | No
                 counts[kind.id] = counts.get(kind.id, 0) + 1
                 if at_us - opened[0] >= MIN_GAP_US:
                     span = _span(opened[0], at_us, (opened[1][:120], text[:120]), _phase(phases, opened[0]), kind)
-                    # What the kernel unpacks from 5.13 on runs beside it; before, nothing else does.
+                    # From 5.13 on, the kernel unpacks beside its other work; before, nothing else runs.
                     yield msgspec.structs.replace(span, path=Path.UNKNOWN.value) if not kind.blocks else span

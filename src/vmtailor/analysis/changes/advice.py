@@ -64,7 +64,7 @@ class _Facts:
         long = [c for c in timeline.initcalls if (c.duration_us or 0) >= WORTH_US]
         self.initcalls = heapq.nlargest(MOST_ROWS, long, key=lambda c: c.duration_us or 0)
         self.probes = [p for p in timeline.probes if (p.duration_us or 0) >= WORTH_US]
-        # What lies within an initcall or a probe has its figure there.
+        # An item within an initcall or a probe has its figure there.
         self.gaps = [gap for gap in without_inner(timeline.gaps) if gap.own_us >= WORTH_US]
         self.machine, self.arch = timeline.machine, timeline.kernel.arch
 

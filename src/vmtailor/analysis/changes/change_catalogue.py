@@ -336,7 +336,7 @@ def _trial(raw: dict[str, Any], entry: str, title: str) -> Candidate:
     cost = msgspec.convert(raw.pop("cost", {}), InCost)
     name, does = raw.pop("id", entry), raw.pop("does")
     processors = processors_of(raw.pop("processors", ALL_PROCESSORS))
-    # What is no id and no place to read from is a kind; of an unknown one ChangeKind raises.
+    # Anything that is no id and no place to read from is a kind; ChangeKind raises for an unknown one.
     settings = tuple(
         Setting(ChangeKind(kind), key, _value(value)) for kind, table in raw.items() for key, value in table.items()
     )

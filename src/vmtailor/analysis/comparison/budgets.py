@@ -154,7 +154,7 @@ def _timeline(document: Mapping[str, Any], found: dict[str, list[float]]) -> Non
     for phase in phases:
         start, end, name = phase.get("start_us"), phase.get("end_us"), phase.get("name")
         if name == PhaseName.READY:
-            # Where nothing but the moment is known, its clock's zero is the boot's beginning.
+            # If only the moment is known, its clock's zero is the boot's beginning.
             since = min(began, 0) if began is not None and len(phases) == 1 else began
             start = since
         known = isinstance(start, int) and isinstance(end, int)

@@ -204,7 +204,7 @@ def side_names(before: Path, after: Path) -> tuple[str, str]:
     for count in range(1, max(len(left), len(right)) + 1):
         if left[-count:] != right[-count:]:
             one, other = left[-count:], right[-count:]
-            # What both end in says nothing: a/boots.json and b/boots.json are a and b.
+            # A common ending says nothing: a/boots.json and b/boots.json are a and b.
             while len(one) > 1 and len(other) > 1 and one[-1] == other[-1]:
                 one, other = one[:-1], other[:-1]
             return "/".join(one), "/".join(other)

@@ -176,7 +176,7 @@ class Demands:
             protocol = f"{style}/{protocol}"
         elif family != "NETLINK":
             return
-        # What the family has anyway adds nothing; only what needs more than it is evidence of its own.
+        # A protocol that comes with the family adds nothing; only one that needs more is evidence of its own.
         more = self._symbols.protocol(family, protocol)
         key = f"AF_{family}/{protocol}"
         self.add(

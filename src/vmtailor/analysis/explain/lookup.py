@@ -167,7 +167,7 @@ def _word(ask: Question, known: KnownSource) -> Iterator[Provider]:
         if any(p.path in own for p in places) or ask.call not in _OPEN_ENDED:
             places = [p for p in places if p.path in own]
     found = list(_of(ask, places))
-    # Where the source has the word everywhere, a rule may know what stands behind it.
+    # If the source has the word everywhere, a rule may know its meaning.
     plain = bool(found) and found[0].condition in (TRUE, UNKNOWN, *_BASES)
     yield from (*ruled, *found) if plain else (*found, *ruled)
 

@@ -214,7 +214,7 @@ def _answer(
     there = [one.value in ("y", "m") for one in symbols]
     if row.value == "n":
         return RequirementAnswer(row, Met.AGAINST if any(there) else Met.MET, tuple(symbols))
-    # What this source does not know cannot be missing, unless it knows nothing of the whole row.
+    # A symbol that this source does not know cannot be missing, unless it knows none of the row.
     if all(here or one.value == "" for here, one in zip(there, symbols, strict=True)) and any(there):
         return RequirementAnswer(row, Met.MET, tuple(symbols))
     others = [stands(name) for name in row.instead]

@@ -124,7 +124,7 @@ class Kconfig:
             ) from error  # fmt: skip
         self.symbols: dict[str, Any] = {s.name: s for s in self.tree.unique_defined_syms}
         self._prompted = frozenset(n for n, s in self.symbols.items() if any(node.prompt for node in s.nodes))
-        # What conf.c answers for allnoconfig: every bool and tristate with a prompt, except members of choices.
+        # conf.c answers these for allnoconfig: every bool and tristate with a prompt, except members of choices.
         self._said_no = {
             s for n, s in self.symbols.items() if n in self._prompted and self.is_switch(n) and not s.choice
         }

@@ -172,7 +172,7 @@ def _rejected(before: int, after: int) -> int:
     if pairs > EXACT_PAIRS:
         mean, deviation = pairs / 2, math.sqrt(pairs * (before + after + 1) / 12)
         return max(0, math.floor(mean - statistics.NormalDist().inv_cdf(1 - tail) * deviation))
-    # How many orders of all values have so many pairs in which the one of `before` is the larger: counted by placing
+    # Number of orders of all values with this many pairs in which the one of `before` is larger: counted by placing
     # the values of `before` one after the other (Mann and Whitney).
     ways = [[1] + [0] * pairs for _ in range(after + 1)]
     for _ in range(before):

@@ -67,7 +67,7 @@ def _systemd(root: RootTree) -> tuple[tuple[EnabledUnit, ...], tuple[str, ...], 
         for path, node in root.walk(folder):
             above, _, name = path.rpartition("/")
             wanted = re.fullmatch(r"([^/]+)\.(?:wants|requires)", above)
-            # What is for an initial RAM disk alone never starts in the system itself.
+            # Units for an initial RAM disk only never start in the system itself.
             ours = wanted is not None and not wanted[1].startswith("initrd")
             if wanted is not None and ours and node.kind in (NodeKind.LINK, NodeKind.FILE):
                 found.setdefault((wanted[1], name), EnabledUnit(name, wanted[1]))

@@ -301,7 +301,7 @@ class Schedule:
             kept, self._cells_out = cells_within(kept, most_s, of)
         elif (cost_s := sum(map(of, kept))) > most_s:
             words.append(f"with one test of each suite it takes about {lasting(cost_s)}, not {lasting(most_s)}")
-        # A test that has begun goes on; one that comes back does not interrupt it.
+        # A test that has begun continues; one that comes back does not interrupt it.
         self.left = [*there, *sorted(kept, key=lambda one: one.test != self._last)]
         now = self._turns[self.left[0].test] if cells and self.left else len(self._turns)
         words += [row for test, row in self._out() if self._turns[test] < now and row not in self._told]

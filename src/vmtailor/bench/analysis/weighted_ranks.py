@@ -147,7 +147,7 @@ def _hold(suite: str, suites: Mapping[str, Mapping[str, float]], weights: Mappin
         if not ahead[suite]:
             continue
         at = weights[suite] - lead / ahead[suite]
-        # Where no other suite has a weight, this one's does not matter.
+        # If no other suite has a weight, this one's does not matter.
         if ahead[suite] > 0 and at > _LEAST * weights[suite]:
             below = max(below or (at, name), (at, name))
         elif ahead[suite] < 0:

@@ -71,7 +71,7 @@ class DebianKernel:
 
             def place(name: str) -> Path | None:
                 name = name.removeprefix("usr/")
-                # Where the kernel is not packed, the package calls it so.
+                # The package gives this name to a kernel that is not packed.
                 if name in (f"boot/vmlinuz-{self.release}", f"boot/vmlinux-{self.release}"):
                     return folder / "vmlinuz"
                 if name == f"boot/config-{self.release}":

@@ -226,7 +226,7 @@ def _xattrs(headers: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
         if key.startswith(_XATTR):
             found[key.removeprefix(_XATTR)] = value
     for name in found:
-        # What is no UTF-8 is no keyword of an archive's header, though a file system may have it.
+        # Text that is no UTF-8 is no keyword of an archive's header, though a file system may have it.
         if "=" in name or "\0" in name or encodable(name) != name or not 0 < len(_bytes(name)) <= NAME_BYTES:
             raise ValueError(f"an extended attribute is called {name[:80]!r}")
     return tuple(sorted((name, value) for name, value in found.items() if not name.startswith(_OVERLAY)))

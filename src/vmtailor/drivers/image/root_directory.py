@@ -136,7 +136,7 @@ class _Archiver:
         self.unpacked += info.size
         if self.unpacked > self._limits.unpacked_bytes:
             raise too_much(str(self._root), self._limits)
-        # What was a file a moment ago may be a pipe now, or a link to elsewhere.
+        # A file of a moment ago may now be a pipe, or a link to elsewhere.
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         with contextlib.ExitStack() as stack:
             with _reported(whole):

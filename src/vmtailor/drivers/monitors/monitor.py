@@ -193,7 +193,7 @@ class Monitor(ABC):
             return Accelerator.TCG
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         known, state = f"{self.name}-{boot}", ""
-        # Where the cache cannot be used, it is asked each time.
+        # If the cache cannot be used, this is asked each time.
         with contextlib.suppress(OSError, HostError):
             state = ((store or Store()).root / "kvm" / known).read_text()
         if state != KvmState.WORKS:

@@ -83,7 +83,7 @@ class SystemExercise:
         if ready.kind is SystemReadyKind.LOG:
             asked = Ready(ReadyKind.EXIT, None, ready.timeout_s)
         elif ready.kind is SystemReadyKind.UNIT:
-            # What it says counts: before systemd runs, newer ones take it for a chroot, say so, and end with 0.
+            # Its output counts: before systemd runs, newer versions take this for a chroot, say so, and exit with 0.
             command = Step(
                 StepKind.COMMAND, argv=("systemctl", "is-active", ready.unit), expect=Expect(stdout="active\n")
             )

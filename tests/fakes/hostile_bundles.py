@@ -10,7 +10,9 @@ import pytest
 from vmtailor.base.cache.store import Store
 from vmtailor.booting.fitted_machine import Chosen, machine_of
 from vmtailor.drivers.host import bundle_folder
+from vmtailor.model.architecture import Architecture
 from vmtailor.model.bundle import RECORD
+from vmtailor.model.plan import RootFormat
 from vmtailor.model.trial import Verification
 from vmtailor.pipeline import reverify
 from vmtailor.stages import verify
@@ -39,7 +41,12 @@ def verified(monkeypatch: pytest.MonkeyPatch) -> list[Target]:
         return Verification(("wrong",) if target.image.user == "fail" else ())
 
     monkeypatch.setattr(verify, "verify", record)
-    monkeypatch.setattr(reverify, "tools_volume", lambda *_: Path("/tools"))
+
+    def tools_volume(store: Store, form: RootFormat, row: Architecture) -> Path:
+        assert form in RootFormat and row.name
+        return Path("/tools")
+
+    monkeypatch.setattr(reverify, "tools_volume", tools_volume)
     return seen
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -93,6 +94,17 @@ def test_what_a_process_works_with_is_no_result(store: Store) -> None:
     (store.root / "file").write_text("")
     assert names(cache.entries(store)) == ["kernel/new", "kernel/old", "trace/middle"]
     assert cache.entries(Store(store.root / "nowhere")) == ()
+
+
+def test_a_cache_that_cannot_be_listed_holds_nothing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.rmtree(store.root / store_use.USERS)
+    assert store_use.others(store.root) == [] and cache.busy_since(store) == (float("inf"), ())
+
+    def refuses(path: object) -> Iterator[os.DirEntry[str]]:
+        raise PermissionError(path)
+
+    monkeypatch.setattr(os, "scandir", refuses)
+    assert cache.entries(store) == ()
 
 
 def test_asking_for_a_result_is_a_use(store: Store) -> None:

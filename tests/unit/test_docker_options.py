@@ -57,6 +57,21 @@ def test_an_answer_without_a_next_step_of_its_own_names_the_page() -> None:
     assert own and own <= {option.hint for _, option in ALL}
 
 
+def test_an_option_is_known_by_each_of_its_names() -> None:
+    subjects.cache_clear()
+    for names, answer in ((("-v", "--volume"), Parity.MISSING), (("-p", "--publish"), Parity.DIFFERS)):
+        found = known(names[0])
+        assert found is not None and found.answer is answer and set(names) <= set(found.names) and found.says
+        assert known(names[1]) is found
+    assert all(group.title and group.options for group in subjects())
+
+
+def test_an_option_that_is_there_and_lacks_its_value_is_not_said_to_be_missing() -> None:
+    result = CliRunner().invoke(app, ["run", "-p"])
+    assert result.exit_code == 2 and "run has no" not in result.output
+    assert not isinstance(result.exception, UserInputError)
+
+
 def test_the_page_is_what_the_data_says() -> None:
     tool = ROOT / "tools" / "docker_run_reference.py"
     result = subprocess.run(

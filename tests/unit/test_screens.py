@@ -21,6 +21,7 @@ from vmtailor.analysis.comparison.judged_document import Document
 from vmtailor.analysis.cost.attribution import AttributedCost
 from vmtailor.analysis.demands import demand_rules
 from vmtailor.analysis.explain import answers
+from vmtailor.analysis.explain.answers import Explained, NameKind, Standing
 from vmtailor.base.cache import entries as caches
 from vmtailor.base.cache.entries import CacheEntry
 from vmtailor.base.cache.store import Store
@@ -510,6 +511,19 @@ def test_explain_says_why_a_symbol_is_in(name: str, screen: Screen, tmp_path: Pa
     assert found is not None
     explain.show(found, TraceLines(tmp_path), TerminalConsole())
     screen(f"explain-{name}.txt")
+
+
+def test_explain_shows_the_facts_and_the_ways_in_of_what_is_out(screen: Screen, tmp_path: Path) -> None:
+    demanded = Reason(Cause.DEMANDED, "trace:requests:1", "the container called mount")
+    found = Explained(
+        "FUSE_FS", NameKind.SYMBOL, Standing.OUT, "FUSE_FS is out: nothing asked for it",
+        reasons=(demanded,), chain=(("A", Reason(Cause.DEPENDENCY, "symbol:B", "B depends on it")), ("B", demanded)),
+        facts=(("prompt", "FUSE support"), ("ran", "nothing of it")),
+        brings_in=("your word: --keep FUSE_FS", "a program that mounts"), related=("VIRTIO_FS", "CUSE"),
+    )  # fmt: skip
+    explain.show(found, TraceLines(tmp_path), TerminalConsole())
+    explain.show(replace(found, standing=Standing.OFF, chain=found.chain[:1]), TraceLines(tmp_path), TerminalConsole())
+    screen("explain-out.txt")
 
 
 # ---- boot --requests

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.fakes import work_data
+from tests.fakes import kernel_tree, work_data
 from tests.fakes.bundle_data import EXERCISE, write_bundle
 from tests.fakes.hostile_bundles import own_cache, verified
 from tests.fakes.started import Start
@@ -316,6 +316,38 @@ def test_a_bundle_whose_init_counts_otherwise_is_not_measured(begun: Begun, star
 def test_of_a_work_folder_trace_shows_what_was_seen(begun: Begun, start: Start) -> None:
     code, said, _ = start("trace", begun.path, "--json")
     assert code == 0 and {row["call"] for row in json.loads(said)["rows"]} == {"epoll_create1", "socket"}
+
+
+def test_what_has_left_the_cache_is_named(begun: Begun) -> None:
+    store, again = begun.asked.store, "trace again: vmtailor trace IMAGE -o FOLDER"
+    work = WorkFolder(begun.path, store)
+    release = begun.inputs.kernel.release
+    for kind, what, hint in (
+        ("kernel-debug", f"the baseline's kernel {release}", again), ("image", "the image oci:x", again),
+        ("kernel-source", "the kernel's source", "give it again with --source, or trace again"),
+    ):  # fmt: skip
+        folder = store.root / kind
+        folder.rename(store.root / "away")
+        with pytest.raises(UserInputError) as error:
+            work_stages.inputs_of(work, begun.asked)
+        assert (error.value.message, error.value.hint) == (f"{what} is no longer in the cache", hint)
+        (store.root / "away").rename(folder)
+    inputs = work_stages.inputs_of(work, replace(begun.asked, cpus=64, memory_bytes=1))
+    wanted = begun.inputs.options
+    assert (inputs.options.cpus, inputs.options.memory_bytes) == (wanted.cpus, wanted.memory_bytes)
+    assert (inputs.options.reference, inputs.options.architecture) == ("oci:x", "x86_64")
+    assert inputs.kernel == begun.inputs.kernel and inputs.source == begun.inputs.source
+
+
+def test_another_source_than_the_traced_one_is_refused(begun: Begun, tmp_path: Path) -> None:
+    (begun.asked.store.root / "kernel-source").rename(tmp_path / "away")
+    other = tmp_path / "other"
+    shutil.copytree(kernel_tree.SOURCE, other)
+    (other / "new").write_text("x")
+    with pytest.raises(UserInputError) as error:
+        work_stages.inputs_of(WorkFolder(begun.path, begun.asked.store), replace(begun.asked, source=str(other)))
+    assert error.value.message == f"{other} is not the source that was traced with"
+    assert error.value.hint == "give that, or trace again"
 
 
 def test_a_source_of_the_users_own_is_given_again(begun: Begun, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from tests.unit.systems.test_system_fitting import SUBJECT
 from vmtailor.analysis.guests import machine_variants
 from vmtailor.base.errors import AnswerNo, UserInputError
 from vmtailor.base.files import records
+from vmtailor.drivers.guest import guest_programs
 from vmtailor.drivers.host import bundle_values
 from vmtailor.drivers.host.bundle_folder import seal
 from vmtailor.model.boots.boot import Boot, Outcome
@@ -87,6 +88,8 @@ def test_programs_of_the_host_are_run_when_they_are_trusted(
         assert machine.disks[0].mode is DiskMode.OVERLAID and machine.disks[0].path == str(folder / "disk.raw")
         assert machine.ports == machine_variants.on_loopback((80,))
         assert target.root.device == "/dev/vda2" and target.root.writable
+        assert (machine.accelerator, machine.cpu_model, machine.architecture) == (Accelerator.TCG, "max", "x86_64")
+        assert target.natives == guest_programs.of("x86_64") and target.built_in == frozenset()
 
 
 def test_another_exercise_has_nothing_to_be_compared_with(tmp_path: Path, driven: list[SystemTarget]) -> None:

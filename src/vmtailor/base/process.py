@@ -177,11 +177,7 @@ def run(
             try:
                 code = process.wait(max(0.0, started + timeout_s - time.monotonic()))
             except subprocess.TimeoutExpired:
-                raise HostError(
-                    f"{Path(argv[0]).name} did not end within {timeout_s:.0f} s",
-                    hint="try it by hand, with the command below",
-                    details=pasteable(argv),
-                ) from None
+                raise not_ended(argv, timeout_s) from None
         out.seek(0)
         err.seek(0)
         finished = ProgramResult(
@@ -191,6 +187,15 @@ def run(
     if code not in ok:
         raise CommandFailed(finished)
     return finished
+
+
+def not_ended(argv: Sequence[str], timeout_s: float) -> HostError:
+    """Return the error for a program that did not end in time."""
+    return HostError(
+        f"{Path(argv[0]).name} did not end within {timeout_s:.0f} s",
+        hint="try it by hand, with the command below",
+        details=pasteable(argv),
+    )
 
 
 def _follow(process: subprocess.Popen[bytes], out: IO[bytes], on_line: Callable[[str], None], deadline: float) -> None:

@@ -247,19 +247,12 @@ def _system_ready(table: _Table) -> SystemReady:
     if kind not in set(SystemReadyKind):
         raise table.wrong("kind", f"must be one of {', '.join(SystemReadyKind)}, not {shown(kind)}")
     timeout_s = table.seconds("timeout_s", SYSTEM_READY_TIMEOUT_S)
-    step, unit, pattern = None, "", ""
-    if kind == SystemReadyKind.COMMAND:
-        expect = _expect(table, ("exit_code", "stdout", "contains"), exit_code=0, ended=False)
-        step = Step(StepKind.COMMAND, argv=table.argv(), expect=expect)
-    elif kind == SystemReadyKind.TCP:
-        step = Step(StepKind.TCP, port=_port(table))
-    elif kind == SystemReadyKind.HTTP:
-        step = _http(table, _expect(table, ("status", "contains"), status=200, ended=False))
-    elif kind == SystemReadyKind.UNIT:
+    step, unit, pattern = _ready_step(table, kind), "", ""
+    if kind == SystemReadyKind.UNIT:
         unit = table.text("unit") or ""
         if not UNIT.fullmatch(unit):
             raise table.wrong("unit", f"must be the name of a unit, such as multi-user.target, not {shown(unit, 60)}")
-    else:
+    elif step is None:
         pattern = table.text("pattern") or ""
         try:
             re.compile(pattern)
@@ -298,16 +291,21 @@ def _ready(table: _Table, image: Image) -> Ready:
             raise table.wrong("kind", f"is healthcheck, but {image.reference} has none")
         table.end()
         return Ready(ReadyKind.COMMAND, derived, timeout_s)
-    step: Step | None = None
-    if kind == ReadyKind.COMMAND:
-        expect = _expect(table, ("exit_code", "stdout", "contains"), exit_code=0, ended=False)
-        step = Step(StepKind.COMMAND, argv=table.argv(), expect=expect)
-    elif kind == ReadyKind.TCP:
-        step = Step(StepKind.TCP, port=_port(table))
-    elif kind == ReadyKind.HTTP:
-        step = _http(table, _expect(table, ("status", "contains"), status=200, ended=False))
+    step = _ready_step(table, kind)
     table.end()
     return Ready(ReadyKind(str(kind)), step, timeout_s)
+
+
+def _ready_step(table: _Table, kind: str | None) -> Step | None:
+    """Return the step that succeeds once a container or a system is ready; None for the other kinds of ready."""
+    if kind == StepKind.COMMAND:
+        expect = _expect(table, ("exit_code", "stdout", "contains"), exit_code=0, ended=False)
+        return Step(StepKind.COMMAND, argv=table.argv(), expect=expect)
+    if kind == StepKind.TCP:
+        return Step(StepKind.TCP, port=_port(table))
+    if kind == StepKind.HTTP:
+        return _http(table, _expect(table, ("status", "contains"), status=200, ended=False))
+    return None
 
 
 def _port(table: _Table) -> int:

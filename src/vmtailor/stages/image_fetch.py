@@ -24,7 +24,7 @@ from vmtailor.drivers.image import documents, image_archive, image_config, layer
 from vmtailor.drivers.image.allowance import Allowance, ImageLimits, Room, too_much
 from vmtailor.drivers.image.entry_point import check_entry_point, strangers
 from vmtailor.drivers.image.layers import Layer
-from vmtailor.drivers.image.root_directory import Archived, archive_directory
+from vmtailor.drivers.image.root_directory import archive_directory
 from vmtailor.model.architecture import every, of_host, of_image
 from vmtailor.model.bundle import IMAGE
 from vmtailor.model.image import DEFAULT_PATH, Image, ImageConfig
@@ -32,6 +32,8 @@ from vmtailor.model.systems.system import SubjectKind
 
 #: Changes when the same source would give another record: part of the cache's keys.
 VERSION = "2"
+#: Files of an image in the cache.
+_ARCHIVE, _RECORD = "rootfs.tar", "image.json"
 #: Changes when the check of the started program would give another result.
 _START = "4"
 #: Files for another processor than the image's that are named, at most.
@@ -336,19 +338,8 @@ def _from_skopeo(parsed: Reference, store: Store, options: ImageOptions, limits:
     manifest_digest = f"sha256:{sha256_of(manifest_file)}"
 
     def fill(folder: Path) -> None:
-        merged = layers.merge(stack, folder / "rootfs.tar", limits)
-        records.save(
-            Image(
-                reference=parsed.text,
-                digest=manifest_digest,
-                config=config,
-                archive="rootfs.tar",
-                archive_sha256=merged.sha256,
-                entries=merged.entries,
-                unpacked_bytes=merged.unpacked_bytes,
-            ),
-            folder / "image.json",
-        )
+        merged = layers.merge(stack, folder / _ARCHIVE, limits)
+        _save(folder, parsed, manifest_digest, config, merged)
 
     key = digest("image", Image.SCHEMA, VERSION, layers.VERSION, manifest_digest)
     return _stored(store.get("image", key, fill))
@@ -357,45 +348,48 @@ def _from_skopeo(parsed: Reference, store: Store, options: ImageOptions, limits:
 def _from_directory(
     parsed: Reference, store: Store, options: ImageOptions, limits: ImageLimits, scratch: Path
 ) -> Image:
-    made = scratch / "rootfs.tar"
+    made = scratch / _ARCHIVE
     if parsed.path.is_dir():
         archived = archive_directory(parsed.path, made, limits)
     else:
         open_regular(parsed.path, "the root file system", hint="rootfs: takes a folder, or a tar archive").close()
-        merged = layers.merge([Layer(parsed.path, parsed.name)], made, limits)
-        archived = Archived(merged.sha256, merged.entries, merged.unpacked_bytes)
+        archived = layers.merge([Layer(parsed.path, parsed.name)], made, limits)
     config = ImageConfig(architecture=options.architecture, env=(("PATH", DEFAULT_PATH),))
 
     def fill(folder: Path) -> None:
-        made.rename(folder / "rootfs.tar")
-        content = f"sha256:{archived.sha256}"
-        image = Image(
-            reference=parsed.text,
-            digest=content,
-            config=config,
-            archive="rootfs.tar",
-            archive_sha256=archived.sha256,
-            entries=archived.entries,
-            unpacked_bytes=archived.unpacked_bytes,
-        )
-        records.save(image, folder / "image.json")
+        made.rename(folder / _ARCHIVE)
+        _save(folder, parsed, f"sha256:{archived.sha256}", config, archived)
 
     key = digest("directory", Image.SCHEMA, VERSION, archived.sha256, options.architecture)
     return _stored(store.get("image", key, fill))
 
 
+def _save(folder: Path, parsed: Reference, digest: str, config: ImageConfig, archived: layers.Archived) -> None:
+    """Save the record of an image beside its archive."""
+    image = Image(
+        reference=parsed.text,
+        digest=digest,
+        config=config,
+        archive=_ARCHIVE,
+        archive_sha256=archived.sha256,
+        entries=archived.entries,
+        unpacked_bytes=archived.unpacked_bytes,
+    )
+    records.save(image, folder / _RECORD)
+
+
 def _stored(folder: Path) -> Image:
-    image = records.load(Image, folder / "image.json")
-    return replace(image, archive=str((folder / "rootfs.tar").absolute()))
+    image = records.load(Image, folder / _RECORD)
+    return replace(image, archive=str((folder / _ARCHIVE).absolute()))
 
 
 def kept(key: str, archive_sha256: str, store: Store) -> Image | None:
     """Return the cached image under a key, if it has this archive. Keys come from saved records, which may be a
     stranger's."""
     folder = store.path("image", key)
-    if not _KEY.fullmatch(key) or not (folder / "image.json").is_file():
+    if not _KEY.fullmatch(key) or not (folder / _RECORD).is_file():
         return None
-    found = records.load(Image, folder / "image.json")
+    found = records.load(Image, folder / _RECORD)
     if found.archive_sha256 != archive_sha256:
         return None
     store.used(folder / found.archive)

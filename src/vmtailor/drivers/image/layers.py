@@ -31,11 +31,11 @@ from vmtailor.drivers.image.layer_tree import LayerNode, LayerTree
 
 __all__ = [
     "OWN",
+    "Archived",
     "DamagedLayer",
     "ImageLimits",
     "Layer",
     "LayerTree",
-    "Merged",
     "is_compressed",
     "merge",
     "read_tree",
@@ -51,9 +51,9 @@ _ZEROS = bytes(1 << 20)
 
 
 @dataclass(frozen=True)
-class Merged:
-    """The result of a merge. `entries` excludes the root; `unpacked_bytes` is the sum of file sizes, each file counted
-    once."""
+class Archived:
+    """A flat archive as it was written. `entries` excludes the root; `unpacked_bytes` is the sum of file sizes, each
+    file counted once."""
 
     sha256: str
     entries: int
@@ -69,7 +69,7 @@ def read_tree(layers: Sequence[Layer], limits: ImageLimits | None = None) -> Lay
     return tree
 
 
-def merge(layers: Sequence[Layer], out: Path, limits: ImageLimits | None = None) -> Merged:
+def merge(layers: Sequence[Layer], out: Path, limits: ImageLimits | None = None) -> Archived:
     """Merge layers, lowest first, into the file `out`. Raises DamagedLayer or TooLarge; HostError when the disk is
     too small."""
     tree = read_tree(layers, limits)
@@ -78,7 +78,7 @@ def merge(layers: Sequence[Layer], out: Path, limits: ImageLimits | None = None)
         return write_archive(tree, layers, file)
 
 
-def write_archive(tree: LayerTree, layers: Sequence[Layer], out: IO[bytes]) -> Merged:
+def write_archive(tree: LayerTree, layers: Sequence[Layer], out: IO[bytes]) -> Archived:
     """Second pass: the tree with the content of its files, to any file or pipe."""
     writer = _Writer(out)
     files, links = _write_bodiless(tree, writer)
@@ -93,7 +93,7 @@ def write_archive(tree: LayerTree, layers: Sequence[Layer], out: IO[bytes]) -> M
         writer.header(path, node, link=target)
     writer.end()
     size = sum(node.size for chosen in files.values() for _, node in chosen)
-    return Merged(writer.digest.hexdigest(), writer.entries, size)
+    return Archived(writer.digest.hexdigest(), writer.entries, size)
 
 
 def _write_bodiless(

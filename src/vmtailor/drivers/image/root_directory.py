@@ -9,7 +9,6 @@ import os
 import stat
 import tarfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
@@ -18,15 +17,7 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.base.text import encodable
 from vmtailor.drivers.image.allowance import DEPTH, ImageLimits, Room, too_many, too_much
 from vmtailor.drivers.image.layer_reader import TIME_MAX
-
-
-@dataclass(frozen=True)
-class Archived:
-    """`entries` without the root; `unpacked_bytes` counts each file once."""
-
-    sha256: str
-    entries: int
-    unpacked_bytes: int
+from vmtailor.drivers.image.layers import Archived
 
 
 def archive_directory(root: Path, out: Path, limits: ImageLimits | None = None) -> Archived:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from vmtailor.base.disk_full import no_space, says_full
 from vmtailor.base.errors import HostError, UserInputError, VmtailorError
-from vmtailor.base.process import CommandFailed, ProgramResult, pasteable, require_tool, run, spawn
+from vmtailor.base.process import CommandFailed, ProgramResult, not_ended, require_tool, run, spawn
 from vmtailor.drivers.image import manifests
 from vmtailor.drivers.image.allowance import ImageLimits, require_room, too_much
 
@@ -96,11 +96,7 @@ def _watched(argv: list[str], folder: Path, limits: ImageLimits, name: str, time
                     raise too_much(name, limits) from None
                 require_room(folder, 0)
                 if time.monotonic() - started > COPY_TIMEOUT_S:
-                    raise HostError(
-                        f"skopeo did not end within {COPY_TIMEOUT_S:.0f} s",
-                        hint="try it by hand, with the command below",
-                        details=pasteable(argv),
-                    ) from None
+                    raise not_ended(argv, COPY_TIMEOUT_S) from None
         err.seek(0)
         return ProgramResult(
             argv=tuple(argv), returncode=code, stdout=b"", stderr=err.read(), seconds=time.monotonic() - started

@@ -12,7 +12,7 @@ import msgspec
 
 from vmtailor.analysis.bootlog.boot_record import MAX_MESSAGES, Observed, architecture
 from vmtailor.analysis.bootlog.log_lines import decode
-from vmtailor.analysis.bootlog.stamps import HostClock
+from vmtailor.analysis.bootlog.stamps import HostClock, strip_stamp
 from vmtailor.model.architecture import every
 from vmtailor.model.boots.timeline import PhaseName, PhaseSpan, WarningCode
 
@@ -36,24 +36,70 @@ AFTER_RESET = (
 HANDED_OVER = (b"Starting kernel", b"EFI stub: Booting Linux", b"EFI stub: Exiting boot")
 
 
+#: A clock starts, or is set, behind the first of these, or before the second.
+_CLOCK_SET = re.compile(
+    rb"sched_clock|kvm-clock|^tsc: |^TSC|^hpet|^clocksource: \S+: mask|^clockevents|arch_timer|[Hh]yper-?[Vv]|^[Xx]en|vcpuop"
+    rb"|^timer: |^time: |timebase|riscv.timer"
+)
+_CLOCK_RUNS = re.compile(rb"^Calibrating delay loop|^pid_max: |sched_clock|^tsc: |kvm-clock|^clocksource: \S+: mask")
+
+
+def sets_clock(before: bytes, message: bytes) -> bool:
+    """Return whether a jump of the clock between two lines is where a clock starts."""
+    before, message = strip_stamp(before), strip_stamp(message)
+    return _CLOCK_SET.search(before) is not None or _CLOCK_RUNS.search(message) is not None
+
+
+def version_of(message: bytes) -> str | None:
+    """Return the version that a kernel's first line names."""
+    match = _VERSION.match(message)
+    return decode(match[1], 120) if match else None
+
+
 def starts_kernel(message: bytes) -> bool:
     """Return whether a message is one of a kernel's first."""
     return message.startswith((b"Linux version", b"Booting Linux on physical CPU"))
 
 
-def is_reset(observed: Observed, message: bytes) -> bool:
-    """Return whether the machine was reset: it says what it says first, and a kernel ran before."""
-    return message.startswith(AFTER_RESET) and observed.kernel_seen
+def looks_reset(observed: Observed, message: bytes) -> bool:
+    """Return whether the machine may have been reset: it says what it says first, and a kernel ran before. Firmware
+    that a running kernel calls (coreboot's `smm`) says it, too."""
+    return message.startswith(AFTER_RESET) and observed.kernel_seen and not _within_kernel(message)
 
 
-def is_second_kernel(observed: Observed, message: bytes) -> bool:
+def looks_second(observed: Observed, message: bytes) -> bool:
     """Return whether a message without a stamp names a kernel, and one was named before."""
     return bool(observed.version) and message.startswith(b"Linux version ")
 
 
-def starts_anew(last_us: int, at_us: int, message: bytes) -> bool:
-    """Return whether the clock goes back because another boot begins."""
-    return last_us - at_us > BACKWARDS_US and (starts_kernel(message) or at_us < BEGINNING_US)
+def looks_anew(last_us: int, at_us: int, message: bytes, *, merged: bool) -> bool:
+    """Return whether the clock goes back so far that another boot may begin. `merged`: the lines are of several
+    writers, each late in its way, so that this alone says nothing."""
+    return last_us - at_us > BACKWARDS_US and (not merged or starts_kernel(message) or at_us < BEGINNING_US)
+
+
+def is_firmware(message: bytes) -> bool:
+    """Return whether only firmware or a loader says this, and no kernel runs then."""
+    return message.startswith((*LOADERS, *FIRMWARE, *HANDED_OVER)) and not _within_kernel(message)
+
+
+def _within_kernel(message: bytes) -> bool:
+    return message.startswith(b"coreboot-") and b" smm starting" in message[:200]
+
+
+_SHUTDOWN = re.compile(
+    rb"reboot: (?:Restarting|Power down|System halted|machine restart)|Restarting system|Power down\.|System halted"
+    rb"|kexec(?:_core)?: Starting new kernel|Starting new kernel"
+    rb"|(?:systemd(?:-shutdown)?(?:\[1\])?: )(?:Rebooting\.|Powering off\.|Shutting down\.|Sending SIGTERM to remaining)"
+    rb"|systemd-journald\[\d+\]: Journal stopped"
+    rb"|(?:systemd\[1\]: |\[  OK  \] )?Reached target (?:\S+ - )?(?:(?:System )?(?:Reboot|Power[- ]Off|Halt|Shutdown)"
+    rb"|(?:reboot|poweroff|halt|shutdown)\.target)"
+)
+
+
+def is_shutdown(message: bytes) -> bool:
+    """Return whether a message says that the machine goes down or starts again, or that another kernel takes over."""
+    return _SHUTDOWN.match(message) is not None
 
 
 def is_handover(message: bytes) -> bool:
@@ -176,6 +222,9 @@ _RUN = re.compile(rb"Run (\S{1,200}) as init process")
 INITRD_PROGRAMS = ("/init", "/bootchart-vt")
 LOGIN = re.compile(rb"^[\w.() -]{0,80}login: ?$")
 
+#: Targets at which a system counts as started, by their names and by the descriptions that older versions print.
+TARGETS = ("graphical.target", "Graphical Interface", "multi-user.target", "Multi-User System")
+
 #: The architecture whose kernels print "Command line:" without the word "Kernel".
 _BARE = next((row.name for row in _OURS if row.log.bare_command_line), None)
 
@@ -261,20 +310,39 @@ def _dropped(observed: Observed, at_us: int | None, message: bytes) -> None:
         observed.warn(WarningCode.MESSAGES_DROPPED, f"the kernel's buffer overflowed: {decode(message, 60)}")
 
 
+#: Marks with which a system is up: a service manager that comes after them is executed anew.
+_UP = ("finished", "login", "cloud-init-finished", *(f"unit-up:{name}" for name in TARGETS))
+
+
+def _may_follow(observed: Observed) -> bool:
+    """Return whether a second systemd can be that of the root file system: the first ran in the initial RAM disk, or
+    something else says that the root was switched, and the system was not up yet. Elsewhere it is executed anew."""
+    if not observed.marks.keys().isdisjoint(_UP):
+        return False
+    signs = ("systemd-initrd", "switch-root", "switch-root-after", "run-init")
+    return not observed.marks.keys().isdisjoint(signs)
+
+
 def _systemd(observed: Observed, at_us: int | None, message: bytes) -> None:
     text = message.partition(b": ")[2]
+    observed.mark("systemd-line", at_us, "systemd's first line")
     if text.startswith(b"Startup finished in "):
         line = decode(text)
         if parse_startup_line(line):
             read_startup(observed, line)
             observed.mark("finished", at_us, "systemd's 'Startup finished'")
     elif text.startswith(b"systemd ") and _SYSTEMD_RUNS.match(text):
-        observed.mark("systemd", at_us, "systemd's first line", last=True)
+        again = "systemd-first" in observed.marks
+        if not again or _may_follow(observed):
+            how = "systemd's first line" if not again else "the first line of the second systemd"
+            observed.mark("systemd", at_us, how, last=True)
         observed.mark("systemd-first", at_us, "systemd's first line")
     elif text.startswith(b"Running in init"):
         observed.mark("systemd-initrd", at_us, "systemd: running in the initial RAM disk")
     elif text.startswith(b"Switching root"):
         observed.mark("switch-root", at_us, "'Switching root'")
+    elif text.startswith((b"Starting Switch Root", b"Starting initrd-switch-root.service")):
+        _switches(observed, at_us, "'Starting Switch Root'")
     elif text.startswith(b"Detected "):
         arch, virtual = _ARCH_WORD.match(text), _VIRT_WORD.match(text)
         if arch:
@@ -298,6 +366,41 @@ _VERBS = (
 _STARTED = re.compile(
     rb"(Starting|Mounting|Activating swap|Started|Finished|Mounted|Reached target|Activated swap) (.{1,200}?)\.{0,3}$"
 )
+
+
+def _switches(observed: Observed, at_us: int | None, how: str) -> None:
+    """Note that the root is being switched. Without a stamp it is by the next line that has one."""
+    if at_us is None:
+        observed.pending.setdefault("switch-root-after", f"{how}, which has no stamp: the next line that has one")
+    else:
+        observed.mark("switch-root-after", at_us, how)
+
+
+def take_pending(observed: Observed, at_us: int) -> None:
+    """Mark what was said without a stamp, at the first stamp after it."""
+    for name, how in observed.pending.items():
+        observed.mark(name, at_us, how)
+    observed.pending.clear()
+
+
+#: What a first journal says when the root is switched, and what systemd writes to a console of a system's start.
+_JOURNAL_ENDS = re.compile(rb"systemd-journald\[\d+\]: Received SIGTERM from PID 1 \(")
+_WELCOME = re.compile(rb"Welcome to (.{1,120}?)!?\s*$")
+_OF_INITRD = (b"dracut", b"nitramfs", b"nitrd", b"Initrd")
+
+
+def switches_root(observed: Observed, at_us: int | None, message: bytes) -> None:
+    """Note signs of a switched root that are no line of systemd itself: it ends the first journal; its console shows
+    `Starting Switch Root`, or a second welcome."""
+    if message.startswith(b"systemd-journald[") and _JOURNAL_ENDS.match(message):
+        _switches(observed, at_us, "the first journal is ended by PID 1")
+    elif message.lstrip().startswith((b"Starting Switch Root", b"Starting initrd-switch-root")):
+        _switches(observed, at_us, "'Starting Switch Root'")
+    elif message.startswith(b"Welcome to ") and (match := _WELCOME.match(message)):
+        if any(word in match[1] for word in _OF_INITRD):
+            observed.in_initrd = True
+        elif observed.in_initrd:
+            _switches(observed, at_us, "the second 'Welcome to'")
 
 
 def _unit(observed: Observed, at_us: int | None, text: bytes) -> None:
@@ -329,6 +432,10 @@ def _loader(observed: Observed, at_us: int | None, message: bytes) -> None:
 def _cloud_init(observed: Observed, at_us: int | None, message: bytes) -> None:
     if b" finished at " in message and b"Up " in message:
         observed.mark("cloud-init-finished", at_us, "cloud-init's 'finished' line")
+
+
+def _over(observed: Observed, at_us: int | None, message: bytes) -> None:
+    observed.closing = observed.closing or is_shutdown(message)
 
 
 def _target(observed: Observed, at_us: int | None, message: bytes) -> None:
@@ -382,6 +489,11 @@ HANDLERS: dict[bytes, Handler] = {
     b"EFI": _loader,
     b"Cloud-init": _cloud_init,
     b"[": _target,
+    b"reboot:": _over,
+    b"Restarting": _over,
+    b"kexec_core:": _over,
+    b"kexec:": _over,
+    b"systemd-shutdown[1]:": _over,
 }
 
 

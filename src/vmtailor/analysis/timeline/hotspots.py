@@ -4,7 +4,7 @@ boot."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -66,6 +66,13 @@ def _calls(timeline: Timeline) -> Iterator[Hotspot]:
         )
 
 
+def _of_kernel(timeline: Timeline, gaps: Sequence[GapSpan]) -> int:
+    """Return the own time of silences up to the kernel's end, beyond which one that began before it may reach."""
+    kernel = timeline.phase(PhaseName.KERNEL)
+    end = kernel.end_us if kernel is not None else None
+    return sum(gap.own_us if end is None else min(gap.own_us, max(0, end - gap.start_us)) for gap in gaps)
+
+
 def _gaps(timeline: Timeline) -> Iterator[Hotspot]:
     """Yield silences, without what initcalls and probes account for. Those of one kind, in one phase, are one row; what
     nothing explains is named by the message before."""
@@ -80,7 +87,7 @@ def _gaps(timeline: Timeline) -> Iterator[Hotspot]:
             kind="gap",
             name=name,
             exclusive_us=own,
-            share_kernel=_share(own, timeline.kernel_us) if phase == PhaseName.KERNEL else None,
+            share_kernel=_share(_of_kernel(timeline, gaps), timeline.kernel_us) if phase == PhaseName.KERNEL else None,
             share_total=_share(own, timeline.total_us),
             advice=(),
             start_us=gaps[0].start_us,

@@ -10,6 +10,7 @@ import msgspec
 
 from vmtailor.analysis.bootlog.boot_record import LATE_US, RESOLVED_US, Observed
 from vmtailor.analysis.bootlog.cloud_init import BOOT as CLOUD_INIT_BOOT
+from vmtailor.analysis.bootlog.milestones import TARGETS
 from vmtailor.model.boots.timeline import PhaseName, PhaseSpan, WarningCode
 
 Marks = dict[str, tuple[int, str]]
@@ -86,6 +87,14 @@ def _kernel(observed: Observed, marks: Marks) -> PhaseSpan | None:
             f"the kernel's first lines are missing: the log begins at {first / 1e6:.6f} s, and when the kernel began "
             f"is unknown",
         )
+    elif observed.clock_from_us is not None:
+        start, how = observed.clock_from_us, "the first stamp of the clock that then ran"
+        observed.warn(
+            WarningCode.CLOCK_STARTS_LATE,
+            f"the clock was set from {(observed.clock_set_us or 0) / 1e6:.6f} s to "
+            f"{observed.clock_from_us / 1e6:.6f} s while the kernel began: times count from there, and what was "
+            "before is not timed",
+        )
     elif first > LATE_US:
         start, how = first, "the kernel's first line"
         observed.warn(
@@ -154,12 +163,12 @@ def _after_kernel(observed: Observed, marks: Marks, kernel: PhaseSpan) -> list[P
 
 
 def _initrd_end(marks: Marks, begin: int) -> tuple[int, str] | None:
-    for name in ("switch-root", "run-init", "systemd"):
-        if (
-            name in marks
-            and marks[name][0] > begin
-            and not (name == "systemd" and marks.get("systemd-first") == marks["systemd"] and "systemd-initrd" in marks)
-        ):
+    if "systemd-initrd" in marks:
+        second = "systemd" if marks.get("systemd-first", (0,))[0] != marks.get("systemd", (0,))[0] else ""
+    else:
+        second = "systemd-line" if "systemd-first" in marks else ""
+    for name in ("switch-root", "run-init", "switch-root-after", second):
+        if name in marks and marks[name][0] > begin:
             return marks[name]
     return None
 
@@ -184,9 +193,6 @@ def _before_kernel(marks: Marks, found: list[PhaseSpan]) -> list[PhaseSpan]:
         spans.append(PhaseSpan(PhaseName.LOADER, loader[0], end, f"start: {loader[1]}; end: {how}"))
     return spans
 
-
-#: Targets at which a system counts as started, by their names and by the descriptions that older versions print.
-TARGETS = ("graphical.target", "Graphical Interface", "multi-user.target", "Multi-User System")
 
 
 def _target(marks: Marks, begin: int) -> tuple[int, str] | None:

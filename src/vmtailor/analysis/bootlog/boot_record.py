@@ -142,6 +142,14 @@ class Observed:
         return self.printed[place][1] if place < len(self.printed) else self.characters
 
     @property
+    def kernel_lines(self) -> bool:
+        """Return whether a kernel itself said anything that is known."""
+        return bool(
+            self.first_line_seen or self.version or self.command_line or self.initcalls or self.probes
+            or not self.marks.keys().isdisjoint(("run-any", "freed"))
+        )  # fmt: skip
+
+    @property
     def kernel_seen(self) -> bool:
         """Return whether anything in it is surely the kernel's or comes after it."""
         return bool(

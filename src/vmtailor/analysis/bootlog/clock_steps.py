@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from vmtailor.analysis.bootlog.log_lines import decode
-from vmtailor.analysis.bootlog.stamps import DAY_US, Outer
+from vmtailor.analysis.bootlog.stamps import DAY_US, Outer, strip_stamp
 
 #: Steps that are looked for: smaller ones forward are no silence, smaller ones back are disorder.
 FORWARD_US, BACK_US = 5_000_000, 2_000_000
@@ -64,20 +64,21 @@ def follows(before: bytes, date: bytes) -> bool | None:
 
 
 @dataclass
-class Step:
-    """One place at which the clock was set: by how much, after which message, and the message that tells (or "")."""
+class ClockStep:
+    """One place at which the clock was set: by how much (None: by days, which lines without a year do not tell), after
+    which message, and the message that tells (or "")."""
 
-    by_us: int
+    by_us: int | None
     after: bytes
     told_by: bytes
 
     def __str__(self) -> str:
-        way = "forward" if self.by_us > 0 else "back"
+        how = "to another day"
+        if self.by_us is not None:
+            how = f"{'forward' if self.by_us > 0 else 'back'} by {abs(self.by_us) / 1e6:.3f} s"
         told = f" ('{decode(self.told_by, 60)}')" if self.told_by else ""
-        return (
-            f"the log's clock is set {way} by {abs(self.by_us) / 1e6:.3f} s after '{decode(self.after, 60)}'{told}: "
-            "times count on without that"
-        )
+        after = decode(strip_stamp(self.after), 60)
+        return f"the log's clock is set {how} after '{after}'{told}: times count on without that"
 
 
 class ClockSteps:
@@ -85,7 +86,7 @@ class ClockSteps:
 
     def __init__(self) -> None:
         self.by_us = 0
-        self.found: list[Step] = []
+        self.found: list[ClockStep] = []
         self._last_us: int | None = None
         self._own: tuple[int, int] | None = None
         self._date = b""
@@ -103,7 +104,8 @@ class ClockSteps:
             step, told = self._step(outer, date, (last, at_us, host_us), own_us, message, behind)
             if step:
                 self.by_us += step
-                self.found.append(Step(step, self._recent[-1] if self._recent else b"", told))
+                by_us = None if outer.dated and date and self._date and follows(self._date, date) is False else step
+                self.found.append(ClockStep(by_us, self._recent[-1] if self._recent else b"", told))
                 at_us -= step
         self._date = date
         self._last_us = at_us if last is None else max(last, at_us)
@@ -132,10 +134,10 @@ class ClockSteps:
                 return 0, b""  # one line that came late
             return jump, self._told(outer, host_us, message, behind) or b""
         told = self._told(outer, host_us, message, behind) if jump >= FORWARD_US else None
-        if told is None:
+        said = said_us(told) if told is not None else None
+        if told is None or (said is not None and not BACK_US < said <= jump + BACK_US):
             return 0, b""
-        said = said_us(told)
-        return (abs(said) if said is not None and BACK_US < abs(said) <= jump else jump), told
+        return (jump if said is None else min(said, jump)), told
 
     def _told(self, outer: Outer, host_us: int, message: bytes, behind: Iterable[bytes]) -> bytes | None:
         """Return the message around a jump that says that the clock was set."""

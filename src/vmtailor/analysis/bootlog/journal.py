@@ -15,7 +15,9 @@ from vmtailor.base.notation import decoded_json
 def read_dmesg(content: Content) -> Observed | None:
     """Read `dmesg --json`."""
     document = content.document
-    return _read_log(content, dmesg_as_log(document.get("dmesg", ()) if isinstance(document, dict) else ()), merged=False)
+    return _read_log(
+        content, dmesg_as_log(document.get("dmesg", ()) if isinstance(document, dict) else ()), merged=False
+    )
 
 
 def read_json(content: Content) -> Observed | None:

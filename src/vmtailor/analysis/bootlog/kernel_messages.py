@@ -32,7 +32,7 @@ from vmtailor.analysis.bootlog.initcall_lines import (
 )
 from vmtailor.analysis.bootlog.log_lines import Cleaner, Content, decode
 from vmtailor.analysis.bootlog.milestones import HANDLERS, LOGIN, guess_arch
-from vmtailor.analysis.bootlog.recurrences import RELAYED, Recurrence, Verdict
+from vmtailor.analysis.bootlog.recurrences import RELAYED, Recurrence, RecurrenceVerdict
 from vmtailor.analysis.bootlog.silences import MIN_GAP_US, Silences
 from vmtailor.model.boots.timeline import WarningCode
 
@@ -169,23 +169,23 @@ class KernelLog:
         self._recurrence = doubt
         doubt.lines.append(self._raw)
 
-    def _settle(self, verdict: Verdict) -> None:
+    def _settle(self, verdict: RecurrenceVerdict) -> None:
         """End a doubt, if there is a verdict."""
         doubt = self._recurrence
-        if doubt is None or verdict is Verdict.OPEN:
+        if doubt is None or verdict is RecurrenceVerdict.OPEN:
             return
         self._recurrence = None
         since = {name: getattr(self, name) for name in _OF_A_BOOT}
         vars(self).update(self._aside)
         self._aside = {}
-        if verdict is Verdict.BOOT:
+        if verdict is RecurrenceVerdict.BOOT:
             self._next_boot()
             vars(self).update(since)
             self._slow = False
             return
-        if verdict is Verdict.COPY:
+        if verdict is RecurrenceVerdict.COPY:
             self._copy_us = 0
-        elif verdict is Verdict.STEP and self._last_us is not None and doubt.first_us is not None:
+        elif verdict is RecurrenceVerdict.STEP and self._last_us is not None and doubt.first_us is not None:
             self._set_back(self._last_us, doubt.first_us)
         self._slow = bool(self._shift_us) or self._copy_us is not None
         self._settling = True
@@ -288,6 +288,7 @@ class KernelLog:
         if outer is not None and outer.identified and not outer.kernel_clock and at_us is not None:
             if match is None:
                 self._direct_us = max(self._direct_us or 0, at_us)
+                self._owned = True
             elif self._direct_us is not None and at_us <= self._direct_us and not others:
                 return  # the system log says again what the kernel said on the console itself
         if self._begins_anew(at_us, message) and outer is not None and match:
@@ -538,6 +539,8 @@ class KernelLog:
             observed.mark("login", at_us, "login prompt")
         elif message.endswith(b": Journal started") and message.startswith(b"systemd-journal"):
             observed.mark("journal-started", at_us, "journald's first line")
+        elif message.endswith(b": Journal stopped") and milestones.is_shutdown(message):
+            observed.closing = True
         elif message.startswith(b"cloud-init[") and b" finished at " in message:
             observed.mark("cloud-init-finished", at_us, "cloud-init's 'finished' line")
         elif message.startswith(b"entering initcall"):
@@ -622,6 +625,7 @@ class KernelLog:
         elif outer and not outer.kernel_clock and outer.epoch:
             zero_us = self._clock.offset_us
             observed.epoch_zero_us = None if zero_us is None else zero_us + self._steps.by_us
+        milestones.on_systemds_clock(observed)
 
     def finish(self) -> Observed:
         """Return all that was found of the boot chosen."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from vmtailor.analysis.bootlog.boot_record import MAX_MESSAGES, Observed, architecture
+from vmtailor.analysis.bootlog.boot_record import LATE_US, MAX_MESSAGES, Observed, architecture
 from vmtailor.analysis.bootlog.log_lines import decode
 from vmtailor.analysis.bootlog.stamps import HostClock, strip_stamp
 from vmtailor.model.architecture import every
@@ -42,12 +42,18 @@ _CLOCK_SET = re.compile(
     rb"|^timer: |^time: |timebase|riscv.timer"
 )
 _CLOCK_RUNS = re.compile(rb"^Calibrating delay loop|^pid_max: |sched_clock|^tsc: |kvm-clock|^clocksource: \S+: mask")
+#: Messages of a kernel that has hardly begun.
+_EARLY = re.compile(
+    rb"^Console: |^(?:printk: )?(?:boot)?console \[|^Security Framework|^LSM: |^Dentry cache|^Inode-cache|^Mount-cache"
+    rb"|^ACPI: Core|^x86/|^CPU: |^Memory: |^rcu: |^NR_IRQS|^random: |^mempolicy|^Initializing cgroup"
+)
 
 
 def sets_clock(before: bytes, message: bytes) -> bool:
     """Return whether a jump of the clock between two lines is where a clock starts."""
     before, message = strip_stamp(before), strip_stamp(message)
-    return _CLOCK_SET.search(before) is not None or _CLOCK_RUNS.search(message) is not None
+    early = _EARLY.match(message) is not None and _CLOCK_SET.search(before) is not None
+    return early or _CLOCK_RUNS.search(message) is not None
 
 
 def version_of(message: bytes) -> str | None:
@@ -170,7 +176,9 @@ def parse_startup_line(text: str) -> list[PhaseSpan]:
         if name in spans:
             phases.append(PhaseSpan(str(name), at, at + spans[name], STARTUP))
             at += spans[name]
-    return phases
+    # A container has user space alone, and its service manager gives one figure without a name.
+    alone = parse_span(match[1].rstrip(". ")) if not phases and match[2] is None else None
+    return [PhaseSpan(PhaseName.USERSPACE.value, 0, alone, STARTUP)] if alone else phases
 
 
 def is_whole(line: str) -> bool:
@@ -349,6 +357,8 @@ def _systemd(observed: Observed, at_us: int | None, message: bytes) -> None:
             observed.arch = architecture(decode(arch[1], 30))
         elif virtual and observed.hypervisor is None:
             observed.hypervisor = decode(virtual[1], 30)
+    elif is_shutdown(message):
+        observed.closing = True
     else:
         _unit(observed, at_us, text)
 
@@ -441,6 +451,7 @@ def _over(observed: Observed, at_us: int | None, message: bytes) -> None:
 def _target(observed: Observed, at_us: int | None, message: bytes) -> None:
     # systemd writes `[  OK  ] Reached target …` straight to a serial console.
     if b"Reached target" in message:
+        _over(observed, at_us, message)
         _unit(observed, at_us, message[message.index(b"Reached target") :])
 
 
@@ -576,6 +587,51 @@ def without_arrivals(observed: Observed) -> None:
         "early lines carry the time at which the journal read them, not when they were said: how long the kernel took "
         "is not in this log (journalctl -o short-monotonic has it)",
     )
+
+
+#: systemd's sum and the stamp of the line that gives it differ by no more, where both count on one clock.
+SAME_CLOCK_US = 3_000_000
+
+
+def on_systemds_clock(observed: Observed) -> None:
+    """Put a log whose stamps count from before the kernel (a virtual machine's may be its host's) on the clock by which
+    systemd counted its phases. Both show the moment at which all had started."""
+    finished = observed.marks.get("finished")
+    over = max((p.end_us for p in observed.phases if p.source == STARTUP and p.end_us is not None), default=None)
+    if finished is None or over is None or observed.arrived or finished[0] - over <= SAME_CLOCK_US:
+        return
+    kernel = any(p.name == PhaseName.KERNEL for p in observed.phases)
+    late = observed.clock_from_us is not None or (observed.first_us or 0) > LATE_US
+    if not kernel or not late:
+        return
+    observed.warn(
+        WarningCode.CLOCK_STARTS_LATE,
+        f"the log's stamps are {(finished[0] - over) / 1e6:.3f} s ahead of systemd's clock: it had finished at "
+        f"{over / 1e6:.3f} s, in a line that is stamped {finished[0] / 1e6:.3f} s; times count on systemd's",
+    )
+    shift_log(observed, over - finished[0])
+
+
+def shift_log(observed: Observed, by_us: int) -> None:
+    """Move all that a log's stamps tell on another clock; phases that systemd reported stay."""
+
+    def moved(at_us: int | None) -> int | None:
+        return None if at_us is None else at_us + by_us
+
+    observed.marks = {name: (at_us + by_us, how) for name, (at_us, how) in observed.marks.items()}
+    observed.rough_us = {at_us + by_us for at_us in observed.rough_us}
+    observed.gaps = [
+        msgspec.structs.replace(gap, start_us=gap.start_us + by_us, end_us=gap.end_us + by_us) for gap in observed.gaps
+    ]
+    for call in observed.initcalls:
+        call.start_us, call.end_us, call.base_us = moved(call.start_us), moved(call.end_us), moved(call.base_us)
+    for probe in observed.probes:
+        probe.end_us = moved(probe.end_us)
+    observed.messages = [(moved(at_us), text) for at_us, text in observed.messages]
+    observed.printed = [(at_us + by_us, characters) for at_us, characters in observed.printed]
+    observed.first_us, observed.last_us = moved(observed.first_us), moved(observed.last_us)
+    observed.clocksource_switch_us = moved(observed.clocksource_switch_us)
+    observed.clock_from_us = observed.clock_set_us = None
 
 
 def place_loader(observed: Observed, loader: Observed, first_us: int, last_us: int) -> None:

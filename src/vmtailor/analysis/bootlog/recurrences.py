@@ -23,7 +23,7 @@ ALIKE = 40
 SLACK_US = 1_000_000
 
 
-class Verdict(StrEnum):
+class RecurrenceVerdict(StrEnum):
     """The ways in which a recurrence turns out."""
 
     OPEN = "open"
@@ -66,45 +66,45 @@ class Recurrence:
             self._copies += alike
             self._fresh += not alike
 
-    def verdict(self, since: Observed) -> Verdict:
+    def verdict(self, since: Observed) -> RecurrenceVerdict:
         """Return the verdict after a line. `since`: what was read from the suspected beginning on."""
         at_us = self._at_us
         if len(self.lines) >= MOST_LINES:
             return self.at_last(since)
         if at_us is None:
-            return Verdict.OPEN
+            return RecurrenceVerdict.OPEN
         firmware = self._reset or bool(self._firmware)
         if since.first_line_seen:
             if firmware or self._other_kernel(since):
-                return Verdict.BOOT
+                return RecurrenceVerdict.BOOT
             if self._copies >= COPIES:
-                return Verdict.COPY
+                return RecurrenceVerdict.COPY
             if self._fresh >= COPIES + 1:
-                return Verdict.BOOT
+                return RecurrenceVerdict.BOOT
         elif self._copies >= COPIES and self._copies > self._fresh and not self._reset:
-            return Verdict.COPY
+            return RecurrenceVerdict.COPY
         if self._last_us is not None and at_us >= self._last_us - SLACK_US and not self._behind(at_us):
             if since.first_line_seen:
-                return Verdict.COPY if self._copies else Verdict.BOOT
-            return Verdict.COPY if self._copies else Verdict.SAME
+                return RecurrenceVerdict.COPY if self._copies else RecurrenceVerdict.BOOT
+            return RecurrenceVerdict.COPY if self._copies else RecurrenceVerdict.SAME
         if self._fresh >= FRESH and not since.first_line_seen:
             return self._set_back()
-        return Verdict.OPEN
+        return RecurrenceVerdict.OPEN
 
-    def at_last(self, since: Observed) -> Verdict:
+    def at_last(self, since: Observed) -> RecurrenceVerdict:
         """Return the verdict where nothing more comes."""
         if since.first_line_seen and not self._stamped:
             agree = self._reset or self._firmware or since.command_line or self._other_kernel(since)
-            return Verdict.BOOT if agree else Verdict.SAME
+            return RecurrenceVerdict.BOOT if agree else RecurrenceVerdict.SAME
         if since.first_line_seen:
-            return Verdict.COPY if self._copies > self._fresh else Verdict.BOOT
+            return RecurrenceVerdict.COPY if self._copies > self._fresh else RecurrenceVerdict.BOOT
         if self._by_firmware or not self._stamped:
-            return Verdict.BOOT if self._reset or len(self._firmware) > 1 else Verdict.SAME
-        return self._set_back() if self._fresh >= COPIES else Verdict.SAME
+            return RecurrenceVerdict.BOOT if self._reset or len(self._firmware) > 1 else RecurrenceVerdict.SAME
+        return self._set_back() if self._fresh >= COPIES else RecurrenceVerdict.SAME
 
-    def _set_back(self) -> Verdict:
+    def _set_back(self) -> RecurrenceVerdict:
         anew = self.first_us is not None and self.first_us < BEGINNING_US
-        return Verdict.BOOT if anew or self._reset else Verdict.STEP
+        return RecurrenceVerdict.BOOT if anew or self._reset else RecurrenceVerdict.STEP
 
     def _behind(self, at_us: int) -> bool:
         """Return whether a clock that began anew merely has not far to go."""

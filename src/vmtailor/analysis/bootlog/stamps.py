@@ -27,6 +27,7 @@ INNER = re.compile(
     rb"(?:<\d{1,4}>)?\[ {0,4}\d{1,6}\.\d{6}(?:[@,]\d{1,3})?(?: *< *\d+\.\d{6} *>)?\](?:\[ *[TC]\d+\])? ?(?=\S)"
 )
 
+
 def strip_stamp(line: bytes) -> bytes:
     """Return a line without the kernel's own stamp."""
     match = KERNEL.match(line)

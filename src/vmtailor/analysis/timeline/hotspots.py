@@ -10,8 +10,11 @@ import msgspec
 
 from vmtailor.analysis.bootlog.silences import MIN_GAP_US, without_inner
 from vmtailor.analysis.timeline.durations import SLOW_CONSOLE_US
+from vmtailor.analysis.timeline.sanity import checked_spots, within_boot
 from vmtailor.model.boots.timeline import GapSpan, Hotspot, Initcall, Path, PhaseName, Probe, Timeline
 
+#: Contradictions between a hot spot and the whole that are named.
+MOST_NAMED = 5
 #: Rows kept; the rest is in the lists they come from.
 MOST = 200
 
@@ -19,8 +22,10 @@ MOST = 200
 def rank(timeline: Timeline) -> Timeline:
     """Return the timeline with its hot spots: the longest own time first, of units the longest."""
     spots = [*_calls(timeline), *_gaps(timeline), *_units(timeline), *_processes(timeline), *_console(timeline)]
+    spots, contradictions = checked_spots(timeline, spots)
     spots.sort(key=lambda spot: (-weight(spot), spot.kind, spot.name))
-    return msgspec.structs.replace(timeline, hotspots=tuple(spots[:MOST]))
+    warnings = (*timeline.warnings, *contradictions[:MOST_NAMED])
+    return msgspec.structs.replace(timeline, hotspots=tuple(spots[:MOST]), warnings=warnings)
 
 
 def weight(spot: Hotspot) -> int:
@@ -102,6 +107,8 @@ def _units(timeline: Timeline) -> Iterator[Hotspot]:
     for unit in timeline.units:
         waited = unit.path_us if unit.critical else unit.exclusive_us
         own = waited if waited is not None else unit.duration_us
+        if not within_boot(unit, timeline.shown_end_us):
+            continue  # once the machine is up, its units start as they please
         if own or (unit.duration_us and own is not None):
             known = waited is not None
             path = Path.CRITICAL if unit.critical else (Path.BESIDE if unit.critical is False else Path.UNKNOWN)

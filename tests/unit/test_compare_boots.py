@@ -234,6 +234,8 @@ def test_times_of_different_clocks_are_not_compared(tmp_path: Path) -> None:
     found = compare_sides(counted, counted, ("a", "b"))
     ready = {(r.name, r.unit): r for r in found.phases if r.kind == "milestone"}
     assert ready.keys() == {("ready, virtual", "µs"), ("ready", "instructions")}  # no seconds of the host
+    assert "ready" not in {name for _, name, unit in counted.samples if unit == "µs"}
+    assert not [name for _, name, _ in wall.samples if "virtual" in name]  # a figure of the instruction clock alone
     assert ready["ready, virtual", "µs"].before == 3.5 and ready["ready, virtual", "µs"].verdict == "same"
 
 

@@ -47,6 +47,14 @@ def test_figures_stand_side_by_side_and_what_only_one_needs_has_its_reason() -> 
     figures = {one.name: one for one in found.figures}
     assert figures["kernel file"].values == (runs[0].tailored.kernel_bytes, 4_500_000.0)
     assert figures["least memory"].values[1] is None
+    units = {one.name: one.unit for one in found.figures}
+    assert {name for name, unit in units.items() if unit == "bytes"} == {
+        "kernel file", "kernel file, packed", "least memory",
+    }  # fmt: skip
+    assert {name for name, unit in units.items() if unit == ""} == {
+        "symbols =y", "symbols with a prompt", "device accesses",
+    }  # fmt: skip
+    assert set(units.values()) == {"", "bytes", "instructions"}
     own = next(one for one in found.differing if one.symbol == "SERIAL_AMBA_PL011")
     assert own.has == (None, "y") and own.why == "the serial line carries all talk"
     assert len(found.differing) == 2 and {one.has for one in found.differing} == {(None, "y"), ("y", None)}

@@ -67,8 +67,8 @@ def booted(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     def boot(machine: Machine, work: object, scratch: Path, counting: Any = None) -> tuple[Boot, Gathered]:
         seen.append(counting)
         counts = b"counts" if counting is not None and counting.mode is CountingMode.COUNTS else b""
-        ending: Any = SimpleNamespace(seconds=1.0, stderr="", command="")
-        gathered: Any = SimpleNamespace(report=GuestReport(), lines=(), end=ending, counts=counts)
+        ending: Any = SimpleNamespace(seconds=1.0, stderr="it stopped", command="qemu -x")
+        gathered: Any = SimpleNamespace(report=GuestReport(), lines=((0.5, "a line"),), end=ending, counts=counts)
         return Boot(Outcome.READY, (), 1.0), gathered
 
     monkeypatch.setattr(system_verify, "boot", boot)
@@ -91,7 +91,8 @@ def target(clock: Clock) -> SystemTarget:
 
 def test_every_block_is_counted_in_the_run_that_is_compared_with(booted: list[Any], tmp_path: Path) -> None:
     file = tmp_path / "counts"
-    system_verify.run(target(Clock.INSTRUCTIONS), tmp_path, counts=Counts(TABLE, file))
+    run = system_verify.run(target(Clock.INSTRUCTIONS), tmp_path, counts=Counts(TABLE, file))
+    assert run.words == "--- console:\na line\n--- machine, ended after 1.0 s:\nit stopped\nqemu -x"
     said, config = booted
     assert config.mode is CountingMode.COUNTS and config.kernel is None
     assert {mark.name for mark in config.marks} >= {"start_kernel", "init"}

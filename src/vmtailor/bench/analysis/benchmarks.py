@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from vmtailor.bench.model.results import CLOCK, BenchFigure, SuiteName, TestKey
 
-#: The figures of isolation: t1 and t2 of each well-behaved instance, their ratio (of one that did not report, the least
-#: that it can be), how many of the four did not report.
+#: The figures of isolation: t1 and t2 of each well-behaved instance, their ratio (a lower bound for one that did not
+#: report), and how many of the four did not report.
 T1, T2, RATIO, SILENT = "t1", "t2", "t2 / t1", "did not report"
 #: The figure of every test of UnixBench.
 SCORE = "score"
@@ -171,8 +171,7 @@ _STRESSES = {
     "fork-bomb": "begins processes that begin processes",
 }
 
-# Units of work of the kernel-bound tests are large enough that ticks of timers, of which few come in so little virtual
-# time, do not matter.
+# Kernel-bound tests have enough units of work that timer ticks do not matter: few come in so little virtual time.
 INDEX: dict[str, IndexTest] = {
     row.name: row
     for row in (

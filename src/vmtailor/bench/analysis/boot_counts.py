@@ -14,7 +14,7 @@ from vmtailor.bench.analysis.figure_parts import part
 from vmtailor.bench.model.results import BenchFigure
 from vmtailor.model.boots.boot import Boot, Phase
 
-#: Name for code that the machine ran before its kernel.
+#: Name of the code that the machine runs before its kernel.
 BEFORE = "firmware"
 
 
@@ -39,7 +39,7 @@ def by_subsystem(found: Boot, phases: Sequence[Phase], subsystems: Mapping[str, 
     return {name: value for name, value in sums.items() if value}
 
 
-#: The marks of a program's end.
+#: Marks of a program's end; the first that is there counts.
 ENDS = ("ready", "end")
 _UP_TO_PROGRAM = (Phase.FIRMWARE, Phase.KERNEL, Phase.INIT)
 
@@ -60,14 +60,15 @@ class BootStretch:
         return None if begin is None or end is None else end - begin
 
 
-#: A start in a machine of the image's own, whose init starts the command: to the program, and to its end; the command.
+#: A start in a machine of the image's own, whose init starts the command: to the program, and to its end. OWN_WORK is
+#: the command alone.
 OWN_STARTS = (
     BootStretch("to the program", _UP_TO_PROGRAM, "", ("entry",)),
     BootStretch("to its end", (*_UP_TO_PROGRAM, Phase.START_UP), "", ENDS),
 )
 OWN_WORK = BootStretch("to its end", (Phase.START_UP,), "entry", ENDS)
-#: The command in a machine with engines, asked for once all is ready. The machine's own boot is not in it, and there is
-#: nothing that would be the way to the program in every engine.
+#: The command in a machine with engines, given once all is ready. It leaves out the machine's own boot. Engines have no
+#: common mark for the moment when the program starts.
 WITHIN = BootStretch("to its end", (Phase.LOAD,), "load", ("load_end",))
 
 

@@ -18,12 +18,12 @@ from vmtailor.model.change import Verdict
 
 #: The runtime that all others are compared with.
 NATIVE = "native"
-#: Differences below the first share are of no interest; where none was found, and the second can be ruled out, cells
-#: are the same.
+#: Differences below the first share are ignored. Cells without a difference are the same where the second share can be
+#: ruled out.
 _OF_INTEREST, _ALIKE = 0.02, 0.05
 #: Thresholds of logarithms, whose differences are ratios.
 _OF_RATIOS = significance.Thresholds(0.0, math.log1p(_OF_INTEREST), math.log1p(_ALIKE))
-#: A share of processor time that others took from which on it is said.
+#: The share of processor time from which other work makes a cell noisy.
 NOISY = 0.10
 
 
@@ -209,7 +209,7 @@ def against(native: Sequence[float], values: Sequence[float], *, larger_is_bette
     else:  # which has no logarithm
         thresholds = significance.Thresholds(_OF_INTEREST, 0.0, _ALIKE * before)
         found = significance.compare([sign * value for value in native], [sign * value for value in values], thresholds)
-        # Of few and scattered samples the difference may be more than all there is: no ratio is below nothing.
+        # With few and scattered samples, the difference may exceed the whole; but no ratio is below zero.
         ends = _ends(found, lambda end: max(0.0, 1 + sign * end / before))
     few = found.verdict is Verdict.SAME and not significance.can_decide(len(native), len(values))
     return Against(statistics.median(values) / before, *ends, Verdict.UNDECIDED if few else found.verdict)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from vmtailor.bench.analysis.cells import Cell
 
-#: Between a figure's name and the part of it that a further figure is.
+#: The separator between a figure's name and that of its part.
 OF = ": "
-#: A subsystem with less than this share of the whole, in every runtime, is shown with others.
+#: Subsystems with less than this share of the whole, in every runtime, are shown together.
 LEAST_SHARE = 0.005
 SMALLER = "smaller ones together"
 

@@ -22,7 +22,7 @@ from vmtailor.model.boots.counters import Counters, Totals
 CPU_SCORE = "score by processor time"
 #: Least share of the longest instance's time in which all are at work; with less, they were not measured at once.
 LEAST_OVERLAP = 0.5
-#: The span that every step of an exercise begins with, the mark before the first, and that behind the last.
+#: The span at the beginning of every step of an exercise, and the marks before the first and after the last.
 STEP, FIRST, LAST = "step", "load", "load_end"
 
 
@@ -102,8 +102,7 @@ def figures(instances: Sequence[Said], cost: Totals) -> tuple[BenchFigure, ...]:
             BenchFigure(name="processor time", value=one.cpu_s, unit="s", larger_is_better=False, instance=number),
         ]
     done = sum(one.units for one in instances)
-    counted = (("kernel", cost.kernel), ("user", cost.user), ("devices", cost.ports + cost.mmio))
-    for name, value in counted:
+    for name, value in (("kernel", cost.kernel), ("user", cost.user), ("devices", cost.ports + cost.mmio)):
         what = "accesses" if name == "devices" else "instructions"
         found.append(BenchFigure(name=name, value=float(value), unit=what))
         if done > 0:

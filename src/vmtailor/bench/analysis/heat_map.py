@@ -13,9 +13,9 @@ from vmtailor.bench.analysis.benchmarks import RATIO, SILENT
 from vmtailor.bench.analysis.cells import Cell, cells_of
 from vmtailor.bench.model.results import BenchTrial, HostRun, SuiteName
 
-#: The only one that runtimes are ranked by: the times themselves are of the server, not of isolation.
+#: The only figure that ranks runtimes: the times themselves depend on the server, not on isolation.
 RANKED = RATIO
-#: Percent from which on a colour is the darkest one, and how many colours there are.
+#: Percent of loss for the darkest shade, and the number of shades.
 WORST, SHADES = 400.0, 6
 
 

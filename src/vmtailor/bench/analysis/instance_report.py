@@ -80,7 +80,7 @@ def identified(
 
 
 def _isolated(name: str, seen: Mapping[str, Any], here: Mapping[str, Any], *, own: bool) -> Isolated:
-    # With a kernel of its own, a namespace's number means nothing: all of them are another kernel's.
+    # With another kernel, the numbers of namespaces mean nothing: all of them are its own.
     inside = str(seen.get(f"ns_{name}", ""))
     return Isolated.OWN if own or inside != str(here.get(f"ns_{name}", "")) else Isolated.SHARED
 

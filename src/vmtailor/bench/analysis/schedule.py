@@ -237,7 +237,7 @@ class Schedule:
     ) -> None:
         there = tuple(done)
         known = {trial.key for trial in there}
-        # A cell that is gone on with is warmed up again: its runtime was begun anew.
+        # A cell that continues is warmed up again: its runtime was started anew.
         cold = {(one.test, one.runtime) for one in planned if one.block and one.key not in known}
         again = {one.key for one in planned if not one.block and (one.test, one.runtime) in cold}
         known -= again

@@ -21,7 +21,7 @@ from vmtailor.bench.analysis.cells import NATIVE, Against, Cell, against
 from vmtailor.bench.analysis.phrases import instances
 from vmtailor.bench.model.results import SuiteName
 
-#: The sets of programs that there are, as variants begin with them.
+#: The sets of programs, by the words that variants begin with.
 OURS, PUBLISHED = "our set", "published set"
 _DRAWS = 2000
 
@@ -229,7 +229,7 @@ def _share(found: IndexTable, column: str, values: Mapping[str, float]) -> list[
     return [f"{100 * values[column] / one:.1f} % of one's"]
 
 
-#: Beyond this factor a test of ours is said to be far from the published one: its score tells of the program then.
+#: Beyond this factor, a test of ours is called far from the published one: its score depends on the program then.
 FAR = 2.0
 CHECK_TITLE = "Our set against the published one"
 CHECK_HEADER = ("test", "runtime", "our set", "published set", "ratio (95 %)", "")

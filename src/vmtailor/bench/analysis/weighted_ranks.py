@@ -22,11 +22,11 @@ from vmtailor.bench.analysis.heat_map import RANKED
 from vmtailor.bench.model.results import HostRun, SuiteName, is_counted
 from vmtailor.model.change import Verdict
 
-#: Resamplings of the cells, and how often one must be first to be called so.
+#: Resamplings of the cells, and the share of them in which a runtime must be first to be called so.
 DRAWS, SURE = 400, 0.95
 #: A runtime without values for more than this share of the figures is not ranked.
 LACKING = 1 / 3
-#: Less of a weight than this is none.
+#: A bound below this share of the weight counts as 0.
 _LEAST = 1e-6
 _Values = Mapping[str, Sequence[float]]
 
@@ -120,7 +120,7 @@ def advise(run: HostRun, weights: Mapping[str, float], among: Sequence[str] = ()
         Ranked(name, scores[name], tuple(suites[name].items()), wins[name] / DRAWS)
         for name in sorted(able, key=lambda name: -scores[name])
     )
-    # Draws from few samples hardly reach beyond them: the test of ranks has to tell the first from each other one, too.
+    # Draws from few samples hardly vary, so the test of ranks must tell the first from each other one, too.
     best = ranked[0].runtime
     untold = tuple(name for name in able if name != best and not _told(values, larger, best, name))
     decided = not untold and ranked[0].first >= SURE

@@ -43,7 +43,7 @@ def _show_run(run: HostRun) -> None:
     console.print(isolation_table(run))
     order = {one.runtime: number for number, one in enumerate(run.identities)}
     for test, group in groupby(cells_of(run), key=lambda cell: cell.key.of_test):
-        rows = [cell for cell in group if not is_part(cell)]  # of which there are many: they stand on the page
+        rows = [cell for cell in group if not is_part(cell)]  # there are too many of these: the page has them
         console.print(cell_table(title_of(*test), rows, order))
     for map_ in heat_maps(run):
         console.print(heat_table(map_))
@@ -87,7 +87,7 @@ def _table(
 
 def isolation_table(run: HostRun) -> Table:
     """Return a table of how each runtime isolates and limits, as its instance saw it."""
-    # Cgroups and digests are long: they stand on the page.
+    # Cgroups and digests are too long for a terminal: the page has them.
     shown = [place for place, name in enumerate(ISOLATION) if name not in ("cgroup", "program")]
     records = records_of(run)
     told = [isolation_row(one, records[one.runtime]) for one in run.identities]

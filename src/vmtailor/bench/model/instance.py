@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-#: The image's programs: what most instances run, and the tests of UnixBench.
+#: The image's programs: the one that most instances run, and the tests of UnixBench.
 BENCH, BENCH_UNIXBENCH = "/bench/bench", "/bench/unixbench"
 #: Path inside an instance where it calls back.
 CALL_BACK = "/callback"

@@ -9,7 +9,7 @@ from typing import ClassVar
 from vmtailor.bench.model.results import SuiteName
 from vmtailor.model.machine import Machine
 
-#: The image that is measured where none is named.
+#: The default image.
 BENCH_IMAGE = "oci:build/images/bench"
 
 

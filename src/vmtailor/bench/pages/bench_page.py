@@ -21,7 +21,7 @@ from vmtailor.bench.pages.overview import Overview, overviews
 from vmtailor.bench.pages.published_tables import LayoutTable, layout_tables
 from vmtailor.bench.pages.ratio_bars import Ratios, ratios
 
-#: Fewer samples than these have no 95 % interval of their median: what stands there is their range.
+#: Fewer samples than these have no 95 % interval of their median: the page shows their range instead.
 FEW = 6
 
 
@@ -109,20 +109,19 @@ def _section(number: int, run: HostRun) -> Section:
         )
         for suite in sorted({key[0] for key in by_test}, key=lambda name: suites.get(name, len(suites)))
     )
-    facts = dict(run.options)
-    indices = [
-        PageTable(index_title(t, facts), t.columns, tuple(index_rows(t))) for t in index_tables(found, list(order))
-    ]
+    indices = tuple(
+        PageTable(index_title(one, dict(run.options)), one.columns, tuple(index_rows(one)))
+        for one in index_tables(found, list(order))
+    )
     records = records_of(run)
-    rows = tuple(isolation_row(one, records[one.runtime]) for one in run.identities)
     few = any(c.summary is not None and c.summary.count < FEW and not is_counted(c.key.variant) for c in found)
     return Section(
         run=run,
-        isolation=rows,
+        isolation=tuple(isolation_row(one, records[one.runtime]) for one in run.identities),
         suites=parts,
         overviews=tuple(overviews(run, found)),
         links=links,
-        indices=tuple(indices),
+        indices=indices,
         heat=tuple(heat_maps(run)),
         noise=noise_words(run),
         few=few,
@@ -165,11 +164,10 @@ def _test(identity: str, key: TestKey, cells: Sequence[Cell]) -> Test:
         for one in parts_of(cells)
     )
     suite, test, _, variant = key
-    words = test_words(suite, test, variant)
     return Test(
         id=identity,
         title=title_of(*key),
-        words=words,
+        words=test_words(suite, test, variant),
         baseline=baseline(cells[0].key),
         groups=tuple(one for one in groups if one),
         parts=tables,

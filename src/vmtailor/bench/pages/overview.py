@@ -18,7 +18,7 @@ from vmtailor.bench.model.job import VM
 from vmtailor.bench.model.results import CLOCK, VIRTUAL, HostRun, SuiteName, TestKey
 from vmtailor.model.change import Verdict
 
-#: Figures that a runtime has not, because it has no such step.
+#: The words for a figure that a runtime lacks, because it has no such step.
 NO_SUCH_STEP = "no such step"
 #: Note on a cell whose trials did not alternate with native's in the same blocks.
 APART = "not at the same time as native"

@@ -66,13 +66,8 @@ def _machine(run: HostRun) -> str:
     versions = [(one.runtime, one.version) for one in run.identities if one.version and not one.problem]
     trials = [trial for trial in run.trials if trial.variant == VIRTUAL]
     failed = sum(trial.failure is not None for trial in trials)
-    rows = [
-        ("image", run.image_digest),
-        ("trials", f"{len(trials)}, of which {failed} failed"),
-        *_options(run),
-        *versions,
-    ]
-    return _table(("condition", ""), rows)
+    counts = ("trials", f"{len(trials)}, of which {failed} failed")
+    return _table(("condition", ""), [("image", run.image_digest), counts, *_options(run), *versions])
 
 
 @dataclass(frozen=True)

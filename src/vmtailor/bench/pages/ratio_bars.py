@@ -15,9 +15,9 @@ from vmtailor.bench.model.results import CLOCK, SuiteName
 from vmtailor.bench.pages.bench_charts import Scale
 from vmtailor.bench.pages.overview import tip_of
 
-#: The picture goes at least so far to either side of 1.
+#: The least ratio that the picture reaches on either side of 1.
 LEAST = 1.25
-#: The part of the picture's width that names and ratios stand in, in percent.
+#: The part of the picture's width for names and ratios, in percent.
 _WORDS = 32.0
 
 

@@ -11,7 +11,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
 
-from vmtailor.analysis.cost.plugin_counts import SymbolTable
 from vmtailor.analysis.guests import boots, machine_variants
 from vmtailor.base import notation
 from vmtailor.base.cache.store import Store, digest
@@ -27,11 +26,11 @@ from vmtailor.bench.model.instance import BENCH, BENCH_UNIXBENCH, Limits
 from vmtailor.bench.model.job import VM, BenchInside, BenchMachine
 from vmtailor.bench.model.results import RuntimeIdentity
 from vmtailor.bench.run import kernel_subsystems
+from vmtailor.bench.run.image_machine import counting
 from vmtailor.bench.runtimes.description import Description
 from vmtailor.bench.runtimes.guest_runtime import ARCHIVE, ENTER, FAILED, FIRST, LOG, OURS, TREE, InGuest, in_guest
 from vmtailor.bench.runtimes.host_runtime import able
 from vmtailor.bench.suites.bench_run import ASKED, TAG
-from vmtailor.booting.boot_counter import Counting
 from vmtailor.booting.booter import boot
 from vmtailor.drivers.distribution import packaged_baseline
 from vmtailor.drivers.distribution.selection import of_host
@@ -41,7 +40,7 @@ from vmtailor.drivers.rootfs import boot_disk as disks
 from vmtailor.drivers.rootfs.rootfs import Extra, build
 from vmtailor.model.architecture import named
 from vmtailor.model.boots.boot import Boot
-from vmtailor.model.boots.counters import CodeSpan, CountingConfig, CountingMode
+from vmtailor.model.boots.counters import CodeSpan
 from vmtailor.model.boots.ending import Gathered
 from vmtailor.model.boots.system_exercise import Saying, SystemExercise, SystemReady, SystemReadyKind
 from vmtailor.model.boots.workload import FIXED_KEY, Attended
@@ -52,11 +51,11 @@ from vmtailor.model.plan import RootFormat
 from vmtailor.pipeline.systems import exercise_boots, subjects
 from vmtailor.pipeline.systems import inputs as systems
 
-#: Memory of the machine: engines, and the image on its way into them.
+#: Memory of the machine, for engines and for the image while they load it.
 MEMORY_BYTES = 1 << 30
 #: Seconds of the guest's time for making an engine ready, and for one command; of processor time for a whole boot.
 PREPARE_S, COMMAND_S, BOOT_S = 1800.0, 600.0, 3600.0
-#: Disks of the machine behind the system's own: the image's files, and ours.
+#: The machine's disks after the system's own: the image's files, and ours.
 TREE_DISK, OURS_DISK = "/dev/vdb", "/dev/vdc"
 #: Further files from the guest: the script's log, the engine's version, and the identity outside and within it.
 _SAID, _VERSION, _HERE, _WITHIN = "bench-log", "bench-version", "bench-here", "bench-within"
@@ -202,7 +201,9 @@ class GuestEngine:
             work = Attended(exercise=exercise, volume=volume, key=FIXED_KEY, timeout_s=patience_s).unhurried(
                 Clock.INSTRUCTIONS
             )
-            return boot(machine, work, folder, counting=_counting(known.machine, parts, by_step=by_step))
+            spans = _step_spans(parts) if by_step else ()
+            counted = counting(known.machine, parts, parts.attendant_marks(), spans)
+            return boot(machine, work, folder, counting=counted)
 
 
 def exercise_of(asked: InGuest) -> SystemExercise:
@@ -227,7 +228,7 @@ def failure(log: str) -> str:
     return ""
 
 
-#: Lines before a failure that are told: engines name the cause first, and then what came of it.
+#: Lines quoted before a failure: engines name the cause first, and then its effects.
 _MOST_SAID = 6
 
 
@@ -244,14 +245,6 @@ def require_ready(found: Boot, gathered: Gathered, problem: str = "") -> Boot:
         words = f"{log[-1500:]}\n{boots.evidence(gathered, found.failures)[-1000:]}"
         raise GuestError(f"in the machine: {reason}", details=words.strip())
     return found
-
-
-def _counting(known: BenchMachine, parts: Natives, *, by_step: bool) -> Counting:
-    table = SymbolTable.parse(Path(known.system_map).read_text("ascii", "replace"), known.machine.architecture)
-    marks = boots.marks_at(table, parts.attendant_marks())
-    spans = _step_spans(parts) if by_step else ()
-    config = CountingConfig(mode=CountingMode.COUNTS, marks=marks, spans=spans, architecture=table.architecture)
-    return Counting(parts, config, table)
 
 
 def _step_spans(parts: Natives) -> tuple[CodeSpan, ...]:

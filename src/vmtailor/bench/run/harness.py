@@ -48,9 +48,9 @@ from vmtailor.bench.suites.bench_run import TIMED_OUT, BenchRun
 from vmtailor.bench.suites.registry import SUITES
 from vmtailor.drivers.rootfs import unpack
 
-#: File of a cell that is measured again.
+#: The file for a cell that is measured again.
 AGAIN = "again.json"
-#: Suites during whose trials the processors' clocks are looked at.
+#: Suites during whose trials the processors' clocks are read.
 CLOCKED = (SuiteName.EFFICIENCY, SuiteName.UNIXBENCH)
 _UNPACK_S = 600.0
 
@@ -208,7 +208,7 @@ def _tried(run: BenchRun, planned: PlannedTrial, row: BenchRow, at_once: rounds_
     figures: tuple[BenchFigure, ...] = ()
     failure = None
     clocks = Clocks()
-    # Looking costs a little: it is done where processors are measured, and where it says something.
+    # Reading clocks costs a little, so only trials that time processors do it.
     looking = clocks if test.suite in CLOCKED and not is_counted(test.variant) else contextlib.nullcontext()
     try:
         with looking:
@@ -283,15 +283,11 @@ def main(words: list[str]) -> int:
     """Do the job in a file. Returns the exit code of the error, or 0."""
     try:
         measure(records.load(BenchJob, Path(words[0])))
-    except VmtailorError as error:
-        terminal.show_error(error)
-        return int(error.exit_code)
-    except OSError as error:
-        refused = HostError(
-            f"the host refused: {error}", hint="check that the disk has space and that the results' folder exists"
-        )
-        terminal.show_error(refused)
-        return int(refused.exit_code)
+    except (VmtailorError, OSError) as error:
+        hint = "check that the disk has space and that the results' folder exists"
+        shown = error if isinstance(error, VmtailorError) else HostError(f"the host refused: {error}", hint=hint)
+        terminal.show_error(shown)
+        return int(shown.exit_code)
     return 0
 
 

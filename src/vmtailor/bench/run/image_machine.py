@@ -4,7 +4,7 @@ boots to run one command."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -27,7 +27,7 @@ from vmtailor.booting.bundle_booter import BundleBooter
 from vmtailor.drivers.guest import guest_programs
 from vmtailor.drivers.host import bundle_folder
 from vmtailor.model.boots.boot import Boot
-from vmtailor.model.boots.counters import CountingConfig, CountingMode
+from vmtailor.model.boots.counters import CodeSpan, CountingConfig, CountingMode
 from vmtailor.model.boots.ending import Gathered
 from vmtailor.model.boots.workload import FIXED_KEY, Exercised, Run
 from vmtailor.model.exercise import Exercise, Ready, ReadyKind
@@ -118,7 +118,7 @@ class ImageMachine:
         if self.known.folder:
             loaded = bundle_folder.load_container(Path(self.known.folder))
             return _right(*BundleBooter(loaded, parts)(machine, work, self._folder()))
-        return _right(*boot(machine, work, self._folder(), counting=_counting(self.known, parts)))
+        return _right(*boot(machine, work, self._folder(), counting=counting(self.known, parts, parts.marks())))
 
     def _folder(self) -> Path:
         self.scratch.mkdir(parents=True, exist_ok=True)
@@ -138,7 +138,12 @@ def _right(found: Boot, gathered: Gathered) -> Boot:
     return found
 
 
-def _counting(known: BenchMachine, parts: Natives) -> Counting:
+def counting(
+    known: BenchMachine, parts: Natives, init_marks: Mapping[str, int], spans: tuple[CodeSpan, ...] = ()
+) -> Counting:
+    """Return how a machine's boot is counted. `init_marks`: the addresses of its init's marks."""
     table = SymbolTable.parse(Path(known.system_map).read_text("ascii", "replace"), known.machine.architecture)
-    config = CountingConfig(mode=CountingMode.COUNTS, marks=boots.marks(table, parts), architecture=table.architecture)
+    config = CountingConfig(
+        mode=CountingMode.COUNTS, marks=boots.marks_at(table, init_marks), spans=spans, architecture=table.architecture
+    )
     return Counting(parts, config, table)

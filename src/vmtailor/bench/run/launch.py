@@ -37,7 +37,7 @@ from vmtailor.model.image import Image
 from vmtailor.stages.image_fetch import fetch
 
 _COPY_S = 1800.0
-#: A run ends by itself long before this; a week.
+#: A week, in seconds: a run ends by itself long before.
 _LONGEST_S = 7 * 86400.0
 
 
@@ -87,7 +87,7 @@ def bench(asked: BenchJob, store: Store, *, inside: str = "", require_kvm: bool 
     if inside:
         counted = bool(machine_tests(job))
         job = replace(job, inside=guest_engine.ready(inside, image, job.image_archive, store, by_subsystem=counted))
-    # Two runs into one file would each take what the other one adds for gone.
+    # Of two runs into one file, each would drop what the other one adds.
     lock = store.folder("bench-locks") / digest(str(Path(job.out).resolve()))[:16]
     with locked(lock, f"a benchmark into {out.name}"), held() as scope:
         job = replace(job, folder=str(scope.folder))

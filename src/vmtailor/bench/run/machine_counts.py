@@ -16,7 +16,7 @@ from vmtailor.bench.run.guest_engine import GuestEngine
 from vmtailor.bench.run.image_machine import ImageMachine
 from vmtailor.bench.suites.unixbench import ONE_COPY, ONE_CORE
 
-#: Counts do not vary: two boots show that they do not.
+#: Boots of each count: counts do not vary, and two boots show it.
 REPEAT = 2
 #: Seconds that a boot takes under emulation: of a machine of the image's own, and of a system with an engine in it.
 _COST_S, _COST_WITHIN_S = 15.0, 60.0

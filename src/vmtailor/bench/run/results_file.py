@@ -18,7 +18,7 @@ from vmtailor.bench.suites.bench_run import RUN_OVER
 
 #: The option that may change from one run to the next.
 REPEAT = "repeat"
-#: The most of a run's time that writing its results may take, and the longest that they wait for it, in seconds.
+#: The largest share of a run's time spent on writing results, and the longest wait between writes, in seconds.
 _SHARE, _WAIT_S = 0.05, 5.0
 
 

@@ -26,16 +26,16 @@ from vmtailor.model.boots.ending import Gathered
 from vmtailor.model.boots.system_exercise import Saying, SystemExercise, SystemReady, SystemReadyKind
 from vmtailor.model.exercise import Expect, Step, StepKind
 
-#: The number of instances that stands for none: the machine itself, which is the chroot.
+#: The number that stands for no instance: the machine itself, measured in the chroot.
 NONE = 0
-#: Seconds of the guest's time between two rounds, in which it writes what it has put off.
+#: Seconds of the guest's time between two rounds, in which it finishes its delayed writes.
 REST_S = 10
-#: Seconds that a round costs here for each of the guest's own, at one nanosecond an instruction; and a boot with all
-#: that comes before the first round.
+#: Seconds that a round takes here for each second of the guest's, at one nanosecond an instruction; and that everything
+#: before the first round takes, boot included.
 _SLOWER, _START_S = 10.0, 90.0
 #: Factor by which a guest may keep a processor of the host busy for longer than its own time.
 _PATIENCE = 60.0
-#: The file in which the guest sends what instances said, and what each one's part begins with.
+#: The file with the instances' output that the guest sends, and the prefix of each one's part.
 _SAID, _INSTANCE = "bench-said", "instance "
 
 
@@ -46,7 +46,7 @@ def tests(job: BenchJob) -> list[BenchTest]:
         return []
     counts = dict.fromkeys(max(1, count) for count in job.counts)
     names = [test for test in INDEX if not job.only or test in job.only]
-    # A processor whose instructions take longer has fewer of them in a second.
+    # A processor with longer instructions executes fewer of them in a second.
     pace = named(job.inside.machine.machine.architecture).emulator.pace if job.inside is not None else 0
     slower = _SLOWER / (1 << pace)
     return [
@@ -66,21 +66,17 @@ def tests(job: BenchJob) -> list[BenchTest]:
 def planned(job: BenchJob, runtimes: Sequence[str]) -> list[PlannedTrial]:
     """Return all trials in their order, boot by boot. `runtimes`: names of rows. Where NONE is asked for, the machine
     itself is measured only once, for it."""
-    apart = NONE in job.counts
-    found = []
-    all_tests = tests(job)
+    found, all_tests = [], tests(job)
     for count in dict.fromkeys(test.count for test in all_tests):
-        asked = [name for name in runtimes if _is_asked(job, name, count)] if apart else list(runtimes)
+        asked = [
+            name
+            for name in runtimes
+            if NONE not in job.counts or (count == 1 if is_machine_itself(name) else count in job.counts)
+        ]
         for block, order in enumerate(orders(asked, job.repeat, f"{job.seed}/at once/{count}"), 1):
             for name in order:
                 found += [PlannedTrial(test, name, block) for test in all_tests if test.count == count]
     return found
-
-
-def _is_asked(job: BenchJob, runtime: str, count: int) -> bool:
-    if is_machine_itself(runtime):
-        return count == 1
-    return count in job.counts
 
 
 def is_machine_itself(runtime: str) -> bool:
@@ -162,7 +158,7 @@ def _right(words: Sequence[str]) -> Step:
     return Step(StepKind.COMMAND, argv=tuple(words), expect=Expect(exit_code=0))
 
 
-#: Trials with one of these share a boot: the runtime, the number of instances, the repetition.
+#: The key of trials that share a boot: runtime, number of instances, repetition.
 _BootKey = tuple[str, int, int]
 
 

@@ -17,7 +17,7 @@ from vmtailor.bench.runtimes.overlay_roots import bundle_config
 
 #: Mount points in a guest of the disk with the image's files, and of the one with ours; neither is written.
 TREE, OURS = "/run/vmtailor-tree", "/run/vmtailor-ours"
-#: Ours: the program that enters cgroups and roots, and the image as engines load it.
+#: Files on our disk: the program that enters cgroups and roots, and the image as engines load it.
 ENTER, ARCHIVE = "enter", "image.tar"
 #: A runtime's folder on the system's own disk; the script's log; the file that shows that it started.
 FOLDER, LOG, BEGUN = "/var/lib/vmtailor-bench", "/run/vmtailor-bench.log", "/run/vmtailor-bench.begun"
@@ -25,15 +25,15 @@ FOLDER, LOG, BEGUN = "/var/lib/vmtailor-bench", "/run/vmtailor-bench.log", "/run
 FIRST = "/run/vmtailor-bench.first"
 #: Prefix of a line of LOG with the reason why a guest cannot be measured.
 FAILED = "failed: "
-#: The one instance that there is at a time; the cgroup of the first one, and that of those that follow: who has passed
-#: controllers on in one leaves it so, and nobody can enter it again.
+#: The single instance of the moment; the cgroup of the first one, and that of those that follow. A runtime that passes
+#: controllers on in its cgroup leaves it so, and nothing can enter it again.
 INSTANCE = "bench1"
 _FIRST_CGROUP, _CGROUP = "bench0", INSTANCE
-#: Seconds of the guest's time in which nothing is asked of it before it counts: it does what it had put off.
+#: Seconds of the guest's time that it rests before counting begins, to finish what it has put off.
 REST_S = 30
 #: Folder for conducting several instances: their pipes and reports. Each of them sees it as CALL_BACK.
 ROUNDS = "/run/vmtailor-bench-rounds"
-#: Seconds of the guest's time until all of them are there.
+#: Seconds of the guest's time until all of them must be there.
 _THERE_S = 1200
 _CGROUPS = "/sys/fs/cgroup"
 _READY_TRIES, _UP_TRIES = 600, 120
@@ -79,7 +79,7 @@ def in_guest(
         *guest.begin(tree, ours),
         *(_must(*guest.words(load, spec)) for load in one.commands.load),
         *guest.placed(spec, (_FIRST_CGROUP, _CGROUP)),
-        # The first one is no start like others.
+        # The first start is unlike the others, so it does not count.
         f"{_must(*guest.words(one.commands.run, spec, _FIRST_CGROUP))} >{FIRST}",
         *(f"{shlex.join(guest.words(gone, spec))} >/dev/null 2>&1" for gone in one.commands.remove),
         *_REST,

@@ -18,7 +18,7 @@ from vmtailor.bench.runtimes.instance_cgroups import CONTROLLERS, remove_tree
 #: Folder that shows that systemd runs (sd_booted(3)), and the slice in which a scope is a unit.
 MANAGED = Path("/run/systemd/system")
 SLICE = "system.slice"
-#: In the scope's folder: the controllers that were passed on for it.
+#: The file in the scope's folder that names the controllers passed on for it.
 PASSED_ON = "controllers"
 #: Prefix of all our folders and cgroups.
 PREFIX = "vtb-"

@@ -141,7 +141,7 @@ class DescribedRuntime:
             raise HostError(
                 f"{self.name} sets no limit to {', '.join(lacking)}", hint="its description has no words for that"
             )
-        # Without limits, native has no cgroup of its own: to enter one takes milliseconds, and isolates something. The
+        # Without limits, native has no cgroup of its own: entering one takes milliseconds, and isolates something. The
         # others have one under version 2, where they make their own below it.
         if self.description.limits == "cgroup" and (
             spec.limits != Limits() or (self._cgroups.unified and not self.description.chroot)

@@ -135,8 +135,7 @@ class ProcessorTimes:
     def noise_since(self, before: ProcessorTimes, own_s: float) -> HostNoise:
         """Return the host's other work since then. `own_s`: processor time that the benchmark used itself."""
         whole = self.all_s - before.all_s
-        if whole <= 0:
-            return HostNoise(steal=0.0, others=0.0, clock_mhz=clock_mhz())
         steal = self.steal_s - before.steal_s
-        busy = whole - (self.idle_s - before.idle_s) - steal
-        return HostNoise(steal=steal / whole, others=max(0.0, busy - own_s) / whole, clock_mhz=clock_mhz())
+        others = max(0.0, whole - (self.idle_s - before.idle_s) - steal - own_s)
+        shares = (steal / whole, others / whole) if whole > 0 else (0.0, 0.0)
+        return HostNoise(*shares, clock_mhz=clock_mhz())

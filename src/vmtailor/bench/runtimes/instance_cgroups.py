@@ -16,7 +16,7 @@ from vmtailor.bench.model.instance import Limits, WriteLimit
 MOUNTS = Path("/sys/fs/cgroup")
 #: Length in µs of the period that a quota refers to.
 PERIOD_US = 100_000
-#: The cgroup that the harness itself is in: version 2 lets none that has others below it have processes.
+#: The harness's own cgroup: version 2 allows no processes in a cgroup with others below it.
 HARNESS = "harness"
 CONTROLLERS = ("cpuset", "cpu", "io", "memory", "pids")
 

@@ -17,7 +17,7 @@ _STEP_S = 20.0
 #: Networks at once, at most: as many as the descriptions of runtimes name.
 MOST = 8
 _FOLDER = "/run/netns"
-#: The ports of iperf3, of netperf's server, and of ours that answers byte by byte.
+#: The ports of iperf3, of netperf's server, and of our server that answers byte by byte.
 IPERF, NETSERVER, PING = 5201, 12865, 5007
 
 

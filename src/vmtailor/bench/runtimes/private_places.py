@@ -11,7 +11,7 @@ from pathlib import Path
 
 from vmtailor.base.process import run
 
-#: In the scope's folder: the folders that were made on the host, one a line, in that order.
+#: The file in the scope's folder that lists the folders made on the host, one a line, in their order.
 MADE = "made-folders"
 _MOUNT_S = 20.0
 

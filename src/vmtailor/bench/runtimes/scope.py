@@ -83,7 +83,7 @@ def _watched(folder: Path) -> Iterator[None]:
             lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
             opened.callback(os.close, lock)
             fcntl.flock(lock, fcntl.LOCK_EX)
-            # In another session, so that what kills us does not kill it; it waits for our end of the pipe.
+            # In another session, so that a signal that kills us does not kill it. It waits for our end of the pipe.
             watcher = subprocess.Popen(
                 [sys.executable, "-I", "-m", "vmtailor.bench.runtimes.scope", str(folder.parent), folder.name],
                 stdin=theirs,

@@ -19,7 +19,7 @@ from vmtailor.base.process import spawn
 
 _IN_CREATE, _IN_NONBLOCK, _IN_CLOEXEC = 0x100, 0o4000, 0o2000000
 _EVENT = struct.Struct("iIII")
-#: Most that is kept of what a command says.
+#: Most bytes of a command's output that are kept.
 MOST_BYTES = 1 << 20
 
 

@@ -24,7 +24,7 @@ from vmtailor.bench.runtimes.instance_cgroups import Cgroups
 from vmtailor.bench.runtimes.stopwatch import CallBacks, TimedCommand, timed
 
 NO_LIMITS = Limits()
-#: Limits under which a runtime is asked who it is: it must set them.
+#: Limits under which a runtime is identified: it must set them.
 ASKED = Limits(memory_bytes=256 << 20, cpus=1.0, pids=256)
 #: The image's tag in the archive that engines load.
 TAG = "bench:1"

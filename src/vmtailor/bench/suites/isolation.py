@@ -41,31 +41,29 @@ FULL_DISK = "full-disk"
 STRESSES = tuple(name for suite, name in BENCHMARKS if suite == SuiteName.ISOLATION)
 LIMITED, UNLIMITED = "with limits", "without limits"
 INSTANCES = 5
-#: Requests that each of the four answers, how many at once, and how long a stress runs before they are sent again.
+#: Requests to each of the four, how many at once, and the seconds that a stress runs before they are sent again.
 REQUESTS, QUICK_REQUESTS, AT_ONCE = 30_000, 3_000, 4
 SETTLE_S, QUICK_SETTLE_S = 3.0, 0.5
 START_S = 60.0
-#: An instance that answers fewer requests a second than this, undisturbed, is no server that others could disturb: so
-#: long t1 may take, by the number of requests.
+#: Requests a second that an undisturbed instance must answer at least; t1 may take accordingly long.
 SLOWEST = 25.0
 #: Limits of each instance, beside its share of the processors: memory, processes, bytes a second to disk.
 MEMORY_BYTES, PIDS, WRITE_BYTES_S = 256 << 20, 256, 10 << 20
-#: Caps of the stresses themselves, and what the watchdog leaves the host.
+#: Caps of the stresses themselves, and the memory and disk that the watchdog leaves the host.
 MEMORY_SHARE, DISK_BYTES, PROCESSES = 0.4, 1 << 30, 1000
 LEAST_MEMORY, LEAST_DISK = 0.05, 2 << 30
-#: The disk that is filled: a small one of the instance's own, in memory, so that the host's is never the one; and what
-#: fills it, again and again.
+#: The disk that is filled, never the host's: a small one of the instance's own, in memory. FILL fills it repeatedly.
 FULL_BYTES, FULL_AT = 64 << 20, "/full"
 FILL = f"while :; do cat /dev/zero >{FULL_AT}/file; done 2>/dev/null"
 #: An instance did not report after this many times the undisturbed time, but at least these seconds, and at most a
 #: second for this many requests.
 PATIENCE, LEAST_PATIENCE_S, LEAST_RATE = 20.0, 10.0, 10.0
-#: Steps of priority by which the harness is above what it measures, so that a fork bomb cannot starve it.
+#: Steps of priority by which the harness is above the instances, so that a fork bomb cannot starve it.
 ABOVE = 15
 #: Exit statuses of an instance that caused no stress: success, or a shell's for a program that is not there.
 NOT_RUN = (0, 126, 127)
 _MOUNT_S = 20.0
-#: By which name the misbehaving one calls back.
+#: The name by which the misbehaving instance calls back.
 _THERE = "here"
 _TOOK = re.compile(rb"^Time taken for tests:\s+([\d.]+) seconds", re.MULTILINE)
 _COMPLETE = re.compile(rb"^Complete requests:\s+(\d+)", re.MULTILINE)
@@ -210,7 +208,7 @@ def _five(run: BenchRun, runtime: str, stress: str, limits: Limits) -> Iterator[
 
         wanted, callbacks = held.enter_context(run.calling_back(run.spec([BENCH], limits, links[0].path)))
         folder = run.callback_folder(wanted)
-        # It ends by itself, but not before the others were waited for.
+        # The stress ends by itself, but not before the wait for the others does.
         seconds = SETTLE_S + patience(math.inf, QUICK_REQUESTS if run.quick else REQUESTS)
         hog = int(available_bytes() * MEMORY_SHARE)
         words = [BENCH, "after", CALL_BACK, _THERE, *stress_words(stress, seconds, links[0], hog)]
@@ -252,7 +250,7 @@ def _asked(
 ) -> list[float | None]:
     """Send requests to all at once. Returns the seconds that each took for its requests; None for one that did not
     report."""
-    # Not with the harness's own priority: with that of the instances.
+    # ApacheBench runs at the instances' priority, not at the harness's own.
     ab = ["nice", "-n", str(above), require_tool("ab", "apache2-utils")]
     with contextlib.ExitStack() as held:
         asking = []

@@ -16,7 +16,7 @@ from vmtailor.bench.model.instance import BENCH, Limits, Volume
 from vmtailor.bench.runtimes.stopwatch import TimedCommand, said_until_now
 from vmtailor.bench.suites.bench_run import NO_LIMITS, BenchRun, TrialFailed, succeeded
 
-#: Longest time until all instances are there.
+#: Seconds until all instances must be there.
 READY_S = 120.0
 _STEP_S = 0.2
 

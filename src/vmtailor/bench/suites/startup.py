@@ -31,7 +31,7 @@ from vmtailor.bench.suites.suite import Suite
 DEADLINE_S = 60.0
 #: Seconds for running instances to report what they are.
 _REPORT_S = 20.0
-#: Seconds between two questions over HTTP, and between staggered starts.
+#: Seconds between two requests over HTTP, and between staggered starts.
 POLL_S, STAGGER_S = 0.0005, 0.05
 MANY = ("serial", "staggered", "at-once")
 
@@ -183,7 +183,7 @@ def holding(run: BenchRun, runtime: str, count: int, how: str) -> Iterator[tuple
             if how == "serial":
                 reports.wait([name], starts[-1] + DEADLINE_S)
             elif how == "staggered":
-                # A report that comes meanwhile has its moment noted now, not when all were begun.
+                # A report that comes meanwhile is noted now, not when all have been started.
                 while reports.note(starts[0] + len(starts) * STAGGER_S):
                     pass
             else:

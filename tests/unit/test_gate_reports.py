@@ -88,8 +88,9 @@ JUDGED = [
 HOSTILE = [("crashed", "50% \r\n::set-env name=PATH::/tmp\x00\x1b]0;x\x07<&>")]
 
 
+@pytest.mark.attack
 def test_annotations_are_one_line_each_and_cannot_be_continued() -> None:
-    found = list(gate_reports.annotations("a\n::warning::b", JUDGED, HOSTILE))
+    found = list(gate_reports.github_lines("a\n::warning::b", JUDGED, HOSTILE))
     assert [line.split(" ")[0] for line in found] == ["::error", "::error", "::warning"]
     assert all(
         line.isprintable() and line.startswith(f"::{line[2:].split(' ')[0]} title=vmtailor gate::") for line in found

@@ -103,7 +103,7 @@ def gate(
         _show(judged)
         _show_warnings(subject)
     if annotate or os.environ.get("GITHUB_ACTIONS") == "true":
-        for line in gate_reports.annotations(str(subject.path), judged, subject.warnings):
+        for line in gate_reports.github_lines(str(subject.path), judged, subject.warnings):
             # GitHub reads both streams; a document has standard output for itself.
             (output.note if json else output.say)(line)
     broken = [j for j in judged if not j.kept]

@@ -214,7 +214,7 @@ def _gaps(document: Mapping[str, Any], *, timed: bool) -> dict[str, list[float]]
         for name in filter(None, (span.title or f"after: {span.before}", span.kind)):
             own, whole = total.get(name, (0.0, 0.0))
             total[name] = [own + span.own_us, whole + span.end_us - span.start_us]
-    found = {}
+    found: dict[str, list[float]] = {}
     for name, (own, whole) in total.items():
         found |= {f"gap_{name}_us": [own], f"gap_{name}_own_us": [own], f"gap_{name}_duration_us": [whole]}
     return found

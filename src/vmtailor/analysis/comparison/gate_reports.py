@@ -22,7 +22,7 @@ def told(one: Judged) -> str:
     return f"{words} ({one.meaning})" if one.meaning else words
 
 
-def annotations(subject: str, judged: Sequence[Judged], warnings: Sequence[tuple[str, str]]) -> Iterator[str]:
+def github_lines(subject: str, judged: Sequence[Judged], warnings: Sequence[tuple[str, str]]) -> Iterator[str]:
     """Yield commands of GitHub Actions: an error for each budget that is not kept, a warning for each doubt. `subject`:
     the document that was judged."""
     for one in judged:
@@ -53,7 +53,8 @@ def junit(subject: str, judged: Sequence[Judged], warnings: Sequence[tuple[str, 
         out = ElementTree.SubElement(suite, "system-out")
         out.text = _xml("\n".join(f"{code}: {text}" for code, text in warnings))
     ElementTree.indent(suites)
-    return ElementTree.tostring(suites, "utf-8", xml_declaration=True) + b"\n"
+    document: bytes = ElementTree.tostring(suites, "utf-8", xml_declaration=True)
+    return document + b"\n"
 
 
 def _xml(text: str) -> str:

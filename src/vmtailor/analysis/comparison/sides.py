@@ -219,8 +219,8 @@ def load_side(paths: Sequence[Path], read_run: ReadRun = lone_run) -> Saved:
             continue
         saved = load_record(record, read_run)
         side.timelines.extend(saved.timelines)
-        for name, values in saved.machines.items():
-            side.machines.setdefault(name, set()).update(values)
+        for name, seen in saved.machines.items():
+            side.machines.setdefault(name, set()).update(seen)
         side.config = side.config or saved.config
         side.version = side.version or saved.version
         if side.clocks and saved.clocks not in ("", side.clocks):

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -49,7 +50,7 @@ def test_many_processors_and_late_lines_begin_none_either(tmp_path: Path) -> Non
     log += "[    1.499000] usb 1-1: Product: x\n[    1.501000] hook\n[    1.502000] hook\n"
     timeline = timeline_of(tmp_path, log)
     spans = sorted((g.start_us, g.end_us) for g in timeline.gaps if g.silent)
-    assert all(left[1] <= right[0] for left, right in zip(spans, spans[1:], strict=False))
+    assert all(left[1] <= right[0] for left, right in pairwise(spans))
     assert not [span for span in spans if span[1] - span[0] > 40_000 and span[0] >= 50_000 and span[1] <= 60_000]
 
 

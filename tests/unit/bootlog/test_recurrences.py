@@ -43,8 +43,14 @@ def test_a_log_that_is_printed_again_is_one_boot(tmp_path: Path, again: str) -> 
     assert "several-boots" not in codes(timeline)
 
 
-@pytest.mark.parametrize("smm", ["coreboot-e6103af7 Mon Sep 12 14:38:59 UTC 2022 smm starting (log level: 8)...\nSMI# #1\n",
-                                 "OpenSBI v1.3\n", "NOTICE:  BL2: a message of a debug build\n"])  # fmt: skip
+@pytest.mark.parametrize(
+    "smm",
+    [
+        "coreboot-e6103af7 Mon Sep 12 14:38:59 UTC 2022 smm starting (log level: 8)...\nSMI# #1\n",
+        "OpenSBI v1.3\n",
+        "NOTICE:  BL2: a message of a debug build\n",
+    ],
+)
 def test_firmware_that_speaks_within_a_kernel_is_no_reset(tmp_path: Path, smm: str) -> None:
     head, tail = KERNEL[: KERNEL.index("[    1.0")], KERNEL[KERNEL.index("[    1.0") :]
     for log in (head + smm + tail, head + smm * 2 + tail, KERNEL + smm):
@@ -85,7 +91,8 @@ def test_a_journal_without_stamps_of_the_kernel_has_several_boots(tmp_path: Path
             f"{kernel + 8}.500s.\n"
         )
 
-    down = "Mar 03 12:00:05 vm systemd[1]: Reached target Reboot.\nMar 03 12:00:06 vm systemd-journald[2]: Journal stopped\n"
+    down = "Mar 03 12:00:05 vm systemd[1]: Reached target Reboot.\n"
+    down += "Mar 03 12:00:06 vm systemd-journald[2]: Journal stopped\n"
     mark = "-- Boot 8a3c0b2e4d5f4a5b8c7d6e5f4a3b2c1d --\n"
     for between in (down, mark, down + mark, "-- Reboot --\n"):
         timeline = timeline_of(tmp_path, boot("10:00", 1) + between + boot("12:01", 2))
@@ -117,10 +124,12 @@ def test_a_service_manager_that_is_executed_anew_ends_nothing(tmp_path: Path) ->
 def test_a_soft_reboot_is_not_the_boot(tmp_path: Path) -> None:
     log = (
         "[    0.000000] Linux version 6.8.0 (gcc) #1 SMP\n[    1.200000] Run /init as init process\n"
-        "[    1.300000] systemd[1]: systemd 255 running in system mode (+PAM)\n[    1.350000] systemd[1]: Running in initrd.\n"
-        "[    2.000000] systemd[1]: Switching root.\n[    2.300000] systemd[1]: systemd 255 running in system mode (+PAM)\n"
+        "[    1.300000] systemd[1]: systemd 255 running in system mode (+PAM)\n"
+        "[    1.350000] systemd[1]: Running in initrd.\n[    2.000000] systemd[1]: Switching root.\n"
+        "[    2.300000] systemd[1]: systemd 255 running in system mode (+PAM)\n"
         "[    5.000000] systemd[1]: Reached target multi-user.target - Multi-User System.\n"
-        "[  300.000000] systemd[1]: Soft-rebooting.\n[  301.000000] systemd[1]: systemd 255 running in system mode (+PAM)\n"
+        "[  300.000000] systemd[1]: Soft-rebooting.\n"
+        "[  301.000000] systemd[1]: systemd 255 running in system mode (+PAM)\n"
         "[  303.000000] systemd[1]: Reached target multi-user.target - Multi-User System.\n"
     )
     timeline = timeline_of(tmp_path, log)
@@ -132,7 +141,8 @@ INITRD = (
     "[    0.000000] Linux version 3.10.0 (gcc) #1 SMP\n[    0.922618] Freeing unused kernel memory: 1684k freed\n"
     "[    0.931044] systemd[1]: systemd 219 running in system mode. (+PAM)\n"
     "[    0.946716] systemd[1]: Running in initial RAM disk.\n\n"
-    "Welcome to CentOS Linux 7 (Core) dracut-033-463.el7_3.2 (Initramfs)!\n\n[    0.986239] systemd[1]: Created slice Root.\n"
+    "Welcome to CentOS Linux 7 (Core) dracut-033-463.el7_3.2 (Initramfs)!\n\n"
+    "[    0.986239] systemd[1]: Created slice Root.\n"
 )
 
 

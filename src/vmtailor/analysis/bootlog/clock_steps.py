@@ -32,7 +32,8 @@ _HAS_BEEN = (
 _BEING = (
     rb"System clock time unset or jumped backwards|System time before build time|System clock wrong by " + _SECONDS
     + rb"|setting time to .{1,80}offset " + _SECONDS + rb"|set local clock to .{1,80}offset " + _SECONDS
-    + rb"|setting system clock to |hwclock|[Hh]ardware [Cc]lock|swclock|[Ss]etting (?:the )?[Ss]ystem (?:[Cc]lock|[Tt]ime)"
+    + rb"|setting system clock to |hwclock|[Hh]ardware [Cc]lock|swclock"
+    + rb"|[Ss]etting (?:the )?[Ss]ystem (?:[Cc]lock|[Tt]ime)"
 )  # fmt: skip
 _SET, _SETTING = re.compile(_HAS_BEEN + b"|" + _BEING), re.compile(_BEING)
 _DATE = re.compile(rb"(?:(\d{4})-(\d\d)-)?([^\d\s]*)[ .]*(\d{1,2})")
@@ -91,6 +92,7 @@ class ClockSteps:
         self._own: tuple[int, int] | None = None
         self._date = b""
         self._recent: list[bytes] = []
+        self._told_by = b""  # it explained the last step, and explains no other
 
     def follow(
         self, outer: Outer, match: re.Match[bytes], host_us: int, own_us: int | None, behind: Iterable[bytes]
@@ -105,6 +107,7 @@ class ClockSteps:
             if step:
                 self.by_us += step
                 by_us = None if outer.dated and date and self._date and follows(self._date, date) is False else step
+                self._told_by = told
                 self.found.append(ClockStep(by_us, self._recent[-1] if self._recent else b"", told))
                 at_us -= step
         self._date = date
@@ -121,23 +124,26 @@ class ClockSteps:
         last, at_us, host_us = times
         jump = at_us - last
         if own_us is not None and self._own is not None and own_us >= self._own[0]:
-            passed = own_us - self._own[0]
-            beyond = at_us - self._own[1] - passed
-            if beyond > FORWARD_US or (jump < -BACK_US and beyond < -BACK_US):
-                return beyond, b""
+            beyond = at_us - self._own[1] - (own_us - self._own[0])
+            back = jump < -BACK_US and beyond < -BACK_US
+            return (beyond if back or beyond > FORWARD_US else 0), b""
+        far = (date and self._date and follows(self._date, date) is False) or abs(jump) > DAY_US
+        if not far and -BACK_US < jump < FORWARD_US:
             return 0, b""
-        if (date and self._date and follows(self._date, date) is False) or abs(jump) > DAY_US:
-            return jump, self._told(outer, host_us, message, behind) or b""
-        if jump <= -BACK_US:
-            soon = [m for line in behind if (m := outer.regex.match(line))]
-            if any(outer.time(m) - self.by_us >= last for m in soon[:2] if outer.epoch):
-                return 0, b""  # one line that came late
-            return jump, self._told(outer, host_us, message, behind) or b""
-        told = self._told(outer, host_us, message, behind) if jump >= FORWARD_US else None
+        if not far and jump < 0 and self._is_late(outer, last, behind):
+            return 0, b""
+        told = self._told(outer, host_us, message, behind)
+        if far or jump < 0:
+            return jump, told or b""
         said = said_us(told) if told is not None else None
         if told is None or (said is not None and not BACK_US < said <= jump + BACK_US):
             return 0, b""
         return (jump if said is None else min(said, jump)), told
+
+    def _is_late(self, outer: Outer, last: int, behind: Iterable[bytes]) -> bool:
+        """Return whether a line merely came late: those behind it are where the clock was."""
+        soon = [match for line in behind if (match := outer.regex.match(line))][:2]
+        return outer.epoch and any(outer.time(match) - self.by_us >= last for match in soon)
 
     def _told(self, outer: Outer, host_us: int, message: bytes, behind: Iterable[bytes]) -> bytes | None:
         """Return the message around a jump that says that the clock was set."""
@@ -150,4 +156,5 @@ class ClockSteps:
             later.append(match[match.re.groups] if match else line)
         told = [one for one in (message, *later) if is_set_there(one)]
         told += [one for one in reversed(self._recent) if is_set_there(one, ahead=True)]
+        told = [one for one in told if one != self._told_by]
         return next((one for one in told if said_us(one) is not None), told[0] if told else None)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Sequence
 from itertools import chain, islice
@@ -31,7 +32,7 @@ from vmtailor.analysis.bootlog.initcall_lines import (
     ends_within,
 )
 from vmtailor.analysis.bootlog.log_lines import Cleaner, Content, decode
-from vmtailor.analysis.bootlog.milestones import HANDLERS, LOGIN, guess_arch
+from vmtailor.analysis.bootlog.milestones import HANDLERS, guess_arch
 from vmtailor.analysis.bootlog.recurrences import RELAYED, Recurrence, RecurrenceVerdict
 from vmtailor.analysis.bootlog.silences import MIN_GAP_US, Silences
 from vmtailor.base.text import plural
@@ -271,9 +272,7 @@ class KernelLog:
         outer = self._outer
         if outer is not None:
             match = outer.regex.match(line)
-            if match is None and self._wall and line.startswith(b"-- "):
-                # Words of the journal itself: its catalogue explains a message, or another boot follows.
-                self.observed.closing = self.observed.closing or line.startswith((b"-- Reboot --", b"-- Boot "))
+            if match is None and self._is_journals(line):
                 return
             if match:
                 line = match[match.re.groups]
@@ -286,23 +285,12 @@ class KernelLog:
             decoded = stamps.DECODED.match(line)
             line = line[decoded.end() :] if decoded else line
         at_us, caller, message = self._own_stamp(line)
-        if outer is not None and outer.identified and not outer.kernel_clock and at_us is not None:
-            if match is None:
-                self._direct_us = max(self._direct_us or 0, at_us)
-                self._owned = True
-            elif self._direct_us is not None and at_us <= self._direct_us and not others:
-                return  # the system log says again what the kernel said on the console itself
+        if at_us is not None and self._wall and self._is_said_again(at_us, direct=match is None, others=others):
+            return
         if self._begins_anew(at_us, message) and outer is not None and match:
             host_us = self._clock.read(outer, match)
-        if host_us is not None and outer is not None and match and self._wall:
-            host_us = self._steps.follow(outer, match, host_us, at_us, self._window)
-        if host_us is not None and outer is not None:
-            if not outer.kernel_clock and self._loading(message):
-                at_us = None  # the loader has a clock of its own
-            self.observed.rough = self._seconds and at_us is None
-            self._owned = self._owned or at_us is not None
-            self._coarse = self._coarse and self.observed.rough
-            at_us = self._clock.kernel_us(outer, host_us, at_us, message, self._last_us is None)
+        if host_us is not None and outer is not None and match:
+            at_us = self._placed(outer, match, host_us, at_us, message)
         if at_us is not None:
             self._message(at_us, caller, message, len(line))
             self.observed.not_printed(len(line) + 2 if others else 0)
@@ -310,6 +298,34 @@ class KernelLog:
             self._bare(message)
         else:
             self._before_kernel(host_us, message)
+
+    def _is_journals(self, line: bytes) -> bool:
+        """Return whether the journal itself says this: its catalogue explains a message, or another boot follows."""
+        if not self._wall or not line.startswith(b"-- "):
+            return False
+        self.observed.closing = self.observed.closing or line.startswith((b"-- Reboot --", b"-- Boot "))
+        return True
+
+    def _is_said_again(self, at_us: int, *, direct: bool, others: bool) -> bool:
+        """Return whether the system log says again what the kernel said on the console itself (`direct`)."""
+        if direct:
+            self._direct_us = max(self._direct_us or 0, at_us)
+            self._owned = True
+            return False
+        return self._direct_us is not None and at_us <= self._direct_us and not others
+
+    def _placed(
+        self, outer: stamps.Outer, match: re.Match[bytes], host_us: int, own_us: int | None, message: bytes
+    ) -> int | None:
+        """Return the moment of a line with a stamp of the host's, on the kernel's clock, where something tells it."""
+        if self._wall:
+            host_us = self._steps.follow(outer, match, host_us, own_us, self._window)
+        if not outer.kernel_clock and self._loading(message):
+            own_us = None  # the loader has a clock of its own
+        self.observed.rough = self._seconds and own_us is None
+        self._owned = self._owned or own_us is not None
+        self._coarse = self._coarse and self.observed.rough
+        return self._clock.kernel_us(outer, host_us, own_us, message, self._last_us is None)
 
     def _begins_anew(self, at_us: int | None, message: bytes) -> bool:
         """Return whether a boot begins here that earlier lines are no part of. Those lines are set aside."""
@@ -404,9 +420,7 @@ class KernelLog:
             return
         if inner and self._outer is None and RELAYED.search(line[: inner.start()]):
             # The system log shows what the kernel said, on the console where it said it.
-            own = self._own_stamp(line[inner.start() :])[0]
-            if own is None or self._last_us is None or own > self._last_us:
-                self._line(line[inner.start() :])
+            self._relayed(line[inner.start() :])
             return
         if inner:
             self._damaged += 1
@@ -420,27 +434,19 @@ class KernelLog:
             self._handed_over = True
         self._message(None, None, line, len(line))
 
+    def _relayed(self, line: bytes) -> None:
+        own_us = self._own_stamp(line)[0]
+        if own_us is None or self._last_us is None or own_us > self._last_us:
+            self._line(line)
+
     def _message(
         self, at_us: int | None, caller: bytes | None, message: bytes, length: int, again: bool = False
     ) -> None:
-        observed = self.observed
         if self._wrapped and not again:
             self._cut_off()
-        if at_us is not None and not again:
-            loader = self._outer is None and self._last_us is not None and not observed.kernel_seen
-            if loader and (observed.loader or self._short) and (self._handed_over or milestones.starts_kernel(message)):
-                self._loader_over()
-                observed = self.observed
-            if self._is_copy(at_us):
-                return
-            if not self._moves_on(at_us, message):
-                self._again(at_us, caller, message, length)
-                return
-        elif at_us is None and self._may_doubt and milestones.looks_second(observed, message):
-            self._doubt()
-            observed = self.observed
-        if self._recurrence is not None and not again:
-            self._recurrence.say(at_us, message)
+        if not again and self._recurs(at_us, caller, message, length):
+            return
+        observed = self.observed
         if at_us is not None:
             observed.prints(at_us)
             if observed.pending:
@@ -472,6 +478,24 @@ class KernelLog:
             self._wrapped = broken(message)
         self._other(at_us, caller, message)
 
+    def _recurs(self, at_us: int | None, caller: bytes | None, message: bytes, length: int) -> bool:
+        """Take the stamp of a line. True where that was all: the line was there before, or was read anew."""
+        observed = self.observed
+        if at_us is not None:
+            loader = self._outer is None and self._last_us is not None and not observed.kernel_seen
+            if loader and (observed.loader or self._short) and (self._handed_over or milestones.starts_kernel(message)):
+                self._loader_over()
+            if self._is_copy(at_us):
+                return True
+            if not self._moves_on(at_us, message):
+                self._again(at_us, caller, message, length)
+                return True
+        elif self._may_doubt and milestones.looks_second(observed, message):
+            self._doubt()
+        if self._recurrence is not None:
+            self._recurrence.say(at_us, message)
+        return False
+
     def _again(self, at_us: int, caller: bytes | None, message: bytes, length: int) -> None:
         """Take a line at which the clock goes back so far that a boot may begin, or the one in doubt is none."""
         doubt = self._recurrence
@@ -502,9 +526,9 @@ class KernelLog:
             self.observed.first_us = at_us
         elif at_us < last:
             slack = 1_000_000 if self.observed.rough or self._rough_before else STRAY_US
-            if not self._settling and milestones.looks_anew(last, at_us, message, merged=self._merged):
-                if self._recurrence is not None or self._doubts < MOST_DOUBTS:
-                    return False
+            doubtful = not self._settling and (self._recurrence is not None or self._doubts < MOST_DOUBTS)
+            if doubtful and milestones.looks_anew(last, at_us, message, merged=self._merged):
+                return False
             self._backwards += last - at_us > slack
             return True
         elif at_us - last >= MIN_GAP_US and not self._starts_late(last, at_us, message):
@@ -536,14 +560,8 @@ class KernelLog:
         handler = milestones.handler_of(message)
         if handler is not None:
             handler(observed, at_us, message)
-        elif message.endswith((b"login:", b"login: ")) and LOGIN.match(message):
-            observed.mark("login", at_us, "login prompt")
-        elif message.endswith(b": Journal started") and message.startswith(b"systemd-journal"):
-            observed.mark("journal-started", at_us, "journald's first line")
-        elif message.endswith(b": Journal stopped") and milestones.is_shutdown(message):
-            observed.closing = True
-        elif message.startswith(b"cloud-init[") and b" finished at " in message:
-            observed.mark("cloud-init-finished", at_us, "cloud-init's 'finished' line")
+        elif milestones.mark_ending(observed, at_us, message):
+            pass
         elif message.startswith(b"entering initcall"):
             level = LEVEL.match(message)
             if level:

@@ -38,8 +38,8 @@ HANDED_OVER = (b"Starting kernel", b"EFI stub: Booting Linux", b"EFI stub: Exiti
 
 #: A clock starts, or is set, behind the first of these, or before the second.
 _CLOCK_SET = re.compile(
-    rb"sched_clock|kvm-clock|^tsc: |^TSC|^hpet|^clocksource: \S+: mask|^clockevents|arch_timer|[Hh]yper-?[Vv]|^[Xx]en|vcpuop"
-    rb"|^timer: |^time: |timebase|riscv.timer"
+    rb"sched_clock|kvm-clock|^tsc: |^TSC|^hpet|^clocksource: \S+: mask|^clockevents|arch_timer|[Hh]yper-?[Vv]|^[Xx]en"
+    rb"|vcpuop|^timer: |^time: |timebase|riscv.timer"
 )
 _CLOCK_RUNS = re.compile(rb"^Calibrating delay loop|^pid_max: |sched_clock|^tsc: |kvm-clock|^clocksource: \S+: mask")
 #: Messages of a kernel that has hardly begun.
@@ -96,7 +96,8 @@ def _within_kernel(message: bytes) -> bool:
 _SHUTDOWN = re.compile(
     rb"reboot: (?:Restarting|Power down|System halted|machine restart)|Restarting system|Power down\.|System halted"
     rb"|kexec(?:_core)?: Starting new kernel|Starting new kernel"
-    rb"|(?:systemd(?:-shutdown)?(?:\[1\])?: )(?:Rebooting\.|Powering off\.|Shutting down\.|Sending SIGTERM to remaining)"
+    rb"|(?:systemd(?:-shutdown)?(?:\[1\])?: )(?:Rebooting\.|Powering off\.|Shutting down\.)"
+    rb"|(?:systemd(?:-shutdown)?(?:\[1\])?: )Sending SIGTERM to remaining"
     rb"|systemd-journald\[\d+\]: Journal stopped"
     rb"|(?:systemd\[1\]: |\[  OK  \] )?Reached target (?:\S+ - )?(?:(?:System )?(?:Reboot|Power[- ]Off|Halt|Shutdown)"
     rb"|(?:reboot|poweroff|halt|shutdown)\.target)"
@@ -511,6 +512,21 @@ HANDLERS: dict[bytes, Handler] = {
 def handler_of(message: bytes) -> Handler | None:
     """Return the function that reads a message; None where it marks nothing. coreboot's first word has its version."""
     return HANDLERS.get(message.partition(b" ")[0]) or (_loader if message.startswith(b"coreboot-") else None)
+
+
+def mark_ending(observed: Observed, at_us: int | None, message: bytes) -> bool:
+    """Mark a message that is known by its end. False when it is none of them."""
+    if message.endswith((b"login:", b"login: ")) and LOGIN.match(message):
+        observed.mark("login", at_us, "login prompt")
+    elif message.endswith(b": Journal started") and message.startswith(b"systemd-journal"):
+        observed.mark("journal-started", at_us, "journald's first line")
+    elif message.endswith(b": Journal stopped") and is_shutdown(message):
+        observed.closing = True
+    elif message.startswith(b"cloud-init[") and b" finished at " in message:
+        observed.mark("cloud-init-finished", at_us, "cloud-init's 'finished' line")
+    else:
+        return False
+    return True
 
 
 _ARCH_SIGNS = (

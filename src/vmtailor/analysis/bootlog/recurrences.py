@@ -73,23 +73,26 @@ class Recurrence:
             return self.at_last(since)
         if at_us is None:
             return RecurrenceVerdict.OPEN
-        firmware = self._reset or bool(self._firmware)
-        if since.first_line_seen:
-            if firmware or self._other_kernel(since):
-                return RecurrenceVerdict.BOOT
-            if self._copies >= COPIES:
+        by_lines = self._of_kernel(since) if since.first_line_seen else self._of_others()
+        if by_lines is not RecurrenceVerdict.OPEN or self._last_us is None:
+            return by_lines
+        if at_us >= self._last_us - SLACK_US and not self._behind(at_us):
+            if self._copies:
                 return RecurrenceVerdict.COPY
-            if self._fresh >= COPIES + 1:
-                return RecurrenceVerdict.BOOT
-        elif self._copies >= COPIES and self._copies > self._fresh and not self._reset:
+            return RecurrenceVerdict.BOOT if since.first_line_seen else RecurrenceVerdict.SAME
+        return self._set_back() if self._fresh >= FRESH and not since.first_line_seen else RecurrenceVerdict.OPEN
+
+    def _of_kernel(self, since: Observed) -> RecurrenceVerdict:
+        """Return the verdict behind a kernel's first line: one more sign makes a boot, lines that repeat make none."""
+        if self._reset or self._firmware or self._other_kernel(since):
+            return RecurrenceVerdict.BOOT
+        if self._copies >= COPIES:
             return RecurrenceVerdict.COPY
-        if self._last_us is not None and at_us >= self._last_us - SLACK_US and not self._behind(at_us):
-            if since.first_line_seen:
-                return RecurrenceVerdict.COPY if self._copies else RecurrenceVerdict.BOOT
-            return RecurrenceVerdict.COPY if self._copies else RecurrenceVerdict.SAME
-        if self._fresh >= FRESH and not since.first_line_seen:
-            return self._set_back()
-        return RecurrenceVerdict.OPEN
+        return RecurrenceVerdict.BOOT if self._fresh > COPIES else RecurrenceVerdict.OPEN
+
+    def _of_others(self) -> RecurrenceVerdict:
+        again = self._copies >= COPIES and self._copies > self._fresh and not self._reset
+        return RecurrenceVerdict.COPY if again else RecurrenceVerdict.OPEN
 
     def at_last(self, since: Observed) -> RecurrenceVerdict:
         """Return the verdict where nothing more comes."""

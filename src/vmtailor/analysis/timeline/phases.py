@@ -57,9 +57,9 @@ def phases_of(observed: Observed) -> list[PhaseSpan]:
 def _no_kernel(observed: Observed) -> str:
     """Return what was looked for of the kernel behind a loader's lines, and not found."""
     return (
-        "no line of the kernel was found after the loader's: neither 'Linux version', 'Booting Linux' or a command line "
-        f"nor an initcall, 'Freeing unused kernel' or 'Run … as init process' ({observed.lines} lines were read; if the "
-        "kernel's are among them, their prefix is not known)"
+        "no line of the kernel was found after the loader's: neither 'Linux version', 'Booting Linux' or a command "
+        f"line nor an initcall, 'Freeing unused kernel' or 'Run … as init process' ({observed.lines} lines were read; "
+        "if the kernel's are among them, their prefix is not known)"
     )
 
 

@@ -36,7 +36,8 @@ def checked_phases(observed: Observed, phases: Sequence[PhaseSpan]) -> list[Phas
     """Return the phases that agree with each other: none ends before it begins, and `ready` lies near the end of user
     space, where systemd reported that. Adds warnings."""
     kept: list[PhaseSpan] = []
-    for phase in phases:
+    for given in phases:
+        phase = given
         if phase.start_us is not None and phase.end_us is not None and phase.end_us < phase.start_us:
             observed.warn(
                 WarningCode.CONTRADICTION,
@@ -77,8 +78,8 @@ def checked_units(observed: Observed, phases: Sequence[PhaseSpan]) -> None:
     first = min(early, key=lambda unit: unit.start_us or 0)
     observed.warn(
         WarningCode.CONTRADICTION,
-        f"{len(early)} units would start before the boot, which begins at {_seconds(begun)} (the first: {first.name} at "
-        f"{_seconds(first.start_us or 0)}): their starts are not shown",
+        f"{len(early)} units would start before the boot, which begins at {_seconds(begun)} (the first: {first.name} "
+        f"at {_seconds(first.start_us or 0)}): their starts are not shown",
     )
     gone = {id(unit) for unit in early}
     observed.units = [
@@ -104,8 +105,8 @@ def checked_gaps(observed: Observed, phases: Sequence[PhaseSpan], gaps: Sequence
             continue
         observed.warn(
             WarningCode.CONTRADICTION,
-            f"silences of {phase.name} overlap: they add up to {_seconds(total)} in {_seconds(end - start)}, so none of "
-            "them counts as what the boot waited for",
+            f"silences of {phase.name} overlap: they add up to {_seconds(total)} in {_seconds(end - start)}, so none "
+            "of them counts as what the boot waited for",
         )
         kept = [
             msgspec.structs.replace(g, path=Path.UNKNOWN.value) if g.silent and start <= g.start_us < end else g
@@ -136,8 +137,8 @@ def checked_spots(timeline: Timeline, spots: Sequence[Hotspot]) -> tuple[list[Ho
         warnings.append(
             Warn(
                 WarningCode.CONTRADICTION.value,
-                f"{spot.name} would take {_seconds(spot.exclusive_us)}, and {whole[0]} {_seconds(whole[1] or 0)}: it is "
-                "not shown",
+                f"{spot.name} would take {_seconds(spot.exclusive_us)}, and {whole[0]} {_seconds(whole[1] or 0)}: it "
+                "is not shown",
             )
         )
     return kept, tuple(warnings)

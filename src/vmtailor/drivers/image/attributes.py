@@ -48,7 +48,7 @@ def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
-class LeftOut:
+class ForeignAttributes:
     """Counts attributes that are left out."""
 
     def __init__(self) -> None:

@@ -26,7 +26,7 @@ from vmtailor.base import notation
 from vmtailor.base.errors import UserInputError
 from vmtailor.drivers.image import attributes
 from vmtailor.drivers.image.allowance import DEPTH, Allowance, ImageLimits, Room, too_many, too_much
-from vmtailor.drivers.image.attributes import LeftOut
+from vmtailor.drivers.image.attributes import ForeignAttributes
 from vmtailor.drivers.image.decompress import CHUNK, chunks_of
 from vmtailor.drivers.image.layer_tree import LayerNode, TreeEntry
 
@@ -225,7 +225,7 @@ def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
-def _xattrs(headers: Mapping[str, str], kind: bytes, left_out: LeftOut) -> tuple[tuple[str, str], ...]:
+def _xattrs(headers: Mapping[str, str], kind: bytes, left_out: ForeignAttributes) -> tuple[tuple[str, str], ...]:
     """Return the attributes that an entry of this kind keeps."""
     found: dict[str, str] = {}
     for key, value in headers.items():
@@ -256,7 +256,7 @@ def _time(info: tarfile.TarInfo) -> int | str:
 
 
 def _node(
-    info: tarfile.TarInfo, kind: bytes, layer_index: int, unique: dict[object, object], left_out: LeftOut
+    info: tarfile.TarInfo, kind: bytes, layer_index: int, unique: dict[object, object], left_out: ForeignAttributes
 ) -> LayerNode:
     for number in (info.uid, info.gid):
         if not 0 <= number < 2**32 - 1:
@@ -302,7 +302,7 @@ class Meter:
         self.entries = 0
         self.unpacked = 0
         self.metadata = 0
-        self.left_out = LeftOut()
+        self.left_out = ForeignAttributes()
 
     def count(self, entry: TreeEntry, what: str) -> None:
         """Count one entry of `what`. Raises TooLarge; ValueError for names that would fill memory."""

@@ -17,7 +17,7 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.base.text import encodable
 from vmtailor.drivers.image import attributes
 from vmtailor.drivers.image.allowance import DEPTH, ImageLimits, Room, too_many, too_much
-from vmtailor.drivers.image.attributes import LeftOut
+from vmtailor.drivers.image.attributes import ForeignAttributes
 from vmtailor.drivers.image.layer_reader import PATH_BYTES, TIME_MAX
 from vmtailor.drivers.image.layers import Archived
 
@@ -88,7 +88,7 @@ class _Archiver:
         self.digest = hashlib.sha256()
         self.entries = -1  # the root does not count
         self.unpacked = 0
-        self.left_out = LeftOut()
+        self.left_out = ForeignAttributes()
 
     def write(self, data: bytes) -> None:
         self.digest.update(data)

@@ -41,7 +41,7 @@ def _holds(line: str, fixed: Sequence[str]) -> bool:
 
 @dataclass(frozen=True)
 class Output:
-    """What one program printed in two runs on the same kernel."""
+    """The output of one program in two runs on the same kernel."""
 
     one: str
     again: str

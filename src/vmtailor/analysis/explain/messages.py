@@ -9,6 +9,8 @@ match = '''unknown filesystem type '(?P<fs>\\w+)'''   # a regular expression, se
 asks  = ["filesystem:{fs}"]         # kind:name, likeliest first; one whose group matched nothing is left out
 note  = "…"                         # what a reader should know besides; may be left out
 not_kernel = "…"                    # instead of asks: why no kernel configuration helps
+sure  = false                       # the message names none of its asks: they are only the likeliest
+whatever = true                     # the text alone decides: against an error in it, and a not_kernel against any asks
 
 [[error]]
 name = "ENOSYS"; says = ["function not implemented"]; about = "kernel"; meaning = "…"; asks = [...]
@@ -17,8 +19,9 @@ name = "ENOSYS"; says = ["function not implemented"]; about = "kernel"; meaning 
 begins = "vd"                       # how a disk's name in root= begins
 module = "virtio_blk"               # what drives it
 
-Kinds of asks are those of lookup.py, and: matches (an iptables rule: its -m and -j), nft (a word of an nftables rule),
-mounted (what BusyBox's mount names first), rootdisk, initrd (a compression), sysctl (a key with points)."""
+Kinds of asks are those of lookup.py, and: matches (an iptables rule: its -m and -j), nftrule (an nftables rule, behind the
+columns that nft names or not), ipset (a type of sets), encap (of a route), namespace (as /proc/PID/ns names it), option
+(a symbol in any case), mounted (what BusyBox's mount names first), rootdisk, initrd (a compression), sysctl (a key with points)."""
 
 from __future__ import annotations
 
@@ -46,6 +49,13 @@ class MessageKind:
     asks: tuple[str, ...] = ()
     note: str = ""
     not_kernel: str = ""
+    sure: bool = True
+    whatever: bool = False
+
+    @property
+    def quotes(self) -> bool:
+        """Return whether its requests are read off the message: they go before those that a kind of message stands for."""
+        return any("{" in ask for ask in self.asks)
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
@@ -116,9 +126,16 @@ class Messages:
         if kind == "matches":
             for option, value in re.findall(r"\s-(?:-match|-jump|([mj]))[\s=]+([\w-]+)", name):
                 yield Question("target" if option == "j" else "match", value)
-        elif kind == "nft":
-            word = {"masquerade": "masq", "redirect": "redir", "dnat": "nat", "snat": "nat"}.get(name, name)
-            yield Question("expression", word)
+        elif kind == "nftrule":
+            yield from _of_rule(name)
+        elif kind == "ipset":
+            yield Question("module", "ip_set_" + name.replace(":", "_").replace(",", ""))
+        elif kind == "encap":
+            yield Question("encapsulation", name.upper())
+        elif kind == "namespace":
+            yield Question("word", f"CLONE_NEW{'NS' if name.lower() == 'mnt' else name.upper()}")
+        elif kind == "option":
+            yield Question("symbol", name.upper())
         elif kind == "mounted":
             if "/" not in name:
                 yield Question("filesystem", {"devtmpfs": "devtmpfs", "none": "tmpfs"}.get(name, name))
@@ -131,6 +148,34 @@ class Messages:
             yield Question("path", "/proc/sys/" + name.replace(".", "/"))
         else:
             yield Question(kind, name)
+
+
+#: Statements of nftables rules whose expression has another name.
+_STATEMENTS = {
+    "masquerade": "masq", "redirect": "redir", "dnat": "nat", "snat": "nat", "jhash": "hash", "symhash": "hash",
+    "flow": "flow_offload", "ipsec": "xfrm",
+}  # fmt: skip
+_EXPRESSIONS = frozenset({
+    "numgen", "fib", "reject", "log", "limit", "ct", "queue", "tproxy", "socket", "osf", "synproxy", "quota", "dup", "fwd",
+    "tunnel", "connlimit", *_STATEMENTS,
+})  # fmt: skip
+
+
+def _of_rule(text: str) -> Iterator[Question]:
+    """Return the requests of an nftables rule, `FROM-TO RULE` or `RULE`: first those in the columns FROM to TO, which nft
+    prints for what was refused."""
+    columns = re.match(r"(\d{1,6})-(\d{1,6}) ", text)
+    rule = text[columns.end() :] if columns else text
+    words = [(m.start() + 1, m.group()) for m in re.finditer(r"[a-z]+", rule)]
+    first, last = (int(columns[1]), int(columns[2])) if columns else (0, 0)
+    words.sort(key=lambda word: not first <= word[0] <= last)
+    if (chain := re.search(r"\btype (nat|route|filter) hook", rule)) is not None:
+        yield Question("module", f"nft_chain_{chain[1]}")
+    for _, word in words:
+        if word in _EXPRESSIONS:
+            yield Question("expression", _STATEMENTS.get(word, word))
+    if (family := re.match(r"(?:add|create) (?:table|chain) (inet|netdev|bridge|arp|ip6|ip)\b", rule)) is not None:
+        yield Question("symbol", f"NF_TABLES_{ {'ip': 'IPV4', 'ip6': 'IPV6'}.get(family[1], family[1].upper())}")
 
 
 def load(folder: Traversable | Path | None = None) -> Messages:

@@ -108,7 +108,9 @@ def explain(
         return
     if bundle is None:
         if failure is None:
-            raise UserInputError("there is nothing to explain", hint="give a bundle, --config FILE, or --failure MESSAGE")
+            raise UserInputError(
+                "there is nothing to explain", hint="give a bundle, --config FILE, or --failure MESSAGE"
+            )
         _print(_answer_failure(failure, _any_source(source), AskedKernel.of_source(), ""), json, console)
         return
     run, folder = load_run(bundle)
@@ -123,9 +125,7 @@ def explain(
     found = _find(run, what, tree)
     if found is None or found.kind in (NameKind.FUNCTION, NameKind.FILE):
         known = _bundle_source(run, source, required=False) if tree else None
-        answer = (
-            _answer_word(what, known, AskedKernel.of_plan(run.plan), again) if known is not None else None
-        )
+        answer = _answer_word(what, known, AskedKernel.of_plan(run.plan), again) if known is not None else None
         if answer is not None:
             _print(answer, json, console)
             return

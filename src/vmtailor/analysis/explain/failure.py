@@ -95,56 +95,99 @@ def _recognise(text: str, known: KnownSource, messages: Messages) -> Recognised:
     traced = list(_traced(text, known, messages))
     if traced:
         return min(traced, key=lambda one: bool(one.not_kernel))
-    kinds = [(kind, match) for kind in messages.kinds if (match := kind.pattern.search(text))]
-    plainly = next((kind for kind, _ in kinds if kind.not_kernel and kind.whatever), None)
-    elsewhere = plainly or next((kind for kind, _ in kinds if kind.not_kernel), None)
-    asking = []
-    against: Error | None = None
-    for kind, match in kinds:
-        contrary = _contrary(kind, text, match, messages)
-        asks = [a for a in messages.asks(kind.asks, match.groupdict()) if find(a, known)]
-        kept = [a for a in asks if contrary is None or (contrary.about != "elsewhere" and a.kind != "call")]
-        if kept:
-            asking.append((kind, kept, match.span()))
-        elif asks:
-            against = against or contrary
-    error = next((e for e in messages.errors if e.about in ("kernel", "either") and e.pattern.search(text)), None)
-    error = error or next((e for e in messages.errors if e.pattern.search(text)), None)
-    named = tuple(_named(text, known, error))
-    name, meaning = _said(error)
-    if plainly is not None:
-        return Recognised(plainly.id, plainly.says, error=name, meaning=meaning, not_kernel=plainly.not_kernel)
-    if asking:
+    return _Text(text, known, messages).recognised()
+
+
+class _Text:
+    """A text that is no line of strace: the kinds of messages in it, the error, and the names that the source knows."""
+
+    def __init__(self, text: str, known: KnownSource, messages: Messages) -> None:
+        self._text = text
+        self._known = known
+        self._messages = messages
+        self._kinds = [(kind, match) for kind in messages.kinds if (match := kind.pattern.search(text))]
+        printed = [error for error in messages.errors if error.pattern.search(text)]
+        self._error = next((e for e in printed if e.about in ("kernel", "either")), printed[0] if printed else None)
+        self._named = tuple(_named(text, known, self._error))
+        self._options = tuple(ask for ask in self._named if ask.kind == "symbol")
+
+    def recognised(self) -> Recognised:
+        """Return the meaning by the first of these that the text has: a kind of message that decides alone, one that
+        asks for something, an error that contradicts it, a name or an error, a reason outside the kernel."""
+        elsewhere = [kind for kind, _ in self._kinds if kind.not_kernel]
+        plainly = next((kind for kind in elsewhere if kind.whatever), None)
+        if plainly is not None:
+            return self._outside(plainly)
+        found = self._asking() or (self._contradicted() if not elsewhere else None)
+        return found or self._by_error(elsewhere[0] if elsewhere else None)
+
+    def _outside(self, kind: MessageKind) -> Recognised:
+        name, meaning = _said(self._error)
+        return Recognised(kind.id, kind.says, error=name, meaning=meaning, not_kernel=kind.not_kernel)
+
+    def _requests(self, kind: MessageKind, match: re.Match[str]) -> list[Question]:
+        return [ask for ask in self._messages.asks(kind.asks, match.groupdict()) if find(ask, self._known)]
+
+    def _asking(self) -> Recognised | None:
+        asking = []
+        for kind, match in self._kinds:
+            contrary = _contrary(kind, self._text, match, self._messages)
+            asks = self._requests(kind, match)
+            if contrary is not None:
+                asks = [ask for ask in asks if contrary.about != "elsewhere" and ask.kind != "call"]
+            if asks:
+                asking.append((kind, asks, match.span()))
+        if not asking:
+            return None
         outer = asking[0][2]
-        asking.sort(key=lambda one: (not one[0].sure, not one[0].quotes, *_innermost(text, one[2], outer)))
-        asks = dict.fromkeys(
-            [*(a for a in named if a.kind == "symbol"), *(a for _, some, _ in asking for a in some), *named]
-        )
+        asking.sort(key=lambda one: (not one[0].sure, not one[0].quotes, *_innermost(self._text, one[2], outer)))
         first = asking[0][0]
-        notes = (first.note,) if first.note else ()
-        sure = first.sure or any(ask.kind == "symbol" for ask in named)
-        return Recognised(first.id, first.says, tuple(asks), error=name, meaning=meaning, notes=notes, sure=sure)
-    if against is not None and elsewhere is None and not any(ask.kind == "symbol" for ask in named):
-        said, meaning = _said(against)
-        return Recognised("errno", "", error=said, meaning=meaning, not_kernel=f"{said}, so it is there: {meaning}")
-    if error is not None and error.about in ("kernel", "either", "paths"):
-        asks = dict.fromkeys([*named, *messages.asks(error.asks, {})]) if not (elsewhere and not named) else {}
-        if asks:
-            return Recognised("error", "", tuple(asks), error=name, meaning=meaning, sure=bool(named))
-    if elsewhere is not None:
-        return Recognised(elsewhere.id, elsewhere.says, error=name, meaning=meaning, not_kernel=elsewhere.not_kernel)
-    if error is not None and error.name == "EINVAL":  # some features answer so, and most programs' mistakes
-        return Recognised("error", error=name, meaning=meaning)
-    if error is not None and error.about != "kernel":
-        return Recognised("error", error=name, meaning=meaning, not_kernel=meaning)
-    if error is not None and error.name in ("ENOSYS", "ENOPROTOOPT") and not named and (there := _there(text, known)):
-        why = f"every kernel of this source has {there}: the running one is older, or a filter of system calls refuses"
-        return Recognised("always", error=name, meaning=meaning, not_kernel=why)
-    return Recognised("error" if error or named else "", "", named, error=name, meaning=meaning)
+        asks = [*self._options, *(ask for _, some, _ in asking for ask in some), *self._named]
+        name, meaning = _said(self._error)
+        return Recognised(
+            kind=first.id,
+            says=first.says,
+            asks=tuple(dict.fromkeys(asks)),
+            error=name,
+            meaning=meaning,
+            notes=(first.note,) if first.note else (),
+            sure=first.sure or bool(self._options),
+        )
+
+    def _contradicted(self) -> Recognised | None:
+        """Return the answer that what a kind of message names is there: its error says so."""
+        for kind, match in self._kinds:
+            error = _contrary(kind, self._text, match, self._messages)
+            if error is not None and not self._options and self._requests(kind, match):
+                why = f"{error.name}, so it is there: {error.meaning}"
+                return Recognised("errno", error=error.name, meaning=error.meaning, not_kernel=why)
+        return None
+
+    def _by_error(self, elsewhere: MessageKind | None) -> Recognised:
+        error, (name, meaning) = self._error, _said(self._error)
+        if error is not None and error.about != "elsewhere" and (self._named or elsewhere is None):
+            asks = tuple(dict.fromkeys([*self._named, *self._messages.asks(error.asks, {})]))
+            if asks:
+                return Recognised("error", "", asks, error=name, meaning=meaning, sure=bool(self._named))
+        if elsewhere is not None:
+            return self._outside(elsewhere)
+        why = self._why_not(error) if error is not None else ""
+        kind = "always" if why and why != meaning else "error" if error is not None or self._named else ""
+        return Recognised(kind, "", () if why else self._named, error=name, meaning=meaning, not_kernel=why)
+
+    def _why_not(self, error: Error) -> str:
+        """Return the reason outside the kernel's configuration that an error is; empty for none. Some features answer
+        EINVAL when they are not compiled in, and so do most mistakes of programs."""
+        if error.about != "kernel":
+            return error.meaning if error.name != "EINVAL" else ""
+        there = _there(self._text, self._known) if error.name in ("ENOSYS", "ENOPROTOOPT") and not self._named else ""
+        if not there:
+            return ""
+        return f"every kernel of this source has {there}: the running one is older, or a filter of system calls refuses"
 
 
 def _innermost(text: str, span: tuple[int, int], first: tuple[int, int]) -> tuple[int, int]:
-    """Return a key that sorts matches: of those that share a line with the first one, what is said last is the cause."""
+    """Return a key that sorts matches: of those that share a line with the first, what is said last is the cause."""
     within = "\n" not in text[min(span[0], first[0]) : max(span[1], first[1])]
     return (0, -span[0]) if within else (1, 0)
 

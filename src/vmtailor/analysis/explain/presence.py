@@ -33,8 +33,8 @@ class Has(StrEnum):
 class AskedKernel:
     """The kernel that is asked: symbols with value y or m. `fragment`: what configures it; `plan`: of a bundle.
 
-    `dropped`: symbols that its configuration sets, and kconfig does not, each with the reason. `note`: says so where the
-    configuration is only a part of one. Without a name no kernel is asked, only the source."""
+    `dropped`: symbols that its configuration sets, and kconfig does not, each with the reason. `note`: says so where
+    the configuration is only a part of one. Without a name no kernel is asked, only the source."""
 
     name: str
     values: Mapping[str, str]
@@ -54,13 +54,13 @@ class AskedKernel:
     ) -> AskedKernel:
         """Return the kernel of a .config. A symbol without a prompt, or an unset one, counts as nobody's choice.
 
-        `kconfig`: of the source. With it, a fragment is resolved as `make olddefconfig` does. A whole configuration stays
-        as it is, without what kconfig would drop; with another source than its own (`same_source`), wholly."""
+        `kconfig`: of the source. With it, a fragment is resolved as `make olddefconfig` does. A whole configuration
+        stays as it is, without what kconfig would drop; with another source than its own (`same_source`), wholly."""
         dropped: dict[str, str] = {}
         note = ""
         if kconfig is not None and is_fragment(symbols, kconfig):
             resolved = kconfig.resolve_over_defaults(symbols.items())
-            dropped = {lost.name: lost.expression for lost in resolved.lost if lost.wanted in ("y", "m")}
+            dropped = {lost.name: lost.expression for lost in resolved.lost if lost.got in ("", "n")}
             note = f"{name} is a fragment: it was looked at as `make olddefconfig` completes it"
             symbols = resolved.values
         elif kconfig is not None and same_source:
@@ -88,8 +88,9 @@ def is_fragment(symbols: Mapping[str, str], kconfig: Kconfig) -> bool:
 @dataclass(frozen=True)
 class Finding:
     """One answer. `symbol`: the one to look at, empty where none decides. `missing`: all that the condition wants and
-    the kernel has not, `symbol` first. `selected_by`: for a symbol without a prompt, the chosen ones that bring it. `in_the_way`: dependencies that are not met, in words. `also`: what else has to
-    be set. `ran`: instructions of its code on the baseline, None where nothing is on record."""
+    the kernel has not, `symbol` first. `in_the_way`: dependencies that are not met, in words. `also`: what else has to
+    be set. `ran`: instructions of its code on the baseline, None where nothing is on record. `selected_by`: for a
+    symbol without a prompt, those with one that select it."""
 
     ask: Question
     symbol: str
@@ -219,10 +220,14 @@ def _why_out(symbol: str, target: AskedKernel) -> str:
         return ""
     if target.plan is None:
         return f"{target.name} does not set it"
-    change = target.plan.symbol(symbol)
+    return _why_not_planned(symbol, target.plan)
+
+
+def _why_not_planned(symbol: str, plan: Plan) -> str:
+    change = plan.symbol(symbol)
     if change is not None and change.reasons:
         return f"switched off: {change.reasons[0].text} ({change.reasons[0].reference})"
-    row = next((r for r in target.plan.gone if r.id == symbol), None)
+    row = next((r for r in plan.gone if r.id == symbol), None)
     if row is None:
         return "not in the baseline either, so nothing there can have used it"
     if row.evidence:

@@ -196,8 +196,8 @@ class Kconfig:
                 self._applied.append(symbol)
 
     def unmet(self, values: Mapping[str, str]) -> dict[str, str]:
-        """Return the switches of a whole configuration that kconfig would drop, each with what it depends on: that is not
-        set there, and nothing selects the switch."""
+        """Return the switches of a whole configuration that kconfig would drop, each with what it depends on: that is
+        not set there, and nothing selects the switch."""
         return _Standing(self, values).unmet()
 
     def value(self, name: str) -> str:
@@ -288,7 +288,7 @@ class Kconfig:
 
 
 class _Standing:
-    """Which switches of a configuration stand, by its own values alone: no default and no compiler is asked."""
+    """The switches of a configuration that stand by its own values alone: no default and no compiler is asked."""
 
     def __init__(self, kconfig: Kconfig, values: Mapping[str, str]) -> None:
         self._kconfig = kconfig

@@ -64,8 +64,8 @@ def document(answer: LookupAnswer) -> dict[str, Any]:
             {
                 "asked": str(f.ask), "symbol": f.symbol, "has": f.has.value, "condition": f.condition, "place": f.place,
                 "prompt": f.prompt, "missing": list(f.missing), "why_out": f.why, "in_the_way": list(f.in_the_way),
-                "also_sets": list(f.also), "selected_by": list(f.selected_by), "possible": f.possible, "ran_instructions": f.ran,
-                "brings_in": list(brings_in(f, answer)),
+                "also_sets": list(f.also), "selected_by": list(f.selected_by), "possible": f.possible,
+                "ran_instructions": f.ran, "brings_in": list(brings_in(f, answer)),
             }
             for f in answer.findings
         ],
@@ -103,7 +103,11 @@ def _headline(answer: LookupAnswer) -> tuple[str, str, str]:
     first = answer.findings[0]
     if answer.verdict is Presence.UNSURE:
         likeliest = f"{first.ask} ({first.symbol or 'always there'})"
-        return "?", "bold yellow", f"this does not say what was asked for; it may be {likeliest}, or what is listed below"
+        return (
+            "?",
+            "bold yellow",
+            f"this does not say what was asked for; it may be {likeliest}, or what is listed below",
+        )
     return _about(first, answer.target.name)
 
 

@@ -114,6 +114,17 @@ def test_a_kernels_clock_that_is_set_back_counts_on(tmp_path: Path) -> None:
     assert "several-boots" not in codes(timeline)
 
 
+def test_a_trace_that_is_printed_late_sets_no_clock_back(tmp_path: Path) -> None:
+    """An Oops, with a line of another processor in it: all of its lines have the moment of the first."""
+    trace = [f"[   29.608372] R{n:02}: 0000000000000000 R{n + 1:02}: 0000000000000000\n" for n in range(40)]
+    log = "[    0.000000] Linux version 5.4.0 (gcc) #1 SMP\n" + "".join(trace[:20])
+    log += "[   31.244487] usb 1-2.4: new high-speed USB device number 5 using ehci-pci\n" + "".join(trace[20:])
+    timeline = timeline_of(tmp_path, log + "[   31.300000] a line\n[   40.000000] Run /init as init process\n")
+    assert timeline.kernel_us == 40_000_000
+    assert [text.partition(" an ")[0] for text in said(timeline, "clock-backwards")] == ["20 lines have"]
+    assert not [g for g in timeline.gaps if g.start_us == 29_608_372 and g.end_us == 31_300_000]
+
+
 STEPPED = (
     "-- Logs begin at Thu 2018-11-29 18:10:06 CET, end at Thu 2018-11-29 18:17:08 CET. --\n"
     "Nov 29 18:10:06 host systemd-journal[205]: Journal started\n"

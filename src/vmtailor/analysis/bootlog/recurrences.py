@@ -15,8 +15,9 @@ from vmtailor.analysis.bootlog.milestones import BEGINNING_US, is_firmware, is_s
 MOST_LINES = 4000
 #: Stamped lines that repeat what was said at that moment: so many are no chance.
 COPIES = 2
-#: Stamped lines of moments that were not heard of before: so many follow a clock that was set back.
-FRESH = 6
+#: Moments that were not heard of before, each later than the one before it: so many follow a clock that was set back. A
+#: trace that comes late has many lines of one moment.
+FRESH = 8
 #: Characters of a message that are compared: the rest may be cut.
 ALIKE = 40
 #: The clock is back where it was, when a stamp is not further behind.
@@ -47,6 +48,7 @@ class Recurrence:
         self.first_us: int | None = None
         self._firmware: set[str] = set()
         self._copies = self._fresh = self._stamped = 0
+        self._fresh_us = -1
         self.lines: list[bytes] = []
 
     def say(self, at_us: int | None, message: bytes) -> None:
@@ -64,7 +66,9 @@ class Recurrence:
         if at_us:
             alike = (at_us, decode(message)[:ALIKE]) in self._said
             self._copies += alike
-            self._fresh += not alike
+            if not alike and at_us > self._fresh_us:
+                self._fresh += 1
+                self._fresh_us = at_us
 
     def verdict(self, since: Observed) -> RecurrenceVerdict:
         """Return the verdict after a line. `since`: what was read from the suspected beginning on."""
@@ -103,7 +107,7 @@ class Recurrence:
             return RecurrenceVerdict.COPY if self._copies > self._fresh else RecurrenceVerdict.BOOT
         if self._by_firmware or not self._stamped:
             return RecurrenceVerdict.BOOT if self._reset or len(self._firmware) > 1 else RecurrenceVerdict.SAME
-        return self._set_back() if self._fresh >= COPIES else RecurrenceVerdict.SAME
+        return self._set_back() if self._fresh >= FRESH else RecurrenceVerdict.SAME
 
     def _set_back(self) -> RecurrenceVerdict:
         anew = self.first_us is not None and self.first_us < BEGINNING_US

@@ -623,8 +623,8 @@ class KernelLog:
         if self._backwards:
             observed.warn(
                 WarningCode.CLOCK_BACKWARDS,
-                f"{'a line has' if self._backwards == 1 else f'{self._backwards} lines have'} an earlier stamp than one "
-                "before, as those of other processors do: silences are measured from the latest stamp so far",
+                f"{'a line has' if self._backwards == 1 else f'{self._backwards} lines have'} an earlier stamp than "
+                "one before, as those of other processors do: silences are measured from the latest stamp so far",
             )
         observed.coarse = self._coarse and observed.stamped
         if observed.coarse:

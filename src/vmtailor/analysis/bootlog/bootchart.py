@@ -34,7 +34,6 @@ JIFFY_US = 10_000
 MAX_PROCESSES = 200_000
 _PS = re.compile(rb"(\d{1,10}) \((.*)\) (\S) (-?\d{1,10}) (.*)", re.S)
 _DISK = re.compile(rb"(?:[hsv]d[a-z]+|xvd[a-z]+|nvme\d+n\d+|mmcblk\d+|dasd[a-z]+)$")
-_UNAME = re.compile(r"Linux (\S+) .*?(\S+)\s*$")
 
 
 @dataclass
@@ -111,13 +110,12 @@ def _header(observed: Observed, data: bytes) -> None:
         key, found, value = line.partition(b"=")
         if found:
             values.setdefault(decode(key.strip(), 60), decode(value.strip(), 4096))
-    uname = _UNAME.match(values.get("system.uname", ""))
-    if uname:
-        observed.version = uname[1]
-        if uname[2] != "GNU/Linux":
-            observed.arch = architecture(uname[2])
+    words = values.get("system.uname", "").split()
+    if len(words) > 2 and words[0] == "Linux":
+        observed.version = words[1]
+        if words[-1] != "GNU/Linux":
+            observed.arch = architecture(words[-1])
         else:
-            words = values["system.uname"].split()
             observed.arch = architecture(words[-2]) if len(words) > 3 else None
     options = values.get("system.kernel.options")
     if options:
@@ -343,8 +341,8 @@ _N = r"(-?\d{1,9}(?:\.\d{1,6})?)"
 _SCALE = re.compile(rf'<!-- x="{_N}" y="{_N}" -->')
 _LOG_START = re.compile(r"Log start time: (\d{1,6}\.\d{1,6})s")
 _IDLE = re.compile(r"Idle time: (\d{1,6}(?:\.\d{1,6})?)(ms|s)<")
-_SYSTEM = re.compile(r">System: Linux (\S+) .*? (\S+)</text>")
-_OPTIONS = re.compile(r">Boot options: ([^<]{1,4096})</text>")
+_SYSTEM = re.compile(r">System: Linux (\S{1,120}) (?:[^<\n]{0,400} )?([^<\s]{1,60})</text>")
+_OPTIONS = re.compile(r">Boot options: ([^<>]{1,4096})</text>")
 _COMMENT = re.compile(r"<!-- (.{0,200}?) \[(\d{1,10})\] ppid=(\d{1,10}) runtime=(\d{1,12}\.\d{1,6})ms -->")
 _BAR = re.compile(rf'<rect class="(ps|krnl)" x="{_N}" y="{_N}" width="{_N}" height="{_N}"')
 _INITCALL = re.compile(rf'<text x="{_N}" y="{_N}">([\w.$]{{1,200}}) <tspan class="run">{_N}(ms|s)</tspan>')

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from importlib import resources
 
 from vmtailor.analysis.bootlog.boot_record import Observed
+from vmtailor.base.bounded_patterns import bounded
 from vmtailor.base.errors import VmtailorError
 from vmtailor.model.boots.timeline import MachineInfo, MachineKind
 
@@ -36,7 +37,9 @@ def known_facts() -> tuple[Fact, ...]:
     """Return all facts, in the file's order. Raises VmtailorError when the file, which is ours, is malformed."""
     try:
         text = (resources.files("vmtailor") / "data" / "boot_facts.toml").read_text("utf-8")
-        facts = tuple(Fact(f["is"], f["value"], re.compile(f["pattern"], re.M)) for f in tomllib.loads(text)["fact"])
+        facts = tuple(
+            Fact(f["is"], f["value"], re.compile(bounded(f["pattern"]), re.M)) for f in tomllib.loads(text)["fact"]
+        )
         if wrong := {f.subject for f in facts} - _SINGLE - {"has"}:
             raise ValueError(f"unknown {', '.join(wrong)}")
     except (KeyError, ValueError, re.error) as error:

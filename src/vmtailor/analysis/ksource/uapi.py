@@ -21,7 +21,7 @@ _NUMBER = re.compile(r"\b(0[xX][0-9a-fA-F]+|\d+)[uUlL]+\b")
 _OCTAL = re.compile(r"\b0([0-7]+)\b")
 #: Sizes of what ioctl numbers are made of, in bytes.
 _SIZES = {"int": 4, "unsigned int": 4, "__u32": 4, "__s32": 4, "__u64": 8, "__u8": 1, "__u16": 2, "char": 1, "long": 8}
-_IOCTL = re.compile(r"^_IO(R|W|WR|)\(\s*(?:'(.)'|(\w+))\s*,\s*(\w+)\s*(?:,\s*([\w ]+?)\s*)?\)$")
+_IOCTL = re.compile(r"^_IO(R|W|WR|)\(\s*(?:'(.)'|(\w+))\s*,\s*(\w+)\s*(?:,\s*+([\w ]++)\s*+)?\)$")
 _DIRECTION = {"": 0, "W": 1, "R": 2, "WR": 3}
 _DEEPEST = 8
 
@@ -68,7 +68,7 @@ def _ioctl(match: re.Match[str], texts: Mapping[str, str], depth: int) -> int | 
     direction, letter, name, number_text, kind = match.groups()
     group = ord(letter) if letter else _value(name, texts, depth + 1)
     number = int(number_text, 0) if number_text[:1].isdigit() else _value(number_text, texts, depth + 1)
-    size = _SIZES.get(kind) if kind else 0
+    size = _SIZES.get(kind.strip()) if kind else 0
     if group is None or number is None or size is None:
         return None
     return _DIRECTION[direction] << 30 | size << 16 | (group & 0xFF) << 8 | number & 0xFF

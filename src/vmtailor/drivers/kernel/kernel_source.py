@@ -42,7 +42,7 @@ def version_of(source: Path) -> str:
         raise UserInputError(f"{source} is not a kernel source: it has no Makefile", hint=_GIVE) from None
     parts = []
     for name in ("VERSION", "PATCHLEVEL", "SUBLEVEL"):
-        match = re.search(rf"^{name}\s*=\s*(\d*)\s*$", text, re.MULTILINE)
+        match = re.search(rf"^{name}[ \t]*=[ \t]*+(\d*)[ \t]*$", text, re.MULTILINE)
         if match is None:
             raise UserInputError(f"{source} is not a kernel source: its Makefile names no {name}", hint=_GIVE)
         parts.append(match[1] or "0")

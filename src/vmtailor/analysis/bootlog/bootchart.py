@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from vmtailor.analysis.bootlog import archive, kernel_messages
 from vmtailor.analysis.bootlog.boot_record import Observed, RawCall, architecture
 from vmtailor.analysis.bootlog.log_lines import Content, decode, printable
+from vmtailor.base.text import is_number
 from vmtailor.model.boots.timeline import DurationSource, PhaseName, PhaseSpan, Process, UseSample, WarningCode
 
 MEMBERS = frozenset(
@@ -57,7 +58,7 @@ def blocks(data: bytes) -> Iterator[tuple[int, list[bytes]]]:
     far as it goes."""
     for block in data.replace(b"\r\n", b"\n").split(b"\n\n"):
         lines = block.strip(b"\n").split(b"\n")
-        if lines and lines[0].strip().isdigit() and len(lines[0]) < 12:
+        if lines and is_number(lines[0].strip()) and len(lines[0]) < 12:
             yield int(lines[0]), lines[1:]
 
 
@@ -136,7 +137,7 @@ def _processes(observed: Observed, members: Mapping[str, bytes]) -> tuple[int, i
                 odd += 1
                 continue
             figures = (rest[9], rest[10], rest[17])
-            if not all(figure.isdigit() and len(figure) < 12 for figure in figures):
+            if not all(is_number(figure) and len(figure) < 12 for figure in figures):
                 odd += 1
                 continue
             cpu, start = float(int(figures[0]) + int(figures[1])), int(figures[2])
@@ -149,7 +150,7 @@ def _processes(observed: Observed, members: Mapping[str, bytes]) -> tuple[int, i
         for line in lines:
             words = line.split(b" ")
             if len(words) != 6 or not all(
-                w.isdigit() and len(w) < 18 for w in (words[0], words[1], words[3], words[4], words[5])
+                is_number(w) and len(w) < 18 for w in (words[0], words[1], words[3], words[4], words[5])
             ):
                 odd += bool(line.strip())
                 continue
@@ -195,7 +196,7 @@ def _note(
 def _delayed(rest: list[bytes]) -> float:
     """Return the 42nd field of /proc/PID/stat, where the kernel has it: jiffies that it waited for disks."""
     figure = rest[37] if len(rest) > 37 else b""
-    return float(int(figure)) if figure.isdigit() and len(figure) < 12 else 0.0
+    return float(int(figure)) if is_number(figure) and len(figure) < 12 else 0.0
 
 
 def _observers(seen: Mapping[tuple[int, int], _Seen], first: int) -> set[int]:
@@ -232,7 +233,7 @@ def _rows(seen: Mapping[tuple[int, int], _Seen], first: int) -> Iterator[Process
 
 
 def _numbers(words: list[bytes]) -> list[int]:
-    return [int(word) for word in words if word.isdigit() and len(word) < 14]
+    return [int(word) for word in words if is_number(word) and len(word) < 14]
 
 
 def _samples(observed: Observed, members: Mapping[str, bytes]) -> None:

@@ -13,6 +13,7 @@ from importlib import resources
 from vmtailor.analysis.bootlog.boot_record import Observed
 from vmtailor.base.bounded_patterns import bounded
 from vmtailor.base.errors import VmtailorError
+from vmtailor.base.text import is_number
 from vmtailor.model.boots.timeline import MachineInfo, MachineKind
 
 #: Messages looked at: what a machine is, it says early.
@@ -72,7 +73,7 @@ def machine_of(observed: Observed) -> MachineInfo:
         seen.append(f"{value if fact.subject == 'has' else fact.subject}: {_line_at(text, match.start())}")
     kind = MachineKind.VIRTUAL.value if "hypervisor" in one else one.get("kind")
     digits = one.get("cpus", "")
-    cpus = int(digits) if digits.isdigit() and 0 < int(digits) < MOST_CPUS else None
+    cpus = int(digits) if is_number(digits) and len(digits) < 9 and 0 < int(digits) < MOST_CPUS else None
     return MachineInfo(
         kind=kind,
         hypervisor=one.get("hypervisor"),

@@ -31,9 +31,18 @@ FILLING = ".filling-held-"
 
 
 def cache_root() -> Path:
-    """Return `$XDG_CACHE_HOME/vmtailor`, or `~/.cache/vmtailor`."""
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "vmtailor"
+    """Return `$XDG_CACHE_HOME/vmtailor`, or `~/.cache/vmtailor` where that variable is empty or no absolute path, which
+    its specification tells programs to ignore. Raises HostError for a user without a home."""
+    base = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    if base.is_absolute():
+        return base / "vmtailor"
+    try:
+        return Path.home() / ".cache" / "vmtailor"
+    except RuntimeError as error:
+        raise HostError(
+            f"the user {os.geteuid()} has no home folder, in which the cache would be",
+            hint="set HOME, or XDG_CACHE_HOME to an absolute path",
+        ) from error
 
 
 def digest(*parts: str | bytes | Path) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path, PurePosixPath
 
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.process import CommandFailed
+from vmtailor.base.text import is_number
 from vmtailor.drivers.disks.sandbox import run_shut_in
 from vmtailor.model.systems.tree import Node, NodeKind
 
@@ -123,7 +124,7 @@ class Ext4:
         found = b""
         with self._raw.open("rb") as file:
             for said in self._ask([f"bmap <{inode}> {number}" for number in numbers]):
-                block = int(word) if (word := said.split(maxsplit=1)[0] if said.split() else b"0").isdigit() else 0
+                block = int(word) if is_number(word := said.split(maxsplit=1)[0] if said.split() else b"0") else 0
                 file.seek(self._offset + block * self._block)
                 found += file.read(self._block) if block else bytes(self._block)
         return found[:count]

@@ -12,7 +12,6 @@
 
 #include "common/clock.h"
 #include "init/container/program.h"
-#include "init/container/tracers.h"
 #include "init/machine/capabilities.h"
 #include "init/settings/settings.h"
 

@@ -4,6 +4,7 @@
 #define VT_TRACED_H
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #include "common/records.h"
@@ -16,5 +17,7 @@ _Noreturn void traced_become(const struct list *argv, int status_fd, bool mark);
 int traced_second_half(int argc, char **argv);
 /* Is this process a tracer of ours? */
 bool traced_is_tracer(pid_t pid);
+/* Processor time of the tracers that run; where the kernel does not tell, as much as they usually take. */
+uint64_t tracers_ns(void);
 
 #endif

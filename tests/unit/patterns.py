@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from re import _constants as sre  # type: ignore[attr-defined]  # typeshed leaves the parser's own names out
 from re import _parser  # type: ignore[attr-defined]  # the same
+from typing import Any
 
 import vmtailor
 
@@ -164,7 +165,7 @@ def _literals(items: object) -> Iterator[str]:
                 yield from _literals(below)
 
 
-def _below(op: object, value: object) -> list[object]:
+def _below(op: object, value: object) -> list[Any]:
     if op in (sre.MAX_REPEAT, sre.MIN_REPEAT, sre.POSSESSIVE_REPEAT):
         return [value[2]]  # type: ignore[index]  # the parser's own tree, here and below
     if op is sre.SUBPATTERN:

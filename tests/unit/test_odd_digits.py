@@ -54,9 +54,7 @@ def test_a_limit_of_unknown_name_is_shown() -> None:
 
 
 @pytest.mark.parametrize("stale", [False, True])
-def test_native_parts_of_another_user_are_used(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stale: bool
-) -> None:
+def test_native_parts_of_another_user_are_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stale: bool) -> None:
     def refused(*_: object) -> None:
         raise PermissionError(errno.EACCES, "Permission denied")
 

@@ -26,8 +26,8 @@ from vmtailor.pipeline import work_files
 
 def _rules() -> Iterator[Any]:
     rules = demand_rules.load()
-    for row in (*rules.calls, *rules.paths, *rules.arguments, *rules.harmless, *rules.untold):
-        yield from (row._pattern,) if getattr(row, "text", "") else ()
+    yield from (row._pattern for row in rules.calls if row.text)
+    for row in (*rules.paths, *rules.arguments, *rules.harmless, *rules.untold):
         yield from getattr(row, "_patterns", ())
 
 

@@ -210,6 +210,32 @@ def test_surroundings_are_those_of_an_engine(bench: Bench) -> None:
     assert "hello from the vm" in out
 
 
+def test_an_entry_point_that_insists_is_pid_one(bench: Bench) -> None:
+    """As in an engine: its number, its descriptors, its orphans, what signals do to it, and what is read-only."""
+    script = (
+        "echo own $$; ls -l /proc/1/fd/1; "
+        "busybox awk '$2 == \"/proc\" || $2 == \"/proc/sys\"' /proc/mounts; kill 1; kill -HUP 1; "
+        "echo to itself > /proc/1/fd/1; (echo 1 > /proc/sys/vm/drop_caches) 2>&1; ls -d /proc/[0-9]*; exit 6"
+    )
+    load = (Step(StepKind.COMMAND, argv=sh("[ $$ -gt 1 ]"), expect=Expect(exit_code=0)),)
+    report = boot(bench, Run(key=KEY, argv=sh(script), user="root", pid_one=True))
+    out = report.stdout.splitlines()
+    assert (report.exit_code, report.notes) == (6, ())
+    assert out[0] == "own 1"
+    assert "pipe:[" in out[1]
+    assert [line.split()[1] for line in out if line.split()[2:3] == ["proc"]] == ["/proc", "/proc/sys"]
+    assert "to itself" in out
+    assert "Read-only file system" in report.stdout
+    assert "/proc/1" in out
+    # BusyBox's init refuses any other number. A command of the exercise is of its namespace.
+    exercise = Exercise(
+        "test", Ready(ReadyKind.COMMAND, Step(StepKind.COMMAND, argv=sh("[ -d /proc/1 ]"))), load, stop_timeout_s=1
+    )
+    report = boot(bench, Run(key=KEY, argv=("busybox", "init"), user="root", pid_one=True, exercise=exercise))
+    assert "must be run as PID 1" not in report.stdout + report.stderr
+    assert [(result.done, result.right) for result in report.results] == [(1, 1), (1, 1)]
+
+
 def test_the_image_alone_on_a_pc_with_pci(bench: Bench) -> None:
     report = boot(bench, None, kind="q35")
     assert (report.stdout, report.exit_code, report.fatal) == ("image\n", 3, None)

@@ -214,7 +214,7 @@ def test_an_entry_point_that_insists_is_pid_one(bench: Bench) -> None:
     """As in an engine: its number, its descriptors, its orphans, what signals do to it, and what is read-only."""
     script = (
         "echo own $$; ls -l /proc/1/fd/1; "
-        "busybox awk '$2 == \"/proc\" || $2 == \"/proc/sys\"' /proc/mounts; kill 1; kill -HUP 1; "
+        'busybox awk \'$2 == "/proc" || $2 == "/proc/sys"\' /proc/mounts; kill 1; kill -HUP 1; '
         "echo to itself > /proc/1/fd/1; (echo 1 > /proc/sys/vm/drop_caches) 2>&1; ls -d /proc/[0-9]*; exit 6"
     )
     load = (Step(StepKind.COMMAND, argv=sh("[ $$ -gt 1 ]"), expect=Expect(exit_code=0)),)

@@ -36,7 +36,7 @@ _BEING = (
     + rb"|[Ss]etting (?:the )?[Ss]ystem (?:[Cc]lock|[Tt]ime)"
 )  # fmt: skip
 _SET, _SETTING = re.compile(_HAS_BEEN + b"|" + _BEING), re.compile(_BEING)
-_DATE = re.compile(rb"(?:(\d{4})-(\d\d)-)?([^\d\s]*)[ .]*(\d{1,2})")
+_DATE = re.compile(rb"(?:(\d{4})-(\d\d)-)?([^\d\s.]{0,20})\.? {0,4}(\d{1,2})")
 
 
 def is_set_there(message: bytes, *, ahead: bool = False) -> bool:

@@ -177,7 +177,7 @@ def parse_startup_line(text: str) -> list[PhaseSpan]:
             phases.append(PhaseSpan(str(name), at, at + spans[name], STARTUP))
             at += spans[name]
     # A container has user space alone, and its service manager gives one figure without a name.
-    alone = parse_span(match[1].rstrip(". ")) if not phases and match[2] is None else None
+    alone = None if phases else parse_span(text.partition(_STARTUP)[2].rstrip(". \n"))
     return [PhaseSpan(PhaseName.USERSPACE.value, 0, alone, STARTUP)] if alone else phases
 
 

@@ -46,7 +46,7 @@ def archive(tmp_path: Path) -> Path:
         directory("bin", mode=0o755),
         file("bin/ping", b"x" * 5000, mode=0o4755, uid=12, gid=34, pax_headers=headers),
         file("big", BIG, mode=0o640, uid=100_000),
-        hardlink("bin/pong", "bin/ping"),
+        hardlink("bin/pong", "bin/ping", mode=0o4755, uid=12, gid=34),
         symlink("sh", "bin/ping"),
         device("dev/zero", 1, 5),
         (entry("fifo", tarfile.FIFOTYPE, mode=0o600), b""),
@@ -135,7 +135,7 @@ def beyond(folder: Path, *more: tuple[tarfile.TarInfo, bytes]) -> Path:
         symlink("sh", "bin/ping"), symlink("far", "/" + "far/" * 1000), device("dev/zero", 1, 5),
         device("dev/odd", 4095, 0xFFFFF), (entry("fifo", tarfile.FIFOTYPE, mode=0o600), b""),
         directory("tmp", mode=0o1777, uid=4_000_000_000), directory("empty/folder"), *more,
-        (entry("bin/pong", tarfile.LNKTYPE, link="bin/ping", mode=0o4755, uid=12, gid=34, pax_headers=headers), b""),
+        hardlink("bin/pong", "bin/ping", mode=0o4755, uid=12, gid=34, pax_headers=headers),
     )  # fmt: skip
     merge(layers_of(folder, [data]), folder / "beyond.tar")
     return folder / "beyond.tar"

@@ -8,6 +8,8 @@
 
 #include "common/records.h"
 
+#define LAST_PID 32768
+
 /* In a child: become the tracer, which starts the second half. */
 _Noreturn void traced_become(const struct list *argv, int status_fd, bool mark);
 /* `init --exec FD STATUS MARK`: second half of a traced start. */

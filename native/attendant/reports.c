@@ -21,8 +21,8 @@
 #include "init/base/serial_line.h"
 #include "init/container/child.h"
 #include "init/container/entry_point.h"
+#include "init/container/slowdown.h"
 #include "init/container/trace_log.h"
-#include "init/machine/slowdown.h"
 #include "init/settings/settings.h"
 
 #define MOST_REPORTS 16

@@ -37,11 +37,11 @@
 #include "init/base/serial_line.h"
 #include "init/container/child.h"
 #include "init/container/entry_point.h"
+#include "init/container/slowdown.h"
 #include "init/container/trace_log.h"
 #include "init/exercise/exercise.h"
 #include "init/machine/at_rest.h"
 #include "init/machine/memory.h"
-#include "init/machine/slowdown.h"
 #include "init/settings/settings.h"
 
 #define MS 1000000u

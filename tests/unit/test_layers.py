@@ -247,6 +247,25 @@ def test_a_layer_of_0_bytes_has_nothing(tmp_path: Path) -> None:
     assert merge([nothing], tmp_path / "out").entries == 0
 
 
+def test_headers_for_all_entries_that_follow_count_for_none(tmp_path: Path) -> None:
+    """`git archive` writes one, with a comment. Engines in Go pass over all of them."""
+    said = {
+        "comment": "8f3a",
+        "uid": "7",
+        "path": "evil",
+        "mtime": "5",
+        "SCHILY.xattr.user.a": "b",
+        "hdrcharset": "BINARY",
+    }
+    data = tarfile.TarInfo.create_pax_global_header(said) + tar_of(
+        file("a", b"1", pax_headers={"uid": "9"}), file("b", b"2"), file("c" * 150, b"3")
+    )
+    flat = merged(tmp_path, data)
+    assert set(flat) == {".", "a", "b", "c" * 150}
+    assert [(flat[name][0].uid, flat[name][0].mtime) for name in "ab"] == [(9, MTIME), (0, MTIME)]
+    assert "SCHILY.xattr.user.a" not in flat["b"][0].pax_headers
+
+
 def test_names_that_go_up_are_cleaned_before_any_link_is_followed(tmp_path: Path) -> None:
     data = tar_of(
         symlink("l", "a/b"), file("w/a/../b", b"1"), file("l/../c", b"2"), hardlink("d", "x/.././/w/b"),

@@ -12,11 +12,11 @@
 #include "init/base/marks.h"
 #include "init/base/serial_line.h"
 #include "init/container/entry_point.h"
+#include "init/container/slowdown.h"
 #include "init/container/trace_log.h"
 #include "init/exercise/job.h"
 #include "init/machine/at_rest.h"
 #include "init/machine/memory.h"
-#include "init/machine/slowdown.h"
 #include "init/settings/settings.h"
 
 #define REST_LOOK (10 * MS)       /* between two looks whether the machine is at rest */

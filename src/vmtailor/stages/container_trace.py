@@ -35,7 +35,7 @@ RECORD = "trace.json"
 COVERAGE = "coverage.counts"
 #: Processor seconds a boot under emulation may take beside what the exercise itself allows.
 BOOT_S = 300.0
-#: Init stretches limits of time at the most so many times (native/init/machine/slowdown.c).
+#: Init stretches limits of time at the most so many times (native/init/container/slowdown.c).
 MOST_STRETCH = 8
 #: Rounds of adding requested modules and booting again: one may request the next (af_alg, algif_hash).
 MODULE_ROUNDS = 6

@@ -275,6 +275,9 @@ def of_image(config: ImageConfig, demands: Demands) -> None:
     if any(name not in ("", "0", "root") for name in config.user.partition(":")[::2]):
         text = f"the image runs as user {config.user}"
         demands.add(EvidenceKind.CREDENTIAL, f"USER {config.user}", ["MULTIUSER"], "image:user", text)
+    if config.insists_on_pid_one:
+        text = f"the entry point {config.argv[0]} insists on being PID 1, which it is in a namespace of its own"
+        demands.add(EvidenceKind.FLAG, "PID 1", ["PID_NS"], "image:entrypoint", text)
     for port in config.exposed_ports:
         text = f"the image exposes port {port.number}/{port.protocol}"
         demands.add(EvidenceKind.SOCKET, f"EXPOSE {port.number}/{port.protocol}", ["NET", "INET"], "image:ports", text)

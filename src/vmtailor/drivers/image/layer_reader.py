@@ -363,11 +363,20 @@ def entries_of(layer: Layer, index: int, meter: Meter) -> Iterator[TreeEntry]:
             raise ValueError(f"its content has the digest sha256:{digest.hexdigest()}, the image says {layer.diff_id}")
 
 
+class _NoGlobals(dict[str, str]):
+    """Headers for all entries that follow, which engines pass over: they would give every file an owner or a name."""
+
+    def __setitem__(self, key: str, value: str) -> None:
+        pass
+
+
 def _headers(reader: ForwardReader) -> Iterator[tarfile.TarInfo]:
     """Yield the headers of an archive. One of 0 bytes has none: old versions of Docker made such layers."""
     if reader.at_end():
         return
-    archive = tarfile.TarFile(fileobj=reader, mode="r", encoding="utf-8", errors="surrogateescape")  # type: ignore[arg-type]
+    archive = tarfile.TarFile(
+        fileobj=reader, mode="r", encoding="utf-8", errors="surrogateescape", pax_headers=_NoGlobals()  # type: ignore[arg-type]
+    )  # fmt: skip
     while (info := archive.next()) is not None:
         archive.members.clear()  # type: ignore[attr-defined]  # it would keep every header in memory
         reader.budget = HEADER_BYTES

@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "init/machine/slowdown.h"
+#include "init/container/slowdown.h"
 
 #include "common/clock.h"
-#include "init/container/tracers.h"
+#include "init/container/traced.h"
 
 /* Turns of a loop in which each waits for the one before: one takes a nanosecond on processors of today. */
 #define TURNS 20000
 #define TRIES 5 /* the fastest counts: the others were interrupted */
 #define MOST 800
 
+static volatile uint32_t kept; /* or there would be nothing to do */
+
 static uint64_t turns_ns(void) {
     uint64_t best = UINT64_MAX;
     for (int i = 0; i < TRIES; i++) {
         uint64_t before = now_ns();
-        uint32_t value = 1;
-        for (int turn = 0; turn < TURNS; turn++) {
+        uint32_t value = (uint32_t)before;
+        for (int turn = 0; turn < TURNS; turn++)
             value = value * 1664525u + 1013904223u;
-            __asm__ volatile("" : "+r"(value));
-        }
+        kept = value;
         uint64_t took = now_ns() - before;
         best = took < best ? took : best;
     }

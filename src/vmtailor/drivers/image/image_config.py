@@ -133,6 +133,8 @@ def _env(words: tuple[str, ...], said: _Remarks) -> tuple[tuple[str, str], ...]:
 
 
 def _volumes(names: tuple[str, ...], said: _Remarks) -> tuple[str, ...]:
+    if sum(len(name) + 1 for name in names) > WORDS_BYTES:
+        raise BadConfig(f"Volumes is longer than {WORDS_BYTES} bytes")
     said.add_all("Volumes", (name for name in names if not name), "no path")
     return tuple(name for name in names if name)
 

@@ -561,7 +561,8 @@ class KernelLog:
         if handler is not None:
             handler(observed, at_us, message)
         elif milestones.mark_ending(observed, at_us, message):
-            pass
+            if at_us is None and observed.login_after_us is None and message.endswith((b"login:", b"login: ")):
+                observed.login_after_us = self._last_us
         elif message.startswith(b"entering initcall"):
             level = LEVEL.match(message)
             if level:

@@ -218,6 +218,7 @@ class ImageSubject(Subject[ImageSeen]):
             self.image.config, self.exercise, seen.events, found.tree, self.config,
             head=seen.archive.head, architecture=self.architecture.name,
         )  # fmt: skip
+        demand.of_access_lists(seen.archive.listed, options.root_format, demands)
         read = facts.reader(self.source.path)
         demand.of_modules(seen.record.modules_requested, demands, lambda path: kbuild.symbol_of_module(path, read))
         refusals.of_observed(seen.observed, demands, self.config)

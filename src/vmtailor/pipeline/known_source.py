@@ -11,9 +11,9 @@ from vmtailor.analysis.demands import demand_rules
 from vmtailor.analysis.explain import name_index
 from vmtailor.analysis.explain.lookup import KnownSource
 from vmtailor.base.cache.store import Store
-from vmtailor.base.collecting import no_collections
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import dot_config
+from vmtailor.base.garbage import no_collections
 from vmtailor.base.notation import version_key
 from vmtailor.base.progress import step
 from vmtailor.base.text import is_number

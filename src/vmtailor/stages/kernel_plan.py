@@ -22,9 +22,9 @@ from vmtailor.analysis.ksource.kconfig_record import FORMAT as KCONFIG_FORMAT
 from vmtailor.analysis.ksource.reasons import why_set
 from vmtailor.analysis.reach.reach_symbols import Reached
 from vmtailor.base.cache.store import Store, digest
-from vmtailor.base.collecting import no_collections
 from vmtailor.base.errors import BuildError, UserInputError
 from vmtailor.base.files.regular_files import write_atomic
+from vmtailor.base.garbage import no_collections
 from vmtailor.drivers.kernel.kconfig_shell import KconfigShell
 from vmtailor.model.architecture import named, presumed, presumed_name
 from vmtailor.model.change import Cause, Change, ChangeKind, Figure, Reason, Setting, exact, symbol

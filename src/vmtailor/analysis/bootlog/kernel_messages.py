@@ -161,9 +161,9 @@ class KernelLog:
         else:
             self._plain(line)
 
-    def _doubt(self, *, firmware: bool = False) -> None:
+    def _doubt(self, *, firmware: bool = False, unstamped: bool = False) -> None:
         """Set aside what was read so far: another boot may begin with this line, or something else recurs."""
-        doubt = Recurrence(self.observed, self._last_us, firmware=firmware)
+        doubt = Recurrence(self.observed, self._last_us, firmware=firmware, unstamped=unstamped)
         self._doubts += 1
         self._aside = {name: getattr(self, name) for name in _OF_A_BOOT}
         self._begin()
@@ -491,7 +491,7 @@ class KernelLog:
                 self._again(at_us, caller, message, length)
                 return True
         elif self._may_doubt and milestones.looks_second(observed, message):
-            self._doubt()
+            self._doubt(unstamped=True)
         if self._recurrence is not None:
             self._recurrence.say(at_us, message)
         return False

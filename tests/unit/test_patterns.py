@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.unit import patterns
 
-from vmtailor.analysis.bootlog import machine_facts, silences
+from vmtailor.analysis.bootlog import machine_facts, milestones, silences
 from vmtailor.analysis.changes import change_catalogue
 from vmtailor.analysis.demands import demand_rules, strace_log
 from vmtailor.analysis.explain import name_index
@@ -49,6 +49,7 @@ def _machines() -> Iterator[re.Pattern[str]]:
 #: Where patterns come from data of ours: file → the function that reads them.
 DATA: dict[str, Callable[[], object]] = {
     "analysis/bootlog/machine_facts.py": machine_facts.known_facts,
+    "analysis/bootlog/milestones.py": lambda: milestones._CLOCKS,
     "analysis/bootlog/silences.py": lambda: (silences.gap_kinds(), silences.stretch_kinds()),
     "analysis/changes/change_catalogue.py": change_catalogue.catalogue,
     "analysis/changes/effects.py": lambda: list(_trials()),

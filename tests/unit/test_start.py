@@ -73,6 +73,7 @@ def test_the_program_itself_needs_next_to_nothing(arguments: tuple[str, ...]) ->
         ("run", ("numpy", "scipy", "kconfiglib", "rich", "jinja2", "cyclonedx")),
         ("analyze", ("numpy", "scipy", "kconfiglib", "cyclonedx", "qemu", "vmtailor.pipeline")),
         ("gate", ("numpy", "scipy", "kconfiglib", "jinja2", "cyclonedx", "qemu")),
+        ("explain", ("numpy", "scipy", "jinja2", "cyclonedx", "qemu")),
         ("doctor", ("numpy", "scipy", "kconfiglib", "jinja2", "cyclonedx")),
     ],
 )

@@ -177,6 +177,14 @@ def test_a_reason_names_what_was_looked_for(tmp_path: Path) -> None:
     assert "'Run … as init process'" in text and "'Freeing unused kernel'" in text
 
 
+def test_a_login_prompt_without_a_stamp_is_said_to_come_after_the_last_that_has_one(tmp_path: Path) -> None:
+    log = HEAD + "[    4.200491] random: dd: uninitialized urandom read\nWelcome to Buildroot\nbuildroot login:\n"
+    timeline = timeline_of(tmp_path, log + "[   20.000000] eth0: link up\n")
+    assert "ready" not in times(timeline) and timeline.total_us is None
+    (text,) = [w.text for w in timeline.warnings if w.code == "phase-open"]
+    assert text.endswith("a login prompt without a stamp comes after 4.200491 s")
+
+
 def test_the_journal_of_a_container_has_user_space_alone(tmp_path: Path) -> None:
     log = (
         "Nov 29 10:00:00 ct systemd-journald[40]: Journal started\n"

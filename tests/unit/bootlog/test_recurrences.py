@@ -58,6 +58,17 @@ def test_firmware_that_speaks_within_a_kernel_is_no_reset(tmp_path: Path, smm: s
         assert times(timeline)["kernel"] == (0, 2_500_000) and "several-boots" not in codes(timeline)
 
 
+def test_a_program_that_prints_the_kernels_name_is_no_boot(tmp_path: Path) -> None:
+    """`cat /proc/version` on a console: in a log with stamps, and in one without any."""
+    named = "Linux version 5.15.0 (oe) #1\n"
+    timeline = timeline_of(tmp_path, KERNEL + "init: starting\n" + named + LATER)
+    assert times(timeline)["kernel"] == (0, 2_500_000) and "several-boots" not in codes(timeline)
+    bare = "".join(line[15:] + "\n" for line in KERNEL.splitlines())
+    assert "several-boots" not in codes(timeline_of(tmp_path, bare + named + "login: root\n"))
+    assert "several-boots" in codes(timeline_of(tmp_path, bare + "reboot: Restarting system\n" + bare))
+    assert "several-boots" in codes(timeline_of(tmp_path, bare + "U-Boot 2021.04 (Jan 01 2022)\n" + bare))
+
+
 OTHER = KERNEL.replace("[    0.000012]", "[    0.000013]").replace("0.100", "0.140").replace("2.500", "2.800")
 
 

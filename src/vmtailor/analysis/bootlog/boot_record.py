@@ -103,6 +103,7 @@ class Observed:
     stamped: bool = False
     in_initrd: bool = False  # a service manager's welcome named its initial RAM disk
     pending: dict[str, str] = field(default_factory=dict)  # marks of lines without a stamp, for the next that has one
+    login_after_us: int | None = None  # the last stamp before a login prompt that has none
     closing: bool = False  # it says that the machine goes down
     loader: bool = False  # lines of a firmware or loader stand before the kernel's
     coarse: bool = False  # stamps of whole seconds

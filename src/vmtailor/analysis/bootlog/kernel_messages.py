@@ -161,9 +161,9 @@ class KernelLog:
         else:
             self._plain(line)
 
-    def _doubt(self, *, firmware: bool = False) -> None:
+    def _doubt(self, *, firmware: bool = False, unstamped: bool = False) -> None:
         """Set aside what was read so far: another boot may begin with this line, or something else recurs."""
-        doubt = Recurrence(self.observed, self._last_us, firmware=firmware)
+        doubt = Recurrence(self.observed, self._last_us, firmware=firmware, unstamped=unstamped)
         self._doubts += 1
         self._aside = {name: getattr(self, name) for name in _OF_A_BOOT}
         self._begin()
@@ -491,7 +491,7 @@ class KernelLog:
                 self._again(at_us, caller, message, length)
                 return True
         elif self._may_doubt and milestones.looks_second(observed, message):
-            self._doubt()
+            self._doubt(unstamped=True)
         if self._recurrence is not None:
             self._recurrence.say(at_us, message)
         return False
@@ -561,7 +561,8 @@ class KernelLog:
         if handler is not None:
             handler(observed, at_us, message)
         elif milestones.mark_ending(observed, at_us, message):
-            pass
+            if at_us is None and observed.login_after_us is None and message.endswith((b"login:", b"login: ")):
+                observed.login_after_us = self._last_us
         elif message.startswith(b"entering initcall"):
             level = LEVEL.match(message)
             if level:

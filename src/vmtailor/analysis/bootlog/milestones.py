@@ -13,6 +13,7 @@ import msgspec
 from vmtailor.analysis.bootlog.boot_record import LATE_US, MAX_MESSAGES, Observed, architecture
 from vmtailor.analysis.bootlog.log_lines import decode
 from vmtailor.analysis.bootlog.stamps import HostClock, strip_stamp
+from vmtailor.base.files.toml_files import own_table
 from vmtailor.model.architecture import every
 from vmtailor.model.boots.timeline import PhaseName, PhaseSpan, WarningCode
 
@@ -36,24 +37,14 @@ AFTER_RESET = (
 HANDED_OVER = (b"Starting kernel", b"EFI stub: Booting Linux", b"EFI stub: Exiting boot")
 
 
-#: A clock starts, or is set, behind the first of these, or before the second.
-_CLOCK_SET = re.compile(
-    rb"sched_clock|kvm-clock|^tsc: |^TSC|^hpet|^clocksource: \S+: mask|^clockevents|arch_timer|[Hh]yper-?[Vv]|^[Xx]en"
-    rb"|vcpuop|^timer: |^time: |timebase|riscv.timer"
-)
-_CLOCK_RUNS = re.compile(rb"^Calibrating delay loop|^pid_max: |sched_clock|^tsc: |kvm-clock|^clocksource: \S+: mask")
-#: Messages of a kernel that has hardly begun.
-_EARLY = re.compile(
-    rb"^Console: |^(?:printk: )?(?:boot)?console \[|^Security Framework|^LSM: |^Dentry cache|^Inode-cache|^Mount-cache"
-    rb"|^ACPI: Core|^x86/|^CPU: |^Memory: |^rcu: |^NR_IRQS|^random: |^mempolicy|^Initializing cgroup"
-)
+_CLOCKS = {name: re.compile(text.encode()) for name, text in own_table("boot_clocks").items()}
 
 
 def sets_clock(before: bytes, message: bytes) -> bool:
     """Return whether a jump of the clock between two lines is where a clock starts."""
     before, message = strip_stamp(before), strip_stamp(message)
-    early = _EARLY.match(message) is not None and _CLOCK_SET.search(before) is not None
-    return early or _CLOCK_RUNS.search(message) is not None
+    early = _CLOCKS["early"].match(message) is not None and _CLOCKS["set"].search(before) is not None
+    return early or _CLOCKS["runs"].search(message) is not None
 
 
 def version_of(message: bytes) -> str | None:

@@ -36,13 +36,13 @@ class RecurrenceVerdict(StrEnum):
 
 class Recurrence:
     """One suspected beginning: the boot before it, and what has been seen since. `firmware`: a message of firmware
-    alone raised the suspicion, and no clock."""
+    alone raised the suspicion, and no clock; `unstamped`: the name of a kernel without a stamp did."""
 
-    def __init__(self, before: Observed, last_us: int | None, *, firmware: bool) -> None:
+    def __init__(self, before: Observed, last_us: int | None, *, firmware: bool, unstamped: bool) -> None:
         self._before = before
         self._last_us = last_us
         self._reset = before.closing
-        self._by_firmware = firmware
+        self._by_firmware, self._unstamped = firmware, unstamped
         self._said = {(at_us, text[:ALIKE]) for at_us, text in before.messages if at_us}
         self._at_us: int | None = None
         self.first_us: int | None = None
@@ -73,14 +73,15 @@ class Recurrence:
     def verdict(self, since: Observed) -> RecurrenceVerdict:
         """Return the verdict after a line. `since`: what was read from the suspected beginning on."""
         at_us = self._at_us
-        if len(self.lines) >= MOST_LINES:
-            return self.at_last(since)
-        if at_us is None:
-            return RecurrenceVerdict.OPEN
+        if at_us is None or len(self.lines) >= MOST_LINES:
+            return self.at_last(since) if len(self.lines) >= MOST_LINES else RecurrenceVerdict.OPEN
+        goes_on = self._last_us is not None and at_us >= self._last_us - SLACK_US
+        if self._unstamped and goes_on and not (self._reset or self._firmware or self._other_kernel(since)):
+            return RecurrenceVerdict.SAME  # some program prints /proc/version
         by_lines = self._of_kernel(since) if since.first_line_seen else self._of_others()
         if by_lines is not RecurrenceVerdict.OPEN or self._last_us is None:
             return by_lines
-        if at_us >= self._last_us - SLACK_US and not self._behind(at_us):
+        if goes_on and not self._behind(at_us):
             if self._copies:
                 return RecurrenceVerdict.COPY
             return RecurrenceVerdict.BOOT if since.first_line_seen else RecurrenceVerdict.SAME

@@ -23,7 +23,7 @@ _FIRST_TIMED = ("clocksource_switch_us", "charted_total_us", "printed_total_us")
 _OF_THE_LOG = (
     "kernel_log", "stamped", "coarse", "first_us", "last_us", "first_line_seen", "lines", "characters", "printed",
     "messages", "gaps", "relative", "arrived", "milliseconds", "loader",
-    "clock_from_us", "clock_set_us",
+    "clock_from_us", "clock_set_us", "login_after_us",
 )  # fmt: skip
 
 Span = TypeVar("Span", PhaseSpan, UnitSpan, Process)

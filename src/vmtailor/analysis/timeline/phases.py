@@ -168,17 +168,22 @@ def _after_kernel(observed: Observed, marks: Marks, kernel: PhaseSpan) -> list[P
     ends = [marks[name] for name in ("finished", "login") if name in marks and marks[name][0] >= begin]
     end = next(iter(ends), None) or _target(marks, begin)
     if end is None:
-        observed.warn(WarningCode.PHASE_OPEN, _NOT_OVER)
+        observed.warn(WarningCode.PHASE_OPEN, _not_over(observed))
         spans.append(PhaseSpan(PhaseName.USERSPACE, begin, None, f"start: {how}; its end is not in the log"))
     else:
         spans.append(PhaseSpan(PhaseName.USERSPACE, begin, end[0], f"start: {how}; end: {end[1]}"))
     return spans
 
 
-_NOT_OVER = (
-    "user space is open: neither systemd's 'Startup finished' nor a login prompt with a stamp nor a target for several "
-    "users was found in the log"
-)
+def _not_over(observed: Observed) -> str:
+    """Return what was looked for of the end of user space, and not found, and what stands there without a stamp."""
+    login = ""
+    if observed.login_after_us is not None:
+        login = f"; a login prompt without a stamp comes after {observed.login_after_us / 1e6:.6f} s"
+    return (
+        "user space is open: neither systemd's 'Startup finished' nor a login prompt with a stamp nor a target for "
+        f"several users was found in the log{login}"
+    )
 
 
 def _initrd_end(marks: Marks, begin: int) -> tuple[int, str] | None:

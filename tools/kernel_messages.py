@@ -4,7 +4,7 @@
     python tools/kernel_messages.py SOURCE [SOURCE …]
 
 Each SOURCE is an unpacked kernel tree, the oldest first. The same trees give the same bytes. The format is described in
-src/vmtailor/analysis/printed/kernel_messages.py, which reads it."""
+src/vmtailor/analysis/printk/message_index.py, which reads it."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vmtailor.analysis.ksource import printed
+from vmtailor.analysis.ksource import printk_calls
 from vmtailor.analysis.ksource.conditions import line_conditions, without_comments
-from vmtailor.analysis.ksource.deciding import deciding
 from vmtailor.analysis.ksource.expr import FALSE, TRUE, Expr, conjunction, disjunction
 from vmtailor.analysis.ksource.facts import reader
 from vmtailor.analysis.ksource.kbuild import linked_files
-from vmtailor.analysis.ksource.kconfig import Kconfig
+from vmtailor.analysis.ksource.kconfig import Kconfig, tristates
 from vmtailor.analysis.ksource.names import sys_entries
-from vmtailor.analysis.printed.kernel_messages import KIND_HIDDEN, SECTION
-from vmtailor.analysis.printed.templates import ENDS, row_of
+from vmtailor.analysis.ksource.own_option import own_option
+from vmtailor.analysis.printk.message_index import KIND_HIDDEN, SECTION
+from vmtailor.analysis.printk.templates import ENDS, row_of
 from vmtailor.base.notation import module_name
 from vmtailor.drivers.kernel.kconfig_shell import KconfigShell, kernel_version
 
@@ -68,13 +68,11 @@ class Tree:
                 self.objects.setdefault(path, names)
         shell = KconfigShell(source)
         self.kconfig = Kconfig(shell.env, shell)
-        self.tristates = frozenset(
-            name for name, symbol in self.kconfig.symbols.items() if symbol.orig_type == 5  # kconfiglib.TRISTATE
-        )
+        self.tristates = tristates(self.read, ARCHES[0]) or frozenset()
         self.folders: dict[str, set[str]] = {}
-        for path in source.rglob("Kconfig*"):
-            relative = path.relative_to(source).as_posix()
-            for name in _CONFIG.findall(path.read_text(errors="replace")):
+        for kconfig in source.rglob("Kconfig*"):
+            relative = kconfig.relative_to(source).as_posix()
+            for name in _CONFIG.findall(kconfig.read_text(errors="replace")):
                 self.folders.setdefault(name, set()).add(posixpath.dirname(relative))
         self._headers: dict[str, tuple[dict[str, str], list[tuple[int, str, str, str]]]] = {}
 
@@ -85,7 +83,10 @@ class Tree:
             text = self.read(path)
             if text is not None:
                 macros, formats = self.included(path, text, depth + 1) if depth < 2 else ({}, [])
-                self._headers[path] = ({**macros, **_strings(printed.macros(text))}, [*formats, *printed.formats(text)])
+                self._headers[path] = (
+                    {**macros, **_strings(printk_calls.macros(text))},
+                    [*formats, *printk_calls.formats(text)],
+                )
         return self._headers[path]
 
     def included(self, path: str, text: str, depth: int = 0) -> tuple[dict[str, str], list[tuple[int, str, str, str]]]:
@@ -143,7 +144,7 @@ class Index:
         self.buses: dict[str, dict[Where, int]] = {}
         self.prefixes: dict[str, dict[Where, int]] = {}
         self.driver_files: set[str] = set()
-        self.symbols: dict[str, tuple[str, tuple[str, ...]]] = {}
+        self.symbols: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {}
 
     def add(self, tree: Tree, mask: int) -> None:
         """Add the messages of a tree."""
@@ -160,17 +161,15 @@ class Index:
                 one = Includer(disjunction(*(i.condition for i in by)), by[0].known, by[0].formats, by[0].names)
                 self.text(tree, mask, path, without_comments(text), one)
 
-    def compiled(
-        self, tree: Tree, mask: int, path: str, condition: Expr, included: dict[str, list[Includer]]
-    ) -> None:
+    def compiled(self, tree: Tree, mask: int, path: str, condition: Expr, included: dict[str, list[Includer]]) -> None:
         """Add the messages of a file that is compiled, and note what it includes."""
         text = without_comments(tree.read(path) or "")
         macros, outer = tree.included(path, text)
         names = tree.names(path.removesuffix(".c"))
-        one = Includer(condition, {**macros, **printed.macros(text)}, printed.formats(text) or outer, names)
+        one = Includer(condition, {**macros, **printk_calls.macros(text)}, printk_calls.formats(text) or outer, names)
         self.text(tree, mask, path, text, one)
         for name in names:
-            own = "|".join(deciding(condition, TRUE, path, lambda _: frozenset()))
+            own = "|".join(own_option(condition, TRUE, path, lambda _: frozenset()))
             _note(self.modules, name, (path, own), mask)
         for match in _LOCAL.finditer(text):
             target = posixpath.normpath(posixpath.join(posixpath.dirname(path), match.group(1)))
@@ -178,7 +177,7 @@ class Index:
 
     def text(self, tree: Tree, mask: int, path: str, text: str, within: Includer) -> None:
         """Add what one file's text has."""
-        known = {**within.known, **printed.macros(text)}
+        known = {**within.known, **printk_calls.macros(text)}
         conditions = line_conditions(text, tree.tristates)
         starts = [0, *(m.end() for m in re.finditer("\n", text))]
 
@@ -186,24 +185,27 @@ class Index:
             around = conditions.at(bisect_right(starts, offset))
             if conjunction(within.condition, around) == FALSE:
                 return None
-            symbols = deciding(within.condition, around, path, lambda name: frozenset(tree.folders.get(name, ())))
+            symbols = own_option(within.condition, around, path, lambda name: frozenset(tree.folders.get(name, ())))
             self.options(symbols, tree)
             return path, "|".join(symbols)
 
-        for one in printed.printed(text, known, within.formats, within.names, keeps(path)):
+        for one in printk_calls.messages(text, known, within.formats, within.names, keeps(path)):
             where = place(one.offset)
             if where is None:
                 continue
-            if one.prefix and printed.TEXT not in printed.template_of(one.prefix):
+            if one.prefix and printk_calls.TEXT not in printk_calls.template_of(one.prefix):
                 _note(self.prefixes, one.prefix, where, mask)
             row = row_of(one.template, one.floating, one.whole)
             if row is not None:
                 key = (row, where, one.begins)
                 self.rows[key] = self.rows.get(key, 0) | mask
         for found, into in (
-            (printed.initcalls(text), self.initcalls),
-            (printed.drivers(text, known), self.drivers),
-            (((n.partition("/")[2], at) for n, at in sys_entries(text) if n.startswith(("bus/", "class/"))), self.buses),
+            (printk_calls.initcalls(text), self.initcalls),
+            (printk_calls.drivers(text, known), self.drivers),
+            (
+                ((n.partition("/")[2], at) for n, at in sys_entries(text) if n.startswith(("bus/", "class/"))),
+                self.buses,
+            ),
         ):
             for name, offset in found:
                 if where := place(offset):
@@ -216,7 +218,7 @@ class Index:
         for row in rows:
             where = (row["path"], "|".join(row.get("options", ())))
             for form in row["formats"]:
-                key = f"^{printed.template_of(form)}".encode()
+                key = f"^{printk_calls.template_of(form)}".encode()
                 for known in [one for one in self.rows if one[0].rstrip(ENDS.encode()) == key]:
                     del self.rows[known]
                 self.rows[key, where, row.get("begins", False)] = mask
@@ -224,7 +226,12 @@ class Index:
     def options(self, symbols: tuple[str, ...], tree: Tree) -> None:
         """Note the kinds of options, and what selects them."""
         for name in symbols:
-            self.symbols[name] = (_kind(tree, name), tree.kconfig.selectors(name) if tree.kconfig.known(name) else ())
+            known = tree.kconfig.known(name)
+            self.symbols[name] = (
+                _kind(tree, name),
+                tree.kconfig.selectors(name) if known else (),
+                tree.kconfig.depends_on(name) if known else (),
+            )
 
 
 def _kind(tree: Tree, name: str) -> str:
@@ -253,6 +260,14 @@ def _section(index: Index, names: dict[str, dict[Where, int]]) -> bytes:
     return "\n".join(rows).encode()
 
 
+def _facts(index: Index, name: str) -> str:
+    """Return the row of an option. Of the others it names, those count that print something."""
+    kind, selectors, needs = index.symbols[name]
+    return "\t".join(
+        (name, kind, *(" ".join(one for one in some if one in index.symbols) for some in (selectors, needs)))
+    )
+
+
 def main(sources: list[str]) -> None:
     index = Index()
     versions = []
@@ -260,20 +275,26 @@ def main(sources: list[str]) -> None:
         tree = Tree(Path(source))
         versions.append(tree.version)
         index.add(tree, 1 << number)
-        print(tree.version, len(index.rows), file=sys.stderr)
-    index.by_hand(tomllib.loads(BY_HAND.read_text())["message"], (1 << len(sources)) - 1)
+        print(tree.version, len(tree.files), len(index.rows), file=sys.stderr)
+    write(index, versions)
+
+
+def write(index: Index, versions: list[str]) -> None:
+    """Write the index, with the messages that were written by hand."""
+    index.by_hand(tomllib.loads(BY_HAND.read_text())["message"], (1 << len(versions)) - 1)
     used = {where for _, where, _ in index.rows}
     for names in (index.initcalls, index.drivers, index.modules, index.buses, index.prefixes):
         used |= {where for places in names.values() for where in places}
     index.places = {where: number for number, where in enumerate(sorted(used))}
     messages = sorted(
-        row + f"\t{index.places[where]} {mask}{'i' * begins}".encode() for (row, where, begins), mask in index.rows.items()
+        row + f"\t{index.places[where]} {mask}{'i' * begins}".encode()
+        for (row, where, begins), mask in index.rows.items()
     )
     data = SECTION.join([
         "\n".join(versions).encode(),
         "\n".join(f"{path}\t{options}\td" if path in index.driver_files else f"{path}\t{options}"
                   for path, options in index.places).encode(),
-        "\n".join(f"{name}\t{kind}\t{' '.join(by)}" for name, (kind, by) in sorted(index.symbols.items())).encode(),
+        "\n".join(_facts(index, name) for name in sorted(index.symbols)).encode(),
         _section(index, index.initcalls), _section(index, index.drivers), _section(index, index.modules),
         _section(index, index.buses), _section(index, index.prefixes), b"\n".join(messages),
     ])  # fmt: skip

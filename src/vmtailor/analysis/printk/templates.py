@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Templates of messages as rows of the index, and whether a line of a log is one: a scanner without backtracking.
 
-A template is literal text with marks (analysis/ksource/printed.py). A row begins with what is looked up in the sorted
-index: `^` or `~` (an unknown prefix may stand before it) and the template, or, where a template begins with a value,
-`*`, its longest run of whole words, and then the same. ENDS behind a template says that the line ends there."""
+A template is literal text with marks (analysis/ksource/printk_calls.py). A row begins with what is looked up in the
+sorted index: `^` or `~` (an unknown prefix may stand before it) and the template; or, where a template begins with a
+value, `*`, its longest run of whole words, and then the same. ENDS behind a template says that the line ends there."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
-from vmtailor.analysis.ksource.printed import CHARACTER, DECIMAL, HEX, TEXT
+from vmtailor.analysis.ksource.printk_calls import CHARACTER, DECIMAL, HEX, TEXT
 
 #: Behind the words of a `*` row, and at the end of a template that a line ends with.
 KEY_ENDS, ENDS = "\x05", "\x06"

@@ -61,7 +61,7 @@ QUIET = frozenset({"info", "notice"})
 
 
 @dataclass(frozen=True)
-class Printed:
+class PrintedMessage:
     """One message. `template` has marks for its values; `floating`: an unknown prefix (driver and device, a file
     system's name) stands before it. `begins`: a function that runs once, when the kernel or a module begins, says it,
     and not as an error. `whole`: the line ends with it. `offset` into the text."""
@@ -82,7 +82,9 @@ def macros(text: str) -> dict[str, str]:
 
 def formats(text: str) -> list[tuple[int, str, str, str]]:
     """Return definitions of pr_fmt and dev_fmt as (offset, name, parameter, body)."""
-    return [(m.start(), m.group(1), m.group(2), m.group(3).replace("\\\n", " ").strip()) for m in _FORMAT.finditer(text)]
+    return [
+        (m.start(), m.group(1), m.group(2), m.group(3).replace("\\\n", " ").strip()) for m in _FORMAT.finditer(text)
+    ]
 
 
 def initcalls(text: str) -> Iterator[tuple[str, int]]:
@@ -235,7 +237,7 @@ def template_of(form: str) -> str:
 
 
 class _Functions:
-    """Which bodies of functions a text has, and which of them run once, when the kernel begins."""
+    """The bodies of functions in a text, and which of them run once, when the kernel begins."""
 
     def __init__(self, text: str) -> None:
         self.starts: list[int] = []
@@ -255,10 +257,10 @@ class _Functions:
         return place >= 0 and offset < self.ends[place] and self.begins[place]
 
 
-def printed(
+def messages(
     text: str, known: Mapping[str, str], outer: list[tuple[int, str, str, str]], module_names: tuple[str, ...],
     keeps: Callable[[str, str], bool] = lambda name, level: True,
-) -> Iterator[Printed]:  # fmt: skip
+) -> Iterator[PrintedMessage]:  # fmt: skip
     """Yield the messages of a text without comments.
 
     `known`: macros of the file and its headers. `outer`: definitions of pr_fmt in its headers. `module_names`: what
@@ -316,7 +318,7 @@ def _prefix(
     return ""
 
 
-def _lines(template: str, floating: bool, begins: bool, offset: int, prefix: str) -> Iterator[Printed]:
+def _lines(template: str, floating: bool, begins: bool, offset: int, prefix: str) -> Iterator[PrintedMessage]:
     """Yield a template for each line of a message."""
     parts = template.split("\n")
     whole = len(parts) > 1
@@ -324,5 +326,12 @@ def _lines(template: str, floating: bool, begins: bool, offset: int, prefix: str
     for number, part in enumerate(parts):
         if part.strip():
             ends = whole and number < len(parts) - 1
-            yield Printed(part.rstrip(), floating and first, begins, ends, offset, prefix)
+            yield PrintedMessage(
+                template=part.rstrip(),
+                floating=floating and first,
+                begins=begins,
+                whole=ends,
+                offset=offset,
+                prefix=prefix,
+            )
             first = False

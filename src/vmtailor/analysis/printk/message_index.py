@@ -5,7 +5,7 @@ data/messages/kernel.xz, made by tools/kernel_messages.py, holds sections of lin
 
     kernels    versions, the oldest first; a row's mask has bit 0 for the first
     places     path, tab, options joined by |, empty where every kernel has the file; tab, d where it has a driver
-    symbols    name, tab, t (may be a module), b (bool) or h (cannot be chosen), tab, what selects it
+    symbols    name, tab, t (may be a module), b (bool) or h (cannot be chosen), tab, selectors, tab, dependencies
     initcalls, drivers, modules, buses, prefixes      name, tab, places
     messages   sorted rows (templates.py), tab, place, mask and `i` where it only says that something begins"""
 
@@ -20,7 +20,7 @@ from functools import cache
 from importlib import resources
 from itertools import islice
 
-from vmtailor.analysis.printed.templates import HEAD, KEY_ENDS, letters, matches
+from vmtailor.analysis.printk.templates import HEAD, KEY_ENDS, letters, matches
 from vmtailor.base.notation import module_name, version_key
 
 SECTION = b"\x1e\n"
@@ -30,7 +30,7 @@ _FEW = 16
 _MOST_LINE = 400
 _MOST_STARTS, _MOST_PREFIX = 8, 60
 #: A program's line, as the console and journals have it.
-_PROCESS = re.compile(r"[\w./@()-]{1,60}\[\d+\]: ")
+PROCESS_LINE = re.compile(r"[\w./@()-]{1,60}\[\d+\]: ")
 _PREFIX_ENDS = re.compile(r"[:\])] +")
 _WORD = re.compile(r"(?:(?<= )|(?<=\A)|(?<=[:(\[]))\S")
 #: A driver's name, and a device's.
@@ -60,7 +60,7 @@ class _Candidate:
     begins_at: int
 
 
-class KernelMessages:
+class MessageIndex:
     """The index. Asking it never raises, and takes time in proportion to the line."""
 
     def __init__(self, data: bytes) -> None:
@@ -83,7 +83,15 @@ class KernelMessages:
 
     def selected_by(self, option: str) -> tuple[str, ...]:
         """Return the options that select this one."""
-        return tuple(self._symbols.get(option, "").partition("\t")[2].split())
+        return self._fact(option, 1)
+
+    def depends_on(self, option: str) -> tuple[str, ...]:
+        """Return the options in this one's dependencies."""
+        return self._fact(option, 2)
+
+    def _fact(self, option: str, number: int) -> tuple[str, ...]:
+        facts = self._symbols.get(option, "").split("\t")
+        return tuple(facts[number].split()) if number < len(facts) else ()
 
     # ---- lines
 
@@ -92,7 +100,7 @@ class KernelMessages:
 
         `version`: of the kernel that printed it. The nearest kernel of the index is asked first."""
         line = line[:_MOST_LINE].rstrip().replace("\t", " ")
-        if _PROCESS.match(line) or len(line) < HEAD:
+        if PROCESS_LINE.match(line) or len(line) < HEAD:
             return None
         found = self._best(line, self._bits(version))
         return found or self._by_driver(line) or self._by_prefix(line)
@@ -140,7 +148,71 @@ class KernelMessages:
         numbers = [number for table, name in tables for number in table.get(name, "").split()]
         return {self._place(int(number)).options for number in numbers}
 
-    def _starts(line: str) -> Iterator[int]:
+    def _is_credible(self, one: _Candidate, origin: Origin, drivers: set[tuple[str, ...]]) -> bool:
+        """Return whether what stands before a template's place may stand there: not another driver's name. No driver
+        prints what needs a prefix without one."""
+        if not one.floating or not origin.path.startswith(("drivers/", "sound/")):
+            return True
+        has_driver = self._places[one.place].endswith("\td") and "core" not in origin.path
+        return bool(one.begins_at) and (not has_driver or not drivers or origin.options in drivers)
+
+    def _by_driver(self, line: str) -> Origin | None:
+        """Return the origin of `driver device: …` where one option alone has a driver, or a bus, of that name."""
+        match = _DEVICE.match(line)
+        if match is None:
+            return None
+        places = self._buses.get(match[1]) or self._drivers.get(match[1]) or self._modules.get(module_name(match[1]))
+        return self._one(places or "")
+
+    def _by_prefix(self, line: str) -> Origin | None:
+        """Return the origin of a line whose beginning the files of one option alone have."""
+        end = line.find(": ")
+        found = ""
+        while 0 <= end < _MOST_PREFIX:
+            found = self._prefixes.get(line[: end + 2], found)
+            end = line.find(": ", end + 1)
+        return self._one(found)
+
+    def _candidates(self, line: str) -> Iterator[_Candidate]:
+        for kind, start in (("^", 0), *(("~", start) for start in _starts(line))):
+            yield from self._tried(kind.encode(), line, start, start)
+        for match in _WORD.finditer(line):
+            yield from self._tried(b"*", line, match.start(), 0)
+
+    def _tried(self, kind: bytes, line: str, at: int, start: int) -> Iterator[_Candidate]:
+        """Yield the rows of a kind that begin as the line does at `at`."""
+        tail = line[at:].encode()
+        low, high, length = 0, len(self._rows), HEAD
+        while length <= len(tail) + 1:
+            head = kind + tail[:length]
+            low = bisect_left(self._rows, head, low, high)
+            high = bisect_left(self._rows, head + b"\xff", low, high)
+            if high - low <= _FEW or length > len(tail):
+                break
+            # Those whose literal text ends here come first: a mark is below every character of a line.
+            ended = bisect_left(self._rows, head + b" ", low, high)
+            yield from self._matching(low, ended, line, start)
+            low, length = ended, length + 1
+        if length <= len(tail) + 1:
+            yield from self._matching(low, high, line, start)
+
+    def _matching(self, low: int, high: int, line: str, start: int) -> Iterator[_Candidate]:
+        for row in self._rows[low:high]:
+            text, _, facts = row.decode().partition("\t")
+            if text[0] == "*":
+                text = text.partition(KEY_ENDS)[2]
+            starts = (start,) if start or text[0] == "^" else (0, *_starts(line))
+            for begins_at in starts:
+                if matches(text[1:], line, begins_at):
+                    place, mask = facts.split()
+                    yield _Candidate(
+                        score=letters(text[1:]), place=int(place), mask=int(mask.rstrip("i")), begins=mask[-1] == "i",
+                        floating=text[0] == "~", begins_at=begins_at,
+                    )  # fmt: skip
+                    break
+
+
+def _starts(line: str) -> Iterator[int]:
     """Yield where a message may begin behind a prefix."""
     yield 0
     for match in islice(_PREFIX_ENDS.finditer(line), _MOST_STARTS):
@@ -152,7 +224,7 @@ def _table(section: bytes) -> dict[str, str]:
 
 
 @cache
-def index() -> KernelMessages:
+def index() -> MessageIndex:
     """Return the index that vmtailor has."""
     packed = resources.files("vmtailor").joinpath("data", "messages", "kernel.xz").read_bytes()
-    return KernelMessages(lzma.decompress(packed))
+    return MessageIndex(lzma.decompress(packed))

@@ -26,7 +26,7 @@ def needed_symbols(condition: Expr) -> list[str]:
     return []
 
 
-def deciding(file: Expr, line: Expr, path: str, folders_of: FoldersOf) -> tuple[str, ...]:
+def own_option(file: Expr, line: Expr, path: str, folders_of: FoldersOf) -> tuple[str, ...]:
     """Return the option that decides about a line of a file: one, alternatives, or none where every kernel has it.
 
     Of the conditions around the line counts one that is defined beside the file; `PCI` around a line of a network

@@ -182,7 +182,7 @@ def test_damaged_responses(program: Path, seed: int) -> None:
 PASSWD = (
     b"root:x:0:0:root:/root:/bin/sh\n\nbad line\nwww:x:33:34::/srv:\nx:x:70000:1\n1000:x:5:6::/five:\nlast:x:9:9::/l:"
 )
-GROUP = b"root:x:0:\nwww:x:34:\nextra:x:44:foo,www\nmore:x:45:www,\nnot:x:46:wwwx\nnum:x:NaN:www\n"
+GROUP = b"root:x:0:\nwww:x:34:\nextra:x:44:foo,www\nmore:x:45:www,\nnot:x:46:wwwx\nnum:x:NaN:www\n55:x:56:\n"
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,8 @@ GROUP = b"root:x:0:\nwww:x:34:\nextra:x:44:foo,www\nmore:x:45:www,\nnot:x:46:www
         ("www:7", "33 7 /srv"),
         ("1234", "1234 0 /"),
         ("1234:www", "1234 34 /"),
-        ("1000", "5 6 /five"),
+        ("1000", "1000 0 /"),  # a number is a number, though a user has it for a name
+        ("root:55", "0 55 /root"),
         ("x", "70000 1 /"),
         ("last", "9 9 /l"),
         ("nobody", "wrong: no such user in /etc/passwd"),

@@ -25,7 +25,7 @@ from vmtailor.drivers.rootfs.initramfs import baseline_initramfs, requested
 from vmtailor.drivers.rootfs.tracer_volume import write_tools_volume
 from vmtailor.model.architecture import presumed
 from vmtailor.model.boots.ending import Ending
-from vmtailor.model.boots.workload import Run, Terminal
+from vmtailor.model.boots.workload import NETWORK, Run, Terminal
 from vmtailor.model.exercise import Exercise, Expect, Ready, ReadyKind, Step, StepKind
 from vmtailor.model.guest import GuestReport
 from vmtailor.model.image import ImageConfig
@@ -62,7 +62,7 @@ APPLETS = (
 )
 CONFIG = ImageConfig(
     "amd64", entrypoint=("/bin/sh", "-c"), cmd=("echo image; exit 3",), env=(("A", "b c"), ("LATE", "image")),
-    working_dir="/new/dir", user="www-data", volumes=("/data/one",),
+    working_dir="/new/dir", user="www-data", volumes=("/data/one", "/linked/volume"),
 )  # fmt: skip
 
 
@@ -81,6 +81,7 @@ def image_archive(path: Path) -> None:
         "etc/passwd": b"root:x:0:0:root:/root:/bin/sh\nwww-data:x:33:33:www:/srv:/bin/false\n",
         "etc/group": b"root:x:0:\nwww-data:x:33:\nextra:x:44:foo,www-data\n",
         "srv/index.html": b"hello from the vm\n",
+        "srv/hosts": b"of the image\n" * 40,
     }
     with tarfile.open(path, "w", format=tarfile.PAX_FORMAT) as archive:
 
@@ -97,6 +98,10 @@ def image_archive(path: Path) -> None:
             add(f"bin/{name}", tarfile.SYMTYPE, target="busybox")
         for name, data in files.items():
             add(name, tarfile.REGTYPE, data, mode=0o644)
+        # Links of an image whose files an engine gives, and to folders that are not there.
+        add("etc/hosts", tarfile.SYMTYPE, target="../srv/hosts")
+        add("etc/resolv.conf", tarfile.SYMTYPE, target="/run/nowhere/resolv.conf")
+        add("linked", tarfile.SYMTYPE, target="srv/behind/folder")
         add("srv/alien", tarfile.REGTYPE, b"\x7fELF\x02 of another machine")
 
 
@@ -165,6 +170,7 @@ def test_a_container_finds_what_engines_give(bench: Bench) -> None:
     for line in ("A=b c", "LATE=run", "C=", "HOME=/srv", "HOSTNAME=box", "/new/dir", "box", "again", "wrote"):
         assert line in out.splitlines(), line
     assert "127.0.0.1\tlocalhost" in out
+    assert "of the image" not in out
     assert "VT_" not in out
     assert re.search(r"crw-rw-rw-\s+1 root\s+root\s+1,\s+3 .*null", out)
     for kind in ("proc on /proc", "tmpfs on /dev", "devpts on /dev/pts", "tmpfs on /dev/shm", "mqueue on /dev/mqueue"):
@@ -176,6 +182,32 @@ def test_a_container_finds_what_engines_give(bench: Bench) -> None:
     assert "virtio_blk" in report.file("modules")
     assert re.search(r"^overlay \.text 0xffffffff", report.file("module-sections"), re.MULTILINE)
     assert "Run /init as init process" in report.file("kernel-log")
+
+
+def test_surroundings_are_those_of_an_engine(bench: Bench) -> None:
+    """Links, limits, settings and variables; each line is one of them."""
+    script = (
+        "busybox readlink /etc/hosts; busybox readlink /etc/mtab; [ -L /etc/resolv.conf ] || echo own resolver; "
+        "cat /etc/resolv.conf /srv/hosts; echo home=$HOME; pwd -P; ls -d /srv/behind/folder/volume; "
+        "busybox grep processes /proc/self/limits; cat /proc/sys/net/ipv4/ping_group_range; "
+        "httpd -p 80 -h /srv && wget -q -O - http://localhost/"
+    )
+    report = boot(
+        bench,
+        Run(key=KEY, argv=sh(script), env=(("HOME", ""),), cwd="/linked/work", network=NETWORK),
+        network=True,
+    )
+    out = report.stdout.splitlines()
+    assert report.notes == ()
+    assert out[:4] == ["../srv/hosts", "/proc/mounts", "own resolver", "nameserver 10.0.2.3"]
+    assert "127.0.0.1\tlocalhost" in out
+    assert not any(line.startswith("::1") for line in out)
+    assert "home=/srv" in out
+    assert "/srv/behind/folder/work" in out
+    assert "/srv/behind/folder/volume" in out
+    assert re.search(r"^Max processes +unlimited +unlimited", report.stdout, re.MULTILINE)
+    assert "0\t2147483647" in out
+    assert "hello from the vm" in out
 
 
 def test_the_image_alone_on_a_pc_with_pci(bench: Bench) -> None:
@@ -232,7 +264,7 @@ def test_a_terminal(bench: Bench) -> None:
     def act(session: GuestSession) -> None:
         assert session.run(BOOT_S, heard("# "))
         session.send_stdin(b"tty; stty size; echo $TERM; ls -l /dev/console\n")
-        assert session.run(BOOT_S, heard("/dev/console ->"))
+        assert session.run(BOOT_S, heard(" 136, "))
         session.resize(40, 132)
         session.send_stdin(b"stty size; sleep 100\n")
         assert session.run(BOOT_S, heard("40 132"))
@@ -242,6 +274,7 @@ def test_a_terminal(bench: Bench) -> None:
     assert report.exit_code == 9
     for line in ("/dev/pts/0", "30 100", "xterm"):
         assert line in report.stdout.splitlines()
+    assert re.search(r"^crw.* 136, +0 .*/dev/console\r$", report.stdout, re.MULTILINE)
 
 
 def test_input_signals_orphans_and_a_forger(bench: Bench) -> None:
@@ -280,6 +313,13 @@ def test_input_signals_orphans_and_a_forger(bench: Bench) -> None:
         ),
         pytest.param(
             Run(key=KEY, argv=("/srv/alien",)), 126, "execve(/srv/alien): Exec format error", "", marks=pytest.mark.slow
+        ),
+        pytest.param(
+            Run(key=KEY, argv=("/etc/passwd/x",)),
+            126,
+            "execve(/etc/passwd/x): Not a directory",
+            "",
+            marks=pytest.mark.slow,
         ),
         (Run(key=KEY, user="nobody"), None, "", "user 'nobody': no such user in /etc/passwd"),
     ],

@@ -119,6 +119,12 @@ def test_differences_where_nobody_said_what_is_right() -> None:
     # A body that differs from request to request on the baseline says nothing.
     changing = GuestReport(exit_code=0, results=(dataclasses.replace(one.results[0], same=False),))
     assert boots.differences(changing, other, SERVER) == ()
+    # So does output that differs from run to run.
+    timed = [GuestReport(exit_code=3, stdout=f"at {clock}: hello\n") for clock in ("10:01", "11:02", "12:03")]
+    assert "output" in boots.differences(timed[0], timed[2], free)[0]
+    assert boots.differences(timed[0], timed[2], free, timed[1].stdout) == ()
+    other_words = GuestReport(exit_code=3, stdout="at 12:03: hullo\n")
+    assert "output" in boots.differences(timed[0], other_words, free, timed[1].stdout)[0]
     # A step that was not done fails by itself.
     assert boots.differences(one, GuestReport(exit_code=0), SERVER) == ()
 

@@ -166,6 +166,47 @@ def test_an_image_demands(config: ImageConfig, references: set[str]) -> None:
     assert {d.reference for d in found.result()} == references
 
 
+LOW = '{sa_family=AF_INET, sin_port=htons(80), sin_addr=inet_addr("0.0.0.0")}'
+LOW6 = '{sa_family=AF_INET6, sin6_port=htons(443), inet_pton(AF_INET6, "::", &sin6_addr)}'
+HIGH = '{sa_family=AF_INET, sin_port=htons(8080), sin_addr=inet_addr("0.0.0.0")}'
+ANY = '{sa_family=AF_INET, sin_port=htons(0), sin_addr=inet_addr("0.0.0.0")}'
+
+
+@pytest.mark.parametrize(
+    ("user", "event", "asked"),
+    [
+        ("www-data", call("bind", "3", LOW, "16"), True),
+        ("33:33", call("bind", "3", LOW6, "28"), True),
+        ("www-data", call("bind", "3", HIGH, "16"), False),
+        ("www-data", call("bind", "3", ANY, "16"), False),  # the kernel chooses, above 1024
+        ("www-data", call("bind", "3", LOW, "16", error="EACCES"), False),
+        ("www-data", call("connect", "3", LOW, "16"), False),
+        ("0", call("bind", "3", LOW, "16"), False),
+        ("", call("bind", "3", LOW, "16"), False),
+    ],
+)
+def test_an_ordinary_user_on_a_low_port_asks_for_the_setting(user: str, event: SyscallEvent, asked: bool) -> None:
+    found = Demands(FACTS, RULES, EVERYTHING)
+    demand.of_events([event], found)
+    demand.of_user(ImageConfig("amd64", user=user), found)
+    assert {s for d in found.result() for s in d.symbols if s.startswith("PROC_")} == (
+        {"PROC_FS", "PROC_SYSCTL"} if asked else set()
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "asked"),
+    [
+        (("AF_INET", "SOCK_DGRAM", "IPPROTO_ICMP"), True),
+        (("AF_INET6", "SOCK_DGRAM|SOCK_CLOEXEC", "IPPROTO_ICMPV6"), True),
+        (("AF_INET", "SOCK_RAW", "IPPROTO_ICMP"), False),  # a capability opens it
+        (("AF_INET", "SOCK_DGRAM", "IPPROTO_UDP"), False),
+    ],
+)
+def test_a_socket_to_ping_with_asks_for_the_setting(arguments: tuple[str, ...], asked: bool) -> None:
+    assert ("PROC_SYSCTL" in symbols_of(call("socket", *arguments))) is asked
+
+
 def test_modules_that_were_asked_for_are_demanded_but_not_every_variant_of_an_algorithm() -> None:
     found = Demands(FACTS, RULES, EVERYTHING)
     asked = [

@@ -7,6 +7,7 @@ import bz2
 import gzip
 import hashlib
 import lzma
+import struct
 import subprocess
 import tarfile
 from pathlib import Path, PurePosixPath
@@ -15,7 +16,7 @@ import pytest
 from tests.fakes.tars import MTIME, device, directory, entry, file, hardlink, layers_of, read_flat, symlink, tar_of
 
 from vmtailor.drivers.image import flat_archive
-from vmtailor.drivers.image.layer_reader import _xattrs
+from vmtailor.drivers.image.documents import shown
 from vmtailor.drivers.image.layers import Layer, merge
 
 Flat = dict[str, tuple[tarfile.TarInfo, bytes]]
@@ -98,9 +99,69 @@ def test_an_opaque_directory_in_the_place_of_a_link_hides_nothing_behind_the_lin
     assert "usr/lib/x/y" not in merged(tmp_path, lower, tar_of(file("lib/x/.wh..wh..opq")))
 
 
-def test_an_attribute_whose_name_is_no_text_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="an extended attribute is called"):
-        list(_xattrs({"SCHILY.xattr.user.\udcff": "v"}))
+def left_out(folder: Path, *entries: tuple[tarfile.TarInfo, bytes]) -> tuple[set[str], tuple[str, ...]]:
+    """The attributes that are kept of all files, and what is said of the others."""
+    out = folder / "flat.tar"
+    result = merge(layers_of(folder, [tar_of(*entries)]), out)
+    kept = {key for info, _ in read_flat(out).values() for key in info.pax_headers if "xattr" in key}
+    return {key.removeprefix("SCHILY.xattr.") for key in kept}, result.left_out
+
+
+def acl(*entries: tuple[int, int, int], version: int = 2) -> str:
+    data = struct.pack("<I", version) + b"".join(struct.pack("<HHI", *entry) for entry in entries)
+    return data.decode("utf-8", "surrogateescape")
+
+
+GOOD_ACL = acl((1, 6, 2**32 - 1), (2, 4, 1000), (4, 4, 2**32 - 1), (0x10, 4, 2**32 - 1), (0x20, 0, 2**32 - 1))
+ACCESS, DEFAULT = "system.posix_acl_access", "system.posix_acl_default"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("com.apple.provenance", "\x01\x02"), ("com.apple.quarantine", "x"), ("system.nfs4_acl", "x" * 80),
+        ("system.cifs_acl", "x"), ("osx.note", "x"), ("btrfs.compression", "zstd"), ("user.", "x"), ("security.", "x"),
+        ("note", "x"), ("", "x"), ("user." + "x" * 251, "x"), ("user.large", "x" * 65_537),
+        (ACCESS, acl((1, 6, 0), version=3)), (ACCESS, GOOD_ACL[:-1]), (ACCESS, acl((3, 6, 0))), (DEFAULT, GOOD_ACL),
+        ("system.posix_acl_other", GOOD_ACL),
+    ],
+)  # fmt: skip
+def test_attributes_that_linux_has_no_place_for_are_left_out_and_counted(tmp_path: Path, name: str, value: str) -> None:
+    headers = {f"SCHILY.xattr.{name}": value, "SCHILY.xattr.user.kept": "y"}
+    found = left_out(tmp_path, *(file(f"f{n}", b"x", pax_headers=headers) for n in range(3)))
+    assert found == ({"user.kept"}, (f"attribute {shown(name, 60)} of 3 files (Linux has no place for it)",))
+
+
+def test_attributes_that_linux_has_a_place_for_are_kept(tmp_path: Path) -> None:
+    kept = {
+        "user.1": "x" * 65_536, "user." + "x" * 250: "", "trusted.a": "b", "security.selinux": "u:object_r:etc_t:s0",
+        ACCESS: GOOD_ACL, DEFAULT: GOOD_ACL,
+    }  # fmt: skip
+    headers = {f"SCHILY.xattr.{name}": value for name, value in kept.items()}
+    assert left_out(tmp_path, directory("d", pax_headers=headers)) == (set(kept), ())
+
+
+def test_what_linux_takes_on_files_and_folders_alone(tmp_path: Path) -> None:
+    users, lists = {"SCHILY.xattr.user.a": "b"}, {f"SCHILY.xattr.{ACCESS}": GOOD_ACL}
+    link = entry("l", tarfile.SYMTYPE, link="f", mode=0o777, pax_headers={**users, **lists})
+    kept, said = left_out(tmp_path, (link, b""), (entry("p", tarfile.FIFOTYPE, pax_headers={**users, **lists}), b""))
+    assert kept == {ACCESS} and said == (
+        "attribute 'user.a' of 2 files (Linux has no place for it)",
+        f"attribute '{ACCESS}' of 1 file (Linux has no place for it)",
+    )
+
+
+def test_odd_names_of_attributes_are_counted_in_bounded_space(tmp_path: Path) -> None:
+    odd = {
+        "LIBARCHIVE.xattr.user.a%3Db": "aGk=",
+        "LIBARCHIVE.xattr.user.%FF": "aGk=",
+        "LIBARCHIVE.xattr.user.%00": "aGk=",
+    }
+    kept, said = left_out(tmp_path, file("f", pax_headers=odd))
+    assert not kept and len(said) == 3 and all(text.isascii() for text in said)
+    many = [file(f"f{n}", pax_headers={f"SCHILY.xattr.com.apple.{n}": "x"}) for n in range(50)]
+    kept, said = left_out(tmp_path, *many)
+    assert not kept and len(said) == 21 and said[-1] == "other attributes of 30 files (Linux has no place for it)"
 
 
 def test_kinds_replace_each_other(tmp_path: Path) -> None:

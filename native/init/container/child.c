@@ -25,6 +25,8 @@ void child_prepare(void) {
 #define MOST_FILES 524288
 
 static void set_limits(void) {
+    /* The kernel's own is made of the machine's memory. */
+    setrlimit(RLIMIT_NPROC, &(struct rlimit){RLIM_INFINITY, RLIM_INFINITY});
     struct rlimit files;
     if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_max < MOST_FILES) {
         files.rlim_max = MOST_FILES;

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <termios.h>
@@ -92,6 +93,16 @@ static void hear_status(struct watch *watch, short events) {
     }
 }
 
+/* The same device: a link would have another name than programs that look for the console expect. */
+static void show_as_console(const char *path) {
+    unlink("/dev/console");
+    int place = open("/dev/console", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (place < 0 || mount(path, "/dev/console", NULL, MS_BIND, NULL) != 0)
+        line_note("", "mount(%s on /dev/console): %s", path, strerror(errno));
+    if (place >= 0)
+        close(place);
+}
+
 static int open_terminal(int *slave) {
     int number, unlock = 0;
     char path[32];
@@ -104,9 +115,7 @@ static int open_terminal(int *slave) {
         fatal("UNIX98_PTYS", "open(%s): %s", path, strerror(errno));
     ioctl(master, TIOCSWINSZ,
           &(struct winsize){.ws_row = (unsigned short)settings.rows, .ws_col = (unsigned short)settings.cols});
-    unlink("/dev/console");
-    if (symlink(path, "/dev/console") != 0)
-        line_note("", "symlink(/dev/console): %s", strerror(errno));
+    show_as_console(path);
     return master;
 }
 

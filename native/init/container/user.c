@@ -54,7 +54,8 @@ static bool has_member(char *members, const char *name) {
     return false;
 }
 
-/* The line of a user, by name or number: name into `*name` (NULL when there is none). */
+/* The line of a user, by number where `wanted` is one, and by name otherwise, as in engines: name into `*name` (NULL
+ * when there is none). */
 static void find_user(char *passwd, const char *wanted, struct identity *identity, const char **name) {
     char *fields[FIELDS];
     unsigned uid, gid, number = 0;
@@ -62,7 +63,7 @@ static void find_user(char *passwd, const char *wanted, struct identity *identit
     while (next_line(&passwd, fields)) {
         if (!id_of(fields[2], &uid) || !id_of(fields[3], &gid))
             continue;
-        if (strcmp(fields[0], wanted) != 0 && !(by_number && uid == number))
+        if (by_number ? uid != number : strcmp(fields[0], wanted) != 0)
             continue;
         *name = fields[0];
         identity->uid = uid;
@@ -103,7 +104,7 @@ const char *identity_parse(const char *text, char *passwd, char *group, struct i
         if (!id_of(fields[2], &gid))
             continue;
         if (wanted_group != NULL) {
-            if (strcmp(fields[0], wanted_group) == 0 || (by_number && gid == number)) {
+            if (by_number ? gid == number : strcmp(fields[0], wanted_group) == 0) {
                 identity->gid = gid;
                 found = true;
                 break;

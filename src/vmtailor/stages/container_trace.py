@@ -108,9 +108,12 @@ def _coverage(inputs: TraceInputs, machine: Machine, work: Exercised, scratch: P
     marks = boots.marks(inputs.table, inputs.natives)
     config = CountingConfig(mode=CountingMode.COUNTS, marks=marks, architecture=inputs.table.architecture)
     one_cpu = machine_variants.counted(machine)
-    with step("trace: every block of the kernel"):
+    with step("trace: every block of the kernel") as shown:
         counted = Counting(inputs.natives, config, inputs.table)
-        return boot(one_cpu, work.unhurried(one_cpu.clock), scratch, counting=counted)
+        found = boot(one_cpu, work.unhurried(one_cpu.clock), scratch, counting=counted)
+        if found[0].failures:
+            shown.fail()
+    return found
 
 
 def _requests(
@@ -127,8 +130,10 @@ def _requests(
     for _ in range(MODULE_ROUNDS):
         machine = inputs.machine(loaded)
         also = f" (with {', '.join(loaded)})" if loaded else ""
-        with step(f"trace: every system call{also}"):
+        with step(f"trace: every system call{also}") as shown:
             seen_boot, seen = boot(machine, replace(work, tools=inputs.tools).unhurried(machine.clock), scratch)
+            if seen_boot.failures:
+                shown.fail()
         events = container_calls.read(seen.requests, container_calls.phases(seen.report)).events
         wanted = container_calls.own_requests(initramfs.requested(boots.kernel_words(seen.report)), events)
         found = initramfs.providers(inputs.modules, wanted)

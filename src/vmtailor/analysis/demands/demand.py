@@ -31,6 +31,9 @@ Head = Callable[[str], bytes]
 PSEUDO = ("/proc", "/sys", "/dev")
 _LOOPBACK = re.compile(r'inet_addr\("127\.|inet_pton\(AF_INET6, "::1"')
 _FAMILY = re.compile(r"sa_family=AF_(\w+)")
+_PORT = re.compile(r"sin6?_port=htons\((\d{1,5})\)")
+#: Ports below are root's, where a setting below /proc/sys does not say otherwise.
+LOW_PORTS = 1024
 _ALGORITHM = re.compile(r'salg_name="([^"]+)"')
 
 
@@ -72,6 +75,8 @@ class Demands:
         self._paths: dict[str, list[tuple[str, tuple[str, ...], str]]] = {}
         #: The first call that wants to reach or be reached by another machine, or None.
         self.network: Demand | None = None
+        #: Place and text of the first call that bound a port below 1024, or None.
+        self.low_port: tuple[str, str] | None = None
 
     def result(self) -> tuple[Demand, ...]:
         return tuple(self._found.values())
@@ -200,6 +205,9 @@ class Demands:
 
     def _address(self, event: SyscallEvent, where: str) -> None:
         address = next((a for a in event.args if "sa_family=AF_" in a or "msg_name=" in a), "")
+        port = _PORT.search(address)
+        if self.low_port is None and event.name == "bind" and port and 0 < int(port[1]) < LOW_PORTS:
+            self.low_port = where, f"{self._who} listens on port {port[1]}"
         family = _FAMILY.search(address)
         if self.network is None and family and family.group(1) in ("INET", "INET6") and not _LOOPBACK.search(address):
             key = f"{event.name}({family.group(0)})"
@@ -270,6 +278,14 @@ def of_image(config: ImageConfig, demands: Demands) -> None:
         demands.add(EvidenceKind.SOCKET, f"EXPOSE {port.number}/{port.protocol}", ["NET", "INET"], "image:ports", text)
     if config.argv:
         demands.program(config.argv[0], "image:entrypoint")
+
+
+def of_user(config: ImageConfig, demands: Demands) -> None:
+    """Add what the image's user needs for the calls seen: without /proc/sys, init cannot open low ports to all."""
+    if demands.low_port is not None and config.user.partition(":")[0] not in ("", "0", "root"):
+        where, text = demands.low_port
+        text = f"{text} as user {config.user}, which a setting below /proc/sys allows"
+        demands.add(EvidenceKind.CREDENTIAL, "low port", ["PROC_FS", "PROC_SYSCTL"], where, text)
 
 
 def of_exercise(exercise: Exercise, demands: Demands) -> None:

@@ -28,7 +28,7 @@ from vmtailor.analysis.ksource.kconfig import Kconfig, tristates
 from vmtailor.analysis.ksource.names import sys_entries
 from vmtailor.analysis.ksource.own_option import own_option
 from vmtailor.analysis.printk.message_index import KIND_HIDDEN, SECTION
-from vmtailor.analysis.printk.templates import ENDS, row_of
+from vmtailor.analysis.printk.templates import ENDS, hand_written, row_of
 from vmtailor.base.notation import module_name
 from vmtailor.drivers.kernel.kconfig_shell import KconfigShell, kernel_version
 
@@ -214,11 +214,12 @@ class Index:
                         self.driver_files.add(path)
 
     def by_hand(self, rows: list[dict[str, Any]], mask: int) -> None:
-        """Put the messages in that no source tells."""
+        """Put the messages in that no source tells. Raises ValueError for one that cannot be looked up."""
         for row in rows:
             where = (row["path"], "|".join(row.get("options", ())))
             for form in row["formats"]:
-                key = f"^{printk_calls.template_of(form)}".encode()
+                template, floating = printk_calls.template_of(form), row.get("floating", False)
+                key = hand_written(template, floating)
                 for known in [one for one in self.rows if one[0].rstrip(ENDS.encode()) == key]:
                     del self.rows[known]
                 self.rows[key, where, row.get("begins", False)] = mask
@@ -276,6 +277,8 @@ def main(sources: list[str]) -> None:
         versions.append(tree.version)
         index.add(tree, 1 << number)
         print(tree.version, len(tree.files), len(index.rows), file=sys.stderr)
+        for row in tomllib.loads(BY_HAND.read_text())["message"]:
+            index.options(tuple(row.get("options", ())), tree)
     write(index, versions)
 
 

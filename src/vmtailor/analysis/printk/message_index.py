@@ -20,6 +20,7 @@ from functools import cache
 from importlib import resources
 from itertools import islice
 
+from vmtailor.analysis.ksource.printk_calls import TEXT
 from vmtailor.analysis.printk.templates import HEAD, KEY_ENDS, letters, matches
 from vmtailor.base.notation import module_name, version_key
 
@@ -28,13 +29,18 @@ KIND_MODULE, KIND_BOOL, KIND_HIDDEN = "t", "b", "h"
 #: Rows that are tried one by one; of more, the next character of the line chooses.
 _FEW = 16
 _MOST_LINE = 400
-_MOST_STARTS, _MOST_PREFIX = 8, 60
+_MOST_STARTS, _MOST_WORDS, _MOST_PREFIX = 8, 40, 60
 #: A program's line, as the console and journals have it.
 PROCESS_LINE = re.compile(r"[\w./@()-]{1,60}\[\d+\]: ")
 _PREFIX_ENDS = re.compile(r"[:\])] +")
 _WORD = re.compile(r"(?:(?<= )|(?<=\A)|(?<=[:(\[]))\S")
 #: A driver's name, and a device's.
 _DEVICE = re.compile(r"([\w.-]{2,40}) [\w.,:/@-]{2,80}: ")
+
+
+#: Subsystems that speak of the devices of every bus.
+_BENEATH_ALL = frozenset({"acpi", "base", "clk", "firmware", "gpio", "gpu", "iommu", "of", "pci", "pnp", "regulator"})
+Options = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +56,15 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """A row that a line is of. `score`: its literal letters. `begins_at`: where its template stands in the line."""
+    """A row that a line is of. `score`: its literal letters. `any_start`: its template begins with any text.
+    `begins_at`: where its template stands in the line."""
 
     score: int
     place: int
     mask: int
     begins: bool
     floating: bool
+    any_start: bool
     begins_at: int
 
 
@@ -128,33 +136,49 @@ class MessageIndex:
         """Return the origin of the template that has most of the line; None where templates of several options do."""
         drivers = self._of_driver(line)
         found = [(one, self._place(one.place, one.begins)) for one in self._candidates(line)]
-        found = [(one, origin) for one, origin in found if self._is_credible(one, origin, drivers)]
+        found = [(one, origin) for one, origin in found if self._is_credible(one, origin, drivers, line)]
         found = [(one, origin) for one, origin in found if origin.options in drivers] or found
         most = max((one.score for one, _ in found), default=0)
         found = [(one, origin) for one, origin in found if one.score == most]
         found = [(one, origin) for one, origin in found if one.mask & bits] or found
+        if len({origin.options for _, origin in found}) > 1:  # a driver's own would stand behind its name
+            found = [(one, origin) for one, origin in found if not (one.floating and self._is_driver(one))]
         if len({origin.options for _, origin in found}) != 1:
             return None
         first = found[0][1]
         return Origin(first.path, first.options, all(origin.begins for _, origin in found))
 
-    def _of_driver(self, line: str) -> set[tuple[str, ...]]:
+    def _of_driver(self, line: str) -> set[Options]:
         """Return the options that have a driver or module of the name that a line begins with; none for a bus, whose
         name stands before a device without a driver."""
-        word = line.partition(" ")[0].rstrip(":")
+        word = _first_word(line)
         if word in self._buses:
             return set()
         tables = ((self._drivers, word), (self._modules, module_name(word)))
         numbers = [number for table, name in tables for number in table.get(name, "").split()]
         return {self._place(int(number)).options for number in numbers}
 
-    def _is_credible(self, one: _Candidate, origin: Origin, drivers: set[tuple[str, ...]]) -> bool:
-        """Return whether what stands before a template's place may stand there: not another driver's name. No driver
-        prints what needs a prefix without one."""
-        if not one.floating or not origin.path.startswith(("drivers/", "sound/")):
+    def _is_credible(self, one: _Candidate, origin: Origin, drivers: set[Options], line: str) -> bool:
+        """Return whether what stands before a template's place may stand there: not another driver's name, and a
+        device's or that of its own subsystem. No driver prints what needs a prefix without one."""
+        if not (one.floating or one.any_start) or not origin.path.startswith(("drivers/", "sound/", "fs/")):
             return True
-        has_driver = self._places[one.place].endswith("\td") and "core" not in origin.path
-        return bool(one.begins_at) and (not has_driver or not drivers or origin.options in drivers)
+        if one.floating and not one.begins_at:
+            return False
+        if drivers and self._is_driver(one) and origin.options not in drivers:
+            return False
+        word = _first_word(line)
+        if word in self._buses:
+            folders = {self._place(int(number)).path.split("/")[1] for number in self._buses[word].split()}
+            return origin.path.split("/")[1] in folders | _BENEATH_ALL
+        before = (line[: one.begins_at] if one.floating else line.partition(": ")[0]).lower()
+        own = [name for name in origin.path.split("/")[1:-1] if len(name) > 2]
+        behind_device = not origin.path.startswith("fs/") and _DEVICE.match(line) is not None
+        return origin.options in drivers or behind_device or any(name in before for name in own)
+
+    def _is_driver(self, one: _Candidate) -> bool:
+        place = self._places[one.place]
+        return place.endswith("\td") and "core" not in place.partition("\t")[0]
 
     def _by_driver(self, line: str) -> Origin | None:
         """Return the origin of `driver device: …` where one option alone has a driver, or a bus, of that name."""
@@ -174,47 +198,55 @@ class MessageIndex:
         return self._one(found)
 
     def _candidates(self, line: str) -> Iterator[_Candidate]:
-        for kind, start in (("^", 0), *(("~", start) for start in _starts(line))):
-            yield from self._tried(kind.encode(), line, start, start)
-        for match in _WORD.finditer(line):
-            yield from self._tried(b"*", line, match.start(), 0)
+        starts = tuple(dict.fromkeys((0, *_starts(line))))
+        for row in self._beginning(b"^", line):
+            yield from self._matching(row, line, (0,))
+        for start in starts:
+            for row in self._beginning(b"~", line[start:]):
+                yield from self._matching(row, line, (start,))
+        words = (match.start() for match in islice(_WORD.finditer(line), _MOST_WORDS))
+        for row in dict.fromkeys(row for at in words for row in self._beginning(b"*", line[at:])):
+            yield from self._matching(row, line, starts)
 
-    def _tried(self, kind: bytes, line: str, at: int, start: int) -> Iterator[_Candidate]:
-        """Yield the rows of a kind that begin as the line does at `at`."""
-        tail = line[at:].encode()
+    def _beginning(self, kind: bytes, text: str) -> Iterator[int]:
+        """Yield the numbers of the rows of a kind that begin as a text does."""
+        tail = text.encode()
         low, high, length = 0, len(self._rows), HEAD
-        while length <= len(tail) + 1:
+        while length <= len(tail):
             head = kind + tail[:length]
             low = bisect_left(self._rows, head, low, high)
             high = bisect_left(self._rows, head + b"\xff", low, high)
-            if high - low <= _FEW or length > len(tail):
+            if high - low <= _FEW:
                 break
             # Those whose literal text ends here come first: a mark is below every character of a line.
             ended = bisect_left(self._rows, head + b" ", low, high)
-            yield from self._matching(low, ended, line, start)
+            yield from range(low, ended)
             low, length = ended, length + 1
-        if length <= len(tail) + 1:
-            yield from self._matching(low, high, line, start)
+        else:
+            return
+        yield from range(low, high)
 
-    def _matching(self, low: int, high: int, line: str, start: int) -> Iterator[_Candidate]:
-        for row in self._rows[low:high]:
-            text, _, facts = row.decode().partition("\t")
-            if text[0] == "*":
-                text = text.partition(KEY_ENDS)[2]
-            starts = (start,) if start or text[0] == "^" else (0, *_starts(line))
-            for begins_at in starts:
-                if matches(text[1:], line, begins_at):
-                    place, mask = facts.split()
-                    yield _Candidate(
-                        score=letters(text[1:]), place=int(place), mask=int(mask.rstrip("i")), begins=mask[-1] == "i",
-                        floating=text[0] == "~", begins_at=begins_at,
-                    )  # fmt: skip
-                    break
+    def _matching(self, row: int, line: str, starts: tuple[int, ...]) -> Iterator[_Candidate]:
+        """Yield the candidate that a row is, if the line is of it at one of `starts`."""
+        text, _, facts = self._rows[row].decode().partition("\t")
+        if text[0] == "*":
+            text = text.partition(KEY_ENDS)[2]
+        for begins_at in starts if text[0] == "~" else (0,):
+            if matches(text[1:], line, begins_at):
+                place, mask = facts.split()
+                yield _Candidate(
+                    score=letters(text[1:]), place=int(place), mask=int(mask.rstrip("i")), begins=mask[-1] == "i",
+                    floating=text[0] == "~", any_start=text[1] == TEXT, begins_at=begins_at,
+                )  # fmt: skip
+                return
+
+
+def _first_word(line: str) -> str:
+    return line.partition(" ")[0].rstrip(":")
 
 
 def _starts(line: str) -> Iterator[int]:
     """Yield where a message may begin behind a prefix."""
-    yield 0
     for match in islice(_PREFIX_ENDS.finditer(line), _MOST_STARTS):
         yield match.end()
 

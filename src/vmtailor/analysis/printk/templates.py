@@ -31,10 +31,10 @@ def letters(template: str) -> int:
     return len(_LETTER.findall(template))
 
 
-def row_of(template: str, floating: bool, whole: bool) -> bytes | None:
+def row_of(template: str, floating: bool, whole: bool, least: int | None = None) -> bytes | None:
     """Return the row of a template; None for one that has too little to be looked up by, or to name anything."""
     template = (template.lstrip() if floating else template).replace("\t", " ")
-    if letters(template) < (MIN_FLOATING if floating else MIN_LETTERS):
+    if letters(template) < (least or (MIN_FLOATING if floating else MIN_LETTERS)):
         return None
     if len(template) > MOST_CHARACTERS:
         template, whole = template[:MOST_CHARACTERS], False
@@ -47,6 +47,15 @@ def row_of(template: str, floating: bool, whole: bool) -> bytes | None:
         return f"{kind}{rest}".encode()
     key = max((run for run in _WORDS.findall(template)), key=len, default="")[:40].rstrip()
     return f"*{key}{KEY_ENDS}{kind}{rest}".encode() if len(key) >= HEAD else None
+
+
+def hand_written(template: str, floating: bool) -> bytes:
+    """Return the row of a template that was written by hand, which may have fewer letters. Raises ValueError where it
+    cannot be looked up."""
+    row = row_of(template, floating, False, least=1)
+    if row is None:
+        raise ValueError(f"a line cannot be looked up by so little: {template!r}")
+    return row
 
 
 @dataclass(frozen=True, slots=True)

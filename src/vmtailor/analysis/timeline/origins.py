@@ -16,6 +16,8 @@ from vmtailor.model.boots.timeline import Hotspot, PhaseName, PrintedLine, Timel
 
 Messages = Sequence[tuple[int | None, str]]
 
+#: Different lines that are looked up; a boot has a tenth of them, and a log that goes on for weeks says little of it.
+MOST_ASKED = 6_000
 #: Names of files and folders that say nothing about what is in them.
 _PLAIN = frozenset({
     "base", "block", "bus", "char", "class", "common", "conn", "core", "dev", "driver", "drivers", "drv", "fs", "init",
@@ -37,9 +39,9 @@ def with_origins(timeline: Timeline, messages: Messages) -> Timeline:
     origins: dict[str, Origin | None] = {}
     rows = []
     for at_us, text in kernel:
-        if text not in origins:
+        if text not in origins and len(origins) < MOST_ASKED:
             origins[text] = known.origin(text, version)
-        rows.append((at_us, text, origins[text]))
+        rows.append((at_us, text, origins.get(text)))
     lines = tuple(
         PrintedLine(at_us, text, origin.options, origin.path) for at_us, text, origin in rows if origin is not None
     )
@@ -136,7 +138,8 @@ def _own_words(text: str, origin: Origin) -> set[str]:
 
 
 def _words(texts: Iterable[str]) -> set[str]:
-    return {word for text in texts for word in _TOKEN.findall(text.lower())}
+    words = {word for text in texts for word in _TOKEN.findall(text.lower())}
+    return words | {word.rstrip("0123456789") for word in words}  # loop0 is of loop
 
 
 @cache

@@ -298,7 +298,7 @@ ODD_BUT_GOOD: dict[str, Make] = {
         directory(".wh..wh.plnk"), file(".wh..wh.plnk/7.9", b"\x7fELF" + bytes(60), mode=0o755), file(".wh..wh.aufs"),
         hardlink("prog", ".wh..wh.plnk/7.9"), hardlink("usr/same", "/.wh..wh.plnk/7.9"))),
     "a name that goes up": layer(tar_of(
-        file("w/a/../../prog", b"\x7fELF" + bytes(60), mode=0o755), hardlink("w/../l", "w/b/../../prog"))),
+        file("w/a/../../prog", b"\x7fELF" + bytes(60), mode=0o755), hardlink("w/../l", "w/b/../../prog", mode=0o755))),
     "302 folders deep": layer(tar_of(
         directory("d/" * 302), file("prog", b"\x7fELF" + bytes(60), mode=0o755), file("e/" * 302 + "f", b"x"))),
     "a user with a blank": config(User="my user"),

@@ -46,7 +46,7 @@ def archive(tmp_path: Path) -> Path:
         directory("bin", mode=0o755),
         file("bin/ping", b"x" * 5000, mode=0o4755, uid=12, gid=34, pax_headers=headers),
         file("big", BIG, mode=0o640, uid=100_000),
-        hardlink("bin/pong", "bin/ping"),
+        hardlink("bin/pong", "bin/ping", mode=0o4755, uid=12, gid=34),
         symlink("sh", "bin/ping"),
         device("dev/zero", 1, 5),
         (entry("fifo", tarfile.FIFOTYPE, mode=0o600), b""),
@@ -135,7 +135,7 @@ def beyond(folder: Path, *more: tuple[tarfile.TarInfo, bytes]) -> Path:
         symlink("sh", "bin/ping"), symlink("far", "/" + "far/" * 1000), device("dev/zero", 1, 5),
         device("dev/odd", 4095, 0xFFFFF), (entry("fifo", tarfile.FIFOTYPE, mode=0o600), b""),
         directory("tmp", mode=0o1777, uid=4_000_000_000), directory("empty/folder"), *more,
-        (entry("bin/pong", tarfile.LNKTYPE, link="bin/ping", mode=0o4755, uid=12, gid=34, pax_headers=headers), b""),
+        hardlink("bin/pong", "bin/ping", mode=0o4755, uid=12, gid=34, pax_headers=headers),
     )  # fmt: skip
     merge(layers_of(folder, [data]), folder / "beyond.tar")
     return folder / "beyond.tar"
@@ -219,6 +219,18 @@ def test_what_a_format_cannot_hold_is_named_with_the_cure(tmp_path: Path, form: 
         build(tmp_path / "flat", tmp_path / "root", form)
     assert f"/{BEYOND[what][0].name[:20]}" in caught.value.message and "--root erofs" in caught.value.hint
     assert not (tmp_path / "root").exists()
+
+
+def test_files_of_more_names_than_a_host_gives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vmtailor.drivers.rootfs.rootfs.erofs_reads_tar", lambda _: False)
+    monkeypatch.setattr("vmtailor.drivers.rootfs.rootfs.LINKS", 3)
+    data = tar_of(file("0", b"x"), *(hardlink(f"d/{n}", "0") for n in range(1, 5)))
+    merge(layers_of(tmp_path, [data]), tmp_path / "flat")
+    with pytest.raises(UserInputError, match="has more than 3 names"):
+        build(tmp_path / "flat", tmp_path / "ext4", RootFormat.EXT4)
+    monkeypatch.setattr("vmtailor.drivers.rootfs.rootfs._feed", None)  # mkfs.erofs is not started
+    image = build(tmp_path / "flat", tmp_path / "erofs")
+    assert re.search(r"Links: 5\b", run(["dump.erofs", "--path=/d/4", str(image)], timeout_s=60).text)
 
 
 def test_an_attribute_that_no_root_holds_is_named(tmp_path: Path) -> None:

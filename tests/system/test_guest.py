@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import io
 import re
+import struct
 import tarfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -66,6 +67,13 @@ CONFIG = ImageConfig(
 )  # fmt: skip
 
 
+#: An access control list: root may write, user 33 may read, nobody else.
+FOR_WWW_DATA = struct.pack("<I", 2) + b"".join(
+    struct.pack("<HHI", *entry)
+    for entry in ((1, 6, 2**32 - 1), (2, 4, 33), (4, 0, 2**32 - 1), (0x10, 4, 2**32 - 1), (0x20, 0, 2**32 - 1))
+)
+
+
 @dataclass(frozen=True)
 class Bench:
     """What every boot here shares."""
@@ -85,9 +93,13 @@ def image_archive(path: Path) -> None:
     }
     with tarfile.open(path, "w", format=tarfile.PAX_FORMAT) as archive:
 
-        def add(name: str, kind: bytes, data: bytes = b"", target: str = "", mode: int = 0o755) -> None:
+        def add(
+            name: str, kind: bytes, data: bytes = b"", target: str = "", mode: int = 0o755, acl: bytes = b""
+        ) -> None:
             info = tarfile.TarInfo(name)
             info.type, info.size, info.linkname, info.mode = kind, len(data), target, mode
+            if acl:
+                info.pax_headers = {"SCHILY.xattr.system.posix_acl_access": acl.decode("utf-8", "surrogateescape")}
             archive.addfile(info, io.BytesIO(data))
 
         for folder in ("bin", "etc", "srv"):
@@ -98,6 +110,8 @@ def image_archive(path: Path) -> None:
             add(f"bin/{name}", tarfile.SYMTYPE, target="busybox")
         for name, data in files.items():
             add(name, tarfile.REGTYPE, data, mode=0o644)
+        add("srv/closed", tarfile.REGTYPE, b"for root alone\n", mode=0o640)
+        add("srv/listed", tarfile.REGTYPE, b"for www-data alone\n", mode=0o640, acl=FOR_WWW_DATA)
         # Links of an image whose files an engine gives, and to folders that are not there.
         add("etc/hosts", tarfile.SYMTYPE, target="../srv/hosts")
         add("etc/resolv.conf", tarfile.SYMTYPE, target="/run/nowhere/resolv.conf")
@@ -160,13 +174,15 @@ def heard(text: str) -> Callable[[GuestSession], bool]:
 def test_a_container_finds_what_engines_give(bench: Bench) -> None:
     script = (
         "echo problem >&2; id; env; pwd; hostname; cat /etc/hosts; ls -ld /data/one /new/dir; ls -l /dev; "
-        "echo again > /dev/stdout; touch /tmp/writable && echo wrote; mount; exit 3"
+        "echo again > /dev/stdout; touch /tmp/writable && echo wrote; mount; cat /srv/listed /srv/closed; exit 3"
     )
     report = boot(bench, Run(key=KEY, argv=sh(script), env=(("LATE", "run"), ("C", "")), hostname="box"))
     out = report.stdout
     assert report.exit_code == 3
-    assert report.stderr == "problem\n"
-    assert "uid=33(www-data) gid=33(www-data) groups=44(extra)" in out
+    assert "uid=33(www-data) gid=33(www-data) groups=33(www-data),44(extra)" in out
+    assert (
+        "for www-data alone" in out and report.stderr == "problem\ncat: can't open '/srv/closed': Permission denied\n"
+    )
     for line in ("A=b c", "LATE=run", "C=", "HOME=/srv", "HOSTNAME=box", "/new/dir", "box", "again", "wrote"):
         assert line in out.splitlines(), line
     assert "127.0.0.1\tlocalhost" in out
@@ -201,13 +217,39 @@ def test_surroundings_are_those_of_an_engine(bench: Bench) -> None:
     assert report.notes == ()
     assert out[:4] == ["../srv/hosts", "/proc/mounts", "own resolver", "nameserver 10.0.2.3"]
     assert "127.0.0.1\tlocalhost" in out
-    assert not any(line.startswith("::1") for line in out)
+    assert "::1\tip6-localhost ip6-loopback" in out
     assert "home=/srv" in out
     assert "/srv/behind/folder/work" in out
     assert "/srv/behind/folder/volume" in out
     assert re.search(r"^Max processes +unlimited +unlimited", report.stdout, re.MULTILINE)
     assert "0\t2147483647" in out
     assert "hello from the vm" in out
+
+
+def test_an_entry_point_that_insists_is_pid_one(bench: Bench) -> None:
+    """As in an engine: its number, its descriptors, its orphans, what signals do to it, and what is read-only."""
+    script = (
+        "echo own $$; ls -l /proc/1/fd/1; "
+        'busybox awk \'$2 == "/proc" || $2 == "/proc/sys"\' /proc/mounts; kill 1; kill -HUP 1; '
+        "echo to itself > /proc/1/fd/1; (echo 1 > /proc/sys/vm/drop_caches) 2>&1; ls -d /proc/[0-9]*; exit 6"
+    )
+    load = (Step(StepKind.COMMAND, argv=sh("[ $$ -gt 1 ]"), expect=Expect(exit_code=0)),)
+    report = boot(bench, Run(key=KEY, argv=sh(script), user="root", pid_one=True))
+    out = report.stdout.splitlines()
+    assert (report.exit_code, report.notes) == (6, ())
+    assert out[0] == "own 1"
+    assert "pipe:[" in out[1]
+    assert [line.split()[1] for line in out if line.split()[2:3] == ["proc"]] == ["/proc", "/proc/sys"]
+    assert "to itself" in out
+    assert "Read-only file system" in report.stdout
+    assert "/proc/1" in out
+    # BusyBox's init refuses any other number. A command of the exercise is of its namespace.
+    exercise = Exercise(
+        "test", Ready(ReadyKind.COMMAND, Step(StepKind.COMMAND, argv=sh("[ -d /proc/1 ]"))), load, stop_timeout_s=1
+    )
+    report = boot(bench, Run(key=KEY, argv=("busybox", "init"), user="root", pid_one=True, exercise=exercise))
+    assert "must be run as PID 1" not in report.stdout + report.stderr
+    assert [(result.done, result.right) for result in report.results] == [(1, 1), (1, 1)]
 
 
 def test_the_image_alone_on_a_pc_with_pci(bench: Bench) -> None:
@@ -345,6 +387,8 @@ def test_a_container_that_never_becomes_ready_is_stopped(bench: Bench) -> None:
     assert result.why == "connect: Connection refused"
     assert report.mark("ready") is None
     assert any("not ready within 3000 ms" in note.text for note in report.notes)
+    # An emulated machine is slower than a real one, and waits for longer.
+    assert result.virtual_ns >= 3_000_000_000
 
 
 #: A container that never rests, and learns that it is ready from the ready check itself.

@@ -101,6 +101,14 @@ def test_a_server(results: tuple[StepResult, ...], said: str) -> None:
     assert len(found) == 1 and said in found[0], found
 
 
+def test_a_limit_that_a_slow_machine_made_longer_is_named() -> None:
+    notes = (GuestNote("", "not ready within 120000 ms, made 480000 ms since this machine is slow"),)
+    never = StepResult(READY_STEP, "http", 1, 0, True, 480 * 10**9, why="no answer")
+    found = boots.failures(outcome(GuestReport(exit_code=0, notes=notes, results=(never,))), SERVER)
+    limit = f"{SERVER.ready.timeout_s:g} s (made 480 s, since this machine is slow): no answer"
+    assert found == (f"the container did not become ready within {limit}; it ended with exit code 0",)
+
+
 def test_differences_where_nobody_said_what_is_right() -> None:
     free = dataclasses.replace(RUN_TO_END, expect=Expect())
     assert boots.differences(FINE, FINE, free) == ()

@@ -20,6 +20,7 @@ from vmtailor.model.architecture import named
 from vmtailor.model.evidence import EvidenceKind, Strength
 from vmtailor.model.exercise import Exercise, Ready, ReadyKind, Step, StepKind
 from vmtailor.model.image import ImageConfig, Port
+from vmtailor.model.plan import RootFormat
 from vmtailor.model.syscalls import SyscallEvent
 from vmtailor.model.trace import ModuleRequest
 
@@ -164,6 +165,24 @@ def test_an_image_demands(config: ImageConfig, references: set[str]) -> None:
     found = Demands(FACTS, RULES, EVERYTHING, lambda path: b"#!/bin/sh\n")
     demand.of_image(config, found)
     assert {d.reference for d in found.result()} == references
+
+
+@pytest.mark.parametrize(
+    ("form", "symbols"),
+    [
+        (RootFormat.EROFS, ("EROFS_FS_POSIX_ACL", "TMPFS_POSIX_ACL")),
+        (RootFormat.EXT4, ("EXT4_FS_POSIX_ACL", "TMPFS_POSIX_ACL")),
+        (RootFormat.SQUASHFS, ("TMPFS_POSIX_ACL",)),
+    ],
+)
+def test_access_control_lists_of_files_are_demands(form: RootFormat, symbols: tuple[str, ...]) -> None:
+    found = Demands(FACTS, RULES, EVERYTHING)
+    demand.of_access_lists((), form, found)
+    assert found.result() == ()
+    demand.of_access_lists(("/srv", "/srv/a", "/srv/b"), form, found)
+    (one,) = found.result()
+    assert (one.symbols, one.reference) == (symbols, "image:/srv")
+    assert one.text == "/srv and 2 more files of the image have an access control list"
 
 
 LOW = '{sa_family=AF_INET, sin_port=htons(80), sin_addr=inet_addr("0.0.0.0")}'

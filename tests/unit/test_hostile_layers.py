@@ -113,6 +113,7 @@ def test_unknown_types_and_impossible_numbers(tmp_path: Path) -> None:
     refused(tmp_path, tar_of((entry("s", b"Z"), b"")), "unknown type")
     refused(tmp_path, tar_of(file("f", uid=2**32)), "user or group")
     refused(tmp_path, tar_of(file("f", pax_headers={"uid": "-5"})), "user or group")
+    refused(tmp_path, tar_of(file("f"), hardlink("g", "f", pax_headers={"gid": "-5"})), "user or group")
     refused(tmp_path, tar_of((entry("d", tarfile.BLKTYPE, devmajor=5000), b"")), "device")
 
 

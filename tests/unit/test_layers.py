@@ -197,6 +197,36 @@ def test_hard_links_to_what_is_below_replaced_or_gone(tmp_path: Path) -> None:
     assert flat["new"][1] == b"new" or flat["two"][1] == b"new"
 
 
+def test_the_header_of_a_hard_link_describes_its_file(tmp_path: Path) -> None:
+    """containerd makes the link, then sets owner, attributes, mode and time of what it leads to."""
+    mine = {"SCHILY.xattr.user.a": "1", "SCHILY.xattr.user.b": "2"}
+    data = tar_of(
+        file("f", b"x", mode=0o644, pax_headers=mine),
+        hardlink("g", "f", mode=0o4750, uid=5, gid=6, pax_headers={"SCHILY.xattr.user.b": "3", "mtime": "7.5"}),
+        symlink("l", "f"), hardlink("l2", "l", mode=0o600, uid=8, pax_headers={"SCHILY.xattr.user.c": "4"}),
+        device("n", 1, 3), hardlink("n2", "n", mode=0o666, gid=9),
+    )  # fmt: skip
+    flat = merged(tmp_path, data)
+    one = flat["f"][0]
+    assert (one.mode, one.uid, one.gid, one.mtime) == (0o4750, 5, 6, 7.5)
+    assert {key[-1]: value for key, value in one.pax_headers.items() if "xattr" in key} == {"a": "1", "b": "3"}
+    assert (flat["l"][0].mode, flat["l"][0].uid, flat["l"][0].pax_headers) == (0o777, 8, {})
+    assert (flat["n"][0].mode, flat["n"][0].gid, flat["n2"][0].linkname) == (0o666, 9, "n")
+    # So does one of an upper layer, to all names that the file has.
+    flat = merged(tmp_path, tar_of(file("a", b"1"), hardlink("b", "a")), tar_of(hardlink("c", "a", mode=0o600, uid=3)))
+    assert (flat["a"][0].mode, flat["a"][0].uid, flat["c"][0].linkname) == (0o600, 3, "a")
+
+
+def test_the_index_names_files_and_folders_with_access_control_lists(tmp_path: Path) -> None:
+    lists = {f"SCHILY.xattr.{ACCESS}": GOOD_ACL}
+    out = tmp_path / "flat.tar"
+    merge(layers_of(tmp_path, [tar_of(
+        directory("d", pax_headers={f"SCHILY.xattr.{DEFAULT}": GOOD_ACL}), file("d/f", b"x", pax_headers=lists),
+        file("g", pax_headers={"SCHILY.xattr.user.a": "b"}), file("b", b"y", pax_headers=lists),
+    )]), out)  # fmt: skip
+    assert flat_archive.read(out).listed == ("/b", "/d", "/d/f")
+
+
 def test_files_that_aufs_put_aside_are_their_names_in_the_image(tmp_path: Path) -> None:
     lower = tar_of(file("one", b"old"))
     upper = tar_of(
@@ -215,6 +245,25 @@ def test_a_layer_of_0_bytes_has_nothing(tmp_path: Path) -> None:
     (tmp_path / "packed").write_bytes(gzip.compress(b""))
     nothing = Layer(tmp_path / "packed", "packed", f"sha256:{hashlib.sha256().hexdigest()}")
     assert merge([nothing], tmp_path / "out").entries == 0
+
+
+def test_headers_for_all_entries_that_follow_count_for_none(tmp_path: Path) -> None:
+    """`git archive` writes one, with a comment. Engines in Go pass over all of them."""
+    said = {
+        "comment": "8f3a",
+        "uid": "7",
+        "path": "evil",
+        "mtime": "5",
+        "SCHILY.xattr.user.a": "b",
+        "hdrcharset": "BINARY",
+    }
+    data = tarfile.TarInfo.create_pax_global_header(said) + tar_of(
+        file("a", b"1", pax_headers={"uid": "9"}), file("b", b"2"), file("c" * 150, b"3")
+    )
+    flat = merged(tmp_path, data)
+    assert set(flat) == {".", "a", "b", "c" * 150}
+    assert [(flat[name][0].uid, flat[name][0].mtime) for name in "ab"] == [(9, MTIME), (0, MTIME)]
+    assert "SCHILY.xattr.user.a" not in flat["b"][0].pax_headers
 
 
 def test_names_that_go_up_are_cleaned_before_any_link_is_followed(tmp_path: Path) -> None:

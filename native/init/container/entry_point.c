@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -159,12 +160,19 @@ static void start_on_pipes(int *status) {
         loop_add(&in, to[1], 0, feed);
 }
 
+/* What we start from now on, the entry point first, counts its processes for itself: it is PID 1, as in an engine. */
+static void count_anew(void) {
+    if (settings.pid_one && unshare(CLONE_NEWPID) != 0)
+        line_note("PID_NS", "unshare(CLONE_NEWPID): %s; the entry point is not PID 1", strerror(errno));
+}
+
 void entry_start(void) {
     int status = -1;
     out.fd = err.fd = in.fd = -1;
     if (settings.argv.count == 0)
         fatal("", "the image names no entry point, and no command was given");
     child_prepare();
+    count_anew();
     if (settings.terminal)
         start_on_terminal(&status);
     else

@@ -55,7 +55,7 @@ static void make_one(const char *path, int links) {
 
 static void make_all(const char *path, int links) {
     char part[4096];
-    if (strlen(path) >= sizeof part)
+    if (*path == '\0' || strlen(path) >= sizeof part)
         return;
     strcpy(part, path);
     for (char *slash = strchr(part + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {

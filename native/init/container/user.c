@@ -3,11 +3,12 @@
 #include "init/container/user.h"
 
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "init/base/read_file.h"
 
-#define MOST (1 << 20)
+#define MOST (16 << 20)
 #define FIELDS 7
 
 /* Cut the next line off `*text` and split it at colons; missing fields are "". False at the end. */
@@ -74,6 +75,37 @@ static void find_user(char *passwd, const char *wanted, struct identity *identit
     }
 }
 
+/* Add a group. Returns NULL, or what is wrong: a group that is left out would be a right, or a denial, less. */
+static const char *add_group(struct identity *identity, gid_t gid) {
+    size_t count = identity->group_count;
+    if (count == MAX_GROUPS)
+        return "the user is in more than 65536 groups";
+    if ((count & (count - 1)) == 0) { /* none, or a power of two: there is no more room */
+        gid_t *larger = realloc(identity->groups, (count == 0 ? 1 : 2 * count) * sizeof *larger);
+        if (larger == NULL)
+            return "no memory for the user's groups";
+        identity->groups = larger;
+    }
+    identity->groups[identity->group_count++] = gid;
+    return NULL;
+}
+
+/* The primary group is among the others, once: files may deny it what they allow to all (CVE-2022-36109). Root without
+   further groups is what init is, and asks nothing of the kernel. */
+static const char *add_primary(struct identity *identity) {
+    if (identity->uid == 0 && identity->gid == 0 && identity->group_count == 0)
+        return NULL;
+    size_t at = 0;
+    while (at < identity->group_count && identity->groups[at] != identity->gid)
+        at++;
+    const char *wrong = at == identity->group_count ? add_group(identity, identity->gid) : NULL;
+    if (wrong == NULL) {
+        memmove(identity->groups + 1, identity->groups, at * sizeof *identity->groups);
+        identity->groups[0] = identity->gid;
+    }
+    return wrong;
+}
+
 const char *identity_parse(const char *text, char *passwd, char *group, struct identity *identity) {
     static char user[256];
     memset(identity, 0, sizeof *identity);
@@ -109,8 +141,10 @@ const char *identity_parse(const char *text, char *passwd, char *group, struct i
                 found = true;
                 break;
             }
-        } else if (name != NULL && identity->group_count < MAX_GROUPS && has_member(fields[3], name)) {
-            identity->groups[identity->group_count++] = gid;
+        } else if (name != NULL && has_member(fields[3], name)) {
+            const char *wrong = add_group(identity, gid);
+            if (wrong != NULL)
+                return wrong;
         }
     }
     if (wanted_group != NULL && !found) {
@@ -118,11 +152,14 @@ const char *identity_parse(const char *text, char *passwd, char *group, struct i
             return "no such group in /etc/group";
         identity->gid = number;
     }
-    return NULL;
+    return add_primary(identity);
 }
 
 const char *identity_find(const char *text, struct identity *identity) {
-    char *passwd = read_file("/etc/passwd", MOST, NULL);
-    char *group = read_file("/etc/group", MOST, NULL);
+    size_t users = 0, groups = 0;
+    char *passwd = read_file("/etc/passwd", MOST, &users);
+    char *group = read_file("/etc/group", MOST, &groups);
+    if (users == MOST || groups == MOST)
+        return users == MOST ? "/etc/passwd is larger than 16 MiB" : "/etc/group is larger than 16 MiB";
     return identity_parse(text, passwd, group, identity);
 }

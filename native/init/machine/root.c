@@ -116,6 +116,16 @@ void root_mounts(void) {
     }
 }
 
+bool root_proc_of_namespace(void) {
+    if (umount2("/proc", MNT_DETACH) != 0)
+        return true; /* there was none */
+    if (mount(MOUNTS[0].type, MOUNTS[0].target, MOUNTS[0].type, MOUNTS[0].flags, NULL) != 0)
+        return false;
+    if (capabilities_limited())
+        settings_read_only();
+    return true;
+}
+
 void tools_mount(void) {
     const char *type = getenv("VT_TOOLS");
     if (type == NULL)

@@ -35,6 +35,8 @@ RECORD = "trace.json"
 COVERAGE = "coverage.counts"
 #: Processor seconds a boot under emulation may take beside what the exercise itself allows.
 BOOT_S = 300.0
+#: Init stretches limits of time at the most so many times (native/init/container/slowdown.c).
+MOST_STRETCH = 8
 #: Rounds of adding requested modules and booting again: one may request the next (af_alg, algif_hash).
 MODULE_ROUNDS = 6
 
@@ -61,7 +63,8 @@ def trace(
     calls are still being traced: whether modules are missing is not known then.
 
     Raises GuestError, with the console, when the workload fails on the baseline: then nothing may go on."""
-    work = Exercised(Run(exercise=inputs.exercise, key=FIXED_KEY), BOOT_S + 4 * inputs.exercise.ready.timeout_s)
+    limit_s = BOOT_S + MOST_STRETCH * inputs.exercise.ready.timeout_s
+    work = Exercised(Run(exercise=inputs.exercise, key=FIXED_KEY), limit_s)
     alone = inputs.machine(())
 
     def counted_alone() -> tuple[Boot, Gathered]:

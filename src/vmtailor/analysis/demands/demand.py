@@ -7,7 +7,7 @@ be missed. A call that used to work must not fail afterwards, even if the progra
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from vmtailor.analysis.demands.call_paths import paths
@@ -17,10 +17,12 @@ from vmtailor.analysis.demands.request_symbols import CREDENTIALS, AskedSymbols,
 from vmtailor.analysis.demands.strace_log import unquote
 from vmtailor.analysis.ksource.expr import Enabled
 from vmtailor.analysis.ksource.facts import Facts
+from vmtailor.base.text import plural
 from vmtailor.model.architecture import narrow_numbers
 from vmtailor.model.evidence import Evidence, EvidenceKind, Strength
 from vmtailor.model.exercise import Exercise, StepKind
 from vmtailor.model.image import ImageConfig
+from vmtailor.model.plan import RootFormat
 from vmtailor.model.syscalls import SyscallEvent
 from vmtailor.model.trace import ModuleRequest
 
@@ -273,6 +275,9 @@ def of_image(config: ImageConfig, demands: Demands) -> None:
     if any(name not in ("", "0", "root") for name in config.user.partition(":")[::2]):
         text = f"the image runs as user {config.user}"
         demands.add(EvidenceKind.CREDENTIAL, f"USER {config.user}", ["MULTIUSER"], "image:user", text)
+    if config.insists_on_pid_one:
+        text = f"the entry point {config.argv[0]} insists on being PID 1, which it is in a namespace of its own"
+        demands.add(EvidenceKind.FLAG, "PID 1", ["PID_NS"], "image:entrypoint", text)
     for port in config.exposed_ports:
         text = f"the image exposes port {port.number}/{port.protocol}"
         demands.add(EvidenceKind.SOCKET, f"EXPOSE {port.number}/{port.protocol}", ["NET", "INET"], "image:ports", text)
@@ -286,6 +291,20 @@ def of_user(config: ImageConfig, demands: Demands) -> None:
         where, text = demands.low_port
         text = f"{text} as user {config.user}, which a setting below /proc/sys allows"
         demands.add(EvidenceKind.CREDENTIAL, "low port", ["PROC_FS", "PROC_SYSCTL"], where, text)
+
+
+#: The symbol by which a root of a format keeps access control lists; squashfs keeps none.
+_ACL_SYMBOLS = {RootFormat.EROFS: ("EROFS_FS_POSIX_ACL",), RootFormat.EXT4: ("EXT4_FS_POSIX_ACL",)}
+
+
+def of_access_lists(paths: Sequence[str], form: RootFormat, demands: Demands) -> None:
+    """Return the demands of files of the image with access control lists: without them, a right that a list gives or
+    takes is another. They stay with a file when it is written to, which copies it to the writable part."""
+    if paths:
+        more = f" and {plural(len(paths) - 1, 'more file')}" if len(paths) > 1 else ""
+        text = f"{paths[0]}{more} of the image {'have' if more else 'has'} an access control list"
+        symbols = [*_ACL_SYMBOLS.get(form, ()), "TMPFS_POSIX_ACL"]
+        demands.add(EvidenceKind.FILESYSTEM, "access control lists", symbols, f"image:{paths[0]}", text)
 
 
 def of_exercise(exercise: Exercise, demands: Demands) -> None:

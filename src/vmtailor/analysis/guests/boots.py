@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -36,6 +37,8 @@ def of_counter(counted_ns: int, executed: int | None, emulator: Emulator) -> int
     return counted_ns + max(0, -(-lost_ns // emulator.round_ns)) * emulator.round_ns
 
 
+#: Init's note about a limit that it stretched (native/init/exercise/exercise.c).
+_MADE_LONGER = re.compile(r"not ready within \d{1,12} ms, made (\d{1,12}) ms")
 #: Lines of the console that an error shows.
 TAIL_LINES = 25
 
@@ -152,14 +155,21 @@ def _unready(report: GuestReport, exercise: Exercise) -> list[str]:
     if exercise.ready.kind is ReadyKind.EXIT:
         if report.ready is not None and not report.ready.ok:  # what it ended with then was our signal
             hint = ": nothing says what it is for, so that it was to end (--exercise)" if exercise.derived else ""
-            return [f"the program did not end within {exercise.ready.timeout_s:g} s{hint}"]
+            return [f"the program did not end within {exercise.ready.timeout_s:g} s{_stretched(report)}{hint}"]
         return [] if report.exit_code is not None else ["the program did not run to its end"]
     result = report.ready
     if result is not None and result.ok:
         return []
     ended = f"; it ended with exit code {report.exit_code}" if report.exit_code is not None else ""
     why = f": {result.why}" if result is not None and result.why else ""
-    return [f"the container did not become ready within {exercise.ready.timeout_s:g} s{why}{ended}"]
+    return [f"the container did not become ready within {exercise.ready.timeout_s:g} s{_stretched(report)}{why}{ended}"]
+
+
+def _stretched(report: GuestReport) -> str:
+    """Return what init made of the limit, where its machine is slow."""
+    found = (_MADE_LONGER.search(note.text) for note in report.notes)
+    longest = next((int(match[1]) / 1000 for match in found if match), None)
+    return "" if longest is None else f" (made {longest:.0f} s, since this machine is slow)"
 
 
 def wrong_steps(report: GuestReport, exercise: Exercise) -> list[str]:

@@ -11,6 +11,7 @@ from pathlib import Path, PurePosixPath
 
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.process import CommandFailed
+from vmtailor.base.text import is_number
 from vmtailor.drivers.disks.sandbox import run_shut_in
 from vmtailor.model.systems.tree import Node, NodeKind
 
@@ -19,7 +20,7 @@ ROOT_INODE = 2
 _MOST_BYTES, _AT_ONCE = 256 << 20, 500
 _TIMEOUT_S = 120.0
 _ENTRY = re.compile(rb"/(\d{1,10})/([0-7]{6})/\d+/\d+/([^/\0]{1,255})/(\d*)/", re.DOTALL)
-_FAST_LINK = re.compile(rb'^Fast link dest: "(.*)"$', re.MULTILINE | re.DOTALL)
+_FAST_LINK = re.compile(rb'^Fast link dest: "', re.MULTILINE)
 _SIZE = re.compile(rb"^User: .*?\bSize: (\d{1,20})$", re.MULTILINE)
 _KINDS = {0o10: NodeKind.FILE, 0o04: NodeKind.FOLDER, 0o12: NodeKind.LINK}
 #: The superblock: where it is, its magic number, and the fields that say how it was left.
@@ -103,7 +104,8 @@ class Ext4:
         found = {}
         for inode, text in self._ask_each("stat", inodes).items():
             fast, size = _FAST_LINK.search(text), _SIZE.search(text)
-            target = fast[1] if fast else b""
+            # The target may hold line feeds and quotation marks: the last mark at the end of a line ends it.
+            target = text[fast.end() : max(fast.end(), (text + b"\n").rfind(b'"\n'))] if fast else b""
             if not fast and size and 0 < int(size[1]) <= _PATH_BYTES:
                 target = self.read(inode, int(size[1]))
             found[inode] = target.decode("utf-8", "surrogateescape")
@@ -122,7 +124,7 @@ class Ext4:
         found = b""
         with self._raw.open("rb") as file:
             for said in self._ask([f"bmap <{inode}> {number}" for number in numbers]):
-                block = int(word) if (word := said.split(maxsplit=1)[0] if said.split() else b"0").isdigit() else 0
+                block = int(word) if is_number(word := said.split(maxsplit=1)[0] if said.split() else b"0") else 0
                 file.seek(self._offset + block * self._block)
                 found += file.read(self._block) if block else bytes(self._block)
         return found[:count]

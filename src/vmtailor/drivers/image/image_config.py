@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from vmtailor.base.text import is_number
 from vmtailor.drivers.image.allowance import LAYERS
 from vmtailor.drivers.image.documents import BadConfig, shown
 from vmtailor.drivers.image.signals import name_of
@@ -91,7 +92,7 @@ def parse(document: dict[str, Any], remarks: list[str] | None = None) -> ImageCo
         working_dir=_text(inner, "WorkingDir") or "/",
         user=_user(_text(inner, "User")),
         exposed_ports=_ports(_keys(inner, "ExposedPorts"), said),
-        volumes=_keys(inner, "Volumes"),
+        volumes=_volumes(_keys(inner, "Volumes"), said),
         stop_signal=_stop_signal(_text(inner, "StopSignal"), said),
         health_check=_health_check(inner.get("Healthcheck"), shell, said),
         labels=_labels(inner.get("Labels")),
@@ -129,6 +130,13 @@ def _env(words: tuple[str, ...], said: _Remarks) -> tuple[tuple[str, str], ...]:
     pairs = [word.partition("=") for word in words]
     said.add_all("Env", (name + eq for name, eq, _ in pairs if not eq or not name), "no variable")
     return tuple((name, value) for name, eq, value in pairs if eq and name)
+
+
+def _volumes(names: tuple[str, ...], said: _Remarks) -> tuple[str, ...]:
+    if sum(len(name) + 1 for name in names) > WORDS_BYTES:
+        raise BadConfig(f"Volumes is longer than {WORDS_BYTES} bytes")
+    said.add_all("Volumes", (name for name in names if not name), "no path")
+    return tuple(name for name in names if name)
 
 
 def _stop_signal(text: str, said: _Remarks) -> str:
@@ -196,7 +204,7 @@ def _user(text: str) -> str:
     """Return the user as it is written (`name`, `uid`, `name:group`, `uid:gid`), unless a number in it is not a
     user's."""
     for part in text.split(":"):
-        if part.isascii() and part.isdigit() and (len(part) > 10 or int(part) > _ID_MAX):
+        if is_number(part) and (len(part) > 10 or int(part) > _ID_MAX):
             raise BadConfig(f"User is {shown(text, 40)}; users and groups have numbers up to {_ID_MAX}")
     return text
 

@@ -136,7 +136,6 @@ class Index:
     """What was found so far in all trees."""
 
     def __init__(self) -> None:
-        self.places: dict[Where, int] = {}
         self.rows: dict[tuple[bytes, Where, bool], int] = {}
         self.initcalls: dict[str, dict[Where, int]] = {}
         self.drivers: dict[str, dict[Where, int]] = {}
@@ -249,16 +248,16 @@ def _note(into: dict[str, dict[Where, int]], name: str, where: tuple[str, str], 
     places[where] = places.get(where, 0) | mask
 
 
-def _section(index: Index, names: dict[str, dict[Where, int]]) -> bytes:
-    """Return the rows of a table: of each name, one place for each set of options."""
-    rows = []
+def _meanings(names: dict[str, dict[Where, int]]) -> dict[str, list[Where]]:
+    """Return one place for each set of options of a name; a name with many is left out."""
+    found: dict[str, list[Where]] = {}
     for name, places in sorted(names.items()):
         by_options: dict[str, Where] = {}
         for where in sorted(places):
             by_options.setdefault(where[1], where)
         if len(by_options) <= _MOST_MEANINGS:
-            rows.append(f"{name}\t" + " ".join(f"{index.places[where]}" for where in by_options.values()))
-    return "\n".join(rows).encode()
+            found[name] = list(by_options.values())
+    return found
 
 
 def _facts(index: Index, name: str) -> str:
@@ -285,21 +284,20 @@ def main(sources: list[str]) -> None:
 def write(index: Index, versions: list[str]) -> None:
     """Write the index, with the messages that were written by hand."""
     index.by_hand(tomllib.loads(BY_HAND.read_text())["message"], (1 << len(versions)) - 1)
-    used = {where for _, where, _ in index.rows}
-    for names in (index.initcalls, index.drivers, index.modules, index.buses, index.prefixes):
-        used |= {where for places in names.values() for where in places}
-    index.places = {where: number for number, where in enumerate(sorted(used))}
+    tables = [_meanings(t) for t in (index.initcalls, index.drivers, index.modules, index.buses, index.prefixes)]
+    used = {where for _, where, _ in index.rows} | {where for t in tables for places in t.values() for where in places}
+    numbers = {where: number for number, where in enumerate(sorted(used))}
     messages = sorted(
-        row + f"\t{index.places[where]} {mask}{'i' * begins}".encode()
-        for (row, where, begins), mask in index.rows.items()
+        row + f"\t{numbers[where]} {mask}{'i' * begins}".encode() for (row, where, begins), mask in index.rows.items()
     )
     data = SECTION.join([
         "\n".join(versions).encode(),
         "\n".join(f"{path}\t{options}\td" if path in index.driver_files else f"{path}\t{options}"
-                  for path, options in index.places).encode(),
+                  for path, options in numbers).encode(),
         "\n".join(_facts(index, name) for name in sorted(index.symbols)).encode(),
-        _section(index, index.initcalls), _section(index, index.drivers), _section(index, index.modules),
-        _section(index, index.buses), _section(index, index.prefixes), b"\n".join(messages),
+        *("\n".join(f"{name}\t{' '.join(str(numbers[w]) for w in places)}" for name, places in t.items()).encode()
+          for t in tables),
+        b"\n".join(messages),
     ])  # fmt: skip
     OUT.parent.mkdir(exist_ok=True)
     packed = lzma.compress(data, preset=9 | lzma.PRESET_EXTREME)

@@ -16,7 +16,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from importlib import resources
 from itertools import islice
 
@@ -75,13 +75,20 @@ class MessageIndex:
         kernels, places, symbols, initcalls, drivers, modules, buses, prefixes, messages = data.split(SECTION)
         self.kernels = tuple(kernels.decode().split())
         self._places = places.decode().split("\n")
-        self._symbols = _table(symbols)
-        self._initcalls = _table(initcalls)
+        self._of_symbols, self._of_initcalls = symbols, initcalls
         self._drivers = _table(drivers)
         self._modules = _table(modules)
         self._buses = _table(buses)
         self._prefixes = _table(prefixes)
         self._rows = messages.split(b"\n")
+
+    @cached_property
+    def _symbols(self) -> dict[str, str]:
+        return _table(self._of_symbols)
+
+    @cached_property
+    def _initcalls(self) -> dict[str, str]:
+        return _table(self._of_initcalls)
 
     # ---- options
 

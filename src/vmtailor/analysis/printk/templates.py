@@ -71,7 +71,7 @@ class _Block:
                 while at < len(line) and line[at] in " -+":
                     at += 1
                 digits = at
-                while at < len(line) and line[at].isdecimal():
+                while at < len(line) and line[at] in "0123456789":
                     at += 1
                 if at == digits:
                     return -1

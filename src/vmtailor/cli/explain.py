@@ -26,7 +26,7 @@ from vmtailor.base import output
 from vmtailor.base.errors import UserInputError, VmtailorError
 from vmtailor.base.terminal import BREAK, Column, Table, TerminalConsole, Text, box
 from vmtailor.base.text import plural
-from vmtailor.cli.fit_record import TraceLines, load_run
+from vmtailor.cli.fit_record import TraceLines, load_run, words_of
 from vmtailor.cli.tables import requirements_view
 from vmtailor.cli.tables.finding_view import LookupAnswer, document
 from vmtailor.cli.tables.finding_view import show as show_answer
@@ -124,7 +124,9 @@ def explain(
         _print_overview(run, bundle, json, console)
         return
     at_hand = _Source(run, source if tree else None)
-    found = _find(run, what, at_hand if tree else None)
+    words = words_of(bundle) if _WORD.fullmatch(what) else ()
+    found = None if what in words else _find(run, what, at_hand if tree else None)
+    found = found or system_answers.machine_word_answer(run, what, words)
     if found is None or found.kind in (NameKind.FUNCTION, NameKind.FILE):
         known = at_hand.found if tree else None
         answer = _answer_word(what, known, AskedKernel.of_plan(run.plan), again) if known is not None else None
@@ -187,6 +189,10 @@ def _symbols(source: SourceAtHand | None) -> requirements.Knows | None:
 # ---- what a kernel is asked for
 
 _NO_SOURCE = "; the source of {0} is not in the cache, so only what the fit recorded was looked at: give --source {0}"
+
+
+#: A word of a kernel command line, or its name: no symbol, path or constant is written so.
+_WORD = re.compile(r"[a-z][a-z0-9_.]*(?:=\S*)?")
 
 
 class _Source:

@@ -73,10 +73,8 @@ class Recurrence:
     def verdict(self, since: Observed) -> RecurrenceVerdict:
         """Return the verdict after a line. `since`: what was read from the suspected beginning on."""
         at_us = self._at_us
-        if len(self.lines) >= MOST_LINES:
-            return self.at_last(since)
-        if at_us is None:
-            return RecurrenceVerdict.OPEN
+        if at_us is None or len(self.lines) >= MOST_LINES:
+            return self.at_last(since) if len(self.lines) >= MOST_LINES else RecurrenceVerdict.OPEN
         goes_on = self._last_us is not None and at_us >= self._last_us - SLACK_US
         if self._unstamped and goes_on and not (self._reset or self._firmware or self._other_kernel(since)):
             return RecurrenceVerdict.SAME  # some program prints /proc/version

@@ -97,6 +97,8 @@ class KconfigShell:
                     )
                 except CommandFailed as error:  # ended by a signal: no answer
                     finished = error.finished
+                # On a full disk a compiler can do nothing, and the command hides why: that is no answer to keep.
+                temporary.require_room(scratch)
             known = "\n".join(finished.text.splitlines()).rstrip("\n").replace("\n", " ")
             self._answers[command] = known
             self._new = True

@@ -5,7 +5,6 @@ init."""
 from __future__ import annotations
 
 import lzma
-import tempfile
 import zlib
 from pathlib import Path
 
@@ -105,10 +104,8 @@ def _by_tool(data: bytes, path: Path) -> bytes:
     tool = {b"\x28\xb5\x2f\xfd": "zstd", b"\x02\x21\x4c\x18": "lz4", b"\x04\x22\x4d\x18": "lz4"}.get(data[:4])
     if tool is None:
         raise UserInputError(f"{path} has an unknown compression")
-    with tempfile.TemporaryFile() as out:
-        run([require_tool(tool), "-d", "-c", "-q", "-f"], timeout_s=120, stdin_bytes=data, stdout=out, ok=(0, 1))
-        out.seek(0)
-        return out.read(MAX_UNPACKED + 1)
+    argv = [require_tool(tool), "-d", "-c", "-q", "-f"]
+    return run(argv, timeout_s=120, stdin_bytes=data, ok=(0, 1), most_bytes=MAX_UNPACKED).stdout
 
 
 def rebuild(initrd: Path, root: Disk, small_init: Path, out: Path) -> tuple[str, ...]:

@@ -74,7 +74,7 @@ class KconfigShell:
         if source_id:
             asked = (tools["CC"], tools["LD"], "pahole", "rustc", "bindgen")
             versions = "\n".join(self._first_line([tool, "--version"]) for tool in asked)
-            key = digest("kconfig-shell/2", family.name, source_id, str(self.source), versions)
+            key = digest("kconfig-shell/3", family.name, source_id, str(self.source), versions)
             store = store or Store()
             self._file = store.path("kconfig-shell", key) / "answers.json"
             if self._file.is_file():

@@ -11,7 +11,7 @@ from pathlib import Path
 from vmtailor.base import notation
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import temporary
-from vmtailor.base.process import CommandFailed, require_tool, run
+from vmtailor.base.process import CommandFailed, OutputTooLong, require_tool, run
 from vmtailor.drivers.rootfs.initramfs import archive, load_order
 from vmtailor.model.machine import Disk, DiskFormat
 
@@ -93,11 +93,17 @@ def _unpacked(data: bytes, path: Path) -> bytes:
             unpacked, rest, whole = lzmad.decompress(data, MAX_UNPACKED), lzmad.unused_data, lzmad.eof
         else:
             unpacked, rest, whole = _by_tool(data, path), b"", True
+    except OutputTooLong as error:
+        raise _too_large(path) from error
     except (OSError, EOFError, lzma.LZMAError, zlib.error, CommandFailed) as error:
         raise UserInputError(f"{path} is damaged", details=str(error)) from error
     if not unpacked or not whole or len(unpacked) > MAX_UNPACKED:
-        raise UserInputError(f"{path} is damaged, or unpacks to more than {notation.mebibytes(MAX_UNPACKED)}")
+        raise _too_large(path)
     return unpacked + rest
+
+
+def _too_large(path: Path) -> UserInputError:
+    return UserInputError(f"{path} is damaged, or unpacks to more than {notation.mebibytes(MAX_UNPACKED)}")
 
 
 def _by_tool(data: bytes, path: Path) -> bytes:

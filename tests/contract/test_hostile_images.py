@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import hashlib
 import json
 import lzma
 import os
 import tarfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.fakes.hostile import (
@@ -18,6 +20,7 @@ from tests.fakes.hostile import (
     ENOUGH,
     GOOD,
     VND,
+    Parts,
     pax_number,
     vmtailor,
 )
@@ -61,7 +64,7 @@ from tests.fakes.hostile_images import (
     with_urls,
     zstd,
 )
-from tests.fakes.tars import directory, entry, file, hardlink, symlink, tar_of
+from tests.fakes.tars import config_of, directory, entry, file, hardlink, symlink, tar_of
 
 from vmtailor.stages.image_fetch import host_architecture
 
@@ -79,13 +82,8 @@ IMAGES: dict[str, tuple[Make, str]] = {
     "health check retries 10^400": (config(Healthcheck={**NEVER_SHORT, "Retries": ENDLESS}), "Retries"),
     "health check interval infinity": (config(Healthcheck={**NEVER_SHORT, "Interval": float("inf")}), "Interval"),
     "health check interval nan": (config(Healthcheck={**NEVER_SHORT, "Interval": float("nan")}), "Interval"),
-    "stop signal of 5,000 digits": (config(StopSignal=DIGITS), "signal"),
-    "stop signal 65": (config(StopSignal="65"), "signal"),
-    "stop signal SIGRTMAX-31": (config(StopSignal="SIGRTMAX-31"), "signal"),
-    "stop signal SIGRTMIN+99": (config(StopSignal="SIGRTMIN+99"), "signal"),
     "user 10^30": (config(User="1" + "0" * 30), "User"),
     "group of 5,000 digits": (config(User=f"0:{DIGITS}"), "User"),
-    "port of 5,000 digits": (config(ExposedPorts={DIGITS: {}}), "ExposedPorts"),
     "40,000 ranges of all ports": (
         config(ExposedPorts={f"{n}-65535": {} for n in range(1, 40_000)}), "ExposedPorts"),
     "number of 5,000 digits in the configuration": (raw_config(b'{"a": ' + b"9" * 5000 + b"}"), "JSON"),
@@ -104,7 +102,7 @@ IMAGES: dict[str, tuple[Make, str]] = {
     "2,000 nested directories": (layer(tar_of(directory(DEEP_NAME), file("prog", b"\x7fELF", mode=0o755))), "deep"),
     "2,000 nested directories by links": (
         layer(tar_of(
-            directory("d/" * 200), symlink("l", "d/" * 200), file("l/" + "e/" * 200 + "f"),
+            directory("d/" * 700), symlink("l", "d/" * 700), file("l/" + "e/" * 700 + "f"),
             file("prog", b"\x7fELF", mode=0o755))), "deep"),
     "deeply nested configuration": (raw_config(DEEP), "JSON"),
     "nested value in the configuration": (
@@ -153,6 +151,8 @@ IMAGES: dict[str, tuple[Make, str]] = {
         with_urls("other", f"{VND}.layer.nondistributable.v1.tar"), "nondistributable"),
     "a foreign layer of Docker's": (
         with_urls("other", "application/vnd.docker.image.rootfs.foreign.diff.tar.gzip"), "foreign"),
+    "a layer with a URL, the only image said to be for another machine": (
+        lambda f: with_platform(with_urls()(f), "windows", "s390x"), "127.0.0.1:1"),
     "a manifest with a URL in the index": (
         index(lambda i: {**i, "manifests": [{**i["manifests"][0], "urls": ["http://127.0.0.1:1/m"]}]}), "127.0.0.1:1"),
     "an archive with such a layer": (oci_archive_of(with_urls()), "127.0.0.1:1"),
@@ -229,6 +229,40 @@ def linked_inside(image: Path) -> None:
     blob.symlink_to("../../elsewhere")
 
 
+def with_platform(image: str | Path | tuple[str | Path, ...], system: str, processor: str) -> Path:
+    """Return the layout with a platform beside its only manifest."""
+    assert isinstance(image, Path)
+    document = json.loads((image / "index.json").read_text())
+    document["manifests"][0]["platform"] = {"os": system, "architecture": processor}
+    (image / "index.json").write_text(json.dumps(document))
+    return image
+
+
+def in_a_list(image: Path, processor: str) -> None:
+    """Put the image into a list of two, as one for `processor`."""
+    index = json.loads((image / "index.json").read_text())
+    one = index["manifests"][0]
+    others = [{**one, "platform": {"os": "linux", "architecture": name}} for name in ("s390x", processor)]
+    data = json.dumps({"schemaVersion": 2, "mediaType": f"{VND}.index.v1+json", "manifests": others}).encode()
+    name = hashlib.sha256(data).hexdigest()
+    (image / "blobs" / "sha256" / name).write_bytes(data)
+    listed = {"mediaType": f"{VND}.index.v1+json", "digest": f"sha256:{name}", "size": len(data)}
+    (image / "index.json").write_text(json.dumps({**index, "manifests": [listed]}))
+
+
+def without_kinds(manifest: dict[str, Any]) -> dict[str, Any]:
+    """A manifest with what is needed alone."""
+    both = (manifest["config"], *manifest["layers"])
+    config, *layers = [{key: one[key] for key in ("digest", "size")} for one in both]
+    return {"config": config, "layers": layers}
+
+
+def stated(**top: Any) -> Make:
+    """An image with other words beside `config`; None takes one away."""
+    document = {**config_of([GOOD], {"Cmd": ["/prog"]}), **top}
+    return raw_config(json.dumps({key: value for key, value in document.items() if value is not None}).encode())
+
+
 SIGNALS = ("SIGRTMIN+3", "SIGRTMAX-3", "rtmin+3", "37", "quit")
 ODD_BUT_GOOD: dict[str, Make] = {
     **{f"stop signal {text}": config(StopSignal=text) for text in SIGNALS},
@@ -239,7 +273,82 @@ ODD_BUT_GOOD: dict[str, Make] = {
     "a docker-archive, packed": packed(docker(), gzip.compress),
     "an image just below the limit": layer(ZEROS, gzip.compress(ZEROS), "--max-image-size", "5M"),
     "a folder": tree(lambda root: os.mkfifo(root / "pipe")),
-}
+    "an entry point taken back": config(Entrypoint=[""], Cmd=["/prog"]),
+    "an entry point of null beside words of null": config(Entrypoint=None, Cmd=["/prog", None]),
+    "x86_64 as the processor": stated(architecture="x86_64"),
+    "X86-64 as the processor": stated(architecture="X86-64"),
+    "the processor in capitals": stated(architecture="AMD64"),
+    "Linux in capitals": stated(os="Linux"),
+    "no system said": stated(os=None),
+    "no date, no history": stated(created=None, history=[]),
+    "a history that is too short": stated(history=[{"created_by": "x"}], created="yesterday"),
+    "content without its type": stated(rootfs={"diff_ids": config_of([GOOD], {})["rootfs"]["diff_ids"]}),
+    "fields that nobody knows": stated(container_config={"Cmd": 5}, x=[[]], config={"Cmd": ["/prog"], "Y": 10**30}),
+    "keys in small letters": stated(config={"entrypoint": ["/prog"], "env": ["A=1"], "healthcheck": {"test": []}}),
+    "x86_64 in a list of images": spoiled(lambda image: in_a_list(image, "x86_64")),
+    "another machine in the index": lambda folder: with_platform(Parts().write(folder / "i"), "linux", "x"),
+    "a manifest without kinds": manifest(without_kinds),
+    "a health check of several words for the shell": config(Healthcheck={"Test": ["CMD-SHELL", "a", "b"]}),
+    "a label of null": config(Labels={"a": None, "b": "c"}),
+    "volumes of null": config(Volumes={"/v": None}),
+    "a layer of 0 bytes": lambda folder: Parts(blobs=[GOOD, b""]).write(folder / "image"),
+    "a layer of 0 bytes, packed": lambda folder: Parts(
+        blobs=[gzip.compress(b""), gzip.compress(GOOD)], tars=[b"", GOOD]).write(folder / "image"),
+    "links of aufs": layer(tar_of(
+        directory(".wh..wh.plnk"), file(".wh..wh.plnk/7.9", b"\x7fELF" + bytes(60), mode=0o755), file(".wh..wh.aufs"),
+        hardlink("prog", ".wh..wh.plnk/7.9"), hardlink("usr/same", "/.wh..wh.plnk/7.9"))),
+    "a name that goes up": layer(tar_of(
+        file("w/a/../../prog", b"\x7fELF" + bytes(60), mode=0o755), hardlink("w/../l", "w/b/../../prog"))),
+    "302 folders deep": layer(tar_of(
+        directory("d/" * 302), file("prog", b"\x7fELF" + bytes(60), mode=0o755), file("e/" * 302 + "f", b"x"))),
+    "a user with a blank": config(User="my user"),
+    "a relative folder to work in": config(WorkingDir="srv"),
+}  # fmt: skip
+
+
+#: What is passed over, and the words that say so.
+IGNORED: dict[str, tuple[Make, str]] = {
+    "no processor": (stated(architecture=None), "architecture (not said: taken as amd64)"),
+    "a processor of null": (raw_config(b'{"architecture": null, "os": null, ' + json.dumps(
+        config_of([GOOD], {"Cmd": ["/prog"]})).encode().partition(b'"os": "linux", ')[2]), "architecture (not said"),
+    "a health check in the oldest form": (
+        config(Healthcheck={"Test": ["curl", "-f", "http://localhost/"]}),
+        "Healthcheck 'curl -f http://localhost/' (it begins with none of CMD, CMD-SHELL and NONE)"),
+    "a health check without a command": (config(Healthcheck={"Test": ["CMD"]}), "Healthcheck 'CMD' (no command)"),
+    "an empty command of a health check": (config(Healthcheck={"Test": ["CMD-SHELL", ""]}), "'CMD-SHELL ' (no command"),
+    "a health check's time below 0": (
+        config(Healthcheck={"Test": ["CMD", "/prog"], "Timeout": -1}), "Healthcheck's Timeout (less than 0)"),
+    "port 0": (config(ExposedPorts={"0/tcp": {}, "80/tcp": {}}), "ExposedPorts '0/tcp' (no port)"),
+    "ports by name": (
+        config(ExposedPorts={f"{name}/tcp": {} for name in ("http", "https", "ssh", "smtp", "ftp")}),
+        "ExposedPorts 'ftp/tcp', 'http/tcp', 'https/tcp' and 2 more (no port)"),
+    "ports the wrong way round": (config(ExposedPorts={"8002-8000/tcp": {}}), "ExposedPorts '8002-8000/tcp' (no port)"),
+    "a port of 5,000 digits": (config(ExposedPorts={DIGITS: {}}), "ExposedPorts '9999"),
+    "a port of a protocol without ports": (config(ExposedPorts={"8/icmp": {}}), "ExposedPorts '8/icmp' (no port)"),
+    "variables without a value or a name": (config(Env=["A", "=B", "C=1"]), "Env 'A', '=' (no variable)"),
+    "a stop signal of 5,000 digits": (config(StopSignal=DIGITS), "(no signal: SIGTERM is sent)"),
+    "stop signal 65": (config(StopSignal="65"), "StopSignal '65' (no signal"),
+    "stop signal SIGRTMAX-31": (config(StopSignal="SIGRTMAX-31"), "StopSignal 'SIGRTMAX-31' (no signal"),
+    "stop signal SIGRTMIN+99": (config(StopSignal="SIGRTMIN+99"), "StopSignal 'SIGRTMIN+99' (no signal"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", IGNORED)
+def test_what_engines_pass_over_is_passed_over_with_one_remark(
+    name: str, place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make, words = IGNORED[name]
+    for _ in range(2):  # the second image is the cache's
+        image = place / "image"
+        if not image.exists():
+            make(place)
+        said = vmtailor(["fit", f"oci:{image}", "-o", place / "bundle", *ENOUGH], capsys, monkeypatch)
+        assert ACCEPTED in said.stderr, said.stderr
+        remarks = [line for line in said.stderr.splitlines() if line.startswith("! ")]
+        assert len(remarks) == 1 and "ignored, as container engines do: " in remarks[0], said.stderr
+        assert words in remarks[0], said.stderr
+        assert len(said.stderr) < 2000
+    nothing_left(place)
 
 
 @pytest.mark.parametrize("name", ODD_BUT_GOOD)

@@ -303,12 +303,12 @@ def test_another_architecture(tmp_path: Path, store: Store) -> None:
         ({"Entrypoint": ["./prog"]}, "is not in the image"),
         ({"Entrypoint": ["/bin"]}, "is a directory"),
         ({"Entrypoint": ["/etc/plain"]}, "is not an executable file"),
-        ({"Entrypoint": [""]}, "empty"),
+        ({"Entrypoint": ["", "x"]}, "empty"),
+        ({"Entrypoint": [""], "Cmd": []}, "no entry point"),
         ({"Entrypoint": "shell form"}, "'/bin/sh'.*is not in the image"),
-        ({"StopSignal": "SIGNONSENSE"}, "not a signal"),
         ({"Env": "A=b"}, "Env"),
-        ({"ExposedPorts": {"99999/tcp": {}}}, "99999"),
-        ({"Healthcheck": {"Test": ["WHAT"]}}, "WHAT"),
+        ({"ExposedPorts": [99999]}, "ExposedPorts"),
+        ({"Healthcheck": {"Test": "WHAT"}}, "Test"),
     ],
 )
 def test_images_that_cannot_start(tmp_path: Path, store: Store, change: dict[str, Any], match: str) -> None:

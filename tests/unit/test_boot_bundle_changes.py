@@ -32,9 +32,9 @@ from vmtailor.model.boots.series import BootSeries, JudgedBy
 from vmtailor.model.boots.workload import FIXED_KEY, Exercised, Run, Workload
 from vmtailor.model.change import Change, ChangeKind, Figure, Verdict, exact
 from vmtailor.model.machine import Accelerator, Clock, Machine
-from vmtailor.pipeline import boot_trials, bundle_kernel, machine_bench
+from vmtailor.pipeline import boot_trials, bundle_kernel, machine_testbed
 from vmtailor.pipeline.change_means import Means, Rebuild, applied
-from vmtailor.pipeline.machine_bench import MachineBench
+from vmtailor.pipeline.machine_testbed import MachineTestbed
 from vmtailor.pipeline.options import BootOptions
 from vmtailor.stages import debug_kernel
 
@@ -212,8 +212,8 @@ def test_trials_on_a_bench(tmp_path: Path) -> None:
     def tried() -> BootSeries:
         base = replace(USUAL, kernel="/k")
         work = Exercised(Run(key=FIXED_KEY), 1.0)
-        bench = MachineBench("x", base, work, tmp_path, boot, make, 1, JudgedBy.INSTRUCTIONS, on_boot)
-        return machine_bench.tried(bench, wanted)
+        bench = MachineTestbed("x", base, work, tmp_path, boot, make, 1, JudgedBy.INSTRUCTIONS, on_boot)
+        return machine_testbed.tried(bench, wanted)
 
     found = tried()
     by_id = {one.id: one for one in found.trials}

@@ -42,7 +42,7 @@ from vmtailor.model.boots.timeline import KernelInfo, PhaseSpan, Process, Timeli
 from vmtailor.model.boots.workload import OwnInit, Workload
 from vmtailor.model.change import Change, ChangeKind, Figure, Setting, Verdict
 from vmtailor.model.machine import Clock, Disk, DiskFormat, DiskMode, Machine
-from vmtailor.pipeline import boot_trials, machine_bench
+from vmtailor.pipeline import boot_trials, machine_testbed
 from vmtailor.pipeline.change_means import HOW, Means, applied
 
 DIRECT = replace(
@@ -340,7 +340,7 @@ def test_every_change_that_can_be_tried_is_documented() -> None:
 def test_boots_that_can_never_decide_are_said_beforehand(
     clock: Clock, judged_by: JudgedBy, changes: int, times: int, least: int | None
 ) -> None:
-    said = machine_bench.doubt(clock, judged_by, changes, times)
+    said = machine_testbed.doubt(clock, judged_by, changes, times)
     assert (f"--repeat {least} " in said) if least else said == ""
 
 
@@ -367,7 +367,7 @@ def test_what_a_word_that_means_nothing_moves_is_no_saving(
     vm, signal = replace(DIRECT, initrd=None, clock=Clock.INSTRUCTIONS), OwnInit(parse_signal("login"), 10.0)
     found = boot_trials.on_machine("vm", vm, signal, [candidate("audit")], tmp_path, times=1, natives=Natives(tmp_path))
     assert [one.verdict for one in found.trials] == [verdict]
-    assert found.variants[0].name == machine_bench.BASE and len(found.controls) == 2
+    assert found.variants[0].name == machine_testbed.BASE and len(found.controls) == 2
     text = io.StringIO()
     show(found, tmp_path, TerminalConsole(file=text, width=200))
     assert "a word that means nothing moves it by up to 0.070 s" in text.getvalue()
@@ -387,6 +387,6 @@ def test_there_are_controls_where_the_command_line_is_ours_and_boots_hardly_diff
 def test_between_the_changed_machines_the_unchanged_ones_take_turns(changes: int, times: int, expected: str) -> None:
     unchanged = [series_run.variant(name, DIRECT) for name in "uvw"]
     changed = [series_run.variant(name, DIRECT) for name in "abcdefg"[:changes]]
-    turns = machine_bench.in_turn(unchanged, changed, times)
+    turns = machine_testbed.in_turn(unchanged, changed, times)
     assert " ".join(one.name for one, _ in turns) == expected
     assert len({(one.name, number) for one, number in turns}) == len(turns)

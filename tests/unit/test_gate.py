@@ -231,7 +231,7 @@ def test_budgets_on_a_boot(budget: str, kept: bool, value: float | None) -> None
 
 def test_a_name_that_could_be_two_is_asked_for() -> None:
     with pytest.raises(UserInputError, match=r"a-b.service_us, unit_a.b.service_us"):
-        judge(parse_budget("unit_a_b_service_us <= 1"), metrics_of(SYSTEM), None)
+        judge(parse_budget("unit_a_b_service_us <= 1us"), metrics_of(SYSTEM), None)
 
 
 @pytest.mark.parametrize(

@@ -63,6 +63,26 @@ def test_where_things_go_names_what_is_there(page: str) -> None:
     assert len(named) > 20 and not gone
 
 
+#: Files of other projects, and of a processor or a distribution that the reader is to add.
+NOT_OURS = {"xattr.c", "elf.h", "arch.h", "NAME.py", "NAME.toml"}
+
+
+def test_pages_name_source_files_that_are_there() -> None:
+    """A decision tells of its day; the other pages tell of today."""
+    ours = {
+        path.name
+        for folder in ("src", "tests", "native", "tools", "examples", "benchmarks")
+        for path in (REPOSITORY / folder).rglob("*.*")
+    }
+    pages = [page for page in (REPOSITORY / "docs").rglob("*.md") if page.parent.name != "decisions"]
+    named = {
+        (page.name, name)
+        for page in [*pages, REPOSITORY / "CONTRIBUTING.md", REPOSITORY / "README.md"]
+        for name in re.findall(r"`(?:[\w.-]+/)*([\w-]+\.(?:py|c|h))`", page.read_text())
+    }
+    assert len(named) > 20 and not {one for one in named if one[1] not in ours | NOT_OURS}
+
+
 def test_each_pattern_of_what_mutants_change_matches_a_file() -> None:
     groups: dict[str, list[str]] = tomllib.loads((REPOSITORY / "tools/mutants.toml").read_text())["groups"]
     assert groups and not [one for patterns in groups.values() for one in patterns if not any(PACKAGE.glob(one))]

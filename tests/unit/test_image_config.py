@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from vmtailor.drivers.image import image_config
 from vmtailor.drivers.image.documents import BadConfig, read_json
-from vmtailor.drivers.image.image_config import diff_ids_of, digests_of, parse, signal_name
+from vmtailor.drivers.image.image_config import diff_ids_of, digests_of, parse
 from vmtailor.model.image import HealthCheck, ImageConfig, Port
 
 DIGEST = "sha256:" + "a" * 64
@@ -71,9 +71,12 @@ def test_numbers_at_their_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     check = {"Test": ["CMD", "x"]}
     most = config(Healthcheck={**check, "Retries": 2**31 - 1, "Interval": 2**63 - 1}).health_check
     assert most is not None and most.retries == 2**31 - 1 and most.interval_s == (2**63 - 1) / 1e9
-    for bad in ({"Retries": 2**31}, {"Retries": -1}, {"Interval": 2**63}, {"Interval": True}, {"Timeout": 1.5}):
+    for bad in ({"Retries": 2**63}, {"Retries": True}, {"Interval": 2**63}, {"Interval": True}, {"Timeout": 1.5}):
         with pytest.raises(BadConfig):
             config(Healthcheck={**check, **bad})
+    for retries, counted in ((2**31, 2**31 - 1), (2**63 - 1, 2**31 - 1), (-1, 3)):
+        found = config(Healthcheck={**check, "Retries": retries}).health_check
+        assert found is not None and found.retries == counted
     assert config(User="4294967294:4294967294").user == "4294967294:4294967294"
     for user in ("4294967295", "1:4294967295", "99999999999"):
         with pytest.raises(BadConfig, match="users and groups"):
@@ -98,16 +101,47 @@ def test_entry_point_and_command_are_joined() -> None:
     assert config(Shell=["/bin/bash", "-ec"], Cmd="x").argv == ("/bin/bash", "-ec", "x")
 
 
+def remarks_of(**inner: Any) -> tuple[ImageConfig, list[str]]:
+    remarks: list[str] = []
+    return parse({"architecture": "amd64", "config": inner}, remarks), remarks
+
+
 def test_environment() -> None:
-    assert config(Env=["A=1", "B=", "C=x=y", "D", "=E", "A=2"]).env == (("A", "1"), ("B", ""), ("C", "x=y"), ("A", "2"))
+    found, remarks = remarks_of(Env=["A=1", "B=", "C=x=y", "D", "=E", "A=2", None])
+    assert found.env == (("A", "1"), ("B", ""), ("C", "x=y"), ("A", "2"))
+    assert remarks == ["Env 'D', '=', '' (no variable)"]
+
+
+def test_an_entry_point_of_one_empty_word_is_none() -> None:
+    assert config(Entrypoint=[""], Cmd=["d"]).argv == ("d",) and config(Entrypoint=[None], Cmd=["d"]).argv == ("d",)
+    assert config(Entrypoint=["", "x"], Cmd=["d"]).argv == ("", "x", "d")
+
+
+@pytest.mark.parametrize("name", ["amd64", "x86_64", "X86_64", "x86-64", "AMD64"])
+def test_processors_by_other_names(name: str) -> None:
+    assert parse({"architecture": name}).architecture == "amd64"
+    assert [parse({"architecture": other}).architecture for other in ("aarch64", "mips64el", "mips64", "Z80")] == [
+        "arm64", "mips64le", "mips64", "Z80"
+    ]  # fmt: skip
+    assert parse({}).architecture == "" and parse({"architecture": None}).architecture == ""
+
+
+def test_keys_in_any_case_but_once() -> None:
+    found = parse({"Architecture": "arm64", "CONFIG": {"cmd": ["x"], "workingdir": "/w"}})
+    assert (found.architecture, found.cmd, found.working_dir) == ("arm64", ("x",), "/w")
+    assert diff_ids_of({"RootFS": {"Diff_IDs": [DIGEST]}}, 1) == (DIGEST,)
+    twice: list[dict[str, Any]] = [{"Cmd": ["x"], "cmd": ["y"]}, {"Healthcheck": {"Test": [], "TEST": []}}]
+    for bad in twice:
+        with pytest.raises(BadConfig, match="twice"):
+            config(**bad)
 
 
 def test_ports() -> None:
     found = config(ExposedPorts={"80/tcp": {}, "53/UDP": {}, "8080": {}, "7000-7002/tcp": {}, "80": {}}).exposed_ports
     assert found == (Port(53, "udp"), Port(80), Port(7000), Port(7001), Port(7002), Port(8080))
-    for bad in ("0/tcp", "65536", "80/icmp", "a", "", "9-8", "-1"):
-        with pytest.raises(BadConfig):
-            config(ExposedPorts={bad: {}})
+    for odd in ("0/tcp", "65536", "80/icmp", "a", "", "9-8", "-1", "0-5", "80/tcp/udp", "²"):
+        some, remarks = remarks_of(ExposedPorts={odd: {}, "80": {}})
+        assert some.exposed_ports == (Port(80),) and remarks == [f"ExposedPorts {odd!r} (no port)"]
 
 
 def test_health_checks() -> None:
@@ -119,10 +153,16 @@ def test_health_checks() -> None:
         assert config(Healthcheck=none).health_check is None
     zero = config(Healthcheck={"Test": ["CMD", "x"], "Interval": 0, "Retries": 0}).health_check
     assert zero == HealthCheck(("x",))
+    words = config(Healthcheck={"Test": ["CMD-SHELL", "a", "b"]}, Shell=["/s", "-c"]).health_check
+    assert words == HealthCheck(("/s", "-c", "a", "b"))
+    for odd in (["CMD"], ["CMD-SHELL"], ["CMD", ""], ["CMD", None, "x"], ["curl", "-f", "x"], ["cmd", "x"], [""]):
+        found, remarks = remarks_of(Healthcheck={"Test": odd})
+        assert found.health_check is None and len(remarks) == 1 and remarks[0].startswith("Healthcheck "), odd
+    found, remarks = remarks_of(Healthcheck={"Test": ["CMD", "x"], "Timeout": -1, "Interval": -(2**63)})
+    assert found.health_check == HealthCheck(("x",)) and len(remarks) == 2
     wrong: list[Any] = [
-        {"Test": ["CMD"]}, {"Test": ["CMD-SHELL", "a", "b"]}, {"Test": "x"}, {"Test": ["CMD", 1]}, [],
-        {"Test": ["CMD", "x"], "Interval": "5s"}, {"Test": ["CMD", "x"], "Timeout": -1},
-        {"Test": ["CMD", "x"], "Retries": "3"},
+        {"Test": "x"}, {"Test": ["CMD", 1]}, [], {"Test": ["CMD", "x"], "Interval": "5s"},
+        {"Test": ["CMD", "x"], "Retries": "3"}, {"Test": ["NONE"], "Interval": "5s"},
     ]  # fmt: skip
     for bad in wrong:
         with pytest.raises(BadConfig):
@@ -135,13 +175,14 @@ def test_health_checks() -> None:
      ("rtmax-1", "SIGRTMAX-1"), (" SIGWINCH ", "SIGWINCH")],
 )  # fmt: skip
 def test_signals(text: str, name: str) -> None:
-    assert signal_name(text) == name
+    assert remarks_of(StopSignal=text) == (config(StopSignal=name), [])
+    assert config(StopSignal=text).stop_signal == name
 
 
 @pytest.mark.parametrize("text", ["SIGNOTHING", "0", "99", "-9", "SIG", "²", "SIGRTMIN+999"])
 def test_no_signals(text: str) -> None:
-    with pytest.raises(BadConfig):
-        signal_name(text)
+    found, remarks = remarks_of(StopSignal=text)
+    assert found.stop_signal == "SIGTERM" and remarks == [f"StopSignal {text!r} (no signal: SIGTERM is sent)"]
 
 
 @pytest.mark.parametrize(
@@ -149,6 +190,7 @@ def test_no_signals(text: str) -> None:
     [
         {"Env": {}}, {"Env": [1]}, {"Cmd": 5}, {"Entrypoint": ["a\0b"]}, {"User": []}, {"WorkingDir": 1},
         {"Volumes": ["/a"]}, {"ExposedPorts": [80]}, {"Labels": {"a": 1}}, {"Labels": []}, {"User": "\ud800"},
+        {"Labels": {"a": False}}, {"Cmd": [None, 0]},
     ],
 )  # fmt: skip
 def test_values_of_the_wrong_type(inner: dict[str, Any]) -> None:
@@ -160,6 +202,7 @@ def test_values_of_the_wrong_type(inner: dict[str, Any]) -> None:
 def test_manifests() -> None:
     good = {"schemaVersion": 2, "config": {"digest": DIGEST}, "layers": [{"digest": DIGEST}]}
     assert digests_of(good) == (DIGEST, (DIGEST,))
+    assert digests_of({key: value for key, value in good.items() if key != "schemaVersion"}) == digests_of(good)
     wrong: list[Any] = [
         {}, {"manifests": []}, {**good, "schemaVersion": 1}, {**good, "layers": {}}, {**good, "config": None},
         {**good, "layers": [{"digest": "sha256:../../etc/passwd"}]}, {**good, "layers": ["x"]},

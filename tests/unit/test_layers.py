@@ -136,6 +136,37 @@ def test_hard_links_to_what_is_below_replaced_or_gone(tmp_path: Path) -> None:
     assert flat["new"][1] == b"new" or flat["two"][1] == b"new"
 
 
+def test_files_that_aufs_put_aside_are_their_names_in_the_image(tmp_path: Path) -> None:
+    lower = tar_of(file("one", b"old"))
+    upper = tar_of(
+        hardlink("one", "./.wh..wh.plnk/5.6"), directory(".wh..wh.plnk", mode=0o700), directory(".wh..wh.orph"),
+        file(".wh..wh.plnk/5.6", b"both", mode=0o640, uid=7), hardlink("d/two", "/.wh..wh.plnk/5.6"),
+    )  # fmt: skip
+    flat = merged(tmp_path, lower, upper)
+    assert set(flat) == {".", "one", "d", "d/two"}
+    assert flat["d/two"][1] == b"both" and (flat["d/two"][0].mode, flat["d/two"][0].uid) == (0o640, 7)
+    assert flat["one"][0].linkname == "d/two"
+
+
+def test_a_layer_of_0_bytes_has_nothing(tmp_path: Path) -> None:
+    flat = merged(tmp_path, b"", tar_of(file("a", b"1")), b"")
+    assert set(flat) == {".", "a"}
+    (tmp_path / "packed").write_bytes(gzip.compress(b""))
+    nothing = Layer(tmp_path / "packed", "packed", f"sha256:{hashlib.sha256().hexdigest()}")
+    assert merge([nothing], tmp_path / "out").entries == 0
+
+
+def test_names_that_go_up_are_cleaned_before_any_link_is_followed(tmp_path: Path) -> None:
+    data = tar_of(
+        symlink("l", "a/b"), file("w/a/../b", b"1"), file("l/../c", b"2"), hardlink("d", "x/.././/w/b"),
+        file("w/.wh.z/../y", b"3"), file("./w/q/../../e", b"4"),
+    )  # fmt: skip
+    flat = merged(tmp_path, data)
+    assert set(flat) == {".", "l", "w", "w/b", "c", "d", "w/y", "e"}
+    assert (flat["c"][1], flat["w/y"][1], flat["e"][1]) == (b"2", b"3", b"4")
+    assert flat["w/b"][0].linkname == "d" and flat["d"][1] == b"1"
+
+
 def test_hard_links_to_links_and_devices(tmp_path: Path) -> None:
     flat = merged(tmp_path, tar_of(symlink("s", "t"), hardlink("s2", "s"), device("n", 1, 3), hardlink("n2", "n")))
     assert (flat["s2"][0].type, flat["s2"][0].linkname) == (tarfile.LNKTYPE, "s")

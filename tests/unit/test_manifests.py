@@ -24,9 +24,13 @@ FOREIGN = {**GOOD, "layers": [{**LAYER, "urls": ["http://192.0.2.1/layer"]}]}
 pytestmark = pytest.mark.attack
 
 
-def check(top: Any, *inner: tuple[str, Any], limits: ImageLimits | None = None) -> frozenset[str]:
+def followed(top: Any, *inner: tuple[str, Any], limits: ImageLimits | None = None, **more: str) -> manifests.Followed:
     blobs = {digest: json.dumps(document).encode() for digest, document in inner}
-    return manifests.check(json.dumps(top).encode(), "oci:x", blobs.get, "amd64", limits or ImageLimits())
+    return manifests.check(json.dumps(top).encode(), "oci:x", blobs.get, "amd64", limits or ImageLimits(), **more)
+
+
+def check(top: Any, *inner: tuple[str, Any], limits: ImageLimits | None = None) -> frozenset[str]:
+    return followed(top, *inner, limits=limits).blobs
 
 
 def index(*descriptors: dict[str, Any]) -> dict[str, Any]:
@@ -73,7 +77,26 @@ def test_other_machines_may_have_what_they_like() -> None:
             check(index({"digest": DIGEST, "size": 1, "platform": platform}), (DIGEST, FOREIGN))
 
 
+def test_in_the_index_of_a_layout_the_copier_looks_at_no_machine() -> None:
+    for machine in (("windows", "amd64"), ("linux", "s390x")):
+        with pytest.raises(UserInputError, match="outside"):
+            followed(index(for_machine(*machine)), (DIGEST, FOREIGN), title=manifests.LAYOUT)
+
+
+@pytest.mark.parametrize(
+    ("names", "spelled"),
+    [(("x86_64", "s390x"), "x86_64"), (("x86_64", "amd64"), "amd64"), (("s390x",), "amd64"), (("AMD64",), "AMD64")],
+)
+def test_machines_by_other_names_are_ours_and_found_by_theirs(names: tuple[str, ...], spelled: str) -> None:
+    many = [for_machine("linux", name, f"sha256:{n:064x}") for n, name in enumerate(names)]
+    found = followed(index(*many), *((f"sha256:{n:064x}", GOOD) for n in range(len(names))))
+    assert found.architecture == spelled and bool(found.blobs) is (names != ("s390x",))
+    with pytest.raises(UserInputError, match="outside"):
+        check(index(for_machine("linux", "x86_64")), (DIGEST, FOREIGN))
+
+
 def test_numbers_and_lists_without_end() -> None:
+    assert check({**GOOD, "layers": [{**LAYER, "size": None}]})
     for size in (-1, 2**63, 10**400, 1.5, "1", True):
         with pytest.raises(BadConfig, match="size"):
             check({**GOOD, "layers": [{**LAYER, "size": size}]})

@@ -22,7 +22,7 @@ from vmtailor.base.text import encodable
 from vmtailor.model.boots.timeline import Hotspot, MachineInfo, Timeline
 from vmtailor.model.boots.timeline import Path as BootPath
 from vmtailor.model.option import Option
-from vmtailor.model.option_rows import JSON, PAGE_OUT, TOP
+from vmtailor.model.option_rows import BOOT, JSON, PAGE_OUT, TOP
 
 
 def analyze(
@@ -42,13 +42,7 @@ def analyze(
     ] = None,
     out: Annotated[Path | None, PAGE_OUT] = None,
     top: Annotated[int, replace(TOP, help="Print this many hot spots.")] = 20,
-    boot: Annotated[
-        int,
-        Option(
-            name="--boot", type=int, least=0,
-            help="Take this boot of a log that holds several: 1 the first, 0 the last.",
-        ),
-    ] = 0,
+    boot: Annotated[int, BOOT] = 0,
 ) -> None:  # fmt: skip
     """Show where the time of a boot went: phases, hot spots, and the changes that would help."""
     if json and csv:

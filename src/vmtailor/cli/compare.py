@@ -21,6 +21,7 @@ from vmtailor.base.files import regular_files
 from vmtailor.base.files.records import to_bytes
 from vmtailor.base.terminal import Column, Table, TerminalConsole, Text, folding
 from vmtailor.base.text import encodable, plural
+from vmtailor.cli.fit_record import run_of
 from vmtailor.model.architecture import named, names
 from vmtailor.model.boots.comparison import Comparison, PlatformFigure, ProcessorsCompared, Row, RowVerdict
 from vmtailor.model.option import Option
@@ -83,7 +84,7 @@ def compare(
     Bundles for several processors are compared by their figures, and by the symbols that only some of them need. Give a
     third one with --after."""
     bundles = [before, *more_before, after, *more_after]
-    runs = runs_of(bundles)
+    runs = runs_of(bundles, run_of)
     if runs is not None:
         if out is not None:
             raise UserInputError("there is no page of several processors", hint="--json has everything")
@@ -93,7 +94,7 @@ def compare(
         else:
             _show_processors(platforms, TerminalConsole(), top)
         return
-    left, right = load_side([before, *more_before]), load_side([after, *more_after])
+    left, right = (load_side(side, run_of) for side in ([before, *more_before], [after, *more_after]))
     names = side_names(before, after)
     found = compare_sides(
         left,

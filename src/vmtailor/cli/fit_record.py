@@ -6,7 +6,9 @@ from __future__ import annotations
 import itertools
 import os
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
 
 import msgspec
@@ -14,7 +16,8 @@ import msgspec
 from vmtailor.base.errors import UserInputError, VmtailorError
 from vmtailor.base.files import plain_files, records
 from vmtailor.base.text import plural
-from vmtailor.drivers.host.bundle_folder import DATA_BYTES, RECORD_BYTES
+from vmtailor.drivers.host import bundle_folder
+from vmtailor.drivers.host.bundle_folder import DATA_BYTES, RECORD_BYTES, BundleFolder
 from vmtailor.model.bundle import OBSERVED, RUN, TRACE
 from vmtailor.model.fit_run import FitRun
 from vmtailor.model.syscalls import ObservedRun
@@ -27,10 +30,32 @@ MOST_CHARACTERS = 400
 _REFERENCE = re.compile(r"(?:trace:)?(?P<record>[a-z-]+):(?P<line>\d{1,9})\Z")
 
 
-def load_run(path: Path) -> tuple[FitRun, Path]:
-    """Return the record of a fit and the folder it is in, from a bundle or from the record itself.
+def bundle_of(path: Path) -> BundleFolder | None:
+    """Return the bundle that a path is, or whose `run.json` it is; None for anything else.
 
-    Raises UserInputError when there is none, or it is damaged or of another version."""
+    Raises UserInputError for a bundle that is damaged, lacks files, or is of another version."""
+    folder = path
+    if not path.is_dir():
+        path = path.resolve()  # a link to the record leads to the bundle's own
+        if path.name != RUN:
+            return None
+        folder = path.parent
+    return bundle_folder.load(folder) if bundle_folder.is_bundle(folder) else None
+
+
+def run_of(path: Path) -> FitRun:
+    """Return the record of a fit, as `load_run` does."""
+    return load_run(path)[0]
+
+
+def load_run(path: Path) -> tuple[FitRun, Path]:
+    """Return the record of a fit and the folder it is in, from a bundle or from the record itself. That of a bundle
+    must have the digest that the bundle's record says.
+
+    Raises UserInputError when there is none, or it is changed, damaged or of another version."""
+    loaded = bundle_of(path)
+    if loaded is not None:
+        return loaded.record(FitRun, RUN), loaded.path
     if path.is_dir():
         if not os.path.lexists(path / RUN):
             raise UserInputError(
@@ -53,11 +78,20 @@ class _TraceFiles:
 
 
 class TraceLines:
-    """Quotations from the traces in a bundle. A missing or damaged trace gives none."""
+    """Quotations from the traces in a bundle. A missing or damaged trace gives none; nor does one that is not the
+    bundle's own any more."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._logs: dict[str, list[str]] = {}
+
+    @cached_property
+    def _read(self) -> Callable[[str, int], bytes]:
+        """Return a function that reads a file of the folder, of a bundle with its digest. Both raise
+        UserInputError."""
+        if bundle_folder.is_bundle(self._folder):
+            return bundle_folder.load(self._folder).data
+        return partial(plain_files.read, self._folder)
 
     def quote(self, reference: str) -> str | None:
         """Return the line that a reference such as `trace:requests:412` points at, or None."""
@@ -74,7 +108,7 @@ class TraceLines:
     def _quote_observed(self, number: int) -> str | None:
         """Return a call that was refused in a run, by its place in the record."""
         try:
-            data = plain_files.read(self._folder, OBSERVED, RECORD_BYTES)
+            data = self._read(OBSERVED, RECORD_BYTES)
             calls = records.from_bytes(ObservedRun, data).calls
         except (VmtailorError, OSError):
             return None
@@ -87,10 +121,10 @@ class TraceLines:
     def _read_requests(self) -> list[str]:
         for inner, record_file in itertools.product(("", f"{TRACE}/"), TRACE_RECORDS):
             try:
-                record = plain_files.read(self._folder, f"{inner}{record_file}", RECORD_BYTES)
+                record = self._read(f"{inner}{record_file}", RECORD_BYTES)
                 # A record names files of its own folder; one that names others is not followed.
                 name = inner + msgspec.json.decode(record, type=_TraceFiles).requests_file
-                found = plain_files.read(self._folder, name, DATA_BYTES)
+                found = self._read(name, DATA_BYTES)
             except (msgspec.MsgspecError, VmtailorError, OSError, UnicodeDecodeError, RecursionError):
                 continue
             # Counted as the reader of the log counts: line feeds only, up to the end of what was written.

@@ -25,6 +25,8 @@ from vmtailor.model.code_patterns import MachineCode
 FOLDER: Traversable | Path = resources.files("vmtailor") / "data" / "architectures"
 _NAME = re.compile(r"[a-z0-9][a-z0-9_]{0,31}")
 _BOARD = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+#: Names of `uname -m` that mean a processor of the other byte order in images.
+_OTHER_ORDER = frozenset({"mips64"})
 
 
 class Bus(StrEnum):
@@ -372,6 +374,16 @@ def presumed_name() -> str:
 def of_image(name: str) -> Architecture | None:
     """Return the architecture of an image, by the name that its configuration has for it."""
     return next((one for one in every() if one.image == name), None)
+
+
+def image_name(name: str) -> str:
+    """Return the name that images have for a processor, from any of its names (`x86_64`, `AArch64`); an unknown name as
+    it is."""
+    low = name.lower()
+    if low in _OTHER_ORDER:
+        return low
+    found = (one.image for one in every() if low in (one.image, one.name, one.title.lower(), *one.hosts))
+    return next(found, name)
 
 
 def of_host() -> Architecture:

@@ -6,6 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from vmtailor.base.files.records import Older
+
 #: PATH of a container whose image does not say.
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -54,11 +56,14 @@ class ImageConfig:
 
 # vmtailor/image/1: with `kind`, which was always the same.
 # vmtailor/image/2: without it.
+# vmtailor/image/3: with `ignored`.
 @dataclass(frozen=True)
 class Image:
-    """A fetched image. `archive` is the absolute path of a flat, uncompressed pax tar: the merged root file system."""
+    """A fetched image. `archive` is the absolute path of a flat, uncompressed pax tar: the merged root file system.
+    `ignored`: what the image says and engines pass over, each with why."""
 
-    SCHEMA: ClassVar[str] = "vmtailor/image/2"
+    SCHEMA: ClassVar[str] = "vmtailor/image/3"
+    OLDER: ClassVar[Older] = {"vmtailor/image/2": dict}
 
     reference: str
     digest: str  # sha256:… of the manifest; of the flat archive for a plain directory
@@ -67,3 +72,4 @@ class Image:
     archive_sha256: str
     entries: int
     unpacked_bytes: int
+    ignored: tuple[str, ...] = ()

@@ -75,4 +75,7 @@ TRY = Option(
     help="Try these changes, and keep or show what is faster; a+b is tried as one. Repeat it, or use commas.",
 )  # fmt: skip
 TOP = Option(name="--top", type=int, least=1, help="Print this many rows.")
+BOOT = Option(
+    name="--boot", type=int, least=0, help="Take this boot of a log that holds several: 1 the first, 0 the last."
+)
 DRY_RUN = Option(name="--dry-run", type=bool, help="Show what would be done, and do nothing.")

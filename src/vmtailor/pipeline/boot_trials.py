@@ -36,7 +36,7 @@ from vmtailor.model.machine import Clock, Machine
 from vmtailor.pipeline import bundle_boots, bundle_kernel
 from vmtailor.pipeline.bundle_boots import Booted
 from vmtailor.pipeline.change_means import Means, applied, for_bundle
-from vmtailor.pipeline.machine_bench import JUDGED, MachineBench, tried
+from vmtailor.pipeline.machine_testbed import JUDGED, MachineTestbed, tried
 from vmtailor.stages.boot import boot_attribution, profile
 from vmtailor.stages.boot.boot_attribution import Known, attributed
 
@@ -70,7 +70,7 @@ def on_machine(
             booter = Settled(natives)
         predict = by_seconds(shown(machine, workload, out, natives, judged_by, booter, on_boot), judged_by)
     means = Means(out, natives.small_init)
-    bench = MachineBench(
+    testbed = MachineTestbed(
         subject=subject,
         base=machine,
         workload=workload,
@@ -81,7 +81,7 @@ def on_machine(
         judged_by=judged_by,
         on_boot=on_boot,
     )
-    return tried(bench, expected(wanted, predict))
+    return tried(testbed, expected(wanted, predict))
 
 
 def on_bundle(
@@ -102,7 +102,7 @@ def on_bundle(
     else:
         predict = _by_log(subject, out, judged_by)
     means = Means(out, Path(), bundle_kernel.Rebuilder(subject.loaded, subject.store), subject.loaded.config)
-    bench = MachineBench(
+    testbed = MachineTestbed(
         subject=str(subject.loaded.path),
         base=subject.machine,
         workload=subject.workload,
@@ -113,7 +113,7 @@ def on_bundle(
         judged_by=judged_by,
         on_boot=on_boot,
     )
-    return tried(bench, expected(wanted, predict))
+    return tried(testbed, expected(wanted, predict))
 
 
 def make_on_bundle(changes: Sequence[Change], machine: Machine, means: Means) -> tuple[Machine, tuple[Change, ...]]:

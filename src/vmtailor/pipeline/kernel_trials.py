@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels of plans, compiled or found in the cache, and the bench that tries changes of a fit's configuration."""
+"""Kernels of plans, compiled or found in the cache, and the testbed that tries changes of a fit's configuration."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ def found_kernel(findings: Findings[Any], fitted: Fitted) -> FoundKernel:
 
 
 @dataclass(eq=False)
-class FitBench:
-    """The bench of one fit: plans, compiles and verifies changes of the configuration against the trace. `before`: the
+class FitTestbed:
+    """The testbed of one fit: plans, compiles and verifies changes of the configuration. `before`: the
     result of the plan without them. `drop`: symbols left out of all plans. `on_built`: called with each machine before
     it is verified."""
 
@@ -108,8 +108,8 @@ def trials(
     on_built: Callable[[Built], None] = lambda built: None,
 ) -> Trials[Built, Fitted]:
     """Return the engine of trials on this fit; every trial is recorded with the fit."""
-    bench = FitBench(findings, run_of(before) if before is not None else NOTHING, drop, on_built)
-    return Trials(bench, findings.trials)
+    testbed = FitTestbed(findings, run_of(before) if before is not None else NOTHING, drop, on_built)
+    return Trials(testbed, findings.trials)
 
 
 def required(tried: Tried[Fitted]) -> Fitted:

@@ -13,7 +13,7 @@ from vmtailor.model.plan import Plan
 from vmtailor.model.trial import Purpose
 from vmtailor.pipeline import kernel_trials
 from vmtailor.pipeline.kernel_repair import repairs_of
-from vmtailor.pipeline.kernel_trials import FitBench
+from vmtailor.pipeline.kernel_trials import FitTestbed
 from vmtailor.pipeline.subject import Findings, Fitted
 from vmtailor.pipeline.trials import TrialRequest, Trials
 
@@ -28,7 +28,7 @@ def reduce(findings: Findings[Any], fitted: Fitted) -> Fitted:
     best = fitted
     gone: dict[str, int] = {}  # with the trial that it was left out in
     needed: set[str] = set()
-    bench = FitBench(findings, kernel_trials.run_of(fitted))
+    testbed = FitTestbed(findings, kernel_trials.run_of(fitted))
 
     def new(names: tuple[str, ...]) -> list[str]:
         return [name for name in names if name not in gone]
@@ -36,7 +36,7 @@ def reduce(findings: Findings[Any], fitted: Fitted) -> Fitted:
     def ask(names: tuple[str, ...]) -> TrialRequest | None:
         number = len(findings.trials) + 1
         changes = left_out(fitted.plan, {**gone, **dict.fromkeys(new(names), number)})
-        if not worth_trying(bench, fitted.plan, changes):
+        if not worth_trying(testbed, fitted.plan, changes):
             return None
         about = tuple(change for change in changes if change.id in new(names))
         title = f"thorough, trial {number}: without {', '.join(new(names))} ({len(gone)} gone, {len(needed)} needed)"
@@ -54,9 +54,11 @@ def reduce(findings: Findings[Any], fitted: Fitted) -> Fitted:
     while True:
         before = len(gone)
         open_ = [name for name in removable(best.plan) if name not in needed]
-        waiting = [name for name in open_ if worth_trying(bench, fitted.plan, left_out(fitted.plan, {**gone, name: 0}))]
-        bench.before = kernel_trials.run_of(best)
-        Trials(bench, findings.trials).search(
+        waiting = [
+            name for name in open_ if worth_trying(testbed, fitted.plan, left_out(fitted.plan, {**gone, name: 0}))
+        ]
+        testbed.before = kernel_trials.run_of(best)
+        Trials(testbed, findings.trials).search(
             minimise(waiting, GROUP), Purpose.UNNEEDED, ask, on_passed=passed, on_failed=failed
         )
         if len(gone) == before:
@@ -88,12 +90,12 @@ def left_out(plan: Plan, gone: dict[str, int]) -> tuple[Change, ...]:
     return (*repairs_of(plan), *unneeded)
 
 
-def worth_trying(bench: FitBench, plan: Plan, changes: tuple[Change, ...]) -> bool:
+def worth_trying(testbed: FitTestbed, plan: Plan, changes: tuple[Change, ...]) -> bool:
     """Return whether the trial is worth making. It is not when a symbol to leave out stays because something selects
     it, or when another demanded symbol falls with it."""
     gone = {change.id for change in changes if change.setting.value == "n"}
     try:
-        made = bench.plan(changes)
+        made = testbed.plan(changes)
     except BuildError:
         return False
     asked_for = {c.id for c in plan.symbols if c.is_kept and plan_summary.cause_of(c) is not Cause.DEPENDENCY}

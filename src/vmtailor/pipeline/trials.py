@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The engine of trials: it applies changes, runs the results, has them judged, and records every trial.
 
-The bench defines what changes apply to, and what a run is. The engine has three uses of it: one set of changes, a
+The testbed defines what changes apply to, and what a run is. The engine has three uses of it: one set of changes, a
 search that asks for sets until it knows, and each change alone followed by all that were better together."""
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Ran(Generic[Result]):
-    """One of several results: its judgement, and the bench's own record of it."""
+    """One of several results: its judgement, and the testbed's own record of it."""
 
     run: TrialRun
     result: Result
 
 
-class Bench(Protocol[Made, Result]):
+class Testbed(Protocol[Made, Result]):
     """A place where changes are tried."""
 
     def apply(self, changes: Sequence[Change]) -> tuple[Made, tuple[Change, ...]]:
@@ -73,9 +73,9 @@ class Found(Generic[Result]):
 
 @dataclass
 class Trials(Generic[Made, Result]):
-    """The trials of changes on one bench. `ledger`: every trial so far."""
+    """The trials of changes on one testbed. `ledger`: every trial so far."""
 
-    bench: Bench[Made, Result]
+    testbed: Testbed[Made, Result]
     ledger: list[Trial] = field(default_factory=list)
 
     def attempt(
@@ -153,7 +153,7 @@ class Trials(Generic[Made, Result]):
             started = time.monotonic()
             about[name] = noted
             try:
-                made[name], applied = self.bench.apply(changes)
+                made[name], applied = self.testbed.apply(changes)
                 about[name] = _with_before(noted, applied)
             except (UserInputError, BuildError) as error:
                 if not changes:
@@ -161,7 +161,7 @@ class Trials(Generic[Made, Result]):
                 problems[name] = error.message
             seconds[name] = time.monotonic() - started
         started = time.monotonic()
-        before, ran = self.bench.run(made)
+        before, ran = self.testbed.run(made)
         each_s = (time.monotonic() - started) / max(1, len(made))
         found = []
         for name, changes in about.items():

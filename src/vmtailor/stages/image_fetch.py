@@ -31,11 +31,13 @@ from vmtailor.model.image import DEFAULT_PATH, Image, ImageConfig
 from vmtailor.model.systems.system import SubjectKind
 
 #: Changes when the same source would give another record: part of the cache's keys.
-VERSION = "2"
+VERSION = "3"
 #: Files of an image in the cache.
 _ARCHIVE, _RECORD = "rootfs.tar", "image.json"
 #: Changes when the check of the started program would give another result.
 _START = "4"
+#: Things that an image says in vain that are named, at most.
+_MOST_IGNORED = 8
 #: Files for another processor than the image's that are named, at most.
 _MOST_NAMED = 3
 #: Folder of our own files in a machine; an image's files there would be hidden.
@@ -56,12 +58,14 @@ class Source(StrEnum):
 @dataclass(frozen=True)
 class Reference:
     """A parsed reference. `rest`: the text after the prefix, a path (perhaps with a tag), or a name in a registry.
-    `shown`: the text in messages, if it differs. `pinned`: the current digest of a name in a registry."""
+    `shown`: the text in messages, if it differs. `pinned`: the current digest of a name in a registry.
+    `architecture`: the wanted one as the image's lists spell it, if it differs."""
 
     source: Source
     rest: str
     shown: str = ""
     pinned: skopeo.Pinned | None = None
+    architecture: str = ""
 
     @property
     def text(self) -> str:
@@ -177,7 +181,8 @@ def fetch(
             spooled = _spool(stdin() if stdin else _standard_input(), scratch, limits)
             parsed = Reference(Source.DOCKER_ARCHIVE, str(spooled), shown=parsed.text)
         elif parsed.source == Source.OCI and parsed.path.is_dir():
-            oci_layout.check(parsed.path, parsed.name, options.architecture, limits)
+            spelled = oci_layout.check(parsed.path, parsed.name, options.architecture, limits)
+            parsed = replace(parsed, architecture=spelled)
         elif parsed.source == Source.DOCKER:
             parsed = replace(parsed, pinned=skopeo.pin(parsed.text, _access(options)))
         image = _from_memory(parsed, store, options)
@@ -188,10 +193,18 @@ def fetch(
                 image = _from_skopeo(parsed, store, options, limits, scratch)
             _remember(parsed, store, options, image)
         _within(image, parsed, options.limits)
+    _note(_passed_over(image, parsed))
     image = replace(image, reference=reference, config=_overridden(image.config, options))
     if not options.system:
         require_start(image, store)
     return image
+
+
+def _passed_over(image: Image, parsed: Reference) -> str:
+    """Return the one remark on what an image says in vain; empty where it does not."""
+    shown = "; ".join(image.ignored[:_MOST_IGNORED])
+    more = len(image.ignored) - _MOST_IGNORED
+    return f"! {parsed.name}: ignored, as container engines do: {shown}{f'; {more} more' * (more > 0)}" if shown else ""
 
 
 def _check_options(options: ImageOptions) -> None:
@@ -292,40 +305,44 @@ def _access(options: ImageOptions) -> skopeo.Access:
     return skopeo.Access(options.authfile, options.architecture)
 
 
-def _source(parsed: Reference, options: ImageOptions, limits: ImageLimits, scratch: Path) -> str:
-    """Return the source for skopeo. It is checked first, so that skopeo writes to this host only files that an image
-    may have."""
+def _source(parsed: Reference, options: ImageOptions, limits: ImageLimits, scratch: Path) -> tuple[str, str]:
+    """Return the source for skopeo, and the architecture that it looks for there. The source is checked first, so that
+    skopeo writes to this host only files that an image may have."""
     if parsed.pinned is not None:
-        skopeo.check(parsed.pinned, _access(options), limits)
-        return parsed.pinned.exact
+        return parsed.pinned.exact, skopeo.check(parsed.pinned, _access(options), limits)
     if parsed.source not in (Source.OCI_ARCHIVE, Source.DOCKER_ARCHIVE):
-        return parsed.text
+        return parsed.text, parsed.architecture or options.architecture
     # Before anything is opened: a pipe would be waited for.
     open_regular(parsed.path, "the archive", hint="check the name of the archive").close()
     if parsed.source == Source.OCI_ARCHIVE:
         image_archive.extract_layout(image_archive.BlobSource(parsed.path, parsed.name), scratch / "layout", limits)
-        oci_layout.check(scratch / "layout", parsed.name, options.architecture, limits)
-        return f"{Source.OCI}:{scratch / 'layout'}{parsed.tag}"
+        spelled = oci_layout.check(scratch / "layout", parsed.name, options.architecture, limits)
+        return f"{Source.OCI}:{scratch / 'layout'}{parsed.tag}", spelled
     plain, source = parsed.path, parsed.text
     if layers.is_compressed(parsed.path):  # skopeo reads only plain ones
         plain = scratch / "plain.tar"
         layers.uncompress(parsed.path, plain, limits)
         source = f"{parsed.source}:{plain}{parsed.tag}"
     image_archive.check_docker(image_archive.BlobSource(plain, parsed.name), limits, scratch)
-    return source
+    return source, options.architecture
 
 
 def _from_skopeo(parsed: Reference, store: Store, options: ImageOptions, limits: ImageLimits, scratch: Path) -> Image:
     copied = scratch / "image"
-    source = _source(parsed, options, limits, scratch)
-    skopeo.copy(source, copied, scratch, _access(options), name=parsed.name, limits=limits)
+    source, spelled = _source(parsed, options, limits, scratch)
+    access = replace(_access(options), architecture=spelled)
+    skopeo.copy(source, copied, scratch, access, name=parsed.name, limits=limits)
     manifest_file = copied / "manifest.json"
     manifest = documents.read_json(manifest_file)
     config_digest, layer_digests = image_config.digests_of(manifest)
     for blob in (config_digest, *layer_digests):
         _verify(parsed, copied, blob)
     document = documents.read_json(_blob(copied, config_digest))
-    config = image_config.parse(document)
+    ignored: list[str] = []
+    config = image_config.parse(document, ignored)
+    if not config.architecture:
+        config = replace(config, architecture=options.architecture)
+        ignored.append(f"architecture (not said: taken as {options.architecture})")
     wanted = (options.architecture,) if options.asked else tuple(row.image for row in every())
     if config.os != "linux" or config.architecture not in wanted:
         raise UserInputError(
@@ -339,9 +356,9 @@ def _from_skopeo(parsed: Reference, store: Store, options: ImageOptions, limits:
 
     def fill(folder: Path) -> None:
         merged = layers.merge(stack, folder / _ARCHIVE, limits)
-        _save(folder, parsed, manifest_digest, config, merged)
+        _save(folder, parsed, manifest_digest, config, merged, ignored)
 
-    key = digest("image", Image.SCHEMA, VERSION, layers.VERSION, manifest_digest)
+    key = digest("image", Image.SCHEMA, VERSION, layers.VERSION, manifest_digest, config.architecture)
     return _stored(store.get("image", key, fill))
 
 
@@ -364,8 +381,15 @@ def _from_directory(
     return _stored(store.get("image", key, fill))
 
 
-def _save(folder: Path, parsed: Reference, digest: str, config: ImageConfig, archived: layers.Archived) -> None:
-    """Save the record of an image beside its archive."""
+def _save(
+    folder: Path,
+    parsed: Reference,
+    digest: str,
+    config: ImageConfig,
+    archived: layers.Archived,
+    ignored: Sequence[str] = (),
+) -> None:
+    """Save the record of an image beside its archive. `ignored`: what its configuration says in vain."""
     image = Image(
         reference=parsed.text,
         digest=digest,
@@ -374,6 +398,7 @@ def _save(folder: Path, parsed: Reference, digest: str, config: ImageConfig, arc
         archive_sha256=archived.sha256,
         entries=archived.entries,
         unpacked_bytes=archived.unpacked_bytes,
+        ignored=tuple(ignored),
     )
     records.save(image, folder / _RECORD)
 

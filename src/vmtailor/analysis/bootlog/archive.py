@@ -90,9 +90,10 @@ def _opened(path: Path) -> IO[bytes]:
             waiting.register(handle, select.POLLIN | select.POLLHUP)
             if not waiting.poll(WRITER_MS):
                 raise OSError(errno.ENODATA, f"it is a named pipe, and nobody wrote to it for {WRITER_MS // 1000} s")
+            os.set_blocking(handle, True)
         elif not stat.S_ISREG(mode):
             raise OSError(errno.EINVAL, f"it is {kind_of(mode)}")
-        os.set_blocking(handle, True)
+        # A regular file never blocks, but for some of /proc: those end where they have nothing more to say.
         return os.fdopen(handle, "rb")
     except BaseException:
         os.close(handle)
@@ -118,7 +119,7 @@ def _decompressor(magic: bytes) -> object | None:
 def decompress(file: IO[bytes], limit: int = MAX_BYTES, told: Chunks | None = None) -> Iterator[bytes]:
     """Yield the chunks of a stream, decompressed where its first bytes say so. `told` learns how it ended."""
     told = told or Chunks()
-    chunk = file.read(CHUNK)
+    chunk = file.read(CHUNK) or b""
     worker = _decompressor(chunk[:8])
     total, taken = 0, len(chunk)
     while chunk:
@@ -140,7 +141,7 @@ def decompress(file: IO[bytes], limit: int = MAX_BYTES, told: Chunks | None = No
             continue
         if told.cut:
             return
-        chunk = file.read(CHUNK)
+        chunk = file.read(CHUNK) or b""
         taken += len(chunk)
     if worker is not None and not getattr(worker, "eof", True):
         told.cut = "the compressed file ends in its middle"

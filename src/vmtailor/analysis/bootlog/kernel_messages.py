@@ -29,6 +29,7 @@ from vmtailor.analysis.bootlog.initcall_lines import (
 from vmtailor.analysis.bootlog.log_lines import Cleaner, Content, decode
 from vmtailor.analysis.bootlog.milestones import HANDLERS, LOGIN, guess_arch
 from vmtailor.analysis.bootlog.silences import MIN_GAP_US, Silences
+from vmtailor.base.text import plural
 from vmtailor.model.boots.timeline import WarningCode
 
 #: Lines looked at to recognise the shape.
@@ -455,6 +456,9 @@ class KernelLog:
             chosen.warn(
                 WarningCode.SEVERAL_BOOTS, f"the log holds {self.boots} boots; this is {which} (--boot N chooses)"
             )
+        if self._boot > self.boots:
+            there = plural(self.boots, "boot")
+            chosen.warn(WarningCode.NO_SUCH_BOOT, f"the log holds {there}, and no boot {self._boot}; this is the last")
         return chosen
 
 

@@ -186,8 +186,24 @@ def compare_sides(
         phases=(*phases, *found.phases),
         items=(*items, *found.items),
         config=config,
-        warnings=(*found.warnings, *left_out),
+        warnings=(*_unlike_machines(before, after, names), *found.warnings, *left_out),
     )
+
+
+def _unlike_machines(before: Saved, after: Saved, names: tuple[str, str]) -> Iterator[Warn]:
+    """Yield a warning where no machine of one side is like one of the other, by a fact that both tell."""
+    differing = [
+        f"{fact} {_values(before.machines[fact])} of {names[0]}, {_values(after.machines[fact])} of {names[1]}"
+        for fact in before.machines
+        if not before.machines[fact] & after.machines.get(fact, before.machines[fact])
+    ]
+    if differing:
+        text = f"the sides are of different machines: {'; '.join(differing)}. What differs may be theirs"
+        yield Warn("different-machines", text)
+
+
+def _values(found: set[str]) -> str:
+    return " or ".join(sorted(found))
 
 
 def _figures(before: Samples, after: Samples, thresholds: Thresholds) -> Iterator[Row]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 import statistics
@@ -10,9 +11,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
+from vmtailor.analysis.bootlog import silences
 from vmtailor.base import figures
 from vmtailor.base.errors import UserInputError
-from vmtailor.model.boots.timeline import PhaseName
+from vmtailor.model.boots.timeline import GapSpan, PhaseName
 
 _BUDGET = re.compile(
     r"\s*(?P<metric>[^\W\d][^<>=]*?)\s*(?P<op><=|>=|<|>|==)\s*(?:"
@@ -34,6 +38,7 @@ _SCALES = {
     "MiB": 2.0**20,
     "GiB": 2.0**30,
 }
+_WORDS = {"ns": "nanoseconds", "us": "microseconds", "ms": "milliseconds", "s": "seconds"}
 _TIMES = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0}
 #: Characters between the parts of a name. People write one for another, so all of them count as equal.
 _BETWEEN = re.compile(r"\W+")
@@ -62,13 +67,14 @@ class Budget:
 @dataclass(frozen=True)
 class Judged:
     """A budget with the figure found and the limit it was held against. A figure that is not there is None: such a
-    budget is not kept, and `why` says so."""
+    budget is not kept, and `why` says so. `meaning`: of a budget that nobody wrote, why it must be kept."""
 
     budget: Budget
     value: float | None
     limit: float | None
     kept: bool
     why: str = ""
+    meaning: str = ""
 
 
 def parse_budget(text: str) -> Budget:
@@ -95,14 +101,34 @@ def parse_budget(text: str) -> Budget:
 
 def _number(value: str, unit: str, metric: str, text: str) -> float:
     number = float(value.replace("_", ""))
+    base = _QUANTILES.match(metric)
+    name = base[1] if base else metric
+    own = next((u for u in ("ns", "us", "ms", "s") if name.endswith("_" + u)), "")
     if unit in _SCALES:
+        _require_unit(own, number, unit, text)
         return number * _SCALES[unit]
     if unit in _TIMES:
-        base = _QUANTILES.match(metric)
-        name = base[1] if base else metric
-        own = next((u for u in ("ns", "us", "ms") if name.endswith("_" + u)), "s")
-        return round(number * _TIMES[unit] / _TIMES[own], 6)
+        if name.endswith(("_bytes", "instructions", "_net")):
+            raise UserInputError(f"{name} is no time, and {text!r} gives it one", hint="use k M G, or B KiB MiB GiB")
+        return round(number * _TIMES[unit] / _TIMES[own or "s"], 6)
     raise UserInputError(f"unknown unit {unit!r} in {text!r}", hint="use k M G, ns us ms s min, or B KiB MiB GiB")
+
+
+def _require_unit(own: str, number: float, unit: str, text: str) -> None:
+    """Raise UserInputError for a limit of a time that does not say which unit it is in: people mean seconds, and the
+    figure counts microseconds. A figure in seconds, and nothing at all, need no unit."""
+    if not own or (unit == "" and (own == "s" or number == 0)):
+        return
+    rest = text.strip().removesuffix(unit).rstrip()
+    if unit.endswith("B"):
+        raise UserInputError(
+            f"{text.strip()!r} gives bytes for a time", hint=f"write '{rest}ms', '{rest}s' or '{rest}{own}'"
+        )
+    short = "" if unit == "" else f"; {unit} is no unit of time"
+    raise UserInputError(
+        f"{text.strip()!r} has no unit, and the figure counts {_WORDS[own]}{short}",
+        hint=f"write '{rest}s' for seconds, '{rest}ms' for milliseconds, or '{rest}us' for microseconds",
+    )
 
 
 def metrics_of(document: Any) -> dict[str, list[float]]:
@@ -116,6 +142,8 @@ def metrics_of(document: Any) -> dict[str, list[float]]:
         if str(document.get("schema", "")).startswith("vmtailor/timeline/"):
             _timeline(document, found)
         _flatten(document, "", found)
+        if isinstance(document.get("tailored"), Mapping):  # of a fit, its machine is what people ask for
+            _flatten(document["tailored"], "", found)
     return found
 
 
@@ -167,6 +195,29 @@ def _timeline(document: Mapping[str, Any], found: dict[str, list[float]]) -> Non
                 found[f"{kind}_{item}_{name}_us"] = values
                 if usual:
                     found[f"{kind}_{item}_us"] = values
+    found |= _gaps(document, timed=bool(phases))
+
+
+def _gaps(document: Mapping[str, Any], *, timed: bool) -> dict[str, list[float]]:
+    """Return `gap_NAME_us`: how long a boot was silent or waited, less what initcalls and probes account for; with
+    `_own_us` and `_duration_us` as of other items. Those of one name are added up. NAME is the title that hot spots
+    show, or the kind's id of data/boot_gaps.toml. A kind that a log which was timed does not have is 0."""
+    rows = document.get("gaps")
+    if not isinstance(rows, list):
+        return {}
+    spans = []
+    for row in rows:
+        with contextlib.suppress(msgspec.ValidationError):
+            spans.append(msgspec.convert(row, GapSpan))
+    total: dict[str, list[float]] = {name: [0.0, 0.0] for name in (silences.ids() if timed else ())}
+    for span in silences.without_inner(spans):
+        for name in filter(None, (span.title or f"after: {span.before}", span.kind)):
+            own, whole = total.get(name, (0.0, 0.0))
+            total[name] = [own + span.own_us, whole + span.end_us - span.start_us]
+    found: dict[str, list[float]] = {}
+    for name, (own, whole) in total.items():
+        found |= {f"gap_{name}_us": [own], f"gap_{name}_own_us": [own], f"gap_{name}_duration_us": [whole]}
+    return found
 
 
 def _by_name(rows: list[Mapping[str, Any]], field: str) -> dict[str, list[float]]:

@@ -23,6 +23,7 @@ from vmtailor.base.files.regular_files import read_regular
 from vmtailor.base.text import plural
 from vmtailor.model.boots.series import RECORD as SERIES
 from vmtailor.model.boots.series import BootSeries
+from vmtailor.model.boots.timeline import WarningCode
 from vmtailor.model.bundle import RUN
 
 #: Looked for in a folder, in this order.
@@ -31,24 +32,35 @@ DOCUMENTS = (RUN, SERIES, "boot.json", "report.json", "timeline.json")
 MOST_BYTES = 1 << 30
 #: The number of saved boots without figures. Without a budget for it, the budget is none.
 FAILED = "boots_failed"
+#: Whether a boot ended in a crash, or its kernel reported a fault; and whether a fit was verified. Both are 1 or 0.
+#: Without a budget of its own, no boot may have crashed, and every fit must be verified.
+CRASHED, VERIFIED = "crashed", "verified"
+#: What has to hold where no budget names the figure, and what it means where it does not.
+IMPLIED = {
+    FAILED: ("<= 0", "boots that never became ready"),
+    CRASHED: ("<= 0", "the boot ended in a crash, so its figures are not those of a boot"),
+    VERIFIED: (">= 1", "the exercise did not pass in the machine that was built"),
+}
 #: Folders are shown by what is in them; of one that holds logs only the names count.
 _LOGS = "logs, analysed now"
-_BOOTS = "vmtailor/boots/"
+_BOOTS, _FITS, _TIMELINES = "vmtailor/boots/", "vmtailor/fit-run/", "vmtailor/timeline/"
 
 
 @dataclass(frozen=True)
 class Document:
     """A document that was read. `path` is the file's; `sha256` of its bytes, "" for a folder of logs; `facts`: what it
-    is of, as name and text."""
+    is of, as name and text; `warnings`: those of the document, as code and text."""
 
     path: Path
     sha256: str
     metrics: Mapping[str, list[float]]
     facts: tuple[tuple[str, str], ...]
+    warnings: tuple[tuple[str, str], ...] = ()
 
 
-def read(path: Path) -> Document:
-    """Read a document, that of a bundle or of saved boots, or a log that is analysed first. Raises UserInputError."""
+def read(path: Path, boot: int = 0) -> Document:
+    """Read a document, that of saved boots, or a log that is analysed first. `boot` chooses among several in one log: 1
+    the first, 0 the last. Raises UserInputError."""
     data = b""
     if path.is_dir():
         # The folder may be a bundle of somebody else: what it holds must be a file, and its own.
@@ -61,16 +73,47 @@ def read(path: Path) -> Document:
         if head.lstrip()[:1] == b"{":
             data = read_regular(path, "the document", MOST_BYTES)
     if data.lstrip()[:1] == b"{":
-        try:
-            content = msgspec.json.decode(data)
-        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-            raise UserInputError(f"{path} is damaged: {error}", hint="make it again") from None
-        _require_readable(content, path)
-        metrics = {**metrics_of(content), **samples(content)}
-        return Document(path, hashlib.sha256(data).hexdigest(), metrics, tuple(facts(content, path.parent)))
-    content = msgspec.json.decode(b"".join(json_chunks(analyze([path], needs_log=True))))
+        if boot:
+            raise UserInputError(f"{path} holds no log of several boots", hint="leave --boot out: it is for logs")
+        return of_bytes(data, path)
+    timeline = analyze([path], boot, needs_log=True)
+    if absent := next((one.text for one in timeline.warnings if one.code == WarningCode.NO_SUCH_BOOT), ""):
+        raise UserInputError(f"{path}: {absent}", hint="--boot 1 is the first, and 0 the last")
+    content = msgspec.json.decode(b"".join(json_chunks(timeline)))
     digest = sha256_of(path) if path.is_file() else ""
-    return Document(path, digest, metrics_of(content), (("document", _LOGS), *facts(content, path.parent)))
+    return _document(content, path, digest, ("document", _LOGS))
+
+
+def of_bytes(data: bytes, path: Path) -> Document:
+    """Return the document that was read from a path. Raises UserInputError for a damaged one."""
+    try:
+        content = msgspec.json.decode(data)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise UserInputError(f"{path} is damaged: {error}", hint="make it again") from None
+    _require_readable(content, path)
+    return _document(content, path, hashlib.sha256(data).hexdigest())
+
+
+def _document(content: Mapping[str, Any], path: Path, sha256: str, *more: tuple[str, str]) -> Document:
+    return Document(
+        path=path,
+        sha256=sha256,
+        metrics={**metrics_of(content), **samples(content), **_signs(content)},
+        facts=(*more, *facts(content, path.parent)),
+        warnings=tuple((_text(one.get("code")), _text(one.get("text"))) for one in _mappings(content.get("warnings"))),
+    )
+
+
+def _signs(content: Mapping[str, Any]) -> dict[str, list[float]]:
+    """Return CRASHED of a boot, and VERIFIED of a fit or a verification."""
+    found: dict[str, list[float]] = {}
+    schema, verified = _text(content.get("schema")), content.get("verified")
+    if schema.startswith(_FITS) or isinstance(verified, bool):
+        found[VERIFIED] = [float(verified is True)]
+    if schema.startswith(_TIMELINES):
+        crashed = any(one.get("code") == WarningCode.CRASHED for one in _mappings(content.get("warnings")))
+        found[CRASHED] = [float(crashed)]
+    return found
 
 
 def _require_readable(content: Mapping[str, Any], path: Path) -> None:
@@ -88,11 +131,11 @@ def facts(content: Mapping[str, Any], folder: Path) -> Iterator[tuple[str, str]]
     files that it names."""
     schema = _text(content.get("schema"))
     yield "schema", schema or "none"
-    if schema.startswith("vmtailor/fit-run/"):
+    if schema.startswith(_FITS):
         yield from _of_fit(content, folder)
     elif schema.startswith(_BOOTS):
-        yield from _of_boots(content)
-    elif schema.startswith("vmtailor/timeline/"):
+        yield from _of_boots(content, folder)
+    elif schema.startswith(_TIMELINES):
         kernel = content.get("kernel")
         if isinstance(kernel, Mapping):
             yield "kernel", _joined(kernel.get("version"), kernel.get("command_line"))
@@ -122,7 +165,7 @@ def _digest_beside(folder: Path, name: str) -> str:
         return ""
 
 
-def _of_boots(content: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _of_boots(content: Mapping[str, Any], folder: Path) -> Iterator[tuple[str, str]]:
     count = sum(1 for _ in _mappings(content.get("boots")))
     failed = sum(1 for _ in _failed(content))
     told = f"{plural(count, 'boot')}{f', of which {failed} did not come to be ready' if failed else ''}"
@@ -130,10 +173,19 @@ def _of_boots(content: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield from _pairs(content.get("conditions"))
     machine = next(_mappings(content.get("variants")), {}).get("machine")
     if isinstance(machine, Mapping) and (kernel := _text(machine.get("kernel"))):
-        file = Path(kernel)
-        yield "kernel", _joined(kernel, f"sha256:{sha256_of(file)}" if file.is_file() else "no longer there")
+        yield "kernel", _joined(kernel, _kernel_beside(kernel, folder))
         words = machine.get("words", machine.get("append"))
         yield "command line", " ".join(str(word) for word in words) if isinstance(words, list) else ""
+
+
+def _kernel_beside(kernel: str, folder: Path) -> str:
+    """Return the digest of a kernel that lies in the folder of the record, or why there is none. A record may be a
+    stranger's: nothing else that it names is opened."""
+    at, own = (Path(os.path.normpath(path.absolute())) for path in (Path(kernel), folder))
+    if at.parent != own:
+        return "not read: it is not in the record's folder"
+    digest = _digest_beside(folder, at.name)
+    return f"sha256:{digest}" if digest else "no longer there"
 
 
 def samples(content: Mapping[str, Any]) -> dict[str, list[float]]:

@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from vmtailor.analysis.bootlog.bootchart import MEMBERS
 from vmtailor.analysis.timeline.boot_json import from_json
 from vmtailor.analysis.timeline.boot_timeline import analyze
+from vmtailor.base import notation
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import plain_files, records
 from vmtailor.base.files.records import MOST_BYTES
@@ -31,8 +32,9 @@ def saved_boots(path: Path) -> list[list[Path]]:
     if (path / "console.log").is_file() and is_within(path / "console.log", path):
         return [files_of(path, "")]
     for folder, variant in ((path, ""), (path.parent, path.name)):
-        if (folder / RECORD).is_file() and (variant == "" or not path.is_file()):
-            series = records.load(BootSeries, folder / RECORD)
+        if plain_files.has(folder, RECORD) and (variant == "" or not path.is_file()):
+            data = plain_files.read(folder, RECORD, MOST_BYTES)
+            series = records.from_bytes(BootSeries, data, str(folder / RECORD))
             wanted = variant or series.variants[0].name
             ready = (one for one in series.entries(wanted) if one.boot.outcome is Outcome.READY)
             return [files for one in ready if (files := files_of(folder, one.folder))]
@@ -43,7 +45,9 @@ def files_of(folder: Path, name: str) -> list[Path]:
     """Return console and chart of one boot among those that a folder holds; none where its record leads out of the
     folder."""
     console, chart = folder / name / "console.log", folder / name / "bootchart"
-    return [console, *([chart] if is_within(chart, folder) else [])] if is_within(console, folder) else []
+    if not (is_within(console, folder) and console.is_file()):
+        return []
+    return [console, *([chart] if is_within(chart, folder) else [])]
 
 
 def is_within(path: Path, folder: Path) -> bool:
@@ -58,7 +62,8 @@ Samples = dict[tuple[str, str, str], list[float]]
 @dataclass
 class Saved:
     """The boots, samples and configuration that a record holds for a comparison. `clocks`: of the machine, by which its
-    times were told; "" where none are."""
+    times were told; "" where none are. `machines`: of its machines, by the name of a fact, every value that was
+    seen."""
 
     timelines: list[Timeline] = field(default_factory=list)
     samples: Samples = field(default_factory=dict)
@@ -66,6 +71,24 @@ class Saved:
     version: str = ""
     left_out: list[str] = field(default_factory=list)
     clocks: str = ""
+    machines: dict[str, set[str]] = field(default_factory=dict)
+
+    def is_of(self, facts: Iterable[tuple[str, str | int | None]]) -> None:
+        """Note facts of one of its machines. Those that are not known are left out."""
+        for name, value in facts:
+            if value:
+                self.machines.setdefault(name, set()).add(str(value))
+
+    def adds(self, timeline: Timeline) -> None:
+        """Add a boot, with the machine that its log tells."""
+        self.timelines.append(timeline)
+        kernel, machine = timeline.kernel, timeline.machine
+        self.is_of(
+            (
+                ("processor family", kernel.arch), ("kind", machine.kind), ("model", machine.model),
+                ("hypervisor", machine.hypervisor), ("processor", machine.processor), ("processors", machine.cpus),
+            )
+        )  # fmt: skip
 
 
 def find(path: Path) -> Path | None:
@@ -75,11 +98,20 @@ def find(path: Path) -> Path | None:
     return path if path.name in (SERIES, RUN) else None
 
 
-def load_record(record: Path) -> Saved:
+def lone_run(record: Path) -> FitRun:
+    """Return the record of a fit that lies in no bundle, or whose bundle does not matter. Raises UserInputError."""
+    return records.load(FitRun, record)
+
+
+#: Reads the record of a fit. That of a bundle has to be read with its digest, which this package cannot do.
+ReadRun = Callable[[Path], FitRun]
+
+
+def load_record(record: Path, read_run: ReadRun = lone_run) -> Saved:
     """Read a record. Raises UserInputError when it is damaged or of another version."""
     if record.name == SERIES:
         return _series(records.load(BootSeries, record), record.parent)
-    return _run(records.load(FitRun, record))
+    return _run(read_run(record))
 
 
 def _series(series: BootSeries, folder: Path) -> Saved:
@@ -88,6 +120,12 @@ def _series(series: BootSeries, folder: Path) -> Saved:
     machine = series.variants[0].machine
     counted = machine.clock is Clock.INSTRUCTIONS
     saved = Saved(clocks=f"{machine.clock} clock, {machine.accelerator}")
+    saved.is_of(
+        (
+            ("machine", machine.board), ("processor family", machine.architecture), ("CPU model", machine.cpu_model),
+            ("processors", machine.cpus), ("memory", notation.mebibytes(machine.memory_bytes)),
+        )
+    )  # fmt: skip
     for one in series.entries("base") or series.boots:
         if one.boot.outcome is not Outcome.READY:
             continue
@@ -100,13 +138,20 @@ def _series(series: BootSeries, folder: Path) -> Saved:
             if mark.executed is not None:
                 saved.samples.setdefault(("milestone", mark.name, "instructions"), []).append(float(mark.executed))
         if files := files_of(folder, one.folder):
-            saved.timelines.append(_timeline(files))
+            saved.timelines.append(_timeline(files))  # of the machine that the record says
     return saved
 
 
 def _run(run: FitRun) -> Saved:
     config = {symbol.id: symbol.value for symbol in run.plan.symbols}
     saved = Saved(config=config, version=run.plan.kernel_version)
+    said = dict(run.tailored.conditions)
+    saved.is_of(
+        (
+            ("machine", run.plan.machine), ("processor family", run.plan.architecture),
+            ("CPU model", said.get("cpu model")), ("processors", run.plan.cpus), ("memory", said.get("memory")),
+        )
+    )  # fmt: skip
     for name, value in _figures(run):
         unit = (
             "bytes"
@@ -160,19 +205,22 @@ def _load(path: Path) -> tuple[list[Timeline], list[str]]:
     return [_timeline([path])], []
 
 
-def load_side(paths: Sequence[Path]) -> Saved:
-    """Load all that several paths hold of one side: boots, saved series and runs. Raises UserInputError where times of
-    different clocks would become one side."""
+def load_side(paths: Sequence[Path], read_run: ReadRun = lone_run) -> Saved:
+    """Load all that several paths hold of one side: boots, saved series and runs, those by `read_run`. Raises
+    UserInputError where times of different clocks would become one side."""
     side = Saved()
     for path in paths:
         record = find(path)
         if record is None:
             boots, left_out = _load(path)
-            side.timelines.extend(boots)
+            for boot in boots:
+                side.adds(boot)
             side.left_out.extend(left_out)
             continue
-        saved = load_record(record)
+        saved = load_record(record, read_run)
         side.timelines.extend(saved.timelines)
+        for name, seen in saved.machines.items():
+            side.machines.setdefault(name, set()).update(seen)
         side.config = side.config or saved.config
         side.version = side.version or saved.version
         if side.clocks and saved.clocks not in ("", side.clocks):
@@ -186,14 +234,14 @@ def load_side(paths: Sequence[Path]) -> Saved:
     return side
 
 
-def runs_of(paths: Sequence[Path]) -> tuple[FitRun, ...] | None:
+def runs_of(paths: Sequence[Path], read_run: ReadRun = lone_run) -> tuple[FitRun, ...] | None:
     """Return the runs of fit at these paths, where all are, and not all of one processor; None otherwise.
 
     Raises UserInputError for a record that is damaged or of another version."""
     found = [find(path) for path in paths]
     if any(one is None or one.name != RUN for one in found):
         return None
-    runs = tuple(records.load(FitRun, one) for one in found if one is not None)
+    runs = tuple(read_run(one) for one in found if one is not None)
     return runs if len({run.plan.architecture for run in runs}) > 1 else None
 
 

@@ -54,7 +54,7 @@ def read_regular(path: Path, what: str, most: int, *, hint: str = "give a regula
     """Return the content of a regular file of at most `most` bytes. Raises UserInputError, as `open_regular` does, and
     for a larger one."""
     with open_regular(path, what, hint=hint) as file:
-        data = file.read(most + 1)
+        data = file.read(most + 1) or b""  # None: of a file of /proc that would wait for more to say
     if len(data) > most:
         raise UserInputError(f"{what} {path} is larger than {most} bytes", hint=hint)
     return data

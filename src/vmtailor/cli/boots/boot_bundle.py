@@ -15,7 +15,7 @@ from vmtailor.drivers.guest import guest_programs
 from vmtailor.drivers.host import bundle_folder
 from vmtailor.model.boots.series import BootSeries
 from vmtailor.model.option import OptionSubject, refuse
-from vmtailor.pipeline import boot_trials, bundle_boots, machine_bench
+from vmtailor.pipeline import boot_trials, bundle_boots, machine_testbed
 from vmtailor.pipeline.options import BootOptions
 from vmtailor.stages.boot import profile
 
@@ -43,7 +43,7 @@ def boot_bundle(asked: BootOptions, bundle: Path) -> None:
 def _boots(asked: BootOptions, subject: bundle_boots.Booted, name: str) -> BootSeries:
     """Return the bundle booted, or changes tried on it."""
     wanted = choice.for_bundle(asked.changes, subject.loaded.bundle.kernel_version)
-    if wanted and (words := machine_bench.doubt(asked.clock, asked.judged_by, len(wanted), asked.times)):
+    if wanted and (words := machine_testbed.doubt(asked.clock, asked.judged_by, len(wanted), asked.times)):
         output.note(words)
     title = f"try {len(wanted)} changes on" if wanted else "boot"
     with step(f"{title} {name}") as progress:

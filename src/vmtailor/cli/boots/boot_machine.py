@@ -28,7 +28,7 @@ from vmtailor.model.boots.series import BootSeries, JudgedBy
 from vmtailor.model.boots.workload import Nothing, OwnInit, ReadyBy, ReadySignal
 from vmtailor.model.machine import Accelerator, Clock, Disk, Machine
 from vmtailor.model.option import OptionSubject, refuse
-from vmtailor.pipeline import boot_trials, machine_bench
+from vmtailor.pipeline import boot_trials, machine_testbed
 from vmtailor.pipeline.options import BOOT_MEMORY, BootOptions
 from vmtailor.pipeline.systems import exercise_boots
 from vmtailor.stages.boot import boot_attribution, profile
@@ -143,7 +143,7 @@ def _tried(prepared: MachineRequest) -> BootSeries:
         if machine.kernel is None:
             raise UserInputError("judging by instructions needs --kernel")
         known = boot_attribution.of_package(Path(machine.kernel), store, machine.architecture)
-    if words := machine_bench.doubt(machine.clock, asked.judged_by, len(wanted), asked.times):
+    if words := machine_testbed.doubt(machine.clock, asked.judged_by, len(wanted), asked.times):
         output.note(words)
     parts = guest_programs.of(machine.architecture)
     with step(f"try {len(wanted)} changes on {Path(prepared.name).name}") as progress:

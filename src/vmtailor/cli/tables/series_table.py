@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ import msgspec
 
 from vmtailor.analysis.statistics.boot_statistics import Summary, summarise
 from vmtailor.base.figures import millions
+from vmtailor.base.files import plain_files
 from vmtailor.base.terminal import BREAK, Column, Table, TerminalConsole, Text, box
 from vmtailor.base.text import plural
 from vmtailor.model.boots.boot import Outcome
@@ -19,6 +21,8 @@ from vmtailor.model.boots.series import BootSeries, JudgedBy
 from vmtailor.model.change import Change, Effect, Figure, Verdict
 from vmtailor.model.machine import Clock
 
+#: Bytes at the end of a console among which its last lines are looked for.
+_END_BYTES = 64 << 10
 _COLOURS = {Verdict.BETTER: "green", Verdict.WORSE: "red", Verdict.SAME: "dim", Verdict.UNDECIDED: "yellow"}
 
 
@@ -104,12 +108,20 @@ def _failures(series: BootSeries, out: Path, console: TerminalConsole) -> None:
         if boot.outcome is Outcome.READY:
             continue
         console.print(Text(f"{name}: {boot.outcome}: {boot.problem}", style="red"))
-        timed, plain = (out / one.folder / log for log in ("console.times.log", "console.log"))
-        log = timed if timed.is_file() else plain
-        if one.variant == series.variants[0].name and log.is_file():
-            for line in log.read_text("utf-8", "replace").splitlines()[-12:]:
+        # An earlier run may have left the folder, and that may have been a stranger's: only its own files are read.
+        names = [f"{one.folder}/{log}" for log in ("console.times.log", "console.log")]
+        name = next((log for log in names if plain_files.has(out, log)), "")
+        if one.variant == series.variants[0].name and name:
+            for line in _end_of(out, name).splitlines()[-12:]:
                 console.print(Text(f"  │ {line[:200]}", style="dim"))
-        console.print(Text(f"  its console: {log}", style="dim"))
+        console.print(Text(f"  its console: {out / (name or names[-1])}", style="dim"))
+
+
+def _end_of(folder: Path, name: str) -> str:
+    """Return the last bytes of a file of a folder as text."""
+    with plain_files.opened(folder, name) as file:
+        file.seek(max(0, os.fstat(file.fileno()).st_size - _END_BYTES))
+        return file.read(_END_BYTES).decode("utf-8", "replace")
 
 
 def _trials(series: BootSeries, console: TerminalConsole) -> None:

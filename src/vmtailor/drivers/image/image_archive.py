@@ -174,7 +174,10 @@ class _Archive:
         return info
 
     def parts(self, name: str) -> tuple[str, ...]:
+        """Return a name's components. A copier looks for names as they are written, so none may go up."""
         with _damage(self._source):
+            if ".." in name.split("/"):
+                raise ValueError(f"the name {name[:200]!r} leads out of a folder")
             return split_path(name, "")
 
 

@@ -1,15 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Read a manifest and an image configuration, in OCI's and Docker's schema. Both are untrusted: the type of each value
-is checked before it is used."""
+is checked before it is used.
+
+A value that container engines pass over is passed over, too, with a remark. Values that they refuse, and what no
+program could be given, are refused."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 from vmtailor.drivers.image.allowance import LAYERS
 from vmtailor.drivers.image.documents import BadConfig, shown
 from vmtailor.drivers.image.signals import name_of
+from vmtailor.model.architecture import image_name
 from vmtailor.model.image import HealthCheck, ImageConfig, Port
 
 #: The longest word that the kernel gives to a program (MAX_ARG_STRLEN less its NUL), and the longest list of ours.
@@ -18,8 +23,18 @@ WORDS_BYTES = 1 << 20
 #: Ports that are listed, ranges written out, repetitions counted.
 PORTS = 200_000
 _INT64_MAX = 2**63 - 1
+_INT32_MAX = 2**31 - 1
 _ID_MAX = 2**32 - 2
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+#: Keys that are read, in their spelling: programs written in Go, which engines are, take them in any case.
+_KEYS = (
+    "architecture", "os", "config", "rootfs", "diff_ids", "Entrypoint", "Cmd", "Env", "WorkingDir", "User", "Volumes",
+    "ExposedPorts", "StopSignal", "Healthcheck", "Labels", "Shell", "Test", "Interval", "Timeout", "StartPeriod",
+    "Retries",
+)  # fmt: skip
+_SPELLED = {key.casefold(): key for key in _KEYS}
+#: Remarks of one kind that are written out.
+_REMARKS = 3
 _PORT = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?(?:/(tcp|udp|sctp))?", re.IGNORECASE | re.ASCII)
 
 
@@ -27,7 +42,7 @@ def digests_of(manifest: dict[str, Any]) -> tuple[str, tuple[str, ...]]:
     """Return the digests of configuration and layers, lowest first."""
     if "manifests" in manifest:
         raise BadConfig("a list of manifests where one manifest should be")
-    if manifest.get("schemaVersion") != 2:
+    if manifest.get("schemaVersion", 2) != 2:
         raise BadConfig(f"a manifest of schema version {shown(manifest.get('schemaVersion'))}; 2 is needed")
     config, layers = manifest.get("config"), manifest.get("layers")
     if not isinstance(config, dict) or not isinstance(layers, list):
@@ -44,8 +59,8 @@ def digests_of(manifest: dict[str, Any]) -> tuple[str, tuple[str, ...]]:
 
 def diff_ids_of(config: dict[str, Any], layers: int) -> tuple[str, ...]:
     """Return the digests of the uncompressed layers. Raises BadConfig when they are not as many as the layers."""
-    rootfs = config.get("rootfs")
-    found = rootfs.get("diff_ids") if isinstance(rootfs, dict) else None
+    rootfs = _spelled(config, "the configuration").get("rootfs")
+    found = _spelled(rootfs, "rootfs").get("diff_ids") if isinstance(rootfs, dict) else None
     if not isinstance(found, list) or len(found) != layers:
         raise BadConfig(f"the configuration does not name the content of its {layers} layers")
     for digest in found:
@@ -54,38 +69,79 @@ def diff_ids_of(config: dict[str, Any], layers: int) -> tuple[str, ...]:
     return tuple(found)
 
 
-def parse(document: dict[str, Any]) -> ImageConfig:
-    """Read an image configuration whole. Raises BadConfig for values of the wrong type."""
+def parse(document: dict[str, Any], remarks: list[str] | None = None) -> ImageConfig:
+    """Read an image configuration whole. `remarks` gets a sentence for each value that is passed over, as container
+    engines do. The architecture is empty where the image does not say it. Raises BadConfig for values of the wrong
+    type."""
+    said = _Remarks([] if remarks is None else remarks)
+    document = _spelled(document, "the configuration")
     inner = document.get("config") or {}
     if not isinstance(inner, dict):
         raise BadConfig("`config` is not an object")
+    inner = _spelled(inner, "config")
     shell = _words(inner, "Shell") or ("/bin/sh", "-c")
+    entrypoint = _command(inner, "Entrypoint", shell)
     return ImageConfig(
-        architecture=_text(document, "architecture"),
-        os=_text(document, "os") or "linux",
-        entrypoint=_command(inner, "Entrypoint", shell),
+        architecture=image_name(_text(document, "architecture")),
+        os=_text(document, "os").lower() or "linux",
+        # With one empty word images take back the entry point that they were built on.
+        entrypoint=() if entrypoint == ("",) else entrypoint,
         cmd=_command(inner, "Cmd", shell),
-        env=tuple((key, value) for key, eq, value in (e.partition("=") for e in _words(inner, "Env")) if eq and key),
+        env=_env(_words(inner, "Env"), said),
         working_dir=_text(inner, "WorkingDir") or "/",
         user=_user(_text(inner, "User")),
-        exposed_ports=_ports(_keys(inner, "ExposedPorts")),
+        exposed_ports=_ports(_keys(inner, "ExposedPorts"), said),
         volumes=_keys(inner, "Volumes"),
-        stop_signal=signal_name(_text(inner, "StopSignal") or "SIGTERM"),
-        health_check=_health_check(inner.get("Healthcheck"), shell),
+        stop_signal=_stop_signal(_text(inner, "StopSignal"), said),
+        health_check=_health_check(inner.get("Healthcheck"), shell, said),
         labels=_labels(inner.get("Labels")),
     )
 
 
-def signal_name(text: str) -> str:
-    """Return a signal as `SIGNAME`; names with and without SIG, numbers, SIGRTMIN+N and SIGRTMAX-N are understood.
-    Raises BadConfig."""
-    name = name_of(text)
+class _Remarks:
+    """Collects what is passed over. Of many of a kind the first are named."""
+
+    def __init__(self, remarks: list[str]) -> None:
+        self._remarks = remarks
+
+    def add(self, text: str) -> None:
+        self._remarks.append(text)
+
+    def add_all(self, key: str, values: Iterable[str], why: str) -> None:
+        found = list(values)
+        if found:
+            more = f" and {len(found) - _REMARKS} more" if len(found) > _REMARKS else ""
+            self.add(f"{key} {', '.join(shown(value, 40) for value in found[:_REMARKS])}{more} ({why})")
+
+
+def _spelled(document: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return an object with the known keys in their usual spelling. Raises BadConfig for a key in two spellings."""
+    found: dict[str, Any] = {}
+    for key, value in document.items():
+        spelled = _SPELLED.get(key.casefold(), key)
+        if spelled in found:
+            raise BadConfig(f"{name} says {shown(key, 60)} twice, in capitals and not")
+        found[spelled] = value
+    return found
+
+
+def _env(words: tuple[str, ...], said: _Remarks) -> tuple[tuple[str, str], ...]:
+    pairs = [word.partition("=") for word in words]
+    said.add_all("Env", (name + eq for name, eq, _ in pairs if not eq or not name), "no variable")
+    return tuple((name, value) for name, eq, value in pairs if eq and name)
+
+
+def _stop_signal(text: str, said: _Remarks) -> str:
+    name = name_of(text or "SIGTERM")
     if name is None:
-        raise BadConfig(f"{shown(text, 40)} is not a signal")
-    return name
+        said.add(f"StopSignal {shown(text, 40)} (no signal: SIGTERM is sent)")
+    return name or "SIGTERM"
 
 
 def _checked(value: Any, key: str) -> str:
+    """Return a text. Engines read null as an empty one."""
+    if value is None:
+        return ""
     if not isinstance(value, str) or "\0" in value:
         raise BadConfig(f"{key} holds {shown(value)}, which is not a text")
     try:
@@ -97,15 +153,15 @@ def _checked(value: Any, key: str) -> str:
 
 def _word(value: Any, key: str) -> str:
     """Return a text that a program is given, which has its limits."""
-    size = len(_checked(value, key).encode())
+    text = _checked(value, key)
+    size = len(text.encode())
     if size > WORD_BYTES:
         raise BadConfig(f"{key} holds a text of {size} bytes; no program can be given more than {WORD_BYTES}")
-    return str(value)
+    return text
 
 
 def _text(document: dict[str, Any], key: str) -> str:
-    value = document.get(key)
-    return "" if value is None else _word(value, key)
+    return _word(document.get(key), key)
 
 
 def _words(document: dict[str, Any], key: str) -> tuple[str, ...]:
@@ -145,54 +201,67 @@ def _user(text: str) -> str:
     return text
 
 
-def _ports(names: tuple[str, ...]) -> tuple[Port, ...]:
+def _ports(names: tuple[str, ...], said: _Remarks) -> tuple[Port, ...]:
     ports = set()
-    listed = 0
+    listed, odd = 0, []
     for name in names:
         match = _PORT.fullmatch(name)
-        if match is None:
-            raise BadConfig(f"ExposedPorts holds {shown(name, 40)}")
-        first, last = int(match.group(1)), int(match.group(2) or match.group(1))
-        if not 1 <= first <= last <= 65535:
-            raise BadConfig(f"ExposedPorts holds {shown(name, 40)}")
+        first, last = (int(match.group(1)), int(match.group(2) or match.group(1))) if match else (0, 0)
+        if match is None or not 1 <= first <= last <= 65535:
+            odd.append(name)
+            continue
         listed += last - first + 1
         if listed > PORTS:
             raise BadConfig(f"ExposedPorts lists more than {PORTS} ports")
         ports |= {(number, (match.group(3) or "tcp").lower()) for number in range(first, last + 1)}
+    said.add_all("ExposedPorts", odd, "no port")
     return tuple(Port(number, protocol) for number, protocol in sorted(ports))
 
 
-def _seconds(document: dict[str, Any], key: str, default: float) -> float:
+def _number(document: dict[str, Any], key: str, what: str) -> int:
+    """Return a number that fits into 64 bits, as engines read it; 0 where there is none."""
     value = document.get(key) or 0
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _INT64_MAX:
-        raise BadConfig(f"Healthcheck has {shown(value, 40)} as {key}, which is not a number of nanoseconds")
-    return value / 1e9 or default
+    if not isinstance(value, int) or isinstance(value, bool) or not -_INT64_MAX - 1 <= value <= _INT64_MAX:
+        raise BadConfig(f"Healthcheck has {shown(value, 40)} as {key}, which is not a number{what}")
+    return value
 
 
-def _health_check(document: Any, shell: tuple[str, ...]) -> HealthCheck | None:
+def _seconds(document: dict[str, Any], key: str, default: float, said: _Remarks) -> float:
+    value = _number(document, key, " of nanoseconds")
+    if value < 0:
+        said.add(f"Healthcheck's {key} (less than 0)")
+    return max(0, value) / 1e9 or default
+
+
+def _health_check(document: Any, shell: tuple[str, ...], said: _Remarks) -> HealthCheck | None:
     if document is None:
         return None
     if not isinstance(document, dict):
         raise BadConfig("Healthcheck is not an object")
+    document = _spelled(document, "Healthcheck")
     test = _words(document, "Test")
+    interval, timeout, start = (
+        _seconds(document, key, default, said)
+        for key, default in (("Interval", 30.0), ("Timeout", 30.0), ("StartPeriod", 0.0))
+    )
+    retries = _number(document, "Retries", "")
     if not test or test[0] == "NONE":
         return None
-    if test[0] == "CMD" and len(test) > 1:
-        argv = test[1:]
-    elif test[0] == "CMD-SHELL" and len(test) == 2:
-        argv = (*shell, test[1])
-    else:
-        raise BadConfig(f"Healthcheck tests {shown(test[0], 40)}; CMD, CMD-SHELL and NONE are known")
-    retries = document.get("Retries") or 3
-    if not isinstance(retries, int) or not 0 <= retries < 2**31:
-        raise BadConfig("Healthcheck has no proper number of Retries")
+    kind, words = test[0], test[1:]
+    if kind not in ("CMD", "CMD-SHELL") or not words or not words[0]:
+        said.add(f"Healthcheck {shown(' '.join(test), 60)} ({_no_check(kind)})")
+        return None
     return HealthCheck(
-        argv,
-        interval_s=_seconds(document, "Interval", 30.0),
-        timeout_s=_seconds(document, "Timeout", 30.0),
-        start_period_s=_seconds(document, "StartPeriod", 0.0),
-        retries=retries,
+        words if kind == "CMD" else (*shell, *words),
+        interval_s=interval,
+        timeout_s=timeout,
+        start_period_s=start,
+        retries=min(retries, _INT32_MAX) if retries > 0 else 3,
     )
+
+
+def _no_check(kind: str) -> str:
+    return "no command" if kind in ("CMD", "CMD-SHELL") else "it begins with none of CMD, CMD-SHELL and NONE"
 
 
 def _labels(document: Any) -> tuple[tuple[str, str], ...]:

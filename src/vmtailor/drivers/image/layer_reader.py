@@ -110,9 +110,13 @@ class ForwardReader:
             self._buffer = bytes(-self._position % BLOCK)
         return bool(self._buffer)
 
+    def at_end(self) -> bool:
+        """Return whether there is nothing more."""
+        return self._at == len(self._buffer) and not self._fill()
+
     def take(self, size: int) -> bytes:
         """Return at most `size` bytes, at least one unless the stream has ended."""
-        if self._at == len(self._buffer) and not self._fill():
+        if self.at_end():
             return b""
         piece = self._buffer[self._at : self._at + size]
         self._at += len(piece)
@@ -198,11 +202,17 @@ def uncompress(path: Path, out: Path, limits: ImageLimits) -> None:
 
 
 def split_path(name: str, label: str) -> tuple[str, ...]:
-    """Return the components of an entry's name below the root. A leading `/` and `.` count for nothing, `..` is
-    refused."""
-    parts = tuple(part for part in name.split("/") if part not in ("", "."))
-    if ".." in parts:
-        raise DamagedLayer(label, f"the name {name[:200]!r} leads out of the image")
+    """Return the components of an entry's name below the root. A leading `/` and `.` count for nothing; `..` takes back
+    the word before it, as engines clean names before they look at any file, and is refused where there is none."""
+    found: list[str] = []
+    for part in name.split("/"):
+        if part == "..":
+            if not found:
+                raise DamagedLayer(label, f"the name {name[:200]!r} leads out of the image")
+            found.pop()
+        elif part not in ("", "."):
+            found.append(part)
+    parts = tuple(found)
     if "\0" in name or len(_bytes(name)) > PATH_BYTES or any(len(_bytes(part)) > NAME_BYTES for part in parts):
         raise DamagedLayer(label, f"the name {name[:200]!r} is not one that a file can have")
     if len(parts) > DEPTH:
@@ -311,10 +321,7 @@ def entries_of(layer: Layer, index: int, meter: Meter) -> Iterator[TreeEntry]:
         digest = hashlib.sha256()
         reader = ForwardReader(_hashed(raw, digest.update)) if layer.diff_id else raw
         unique: dict[object, object] = {}
-        archive = tarfile.TarFile(fileobj=reader, mode="r", encoding="utf-8", errors="surrogateescape")  # type: ignore[arg-type]
-        while (info := archive.next()) is not None:
-            archive.members.clear()  # type: ignore[attr-defined]  # it would keep every header in memory
-            reader.budget = HEADER_BYTES
+        for info in _headers(reader):
             kind = _KINDS.get(info.type)
             if kind is None:
                 raise ValueError(f"{info.name[:200]!r} is of the unknown type {info.type!r}")
@@ -327,11 +334,22 @@ def entries_of(layer: Layer, index: int, meter: Meter) -> Iterator[TreeEntry]:
                 reader.data_end = _data_end(entry.node)
             meter.count(entry, f"layer {layer.label}")
             yield entry
-        if reader.last.strip(b"\0"):
-            raise ValueError(f"the header at byte {archive.offset} makes no sense")
         reader.drain()
         if layer.diff_id and layer.diff_id != f"sha256:{digest.hexdigest()}":
             raise ValueError(f"its content has the digest sha256:{digest.hexdigest()}, the image says {layer.diff_id}")
+
+
+def _headers(reader: ForwardReader) -> Iterator[tarfile.TarInfo]:
+    """Yield the headers of an archive. One of 0 bytes has none: old versions of Docker made such layers."""
+    if reader.at_end():
+        return
+    archive = tarfile.TarFile(fileobj=reader, mode="r", encoding="utf-8", errors="surrogateescape")  # type: ignore[arg-type]
+    while (info := archive.next()) is not None:
+        archive.members.clear()  # type: ignore[attr-defined]  # it would keep every header in memory
+        reader.budget = HEADER_BYTES
+        yield info
+    if reader.last.strip(b"\0"):
+        raise ValueError(f"the header at byte {archive.offset} makes no sense")
 
 
 def _data_end(node: LayerNode | None) -> int:

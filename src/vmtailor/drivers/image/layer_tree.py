@@ -15,8 +15,10 @@ from vmtailor.drivers.image.allowance import DEPTH
 
 WHITEOUT = ".wh."
 OPAQUE = ".wh..wh..opq"
-#: Bookkeeping of the old aufs driver, no content.
+#: Bookkeeping of the old aufs driver, no content; but files of several names lie in its folder PLINKS, whose own names
+#: are hard links to them.
 AUFS = ".wh..wh."
+PLINKS = ".wh..wh.plnk"
 LINKS_FOLLOWED = 40
 PATH_BYTES = 4095
 #: Components of symbolic links walked in all: a bound on work, far above any real image.
@@ -87,15 +89,18 @@ class LayerTree:
     def __init__(self) -> None:
         self.root = implied_directory()
         self._ghosts: dict[tuple[int, str], LayerNode] = {}
+        self._plinks: dict[str, LayerNode] = {}
         self._walked = 0
 
     def add_layer(self, entries: Iterable[TreeEntry]) -> None:
         """Put one layer on top. All of its whiteouts act on what is below, before its own entries come in."""
-        self._ghosts = {}
+        self._ghosts, self._plinks = {}, {}
         additions, whiteouts = [], []
         for entry in entries:
             name = entry.parts[-1] if entry.parts else ""
-            if name == OPAQUE or (name.startswith(WHITEOUT) and not name.startswith(AUFS)):
+            if entry.parts[:1] == (PLINKS,) and entry.node is not None and entry.node.kind == tarfile.REGTYPE:
+                self._plinks[name] = entry.node
+            elif name == OPAQUE or (name.startswith(WHITEOUT) and not name.startswith(AUFS)):
                 whiteouts.append(entry.parts)
             elif not any(part.startswith(AUFS) for part in entry.parts):
                 additions.append(entry)
@@ -105,7 +110,7 @@ class LayerTree:
                 self._white_out(parts)
         for entry in additions:
             self._add(entry)
-        self._ghosts = {}
+        self._ghosts, self._plinks = {}, {}
 
     def _is_new(self, parts: tuple[str, ...], own: Collection[tuple[str, ...]]) -> bool:
         """Return whether the layer itself puts a directory at, or above, a path that was something else before. A link
@@ -232,8 +237,10 @@ class LayerTree:
         directory.mtime, directory.xattrs = by.mtime, by.xattrs
 
     def _link_target(self, parts: tuple[str, ...]) -> LayerNode | None:
-        """Return the target of a hard link: as the tree is now, or a file that a whiteout of this layer has just
-        hidden."""
+        """Return the target of a hard link: as the tree is now, a file that a whiteout of this layer has just
+        hidden, or one that aufs put aside."""
+        if parts[:1] == (PLINKS,):
+            return self._plinks.get(parts[-1])
         found = self._walk(parts[:-1], create=False) if parts else None
         node = (found[0].children or {}).get(parts[-1]) if found else None
         if node is None:

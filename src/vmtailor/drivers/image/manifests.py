@@ -7,11 +7,13 @@ Keys are read as programs in Go read them, in any case: what we do not see must 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from vmtailor.base.errors import UserInputError
 from vmtailor.drivers.image.allowance import LAYERS, ImageLimits, too_much
 from vmtailor.drivers.image.documents import BadConfig, parse_document, shown
+from vmtailor.model.architecture import image_name
 
 #: Manifests that one reference may lead to, and lists within lists.
 _MANIFESTS = 200
@@ -19,19 +21,31 @@ _NESTED = 4
 #: Parts of media types of what is not kept with the image.
 _ELSEWHERE = ("nondistributable", ".foreign.")
 
+#: Title of the document at the top of an OCI layout.
+LAYOUT = "index.json"
+
 #: Gives the document of a digest; None where it is not there, which the copier will say.
 Reader = Callable[[str], "bytes | None"]
 
 
+@dataclass(frozen=True)
+class Followed:
+    """The digests of all configurations and layers that the copier could fetch, and the architecture as its lists spell
+    it, by which the copier finds it there."""
+
+    blobs: frozenset[str]
+    architecture: str
+
+
 def check(
     top: bytes, name: str, read: Reader, architecture: str, limits: ImageLimits, *, title: str = "the manifest"
-) -> frozenset[str]:
+) -> Followed:
     """Follow a manifest or a list of them, `title` of `name` in messages, as far as a copier for linux on
-    `architecture` could.
+    `architecture` could. In the index of a layout the copier looks at names alone, and at no platform.
 
-    Returns the digests of all configurations and layers. Raises BadConfig (no sense), UserInputError (content from
-    elsewhere), TooLarge (more than the limit of one image is announced)."""
-    return _Walk(read, architecture, limits, name).walk(top, f"{title} of {name}")
+    Raises BadConfig (no sense), UserInputError (content from elsewhere), TooLarge (more than the limit of one image is
+    announced)."""
+    return _Walk(read, architecture, limits, name).walk(top, f"{title} of {name}", layout=title == LAYOUT)
 
 
 class _Walk:
@@ -42,12 +56,15 @@ class _Walk:
         self._name = name
         self._seen: set[str] = set()
         self._blobs: set[str] = set()
+        self._spelled: set[str] = set()
 
-    def walk(self, top: bytes, title: str) -> frozenset[str]:
-        self._document(top, title, 0)
-        return frozenset(self._blobs)
+    def walk(self, top: bytes, title: str, *, layout: bool) -> Followed:
+        self._document(top, title, 0, layout)
+        wanted = self._architecture
+        spelled = wanted if wanted in self._spelled else min(self._spelled, default=wanted)
+        return Followed(frozenset(self._blobs), spelled)
 
-    def _document(self, data: bytes, name: str, depth: int) -> None:
+    def _document(self, data: bytes, name: str, depth: int, layout: bool = False) -> None:
         document = parse_document(data, name, folded=True)
         if "manifests" not in document:
             self._manifest(document, name)
@@ -55,7 +72,7 @@ class _Walk:
         if depth == _NESTED:
             raise BadConfig(f"{name} is a list within {_NESTED} lists")
         for item in _list(document, "manifests", name):
-            if not self._ours(item):
+            if not layout and not self._ours(item):
                 continue
             self._check_descriptor(item, name)
             digest = item.get("digest")
@@ -73,8 +90,14 @@ class _Walk:
         platform = descriptor.get("platform")
         if not isinstance(platform, dict):
             return True
-        wanted = (("os", "linux"), ("architecture", self._architecture))
-        return all(not isinstance(platform.get(key), str) or platform[key] == value for key, value in wanted)
+        system, processor = platform.get("os"), platform.get("architecture")
+        if isinstance(system, str) and system != "linux":
+            return False
+        if isinstance(processor, str):
+            if image_name(processor) != self._architecture:
+                return False
+            self._spelled.add(processor)
+        return True
 
     def _manifest(self, document: dict[str, Any], name: str) -> None:
         layers = list(_list(document, "layers", name))
@@ -99,7 +122,7 @@ class _Walk:
         kind = descriptor.get("mediatype")
         if isinstance(kind, str) and any(word in kind.lower() for word in _ELSEWHERE):
             raise _elsewhere(f"{what} is of the kind {shown(kind)}")
-        size = descriptor.get("size", 0)
+        size = descriptor.get("size") or 0
         if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size < 2**63:
             raise BadConfig(f"{name} gives {shown(size)} as the size of {shown(descriptor.get('digest'), 80)}")
         return size

@@ -21,9 +21,9 @@ _DIGEST = re.compile(r"(sha256|sha384|sha512):([0-9a-f]{64,128})")
 _FILES = 100_000
 
 
-def check(folder: Path, name: str, architecture: str, limits: ImageLimits) -> None:
-    """Refuse a layout, `name` in messages, that does more than hold an image. Raises UserInputError, BadConfig or
-    TooLarge."""
+def check(folder: Path, name: str, architecture: str, limits: ImageLimits) -> str:
+    """Refuse a layout, `name` in messages, that does more than hold an image. Returns the architecture as its lists
+    spell it. Raises UserInputError, BadConfig or TooLarge."""
     for count, path in enumerate(_files(folder, name)):
         if count >= _FILES:
             raise UserInputError(f"{name} holds more than {_FILES} files", hint="take the image's own out of it")
@@ -36,10 +36,11 @@ def check(folder: Path, name: str, architecture: str, limits: ImageLimits) -> No
         path = _blob(folder, digest)
         return None if path is None else _document(path)
 
-    blobs = manifests.check(_document(index), name, read, architecture, limits, title="index.json")
-    present = [_blob(folder, digest) for digest in blobs]
+    found = manifests.check(_document(index), name, read, architecture, limits, title=manifests.LAYOUT)
+    present = [_blob(folder, digest) for digest in found.blobs]
     if sum(path.stat().st_size for path in present if path is not None) > limits.unpacked_bytes:
         raise too_much(name, limits)
+    return found.architecture
 
 
 def _document(path: Path) -> bytes:

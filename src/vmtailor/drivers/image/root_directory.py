@@ -16,7 +16,7 @@ from vmtailor.base.disk_full import disk_full_is_a_host_error
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.text import encodable
 from vmtailor.drivers.image.allowance import DEPTH, ImageLimits, Room, too_many, too_much
-from vmtailor.drivers.image.layer_reader import TIME_MAX
+from vmtailor.drivers.image.layer_reader import PATH_BYTES, TIME_MAX
 from vmtailor.drivers.image.layers import Archived
 
 
@@ -41,9 +41,9 @@ def _walk(root: Path) -> Iterator[tuple[str, os.stat_result]]:
     stack = ["."]
     while stack:
         path = stack.pop()
-        if path.count("/") >= DEPTH:
+        if path.count("/") >= DEPTH or len(os.fsencode(root / path)) > PATH_BYTES:
             raise UserInputError(
-                f"{root} is nested more than {DEPTH} folders deep, at {path[:60]}…",
+                f"{root} is nested more than {DEPTH} folders or {PATH_BYTES} bytes deep, at {path[:60]}…",
                 hint="remove that folder from the tree",
             )
         with _reported(root / path):

@@ -124,13 +124,14 @@ def pin(source: str, access: Access) -> Pinned:
     return Pinned(source, _raw(source, access))
 
 
-def check(pinned: Pinned, access: Access, limits: ImageLimits) -> None:
-    """Refuse an image whose layers lie elsewhere, or that announces too much, before anything of it is fetched."""
+def check(pinned: Pinned, access: Access, limits: ImageLimits) -> str:
+    """Refuse an image whose layers lie elsewhere, or that announces too much, before anything of it is fetched. Returns
+    the architecture as its lists spell it."""
 
     def read(digest: str) -> bytes | None:
         return _raw(by_digest(pinned.reference, digest), access) if _DIGEST.fullmatch(digest) else None
 
-    manifests.check(pinned.manifest, pinned.reference, read, access.architecture, limits)
+    return manifests.check(pinned.manifest, pinned.reference, read, access.architecture, limits).architecture
 
 
 def _raw(source: str, access: Access) -> bytes:

@@ -70,6 +70,7 @@ class WarningCode(StrEnum):
     UNITS_OVERLAP = "units-overlap"
     PROBES_DEFERRED = "probes-deferred"
     SEVERAL_BOOTS = "several-boots"
+    NO_SUCH_BOOT = "no-such-boot"
     PHASE_OPEN = "phase-open"
     KERNEL_END_UNKNOWN = "kernel-end-unknown"
     SUM_DIFFERS = "sum-differs"

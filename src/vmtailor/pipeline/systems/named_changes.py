@@ -31,8 +31,8 @@ from vmtailor.pipeline.boot_trials import Shown
 from vmtailor.pipeline.change_means import Means, applied
 from vmtailor.pipeline.subject import Findings, Fitted
 from vmtailor.pipeline.systems import disk_files
-from vmtailor.pipeline.systems.driven_bench import COMMAND_LINE_BYTES, DrivenBench
 from vmtailor.pipeline.systems.driven_system import DrivenSystem, SystemSeen
+from vmtailor.pipeline.systems.system_testbed import COMMAND_LINE_BYTES, SystemTestbed
 from vmtailor.pipeline.trials import TrialRequest, Trials
 from vmtailor.stages import system_verify
 
@@ -51,12 +51,12 @@ def chosen(system: DrivenSystem, found: Findings[SystemSeen], fitted: Fitted) ->
     with step("one boot that shows more of itself, for what is expected"):
         predict = boot_trials.by_seconds(_seen(system, fitted), JudgedBy.READY)
     alone = Trials(
-        DrivenBench(system=system, seen=found.seen, fitted=fitted, make=make, until=Until.READY), found.trials
+        SystemTestbed(system=system, seen=found.seen, fitted=fitted, make=make, until=Until.READY), found.trials
     )
     with step(f"{plural(len(wanted), 'change', 'changes')} beside the kernel, each alone until ready"):
         judged = alone.each_alone(boot_trials.expected(wanted, predict))
     better = {change.id: change for change in judged if change.verdict is Verdict.BETTER}
-    best, names = _together(found.trials, DrivenBench(system, found.seen, fitted, make), better)
+    best, names = _together(found.trials, SystemTestbed(system, found.seen, fitted, make), better)
     kept = tuple(better[name] for name in names)
     return best, Tuning(kept, tuple(change for change in judged if change.id not in names))
 
@@ -78,7 +78,7 @@ def made(system: DrivenSystem, machine: Machine, changes: Sequence[Change]) -> t
     return changed, done
 
 
-def _together(ledger: list[Trial], bench: DrivenBench, better: dict[str, Change]) -> tuple[Fitted, tuple[str, ...]]:
+def _together(ledger: list[Trial], testbed: SystemTestbed, better: dict[str, Change]) -> tuple[Fitted, tuple[str, ...]]:
     """Return all that were better, through the whole exercise; half of them where that fails."""
     kept: list[str] = []
 
@@ -97,8 +97,8 @@ def _together(ledger: list[Trial], bench: DrivenBench, better: dict[str, Change]
         kept[:] = names
 
     search = minimise(tuple(better), len(better))
-    ended = Trials(bench, ledger).search(search, Purpose.TOGETHER, ask, on_passed=passed)
-    return (ended.best if ended.best is not None else bench.fitted), tuple(kept)
+    ended = Trials(testbed, ledger).search(search, Purpose.TOGETHER, ask, on_passed=passed)
+    return (ended.best if ended.best is not None else testbed.fitted), tuple(kept)
 
 
 def _seen(system: DrivenSystem, fitted: Fitted) -> Shown | None:

@@ -19,8 +19,8 @@ from vmtailor.model.machine import Machine
 from vmtailor.model.systems.units import UnitChoice, UnitFate, UnitsMode, UnitStanding
 from vmtailor.model.trial import Purpose, Trial
 from vmtailor.pipeline.subject import AskUnits, Findings, Fitted
-from vmtailor.pipeline.systems.driven_bench import COMMAND_LINE_BYTES, DrivenBench
 from vmtailor.pipeline.systems.driven_system import DrivenSystem, SystemSeen
+from vmtailor.pipeline.systems.system_testbed import COMMAND_LINE_BYTES, SystemTestbed
 from vmtailor.pipeline.trials import TrialRequest, Trials
 from vmtailor.stages.system_watch import chunks_of
 
@@ -61,9 +61,9 @@ def chosen(
         masks = [setting.name for change in changes for setting in change.settings]
         return masked(fitted.machine, masks), tuple(changes)
 
-    bench = DrivenBench(system, found.seen, fitted, make)
+    testbed = SystemTestbed(system, found.seen, fitted, make)
     fates = dict.fromkeys((name for name in names if name not in fits), UnitFate.NO_ROOM)
-    best = _searched(found.trials, bench, {name: rows[name] for name in fits}, fates)
+    best = _searched(found.trials, testbed, {name: rows[name] for name in fits}, fates)
     return best, replace(choice, units=tuple(_told(one, fates) for one in choice.units))
 
 
@@ -86,7 +86,7 @@ def masked(machine: Machine, names: Sequence[str]) -> Machine:
 
 
 def _searched(
-    ledger: list[Trial], bench: DrivenBench, rows: Mapping[str, UnitStanding], fates: dict[str, UnitFate]
+    ledger: list[Trial], testbed: SystemTestbed, rows: Mapping[str, UnitStanding], fates: dict[str, UnitFate]
 ) -> Fitted:
     """Mask in groups, halve what fails; `fates` is filled in."""
     gone: list[str] = []
@@ -99,7 +99,7 @@ def _searched(
         return TrialRequest(changes, (about,), f"units, trial {number}: without {', '.join(new)} ({len(gone)} masked)")
 
     def passed(result: Fitted, names: tuple[str, ...]) -> None:
-        bench.before = bench.ran(result.machine).run
+        testbed.before = testbed.ran(result.machine).run
         gone[:] = names
         fates.update(dict.fromkeys(names, UnitFate.MASKED))
 
@@ -109,8 +109,8 @@ def _searched(
             fates[new[0]] = UnitFate.NEEDED
 
     search = minimise(tuple(rows), GROUP)
-    ended = Trials(bench, ledger).search(search, Purpose.UNNEEDED, ask, on_passed=passed, on_failed=failed)
-    return ended.best if ended.best is not None else bench.fitted
+    ended = Trials(testbed, ledger).search(search, Purpose.UNNEEDED, ask, on_passed=passed, on_failed=failed)
+    return ended.best if ended.best is not None else testbed.fitted
 
 
 def change_of(units: Sequence[UnitStanding]) -> Change:

@@ -44,8 +44,8 @@ class Changed:
 
 
 @dataclass(eq=False)
-class MachineBench:
-    """A bench that boots the unchanged machine and each changed one in turn, `times` times. The unchanged machine is
+class MachineTestbed:
+    """A testbed that boots the unchanged machine and each changed one in turn, `times` times. The unchanged machine is
     booted again after every few changed ones, which gives the spread between its boots. If its boots would hardly
     differ, it is also booted with meaningless words. `found`: every boot so far."""
 
@@ -126,12 +126,12 @@ class MachineBench:
         return (Samples(judged, values[judged], exact), *(Samples(figure, values[figure]) for figure in beside))
 
 
-def tried(bench: MachineBench, changes: Sequence[Change]) -> BootSeries:
-    """Try changes on a bench, each alone, then together all that were better. The record is in the bench's folder."""
-    judged = Trials(bench).each_alone_then_together(changes)
-    assert bench.found is not None
-    done = replace(bench.found, trials=judged, interaction=_interaction(judged), judged_by=bench.judged_by)
-    records.save(done, bench.out / RECORD)
+def tried(testbed: MachineTestbed, changes: Sequence[Change]) -> BootSeries:
+    """Try changes on a testbed, each alone, then all that were better. The record is in the testbed's folder."""
+    judged = Trials(testbed).each_alone_then_together(changes)
+    assert testbed.found is not None
+    done = replace(testbed.found, trials=judged, interaction=_interaction(judged), judged_by=testbed.judged_by)
+    records.save(done, testbed.out / RECORD)
     return done
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A bench that tries changes on a fitted system. It drives the system on its machine, judges its answers, and measures
-the time until ready. Each boot is asked once for the same bytes."""
+"""A testbed that tries changes on a fitted system. It drives the system on its machine, judges its answers, and
+measures the time until ready. Each boot is asked once for the same bytes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Make = Callable[[Sequence[Change]], tuple[Machine, tuple[Change, ...]]]
 
 
 @dataclass(eq=False)
-class DrivenBench:
+class SystemTestbed:
     """Changes on one fitted machine. `make`: applies them. `until`: drives the system through its whole exercise, or
     until it is ready. `before`: the result of the unchanged machine, for comparison."""
 

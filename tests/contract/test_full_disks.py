@@ -13,6 +13,7 @@ import sys
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.fakes import systems
@@ -22,7 +23,9 @@ from vmtailor.base.cache.store import Store, writing
 from vmtailor.base.disk_full import DiskFull
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import durable
+from vmtailor.base.process import ProgramResult
 from vmtailor.drivers.disks import disk_image
+from vmtailor.drivers.disks.sandbox import run_shut_in
 from vmtailor.drivers.image import allowance
 from vmtailor.drivers.kernel.kconfig_shell import KconfigShell
 from vmtailor.model.systems.system import System
@@ -129,9 +132,7 @@ def test_a_compiler_on_a_full_disk_gives_no_answer_that_is_kept(place: Path, sma
 
 
 @pytest.mark.parametrize("settled", [True, False])
-def test_a_power_cut_leaves_an_entry_whole_or_none(
-    place: Path, monkeypatch: pytest.MonkeyPatch, settled: bool
-) -> None:
+def test_a_power_cut_leaves_an_entry_whole_or_none(place: Path, monkeypatch: pytest.MonkeyPatch, settled: bool) -> None:
     """The disk of a loop device, copied as it is, is what a power cut leaves. Without our waiting the names of an entry
     are there, and its files are empty."""
     disk, cut = place / "disk", place / "cut"
@@ -188,8 +189,8 @@ def inode_at(path: Path, data: bytes, name: str) -> int:
     """The place of a file's inode: the first of its bytes."""
     number = int(re.findall(rb"^Inode: (\d+)", tool("debugfs", "-R", f"stat /{name}", path))[0])
     size, per_group = struct.unpack_from("<H", data, 1024 + 88)[0], struct.unpack_from("<I", data, 1024 + 40)[0]
-    group, index = divmod(number - 1, per_group)
-    descriptor = 4096 + group * (struct.unpack_from("<H", data, 1024 + 0xFE)[0] or 32)
+    group, index = divmod(number - 1, int(per_group))
+    descriptor = 4096 + group * (int(struct.unpack_from("<H", data, 1024 + 0xFE)[0]) or 32)
     return int(struct.unpack_from("<I", data, descriptor + 8)[0]) * 4096 + index * int(size)
 
 
@@ -311,10 +312,9 @@ def test_a_converter_that_stops_early_is_not_believed(place: Path, monkeypatch: 
     monkeypatch.setattr("tempfile.tempdir", str(place / "tmp"))
     packed = place / "disk.qcow2"
     tool("qemu-img", "convert", "-O", "qcow2", ext4(place / "disk.raw", tree(place / "tree")), packed)
-    run = disk_image.run_shut_in
 
-    def cut(tool: str, arguments: list[str], **how: object) -> object:
-        done = run(tool, arguments, **how)  # type: ignore[arg-type]
+    def cut(tool: str, arguments: list[str], **how: Any) -> ProgramResult:
+        done = run_shut_in(tool, arguments, **how)
         if arguments[0] == "convert":
             os.truncate(arguments[-1], 8 * MIB)
         return done

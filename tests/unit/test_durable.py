@@ -57,7 +57,12 @@ def test_a_tree_of_many_files_is_waited_for_by_its_file_system(
 ) -> None:
     calls: list[str] = []
     call = durable._call
-    monkeypatch.setattr(durable, "_call", lambda name, *words: (calls.append(name), call(name, *words)))
+
+    def noted(name: str, *words: object) -> None:
+        calls.append(name)
+        call(name, *words)
+
+    monkeypatch.setattr(durable, "_call", noted)
     files = {f"file{number}": b"x" for number in range(100)}
     found = Store(tmp_path / "cache").get("kind", "ab" * 20, writing(files))
     assert len(list(found.iterdir())) == 100

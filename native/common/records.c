@@ -204,7 +204,8 @@ static const char *set(struct reader *reader, const char *key, char *value) {
     } flags[] = {{"stdin", &settings->stdin_relay},
                  {"terminal", &settings->terminal},
                  {"hold", &settings->hold},
-                 {"privileged", &settings->privileged}};
+                 {"privileged", &settings->privileged},
+                 {"pid-one", &settings->pid_one}};
 
     if (key[0] == '.')
         return set_step(reader->step, key + 1, value);

@@ -18,6 +18,7 @@
  *     go              the host has done its part
  *     busy LOOKS      the machine does not rest for the next LOOKS looks
  *     full            no further process can be started
+ *     slow PERCENT    the machine takes so much of the usual time
  */
 #include <errno.h>
 #include <poll.h>
@@ -36,6 +37,7 @@
 #include "init/base/serial_line.h"
 #include "init/container/child.h"
 #include "init/container/entry_point.h"
+#include "init/container/slowdown.h"
 #include "init/container/trace_log.h"
 #include "init/exercise/exercise.h"
 #include "init/machine/at_rest.h"
@@ -183,6 +185,13 @@ bool at_rest(void) {
     return busy == 0 || busy-- == 0;
 }
 
+static unsigned percent = 100;
+
+unsigned slowdown(uint64_t since) {
+    (void)since;
+    return percent;
+}
+
 void memory_account(void) {
     say("memory");
 }
@@ -282,6 +291,8 @@ static void happens(const char *what, char *rest) {
         exercise_go();
     } else if (strcmp(what, "busy") == 0) {
         busy = number;
+    } else if (strcmp(what, "slow") == 0) {
+        percent = (unsigned)number;
     } else if (strcmp(what, "full") == 0) {
         full = true;
     } else {

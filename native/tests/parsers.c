@@ -91,12 +91,14 @@ static void try_user(char *data, size_t length) {
     const char *wrong = identity_parse(data, passwd, group, &identity);
     if (wrong != NULL) {
         printf("wrong: %s\n", wrong);
+        free(identity.groups);
         return;
     }
     printf("%u %u", identity.uid, identity.gid);
     for (size_t i = 0; i < identity.group_count; i++)
         printf(" %u", identity.groups[i]);
     printf(" %s\n", identity.home);
+    free(identity.groups);
 }
 
 static const struct {

@@ -298,7 +298,7 @@ ODD_BUT_GOOD: dict[str, Make] = {
         directory(".wh..wh.plnk"), file(".wh..wh.plnk/7.9", b"\x7fELF" + bytes(60), mode=0o755), file(".wh..wh.aufs"),
         hardlink("prog", ".wh..wh.plnk/7.9"), hardlink("usr/same", "/.wh..wh.plnk/7.9"))),
     "a name that goes up": layer(tar_of(
-        file("w/a/../../prog", b"\x7fELF" + bytes(60), mode=0o755), hardlink("w/../l", "w/b/../../prog"))),
+        file("w/a/../../prog", b"\x7fELF" + bytes(60), mode=0o755), hardlink("w/../l", "w/b/../../prog", mode=0o755))),
     "302 folders deep": layer(tar_of(
         directory("d/" * 302), file("prog", b"\x7fELF" + bytes(60), mode=0o755), file("e/" * 302 + "f", b"x"))),
     "a user with a blank": config(User="my user"),
@@ -306,6 +306,7 @@ ODD_BUT_GOOD: dict[str, Make] = {
 }  # fmt: skip
 
 
+APPLE = {"LIBARCHIVE.xattr.com.apple.provenance": "AQIAJL", "SCHILY.xattr.com.apple.provenance": "\x01\x02"}
 #: What is passed over, and the words that say so.
 IGNORED: dict[str, tuple[Make, str]] = {
     "no processor": (stated(architecture=None), "architecture (not said: taken as amd64)"),
@@ -325,6 +326,15 @@ IGNORED: dict[str, tuple[Make, str]] = {
     "ports the wrong way round": (config(ExposedPorts={"8002-8000/tcp": {}}), "ExposedPorts '8002-8000/tcp' (no port)"),
     "a port of 5,000 digits": (config(ExposedPorts={DIGITS: {}}), "ExposedPorts '9999"),
     "a port of a protocol without ports": (config(ExposedPorts={"8/icmp": {}}), "ExposedPorts '8/icmp' (no port)"),
+    "attributes of macOS": (
+        layer(tar_of(
+            directory("usr", pax_headers=APPLE),
+            file("prog", b"\x7fELF" + bytes(60), mode=0o755, pax_headers=APPLE))),
+        "attribute 'com.apple.provenance' of 2 files (Linux has no place for it)"),
+    "attributes of NFS": (
+        layer(tar_of(
+            file("prog", b"\x7fELF" + bytes(60), mode=0o755, pax_headers={"SCHILY.xattr.system.nfs4_acl": "\0" * 80}))),
+        "attribute 'system.nfs4_acl' of 1 file"),
     "variables without a value or a name": (config(Env=["A", "=B", "C=1"]), "Env 'A', '=' (no variable)"),
     "a stop signal of 5,000 digits": (config(StopSignal=DIGITS), "(no signal: SIGTERM is sent)"),
     "stop signal 65": (config(StopSignal="65"), "StopSignal '65' (no signal"),

@@ -293,6 +293,18 @@ def test_another_architecture(tmp_path: Path, store: Store) -> None:
     assert chosen.config.architecture == "s390x"
 
 
+def test_an_image_that_names_no_architecture_is_for_the_one_that_is_asked_for(tmp_path: Path, store: Store) -> None:
+    nameless = write_layout(tmp_path / "nameless", LAYERS, CONFIG, [""])
+    for asked, found in (("", "amd64"), ("arm64", "arm64"), ("amd64", "amd64"), ("", "amd64")):
+        image = fetch(f"oci:{nameless}", store, ImageOptions(architecture=asked))
+        assert image.config.architecture == found
+        assert image.ignored == (f"architecture (not said: taken as {found})",)
+    odd = write_layout(tmp_path / "odd", LAYERS, CONFIG, ["aarch64"])
+    assert fetch(f"oci:{odd}", store).config.architecture == "arm64"
+    with pytest.raises(UserInputError, match=r"arm64, not for linux/amd64"):
+        fetch(f"oci:{odd}", store, ImageOptions(architecture="amd64"))
+
+
 @pytest.mark.parametrize(
     ("change", "match"),
     [

@@ -180,6 +180,47 @@ def test_never_ready(drive: Drive, ready: Ready, events: list[str], why: str) ->
     assert [(result["step"], result["right"], result["why"]) for result in did.results] == [("-1", "0", why)]
 
 
+#: What init says once of a machine that takes three times as long.
+THREE_TIMES = "note |what takes a second elsewhere takes 3.00 s here: limits of time are longer"
+
+
+@pytest.mark.parametrize(
+    ("ready", "late"),
+    [
+        (HEALTHY, ["wait 2500", "exit 0"]),
+        (HEALTHY, ["wait 2500", "exit 1", "wait 1500", "exit 0"]),
+        (AT_END, ["wait 5990", "entry 0"]),
+        (
+            Ready(ReadyKind.HTTP, WEB, timeout_s=2.0),
+            ["wait 2000", f"out {DISCONTENT}", "exit 1", "wait 900", f"out {CONTENT}", "exit 0"],
+        ),
+    ],
+)
+def test_a_slow_machine_has_longer_to_get_ready(drive: Drive, ready: Ready, late: list[str]) -> None:
+    did = drive(exercise(ready), "slow 300", *late)
+    assert did.what.count(THREE_TIMES) == 1
+    assert "ready" in did.marks
+
+
+def test_a_slow_machine_is_not_waited_for_for_ever(drive: Drive) -> None:
+    did = drive(exercise(HEALTHY, command()), "slow 300", "wait 6001", "die 9")
+    assert did.marks == ["stop"]
+    assert did.ms("note |not ready within 2000 ms, made 6000 ms since this machine is slow") == 6000
+
+
+def test_on_a_slow_machine_steps_and_the_stop_have_longer_too(drive: Drive) -> None:
+    slow = command(expect=Expect(exit_code=0))
+    steps = (slow, slow, Step(StepKind.HTTP, port=80))
+    did = drive(
+        exercise(HEALTHY, *steps, stop_timeout_s=2.0),
+        "exit 0", RESTS, "slow 250", "wait 149000", "exit 0", "wait 150001", "die 9", "exit 0", "wait 4999", "wait 2",
+    )  # fmt: skip
+    assert [(result["step"], result["right"]) for result in did.results[1:]][:2] == [("0", "1"), ("1", "0")]
+    asked = "client count|150000|step http|.port 80|.repeat 1|.timeout-ms 150000"
+    assert any(text.startswith(asked) for text in did.what)
+    assert did.ms("signal 9") - did.ms("signal 15") == 5000
+
+
 def test_a_ready_command_that_fails_to_the_end_says_its_last_words(drive: Drive) -> None:
     did = drive(exercise(HEALTHY), "exit 1", "wait 1990", "err no such file\\n", "exit 1", "wait 100")
     (result,) = did.results

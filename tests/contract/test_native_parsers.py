@@ -182,7 +182,7 @@ def test_damaged_responses(program: Path, seed: int) -> None:
 PASSWD = (
     b"root:x:0:0:root:/root:/bin/sh\n\nbad line\nwww:x:33:34::/srv:\nx:x:70000:1\n1000:x:5:6::/five:\nlast:x:9:9::/l:"
 )
-GROUP = b"root:x:0:\nwww:x:34:\nextra:x:44:foo,www\nmore:x:45:www,\nnot:x:46:wwwx\nnum:x:NaN:www\n"
+GROUP = b"root:x:0:\nwww:x:34:\nextra:x:44:foo,www\nmore:x:45:www,\nnot:x:46:wwwx\nnum:x:NaN:www\n55:x:56:\n"
 
 
 @pytest.mark.parametrize(
@@ -190,15 +190,16 @@ GROUP = b"root:x:0:\nwww:x:34:\nextra:x:44:foo,www\nmore:x:45:www,\nnot:x:46:www
     [
         ("", "0 0 /root"),
         ("root", "0 0 /root"),
-        ("www", "33 34 44 45 /srv"),
-        ("33", "33 34 44 45 /srv"),
-        ("www:extra", "33 44 /srv"),
-        ("www:7", "33 7 /srv"),
-        ("1234", "1234 0 /"),
-        ("1234:www", "1234 34 /"),
-        ("1000", "5 6 /five"),
-        ("x", "70000 1 /"),
-        ("last", "9 9 /l"),
+        ("www", "33 34 34 44 45 /srv"),
+        ("33", "33 34 34 44 45 /srv"),
+        ("www:extra", "33 44 44 /srv"),
+        ("www:7", "33 7 7 /srv"),
+        ("1234", "1234 0 0 /"),
+        ("1234:www", "1234 34 34 /"),
+        ("1000", "1000 0 0 /"),  # a number is a number, though a user has it for a name
+        ("root:55", "0 55 55 /root"),
+        ("x", "70000 1 1 /"),
+        ("last", "9 9 9 /l"),
         ("nobody", "wrong: no such user in /etc/passwd"),
         ("root:nogroup", "wrong: no such group in /etc/group"),
         ("4294967295", "wrong: no such user in /etc/passwd"),
@@ -207,6 +208,30 @@ GROUP = b"root:x:0:\nwww:x:34:\nextra:x:44:foo,www\nmore:x:45:www,\nnot:x:46:www
 )
 def test_users_as_container_engines_find_them(program: Path, user: str, says: str) -> None:
     assert parse(program, "user", [user.encode() + b"\0" + PASSWD + b"\0" + GROUP]) == [says]
+
+
+MEMBERS = b"root:x:0:root\n" + b"".join(b"g%d:x:%d:www,root\n" % (n, n) for n in range(100, 180))
+
+
+@pytest.mark.parametrize(
+    ("user", "group", "says"),
+    [
+        # All 80, and the primary group once, first, wherever the file has it.
+        ("www", MEMBERS, ["33", "34", "34", *map(str, range(100, 180)), "/srv"]),
+        ("33", b"a:x:40:www\nwww:x:34:www\nb:x:50:www\n", ["33", "34", "34", "40", "50", "/srv"]),
+        ("root", MEMBERS, ["0", "0", "0", *map(str, range(100, 180)), "/root"]),
+        ("root", b"a:x:7:root\n", ["0", "0", "0", "7", "/root"]),
+        ("0:0", MEMBERS, ["0", "0", "/root"]),
+        ("www:g100", MEMBERS, ["33", "100", "100", "/srv"]),
+        # As many as the kernel takes, and one more.
+        ("www", b"".join(b":x:%d:www\n" % n for n in range(1000, 66_535)),
+         ["33", "34", "34", *map(str, range(1000, 66_535)), "/srv"]),
+        ("www", b"".join(b":x:%d:www\n" % n for n in range(1000, 66_536)),
+         ["wrong: the user is in more than 65536 groups"]),
+    ],
+)  # fmt: skip
+def test_every_group_counts(program: Path, user: str, group: bytes, says: list[str]) -> None:
+    assert parse(program, "user", [user.encode() + b"\0" + PASSWD + b"\0" + group]) == [" ".join(says)]
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -38,8 +38,9 @@ def symlink(name: str, target: str) -> tuple[tarfile.TarInfo, bytes]:
     return entry(name, tarfile.SYMTYPE, link=target, mode=0o777), b""
 
 
-def hardlink(name: str, target: str) -> tuple[tarfile.TarInfo, bytes]:
-    return entry(name, tarfile.LNKTYPE, link=target), b""
+def hardlink(name: str, target: str, **more: Any) -> tuple[tarfile.TarInfo, bytes]:
+    """One more name. Its header describes the file, too: `more` is to be that of the first name."""
+    return entry(name, tarfile.LNKTYPE, link=target, **more), b""
 
 
 def device(name: str, major: int, minor: int) -> tuple[tarfile.TarInfo, bytes]:

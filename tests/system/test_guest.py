@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import io
 import re
+import struct
 import tarfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ from vmtailor.drivers.rootfs.initramfs import baseline_initramfs, requested
 from vmtailor.drivers.rootfs.tracer_volume import write_tools_volume
 from vmtailor.model.architecture import presumed
 from vmtailor.model.boots.ending import Ending
-from vmtailor.model.boots.workload import Run, Terminal
+from vmtailor.model.boots.workload import NETWORK, Run, Terminal
 from vmtailor.model.exercise import Exercise, Expect, Ready, ReadyKind, Step, StepKind
 from vmtailor.model.guest import GuestReport
 from vmtailor.model.image import ImageConfig
@@ -62,8 +63,15 @@ APPLETS = (
 )
 CONFIG = ImageConfig(
     "amd64", entrypoint=("/bin/sh", "-c"), cmd=("echo image; exit 3",), env=(("A", "b c"), ("LATE", "image")),
-    working_dir="/new/dir", user="www-data", volumes=("/data/one",),
+    working_dir="/new/dir", user="www-data", volumes=("/data/one", "/linked/volume"),
 )  # fmt: skip
+
+
+#: An access control list: root may write, user 33 may read, nobody else.
+FOR_WWW_DATA = struct.pack("<I", 2) + b"".join(
+    struct.pack("<HHI", *entry)
+    for entry in ((1, 6, 2**32 - 1), (2, 4, 33), (4, 0, 2**32 - 1), (0x10, 4, 2**32 - 1), (0x20, 0, 2**32 - 1))
+)
 
 
 @dataclass(frozen=True)
@@ -81,12 +89,17 @@ def image_archive(path: Path) -> None:
         "etc/passwd": b"root:x:0:0:root:/root:/bin/sh\nwww-data:x:33:33:www:/srv:/bin/false\n",
         "etc/group": b"root:x:0:\nwww-data:x:33:\nextra:x:44:foo,www-data\n",
         "srv/index.html": b"hello from the vm\n",
+        "srv/hosts": b"of the image\n" * 40,
     }
     with tarfile.open(path, "w", format=tarfile.PAX_FORMAT) as archive:
 
-        def add(name: str, kind: bytes, data: bytes = b"", target: str = "", mode: int = 0o755) -> None:
+        def add(
+            name: str, kind: bytes, data: bytes = b"", target: str = "", mode: int = 0o755, acl: bytes = b""
+        ) -> None:
             info = tarfile.TarInfo(name)
             info.type, info.size, info.linkname, info.mode = kind, len(data), target, mode
+            if acl:
+                info.pax_headers = {"SCHILY.xattr.system.posix_acl_access": acl.decode("utf-8", "surrogateescape")}
             archive.addfile(info, io.BytesIO(data))
 
         for folder in ("bin", "etc", "srv"):
@@ -97,6 +110,12 @@ def image_archive(path: Path) -> None:
             add(f"bin/{name}", tarfile.SYMTYPE, target="busybox")
         for name, data in files.items():
             add(name, tarfile.REGTYPE, data, mode=0o644)
+        add("srv/closed", tarfile.REGTYPE, b"for root alone\n", mode=0o640)
+        add("srv/listed", tarfile.REGTYPE, b"for www-data alone\n", mode=0o640, acl=FOR_WWW_DATA)
+        # Links of an image whose files an engine gives, and to folders that are not there.
+        add("etc/hosts", tarfile.SYMTYPE, target="../srv/hosts")
+        add("etc/resolv.conf", tarfile.SYMTYPE, target="/run/nowhere/resolv.conf")
+        add("linked", tarfile.SYMTYPE, target="srv/behind/folder")
         add("srv/alien", tarfile.REGTYPE, b"\x7fELF\x02 of another machine")
 
 
@@ -155,16 +174,19 @@ def heard(text: str) -> Callable[[GuestSession], bool]:
 def test_a_container_finds_what_engines_give(bench: Bench) -> None:
     script = (
         "echo problem >&2; id; env; pwd; hostname; cat /etc/hosts; ls -ld /data/one /new/dir; ls -l /dev; "
-        "echo again > /dev/stdout; touch /tmp/writable && echo wrote; mount; exit 3"
+        "echo again > /dev/stdout; touch /tmp/writable && echo wrote; mount; cat /srv/listed /srv/closed; exit 3"
     )
     report = boot(bench, Run(key=KEY, argv=sh(script), env=(("LATE", "run"), ("C", "")), hostname="box"))
     out = report.stdout
     assert report.exit_code == 3
-    assert report.stderr == "problem\n"
-    assert "uid=33(www-data) gid=33(www-data) groups=44(extra)" in out
+    assert "uid=33(www-data) gid=33(www-data) groups=33(www-data),44(extra)" in out
+    assert (
+        "for www-data alone" in out and report.stderr == "problem\ncat: can't open '/srv/closed': Permission denied\n"
+    )
     for line in ("A=b c", "LATE=run", "C=", "HOME=/srv", "HOSTNAME=box", "/new/dir", "box", "again", "wrote"):
         assert line in out.splitlines(), line
     assert "127.0.0.1\tlocalhost" in out
+    assert "of the image" not in out
     assert "VT_" not in out
     assert re.search(r"crw-rw-rw-\s+1 root\s+root\s+1,\s+3 .*null", out)
     for kind in ("proc on /proc", "tmpfs on /dev", "devpts on /dev/pts", "tmpfs on /dev/shm", "mqueue on /dev/mqueue"):
@@ -176,6 +198,58 @@ def test_a_container_finds_what_engines_give(bench: Bench) -> None:
     assert "virtio_blk" in report.file("modules")
     assert re.search(r"^overlay \.text 0xffffffff", report.file("module-sections"), re.MULTILINE)
     assert "Run /init as init process" in report.file("kernel-log")
+
+
+def test_surroundings_are_those_of_an_engine(bench: Bench) -> None:
+    """Links, limits, settings and variables; each line is one of them."""
+    script = (
+        "busybox readlink /etc/hosts; busybox readlink /etc/mtab; [ -L /etc/resolv.conf ] || echo own resolver; "
+        "cat /etc/resolv.conf /srv/hosts; echo home=$HOME; pwd -P; ls -d /srv/behind/folder/volume; "
+        "busybox grep processes /proc/self/limits; cat /proc/sys/net/ipv4/ping_group_range; "
+        "httpd -p 80 -h /srv && wget -q -O - http://localhost/"
+    )
+    report = boot(
+        bench,
+        Run(key=KEY, argv=sh(script), env=(("HOME", ""),), cwd="/linked/work", network=NETWORK),
+        network=True,
+    )
+    out = report.stdout.splitlines()
+    assert report.notes == ()
+    assert out[:4] == ["../srv/hosts", "/proc/mounts", "own resolver", "nameserver 10.0.2.3"]
+    assert "127.0.0.1\tlocalhost" in out
+    assert not any(line.startswith("::1") for line in out)
+    assert "home=/srv" in out
+    assert "/srv/behind/folder/work" in out
+    assert "/srv/behind/folder/volume" in out
+    assert re.search(r"^Max processes +unlimited +unlimited", report.stdout, re.MULTILINE)
+    assert "0\t2147483647" in out
+    assert "hello from the vm" in out
+
+
+def test_an_entry_point_that_insists_is_pid_one(bench: Bench) -> None:
+    """As in an engine: its number, its descriptors, its orphans, what signals do to it, and what is read-only."""
+    script = (
+        "echo own $$; ls -l /proc/1/fd/1; "
+        'busybox awk \'$2 == "/proc" || $2 == "/proc/sys"\' /proc/mounts; kill 1; kill -HUP 1; '
+        "echo to itself > /proc/1/fd/1; (echo 1 > /proc/sys/vm/drop_caches) 2>&1; ls -d /proc/[0-9]*; exit 6"
+    )
+    load = (Step(StepKind.COMMAND, argv=sh("[ $$ -gt 1 ]"), expect=Expect(exit_code=0)),)
+    report = boot(bench, Run(key=KEY, argv=sh(script), user="root", pid_one=True))
+    out = report.stdout.splitlines()
+    assert (report.exit_code, report.notes) == (6, ())
+    assert out[0] == "own 1"
+    assert "pipe:[" in out[1]
+    assert [line.split()[1] for line in out if line.split()[2:3] == ["proc"]] == ["/proc", "/proc/sys"]
+    assert "to itself" in out
+    assert "Read-only file system" in report.stdout
+    assert "/proc/1" in out
+    # BusyBox's init refuses any other number. A command of the exercise is of its namespace.
+    exercise = Exercise(
+        "test", Ready(ReadyKind.COMMAND, Step(StepKind.COMMAND, argv=sh("[ -d /proc/1 ]"))), load, stop_timeout_s=1
+    )
+    report = boot(bench, Run(key=KEY, argv=("busybox", "init"), user="root", pid_one=True, exercise=exercise))
+    assert "must be run as PID 1" not in report.stdout + report.stderr
+    assert [(result.done, result.right) for result in report.results] == [(1, 1), (1, 1)]
 
 
 def test_the_image_alone_on_a_pc_with_pci(bench: Bench) -> None:
@@ -232,7 +306,7 @@ def test_a_terminal(bench: Bench) -> None:
     def act(session: GuestSession) -> None:
         assert session.run(BOOT_S, heard("# "))
         session.send_stdin(b"tty; stty size; echo $TERM; ls -l /dev/console\n")
-        assert session.run(BOOT_S, heard("/dev/console ->"))
+        assert session.run(BOOT_S, heard(" 136, "))
         session.resize(40, 132)
         session.send_stdin(b"stty size; sleep 100\n")
         assert session.run(BOOT_S, heard("40 132"))
@@ -242,6 +316,7 @@ def test_a_terminal(bench: Bench) -> None:
     assert report.exit_code == 9
     for line in ("/dev/pts/0", "30 100", "xterm"):
         assert line in report.stdout.splitlines()
+    assert re.search(r"^crw.* 136, +0 .*/dev/console\r$", report.stdout, re.MULTILINE)
 
 
 def test_input_signals_orphans_and_a_forger(bench: Bench) -> None:
@@ -281,6 +356,13 @@ def test_input_signals_orphans_and_a_forger(bench: Bench) -> None:
         pytest.param(
             Run(key=KEY, argv=("/srv/alien",)), 126, "execve(/srv/alien): Exec format error", "", marks=pytest.mark.slow
         ),
+        pytest.param(
+            Run(key=KEY, argv=("/etc/passwd/x",)),
+            126,
+            "execve(/etc/passwd/x): Not a directory",
+            "",
+            marks=pytest.mark.slow,
+        ),
         (Run(key=KEY, user="nobody"), None, "", "user 'nobody': no such user in /etc/passwd"),
     ],
 )
@@ -305,6 +387,8 @@ def test_a_container_that_never_becomes_ready_is_stopped(bench: Bench) -> None:
     assert result.why == "connect: Connection refused"
     assert report.mark("ready") is None
     assert any("not ready within 3000 ms" in note.text for note in report.notes)
+    # An emulated machine is slower than a real one, and waits for longer.
+    assert result.virtual_ns >= 3_000_000_000
 
 
 #: A container that never rests, and learns that it is ready from the ready check itself.

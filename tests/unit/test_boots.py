@@ -101,6 +101,14 @@ def test_a_server(results: tuple[StepResult, ...], said: str) -> None:
     assert len(found) == 1 and said in found[0], found
 
 
+def test_a_limit_that_a_slow_machine_made_longer_is_named() -> None:
+    notes = (GuestNote("", "not ready within 120000 ms, made 480000 ms since this machine is slow"),)
+    never = StepResult(READY_STEP, "http", 1, 0, True, 480 * 10**9, why="no answer")
+    found = boots.failures(outcome(GuestReport(exit_code=0, notes=notes, results=(never,))), SERVER)
+    limit = f"{SERVER.ready.timeout_s:g} s (made 480 s, since this machine is slow): no answer"
+    assert found == (f"the container did not become ready within {limit}; it ended with exit code 0",)
+
+
 def test_differences_where_nobody_said_what_is_right() -> None:
     free = dataclasses.replace(RUN_TO_END, expect=Expect())
     assert boots.differences(FINE, FINE, free) == ()
@@ -119,6 +127,12 @@ def test_differences_where_nobody_said_what_is_right() -> None:
     # A body that differs from request to request on the baseline says nothing.
     changing = GuestReport(exit_code=0, results=(dataclasses.replace(one.results[0], same=False),))
     assert boots.differences(changing, other, SERVER) == ()
+    # So does output that differs from run to run.
+    timed = [GuestReport(exit_code=3, stdout=f"at {clock}: hello\n") for clock in ("10:01", "11:02", "12:03")]
+    assert "output" in boots.differences(timed[0], timed[2], free)[0]
+    assert boots.differences(timed[0], timed[2], free, timed[1].stdout) == ()
+    other_words = GuestReport(exit_code=3, stdout="at 12:03: hullo\n")
+    assert "output" in boots.differences(timed[0], other_words, free, timed[1].stdout)[0]
     # A step that was not done fails by itself.
     assert boots.differences(one, GuestReport(exit_code=0), SERVER) == ()
 

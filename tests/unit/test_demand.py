@@ -20,6 +20,7 @@ from vmtailor.model.architecture import named
 from vmtailor.model.evidence import EvidenceKind, Strength
 from vmtailor.model.exercise import Exercise, Ready, ReadyKind, Step, StepKind
 from vmtailor.model.image import ImageConfig, Port
+from vmtailor.model.plan import RootFormat
 from vmtailor.model.syscalls import SyscallEvent
 from vmtailor.model.trace import ModuleRequest
 
@@ -164,6 +165,65 @@ def test_an_image_demands(config: ImageConfig, references: set[str]) -> None:
     found = Demands(FACTS, RULES, EVERYTHING, lambda path: b"#!/bin/sh\n")
     demand.of_image(config, found)
     assert {d.reference for d in found.result()} == references
+
+
+@pytest.mark.parametrize(
+    ("form", "symbols"),
+    [
+        (RootFormat.EROFS, ("EROFS_FS_POSIX_ACL", "TMPFS_POSIX_ACL")),
+        (RootFormat.EXT4, ("EXT4_FS_POSIX_ACL", "TMPFS_POSIX_ACL")),
+        (RootFormat.SQUASHFS, ("TMPFS_POSIX_ACL",)),
+    ],
+)
+def test_access_control_lists_of_files_are_demands(form: RootFormat, symbols: tuple[str, ...]) -> None:
+    found = Demands(FACTS, RULES, EVERYTHING)
+    demand.of_access_lists((), form, found)
+    assert found.result() == ()
+    demand.of_access_lists(("/srv", "/srv/a", "/srv/b"), form, found)
+    (one,) = found.result()
+    assert (one.symbols, one.reference) == (symbols, "image:/srv")
+    assert one.text == "/srv and 2 more files of the image have an access control list"
+
+
+LOW = '{sa_family=AF_INET, sin_port=htons(80), sin_addr=inet_addr("0.0.0.0")}'
+LOW6 = '{sa_family=AF_INET6, sin6_port=htons(443), inet_pton(AF_INET6, "::", &sin6_addr)}'
+HIGH = '{sa_family=AF_INET, sin_port=htons(8080), sin_addr=inet_addr("0.0.0.0")}'
+ANY = '{sa_family=AF_INET, sin_port=htons(0), sin_addr=inet_addr("0.0.0.0")}'
+
+
+@pytest.mark.parametrize(
+    ("user", "event", "asked"),
+    [
+        ("www-data", call("bind", "3", LOW, "16"), True),
+        ("33:33", call("bind", "3", LOW6, "28"), True),
+        ("www-data", call("bind", "3", HIGH, "16"), False),
+        ("www-data", call("bind", "3", ANY, "16"), False),  # the kernel chooses, above 1024
+        ("www-data", call("bind", "3", LOW, "16", error="EACCES"), False),
+        ("www-data", call("connect", "3", LOW, "16"), False),
+        ("0", call("bind", "3", LOW, "16"), False),
+        ("", call("bind", "3", LOW, "16"), False),
+    ],
+)
+def test_an_ordinary_user_on_a_low_port_asks_for_the_setting(user: str, event: SyscallEvent, asked: bool) -> None:
+    found = Demands(FACTS, RULES, EVERYTHING)
+    demand.of_events([event], found)
+    demand.of_user(ImageConfig("amd64", user=user), found)
+    assert {s for d in found.result() for s in d.symbols if s.startswith("PROC_")} == (
+        {"PROC_FS", "PROC_SYSCTL"} if asked else set()
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "asked"),
+    [
+        (("AF_INET", "SOCK_DGRAM", "IPPROTO_ICMP"), True),
+        (("AF_INET6", "SOCK_DGRAM|SOCK_CLOEXEC", "IPPROTO_ICMPV6"), True),
+        (("AF_INET", "SOCK_RAW", "IPPROTO_ICMP"), False),  # a capability opens it
+        (("AF_INET", "SOCK_DGRAM", "IPPROTO_UDP"), False),
+    ],
+)
+def test_a_socket_to_ping_with_asks_for_the_setting(arguments: tuple[str, ...], asked: bool) -> None:
+    assert ("PROC_SYSCTL" in symbols_of(call("socket", *arguments))) is asked
 
 
 def test_modules_that_were_asked_for_are_demanded_but_not_every_variant_of_an_algorithm() -> None:

@@ -29,6 +29,12 @@ def test_no_option_is_there_twice() -> None:
     assert len(names) == len(set(names)) > 100
 
 
+def test_what_is_missing_says_what_to_do_instead() -> None:
+    subjects.cache_clear()
+    own = {name: option.own_hint for group in subjects() for option in group.options for name in option.names}
+    assert own["--runtime"] == "--accelerator chooses between kvm and tcg" and own["--publish"] == ""
+
+
 def test_what_is_said_to_be_there_is_there_and_what_is_not_is_not() -> None:
     shown = offered()
     for name, option in ALL:

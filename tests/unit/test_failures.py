@@ -202,6 +202,54 @@ def test_what_is_not_the_kernel_is_said_so(message: str, known: KnownSource) -> 
     assert verdict((), read_.not_kernel) is Presence.NOT_KERNEL
 
 
+@pytest.mark.parametrize(
+    "message",
+    [
+        "futex(0x7f, FUTEX_WAIT, 1, NULL) = -1 EAGAIN (Resource temporarily unavailable)",
+        "futex(0x7f, FUTEX_FD, 1, NULL) = -1 EINVAL (Invalid argument)",
+        "The futex facility failed: Operation not permitted",
+        "epoll_create1 failed: EMFILE: too many open files",
+        "[Warning] InnoDB: io_setup() failed with EAGAIN. Will make 5 attempts before giving up.",
+        "read: Function not implemented",
+    ],
+)
+def test_an_error_that_contradicts_the_answer_outweighs_it(message: str, known: KnownSource) -> None:
+    read_, _ = read(message, known)
+    assert read_.not_kernel and not read_.asks
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "mount: /x: unknown filesystem\ntype 'parts'.",
+        "mount: /run/media/a/long/way/down/to/the/place/of/it: unknown files\nystem type 'parts'.",
+        "Starting.\r\nmount: /x: unknown filesystem type 'parts'.\r\nGood bye.",
+    ],
+)
+def test_a_message_that_was_wrapped_is_read_as_it_was_printed(message: str, known: KnownSource) -> None:
+    _, found = read(message, known)
+    assert found[0].symbol == "PARTS_FS"
+
+
+@pytest.mark.parametrize(
+    "message", ["socket: Address family not supported by protocol", "open: Exec format error", "x: errno 97"]
+)
+def test_what_is_only_likely_is_said_so(message: str, known: KnownSource) -> None:
+    read_, found = read(message, known)
+    assert not read_.sure and verdict(found, read_.not_kernel, sure=read_.sure) in (Presence.UNSURE, Presence.UNKNOWN)
+
+
+def test_a_rule_of_nftables_asks_first_for_what_its_columns_name() -> None:
+    rule = "add rule ip t c meta l4proto tcp dnat to numgen random mod 1 map { 0 : 10.0.0.1 }"
+    begin = rule.index("numgen") + 1
+    columns = f"/dev/stdin:4:{begin}-{begin + 18}: Error: Could not process rule: No such file or directory\n{rule}"
+    kinds = {kind.id: kind for kind in MESSAGES.kinds}
+    for text, first in ((columns, "numgen"), (columns.partition(": ")[2], "nat")):
+        match = kinds["nft-could-not-process"].pattern.search(text)
+        assert match is not None
+        assert next(iter(MESSAGES.asks(kinds["nft-could-not-process"].asks, match.groupdict()))).name == first
+
+
 def test_what_is_not_understood_is_said_so(known: KnownSource) -> None:
     read_, found = read("all is well", known)
     assert read_.kind == "" and verdict(found, read_.not_kernel) is Presence.UNKNOWN
@@ -300,6 +348,50 @@ def test_a_bundle_gets_the_command_that_fits_it_again(tmp_path: Path, monkeypatc
     assert "not the kernel" in ask(str(tmp_path), "--failure", "sh: foo: command not found")
     with pytest.raises(UserInputError, match="neither the plan"):
         ask(str(tmp_path), "nothing_of_this_name")
+
+
+@pytest.mark.usefixtures("with_source")
+def test_a_bundle_gets_the_way_to_fit_it_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    bundle = tmp_path / "a bundle"
+    bundle.mkdir()
+    records.save(fit_run(), bundle / "run.json")
+    told = json.loads(ask(str(bundle), "--json", "--failure", "mount: unknown filesystem type 'parts'"))
+    assert told["findings"][0]["brings_in"] == [f"vmtailor refit '{bundle}' --keep PARTS_FS"]
+
+
+@pytest.mark.usefixtures("with_source")
+def test_a_message_alone_is_answered_from_the_source(known: KnownSource, monkeypatch: pytest.MonkeyPatch) -> None:
+    from vmtailor.cli import explain as verb
+
+    monkeypatch.setattr(verb, "newest_source", lambda: SourceAtHand(known, VERSION, f"read in the source of {VERSION}"))
+    text = ask("--failure", "mount: unknown filesystem type 'parts'")
+    assert text.startswith("→ file system parts needs PARTS_FS") and "lacks" not in text and VERSION in text
+    assert json.loads(ask("--json", "--failure", "socket: address family not supported"))["verdict"] == "unsure"
+    monkeypatch.setattr(verb, "newest_source", lambda: None)
+    with pytest.raises(UserInputError, match="no kernel's source is in the cache"):
+        ask("--failure", "anything")
+
+
+@pytest.mark.usefixtures("with_source")
+def test_a_fragment_is_completed_before_it_is_asked(tmp_path: Path) -> None:
+    file = tmp_path / "part"
+    file.write_text(f"# Linux/x86 {VERSION} Kernel Configuration\nCONFIG_64BIT=y\nCONFIG_IPV6=y\n")
+    told = json.loads(ask("--config", str(file), "--json", "AF_INET6"))
+    assert told["verdict"] == "missing" and "NET" in told["findings"][0]["missing"]
+    assert "is a fragment" in told["notes"][0]
+    told = json.loads(ask("--config", str(file), "--json", "CONFIG_IPV6"))
+    assert "sets it, and kconfig drops it: depends on" in told["findings"][0]["why_out"]
+    file.write_text(file.read_text() + "CONFIG_NET=y\nCONFIG_INET=y\n")
+    assert json.loads(ask("--config", str(file), "--json", "AF_INET6"))["verdict"] == "present"
+
+
+def test_a_whole_configuration_that_was_edited_lacks_what_kconfig_would_drop(known: KnownSource) -> None:
+    assert known.kconfig is not None
+    assert set(known.kconfig.unmet({"IPV6": "y"})) == {"IPV6"}
+    assert known.kconfig.unmet({"IPV6": "y", "INET": "y", "NET": "y"}) == {}
+    assert set(known.kconfig.unmet({"IPV6": "y", "INET": "y", "NET": "n"})) == {"INET", "IPV6"}
+    assert known.kconfig.unmet({"IPV6": "n", "UNKNOWN_SYMBOL": "y"}) == {}
 
 
 def test_without_a_source_it_says_what_to_give(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -112,6 +112,12 @@ def test_environment() -> None:
     assert remarks == ["Env 'D', '=', '' (no variable)"]
 
 
+def test_volumes() -> None:
+    found, remarks = remarks_of(Volumes={"/b": {}, "": {}, "a": None})
+    assert found.volumes == ("/b", "a") and remarks == ["Volumes '' (no path)"]
+    assert remarks_of(Volumes=None) == (config(), [])
+
+
 def test_an_entry_point_of_one_empty_word_is_none() -> None:
     assert config(Entrypoint=[""], Cmd=["d"]).argv == ("d",) and config(Entrypoint=[None], Cmd=["d"]).argv == ("d",)
     assert config(Entrypoint=["", "x"], Cmd=["d"]).argv == ("", "x", "d")

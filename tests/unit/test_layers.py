@@ -7,6 +7,7 @@ import bz2
 import gzip
 import hashlib
 import lzma
+import struct
 import subprocess
 import tarfile
 from pathlib import Path, PurePosixPath
@@ -15,7 +16,7 @@ import pytest
 from tests.fakes.tars import MTIME, device, directory, entry, file, hardlink, layers_of, read_flat, symlink, tar_of
 
 from vmtailor.drivers.image import flat_archive
-from vmtailor.drivers.image.layer_reader import _xattrs
+from vmtailor.drivers.image.documents import shown
 from vmtailor.drivers.image.layers import Layer, merge
 
 Flat = dict[str, tuple[tarfile.TarInfo, bytes]]
@@ -98,9 +99,69 @@ def test_an_opaque_directory_in_the_place_of_a_link_hides_nothing_behind_the_lin
     assert "usr/lib/x/y" not in merged(tmp_path, lower, tar_of(file("lib/x/.wh..wh..opq")))
 
 
-def test_an_attribute_whose_name_is_no_text_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="an extended attribute is called"):
-        list(_xattrs({"SCHILY.xattr.user.\udcff": "v"}))
+def left_out(folder: Path, *entries: tuple[tarfile.TarInfo, bytes]) -> tuple[set[str], tuple[str, ...]]:
+    """The attributes that are kept of all files, and what is said of the others."""
+    out = folder / "flat.tar"
+    result = merge(layers_of(folder, [tar_of(*entries)]), out)
+    kept = {key for info, _ in read_flat(out).values() for key in info.pax_headers if "xattr" in key}
+    return {key.removeprefix("SCHILY.xattr.") for key in kept}, result.left_out
+
+
+def acl(*entries: tuple[int, int, int], version: int = 2) -> str:
+    data = struct.pack("<I", version) + b"".join(struct.pack("<HHI", *entry) for entry in entries)
+    return data.decode("utf-8", "surrogateescape")
+
+
+GOOD_ACL = acl((1, 6, 2**32 - 1), (2, 4, 1000), (4, 4, 2**32 - 1), (0x10, 4, 2**32 - 1), (0x20, 0, 2**32 - 1))
+ACCESS, DEFAULT = "system.posix_acl_access", "system.posix_acl_default"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("com.apple.provenance", "\x01\x02"), ("com.apple.quarantine", "x"), ("system.nfs4_acl", "x" * 80),
+        ("system.cifs_acl", "x"), ("osx.note", "x"), ("btrfs.compression", "zstd"), ("user.", "x"), ("security.", "x"),
+        ("note", "x"), ("", "x"), ("user." + "x" * 251, "x"), ("user.large", "x" * 65_537),
+        (ACCESS, acl((1, 6, 0), version=3)), (ACCESS, GOOD_ACL[:-1]), (ACCESS, acl((3, 6, 0))), (DEFAULT, GOOD_ACL),
+        ("system.posix_acl_other", GOOD_ACL),
+    ],
+)  # fmt: skip
+def test_attributes_that_linux_has_no_place_for_are_left_out_and_counted(tmp_path: Path, name: str, value: str) -> None:
+    headers = {f"SCHILY.xattr.{name}": value, "SCHILY.xattr.user.kept": "y"}
+    found = left_out(tmp_path, *(file(f"f{n}", b"x", pax_headers=headers) for n in range(3)))
+    assert found == ({"user.kept"}, (f"attribute {shown(name, 60)} of 3 files (Linux has no place for it)",))
+
+
+def test_attributes_that_linux_has_a_place_for_are_kept(tmp_path: Path) -> None:
+    kept = {
+        "user.1": "x" * 65_536, "user." + "x" * 250: "", "trusted.a": "b", "security.selinux": "u:object_r:etc_t:s0",
+        ACCESS: GOOD_ACL, DEFAULT: GOOD_ACL,
+    }  # fmt: skip
+    headers = {f"SCHILY.xattr.{name}": value for name, value in kept.items()}
+    assert left_out(tmp_path, directory("d", pax_headers=headers)) == (set(kept), ())
+
+
+def test_what_linux_takes_on_files_and_folders_alone(tmp_path: Path) -> None:
+    users, lists = {"SCHILY.xattr.user.a": "b"}, {f"SCHILY.xattr.{ACCESS}": GOOD_ACL}
+    link = entry("l", tarfile.SYMTYPE, link="f", mode=0o777, pax_headers={**users, **lists})
+    kept, said = left_out(tmp_path, (link, b""), (entry("p", tarfile.FIFOTYPE, pax_headers={**users, **lists}), b""))
+    assert kept == {ACCESS} and said == (
+        "attribute 'user.a' of 2 files (Linux has no place for it)",
+        f"attribute '{ACCESS}' of 1 file (Linux has no place for it)",
+    )
+
+
+def test_odd_names_of_attributes_are_counted_in_bounded_space(tmp_path: Path) -> None:
+    odd = {
+        "LIBARCHIVE.xattr.user.a%3Db": "aGk=",
+        "LIBARCHIVE.xattr.user.%FF": "aGk=",
+        "LIBARCHIVE.xattr.user.%00": "aGk=",
+    }
+    kept, said = left_out(tmp_path, file("f", pax_headers=odd))
+    assert not kept and len(said) == 3 and all(text.isascii() for text in said)
+    many = [file(f"f{n}", pax_headers={f"SCHILY.xattr.com.apple.{n}": "x"}) for n in range(50)]
+    kept, said = left_out(tmp_path, *many)
+    assert not kept and len(said) == 21 and said[-1] == "other attributes of 30 files (Linux has no place for it)"
 
 
 def test_kinds_replace_each_other(tmp_path: Path) -> None:
@@ -136,6 +197,36 @@ def test_hard_links_to_what_is_below_replaced_or_gone(tmp_path: Path) -> None:
     assert flat["new"][1] == b"new" or flat["two"][1] == b"new"
 
 
+def test_the_header_of_a_hard_link_describes_its_file(tmp_path: Path) -> None:
+    """containerd makes the link, then sets owner, attributes, mode and time of what it leads to."""
+    mine = {"SCHILY.xattr.user.a": "1", "SCHILY.xattr.user.b": "2"}
+    data = tar_of(
+        file("f", b"x", mode=0o644, pax_headers=mine),
+        hardlink("g", "f", mode=0o4750, uid=5, gid=6, pax_headers={"SCHILY.xattr.user.b": "3", "mtime": "7.5"}),
+        symlink("l", "f"), hardlink("l2", "l", mode=0o600, uid=8, pax_headers={"SCHILY.xattr.user.c": "4"}),
+        device("n", 1, 3), hardlink("n2", "n", mode=0o666, gid=9),
+    )  # fmt: skip
+    flat = merged(tmp_path, data)
+    one = flat["f"][0]
+    assert (one.mode, one.uid, one.gid, one.mtime) == (0o4750, 5, 6, 7.5)
+    assert {key[-1]: value for key, value in one.pax_headers.items() if "xattr" in key} == {"a": "1", "b": "3"}
+    assert (flat["l"][0].mode, flat["l"][0].uid, flat["l"][0].pax_headers) == (0o777, 8, {})
+    assert (flat["n"][0].mode, flat["n"][0].gid, flat["n2"][0].linkname) == (0o666, 9, "n")
+    # So does one of an upper layer, to all names that the file has.
+    flat = merged(tmp_path, tar_of(file("a", b"1"), hardlink("b", "a")), tar_of(hardlink("c", "a", mode=0o600, uid=3)))
+    assert (flat["a"][0].mode, flat["a"][0].uid, flat["c"][0].linkname) == (0o600, 3, "a")
+
+
+def test_the_index_names_files_and_folders_with_access_control_lists(tmp_path: Path) -> None:
+    lists = {f"SCHILY.xattr.{ACCESS}": GOOD_ACL}
+    out = tmp_path / "flat.tar"
+    merge(layers_of(tmp_path, [tar_of(
+        directory("d", pax_headers={f"SCHILY.xattr.{DEFAULT}": GOOD_ACL}), file("d/f", b"x", pax_headers=lists),
+        file("g", pax_headers={"SCHILY.xattr.user.a": "b"}), file("b", b"y", pax_headers=lists),
+    )]), out)  # fmt: skip
+    assert flat_archive.read(out).listed == ("/b", "/d", "/d/f")
+
+
 def test_files_that_aufs_put_aside_are_their_names_in_the_image(tmp_path: Path) -> None:
     lower = tar_of(file("one", b"old"))
     upper = tar_of(
@@ -154,6 +245,25 @@ def test_a_layer_of_0_bytes_has_nothing(tmp_path: Path) -> None:
     (tmp_path / "packed").write_bytes(gzip.compress(b""))
     nothing = Layer(tmp_path / "packed", "packed", f"sha256:{hashlib.sha256().hexdigest()}")
     assert merge([nothing], tmp_path / "out").entries == 0
+
+
+def test_headers_for_all_entries_that_follow_count_for_none(tmp_path: Path) -> None:
+    """`git archive` writes one, with a comment. Engines in Go pass over all of them."""
+    said = {
+        "comment": "8f3a",
+        "uid": "7",
+        "path": "evil",
+        "mtime": "5",
+        "SCHILY.xattr.user.a": "b",
+        "hdrcharset": "BINARY",
+    }
+    data = tarfile.TarInfo.create_pax_global_header(said) + tar_of(
+        file("a", b"1", pax_headers={"uid": "9"}), file("b", b"2"), file("c" * 150, b"3")
+    )
+    flat = merged(tmp_path, data)
+    assert set(flat) == {".", "a", "b", "c" * 150}
+    assert [(flat[name][0].uid, flat[name][0].mtime) for name in "ab"] == [(9, MTIME), (0, MTIME)]
+    assert "SCHILY.xattr.user.a" not in flat["b"][0].pax_headers
 
 
 def test_names_that_go_up_are_cleaned_before_any_link_is_followed(tmp_path: Path) -> None:

@@ -42,6 +42,37 @@ def symbols_of(call: str, error: str, *, here: dict[str, str] | None = None, fai
     return set(found[0].symbols) if found else None
 
 
+BIND80 = 'bind(3<TCP:[1]>, {sa_family=AF_INET, sin_port=htons(80), sin_addr=inet_addr("0.0.0.0")}, 16)'
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "here", "words"),
+    [
+        ("copy_file_range(3</a>, NULL, 4</b>, NULL, 4096, 0)", "EXDEV", {}, "copied by read and write"),
+        ('rename("/a", "/b")', "EXDEV", {}, None),  # as in an engine
+        (BIND80, "EACCES", {}, "keep PROC_SYSCTL"),
+        (BIND80, "EACCES", {"PROC_SYSCTL": "y"}, None),
+        (BIND80.replace("80", "8080"), "EACCES", {}, None),
+        (BIND80, "EADDRINUSE", {}, None),
+    ],
+)
+def test_what_fails_here_and_not_in_an_engine_says_why(
+    call: str, error: str, here: dict[str, str], words: str | None
+) -> None:
+    calls = told(b"1 1 " + line(call, error)).calls()
+    demands = Demands(FACTS, RULES, BASELINE, lambda path: b"")
+    found = refusals.judged(calls, demands, BASELINE, here)
+    assert (found[0].also if found else None) == words or (words is not None and words in found[0].also)
+
+
+def test_a_refused_ping_names_the_setting() -> None:
+    calls = told(b"1 1 " + line("socket(AF_INET, SOCK_DGRAM, IPPROTO_ICMP)", "EACCES")).calls()
+    baseline = {**BASELINE, "PROC_SYSCTL": "y", "NET": "y", "INET": "y"}
+    demands = Demands(FACTS, RULES, baseline, lambda path: b"")
+    (found,) = refusals.judged(calls, demands, baseline, {"NET": "y", "INET": "y", "PROC_FS": "y"})
+    assert found.symbols == ("PROC_SYSCTL",)
+
+
 @pytest.mark.parametrize(
     ("call", "error", "symbols"),
     [

@@ -11,6 +11,7 @@
 #include "init/base/power_off.h"
 #include "init/container/program.h"
 #include "init/container/traced.h"
+#include "init/machine/root.h"
 #include "init/settings/settings.h"
 
 void child_prepare(void) {
@@ -25,6 +26,8 @@ void child_prepare(void) {
 #define MOST_FILES 524288
 
 static void set_limits(void) {
+    /* The kernel's own is made of the machine's memory. */
+    setrlimit(RLIMIT_NPROC, &(struct rlimit){RLIM_INFINITY, RLIM_INFINITY});
     struct rlimit files;
     if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_max < MOST_FILES) {
         files.rlim_max = MOST_FILES;
@@ -53,6 +56,8 @@ pid_t child_start(struct list *argv, struct stdio stdio, bool mark, int *status_
             ioctl(stdio.in, TIOCSCTTY, 0);
         if (dup2(stdio.in, 0) < 0 || dup2(stdio.out, 1) < 0 || dup2(stdio.err, 2) < 0)
             program_give_up(status[1], CANNOT_EXECUTE, errno, "dup2%s", "");
+        if (mark && settings.pid_one && getpid() == 1 && !root_proc_of_namespace())
+            program_give_up(status[1], CANNOT_EXECUTE, errno, "mount(%s)", "/proc");
         if (settings.trace.count > 0)
             traced_become(argv, status[1], mark);
         program_become(argv, status[1], mark);

@@ -11,7 +11,6 @@
 #include "init/container/traced.h"
 #include "init/settings/settings.h"
 
-#define LAST_PID 32768
 #define TRACER_MS 60000
 #define KILLED_MS 5000
 

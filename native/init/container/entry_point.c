@@ -5,10 +5,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <termios.h>
@@ -92,6 +94,16 @@ static void hear_status(struct watch *watch, short events) {
     }
 }
 
+/* The same device: a link would have another name than programs that look for the console expect. */
+static void show_as_console(const char *path) {
+    unlink("/dev/console");
+    int place = open("/dev/console", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (place < 0 || mount(path, "/dev/console", NULL, MS_BIND, NULL) != 0)
+        line_note("", "mount(%s on /dev/console): %s", path, strerror(errno));
+    if (place >= 0)
+        close(place);
+}
+
 static int open_terminal(int *slave) {
     int number, unlock = 0;
     char path[32];
@@ -104,9 +116,7 @@ static int open_terminal(int *slave) {
         fatal("UNIX98_PTYS", "open(%s): %s", path, strerror(errno));
     ioctl(master, TIOCSWINSZ,
           &(struct winsize){.ws_row = (unsigned short)settings.rows, .ws_col = (unsigned short)settings.cols});
-    unlink("/dev/console");
-    if (symlink(path, "/dev/console") != 0)
-        line_note("", "symlink(/dev/console): %s", strerror(errno));
+    show_as_console(path);
     return master;
 }
 
@@ -150,12 +160,19 @@ static void start_on_pipes(int *status) {
         loop_add(&in, to[1], 0, feed);
 }
 
+/* What we start from now on, the entry point first, counts its processes for itself: it is PID 1, as in an engine. */
+static void count_anew(void) {
+    if (settings.pid_one && unshare(CLONE_NEWPID) != 0)
+        line_note("PID_NS", "unshare(CLONE_NEWPID): %s; the entry point is not PID 1", strerror(errno));
+}
+
 void entry_start(void) {
     int status = -1;
     out.fd = err.fd = in.fd = -1;
     if (settings.argv.count == 0)
         fatal("", "the image names no entry point, and no command was given");
     child_prepare();
+    count_anew();
     if (settings.terminal)
         start_on_terminal(&status);
     else

@@ -21,25 +21,53 @@
 
 static struct identity identity;
 
-static void put_default(const char *name, const char *value) {
+static void put(const char *name, const char *value) {
     char *assignment = malloc(strlen(name) + strlen(value) + 2);
-    if (list_get(&settings.env, name) != NULL || assignment == NULL)
+    if (assignment == NULL)
         return;
     sprintf(assignment, "%s=%s", name, value);
     list_put(&settings.env, assignment);
 }
 
-void make_directories(const char *path) {
+static void put_default(const char *name, const char *value) {
+    if (list_get(&settings.env, name) == NULL)
+        put(name, value);
+}
+
+#define MOST_LINKS 8 /* that lead to one another, and then nowhere */
+
+static void make_all(const char *path, int links);
+
+/* A directory, or what is missing where a link leads that has its name. */
+static void make_one(const char *path, int links) {
+    struct stat found;
+    char target[4096], whole[8192];
+    if (mkdir(path, 0755) == 0 || errno != EEXIST || stat(path, &found) == 0 || links == 0)
+        return;
+    ssize_t length = readlink(path, target, sizeof target - 1);
+    if (length <= 0)
+        return;
+    target[length] = '\0';
+    int folder = target[0] == '/' ? 0 : (int)(strrchr(path, '/') - path) + 1;
+    snprintf(whole, sizeof whole, "%.*s%s", folder, path, target);
+    make_all(whole, links - 1);
+}
+
+static void make_all(const char *path, int links) {
     char part[4096];
-    if (strlen(path) >= sizeof part)
+    if (*path == '\0' || strlen(path) >= sizeof part)
         return;
     strcpy(part, path);
     for (char *slash = strchr(part + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
         *slash = '\0';
-        mkdir(part, 0755);
+        make_one(part, links);
         *slash = '/';
     }
-    mkdir(part, 0755);
+    make_one(part, links);
+}
+
+void make_directories(const char *path) {
+    make_all(path, MOST_LINKS);
 }
 
 const char *program_prepare(void) {
@@ -50,7 +78,9 @@ const char *program_prepare(void) {
     put_default("HOSTNAME", settings.hostname);
     if (settings.terminal)
         put_default("TERM", "xterm");
-    put_default("HOME", identity.home);
+    const char *home = list_get(&settings.env, "HOME");
+    if (home == NULL || *home == '\0') /* engines fill an empty one, too */
+        put("HOME", identity.home);
     return NULL;
 }
 
@@ -108,10 +138,11 @@ static void become_user(int status_fd) {
         program_give_up(status_fd, CANNOT_EXECUTE, errno, "setuid%s", "");
 }
 
-static bool executable(const char *path, int *error) {
+/* `named`: as it was given, not one of the places where it may be. */
+static bool executable(const char *path, bool named, int *error) {
     struct stat found;
     if (stat(path, &found) != 0) {
-        if (errno != ENOENT && errno != ENOTDIR)
+        if (errno != ENOENT && (errno != ENOTDIR || named))
             *error = errno;
         return false;
     }
@@ -127,14 +158,14 @@ static void look_up(const char *name, char *path, int status_fd) {
     const char *search = list_get(&settings.env, "PATH");
     if (strchr(name, '/') != NULL) {
         snprintf(path, 4096, "%s", name);
-        if (executable(path, &error))
+        if (executable(path, true, &error))
             return;
         search = NULL;
     }
     while (search != NULL) {
         size_t length = strcspn(search, ":");
         snprintf(path, 4096, "%.*s%s%s", (int)length, search, length > 0 ? "/" : "", name);
-        if (executable(path, &error))
+        if (executable(path, false, &error))
             return;
         search = search[length] == ':' ? search + length + 1 : NULL;
     }

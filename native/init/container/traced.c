@@ -7,8 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "common/clock.h"
 #include "init/container/program.h"
 #include "init/machine/capabilities.h"
 #include "init/settings/settings.h"
@@ -33,13 +35,16 @@ static int leave_records(const struct list *argv) {
 }
 
 _Noreturn void traced_become(const struct list *argv, int status_fd, bool mark) {
-    char records[16], status[16];
+    char records[16], status[16], limit[24];
+    struct rlimit normal = {0, 0};
     int fd = leave_records(argv);
     if (fd < 0)
         program_give_up(status_fd, CANNOT_EXECUTE, errno, "open(%s)", "/dev/.vt-exec");
     snprintf(records, sizeof records, "%d", fd);
     snprintf(status, sizeof status, "%d", status_fd);
     fcntl(status_fd, F_SETFD, 0);
+    getrlimit(RLIMIT_MSGQUEUE, &normal);
+    snprintf(limit, sizeof limit, "%llu", (unsigned long long)normal.rlim_max);
     setrlimit(RLIMIT_MSGQUEUE, &(struct rlimit){TRACER_MARK, TRACER_MARK});
 
     struct list words = {0};
@@ -47,7 +52,8 @@ _Noreturn void traced_become(const struct list *argv, int status_fd, bool mark) 
     char *after[] = {"-o",     mark ? "/dev/.vt-trace-entry" : "/dev/.vt-trace-command",
                      "--",     "/.vmtailor/init",
                      "--exec", records,
-                     status,   mark ? "1" : "0"};
+                     status,   mark ? "1" : "0",
+                     limit};
     for (size_t i = 0; i < sizeof before / sizeof *before; i++)
         list_add(&words, before[i]);
     bool apart = false;
@@ -66,13 +72,12 @@ _Noreturn void traced_become(const struct list *argv, int status_fd, bool mark) 
 }
 
 int traced_second_half(int argc, char **argv) {
-    if (argc != 5)
+    if (argc != 6)
         return 2;
     int records_fd = atoi(argv[2]), status_fd = atoi(argv[3]);
     fcntl(status_fd, F_SETFD, FD_CLOEXEC);
-    struct rlimit normal;
-    if (prlimit(1, RLIMIT_MSGQUEUE, NULL, &normal) == 0)
-        setrlimit(RLIMIT_MSGQUEUE, &normal);
+    rlim_t normal = strtoull(argv[5], NULL, 10);
+    setrlimit(RLIMIT_MSGQUEUE, &(struct rlimit){normal, normal});
     off_t length = lseek(records_fd, 0, SEEK_END);
     char *text = length > 0 ? malloc((size_t)length) : NULL;
     if (text == NULL || pread(records_fd, text, (size_t)length, 0) != length)
@@ -87,6 +92,25 @@ int traced_second_half(int argc, char **argv) {
     if (!capabilities_limit_traced())
         program_give_up(status_fd, CANNOT_EXECUTE, errno, "prctl(%s)", "PR_CAPBSET_DROP");
     program_become(&settings.argv, status_fd, argv[4][0] == '1');
+}
+
+/* Of a tracer's own time, where the kernel keeps no clock of it: three eighths of what has passed. */
+static uint64_t usually_ns(void) {
+    return now_ns() / 8 * 3;
+}
+
+uint64_t tracers_ns(void) {
+    uint64_t sum = 0;
+    for (pid_t pid = 2; settings.trace.count > 0 && pid <= LAST_PID; pid++) {
+        clockid_t clock;
+        struct timespec used;
+        if (!traced_is_tracer(pid))
+            continue;
+        if (clock_getcpuclockid(pid, &clock) != 0 || clock_gettime(clock, &used) != 0)
+            return usually_ns();
+        sum += (uint64_t)used.tv_sec * 1000000000u + (uint64_t)used.tv_nsec;
+    }
+    return sum;
 }
 
 bool traced_is_tracer(pid_t pid) {

@@ -3,11 +3,12 @@
 #include "init/container/user.h"
 
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "init/base/read_file.h"
 
-#define MOST (1 << 20)
+#define MOST (16 << 20)
 #define FIELDS 7
 
 /* Cut the next line off `*text` and split it at colons; missing fields are "". False at the end. */
@@ -54,7 +55,8 @@ static bool has_member(char *members, const char *name) {
     return false;
 }
 
-/* The line of a user, by name or number: name into `*name` (NULL when there is none). */
+/* The line of a user, by number where `wanted` is one, and by name otherwise, as in engines: name into `*name` (NULL
+ * when there is none). */
 static void find_user(char *passwd, const char *wanted, struct identity *identity, const char **name) {
     char *fields[FIELDS];
     unsigned uid, gid, number = 0;
@@ -62,7 +64,7 @@ static void find_user(char *passwd, const char *wanted, struct identity *identit
     while (next_line(&passwd, fields)) {
         if (!id_of(fields[2], &uid) || !id_of(fields[3], &gid))
             continue;
-        if (strcmp(fields[0], wanted) != 0 && !(by_number && uid == number))
+        if (by_number ? uid != number : strcmp(fields[0], wanted) != 0)
             continue;
         *name = fields[0];
         identity->uid = uid;
@@ -71,6 +73,37 @@ static void find_user(char *passwd, const char *wanted, struct identity *identit
             identity->home = fields[5];
         return;
     }
+}
+
+/* Add a group. Returns NULL, or what is wrong: a group that is left out would be a right, or a denial, less. */
+static const char *add_group(struct identity *identity, gid_t gid) {
+    size_t count = identity->group_count;
+    if (count == MAX_GROUPS)
+        return "the user is in more than 65536 groups";
+    if ((count & (count - 1)) == 0) { /* none, or a power of two: there is no more room */
+        gid_t *larger = realloc(identity->groups, (count == 0 ? 1 : 2 * count) * sizeof *larger);
+        if (larger == NULL)
+            return "no memory for the user's groups";
+        identity->groups = larger;
+    }
+    identity->groups[identity->group_count++] = gid;
+    return NULL;
+}
+
+/* The primary group is among the others, once: files may deny it what they allow to all (CVE-2022-36109). Root without
+   further groups is what init is, and asks nothing of the kernel. */
+static const char *add_primary(struct identity *identity) {
+    if (identity->uid == 0 && identity->gid == 0 && identity->group_count == 0)
+        return NULL;
+    size_t at = 0;
+    while (at < identity->group_count && identity->groups[at] != identity->gid)
+        at++;
+    const char *wrong = at == identity->group_count ? add_group(identity, identity->gid) : NULL;
+    if (wrong == NULL) {
+        memmove(identity->groups + 1, identity->groups, at * sizeof *identity->groups);
+        identity->groups[0] = identity->gid;
+    }
+    return wrong;
 }
 
 const char *identity_parse(const char *text, char *passwd, char *group, struct identity *identity) {
@@ -103,13 +136,15 @@ const char *identity_parse(const char *text, char *passwd, char *group, struct i
         if (!id_of(fields[2], &gid))
             continue;
         if (wanted_group != NULL) {
-            if (strcmp(fields[0], wanted_group) == 0 || (by_number && gid == number)) {
+            if (by_number ? gid == number : strcmp(fields[0], wanted_group) == 0) {
                 identity->gid = gid;
                 found = true;
                 break;
             }
-        } else if (name != NULL && identity->group_count < MAX_GROUPS && has_member(fields[3], name)) {
-            identity->groups[identity->group_count++] = gid;
+        } else if (name != NULL && has_member(fields[3], name)) {
+            const char *wrong = add_group(identity, gid);
+            if (wrong != NULL)
+                return wrong;
         }
     }
     if (wanted_group != NULL && !found) {
@@ -117,11 +152,14 @@ const char *identity_parse(const char *text, char *passwd, char *group, struct i
             return "no such group in /etc/group";
         identity->gid = number;
     }
-    return NULL;
+    return add_primary(identity);
 }
 
 const char *identity_find(const char *text, struct identity *identity) {
-    char *passwd = read_file("/etc/passwd", MOST, NULL);
-    char *group = read_file("/etc/group", MOST, NULL);
+    size_t users = 0, groups = 0;
+    char *passwd = read_file("/etc/passwd", MOST, &users);
+    char *group = read_file("/etc/group", MOST, &groups);
+    if (users == MOST || groups == MOST)
+        return users == MOST ? "/etc/passwd is larger than 16 MiB" : "/etc/group is larger than 16 MiB";
     return identity_parse(text, passwd, group, identity);
 }

@@ -6,12 +6,14 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-#define MAX_GROUPS 64
+/* NGROUPS_MAX of the kernel. */
+#define MAX_GROUPS 65536
 
+/* `groups`: all supplementary ones, allocated; the primary group is the first, except for root without any other. */
 struct identity {
     uid_t uid;
     gid_t gid;
-    gid_t groups[MAX_GROUPS];
+    gid_t *groups;
     size_t group_count;
     const char *home;
 };

@@ -12,6 +12,7 @@
 #include "init/base/marks.h"
 #include "init/base/serial_line.h"
 #include "init/container/entry_point.h"
+#include "init/container/slowdown.h"
 #include "init/container/trace_log.h"
 #include "init/exercise/job.h"
 #include "init/machine/at_rest.h"
@@ -26,13 +27,39 @@ static enum { OFF, WAITING, PAUSED, SETTLING, LOADING, HOLDING, STOPPING } state
 static bool ready;
 static int rested;
 static uint64_t ready_deadline, next_try, next_look, rest_deadline, stop_deadline;
-static uint64_t began;
+static uint64_t began, stop_began;
+
+/* A limit is over: is it not, once it is stretched by what this machine is slower? Then `*deadline` is later. */
+static bool more_time(uint64_t since, uint64_t limit_ms, uint64_t *deadline) {
+    unsigned percent = slowdown(began);
+    if (percent > job_stretch) {
+        job_stretch = percent;
+        line_note("", "what takes a second elsewhere takes %u.%02u s here: limits of time are longer", percent / 100,
+                  percent % 100);
+    }
+    uint64_t later = since + limit_ms * job_stretch / 100 * MS;
+    if (later <= now_ns())
+        return false;
+    *deadline = later;
+    return true;
+}
+
+static bool more_to_get_ready(void) {
+    return more_time(began, (uint64_t)settings.ready_timeout_ms, &ready_deadline);
+}
+
+/* End a job whose time is over. The client has had longer than it was given, and is not waited for. */
+static void job_late(void) {
+    if (job.tool || !more_time(job.since, job.limit_ms, &job.deadline))
+        job_kill();
+}
 
 static void stop(void) {
     line_mark("stop", vt_mark_stop());
     trace_log_mark("stop");
     state = STOPPING;
-    stop_deadline = now_ns() + (uint64_t)settings.stop_timeout_ms * MS;
+    stop_began = now_ns();
+    stop_deadline = stop_began + (uint64_t)settings.stop_timeout_ms * job_stretch / 100 * MS;
     entry_signal(settings.stop_signal);
 }
 
@@ -85,7 +112,11 @@ static void look(void) {
 }
 
 static void ready_failed(void) {
-    line_text(WIRE_NOTE, "%cnot ready within %d ms", 0, settings.ready_timeout_ms);
+    if (ready_deadline - began > (uint64_t)settings.ready_timeout_ms * MS)
+        line_text(WIRE_NOTE, "%cnot ready within %d ms, made %llu ms since this machine is slow", 0,
+                  settings.ready_timeout_ms, (unsigned long long)(ready_deadline - began) / MS);
+    else
+        line_text(WIRE_NOTE, "%cnot ready within %d ms", 0, settings.ready_timeout_ms);
     stop();
 }
 
@@ -157,6 +188,10 @@ static void client_ended(int status) {
         settle();
         return;
     }
+    if (job.number == READY && (said || job.killed) && now_ns() >= ready_deadline && more_to_get_ready()) {
+        job_start(READY, &settings.ready, ready_deadline);
+        return;
+    }
     if (said)
         job_report(job.said, job.said_length);
     else
@@ -193,7 +228,7 @@ uint64_t exercise_advance(void) {
         return UINT64_MAX;
     case WAITING:
     case PAUSED:
-        if (now >= ready_deadline && !(job.tool && job.pid > 0 && now < job.deadline)) {
+        if (now >= ready_deadline && !(job.tool && job.pid > 0 && now < job.deadline) && !more_to_get_ready()) {
             job_kill();
             if (!job.tool && settings.ready.kind == STEP_COMMAND && job.verdict.done > 0)
                 job_report_verdict();
@@ -210,7 +245,7 @@ uint64_t exercise_advance(void) {
         if (state == PAUSED)
             return earlier(next_try, ready_deadline);
         if (job.pid > 0 && now >= job.deadline && !job.killed)
-            job_kill();
+            job_late();
         return job.pid > 0 && !job.killed ? earlier(job.deadline, now < ready_deadline ? ready_deadline : job.deadline)
                : now < ready_deadline     ? ready_deadline
                                           : UINT64_MAX;
@@ -226,12 +261,13 @@ uint64_t exercise_advance(void) {
             return now;
         }
         if (now >= job.deadline && !job.killed)
-            job_kill();
+            job_late();
         return job.killed ? UINT64_MAX : job.deadline;
     case STOPPING:
-        if (now < stop_deadline)
+        if (now < stop_deadline || more_time(stop_began, (uint64_t)settings.stop_timeout_ms, &stop_deadline))
             return stop_deadline;
-        line_note("", "still running %d ms after signal %d: killed", settings.stop_timeout_ms, settings.stop_signal);
+        line_note("", "still running %llu ms after signal %d: killed",
+                  (unsigned long long)(stop_deadline - stop_began) / MS, settings.stop_signal);
         entry_signal(SIGKILL);
         state = OFF;
         return UINT64_MAX;

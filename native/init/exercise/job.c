@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +17,17 @@
 #include "init/container/child.h"
 
 struct job job;
+unsigned job_stretch = 100;
+
+static uint64_t stretched(uint64_t ms) {
+    return ms * job_stretch / 100;
+}
+
+static void set_limit(uint64_t ms) {
+    job.since = now_ns();
+    job.limit_ms = ms;
+    job.deadline = job.since + stretched(ms) * MS;
+}
 
 /* --- results --- */
 
@@ -97,6 +109,7 @@ static void start_client(bool until, int timeout_ms) {
     const struct step *step = job.step;
     char *argv[16] = {"/.vmtailor/client", until ? "until" : "count", timeout};
     int count = 3, out = -1;
+    uint64_t most = stretched((unsigned)step->timeout_ms);
     snprintf(timeout, sizeof timeout, "%d", timeout_ms);
     const struct {
         const char *key, *text;
@@ -105,7 +118,7 @@ static void start_client(bool until, int timeout_ms) {
         {until ? "ready" : "step", step->kind == STEP_TCP ? "tcp" : "http", -1},
         {".port", NULL, step->port},
         {".repeat", NULL, step->repeat},
-        {".timeout-ms", NULL, step->timeout_ms},
+        {".timeout-ms", NULL, most > INT_MAX ? INT_MAX : (int)most},
         {".method", step->method, -1},
         {".path", step->path, -1},
         {".status", NULL, step->status},
@@ -141,7 +154,7 @@ void job_again(void) {
     answer_start(&job.answer);
     match_again(&job.match);
     job.last_words[0] = '\0';
-    job.deadline = now_ns() + (uint64_t)job.step->timeout_ms * MS;
+    set_limit((uint64_t)job.step->timeout_ms);
     struct list argv = job.step->argv;
     job.pid = child_start(&argv, (struct stdio){in, out, err, false}, false, NULL);
     close(in);
@@ -164,10 +177,12 @@ void job_start(int number, const struct step *step, uint64_t ready_deadline) {
         job_again();
         return;
     }
-    uint64_t most =
-        number == READY ? (ready_deadline - job.began) / MS : (uint64_t)step->timeout_ms * (unsigned)step->repeat;
+    uint64_t most = number == READY ? (ready_deadline - job.began) / MS
+                                    : stretched((uint64_t)step->timeout_ms * (unsigned)step->repeat);
     int timeout_ms = most > 86400000u ? 86400000 : (int)most;
-    job.deadline = job.began + ((uint64_t)timeout_ms + 5000) * MS;
+    job.since = job.began;
+    job.limit_ms = (uint64_t)timeout_ms + 5000;
+    job.deadline = job.began + job.limit_ms * MS;
     start_client(number == READY, timeout_ms);
 }
 

@@ -21,6 +21,7 @@ struct job {
     bool tool; /* the client: it judges by itself, `said` is its verdict */
     pid_t pid;
     uint64_t began, deadline;
+    uint64_t since, limit_ms; /* what the deadline was made of */
     bool killed;
     struct watch out, err;
     struct verdict verdict;
@@ -34,6 +35,8 @@ struct job {
 };
 
 extern struct job job;
+/* What limits of time are stretched to, in percent, as far as it is known. */
+extern unsigned job_stretch;
 
 /* Start a step. `ready_deadline` bounds the ready check's client, which tries again by itself. */
 void job_start(int number, const struct step *step, uint64_t ready_deadline);

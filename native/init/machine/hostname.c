@@ -13,9 +13,25 @@
 #include "init/base/serial_line.h"
 #include "init/settings/settings.h"
 
+/* The file that a link of the image leads to, emptied, as engines use it; -1 where there is none, or it is no file. */
+static int open_behind(const char *path) {
+    struct stat found;
+    if (lstat(path, &found) != 0 || !S_ISLNK(found.st_mode) || stat(path, &found) != 0 || !S_ISREG(found.st_mode))
+        return -1;
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    if (fd < 0 || ftruncate(fd, 0) == 0)
+        return fd;
+    close(fd);
+    return -1;
+}
+
+/* A link that leads nowhere gives way to the file. Our own programs, and the kernel's files, cannot be emptied. */
 static void write_file(const char *path, const char *text) {
-    unlink(path); /* a link in the image must not lead us elsewhere */
-    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
+    int fd = open_behind(path);
+    if (fd < 0) {
+        unlink(path);
+        fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
+    }
     if (fd < 0) {
         line_note("", "open(%s): %s", path, strerror(errno));
         return;
@@ -33,6 +49,16 @@ static void split_net(const char *net, char address[16], char dns[16]) {
         address[0] = '\0';
 }
 
+/* Where the image says nothing of it, what is mounted can be read where it always could. */
+static void link_mounts(void) {
+    struct stat found;
+    if (stat("/etc/mtab", &found) == 0)
+        return;
+    unlink("/etc/mtab");
+    if (symlink("/proc/mounts", "/etc/mtab") != 0)
+        line_note("", "symlink(/etc/mtab): %s", strerror(errno));
+}
+
 void hostname_set(void) {
     char address[16], dns[16], text[512];
     split_net(settings.net, address, dns);
@@ -41,11 +67,13 @@ void hostname_set(void) {
     mkdir("/etc", 0755);
     snprintf(text, sizeof text, "%.64s\n", settings.hostname);
     write_file("/etc/hostname", text);
-    snprintf(text, sizeof text, "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n%s\t%.64s\n",
+    /* As where an engine gives no IPv6: resolvers would put ::1 first, and many servers listen on 127.0.0.1 alone. */
+    snprintf(text, sizeof text, "127.0.0.1\tlocalhost\n::1\tip6-localhost ip6-loopback\n%s\t%.64s\n",
              address[0] != '\0' ? address : "127.0.1.1", settings.hostname);
     write_file("/etc/hosts", text);
     if (dns[0] != '\0') {
         snprintf(text, sizeof text, "nameserver %s\n", dns);
         write_file("/etc/resolv.conf", text);
     }
+    link_mounts();
 }

@@ -4,6 +4,7 @@
 #include "init/machine/root.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -81,6 +82,25 @@ static void settings_read_only(void) {
     }
 }
 
+/* As engines set them: an ordinary user may listen on port 80, and ask another machine whether it is there. */
+static const struct {
+    const char *path, *value;
+} USUAL[] = {
+    {"/proc/sys/net/ipv4/ip_unprivileged_port_start", "0"},
+    {"/proc/sys/net/ipv4/ping_group_range", "0 2147483647"},
+};
+
+static void settings_usual(void) {
+    for (size_t i = 0; i < sizeof USUAL / sizeof *USUAL; i++) {
+        int fd = open(USUAL[i].path, O_WRONLY | O_CLOEXEC);
+        if (fd < 0)
+            continue; /* the kernel has no such thing */
+        if (write(fd, USUAL[i].value, strlen(USUAL[i].value)) < 0)
+            line_note("", "write(%s): %s", USUAL[i].path, strerror(errno));
+        close(fd);
+    }
+}
+
 void root_mounts(void) {
     for (size_t i = 0; i < sizeof MOUNTS / sizeof *MOUNTS; i++) {
         unsigned long flags = MOUNTS[i].flags & ~(settings.privileged ? (unsigned long)MS_RDONLY : 0);
@@ -88,9 +108,22 @@ void root_mounts(void) {
         if (mount(MOUNTS[i].type, MOUNTS[i].target, MOUNTS[i].type, flags, MOUNTS[i].options) != 0)
             line_note(errno == ENODEV ? MOUNTS[i].symbol : "", "mount(%s on %s): %s", MOUNTS[i].type, MOUNTS[i].target,
                       strerror(errno));
-        else if (i == 0 && capabilities_limited()) /* proc */
-            settings_read_only();
+        else if (i == 0) { /* proc */
+            settings_usual();
+            if (capabilities_limited())
+                settings_read_only();
+        }
     }
+}
+
+bool root_proc_of_namespace(void) {
+    if (umount2("/proc", MNT_DETACH) != 0)
+        return true; /* there was none */
+    if (mount(MOUNTS[0].type, MOUNTS[0].target, MOUNTS[0].type, MOUNTS[0].flags, NULL) != 0)
+        return false;
+    if (capabilities_limited())
+        settings_read_only();
+    return true;
 }
 
 void tools_mount(void) {

@@ -4,9 +4,13 @@
 #ifndef VT_ROOT_H
 #define VT_ROOT_H
 
+#include <stdbool.h>
+
 void root_scratch(void);
 void root_writable(void);
 void root_mounts(void);
+/* In the first process of a PID namespace: /proc that shows it. False and errno when it cannot be. */
+bool root_proc_of_namespace(void);
 /* The third disk: programs we bring along (a tracer), never part of the container. */
 void tools_mount(void);
 

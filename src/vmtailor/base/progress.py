@@ -26,8 +26,13 @@ class ProgressStep:
 
     def __init__(self, title: str, move: Callable[[float, float | None, str], None] | None) -> None:
         self.title = title
+        self.passed = True
         self._move = move
         self._last = time.monotonic()
+
+    def fail(self) -> None:
+        """Note that the work was done, and what it was to show is not so: its line has no tick."""
+        self.passed = False
 
     def update(self, done: float, total: float | None = None, note: str = "") -> None:
         """So much is done, of so much if that is known."""
@@ -44,13 +49,16 @@ def step(title: str) -> Iterator[ProgressStep]:
     started = time.monotonic()
     if not sys.stderr.isatty():
         output.note(f"{title} …")
-        yield ProgressStep(title, None)
-        output.note(f"✓ {title} ({time.monotonic() - started:.1f} s)")
+        shown = ProgressStep(title, None)
+        yield shown
+        output.note(f"{'✓' if shown.passed else '✗'} {title} ({time.monotonic() - started:.1f} s)")
         return
     from vmtailor.base import terminal  # takes a tenth of a second, and is for terminals only
 
     with terminal.bar(plain(title)) as move:
-        yield ProgressStep(title, move)
+        shown = ProgressStep(title, move)
+        yield shown
     seconds = time.monotonic() - started
-    done = terminal.Text.assemble(("✓ ", "green"), title, (f" ({seconds:.1f} s)", "dim"))
+    sign = ("✓ ", "green") if shown.passed else ("✗ ", "red")
+    done = terminal.Text.assemble(sign, title, (f" ({seconds:.1f} s)", "dim"))
     terminal.stderr().print(done)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -33,7 +34,7 @@ from vmtailor.model.change import Reason
 from vmtailor.model.fit_run import FitRun
 from vmtailor.model.option import Option
 from vmtailor.model.option_rows import JSON, SOURCE
-from vmtailor.pipeline.known_source import SourceAtHand, packaged_tree, read_configuration, source_for
+from vmtailor.pipeline.known_source import SourceAtHand, newest_source, packaged_tree, read_configuration, source_for
 
 EXPLAIN_SCHEMA = "vmtailor/explain/1"
 
@@ -47,7 +48,10 @@ _STYLES = {
 def explain(
     bundle: Annotated[
         Path | None,
-        Option(name="BUNDLE", type=Path, help="Explain this bundle, or the run.json in it. Left out with --config."),
+        Option(
+            name="BUNDLE", type=Path,
+            help="Explain this bundle, or the run.json in it. Left out with --config, or for --failure alone.",
+        ),
     ] = None,
     what: Annotated[
         str | None,
@@ -103,14 +107,17 @@ def explain(
         _of_configuration(config, asked_for, failure, source, json, console)
         return
     if bundle is None:
-        raise UserInputError("there is nothing to explain", hint="give a bundle, or --config FILE")
+        if failure is None:
+            raise UserInputError(
+                "there is nothing to explain", hint="give a bundle, --config FILE, or --failure MESSAGE"
+            )
+        _print(_answer_failure(failure, _any_source(source), AskedKernel.of_source(), ""), json, console)
+        return
     run, folder = load_run(bundle)
+    again = f"vmtailor refit {shlex.quote(str(folder))}"
     if failure is not None:
-        _print(
-            _answer_failure(failure, _bundle_source(run, source), AskedKernel.of_plan(run.plan), _fit_again(run)),
-            json,
-            console,
-        )
+        known = _bundle_source(run, source)
+        _print(_answer_failure(failure, known, AskedKernel.of_plan(run.plan), again), json, console)
         return
     if what is None:
         _print_overview(run, bundle, json, console)
@@ -118,9 +125,7 @@ def explain(
     found = _find(run, what, tree)
     if found is None or found.kind in (NameKind.FUNCTION, NameKind.FILE):
         known = _bundle_source(run, source, required=False) if tree else None
-        answer = (
-            _answer_word(what, known, AskedKernel.of_plan(run.plan), _fit_again(run)) if known is not None else None
-        )
+        answer = _answer_word(what, known, AskedKernel.of_plan(run.plan), again) if known is not None else None
         if answer is not None:
             _print(answer, json, console)
             return
@@ -132,6 +137,7 @@ def explain(
             hint=f"did you mean {', '.join(close)}?" if close else f"all symbols: vmtailor explain {bundle}",
         )
     lines = TraceLines(folder)
+    found = replace(found, brings_in=tuple(way.replace("vmtailor fit …", again) for way in found.brings_in))
     if json:
         output.document(answer_document(found, lines))
     else:
@@ -200,8 +206,15 @@ def _without_source(version: str) -> UserInputError:
     )
 
 
-def _fit_again(run: FitRun) -> str:
-    return f"vmtailor fit {run.reference} …"
+def _any_source(given: str | None) -> SourceAtHand:
+    """Return the source that is given, else the newest one at hand. Raises UserInputError without any."""
+    found = source_for(given, "") if given is not None else newest_source()
+    if found is None:
+        raise UserInputError(
+            "no kernel's source is in the cache, and nothing can be looked up without one",
+            hint="give one: --source FOLDER|TARBALL|VERSION",
+        )
+    return found
 
 
 def _of_configuration(
@@ -211,9 +224,12 @@ def _of_configuration(
     if what is None and failure is None:
         raise UserInputError("there is nothing to look up", hint="give a name, or --failure MESSAGE")
     known = source_for(source, made.version, made.architecture or None)
+    if known is None and not made.version:
+        known = newest_source()  # a fragment does not say of which kernel it is
     if known is None:
         raise _without_source(made.version)
-    target = AskedKernel.of_config(str(file), made.symbols)
+    same = bool(made.version) and made.architecture in names() and not known.note
+    target = AskedKernel.of_config(str(file), made.symbols, known.known.kconfig, same_source=same)
     if failure is not None:
         _print(_answer_failure(failure, known, target, ""), json, console)
         return
@@ -233,14 +249,14 @@ def _answer_failure(message: str, source: SourceAtHand | None, target: AskedKern
     kinds = messages.load()
     read = recognise(message, source.known, kinds)
     found = () if read.not_kernel else findings(read.asks, source.known, target)
-    notes = (*read.notes, source.note) if source.note else read.notes
+    notes = tuple(note for note in (*read.notes, target.note, source.note) if note)
     lacks = (
         lacking(by_error(read.error, source.known), source.known, target) if not found and not read.not_kernel else ()
     )
     return LookupAnswer(
         question=message.strip(),
         target=target,
-        verdict=verdict(found, read.not_kernel),
+        verdict=verdict(found, read.not_kernel, sure=read.sure, asked=bool(target.name)),
         findings=found,
         source=source.version,
         command=command,
@@ -257,7 +273,7 @@ def _answer_failure(message: str, source: SourceAtHand | None, target: AskedKern
 def _answer_word(what: str, source: SourceAtHand, target: AskedKernel, command: str) -> LookupAnswer | None:
     """Return the answer to a name, an error, or a call and a word of its arguments; None where the source knows none of
     it."""
-    notes = (source.note,) if source.note else ()
+    notes = tuple(note for note in (target.note, source.note) if note)
     kinds = messages.load()
     words = what.replace("(", " ").replace(")", " ").replace(",", " ").split()
     error = next((known for word in words if (known := kinds.error(word)) is not None), None)

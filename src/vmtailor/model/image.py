@@ -31,6 +31,10 @@ class Port:
     protocol: str = "tcp"
 
 
+#: Programs by name that are made to be PID 1: inits of systems, s6-overlay's among them, and those of containers.
+PID_ONE = frozenset({"init", "linuxrc", "systemd", "runit-init", "s6-svscan", "tini", "tini-static", "catatonit"})
+
+
 @dataclass(frozen=True)
 class ImageConfig:
     """The image configuration, read whole. Lists keep their order; `user` is as written (`name`, `uid:gid`, …)."""
@@ -52,6 +56,12 @@ class ImageConfig:
     def argv(self) -> tuple[str, ...]:
         """Return the command that is executed: entry point followed by command."""
         return self.entrypoint + self.cmd
+
+    @property
+    def insists_on_pid_one(self) -> bool:
+        """Return whether the command is a program that refuses, or complains, where it is not PID 1."""
+        names = [word.rpartition("/")[2] for word in self.argv[:2]]
+        return bool(names) and (names[0] in PID_ONE or names == ["busybox", "init"])
 
 
 # vmtailor/image/1: with `kind`, which was always the same.

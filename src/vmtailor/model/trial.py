@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar
 
+from vmtailor.base.files.records import Older
 from vmtailor.model.change import Change
 from vmtailor.model.syscalls import Absence, FailedCall
 
@@ -39,14 +40,17 @@ class Trial:
 # vmtailor/verification/1: without `skipped`.
 # vmtailor/verification/2: `skipped`: a bundle's own host commands are not run unasked.
 # vmtailor/verification/3: `absent`.
+# vmtailor/verification/4: `varying`.
 @dataclass(frozen=True)
 class Verification:
     """The verdict of a verification. `failures`: faults, in sentences. `degraded`: calls that newly fail. `needs`:
     symbols that init itself asked for. `evidence`: the last words of the guest that failed. `skipped`: programs of the
     exercise that were not run on the host, so the verdict does not cover them. `absent`: things that are harmlessly
-    missing (data/harmless)."""
+    missing (data/harmless). `varying`: lines of the output that two runs on the baseline print otherwise, so that they
+    are not compared; `*` stands for what varies."""
 
-    SCHEMA: ClassVar[str] = "vmtailor/verification/3"
+    SCHEMA: ClassVar[str] = "vmtailor/verification/4"
+    OLDER: ClassVar[Older] = {"vmtailor/verification/3": dict}
 
     failures: tuple[str, ...]
     degraded: tuple[FailedCall, ...] = ()
@@ -55,6 +59,7 @@ class Verification:
     evidence: str = ""
     skipped: tuple[str, ...] = ()
     absent: tuple[Absence, ...] = ()
+    varying: tuple[str, ...] = ()
 
     @property
     def passed(self) -> bool:

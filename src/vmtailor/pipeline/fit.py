@@ -167,6 +167,9 @@ def doubts(fitted: Fitted, baseline: Side, tailored: Side, exercise: Exercise) -
             "no-load",
             "the exercise gives no load: what only a request needs was not seen; write one (--exercise)",
         )
+    if varying := fitted.verification.varying:
+        lines = "; ".join(varying)
+        yield Warning("output-varies", f"the output differs from run to run by itself, and is not compared in: {lines}")
     if fitted.kernel.unplanned:
         names = ", ".join(fitted.kernel.unplanned[:10])
         yield Warning("unplanned", f"the kernel has symbols that the plan did not foresee: {names}")

@@ -218,6 +218,7 @@ class ImageSubject(Subject[ImageSeen]):
             self.image.config, self.exercise, seen.events, found.tree, self.config,
             head=seen.archive.head, architecture=self.architecture.name,
         )  # fmt: skip
+        demand.of_access_lists(seen.archive.listed, options.root_format, demands)
         read = facts.reader(self.source.path)
         demand.of_modules(seen.record.modules_requested, demands, lambda path: kbuild.symbol_of_module(path, read))
         refusals.of_observed(seen.observed, demands, self.config)
@@ -245,11 +246,14 @@ class ImageSubject(Subject[ImageSeen]):
         return keys.of_run(verify, machine, self.exercise, self.natives, *traced, used)
 
     def judge(self, found: Findings[ImageSeen], made: Plan, machine: Machine) -> tuple[Verification, bool]:
-        with step("verify: the exercise on the tailored machine"):
+        with step("verify: the exercise on the tailored machine") as shown:
             target = verify.Target(
                 machine=machine, image=self.image.config, exercise=self.exercise, tools=self.tools, network=made.network
             )
-            return verify.verify(target, found.seen.record, found.seen.events, self.scratch), True
+            judged = verify.verify(target, found.seen.record, found.seen.events, self.scratch)
+            if not judged.passed:
+                shown.fail()
+        return judged, True
 
     def asked(
         self, machine: Machine, table: SymbolTable, title: str, beside: MeasureRequest | None = None

@@ -70,6 +70,16 @@ def source_for(given: str | None, version: str, architecture: str | None = None)
     return SourceAtHand(_known(tree, architecture, store), tree.version, note)
 
 
+def newest_source(architecture: str | None = None) -> SourceAtHand | None:
+    """Return the newest source that the cache has; None when it has none."""
+    store = Store()
+    found = kept_source.by_version(store)
+    if not found:
+        return None
+    version = max(found, key=version_key)
+    return SourceAtHand(_known(found[version], architecture, store), version, f"read in the source of {version}")
+
+
 @dataclass(frozen=True)
 class WholeSource:
     """A source with its facts: its folder and digest, the requests it answers, and its tree."""

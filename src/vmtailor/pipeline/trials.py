@@ -110,8 +110,10 @@ class Trials(Generic[Made, Result]):
             asked = ask(names)
             if asked is None:
                 continue
-            with step(asked.title):
+            with step(asked.title) as shown:
                 tried = self.attempt(purpose, asked.changes, asked.about)
+                if not tried.trial.passed:
+                    shown.fail()
             answer = tried.trial.passed
             last = tried.result if tried.result is not None else last
             if answer and tried.result is not None:

@@ -35,6 +35,8 @@ RECORD = "trace.json"
 COVERAGE = "coverage.counts"
 #: Processor seconds a boot under emulation may take beside what the exercise itself allows.
 BOOT_S = 300.0
+#: Init stretches limits of time at the most so many times (native/init/container/slowdown.c).
+MOST_STRETCH = 8
 #: Rounds of adding requested modules and booting again: one may request the next (af_alg, algif_hash).
 MODULE_ROUNDS = 6
 
@@ -61,7 +63,8 @@ def trace(
     calls are still being traced: whether modules are missing is not known then.
 
     Raises GuestError, with the console, when the workload fails on the baseline: then nothing may go on."""
-    work = Exercised(Run(exercise=inputs.exercise, key=FIXED_KEY), BOOT_S + 4 * inputs.exercise.ready.timeout_s)
+    limit_s = BOOT_S + MOST_STRETCH * inputs.exercise.ready.timeout_s
+    work = Exercised(Run(exercise=inputs.exercise, key=FIXED_KEY), limit_s)
     alone = inputs.machine(())
 
     def counted_alone() -> tuple[Boot, Gathered]:
@@ -108,9 +111,12 @@ def _coverage(inputs: TraceInputs, machine: Machine, work: Exercised, scratch: P
     marks = boots.marks(inputs.table, inputs.natives)
     config = CountingConfig(mode=CountingMode.COUNTS, marks=marks, architecture=inputs.table.architecture)
     one_cpu = machine_variants.counted(machine)
-    with step("trace: every block of the kernel"):
+    with step("trace: every block of the kernel") as shown:
         counted = Counting(inputs.natives, config, inputs.table)
-        return boot(one_cpu, work.unhurried(one_cpu.clock), scratch, counting=counted)
+        found = boot(one_cpu, work.unhurried(one_cpu.clock), scratch, counting=counted)
+        if found[0].failures:
+            shown.fail()
+    return found
 
 
 def _requests(
@@ -127,8 +133,10 @@ def _requests(
     for _ in range(MODULE_ROUNDS):
         machine = inputs.machine(loaded)
         also = f" (with {', '.join(loaded)})" if loaded else ""
-        with step(f"trace: every system call{also}"):
+        with step(f"trace: every system call{also}") as shown:
             seen_boot, seen = boot(machine, replace(work, tools=inputs.tools).unhurried(machine.clock), scratch)
+            if seen_boot.failures:
+                shown.fail()
         events = container_calls.read(seen.requests, container_calls.phases(seen.report)).events
         wanted = container_calls.own_requests(initramfs.requested(boots.kernel_words(seen.report)), events)
         found = initramfs.providers(inputs.modules, wanted)

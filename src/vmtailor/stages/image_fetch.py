@@ -389,7 +389,8 @@ def _save(
     archived: layers.Archived,
     ignored: Sequence[str] = (),
 ) -> None:
-    """Save the record of an image beside its archive. `ignored`: what its configuration says in vain."""
+    """Save the record of an image beside its archive. `ignored`: what its configuration says in vain; what its archive
+    leaves out comes on top."""
     image = Image(
         reference=parsed.text,
         digest=digest,
@@ -398,7 +399,7 @@ def _save(
         archive_sha256=archived.sha256,
         entries=archived.entries,
         unpacked_bytes=archived.unpacked_bytes,
-        ignored=tuple(ignored),
+        ignored=(*ignored, *archived.left_out),
     )
     records.save(image, folder / _RECORD)
 

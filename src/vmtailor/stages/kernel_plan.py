@@ -148,6 +148,7 @@ def find_demands(
     demand.of_image(image, demands)
     demand.of_exercise(exercise, demands)
     demand.of_events(events, demands)
+    demand.of_user(image, demands)
     return demands
 
 

@@ -119,9 +119,11 @@ def trace(inputs: SystemTraceInputs, folder: Path, scratch: Path) -> SystemTrace
 
 def _plain(inputs: SystemTraceInputs, scratch: Path) -> float:
     """Return the time that the system takes without a tracer, by the same way in."""
-    with step("trace: the system as it is"):
+    with step("trace: the system as it is") as shown:
         machine = watched_machine(inputs.machine, inputs.way_in, inputs.natives, scratch, ())
         boot, gathered = inputs.booter(machine, inputs.workload, scratch)
+        if boot.failures:
+            shown.fail()
     if boot.failures:
         raise GuestError(
             f"{inputs.subject} does not get ready on its own kernel",

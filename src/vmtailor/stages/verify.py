@@ -9,11 +9,12 @@ from pathlib import Path
 
 from vmtailor.analysis.demands import container_calls, degradation, harmless_absences
 from vmtailor.analysis.guests import boots, kernel_complaints
+from vmtailor.analysis.guests.varying_output import Output
 from vmtailor.booting.booter import boot
 from vmtailor.drivers.host import host_client
 from vmtailor.model.boots.ending import Gathered
 from vmtailor.model.boots.workload import FIXED_KEY, NETWORK, Exercised, Patience, Run
-from vmtailor.model.exercise import Exercise
+from vmtailor.model.exercise import Exercise, ReadyKind
 from vmtailor.model.image import ImageConfig
 from vmtailor.model.machine import Clock, Machine, PublishedPort
 from vmtailor.model.syscalls import SyscallEvent
@@ -54,10 +55,11 @@ def verify(target: Target, trace: Trace, events: Sequence[SyscallEvent], scratch
     log = container_calls.read(seen.requests, container_calls.phases(seen.report))
     degraded, absent = harmless_absences.split(degradation.newly_failing(events, log.events))
     said = boots.complaints(seen, target.machine.architecture)
+    again = trace.coverage_boot.container.stdout if trace.coverage_boot.container is not None else None
     complaints = tuple(kernel_complaints.new_lines(said, trace.kernel_warnings, kernel_complaints.expected_messages()))
     failures = [
         *found.failures,
-        *boots.differences(trace.requests_report, seen.report, target.exercise),
+        *boots.differences(trace.requests_report, seen.report, target.exercise, again),
         *(f"{call.name}({call.arguments}) newly fails with {call.error}" for call in degraded),
         *(f"the kernel complains: {line}" for line in complaints),
     ]
@@ -74,7 +76,15 @@ def verify(target: Target, trace: Trace, events: Sequence[SyscallEvent], scratch
         complaints=complaints,
         evidence=evidence,
         absent=absent,
+        varying=_varying(trace, again, target.exercise),
     )
+
+
+def _varying(trace: Trace, again: str | None, exercise: Exercise) -> tuple[str, ...]:
+    """Return what the program prints otherwise in each run, where its output is compared at all."""
+    if again is None or exercise.ready.kind is not ReadyKind.EXIT:
+        return ()
+    return Output(trace.requests_report.stdout, again).varying()
 
 
 def _as_used(

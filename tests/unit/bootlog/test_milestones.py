@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
+from tests.unit.bootlog.reading import timeline_of
 
 from vmtailor.analysis.bootlog import kernel_messages
 from vmtailor.analysis.bootlog.boot_record import Observed
@@ -185,3 +187,20 @@ def test_trouble_is_warned_of(message: str, code: str | None) -> None:
     assert [one.code for one in log(message, "later", "Run /sbin/init as init process").warnings] == (
         [code] if code else []
     )
+
+
+def test_a_login_prompt_before_the_kernel_is_a_mark() -> None:
+    assert "login" in capture("U-Boot 2023.01", "buildroot login:").marks
+
+
+def test_units_of_a_chain_begin_after_the_kernel(tmp_path: Path) -> None:
+    """The chain counts from user space's beginning, whether or not the times of units stand beside it."""
+    finished = "Startup finished in 1.5s (kernel) + 2.5s (userspace) = 4s\n\n"
+    chain = "multi-user.target @2.4s\n└─slow.service @1.0s +1.4s\n"
+    alone, blamed = (
+        timeline_of(tmp_path, finished + chain),
+        timeline_of(tmp_path, finished + "1.400s slow.service\n\n" + chain),
+    )
+    for timeline in (alone, blamed):
+        unit = next(one for one in timeline.units if one.name == "slow.service")
+        assert (unit.start_us, unit.end_us) == (2_500_000, 3_900_000)

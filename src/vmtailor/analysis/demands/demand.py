@@ -7,7 +7,7 @@ be missed. A call that used to work must not fail afterwards, even if the progra
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from vmtailor.analysis.demands.call_paths import paths
@@ -17,10 +17,12 @@ from vmtailor.analysis.demands.request_symbols import CREDENTIALS, AskedSymbols,
 from vmtailor.analysis.demands.strace_log import unquote
 from vmtailor.analysis.ksource.expr import Enabled
 from vmtailor.analysis.ksource.facts import Facts
+from vmtailor.base.text import plural
 from vmtailor.model.architecture import narrow_numbers
 from vmtailor.model.evidence import Evidence, EvidenceKind, Strength
 from vmtailor.model.exercise import Exercise, StepKind
 from vmtailor.model.image import ImageConfig
+from vmtailor.model.plan import RootFormat
 from vmtailor.model.syscalls import SyscallEvent
 from vmtailor.model.trace import ModuleRequest
 
@@ -31,6 +33,9 @@ Head = Callable[[str], bytes]
 PSEUDO = ("/proc", "/sys", "/dev")
 _LOOPBACK = re.compile(r'inet_addr\("127\.|inet_pton\(AF_INET6, "::1"')
 _FAMILY = re.compile(r"sa_family=AF_(\w+)")
+_PORT = re.compile(r"sin6?_port=htons\((\d{1,5})\)")
+#: Ports below are root's, where a setting below /proc/sys does not say otherwise.
+LOW_PORTS = 1024
 _ALGORITHM = re.compile(r'salg_name="([^"]+)"')
 
 
@@ -72,6 +77,8 @@ class Demands:
         self._paths: dict[str, list[tuple[str, tuple[str, ...], str]]] = {}
         #: The first call that wants to reach or be reached by another machine, or None.
         self.network: Demand | None = None
+        #: Place and text of the first call that bound a port below 1024, or None.
+        self.low_port: tuple[str, str] | None = None
 
     def result(self) -> tuple[Demand, ...]:
         return tuple(self._found.values())
@@ -200,6 +207,9 @@ class Demands:
 
     def _address(self, event: SyscallEvent, where: str) -> None:
         address = next((a for a in event.args if "sa_family=AF_" in a or "msg_name=" in a), "")
+        port = _PORT.search(address)
+        if self.low_port is None and event.name == "bind" and port and 0 < int(port[1]) < LOW_PORTS:
+            self.low_port = where, f"{self._who} listens on port {port[1]}"
         family = _FAMILY.search(address)
         if self.network is None and family and family.group(1) in ("INET", "INET6") and not _LOOPBACK.search(address):
             key = f"{event.name}({family.group(0)})"
@@ -265,11 +275,36 @@ def of_image(config: ImageConfig, demands: Demands) -> None:
     if any(name not in ("", "0", "root") for name in config.user.partition(":")[::2]):
         text = f"the image runs as user {config.user}"
         demands.add(EvidenceKind.CREDENTIAL, f"USER {config.user}", ["MULTIUSER"], "image:user", text)
+    if config.insists_on_pid_one:
+        text = f"the entry point {config.argv[0]} insists on being PID 1, which it is in a namespace of its own"
+        demands.add(EvidenceKind.FLAG, "PID 1", ["PID_NS"], "image:entrypoint", text)
     for port in config.exposed_ports:
         text = f"the image exposes port {port.number}/{port.protocol}"
         demands.add(EvidenceKind.SOCKET, f"EXPOSE {port.number}/{port.protocol}", ["NET", "INET"], "image:ports", text)
     if config.argv:
         demands.program(config.argv[0], "image:entrypoint")
+
+
+def of_user(config: ImageConfig, demands: Demands) -> None:
+    """Add what the image's user needs for the calls seen: without /proc/sys, init cannot open low ports to all."""
+    if demands.low_port is not None and config.user.partition(":")[0] not in ("", "0", "root"):
+        where, text = demands.low_port
+        text = f"{text} as user {config.user}, which a setting below /proc/sys allows"
+        demands.add(EvidenceKind.CREDENTIAL, "low port", ["PROC_FS", "PROC_SYSCTL"], where, text)
+
+
+#: The symbol by which a root of a format keeps access control lists; squashfs keeps none.
+_ACL_SYMBOLS = {RootFormat.EROFS: ("EROFS_FS_POSIX_ACL",), RootFormat.EXT4: ("EXT4_FS_POSIX_ACL",)}
+
+
+def of_access_lists(paths: Sequence[str], form: RootFormat, demands: Demands) -> None:
+    """Return the demands of files of the image with access control lists: without them, a right that a list gives or
+    takes is another. They stay with a file when it is written to, which copies it to the writable part."""
+    if paths:
+        more = f" and {plural(len(paths) - 1, 'more file')}" if len(paths) > 1 else ""
+        text = f"{paths[0]}{more} of the image {'have' if more else 'has'} an access control list"
+        symbols = [*_ACL_SYMBOLS.get(form, ()), "TMPFS_POSIX_ACL"]
+        demands.add(EvidenceKind.FILESYSTEM, "access control lists", symbols, f"image:{paths[0]}", text)
 
 
 def of_exercise(exercise: Exercise, demands: Demands) -> None:

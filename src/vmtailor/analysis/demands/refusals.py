@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from vmtailor.analysis.demands import strace_log
 from vmtailor.analysis.demands.call_paths import paths
 from vmtailor.analysis.demands.degradation import GONE, MISSING, signature
-from vmtailor.analysis.demands.demand import PSEUDO, Demand, Demands
+from vmtailor.analysis.demands.demand import LOW_PORTS, PSEUDO, Demand, Demands
 from vmtailor.model.evidence import EvidenceKind
 from vmtailor.model.syscalls import ObservedCall, SyscallEvent
 
@@ -30,6 +30,7 @@ _OPENS_SOCKET = ("socket", "socketpair")
 #: Requests by which programs test for a terminal: "no" is an answer.
 _WHETHER_A_TERMINAL = ("TCGETS", "TCGETS2", "TIOCGWINSZ")
 _NO_SUCH = frozenset({"ENOENT", "ENOTDIR"})
+_PORT = re.compile(r"sin6?_port=htons\((\d{1,5})\)")
 #: Below /dev, what comes with a file system. All else are nodes, which init makes, and none that a container lacks.
 _MOUNTED = re.compile(r"/dev/(?:pts|ptmx|shm|mqueue)(?:/|\Z)")
 
@@ -129,9 +130,20 @@ def judged(
                 found.append(Refused(call, (), "it failed on the baseline, too, when that was traced"))
             continue
         lacking = tuple(_lacking(call, demands.alone(event_of(call, number), f"observed:{number}"), baseline, here))
-        if lacking or speaks_of_kernel(call):
-            found.append(Refused(call, lacking))
+        also = "" if lacking else _otherwise(call, here)
+        if lacking or also or speaks_of_kernel(call):
+            found.append(Refused(call, lacking, also))
     return tuple(found)
+
+
+def _otherwise(call: ObservedCall, here: Mapping[str, str]) -> str:
+    """Return why a call fails here and not in a container engine, where that is no missing symbol of the call's own."""
+    if (call.name, call.error) == ("copy_file_range", "EXDEV"):
+        return "the image is a disk and new files lie in memory: it must be copied by read and write"
+    port = _PORT.search(", ".join(call.args)) if (call.name, call.error) == ("bind", "EACCES") else None
+    if port and int(port[1]) < LOW_PORTS and here.get("PROC_SYSCTL") != "y":
+        return "a user may listen below port 1024 where the kernel has /proc/sys: keep PROC_SYSCTL"
+    return ""
 
 
 def _lacking(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from vmtailor.analysis.demands import call_paths
 from vmtailor.analysis.demands.strace_log import descriptor_path, split_arguments, unquote
 from vmtailor.analysis.explain.lookup import KnownSource, Question, find
-from vmtailor.analysis.explain.messages import Error, Messages
+from vmtailor.analysis.explain.messages import Error, MessageKind, Messages
 from vmtailor.analysis.ksource.expr import TRUE, UNKNOWN
 from vmtailor.base.text import without_escapes
 from vmtailor.model.syscalls import SyscallEvent
@@ -37,7 +37,8 @@ _PLAIN_WORDS = frozenset({
 @dataclass(frozen=True)
 class Recognised:
     """The meaning of a message. `kind`: the id of its kind, or `strace`, `error`; empty when it was not understood.
-    `asks`: the requests, likeliest first. `not_kernel`: why no configuration helps; empty when one may."""
+    `asks`: the requests, likeliest first. `not_kernel`: why no configuration helps; empty when one may. `sure`: False
+    where the message names none of the requests, so that they are only what is likeliest meant."""
 
     kind: str
     says: str = ""
@@ -46,39 +47,174 @@ class Recognised:
     meaning: str = ""
     notes: tuple[str, ...] = ()
     not_kernel: str = ""
+    sure: bool = True
+
+    @property
+    def doubt(self) -> int:
+        """Return how little the message says, from 0 to 4: a request by its name, a reason outside the kernel, a guess,
+        an error alone, nothing."""
+        if self.asks and self.sure:
+            return 0
+        if self.not_kernel and self.kind not in ("error", "strace"):
+            return 1
+        if self.asks and self.kind != "error":
+            return 2
+        return 3 if self.asks or self.not_kernel else 4
 
 
 def recognise(message: str, known: KnownSource, messages: Messages) -> Recognised:
     """Understand a message as well as the source and the kinds of messages allow."""
     text = without_escapes(message[: 2 * MOST_CHARACTERS])[:MOST_CHARACTERS]
     text = "\n".join(line[:_MOST_OF_LINE] for line in text.split("\n")[:_MOST_LINES])
+    best = Recognised("")
+    for reading in _readings(text):
+        found = _recognise(reading, known, messages)
+        if best.doubt > found.doubt:
+            best = found
+        if best.doubt <= 1:
+            break
+    return best
+
+
+#: From this length on a line may have been cut by a terminal, in the middle of a word.
+_CUT_LINE = 60
+
+
+def _readings(text: str) -> Iterator[str]:
+    """Yield a message as it stands, then without the line feeds that a mailer, then those that a terminal put in."""
+    yield text
+    lines = [line.strip("\r") for line in text.split("\n")]
+    if len(lines) > 1:
+        yield "\n".join(reversed(lines))  # an answer with its command below it
+        yield " ".join(line.strip() for line in lines)[: 2 * _MOST_OF_LINE]
+        if any(len(line) >= _CUT_LINE for line in lines[:-1]):
+            yield "".join(line + ("" if len(line) >= _CUT_LINE else "\n") for line in lines)[: 2 * _MOST_OF_LINE]
+
+
+def _recognise(text: str, known: KnownSource, messages: Messages) -> Recognised:
     traced = list(_traced(text, known, messages))
     if traced:
         return min(traced, key=lambda one: bool(one.not_kernel))
-    kinds = [(kind, match) for kind in messages.kinds if (match := kind.pattern.search(text))]
-    asking = [(kind, list(messages.asks(kind.asks, match.groupdict()))) for kind, match in kinds if kind.asks]
-    asking = [(kind, asks) for kind, asks in asking if any(find(ask, known) for ask in asks)]
-    error = next((e for e in messages.errors if e.about in ("kernel", "either") and e.pattern.search(text)), None)
-    error = error or next((e for e in messages.errors if e.pattern.search(text)), None)
-    named = tuple(_named(text, known, error))
-    name, meaning = _said(error)
-    if asking:
-        asks = dict.fromkeys(
-            [*(a for a in named if a.kind == "symbol"), *(a for _, some in asking for a in some), *named]
-        )
+    return _Text(text, known, messages).recognised()
+
+
+class _Text:
+    """A text that is no line of strace: the kinds of messages in it, the error, and the names that the source knows."""
+
+    def __init__(self, text: str, known: KnownSource, messages: Messages) -> None:
+        self._text = text
+        self._known = known
+        self._messages = messages
+        self._kinds = [(kind, match) for kind in messages.kinds if (match := kind.pattern.search(text))]
+        printed = [error for error in messages.errors if error.pattern.search(text)]
+        self._error = next((e for e in printed if e.about in ("kernel", "either")), printed[0] if printed else None)
+        self._named = tuple(_named(text, known, self._error))
+        self._options = tuple(ask for ask in self._named if ask.kind == "symbol")
+
+    def recognised(self) -> Recognised:
+        """Return the meaning by the first of these that the text has: a kind of message that decides alone, one that
+        asks for something, an error that contradicts it, a name or an error, a reason outside the kernel."""
+        elsewhere = [kind for kind, _ in self._kinds if kind.not_kernel]
+        plainly = next((kind for kind in elsewhere if kind.whatever), None)
+        if plainly is not None:
+            return self._outside(plainly)
+        found = self._asking() or (self._contradicted() if not elsewhere else None)
+        return found or self._by_error(elsewhere[0] if elsewhere else None)
+
+    def _outside(self, kind: MessageKind) -> Recognised:
+        name, meaning = _said(self._error)
+        return Recognised(kind.id, kind.says, error=name, meaning=meaning, not_kernel=kind.not_kernel)
+
+    def _requests(self, kind: MessageKind, match: re.Match[str]) -> list[Question]:
+        return [ask for ask in self._messages.asks(kind.asks, match.groupdict()) if find(ask, self._known)]
+
+    def _asking(self) -> Recognised | None:
+        asking = []
+        for kind, match in self._kinds:
+            contrary = _contrary(kind, self._text, match, self._messages)
+            asks = self._requests(kind, match)
+            if contrary is not None:
+                asks = [ask for ask in asks if contrary.about != "elsewhere" and ask.kind != "call"]
+            if asks:
+                asking.append((kind, asks, match.span()))
+        if not asking:
+            return None
+        outer = asking[0][2]
+        asking.sort(key=lambda one: (not one[0].sure, not one[0].quotes, *_innermost(self._text, one[2], outer)))
         first = asking[0][0]
-        notes = (first.note,) if first.note else ()
-        return Recognised(first.id, first.says, tuple(asks), error=name, meaning=meaning, notes=notes)
-    elsewhere = next((kind for kind, _ in kinds if kind.not_kernel), None)
-    if error is not None and error.about in ("kernel", "either", "paths"):
-        asks = dict.fromkeys([*named, *messages.asks(error.asks, {})]) if not (elsewhere and not named) else {}
-        if asks:
-            return Recognised("error", "", tuple(asks), error=name, meaning=meaning)
-    if elsewhere is not None:
-        return Recognised(elsewhere.id, elsewhere.says, error=name, meaning=meaning, not_kernel=elsewhere.not_kernel)
-    if error is not None and error.about != "kernel":
-        return Recognised("error", error=name, meaning=meaning, not_kernel=meaning)
-    return Recognised("error" if error or named else "", "", named, error=name, meaning=meaning)
+        asks = [*self._options, *(ask for _, some, _ in asking for ask in some), *self._named]
+        name, meaning = _said(self._error)
+        return Recognised(
+            kind=first.id,
+            says=first.says,
+            asks=tuple(dict.fromkeys(asks)),
+            error=name,
+            meaning=meaning,
+            notes=(first.note,) if first.note else (),
+            sure=first.sure or bool(self._options),
+        )
+
+    def _contradicted(self) -> Recognised | None:
+        """Return the answer that what a kind of message names is there: its error says so."""
+        for kind, match in self._kinds:
+            error = _contrary(kind, self._text, match, self._messages)
+            if error is not None and not self._options and self._requests(kind, match):
+                why = f"{error.name}, so it is there: {error.meaning}"
+                return Recognised("errno", error=error.name, meaning=error.meaning, not_kernel=why)
+        return None
+
+    def _by_error(self, elsewhere: MessageKind | None) -> Recognised:
+        error, (name, meaning) = self._error, _said(self._error)
+        if error is not None and error.about != "elsewhere" and (self._named or elsewhere is None):
+            asks = tuple(dict.fromkeys([*self._named, *self._messages.asks(error.asks, {})]))
+            if asks:
+                return Recognised("error", "", asks, error=name, meaning=meaning, sure=bool(self._named))
+        if elsewhere is not None:
+            return self._outside(elsewhere)
+        why = self._why_not(error) if error is not None else ""
+        kind = "always" if why and why != meaning else "error" if error is not None or self._named else ""
+        return Recognised(kind, "", () if why else self._named, error=name, meaning=meaning, not_kernel=why)
+
+    def _why_not(self, error: Error) -> str:
+        """Return the reason outside the kernel's configuration that an error is; empty for none. Some features answer
+        EINVAL when they are not compiled in, and so do most mistakes of programs."""
+        if error.about != "kernel":
+            return error.meaning if error.name != "EINVAL" else ""
+        there = _there(self._text, self._known) if error.name in ("ENOSYS", "ENOPROTOOPT") and not self._named else ""
+        if not there:
+            return ""
+        return f"every kernel of this source has {there}: the running one is older, or a filter of system calls refuses"
+
+
+def _innermost(text: str, span: tuple[int, int], first: tuple[int, int]) -> tuple[int, int]:
+    """Return a key that sorts matches: of those that share a line with the first, what is said last is the cause."""
+    within = "\n" not in text[min(span[0], first[0]) : max(span[1], first[1])]
+    return (0, -span[0]) if within else (1, 0)
+
+
+#: Errors that a kernel may give for a call that is not compiled in.
+_NO_CALL = ("ENOSYS", "EOPNOTSUPP")
+
+
+def _contrary(kind: MessageKind, text: str, match: re.Match[str], messages: Messages) -> Error | None:
+    """Return the error in the lines of a match that says that what they name is there; None where there is none."""
+    begin, end = text.rfind("\n", 0, match.start()) + 1, text.find("\n", match.end())
+    lines = text[begin : end if end >= 0 else len(text)]
+    found = [error for error in messages.errors if error.pattern.search(lines)]
+    if kind.whatever or any(error.about == "kernel" for error in found):
+        return None
+    return next((error for error in found if error.name != "ENOENT"), None)
+
+
+def _there(text: str, known: KnownSource) -> str:
+    """Return the first call or word in a text that every kernel of a source has; empty where there is none."""
+    words = [w for w in _WORD.findall(text) if not w.startswith(("AF_", "PF_", "NETLINK_", "IPPROTO_"))]
+    asks = [Question("call", name) for name in _NAME.findall(text) if name not in _PLAIN_WORDS]
+    for ask in (*asks, *(Question("word", word) for word in words)):
+        found = find(ask, known)
+        if found and found[0].condition == TRUE:
+            return str(ask)
+    return ""
 
 
 def _said(error: Error | None) -> tuple[str, str]:
@@ -100,14 +236,22 @@ def _traced(text: str, known: KnownSource, messages: Messages) -> Iterator[Recog
         args, _ = split_arguments(match["args"] + ")")
         error = messages.error(name)
         asks = tuple(dict.fromkeys(_asked_by(call, args, name, known)))
+        if name != "ENOSYS":
+            own = [one.condition for one in find(Question("call", call), known)]
+            asks = tuple(ask for ask in asks if [one.condition for one in find(ask, known)][:1] != own[:1])
         deciding = [ask for ask in asks if _decides(ask, known)]
         said, meaning = _said(error) if error is not None else (name, "")
-        elsewhere = error is not None and error.about == "elsewhere" and not any(a.kind == "word" for a in deciding)
+        # Without file locks the kernel refuses them with EACCES.
+        elsewhere = error is not None and error.about == "elsewhere" and (call, name) != ("fcntl", "EACCES")
         only_paths = error is not None and error.about == "paths" and not any(a.kind != "call" for a in deciding)
         if not deciding or elsewhere or only_paths:
-            why = error.meaning if error is not None else "the call is always there, and so is what it asks for"
-            if error is not None and error.about == "kernel" and not deciding:
-                why = "every kernel of this tree has the call; the answer came from what it was asked about"
+            why = error.meaning if error is not None else "the call is there, and so is what it asks for"
+            if error is not None and error.name == "EINVAL":
+                why = f"the kernel has {call}, and takes one of its arguments for wrong"
+            if name == "ENOSYS":
+                why = f"every kernel of this source has {call}: the running one is older, or a filter refuses the call"
+            elif error is not None and error.about == "kernel" and not deciding:
+                why = "every kernel of this source has the call; the answer came from what it was asked about"
             yield Recognised("strace", "strace", error=said, meaning=meaning, not_kernel=why)
         else:
             yield Recognised("strace", "strace", asks, error=said, meaning=meaning)
@@ -143,7 +287,7 @@ def _by_strings(call: str, args: Sequence[str], error: str, strings: Sequence[st
     if call in ("socket", "socketpair"):
         yield from _socket(args, error)
     elif call in ("mount", "fsopen"):
-        yield from (Question("filesystem", s) for s in strings if "/" not in s and s)
+        yield from (Question("filesystem", s) for s in strings if "/" not in s and s and error == "ENODEV")
     elif call in ("execve", "execveat") and error == "ENOEXEC":
         yield from (Question("source", "fs/binfmt_script.c"), Question("symbol", "IA32_EMULATION"))
     elif call in ("setsockopt", "getsockopt"):
@@ -152,7 +296,7 @@ def _by_strings(call: str, args: Sequence[str], error: str, strings: Sequence[st
     elif "sa_family=AF_ALG" in joined:
         yield from (Question("algorithm", s) for s in strings if s not in ("hash", "skcipher", "aead", "rng"))
     elif call in ("init_module", "finit_module"):
-        yield Question("symbol", "MODULES")
+        yield from (Question("symbol", "MODULES") for _ in range(error == "ENOSYS"))
 
 
 def _words(call: str, text: str, known: KnownSource) -> Iterator[Question]:
@@ -194,7 +338,9 @@ def _named(text: str, known: KnownSource, error: Error | None) -> Iterator[Quest
             words.append(Question("protocol", word[8:]))
         else:
             words.append(Question("word", word))
-    found = [Question("call", name) for name in dict.fromkeys(_NAME.findall(text)) if name in known.facts.table]
+    missing = error is None or error.name in _NO_CALL
+    written = dict.fromkeys(_NAME.findall(text)) if missing else {}
+    found = [Question("call", name) for name in written if name in known.facts.table]
     calls = [ask for ask in found if ask.name not in _PLAIN_WORDS]
     plain = [ask for ask in found if ask.name in _PLAIN_WORDS]
     paths = (

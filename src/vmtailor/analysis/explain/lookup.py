@@ -46,7 +46,7 @@ KINDS = {
     "mapper target": "device mapper target {}", "controller": "control group controller {}", "source": "code in {}",
     "rules": "policy routing of AF_{}", "rtnetlink": "rtnetlink request RTM_{}", "encapsulation": "encapsulation {}",
     "symbol": "CONFIG_{}", "charset": "character set {}", "9p transport": "9P transport {}", "scheduler":
-    "I/O scheduler {}",
+    "I/O scheduler {}", "tracepoint": "tracepoints of {}",
 }  # fmt: skip
 
 
@@ -399,10 +399,26 @@ def _controller(ask: Question, known: KnownSource) -> Iterator[Provider]:
     yield from _whole(ask, known.asked.places("controller", _CONTROLLERS.get(name, name)))
 
 
+def _tracepoint(ask: Question, known: KnownSource) -> Iterator[Provider]:
+    """Events of a system (`syscalls`, `kvm`): what defines them, and what makes them files."""
+    own = {"syscalls": "kernel/trace/trace_syscalls.c"}.get(ask.name, "")
+    base = known.facts.file_condition("kernel/trace/trace_events.c")
+    if own:
+        yield Provider(ask, conjunction(base, known.facts.file_condition(own)), own)
+    yield from _whole(ask, known.asked.places("tracepoint", ask.name), base)
+    yield Provider(ask, base, "kernel/trace/trace_events.c")
+
+
+def _device(ask: Question, known: KnownSource) -> Iterator[Provider]:
+    """A device by its name below /dev (`net/tun`)."""
+    yield from _dev(ask, ask.name, f"/dev/{ask.name}", known)
+
+
 _FINDERS: dict[str, Callable[[Question, KnownSource], Iterator[Provider]]] = {
     "call": _call, "word": _word, "path": _path, "family": _family, "netlink": _netlink, "protocol": _protocol,
     "filesystem": _filesystem, "algorithm": _algorithm, "table": _table, "module": _module, "source": _source,
-    "symbol": _symbol, "controller": _controller,
+    "symbol": _symbol, "controller": _controller, "device": _device,
+    "tracepoint": _tracepoint,
 }  # fmt: skip
 
 

@@ -9,6 +9,8 @@ match = '''unknown filesystem type '(?P<fs>\\w+)'''   # a regular expression, se
 asks  = ["filesystem:{fs}"]         # kind:name, likeliest first; one whose group matched nothing is left out
 note  = "…"                         # what a reader should know besides; may be left out
 not_kernel = "…"                    # instead of asks: why no kernel configuration helps
+sure  = false                       # the message names none of its asks: they are only the likeliest
+whatever = true                     # the text decides against the error in it; a not_kernel, against any asks too
 
 [[error]]
 name = "ENOSYS"; says = ["function not implemented"]; about = "kernel"; meaning = "…"; asks = [...]
@@ -17,13 +19,15 @@ name = "ENOSYS"; says = ["function not implemented"]; about = "kernel"; meaning 
 begins = "vd"                       # how a disk's name in root= begins
 module = "virtio_blk"               # what drives it
 
-Kinds of asks are those of lookup.py, and: matches (an iptables rule: its -m and -j), nft (a word of an nftables rule),
-mounted (what BusyBox's mount names first), rootdisk, initrd (a compression), sysctl (a key with points)."""
+Kinds of asks are those of lookup.py, and: matches (an iptables rule: its -m and -j), nftrule (a rule, behind the
+columns that nft names or not), ipset (a type of sets), encap (of a route), namespace (as /proc/PID/ns names it), option
+(a symbol in any case), mounted (what BusyBox's mount names first), rootdisk, initrd (a compression), sysctl (a key with
+points)."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.resources.abc import Traversable
@@ -46,6 +50,13 @@ class MessageKind:
     asks: tuple[str, ...] = ()
     note: str = ""
     not_kernel: str = ""
+    sure: bool = True
+    whatever: bool = False
+
+    @property
+    def quotes(self) -> bool:
+        """Return whether its requests are read off the message: they go before what a kind of message stands for."""
+        return any("{" in ask for ask in self.asks)
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
@@ -113,24 +124,65 @@ class Messages:
                 yield from self._expanded(kind, filled)
 
     def _expanded(self, kind: str, name: str) -> Iterator[Question]:
-        if kind == "matches":
-            for option, value in re.findall(r"\s-(?:-match|-jump|([mj]))[\s=]+([\w-]+)", name):
-                yield Question("target" if option == "j" else "match", value)
-        elif kind == "nft":
-            word = {"masquerade": "masq", "redirect": "redir", "dnat": "nat", "snat": "nat"}.get(name, name)
-            yield Question("expression", word)
-        elif kind == "mounted":
-            if "/" not in name:
-                yield Question("filesystem", {"devtmpfs": "devtmpfs", "none": "tmpfs"}.get(name, name))
-        elif kind == "rootdisk":
+        if kind == "rootdisk":
             disk = name.removeprefix("/dev/")
             yield from (Question("module", one.module) for one in self.disks if disk.startswith(one.begins))
-        elif kind == "initrd":
-            yield Question("symbol", f"RD_{name.upper()}")
-        elif kind == "sysctl":
-            yield Question("path", "/proc/sys/" + name.replace(".", "/"))
+        elif kind in _EXPANDED:
+            yield from _EXPANDED[kind](name)
         else:
             yield Question(kind, name)
+
+
+def _matches(command: str) -> Iterator[Question]:
+    for option, value in re.findall(r"\s-(?:-match|-jump|([mj]))[\s=]+([\w-]+)", command):
+        yield Question("target" if option == "j" else "match", value)
+
+
+def _mounted(name: str) -> Iterator[Question]:
+    if "/" not in name:
+        yield Question("filesystem", {"none": "tmpfs"}.get(name, name))
+
+
+#: Statements of nftables rules whose expression has another name.
+_STATEMENTS = {
+    "masquerade": "masq", "redirect": "redir", "dnat": "nat", "snat": "nat", "jhash": "hash", "symhash": "hash",
+    "flow": "flow_offload", "ipsec": "xfrm",
+}  # fmt: skip
+_EXPRESSIONS = frozenset({
+    "numgen", "fib", "reject", "log", "limit", "ct", "queue", "tproxy", "socket", "osf", "synproxy", "quota", "dup",
+    "fwd", "tunnel", "connlimit", *_STATEMENTS,
+})  # fmt: skip
+
+
+def _of_rule(text: str) -> Iterator[Question]:
+    """Return the requests of an nftables rule, `FROM-TO RULE` or `RULE`: first those in the columns FROM to TO, which
+    nft prints for what was refused."""
+    columns = re.match(r"(\d{1,6})-(\d{1,6}) ", text)
+    rule = text[columns.end() :] if columns else text
+    words = [(m.start() + 1, m.group()) for m in re.finditer(r"[a-z]+", rule)]
+    first, last = (int(columns[1]), int(columns[2])) if columns else (0, 0)
+    words.sort(key=lambda word: not first <= word[0] <= last)
+    if (chain := re.search(r"\btype (nat|route|filter) hook", rule)) is not None:
+        yield Question("module", f"nft_chain_{chain[1]}")
+    for _, word in words:
+        if word in _EXPRESSIONS:
+            yield Question("expression", _STATEMENTS.get(word, word))
+    if (family := re.match(r"(?:add|create) (?:table|chain) (inet|netdev|bridge|arp|ip6|ip)\b", rule)) is not None:
+        yield Question("symbol", "NF_TABLES_" + {"ip": "IPV4", "ip6": "IPV6"}.get(family[1], family[1].upper()))
+
+
+#: Kinds of asks that a template has, and lookup.py has not.
+_EXPANDED: dict[str, Callable[[str], Iterable[Question]]] = {
+    "matches": _matches,
+    "nftrule": _of_rule,
+    "mounted": _mounted,
+    "ipset": lambda name: [Question("module", "ip_set_" + name.replace(":", "_").replace(",", ""))],
+    "encap": lambda name: [Question("encapsulation", name.upper())],
+    "namespace": lambda name: [Question("word", f"CLONE_NEW{'NS' if name.lower() == 'mnt' else name.upper()}")],
+    "option": lambda name: [Question("symbol", name.upper())],
+    "initrd": lambda name: [Question("symbol", f"RD_{name.upper()}")],
+    "sysctl": lambda name: [Question("path", "/proc/sys/" + name.replace(".", "/"))],
+}
 
 
 def load(folder: Traversable | Path | None = None) -> Messages:

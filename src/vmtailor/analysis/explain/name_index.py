@@ -77,6 +77,7 @@ _FOLDER = re.compile(
     r'\b(?:kobject_create_and_add\(\s*"(?P<a>[^"\n]+)",\s*(?P<under>\w+_kobj|NULL)\s*\)'
     r'|sysfs_create_mount_point\(\s*(?P<under2>\w+_kobj),\s*"(?P<b>[^"\n]+)")'
 )
+_TRACE = re.compile(r"^#[ \t]*include[ \t]+<trace/events/(\w+)\.h>", re.M)
 _CLASS = re.compile(r'\bclass_create\(\s*(?:THIS_MODULE,\s*)?"([^"\n]+)"')
 _UNDER = {
     "fs_kobj": "fs/", "kernel_kobj": "kernel/", "mm_kobj": "kernel/mm/", "power_kobj": "power/", "NULL": "",
@@ -108,7 +109,7 @@ _MEMBER = re.compile(r"^[ \t]+([A-Z][A-Z0-9_]+)[ \t]*(?:=[^,\n]*)?,", re.M)
 #: Words without one of which a C file has none of these names.
 HINTS = (
     "MODULE_ALIAS", "_kobj", "case ", "class_create", "RTM_", "fib_rules_ops", "_LSM(", "lwtunnel_encap", "cmd == ",
-    "register_blkdev", "struct miscdevice", *(f"struct {s.type}" for s in _STRUCTS),
+    "register_blkdev", "struct miscdevice", "CREATE_TRACE_POINTS", *(f"struct {s.type}" for s in _STRUCTS),
 )  # fmt: skip
 
 
@@ -150,6 +151,9 @@ def names(text: str, known: Strings) -> Found:
         under = _UNDER.get(match["under"] or match["under2"])
         if under is not None:
             yield "sys", under + (match["a"] or match["b"]), match.start()
+    begin = text.find("#define CREATE_TRACE_POINTS")
+    for match in _TRACE.finditer(text, begin) if begin >= 0 else ():
+        yield "tracepoint", match.group(1), match.start()
     for match in _CLASS.finditer(text) if "class_create" in text else ():
         yield "sys", f"class/{match.group(1)}", match.start()
     for match in _ALIAS.finditer(text) if "MODULE_ALIAS" in text else ():
@@ -246,7 +250,7 @@ def _called(lines: Iterable[str]) -> Iterator[str]:
 
 
 #: Change when a finder changes, so that what is stored is made again.
-FORMAT = "3"
+FORMAT = "4"
 #: Folders searched in addition to those of the facts: what maps disks, and buses between machines.
 _MORE = ("drivers/md", "drivers/android", "drivers/net/can/vcan.c", "drivers/net/can/vxcan.c", "drivers/virtio")
 _HEADERS = ("include/linux", "include/net", "fs", "kernel", "mm", "net", "ipc")

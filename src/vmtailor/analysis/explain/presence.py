@@ -31,12 +31,17 @@ class Has(StrEnum):
 
 @dataclass(frozen=True)
 class AskedKernel:
-    """The kernel that is asked: symbols with value y or m. `fragment`: what configures it; `plan`: of a bundle."""
+    """The kernel that is asked: symbols with value y or m. `fragment`: what configures it; `plan`: of a bundle.
+
+    `dropped`: symbols that its configuration sets, and kconfig does not, each with the reason. `note`: says so where
+    the configuration is only a part of one. Without a name no kernel is asked, only the source."""
 
     name: str
     values: Mapping[str, str]
     fragment: tuple[tuple[str, str], ...] = ()
     plan: Plan | None = None
+    dropped: Mapping[str, str] = field(default_factory=dict)
+    note: str = ""
 
     @classmethod
     def of_plan(cls, plan: Plan) -> AskedKernel:
@@ -44,17 +49,48 @@ class AskedKernel:
         return cls("the tailored kernel", values, plan.fragment, plan)
 
     @classmethod
-    def of_config(cls, name: str, symbols: Mapping[str, str]) -> AskedKernel:
-        """Return the kernel of a .config. A symbol without a prompt, or an unset one, counts as nobody's choice."""
-        values = {n: v for n, v in symbols.items() if v in ("y", "m")}
-        return cls(name, values, tuple((n, v) for n, v in symbols.items() if v != "n"))
+    def of_config(
+        cls, name: str, symbols: Mapping[str, str], kconfig: Kconfig | None = None, *, same_source: bool = True
+    ) -> AskedKernel:
+        """Return the kernel of a .config. A symbol without a prompt, or an unset one, counts as nobody's choice.
+
+        `kconfig`: of the source. With it, a fragment is resolved as `make olddefconfig` does. A whole configuration
+        stays as it is, without what kconfig would drop; with another source than its own (`same_source`), wholly."""
+        dropped: dict[str, str] = {}
+        note = ""
+        if kconfig is not None and is_fragment(symbols, kconfig):
+            resolved = kconfig.resolve_over_defaults(symbols.items())
+            dropped = {lost.name: lost.expression for lost in resolved.lost if lost.got in ("", "n")}
+            note = f"{name} is a fragment: it was looked at as `make olddefconfig` completes it"
+            symbols = resolved.values
+        elif kconfig is not None and same_source:
+            dropped = {one: f"depends on {text}" for one, text in kconfig.unmet(symbols).items()}
+        values = {n: v for n, v in symbols.items() if v in ("y", "m") and n not in dropped}
+        chosen = tuple((n, v) for n, v in symbols.items() if v != "n" and n not in dropped)
+        return cls(name, values, chosen, dropped=dropped, note=note)
+
+    @classmethod
+    def of_source(cls) -> AskedKernel:
+        """Return no kernel at all: whoever asks wants to know what a kernel needs."""
+        return cls("", {})
+
+
+#: Symbols without a prompt that a file has to have to be a whole configuration: fragments have few or none.
+_LEAST_DERIVED = 20
+
+
+def is_fragment(symbols: Mapping[str, str], kconfig: Kconfig) -> bool:
+    """Return whether a configuration is only a part of one: without the symbols that kconfig itself adds."""
+    derived = sum(value in ("y", "m") and kconfig.known(n) and not kconfig.prompted(n) for n, value in symbols.items())
+    return derived < _LEAST_DERIVED
 
 
 @dataclass(frozen=True)
 class Finding:
     """One answer. `symbol`: the one to look at, empty where none decides. `missing`: all that the condition wants and
     the kernel has not, `symbol` first. `in_the_way`: dependencies that are not met, in words. `also`: what else has to
-    be set. `ran`: instructions of its code on the baseline, None where nothing is on record."""
+    be set. `ran`: instructions of its code on the baseline, None where nothing is on record. `selected_by`: for a
+    symbol without a prompt, those with one that select it."""
 
     ask: Question
     symbol: str
@@ -68,6 +104,7 @@ class Finding:
     possible: bool = True
     prompt: str = ""
     ran: int | None = None
+    selected_by: tuple[str, ...] = ()
     settings: tuple[tuple[str, str], ...] = field(default=())
 
 
@@ -156,6 +193,7 @@ def _stand(candidate: Provider, known: KnownSource, target: AskedKernel) -> Find
             missing=(symbol, *rest),
             why=_why_out(symbol, target),
             ran=ran,
+            selected_by=_selectors(symbol, known.kconfig),
             prompt=known.kconfig.prompt(symbol) if known.kconfig is not None else "",
         )
     wanted = asked_for(candidate.condition, target.values)
@@ -169,13 +207,27 @@ def _stand(candidate: Provider, known: KnownSource, target: AskedKernel) -> Find
     )
 
 
+def _selectors(symbol: str, kconfig: Kconfig | None) -> tuple[str, ...]:
+    if kconfig is None or not kconfig.known(symbol) or kconfig.prompted(symbol):
+        return ()
+    return tuple(name for name in kconfig.selectors(symbol) if kconfig.prompted(name))
+
+
 def _why_out(symbol: str, target: AskedKernel) -> str:
+    if symbol in target.dropped:
+        return f"{target.name} sets it, and kconfig drops it: {target.dropped[symbol]}"
+    if not target.name:
+        return ""
     if target.plan is None:
         return f"{target.name} does not set it"
-    change = target.plan.symbol(symbol)
+    return _why_not_planned(symbol, target.plan)
+
+
+def _why_not_planned(symbol: str, plan: Plan) -> str:
+    change = plan.symbol(symbol)
     if change is not None and change.reasons:
         return f"switched off: {change.reasons[0].text} ({change.reasons[0].reference})"
-    row = next((r for r in target.plan.gone if r.id == symbol), None)
+    row = next((r for r in plan.gone if r.id == symbol), None)
     if row is None:
         return "not in the baseline either, so nothing there can have used it"
     if row.evidence:
@@ -213,19 +265,27 @@ def _closed(finding: Finding, kconfig: Kconfig | None, target: AskedKernel) -> F
 
 
 class Presence(StrEnum):
+    """`needed`: no kernel was asked. `unsure`: the message does not say what was asked for; the answers are guesses."""
+
     MISSING = "missing"
+    NEEDED = "needed"
+    UNSURE = "unsure"
     MODULE = "module"
     PRESENT = "present"
     NOT_KERNEL = "not the kernel"
     UNKNOWN = "unknown"
 
 
-def verdict(found: Sequence[Finding], not_kernel: str) -> Presence:
-    """Return what all answers amount to."""
+def verdict(found: Sequence[Finding], not_kernel: str, *, sure: bool = True, asked: bool = True) -> Presence:
+    """Return what all answers amount to. `sure`: the message says what was asked for; `asked`: of a kernel."""
     if not_kernel:
         return Presence.NOT_KERNEL
     if not found:
         return Presence.UNKNOWN
+    if not sure:
+        return Presence.UNSURE
+    if not asked and found[0].has is Has.OUT:
+        return Presence.NEEDED
     return {Has.OUT: Presence.MISSING, Has.MODULE: Presence.MODULE}.get(found[0].has, Presence.PRESENT)
 
 

@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from vmtailor.analysis.cost import plugin_counts
 from vmtailor.analysis.cost.plugin_counts import SymbolTable
 from vmtailor.analysis.guests import kernel_complaints
+from vmtailor.analysis.guests.varying_output import Output
 from vmtailor.base.natives import Natives
 from vmtailor.model.architecture import Emulator, named, presumed_name
 from vmtailor.model.boots.boot import Boot, ContainerRun, Milestone, Outcome
@@ -35,6 +37,8 @@ def of_counter(counted_ns: int, executed: int | None, emulator: Emulator) -> int
     return counted_ns + max(0, -(-lost_ns // emulator.round_ns)) * emulator.round_ns
 
 
+#: Init's note about a limit that it stretched (native/init/exercise/exercise.c).
+_MADE_LONGER = re.compile(r"not ready within \d{1,12} ms, made (\d{1,12}) ms")
 #: Lines of the console that an error shows.
 TAIL_LINES = 25
 
@@ -151,14 +155,21 @@ def _unready(report: GuestReport, exercise: Exercise) -> list[str]:
     if exercise.ready.kind is ReadyKind.EXIT:
         if report.ready is not None and not report.ready.ok:  # what it ended with then was our signal
             hint = ": nothing says what it is for, so that it was to end (--exercise)" if exercise.derived else ""
-            return [f"the program did not end within {exercise.ready.timeout_s:g} s{hint}"]
+            return [f"the program did not end within {exercise.ready.timeout_s:g} s{_stretched(report)}{hint}"]
         return [] if report.exit_code is not None else ["the program did not run to its end"]
     result = report.ready
     if result is not None and result.ok:
         return []
     ended = f"; it ended with exit code {report.exit_code}" if report.exit_code is not None else ""
     why = f": {result.why}" if result is not None and result.why else ""
-    return [f"the container did not become ready within {exercise.ready.timeout_s:g} s{why}{ended}"]
+    return [f"the container did not become ready within {exercise.ready.timeout_s:g} s{_stretched(report)}{why}{ended}"]
+
+
+def _stretched(report: GuestReport) -> str:
+    """Return what init made of the limit, where its machine is slow."""
+    found = (_MADE_LONGER.search(note.text) for note in report.notes)
+    longest = next((int(match[1]) / 1000 for match in found if match), None)
+    return "" if longest is None else f" (made {longest:.0f} s, since this machine is slow)"
 
 
 def wrong_steps(report: GuestReport, exercise: Exercise) -> list[str]:
@@ -197,13 +208,15 @@ def _wrong_end(report: GuestReport, expect: Expect) -> list[str]:
     return found
 
 
-def differences(one: GuestReport, other: GuestReport, exercise: Exercise) -> tuple[str, ...]:
+def differences(one: GuestReport, other: GuestReport, exercise: Exercise, again: str | None = None) -> tuple[str, ...]:
     """Return the answers of the tailored machine (`other`) that differ from the baseline's (`one`), unless the exercise
-    says what is right."""
+    says what is right. `again`: the output of another run on the baseline. What differs between those two says
+    nothing."""
     found = []
+    printed = Output(one.stdout, one.stdout if again is None else again)
     if one.exit_code != other.exit_code:
         found.append(f"the exit code is {other.exit_code}, on the baseline {one.exit_code}")
-    if exercise.ready.kind is ReadyKind.EXIT and one.stdout != other.stdout:
+    if exercise.ready.kind is ReadyKind.EXIT and not printed.allows(other.stdout):
         found.append("the output is another one than on the baseline")
     theirs = {result.step: result for result in other.results}
     for result in one.results:

@@ -8,7 +8,7 @@ import io
 import os
 import posixpath
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -182,6 +182,24 @@ class Kconfig:
                 symbol.set_value(value)
                 self._applied.append(symbol)
 
+    def apply_over_defaults(self, fragment: Iterable[tuple[str, str]]) -> None:
+        """Make the tree stand as `make olddefconfig` would with the fragment as its configuration: what that does not
+        mention has its default."""
+        self.apply(())
+        for symbol in self._said_no:
+            symbol.unset_value()
+        self._applied = list(self._said_no)
+        for name, value in fragment:
+            symbol = self.symbols.get(name)
+            if symbol is not None:
+                symbol.set_value(value)
+                self._applied.append(symbol)
+
+    def unmet(self, values: Mapping[str, str]) -> dict[str, str]:
+        """Return the switches of a whole configuration that kconfig would drop, each with what it depends on: that is
+        not set there, and nothing selects the switch."""
+        return _Standing(self, values).unmet()
+
     def value(self, name: str) -> str:
         """Return the value under the fragment applied last; `n` for an unknown symbol."""
         symbol = self.symbols.get(name)
@@ -191,6 +209,15 @@ class Kconfig:
         """Apply a fragment and read everything back, with what it lost."""
         wanted = list(fragment)
         self.apply(wanted)
+        return self._resolution(wanted)
+
+    def resolve_over_defaults(self, fragment: Iterable[tuple[str, str]]) -> Resolution:
+        """Resolve a fragment as `make olddefconfig` does."""
+        wanted = list(fragment)
+        self.apply_over_defaults(wanted)
+        return self._resolution(wanted)
+
+    def _resolution(self, wanted: Sequence[tuple[str, str]]) -> Resolution:
         values = {}
         for name, symbol in self.symbols.items():
             value = symbol.str_value
@@ -258,6 +285,53 @@ class Kconfig:
             expression=f"its prompt is visible only if {text}",
             blocking=tuple(sorted(set().union(*map(blockers, conditions)))),
         )
+
+
+class _Standing:
+    """The switches of a configuration that stand by its own values alone: no default and no compiler is asked."""
+
+    def __init__(self, kconfig: Kconfig, values: Mapping[str, str]) -> None:
+        self._kconfig = kconfig
+        self._given = values
+        self._level: dict[str, int] = {}
+
+    def unmet(self) -> dict[str, str]:
+        on = [name for name, value in self._given.items() if value in ("y", "m") and self._kconfig.known(name)]
+        return {name: self._kconfig.dependency(name) for name in on if not self._of(name)}
+
+    def _of(self, name: str) -> int:
+        """Return 2 for y, 1 for m, 0 for what is not set, or is set and dropped."""
+        given = {"y": 2, "m": 1}.get(self._given.get(name, ""), 0)
+        symbol = self._kconfig.symbols.get(name)
+        if not given or symbol is None or not self._kconfig.prompted(name) or symbol.choice is not None:
+            return given
+        if name not in self._level:
+            self._level[name] = given  # in a circle it stands
+            stands = self._value(symbol.direct_dep) or self._value(symbol.rev_dep)
+            self._level[name] = given if stands else 0
+        return self._level[name]
+
+    def _value(self, expression: Any) -> int:
+        if isinstance(expression, tuple):
+            operator, *operands = expression
+            if operator in (k.AND, k.OR):
+                values = (self._value(operand) for operand in operands)
+                return min(values) if operator == k.AND else max(values)
+            if operator == k.NOT:
+                return 2 - self._value(operands[0])
+            return self._relation(operator, *operands)
+        if not isinstance(expression, k.Symbol):  # a choice
+            return 2
+        if expression.is_constant:
+            return {"n": 0, "m": 1}.get(expression.name, 2)
+        return self._of(expression.name)
+
+    def _relation(self, operator: int, left: Any, right: Any) -> int:
+        """Comparisons of switches are looked at; of numbers and texts, which compilers decide, each is met."""
+        if operator not in (k.EQUAL, k.UNEQUAL) or not self._kconfig.is_switch(left.name):
+            return 2
+        same = self._of(left.name) == self._value(right)
+        return 2 if same == (operator == k.EQUAL) else 0
 
 
 _TRISTATES = (k.BOOL, k.TRISTATE)

@@ -40,7 +40,7 @@ def brings_in(finding: Finding, answer: LookupAnswer) -> tuple[str, ...]:
     """Return the ways to bring a symbol in: a command for a bundle, lines for a configuration."""
     if finding.has is not Has.OUT or not finding.possible:
         return ()
-    if answer.command:
+    if answer.command and answer.target.name:
         names = [n for n, _ in finding.settings if n in finding.missing] or [n for n, _ in finding.settings]
         least = names[:1] if finding.symbol in names else names
         return (f"{answer.command} " + " ".join(f"--keep {name}" for name in least or [finding.symbol]),)
@@ -64,8 +64,8 @@ def document(answer: LookupAnswer) -> dict[str, Any]:
             {
                 "asked": str(f.ask), "symbol": f.symbol, "has": f.has.value, "condition": f.condition, "place": f.place,
                 "prompt": f.prompt, "missing": list(f.missing), "why_out": f.why, "in_the_way": list(f.in_the_way),
-                "also_sets": list(f.also), "possible": f.possible, "ran_instructions": f.ran,
-                "brings_in": list(brings_in(f, answer)),
+                "also_sets": list(f.also), "selected_by": list(f.selected_by), "possible": f.possible,
+                "ran_instructions": f.ran, "brings_in": list(brings_in(f, answer)),
             }
             for f in answer.findings
         ],
@@ -80,7 +80,9 @@ def show(answer: LookupAnswer, console: TerminalConsole) -> None:
     console.print(Text.assemble((f"{mark} ", style), (words, "bold")))
     if answer.error:
         console.print(Text(f"  {answer.error}: {answer.meaning}", "dim"))
-    if answer.findings and answer.verdict is not Presence.NOT_KERNEL:
+    if answer.findings and answer.verdict is Presence.UNSURE:
+        _show_others(answer.findings, console, most=len(answer.findings))
+    elif answer.findings and answer.verdict is not Presence.NOT_KERNEL:
         _show_first(answer.findings[0], answer, console)
         _show_others(answer.findings[1:], console)
     if answer.lacking:
@@ -95,20 +97,39 @@ def _headline(answer: LookupAnswer) -> tuple[str, str, str]:
     if answer.verdict is Presence.UNKNOWN:
         if answer.lacking:
             return "?", "bold yellow", f"{answer.question} alone does not say what was asked for"
+        if answer.error == "EINVAL":
+            return "?", "bold yellow", "this does not say what was asked for; a call that is missing gives no EINVAL"
         return "?", "bold yellow", "nothing that the kernel's source knows by name is in this"
-    return _about(answer.findings[0], answer.target.name)
+    first = answer.findings[0]
+    if answer.verdict is Presence.UNSURE:
+        likeliest = f"{first.ask} ({first.symbol or 'always there'})"
+        return (
+            "?",
+            "bold yellow",
+            f"this does not say what was asked for; it may be {likeliest}, or what is listed below",
+        )
+    return _about(first, answer.target.name)
 
 
 def _about(first: Finding, name: str) -> tuple[str, str, str]:
     """Return the headline of an answer that names a symbol, by its first finding."""
     if first.has is Has.OUT:
-        return "✗", "bold yellow", f"{first.ask} needs {first.symbol}, which {name} lacks"
+        by = f"; {_any_of(first.selected_by)} selects it" if first.selected_by else ""
+        if not name:
+            return "→", "bold", f"{first.ask} needs {first.symbol}{by}"
+        return "✗", "bold yellow", f"{first.ask} needs {first.symbol}, which {name} lacks{by}"
     if first.has is Has.MODULE:
         words = f"{first.ask} needs {first.symbol}, a module: it must be below /lib/modules, and loaded"
         return "!", "bold yellow", words
     if first.has is Has.ALWAYS:
         return "✓", "bold green", f"{first.ask}: every kernel of this source has it"
     return "✓", "bold green", f"{first.ask}: {name} has it ({first.symbol}); what failed is something else"
+
+
+def _any_of(names: Sequence[str]) -> str:
+    if len(names) > _MOST_OTHERS:
+        return f"{', '.join(names[:_MOST_OTHERS])} or another"
+    return " or ".join((", ".join(names[:-1]), names[-1]) if len(names) > 1 else names)
 
 
 def _show_first(finding: Finding, answer: LookupAnswer, console: TerminalConsole) -> None:
@@ -142,17 +163,18 @@ def _show_first(finding: Finding, answer: LookupAnswer, console: TerminalConsole
             console.print(Text(f"  {way}", "cyan"), soft_wrap=True)
 
 
-def _show_others(others: Sequence[Finding], console: TerminalConsole) -> None:
+def _show_others(others: Sequence[Finding], console: TerminalConsole, most: int = _MOST_OTHERS) -> None:
     if not others:
         return
-    console.print(Text.assemble(BREAK, ("or", "bold")))
-    for one in others[:_MOST_OTHERS]:
+    console.print(Text.assemble(BREAK, ("or" if most == _MOST_OTHERS else "it may be", "bold")))
+    for one in others[:most]:
         has = "" if one.has is Has.OUT else f" ({one.has.value})"
         console.print(Text(f"  {one.symbol or 'always there'}{has}  {one.ask}"))
 
 
 def _show_lacking(answer: LookupAnswer, console: TerminalConsole) -> None:
-    console.print(Text.assemble(BREAK, (f"{answer.target.name} lacks, and would answer so", "bold")))
+    whose = f"{answer.target.name} lacks, and would answer so" if answer.target.name else "without these it answers so"
+    console.print(Text.assemble(BREAK, (whose, "bold")))
     for symbol, names in answer.lacking[:_MOST_LACKING]:
         console.print(Text(f"  {symbol}  {_some(names, 4)}"))
     if len(answer.lacking) > _MOST_LACKING:

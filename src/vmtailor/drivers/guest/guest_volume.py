@@ -67,6 +67,7 @@ def config_bytes(config: ImageConfig, hostname: str = "vm") -> bytes:
             ("user", config.user),
             ("hostname", hostname),
             ("stop", str(signal_number(config.stop_signal or "SIGTERM"))),
+            *([("pid-one", "1")] if config.insists_on_pid_one else []),
         ]
     )
 
@@ -98,6 +99,8 @@ def run_bytes(run: Run) -> bytes:
     pairs += [("stdin", str(int(run.stdin))), ("hold", str(int(run.hold))), ("grace-ms", str(run.grace_ms))]
     if run.privileged or (run.exercise is not None and run.exercise.privileged):
         pairs.append(("privileged", "1"))
+    if run.pid_one is not None:
+        pairs.append(("pid-one", str(int(run.pid_one))))
     if run.terminal is not None:
         pairs += [("terminal", "1"), ("rows", str(run.terminal.rows)), ("cols", str(run.terminal.columns))]
     if run.exercise is not None:

@@ -18,7 +18,7 @@ SMALL_BYTES = 2 << 30
 #: Content that one entry stands for: a block of a disk. So a limit of size bounds the number of entries, too.
 ENTRY_BYTES = 4096
 #: Folders within folders: the kernel resolves about twice as many, and no image of use has as many.
-DEPTH = 400
+DEPTH = 1000
 #: Layers of one image; engines stop at 127 or 500.
 LAYERS = 1000
 #: Bytes that stay free on the disk.

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from vmtailor.base import figures
 from vmtailor.base.errors import UserInputError
+from vmtailor.drivers.image.attributes import ACLS
 from vmtailor.model.systems.tree import Node, NodeKind
 
 #: As many symbolic links are followed on the way to a file.
@@ -20,7 +21,8 @@ _MOST_LINKS = 40
 @dataclass(frozen=True)
 class FlatArchive:
     """`files`: absolute path → bytes; `links`: absolute path → target of a symbolic link, as written; `modes`: absolute
-    path of a file → its permissions; `capable`: files with capabilities of their own (security.capability)."""
+    path of a file → its permissions; `capable`: files with capabilities of their own (security.capability); `listed`:
+    files and folders with access control lists, sorted."""
 
     path: Path
     files: dict[str, int]
@@ -28,6 +30,7 @@ class FlatArchive:
     _offsets: dict[str, int] = field(repr=False)
     modes: dict[str, int] = field(default_factory=dict)
     capable: frozenset[str] = frozenset()
+    listed: tuple[str, ...] = ()
 
     def head(self, path: str, most: int = 256) -> bytes:
         """Return the first bytes of a file, its links followed inside the archive; empty when there is no such file."""
@@ -71,10 +74,13 @@ def read(path: Path) -> FlatArchive:
     offsets: dict[str, int] = {}
     modes: dict[str, int] = {}
     capable: set[str] = set()
+    listed: list[str] = []
     try:
         with tarfile.open(path, "r:", encoding="utf-8", errors="surrogateescape") as tar:
             for member in tar:
                 name = posixpath.normpath("/" + member.name.removeprefix("./"))
+                if any(f"SCHILY.xattr.{acl}" in member.pax_headers for acl in ACLS):
+                    listed.append(name)
                 if member.issym():
                     links[name] = member.linkname
                 elif member.islnk():
@@ -91,7 +97,10 @@ def read(path: Path) -> FlatArchive:
                     capable |= {name} if "SCHILY.xattr.security.capability" in member.pax_headers else set()
     except (tarfile.TarError, OSError) as error:
         raise UserInputError(f"{path} is damaged: {error}", hint="fetch the image again") from error
-    return FlatArchive(path=path, files=files, links=links, _offsets=offsets, modes=modes, capable=frozenset(capable))
+    return FlatArchive(
+        path=path, files=files, links=links, _offsets=offsets, modes=modes, capable=frozenset(capable),
+        listed=tuple(sorted(listed)),
+    )  # fmt: skip
 
 
 class ArchiveTree:

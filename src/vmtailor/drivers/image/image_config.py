@@ -91,7 +91,7 @@ def parse(document: dict[str, Any], remarks: list[str] | None = None) -> ImageCo
         working_dir=_text(inner, "WorkingDir") or "/",
         user=_user(_text(inner, "User")),
         exposed_ports=_ports(_keys(inner, "ExposedPorts"), said),
-        volumes=_keys(inner, "Volumes"),
+        volumes=_volumes(_keys(inner, "Volumes"), said),
         stop_signal=_stop_signal(_text(inner, "StopSignal"), said),
         health_check=_health_check(inner.get("Healthcheck"), shell, said),
         labels=_labels(inner.get("Labels")),
@@ -129,6 +129,11 @@ def _env(words: tuple[str, ...], said: _Remarks) -> tuple[tuple[str, str], ...]:
     pairs = [word.partition("=") for word in words]
     said.add_all("Env", (name + eq for name, eq, _ in pairs if not eq or not name), "no variable")
     return tuple((name, value) for name, eq, value in pairs if eq and name)
+
+
+def _volumes(names: tuple[str, ...], said: _Remarks) -> tuple[str, ...]:
+    said.add_all("Volumes", (name for name in names if not name), "no path")
+    return tuple(name for name in names if name)
 
 
 def _stop_signal(text: str, said: _Remarks) -> str:

@@ -18,14 +18,15 @@ import tarfile
 import urllib.parse
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
 from vmtailor.base import notation
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.text import encodable
+from vmtailor.drivers.image import attributes
 from vmtailor.drivers.image.allowance import DEPTH, Allowance, ImageLimits, Room, too_many, too_much
+from vmtailor.drivers.image.attributes import ForeignAttributes
 from vmtailor.drivers.image.decompress import CHUNK, chunks_of
 from vmtailor.drivers.image.layer_tree import LayerNode, TreeEntry
 
@@ -224,22 +225,24 @@ def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
-def _xattrs(headers: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+def _xattrs(headers: Mapping[str, str], kind: bytes, left_out: ForeignAttributes) -> tuple[tuple[str, str], ...]:
+    """Return the attributes that an entry of this kind keeps."""
     found: dict[str, str] = {}
     for key, value in headers.items():
         if key.startswith(_LIBARCHIVE):
             raw = base64.b64decode(_bytes(value) + b"==")
-            found.setdefault(
-                urllib.parse.unquote(key.removeprefix(_LIBARCHIVE)), raw.decode("utf-8", "surrogateescape")
-            )
+            name = urllib.parse.unquote(key.removeprefix(_LIBARCHIVE), errors="surrogateescape")
+            found.setdefault(name, raw.decode("utf-8", "surrogateescape"))
     for key, value in headers.items():
         if key.startswith(_XATTR):
             found[key.removeprefix(_XATTR)] = value
-    for name in found:
-        # Text that is no UTF-8 is no keyword of an archive's header, though a file system may have it.
-        if "=" in name or "\0" in name or encodable(name) != name or not 0 < len(_bytes(name)) <= NAME_BYTES:
-            raise ValueError(f"an extended attribute is called {name[:80]!r}")
-    return tuple(sorted((name, value) for name, value in found.items() if not name.startswith(_OVERLAY)))
+    kept = []
+    for name, value in found.items():
+        if attributes.has_place(name, value, kind):
+            kept.append((name, value))
+        else:
+            left_out.add(name)
+    return tuple(sorted((name, value) for name, value in kept if not name.startswith(_OVERLAY)))
 
 
 def _time(info: tarfile.TarInfo) -> int | str:
@@ -252,14 +255,37 @@ def _time(info: tarfile.TarInfo) -> int | str:
     return int(min(max(seconds, 0), TIME_MAX))
 
 
-def _node(info: tarfile.TarInfo, kind: bytes, layer_index: int, unique: dict[object, object]) -> LayerNode:
-    for number in (info.uid, info.gid):
-        if not 0 <= number < 2**32 - 1:
-            raise ValueError(f"{info.name[:200]!r} belongs to user or group {number}")
-    node = LayerNode(kind, info.mode & 0o7777, info.uid, info.gid, _time(info))
-    if info.pax_headers:
-        attributes = _xattrs(info.pax_headers)
-        node.xattrs = cast("tuple[tuple[str, str], ...]", unique.setdefault(attributes, attributes))
+@dataclass(frozen=True)
+class _Headers:
+    """Makes nodes of the headers of one layer. `index`: of the layer; `unique`: equal attributes, once each."""
+
+    index: int
+    left_out: ForeignAttributes
+    unique: dict[object, object] = field(default_factory=dict)
+
+    def described(self, info: tarfile.TarInfo, kind: bytes) -> LayerNode:
+        """Return a node with owner, mode, time and attributes, without content."""
+        for number in (info.uid, info.gid):
+            if not 0 <= number < 2**32 - 1:
+                raise ValueError(f"{info.name[:200]!r} belongs to user or group {number}")
+        node = LayerNode(kind, info.mode & 0o7777, info.uid, info.gid, _time(info))
+        if info.pax_headers:
+            kept = _xattrs(info.pax_headers, kind, self.left_out)
+            node.xattrs = cast("tuple[tuple[str, str], ...]", self.unique.setdefault(kept, kept))
+        return node
+
+    def entry(self, info: tarfile.TarInfo, kind: bytes, label: str) -> TreeEntry:
+        """Return the entry of a header."""
+        parts = split_path(info.name, label)
+        if kind == tarfile.LNKTYPE:
+            # Of which kind the file is that it names is seen later.
+            header = self.described(info, tarfile.REGTYPE)
+            return TreeEntry(parts, None, split_path(info.linkname, label), header)
+        return TreeEntry(parts, _with_content(self.described(info, kind), info, self.index))
+
+
+def _with_content(node: LayerNode, info: tarfile.TarInfo, layer_index: int) -> LayerNode:
+    kind = node.kind
     if kind == tarfile.REGTYPE:
         if info.size < 0:
             raise ValueError(f"{info.name[:200]!r} has a size of {info.size}")
@@ -289,7 +315,7 @@ def _checked_map(sparse: list[tuple[int, int]], size: int) -> tuple[tuple[int, i
 
 class Meter:
     """Counts what all layers together ask for, and refuses what goes beyond the limits. `stream` counts bytes as they
-    come out of decompression; a sparse file may claim more than that."""
+    come out of decompression; a sparse file may claim more than that. `left_out`: attributes that Linux has not."""
 
     def __init__(self, limits: ImageLimits) -> None:
         self.limits = limits
@@ -297,6 +323,7 @@ class Meter:
         self.entries = 0
         self.unpacked = 0
         self.metadata = 0
+        self.left_out = ForeignAttributes()
 
     def count(self, entry: TreeEntry, what: str) -> None:
         """Count one entry of `what`. Raises TooLarge; ValueError for names that would fill memory."""
@@ -320,17 +347,14 @@ def entries_of(layer: Layer, index: int, meter: Meter) -> Iterator[TreeEntry]:
     with damage_is_reported(layer), opened(layer, meter.stream) as raw:
         digest = hashlib.sha256()
         reader = ForwardReader(_hashed(raw, digest.update)) if layer.diff_id else raw
-        unique: dict[object, object] = {}
+        headers = _Headers(index, meter.left_out)
         for info in _headers(reader):
             kind = _KINDS.get(info.type)
             if kind is None:
                 raise ValueError(f"{info.name[:200]!r} is of the unknown type {info.type!r}")
             _check_numbers(info)
-            parts = split_path(info.name, layer.label)
-            if kind == tarfile.LNKTYPE:
-                entry = TreeEntry(parts, None, split_path(info.linkname, layer.label))
-            else:
-                entry = TreeEntry(parts, _node(info, kind, index, unique))
+            entry = headers.entry(info, kind, layer.label)
+            if entry.node is not None:
                 reader.data_end = _data_end(entry.node)
             meter.count(entry, f"layer {layer.label}")
             yield entry
@@ -339,11 +363,20 @@ def entries_of(layer: Layer, index: int, meter: Meter) -> Iterator[TreeEntry]:
             raise ValueError(f"its content has the digest sha256:{digest.hexdigest()}, the image says {layer.diff_id}")
 
 
+class _NoGlobals(dict[str, str]):
+    """Headers for all entries that follow, which engines pass over: they would give every file an owner or a name."""
+
+    def __setitem__(self, key: str, value: str) -> None:
+        pass
+
+
 def _headers(reader: ForwardReader) -> Iterator[tarfile.TarInfo]:
     """Yield the headers of an archive. One of 0 bytes has none: old versions of Docker made such layers."""
     if reader.at_end():
         return
-    archive = tarfile.TarFile(fileobj=reader, mode="r", encoding="utf-8", errors="surrogateescape")  # type: ignore[arg-type]
+    archive = tarfile.TarFile(
+        fileobj=reader, mode="r", encoding="utf-8", errors="surrogateescape", pax_headers=_NoGlobals()  # type: ignore[arg-type]
+    )  # fmt: skip
     while (info := archive.next()) is not None:
         archive.members.clear()  # type: ignore[attr-defined]  # it would keep every header in memory
         reader.budget = HEADER_BYTES

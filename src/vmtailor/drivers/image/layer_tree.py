@@ -11,6 +11,7 @@ import tarfile
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
+from vmtailor.drivers.image import attributes
 from vmtailor.drivers.image.allowance import DEPTH
 
 WHITEOUT = ".wh."
@@ -61,20 +62,24 @@ class LayerNode:
 
 @dataclass(frozen=True, slots=True)
 class TreeEntry:
-    """One entry of a layer: a node under a name, or (`node` None) one more name for what is found at `link`."""
+    """One entry of a layer: a node under a name, or (`node` None) one more name for what is found at `link`. `header`:
+    owner, mode, time and attributes that such an entry gives the file."""
 
     parts: tuple[str, ...]
     node: LayerNode | None
     link: tuple[str, ...] = ()
+    header: LayerNode | None = None
 
     @property
     def weight(self) -> int:
         """Return bytes of names and attributes, roughly."""
         total = sum(map(len, self.parts)) + sum(map(len, self.link))
-        if self.node is not None:
-            total += sum(len(name) + len(value) for name, value in self.node.xattrs)
-            if self.node.target is not None:
-                total += len(self.node.target) if isinstance(self.node.target, str) else 64 * len(self.node.target)
+        described = self.node or self.header
+        if described is not None:
+            total += sum(len(name) + len(value) for name, value in described.xattrs)
+        target = None if self.node is None else self.node.target
+        if target is not None:
+            total += len(target) if isinstance(target, str) else 64 * len(target)
         return total
 
 
@@ -225,6 +230,8 @@ class LayerTree:
                     f"{'/'.join(entry.parts)!r} is a hard link to {'/'.join(entry.link)!r}, which is not there"
                 )
             node.linked = True
+            if entry.header is not None and entry.link[:1] != (PLINKS,):
+                _describe_again(node, entry.header)
         present = here.get(name)
         if present is not None and present.children is not None and node.children is not None:
             self._describe(present, node)
@@ -266,3 +273,16 @@ class LayerTree:
             if node.children:
                 prefix = f"{path}/" if path else ""
                 stack.extend((prefix + name, node.children[name]) for name in sorted(node.children, reverse=True))
+
+
+def _describe_again(node: LayerNode, header: LayerNode) -> None:
+    """Give a file what the header of one more name of it says, as engines do: they make the link, then set owner,
+    attributes, mode and time of its file. A symbolic link has no mode, and users' attributes are for files alone."""
+    node.uid, node.gid, node.mtime = header.uid, header.gid, header.mtime
+    if node.kind != tarfile.SYMTYPE:
+        node.mode = header.mode
+    if header.xattrs:
+        kept = dict(node.xattrs) | {
+            name: value for name, value in header.xattrs if attributes.has_place(name, value, node.kind)
+        }
+        node.xattrs = tuple(sorted(kept.items()))

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import tarfile
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
 
@@ -36,6 +36,8 @@ __all__ = [
     "ImageLimits",
     "Layer",
     "LayerTree",
+    "contents_of",
+    "device_of",
     "is_compressed",
     "merge",
     "read_tree",
@@ -44,7 +46,7 @@ __all__ = [
 ]  # fmt: skip
 
 #: Changes when the same layers would give other bytes than before: part of every cache key.
-VERSION = "1"
+VERSION = "2"
 #: For archives of our own making, whose layers were within their limits: implied directories come on top.
 OWN = ImageLimits(2**62, 2**62, 2**62)
 _ZEROS = bytes(1 << 20)
@@ -53,16 +55,21 @@ _ZEROS = bytes(1 << 20)
 @dataclass(frozen=True)
 class Archived:
     """A flat archive as it was written. `entries` excludes the root; `unpacked_bytes` is the sum of file sizes, each
-    file counted once."""
+    file counted once. `left_out`: what it leaves out of its source, in words."""
 
     sha256: str
     entries: int
     unpacked_bytes: int
+    left_out: tuple[str, ...] = ()
 
 
 def read_tree(layers: Sequence[Layer], limits: ImageLimits | None = None) -> LayerTree:
     """First pass: the merged tree. Raises DamagedLayer or TooLarge."""
-    tree, meter = LayerTree(), Meter(limits or ImageLimits())
+    return _read(layers, Meter(limits or ImageLimits()))
+
+
+def _read(layers: Sequence[Layer], meter: Meter) -> LayerTree:
+    tree = LayerTree()
     for index, layer in enumerate(layers):
         with damage_is_reported(layer):
             tree.add_layer(entries_of(layer, index, meter))
@@ -72,23 +79,22 @@ def read_tree(layers: Sequence[Layer], limits: ImageLimits | None = None) -> Lay
 def merge(layers: Sequence[Layer], out: Path, limits: ImageLimits | None = None) -> Archived:
     """Merge layers, lowest first, into the file `out`. Raises DamagedLayer or TooLarge; HostError when the disk is
     too small."""
-    tree = read_tree(layers, limits)
+    meter = Meter(limits or ImageLimits())
+    tree = _read(layers, meter)
     require_room(out.parent, sum(512 + (node.size + 511) // 512 * 512 for _, node in tree.walk()))
     with disk_full_is_a_host_error(out.parent), out.open("wb") as file:
-        return write_archive(tree, layers, file)
+        return replace(write_archive(tree, layers, file), left_out=meter.left_out.remarks())
 
 
 def write_archive(tree: LayerTree, layers: Sequence[Layer], out: IO[bytes]) -> Archived:
     """Second pass: the tree with the content of its files, to any file or pipe."""
     writer = _Writer(out)
     files, links = _write_bodiless(tree, writer)
-    for index, layer in enumerate(layers):
-        chosen = files.get(index)
-        if chosen:
-            chosen.sort(key=lambda item: item[1].offset)
-            with opened(layer) as reader:
-                for path, node in chosen:
-                    _copy_file(layer, reader, writer, path, node)
+    for path, node, content in contents_of(files, layers):
+        writer.header(path, node)
+        for piece in content:
+            writer.write(piece)
+        writer.zeros(-node.size % 512)
     for path, node, target in links:
         writer.header(path, node, link=target)
     writer.end()
@@ -119,22 +125,44 @@ def _write_bodiless(
     return files, links
 
 
-def _copy_file(layer: Layer, reader: ForwardReader, writer: _Writer, path: str, node: LayerNode) -> None:
-    """One file's header and content. What the layer says is checked again: it is read a second time."""
-    writer.header(path, node)
+def contents_of(
+    files: Mapping[int, list[tuple[str, LayerNode]]], layers: Sequence[Layer]
+) -> Iterator[tuple[str, LayerNode, Iterator[bytes]]]:
+    """Yield files (by the number of their layer: path and node) in the order of their layers, each with its bytes. They
+    are to be taken before the next one's. What a layer says is checked again: it is read a second time. Raises
+    DamagedLayer."""
+    for index, layer in enumerate(layers):
+        chosen = sorted(files.get(index, ()), key=lambda item: item[1].offset)
+        if chosen:
+            with opened(layer) as reader:
+                for path, node in chosen:
+                    yield path, node, _content(layer, reader, node)
+
+
+def _content(layer: Layer, reader: ForwardReader, node: LayerNode) -> Iterator[bytes]:
+    """Yield one file's bytes, a sparse file's with its zeros."""
     pieces = ((0, node.size),) if node.target is None else node.target
     with damage_is_reported(layer):
         reader.seek(node.offset)
     at = 0
     for piece in pieces:
         offset, length = _pair(piece)
-        writer.zeros(offset - at)
+        yield from _zeros(offset - at)
         with damage_is_reported(layer):
-            for data in _pieces(reader, length):
-                writer.write(data)
+            yield from _pieces(reader, length)
         at = offset + length
-    writer.zeros(node.size - at)
-    writer.zeros(-node.size % 512)
+    yield from _zeros(node.size - at)
+
+
+def device_of(node: LayerNode) -> tuple[int, int]:
+    """Return the numbers of a device, major and minor."""
+    return _pair(node.target)
+
+
+def _zeros(count: int) -> Iterator[bytes]:
+    while count > 0:
+        yield _ZEROS[: min(count, len(_ZEROS))]
+        count -= len(_ZEROS)
 
 
 def _pair(piece: object) -> tuple[int, int]:
@@ -164,9 +192,8 @@ class _Writer:
         self._out.write(data)
 
     def zeros(self, count: int) -> None:
-        while count > 0:
-            self.write(_ZEROS[: min(count, len(_ZEROS))])
-            count -= len(_ZEROS)
+        for piece in _zeros(count):
+            self.write(piece)
 
     def header(self, path: str, node: LayerNode, link: str = "") -> None:
         """One entry's header; a directory's name ends in a slash, the root is `./`."""
@@ -186,7 +213,7 @@ class _Writer:
         elif node.kind == tarfile.SYMTYPE:
             info.linkname = str(node.target)
         elif node.kind in (tarfile.CHRTYPE, tarfile.BLKTYPE):
-            info.devmajor, info.devminor = _pair(node.target)
+            info.devmajor, info.devminor = device_of(node)
         if headers:
             info.pax_headers = headers
         self.write(info.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape"))

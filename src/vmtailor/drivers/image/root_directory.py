@@ -15,7 +15,9 @@ from typing import IO
 from vmtailor.base.disk_full import disk_full_is_a_host_error
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.text import encodable
+from vmtailor.drivers.image import attributes
 from vmtailor.drivers.image.allowance import DEPTH, ImageLimits, Room, too_many, too_much
+from vmtailor.drivers.image.attributes import ForeignAttributes
 from vmtailor.drivers.image.layer_reader import PATH_BYTES, TIME_MAX
 from vmtailor.drivers.image.layers import Archived
 
@@ -32,7 +34,7 @@ def archive_directory(root: Path, out: Path, limits: ImageLimits | None = None) 
         for path, status in _walk(root):
             writer.add(path, status)
         writer.write(bytes(1024))
-    return Archived(writer.digest.hexdigest(), writer.entries, writer.unpacked)
+    return Archived(writer.digest.hexdigest(), writer.entries, writer.unpacked, writer.left_out.remarks())
 
 
 def _walk(root: Path) -> Iterator[tuple[str, os.stat_result]]:
@@ -86,6 +88,7 @@ class _Archiver:
         self.digest = hashlib.sha256()
         self.entries = -1  # the root does not count
         self.unpacked = 0
+        self.left_out = ForeignAttributes()
 
     def write(self, data: bytes) -> None:
         self.digest.update(data)
@@ -103,7 +106,7 @@ class _Archiver:
         info.uid = 0 if self._own and status.st_uid == os.geteuid() else status.st_uid
         info.gid = 0 if self._own and status.st_gid == os.getegid() else status.st_gid
         info.mtime = min(max(0, int(status.st_mtime)), TIME_MAX)
-        info.pax_headers = self._xattrs(path)
+        info.pax_headers = self._xattrs(path, kind)
         if kind == tarfile.SYMTYPE:
             with _reported(self._root / path):
                 info.linkname = os.readlink(self._root / path)  # noqa: PTH115  # as it is written
@@ -146,18 +149,23 @@ class _Archiver:
                 left -= len(piece)
         self.write(bytes(-info.size % 512))
 
-    def _xattrs(self, path: str) -> dict[str, str]:
+    def _xattrs(self, path: str, kind: bytes) -> dict[str, str]:
         found = {}
         with contextlib.suppress(OSError):  # a file system without attributes
             for name in sorted(os.listxattr(self._root / path, follow_symlinks=False)):
-                if not name.startswith(("trusted.overlay.", "user.overlay.", "security.selinux", "system.")):
-                    if encodable(name) != name:
-                        raise UserInputError(
-                            f"{self._root / path} has an extended attribute whose name is no text: {name!r}",
-                            hint="remove it (setfattr -x)",
-                        )
-                    value = os.getxattr(self._root / path, name, follow_symlinks=False)
-                    found[f"SCHILY.xattr.{name}"] = value.decode("utf-8", "surrogateescape")
+                if name.startswith(("trusted.overlay.", "user.overlay.", "security.selinux")):
+                    continue
+                if encodable(name) != name:
+                    raise UserInputError(
+                        f"{self._root / path} has an extended attribute whose name is no text: {name!r}",
+                        hint="remove it (setfattr -x)",
+                    )
+                raw = os.getxattr(self._root / path, name, follow_symlinks=False)
+                value = raw.decode("utf-8", "surrogateescape")
+                if attributes.has_place(name, value, kind):
+                    found[f"SCHILY.xattr.{name}"] = value
+                else:
+                    self.left_out.add(name)
         return found
 
 

@@ -2,8 +2,8 @@
 """Make a root file system (erofs, squashfs or ext4) from the flat archive of an image, and entries of our own.
 
 No root is needed. The archive streams into the tool: `tar2sqfs`, `mkfs.erofs --tar` where it has that, otherwise the
-tool runs under fakeroot on a private temporary folder (docs/decisions/0006-root-file-systems-under-fakeroot.md). Equal
-input gives equal bytes: fixed UUIDs, time stamps from the archive."""
+tool runs under fakeroot on a private temporary folder (docs/decisions/0006-root-file-systems-under-fakeroot.md). What
+neither takes is written by `erofs_writer`. Equal input gives equal bytes: fixed UUIDs, time stamps from the archive."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ import sys
 import tarfile
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
@@ -28,11 +28,12 @@ from pathlib import Path
 from typing import IO
 
 from vmtailor.base.disk_full import disk_full_is_a_host_error, no_space, says_full
-from vmtailor.base.errors import BuildError, HostError
+from vmtailor.base.errors import BuildError, HostError, UserInputError
 from vmtailor.base.process import pasteable, require_tool, run, spawn
+from vmtailor.drivers.image.attributes import ACLS
 from vmtailor.drivers.image.layer_tree import LayerTree
 from vmtailor.drivers.image.layers import OWN, Layer, read_tree, write_archive
-from vmtailor.drivers.rootfs import unpack
+from vmtailor.drivers.rootfs import erofs_writer, unpack
 from vmtailor.model.plan import RootFormat
 
 #: Changes when the same input would give other bytes.
@@ -41,6 +42,12 @@ VERSION = "1"
 UUID = "766d7461-696c-4f72-8000-000000000001"
 BLOCK = 4096
 INODE_BYTES = 256
+#: Longest name that mkfs.erofs before 1.6 takes whole.
+EROFS_NAME_BYTES = 254
+#: Bytes of an attribute with its name, and of the names of all of a file, that fakeroot keeps in its books, less a few.
+ATTRIBUTE_BYTES = 1000
+#: Folders within folders, and bytes of a path, that a private folder of the host gets.
+FOLDERS, PATH_BYTES = 256, 3000
 
 
 class ExtraKind(StrEnum):
@@ -182,7 +189,7 @@ def _feed(tool: str, argv: Sequence[str], source: _Source, where: Path, env: Map
         raise no_space("for the root file system", details=said)
     raise BuildError(
         f"{tool} could not make the root file system (status {code})",
-        hint="try another format with --root",
+        hint="where these words name a file, change it in the image",
         details=f"{pasteable(argv)}\n{said}",
     )
 
@@ -214,6 +221,30 @@ def erofs_reads_tar(program: str) -> bool:
     return "--tar=" in finished.text + finished.error_text
 
 
+def _beyond_fakeroot(tree: LayerTree, name_bytes: int = 255) -> Iterator[str]:
+    """Yield what a private folder under fakeroot cannot have, in words with the path, as far as it is asked for.
+    `name_bytes`: those of the longest name that the tool takes."""
+    for path, node in tree.walk():
+        name = path.rpartition("/")[2]
+        if len(os.fsencode(name)) > name_bytes:
+            yield f"the name /{path[:300]} has {len(os.fsencode(name))} bytes"
+        if path.count("/") >= FOLDERS or len(os.fsencode(path)) > PATH_BYTES:
+            yield f"/{path[:60]}… is {path.count('/') + 1} folders deep"
+        sizes = [(len(os.fsencode(key)), len(os.fsencode(value)), key) for key, value in node.xattrs]
+        for key, value, text in sizes:
+            if key + 1 + value > ATTRIBUTE_BYTES:
+                yield f"the attribute {text[:80]} of /{path[:200]} has {value} bytes"
+        names, values = sum(key + 1 for key, _, _ in sizes), sum(value for _, value, _ in sizes)
+        if names > ATTRIBUTE_BYTES or names + values > 3 * ATTRIBUTE_BYTES:
+            yield f"the attributes of /{path[:200]} have {names + values} bytes"
+
+
+def _cannot_hold(form: RootFormat, what: str, *, fixed: bool = False) -> UserInputError:
+    """Return the error for a file. `fixed`: the format is not the user's choice."""
+    cure = "change that file in the tree" if fixed else "choose the format that holds it: --root erofs"
+    return UserInputError(f"{what}, which vmtailor cannot put into {form}", hint=cure)
+
+
 def _under_fakeroot(folder: Path, *command: str) -> list[str]:
     fakeroot = require_tool("fakeroot")
     return [fakeroot, "--", sys.executable, "-I", str(Path(unpack.__file__)), str(folder), *command]
@@ -227,6 +258,10 @@ def _build_erofs(source: _Source, made: Path, work: Path, compression: str) -> N
     if erofs_reads_tar(program):
         _feed("mkfs.erofs", [program, "--tar=f", *options, str(made)], source, work, env)
         return
+    if next(_beyond_fakeroot(source.tree, EROFS_NAME_BYTES), None) is not None:
+        with made.open("w+b") as out:
+            erofs_writer.write(source.tree, source.layers, out, UUID, source.newest)
+        return
     folder = work / "root"
     folder.mkdir(mode=0o700)
     _feed("mkfs.erofs", _under_fakeroot(folder, program, *options, str(made), str(folder)), source, work, env)
@@ -234,6 +269,10 @@ def _build_erofs(source: _Source, made: Path, work: Path, compression: str) -> N
 
 def _build_squashfs(source: _Source, made: Path, work: Path, compression: str) -> None:
     program = require_tool("tar2sqfs", "squashfs-tools-ng")
+    for path, node in source.tree.walk():
+        for name, _ in node.xattrs:
+            if name in ACLS:
+                raise _cannot_hold(RootFormat.SQUASHFS, f"/{path[:200]} has an access control list ({name})")
     env = {"SOURCE_DATE_EPOCH": str(source.newest)}
     argv = [program, "--quiet", "--no-skip", "--compressor", compression or "zstd", "--num-jobs", "1", str(made)]
     _feed("tar2sqfs", argv, source, work, env)
@@ -244,6 +283,8 @@ def _build_ext4(source: _Source, made: Path, work: Path, compression: str) -> No
         raise BuildError(
             f"ext4 cannot be compressed with {compression}", hint="choose erofs or squashfs, or no compression"
         )
+    for what in _beyond_fakeroot(source.tree):
+        raise _cannot_hold(RootFormat.EXT4, what, fixed=source.spare_bytes > 0)
     program = require_tool("mke2fs", "e2fsprogs")
     folder = work / "root"
     folder.mkdir(mode=0o700)

@@ -46,7 +46,8 @@ class Run:
     with any, init tells the calls that failed with other errors than these, in place of a whole trace. `hold`: after
     the load, wait for the host's go. `grace_ms`: between SIGTERM and SIGKILL for what the entry point left. `key` tags
     all frames; make one for each run, fixed where two boots must agree to the byte. `privileged`: root in the container
-    may do everything, not only what container engines leave it; an exercise may ask for that, too."""
+    may do everything, not only what container engines leave it; an exercise may ask for that, too. `pid_one`: the
+    entry point is PID 1 of a namespace of its own; None: if the image's insists on it."""
 
     argv: tuple[str, ...] | None = None
     env: tuple[tuple[str, str], ...] = ()
@@ -62,6 +63,7 @@ class Run:
     quiet: tuple[str, ...] = ()
     hold: bool = False
     privileged: bool = False
+    pid_one: bool | None = None
     grace_ms: int = 1000
     key: bytes = field(default_factory=lambda: secrets.token_bytes(KEY_BYTES))
 

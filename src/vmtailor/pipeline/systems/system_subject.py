@@ -279,8 +279,10 @@ class SystemSubject(DrivenSystem):
         return again, False
 
     def _asked_on(self, title: str, target: SystemTarget, before: SystemRun, made: Plan) -> Verification:
-        with step(title), temporary.held_folder(self.scratch) as folder:
+        with step(title) as shown, temporary.held_folder(self.scratch) as folder:
             found = system_verify.verify(target, before, folder)
+            if not found.passed:
+                shown.fail()
         if found.passed:
             return found
         return replace(found, needs=tuple(dict.fromkeys((*found.needs, *self._asked_for(found, made)))))

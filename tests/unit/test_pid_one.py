@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Entry points that insist on being PID 1: known by name, kept possible by the plan, told to init."""
+
+from __future__ import annotations
+
+import pytest
+from tests.unit.test_demand import EVERYTHING, FACTS, RULES
+
+from vmtailor.analysis.demands import demand
+from vmtailor.analysis.demands.demand import Demands
+from vmtailor.drivers.guest.guest_volume import config_bytes, run_bytes
+from vmtailor.model.boots.workload import Run
+from vmtailor.model.image import ImageConfig
+
+
+@pytest.mark.parametrize(
+    ("entrypoint", "cmd", "insists"),
+    [
+        (("/init",), (), True),  # s6-overlay
+        (("busybox", "init"), (), True),
+        (("/bin/busybox",), ("init",), True),
+        (("/sbin/init",), (), True),
+        (("/usr/bin/tini", "--"), ("redis-server",), True),
+        (("/lib/systemd/systemd",), (), True),
+        ((), ("/sbin/catatonit", "-P"), True),
+        (("/bin/sh", "init"), (), False),
+        (("/docker-entrypoint.sh",), ("tini",), False),
+        (("dumb-init",), ("app",), False),  # which is content with any number
+        (("/opt/initialise",), (), False),
+        ((), (), False),
+    ],
+)
+def test_who_insists(entrypoint: tuple[str, ...], cmd: tuple[str, ...], insists: bool) -> None:
+    config = ImageConfig("amd64", entrypoint=entrypoint, cmd=cmd)
+    assert config.insists_on_pid_one is insists
+    found = Demands(FACTS, RULES, EVERYTHING | {"PID_NS"})
+    demand.of_image(config, found)
+    assert any("PID_NS" in d.symbols for d in found.result()) is insists
+    assert (b"\0pid-one 1\0" in config_bytes(config)) is insists
+
+
+def test_a_run_may_say_otherwise() -> None:
+    key = bytes(16)
+    assert b"pid-one" not in run_bytes(Run(key=key))
+    assert b"\0pid-one 0\0" in run_bytes(Run(key=key, pid_one=False))
+    assert b"\0pid-one 1\0" in run_bytes(Run(key=key, pid_one=True))

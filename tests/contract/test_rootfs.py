@@ -221,6 +221,18 @@ def test_what_a_format_cannot_hold_is_named_with_the_cure(tmp_path: Path, form: 
     assert not (tmp_path / "root").exists()
 
 
+def test_files_of_more_names_than_a_host_gives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vmtailor.drivers.rootfs.rootfs.erofs_reads_tar", lambda _: False)
+    monkeypatch.setattr("vmtailor.drivers.rootfs.rootfs.LINKS", 3)
+    data = tar_of(file("0", b"x"), *(hardlink(f"d/{n}", "0") for n in range(1, 5)))
+    merge(layers_of(tmp_path, [data]), tmp_path / "flat")
+    with pytest.raises(UserInputError, match="has more than 3 names"):
+        build(tmp_path / "flat", tmp_path / "ext4", RootFormat.EXT4)
+    monkeypatch.setattr("vmtailor.drivers.rootfs.rootfs._feed", None)  # mkfs.erofs is not started
+    image = build(tmp_path / "flat", tmp_path / "erofs")
+    assert re.search(r"Links: 5\b", run(["dump.erofs", "--path=/d/4", str(image)], timeout_s=60).text)
+
+
 def test_an_attribute_that_no_root_holds_is_named(tmp_path: Path) -> None:
     large = file("f", b"x", pax_headers={"SCHILY.xattr.user.most": "v" * 65_536})
     merge(layers_of(tmp_path, [tar_of(directory("d"), large)]), tmp_path / "flat")

@@ -21,6 +21,7 @@ from vmtailor.base.cache import entries as cache
 from vmtailor.base.cache import users as store_use
 from vmtailor.base.cache.entries import CacheEntry, PruneLimits
 from vmtailor.base.cache.store import FILLING, Store
+from vmtailor.base.files import temporary
 from vmtailor.cli import cache as cache_verb
 
 DAY = 86400.0
@@ -90,9 +91,9 @@ def test_a_kind_that_is_one_result_was_used_when_its_newest_folder_was(store: St
 def test_what_a_process_works_with_is_no_result(store: Store) -> None:
     for kind in ("locks", "scratch", "users"):
         store.folder(kind, "inner")
-    (store.root / "kernel" / f"{FILLING}x").mkdir()
     (store.root / "file").write_text("")
-    assert names(cache.entries(store)) == ["kernel/new", "kernel/old", "trace/middle"]
+    with temporary.held_folder(store.folder("kernel"), FILLING):
+        assert names(cache.entries(store)) == ["kernel/new", "kernel/old", "trace/middle"]
     assert cache.entries(Store(store.root / "nowhere")) == ()
 
 
@@ -247,3 +248,21 @@ def test_what_is_no_limit_is_said(
 )
 def test_the_age_of_a_result_is_told_in_one_unit(seconds: float, text: str) -> None:
     assert cache_verb._ago(seconds) == text
+
+
+def test_what_a_killed_process_left_is_counted_and_goes_first(store: Store) -> None:
+    """A folder whose process lives is none of it."""
+    left = store.root / "trace" / f"{FILLING}dead"
+    scratch = store.folder("scratch") / "vmtailor-held-dead"
+    for folder in (left, scratch):
+        folder.mkdir()
+        (folder / "data").write_bytes(b"x" * 50_000)
+    with temporary.held_folder(store.folder("kernel"), FILLING):
+        there = cache.entries(store)
+    unfinished = [entry for entry in there if entry.kind == cache.UNFINISHED]
+    assert sorted(entry.name for entry in unfinished) == [f"scratch/{scratch.name}", f"trace/{left.name}"]
+    assert all(entry.size_bytes >= 50_000 for entry in unfinished)
+    chosen = cache.surplus(there, PruneLimits(age_s=365 * DAY), time.time())
+    assert {entry.kind for entry in chosen} == {cache.UNFINISHED}
+    cache.remove(store, chosen)
+    assert not left.exists() and not scratch.exists() and names(cache.entries(store))

@@ -4,10 +4,15 @@ made up where a machine's load would blur what is meant."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
 
+from vmtailor.base import processor_times
 from vmtailor.drivers.kernel.make import FIRST_S, HEADERS, Remaining
 
 RECORDED = Path(__file__).parent.parent / "data" / "compile"
@@ -95,3 +100,39 @@ def test_nothing_is_promised_too_early_nor_of_nothing() -> None:
         assert (progress.seconds_left is None) == (n < FIRST_S), n
     assert not progress.see("  LD      vmlinux.o", 21.0)
     assert not progress.see("garbage \x1b[2J", 22.0)
+
+
+def test_other_work_that_begins_is_counted_in_within_a_minute_or_two() -> None:
+    """After 300 s others take three quarters of the processors. The first compiles say nothing of that."""
+    weights = objects(1200)
+    progress, at, given, late = Remaining(weights), 0.0, 0.0, []
+    takes = [(1.0 if n < 300 else 4.0, 2.0) for n in range(1200)]
+    end = sum(seconds for seconds, _ in takes)
+    for name, (seconds, processor) in zip(weights, takes, strict=True):
+        progress.give(at, given)
+        progress.see(f"  CC      {name}.o", at)
+        if 400 < at < 0.95 * end:
+            late.append((progress.seconds_left or 0.0) / (end - at))
+        at, given = at + seconds, given + processor
+    assert late and min(late) >= 0.7 and max(late) <= 1.3, (min(late), max(late))
+
+
+def test_an_idle_machine_s_promise_is_not_moved() -> None:
+    weights = objects(300)
+    with_share, without = Remaining(weights), Remaining(weights)
+    for n, name in enumerate(weights):
+        with_share.give(n * 1.0, n * 1.9)
+        for progress in (with_share, without):
+            progress.see(f"  CC      {name}.o", n * 1.0)
+    assert with_share.seconds_left == without.seconds_left
+
+
+def test_processor_time_is_of_the_named_programs_below() -> None:
+    code = "import subprocess, sys, time; t = time.process_time()\nwhile time.process_time() - t < 0.3: pass\ninput()"
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE) as busy:
+        name = Path(f"/proc/{busy.pid}/comm").read_text().strip()
+        begin = time.monotonic()
+        while (found := processor_times.below(os.getpid(), name)) < 0.3 and time.monotonic() - begin < 60:
+            time.sleep(0.05)
+        assert 0.3 <= found < 60 and processor_times.below(os.getpid(), "no-such-program") == 0
+        busy.communicate(b"\n")

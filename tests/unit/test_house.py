@@ -251,3 +251,15 @@ def test_each_way_to_start_a_machine_is_seen(source: str) -> None:
 )
 def test_a_start_of_something_else_is_none(source: str) -> None:
     assert not starts_of_machines(ast.parse(source))
+
+
+def test_digits_are_ascii() -> None:
+    """`"²".isdigit()` is true, and `int("²")` an error: base/text.is_number is asked instead."""
+    asked = {"isdigit", "isdecimal", "isnumeric"}
+    found = [
+        f"{path.relative_to(PACKAGE)}:{node.lineno}"
+        for path, tree in MODULES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and node.attr in asked
+    ]
+    assert [place.partition(":")[0] for place in found] == ["base/text.py"], found

@@ -116,6 +116,8 @@ def test_volumes() -> None:
     found, remarks = remarks_of(Volumes={"/b": {}, "": {}, "a": None})
     assert found.volumes == ("/b", "a") and remarks == ["Volumes '' (no path)"]
     assert remarks_of(Volumes=None) == (config(), [])
+    with pytest.raises(BadConfig, match="Volumes is longer"):
+        config(Volumes={"x" * (1 << 20): {}})
 
 
 def test_an_entry_point_of_one_empty_word_is_none() -> None:

@@ -62,6 +62,25 @@ def test_the_cache_follows_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_
     assert cache_root() == tmp_path / "vmtailor"
 
 
+def test_a_relative_place_for_caches_is_ignored(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As the XDG Base Directory specification asks."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for given in ("", "caches", "./caches", "~/caches"):
+        monkeypatch.setenv("XDG_CACHE_HOME", given)
+        assert cache_root() == tmp_path / ".cache" / "vmtailor"
+
+
+def test_a_user_without_a_home_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", no_home)
+    with pytest.raises(HostError, match="no home folder") as caught:
+        cache_root()
+    assert "XDG_CACHE_HOME" in (caught.value.hint or "")
+
+
 def modes(root: Path) -> set[tuple[bool, int]]:
     return {(path.is_dir(), stat.S_IMODE(path.lstat().st_mode)) for path in (root, *root.rglob("*"))}
 

@@ -193,6 +193,7 @@ def test_partitions_that_cannot_be(rows: list[tuple[int, int, str]]) -> None:
         ({"/sbin/init": "-> /lib/systemd/systemd", "/lib/systemd/systemd": elf()}, InitKind.SYSTEMD),
         ({"/sbin/init": "-> ../bin/busybox", "/bin/busybox": elf()}, InitKind.BUSYBOX),
         ({"/sbin/init": elf() + b"/etc/inittab"}, InitKind.SYSVINIT),
+        ({"/sbin/init": elf() + b"/etc/inittab BusyBox v1.36.1"}, InitKind.BUSYBOX),
         ({"/sbin/init": elf() + b"/etc/inittab", "/sbin/openrc": elf()}, InitKind.OPENRC),
         ({"/sbin/init": "#!/bin/sh\n"}, InitKind.SCRIPT), ({"/bin/init": elf()}, InitKind.OTHER),
     ],
@@ -200,6 +201,13 @@ def test_partitions_that_cannot_be(rows: list[tuple[int, int, str]]) -> None:
 def test_inits_by_what_they_are(files: dict[str, str | bytes], kind: InitKind) -> None:
     found = init_units.find_init(RootTree(Tree(files)))
     assert found is not None and found.kind is kind
+
+
+def test_a_shell_of_busybox_is_no_init_whatever_else_the_program_is() -> None:
+    program = elf() + b"/etc/inittab BusyBox v1.36.1"
+    tree = Tree({"/bin/sh": program, "/sbin/init": program, "/usr/bin/own": elf() + b"/etc/inittab"})
+    root = RootTree(tree)
+    assert [init_units.is_init(root, path) for path in ("/bin/sh", "/sbin/init", "/usr/bin/own")] == [False, True, True]
 
 
 def test_run_levels_of_other_inits() -> None:

@@ -15,7 +15,7 @@ from tests.fakes.bundle_data import trace_record
 from vmtailor.analysis.demands import strace_log
 from vmtailor.analysis.guests import boots
 from vmtailor.drivers.host import host_client
-from vmtailor.model.boots.boot import Boot
+from vmtailor.model.boots.boot import Boot, ContainerRun
 from vmtailor.model.boots.ending import Gathered
 from vmtailor.model.boots.workload import Exercised
 from vmtailor.model.exercise import Exercise, Ready, ReadyKind, Step, StepKind
@@ -107,6 +107,30 @@ def test_each_kind_of_failure_alone_fails_it(
     found = verified()
     assert not found.passed and found.failures == (said,) and said in found.evidence
     assert len(bench.booted) == boots_asked
+
+
+def test_what_the_baseline_prints_otherwise_each_time_is_not_compared(bench: Bench) -> None:
+    printed = {name: f"{clock} {name}: pid {pid}\nready\n" for name, clock, pid in (
+        ("app", "00:00:02", 41), ("other", "00:00:01", 17),
+    )}  # fmt: skip
+    again = printed["app"].replace("00:00:02", "01:01:04").replace("41", "42")
+    ended = GuestReport(exit_code=0, stdout=printed["app"])
+    counted = replace(trace_record().coverage_boot, container=ContainerRun(0, None, 0, again, ""))
+    traced = trace_record(requests_report=ended, coverage_boot=counted)
+    target = replace(TARGET, exercise=Exercise("x", Ready(ReadyKind.EXIT)), network=False)
+
+    def judged(stdout: str) -> Any:
+        bench.booted.clear()
+        bench.left = [replace(ended, stdout=stdout)] * 2
+        return verify.verify(target, traced, strace_log.parse(CALLS).events, Path("/scratch"))
+
+    found = judged(printed["other"].replace("other", "app"))
+    assert found.passed
+    assert found.varying == ("*:*:* app: pid *",)
+    traced = replace(traced, coverage_boot=replace(counted, container=ContainerRun()))
+    assert not judged(printed["other"].replace("other", "app")).passed
+    traced = replace(traced, coverage_boot=counted)
+    assert judged(printed["other"]).failures == ("the output is another one than on the baseline",)
 
 
 def test_what_init_itself_asked_for_is_named(bench: Bench) -> None:

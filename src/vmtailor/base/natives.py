@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -150,10 +151,19 @@ def _missing(paths: Iterable[Path]) -> str:
 
 
 def _up_to_date(folder: Path, made: list[Path], targets: tuple[str, ...], packages: tuple[str, ...]) -> None:
-    with locked(folder / ".lock"):
+    try:
+        with locked(folder / ".lock"):
+            if _stale(made):
+                _make(folder, targets, packages)
+                _seen(folder)
+    except OSError as error:  # the tree is another user's: what was made there serves us, too
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise
         if _stale(made):
-            _make(folder, targets, packages)
-            _seen(folder)
+            raise HostError(
+                f"the native parts in {folder} are missing or old, and cannot be written there",
+                hint=f"run 'make -C {SOURCES} OUT={folder}' as the owner of that folder",
+            ) from error
 
 
 def _stale(made: list[Path]) -> bool:

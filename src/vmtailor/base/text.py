@@ -39,6 +39,12 @@ def encodable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
+def is_number(text: str | bytes) -> bool:
+    """Return whether text is of ASCII digits alone. `str.isdigit` takes ² and ٣ for digits, and `int` refuses some of
+    them."""
+    return text.isascii() and text.isdigit()
+
+
 def plural(number: int, one: str, many: str = "") -> str:
     """Return a number with its noun: `1 repair`, `2 repairs`."""
     return f"{number} {one if number == 1 else many or one + 's'}"

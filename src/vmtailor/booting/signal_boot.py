@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vmtailor.analysis.timeline import bootmarks
+from vmtailor.base.bounded_patterns import bounded
 from vmtailor.base.files import temporary
 from vmtailor.booting import boot_counter
 from vmtailor.booting.boot_counter import Counting
@@ -74,7 +75,7 @@ def boot(
         problem = f"{problem}; {end.monitor} said: {end.stderr}"
     timed = tuple(listener.console.timed())
     lines = bootmarks.lines_of(timed)
-    doubtful = re.compile("|".join((*_WARNINGS, *named(machine.architecture).warnings)))
+    doubtful = re.compile(bounded("|".join((*_WARNINGS, *named(machine.architecture).warnings))))
     gathered = Gathered(
         end=end,
         started_s=listener.machine.started_s,

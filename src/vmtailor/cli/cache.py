@@ -61,6 +61,7 @@ _KINDS = {
     "timed": "boots that were timed",
     "tools": "volumes with the tracer",
     "trace": "traces",
+    caches.UNFINISHED: "what runs that were killed left half made",
     "verification": "verifications that passed",
     "work": "what was read from work folders",
 }

@@ -16,6 +16,7 @@ from vmtailor.base.errors import UserInputError, VmtailorError
 from vmtailor.base.files import dot_config
 from vmtailor.base.notation import version_key
 from vmtailor.base.progress import step
+from vmtailor.base.text import is_number
 from vmtailor.drivers.distribution import packaged_baseline, selection
 from vmtailor.drivers.kernel import kept_source, kernel_source
 from vmtailor.drivers.kernel.kernel_source import SourceTree
@@ -115,7 +116,7 @@ def packaged_tree(version: str, architecture: str | None, store: Store) -> Kerne
 def _given(given: str, architecture: str | None, store: Store) -> SourceTree:
     if kernel_source.place(given.partition(",")[0]).exists():
         return kernel_source.provide(store, given)
-    if not given[:1].isdigit() or "/" in given:
+    if not is_number(given[:1]) or "/" in given:
         raise UserInputError(
             f"the kernel source {given} does not exist", hint="give a folder, a tarball, or a version such as 6.12"
         )
@@ -133,7 +134,7 @@ def _plain(version: str) -> str:
     """6.12.117+deb12-cloud → 6.12.117."""
     kept = ""
     for character in version:
-        if not (character.isdigit() or character == "."):
+        if not (is_number(character) or character == "."):
             break
         kept += character
     return kept.rstrip(".")

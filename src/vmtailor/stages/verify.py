@@ -55,7 +55,8 @@ def verify(target: Target, trace: Trace, events: Sequence[SyscallEvent], scratch
     log = container_calls.read(seen.requests, container_calls.phases(seen.report))
     degraded, absent = harmless_absences.split(degradation.newly_failing(events, log.events))
     said = boots.complaints(seen, target.machine.architecture)
-    again = trace.coverage_boot.container.stdout if trace.coverage_boot.container is not None else None
+    # Nothing printed is nothing known: a record of before may lack it.
+    again = (trace.coverage_boot.container.stdout or None) if trace.coverage_boot.container is not None else None
     complaints = tuple(kernel_complaints.new_lines(said, trace.kernel_warnings, kernel_complaints.expected_messages()))
     failures = [
         *found.failures,

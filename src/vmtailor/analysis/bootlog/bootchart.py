@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from vmtailor.analysis.bootlog import archive, kernel_messages
 from vmtailor.analysis.bootlog.boot_record import Observed, RawCall, architecture
 from vmtailor.analysis.bootlog.log_lines import Content, decode, printable
+from vmtailor.base.text import is_number
 from vmtailor.model.boots.timeline import DurationSource, PhaseName, PhaseSpan, Process, UseSample, WarningCode
 
 MEMBERS = frozenset(
@@ -34,7 +35,6 @@ JIFFY_US = 10_000
 MAX_PROCESSES = 200_000
 _PS = re.compile(rb"(\d{1,10}) \((.*)\) (\S) (-?\d{1,10}) (.*)", re.S)
 _DISK = re.compile(rb"(?:[hsv]d[a-z]+|xvd[a-z]+|nvme\d+n\d+|mmcblk\d+|dasd[a-z]+)$")
-_UNAME = re.compile(r"Linux (\S+) .*?(\S+)\s*$")
 
 
 @dataclass
@@ -58,7 +58,7 @@ def blocks(data: bytes) -> Iterator[tuple[int, list[bytes]]]:
     far as it goes."""
     for block in data.replace(b"\r\n", b"\n").split(b"\n\n"):
         lines = block.strip(b"\n").split(b"\n")
-        if lines and lines[0].strip().isdigit() and len(lines[0]) < 12:
+        if lines and is_number(lines[0].strip()) and len(lines[0]) < 12:
             yield int(lines[0]), lines[1:]
 
 
@@ -111,13 +111,12 @@ def _header(observed: Observed, data: bytes) -> None:
         key, found, value = line.partition(b"=")
         if found:
             values.setdefault(decode(key.strip(), 60), decode(value.strip(), 4096))
-    uname = _UNAME.match(values.get("system.uname", ""))
-    if uname:
-        observed.version = uname[1]
-        if uname[2] != "GNU/Linux":
-            observed.arch = architecture(uname[2])
+    words = values.get("system.uname", "").split()
+    if len(words) > 2 and words[0] == "Linux":
+        observed.version = words[1]
+        if words[-1] != "GNU/Linux":
+            observed.arch = architecture(words[-1])
         else:
-            words = values["system.uname"].split()
             observed.arch = architecture(words[-2]) if len(words) > 3 else None
     options = values.get("system.kernel.options")
     if options:
@@ -138,7 +137,7 @@ def _processes(observed: Observed, members: Mapping[str, bytes]) -> tuple[int, i
                 odd += 1
                 continue
             figures = (rest[9], rest[10], rest[17])
-            if not all(figure.isdigit() and len(figure) < 12 for figure in figures):
+            if not all(is_number(figure) and len(figure) < 12 for figure in figures):
                 odd += 1
                 continue
             cpu, start = float(int(figures[0]) + int(figures[1])), int(figures[2])
@@ -151,7 +150,7 @@ def _processes(observed: Observed, members: Mapping[str, bytes]) -> tuple[int, i
         for line in lines:
             words = line.split(b" ")
             if len(words) != 6 or not all(
-                w.isdigit() and len(w) < 18 for w in (words[0], words[1], words[3], words[4], words[5])
+                is_number(w) and len(w) < 18 for w in (words[0], words[1], words[3], words[4], words[5])
             ):
                 odd += bool(line.strip())
                 continue
@@ -197,7 +196,7 @@ def _note(
 def _delayed(rest: list[bytes]) -> float:
     """Return the 42nd field of /proc/PID/stat, where the kernel has it: jiffies that it waited for disks."""
     figure = rest[37] if len(rest) > 37 else b""
-    return float(int(figure)) if figure.isdigit() and len(figure) < 12 else 0.0
+    return float(int(figure)) if is_number(figure) and len(figure) < 12 else 0.0
 
 
 def _observers(seen: Mapping[tuple[int, int], _Seen], first: int) -> set[int]:
@@ -234,7 +233,7 @@ def _rows(seen: Mapping[tuple[int, int], _Seen], first: int) -> Iterator[Process
 
 
 def _numbers(words: list[bytes]) -> list[int]:
-    return [int(word) for word in words if word.isdigit() and len(word) < 14]
+    return [int(word) for word in words if is_number(word) and len(word) < 14]
 
 
 def _samples(observed: Observed, members: Mapping[str, bytes]) -> None:
@@ -343,8 +342,8 @@ _N = r"(-?\d{1,9}(?:\.\d{1,6})?)"
 _SCALE = re.compile(rf'<!-- x="{_N}" y="{_N}" -->')
 _LOG_START = re.compile(r"Log start time: (\d{1,6}\.\d{1,6})s")
 _IDLE = re.compile(r"Idle time: (\d{1,6}(?:\.\d{1,6})?)(ms|s)<")
-_SYSTEM = re.compile(r">System: Linux (\S+) .*? (\S+)</text>")
-_OPTIONS = re.compile(r">Boot options: ([^<]{1,4096})</text>")
+_SYSTEM = re.compile(r">System: Linux (\S{1,120}) (?:[^<\n]{0,400} )?([^<\s]{1,60})</text>")
+_OPTIONS = re.compile(r">Boot options: ([^<>]{1,4096})</text>")
 _COMMENT = re.compile(r"<!-- (.{0,200}?) \[(\d{1,10})\] ppid=(\d{1,10}) runtime=(\d{1,12}\.\d{1,6})ms -->")
 _BAR = re.compile(rf'<rect class="(ps|krnl)" x="{_N}" y="{_N}" width="{_N}" height="{_N}"')
 _INITCALL = re.compile(rf'<text x="{_N}" y="{_N}">([\w.$]{{1,200}}) <tspan class="run">{_N}(ms|s)</tspan>')

@@ -12,7 +12,7 @@ from vmtailor.model.boots.timeline import DurationSource, PhaseName, PhaseSpan, 
 
 _STAGE = re.compile(r"Starting stage: (\S{1,100})")
 _FINISHED = re.compile(r"Finished stage: \((\S{1,100})\) (\d{1,7}\.\d{1,9}) seconds")
-_EVENT = re.compile(r"^[|` >-]+(.{1,200}?) @(\d{1,7}\.\d{1,9})s \+(\d{1,7}\.\d{1,9})s\s*$")
+_EVENT = re.compile(r"^[|` >-]++(.{1,200}?) @(\d{1,7}\.\d{1,9})s \+(\d{1,7}\.\d{1,9})s\s*$")
 #: A row of `blame`.
 BLAME = re.compile(r"^\s*(\d{1,7}\.\d{1,9})s \(([^()\s]{1,200})\)\s*$")
 _BOOT = re.compile(

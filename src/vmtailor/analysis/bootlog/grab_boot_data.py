@@ -17,7 +17,7 @@ from vmtailor.analysis.bootlog.log_lines import Cleaner, Content, decode
 MOST_LINES = 100_000
 _TITLE = re.compile(rb"=={1,2} (.{1,60}?) =+\s*$")
 _VERSION = re.compile(r'KERNEL_VERSION="?(\S+)')
-_COMMAND_LINE = re.compile(r'KERNEL_CMDLINE="?(.*?)"?\s*$')
+_COMMAND_LINE = "KERNEL_CMDLINE="
 
 
 def _messages(blocks: Iterable[list[bytes]], kept: dict[str, list[bytes]]) -> Iterator[bytes]:
@@ -42,14 +42,13 @@ def read(content: Content) -> Observed:
     lines = _messages(Cleaner(content.sample).blocks(content.stream()), kept)
     observed = kernel_messages.read(Content(content.path, _joined(lines), content.boot))
     observed.format, observed.is_log = f"grab-boot-data ({observed.format})", True
-    info = "\n".join(decode(line, 4200) for line in kept.get("KERNEL INFO", []))
-    version, command_line = _VERSION.search(info), re.search(_COMMAND_LINE, info)
+    info = [decode(line, 4200) for line in kept.get("KERNEL INFO", [])]
+    version = next(filter(None, map(_VERSION.search, info)), None)
     if version and observed.version is None:
         observed.version = version[1]
-    if command_line is None:
-        command_line = re.search(r'KERNEL_CMDLINE="?(.*?)"?$', info, re.M)
-    if command_line and observed.command_line is None:
-        observed.command_line = command_line[1]
+    given = next((line.partition(_COMMAND_LINE)[2].rstrip() for line in info if _COMMAND_LINE in line), None)
+    if given is not None and observed.command_line is None:
+        observed.command_line = given.removeprefix('"').removesuffix('"')
     config = kept.get("CONFIG", [])
     observed.config = parse_config(config)
     observed.arch = observed.arch or arch_of(config)

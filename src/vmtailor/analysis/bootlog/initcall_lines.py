@@ -15,7 +15,7 @@ _SYMBOL = (
 )
 CALLING = re.compile(rb"[Cc]alling  ?(?:initcall )?" + _SYMBOL + rb"(?: @ (\d{1,10}))?\s*$")
 RETURNED = re.compile(
-    rb"initcall " + _SYMBOL + rb" returned (-?\d{1,10})(?:\.| after (\d{1,15}) (u|m|n)secs?(?:[ ,.].*)?)\s*$"
+    rb"initcall " + _SYMBOL + rb" returned (-?\d{1,10})(?:\.| after (\d{1,15}) (u|m|n)secs?(?:[ ,.].*+)?)\s*+$"
 )
 #: A return that is cut off before its figure.
 RETURNED_CUT = re.compile(rb"initcall " + _SYMBOL + rb" returned (-?\d{1,10})(?: after)?()()\s*$")

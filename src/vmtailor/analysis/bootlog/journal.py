@@ -10,6 +10,7 @@ from vmtailor.analysis.bootlog import kernel_messages
 from vmtailor.analysis.bootlog.boot_record import Observed
 from vmtailor.analysis.bootlog.log_lines import Content
 from vmtailor.base.notation import decoded_json
+from vmtailor.base.text import is_number
 
 
 def read_dmesg(content: Content) -> Observed | None:
@@ -51,7 +52,7 @@ def line_of(entry: Mapping[str, object]) -> bytes:
     """Return one entry as a line with the kernel's stamp; empty when it has no message or no stamp."""
     message = _text(entry.get("MESSAGE"))
     at = entry.get("_SOURCE_MONOTONIC_TIMESTAMP") or entry.get("__MONOTONIC_TIMESTAMP")
-    if message is None or not isinstance(at, str) or not (at.isascii() and at.isdigit()) or len(at) > 15:
+    if message is None or not isinstance(at, str) or not is_number(at) or len(at) > 15:
         return b""
     ident = _text(entry.get("SYSLOG_IDENTIFIER")) or ""
     pid = _text(entry.get("_PID")) or _text(entry.get("SYSLOG_PID")) or ""

@@ -55,7 +55,7 @@ def _only_escapes(sample: bytes) -> bool:
 
 def is_mail_quoted(sample: bytes) -> bool:
     """Return whether most lines that carry a stamp stand behind a mail program's `>`."""
-    quoted = len(re.findall(rb"^>+ ?(?:> ?)*(?:<\d+>)?\[? *[\w.]", sample, re.M))
+    quoted = len(re.findall(rb"^>++ ?+(?:> ?+)*+(?:<\d+>)?\[? *[\w.]", sample, re.M))
     filled = len(re.findall(rb"^.*\S", sample, re.M))
     return 0 < quoted == filled if quoted < 3 else quoted * 3 >= filled
 

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from importlib import resources
 
 from vmtailor.analysis.bootlog.boot_record import Observed
+from vmtailor.base.bounded_patterns import bounded
 from vmtailor.base.errors import VmtailorError
+from vmtailor.base.text import is_number
 from vmtailor.model.boots.timeline import MachineInfo, MachineKind
 
 #: Messages looked at: what a machine is, it says early.
@@ -36,7 +38,9 @@ def known_facts() -> tuple[Fact, ...]:
     """Return all facts, in the file's order. Raises VmtailorError when the file, which is ours, is malformed."""
     try:
         text = (resources.files("vmtailor") / "data" / "boot_facts.toml").read_text("utf-8")
-        facts = tuple(Fact(f["is"], f["value"], re.compile(f["pattern"], re.M)) for f in tomllib.loads(text)["fact"])
+        facts = tuple(
+            Fact(f["is"], f["value"], re.compile(bounded(f["pattern"]), re.M)) for f in tomllib.loads(text)["fact"]
+        )
         if wrong := {f.subject for f in facts} - _SINGLE - {"has"}:
             raise ValueError(f"unknown {', '.join(wrong)}")
     except (KeyError, ValueError, re.error) as error:
@@ -69,7 +73,7 @@ def machine_of(observed: Observed) -> MachineInfo:
         seen.append(f"{value if fact.subject == 'has' else fact.subject}: {_line_at(text, match.start())}")
     kind = MachineKind.VIRTUAL.value if "hypervisor" in one else one.get("kind")
     digits = one.get("cpus", "")
-    cpus = int(digits) if digits.isdigit() and 0 < int(digits) < MOST_CPUS else None
+    cpus = int(digits) if is_number(digits) and len(digits) < 9 and 0 < int(digits) < MOST_CPUS else None
     return MachineInfo(
         kind=kind,
         hypervisor=one.get("hypervisor"),

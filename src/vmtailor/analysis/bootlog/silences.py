@@ -19,6 +19,7 @@ import msgspec
 from vmtailor.analysis.bootlog.boot_record import Gap, Observed
 from vmtailor.analysis.bootlog.log_lines import decode
 from vmtailor.analysis.bootlog.stamps import KERNEL
+from vmtailor.base.bounded_patterns import bounded
 from vmtailor.base.errors import VmtailorError
 from vmtailor.model.boots.timeline import GapSpan, Initcall, Path, PhaseName, PhaseSpan, Probe, UnitSpan
 
@@ -124,8 +125,8 @@ def _tables() -> tuple[tuple[GapKind, ...], tuple[StretchKind, ...]]:
             StretchKind(
                 id=s["id"],
                 title=s["title"],
-                begins=re.compile(s["from"]),
-                ends=re.compile(s["to"]),
+                begins=re.compile(bounded(s["from"])),
+                ends=re.compile(bounded(s["to"])),
                 blocks=s.get("blocks", False),
             )
             for s in raw["stretch"]
@@ -136,7 +137,7 @@ def _tables() -> tuple[tuple[GapKind, ...], tuple[StretchKind, ...]]:
 
 
 def _pattern(raw: dict[str, Any], name: str) -> re.Pattern[str] | None:
-    return re.compile(raw[name]) if name in raw else None
+    return re.compile(bounded(raw[name])) if name in raw else None
 
 
 def gap_kinds() -> tuple[GapKind, ...]:

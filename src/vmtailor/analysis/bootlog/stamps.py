@@ -21,7 +21,9 @@ KERNEL = re.compile(
     rb"(?:<\d{1,4}>)?\[ *(\d{1,9})\.(\d{1,9})" + _CPU + rb"\](?:\[ *([TC]\d+)\])?" + _TASK + rb"[ ]?(.*)", re.S
 )
 #: A stamp with the time since the message before: dmesg -d, and show_delta of old kernels.
-DELTA = re.compile(rb"(?:<\d{1,4}>)?\[ *(\d{1,9})\.(\d{1,9}) *< *\d*\.?\d* *>\](?:\[ *([TC]\d+)\])?[ ]?(.*)", re.S)
+DELTA = re.compile(
+    rb"(?:<\d{1,4}>)?\[ *(\d{1,9})\.(\d{1,9}) *+< *+\d*+\.?+\d*+ *+>\](?:\[ *([TC]\d+)\])?[ ]?(.*)", re.S
+)
 #: A stamp inside a line: two lines were joined.
 INNER = re.compile(
     rb"(?:<\d{1,4}>)?\[ {0,4}\d{1,6}\.\d{6}(?:[@,]\d{1,3})?(?: *< *\d+\.\d{6} *>)?\](?:\[ *[TC]\d+\])? ?(?=\S)"

@@ -18,8 +18,8 @@ BLAME = re.compile(
 )
 #: A unit of `critical-chain`.
 CHAIN = re.compile(
-    r"^[\s│├└─●|`-]*(\S+\.(?:service|mount|device|socket|swap|target|slice|timer|path|scope|automount))"
-    r"(?: @(" + SPAN + r"))?\s*(?:\+(" + SPAN + r"))?\s*$"
+    r"^(?:[\s│├└─●|`]|-(?!\.))*+(\S+\.(?:service|mount|device|socket|swap|target|slice|timer|path|scope|automount))"
+    r"(?: @(" + SPAN + r"))?\s*+(?:\+(" + SPAN + r"))?\s*+$"
 )
 
 
@@ -168,7 +168,7 @@ def read_svg(content: Content) -> Observed:
     text = _without_legend(content.drawing)
     for line in (_unescape(line).strip() for plain in _PLAIN.findall(text) for line in plain.splitlines()):
         read_startup(observed, line)
-        host = _HOST.search(line)
+        host = _HOST.match(line, at) if (at := line.find("(Linux ")) >= 0 else None
         if host:
             observed.version, observed.arch = host[1], architecture(host[2])
             observed.hypervisor = host[3] if host[3] and host[3] != "none" else None

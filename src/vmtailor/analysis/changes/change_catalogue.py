@@ -31,6 +31,7 @@ from typing import Any
 
 import msgspec
 
+from vmtailor.base.bounded_patterns import bounded
 from vmtailor.base.errors import VmtailorError
 from vmtailor.base.notation import version_key
 from vmtailor.model.boots.timeline import MachineInfo, MachineKind
@@ -301,10 +302,10 @@ def _match(raw: dict[str, Any]) -> Match:
         raise ValueError(f"unknown kind of match {raw['kind']!r}")
     return Match(
         kind=raw["kind"],
-        pattern=re.compile(raw["pattern"]),
+        pattern=re.compile(bounded(raw["pattern"])),
         min_us=int(raw.get("min_us", 0)),
-        to=re.compile(raw["to"]) if "to" in raw else None,
-        value=re.compile(raw["value"]) if "value" in raw else None,
+        to=re.compile(bounded(raw["to"])) if "to" in raw else None,
+        value=re.compile(bounded(raw["value"])) if "value" in raw else None,
     )
 
 

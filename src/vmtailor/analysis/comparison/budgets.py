@@ -19,9 +19,9 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.model.boots.timeline import GapSpan, PhaseName
 
 _BUDGET = re.compile(
-    r"\s*(?P<metric>[^\W\d][^<>=]*?)\s*(?P<op><=|>=|<|>|==)\s*(?:"
-    r"(?P<value>[+-]?\d[\d_]*(?:\.\d+)?(?:[eE][+-]?\d+)?)\s*(?P<unit>[A-Za-zµ]*)"
-    r"|(?P<sign>[+-])\s*(?P<percent>\d+(?:\.\d+)?)\s*%\s*of\s+(?P<file>\S.*?))\s*$"
+    r"\s*+(?P<metric>[^\W\d][^<>=]*+)(?P<op><=|>=|<|>|==)\s*+(?:"
+    r"(?P<value>[+-]?\d[\d_]*+(?:\.\d++)?(?:[eE][+-]?\d++)?)\s*+(?P<unit>[A-Za-zµ]*+)\s*+"
+    r"|(?P<sign>[+-])\s*+(?P<percent>\d++(?:\.\d++)?)\s*+%\s*+of\s++(?P<file>\S.*+))$"
 )
 #: Multipliers of the number alone; times are turned into the unit that the metric's name ends in.
 _SCALES = {
@@ -79,13 +79,13 @@ class Judged:
 
 def parse_budget(text: str) -> Budget:
     """Read one budget. Raises UserInputError with an example when it is none."""
-    match = _BUDGET.match(text)
+    match = _BUDGET.match(text.rstrip())
     if not match:
         raise UserInputError(
             f"not a budget: {text!r}",
             hint="write METRIC <= VALUE, as in 'kernel_us <= 500ms', or METRIC <= +5% of FILE",
         )
-    metric, operator = match["metric"], match["op"]
+    metric, operator = match["metric"].rstrip(), match["op"]
     if match["percent"] is not None:
         percent = float(match["percent"]) * (-1 if match["sign"] == "-" else 1)
         return Budget(

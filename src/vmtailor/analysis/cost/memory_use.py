@@ -12,7 +12,7 @@ DESCRIPTOR_BYTES = 64
 PAGE_BYTES = 4096
 _KIB = 1024
 #: Memory: 245240K/261752K available (6144K kernel code, 814K rwdata, 448K rodata, 700K init, 500K bss, …)
-_MEMORY = re.compile(r"Memory: (\d{1,15})K/(\d{1,15})K available \(([^)\n]*)\)")
+_MEMORY = re.compile(r"Memory: (\d{1,15})K/(\d{1,15})K available \(([^()\n]*)\)")
 _PART = re.compile(r"(\d{1,15})K (kernel code|rwdata|rodata|init|bss|reserved)")
 _FREED = re.compile(r"Freeing (?:unused (?:kernel|decrypted)|SMP alternatives)[^\n]*memory: (\d{1,15})K")
 _FIELD = re.compile(r"^(\w+(?:\(\w+\))?):\s+(\d{1,15})( kB)?$", re.MULTILINE)

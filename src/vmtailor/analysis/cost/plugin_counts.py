@@ -49,7 +49,8 @@ FIRMWARE = "[firmware]"
 UNKNOWN = "[unknown]"
 
 _NM_LINE = re.compile(r"^([0-9a-fA-F]{8,16}) ([A-Za-z]) (\S+)", re.MULTILINE)
-_INITCALL = re.compile(r"^__initcall__kmod_.*?__\d+_\d+_(.+?)(early|con|rootfs|\d+s?)$")
+_INITCALL = re.compile(r"__initcall__kmod_.*?__\d+_\d+_")
+_INITCALL_LEVEL = re.compile(r"(?:early|con|rootfs|(?<!\d)\d+s?)$")
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,10 +146,15 @@ def kernel_marks(table: SymbolTable) -> tuple[CodeMark, ...]:
     return tuple(marks)
 
 
+def _of_initcall(name: str) -> str:
+    """Return the function of `__initcall__kmod_MODULE__NUMBER_LINE_FUNCTIONLEVEL`; empty for any other symbol."""
+    head, tail = _INITCALL.match(name), _INITCALL_LEVEL.search(name)
+    return name[head.end() : tail.start()] if head and tail else ""
+
+
 def initcall_spans(table: SymbolTable) -> tuple[CodeSpan, ...]:
     """Return spans at the entry of every initcall that is built in, and at do_one_initcall and what else ends them."""
-    names = [found[1] for _, name in table.everywhere if (found := _INITCALL.match(name))]
-    wanted = set(names)
+    wanted = {function for _, name in table.everywhere if (function := _of_initcall(name))}
     spans = [CodeSpan(name, at) for at, name in table.everywhere if name in wanted]
     behind = (*named(table.architecture).kernel.after_early, *_BEHIND_EARLY)
     ends = (table.addresses.get(name) for name in ("do_one_initcall", *behind))

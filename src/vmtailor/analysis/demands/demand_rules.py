@@ -55,13 +55,14 @@ from typing import Any
 
 from vmtailor.analysis.changes.symbol_catalogue import in_bounds
 from vmtailor.analysis.demands.call_paths import wide
+from vmtailor.base.bounded_patterns import bounded
 from vmtailor.base.files import toml_files
 from vmtailor.model.architecture import Architecture, NarrowPrograms, presumed
 from vmtailor.model.evidence import EvidenceKind
 from vmtailor.model.syscalls import SyscallEvent
 
 _WORDS = re.compile(r"[A-Z][A-Z0-9_]+")
-_STRING = re.compile(r'"(?:\\.|[^"\\])*"')
+_STRING = re.compile(r'(?<!\\)"(?:\\.|[^"\\])*+"', re.S)
 
 
 def path_pattern(path: str) -> re.Pattern[str]:
@@ -87,7 +88,7 @@ class CallRule:
 
     @cached_property
     def _pattern(self) -> re.Pattern[str]:
-        return re.compile(self.text)
+        return re.compile(bounded(self.text))
 
     def asks(self, arguments: str) -> bool:
         """Return whether arguments, joined by ", ", are of its pattern."""

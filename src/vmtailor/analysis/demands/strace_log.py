@@ -21,10 +21,11 @@ _CALL = re.compile(r"(\w+)\(")
 RESUMED = re.compile(r"<\.\.\. (\w+) resumed>\s?")
 UNFINISHED = " <unfinished ...>"
 _RESULT = re.compile(
-    r"\s*=\s(?P<value>0x[0-9a-f]{1,16}|-?\d{1,20}|\?)(?!\w)(?P<path><(?:[^>\\]|\\.)*>)?(?:\s(?P<error>E[A-Z0-9_]+))?(?P<more>.*?)"
-    r"(?:\s<(?P<seconds>\d+\.\d+)>)?\s*\Z",
+    r"\s*=\s(?P<value>0x[0-9a-f]{1,16}|-?\d{1,20}|\?)(?!\w)(?:<(?:[^>\\]|\\.)*+>)?(?:\s(?P<error>E[A-Z0-9_]+))?",
     re.S,
 )
+#: How long a call took, at the end of its line.
+_SECONDS = re.compile(r"\s<(\d{1,12}\.\d{1,9})>")
 #: Characters that split an argument list or begin a string in it.
 _SPECIAL = re.compile(r'["<()\[\]{},]|/\*')
 _STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.S)
@@ -48,14 +49,14 @@ def split_arguments(text: str, start: int = 0) -> tuple[list[str], int]:
     parts: list[str] = []
     depth = 0
     begin = index = start
-    length = len(text)
+    length, last_angle = len(text), text.rfind(">")
     while (found := _SPECIAL.search(text, index)) is not None:
         index = found.start()
         char = text[index]
         if char == '"':
             index = _after_string(text, index)
             continue
-        if char == "<" and index and (text[index - 1].isalnum() or text[index - 1] == "_"):
+        if char == "<" and 0 < index < last_angle and (text[index - 1].isalnum() or text[index - 1] == "_"):
             index = _after_angle(text, index)
             continue
         if char == "/":  # a comment
@@ -137,7 +138,8 @@ def whole_call(text: str, line: int, pid: int, task: str = "", phase: str = "") 
         return None
     value = result["value"]
     number = None if value == "?" else int(value, 0) if value.startswith("0x") else int(value)
-    seconds = float(result["seconds"] or 0)
+    line_text = text.rstrip()
+    took = _SECONDS.fullmatch(line_text, max(result.end(), line_text.rfind("<") - 1))
     return SyscallEvent(
         line=line,
         pid=pid,
@@ -146,7 +148,7 @@ def whole_call(text: str, line: int, pid: int, task: str = "", phase: str = "") 
         args=tuple(arguments),
         result=number,
         error=result["error"] or "",
-        seconds=seconds,
+        seconds=float(took[1]) if took else 0.0,
         phase=phase,
     )
 

@@ -20,8 +20,9 @@ MOST_CHARACTERS = 8_000
 _MOST_LINES = 200
 _MOST_OF_LINE = 1500
 
-_STRACE = re.compile(r"(?:^|[\s\]])(?P<call>[a-z_]\w+)\((?P<args>.*)\)\s*=\s*(?:-1\s+)?(?P<error>E[A-Z0-9]+)\b")
-_QUOTED = re.compile(r'"(?:\\.|[^"\\])*"')
+_STRACE = re.compile(r"(?:^|[\s\]])([a-z_]\w+)\(")
+_RETURNED = re.compile(r"\)\s*=\s*+(?:-1\s+)?(E[A-Z0-9]+)\b")
+_QUOTED = re.compile(r'(?<!\\)"(?:\\.|[^"\\])*+"', re.S)
 _PSEUDO = re.compile(r"(?<![\w.])/(?:proc|sys|dev)/[\w./:+@-]*[\w+]")
 _WORD = re.compile(r"\b[A-Z][A-Z0-9]*_[A-Z0-9_]+\b")
 #: A constant in the arguments of a call, which have nothing else in capitals.
@@ -227,13 +228,14 @@ def _said(error: Error | None) -> tuple[str, str]:
 def _traced(text: str, known: KnownSource, messages: Messages) -> Iterator[Recognised]:
     """Yield lines of strace that tell of a call that failed."""
     for line in text.splitlines()[:_MOST_LINES]:
-        match = _STRACE.search(line)
-        if match is None or (
-            match["call"] not in known.facts.table and not find(Question("call", match["call"]), known)
-        ):
+        begun = _STRACE.search(line)
+        returned = list(_RETURNED.finditer(line, begun.end())) if begun else []
+        if begun is None or not returned:
             continue
-        call, name = match["call"], match["error"]
-        args, _ = split_arguments(match["args"] + ")")
+        call, name = begun[1], returned[-1][1]
+        if call not in known.facts.table and not find(Question("call", call), known):
+            continue
+        args, _ = split_arguments(line[begun.end() : returned[-1].start()] + ")")
         error = messages.error(name)
         asks = tuple(dict.fromkeys(_asked_by(call, args, name, known)))
         if name != "ENOSYS":

@@ -8,6 +8,7 @@ import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from string import digits
 
 from vmtailor.analysis.demands.demand_rules import Rules
 from vmtailor.analysis.explain.name_index import AskedNames, merged
@@ -252,10 +253,16 @@ def _sys(ask: Question, name: str, path: str, known: KnownSource) -> Iterator[Pr
 _CONTROLLERS = {"blkio": "io"}
 
 
+def _without_number(device: str) -> str:
+    """Return `nvme0n1` for `nvme0n1p2`, and `vda` for `vda1`."""
+    stem = device.rstrip(digits)
+    return stem.removesuffix("p") if stem != device else stem
+
+
 def _dev(ask: Question, name: str, path: str, known: KnownSource) -> Iterator[Provider]:
     found = False
     for part in _upwards(name):
-        stem = re.sub(r"p?\d+$", "", part)
+        stem = _without_number(part)
         for kind, wanted in (("device", part), ("device", stem), ("block device", stem)):
             places = known.facts.places(kind, wanted) or known.asked.places(kind, wanted)
             yield from _whole(ask, places)
@@ -264,7 +271,7 @@ def _dev(ask: Question, name: str, path: str, known: KnownSource) -> Iterator[Pr
             break
     yield from _rules_for(ask, path, known)
     if not found:
-        yield from _built(ask, re.sub(r"\d+$", "", name.split("/", maxsplit=1)[0]), known, files=False)
+        yield from _built(ask, name.split("/", maxsplit=1)[0].rstrip(digits), known, files=False)
 
 
 _FOLDERS: tuple[tuple[str, Callable[[Question, str, str, KnownSource], Iterator[Provider]]], ...] = (

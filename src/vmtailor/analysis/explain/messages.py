@@ -35,6 +35,7 @@ from pathlib import Path
 from typing import Any
 
 from vmtailor.analysis.explain.lookup import Question
+from vmtailor.base.bounded_patterns import bounded
 from vmtailor.base.files import toml_files
 
 _ABOUT = ("kernel", "either", "paths", "elsewhere")
@@ -61,7 +62,7 @@ class MessageKind:
     @cached_property
     def pattern(self) -> re.Pattern[str]:
         # However long a line is, a pattern looks no further than this along it: the time stays bounded.
-        return re.compile(self.match.replace("[^\\n]*", "[^\\n]{0,300}"))
+        return re.compile(bounded(self.match, 300))
 
 
 @dataclass(frozen=True)

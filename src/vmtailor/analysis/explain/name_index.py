@@ -61,16 +61,16 @@ _STRUCTS = (
 )
 _BELOW = {"class": "class/", "bus_type": "bus/"}
 _START = re.compile(
-    r"\bstruct (" + "|".join(s.type for s in _STRUCTS) + r")\s+\w+(?:\[[^\]]*\])?\s*(?:__\w+\s*)*=\s*\{"
+    r"\bstruct (" + "|".join(s.type for s in _STRUCTS) + r")\s+\w++(?:\[[^\]]{0,200}\])?\s*+(?:__\w++\s*+)*+=\s*\{"
 )
 _BY_TYPE = {s.type: s for s in _STRUCTS}
 _VALUE = r'\.{}\s*=\s*(?:"([^"\n]+)"|([A-Z][A-Z0-9_]+)\b)'
 _FIELDS = {s.type: re.compile(_VALUE.format(s.field)) for s in _STRUCTS}
 _STRING = re.compile(r'^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+"([^"\n]+)"', re.M)
 
-_RULES = re.compile(r"\bstruct\s+fib_rules_ops\s[\w\s]*=\s*\{[^}]*?\.family\s*=\s*(?:AF|PF)_(\w+)", re.S)
+_RULES = re.compile(r"\bstruct\s+fib_rules_ops\s[\w\s]{0,100}=\s*\{[^}]{0,300}?\.family\s*=\s*(?:AF|PF)_(\w+)", re.S)
 _LSM = re.compile(r"^DEFINE_(?:EARLY_)?LSM\((\w+)\)", re.M)
-_ENCAP = re.compile(r"\blwtunnel_encap_add_ops\([^,;]*,\s*LWTUNNEL_ENCAP_(\w+)")
+_ENCAP = re.compile(r"\blwtunnel_encap_add_ops\([^,;()]*,\s*LWTUNNEL_ENCAP_(\w+)")
 _BLOCK = re.compile(r'\b(?:__)?register_blkdev\(\s*[\w.>-]+,\s*"([^"\n]+)"')
 _MISC = re.compile(r'\bstruct\s+miscdevice\s+\w+\s*=\s*\{\s*\w+,\s*"([^"\n]+)"')
 _FOLDER = re.compile(
@@ -85,7 +85,7 @@ _UNDER = {
 }  # fmt: skip
 #: Lists in headers: controllers of control groups, kinds of BPF programs and maps.
 LISTED = re.compile(r"^(?:SUBSYS|BPF_(?:PROG|MAP)_TYPE)\((\w+)", re.M)
-_ALIAS = re.compile(r"^[ \t]*MODULE_ALIAS(_\w+)?\(\s*([^;\n]+?)\s*\)\s*;", re.M)
+_ALIAS = re.compile(r"^[ \t]*MODULE_ALIAS(_\w+)?\(\s*+([^;\n]+)\)\s*;", re.M)
 _RTNETLINK = re.compile(
     r"\brtnl_register(?:_module)?\(\s*(?:THIS_MODULE,\s*)?\w+,\s*RTM_(\w+)|\.msgtype\s*=\s*RTM_(\w+)"
 )
@@ -93,16 +93,16 @@ _RTNETLINK = re.compile(
 _CASE = re.compile(r"\bcase[ \t]+([A-Z][A-Z0-9_]+)[ \t]*:|\bcmd == ([A-Z][A-Z0-9_]+)\b")
 _LABEL = re.compile(r"^\s*(?:case\b[^:\n]*|default\s*):")
 _NO_STATEMENT = re.compile(
-    r"^\s*(?:case\b[^:\n]*:|default\s*:|fallthrough\s*;|#.*|/?\*.*|//.*|\{|$)\s*(?:/\*.*\*/)?\s*$"
+    r"^\s*+(?:(?:#|/?\*|//).*|(?:case\b[^:\n]*:|default\s*:|fallthrough\s*;|\{|)\s*+(?:/\*.*\*/)?\s*+)$"
 )
 _CALLED = re.compile(r"\b([a-z_]\w+)\s*\(")
 _MOST_LINES = 14
 #: A function that does nothing but refuse.
 _STUB = re.compile(
-    r"\bstatic\s+(?:__always_)?inline\s[^;{}()]*?\b(\w+)\s*\([^;{}]*\)\s*\{\s*return\s+(?:-E\w+|ERR_PTR\(\s*-E\w+\s*\))"
+    r"\bstatic\s+(?:__always_)?inline\s[^;{}()]{0,120}?\b(\w+)\s*\([^;{}]{0,600}\)\s*\{\s*return\s+(?:-E\w+|ERR_PTR\(\s*-E\w+\s*\))"
     r"\s*;\s*\}"
 )
-_REFUSING = re.compile(r"^static\s[^;{}()=]*?\b(\w+)\s*\([^;{}]*\)\s*\{\s*return\s+-E\w+\s*;\s*\}", re.M)
+_REFUSING = re.compile(r"^static\s[^;{}()=]{0,120}?\b(\w+)\s*\([^;{}]{0,600}\)\s*\{\s*return\s+-E\w+\s*;\s*\}", re.M)
 _MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+([A-Z][A-Z0-9_]+)(?=[ \t])", re.M)
 _MEMBER = re.compile(r"^[ \t]+([A-Z][A-Z0-9_]+)[ \t]*(?:=[^,\n]*)?,", re.M)
 
@@ -157,7 +157,7 @@ def names(text: str, known: Strings) -> Found:
     for match in _CLASS.finditer(text) if "class_create" in text else ():
         yield "sys", f"class/{match.group(1)}", match.start()
     for match in _ALIAS.finditer(text) if "MODULE_ALIAS" in text else ():
-        for name in _aliases(match.group(1) or "", match.group(2)):
+        for name in _aliases(match.group(1) or "", match.group(2).rstrip()):
             yield "alias", name, match.start()
 
 

@@ -17,6 +17,7 @@ from vmtailor.analysis.ksource.expr import Expr, asked_for, disjunction, symbols
 from vmtailor.analysis.ksource.expr_text import parse
 from vmtailor.analysis.ksource.facts import Facts
 from vmtailor.analysis.ksource.kconfig import Kconfig
+from vmtailor.base.text import is_number
 from vmtailor.model.change import Change
 from vmtailor.model.syscalls import FailedCall, SyscallEvent
 
@@ -165,7 +166,7 @@ def named_by_path(path: str) -> Iterator[tuple[str, str, int]]:
             yield "sysctl", f"*/{parts[-1]}", len(parts)
     elif parts[0] == "proc":
         # /proc/PID and /proc/self are one in the source
-        rest = ["self" if part == "PID" or part.isdigit() else part for part in parts[1:]]
+        rest = ["self" if part == "PID" or is_number(part) else part for part in parts[1:]]
         for length in range(len(rest), 0, -1):
             yield "proc", "/".join(rest[:length]), length + 1
         if rest[:2] == ["self", "net"]:

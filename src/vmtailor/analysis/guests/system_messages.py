@@ -21,7 +21,7 @@ MOST_CHARACTERS = 1000
 #: Made up anew each time: identifiers, and whatever begins with a digit (numbers, times, versions, durations). A digit
 #: that ends a word is part of its meaning: ip6tables and iptables, cgroup2 and cgroup.
 _UUID = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
-_IDENTIFIER = re.compile(r"(?=[a-f]*\d)[0-9a-f]{7,}(?![0-9A-Za-z])")
+_IDENTIFIER = re.compile(r"(?<![0-9a-f])(?=[a-f]*\d)[0-9a-f]{7,}(?![0-9A-Za-z])")
 _NUMBER = re.compile(r"(?<![A-Za-z_\d])\d[\w.:+-]*")
 
 #: A level that a line names itself, which then counts.

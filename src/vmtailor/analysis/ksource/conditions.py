@@ -12,10 +12,21 @@ from vmtailor.analysis.ksource.expr_text import from_preprocessor
 
 _DIRECTIVE = re.compile(r"[ \t]*#[ \t]*(if|ifdef|ifndef|elif|elifdef|elifndef|else|endif)\b[ \t]*(.*)", re.S)
 # Comments, strings and characters in one pattern, so that a comment sign in a string is none.
-_COMMENT_OR_TEXT = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S)
-_IF_ENABLED = re.compile(r"\bif[ \t]*\((.*\bIS_(?:ENABLED|BUILTIN|REACHABLE)[ \t]*\(.*\))[ \t]*\{[ \t]*$")
+_COMMENT_OR_TEXT = re.compile(
+    r'/\*.*?(?:\*/|\Z)|//[^\n]*|(?<!\\)"(?:\\.|[^"\\\n])*+"|(?<!\\)\'(?:\\.|[^\'\\\n])*+\'', re.S
+)
+_IF = re.compile(r"\bif[ \t]*\(")
+_ENABLED = re.compile(r"\bIS_(?:ENABLED|BUILTIN|REACHABLE)[ \t]*\(")
 _BRACE = re.compile(r"[{}]")
 _MAX_LENGTH = 10_000
+
+
+def _opened(line: str) -> str:
+    """Return `IS_ENABLED(CONFIG_A))` of a line `if (IS_ENABLED(CONFIG_A)) {`; empty for any other."""
+    head, brace, rest = line.rpartition("{")
+    begun = _IF.search(head) if brace and not rest.strip(" \t") else None
+    inner = head[begun.end() :].rstrip(" \t") if begun else ""
+    return inner if inner.endswith(")") and _ENABLED.search(inner) else ""
 
 
 def without_comments(text: str) -> str:
@@ -116,7 +127,6 @@ def enabled_blocks(text: str, tristates: frozenset[str] | None = None) -> list[t
             while open_blocks and depth <= open_blocks[-1][0]:
                 _, first, condition = open_blocks.pop()
                 blocks.append((first, number - 1, condition))
-        match = _IF_ENABLED.search(line) if "IS_" in line and len(line) < _MAX_LENGTH else None
-        if match:
-            open_blocks.append((depth - 1, number + 1, needed(from_preprocessor(match.group(1), tristates))))
+        if "IS_" in line and len(line) < _MAX_LENGTH and (condition_text := _opened(line)):
+            open_blocks.append((depth - 1, number + 1, needed(from_preprocessor(condition_text, tristates))))
     return sorted(blocks, key=lambda b: (b[0], b[1]))

@@ -20,8 +20,8 @@ from vmtailor.analysis.ksource.expr import (
 )
 
 _TOKEN = re.compile(
-    r"\s*(?:(?P<op>&&|\|\||[!()?:,]|[<>=!]=|<<|>>|[<>+\-*/%&|^~=])|(?P<name>[A-Za-z_]\w*)|(?P<number>\d\w*)"
-    r"|(?P<other>.))"
+    r"\s++|(?P<op>&&|\|\||[!()?:,]|[<>=!]=|<<|>>|[<>+\-*/%&|^~=])|(?P<name>[A-Za-z_]\w*)|(?P<number>\d\w*)"
+    r"|(?P<other>.)"
 )
 #: `defined`, and the macros of include/linux/kconfig.h whose argument is a symbol.
 _TESTS = frozenset({"defined", "IS_ENABLED", "IS_BUILTIN", "IS_MODULE", "IS_REACHABLE"})

@@ -23,14 +23,21 @@ Shell = Callable[[str], str]
 
 _MODULES = re.compile(r"^([ \t]+)modules[ \t]*$", re.M)
 _TRANSITIONAL = re.compile(r"^[ \t]+transitional[ \t]*$", re.M)
-_CONDITIONAL_DEPENDENCY = re.compile(r"^([ \t]+depends[ \t]+on[ \t]+)([^\n#]+?)[ \t]+if[ \t]+([^\n#]+)$", re.M)
+_DEPENDENCY = re.compile(r"^([ \t]++depends[ \t]++on[ \t]++)([^\n#]+)$", re.M)
+_IF = re.compile(r"(?<![ \t])[ \t]+if[ \t]+(?=.)")
 
 
 def modernise(text: str) -> str:
     """Rewrite newer statements of one Kconfig file, line by line, to their meaning in older ones."""
     text = _MODULES.sub(r"\1option modules", text)
     text = _TRANSITIONAL.sub("", text)
-    return _CONDITIONAL_DEPENDENCY.sub(r"\1(\2) || !(\3)", text)
+    return _DEPENDENCY.sub(_without_if, text)
+
+
+def _without_if(dependency: re.Match[str]) -> str:
+    """Return `depends on A if B` as `depends on (A) || !(B)`, and any other dependency as it stands."""
+    symbols, *conditions = _IF.split(dependency[2], maxsplit=1)
+    return f"{dependency[1]}({symbols}) || !({conditions[0]})" if conditions else dependency[0]
 
 
 @contextlib.contextmanager

@@ -9,6 +9,7 @@ from functools import partial
 
 from vmtailor.analysis.ksource.expr import FALSE, TRUE, UNKNOWN, Expr, conjunction, disjunction, negation
 from vmtailor.analysis.ksource.make_values import NOT_KNOWN, Alternative, Function, MakeScope, Word, present, under
+from vmtailor.base.text import is_number
 
 
 def _both(one: Alternative, other: Alternative) -> tuple[Expr, str, str] | None:
@@ -136,7 +137,7 @@ def _picked(pick: Callable[[list[str]], list[str]], scope: MakeScope, arguments:
 
 def _word(scope: MakeScope, arguments: list[str]) -> list[Word]:
     number = arguments[0].strip()
-    if not number.isdecimal() or len(number) > 4:
+    if not is_number(number) or len(number) > 4:
         return list(NOT_KNOWN)
     return _picked(lambda words: words[int(number) - 1 : int(number)] if int(number) else [], scope, arguments)
 

@@ -80,7 +80,7 @@ def lines(text: str) -> Iterator[Line]:
 
 def _joined(text: str) -> Iterator[str]:
     """Yield lines with continuations joined and comments left out."""
-    for line in re.sub(r"[ \t]*\\\n[ \t]*", " ", text).split("\n"):
+    for line in re.sub(r"(?<![ \t])[ \t]*\\\n[ \t]*", " ", text).split("\n"):
         yield _COMMENT.sub("", line).rstrip()
 
 

@@ -13,36 +13,36 @@ from dataclasses import dataclass
 Found = Iterator[tuple[str, int]]
 
 _SYSCALL = re.compile(r"^[ \t]*SYSCALL_DEFINE[0-6]\(\s*(\w+)", re.M)
-_STRUCT = r"struct {}\s+\w+(?:\[[^\]]*\])?\s*(?:__\w+\s*)*=\s*\{{"
+_STRUCT = r"struct {}\s+\w++(?:\[[^\]]{{0,200}}\])?\s*+(?:__\w++\s*+)*+=\s*\{{"
 _FAMILY_START = re.compile(_STRUCT.format("net_proto_family"))
 _FAMILY = re.compile(r"\.family\s*=\s*[PA]F_(\w+)")
 _FS_START = re.compile(_STRUCT.format("file_system_type"))
 _FS_ALIAS = re.compile(r'MODULE_ALIAS_FS\(\s*"([^"]+)"\s*\)')
 _FIELD_NAME = re.compile(r'\.name\s*=\s*"([^"]+)"')
-_NETLINK = re.compile(r"\bnetlink_kernel_create\(\s*[^,()]+,\s*NETLINK_(\w+)\s*,")
+_NETLINK = re.compile(r"\bnetlink_kernel_create\([^,()]+,\s*NETLINK_(\w+)\s*,")
 _PROTOSW = re.compile(
     r"\.type\s*=\s*SOCK_(\w+)\s*,\s*\.protocol\s*=\s*(?:IPPROTO_)?(\w+)"
 )  # within struct inet_protosw, and the table of net/ipv4/af_inet.c
 _PROC = re.compile(
     r'\bproc_(?:create(?:_\w+)?|mkdir(?:_\w+)?|symlink|net_mkdir)\(\s*(?:net,\s*)?"([^"\n]+)"\s*,([^;]{0,200})', re.S
 )
-_PROC_BASE = re.compile(r'^\s*(?:REG|DIR|ONE|LNK|NOD|ATTR)\((?:"[^"]*",\s*)?"([^"]+)"', re.M)
-_CTL_TABLE = re.compile(r"struct ctl_table\s+(\w+)\s*\[[^\]]*\]\s*(?:__\w+\s*)*=\s*\{")
+_PROC_BASE = re.compile(r'^[ \t]*(?:REG|DIR|ONE|LNK|NOD|ATTR)\((?:"[^"]*",\s*)?"([^"]+)"', re.M)
+_CTL_TABLE = re.compile(r"struct ctl_table\s+(\w+)\s*\[[^\]]{0,200}\]\s*+(?:__\w++\s*+)*+=\s*\{")
 _PROCNAME = re.compile(r'\.procname\s*=\s*"([^"]+)"')
 _REGISTER = re.compile(r'\bregister_(?:net_)?sysctl(?:_init|_sz)?\(\s*(?:&?[\w.>-]+,\s*)?"([^"]+)"\s*,\s*&?(\w+)')
 _MISC_START = re.compile(_STRUCT.format("miscdevice"))
 _NODE_NAME = re.compile(r'\.nodename\s*=\s*"([^"]+)"')
 _DEVNAME = re.compile(r'MODULE_ALIAS\(\s*"devname:([^"]+)"\s*\)')
-_DEVLIST = re.compile(r'^\s*\[\w+\]\s*=\s*\{\s*"(\w+)"\s*,[^}]*&\w+_fops', re.M)
+_DEVLIST = re.compile(r'^[ \t]*\[\w+\]\s*=\s*\{\s*"(\w+)"\s*,[^}]{0,300}&\w+_fops', re.M)
 _ALGORITHM = re.compile(r'^MODULE_ALIAS_CRYPTO\("([^"]+)"\)', re.M)
-_BUS_START = re.compile(_STRUCT.format("bus_type").replace(r"\s+\w+", r"\s+(\w+)"))
+_BUS_START = re.compile(_STRUCT.format("bus_type").replace(r"\w++", r"(\w++)", 1))
 _SUBSYS = re.compile(r"\bsubsys_(?:system|virtual)_register\(\s*&(\w+)")
 _CLASS_START = re.compile(_STRUCT.format("class"))
 _CLASS = re.compile(r'\bclass_create\(\s*(?:THIS_MODULE,\s*)?"([^"\n/]+)"')
 _KOBJECT = re.compile(r'\b(?:kobject|kset)_create_and_add\(\s*"([^"\n/]+)"\s*,([^;]{0,120})\)', re.S)
 _MOUNT_POINT = re.compile(r'\bsysfs_create_mount_point\(\s*(\w+_kobj)\s*,\s*"([^"\n/]+)"')
 _KOBJ_GROUP = re.compile(r"\bsysfs_create_group\(\s*(\w+_kobj)\s*,\s*&(\w+)")
-_GROUP_START = re.compile(_STRUCT.format("attribute_group").replace(r"\s+\w+", r"\s+(\w+)"))
+_GROUP_START = re.compile(_STRUCT.format("attribute_group").replace(r"\w++", r"(\w++)", 1))
 #: Folders of /sys that are the parents of others, by the kernel's names.
 _SYS_FOLDERS = {
     "kernel_kobj": "kernel/", "mm_kobj": "kernel/mm/", "fs_kobj": "fs/", "power_kobj": "power/",

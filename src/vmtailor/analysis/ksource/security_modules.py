@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from vmtailor.analysis.ksource.expr import asked_for, holds
 from vmtailor.analysis.ksource.facts import Facts
 from vmtailor.analysis.ksource.make_values import Reader
 
 _BELOW = "security/"
-_MODULE = re.compile(r"^DEFINE_LSM\(\w+\)\s*=\s*\{(.*?)^\};", re.M | re.S)
+_MODULE = re.compile(r"^DEFINE_LSM\(\w+\)\s*=\s*\{", re.M)
 _NAME = re.compile(r'\.name\s*=\s*"(\w+)"')
 _EXCLUSIVE = "LSM_FLAG_EXCLUSIVE"
 
@@ -23,10 +23,17 @@ def exclusive(read: Reader, facts: Facts) -> dict[str, str]:
     found = {}
     for stem in facts.files:
         text = read(f"{stem}.c") if stem.startswith(_BELOW) else None
-        for module in _MODULE.finditer(text or ""):
-            if _EXCLUSIVE in module[1] and (name := _NAME.search(module[1])):
+        for body in _bodies(text or ""):
+            if _EXCLUSIVE in body and (name := _NAME.search(body)):
                 found[name[1]] = f"{stem}.c"
     return found
+
+
+def _bodies(text: str) -> Iterator[str]:
+    """Yield each definition of a security module, up to the `};` in the first column that ends it."""
+    end = 0
+    while (begun := _MODULE.search(text, end)) and (end := text.find("\n};", begun.end())) >= 0:
+        yield text[begun.end() : end]
 
 
 def at_work(config: Mapping[str, str], read: Reader, facts: Facts) -> dict[str, str]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vmtailor.analysis.ksource.make_values import Reader
+from vmtailor.base.text import is_number
 from vmtailor.model.architecture import Architecture, CallTable
 
 #: Headers outside include/uapi that define what programs use, too: socket families and types.
@@ -21,7 +22,7 @@ _NUMBER = re.compile(r"\b(0[xX][0-9a-fA-F]+|\d+)[uUlL]+\b")
 _OCTAL = re.compile(r"\b0([0-7]+)\b")
 #: Sizes of what ioctl numbers are made of, in bytes.
 _SIZES = {"int": 4, "unsigned int": 4, "__u32": 4, "__s32": 4, "__u64": 8, "__u8": 1, "__u16": 2, "char": 1, "long": 8}
-_IOCTL = re.compile(r"^_IO(R|W|WR|)\(\s*(?:'(.)'|(\w+))\s*,\s*(\w+)\s*(?:,\s*([\w ]+?)\s*)?\)$")
+_IOCTL = re.compile(r"^_IO(R|W|WR|)\(\s*(?:'(.)'|(\w+))\s*,\s*(\w+)\s*(?:,\s*+([\w ]++)\s*+)?\)$")
 _DIRECTION = {"": 0, "W": 1, "R": 2, "WR": 3}
 _DEEPEST = 8
 
@@ -67,8 +68,11 @@ def _ioctl(match: re.Match[str], texts: Mapping[str, str], depth: int) -> int | 
     """Return the number of _IO, _IOR, _IOW and _IOWR, as asm-generic/ioctl.h defines them."""
     direction, letter, name, number_text, kind = match.groups()
     group = ord(letter) if letter else _value(name, texts, depth + 1)
-    number = int(number_text, 0) if number_text[:1].isdigit() else _value(number_text, texts, depth + 1)
-    size = _SIZES.get(kind) if kind else 0
+    try:
+        number = int(number_text, 0) if is_number(number_text[:1]) else _value(number_text, texts, depth + 1)
+    except ValueError:  # 08, or digits that are none
+        return None
+    size = _SIZES.get(kind.strip()) if kind else 0
     if group is None or number is None or size is None:
         return None
     return _DIRECTION[direction] << 30 | size << 16 | (group & 0xFF) << 8 | number & 0xFF
@@ -116,7 +120,7 @@ def of_table(text: str, abis: Iterable[str]) -> tuple[Call, ...]:
     wanted, found = set(abis), []
     for line in text.splitlines():
         words = line.split()
-        if len(words) >= 3 and words[0].isdigit() and words[1] in wanted:
+        if len(words) >= 3 and is_number(words[0]) and len(words[0]) < 10 and words[1] in wanted:
             entry = words[3].removeprefix("sys_") if len(words) > 3 and not words[3].startswith(("#", "-")) else ""
             found.append(Call(int(words[0]), words[2], entry))
     return tuple(found)

@@ -18,7 +18,9 @@ MOST = 65536
 
 _LINK_KIND = re.compile(r'nla_type=IFLA_INFO_KIND\}, "([\w.+-]{1,32})"')
 _TRAFFIC = re.compile(
-    r'nlmsg_type=RTM_NEW(QDISC|TFILTER|ACTION).*?nla_type=TCA_(?:ACT_)?KIND\}, "([\w.+-]{1,32})"', re.S
+    r"nlmsg_type=RTM_NEW(QDISC|TFILTER|ACTION)(?:[^n]|n(?!lmsg_type=))*?nla_type=TCA_(?:ACT_)?KIND\}, "
+    r'"([\w.+-]{1,32})"',
+    re.S,
 )
 _TRAFFIC_KINDS = {"QDISC": "qdisc", "TFILTER": "classifier", "ACTION": "action"}
 _RULE = re.compile(r"nlmsg_type=RTM_(?:NEW|DEL)RULE\b.{0,300}?family=(?:AF_)(INET6?)\b", re.S)

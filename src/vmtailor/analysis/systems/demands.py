@@ -21,7 +21,7 @@ _KINDS = {
     "controller": EvidenceKind.PSEUDO_FILE, "word": EvidenceKind.FLAG, "module": EvidenceKind.MODULE_REQUEST,
     "key type": EvidenceKind.FLAG,
 }  # fmt: skip
-_CGROUP_FILE = re.compile(r"/sys/fs/cgroup/.+/([\w.]+\.[\w.]+)\Z", re.S)
+_CGROUP_FILE = re.compile(r"/sys/fs/cgroup/.+/([\w.](?=[\w.]*\.[\w.])[\w.]+)\Z", re.S)
 #: Reasons that make a module demanded. The target machine decides about devices. If a program can do without a module,
 #: its calls show whether it was used.
 _DEMANDED = (LoadedFor.REQUEST, LoadedFor.NAME)

@@ -16,6 +16,8 @@ _KINDS = (
     (re.compile(r"/systemd$"), InitKind.SYSTEMD), (re.compile(r"/openrc-init$"), InitKind.OPENRC),
     (re.compile(r"/runit(?:-init)?$"), InitKind.RUNIT), (re.compile(r"/busybox[^/]*$"), InitKind.BUSYBOX),
 )  # fmt: skip
+#: Words by which the program of many names tells itself.
+_BUSYBOX = b"BusyBox v"
 #: Most bytes of a program that are looked at to tell what it is.
 _HEAD = 8 << 20
 
@@ -45,6 +47,8 @@ def _kind(root: RootTree, program: str) -> InitKind:
     data = root.read(program, _HEAD) if node is not None and node.size <= _HEAD else b""
     if data.startswith(b"#!"):
         return InitKind.SCRIPT
+    if _BUSYBOX in data:  # one of its names, as a hard link or a copy: a shell as well as an init
+        return InitKind.BUSYBOX
     if b"/etc/inittab" in data:
         return InitKind.OPENRC if root.is_file("/sbin/openrc") else InitKind.SYSVINIT
     return InitKind.OTHER

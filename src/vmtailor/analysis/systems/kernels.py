@@ -7,6 +7,7 @@ import re
 
 from vmtailor.analysis.systems.root import RootTree
 from vmtailor.base.notation import module_name
+from vmtailor.base.text import is_number
 from vmtailor.model.systems.system import InstalledKernel, LoaderEntry
 from vmtailor.model.systems.tree import NodeKind
 
@@ -88,4 +89,4 @@ def starting(root: RootTree, kernels: tuple[InstalledKernel, ...], entries: tupl
 
 def version_order(release: str) -> list[tuple[int, int, str]]:
     """Return the key that sorts releases as people do."""
-    return [(1, int(p), "") if p.isdigit() else (0, 0, p) for p in re.findall(r"\d{1,18}|\D+", release)]
+    return [(1, int(p), "") if is_number(p) else (0, 0, p) for p in re.findall(r"\d{1,18}|\D+", release)]

@@ -19,8 +19,8 @@ MOST_LINES, MOST_ENTRIES = 20_000, 200
 _LINUX = ("linux", "linuxefi", "linux16")
 _INITRD = ("initrd", "initrdefi", "initrd16")
 _VARIABLE = re.compile(r"\$(?:\{(\w{1,64})\}|(\w{1,64}))")
-_SAVED_DEFAULT = re.compile(r'^\s*set default="?\$\{?saved_entry\}?"?\s*$', re.MULTILINE)
-_GENERATED_DEFAULT = re.compile(r'^\s*set default="([^"$]*)"', re.MULTILINE)
+_SAVED_DEFAULT = re.compile(r'^[ \t]*set default="?\$\{?saved_entry\}?"?[ \t]*$', re.MULTILINE)
+_GENERATED_DEFAULT = re.compile(r'^[ \t]*set default="([^"$\n]*)"', re.MULTILINE)
 
 
 @dataclass

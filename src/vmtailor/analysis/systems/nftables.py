@@ -14,7 +14,7 @@ from typing import Any
 #: Messages of one call, and bytes of one, that are looked at.
 MOST_MESSAGES, MOST_BYTES = 4096, 65536
 _MESSAGE = re.compile(
-    r"\{nlmsg_len=\d+, nlmsg_type=NFNL_SUBSYS_(NFTABLES|NFT_COMPAT)<<8\|(\w+)[^}]*\}, \{nfgen_family=(\w+)"
+    r"\{nlmsg_len=\d+, nlmsg_type=NFNL_SUBSYS_(NFTABLES|NFT_COMPAT)<<8\|(\w++)[^{}]*+\}, \{nfgen_family=(\w+)"
 )
 _ATTRIBUTE = re.compile(r'\{nla_len=(\d+), nla_type=([^{}]*)\}, "((?:\\x[0-9a-f]{2})*)"(\.\.\.)?')
 _KIND = re.compile(r"(?:\A|\|)(0x[0-9a-f]+|\d+)\Z")

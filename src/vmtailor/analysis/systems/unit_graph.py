@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from vmtailor.base.text import is_number
 from vmtailor.model.systems.units import PROPERTIES
 
 #: A system is untrusted: most units, and most names of one, that are read.
@@ -89,4 +90,4 @@ def _unit(block: str) -> Iterator[Unit]:
 
 
 def _number(words: tuple[str, ...]) -> int:
-    return int(words[0]) if len(words) == 1 and words[0].isascii() and words[0].isdigit() and len(words[0]) < 20 else 0
+    return int(words[0]) if len(words) == 1 and is_number(words[0]) and len(words[0]) < 20 else 0

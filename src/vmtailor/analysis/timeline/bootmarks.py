@@ -27,9 +27,10 @@ DEAD_ENDS = (
 MARKS = (
     ("loader", re.compile(r"^(?:GRUB loading|Welcome to GRUB|SYSLINUX|Booting `)"), False),
     ("initrd", re.compile(r"Run /init as init process"), False),
-    ("root mounted", re.compile(r"(?:EXT4-fs|XFS|BTRFS|erofs).*\bmount(?:ed|ing V5) (?:filesystem|with root)"), False),
+    ("root mounted",
+     re.compile(r"(?:EXT4-fs|XFS|BTRFS|erofs).{0,200}\bmount(?:ed|ing V5) (?:filesystem|with root)"), False),
     ("init", re.compile(r"(?:Run /(?:usr/)?(?:s?bin|lib/systemd|\.vmtailor)/\S+ as init process"
-                        r"|systemd\[1\]: systemd \d+.* running in system mode)"), True),
+                        r"|systemd\[1\]: systemd \d.{0,200} running in system mode)"), True),
     ("login", re.compile(r"^[\w.() -]{0,80}login: ?"), False),
     ("systemd finished", re.compile(r"Startup finished in "), False),
 )  # fmt: skip

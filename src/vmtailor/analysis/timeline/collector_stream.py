@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from vmtailor.base.text import is_number
+
 #: Fields of /proc/PID/stat that readers of a bootchart expect; the collector sends the first ones.
 STAT_FIELDS = 44
 MAX_SAMPLES = 100_000
@@ -51,7 +53,7 @@ def members(stream: bytes, header: Iterable[tuple[str, str]] = ()) -> dict[str, 
     for line in stream.replace(b"\r\n", b"\n").split(b"\n")[:-1]:  # the last line may be cut off
         kind, rest = line[:2], line[2:]
         if kind == b"@ ":
-            if not rest.isdigit() or len(rest) > 12:
+            if not is_number(rest) or len(rest) > 12:
                 continue
             size += finish()
             samples += 1
@@ -78,9 +80,9 @@ def _take(state: _State, kind: bytes, rest: bytes) -> None:
         if len(state.tasks) < MAX_TASKS:
             fields = 2 + len(rest[rest.rindex(b")") + 1 :].split())
             state.tasks[int(found[1])] = rest + b" 0" * (STAT_FIELDS - fields)
-    elif kind == b"i " and len(words) == 3 and all(w.isdigit() and len(w) < 20 for w in words):
+    elif kind == b"i " and len(words) == 3 and all(is_number(w) and len(w) < 20 for w in words):
         state.io[int(words[0])] = rest
-    elif kind == b"x " and rest.isdigit() and len(rest) < 11:
+    elif kind == b"x " and is_number(rest) and len(rest) < 11:
         state.tasks.pop(int(rest), None)
         state.io.pop(int(rest), None)
 

@@ -14,6 +14,7 @@ import msgspec
 
 from vmtailor.analysis.bootlog.boot_record import Observed, RawCall
 from vmtailor.base.notation import version_key
+from vmtailor.base.text import is_number
 from vmtailor.model.boots.timeline import ConsoleCost, DurationSource, Initcall, Probe, WarningCode
 
 #: One tick in "after N usecs": HZ 100, 250, 300, 1000; up to 5.17 the kernel divided nanoseconds by
@@ -72,8 +73,9 @@ def _disagree(calls: Sequence[RawCall]) -> int:
 def known_tick_us(observed: Observed) -> int | None:
     """Return the length of a tick from the configuration or from the calibration line (BogoMIPS = lpj × HZ /
     500000)."""
-    if observed.config.get("HZ", "").isdigit() and int(observed.config["HZ"]) > 0:
-        return round(1_000_000 / int(observed.config["HZ"]))
+    ticks = observed.config.get("HZ", "")
+    if is_number(ticks) and len(ticks) < 9 and int(ticks) > 0:
+        return round(1_000_000 / int(ticks))
     for _, text in observed.messages[:2000]:
         if "BogoMIPS (lpj=" in text:
             head, _, tail = text.partition(" BogoMIPS (lpj=")

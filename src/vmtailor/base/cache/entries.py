@@ -8,7 +8,7 @@ import os
 import stat
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from vmtailor.base.cache import users as store_use
@@ -21,6 +21,8 @@ _OWN = frozenset({store_use.USERS, "locks", "scratch"})
 WHOLE = frozenset({"ccache", "package-lists"})
 #: Prefix of folders that are being removed.
 _REMOVING = ".removing-held-"
+#: Kind of what killed processes left half made: no result, and the first to go.
+UNFINISHED = "unfinished"
 
 
 @dataclass(frozen=True)
@@ -45,15 +47,22 @@ class PruneLimits:
 def entries(store: Store) -> tuple[CacheEntry, ...]:
     """Everything there is, by kind and name."""
     found: list[CacheEntry] = []
+    unfinished: list[CacheEntry] = []
     with contextlib.suppress(OSError):
         for kind in sorted(os.scandir(store.root), key=lambda entry: entry.name):
+            if kind.is_dir(follow_symlinks=False) and kind.name not in WHOLE:
+                for prefix in (FILLING, _REMOVING, temporary.PREFIX):
+                    unfinished += [
+                        replace(_entry(UNFINISHED, path), name=f"{kind.name}/{path.name}")
+                        for path in temporary.left_behind(Path(kind.path), prefix)
+                    ]
             if kind.name in _OWN or not kind.is_dir(follow_symlinks=False):
                 continue
             if kind.name in WHOLE:
                 found.append(_entry(kind.name, Path(kind.path)))
             else:
                 found += _of_kind(kind.name, Path(kind.path))
-    return tuple(found)
+    return (*found, *unfinished)
 
 
 def _of_kind(kind: str, folder: Path) -> Iterable[CacheEntry]:
@@ -88,12 +97,13 @@ def _size(path: Path) -> tuple[int, list[float]]:
 
 
 def surplus(there: Sequence[CacheEntry], limits: PruneLimits, now_s: float) -> tuple[CacheEntry, ...]:
-    """Return the entries to remove so that the limits hold: those too old, then those used longest ago."""
-    oldest_first = sorted(there, key=lambda entry: (entry.used_s, entry.kind, entry.name))
+    """Return the entries to remove so that the limits hold: the unfinished, those too old, then those used longest
+    ago."""
+    oldest_first = sorted(there, key=lambda entry: (entry.kind != UNFINISHED, entry.used_s, entry.kind, entry.name))
     total = sum(entry.size_bytes for entry in there)
     gone: list[CacheEntry] = []
     for entry in oldest_first:
-        old = limits.age_s is not None and entry.used_s < now_s - limits.age_s
+        old = entry.kind == UNFINISHED or (limits.age_s is not None and entry.used_s < now_s - limits.age_s)
         large = limits.size_bytes is not None and total > limits.size_bytes
         if old or large:
             gone.append(entry)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO
 
 from vmtailor.base import concurrency, output
+from vmtailor.base.cache import lock_holder
 from vmtailor.base.cache import users as store_use
 from vmtailor.base.disk_full import disk_full_is_a_host_error
 from vmtailor.base.errors import HostError
@@ -26,14 +27,25 @@ from vmtailor.base.files.digests import sha256_of
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 #: Seconds between two looks whether somebody else is done.
 _LOOK_S = 0.1
+#: Seconds between two lines of a process that waits.
+SAY_S = 60.0
 #: Prefix of folders that are being filled.
 FILLING = ".filling-held-"
 
 
 def cache_root() -> Path:
-    """Return `$XDG_CACHE_HOME/vmtailor`, or `~/.cache/vmtailor`."""
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "vmtailor"
+    """Return `$XDG_CACHE_HOME/vmtailor`, or `~/.cache/vmtailor` where that variable is empty or no absolute path, which
+    its specification tells programs to ignore. Raises HostError for a user without a home."""
+    base = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    if base.is_absolute():
+        return base / "vmtailor"
+    try:
+        return Path.home() / ".cache" / "vmtailor"
+    except RuntimeError as error:
+        raise HostError(
+            f"the user {os.geteuid()} has no home folder, in which the cache would be",
+            hint="set HOME, or XDG_CACHE_HOME to an absolute path",
+        ) from error
 
 
 def digest(*parts: str | bytes | Path) -> str:
@@ -51,16 +63,20 @@ def digest(*parts: str | bytes | Path) -> str:
 @contextlib.contextmanager
 def locked(path: Path, waiting_for: str = "") -> Iterator[None]:
     """Hold an exclusive lock on a file beside the thing it guards; a second process waits. `waiting_for`: what it says
-    that it waits for."""
+    that it waits for, once a minute, with who has it and how far that is."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600), "wb") as file:
-        if not _taken(file):
-            if waiting_for:
-                output.note(f"waiting for another vmtailor, which has {waiting_for} under way")
-            while not _taken(file):
-                concurrency.check_stopped()
-                time.sleep(_LOOK_S)
-        yield
+    with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+b") as file:
+        said_s = float("-inf")
+        while not _taken(file):
+            if waiting_for and time.monotonic() - said_s >= SAY_S:
+                said_s = time.monotonic()
+                holder = lock_holder.read(file.fileno())
+                who = f" ({holder.words(time.time())})" if holder is not None else ""
+                output.note(f"waiting for another vmtailor, which has {waiting_for} under way{who}")
+            concurrency.check_stopped()
+            time.sleep(_LOOK_S)
+        with lock_holder.holding(file.fileno()):
+            yield
 
 
 def _taken(file: IO[bytes]) -> bool:

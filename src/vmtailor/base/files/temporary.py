@@ -84,6 +84,27 @@ def sweep(where: Path, prefix: str = PREFIX) -> None:
                     _remove_if_dead(Path(entry.path))
 
 
+def left_behind(where: Path, prefix: str = PREFIX) -> list[Path]:
+    """Return our folders there whose processes are gone, by name."""
+    found = []
+    with contextlib.suppress(OSError):
+        for entry in sorted(os.scandir(where), key=lambda entry: entry.name):
+            if entry.name.startswith(prefix) and _is_dead(Path(entry.path)):
+                found.append(Path(entry.path))
+    return found
+
+
+def _is_dead(folder: Path) -> bool:
+    with contextlib.suppress(OSError):
+        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        finally:
+            os.close(lock)
+    return False
+
+
 def _remove_if_dead(folder: Path) -> None:
     lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:

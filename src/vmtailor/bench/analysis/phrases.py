@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from vmtailor.base.text import plural
+from vmtailor.base.text import plain, plural
 from vmtailor.bench.model.results import CLOCK, HostRun, Isolated, RuntimeIdentity
 
 
@@ -83,7 +83,7 @@ def limits_words(one: RuntimeIdentity) -> str:
     seen = [
         f"{name} {values[name]}".strip() for name, there in limited.items() if there and name not in one.limits_above
     ]
-    above = [f"{name} {values[name]}".strip() for name in one.limits_above]
+    above = [f"{plain(name)} {values.get(name, '')}".strip() for name in one.limits_above]
     hidden = [name for name, there in limited.items() if there is None and name not in one.limits_above]
     parts = [", ".join(seen) or ("" if above or hidden else "none")]
     parts += [f"not seen inside, on the group above: {', '.join(above)}"] if above else []

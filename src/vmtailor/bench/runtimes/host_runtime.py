@@ -18,6 +18,7 @@ from typing import TypedDict
 from vmtailor.base import package_manager
 from vmtailor.base.errors import HostError
 from vmtailor.base.process import CommandFailed, ProgramResult, on_path, run, spawn
+from vmtailor.base.text import is_number
 from vmtailor.bench.model.instance import InstanceSpec, Limits
 from vmtailor.bench.runtimes.description import Commands, Description, RootForm, fill, filled
 from vmtailor.bench.runtimes.instance_cgroups import PERIOD_US, Cgroups
@@ -174,7 +175,7 @@ class DescribedRuntime:
         run(words, timeout_s=STEP_S, **self.surroundings())
         try:
             said = run(asked, timeout_s=STEP_S, **self.surroundings()).text.strip()
-            if not said.isdecimal() or int(said) < 1:
+            if not is_number(said) or int(said) < 1:
                 raise HostError(f"{self.name} does not say which process holds the network", details=said[:200])
             with link(number, peer=peer, of=int(said)) as found:
                 yield found

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from vmtailor.base import notation
+from vmtailor.base.text import is_number
 from vmtailor.bench.analysis.benchmarks import BenchTest, Values, benchmark
 from vmtailor.bench.model.instance import BENCH, Limits
 from vmtailor.bench.model.job import BenchJob
@@ -30,7 +31,7 @@ def pss_bytes() -> int:
     as an n-th of each, so nothing counts twice. Engines' helpers are included."""
     total = 0
     for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and int(entry.name) != os.getpid():
+        if is_number(entry.name) and int(entry.name) != os.getpid():
             with contextlib.suppress(OSError):
                 found = re.search(r"^Pss:\s*(\d+) kB", (entry / "smaps_rollup").read_text(), re.MULTILINE)
                 total += int(found[1]) * 1024 if found else 0

@@ -17,7 +17,7 @@ _FIRMWARE = (
     "share/OVMF", "share/edk2", "share/edk2-ovmf", "share/vgabios",
 )  # fmt: skip
 _LINKER_CACHE = Path("/etc/ld.so.cache")
-_LIBRARY = re.compile(r"(/\S+) \(0x[0-9a-f]+\)$", re.MULTILINE)
+_LIBRARY = re.compile(r"(?<!\S)(/\S+) \(0x[0-9a-f]+\)$", re.MULTILINE)
 
 
 def is_script(program: Path) -> bool:

@@ -19,7 +19,7 @@ ROOT_INODE = 2
 _MOST_BYTES, _AT_ONCE = 256 << 20, 500
 _TIMEOUT_S = 120.0
 _ENTRY = re.compile(rb"/(\d{1,10})/([0-7]{6})/\d+/\d+/([^/\0]{1,255})/(\d*)/", re.DOTALL)
-_FAST_LINK = re.compile(rb'^Fast link dest: "(.*)"$', re.MULTILINE | re.DOTALL)
+_FAST_LINK = re.compile(rb'^Fast link dest: "', re.MULTILINE)
 #: A number of bmap's, and digits of the largest that fits a disk.
 _NUMBER, _DIGITS = re.compile(rb"[0-9]+"), 20
 _SIZE = re.compile(rb"^User: .*?\bSize: (\d{1,20})$", re.MULTILINE)
@@ -115,7 +115,8 @@ class Ext4:
         found = {}
         for inode, text in self._ask_each("stat", inodes).items():
             fast, size = _FAST_LINK.search(text), _SIZE.search(text)
-            target = fast[1] if fast else b""
+            # The target may hold line feeds and quotation marks: the last mark at the end of a line ends it.
+            target = text[fast.end() : max(fast.end(), (text + b"\n").rfind(b'"\n'))] if fast else b""
             if not fast and size and 0 < int(size[1]) <= _PATH_BYTES:
                 target = self.read(inode, int(size[1]))
             found[inode] = target.decode("utf-8", "surrogateescape")

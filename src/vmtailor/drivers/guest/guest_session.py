@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Protocol, TypeVar
 
+from vmtailor.base.text import is_number
 from vmtailor.drivers.guest.guest_text import parse_exit, parse_mark, parse_note, parse_result
 from vmtailor.drivers.guest.wire import MAX_PAYLOAD, OPEN_KEY, Decoder, Frame, FromGuest, ToGuest, encode
 from vmtailor.model.guest import GuestMark, GuestNote, GuestReport, StepResult
@@ -208,7 +209,7 @@ class GuestSession:
             self._append(self.results, parse_result(payload))
         elif kind == FromGuest.FILE:
             self._hear_file(payload)
-        elif kind == FromGuest.CREDIT and payload.isdigit() and len(payload) < 6:
+        elif kind == FromGuest.CREDIT and is_number(payload) and len(payload) < 6:
             self._credit = min(_WINDOW, self._credit + int(payload))
             self._fill()
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 
+from vmtailor.base.text import is_number
 from vmtailor.drivers.guest.wire import HEADER_BYTES, MAGIC, MAX_PAYLOAD, FromGuest
 from vmtailor.model.guest import Answer, GuestMark, GuestNote, StepResult
 
@@ -44,7 +45,7 @@ def kernel_text(line: bytes) -> str:
 def parse_mark(payload: bytes, host_s: float) -> GuestMark | None:
     """Parse `NAME CYCLES MONOTONIC REALTIME`; None when it is nothing of the kind."""
     words = _text(payload).split(" ")
-    if len(words) != 4 or not words[0] or not all(word.isascii() and word.isdigit() for word in words[1:]):
+    if len(words) != 4 or not words[0] or not all(is_number(word) for word in words[1:]):
         return None
     cycles, monotonic, realtime = (_number(word, 0) for word in words[1:])
     return GuestMark(name=words[0][:64], cycles=cycles, monotonic_ns=monotonic, realtime_ns=realtime, host_s=host_s)

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from vmtailor.base.text import is_number
 from vmtailor.drivers.image.allowance import LAYERS
 from vmtailor.drivers.image.documents import BadConfig, shown
 from vmtailor.drivers.image.signals import name_of
@@ -132,6 +133,8 @@ def _env(words: tuple[str, ...], said: _Remarks) -> tuple[tuple[str, str], ...]:
 
 
 def _volumes(names: tuple[str, ...], said: _Remarks) -> tuple[str, ...]:
+    if sum(len(name) + 1 for name in names) > WORDS_BYTES:
+        raise BadConfig(f"Volumes is longer than {WORDS_BYTES} bytes")
     said.add_all("Volumes", (name for name in names if not name), "no path")
     return tuple(name for name in names if name)
 
@@ -201,7 +204,7 @@ def _user(text: str) -> str:
     """Return the user as it is written (`name`, `uid`, `name:group`, `uid:gid`), unless a number in it is not a
     user's."""
     for part in text.split(":"):
-        if part.isascii() and part.isdigit() and (len(part) > 10 or int(part) > _ID_MAX):
+        if is_number(part) and (len(part) > 10 or int(part) > _ID_MAX):
             raise BadConfig(f"User is {shown(text, 40)}; users and groups have numbers up to {_ID_MAX}")
     return text
 

@@ -6,6 +6,8 @@ from __future__ import annotations
 import re
 import signal
 
+from vmtailor.base.text import is_number
+
 #: SIGRTMIN and SIGRTMAX of containers' C libraries, which keep the kernel's first two numbers for themselves.
 RTMIN, RTMAX = 34, 64
 _REALTIME = re.compile(r"RT(MIN|MAX)(?:([+-])([0-9]{1,3}))?")
@@ -16,7 +18,7 @@ def number_of(text: str) -> int | None:
     name = text.strip().upper().removeprefix("SIG")
     if not name.isascii() or len(name) > 16:
         return None
-    if name.isdigit():
+    if is_number(name):
         number = int(name)
         return number if 1 <= number <= RTMAX else None
     if match := _REALTIME.fullmatch(name):

@@ -42,7 +42,7 @@ def version_of(source: Path) -> str:
         raise UserInputError(f"{source} is not a kernel source: it has no Makefile", hint=_GIVE) from None
     parts = []
     for name in ("VERSION", "PATCHLEVEL", "SUBLEVEL"):
-        match = re.search(rf"^{name}\s*=\s*(\d*)\s*$", text, re.MULTILINE)
+        match = re.search(rf"^{name}[ \t]*=[ \t]*+(\d*)[ \t]*$", text, re.MULTILINE)
         if match is None:
             raise UserInputError(f"{source} is not a kernel source: its Makefile names no {name}", hint=_GIVE)
         parts.append(match[1] or "0")
@@ -62,7 +62,10 @@ def require_version(tree: SourceTree, version: str, of_what: str) -> None:
 def place(name: str) -> Path:
     """Return a path as a user wrote it, expanded. Raises UserInputError for the home of an unknown user."""
     try:
-        return Path(name).expanduser()
+        try:
+            return Path(name).expanduser()
+        except RuntimeError as error:
+            raise UserInputError(f"{name}: no such home folder", hint="write the whole path") from error
     except RuntimeError:
         raise UserInputError(
             f"the kernel source {name} does not exist: no such user", hint="give a folder, or a tarball"

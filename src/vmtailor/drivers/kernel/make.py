@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from vmtailor.base import figures, process
+from vmtailor.base import figures, process, processor_times
 from vmtailor.base.cache.store import cache_root
 from vmtailor.base.disk_full import disk_full_is_a_host_error, no_space, says_full
 from vmtailor.base.errors import BuildError, HostError, UserInputError
@@ -55,6 +55,10 @@ WINDOW = 30
 FIRST_S = 10.0
 #: Seconds after the last object, for linking, checking and packing.
 LINK_S = 5.0
+#: Seconds over which the processor time that is given just now is measured, and those between two looks.
+SHARE_S, LOOK_S = 60.0, 5.0
+#: Other work is believed to take no more than this: of ten seconds, nine.
+MOST_SLOWER = 10.0
 
 _OBJECT = re.compile(r"^  (?:CC|AS)(?: \[M\])? +(\S+)\.o$")
 #: Lines of make for programs of the host, whose time belongs to none of the kernel's objects.
@@ -79,6 +83,8 @@ class Remaining:
         self._seconds = {True: 0.0, False: 0.0}  # whether the cache had it → what that took
         self._weighed = {True: 0.0, False: 0.0}
         self._recent: deque[tuple[bool, float]] = deque(maxlen=WINDOW)
+        self._given: deque[tuple[float, float]] = deque()  # seconds since the start, processor seconds given until then
+        self._first_given: tuple[float, float] | None = None
 
     @property
     def share(self) -> float:
@@ -111,6 +117,21 @@ class Remaining:
             self._recent.append((hit, weight))
             self._left -= weight
 
+    def give(self, now_s: float, processor_s: float) -> None:
+        """Take into account that the compilers had so much processor time by now: other work takes some of it away."""
+        self._first_given = self._first_given or (now_s, processor_s)
+        self._given.append((now_s, processor_s))
+        while len(self._given) > 2 and now_s - self._given[1][0] >= SHARE_S:
+            self._given.popleft()
+
+    def _slower(self) -> float:
+        """Return how much less processor time a second gives now than it gave on the whole: 2 is half of it."""
+        if self._first_given is None or self._given[-1][0] - self._given[0][0] < SHARE_S / 2:
+            return 1.0
+        (last_s, last), (begin_s, begin), (first_s, first) = self._given[-1], self._given[0], self._first_given
+        overall, now = (last - first) / (last_s - first_s), (last - begin) / (last_s - begin_s)
+        return min(MOST_SLOWER, max(1 / MOST_SLOWER, overall / now)) if now > 0 and overall > 0 else 1.0
+
     @property
     def seconds_left(self) -> float | None:
         """Return the seconds that are left after the last line, or None while that cannot be told."""
@@ -118,7 +139,7 @@ class Remaining:
             return None
         hits = sum(weight for hit, weight in self._recent if hit) / sum(weight for _, weight in self._recent)
         pace = {hit: self._seconds[hit] / weight if weight else 0.0 for hit, weight in self._weighed.items()}
-        return self._left * (hits * pace[True] + (1 - hits) * pace[False]) + LINK_S
+        return self._left * (hits * pace[True] + (1 - hits) * pace[False]) * self._slower() + LINK_S
 
 
 #: Seconds a whole compile may take; a distribution's configuration on two slow cores takes hours.
@@ -271,6 +292,16 @@ def compile_kernel(
     expected = _expected_objects(build_dir, configured.total_y) - _objects_in(build_dir) + len(stale)
     progress = Remaining(_weights(Path(configured.source_dir), build_dir, sources, stale), expected)
     started = time.monotonic()
+    looked_s = 0.0
+
+    def seen(line: str) -> None:
+        nonlocal looked_s
+        now_s = time.monotonic() - started
+        if now_s - looked_s >= LOOK_S:
+            looked_s = now_s
+            progress.give(now_s, processor_times.below(os.getpid(), "make"))
+        _show(progress, line, now_s, shown)
+
     with step(title) as shown, disk_full_is_a_host_error(build_dir):
         try:
             process.run(
@@ -279,7 +310,7 @@ def compile_kernel(
                 env=environment(),
                 umask=UMASK,
                 name=_BUILD,
-                on_line=lambda line: _show(progress, line, time.monotonic() - started, shown),
+                on_line=seen,
             )
         except process.CommandFailed as error:
             raise _compile_error(error) from error

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from vmtailor.base.errors import HostError
 from vmtailor.base.process import require_tool, run
+from vmtailor.base.text import is_number
 from vmtailor.model.boots.counters import SourceFrame, SourceFrames
 
 TIMEOUT_S = 300.0
@@ -86,7 +87,7 @@ def _frame(function: str, place: str) -> SourceFrame | None:
     if function.startswith("$"):  # a mark of the assembler's, which is no function: the file alone is known
         function = ""
     return SourceFrame(
-        "" if function == "??" else function, "" if file == "??" else file, int(line) if line.isdigit() else 0
+        "" if function == "??" else function, "" if file == "??" else file, int(line) if is_number(line) else 0
     )
 
 

@@ -46,6 +46,8 @@ INODE_BYTES = 256
 EROFS_NAME_BYTES = 254
 #: Bytes of an attribute with its name, and of the names of all of a file, that fakeroot keeps in its books, less a few.
 ATTRIBUTE_BYTES = 1000
+#: Names of one file: ext4 ends at 65,000, here and below a private folder.
+LINKS = 64_000
 #: Folders within folders, and bytes of a path, that a private folder of the host gets.
 FOLDERS, PATH_BYTES = 256, 3000
 
@@ -224,8 +226,13 @@ def erofs_reads_tar(program: str) -> bool:
 def _beyond_fakeroot(tree: LayerTree, name_bytes: int = 255) -> Iterator[str]:
     """Yield what a private folder under fakeroot cannot have, in words with the path, as far as it is asked for.
     `name_bytes`: those of the longest name that the tool takes."""
+    names_of: dict[int, int] = {}
     for path, node in tree.walk():
         name = path.rpartition("/")[2]
+        if node.linked:
+            count = names_of[id(node)] = names_of.get(id(node), 0) + 1
+            if count > LINKS:
+                yield f"the file /{path[:200]} has more than {LINKS} names"
         if len(os.fsencode(name)) > name_bytes:
             yield f"the name /{path[:300]} has {len(os.fsencode(name))} bytes"
         if path.count("/") >= FOLDERS or len(os.fsencode(path)) > PATH_BYTES:

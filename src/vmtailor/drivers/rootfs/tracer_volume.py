@@ -17,7 +17,7 @@ from vmtailor.base.process import CommandFailed, require_tool, run
 from vmtailor.drivers.rootfs.rootfs import Extra, ExtraKind, build
 from vmtailor.model.plan import RootFormat
 
-_LIBRARY = re.compile(r"^\s*(\S+) => (/\S.*?) \(0x[0-9a-f]+\)$", re.MULTILINE)
+_LIBRARY = re.compile(r"^[ \t]*(\S+) => (/\S.*?) \(0x[0-9a-f]+\)$", re.MULTILINE)
 
 
 def libraries(program: Path) -> tuple[str, dict[str, Path]]:

@@ -105,6 +105,22 @@ def make_config(source: Path, folder: Path, fragment: list[tuple[str, str]]) -> 
 
 
 @pytest.mark.parametrize("name", FRAGMENTS)
+def test_what_was_parsed_before_resolves_as_what_is_parsed(kconfig: Kconfig, name: str) -> None:
+    restored = Kconfig.restored(kconfig.to_bytes())
+    assert restored.resolve(FRAGMENTS[name]) == kconfig.resolve(FRAGMENTS[name])
+    assert restored.resolve_over_defaults(FRAGMENTS[name]) == kconfig.resolve_over_defaults(FRAGMENTS[name])
+
+
+def test_a_fragment_over_defaults_resolves_as_make_does(source: Path, kconfig: Kconfig, tmp_path: Path) -> None:
+    fragment = [("NET", "y"), ("INET", "y"), ("BPF_EVENTS", "y"), ("EPOLL", "n"), ("BRIDGE", "m")]
+    (tmp_path / ".config").write_text(dot_config.render(dict(fragment)))
+    run(["make", "-C", str(source), f"O={tmp_path}", "olddefconfig"], timeout_s=300)
+    made = dot_config.parse((tmp_path / ".config").read_text())
+    found = kconfig.resolve_over_defaults(fragment).enabled
+    assert found == {name for name, value in made.items() if value in ("y", "m") and kconfig.is_switch(name)}
+
+
+@pytest.mark.parametrize("name", FRAGMENTS)
 def test_fragments_resolve_as_make_resolves_them(source: Path, kconfig: Kconfig, tmp_path: Path, name: str) -> None:
     found = kconfig.resolve(FRAGMENTS[name])
     made = make_config(source, tmp_path, FRAGMENTS[name])

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from vmtailor.analysis.guests.varying_output import Output
 from vmtailor.base.cache.store import Store
 from vmtailor.base.natives import locate
 from vmtailor.base.process import require_tool
@@ -300,6 +301,23 @@ def test_an_exercise_traced_and_with_a_network(bench: Bench) -> None:
     assert re.search(r'execve\("/bin/sh", \["/bin/sh", "-c", "sleep 1000', log)
     # The program that was left behind was ended, and its tracer stayed until that, too, was on record.
     assert re.search(r"killed by SIGTERM", log)
+
+
+def test_a_watched_run_has_another_time_and_other_numbers(bench: Bench) -> None:
+    """So that output which varies by itself is told by two runs of one machine (analysis/guests/varying_output.py)."""
+    write_tools_volume(bench.folder / "tools.erofs")
+    with (bench.folder / "trace").open("wb") as file:
+        file.truncate(64 << 20)
+    script = sh("busybox date '+%Y-%m-%d %H:%M'; echo of process $$; echo done")
+    alone = boot(bench, Run(key=KEY, argv=script))
+    watched = boot(
+        bench, Run(key=KEY, argv=script, tracer=TRACER_OPTIONS),
+        disks=(Disk(str(bench.folder / "tools.erofs")), Disk(str(bench.folder / "trace"), mode=DiskMode.WRITTEN)),
+        words=("VT_TOOLS=erofs", "VT_OUT=1"),
+    )  # fmt: skip
+    time, number = Output(watched.stdout, alone.stdout).varying()
+    assert time.endswith("*:*")
+    assert number == "of process *"
 
 
 def test_a_terminal(bench: Bench) -> None:

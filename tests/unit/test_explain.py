@@ -33,7 +33,7 @@ from vmtailor.model.architecture import named
 from vmtailor.model.change import Cause, Change, Figure, Reason, exact, symbol
 from vmtailor.model.evidence import Evidence, EvidenceKind, Strength
 from vmtailor.model.fit_run import FitRun
-from vmtailor.pipeline.known_source import packaged_tree
+from vmtailor.pipeline.known_source import newest_source, source_for
 
 RUN = fit_run()
 
@@ -188,10 +188,11 @@ def test_a_symbol_that_only_the_tree_knows() -> None:
     assert found.standing is Standing.OUT and "not in the baseline" in found.summary
 
 
-def test_a_cache_without_the_source_is_no_error(tmp_path: Path) -> None:
-    (tmp_path / "baselines").mkdir()
-    (tmp_path / "baselines" / "x.json").write_text("{}")
-    assert packaged_tree("6.12.117", None, Store(tmp_path)) is None
+def test_a_cache_without_the_source_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    (Store().root / "baselines").mkdir(parents=True)
+    (Store().root / "baselines" / "x.json").write_text("{}")
+    assert source_for(None, "6.12.117") is None and newest_source() is None
 
 
 def test_typing_errors_find_the_nearest_names() -> None:

@@ -172,3 +172,27 @@ def test_what_would_take_something_away_cannot_be_added(kconfig: Kconfig) -> Non
     # Another rate would take this one away, and no compiler here can do SHADOW; off can become on, with what it needs.
     assert addable(kconfig, fragment, names) == ("UNIX", "EPOLL", "BUS_A", "IPV6")
     assert addable(kconfig, fragment, []) == ()
+
+
+@settings(deadline=None)
+@given(st.dictionaries(st.sampled_from([*NAMES, "RATE_100", "RATE_1000", "HOLE"]), st.sampled_from("ymn"), max_size=8))
+def test_what_was_parsed_before_resolves_alike(wanted: dict[str, str]) -> None:
+    parsed, restored = read_kconfig(), Kconfig.restored(read_kconfig().to_bytes())
+    for resolve in (Kconfig.resolve, Kconfig.resolve_over_defaults):
+        assert resolve(parsed, wanted.items()) == resolve(restored, wanted.items())
+    assert parsed.lost(wanted.items()) == restored.lost(wanted.items()) == parsed.resolve(wanted.items()).lost
+
+
+def test_what_was_parsed_before_is_told_alike(kconfig: Kconfig) -> None:
+    restored = Kconfig.restored(kconfig.to_bytes())
+    assert list(restored.symbols) == list(kconfig.symbols)
+    for name in kconfig.symbols:
+        for told in (Kconfig.dependency, Kconfig.prompt, Kconfig.places, Kconfig.selectors, Kconfig.is_switch):
+            assert told(restored, name) == told(kconfig, name)
+    assert restored.to_bytes() == kconfig.to_bytes()
+
+
+def test_defaults_hold_for_what_a_fragment_leaves_out(kconfig: Kconfig) -> None:
+    found = kconfig.resolve_over_defaults([("EXPERT", "y"), ("EPOLL", "n")])
+    assert "FUTEX" in found.enabled and "EPOLL" not in found.enabled
+    assert "FUTEX" not in kconfig.resolve([("EXPERT", "y")]).enabled, "the next fragment begins with n again"

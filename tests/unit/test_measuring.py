@@ -20,7 +20,7 @@ from vmtailor.analysis.demands import container_calls
 from vmtailor.base.errors import HostError, NotStarted
 from vmtailor.model.boots.boot import Boot, ContainerRun, FunctionCost, Milestone, Outcome, Phase, PhaseCounts
 from vmtailor.model.boots.system_exercise import SystemExercise, SystemReady, SystemReadyKind
-from vmtailor.model.boots.workload import BUSY_TIMES, FIXED_KEY, STILL_S, Attended, Exercised, Until
+from vmtailor.model.boots.workload import BUSY_TIMES, FIXED_KEY, NETWORK, STILL_S, Attended, Exercised, Until
 from vmtailor.model.exercise import Exercise, Ready, ReadyKind
 from vmtailor.model.guest import GuestMark, GuestReport
 from vmtailor.model.machine import Clock, Machine
@@ -246,7 +246,7 @@ def test_a_busy_host_does_not_make_the_least_memory_larger(clock: Clock, monkeyp
     monkeypatch.setattr(measure, "boot", boot)
     exercise = Exercise("x", Ready(ReadyKind.EXIT, None, 20.0))
     machine = Machine("microvm", 64 << 20, "k", clock=clock)
-    subject = cast(Any, SimpleNamespace(attended=None, machine=machine, exercise=exercise))
+    subject = cast(Any, SimpleNamespace(attended=None, network=False, machine=machine, exercise=exercise))
     assert measure._MemorySearch(subject, Path()).passes(32 << 20)
     first, second = told
     whole = measure.BOOT_S + 80
@@ -272,7 +272,9 @@ def test_what_only_a_fast_machine_does_is_searched_on_one(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(measure, "boot", boot)
     exercise = Exercise("x", Ready(ReadyKind.EXIT, None, 20.0))
-    subject = cast(Any, SimpleNamespace(attended=None, machine=Machine("microvm", 64 << 20, "k"), exercise=exercise))
+    subject = cast(
+        Any, SimpleNamespace(attended=None, network=False, machine=Machine("microvm", 64 << 20, "k"), exercise=exercise)
+    )
     assert measure._MemorySearch(subject, Path()).passes(32 << 20)
     assert seen == [(measure.SEARCH_PACE, 80.0), (0, 10.0), (0, 10.0)]
 
@@ -287,7 +289,9 @@ def test_memory_in_which_qemu_refuses_the_machine_is_too_little(monkeypatch: pyt
 
     monkeypatch.setattr(measure, "boot", boot)
     exercise = Exercise("x", Ready(ReadyKind.EXIT, None, 20.0))
-    subject = cast(Any, SimpleNamespace(attended=None, machine=Machine("microvm", 64 << 20, "k"), exercise=exercise))
+    subject = cast(
+        Any, SimpleNamespace(attended=None, network=False, machine=Machine("microvm", 64 << 20, "k"), exercise=exercise)
+    )
     search = measure._MemorySearch(subject, Path())
     assert not search.passes(16 << 20) and search.passes(20 << 20)
     with pytest.raises(HostError, match="disk is full"):
@@ -306,7 +310,7 @@ def test_a_system_is_searched_until_it_is_at_rest(monkeypatch: pytest.MonkeyPatc
     exercise = SystemExercise("x", SystemReady(SystemReadyKind.UNIT, unit="multi-user.target"))
     work = Attended(exercise, Path("volume"), FIXED_KEY, 60.0, until=Until.READY)
     machine = Machine("q35", 512 << 20, "k")
-    subject = cast(Any, SimpleNamespace(attended=work, machine=machine, exercise=None))
+    subject = cast(Any, SimpleNamespace(attended=work, network=False, machine=machine, exercise=None))
     assert measure._MemorySearch(subject, Path()).passes(64 << 20)
     assert [(m.memory_bytes >> 20, m.clock, m.pace) for m, _ in seen] == [
         (512, Clock.INSTRUCTIONS, 0),
@@ -326,7 +330,9 @@ def test_a_machine_set_beside_another_may_take_as_long_as_that(monkeypatch: pyte
     monkeypatch.setattr(measure, "boot", boot)
     exercise = SystemExercise("x", SystemReady(SystemReadyKind.UNIT, unit="multi-user.target"))
     work = Attended(exercise, Path("volume"), FIXED_KEY, 60.0, until=Until.READY)
-    subject = cast(Any, SimpleNamespace(attended=work, machine=Machine("q35", 512 << 20, "k"), exercise=None))
+    subject = cast(
+        Any, SimpleNamespace(attended=work, network=False, machine=Machine("q35", 512 << 20, "k"), exercise=None)
+    )
     own: list[measure.Usual] = []
     search = measure._MemorySearch(subject, Path(), lambda: measure.Usual(1.0, 40.0), own.append)
     assert search.passes(64 << 20) and [search.usual] == own == [measure.Usual(2.0, 5.0)]
@@ -437,3 +443,27 @@ def test_of_long_boots_on_the_wall_clock_two_are_enough(
     monkeypatch.setattr(measure, "_walled", lambda *_: Boot(Outcome.READY, (), seconds))
     found = measure.timed(cast(Any, None), count, Path(), lambda note: None)
     assert len(found.wall) == made
+
+
+@pytest.mark.parametrize("network", [False, True])
+@pytest.mark.parametrize("late", [False, True])
+def test_the_least_memory_is_that_of_the_machine_that_people_start(
+    network: bool, late: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`run` gives a container's machine its network device, whose buffers need memory; it is counted without one."""
+    seen: list[tuple[bool, str | None]] = []
+
+    def boot(machine: Machine, work: Exercised, scratch: Path, **_: object) -> tuple[Any, Any]:
+        seen.append((machine.network, work.run.network))
+        failures = ("late",) if late and machine.pace else ()
+        return SimpleNamespace(failures=failures), SimpleNamespace(start_cpu_s=2.0, cpu_s=5.0, executed=None)
+
+    monkeypatch.setattr(measure, "boot", boot)
+    exercise = Exercise("x", Ready(ReadyKind.EXIT, None, 20.0))
+    machine = Machine("microvm", 64 << 20, "k")
+    subject = measure.MeasuredMachine(machine, cast(Any, None), exercise, cast(Any, None), network=network)
+    assert measure._MemorySearch(subject, Path()).passes(32 << 20)
+    assert set(seen) == {(network, NETWORK if network else None)} and len(seen) == (3 if late else 2)
+    seen.clear()
+    measure.timed(subject, 1, Path(), lambda note: None)
+    assert seen == [(False, None)]

@@ -185,7 +185,7 @@ def test_what_is_refused_is_what_it_was() -> None:
     assert refused(RunOptions, KINDS.CONTAINER) == {"--keep-state"}
     assert refused(RunOptions, KINDS.SYSTEM) == {
         *("COMMAND", "--entrypoint", "--env", "--env-file", "--user", "--workdir", "--hostname", "--stop-signal"),
-        *("--stop-timeout", "--privileged", "--explain-failures", "--observed"),
+        *("--stop-timeout", "--privileged", "--explain-failures", "--observed", "--pid"),
     }
     every = {row.name for _, row in rows_of(BootOptions)} - {"SUBJECT", "--out", "--json"}
     assert every - refused(BootOptions, KINDS.FITTED) == {

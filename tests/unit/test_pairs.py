@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import threading
 import time
 from pathlib import Path
@@ -129,7 +131,11 @@ def test_who_waits_for_anothers_lock_says_so_and_gets_it(
         with locked(tmp_path / "lock", "the same kernel"):
             pass
         assert holder.wait()
-    assert capsys.readouterr().err == "waiting for another vmtailor, which has the same kernel under way\n"
+    told = capsys.readouterr().err
+    expected = (
+        rf"waiting for another vmtailor, which has the same kernel under way \(process {os.getpid()}, for \d s\)\n"
+    )
+    assert re.fullmatch(expected, told), said
 
 
 def test_nothing_is_stopped_in_the_thread_that_everything_begins_in() -> None:

@@ -8,9 +8,13 @@ from tests.unit.test_demand import EVERYTHING, FACTS, RULES
 
 from vmtailor.analysis.demands import demand
 from vmtailor.analysis.demands.demand import Demands
+from vmtailor.base.errors import UserInputError
+from vmtailor.base.natives import locate
 from vmtailor.drivers.guest.guest_volume import config_bytes, run_bytes
+from vmtailor.drivers.host.bundle_folder import PID_ONE
 from vmtailor.model.boots.workload import Run
 from vmtailor.model.image import ImageConfig
+from vmtailor.model.option_values import parse_pid
 
 
 @pytest.mark.parametrize(
@@ -44,3 +48,13 @@ def test_a_run_may_say_otherwise() -> None:
     assert b"pid-one" not in run_bytes(Run(key=key))
     assert b"\0pid-one 0\0" in run_bytes(Run(key=key, pid_one=False))
     assert b"\0pid-one 1\0" in run_bytes(Run(key=key, pid_one=True))
+
+
+def test_an_init_that_can_do_it_is_known_by_a_word() -> None:
+    assert PID_ONE in locate().init.read_bytes()
+
+
+def test_only_the_machines_own_namespace_can_be_named() -> None:
+    assert parse_pid("host") == "host"
+    with pytest.raises(UserInputError, match="--pid takes host, not 'container:x'"):
+        parse_pid("container:x")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import stat
+import struct
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -27,6 +28,22 @@ def root(tmp_path: Path) -> Path:
     (made / "a").write_bytes(b"1" * 1000)
     (made / "b").write_bytes(b"2" * 1000)
     return made
+
+
+def test_attributes_that_linux_keeps_and_others(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lists of who may do what are kept; marks of overlays and of this host's security are not, and not counted."""
+    acl = struct.pack("<I", 2) + struct.pack("<HHI", 1, 6, 2**32 - 1) * 3
+    found = {
+        "user.a": b"\xff", "system.posix_acl_access": acl, "system.nfs4_acl": b"x" * 80, "security.selinux": b"y",
+        "trusted.overlay.opaque": b"y",
+    }  # fmt: skip
+    monkeypatch.setattr(os, "listxattr", lambda path, **_: list(found) if path.name == "a" else [])
+    monkeypatch.setattr(os, "getxattr", lambda path, name, **_: found[name])
+    archived = archive_directory(root, tmp_path / "flat.tar")
+    headers = read_flat(tmp_path / "flat.tar")["a"][0].pax_headers
+    kept = {name: value.encode("utf-8", "surrogateescape") for name, value in headers.items() if "xattr" in name}
+    assert kept == {"SCHILY.xattr.user.a": b"\xff", "SCHILY.xattr.system.posix_acl_access": acl}
+    assert archived.left_out == ("attribute 'system.nfs4_acl' of 1 file (Linux has no place for it)",)
 
 
 def meanwhile(monkeypatch: pytest.MonkeyPatch, change: Callable[[], object]) -> None:

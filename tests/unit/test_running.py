@@ -5,9 +5,12 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import tempfile
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from tests.fakes.fit_run_data import fit_run
@@ -16,7 +19,8 @@ from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import GuestError, HostError, UserInputError
 from vmtailor.base.files import records
 from vmtailor.booting.fitted_machine import Chosen, machine_of
-from vmtailor.booting.run_verdict import Memory, memory_of
+from vmtailor.booting.relay import Finish
+from vmtailor.booting.run_verdict import Memory, memory_of, verdict
 from vmtailor.drivers.host import bundle_folder
 from vmtailor.drivers.host.bundle_folder import BundleFolder, seal
 from vmtailor.drivers.monitors import monitor, monitors
@@ -24,6 +28,7 @@ from vmtailor.drivers.monitors.monitor import KvmState, KvmVerdict
 from vmtailor.drivers.qemu import qemu_command, qemu_program
 from vmtailor.model.architecture import every
 from vmtailor.model.bundle import Bundle
+from vmtailor.model.guest import GuestReport
 from vmtailor.model.image import ImageConfig
 from vmtailor.model.machine import Accelerator, PublishedPort
 from vmtailor.model.plan import RootFormat
@@ -195,3 +200,25 @@ def test_more_processors_than_the_bundle_was_fitted_to(tmp_path: Path) -> None:
     with pytest.raises(UserInputError, match="fitted to 1 CPU") as caught:
         run(replace(options(tmp_path, "exit"), cpus=2))
     assert "--cpus 2" in caught.value.hint
+
+
+@pytest.mark.parametrize("finish", [Finish.HALTED, Finish.FAREWELL])
+@pytest.mark.parametrize(
+    ("listening", "memory", "console", "said", "hint"),
+    [
+        (False, Memory(12 << 20, 27 << 20), "", "12 MiB of memory, .* measured as 27 MiB", "--memory 27M"),
+        (False, Memory(64 << 20, None), "System is deadlocked on memory", "64 MiB of memory were not", "--memory"),
+        (False, Memory(64 << 20, None), "", "halted before the machine's init started", "fit the image again"),
+        (True, Memory(12 << 20, 27 << 20), "", "the container ended the machine", "poweroff"),
+        (True, Memory(64 << 20, None), "", "the container ended the machine", "poweroff"),
+    ],
+)
+def test_only_a_container_that_runs_can_have_ended_the_machine(
+    finish: Finish, listening: bool, memory: Memory, console: str, said: str, hint: str
+) -> None:
+    farewell = "reboot: System halted" if finish is Finish.FAREWELL else ""
+    report = GuestReport(console=console)
+    session: Any = SimpleNamespace(report=lambda: report, listening=listening, farewell=farewell)
+    machine: Any = SimpleNamespace(elapsed_s=1.0, command="qemu")
+    error = verdict(finish, session, machine, memory).error
+    assert isinstance(error, GuestError) and re.search(said, error.message) and hint in error.hint

@@ -73,6 +73,7 @@ def test_the_program_itself_needs_next_to_nothing(arguments: tuple[str, ...]) ->
         ("run", ("numpy", "scipy", "kconfiglib", "rich", "jinja2", "cyclonedx")),
         ("analyze", ("numpy", "scipy", "kconfiglib", "cyclonedx", "qemu", "vmtailor.pipeline")),
         ("gate", ("numpy", "scipy", "kconfiglib", "jinja2", "cyclonedx", "qemu")),
+        ("explain", ("numpy", "scipy", "jinja2", "cyclonedx", "qemu")),
         ("doctor", ("numpy", "scipy", "kconfiglib", "jinja2", "cyclonedx")),
     ],
 )
@@ -99,7 +100,7 @@ def test_an_interrupt_while_the_program_loads_ends_it_quietly(at: str) -> None:
 
 
 def test_an_interrupt_during_work_is_said() -> None:
-    patch = "import vmtailor.cli.gate as gate\ngate.read = lambda path: os.kill(os.getpid(), signal.SIGINT)\n"
+    patch = "import vmtailor.cli.gate as gate\ngate._read = lambda *_: os.kill(os.getpid(), signal.SIGINT)\n"
     result = python(f"{BEFORE}{patch}{START}", "gate", "/nowhere", "x <= 1")
     assert result.returncode == 130
     assert result.stderr == "interrupted: what was finished is kept, and found again at the next try\n"

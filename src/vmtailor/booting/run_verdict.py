@@ -84,13 +84,17 @@ def verdict(finish: Finish, session: GuestSession, running: RunningMachine, memo
 def _without_status(
     finish: Finish, session: GuestSession, running: RunningMachine, memory: Memory, report: GuestReport
 ) -> VmtailorError:
-    if finish is Finish.NOT_STARTED:
+    halted = bool(session.farewell) or finish is Finish.HALTED
+    if finish is Finish.NOT_STARTED or (halted and not session.listening):
+        # Before its init has spoken, no container runs that could end a machine.
         what = f"the machine's init has not started within {running.elapsed_s:.0f} s"
+        if halted:
+            what = f"the kernel halted before the machine's init started ('{session.farewell or 'without a word'}')"
         details = f"{report.console[-4000:]}\n{running.command}".strip()
-        if memory.too_little:
+        if memory.too_little or _OUT_OF_MEMORY.search(report.console):
             return memory.error(what)
         return GuestError(what, hint="give the machine more memory, or fit the image again", details=details)
-    if session.farewell or finish is Finish.HALTED:
+    if halted:
         return GuestError(
             f"the container ended the machine, and left no exit status ('{session.farewell or 'halted in silence'}')",
             hint="a container ends when its first program ends; poweroff, halt and reboot are for whole machines",

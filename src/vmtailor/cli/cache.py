@@ -44,6 +44,7 @@ _KINDS = {
     "image": "container images, as one archive each",
     "images": "which image a reference meant",
     "initrd": "initial RAM disks of baselines",
+    "kconfig": "symbols of kernel sources, as they were parsed",
     "kconfig-shell": "what the compiler answered Kconfig",
     "kernel": "compiled kernels",
     "kernel-build": "folders in which kernels are compiled",

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shlex
 import sys
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,11 +23,10 @@ from vmtailor.analysis.explain.lookup import meant
 from vmtailor.analysis.explain.presence import AskedKernel, by_error, findings, lacking, verdict
 from vmtailor.analysis.explain.requirements import HeldAgainst
 from vmtailor.base import output
-from vmtailor.base.cache.store import Store
-from vmtailor.base.errors import UserInputError
+from vmtailor.base.errors import UserInputError, VmtailorError
 from vmtailor.base.terminal import BREAK, Column, Table, TerminalConsole, Text, box
 from vmtailor.base.text import plural
-from vmtailor.cli.fit_record import TraceLines, load_run
+from vmtailor.cli.fit_record import TraceLines, load_run, words_of
 from vmtailor.cli.tables import requirements_view
 from vmtailor.cli.tables.finding_view import LookupAnswer, document
 from vmtailor.cli.tables.finding_view import show as show_answer
@@ -34,7 +35,7 @@ from vmtailor.model.change import Reason
 from vmtailor.model.fit_run import FitRun
 from vmtailor.model.option import Option
 from vmtailor.model.option_rows import JSON, SOURCE
-from vmtailor.pipeline.known_source import SourceAtHand, newest_source, packaged_tree, read_configuration, source_for
+from vmtailor.pipeline.known_source import SourceAtHand, newest_source, read_configuration, source_for
 
 EXPLAIN_SCHEMA = "vmtailor/explain/1"
 
@@ -122,16 +123,19 @@ def explain(
     if what is None:
         _print_overview(run, bundle, json, console)
         return
-    found = _find(run, what, tree)
+    at_hand = _Source(run, source if tree else None)
+    words = words_of(bundle) if _WORD.fullmatch(what) else ()
+    found = None if what in words else _find(run, what, at_hand if tree else None)
+    found = found or system_answers.machine_word_answer(run, what, words)
     if found is None or found.kind in (NameKind.FUNCTION, NameKind.FILE):
-        known = _bundle_source(run, source, required=False) if tree else None
+        known = at_hand.found if tree else None
         answer = _answer_word(what, known, AskedKernel.of_plan(run.plan), again) if known is not None else None
         if answer is not None:
             _print(answer, json, console)
             return
     if found is None:
         close = answers.nearest(run, what)
-        more = "" if source_of_bundle(run) is not None else _NO_SOURCE.format(run.plan.kernel_version)
+        more = "" if at_hand.found is not None else _NO_SOURCE.format(run.plan.kernel_version)
         raise UserInputError(
             f"neither the plan nor the trace of {bundle} has '{what}'{more}",
             hint=f"did you mean {', '.join(close)}?" if close else f"all symbols: vmtailor explain {bundle}",
@@ -187,9 +191,26 @@ def _symbols(source: SourceAtHand | None) -> requirements.Knows | None:
 _NO_SOURCE = "; the source of {0} is not in the cache, so only what the fit recorded was looked at: give --source {0}"
 
 
-def source_of_bundle(run: FitRun) -> SourceAtHand | None:
-    """Return the source of a bundle's kernel if the cache has it."""
-    return source_for(None, run.plan.kernel_version, run.plan.architecture)
+#: A word of a kernel command line, or its name: no symbol, path or constant is written so.
+_WORD = re.compile(r"[a-z][a-z0-9_.]*(?:=\S*)?")
+
+
+class _Source:
+    """The source of a bundle's kernel, which is read when it is first asked for, and once."""
+
+    def __init__(self, run: FitRun, given: str | None) -> None:
+        self._run = run
+        self._given = given
+
+    @cached_property
+    def found(self) -> SourceAtHand | None:
+        return _bundle_source(self._run, self._given, required=False)
+
+    def own(self) -> SourceAtHand | None:
+        """Return the source if it is of this very kernel and can be read."""
+        with contextlib.suppress(VmtailorError, OSError):
+            return self.found if self.found is not None and not self.found.note else None
+        return None
 
 
 def _bundle_source(run: FitRun, given: str | None, *, required: bool = True) -> SourceAtHand | None:
@@ -306,22 +327,22 @@ def _print(answer: LookupAnswer, json: bool, console: TerminalConsole) -> None:
         show_answer(answer, console)
 
 
-def _find(run: FitRun, what: str, tree: bool) -> Explained | None:
+def _find(run: FitRun, what: str, at_hand: _Source | None) -> Explained | None:
     if (beside := system_answers.unit_answer(run, what) or system_answers.word_answer(run, what)) is not None:
         return beside
     # A plan may be somebody else's, of an architecture that this version does not know: any entry's words will do then.
     architecture = run.plan.architecture if run.plan.architecture in names() else None
     rules = demand_rules.load(architecture=named(architecture) if architecture else None)
     found = answers.answer(run, what, symbol_catalogue.load(architecture=architecture), rules)
-    if not tree or (found is not None and (found.kind is not NameKind.SYMBOL or found.standing is Standing.IN)):
+    if at_hand is None or (found is not None and (found.kind is not NameKind.SYMBOL or found.standing is Standing.IN)):
         return found
     name = found.what if found is not None else what.removeprefix("CONFIG_").upper()
     if not re.fullmatch(r"[A-Za-z0-9_]+", name):
         return found
-    source = packaged_tree(run.plan.kernel_version, architecture, Store())
-    if source is None:
+    source = at_hand.own()
+    if source is None or source.known.kconfig is None:
         return found
-    known = explain_symbol(name, run.plan, source.facts, source.kconfig, rules)
+    known = explain_symbol(name, run.plan, source.known.facts, source.known.kconfig, rules)
     if not known.known:
         return found
     return explanation.with_tree(found, known) if found is not None else explanation.outside_baseline(known)

@@ -43,6 +43,12 @@ def bundle_of(path: Path) -> BundleFolder | None:
     return bundle_folder.load(folder) if bundle_folder.is_bundle(folder) else None
 
 
+def words_of(path: Path) -> tuple[str, ...]:
+    """Return the kernel command line of a bundle's machine; nothing where there is only the record of a fit."""
+    loaded = bundle_of(path)
+    return loaded.bundle.words if loaded is not None else ()
+
+
 def run_of(path: Path) -> FitRun:
     """Return the record of a fit, as `load_run` does."""
     return load_run(path)[0]

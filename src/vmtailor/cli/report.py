@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 from vmtailor.base import output as printed
-from vmtailor.cli.fit_record import load_run
+from vmtailor.cli.fit_record import load_run, words_of
 from vmtailor.model.bundle import PAGE
 from vmtailor.model.option import Option
 from vmtailor.model.option_rows import JSON, PAGE_OUT
@@ -28,7 +28,7 @@ def report(
         show(found, json=True)
         return
     path = out or folder / PAGE
-    write_page(found, path)
+    write_page(found, path, words_of(run))
     show(found)
     printed.note("")
     printed.note(f"written: {path}")

@@ -25,8 +25,6 @@ from vmtailor.model.code_patterns import MachineCode
 FOLDER: Traversable | Path = resources.files("vmtailor") / "data" / "architectures"
 _NAME = re.compile(r"[a-z0-9][a-z0-9_]{0,31}")
 _BOARD = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
-#: Names of `uname -m` that mean a processor of the other byte order in images.
-_OTHER_ORDER = frozenset({"mips64"})
 
 
 class Bus(StrEnum):
@@ -380,9 +378,8 @@ def image_name(name: str) -> str:
     """Return the name that images have for a processor, from any of its names (`x86_64`, `AArch64`); an unknown name as
     it is."""
     low = name.lower()
-    if low in _OTHER_ORDER:
-        return low
-    found = (one.image for one in every() if low in (one.image, one.name, one.title.lower(), *one.hosts))
+    rows = (one for one in every() if one.image != f"{low}le")  # there uname's name is that of the other byte order
+    found = (one.image for one in rows if low in (one.image, one.name, one.title.lower(), *one.hosts))
     return next(found, name)
 
 

@@ -83,6 +83,13 @@ def stop_seconds(number: int) -> float:
     return math.inf if number == -1 else number
 
 
+def parse_pid(text: str) -> str:
+    """Return the one PID namespace that can be named, `host`: the machine's. Raises UserInputError for another."""
+    if text != "host":
+        raise UserInputError(f"--pid takes host, not '{text[:200]}'", hint="leave it out: there is no other container")
+    return text
+
+
 def command_words(text: str) -> tuple[str, ...]:
     """Return a command line as a shell would read it. Raises UserInputError."""
     if "\0" in text:

@@ -162,9 +162,9 @@ def place(made: Path, out: Path, command: str, disk: UsersDisk | None = None) ->
                     inner.chmod(0o755)
             run = replace(run_in(folder), bundle=str(out), command=command)
             records.save(run, folder / RUN)
-            report.write_page(run, folder / PAGE)
-            _for_the_owner_alone_to_change(folder)
             record = replace(records.load(Bundle, folder / RECORD), name=out.name)
+            report.write_page(run, folder / PAGE, record.words)
+            _for_the_owner_alone_to_change(folder)
             sealed = seal(folder, record)
             if disk is not None:
                 _require_same(disk, sealed)

@@ -45,7 +45,8 @@ def baseline_asked(subject: Subject[Any], known: Boot | None = None) -> MeasureR
 
 def tailored_asked(subject: Subject[Any], fitted: Built) -> MeasureRequest:
     """Return the request to measure the fitted machine, compared with the baseline."""
-    return subject.asked(fitted.machine, table_of(fitted), TAILORED, baseline_asked(subject))
+    beside = baseline_asked(subject)
+    return subject.asked(fitted.machine, table_of(fitted), TAILORED, beside, network=fitted.plan.network)
 
 
 def table_of(fitted: Built) -> SymbolTable:

@@ -256,10 +256,17 @@ class ImageSubject(Subject[ImageSeen]):
         return judged, True
 
     def asked(
-        self, machine: Machine, table: SymbolTable, title: str, beside: MeasureRequest | None = None
+        self,
+        machine: Machine,
+        table: SymbolTable,
+        title: str,
+        beside: MeasureRequest | None = None,
+        *,
+        network: bool = False,
     ) -> MeasureRequest:
-        measured, boots = MeasuredMachine(machine, table, self.exercise, self.natives), self.options.boots
-        key = keys.of_run(measure, machine, self.exercise, self.natives, str(boots))
+        measured = MeasuredMachine(machine, table, self.exercise, self.natives, network=network)
+        boots, more = self.options.boots, ["network"] if network else []
+        key = keys.of_run(measure, machine, self.exercise, self.natives, str(boots), *more)
         return MeasureRequest(
             title=title, key=key, boots=boots, store=self.store, scratch=self.scratch, subject=lambda _: measured
         )

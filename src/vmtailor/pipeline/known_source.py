@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,8 +11,9 @@ from vmtailor.analysis.demands import demand_rules
 from vmtailor.analysis.explain import name_index
 from vmtailor.analysis.explain.lookup import KnownSource
 from vmtailor.base.cache.store import Store
-from vmtailor.base.errors import UserInputError, VmtailorError
+from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import dot_config
+from vmtailor.base.garbage import no_collections
 from vmtailor.base.notation import version_key
 from vmtailor.base.progress import step
 from vmtailor.base.text import is_number
@@ -102,17 +102,6 @@ def known_of(tree: SourceTree, architecture: str | None, store: Store) -> WholeS
     return WholeSource(tree, _known(tree, architecture, store), read)
 
 
-def packaged_tree(version: str, architecture: str | None, store: Store) -> KernelTree | None:
-    """Return the facts of a packaged kernel's source of a version (6.12.117), if the cache has it. Reading takes some
-    seconds."""
-    for kernel in kept_source.baselines(store):
-        if kernel.version == version:
-            with contextlib.suppress(VmtailorError, OSError):
-                source = Path(kernel.source_dir)
-                return read_tree(source, version, kernel.source_digest, store, architecture=architecture)
-    return None
-
-
 def _given(given: str, architecture: str | None, store: Store) -> SourceTree:
     if kernel_source.place(given.partition(",")[0]).exists():
         return kernel_source.provide(store, given)
@@ -155,7 +144,7 @@ def _cached(version: str, store: Store, *, exact: bool = False) -> SourceTree | 
 
 def _known(tree: SourceTree, architecture: str | None, store: Store) -> KnownSource:
     row = _row(architecture)
-    with step(f"reading the source of {tree.version}"):
+    with step(f"reading the source of {tree.version}"), no_collections():
         read = read_tree(tree.path, tree.version, tree.digest, store, architecture=row.name)
         more = name_index.load(tree.path, read.facts, tree.digest, store, architecture=row)
     return KnownSource(read.facts, more, demand_rules.load(architecture=row).for_kernel(tree.version), read.kconfig)

@@ -145,6 +145,13 @@ class RunOptions:
         ),
         None,
     )  # fmt: skip
+    pid: str | None = option(
+        Option(
+            name="--pid", read=option_values.parse_pid, subjects=CONTAINERS,
+            help="Take `host` alone: no entry point is PID 1, also one that insists.",
+        ),
+        None,
+    )  # fmt: skip
     keep_state: bool = option(
         Option(
             name="--keep-state", type=bool, subjects=frozenset({OptionSubject.SYSTEM}),
@@ -246,6 +253,8 @@ def _container(
 ) -> int:
     bundle, image = files.bundle, files.image.config
     run = run_of(options, image, bundle.network, bundle.privileged)
+    if options.pid is not None and files.may_be_pid_one:
+        run = replace(run, pid_one=False)
     memory = _memory(options, bundle)
     wishes = RelayOptions(
         stop_signal=guest_volume.signal_number(options.stop_signal or image.stop_signal or "SIGTERM"),

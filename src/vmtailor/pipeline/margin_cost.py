@@ -102,14 +102,15 @@ def _from_cache(findings: Findings[Any], made: Plan, row: MarginPrice) -> Margin
     if kernel is None:
         return replace(row, note=NOT_COMPILED)
     one = Built(made, kernel, findings.machine_of(made, kernel))
-    if not measured_machines.is_measured(subject.asked(one.machine, subject.table, "")):
+    if not measured_machines.is_measured(subject.asked(one.machine, subject.table, "", network=made.network)):
         return replace(row, kernel_bytes=kernel.image_bytes, note=NOT_MEASURED)
     return _measured(row, _side(findings, one))
 
 
 def _side(findings: Findings[Any], one: Built) -> Side:
     title = f"margin {label(one.plan.margins)}"
-    found = measured_machines.measured(findings.subject.asked(one.machine, fit_sides.table_of(one), title))
+    table, network = fit_sides.table_of(one), one.plan.network
+    found = measured_machines.measured(findings.subject.asked(one.machine, table, title, network=network))
     return fit_sides.side_of(fit_sides.tailored_facts(one), title, one.machine, found, {})
 
 

@@ -50,7 +50,7 @@ def measure(folder: Path, asked: FitOptions) -> BothSides:
     tailored = replace(machine_of(loaded, chosen), network=False)  # measured without, as its baseline is
     before, after = measured_machines.both(
         fit_sides.baseline_asked(inputs),
-        inputs.asked(tailored, _table(loaded), fit_sides.TAILORED),
+        inputs.asked(tailored, _table(loaded), fit_sides.TAILORED, network=loaded.bundle.network),
     )
     return BothSides(
         fit_sides.side_of(_facts(run.baseline), "baseline", inputs.baseline, before, {}),

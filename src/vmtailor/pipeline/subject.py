@@ -218,10 +218,16 @@ class Subject(ABC, Generic[Seen]):
 
     @abstractmethod
     def asked(
-        self, machine: Machine, table: SymbolTable, title: str, beside: MeasureRequest | None = None
+        self,
+        machine: Machine,
+        table: SymbolTable,
+        title: str,
+        beside: MeasureRequest | None = None,
+        *,
+        network: bool = False,
     ) -> MeasureRequest:
         """Return the request to measure a machine with the exercise. `beside`: the machine that it is compared with, if
-        that bounds its time."""
+        that bounds its time. `network`: `run` will start it with a network device."""
 
     def improve(self, found: Findings[Seen], fitted: Fitted, times: Times, ask: AskUnits | None) -> Improved:
         """Try changes beside the kernel on a machine that passed; an image has none."""

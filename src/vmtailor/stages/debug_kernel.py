@@ -64,7 +64,7 @@ def provide(
     def fill(folder: Path) -> None:
         store.folder("kernel-build")
         store.used(work)
-        with locked(work.with_suffix(".lock")):
+        with locked(work.with_suffix(".lock"), "a kernel of this source"):
             configured = make.configure_file(source_dir, work, config, toolchain)
             title = "compiling the kernel once more, with debug information"
             compiled = make.compile_kernel(configured, ("vmlinux",), toolchain, title=title)

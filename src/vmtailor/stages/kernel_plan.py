@@ -6,20 +6,25 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from vmtailor.analysis.changes import symbol_catalogue as catalogues
 from vmtailor.analysis.changes.symbol_catalogue import Catalogue, CatalogueEntry, Situation
-from vmtailor.analysis.cost.attribution import SymbolCost
 from vmtailor.analysis.demands import demand, demand_rules
 from vmtailor.analysis.demands.demand import Demand, Demands, Head
 from vmtailor.analysis.ksource import facts as ksource_facts
 from vmtailor.analysis.ksource.closure import Closure, close
 from vmtailor.analysis.ksource.facts import Facts
 from vmtailor.analysis.ksource.kconfig import Kconfig, Lost, Resolution
+from vmtailor.analysis.ksource.kconfig_record import FORMAT as KCONFIG_FORMAT
 from vmtailor.analysis.ksource.reasons import why_set
 from vmtailor.analysis.reach.reach_symbols import Reached
-from vmtailor.base.cache.store import Store
+from vmtailor.base.cache.store import Store, digest
 from vmtailor.base.errors import BuildError, UserInputError
+from vmtailor.base.files.regular_files import write_atomic
+from vmtailor.base.garbage import no_collections
 from vmtailor.drivers.kernel.kconfig_shell import KconfigShell
 from vmtailor.model.architecture import named, presumed, presumed_name
 from vmtailor.model.change import Cause, Change, ChangeKind, Figure, Reason, Setting, exact, symbol
@@ -29,6 +34,9 @@ from vmtailor.model.margin import Margin
 from vmtailor.model.plan import Plan, RootFormat
 from vmtailor.model.reach import Nearness
 from vmtailor.model.syscalls import SyscallEvent
+
+if TYPE_CHECKING:  # it brings numpy, which `explain` has no use for
+    from vmtailor.analysis.cost.attribution import SymbolCost
 
 #: Versions of tools that builds do without (drivers/kernel/kconfig_shell.py): pahole would put megabytes of types into
 #: the kernel for whoever reads /sys/kernel/btf/vmlinux.
@@ -59,11 +67,38 @@ def read_tree(
     """
     row = presumed() if architecture is None else named(architecture)
     shell = KconfigShell(source, architecture=row, store=store, source_id=source_id)
+    with no_collections():
+        kconfig = _kconfig(shell, store or Store())
+    return KernelTree(ksource_facts.load(source, version, source_id, store, architecture=row), kconfig, row.name)
+
+
+def _kconfig(shell: KconfigShell, store: Store) -> Kconfig:
+    """Return the symbols of a tree: as they were parsed before, where the store has them."""
+    if not shell.key:
+        return _parsed(shell)
+    made: list[Kconfig] = []
+
+    def fill(folder: Path) -> None:
+        made.append(_parsed(shell))
+        write_atomic(folder / _PARSED, made[0].to_bytes(), private=True)
+
+    file = store.get("kconfig", digest(KCONFIG_FORMAT, *shell.key), fill) / _PARSED
+    if made:
+        return made[0]
     try:
-        kconfig = Kconfig(shell.env, shell)
+        return Kconfig.restored(file.read_bytes())
+    except (msgspec.DecodeError, IndexError, OSError):  # damaged: it is only a copy
+        return _parsed(shell)
+
+
+_PARSED = "kconfig.msgpack"
+
+
+def _parsed(shell: KconfigShell) -> Kconfig:
+    try:
+        return Kconfig(shell.env, shell)
     finally:
         shell.close()
-    return KernelTree(ksource_facts.load(source, version, source_id, store, architecture=row), kconfig, row.name)
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from vmtailor.model.boots.boot import Boot
 from vmtailor.model.boots.boot_cost import MemoryUse
 from vmtailor.model.boots.counters import CodeMark, CountingConfig, CountingMode
 from vmtailor.model.boots.ending import Gathered
-from vmtailor.model.boots.workload import FIXED_KEY, STILL_S, Attended, Exercised, Patience, Run, Until
+from vmtailor.model.boots.workload import FIXED_KEY, NETWORK, STILL_S, Attended, Exercised, Patience, Run, Until
 from vmtailor.model.exercise import Exercise
 from vmtailor.model.machine import Accelerator, Clock, Machine
 
@@ -50,13 +50,15 @@ SEARCH_PACE = 3
 @dataclass(frozen=True)
 class MeasuredMachine:
     """A machine to measure, with its root, its kernel's symbols, and the exercise. `attended`: its workload if the root
-    has an init of its own."""
+    has an init of its own. `network`: people start it with a network device, whose buffers need memory. It is counted
+    without one, and its least memory is searched with one."""
 
     machine: Machine
     table: SymbolTable
     exercise: Exercise
     natives: Natives
     attended: Attended | None = None
+    network: bool = False
 
     @property
     def marks(self) -> tuple[CodeMark, ...]:
@@ -81,13 +83,14 @@ class Usual:
 # vmtailor/measured/4 was both of these records in one.
 # vmtailor/counted/1: `usual` did not say by how much the guess of the least memory was wrong.
 # vmtailor/counted/2: nor how many instructions a system takes; its least memory was bounded by processor time.
+# vmtailor/counted/3: the least memory of a container was searched without its network device.
 @dataclass(frozen=True)
 class Counted:
     """The boots of one machine on the instruction clock, with accesses to devices counted. `initcalls`: name →
     instructions, including calls. `memory`: its use in the machine with the least memory. `usual`: the resources of a
     boot with plenty of memory; None if unknown."""
 
-    SCHEMA: ClassVar[str] = "vmtailor/counted/3"
+    SCHEMA: ClassVar[str] = "vmtailor/counted/4"
 
     exact: tuple[Boot, ...]
     initcalls: tuple[tuple[str, int], ...]
@@ -221,10 +224,10 @@ def _work(subject: MeasuredMachine) -> Exercised | Attended:
     return subject.attended or _exercised(subject)
 
 
-def _exercised(subject: MeasuredMachine, times: int = 1) -> Exercised:
-    """Return the exercise of a container, given so many times its time in the guest."""
-    exercise = subject.exercise.patient(times)
-    return Exercised(Run(exercise=exercise, key=FIXED_KEY), BOOT_S + 4 * subject.exercise.ready.timeout_s)
+def _exercised(subject: MeasuredMachine, times: int = 1, network: str | None = None) -> Exercised:
+    """Return the exercise of a container, given so many times its time in the guest. `network`: that of the run."""
+    run = Run(exercise=subject.exercise.patient(times), key=FIXED_KEY, network=network)
+    return Exercised(run, BOOT_S + 4 * subject.exercise.ready.timeout_s)
 
 
 def _require(found: Boot, gathered: Gathered) -> None:
@@ -237,11 +240,12 @@ def _require(found: Boot, gathered: Gathered) -> None:
 
 
 class _MemorySearch:
-    """Boots of one machine with less memory than it has: a container with its exercise, a system with an init of its
-    own until it is at rest after it was ready. A kernel that does not fit may run in circles for ever, and most say
-    nothing then: init's start and the whole boot have their processor time, and systems their instructions, told by a
-    boot with all memory, or by one of the machine that it is set beside where that is more. `known`, `floor`: sizes
-    between which it lies, in bytes."""
+    """Boots of one machine with less memory than it has, with the devices that `run` gives it. A container does its
+    exercise; a system with an init of its own boots until it is at rest after it was ready.
+
+    A kernel that does not fit may run in circles for ever, and most say nothing then. So init's start and the whole
+    boot have their processor time, and systems their instructions. A boot with all memory tells them, or one of the
+    machine that it is set beside where that is more. `known`, `floor`: sizes between which it lies, in bytes."""
 
     def __init__(
         self,
@@ -255,10 +259,11 @@ class _MemorySearch:
         self.usual: Usual | None = None
         self.more_bytes = 0
         self._on_usual = on_usual
-        self._machine = subject.machine
+        self._machine = self._started = replace(subject.machine, network=subject.machine.network or subject.network)
+        self._network = NETWORK if subject.network else None
         self._scratch = scratch
         self._passed: dict[int, Gathered] = {}
-        work, clock = _work(subject), subject.machine.clock
+        work, clock = subject.attended or _exercised(subject, network=self._network), subject.machine.clock
         self._work = replace(work, until=Until.REST) if isinstance(work, Attended) else work
         began = time.monotonic()
         gathered = self._usual(subject)
@@ -276,12 +281,12 @@ class _MemorySearch:
         """Return a boot with all memory; of a slower machine, where the exercise passes there, too."""
         if self._machine.clock is Clock.INSTRUCTIONS and subject.attended is None:
             self._machine = replace(self._machine, pace=SEARCH_PACE)
-            self._work = _exercised(subject, 1 << SEARCH_PACE)
+            self._work = _exercised(subject, 1 << SEARCH_PACE, self._network)
             found, gathered = self._boot(self._machine.memory_bytes)
             if not found.failures:
                 self._passed[self._machine.memory_bytes] = gathered
                 return gathered
-            self._machine, self._work = subject.machine, _exercised(subject)
+            self._machine, self._work = self._started, _exercised(subject, network=self._network)
         found, gathered = self._boot(self._machine.memory_bytes)
         if not found.failures:
             self._passed[self._machine.memory_bytes] = gathered

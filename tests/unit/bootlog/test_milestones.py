@@ -112,7 +112,7 @@ def test_what_only_begins_alike_is_no_loader(message: str) -> None:
 )  # fmt: skip
 def test_a_message_makes_its_mark(message: str, marks: set[str]) -> None:
     found = log(message)
-    assert set(found.marks) - {"kernel-first-line"} == marks
+    assert set(found.marks) - {"kernel-first-line", "systemd-line"} == marks
     assert {found.marks[name][0] for name in marks} <= {1_000_000}
 
 
@@ -127,6 +127,7 @@ def test_of_marks_that_come_twice_the_first_stays_or_the_last_as_they_mean() -> 
     at: Mapping[str, int] = {name: mark[0] // 1_000_000 for name, mark in found.marks.items()}
     assert at == {
         "kernel-first-line": 0, "run-initrd": 1, "run-any": 1, "run-init": 4, "systemd": 5, "systemd-first": 2,
+        "systemd-line": 2,
     }  # fmt: skip
 
 

@@ -97,8 +97,14 @@ class Observed:
     first_us: int | None = None
     last_us: int | None = None
     first_line_seen: bool = False
+    clock_from_us: int | None = None  # the clock was set to this while the kernel began, and then ran
+    clock_set_us: int | None = None  # what it said before
     kernel_log: bool = False
     stamped: bool = False
+    in_initrd: bool = False  # a service manager's welcome named its initial RAM disk
+    pending: dict[str, str] = field(default_factory=dict)  # marks of lines without a stamp, for the next that has one
+    login_after_us: int | None = None  # the last stamp before a login prompt that has none
+    closing: bool = False  # it says that the machine goes down
     loader: bool = False  # lines of a firmware or loader stand before the kernel's
     coarse: bool = False  # stamps of whole seconds
     arrived: bool = False  # early lines are stamped when the journal read them, not when they were said
@@ -135,6 +141,14 @@ class Observed:
             return self.characters
         place = bisect_right(self.printed, end_us, key=lambda one: one[0])
         return self.printed[place][1] if place < len(self.printed) else self.characters
+
+    @property
+    def kernel_lines(self) -> bool:
+        """Return whether a kernel itself said anything that is known."""
+        return bool(
+            self.first_line_seen or self.version or self.command_line or self.initcalls or self.probes
+            or not self.marks.keys().isdisjoint(("run-any", "freed"))
+        )  # fmt: skip
 
     @property
     def kernel_seen(self) -> bool:

@@ -16,7 +16,9 @@ from vmtailor.base.text import is_number
 def read_dmesg(content: Content) -> Observed | None:
     """Read `dmesg --json`."""
     document = content.document
-    return _read_log(content, dmesg_as_log(document.get("dmesg", ()) if isinstance(document, dict) else ()))
+    return _read_log(
+        content, dmesg_as_log(document.get("dmesg", ()) if isinstance(document, dict) else ()), merged=False
+    )
 
 
 def read_json(content: Content) -> Observed | None:
@@ -29,11 +31,11 @@ def read_export(content: Content) -> Observed | None:
     return _read_log(content, export_as_log(content.data)) or Observed(content.path)
 
 
-def _read_log(content: Content, log: bytes) -> Observed | None:
+def _read_log(content: Content, log: bytes, *, merged: bool = True) -> Observed | None:
     """Return what the plain log says that a file stands for; None where it has no line."""
     if not log:
         return None
-    observed = kernel_messages.read(Content(content.path, iter([log]), content.boot))
+    observed = kernel_messages.read(Content(content.path, iter([log]), content.boot), merged=merged)
     observed.format, observed.is_log = "", True
     return observed
 

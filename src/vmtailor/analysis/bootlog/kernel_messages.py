@@ -3,16 +3,21 @@
 
 from __future__ import annotations
 
+import re
+from collections import deque
 from collections.abc import Sequence
 from itertools import chain, islice
+from typing import Any
 
 from vmtailor.analysis.bootlog import milestones, stamps
 from vmtailor.analysis.bootlog.boot_record import (
+    LATE_US,
     MAX_MESSAGES,
     MAX_TEXT,
     RESOLVED_US,
     Observed,
 )
+from vmtailor.analysis.bootlog.clock_steps import BEHIND, ClockSteps
 from vmtailor.analysis.bootlog.initcall_lines import (
     CALLING,
     LEVEL,
@@ -27,7 +32,8 @@ from vmtailor.analysis.bootlog.initcall_lines import (
     ends_within,
 )
 from vmtailor.analysis.bootlog.log_lines import Cleaner, Content, decode
-from vmtailor.analysis.bootlog.milestones import HANDLERS, LOGIN, guess_arch
+from vmtailor.analysis.bootlog.milestones import HANDLERS, guess_arch
+from vmtailor.analysis.bootlog.recurrences import RELAYED, Recurrence, RecurrenceVerdict
 from vmtailor.analysis.bootlog.silences import MIN_GAP_US, Silences
 from vmtailor.base.text import plural
 from vmtailor.model.boots.timeline import WarningCode
@@ -44,10 +50,24 @@ WRAPPED_FROM = 40
 _TELLING = frozenset({*HANDLERS, b"calling", b"Calling", b"initcall", b"probe", b"entering", b"cloud-init"})
 
 
+#: Attributes of a KernelLog that each boot has for itself.
+_OF_A_BOOT = (
+    "observed", "_calls", "_gaps", "_last_us", "_last_line", "_wrapped", "_soft", "_clock", "_steps", "_relative_us",
+    "_handed_over", "_damaged", "_backwards", "_doubts", "_shift_us", "_copy_us", "_direct_us", "_early", "_coarse",
+    "_rough_before", "_owned", "_full", "_slow",
+)  # fmt: skip
+#: Recurrences that are looked into, of one boot.
+MOST_DOUBTS = 64
+#: Steps of a wall clock that are named.
+MOST_STEPS = 5
+#: A stamp that is so much earlier than the latest is worth a warning.
+STRAY_US = 100_000
+
+
 class KernelLog:
     """Reads lines of one kernel log. `boot` chooses among several in one file: 1 the first, 0 the last."""
 
-    def __init__(self, path: str, sample: Sequence[bytes], boot: int = 0) -> None:
+    def __init__(self, path: str, sample: Sequence[bytes], boot: int = 0, *, merged: bool = False) -> None:
         self._path = path
         self._boot = boot
         self._outer = stamps.detect_outer(sample)
@@ -59,7 +79,16 @@ class KernelLog:
         self._kmsg = sum(1 for line in sample if stamps.KMSG.match(line)) > len(sample) // 5
         self._decoded = sum(1 for line in sample if stamps.DECODED.match(line)) > len(sample) // 5
         self._relative = sum(1 for line in sample if stamps.RELATIVE.match(line)) > len(sample) // 5
+        #: Lines of several writers: a stamp that is earlier than the one before is no wonder.
+        self._merged = merged or (self._outer is not None and self._outer.identified)
         self.boots = 0
+        #: The lines on the clock of a running system, which may be set: those to come are known.
+        self._wall = self._outer is not None and self._outer.on_wall_clock
+        self._window: deque[bytes] = deque()
+        self._recurrence: Recurrence | None = None  # a beginning that is in doubt; the boot before it is set aside
+        self._aside: dict[str, Any] = {}
+        self._raw = b""  # the line that is read
+        self._settling = False  # lines are read again whose doubt is over
         self._short = False  # stamps with fewer digits than the kernel's
         self._before: Observed | None = None
         self._kept: Observed | None = None
@@ -74,10 +103,16 @@ class KernelLog:
         self._wrapped = b""
         self._soft = b""
         self._clock = stamps.HostClock()
+        self._steps = ClockSteps()
         self._relative_us = 0
         self._handed_over = False
         self._damaged = 0
         self._backwards = 0
+        self._doubts = 0
+        self._shift_us = 0  # the clock was set back by so much
+        self._copy_us: int | None = None  # lines that were there before come again: how far they have come
+        self._direct_us: int | None = None  # the latest stamp that came without a prefix of the system log
+        self._slow = False  # the short ways do not apply
         self._early: list[tuple[int, bytes]] = []
         self._coarse = self._seconds
         self._rough_before = self._owned = False
@@ -87,22 +122,91 @@ class KernelLog:
         """Read lines. The plain shape takes the short way: this loop is what a 100 MB log spends its time in."""
         if self._prefix:
             lines = [line.removeprefix(self._prefix) for line in lines]
+        if self._wall:
+            for line in lines:
+                self._window.append(line)
+                if len(self._window) > BEHIND:
+                    self._take(self._window.popleft())
+            return
         if self._outer or self._delta or self._kmsg or self._decoded or self._relative:
             for line in lines:
-                self._line(line)
+                self._take(line)
             return
-        step, plain, pair = self._step, self._plain, self._pair
+        step, plain, pair, take = self._step, self._plain, self._pair, self._take
         paired = False
         for line, following in zip(lines, chain(islice(lines, 1, None), (b"",)), strict=False):
             if paired:
                 paired = False
+            elif self._recurrence is not None:
+                take(line)
             elif pair(line, following):
                 paired = True
             elif not step(line):
+                self._raw = line
                 plain(line)
+
+    def _take(self, line: bytes) -> None:
+        """Read one line, and judge a beginning that is in doubt by it."""
+        doubt = self._recurrence
+        if doubt is not None:
+            doubt.lines.append(line)
+        self._read(line)
+        if doubt is not None and doubt is self._recurrence:
+            self._settle(doubt.verdict(self.observed))
+
+    def _read(self, line: bytes) -> None:
+        self._raw = line
+        if self._outer or self._delta or self._kmsg or self._decoded or self._relative:
+            self._line(line)
+        else:
+            self._plain(line)
+
+    def _doubt(self, *, firmware: bool = False, unstamped: bool = False) -> None:
+        """Set aside what was read so far: another boot may begin with this line, or something else recurs."""
+        doubt = Recurrence(self.observed, self._last_us, firmware=firmware, unstamped=unstamped)
+        self._doubts += 1
+        self._aside = {name: getattr(self, name) for name in _OF_A_BOOT}
+        self._begin()
+        self._slow = True
+        self._recurrence = doubt
+        doubt.lines.append(self._raw)
+
+    def _settle(self, verdict: RecurrenceVerdict) -> None:
+        """End a doubt, if there is a verdict."""
+        doubt = self._recurrence
+        if doubt is None or verdict is RecurrenceVerdict.OPEN:
+            return
+        self._recurrence = None
+        since = {name: getattr(self, name) for name in _OF_A_BOOT}
+        vars(self).update(self._aside)
+        self._aside = {}
+        if verdict is RecurrenceVerdict.BOOT:
+            self._next_boot()
+            vars(self).update(since)
+            self._slow = False
+            return
+        if verdict is RecurrenceVerdict.COPY:
+            self._copy_us = 0
+        elif verdict is RecurrenceVerdict.STEP and self._last_us is not None and doubt.first_us is not None:
+            self._set_back(self._last_us, doubt.first_us)
+        self._slow = bool(self._shift_us) or self._copy_us is not None
+        self._settling = True
+        for line in doubt.lines:
+            self._read(line)
+        self._settling = False
+
+    def _set_back(self, last_us: int, at_us: int) -> None:
+        self.observed.warn(
+            WarningCode.CLOCK_BACKWARDS,
+            f"the clock goes back from {last_us / 1e6:.6f} s to {(at_us + self._shift_us) / 1e6:.6f} s, and goes on "
+            "from there: what follows is counted on from the later moment",
+        )
+        self._shift_us += last_us - at_us
 
     def _pair(self, line: bytes, following: bytes) -> bool:
         """Take two lines that are one call, begun and returned, as `_step` takes each. False leaves all as it was."""
+        if self._slow:
+            return False
         last = self._last_us
         begun = QUICK_CALL.match(line)
         ended = QUICK_RETURN.match(following) if begun is not None and last is not None and not self._wrapped else None
@@ -126,7 +230,7 @@ class KernelLog:
 
         False leaves everything as it was, for the long way."""
         last = self._last_us
-        if last is None or self._wrapped:
+        if last is None or self._wrapped or self._slow:
             return False
         found = QUICK.match(line)
         if found is not None:
@@ -161,13 +265,15 @@ class KernelLog:
         else:
             seconds, fraction, caller, message = found.groups()
             self._short = self._short or len(fraction) < 6
-            self._message(stamps.micros(seconds, fraction), caller, message, len(line))
+            self._message(stamps.micros(seconds, fraction) + self._shift_us, caller, message, len(line))
 
     def _line(self, line: bytes) -> None:
         host_us, match, others = None, None, False
         outer = self._outer
         if outer is not None:
             match = outer.regex.match(line)
+            if match is None and self._is_journals(line):
+                return
             if match:
                 line = match[match.re.groups]
                 if outer.identified and self._settled and self._clock.offset_us is not None and self._step(line):
@@ -179,15 +285,12 @@ class KernelLog:
             decoded = stamps.DECODED.match(line)
             line = line[decoded.end() :] if decoded else line
         at_us, caller, message = self._own_stamp(line)
+        if at_us is not None and self._wall and self._is_said_again(at_us, direct=match is None, others=others):
+            return
         if self._begins_anew(at_us, message) and outer is not None and match:
             host_us = self._clock.read(outer, match)
-        if host_us is not None and outer is not None:
-            if not outer.kernel_clock and self._loading(message):
-                at_us = None  # the loader has a clock of its own
-            self.observed.rough = self._seconds and at_us is None
-            self._owned = self._owned or at_us is not None
-            self._coarse = self._coarse and self.observed.rough
-            at_us = self._clock.kernel_us(outer, host_us, at_us, message, self._last_us is None)
+        if host_us is not None and outer is not None and match:
+            at_us = self._placed(outer, match, host_us, at_us, message)
         if at_us is not None:
             self._message(at_us, caller, message, len(line))
             self.observed.not_printed(len(line) + 2 if others else 0)
@@ -196,15 +299,57 @@ class KernelLog:
         else:
             self._before_kernel(host_us, message)
 
+    def _is_journals(self, line: bytes) -> bool:
+        """Return whether the journal itself says this: its catalogue explains a message, or another boot follows."""
+        if not self._wall or not line.startswith(b"-- "):
+            return False
+        self.observed.closing = self.observed.closing or line.startswith((b"-- Reboot --", b"-- Boot "))
+        return True
+
+    def _is_said_again(self, at_us: int, *, direct: bool, others: bool) -> bool:
+        """Return whether the system log says again what the kernel said on the console itself (`direct`)."""
+        if direct:
+            self._direct_us = max(self._direct_us or 0, at_us)
+            self._owned = True
+            return False
+        return self._direct_us is not None and at_us <= self._direct_us and not others
+
+    def _placed(
+        self, outer: stamps.Outer, match: re.Match[bytes], host_us: int, own_us: int | None, message: bytes
+    ) -> int | None:
+        """Return the moment of a line with a stamp of the host's, on the kernel's clock, where something tells it."""
+        if self._wall:
+            host_us = self._steps.follow(outer, match, host_us, own_us, self._window)
+        if not outer.kernel_clock and self._loading(message):
+            own_us = None  # the loader has a clock of its own
+        self.observed.rough = self._seconds and own_us is None
+        self._owned = self._owned or own_us is not None
+        self._coarse = self._coarse and self.observed.rough
+        return self._clock.kernel_us(outer, host_us, own_us, message, self._last_us is None)
+
     def _begins_anew(self, at_us: int | None, message: bytes) -> bool:
         """Return whether a boot begins here that earlier lines are no part of. Those lines are set aside."""
-        if at_us is None and milestones.is_reset(self.observed, message):
+        if at_us is None and self._may_doubt and milestones.looks_reset(self.observed, message):
+            self._doubt(firmware=True)
+        elif at_us is None and self._marked_boot(message):
             self._next_boot()
         elif self._clock.assumed and (at_us is not None or milestones.starts_kernel(message)):
             (self._next_boot if self.observed.kernel_seen else self._begin)()
         else:
             return False
         return True
+
+    @property
+    def _may_doubt(self) -> bool:
+        return self._recurrence is None and not self._settling and self._doubts < MOST_DOUBTS
+
+    def _marked_boot(self, message: bytes) -> bool:
+        """Return whether a journal without the kernel's stamps comes to another boot: the kernel says its first line
+        again, after the machine went down, or it is another kernel."""
+        observed = self.observed
+        if self._outer is None or not self._outer.identified or not milestones.looks_second(observed, message):
+            return False
+        return observed.closing or milestones.version_of(message) != observed.version
 
     def _before_kernel(self, host_us: int, message: bytes) -> None:
         """Note a line of which only the host's time is known."""
@@ -241,10 +386,10 @@ class KernelLog:
         if self._kmsg:
             record = stamps.KMSG.match(line)
             if record:
-                return int(record[1][:15]), None, record[2]
+                return int(record[1][:15]) + self._shift_us, None, record[2]
         match = stamps.KERNEL.match(line) or stamps.DELTA.match(line)
         if match:
-            return stamps.micros(match[1], match[2]), match[3], match[4]
+            return stamps.micros(match[1], match[2]) + self._shift_us, match[3], match[4]
         relative = stamps.RELATIVE.match(line)
         if relative:
             seconds, fraction, rest = relative.group(1, 2, 3) if relative[1] else relative.group(4, 5, 6)
@@ -273,38 +418,39 @@ class KernelLog:
             self._damaged += 1
             self._other(self._last_us, None, self._soft.rstrip() + b" " + line.strip())
             return
+        if inner and self._outer is None and RELAYED.search(line[: inner.start()]):
+            # The system log shows what the kernel said, on the console where it said it.
+            self._relayed(line[inner.start() :])
+            return
         if inner:
             self._damaged += 1
             if line[: inner.start()].strip():
                 self._message(None, None, line[: inner.start()], inner.start())
             self._line(line[inner.start() :])
             return
-        if milestones.is_reset(self.observed, line):
-            self._next_boot()
+        if self._may_doubt and milestones.looks_reset(self.observed, line):
+            self._doubt(firmware=True)
         elif self.observed.loader and milestones.is_handover(line):
             self._handed_over = True
         self._message(None, None, line, len(line))
 
+    def _relayed(self, line: bytes) -> None:
+        own_us = self._own_stamp(line)[0]
+        if own_us is None or self._last_us is None or own_us > self._last_us:
+            self._line(line)
+
     def _message(
         self, at_us: int | None, caller: bytes | None, message: bytes, length: int, again: bool = False
     ) -> None:
-        observed = self.observed
         if self._wrapped and not again:
             self._cut_off()
-        if at_us is not None and not again:
-            loader = self._outer is None and self._last_us is not None and not observed.kernel_seen
-            if loader and (observed.loader or self._short) and (self._handed_over or milestones.starts_kernel(message)):
-                self._loader_over()
-                observed = self.observed
-            if not self._moves_on(at_us, message):
-                self._next_boot()
-                self._message(at_us, caller, message, length)
-                return
-        elif at_us is None and milestones.is_second_kernel(observed, message):
-            self._next_boot()
-            observed = self.observed
+        if not again and self._recurs(at_us, caller, message, length):
+            return
+        observed = self.observed
         if at_us is not None:
             observed.prints(at_us)
+            if observed.pending:
+                milestones.take_pending(observed, at_us)
         observed.lines += 1
         before = observed.characters
         observed.characters = before + length + 2
@@ -332,21 +478,74 @@ class KernelLog:
             self._wrapped = broken(message)
         self._other(at_us, caller, message)
 
+    def _recurs(self, at_us: int | None, caller: bytes | None, message: bytes, length: int) -> bool:
+        """Take the stamp of a line. True where that was all: the line was there before, or was read anew."""
+        observed = self.observed
+        if at_us is not None:
+            loader = self._outer is None and self._last_us is not None and not observed.kernel_seen
+            if loader and (observed.loader or self._short) and (self._handed_over or milestones.starts_kernel(message)):
+                self._loader_over()
+            if self._is_copy(at_us):
+                return True
+            if not self._moves_on(at_us, message):
+                self._again(at_us, caller, message, length)
+                return True
+        elif self._may_doubt and milestones.looks_second(observed, message):
+            self._doubt(unstamped=True)
+        if self._recurrence is not None:
+            self._recurrence.say(at_us, message)
+        return False
+
+    def _again(self, at_us: int, caller: bytes | None, message: bytes, length: int) -> None:
+        """Take a line at which the clock goes back so far that a boot may begin, or the one in doubt is none."""
+        doubt = self._recurrence
+        if doubt is None:
+            self._doubt()
+            self._message(at_us, caller, message, length)
+            return
+        raw = doubt.lines.pop() if doubt.lines else self._raw
+        self._settle(doubt.at_last(self.observed))
+        self._read(raw)
+
+    def _is_copy(self, at_us: int) -> bool:
+        """Return whether a line was there before: the log is printed a second time."""
+        come = self._copy_us
+        if come is None:
+            return False
+        if self._last_us is None or at_us > self._last_us or at_us < come - milestones.BACKWARDS_US:
+            self._copy_us = None
+            self._slow = bool(self._shift_us)
+            return False
+        self._copy_us = max(come, at_us)
+        return True
+
     def _moves_on(self, at_us: int, message: bytes) -> bool:
-        """Take the stamp of a line. False where the clock starts anew: another boot."""
+        """Take the stamp of a line: the latest so far is where a silence begins. False where another boot may begin."""
         last = self._last_us
         if last is None:
             self.observed.first_us = at_us
         elif at_us < last:
-            slack = 1_000_000 if self.observed.rough or self._rough_before else 100_000
-            if milestones.starts_anew(last, at_us, message):
+            slack = 1_000_000 if self.observed.rough or self._rough_before else STRAY_US
+            doubtful = not self._settling and (self._recurrence is not None or self._doubts < MOST_DOUBTS)
+            if doubtful and milestones.looks_anew(last, at_us, message, merged=self._merged):
                 return False
             self._backwards += last - at_us > slack
-        elif at_us - last >= MIN_GAP_US:
+            return True
+        elif at_us - last >= MIN_GAP_US and not self._starts_late(last, at_us, message):
             rough = self.observed.rough or self._rough_before
             self._gaps.note((last, at_us), (self._last_line, message), rough=rough)
         self._last_us = at_us
         self._rough_before = self.observed.rough
+        return True
+
+    def _starts_late(self, last: int, at_us: int, message: bytes) -> bool:
+        """Return whether the clock was set here to what it had counted before the kernel began."""
+        observed = self.observed
+        if last >= milestones.BEGINNING_US or at_us - last < LATE_US or not observed.first_line_seen:
+            return False
+        if not milestones.sets_clock(self._last_line, message):
+            return False
+        observed.clock_from_us, observed.clock_set_us = at_us, last
         return True
 
     def _other(self, at_us: int | None, caller: bytes | None, message: bytes) -> None:
@@ -356,15 +555,14 @@ class KernelLog:
             self._soft = message if self._last_us is not None and len(message) >= WRAPPED_FROM else b""
         elif b"Startup finished in " in message[:60]:
             self._soft = b"" if milestones.is_whole(decode(message)) or len(message) > MAX_TEXT else message
+        if message[:1] in b" Ws":
+            milestones.switches_root(observed, at_us, message)
         handler = milestones.handler_of(message)
         if handler is not None:
             handler(observed, at_us, message)
-        elif message.endswith((b"login:", b"login: ")) and LOGIN.match(message):
-            observed.mark("login", at_us, "login prompt")
-        elif message.endswith(b": Journal started") and message.startswith(b"systemd-journal"):
-            observed.mark("journal-started", at_us, "journald's first line")
-        elif message.startswith(b"cloud-init[") and b" finished at " in message:
-            observed.mark("cloud-init-finished", at_us, "cloud-init's 'finished' line")
+        elif milestones.mark_ending(observed, at_us, message):
+            if at_us is None and observed.login_after_us is None and message.endswith((b"login:", b"login: ")):
+                observed.login_after_us = self._last_us
         elif message.startswith(b"entering initcall"):
             level = LEVEL.match(message)
             if level:
@@ -411,6 +609,8 @@ class KernelLog:
             self._gaps.add_all(self._early, -(self._clock.offset_us or 0))
         observed.gaps = self._gaps.longest()
         outer = self._outer
+        for step in self._steps.found[:MOST_STEPS]:
+            observed.warn(WarningCode.CLOCK_JUMPS, str(step))
         for at_us in self._clock.resets[:3]:
             observed.warn(
                 WarningCode.CLOCK_RESET,
@@ -424,7 +624,8 @@ class KernelLog:
         if self._backwards:
             observed.warn(
                 WarningCode.CLOCK_BACKWARDS,
-                f"the clock goes back {self._backwards} times: figures across those places are not reliable",
+                f"{'a line has' if self._backwards == 1 else f'{self._backwards} lines have'} an earlier stamp than "
+                "one before, as those of other processors do: silences are measured from the latest stamp so far",
             )
         observed.coarse = self._coarse and observed.stamped
         if observed.coarse:
@@ -442,10 +643,16 @@ class KernelLog:
         if outer and outer.identified and not outer.kernel_clock and not self._owned and observed.stamped:
             milestones.without_arrivals(observed)
         elif outer and not outer.kernel_clock and outer.epoch:
-            observed.epoch_zero_us = self._clock.offset_us
+            zero_us = self._clock.offset_us
+            observed.epoch_zero_us = None if zero_us is None else zero_us + self._steps.by_us
+        milestones.on_systemds_clock(observed)
 
     def finish(self) -> Observed:
         """Return all that was found of the boot chosen."""
+        while self._window:
+            self._take(self._window.popleft())
+        if self._recurrence is not None:
+            self._settle(self._recurrence.at_last(self.observed))
         self._close()
         self.boots += 1
         chosen = self._kept or self.observed
@@ -462,8 +669,8 @@ class KernelLog:
         return chosen
 
 
-def read(content: Content) -> Observed:
-    """Read a kernel log."""
+def read(content: Content, *, merged: bool = False) -> Observed:
+    """Read a kernel log. `merged`: its lines are of several writers, and may be out of order."""
     cleaner = Cleaner(content.sample)
     blocks = cleaner.blocks(content.stream())
     head: list[list[bytes]] = []
@@ -474,7 +681,7 @@ def read(content: Content) -> Observed:
         if seen >= SAMPLE_LINES:
             break
     first = list(islice(chain.from_iterable(head), SAMPLE_LINES))
-    log = KernelLog(content.path, first, content.boot)
+    log = KernelLog(content.path, first, content.boot, merged=merged)
     for block in chain(head, blocks):
         log.feed(block)
     observed = log.finish()

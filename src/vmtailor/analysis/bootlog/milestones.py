@@ -10,9 +10,10 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from vmtailor.analysis.bootlog.boot_record import MAX_MESSAGES, Observed, architecture
+from vmtailor.analysis.bootlog.boot_record import LATE_US, MAX_MESSAGES, Observed, architecture
 from vmtailor.analysis.bootlog.log_lines import decode
-from vmtailor.analysis.bootlog.stamps import HostClock
+from vmtailor.analysis.bootlog.stamps import HostClock, strip_stamp
+from vmtailor.base.files.toml_files import own_table
 from vmtailor.model.architecture import every
 from vmtailor.model.boots.timeline import PhaseName, PhaseSpan, WarningCode
 
@@ -36,24 +37,67 @@ AFTER_RESET = (
 HANDED_OVER = (b"Starting kernel", b"EFI stub: Booting Linux", b"EFI stub: Exiting boot")
 
 
+_CLOCKS = {name: re.compile(text.encode()) for name, text in own_table("boot_clocks").items()}
+
+
+def sets_clock(before: bytes, message: bytes) -> bool:
+    """Return whether a jump of the clock between two lines is where a clock starts."""
+    before, message = strip_stamp(before), strip_stamp(message)
+    early = _CLOCKS["early"].match(message) is not None and _CLOCKS["set"].search(before) is not None
+    return early or _CLOCKS["runs"].search(message) is not None
+
+
+def version_of(message: bytes) -> str | None:
+    """Return the version that a kernel's first line names."""
+    match = _VERSION.match(message)
+    return decode(match[1], 120) if match else None
+
+
 def starts_kernel(message: bytes) -> bool:
     """Return whether a message is one of a kernel's first."""
     return message.startswith((b"Linux version", b"Booting Linux on physical CPU"))
 
 
-def is_reset(observed: Observed, message: bytes) -> bool:
-    """Return whether the machine was reset: it says what it says first, and a kernel ran before."""
-    return message.startswith(AFTER_RESET) and observed.kernel_seen
+def looks_reset(observed: Observed, message: bytes) -> bool:
+    """Return whether the machine may have been reset: it says what it says first, and a kernel ran before. Firmware
+    that a running kernel calls (coreboot's `smm`) says it, too."""
+    return message.startswith(AFTER_RESET) and observed.kernel_seen and not _within_kernel(message)
 
 
-def is_second_kernel(observed: Observed, message: bytes) -> bool:
+def looks_second(observed: Observed, message: bytes) -> bool:
     """Return whether a message without a stamp names a kernel, and one was named before."""
     return bool(observed.version) and message.startswith(b"Linux version ")
 
 
-def starts_anew(last_us: int, at_us: int, message: bytes) -> bool:
-    """Return whether the clock goes back because another boot begins."""
-    return last_us - at_us > BACKWARDS_US and (starts_kernel(message) or at_us < BEGINNING_US)
+def looks_anew(last_us: int, at_us: int, message: bytes, *, merged: bool) -> bool:
+    """Return whether the clock goes back so far that another boot may begin. `merged`: the lines are of several
+    writers, each late in its way, so that this alone says nothing."""
+    return last_us - at_us > BACKWARDS_US and (not merged or starts_kernel(message) or at_us < BEGINNING_US)
+
+
+def is_firmware(message: bytes) -> bool:
+    """Return whether only firmware or a loader says this, and no kernel runs then."""
+    return message.startswith((*LOADERS, *FIRMWARE, *HANDED_OVER)) and not _within_kernel(message)
+
+
+def _within_kernel(message: bytes) -> bool:
+    return message.startswith(b"coreboot-") and b" smm starting" in message[:200]
+
+
+_SHUTDOWN = re.compile(
+    rb"reboot: (?:Restarting|Power down|System halted|machine restart)|Restarting system|Power down\.|System halted"
+    rb"|kexec(?:_core)?: Starting new kernel|Starting new kernel"
+    rb"|(?:systemd(?:-shutdown)?(?:\[1\])?: )(?:Rebooting\.|Powering off\.|Shutting down\.)"
+    rb"|(?:systemd(?:-shutdown)?(?:\[1\])?: )Sending SIGTERM to remaining"
+    rb"|systemd-journald\[\d+\]: Journal stopped"
+    rb"|(?:systemd\[1\]: |\[  OK  \] )?Reached target (?:\S+ - )?(?:(?:System )?(?:Reboot|Power[- ]Off|Halt|Shutdown)"
+    rb"|(?:reboot|poweroff|halt|shutdown)\.target)"
+)
+
+
+def is_shutdown(message: bytes) -> bool:
+    """Return whether a message says that the machine goes down or starts again, or that another kernel takes over."""
+    return _SHUTDOWN.match(message) is not None
 
 
 def is_handover(message: bytes) -> bool:
@@ -123,7 +167,9 @@ def parse_startup_line(text: str) -> list[PhaseSpan]:
         if name in spans:
             phases.append(PhaseSpan(str(name), at, at + spans[name], STARTUP))
             at += spans[name]
-    return phases
+    # A container has user space alone, and its service manager gives one figure without a name.
+    alone = None if phases else parse_span(text.partition(_STARTUP)[2].rstrip(". \n"))
+    return [PhaseSpan(PhaseName.USERSPACE.value, 0, alone, STARTUP)] if alone else phases
 
 
 def is_whole(line: str) -> bool:
@@ -174,6 +220,9 @@ _RUN = re.compile(rb"Run (\S{1,200}) as init process")
 #: First program of an initial RAM disk: its /init, or our collector, which then becomes /init.
 INITRD_PROGRAMS = ("/init", "/bootchart-vt")
 LOGIN = re.compile(rb"^[\w.() -]{0,80}login: ?$")
+
+#: Targets at which a system counts as started, by their names and by the descriptions that older versions print.
+TARGETS = ("graphical.target", "Graphical Interface", "multi-user.target", "Multi-User System")
 
 #: The architecture whose kernels print "Command line:" without the word "Kernel".
 _BARE = next((row.name for row in _OURS if row.log.bare_command_line), None)
@@ -260,26 +309,47 @@ def _dropped(observed: Observed, at_us: int | None, message: bytes) -> None:
         observed.warn(WarningCode.MESSAGES_DROPPED, f"the kernel's buffer overflowed: {decode(message, 60)}")
 
 
+#: Marks with which a system is up: a service manager that comes after them is executed anew.
+_UP = ("finished", "login", "cloud-init-finished", *(f"unit-up:{name}" for name in TARGETS))
+
+
+def _may_follow(observed: Observed) -> bool:
+    """Return whether a second systemd can be that of the root file system: the first ran in the initial RAM disk, or
+    something else says that the root was switched, and the system was not up yet. Elsewhere it is executed anew."""
+    if not observed.marks.keys().isdisjoint(_UP):
+        return False
+    signs = ("systemd-initrd", "switch-root", "switch-root-after", "run-init")
+    return not observed.marks.keys().isdisjoint(signs)
+
+
 def _systemd(observed: Observed, at_us: int | None, message: bytes) -> None:
     text = message.partition(b": ")[2]
+    observed.mark("systemd-line", at_us, "systemd's first line")
     if text.startswith(b"Startup finished in "):
         line = decode(text)
         if parse_startup_line(line):
             read_startup(observed, line)
             observed.mark("finished", at_us, "systemd's 'Startup finished'")
     elif text.startswith(b"systemd ") and _SYSTEMD_RUNS.match(text):
-        observed.mark("systemd", at_us, "systemd's first line", last=True)
+        again = "systemd-first" in observed.marks
+        if not again or _may_follow(observed):
+            how = "systemd's first line" if not again else "the first line of the second systemd"
+            observed.mark("systemd", at_us, how, last=True)
         observed.mark("systemd-first", at_us, "systemd's first line")
     elif text.startswith(b"Running in init"):
         observed.mark("systemd-initrd", at_us, "systemd: running in the initial RAM disk")
     elif text.startswith(b"Switching root"):
         observed.mark("switch-root", at_us, "'Switching root'")
+    elif text.startswith((b"Starting Switch Root", b"Starting initrd-switch-root.service")):
+        _switches(observed, at_us, "'Starting Switch Root'")
     elif text.startswith(b"Detected "):
         arch, virtual = _ARCH_WORD.match(text), _VIRT_WORD.match(text)
         if arch:
             observed.arch = architecture(decode(arch[1], 30))
         elif virtual and observed.hypervisor is None:
             observed.hypervisor = decode(virtual[1], 30)
+    elif is_shutdown(message):
+        observed.closing = True
     else:
         _unit(observed, at_us, text)
 
@@ -297,6 +367,41 @@ _VERBS = (
 _STARTED = re.compile(
     rb"(Starting|Mounting|Activating swap|Started|Finished|Mounted|Reached target|Activated swap) (.{1,200}?)\.{0,3}$"
 )
+
+
+def _switches(observed: Observed, at_us: int | None, how: str) -> None:
+    """Note that the root is being switched. Without a stamp it is by the next line that has one."""
+    if at_us is None:
+        observed.pending.setdefault("switch-root-after", f"{how}, which has no stamp: the next line that has one")
+    else:
+        observed.mark("switch-root-after", at_us, how)
+
+
+def take_pending(observed: Observed, at_us: int) -> None:
+    """Mark what was said without a stamp, at the first stamp after it."""
+    for name, how in observed.pending.items():
+        observed.mark(name, at_us, how)
+    observed.pending.clear()
+
+
+#: What a first journal says when the root is switched, and what systemd writes to a console of a system's start.
+_JOURNAL_ENDS = re.compile(rb"systemd-journald\[\d+\]: Received SIGTERM from PID 1 \(")
+_WELCOME = re.compile(rb"Welcome to (.{1,120}?)!?\s*$")
+_OF_INITRD = (b"dracut", b"nitramfs", b"nitrd", b"Initrd")
+
+
+def switches_root(observed: Observed, at_us: int | None, message: bytes) -> None:
+    """Note signs of a switched root that are no line of systemd itself: it ends the first journal; its console shows
+    `Starting Switch Root`, or a second welcome."""
+    if message.startswith(b"systemd-journald[") and _JOURNAL_ENDS.match(message):
+        _switches(observed, at_us, "the first journal is ended by PID 1")
+    elif message.lstrip().startswith((b"Starting Switch Root", b"Starting initrd-switch-root")):
+        _switches(observed, at_us, "'Starting Switch Root'")
+    elif message.startswith(b"Welcome to ") and (match := _WELCOME.match(message)):
+        if any(word in match[1] for word in _OF_INITRD):
+            observed.in_initrd = True
+        elif observed.in_initrd:
+            _switches(observed, at_us, "the second 'Welcome to'")
 
 
 def _unit(observed: Observed, at_us: int | None, text: bytes) -> None:
@@ -330,9 +435,14 @@ def _cloud_init(observed: Observed, at_us: int | None, message: bytes) -> None:
         observed.mark("cloud-init-finished", at_us, "cloud-init's 'finished' line")
 
 
+def _over(observed: Observed, at_us: int | None, message: bytes) -> None:
+    observed.closing = observed.closing or is_shutdown(message)
+
+
 def _target(observed: Observed, at_us: int | None, message: bytes) -> None:
     # systemd writes `[  OK  ] Reached target …` straight to a serial console.
     if b"Reached target" in message:
+        _over(observed, at_us, message)
         _unit(observed, at_us, message[message.index(b"Reached target") :])
 
 
@@ -381,12 +491,32 @@ HANDLERS: dict[bytes, Handler] = {
     b"EFI": _loader,
     b"Cloud-init": _cloud_init,
     b"[": _target,
+    b"reboot:": _over,
+    b"Restarting": _over,
+    b"kexec_core:": _over,
+    b"kexec:": _over,
+    b"systemd-shutdown[1]:": _over,
 }
 
 
 def handler_of(message: bytes) -> Handler | None:
     """Return the function that reads a message; None where it marks nothing. coreboot's first word has its version."""
     return HANDLERS.get(message.partition(b" ")[0]) or (_loader if message.startswith(b"coreboot-") else None)
+
+
+def mark_ending(observed: Observed, at_us: int | None, message: bytes) -> bool:
+    """Mark a message that is known by its end. False when it is none of them."""
+    if message.endswith((b"login:", b"login: ")) and LOGIN.match(message):
+        observed.mark("login", at_us, "login prompt")
+    elif message.endswith(b": Journal started") and message.startswith(b"systemd-journal"):
+        observed.mark("journal-started", at_us, "journald's first line")
+    elif message.endswith(b": Journal stopped") and is_shutdown(message):
+        observed.closing = True
+    elif message.startswith(b"cloud-init[") and b" finished at " in message:
+        observed.mark("cloud-init-finished", at_us, "cloud-init's 'finished' line")
+    else:
+        return False
+    return True
 
 
 _ARCH_SIGNS = (
@@ -463,6 +593,51 @@ def without_arrivals(observed: Observed) -> None:
         "early lines carry the time at which the journal read them, not when they were said: how long the kernel took "
         "is not in this log (journalctl -o short-monotonic has it)",
     )
+
+
+#: systemd's sum and the stamp of the line that gives it differ by no more, where both count on one clock.
+SAME_CLOCK_US = 3_000_000
+
+
+def on_systemds_clock(observed: Observed) -> None:
+    """Put a log whose stamps count from before the kernel (a virtual machine's may be its host's) on the clock by which
+    systemd counted its phases. Both show the moment at which all had started."""
+    finished = observed.marks.get("finished")
+    over = max((p.end_us for p in observed.phases if p.source == STARTUP and p.end_us is not None), default=None)
+    if finished is None or over is None or observed.arrived or finished[0] - over <= SAME_CLOCK_US:
+        return
+    kernel = any(p.name == PhaseName.KERNEL for p in observed.phases)
+    late = observed.clock_from_us is not None or (observed.first_us or 0) > LATE_US
+    if not kernel or not late:
+        return
+    observed.warn(
+        WarningCode.CLOCK_STARTS_LATE,
+        f"the log's stamps are {(finished[0] - over) / 1e6:.3f} s ahead of systemd's clock: it had finished at "
+        f"{over / 1e6:.3f} s, in a line that is stamped {finished[0] / 1e6:.3f} s; times count on systemd's",
+    )
+    shift_log(observed, over - finished[0])
+
+
+def shift_log(observed: Observed, by_us: int) -> None:
+    """Move all that a log's stamps tell on another clock; phases that systemd reported stay."""
+
+    def moved(at_us: int | None) -> int | None:
+        return None if at_us is None else at_us + by_us
+
+    observed.marks = {name: (at_us + by_us, how) for name, (at_us, how) in observed.marks.items()}
+    observed.rough_us = {at_us + by_us for at_us in observed.rough_us}
+    observed.gaps = [
+        msgspec.structs.replace(gap, start_us=gap.start_us + by_us, end_us=gap.end_us + by_us) for gap in observed.gaps
+    ]
+    for call in observed.initcalls:
+        call.start_us, call.end_us, call.base_us = moved(call.start_us), moved(call.end_us), moved(call.base_us)
+    for probe in observed.probes:
+        probe.end_us = moved(probe.end_us)
+    observed.messages = [(moved(at_us), text) for at_us, text in observed.messages]
+    observed.printed = [(at_us + by_us, characters) for at_us, characters in observed.printed]
+    observed.first_us, observed.last_us = moved(observed.first_us), moved(observed.last_us)
+    observed.clocksource_switch_us = moved(observed.clocksource_switch_us)
+    observed.clock_from_us = observed.clock_set_us = None
 
 
 def place_loader(observed: Observed, loader: Observed, first_us: int, last_us: int) -> None:

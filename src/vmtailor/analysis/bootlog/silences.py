@@ -18,7 +18,7 @@ import msgspec
 
 from vmtailor.analysis.bootlog.boot_record import Gap, Observed
 from vmtailor.analysis.bootlog.log_lines import decode
-from vmtailor.analysis.bootlog.stamps import KERNEL
+from vmtailor.analysis.bootlog.stamps import strip_stamp
 from vmtailor.base.bounded_patterns import bounded
 from vmtailor.base.errors import VmtailorError
 from vmtailor.model.boots.timeline import GapSpan, Initcall, Path, PhaseName, PhaseSpan, Probe, UnitSpan
@@ -70,8 +70,7 @@ class Silences:
 
 
 def _message(line: bytes) -> str:
-    stamp = KERNEL.match(line)
-    return decode(stamp[4] if stamp else line, 120)
+    return decode(strip_stamp(line), 120)
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,14 @@ INNER = re.compile(
     rb"(?:<\d{1,4}>)?\[ {0,4}\d{1,6}\.\d{6}(?:[@,]\d{1,3})?(?: *< *\d+\.\d{6} *>)?\](?:\[ *[TC]\d+\])? ?(?=\S)"
 )
 
+
+def strip_stamp(line: bytes) -> bytes:
+    """Return a line without the kernel's own stamp."""
+    match = KERNEL.match(line)
+    message: bytes = match[4] if match else line
+    return message
+
+
 _CLOCK = rb"(\d{1,2}):(\d\d):(\d\d)(?:[.,](\d{1,9}))?"
 _IDENT = rb"(\S+) ([\w.@+/\\-]+(?:\[\d+\]|\(\w+\))*): ?(.*)"
 
@@ -74,7 +82,7 @@ def _month_day(match: re.Match[bytes]) -> int:
 class Outer:
     """A prefix around the kernel's own. `rest_groups`: host, identifier and rest, or only the rest. `epoch`: counts
     from 1970.
-    `wraps`: the time of day only. `kernel_clock`: it is the kernel's clock itself."""
+    `wraps`: the time of day only; `dated`: group 1 has its date. `kernel_clock`: it is the kernel's clock itself."""
 
     name: str
     regex: re.Pattern[bytes]
@@ -83,6 +91,17 @@ class Outer:
     epoch: bool = False
     wraps: bool = False
     kernel_clock: bool = False
+    dated: bool = False
+
+    @property
+    def on_wall_clock(self) -> bool:
+        """Return whether a running system wrote it by its own clock, which may be set."""
+        return self.identified and not self.kernel_clock
+
+    def date(self, match: re.Match[bytes]) -> bytes:
+        """Return the date of a line as it is written; empty where only its time is."""
+        text: bytes = match[1] if self.dated else b""
+        return text
 
 
 def with_who_said_it(match: re.Match[bytes], message: bytes) -> tuple[bytes, bool]:
@@ -147,6 +166,7 @@ OUTERS: tuple[Outer, ...] = (
         _month_day,
         identified=True,
         wraps=True,
+        dated=True,
     ),
     Outer(
         "journal (short-iso)", re.compile(_PRIORITY + _ISO + rb" " + _IDENT, re.S), _iso, identified=True, epoch=True
@@ -164,6 +184,7 @@ OUTERS: tuple[Outer, ...] = (
         _month_day,
         identified=True,
         wraps=True,
+        dated=True,
     ),
     Outer("container log", re.compile(_ISO + rb" std(?:out|err) [FP] (.*)", re.S), _iso, epoch=True),
     Outer("dmesg (iso)", re.compile(_ISO + rb" ?(.*)", re.S), _iso, epoch=True),
@@ -274,6 +295,7 @@ class HostClock:
         self._not_running = False
         self._days = 0
         self._last_of_day: int | None = None
+        self._date = b""
         self._last = self._before_reset = 0
         self.resets: list[int] = []
 
@@ -281,8 +303,12 @@ class HostClock:
         """Return the microseconds of an outer stamp. Days are counted where it has none."""
         value = outer.time(match)
         if outer.wraps:
-            if self._last_of_day is not None and value < self._last_of_day - DAY_US // 2:
+            date = outer.date(match)
+            if outer.dated and self._date:
+                self._days += date != self._date
+            elif self._last_of_day is not None and value < self._last_of_day - DAY_US // 2:
                 self._days += 1
+            self._date = date
             self._last_of_day = value
             value += self._days * DAY_US
         elif not outer.epoch and not outer.kernel_clock:

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from vmtailor.analysis.explain.lookup import KnownSource, Provider, Question, find
 from vmtailor.analysis.ksource.closure import close
-from vmtailor.analysis.ksource.expr import And, Constant, Equals, Expr, Not, Or, asked_for, truth
+from vmtailor.analysis.ksource.expr import And, Constant, Equals, Expr, Not, Or, asked_for, symbols, truth
 from vmtailor.analysis.ksource.expr import Symbol as SymbolExpr
 from vmtailor.analysis.ksource.expr_text import parse
 from vmtailor.analysis.ksource.kconfig import Kconfig
@@ -245,20 +245,22 @@ def _closed(finding: Finding, kconfig: Kconfig | None, target: AskedKernel) -> F
     # The symbol alone, if what it brings along is enough; else all that the condition names.
     for names in ((finding.symbol,), finding.missing):
         wanted = [(name, "y") for name in names]
-        before = kconfig.resolve([*base, *wanted])
+        before = kconfig.lost([*base, *wanted])
         closure = close(kconfig, [*base, *wanted], baseline=target.plan.baseline if target.plan is not None else {})
-        after = kconfig.resolve(closure.fragment).values
-        if truth(parse(finding.condition), {n: v for n, v in after.items() if v in ("y", "m")}) is not False:
+        kconfig.apply(closure.fragment)
+        condition = parse(finding.condition)
+        after = {name: value for name in symbols(condition) if (value := kconfig.value(name)) in ("y", "m")}
+        if truth(condition, after) is not False:
             break
-    way = tuple(str(lost) for lost in before.lost if lost.name in finding.missing)
+    way = tuple(str(lost) for lost in before if lost.name in finding.missing)
     lost = {item.name for item in closure.lost}
     added = [(a.name, a.value) for a in closure.added if kconfig.prompted(a.name)]
     settings = [(n, v) for n, v in wanted if kconfig.prompted(n)]
-    symbols = dict.fromkeys(name for name, _ in (*settings, *added) if name != finding.symbol)
+    more = dict.fromkeys(name for name, _ in (*settings, *added) if name != finding.symbol)
     return replace(
         finding,
         in_the_way=way,
-        also=tuple(symbols),
+        also=tuple(more),
         possible=finding.symbol not in lost,
         settings=tuple(dict.fromkeys((*settings, *added))),
     )

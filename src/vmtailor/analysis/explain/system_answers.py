@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from vmtailor.analysis.changes import machine_words
 from vmtailor.analysis.explain.answers import Explained, NameKind, Standing
 from vmtailor.base.text import plural
 from vmtailor.model.change import Cause, Change, ChangeKind, Figure, Reason
@@ -24,6 +25,26 @@ def word_answer(run: FitRun, what: str) -> Explained | None:
         if what == change.id or what in words_of(change):
             return _explained(run, change)
     return None
+
+
+def machine_word_answer(run: FitRun, what: str, words: tuple[str, ...]) -> Explained | None:
+    """Explain a word of the machine's kernel command line, or its name. A word that other machines are told and this
+    one is not is out; None for any other."""
+    told = machine_words.explained(run.plan, words)
+    found = next((one for one in told if what in (one.id, one.setting.name)), None)
+    if found is not None:
+        summary = f"{found.id} is on the kernel command line"
+        return Explained(found.id, NameKind.WORD, Standing.IN, summary, reasons=found.reasons)
+    if not words or not machine_words.is_known(what):
+        return None
+    ways = (f"run with --append {what}",)
+    return Explained(
+        what,
+        NameKind.WORD,
+        Standing.OUT,
+        f"{what} is not on the kernel command line: {' '.join(words)}",
+        brings_in=ways,
+    )
 
 
 def _explained(run: FitRun, change: Change) -> Explained:

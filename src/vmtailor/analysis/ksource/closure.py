@@ -51,7 +51,7 @@ def close(
     added: dict[str, Added] = {}
     while True:
         fragment = [*values.items(), *((a.name, a.value) for a in added.values())]
-        lost = kconfig.resolve(fragment).lost
+        lost = kconfig.lost(fragment)
         # A name wanted n that is lost is a fact to report: nothing that is added can switch a symbol off.
         search = _Search(kconfig, forbidden, baseline)
         found: dict[str, Added] = {}

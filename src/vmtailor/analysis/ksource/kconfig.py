@@ -15,6 +15,7 @@ from typing import Any
 
 import kconfiglib as k
 
+from vmtailor.analysis.ksource import kconfig_record
 from vmtailor.analysis.ksource.make_values import Kind, KindOf, Reader
 from vmtailor.base.errors import BuildError
 
@@ -60,6 +61,14 @@ class _Parser(k.Kconfig):  # type: ignore[misc]
         self._given_shell = shell
         with _environment(env):
             super().__init__("Kconfig", warn=False, warn_to_stderr=False)
+
+    @classmethod
+    def restored(cls, data: bytes) -> _Parser:
+        """Return what was parsed before, from its bytes. Raises msgspec.DecodeError or IndexError."""
+        tree = cls.__new__(cls)
+        tree.warn = tree.warn_to_stderr = tree._warn_assign_no_prompt = False
+        kconfig_record.read_into(tree, data)
+        return tree
 
     # kconfiglib keeps its preprocessor functions in a slot that it fills before it parses: the one place to step in.
     @property
@@ -123,12 +132,26 @@ class Kconfig:
         Raises BuildError when the tree's Kconfig files cannot be read.
         """
         try:
-            self.tree = _Parser(env, shell)
+            self._stand_on(_Parser(env, shell))
         except (k.KconfigError, OSError) as error:
             raise BuildError(
                 f"the Kconfig files of {env.get('srctree', '?')} cannot be read", details=str(error),
                 hint="is it a complete kernel source tree, with a compiler installed?",
             ) from error  # fmt: skip
+
+    @classmethod
+    def restored(cls, data: bytes) -> Kconfig:
+        """Return the symbols that `to_bytes` wrote; nothing is parsed. Raises msgspec.DecodeError or IndexError."""
+        found = cls.__new__(cls)
+        found._stand_on(_Parser.restored(data))
+        return found
+
+    def to_bytes(self) -> bytes:
+        """Return all that values depend on as bytes, for `restored`."""
+        return kconfig_record.to_bytes(self.tree)
+
+    def _stand_on(self, tree: _Parser) -> None:
+        self.tree = tree
         self.symbols: dict[str, Any] = {s.name: s for s in self.tree.unique_defined_syms}
         self._prompted = frozenset(n for n, s in self.symbols.items() if any(node.prompt for node in s.nodes))
         # conf.c answers these for allnoconfig: every bool and tristate with a prompt, except members of choices.
@@ -230,8 +253,16 @@ class Kconfig:
             value = symbol.str_value
             if value not in ("n", "") and symbol.orig_type != k.UNKNOWN:
                 values[name] = value
-        lost = [self._lost(name, value) for name, value in wanted if not self._got(name, value)]
-        return Resolution(values, self._prompted, tuple(lost))
+        return Resolution(values, self._prompted, self._all_lost(wanted))
+
+    def lost(self, fragment: Iterable[tuple[str, str]]) -> tuple[Lost, ...]:
+        """Apply a fragment and return what it lost: `resolve` without reading every symbol back."""
+        wanted = list(fragment)
+        self.apply(wanted)
+        return self._all_lost(wanted)
+
+    def _all_lost(self, wanted: Sequence[tuple[str, str]]) -> tuple[Lost, ...]:
+        return tuple(self._lost(name, value) for name, value in wanted if not self._got(name, value))
 
     def _got(self, name: str, value: str) -> bool:
         symbol = self.symbols.get(name)

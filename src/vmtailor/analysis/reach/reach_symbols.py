@@ -6,14 +6,17 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from vmtailor.analysis.cost.attribution import SymbolCost
 from vmtailor.analysis.demands.demand_rules import CallRule, Rules
 from vmtailor.analysis.demands.request_symbols import AskedSymbols, family_name
 from vmtailor.analysis.ksource.expr import Enabled
 from vmtailor.analysis.ksource.facts import Facts
 from vmtailor.model.evidence import Evidence, EvidenceKind, Strength
 from vmtailor.model.reach import NEARNESS, Ask, Lack, Reach, ReachedFile
+
+if TYPE_CHECKING:  # it brings numpy
+    from vmtailor.analysis.cost.attribution import SymbolCost
 
 #: Key of a binary format or a credential → the symbols that it takes.
 _FORMATS = {"#!": ("BINFMT_SCRIPT",), "ELF": ("BINFMT_ELF",)}

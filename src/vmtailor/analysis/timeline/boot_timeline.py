@@ -29,6 +29,8 @@ from vmtailor.analysis.timeline.hotspots import rank
 from vmtailor.analysis.timeline.join import join
 from vmtailor.analysis.timeline.own_time import MAIN, Span, critical_path, nest, own_time
 from vmtailor.analysis.timeline.phases import phases_of, printed_total
+from vmtailor.analysis.timeline.sanity import checked_gaps, checked_phases, checked_units
+from vmtailor.analysis.timeline.unit_holes import holes_of
 from vmtailor.base.errors import UserInputError
 from vmtailor.model.boots.timeline import (
     Deferral,
@@ -80,7 +82,8 @@ def build(sources: Sequence[Observed]) -> Timeline:
     """Return the timeline of one boot from everything that was read about it, before it is ranked and advised."""
     observed = join(sources)
     quantised = find_quantised(observed)
-    phases = phases_of(observed)
+    phases = checked_phases(observed, phases_of(observed))
+    checked_units(observed, phases)
     unit = unit_of(observed, quantised)
     console = console_cost(observed, quantised, unit)
     reading = ReportedScale(quantised, unit, (console.us_per_char or 0.0) if console else 0.0)
@@ -95,6 +98,8 @@ def build(sources: Sequence[Observed]) -> Timeline:
     )
     console = within_boot(console, observed, kernel.end_us if kernel else None, end_us)
     check_rows(observed, quantised, console, initcalls, probes)
+    gaps = gaps_of(observed, phases, (initcalls, probes), units, end_us)
+    gaps = checked_gaps(observed, phases, [*gaps, *holes_of(observed, phases, units)])
     return Timeline(
         kernel=KernelInfo(
             version=observed.version,
@@ -120,7 +125,7 @@ def build(sources: Sequence[Observed]) -> Timeline:
         files=tuple(SourceFile(s.path, s.format) for s in sources),
         config=observed.config,
         machine=machine_of(observed),
-        gaps=tuple(gaps_of(observed, phases, (initcalls, probes), units, end_us)),
+        gaps=tuple(sorted(gaps, key=lambda gap: (gap.start_us, gap.start_us - gap.end_us))),
         shown_us=_shown(phases, end_us),
         shown_end_us=end_us,
         last_us=observed.last_us,

@@ -4,14 +4,17 @@ boot."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
 from vmtailor.analysis.bootlog.silences import MIN_GAP_US, without_inner
 from vmtailor.analysis.timeline.durations import SLOW_CONSOLE_US
+from vmtailor.analysis.timeline.sanity import checked_spots, within_boot
 from vmtailor.model.boots.timeline import GapSpan, Hotspot, Initcall, Path, PhaseName, Probe, Timeline
 
+#: Contradictions between a hot spot and the whole that are named.
+MOST_NAMED = 5
 #: Rows kept; the rest is in the lists they come from.
 MOST = 200
 
@@ -19,8 +22,10 @@ MOST = 200
 def rank(timeline: Timeline) -> Timeline:
     """Return the timeline with its hot spots: the longest own time first, of units the longest."""
     spots = [*_calls(timeline), *_gaps(timeline), *_units(timeline), *_processes(timeline), *_console(timeline)]
+    spots, contradictions = checked_spots(timeline, spots)
     spots.sort(key=lambda spot: (-weight(spot), spot.kind, spot.name))
-    return msgspec.structs.replace(timeline, hotspots=tuple(spots[:MOST]))
+    warnings = (*timeline.warnings, *contradictions[:MOST_NAMED])
+    return msgspec.structs.replace(timeline, hotspots=tuple(spots[:MOST]), warnings=warnings)
 
 
 def weight(spot: Hotspot) -> int:
@@ -66,6 +71,13 @@ def _calls(timeline: Timeline) -> Iterator[Hotspot]:
         )
 
 
+def _of_kernel(timeline: Timeline, gaps: Sequence[GapSpan]) -> int:
+    """Return the own time of silences up to the kernel's end, beyond which one that began before it may reach."""
+    kernel = timeline.phase(PhaseName.KERNEL)
+    end = kernel.end_us if kernel is not None else None
+    return sum(gap.own_us if end is None else min(gap.own_us, max(0, end - gap.start_us)) for gap in gaps)
+
+
 def _gaps(timeline: Timeline) -> Iterator[Hotspot]:
     """Yield silences, without what initcalls and probes account for. Those of one kind, in one phase, are one row; what
     nothing explains is named by the message before."""
@@ -80,7 +92,7 @@ def _gaps(timeline: Timeline) -> Iterator[Hotspot]:
             kind="gap",
             name=name,
             exclusive_us=own,
-            share_kernel=_share(own, timeline.kernel_us) if phase == PhaseName.KERNEL else None,
+            share_kernel=_share(_of_kernel(timeline, gaps), timeline.kernel_us) if phase == PhaseName.KERNEL else None,
             share_total=_share(own, timeline.total_us),
             advice=(),
             start_us=gaps[0].start_us,
@@ -95,6 +107,8 @@ def _units(timeline: Timeline) -> Iterator[Hotspot]:
     for unit in timeline.units:
         waited = unit.path_us if unit.critical else unit.exclusive_us
         own = waited if waited is not None else unit.duration_us
+        if not within_boot(unit, timeline.shown_end_us):
+            continue  # once the machine is up, its units start as they please
         if own or (unit.duration_us and own is not None):
             known = waited is not None
             path = Path.CRITICAL if unit.critical else (Path.BESIDE if unit.critical is False else Path.UNKNOWN)

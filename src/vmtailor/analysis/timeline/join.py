@@ -9,7 +9,8 @@ from typing import TypeVar
 import msgspec
 
 from vmtailor.analysis.bootlog import kernel_build
-from vmtailor.analysis.bootlog.boot_record import RESOLVED_US, Observed
+from vmtailor.analysis.bootlog.boot_record import LATE_US, RESOLVED_US, Observed
+from vmtailor.analysis.bootlog.milestones import STARTUP, shift_log
 from vmtailor.model.boots.timeline import DurationSource, PhaseName, PhaseSpan, Process, UnitSpan, WarningCode
 
 #: The units that cloud-init's first stage runs in.
@@ -22,6 +23,7 @@ _FIRST_TIMED = ("clocksource_switch_us", "charted_total_us", "printed_total_us")
 _OF_THE_LOG = (
     "kernel_log", "stamped", "coarse", "first_us", "last_us", "first_line_seen", "lines", "characters", "printed",
     "messages", "gaps", "relative", "arrived", "milliseconds", "loader",
+    "clock_from_us", "clock_set_us", "login_after_us",
 )  # fmt: skip
 
 Span = TypeVar("Span", PhaseSpan, UnitSpan, Process)
@@ -31,6 +33,7 @@ def join(sources: Sequence[Observed]) -> Observed:
     """Return one Observed from all. The first file that knows a thing decides; what cannot be placed keeps its own
     zero, with a warning."""
     whole = Observed(sources[0].path if sources else "", "joined")
+    _on_systemds_clock(sources)
     for source in sorted(sources, key=_trust):
         _facts(whole, source)
     zero = next((s.epoch_zero_us for s in sources if s.epoch_zero_us is not None), None)
@@ -44,6 +47,21 @@ def join(sources: Sequence[Observed]) -> Observed:
     if not any((*seen, whole.version, whole.stamped)):
         whole.warn(WarningCode.NOTHING_FOUND, "nothing that times a boot was found in it")
     return whole
+
+
+def _on_systemds_clock(sources: Sequence[Observed]) -> None:
+    """Count a log from where its late clock started, where another file has systemd's phases, which count from 0."""
+    reported = [s for s in sources if any(p.source == STARTUP and p.name == PhaseName.KERNEL for p in s.phases)]
+    for source in sources:
+        begun = source.clock_from_us
+        if begun is None and source.first_line_seen and (source.first_us or 0) > LATE_US:
+            begun = source.first_us
+        if begun is not None and source.kernel_log and any(one is not source for one in reported):
+            source.warn(
+                WarningCode.CLOCK_STARTS_LATE,
+                f"the log's clock starts at {begun / 1e6:.6f} s, systemd's at 0: the log's times count from there",
+            )
+            shift_log(source, -begun)
 
 
 def _named(whole: Observed) -> None:

@@ -10,6 +10,7 @@ import msgspec
 
 from vmtailor.analysis.bootlog.boot_record import LATE_US, RESOLVED_US, Observed
 from vmtailor.analysis.bootlog.cloud_init import BOOT as CLOUD_INIT_BOOT
+from vmtailor.analysis.bootlog.milestones import TARGETS
 from vmtailor.model.boots.timeline import PhaseName, PhaseSpan, WarningCode
 
 Marks = dict[str, tuple[int, str]]
@@ -42,7 +43,7 @@ def phases_of(observed: Observed) -> list[PhaseSpan]:
     if not any(p.name in (PhaseName.FIRMWARE, PhaseName.LOADER) for p in found):
         found = _before_kernel(marks, found) + found
     if observed.loader and not observed.kernel_seen and observed.first_us is not None:
-        observed.warn(WarningCode.PHASE_OPEN, "the log ends before the kernel says anything")
+        observed.warn(WarningCode.PHASE_OPEN, _no_kernel(observed))
         found.append(
             PhaseSpan(PhaseName.LOADER, observed.first_us, None, "start: its first line; its end is not known")
         )
@@ -51,6 +52,15 @@ def phases_of(observed: Observed) -> list[PhaseSpan]:
     if not any(p.name == PhaseName.READY for p in found):
         found.extend(_ready(observed, marks, found))
     return [_resolved(observed, phase) for phase in found]
+
+
+def _no_kernel(observed: Observed) -> str:
+    """Return what was looked for of the kernel behind a loader's lines, and not found."""
+    return (
+        "no line of the kernel was found after the loader's: neither 'Linux version', 'Booting Linux' or a command "
+        f"line nor an initcall, 'Freeing unused kernel' or 'Run … as init process' ({observed.lines} lines were read; "
+        "if the kernel's are among them, their prefix is not known)"
+    )
 
 
 def _shows_the_end(observed: Observed, marks: Marks) -> bool:
@@ -74,6 +84,8 @@ def _kernel(observed: Observed, marks: Marks) -> PhaseSpan | None:
         return None
     if (observed.loader or observed.relative) and not observed.kernel_seen:
         return None
+    if observed.arrived and not observed.kernel_lines:
+        return None  # a container's journal: the kernel is the host's
     if observed.arrived:
         return PhaseSpan(PhaseName.KERNEL, None, None, "its lines carry the time at which the journal read them")
     first = observed.first_us
@@ -85,6 +97,14 @@ def _kernel(observed: Observed, marks: Marks) -> PhaseSpan | None:
             WarningCode.FIRST_LINES_LOST,
             f"the kernel's first lines are missing: the log begins at {first / 1e6:.6f} s, and when the kernel began "
             f"is unknown",
+        )
+    elif observed.clock_from_us is not None:
+        start, how = observed.clock_from_us, "the first stamp of the clock that then ran"
+        observed.warn(
+            WarningCode.CLOCK_STARTS_LATE,
+            f"the clock was set from {(observed.clock_set_us or 0) / 1e6:.6f} s to "
+            f"{observed.clock_from_us / 1e6:.6f} s while the kernel began: times count from there, and what was "
+            "before is not timed",
         )
     elif first > LATE_US:
         start, how = first, "the kernel's first line"
@@ -104,7 +124,8 @@ def _kernel(observed: Observed, marks: Marks) -> PhaseSpan | None:
         if "panic" not in marks:
             observed.warn(
                 WarningCode.KERNEL_END_UNKNOWN,
-                "the log does not show the kernel starting init: the kernel phase is open",
+                "the kernel phase is open: neither 'Run … as init process' nor 'Freeing unused kernel' nor systemd's "
+                "first line was found in the log",
             )
         return PhaseSpan(PhaseName.KERNEL, start, None, f"start: {how}; its end is not in the log")
     return PhaseSpan(PhaseName.KERNEL, start, end[0], f"start: {how}; end: {end[1]}")
@@ -133,7 +154,8 @@ def _after_kernel(observed: Observed, marks: Marks, kernel: PhaseSpan) -> list[P
         if over is None:
             observed.warn(
                 WarningCode.PHASE_OPEN,
-                "init ran from the initial RAM disk; the log does not show when it was left, if ever",
+                "init ran from the initial RAM disk, and no sign that it was left was found: neither 'Switching root', "
+                "'Starting Switch Root', another init, nor a second service manager",
             )
             return [PhaseSpan(PhaseName.INITRD, begin, None, f"start: {how}; its end is not in the log")]
         spans.append(PhaseSpan(PhaseName.INITRD, begin, over[0], f"start: {how}; end: {over[1]}"))
@@ -146,20 +168,31 @@ def _after_kernel(observed: Observed, marks: Marks, kernel: PhaseSpan) -> list[P
     ends = [marks[name] for name in ("finished", "login") if name in marks and marks[name][0] >= begin]
     end = next(iter(ends), None) or _target(marks, begin)
     if end is None:
-        observed.warn(WarningCode.PHASE_OPEN, "the log does not say when user space had finished starting")
+        observed.warn(WarningCode.PHASE_OPEN, _not_over(observed))
         spans.append(PhaseSpan(PhaseName.USERSPACE, begin, None, f"start: {how}; its end is not in the log"))
     else:
         spans.append(PhaseSpan(PhaseName.USERSPACE, begin, end[0], f"start: {how}; end: {end[1]}"))
     return spans
 
 
+def _not_over(observed: Observed) -> str:
+    """Return what was looked for of the end of user space, and not found, and what stands there without a stamp."""
+    login = ""
+    if observed.login_after_us is not None:
+        login = f"; a login prompt without a stamp comes after {observed.login_after_us / 1e6:.6f} s"
+    return (
+        "user space is open: neither systemd's 'Startup finished' nor a login prompt with a stamp nor a target for "
+        f"several users was found in the log{login}"
+    )
+
+
 def _initrd_end(marks: Marks, begin: int) -> tuple[int, str] | None:
-    for name in ("switch-root", "run-init", "systemd"):
-        if (
-            name in marks
-            and marks[name][0] > begin
-            and not (name == "systemd" and marks.get("systemd-first") == marks["systemd"] and "systemd-initrd" in marks)
-        ):
+    if "systemd-initrd" in marks:
+        second = "systemd" if marks.get("systemd-first", (0,))[0] != marks.get("systemd", (0,))[0] else ""
+    else:
+        second = "systemd-line" if "systemd-first" in marks else ""
+    for name in ("switch-root", "run-init", "switch-root-after", second):
+        if name in marks and marks[name][0] > begin:
             return marks[name]
     return None
 
@@ -183,10 +216,6 @@ def _before_kernel(marks: Marks, found: list[PhaseSpan]) -> list[PhaseSpan]:
     if loader and loader[0] < end:
         spans.append(PhaseSpan(PhaseName.LOADER, loader[0], end, f"start: {loader[1]}; end: {how}"))
     return spans
-
-
-#: Targets at which a system counts as started, by their names and by the descriptions that older versions print.
-TARGETS = ("graphical.target", "Graphical Interface", "multi-user.target", "Multi-User System")
 
 
 def _target(marks: Marks, begin: int) -> tuple[int, str] | None:

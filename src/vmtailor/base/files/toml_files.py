@@ -7,7 +7,7 @@ A folder of rows is read into one dataclass, whose fields are its tables:
     class Rules:
         calls: tuple[CallRule, ...] = toml_files.table("call", CallRule)
 
-    rules = toml_files.load(Rules, "demand")  # all files of data/demand
+    rules = toml_files.load(Rules, FOLDER)  # all files of data/FOLDER
 """
 
 from __future__ import annotations

@@ -286,10 +286,19 @@ class BundleFolder(SavedFolder):
         """Return the init in the root file system; empty when the bundle does not say."""
         return self.data(INIT, MOST_INIT_BYTES) if self.lists(INIT) else b""
 
+    @property
+    def may_be_pid_one(self) -> bool:
+        """Return whether that init can make the entry point PID 1 (`Run.pid_one`); those of versions before cannot."""
+        return PID_ONE in self.init
+
     @cached_property
     def init_marks(self) -> dict[str, int] | None:
         """Return the places where that init marks the milestones of a boot; None when the bundle has none."""
         return mark_addresses(self.init) if self.lists(INIT) else None
+
+
+#: A word in an init that can make the entry point PID 1.
+PID_ONE = b"\0pid-one\0"
 
 
 def is_bundle(folder: Path) -> bool:

@@ -84,7 +84,7 @@ def provide(
     def fill(folder: Path) -> None:
         store.folder("kernel-build")
         store.used(work)
-        with locked(work.with_suffix(".lock")):
+        with locked(work.with_suffix(".lock"), "a kernel of this source"):
             configured = configure(tree.path, work, config_file, toolchain, family)
             targets = (family.kernel.packaged_target, "modules")
             compiled = make.compile_kernel(

@@ -71,10 +71,14 @@ class KconfigShell:
         self._answers: dict[str, str] = {}
         self._new = False
         self._file: Path | None = None
+        #: All that the symbols of the tree depend on, for the key of what is kept of them; empty where nothing is kept.
+        self.key: tuple[str, ...] = ()
         if source_id:
             asked = (tools["CC"], tools["LD"], "pahole", "rustc", "bindgen")
             versions = "\n".join(self._first_line([tool, "--version"]) for tool in asked)
             key = digest("kconfig-shell/3", family.name, source_id, str(self.source), versions)
+            told = {name: value for name, value in self.env.items() if name not in self._base}
+            self.key = (key, json.dumps(told, sort_keys=True))
             store = store or Store()
             self._file = store.path("kconfig-shell", key) / "answers.json"
             if self._file.is_file():

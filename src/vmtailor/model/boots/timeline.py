@@ -74,6 +74,7 @@ class WarningCode(StrEnum):
     PHASE_OPEN = "phase-open"
     KERNEL_END_UNKNOWN = "kernel-end-unknown"
     SUM_DIFFERS = "sum-differs"
+    CONTRADICTION = "contradiction"
     CLOCK_RELATIVE = "clock-relative"
     DIFFERENT_BOOTS = "different-boots"
     COLLECTOR_LATE = "collector-late"

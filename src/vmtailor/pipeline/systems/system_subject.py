@@ -295,7 +295,13 @@ class SystemSubject(DrivenSystem):
         return [one.symbol for one in findings(asks, self.known, kernel) if one.has is Has.OUT and one.symbol]
 
     def asked(
-        self, machine: Machine, table: SymbolTable, title: str, beside: MeasureRequest | None = None
+        self,
+        machine: Machine,
+        table: SymbolTable,
+        title: str,
+        beside: MeasureRequest | None = None,
+        *,
+        network: bool = False,
     ) -> MeasureRequest:
         target = SystemTarget(machine, self.root, self.exercise, self.natives)
         return until_ready(target, table, title, self.options.boots, self.store, beside)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from vmtailor.analysis.changes import machine_words
 from vmtailor.analysis.changes.plan_summary import MEANING, ORDER, cause_of, counts
 from vmtailor.base import figures, pages
 from vmtailor.base.files.regular_files import write_atomic
@@ -189,8 +190,9 @@ def table_data(run: FitRun) -> dict[str, Any]:
     }
 
 
-def page(run: FitRun) -> str:
-    """Return the page. The document of `fit --json` is in it too, under `fit` in the element `#data`."""
+def page(run: FitRun, words: tuple[str, ...] = ()) -> str:
+    """Return the page. The document of `fit --json` is in it too, under `fit` in the element `#data`. `words`: the
+    machine's kernel command line, where it is known."""
     before, after = ({phase.phase: phase for phase in side.phases} for side in (run.baseline, run.tailored))
     found = counts(run.plan.symbols)
     down = ledger_waterfall.of(run)
@@ -227,12 +229,13 @@ def page(run: FitRun) -> str:
             "lacks": [(lack, margin_prices.lack_line(lack)) for lack in run.lacks],
             "tuned": tuple(tuned_changes.rows(run)),
             "tuned_meaning": tuned_changes.MEANING,
+            "words": machine_words.explained(run.plan, words),
             "percent": figures.percent,
             "ratio": figures.ratio,
         },
     )
 
 
-def write_page(run: FitRun, path: Path) -> None:
-    """Write the page to a file, whole or not at all."""
-    write_atomic(path, page(run).encode())
+def write_page(run: FitRun, path: Path, words: tuple[str, ...] = ()) -> None:
+    """Write the page to a file, whole or not at all. `words`: as for `page`."""
+    write_atomic(path, page(run, words).encode())

@@ -193,7 +193,9 @@ def test_a_quick_console_is_no_hot_spot() -> None:
 def test_a_document_reads_back_whole_and_another_schema_is_refused() -> None:
     data = b"".join(json_chunks(BOOT))
     assert from_json(data, "x") == BOOT
-    for wrong, said in ((data.replace(b"timeline/2", b"timeline/1"), "not a timeline"), (b"[]", "not a timeline"),
+    before, _, _ = data.replace(b"timeline/3", b"timeline/2").partition(b',\n"lines":')
+    assert from_json(before + b"}\n", "x") == BOOT  # without what came later
+    for wrong, said in ((data.replace(b"timeline/3", b"timeline/1"), "not a timeline"), (b"[]", "not a timeline"),
                         (data[:-9], "damaged"), (data.replace(b'"6.1"', b"6.1"), "damaged")):  # fmt: skip
         with pytest.raises(UserInputError, match=said):
             from_json(wrong, "x")

@@ -93,6 +93,8 @@ def show_timeline(timeline: Timeline, top: int = 20) -> None:
         console.print(_hotspots(timeline, top, console.width))
     if timeline.advice:
         console.print(_advice(timeline))
+    if timeline.unused:
+        console.print(_unused(timeline))
     for warning in timeline.warnings:
         console.print(Text.assemble(("! ", "yellow"), (warning.code, "yellow"), ": ", warning.text))
     counts = [
@@ -176,7 +178,8 @@ def _name(spot: Hotspot) -> Text:
     name = spot.name if len(spot.name) <= MOST_CHARACTERS else f"{spot.name[: MOST_CHARACTERS - 1]}…"
     run = f" (run {spot.occurrence})" if spot.occurrence and spot.occurrence > 1 else ""
     run = f" ({spot.times} times)" if spot.times > 1 else run
-    return Text.assemble(name, run, (" beside" if spot.path == BootPath.BESIDE else "", "dim italic"))
+    by = f"  {' or '.join(spot.options)}" if spot.options else ""
+    return Text.assemble(name, run, (by, "dim cyan"), (" beside" if spot.path == BootPath.BESIDE else "", "dim italic"))
 
 
 def _bar(spot: Hotspot, longest: int) -> Text:
@@ -236,4 +239,19 @@ def _advice(timeline: Timeline) -> Table:
             title,
             change,
         )
+    return table
+
+
+def _unused(timeline: Timeline) -> Table:
+    """Return the options that are built in and that the log does not use, each with the command that tries it."""
+    table = Table(
+        Column("option", no_wrap=True), Column("what it said, and the command that tries it", ratio=1, overflow="fold"),
+        title="Built in, and nothing in this log uses it", title_justify="left", title_style="bold", box=None,
+        header_style="dim",
+    )  # fmt: skip
+    for one in timeline.unused:
+        said = one.text if len(one.text) <= MOST_CHARACTERS else f"{one.text[: MOST_CHARACTERS - 1]}…"
+        held = f"  kept on by {', '.join(one.held_by)}" if one.held_by else ""
+        table.add_row(Text(one.option, style="cyan"), Text.assemble(said, (held, "yellow")))
+        table.add_row("", Text(one.command, style="dim"))
     return table

@@ -155,7 +155,7 @@ def test_a_boot_with_an_end_has_a_headline_with_its_total(tmp_path: Path) -> Non
 def test_the_record_survives(tmp_path: Path) -> None:
     timeline = timeline_of(tmp_path, HEAD + "[    1.000000] a\n[    2.000000] Run /init as init process\n")
     assert from_json(b"".join(json_chunks(timeline)), "x") == timeline
-    assert msgspec.json.decode(b"".join(json_chunks(timeline)))["schema"] == "vmtailor/timeline/2"
+    assert msgspec.json.decode(b"".join(json_chunks(timeline)))["schema"] == "vmtailor/timeline/3"
 
 
 def test_what_a_machine_waits_for_once_it_is_up_is_no_part_of_its_boot(tmp_path: Path) -> None:

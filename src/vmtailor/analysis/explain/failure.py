@@ -283,6 +283,10 @@ def _asked_by(call: str, args: Sequence[str], error: str, known: KnownSource) ->
     yield Question("call", call)
 
 
+#: Kinds of algorithms that AF_ALG has, each of a module of its own.
+_ALGORITHMS = ("hash", "skcipher", "aead", "rng")
+
+
 def _by_strings(call: str, args: Sequence[str], error: str, strings: Sequence[str]) -> Iterator[Question]:
     """Return the things that a call asks for by its kind and by the strings in its arguments."""
     joined = ", ".join(args)
@@ -296,7 +300,8 @@ def _by_strings(call: str, args: Sequence[str], error: str, strings: Sequence[st
         kind = {"TCP_ULP": "ulp", "TCP_CONGESTION": "congestion"}
         yield from (Question(kind[w], s) for w in _WORD.findall(joined) if w in kind for s in strings)
     elif "sa_family=AF_ALG" in joined:
-        yield from (Question("algorithm", s) for s in strings if s not in ("hash", "skcipher", "aead", "rng"))
+        yield from (Question("algorithm", s) for s in strings if s not in _ALGORITHMS)
+        yield from (Question("module", f"algif-{s}") for s in strings if s in _ALGORITHMS)
     elif call in ("init_module", "finit_module"):
         yield from (Question("symbol", "MODULES") for _ in range(error == "ENOSYS"))
 

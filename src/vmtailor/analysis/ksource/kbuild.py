@@ -57,13 +57,14 @@ class _Folder:
     """The lists of one folder: source or folder → condition, without regard to when make goes there.
 
     `built` and `modular` are sources by way of obj-y and obj-m, `library` those of lib-y, `below` the folders;
-    `modules` the objects themselves that may become modules."""
+    `modules` the objects themselves that may become modules; `objects`: source → the objects that it is linked into."""
 
     built: dict[str, Expr] = field(default_factory=dict)
     modular: dict[str, Expr] = field(default_factory=dict)
     library: dict[str, Expr] = field(default_factory=dict)
     below: dict[str, _Reached] = field(default_factory=dict)
     modules: dict[str, Expr] = field(default_factory=dict)
+    objects: dict[str, set[str]] = field(default_factory=dict)
 
 
 def _note(into: dict[str, Expr], name: str, condition: Expr) -> None:
@@ -99,8 +100,10 @@ def _listed(scope: MakeScope, folder: str) -> _Folder:
                 found.modules[_path(folder, name.removesuffix(".o"))] = disjunction(yes, modular[name])
             for source, condition in _sources(scope, name, ("-objs", "-y")):
                 _note(found.built, _path(folder, source), conjunction(yes, condition))
+                found.objects.setdefault(_path(folder, source), set()).add(name.removesuffix(".o"))
             for source, condition in _sources(scope, name, ("-objs", "-y", "-m")) if only_module != FALSE else ():
                 _note(found.modular, _path(folder, source), conjunction(only_module, condition))
+                found.objects.setdefault(_path(folder, source), set()).add(name.removesuffix(".o"))
     for variable in ("lib-y", "lib-m", "extra-y"):
         for name, condition in _merged(scope.value(variable)).items():
             if name.endswith(".o"):
@@ -165,6 +168,14 @@ class _Tree:
                 one = Compiled(conjunction(reached.at_all, condition), FALSE)
                 found[path] = found.get(path, Compiled()) | one
         return {path: one for path, one in found.items() if one.at_all != FALSE}
+
+    def objects(self) -> dict[str, frozenset[str]]:
+        """Return the objects of each source, once `compiled` has been asked."""
+        found: dict[str, set[str]] = {}
+        for folder in self._reached:
+            for path, names in self._folders[folder].objects.items():
+                found.setdefault(path, set()).update(names)
+        return {path: frozenset(names) for path, names in found.items()}
 
     def modules(self) -> dict[str, Expr]:
         for folder, reached in self._top():
@@ -232,6 +243,14 @@ def compiled_files(read: Reader, arch: str) -> dict[str, Compiled]:
 def file_conditions(read: Reader, arch: str) -> dict[str, Expr]:
     """Source path without its ending → the condition under which it is compiled, for the kernel or for a module."""
     return {path: one.at_all for path, one in compiled_files(read, arch).items()}
+
+
+def linked_files(read: Reader, arch: str) -> tuple[dict[str, Expr], dict[str, frozenset[str]]]:
+    """Return `file_conditions`, and source path without its ending → the names of the objects that it is linked into,
+    which KBUILD_MODNAME stands for."""
+    tree = _Tree(read, arch)
+    conditions = {path: one.at_all for path, one in tree.compiled().items()}
+    return conditions, tree.objects()
 
 
 def modules(read: Reader, arch: str) -> dict[str, Expr]:

@@ -43,7 +43,7 @@ def from_json(data: bytes, origin: str) -> Timeline:
     """Return a saved document. Raises UserInputError when it is of another schema or damaged."""
     try:
         document = msgspec.json.decode(data)
-        if not isinstance(document, dict) or document.pop("schema", None) != Timeline.SCHEMA:
+        if not isinstance(document, dict) or document.pop("schema", None) not in Timeline.READ:
             raise UserInputError(
                 f"{origin} is not a timeline of this version ({Timeline.SCHEMA})",
                 hint="run vmtailor analyze --json again",

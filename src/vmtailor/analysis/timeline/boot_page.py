@@ -11,6 +11,8 @@ from vmtailor.model.boots.timeline import GapSpan, Initcall, Path, Probe, Proces
 
 #: Bars drawn; beyond, the shortest are left out and the page says so.
 MOST_BARS = 20_000
+#: Lines of the kernel that the page lists.
+MOST_LINES = 5_000
 
 
 def boot_page(timeline: Timeline, title: str) -> str:
@@ -35,9 +37,12 @@ def boot_page(timeline: Timeline, title: str) -> str:
                 h.path,
                 h.duration_us,
                 h.times,
+                list(h.options),
+                h.source,
             ]
             for h in timeline.hotspots
         ],
+        "lines": [[line.at_us, line.text, list(line.options), line.source] for line in timeline.lines[:MOST_LINES]],
         "samples": [
             [s.at_us, s.user, s.system, s.waiting, s.disk_read_bps, s.disk_write_bps, s.disk_busy]
             for s in timeline.samples

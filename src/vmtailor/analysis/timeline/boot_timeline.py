@@ -27,6 +27,7 @@ from vmtailor.analysis.timeline.durations import (
 )
 from vmtailor.analysis.timeline.hotspots import rank
 from vmtailor.analysis.timeline.join import join
+from vmtailor.analysis.timeline.origins import with_origins
 from vmtailor.analysis.timeline.own_time import MAIN, Span, critical_path, nest, own_time
 from vmtailor.analysis.timeline.phases import phases_of, printed_total
 from vmtailor.analysis.timeline.sanity import checked_gaps, checked_phases, checked_units
@@ -64,7 +65,7 @@ def analyze(paths: Sequence[FilePath], boot: int = 0, *, needs_log: bool = False
             )
         messages = [message for source in sources for message in source.messages]
         timeline = build(sources)
-        return advise(rank(timeline), messages) if ranked else timeline
+        return with_origins(advise(rank(timeline), messages), messages) if ranked else timeline
     finally:
         if enabled:
             gc.enable()

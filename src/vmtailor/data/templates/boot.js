@@ -277,9 +277,9 @@
   // The table, linked both ways.
   const index = new Map();
   for (const bar of bars) { const key = `${bar.kind}\n${bar.name}`; if (!index.has(key)) index.set(key, []); index.get(key).push(bar); }
-  const spots = data.hotspots.map(([kind, name, own, kernel, total, advice, start, run, path, took, times]) => {
+  const spots = data.hotspots.map(([kind, name, own, kernel, total, advice, start, run, path, took, times, options, source]) => {
     const list = index.get(`${kind}\n${name}`) || [];
-    return { kind, name, own, kernel, total, advice, run, path, start, took, times, bar: list.find((b) => b.run === run) || list[0] || null };
+    return { kind, name, own, kernel, total, advice, run, path, start, took, times, option: options.join(" or "), source, bar: list.find((b) => b.run === run) || list[0] || null };
   });
   function jump(spot) {
     if (spot.bar) choose(spot.bar, true);
@@ -289,7 +289,7 @@
   const kinds = [...new Set(spots.map((s) => s.kind))];
   const table = vm.table(document.getElementById("spots"), {
     rows: spots, label: "hot spots", noun: "hot spots", chunk: 30,
-    text: (s) => `${s.kind} ${s.name} ${s.advice.join(" ")} ${s.path}`,
+    text: (s) => `${s.kind} ${s.name} ${s.advice.join(" ")} ${s.path} ${s.option}`,
     chips: kinds.length > 1 ? { values: kinds.map((k) => [k, k]), of: (s) => [s.kind] } : null,
     columns: [
       { title: "Kind", value: (s) => s.kind, cell: (s) => s.kind },
@@ -302,7 +302,20 @@
       { title: "Of the kernel", number: true, value: (s) => s.kernel ?? -1, cell: (s) => percent(s.kernel) },
       { title: "Of the boot", number: true, value: (s) => s.total ?? -1, cell: (s) => percent(s.total) },
       { title: "Path", value: (s) => s.path, cell: (s) => s.path === "critical" ? "in the way" : s.path === "beside" ? "beside" : "not known" },
+      { title: "Option", value: (s) => s.option, cell: (s) => s.option ? el("span", { title: s.source }, s.option) : "" },
       { title: "Advice", value: (s) => s.advice.join(" "), cell: (s) => s.advice.join(", ") },
+    ],
+  });
+  const said = document.getElementById("kernel-lines");
+  if (said) vm.table(said, {
+    rows: data.lines.map(([at, text, options, source]) => ({ at, text, option: options.join(" or "), source })),
+    label: "lines of the kernel", noun: "lines", chunk: 30,
+    text: (l) => `${l.text} ${l.option} ${l.source}`,
+    columns: [
+      { title: "At", number: true, value: (l) => l.at ?? -1, cell: (l) => time(l.at) },
+      { title: "Line", value: (l) => l.text, cell: (l) => l.text },
+      { title: "Option", value: (l) => l.option, cell: (l) => l.option },
+      { title: "Source", value: (l) => l.source, cell: (l) => l.source },
     ],
   });
   function showRow(bar) {

@@ -291,7 +291,8 @@ class ConsoleCost(msgspec.Struct, frozen=True):
 class Hotspot(msgspec.Struct, frozen=True):
     """`exclusive_us` is its own time, `duration_us` all of it; of several silences of one kind (`times`) both are the
     sum. `share_*` are 0 … 1 of the kernel phase and of the boot up to the end of its last phase; None where that is not
-    known or it is not part of it. `advice` lists ids of the catalogue."""
+    known or it is not part of it. `advice` lists ids of the catalogue. `options` names the kernel option, or the
+    alternatives, that it comes from, and `source` the file; empty where that is not certain, or every kernel has it."""
 
     kind: str
     name: str
@@ -304,6 +305,30 @@ class Hotspot(msgspec.Struct, frozen=True):
     path: str = Path.UNKNOWN
     duration_us: int | None = None
     times: int = 1
+    options: tuple[str, ...] = ()
+    source: str = ""
+
+
+class PrintedLine(msgspec.Struct, frozen=True, gc=False):
+    """A line of the kernel whose origin is certain. `options`: the option that printed it, or the alternatives; empty
+    where every kernel has the file `source`."""
+
+    at_us: int | None
+    text: str
+    options: tuple[str, ...]
+    source: str
+
+
+class UnusedOption(msgspec.Struct, frozen=True):
+    """An option that is built in, and that nothing in the log uses: `text` only says that it was set up. `command`
+    tries the kernel without it. `held_by`: options of this kernel that select it, as far as the files name them."""
+
+    option: str
+    at_us: int | None
+    text: str
+    source: str
+    command: str
+    held_by: tuple[str, ...] = ()
 
 
 class Remedy(msgspec.Struct, frozen=True):
@@ -337,9 +362,12 @@ class Timeline(msgspec.Struct, frozen=True):
     and `last_us` is the last event of all.
 
     History of the format: /1 first; /2: machine, gaps, shown_us, shown_end_us, last_us; units' path_us; hot spots'
-    duration_us and times; remedies' published; processes' waiting_us."""
+    duration_us and times; remedies' published; processes' waiting_us. /3: lines, unused; hot
+    spots' options and source."""
 
-    SCHEMA: ClassVar[str] = "vmtailor/timeline/2"
+    SCHEMA: ClassVar[str] = "vmtailor/timeline/3"
+    #: Schemas that are read, the fields that came later being empty.
+    READ: ClassVar[tuple[str, ...]] = ("vmtailor/timeline/2", SCHEMA)
 
     kernel: KernelInfo
     phases: tuple[PhaseSpan, ...] = ()
@@ -363,6 +391,8 @@ class Timeline(msgspec.Struct, frozen=True):
     shown_us: int | None = None
     shown_end_us: int | None = None
     last_us: int | None = None
+    lines: tuple[PrintedLine, ...] = ()
+    unused: tuple[UnusedOption, ...] = ()
 
     def phase(self, name: str) -> PhaseSpan | None:
         """Return the phase of that name, or None."""

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Templates of messages as rows of the index, and whether a line of a log is one: a scanner without backtracking.
+
+A template is literal text with marks (analysis/ksource/printk_calls.py). A row begins with what is looked up in the
+sorted index: `^` or `~` (an unknown prefix may stand before it) and the template; or, where a template begins with a
+value, `*`, its longest run of whole words, and then the same. ENDS behind a template says that the line ends there."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+from vmtailor.analysis.ksource.printk_calls import CHARACTER, DECIMAL, HEX, TEXT
+
+#: Behind the words of a `*` row, and at the end of a template that a line ends with.
+KEY_ENDS, ENDS = "\x05", "\x06"
+#: Literal characters that are looked up at least.
+HEAD = 6
+#: Letters that a template must have to name anything, and one that may stand behind any prefix.
+MIN_LETTERS, MIN_FLOATING = 6, 10
+_MARKS = re.compile("([\x01-\x04])")
+_LETTER = re.compile(r"[^\W\d_]")
+_WORDS = re.compile(r"(?:(?<=[ ])|(?<=\A))[^\s\x01-\x06][^\x01-\x06]*")
+#: A template that is longer is cut, as lines of a log are.
+MOST_CHARACTERS = 240
+
+
+def letters(template: str) -> int:
+    """Return how many letters of a template are literal: how much of it must be there."""
+    return len(_LETTER.findall(template))
+
+
+def row_of(template: str, floating: bool, whole: bool, least: int | None = None) -> bytes | None:
+    """Return the row of a template; None for one that has too little to be looked up by, or to name anything."""
+    template = (template.lstrip() if floating else template).replace("\t", " ")
+    if letters(template) < (least or (MIN_FLOATING if floating else MIN_LETTERS)):
+        return None
+    if len(template) > MOST_CHARACTERS:
+        template, whole = template[:MOST_CHARACTERS], False
+    if template.endswith(TEXT):
+        whole = False
+    kind = "~" if floating else "^"
+    rest = template + (ENDS if whole else "")
+    head = _MARKS.split(template, maxsplit=1)[0]
+    if len(head) >= HEAD:
+        return f"{kind}{rest}".encode()
+    key = max((run for run in _WORDS.findall(template)), key=len, default="")[:40].rstrip()
+    return f"*{key}{KEY_ENDS}{kind}{rest}".encode() if len(key) >= HEAD else None
+
+
+def hand_written(template: str, floating: bool) -> bytes:
+    """Return the row of a template that was written by hand, which may have fewer letters. Raises ValueError where it
+    cannot be looked up."""
+    row = row_of(template, floating, False, least=1)
+    if row is None:
+        raise ValueError(f"a line cannot be looked up by so little: {template!r}")
+    return row
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """Literals and numbers between two marks of any text: they follow each other without a gap."""
+
+    parts: tuple[str, ...]
+
+    def match(self, line: str, at: int) -> int:
+        """Return where the block ends when it begins at `at`; -1 when it is not there."""
+        for part in self.parts:
+            if part == DECIMAL:
+                while at < len(line) and line[at] in " -+":
+                    at += 1
+                digits = at
+                while at < len(line) and line[at] in "0123456789":
+                    at += 1
+                if at == digits:
+                    return -1
+            elif part == HEX:
+                while at < len(line) and line[at] == " ":
+                    at += 1
+                digits = at
+                while at < len(line) and line[at] in "0123456789abcdefABCDEFx":
+                    at += 1
+                if at == digits:
+                    return -1
+            elif part == CHARACTER:
+                at += 1
+            elif line.startswith(part, at):
+                at += len(part)
+            else:
+                return -1
+        return at if at <= len(line) else -1
+
+    def find(self, line: str, at: int, ends: bool) -> int:
+        """Return where the first place of the block from `at` on ends, or, with `ends`, one that ends the line; -1."""
+        first = self.parts[0]
+        literal = first not in (DECIMAL, HEX, CHARACTER)
+        while at <= len(line):
+            if literal:
+                at = line.find(first, at)
+                if at < 0:
+                    return -1
+            end = self.match(line, at)
+            if end >= 0 and (not ends or end == len(line)):
+                return end
+            at += 1
+        return -1
+
+
+@lru_cache(maxsize=4096)
+def _blocks(template: str) -> tuple[tuple[_Block | None, ...], bool]:
+    whole = template.endswith(ENDS)
+    blocks: list[_Block | None] = []
+    for run in template.removesuffix(ENDS).split(TEXT):
+        parts = tuple(part for part in _MARKS.split(run) if part)
+        blocks.append(_Block(parts) if parts else None)
+    return tuple(blocks), whole
+
+
+def matches(template: str, line: str, start: int = 0) -> bool:
+    """Return whether the line, from `start` on, is one of the template. Time: the product of both lengths at most."""
+    blocks, whole = _blocks(template)
+    at = start
+    for number, block in enumerate(blocks):
+        last = number == len(blocks) - 1
+        if block is None:
+            if last and number:
+                return True  # it ends with any text
+            continue
+        if number == 0:
+            at = block.match(line, at)
+            if last and whole and at != len(line):
+                return False
+        else:
+            at = block.find(line, at, last and whole)
+        if at < 0:
+            return False
+    return True

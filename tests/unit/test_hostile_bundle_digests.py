@@ -18,7 +18,7 @@ from tests.fakes.verbs import verify_verb
 
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import HostError, UserInputError
-from vmtailor.base.files import plain_files, records
+from vmtailor.base.files import durable, plain_files, records
 from vmtailor.booting.fitted_machine import Chosen, machine_of
 from vmtailor.drivers.host import bundle_folder, digest_cache
 from vmtailor.model.bundle import RECORD, Bundle
@@ -164,6 +164,16 @@ def test_what_came_to_its_place_during_a_fit_is_not_thrown_away(tmp_path: Path, 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["made", "out"]
 
 
+def test_a_link_to_a_bundle_gives_way_to_the_new_one(tmp_path: Path) -> None:
+    from tests.fakes.fit_run_data import fit_run
+
+    made, old, out = write_bundle(tmp_path / "made"), write_bundle(tmp_path / "old"), tmp_path / "out"
+    out.symlink_to(old)
+    bundle_files.place(made, out, fit_run().command)
+    assert (old / "bundle.json").is_file() and (out / "bundle.json").is_file() and not out.is_symlink()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["made", "old", "out"]
+
+
 def test_an_exchange_that_is_interrupted_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     old, new = tmp_path / "out", tmp_path / "new"
     for folder in (old, new):
@@ -178,11 +188,16 @@ def test_an_exchange_that_is_interrupted_leaves_what_was_there(tmp_path: Path, m
 
     with monkeypatch.context() as patched:
         patched.setattr(Path, "rename", interrupted)
+        patched.setattr(durable, "_exchanged", lambda *_: False)  # as on a file system that has no such step
         with pytest.raises(KeyboardInterrupt):
-            bundle_files._exchange(new, old)
+            durable.exchange(new, old)
     assert (old / "name").read_text() == "out"
-    bundle_files._exchange(new, old)
-    assert (old / "name").read_text() == "new" and [path.name for path in tmp_path.iterdir()] == ["out"]
+    for exchanged in (durable._exchanged, lambda *_: False):
+        monkeypatch.setattr(durable, "_exchanged", exchanged)
+        before = ((old / "name").read_text(), (new / "name").read_text())
+        durable.exchange(new, old)
+        assert ((new / "name").read_text(), (old / "name").read_text()) == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["new", "out"]
 
 
 def test_a_disk_that_is_full_while_a_bundle_is_copied_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,12 +7,14 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from vmtailor.base.disk_full import DiskFull
 from vmtailor.base.errors import HostError
-from vmtailor.base.process import CommandFailed, require_tool, run, spawn
+from vmtailor.base.process import CommandFailed, Meanwhile, OutputTooLong, require_tool, run, spawn
 
 
 def test_output_and_status_are_returned() -> None:
@@ -103,3 +105,66 @@ def test_a_program_of_a_thread_that_yields_does_so_in_its_own_session() -> None:
     with spawn(["sleep", "60"]) as process:
         seen.append(weight(str(process.pid)))
     assert seen == [before + 5, before]
+
+
+def test_long_output_is_whole_and_on_no_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", "/nowhere")
+    monkeypatch.setattr("tempfile.tempdir", "/nowhere")
+    code = "import sys; sys.stdout.write('o'*3000001); sys.stderr.write('e'*2000001); sys.exit(1)"
+    finished = run([sys.executable, "-c", code], timeout_s=60, ok=(1,))
+    assert finished.stdout == b"o" * 3000001 and finished.stderr == b"e" * 2000001
+
+
+def test_what_a_program_reads_and_prints_at_once_does_not_block() -> None:
+    data = os.urandom(1 << 20) * 4
+    assert run(["cat"], timeout_s=60, stdin_bytes=data).stdout == data
+    assert run(["true"], timeout_s=60, stdin_bytes=data).stdout == b""
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_a_program_that_prints_without_end_is_ended_and_said(stream: str) -> None:
+    code = f"import sys\nwhile True: sys.{stream}.write('x'*65536)"
+    with pytest.raises(OutputTooLong, match=r"printed more than 1\.00\sMB, and was ended") as caught:
+        run([sys.executable, "-c", code], timeout_s=60, most_bytes=1_000_000, name="the lister")
+    assert caught.value.message.startswith("the lister ") and caught.value.finished.stdout == b""
+
+
+def test_output_of_just_the_limit_is_allowed() -> None:
+    assert len(run(["head", "-c", "70000", "/dev/zero"], timeout_s=60, most_bytes=70000).stdout) == 70000
+    with pytest.raises(OutputTooLong):
+        run(["head", "-c", "70001", "/dev/zero"], timeout_s=60, most_bytes=70000)
+
+
+def test_what_a_program_left_behind_is_not_waited_for() -> None:
+    started = time.monotonic()
+    finished = run(["sh", "-c", "sleep 60 & printf all"], timeout_s=50)
+    assert finished.text == "all" and time.monotonic() - started < 20
+
+
+@pytest.mark.parametrize("ok", [(0,), (0, 1), range(256)])
+def test_a_program_that_fails_for_want_of_space_is_never_believed(ok: Sequence[int]) -> None:
+    code = "import sys; print('half'); sys.exit('cannot write: No space left on device')"
+    with pytest.raises(DiskFull, match="no space is left for the lister") as caught:
+        run([sys.executable, "-c", code], timeout_s=20, ok=ok, name="the lister")
+    assert "TMPDIR" in caught.value.hint and "cannot write" in caught.value.details
+
+
+def test_words_about_space_of_a_program_that_did_well_are_words() -> None:
+    assert run(["printf", "no space left\n"], timeout_s=20).text == "no space left\n"
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_a_look_that_is_taken_meanwhile_may_end_the_program(quiet: bool) -> None:
+    looks: list[int] = []
+
+    def look() -> None:
+        looks.append(len(looks))
+        if len(looks) == 3:
+            raise HostError("enough")
+
+    started = time.monotonic()
+    argv = ["sh", "-c", "exec >&- 2>&-; sleep 60" if quiet else "sleep 60"]
+    with pytest.raises(HostError, match="enough"):
+        run(argv, timeout_s=50, meanwhile=Meanwhile(0.01, look))
+    assert looks == [0, 1, 2] and time.monotonic() - started < 20

@@ -15,12 +15,18 @@ _NUMBERS = (errno.ENOSPC, errno.EDQUOT)
 #: Words of programs, in lower case.
 _WORDS = ("no space left", "disk quota")
 CACHE_ELSEWHERE = "point XDG_CACHE_HOME to another disk"
+#: For what may lie in the cache or among the temporary files.
+ANYWHERE = "point TMPDIR or XDG_CACHE_HOME to another disk"
 
 
-def no_space(where: str, *, elsewhere: str = CACHE_ELSEWHERE, details: str = "") -> HostError:
+class DiskFull(HostError):
+    """A disk of this host is full, or about to be."""
+
+
+def no_space(where: str, *, elsewhere: str = CACHE_ELSEWHERE, details: str = "") -> DiskFull:
     """Return the error for a full disk. `where`: the sentence's end, such as `in /folder`; `elsewhere`: how to use
     another disk."""
-    return HostError(f"no space is left {where}", hint=f"free some space, or {elsewhere}", details=details)
+    return DiskFull(f"no space is left {where}", hint=f"free some space, or {elsewhere}", details=details)
 
 
 def is_full(error: OSError) -> bool:

@@ -4,13 +4,15 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import io
 import logging
 import os
+import select
 import shlex
 import shutil
 import signal
 import subprocess
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,7 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from vmtailor.base import concurrency, guard
+from vmtailor.base import concurrency, figures, guard
+from vmtailor.base.disk_full import ANYWHERE, no_space, says_full
 from vmtailor.base.errors import HostError, VmtailorError
 from vmtailor.base.package_manager import install_command
 
@@ -26,6 +29,12 @@ log = logging.getLogger(__name__)
 
 #: Seconds a process group is given between SIGTERM and SIGKILL.
 TERM_GRACE_S = 3.0
+#: Bytes that a program may print, on each of its two outputs, unless its caller says otherwise.
+MOST_OUTPUT_BYTES = 256 << 20
+#: Bytes of a program's words that an error shows, at most.
+_TAIL_BYTES = 4000
+#: Seconds between two looks whether a program is gone; bytes taken at once.
+_LOOK_S, _CHUNK_BYTES = 0.2, 1 << 16
 
 
 @dataclass(frozen=True)
@@ -50,10 +59,31 @@ class ProgramResult:
 class CommandFailed(VmtailorError):
     """A program exited with a status that was not asked for. Drivers turn it into an error of a user's family."""
 
-    def __init__(self, finished: ProgramResult) -> None:
-        tail = (finished.stderr or finished.stdout)[-4000:].decode("utf-8", "replace")
-        super().__init__(f"{finished.argv[0]} exited with {finished.returncode}", details=tail.strip())
+    def __init__(self, finished: ProgramResult, message: str = "") -> None:
+        super().__init__(
+            message or f"{finished.argv[0]} exited with {finished.returncode}", details=_last_words(finished)
+        )
         self.finished = finished
+
+
+class OutputTooLong(CommandFailed):
+    """A program was ended because it printed more than it may: nothing of its output is given."""
+
+    def __init__(self, argv: Sequence[str], name: str, most_bytes: int) -> None:
+        ended = ProgramResult(argv=tuple(argv), returncode=-signal.SIGKILL, stdout=b"", stderr=b"", seconds=0.0)
+        super().__init__(ended, f"{name} printed more than {figures.file_bytes(most_bytes)}, and was ended")
+
+
+@dataclass(frozen=True)
+class Meanwhile:
+    """A look that is taken while a program runs, every so many seconds. What it raises ends the program."""
+
+    every_s: float
+    look: Callable[[], None]
+
+
+def _last_words(finished: ProgramResult) -> str:
+    return (finished.stderr or finished.stdout)[-_TAIL_BYTES:].decode("utf-8", "replace").strip()
 
 
 def require_tool(name: str, package: str = "") -> str:
@@ -150,43 +180,116 @@ def run(
     *,
     timeout_s: float,
     stdin_bytes: bytes | None = None,
-    stdout: IO[bytes] | None = None,
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
     ok: Sequence[int] = (0,),
     on_line: Callable[[str], None] | None = None,
     umask: int = -1,
+    name: str = "",
+    most_bytes: int = MOST_OUTPUT_BYTES,
+    meanwhile: Meanwhile | None = None,
 ) -> ProgramResult:
     """Run a program to its end.
 
-    `timeout_s`: it is killed after so many seconds, and HostError raised. `ok`: exit statuses that are no error; others
-    raise CommandFailed. `stdout`: a file that takes its output, which is then not returned. `on_line` gets each line of
-    its output while it runs (for progress).
+    Its output comes through pipes: no full disk cuts it short. `timeout_s`: it is killed after so many seconds, and
+    HostError raised. `ok`: exit statuses that are no error; others raise CommandFailed. A program that fails and says
+    that the disk is full raises DiskFull, whatever `ok` is. `most_bytes`: of each of its two outputs; a program that
+    prints more is killed, and OutputTooLong raised. `on_line` gets each line of its output while it runs (for
+    progress). `name`: of the program in errors.
     """
     started = time.monotonic()
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, tempfile.TemporaryFile() as feed:
-        source: int | IO[bytes] = subprocess.DEVNULL
-        if stdin_bytes is not None:
-            feed.write(stdin_bytes)
-            feed.seek(0)
-            source = feed
-        sink: int | IO[bytes] = subprocess.PIPE if on_line else (stdout or out)
-        with spawn(argv, stdin=source, stdout=sink, stderr=err, env=env, cwd=cwd, umask=umask) as process:
-            if on_line is not None:
-                _follow(process, out, on_line, started + timeout_s)
-            try:
-                code = process.wait(max(0.0, started + timeout_s - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                raise not_ended(argv, timeout_s) from None
-        out.seek(0)
-        err.seek(0)
-        finished = ProgramResult(
-            argv=tuple(argv), returncode=code, stdout=out.read(), stderr=err.read(), seconds=time.monotonic() - started
-        )
+    name = name or Path(argv[0]).name
+    with contextlib.ExitStack() as held:
+        # On no disk, and seekable as a file.
+        source = subprocess.DEVNULL if stdin_bytes is None else held.enter_context(_in_memory(stdin_bytes))
+        process = held.enter_context(
+            spawn(
+                argv, stdin=source, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env, cwd=cwd, umask=umask,
+            )
+        )  # fmt: skip
+        outputs = _Outputs(process, name, most_bytes, on_line)
+        look_s = _LOOK_S if meanwhile is None else meanwhile.every_s
+        while (code := outputs.take(look_s)) is None:
+            if time.monotonic() >= started + timeout_s:
+                raise not_ended(argv, timeout_s)
+            if meanwhile is not None:
+                meanwhile.look()
+        out, err = outputs.whole()
+    finished = ProgramResult(
+        argv=tuple(argv), returncode=code, stdout=out, stderr=err, seconds=time.monotonic() - started
+    )
     log.debug("ended with %d after %.2f s: %s", code, finished.seconds, pasteable(argv))
+    if code != 0 and says_full(said := _last_words(finished)):
+        raise no_space(f"for {name}", elsewhere=ANYWHERE, details=said)
     if code not in ok:
         raise CommandFailed(finished)
     return finished
+
+
+@contextlib.contextmanager
+def _in_memory(data: bytes) -> Iterator[IO[bytes]]:
+    with os.fdopen(os.memfd_create("vmtailor"), "w+b") as file:
+        file.write(data)
+        file.seek(0)
+        yield file
+
+
+class _Outputs:
+    """The two outputs of a running program, gathered in memory as they come."""
+
+    def __init__(
+        self, process: subprocess.Popen[bytes], name: str, most_bytes: int, on_line: Callable[[str], None] | None
+    ) -> None:
+        assert process.stdout is not None and process.stderr is not None
+        self._process = process
+        self._name = name
+        self._most_bytes = most_bytes
+        self._on_line = on_line
+        self._pending = bytearray()
+        self._printed = process.stdout.fileno()
+        self._gathered = {pipe.fileno(): io.BytesIO() for pipe in (process.stdout, process.stderr)}
+        self._poll = select.poll()
+        for pipe in self._gathered:
+            self._poll.register(pipe, select.POLLIN)
+        self._open = set(self._gathered)
+
+    def take(self, wait_s: float) -> int | None:
+        """Take what has been printed, waiting so long for it; returns the exit status once the program is gone. What it
+        left behind may hold the pipes, and is not waited for."""
+        if not self._open:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                return self._process.wait(wait_s)
+            return None
+        code = self._process.poll()
+        for pipe, _ in self._poll.poll(0 if code is not None else wait_s * 1000):
+            # All that a program has printed and is not taken yet is in the pipe when it is gone.
+            self._take(pipe, _CHUNK_BYTES if code is None else fcntl.fcntl(pipe, fcntl.F_GETPIPE_SZ))
+        return code
+
+    def _take(self, pipe: int, most: int) -> None:
+        chunk = os.read(pipe, most)
+        if not chunk:
+            self._poll.unregister(pipe)
+            self._open.discard(pipe)
+            return
+        gathered = self._gathered[pipe]
+        if gathered.tell() + len(chunk) > self._most_bytes:
+            argv = self._process.args
+            raise OutputTooLong(argv if isinstance(argv, list) else [self._name], self._name, self._most_bytes)
+        gathered.write(chunk)
+        if self._on_line is not None and pipe == self._printed:
+            self._pending += chunk
+            if b"\n" in chunk:
+                *lines, self._pending = self._pending.split(b"\n")
+                for line in lines:
+                    self._on_line(line.decode("utf-8", "replace"))
+
+    def whole(self) -> tuple[bytes, bytes]:
+        """Return the output and the errors."""
+        if self._on_line is not None and self._pending:
+            self._on_line(self._pending.decode("utf-8", "replace"))
+        out, err = (gathered.getvalue() for gathered in self._gathered.values())
+        return out, err
 
 
 def not_ended(argv: Sequence[str], timeout_s: float) -> HostError:
@@ -196,24 +299,3 @@ def not_ended(argv: Sequence[str], timeout_s: float) -> HostError:
         hint="try it by hand, with the command below",
         details=pasteable(argv),
     )
-
-
-def _follow(process: subprocess.Popen[bytes], out: IO[bytes], on_line: Callable[[str], None], deadline: float) -> None:
-    import selectors
-
-    assert process.stdout is not None
-    pending = b""
-    with selectors.DefaultSelector() as selector:
-        selector.register(process.stdout, selectors.EVENT_READ)
-        while (left := deadline - time.monotonic()) > 0:
-            if not selector.select(min(left, 1.0)):
-                continue
-            chunk = os.read(process.stdout.fileno(), 65536)
-            if not chunk:
-                if pending:
-                    on_line(pending.decode("utf-8", "replace"))
-                return
-            out.write(chunk)
-            *lines, pending = (pending + chunk).split(b"\n")
-            for line in lines:
-                on_line(line.decode("utf-8", "replace"))

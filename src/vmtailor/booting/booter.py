@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
+from vmtailor.base.files import temporary
 from vmtailor.booting import container_boot, signal_boot, system_boot
 from vmtailor.booting.boot_counter import Counting, settling
 from vmtailor.model.boots.boot import Boot
@@ -35,8 +36,11 @@ def boot(
     if isinstance(workload, Exercised):
         return container_boot.boot(machine, workload, scratch, counting, on_progress)
     if isinstance(workload, Attended):
-        return system_boot.boot(machine, workload, scratch, counting, on_progress)
-    return signal_boot.boot(machine, workload, scratch, counting, on_progress)
+        found = system_boot.boot(machine, workload, scratch, counting, on_progress)
+    else:
+        found = signal_boot.boot(machine, workload, scratch, counting, on_progress)
+    temporary.require_room(scratch)  # a log that ends where the disk was full looks like a whole one
+    return found
 
 
 class Booter(Protocol):

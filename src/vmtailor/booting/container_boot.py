@@ -4,13 +4,11 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from vmtailor.analysis.guests import boots, kernel_complaints
-from vmtailor.base.disk_full import no_space
 from vmtailor.base.files import temporary
 from vmtailor.base.natives import ADDRESSES
 from vmtailor.booting import boot_counter
@@ -31,8 +29,6 @@ from vmtailor.model.machine import Disk, DiskMode, Machine
 
 #: Room for the tracer's log.
 TRACE_BYTES = 1 << 30
-#: A disk with less room than this counts as full.
-FULL_BYTES = 1 << 16
 _TRACE = "trace"
 
 
@@ -55,7 +51,7 @@ def boot(
         driven = _with_volumes(machine, work, folder)
         with monitors.of(machine).start(driven, Wants(counter)) as running:
             report, end, used = _drive(running, work, on_progress)
-        _require_space(folder)
+        temporary.require_room(folder)  # the output of a boot on a full disk is not worth reading
         gathered = _gathered(report, end, running.started_s, folder, work, counter)
         gathered = replace(gathered, start_cpu_s=used.start_s, cpu_s=used.now_s)
     exercise = work.run.exercise
@@ -158,14 +154,6 @@ def _with_volumes(machine: Machine, work: Exercised, folder: Path) -> Machine:
     machine = with_tools(machine, work.tools)
     disks = (*machine.disks, Disk(str(out), mode=DiskMode.WRITTEN))
     return replace(machine, disks=disks, words=(*machine.words, "VT_OUT=1"))
-
-
-def _require_space(folder: Path) -> None:
-    """Require space on the disk: the output of a boot on a full disk is not worth reading. Raises HostError."""
-    status = os.statvfs(folder)
-    blocks = status.f_bfree if os.geteuid() == 0 else status.f_bavail
-    if blocks * status.f_frsize < FULL_BYTES:
-        raise no_space(f"in {folder.parent} for what a machine writes")
 
 
 def _log(path: Path) -> bytes:

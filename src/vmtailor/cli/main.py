@@ -77,7 +77,7 @@ def say_interrupted() -> None:
 def _no_space(where: str = "for temporary files, or for the cache") -> HostError:
     from vmtailor.base import disk_full
 
-    return disk_full.no_space(where, elsewhere="point TMPDIR or XDG_CACHE_HOME to another disk")
+    return disk_full.no_space(where, elsewhere=disk_full.ANYWHERE)
 
 
 def of_host(error: OSError) -> HostError:

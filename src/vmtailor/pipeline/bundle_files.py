@@ -14,7 +14,7 @@ from typing import Any
 
 from vmtailor.base.disk_full import disk_full_is_a_host_error, no_space
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.files import records
+from vmtailor.base.files import durable, records
 from vmtailor.base.files.digests import sha256_of
 from vmtailor.base.files.holes import copy_with_holes, has_room
 from vmtailor.base.progress import step
@@ -170,9 +170,11 @@ def place(made: Path, out: Path, command: str, disk: UsersDisk | None = None) ->
                 _require_same(disk, sealed)
             require_writable(out)  # again: it took long to get here
             if out.exists():
-                _exchange(folder, out)
+                durable.exchange(folder, out)
+                if folder.is_symlink():  # a link was there, and not its target
+                    folder.unlink()
             else:
-                folder.rename(out)
+                durable.place(folder, out)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
     return run
@@ -181,19 +183,6 @@ def place(made: Path, out: Path, command: str, disk: UsersDisk | None = None) ->
 def run_in(folder: Path) -> FitRun:
     """Read the record of a finished fit in the cache."""
     return records.load(FitRun, folder / RUN)
-
-
-def _exchange(new: Path, out: Path) -> None:
-    """Put a folder in the place of another one, which is removed; where that fails or is interrupted, it is back."""
-    retired = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}-old-"))
-    old = retired / "bundle"
-    try:
-        out.rename(old)
-        new.rename(out)
-    finally:
-        if not os.path.lexists(out) and old.exists():
-            old.rename(out)
-        shutil.rmtree(retired, ignore_errors=True)
 
 
 def _for_the_owner_alone_to_change(folder: Path) -> None:

@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 from vmtailor.base.cache.store import Store, digest, writing
 from vmtailor.base.disk_full import disk_full_is_a_host_error
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.files import plain_files, records
+from vmtailor.base.files import durable, plain_files, records
 from vmtailor.base.files.digests import SHA256
 from vmtailor.base.files.holes import copy_with_holes
 from vmtailor.base.files.records import Older
@@ -321,7 +321,7 @@ class WorkFolder(SavedFolder):
         made.unlink(missing_ok=True)
         copy(source, made)
         made.chmod(0o644)
-        made.replace(self.path / name)
+        durable.place(made, self.path / name)
 
     def _wrong(self, where: Path, what: str) -> UserInputError:
         return UserInputError(f"{where}: {what}", hint="vmtailor trace IMAGE -o FOLDER writes it")

@@ -20,7 +20,7 @@ from vmtailor.base.cache import lock_holder
 from vmtailor.base.cache import users as store_use
 from vmtailor.base.disk_full import disk_full_is_a_host_error
 from vmtailor.base.errors import HostError
-from vmtailor.base.files import temporary
+from vmtailor.base.files import durable, temporary
 from vmtailor.base.files.digests import sha256_of
 
 #: Every bit that is somebody else's.
@@ -212,5 +212,5 @@ class Store:
             with temporary.held_folder(self.folder(kind), FILLING) as filling:
                 fill(filling)
                 close_to_others(filling)
-                filling.rename(final)
+                durable.place(filling, final)
         return final

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO
 
 from vmtailor.base.errors import UserInputError
+from vmtailor.base.files import durable
 
 _KINDS = {
     stat.S_IFDIR: "a folder", stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device",
@@ -60,7 +61,8 @@ def read_regular(path: Path, what: str, most: int, *, hint: str = "give a regula
 
 
 def write_atomic(path: Path, data: bytes, *, private: bool = False) -> None:
-    """Write a file under a temporary name beside it, then rename. `private`: for its owner alone, as in the cache."""
+    """Write a file under a temporary name beside it, then rename: a power cut leaves the old file or the new one.
+    `private`: for its owner alone, as in the cache."""
     path.parent.mkdir(mode=0o700 if private else 0o777, parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     temporary = Path(name)
@@ -68,7 +70,7 @@ def write_atomic(path: Path, data: bytes, *, private: bool = False) -> None:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
         temporary.chmod(0o600 if private else 0o644)
-        temporary.replace(path)
+        durable.place(temporary, path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise

@@ -12,10 +12,13 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from vmtailor.base.disk_full import ANYWHERE, no_space
 from vmtailor.base.errors import HostError
 
 #: Prefix of our temporary folders, wherever they are.
 PREFIX = "vmtailor-held-"
+#: More bytes than a compiler needs for one line, or a machine for its last words.
+_LEAST_BYTES = 1 << 20
 _HINT = "free some space, or point TMPDIR to another disk"
 
 
@@ -35,6 +38,15 @@ def require_usable() -> None:
             f"{_free(folder)}",
             hint=_HINT,
         ) from error
+
+
+def require_room(folder: Path) -> None:
+    """Raise DiskFull when the disk of a folder for temporary files has no room for what a small program writes. Whoever
+    has run a program that hides such an error asks behind it, while its files are still there."""
+    status = os.statvfs(folder)
+    blocks = status.f_bfree if os.geteuid() == 0 else status.f_bavail
+    if blocks * status.f_frsize < _LEAST_BYTES:
+        raise no_space(f"in {folder.parent} for temporary files", elsewhere=ANYWHERE)
 
 
 @contextlib.contextmanager

@@ -14,13 +14,13 @@ from pathlib import Path
 import msgspec
 
 from vmtailor.base import figures, notation
-from vmtailor.base.disk_full import no_space, says_full
+from vmtailor.base.disk_full import DiskFull, no_space
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import temporary
 from vmtailor.base.files.regular_files import open_regular
-from vmtailor.base.process import CommandFailed
+from vmtailor.base.process import CommandFailed, Meanwhile
 from vmtailor.drivers.disks.sandbox import run_shut_in
-from vmtailor.drivers.image.allowance import free_bytes, require_room
+from vmtailor.drivers.image.allowance import ImageLimits, WrittenByTool, free_bytes, require_room
 from vmtailor.drivers.rootfs import boot_disk
 from vmtailor.model.machine import DiskFormat
 
@@ -30,6 +30,9 @@ LEAST_BYTES = 4096
 _INFO_BYTES = 1 << 20
 #: Seconds that converting one image may take.
 CONVERT_S = 1800.0
+#: Seconds between two looks at how much was unpacked.
+LOOK_S = 0.02
+_ELSEWHERE = "point TMPDIR to another disk"
 _HINT = "give a raw or qcow2 image of a whole disk"
 #: First bytes of forms that are not read, and what converts them.
 _FOREIGN = {
@@ -109,6 +112,7 @@ def _require_unused(path: Path, descriptor: int) -> None:
 
 def _unpack(path: Path, link: Path, raw: Path) -> int:
     """Unpack a qcow2; returns its size in bytes."""
+    broken = f"for details, run: qemu-img check {path}"
     try:
         done = run_shut_in(
             "qemu-img", ["info", "--output=json", "-f", "qcow2", str(link)], shown=(link,), package="qemu-utils",
@@ -125,16 +129,30 @@ def _unpack(path: Path, link: Path, raw: Path) -> int:
         run_shut_in(
             "qemu-img", ["convert", "-f", "qcow2", "-O", "raw", "-S", "4k", str(link), str(raw)], shown=(link,),
             written=raw.parent, package="qemu-utils", most_bytes=size + (1 << 20), timeout_s=CONVERT_S,
+            meanwhile=Meanwhile(LOOK_S, _within(path, raw, used).look),
         )  # fmt: skip
+        if raw.stat().st_size != size:
+            raise ValueError(f"qemu-img has unpacked {raw.stat().st_size} of {size} bytes")
+    except DiskFull as error:
+        free = notation.mebibytes(free_bytes(link.parent) >> 20 << 20)
+        raise no_space(f"to unpack {path}: {free} are free", elsewhere=_ELSEWHERE, details=error.details) from error
     except CommandFailed as error:
-        if says_full(error.details):
-            free = notation.mebibytes(free_bytes(raw.parent) >> 20 << 20)
-            raise no_space(f"to unpack {path}: {free} are free", elsewhere="point TMPDIR to another disk") from error
-        raise UserInputError(
-            f"{path} is a damaged qcow2 image", hint=f"for details, run: qemu-img check {path}", details=error.details
-        ) from error
+        raise UserInputError(f"{path} is a damaged qcow2 image", hint=broken, details=error.details) from error
     except (msgspec.DecodeError, KeyError, TypeError, ValueError) as error:
-        raise UserInputError(
-            f"{path} is a damaged qcow2 image", hint=f"for details, run: qemu-img check {path}"
-        ) from error
+        raise UserInputError(f"{path} is a damaged qcow2 image", hint=broken, details=str(error)) from error
     return size
+
+
+def _within(path: Path, raw: Path, used: int) -> WrittenByTool:
+    """Return the bound of a disk's content: that of images, or the size of its file where that is more. A few hundred
+    kilobytes can name one cluster for every place of a large disk."""
+    most = max(ImageLimits.for_disk(raw.parent).unpacked_bytes, used)
+
+    def refuse() -> UserInputError:
+        return UserInputError(
+            f"{path} unpacks to more than {notation.size_text(most)}, the limit for a qcow2 image",
+            hint=f"if you trust it, unpack it, and give the result: qemu-img convert -O raw {path} "
+            f"{path.with_suffix('.raw').name}",
+        )
+
+    return WrittenByTool(raw.parent, most, lambda: raw.stat().st_blocks * 512 if raw.exists() else 0, refuse)

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.process import CommandFailed
-from vmtailor.base.text import is_number
+from vmtailor.base.process import CommandFailed, OutputTooLong
 from vmtailor.drivers.disks.sandbox import run_shut_in
 from vmtailor.model.systems.tree import Node, NodeKind
 
@@ -21,6 +20,8 @@ _MOST_BYTES, _AT_ONCE = 256 << 20, 500
 _TIMEOUT_S = 120.0
 _ENTRY = re.compile(rb"/(\d{1,10})/([0-7]{6})/\d+/\d+/([^/\0]{1,255})/(\d*)/", re.DOTALL)
 _FAST_LINK = re.compile(rb'^Fast link dest: "', re.MULTILINE)
+#: A number of bmap's, and digits of the largest that fits a disk.
+_NUMBER, _DIGITS = re.compile(rb"[0-9]+"), 20
 _SIZE = re.compile(rb"^User: .*?\bSize: (\d{1,20})$", re.MULTILINE)
 _KINDS = {0o10: NodeKind.FILE, 0o04: NodeKind.FOLDER, 0o12: NodeKind.LINK}
 #: The superblock: where it is, its magic number, and the fields that say how it was left.
@@ -31,6 +32,10 @@ _MOST_SHIFT = 6
 _CLEAN, _WITH_ERRORS = 1, 2
 _PATH_BYTES = 4095
 _BROKEN = "for details, run e2fsck -f on a copy of it"
+#: A command without effect that is repeated like all others: behind the last answer, it shows that nothing is cut off.
+_END = "# end of the answers"
+#: The only line of its errors that tells of none.
+_BANNER = re.compile(rb"debugfs \d[^\n]*")
 
 
 @dataclass(frozen=True)
@@ -53,24 +58,29 @@ class _Debugfs:
     writable: bool = False
 
     def answer(self, command: str, most_bytes: int) -> bytes:
-        """Return its answer to one command."""
-        return self._run(["-R", command], None, most_bytes)
+        """Return its answer to one command. Raises UserInputError where it complains."""
+        return self._run(["-R", command], None, most_bytes, complains=False)
 
-    def script(self, commands: Sequence[str], most_bytes: int, *, write: bool = False) -> bytes:
-        """Return its answers to commands; it repeats each command before its answer. `write`: they change files."""
+    def script(self, commands: Sequence[str], most_bytes: int, *, write: bool = False, complains: bool = True) -> bytes:
+        """Return its answers to commands; it repeats each command before its answer. `write`: they change files.
+        `complains`: whether it may say that something is wrong."""
         words = [*(["-w"] if write else []), "-f", "-"]
-        return self._run(words, "".join(f"{one}\n" for one in commands).encode(), most_bytes)
+        return self._run(words, "".join(f"{one}\n" for one in commands).encode(), most_bytes, complains=complains)
 
-    def _run(self, words: list[str], commands: bytes | None, most_bytes: int) -> bytes:
+    def _run(self, words: list[str], commands: bytes | None, most_bytes: int, *, complains: bool) -> bytes:
         try:
             done = run_shut_in(
                 "debugfs", [*words, f"{self.raw}?offset={self.offset}"], shown=() if self.writable else (self.raw,),
                 written=self.raw.parent if self.writable else None, package="e2fsprogs", most_bytes=most_bytes,
                 timeout_s=_TIMEOUT_S, stdin_bytes=commands,
             )  # fmt: skip
+        except OutputTooLong as error:
+            raise UserInputError(f"{self.fault}: {error.message}", hint=self.hint) from error
         except CommandFailed as error:
             raise UserInputError(self.fault, hint=self.hint, details=error.details) from error
-        if b"Filesystem not open" in done.stderr or b"while trying to open" in done.stderr:
+        said = b"Filesystem not open" in done.stderr or b"while trying to open" in done.stderr
+        # It ends well whatever it could not read, and what it has printed until then looks like all.
+        if said or not (complains or all(map(_BANNER.fullmatch, done.stderr.splitlines()))):
             raise UserInputError(self.fault, hint=self.hint, details=done.error_text[-2000:])
         return done.stdout
 
@@ -85,9 +95,10 @@ class Ext4:
         self._name = name
         self._offset = offset
         self._block = require_clean(raw, offset, name)
+        self._blocks = max(0, raw.stat().st_size - offset) // self._block
 
     def folders(self, inodes: Sequence[int]) -> dict[int, dict[str, Entry]]:
-        """Return the content of directories. One that cannot be read is empty."""
+        """Return the content of directories. Raises UserInputError where one cannot be read whole."""
         found = {}
         for inode, text in self._ask_each("ls -p", inodes).items():
             entries = {}
@@ -124,10 +135,22 @@ class Ext4:
         found = b""
         with self._raw.open("rb") as file:
             for said in self._ask([f"bmap <{inode}> {number}" for number in numbers]):
-                block = int(word) if is_number(word := said.split(maxsplit=1)[0] if said.split() else b"0") else 0
-                file.seek(self._offset + block * self._block)
-                found += file.read(self._block) if block else bytes(self._block)
+                at = self._offset + self._block * self._number(said)
+                if at > self._offset:
+                    file.seek(at)
+                    found += file.read(self._block)
+                else:
+                    found += bytes(self._block)
         return found[:count]
+
+    def _number(self, said: bytes) -> int:
+        """Return a block's number; 0 for a hole. Raises UserInputError for one that is beyond the file system."""
+        number = _NUMBER.match(said)
+        if number is None:
+            return 0
+        if len(number[0]) > _DIGITS or int(number[0]) >= self._blocks:
+            raise UserInputError(f"{self._name} is damaged: a file reaches beyond its end", hint=_BROKEN)
+        return int(number[0])
 
     def _ask_each(self, command: str, inodes: Sequence[int]) -> dict[int, bytes]:
         """Return the answers of one command for each inode."""
@@ -139,7 +162,10 @@ class Ext4:
         found: list[bytes] = []
         for first in range(0, len(commands), _AT_ONCE):
             some = commands[first : first + _AT_ONCE]
-            said = self._debugfs.script(some, _MOST_BYTES)
+            said = self._debugfs.script([*some, _END], _MOST_BYTES, complains=False)
+            if not said.endswith(b"\n" + _END.encode() + b"\n"):
+                raise UserInputError(f"{self._name} cannot be read: debugfs stopped before its end", hint=_BROKEN)
+            said = said[: -len(_END) - 1]
             echoes = [f"debugfs: {one}\n".encode() for one in some]
             at = 0 if said.startswith(echoes[0]) else said.find(b"\n" + echoes[0]) + 1
             for echo, after in zip(echoes, [*echoes[1:], b""], strict=True):

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from vmtailor.base.process import ProgramResult, require_tool, run
+from vmtailor.base.process import Meanwhile, ProgramResult, require_tool, run
 from vmtailor.drivers.confinement import confinement, program_needs
 from vmtailor.drivers.confinement.confinement import Root
 
@@ -19,6 +19,8 @@ _CPU_S, _MEMORY_BYTES = 300, 4 << 30
 #: The environment of these tools.
 _ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
 _DEVICES = ("/dev/null", "/dev/urandom")
+#: Bytes that a tool prints at most which writes its result to a file.
+_MOST_WORDS = 16 << 20
 
 
 def run_shut_in(
@@ -32,10 +34,11 @@ def run_shut_in(
     timeout_s: float,
     stdin_bytes: bytes | None = None,
     ok: Sequence[int] = (0,),
+    meanwhile: Meanwhile | None = None,
 ) -> ProgramResult:
     """Run a tool to its end. `shown`: what it may read, links followed, under these very paths; `written`: a folder
-    that it may write to; `most_bytes`: of what it prints or writes to one file. Raises HostError when it is not
-    installed or takes too long, CommandFailed for a status that is not in `ok`."""
+    that it may write to; `most_bytes`: of what it prints, or writes to one file. Raises HostError when it is not
+    installed or takes too long, CommandFailed for a status that is not in `ok`; the rest as `run` does."""
     program = str(Path(require_tool(tool, package)).resolve())
     limits = [f"--fsize={most_bytes}", f"--cpu={_CPU_S}", f"--as={_MEMORY_BYTES}", "--core=0"]
     argv = [
@@ -47,7 +50,10 @@ def run_shut_in(
         program,
         *arguments,
     ]
-    return run(argv, timeout_s=timeout_s, stdin_bytes=stdin_bytes, env=_ENVIRONMENT, ok=ok)
+    return run(
+        argv, timeout_s=timeout_s, stdin_bytes=stdin_bytes, env=_ENVIRONMENT, ok=ok, name=tool,
+        most_bytes=most_bytes if written is None else min(most_bytes, _MOST_WORDS), meanwhile=meanwhile,
+    )  # fmt: skip
 
 
 def _launcher(program: str, shown: Sequence[Path], written: Path | None) -> list[str]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from vmtailor.base import output, process
 from vmtailor.base.cache.store import Store, locked
 from vmtailor.base.errors import HostError
+from vmtailor.base.files import durable
 from vmtailor.base.progress import step
 from vmtailor.model.architecture import Architecture
 
@@ -151,7 +152,7 @@ def _fetch(lists: Lists, folder: Path, architecture: Architecture) -> None:
         f"fetching the package lists of {architecture.title} ({', '.join(dict.fromkeys(s.release for s in there))})"
     ):
         update = [apt_get, *lists.options, "-qq", "--error-on=any", "update"]
-        finished = process.run(update, timeout_s=_UPDATE_S, ok=(0, 100))
+        finished = process.run(update, timeout_s=_UPDATE_S, ok=(0, 100), name="the package lists of apt")
     # A mirror that is just being renewed has some lists, and not others: what is there can be used.
     if not any("_Packages" in path.name for path in (folder / "lists").iterdir()):
         raise HostError(
@@ -163,6 +164,7 @@ def _fetch(lists: Lists, folder: Path, architecture: Architecture) -> None:
         output.note(
             f"some package lists of {architecture.title} could not be fetched: {finished.error_text.strip()[:300]}"
         )
+    durable.settle(folder)  # lists that are cut short would be read as they are
     (folder / "fetched").touch()
 
 

@@ -64,17 +64,30 @@ def upstream_version(version: str) -> str:
     return str(version_key(version).upstream_version).partition("~")[0]
 
 
+#: Seconds that dpkg-deb may take to end once all was read.
+_END_S = 60.0
+
+
 @contextlib.contextmanager
-def open_deb(deb: Path) -> Iterator[tarfile.TarFile]:
-    """Open the files of a .deb as a stream: read the members in their order."""
+def open_deb(deb: Path, *, whole: bool = False) -> Iterator[tarfile.TarFile]:
+    """Open the files of a .deb as a stream: read the members in their order. `whole`: all are read, and it is an error
+    if there are not all. Raises HostError for a damaged package."""
     dpkg_deb = process.require_tool("dpkg-deb", "dpkg")
+    hint = f"delete {deb.parent}, then try again"
     with process.spawn([dpkg_deb, "--fsys-tarfile", str(deb)], stdout=subprocess.PIPE) as running:
         assert running.stdout is not None
         try:
             with tarfile.open(fileobj=running.stdout, mode="r|") as archive:
                 yield archive
         except tarfile.TarError as error:
-            raise HostError(f"{deb} is damaged: {error}", hint=f"delete {deb.parent}, then try again") from error
+            raise HostError(f"{deb} is damaged: {error}", hint=hint) from error
+        if not whole:
+            return
+        while running.stdout.read(1 << 20):
+            pass  # what fills the last block
+        # A stream that ends between two members looks like an archive of fewer.
+        if (code := running.wait(_END_S)) != 0:
+            raise HostError(f"{deb} is damaged: dpkg-deb ended with status {code}", hint=hint)
 
 
 def extract(
@@ -82,7 +95,7 @@ def extract(
 ) -> tuple[Path, ...]:
     """Write the regular files of a .deb for which `place(name)` gives a path. Names come without the leading `./`."""
     written = []
-    with open_deb(deb) as archive:
+    with open_deb(deb, whole=True) as archive:
         for name, source in _files(archive):
             if on_bytes is not None:
                 on_bytes(archive.offset)

@@ -25,6 +25,7 @@ from vmtailor.base.files.digests import sha256_of_rest
 from vmtailor.base.natives import mark_addresses
 from vmtailor.base.text import plain
 from vmtailor.drivers.host import bundle_values, digest_cache
+from vmtailor.drivers.image.allowance import Room
 from vmtailor.model.boots.system_exercise import SystemExercise
 from vmtailor.model.bundle import (
     BASELINE_CONFIG,
@@ -107,7 +108,9 @@ class SavedFolder(ABC):
         def fill(folder: Path) -> None:
             total = hashlib.sha256()
             with plain_files.opened(self.path, name) as source, (folder / "file").open("wb") as target:
+                room = Room(folder)  # a file of holes is small until it is copied
                 while part := source.read(_CHUNK):
+                    room.take(len(part))
                     total.update(part)
                     target.write(part)
             if total.hexdigest() != sha256:

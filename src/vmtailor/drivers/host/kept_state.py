@@ -11,7 +11,7 @@ from pathlib import Path
 
 from vmtailor.base.disk_full import disk_full_is_a_host_error
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.files import plain_files
+from vmtailor.base.files import durable, plain_files
 from vmtailor.base.files.holes import copy_with_holes
 from vmtailor.drivers.host.bundle_folder import BundleFolder
 from vmtailor.model.bundle import STATES
@@ -31,7 +31,7 @@ def _first_state(folder: Path, root: Path, state: Path) -> None:
             try:
                 copy_with_holes(root, made)
                 made.chmod(0o600)
-                made.rename(state)
+                durable.place(made, state)
             finally:
                 made.unlink(missing_ok=True)
     finally:

@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from vmtailor.base import figures, notation
-from vmtailor.base.disk_full import no_space
-from vmtailor.base.errors import UserInputError
+from vmtailor.base.disk_full import CACHE_ELSEWHERE, DiskFull, no_space
+from vmtailor.base.errors import UserInputError, VmtailorError
 
 #: Content of one image, unless the user says otherwise; the second where the disk has not twice the first free.
 DEFAULT_BYTES = 16 << 30
@@ -24,6 +25,8 @@ LAYERS = 1000
 RESERVE_BYTES = 64 << 20
 #: Bytes between two looks at the free space.
 _LOOK_BYTES = 16 << 20
+#: More than a program writes between two looks at it.
+_AHEAD_BYTES = 64 << 20
 OPTION = "--max-image-size"
 
 
@@ -106,4 +109,30 @@ def require_room(folder: Path, size: int) -> None:
     """Raise HostError unless so many bytes, and the reserve, are free."""
     free = free_bytes(folder)
     if free < size + (RESERVE_BYTES if size >= _LOOK_BYTES else 0):
-        raise no_space(f"for the image in {folder}: {figures.file_bytes(free)} are free")
+        raise about_to_be_full(folder, free)
+
+
+@dataclass(frozen=True)
+class WrittenByTool:
+    """Bound what a program writes to a folder, looked at while it runs. `most_bytes`: of what it may write; `occupied`:
+    returns what it has written; `refuse`: makes the error for more; `elsewhere`: how to use another disk."""
+
+    folder: Path
+    most_bytes: int
+    occupied: Callable[[], int]
+    refuse: Callable[[], VmtailorError]
+    elsewhere: str = CACHE_ELSEWHERE
+
+    def look(self) -> None:
+        """Raise the error for too much, or DiskFull when the disk is about to be full."""
+        written, free = self.occupied(), free_bytes(self.folder)
+        if written > self.most_bytes:
+            raise self.refuse()
+        # What is small needs no reserve.
+        if free < (RESERVE_BYTES + _AHEAD_BYTES if written >= _LOOK_BYTES else 0):
+            raise about_to_be_full(self.folder, free, self.elsewhere)
+
+
+def about_to_be_full(folder: Path, free: int, elsewhere: str = CACHE_ELSEWHERE) -> DiskFull:
+    """Return the error for a folder whose disk has too little room."""
+    return no_space(f"for the image in {folder}: {figures.file_bytes(free)} are free", elsewhere=elsewhere)

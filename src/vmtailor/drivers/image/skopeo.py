@@ -7,22 +7,19 @@ from __future__ import annotations
 import hashlib
 import ipaddress
 import re
-import subprocess
-import tempfile
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from vmtailor.base.disk_full import no_space, says_full
 from vmtailor.base.errors import HostError, UserInputError, VmtailorError
-from vmtailor.base.process import CommandFailed, ProgramResult, not_ended, require_tool, run, spawn
+from vmtailor.base.process import CommandFailed, Meanwhile, require_tool, run
 from vmtailor.drivers.image import manifests
-from vmtailor.drivers.image.allowance import ImageLimits, require_room, too_much
+from vmtailor.drivers.image.allowance import ImageLimits, WrittenByTool, too_much
 
 COPY_TIMEOUT_S = 3600.0
 INSPECT_TIMEOUT_S = 120.0
 #: Seconds between two looks at how much has been copied.
-LOOK_S = 0.2
+LOOK_S = 0.05
 
 _MESSAGE = re.compile(r'level=fatal msg="((?:[^"\\]|\\.)*)"')
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
@@ -74,33 +71,16 @@ def copy(
     soon as more was written than an image may have, or HostError (no network, disk full)."""
     # A daemon's image is written twice: as the archive that the daemon gives, and in the form that is asked for.
     times = 2 if source.startswith("docker-daemon:") else 1
-    finished = _watched(
-        copy_command(source, destination, temporary, access), temporary, limits or ImageLimits(), name or source, times
+    name, limits, before = name or source, limits or ImageLimits(), _occupied(temporary)
+    # A registry may send without end.
+    written = WrittenByTool(
+        temporary, times * limits.unpacked_bytes, lambda: _occupied(temporary) - before, lambda: too_much(name, limits)
     )
-    if finished.returncode != 0:
-        raise explain(name or source, finished.error_text, access) from CommandFailed(finished)
-
-
-def _watched(argv: list[str], folder: Path, limits: ImageLimits, name: str, times: int) -> ProgramResult:
-    """Run a program that writes an image below `folder`, so many times, and end it when that is too much: a registry
-    may send without end."""
-    started, before = time.monotonic(), _occupied(folder)
-    with tempfile.TemporaryFile() as err, spawn(argv, stderr=err) as process:
-        while True:
-            try:
-                code = process.wait(LOOK_S)
-                break
-            except subprocess.TimeoutExpired:
-                written = _occupied(folder) - before
-                if written > times * limits.unpacked_bytes:
-                    raise too_much(name, limits) from None
-                require_room(folder, 0)
-                if time.monotonic() - started > COPY_TIMEOUT_S:
-                    raise not_ended(argv, COPY_TIMEOUT_S) from None
-        err.seek(0)
-        return ProgramResult(
-            argv=tuple(argv), returncode=code, stdout=b"", stderr=err.read(), seconds=time.monotonic() - started
-        )
+    argv = copy_command(source, destination, temporary, access)
+    try:
+        run(argv, timeout_s=COPY_TIMEOUT_S, meanwhile=Meanwhile(LOOK_S, written.look))
+    except CommandFailed as failure:
+        raise explain(name, failure.finished.error_text, access) from failure
 
 
 def _occupied(folder: Path) -> int:

@@ -76,7 +76,7 @@ class KconfigShell:
         if source_id:
             asked = (tools["CC"], tools["LD"], "pahole", "rustc", "bindgen")
             versions = "\n".join(self._first_line([tool, "--version"]) for tool in asked)
-            key = digest("kconfig-shell/2", family.name, source_id, str(self.source), versions)
+            key = digest("kconfig-shell/3", family.name, source_id, str(self.source), versions)
             told = {name: value for name, value in self.env.items() if name not in self._base}
             self.key = (key, json.dumps(told, sort_keys=True))
             store = store or Store()
@@ -101,6 +101,8 @@ class KconfigShell:
                     )
                 except CommandFailed as error:  # ended by a signal: no answer
                     finished = error.finished
+                # On a full disk a compiler can do nothing, and the command hides why: that is no answer to keep.
+                temporary.require_room(scratch)
             known = "\n".join(finished.text.splitlines()).rstrip("\n").replace("\n", " ")
             self._answers[command] = known
             self._new = True

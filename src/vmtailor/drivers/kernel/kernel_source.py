@@ -110,7 +110,7 @@ def unpack(tarball: Path, folder: Path, title: str) -> None:
             process.run(
                 [tar, "--extract", "--file", str(tarball), "--directory", str(folder), "--strip-components=1",
                  "--no-same-owner", "--no-same-permissions"],
-                timeout_s=1800,
+                timeout_s=1800, name="the kernel's source",
             )  # fmt: skip
         except process.CommandFailed as error:
             raise UserInputError(

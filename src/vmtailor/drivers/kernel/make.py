@@ -144,6 +144,8 @@ class Remaining:
 
 #: Seconds a whole compile may take; a distribution's configuration on two slow cores takes hours.
 COMPILE_TIMEOUT_S = 6 * 3600.0
+#: The words for make in errors.
+_BUILD = "the kernel build"
 #: Under which make and ccache work: build folders are in the cache, which is its owner's alone.
 UMASK = 0o077
 
@@ -249,7 +251,7 @@ def _resolve(
 ) -> dict[str, str]:
     _require_toolchain(toolchain)
     try:
-        process.run(make_argv(source, build_dir, toolchain, [target]), timeout_s=900, env=env, umask=UMASK)
+        process.run(make_argv(source, build_dir, toolchain, [target]), timeout_s=900, env=env, umask=UMASK, name=_BUILD)
     except process.CommandFailed as error:
         raise BuildError(
             "the kernel's own configuration step failed",
@@ -307,6 +309,7 @@ def compile_kernel(
                 timeout_s=COMPILE_TIMEOUT_S,
                 env=environment(),
                 umask=UMASK,
+                name=_BUILD,
                 on_line=seen,
             )
         except process.CommandFailed as error:
@@ -420,7 +423,7 @@ def _compile_error(error: process.CommandFailed) -> BuildError | HostError:
     output = error.finished.error_text + "\n" + error.finished.text
     lines = [line for line in output.splitlines() if _ERROR.search(line)]
     if any(says_full(line) for line in lines):
-        return no_space("for the kernel build")
+        return no_space(f"for {_BUILD}")
     return BuildError(
         "the kernel does not compile in this configuration",
         hint="the lines below are the compiler's; the build folder is kept",

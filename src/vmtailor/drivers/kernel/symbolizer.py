@@ -39,11 +39,22 @@ def symbolize(binary: Path, addresses: Iterable[int], *, section: str = "") -> d
     if section or llvm is None:
         tool = require_tool("addr2line", "binutils")
         argv = [tool, "-a", "-f", "-i", "-e", str(binary), *(["-j", section] if section else [])]
-        output = run(argv, timeout_s=TIMEOUT_S, stdin_bytes=text, ok=(0, 1)).text
-        return dict(_known(parse_addr2line(output)))
+        done = run(argv, timeout_s=TIMEOUT_S, stdin_bytes=text, ok=(0, 1))
+        found = parse_addr2line(done.text)
+        if done.returncode == 0:
+            _require_all(tool, binary, len(asked), len(found))
+        return dict(_known(found))
     argv = [llvm, f"--obj={binary}", "--inlining", "--functions=linkage", "--no-demangle"]
     output = run(argv, timeout_s=TIMEOUT_S, stdin_bytes=text).text
-    return dict(_known(zip(asked, parse_llvm(output), strict=False)))
+    stacks = parse_llvm(output)
+    _require_all(llvm, binary, len(asked), len(stacks))
+    return dict(_known(zip(asked, stacks, strict=True)))
+
+
+def _require_all(tool: str, binary: Path, asked: int, answered: int) -> None:
+    """Require an answer for each address: those that are missing would look as if they had no debug information."""
+    if answered != asked:
+        raise HostError(f"{Path(tool).name} answered {answered} of {asked} addresses of {binary}", hint="try again")
 
 
 def _known(pairs: Iterable[tuple[int, SourceFrames]]) -> Iterator[tuple[int, SourceFrames]]:

@@ -5,14 +5,13 @@ init."""
 from __future__ import annotations
 
 import lzma
-import tempfile
 import zlib
 from pathlib import Path
 
 from vmtailor.base import notation
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import temporary
-from vmtailor.base.process import CommandFailed, require_tool, run
+from vmtailor.base.process import CommandFailed, OutputTooLong, require_tool, run
 from vmtailor.drivers.rootfs.initramfs import archive, load_order
 from vmtailor.model.machine import Disk, DiskFormat
 
@@ -94,21 +93,25 @@ def _unpacked(data: bytes, path: Path) -> bytes:
             unpacked, rest, whole = lzmad.decompress(data, MAX_UNPACKED), lzmad.unused_data, lzmad.eof
         else:
             unpacked, rest, whole = _by_tool(data, path), b"", True
+    except OutputTooLong as error:
+        raise _too_large(path) from error
     except (OSError, EOFError, lzma.LZMAError, zlib.error, CommandFailed) as error:
         raise UserInputError(f"{path} is damaged", details=str(error)) from error
     if not unpacked or not whole or len(unpacked) > MAX_UNPACKED:
-        raise UserInputError(f"{path} is damaged, or unpacks to more than {notation.mebibytes(MAX_UNPACKED)}")
+        raise _too_large(path)
     return unpacked + rest
+
+
+def _too_large(path: Path) -> UserInputError:
+    return UserInputError(f"{path} is damaged, or unpacks to more than {notation.mebibytes(MAX_UNPACKED)}")
 
 
 def _by_tool(data: bytes, path: Path) -> bytes:
     tool = {b"\x28\xb5\x2f\xfd": "zstd", b"\x02\x21\x4c\x18": "lz4", b"\x04\x22\x4d\x18": "lz4"}.get(data[:4])
     if tool is None:
         raise UserInputError(f"{path} has an unknown compression")
-    with tempfile.TemporaryFile() as out:
-        run([require_tool(tool), "-d", "-c", "-q", "-f"], timeout_s=120, stdin_bytes=data, stdout=out, ok=(0, 1))
-        out.seek(0)
-        return out.read(MAX_UNPACKED + 1)
+    argv = [require_tool(tool), "-d", "-c", "-q", "-f"]
+    return run(argv, timeout_s=120, stdin_bytes=data, ok=(0, 1), most_bytes=MAX_UNPACKED).stdout
 
 
 def rebuild(initrd: Path, root: Disk, small_init: Path, out: Path) -> tuple[str, ...]:

@@ -200,7 +200,7 @@ LOGS: dict[str, tuple[Callable[[Path], object], tuple[str, ...], str]] = {
         ("explain", "--source", "~no such user/x", "EPOLL", "--config", "LOG"),
         "no such user",
     ),
-    "a bundle that is a FIFO": (os.mkfifo, ("explain", "LOG"), "does not exist"),
+    "a bundle that is a FIFO": (os.mkfifo, ("explain", "LOG"), "named pipe"),
     "boot: memory of 5,000 digits": (Path.touch, ("boot", "--kernel", "LOG", "--memory", DIGITS), "memory"),
     "boot: 10^30 CPUs": (Path.touch, ("boot", "--kernel", "LOG", "--cpus", "1" + "0" * 30), "--cpus"),
     "boot: 10^30 times": (Path.touch, ("boot", "--kernel", "LOG", "--repeat", "1" + "0" * 30), "--repeat"),

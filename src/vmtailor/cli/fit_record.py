@@ -71,7 +71,7 @@ def load_run(path: Path) -> tuple[FitRun, Path]:
         # The folder may be somebody else's: what it holds under this name must be a file, and its own.
         data = plain_files.read(path, RUN, RECORD_BYTES)
         return records.from_bytes(FitRun, data, str(path / RUN)), path
-    if not path.is_file():
+    if not path.exists():
         raise UserInputError(f"{path} does not exist", hint="give the folder that vmtailor fit wrote (its option -o)")
     return records.load(FitRun, path), path.parent
 

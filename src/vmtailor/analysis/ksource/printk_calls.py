@@ -17,7 +17,7 @@ _ENDING = r"(?:_once|_ratelimited|_rl|_deferred|_on_once)?"
 _PLAIN = re.compile(r"(?:printk|WARN|WARN_ONCE|early_printk|xen_raw_printk)" + _ENDING + r"\Z")
 _PR = re.compile(r"pr_(?P<level>emerg|alert|crit|err|error|warn|warning|notice|info)" + _ENDING + r"\Z")
 _DEVICE = re.compile(
-    r"(?:dev|netdev|netif|pci|bt_dev|drm|ibdev|acpi_handle|hid|usb)_"
+    r"(?:dev|netdev|netif|pci|bt_dev|drm|ibdev|[a-z]{4}_handle|hid|usb)_"
     r"(?P<level>emerg|alert|crit|err|warn|notice|info|err_probe)" + _ENDING + r"\Z"
 )
 _OTHER = re.compile(
@@ -31,14 +31,14 @@ _NO_LOG = re.compile(
 )
 _CALL = re.compile(r"\b([A-Za-z_]\w*)[ \t]*\(")
 _ARGUMENT_TOKEN = re.compile(
-    r'(?P<string>"(?:\\.|[^"\\\n])*")|(?P<char>\'(?:\\.|[^\'\\\n])+\')|(?P<word>[A-Za-z_]\w*)|(?P<space>\s+)|(?P<sign>.)',
+    r'(?P<string>"(?:\\.|[^"\\\n])*+"?)|(?P<char>\'(?:\\.|[^\'\\\n])++\'?)|(?P<word>[A-Za-z_]\w*)|(?P<space>\s+)|(?P<sign>.)',
     re.S,
 )
 _MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+((?:\\\n|[^\n])*)", re.M)
 _FORMAT = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(pr_fmt|dev_fmt)\([ \t]*(\w+)[ \t]*\)((?:\\\n|[^\n])*)", re.M)
 _BODY_START, _BODY_END = re.compile(r"^\{", re.M), re.compile(r"^\}", re.M)
 _CONVERSION = re.compile(
-    r"%(?:%|[-+ #0]*(?:\d+|\*)?(?:\.(?:\d+|\*|))?(?:hh|h|ll|l|L|q|j|z|Z|t)?"
+    r"%(?:%|[-+ #0]*+(?:\d++|\*)?+(?:\.(?:\d++|\*|))?+(?:hh|h|ll|l|L|q|j|z|Z|t)?"
     r"(?:(?P<d>[diu])|(?P<x>[xXo])|(?P<c>c)|(?P<s>s)|(?P<p>p[A-Za-z]*\d?)|(?P<n>n)))"
 )
 _ESCAPES = {"n": "\n", "t": "\t", "\\": "\\", '"': '"', "'": "'", "r": "", "a": "", "0": ""}
@@ -49,12 +49,12 @@ _INITCALL = re.compile(
     r"_init(?:call)?(?:_sync)?\(\s*(\w+)\s*\)",
     re.M,
 )
-_DRIVER_MACRO = re.compile(r"^(?:module|builtin)_\w*driver\w*\(\s*(\w+)", re.M)
-_DRIVER_START = re.compile(r"\bstruct\s+(?:\w*_driver|device_driver)\s+\w+\s*(?:__\w+\s*)*=\s*\{")
+_DRIVER_MACRO = re.compile(r"^(?:module|builtin)_(?=\w*driver)\w++\(\s*(\w+)", re.M)
+_DRIVER_START = re.compile(r"\bstruct\s+(?:\w*_driver|device_driver)\s+\w++\s*+(?:__\w++\s*+)*+=\s*\{")
 _NAME_FIELD = re.compile(r'\.name\s*=\s*(?:\(char \*\)\s*)?(?:"([^"\n]+)"|(\w+))')
 
 _DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(\w+)[^\n]*", re.M)
-_ARRAY = re.compile(r'\bchar\s+(?:\*\s*(?:const\s+)?(\w+)|(\w+)\s*\[\w*\])\s*(?:__\w+\s*)*=\s*("[^"\n]*")\s*;')
+_ARRAY = re.compile(r'\bchar\s+(?:\*\s*(?:const\s+)?(\w+)|(\w+)\s*\[\w*\])\s*+(?:__\w++\s*+)*+=\s*("[^"\n]*")\s*;')
 
 _Tokens = list[tuple[str, str]]
 QUIET = frozenset({"info", "notice"})

@@ -5,9 +5,12 @@ evidence cut to what fits a screen."""
 from __future__ import annotations
 
 import re
+import shlex
 
 from vmtailor.base.figures import NARROW_SPACE
 
+#: Characters of a line that is read as a shell reads it.
+MOST_SHELL_LINE = 8192
 #: Characters that JSON allows raw and a terminal may obey: DEL, C1, marks of direction, zero width, other line ends,
 #: halves of a pair, tags.
 _STEERS = re.compile(
@@ -150,3 +153,12 @@ def excerpt(lines: list[str]) -> list[str]:
 
 def _cut(line: str, width: int) -> str:
     return line if len(line) <= width else f"{line[: width - 2]} …"
+
+
+def shell_words(line: str, comments: bool = False) -> list[str]:
+    """Split a line into words as a shell does; at its spaces where quotes do not close, or the line is longer than a
+    program's line is. (shlex takes time that grows with the square of a word's length.)"""
+    try:
+        return shlex.split(line, comments=comments) if len(line) <= MOST_SHELL_LINE else line.split()
+    except ValueError:
+        return line.split()

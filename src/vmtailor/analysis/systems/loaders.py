@@ -7,11 +7,11 @@ would set stay as they are written, except those of the environment block."""
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from vmtailor.analysis.systems.kernels import version_order
+from vmtailor.base.text import shell_words
 from vmtailor.model.systems.system import LoaderEntry
 
 #: Lines and entries that are read.
@@ -38,7 +38,7 @@ def parse_grub(text: str, source: str, environment: Mapping[str, str], boot_pref
     menu, blocks = _Menu(), list[str]()
     current: LoaderEntry | None = None
     for line in text.splitlines()[:MOST_LINES]:
-        words = _words(line)
+        words = shell_words(line, comments=True)
         if not words or len(menu.entries) >= MOST_ENTRIES:
             continue
         if words[0] in ("menuentry", "submenu") and words[-1].endswith("{") and len(words) > 1:
@@ -91,13 +91,6 @@ def _chosen(menu: _Menu, saved: str, text: str) -> list[LoaderEntry]:
     hits = hits or [entry for number, _, entry in linux if number.startswith(f"{wanted}>")]
     first = hits[0] if hits else linux[0][2]
     return [replace(entry, chosen=entry is first) for _, _, entry in linux]
-
-
-def _words(line: str) -> list[str]:
-    try:
-        return shlex.split(line, comments=True)
-    except ValueError:
-        return line.split()
 
 
 def _filled(word: str, environment: Mapping[str, str]) -> str:

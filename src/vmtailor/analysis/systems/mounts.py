@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 import shlex
 
+from vmtailor.base.text import MOST_SHELL_LINE
 from vmtailor.model.systems.system import Mount, OsRelease, Partition
 
 #: Lines of a table that are read; no system has a tenth.
@@ -29,7 +30,7 @@ def parse_os_release(text: str) -> OsRelease:
     values: dict[str, str] = {}
     for line in text.splitlines()[:MOST_LINES]:
         name, found, value = line.strip().partition("=")
-        if found and not name.startswith("#"):
+        if found and not name.startswith("#") and len(value) <= MOST_SHELL_LINE:
             try:
                 values[name] = "".join(shlex.split(value))[:200]
             except ValueError:  # a quotation without an end

@@ -76,7 +76,7 @@ def test_it_fits_better(lighttpd: Fitted) -> None:
     # The goals of the default margin; those of none are lower (docs/explanation/results.md).
     assert after["init_instructions_net"] <= 33e6
     assert after["kernel_bytes"] <= 5.3e6
-    assert after["min_memory_bytes"] <= 18 << 20
+    assert after["min_memory_bytes"] <= 19 << 20  # with the network device of `run`
     assert after["request_kernel_instructions"] <= 72e3
     symbols = lighttpd.document["symbols"]
     assert sum(symbols[cause] for cause in ("demanded", "platform", "repair", "margin", "dependency")) <= 110

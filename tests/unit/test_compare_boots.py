@@ -70,7 +70,7 @@ def test_a_side_is_what_analyze_reads_without_what_only_a_reader_wants(tmp_path:
     (side,) = load_side([path]).timelines
     shown = analyze([path])
     assert shown.hotspots and shown.advice
-    assert side == msgspec.structs.replace(shown, hotspots=(), advice=())
+    assert side == msgspec.structs.replace(shown, hotspots=(), advice=(), lines=(), unused=())
 
 
 NOISE = (0, 120, -90, 60, -40, 80)

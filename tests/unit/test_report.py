@@ -8,6 +8,7 @@ import io
 import json
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -196,6 +197,11 @@ def test_page_holds_the_document_and_every_symbol() -> None:
     assert data["fit"] == fit_document(run)
     symbols = data["symbols"]
     assert isinstance(symbols, list) and len(symbols) == len(run.plan.symbols)
+
+
+def test_the_page_of_a_system_needs_no_image() -> None:
+    run = records.load(FitRun, Path(__file__).parents[1] / "data/saved/system/run.json")
+    assert run.image is None and f"amd64 on {run.plan.machine}, kernel" in report_page.page(run)
 
 
 def test_page_names_no_address_outside_itself() -> None:

@@ -28,7 +28,7 @@ from vmtailor.analysis.ksource.kconfig import Kconfig, tristates
 from vmtailor.analysis.ksource.names import sys_entries
 from vmtailor.analysis.ksource.own_option import own_option
 from vmtailor.analysis.printk.message_index import KIND_HIDDEN, SECTION
-from vmtailor.analysis.printk.templates import ENDS, hand_written, row_of
+from vmtailor.analysis.printk.templates import ENDS, TEXT, hand_written, row_of
 from vmtailor.base.notation import module_name
 from vmtailor.drivers.kernel.kconfig_shell import KconfigShell, kernel_version
 
@@ -133,7 +133,7 @@ class Includer:
 
 
 class Index:
-    """What was found so far in all trees."""
+    """The messages and names found so far in all trees."""
 
     def __init__(self) -> None:
         self.rows: dict[tuple[bytes, Where, bool], int] = {}
@@ -192,7 +192,7 @@ class Index:
             where = place(one.offset)
             if where is None:
                 continue
-            if one.prefix and printk_calls.TEXT not in printk_calls.template_of(one.prefix):
+            if one.prefix and TEXT not in printk_calls.template_of(one.prefix):
                 _note(self.prefixes, one.prefix, where, mask)
             row = row_of(one.template, one.floating, one.whole)
             if row is not None:

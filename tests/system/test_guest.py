@@ -116,6 +116,7 @@ def image_archive(path: Path) -> None:
         # Links of an image whose files an engine gives, and to folders that are not there.
         add("etc/hosts", tarfile.SYMTYPE, target="../srv/hosts")
         add("etc/resolv.conf", tarfile.SYMTYPE, target="/run/nowhere/resolv.conf")
+        add("etc/hostname", tarfile.SYMTYPE, target="/.vmtailor/client")  # what init may write
         add("linked", tarfile.SYMTYPE, target="srv/behind/folder")
         add("srv/alien", tarfile.REGTYPE, b"\x7fELF\x02 of another machine")
 
@@ -205,6 +206,7 @@ def test_surroundings_are_those_of_an_engine(bench: Bench) -> None:
     """Links, limits, settings and variables; each line is one of them."""
     script = (
         "busybox readlink /etc/hosts; busybox readlink /etc/mtab; [ -L /etc/resolv.conf ] || echo own resolver; "
+        "[ -L /etc/hostname ] || echo own name; [ -s /.vmtailor/client ] && echo whole client; "
         "cat /etc/resolv.conf /srv/hosts; echo home=$HOME; pwd -P; ls -d /srv/behind/folder/volume; "
         "busybox grep processes /proc/self/limits; cat /proc/sys/net/ipv4/ping_group_range; "
         "httpd -p 80 -h /srv && wget -q -O - http://localhost/"
@@ -216,7 +218,9 @@ def test_surroundings_are_those_of_an_engine(bench: Bench) -> None:
     )
     out = report.stdout.splitlines()
     assert report.notes == ()
-    assert out[:4] == ["../srv/hosts", "/proc/mounts", "own resolver", "nameserver 10.0.2.3"]
+    assert out[:4] == ["../srv/hosts", "/proc/mounts", "own resolver", "own name"]
+    assert "whole client" in out  # our programs are not the image's files, wherever its links lead
+    assert "nameserver 10.0.2.3" in out
     assert "127.0.0.1\tlocalhost" in out
     assert "::1\tip6-localhost ip6-loopback" in out
     assert "home=/srv" in out

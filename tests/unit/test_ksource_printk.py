@@ -12,8 +12,9 @@ from vmtailor.analysis.ksource.conditions import without_comments
 from vmtailor.analysis.ksource.expr_text import parse
 from vmtailor.analysis.ksource.kbuild import linked_files
 from vmtailor.analysis.ksource.own_option import own_option
+from vmtailor.analysis.printk import templates
 
-D, X, S, C = printk_calls.DECIMAL, printk_calls.HEX, printk_calls.TEXT, printk_calls.CHARACTER
+D, X, S, C = templates.DECIMAL, templates.HEX, templates.TEXT, templates.CHARACTER
 
 
 def found(source: str, names: tuple[str, ...] = ("mod",)) -> list[printk_calls.PrintedMessage]:

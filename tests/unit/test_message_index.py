@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vmtailor.analysis.ksource.printk_calls import CHARACTER, DECIMAL, HEX, TEXT, template_of
+from vmtailor.analysis.ksource.printk_calls import template_of
 from vmtailor.analysis.printk.message_index import SECTION, MessageIndex, Origin
-from vmtailor.analysis.printk.templates import ENDS, matches, row_of
+from vmtailor.analysis.printk.templates import CHARACTER, DECIMAL, ENDS, HEX, TEXT, matches, row_of
 
 D, X, S, C = DECIMAL, HEX, TEXT, CHARACTER
 

@@ -22,7 +22,11 @@ DATES = ("now: Thu Jan  1 00:00:02 UTC 2026\nok\n", "now: Fri Jan  2 01:01:04 UT
         (DATES, "now: Thu Jan  1 00:00:01 UTC 2026\nno\n", False),
         (DATES, "now: nothing\nok\n", False),
         (("pid 41\n", "pid 42\n"), "pid 7\n", True),
-        (("pid 41\n", "pid 42\n"), "pid: 7\n", True),  # what is fixed is there
+        (("pid 41\n", "pid 42\n"), "pid: 7\n", False),
+        # A word where both had a number is an error, and so is one between what is fixed or behind it.
+        (("read 41 bytes\n", "read 42 bytes\n"), "read error: no such device, 0 bytes\n", False),
+        (("41 bytes\n", "42 bytes\n"), "41 bytes: I/O error\n", False),
+        (("id=3f9a\n", "id=b1\n"), "id is missing: =77aa\n", False),
         (("pid 41\n", "pid 42\n"), "process 7\n", False),
         (("1767225602\n", "1767315664\n"), "1767225601\n", True),
         (("id=3f9a\n", "id=b1\n"), "id=77aa\n", True),
@@ -63,9 +67,10 @@ def test_both_runs_are_allowed_and_agreeing_ones_are_compared_whole(one: str, ag
     assert Output(one, one).allows(again) is (one == again)
 
 
-def test_long_outputs_take_time_in_proportion() -> None:
+@pytest.mark.parametrize("end", ["\n", " "])
+def test_long_outputs_take_time_in_proportion(end: str) -> None:
     def seconds(lines: int) -> float:
-        one, again, other = ("".join(f"{i} of {lines}: {x}{i}\n" for i in range(lines)) for x in "xyz")
+        one, again, other = ("".join(f"{i} of {lines}: {x}{i}{end}" for i in range(lines)) for x in "xyz")
         begun = time.process_time()
         assert Output(one, again).allows(other)
         return time.process_time() - begun

@@ -384,7 +384,7 @@ def take_pending(observed: Observed, at_us: int) -> None:
     observed.pending.clear()
 
 
-#: What a first journal says when the root is switched, and what systemd writes to a console of a system's start.
+#: Words of a first journal at the switch of the root, and of systemd on a console when a system starts.
 _JOURNAL_ENDS = re.compile(rb"systemd-journald\[\d+\]: Received SIGTERM from PID 1 \(")
 _WELCOME = re.compile(rb"Welcome to (.{1,120}?)!?\s*$")
 _OF_INITRD = (b"dracut", b"nitramfs", b"nitrd", b"Initrd")

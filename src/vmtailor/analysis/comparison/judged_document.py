@@ -32,10 +32,10 @@ DOCUMENTS = (RUN, SERIES, "boot.json", "report.json", "timeline.json")
 MOST_BYTES = 1 << 30
 #: The number of saved boots without figures. Without a budget for it, the budget is none.
 FAILED = "boots_failed"
-#: Whether a boot ended in a crash, or its kernel reported a fault; and whether a fit was verified. Both are 1 or 0.
+#: Figures that are 1 or 0: a boot crashed, or its kernel reported a fault; a fit was verified.
 #: Without a budget of its own, no boot may have crashed, and every fit must be verified.
 CRASHED, VERIFIED = "crashed", "verified"
-#: What has to hold where no budget names the figure, and what it means where it does not.
+#: Limits that hold where no budget names the figure, and the meaning of a broken one.
 IMPLIED = {
     FAILED: ("<= 0", "boots that never became ready"),
     CRASHED: ("<= 0", "the boot ended in a crash, so its figures are not those of a boot"),

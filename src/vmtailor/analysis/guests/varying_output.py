@@ -4,6 +4,7 @@ which parts they are; only the others tell whether another kernel changed someth
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -13,6 +14,9 @@ from functools import cached_property
 #: Stands for a part that varies.
 MASK = "*"
 _TOKEN = re.compile(r"[^\W_]+|\s+|.", re.S)
+_LETTER = re.compile(r"[^\W\d_]")
+#: A part that varies, and one that had no letters in either run. No token is one of these, nor between two.
+_ANY, _NUMBER, _BETWEEN = "**", "##", "\ud800"
 #: Lines that are shown of what varies, and characters of each.
 MOST_SHOWN, WIDTH = 3, 120
 
@@ -22,21 +26,43 @@ def _tokens(line: str) -> list[str]:
     return [" " if token.isspace() else token for token in _TOKEN.findall(line)]
 
 
+def _mask(one: str, again: str) -> str:
+    return _ANY if _LETTER.search(one) or _LETTER.search(again) else _NUMBER
+
+
 def _fixed(one: str, again: str) -> list[str]:
-    """Return the parts that two forms of a line share, with MASK for what lies between them."""
+    """Return the parts that two forms of a line share, with a mask for what lies between them."""
     first, second = _tokens(one), _tokens(again)
     if len(first) == len(second):
-        return [a if a == b else MASK for a, b in zip(first, second, strict=True)]
+        return [a if a == b else _mask(a, b) for a, b in zip(first, second, strict=True)]
     least = min(len(first), len(second))
     head = next((i for i in range(least) if first[i] != second[i]), least)
     tail = next((i for i in range(least - head) if first[-1 - i] != second[-1 - i]), least - head)
-    return [*first[:head], MASK, *first[len(first) - tail :]]
+    spans = ("".join(tokens[head : len(tokens) - tail]) for tokens in (first, second))
+    return [*first[:head], _mask(*spans), *first[len(first) - tail :]]
+
+
+def _joined(tokens: Sequence[str]) -> str:
+    return "".join(f"{token}{_BETWEEN}" for token in tokens)
 
 
 def _holds(line: str, fixed: Sequence[str]) -> bool:
-    """Return whether a line has the fixed parts in their order."""
-    left = iter(_tokens(line))
-    return all(any(token == part for token in left) for part in fixed if part != MASK)
+    """Return whether a line has the fixed parts in their places, and no word where both runs had a number."""
+    text, at, pending = _BETWEEN + _joined(_tokens(line)), 1, ""
+    for is_mask, parts in itertools.groupby(fixed, lambda part: part in (_ANY, _NUMBER)):
+        group = list(parts)
+        if is_mask:
+            pending = _ANY if _ANY in group else _NUMBER
+            continue
+        begin = text.find(_BETWEEN + _joined(group), at - 1)
+        if begin < 0 or not _may_stand(pending, text[at : begin + 1]):
+            return False
+        at, pending = begin + 1 + len(_joined(group)), ""
+    return _may_stand(pending, text[at:])
+
+
+def _may_stand(mask: str, span: str) -> bool:
+    return span == "" or mask == _ANY or (mask == _NUMBER and _LETTER.search(span) is None)
 
 
 @dataclass(frozen=True)
@@ -80,4 +106,5 @@ class Output:
             return ()
         if not self._masks:
             return ("the number of lines",)
-        return tuple("".join(parts)[:WIDTH] for parts in list(self._masks.values())[:MOST_SHOWN])
+        shown = itertools.islice(self._masks.values(), MOST_SHOWN)
+        return tuple("".join(MASK if part in (_ANY, _NUMBER) else part for part in parts)[:WIDTH] for parts in shown)

@@ -10,8 +10,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-#: Marks in a template, below all printable characters: a decimal and a hexadecimal number, any text, one character.
-DECIMAL, HEX, TEXT, CHARACTER = "\x01", "\x02", "\x03", "\x04"
+from vmtailor.analysis.printk.templates import CHARACTER, DECIMAL, HEX, TEXT
 
 _ENDING = r"(?:_once|_ratelimited|_rl|_deferred|_on_once)?"
 _PLAIN = re.compile(r"(?:printk|WARN|WARN_ONCE|early_printk|xen_raw_printk)" + _ENDING + r"\Z")

@@ -20,8 +20,7 @@ from functools import cache, cached_property
 from importlib import resources
 from itertools import islice
 
-from vmtailor.analysis.ksource.printk_calls import TEXT
-from vmtailor.analysis.printk.templates import HEAD, KEY_ENDS, letters, matches
+from vmtailor.analysis.printk.templates import HEAD, KEY_ENDS, TEXT, letters, matches
 from vmtailor.base.notation import module_name, version_key
 
 SECTION = b"\x1e\n"
@@ -217,7 +216,7 @@ class MessageIndex:
 
     def _beginning(self, kind: bytes, text: str) -> Iterator[int]:
         """Yield the numbers of the rows of a kind that begin as a text does."""
-        tail = text.encode()
+        tail = text.encode("utf-8", "replace")
         low, high, length = 0, len(self._rows), HEAD
         while length <= len(tail):
             head = kind + tail[:length]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Templates of messages as rows of the index, and whether a line of a log is one: a scanner without backtracking.
 
-A template is literal text with marks (analysis/ksource/printk_calls.py). A row begins with what is looked up in the
+A template is literal text with marks. A row begins with what is looked up in the
 sorted index: `^` or `~` (an unknown prefix may stand before it) and the template; or, where a template begins with a
 value, `*`, its longest run of whole words, and then the same. ENDS behind a template says that the line ends there."""
 
@@ -11,8 +11,10 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
-from vmtailor.analysis.ksource.printk_calls import CHARACTER, DECIMAL, HEX, TEXT
-
+#: Marks in a template, below all printable characters: a decimal and a hexadecimal number, any text, one character.
+DECIMAL, HEX, TEXT, CHARACTER = "\x01", "\x02", "\x03", "\x04"
+#: Characters that a number may have in front, and those it is made of.
+_NUMBERS = {DECIMAL: (" -+", "0123456789"), HEX: (" ", "0123456789abcdefABCDEFx")}
 #: Behind the words of a `*` row, and at the end of a template that a line ends with.
 KEY_ENDS, ENDS = "\x05", "\x06"
 #: Literal characters that are looked up at least.
@@ -58,6 +60,13 @@ def hand_written(template: str, floating: bool) -> bytes:
     return row
 
 
+def _behind(characters: str, line: str, at: int) -> int:
+    """Return the first place from `at` on that has none of the characters."""
+    while at < len(line) and line[at] in characters:
+        at += 1
+    return at
+
+
 @dataclass(frozen=True, slots=True)
 class _Block:
     """Literals and numbers between two marks of any text: they follow each other without a gap."""
@@ -67,20 +76,10 @@ class _Block:
     def match(self, line: str, at: int) -> int:
         """Return where the block ends when it begins at `at`; -1 when it is not there."""
         for part in self.parts:
-            if part == DECIMAL:
-                while at < len(line) and line[at] in " -+":
-                    at += 1
-                digits = at
-                while at < len(line) and line[at] in "0123456789":
-                    at += 1
-                if at == digits:
-                    return -1
-            elif part == HEX:
-                while at < len(line) and line[at] == " ":
-                    at += 1
-                digits = at
-                while at < len(line) and line[at] in "0123456789abcdefABCDEFx":
-                    at += 1
+            if part in _NUMBERS:
+                before, made_of = _NUMBERS[part]
+                digits = _behind(before, line, at)
+                at = _behind(made_of, line, digits)
                 if at == digits:
                     return -1
             elif part == CHARACTER:
@@ -94,7 +93,7 @@ class _Block:
     def find(self, line: str, at: int, ends: bool) -> int:
         """Return where the first place of the block from `at` on ends, or, with `ends`, one that ends the line; -1."""
         first = self.parts[0]
-        literal = first not in (DECIMAL, HEX, CHARACTER)
+        literal = first not in _NUMBERS and first != CHARACTER
         while at <= len(line):
             if literal:
                 at = line.find(first, at)

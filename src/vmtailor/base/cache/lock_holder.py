@@ -23,7 +23,7 @@ class LockHolder:
     yet."""
 
     pid: int
-    since_s: float
+    since_s: int
     said: str
 
     def words(self, now_s: float) -> str:
@@ -36,8 +36,8 @@ class LockHolder:
 @contextlib.contextmanager
 def holding(descriptor: int) -> Iterator[None]:
     """Tell those that wait for a lock who holds it, during the block. `descriptor`: of the lock's file."""
-    held: list[tuple[int, float]] = _own.__dict__.setdefault("held", [])
-    mine = (descriptor, time.time())
+    held: list[tuple[int, int]] = _own.__dict__.setdefault("held", [])
+    mine = (descriptor, int(time.time()))
     _write(*mine, "")
     held.append(mine)
     try:
@@ -61,12 +61,12 @@ def read(descriptor: int) -> LockHolder | None:
     """Return the holder that a lock's file names; None when it names none, as those of older versions do."""
     try:
         words = os.pread(descriptor, _MOST, 0).decode("utf-8", "replace").split(maxsplit=2)
-        return LockHolder(int(words[0]), float(words[1]), words[2].strip() if len(words) > 2 else "")
+        return LockHolder(int(words[0]), int(words[1]), words[2].strip() if len(words) > 2 else "")
     except (OSError, ValueError, IndexError):
         return None
 
 
-def _write(descriptor: int, since_s: float, said: str) -> None:
+def _write(descriptor: int, since_s: int, said: str) -> None:
     with contextlib.suppress(OSError):  # a lock that cannot be written still holds
-        text = f"{os.getpid()} {since_s:.0f} {said}"[: _MOST // 4].encode("utf-8", "replace")
+        text = f"{os.getpid()} {since_s} {said}"[: _MOST // 4].encode("utf-8", "replace")
         os.pwrite(descriptor, text.ljust(_MOST), 0)

@@ -18,7 +18,7 @@ _ONE_BY_ONE = 64
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 #: Linux: take two names in one step (include/uapi/linux/fs.h); the folder that paths begin from (fcntl.h).
 _RENAME_EXCHANGE, _AT_FDCWD = 2, -100
-#: What a file system answers that cannot exchange, and one without anything to write to a disk.
+#: Errors of a file system that cannot exchange names, or has nothing to write to a disk.
 _CANNOT = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
 
 

@@ -23,14 +23,12 @@ def holes_of(observed: Observed, phases: Sequence[PhaseSpan], units: Sequence[Un
     if user is None or user.start_us is None or user.end_us is None or observed.kernel_log:
         return []
     told = (DurationSource.REPORTED, DurationSource.DRAWING)
+    told_units = (u for u in units if u.duration_source in told and not u.name.startswith(STAGES))
     timed = sorted(
-
-            (u.start_us, u.start_us + (u.duration_us or 0), u.name)
-            for u in units
-            if u.start_us is not None and u.duration_source in told and not u.name.startswith(STAGES)
-            and not u.name.endswith(".scope")
-
-    )  # fmt: skip
+        (u.start_us, u.start_us + (u.duration_us or 0), u.name)
+        for u in told_units
+        if u.start_us is not None and not u.name.endswith(".scope")
+    )
     if len(timed) < LEAST_UNITS:
         return []
     least = max(LEAST_US, round(LEAST_SHARE * (user.end_us - user.start_us)))

@@ -107,6 +107,7 @@ def test_an_option_that_another_selects_says_so(tmp_path: Path) -> None:
     said = ("pps_core: LinuxPPS API ver. 1 registered", "PTP clock support registered")
     boot = boot_of(tmp_path, *said)
     assert {one.option: one.held_by for one in boot.unused} == {"PPS": ("PTP_1588_CLOCK",), "PTP_1588_CLOCK": ()}
+    assert unused(boot_of(tmp_path, *said, "ptp ptp0: new virtual clock ptp1")) == []  # what selects it is at work
 
 
 def test_the_index_is_quick_and_small() -> None:

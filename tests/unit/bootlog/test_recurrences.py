@@ -43,6 +43,13 @@ def test_a_log_that_is_printed_again_is_one_boot(tmp_path: Path, again: str) -> 
     assert "several-boots" not in codes(timeline)
 
 
+def test_a_copy_with_lines_that_the_console_did_not_show_is_no_boot(tmp_path: Path) -> None:
+    more = "".join(f"[    0.20000{at}] clk: parent {at} of uart\n" for at in range(5))
+    copy = KERNEL.replace("[    1.000000]", f"{more}[    1.000000]")
+    timeline = timeline_of(tmp_path, KERNEL + copy + LATER)
+    assert times(timeline)["kernel"] == (0, 2_500_000) and "several-boots" not in codes(timeline)
+
+
 @pytest.mark.parametrize(
     "smm",
     [

@@ -12,7 +12,7 @@ from vmtailor.analysis.changes import machine_words
 from vmtailor.analysis.changes.plan_summary import MEANING, ORDER, cause_of, counts
 from vmtailor.base import figures, pages
 from vmtailor.base.files.regular_files import write_atomic
-from vmtailor.model.architecture import named
+from vmtailor.model.architecture import image_name
 from vmtailor.model.boots.boot import Phase
 from vmtailor.model.change import Figure
 from vmtailor.model.exercise import Proof
@@ -205,7 +205,7 @@ def page(run: FitRun, words: tuple[str, ...] = ()) -> str:
         values={
             "run": run,
             "name": subject_name(run),
-            "architecture": named(run.plan.architecture).image,
+            "architecture": image_name(run.plan.architecture),
             "measures": measures(run),
             "groups": groups(run),
             "picture": pictures.boot_picture(run.baseline, run.tailored),

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from tests.fakes.source_words import trees
-from tests.unit.conftest import Start
+from tests.fakes.started import Start
 
 import vmtailor
 from vmtailor.base import manual, near_names, terminal
@@ -84,9 +84,7 @@ def test_every_page_for_users_has_a_name_of_its_own_that_is_no_verb() -> None:
 
 
 def test_a_wheel_carries_the_same_folders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    import setuptools
-
-    monkeypatch.setattr(setuptools, "setup", lambda **_: None)
+    monkeypatch.setattr("setuptools.setup", lambda **_: None)
     made = runpy.run_path(str(ROOT / "setup.py"))
     assert made["PAGES"] == manual.KINDS
     out = tmp_path / "docs"
@@ -126,7 +124,7 @@ def test_without_its_pages_an_installation_says_so(start: Start, monkeypatch: py
 
 def test_on_a_terminal_a_page_is_set_and_paged(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[str] = []
-    monkeypatch.setattr(terminal.pydoc, "pager", shown.append)
+    monkeypatch.setattr("pydoc.pager", shown.append)
     monkeypatch.setenv("COLUMNS", "60")
     ours, theirs = pty.openpty()
     with os.fdopen(theirs, "w") as screen:

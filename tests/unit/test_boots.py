@@ -55,7 +55,11 @@ def test_nothing_is_wrong() -> None:
         (GuestReport(fatal=GuestNote("TMPFS", "mount: no such device")), Ending.EXITED, "(kernel symbol TMPFS)"),
         (GuestReport(exit_code=127, exit_reason="execve(x): No such file"), Ending.EXITED, "execve(x)"),
         (GuestReport(exit_code=4, stdout="hello\n"), Ending.EXITED, "the exit code is 4, expected 3"),
-        (GuestReport(exit_code=3, stdout="hullo\n"), Ending.EXITED, "the output is not as expected: line 1 is 'hullo', expected 'hello'"),
+        (
+            GuestReport(exit_code=3, stdout="hullo\n"),
+            Ending.EXITED,
+            "the output is not as expected: line 1 is 'hullo', expected 'hello'",
+        ),
         (
             GuestReport(
                 exit_code=3, stdout="hello\n", results=(result(READY_STEP, 1, 0, why="it did not end in time"),)

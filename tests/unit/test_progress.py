@@ -6,6 +6,7 @@ from __future__ import annotations
 import io
 import re
 import sys
+import time
 
 import pytest
 
@@ -41,6 +42,9 @@ def test_a_bar_shows_the_elapsed_time_on_every_terminal(
         monkeypatch.setenv("NO_COLOR", "1")
     with step("compiling the kernel") as shown:
         shown.update(420, 1234, "420 of about 1,234 files, about 3 min left")
+        end = time.monotonic() + 30
+        while "34%" not in screen.getvalue() and time.monotonic() < end:
+            time.sleep(0.02)
     uncoloured = re.sub(r"\x1b\[[0-9;]*m", "", screen.getvalue())
     frames = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "\n", uncoloured).splitlines()
     bars = [text for line in frames if "compiling" in (text := line.strip("\r")) and "✓" not in text]

@@ -131,7 +131,9 @@ def test_what_the_baseline_prints_otherwise_each_time_is_not_compared(bench: Ben
     assert not judged(printed["other"].replace("other", "app")).passed
     traced = replace(traced, coverage_boot=counted)
     (said,) = judged(printed["other"]).failures
-    assert said.startswith("the output differs from the baseline's: line 1 is '00:00:01 other: pid 17', on the baseline '")
+    assert said.startswith(
+        "the output differs from the baseline's: line 1 is '00:00:01 other: pid 17', on the baseline '"
+    )
 
 
 def test_what_init_itself_asked_for_is_named(bench: Bench) -> None:

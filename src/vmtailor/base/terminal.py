@@ -133,7 +133,14 @@ def _columns(width: int) -> list[ProgressColumn]:
     bar_cells = [BarColumn(bar_width=BAR_CELLS)] if width >= WIDE else []
     estimate = [TimeRemainingColumn(table_column=whole())] if width >= WIDE else []
     done = TaskProgressColumn(table_column=whole())
-    return [SpinnerColumn(table_column=whole()), title, *bar_cells, done, TimeElapsedColumn(table_column=whole()), *estimate]
+    return [
+        SpinnerColumn(table_column=whole()),
+        title,
+        *bar_cells,
+        done,
+        TimeElapsedColumn(table_column=whole()),
+        *estimate,
+    ]
 
 
 class _Bars:

@@ -240,7 +240,9 @@ def differences(one: GuestReport, other: GuestReport, exercise: Exercise, again:
             continue  # a failure of its own
         before, after = result.first, answer.first
         if (before.status, before.exit_code) != (after.status, after.exit_code):
-            found.append(f"step {result.step + 1}: answered with {_answered(after)}, on the baseline {_answered(before)}")
+            found.append(
+                f"step {result.step + 1}: answered with {_answered(after)}, on the baseline {_answered(before)}"
+            )
         elif result.kind == StepKind.HTTP and result.done > 1 and result.same and before.sha256 != after.sha256:
             bodies = f"{answers.began('body', after.head)}, on the baseline {answers.quoted(before.head)}"
             found.append(f"step {result.step + 1}: the body differs from the baseline's: {bodies}")

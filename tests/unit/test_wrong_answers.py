@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vmtailor.analysis.guests import boots
-from vmtailor.base import answers
+from vmtailor.base import wrong_answers
 from vmtailor.model.exercise import Expect, Step, StepKind
 from vmtailor.model.guest import Answer, StepResult
 
@@ -71,19 +71,19 @@ def test_a_fault_has_the_beginning_of_the_answer(asked: Step, result: StepResult
     ],
 )
 def test_the_first_line_that_differs_is_named(wanted: str, found: str, said: str) -> None:
-    assert answers.unlike("output", wanted, found) == f"the output is not as expected: {said}"
-    assert answers.differs("output", wanted, found).endswith(said.replace("expected", "on the baseline"))
+    assert wrong_answers.unlike("output", wanted, found) == f"the output is not as expected: {said}"
+    assert wrong_answers.differs("output", wanted, found).endswith(said.replace("expected", "on the baseline"))
 
 
 @pytest.mark.attack
 @given(st.text(), st.text())
 def test_what_is_shown_is_one_short_printable_line(wanted: str, text: str) -> None:
-    for said in (answers.lacks("body", wanted, text), answers.unlike("body", wanted, text)):
+    for said in (wrong_answers.lacks("body", wanted, text), wrong_answers.unlike("body", wanted, text)):
         assert said.isprintable() or "\u202f" in said
         assert len(said) < 450
 
 
 @pytest.mark.attack
 def test_a_long_answer_is_cut() -> None:
-    said = answers.began("body", "\x1b]0;x\x07" * 1_000_000)
+    said = wrong_answers.began("body", "\x1b]0;x\x07" * 1_000_000)
     assert len(said) < 200 and said.endswith(" …'")

@@ -81,7 +81,7 @@ def show_end(end: VerbEnd, console: TerminalConsole | None = None) -> None:
         room = console.height - PROMPT - sum(_rows(part, console) for part in (*first, *figures, *files))
         notes, commands = _shortened(end, console, room)
     else:
-        notes, commands = end.notes, [_command(one, sys.maxsize) for one in end.commands]
+        notes, commands = list(end.notes), [_command(one, sys.maxsize) for one in end.commands]
     left = len(end.notes) - len(notes)
     more = [Text(f"and {left} more{end.more and ' '}{end.more}", "dim")] if left else []
     for part in (*first, *figures, *([Text(), *notes, *more] if notes else [])):
@@ -93,7 +93,7 @@ def show_end(end: VerbEnd, console: TerminalConsole | None = None) -> None:
 
 def _shortened(end: VerbEnd, console: TerminalConsole, room: int) -> tuple[list[Text], list[list[Text]]]:
     """Return the notes and the commands, each as its lines, that fit so many rows of a screen."""
-    cut = [note.copy() for note in end.notes[:NOTES]]
+    cut = [Text.assemble(note) for note in end.notes[:NOTES]]
     for note in cut:
         note.truncate(NOTE_LINES * (console.width - 1), overflow="ellipsis")
     least = 2 + _rows(cut[0], console) if cut else 0

@@ -11,7 +11,7 @@ from vmtailor.analysis.cost import plugin_counts
 from vmtailor.analysis.cost.plugin_counts import SymbolTable
 from vmtailor.analysis.guests import kernel_complaints
 from vmtailor.analysis.guests.varying_output import Output
-from vmtailor.base import answers
+from vmtailor.base import wrong_answers
 from vmtailor.base.natives import Natives
 from vmtailor.model.architecture import Emulator, named, presumed_name
 from vmtailor.model.boots.boot import Boot, ContainerRun, Milestone, Outcome
@@ -203,10 +203,10 @@ def why_wrong(result: StepResult | None, step: Step | None) -> str:
         return f": {result.why}"
     expect, what = step.expect, "body" if step.kind is StepKind.HTTP else "output"
     if expect.contains is not None and result.why.startswith("does not contain"):
-        return f": {answers.lacks(what, expect.contains, wrong.head)}"
+        return f": {wrong_answers.lacks(what, expect.contains, wrong.head)}"
     if expect.stdout is not None and expect.sha256 is None and "with SHA-256" in result.why:
-        return f": expected the {what} {answers.quoted(expect.stdout)}; {answers.began(what, wrong.head)}"
-    return f": {result.why}; {answers.began(what, wrong.head)}"
+        return f": expected the {what} {wrong_answers.quoted(expect.stdout)}; {wrong_answers.began(what, wrong.head)}"
+    return f": {result.why}; {wrong_answers.began(what, wrong.head)}"
 
 
 def _wrong_end(report: GuestReport, expect: Expect) -> list[str]:
@@ -214,12 +214,12 @@ def _wrong_end(report: GuestReport, expect: Expect) -> list[str]:
     if expect.exit_code is not None and report.exit_code is not None and report.exit_code != expect.exit_code:
         found.append(f"the exit code is {report.exit_code}, expected {expect.exit_code}")
     if expect.stdout is not None and report.stdout != expect.stdout:
-        found.append(answers.unlike("output", expect.stdout, report.stdout))
+        found.append(wrong_answers.unlike("output", expect.stdout, report.stdout))
     if expect.contains is not None and expect.contains not in report.stdout:
-        found.append(answers.lacks("output", expect.contains, report.stdout))
+        found.append(wrong_answers.lacks("output", expect.contains, report.stdout))
     if expect.sha256 is not None and report.stdout_sha256 != expect.sha256.lower():
         digest = f"the output has SHA-256 {report.stdout_sha256[:12] or 'none'}…, not {expect.sha256[:12]}…"
-        found.append(f"{digest}; {answers.began('output', report.stdout)}")
+        found.append(f"{digest}; {wrong_answers.began('output', report.stdout)}")
     return found
 
 
@@ -232,7 +232,7 @@ def differences(one: GuestReport, other: GuestReport, exercise: Exercise, again:
     if one.exit_code != other.exit_code:
         found.append(f"the exit code is {other.exit_code}, on the baseline {one.exit_code}")
     if exercise.ready.kind is ReadyKind.EXIT and not printed.allows(other.stdout):
-        found.append(answers.differs("output", one.stdout, other.stdout))
+        found.append(wrong_answers.differs("output", one.stdout, other.stdout))
     theirs = {result.step: result for result in other.results}
     for result in one.results:
         answer = theirs.get(result.step)
@@ -244,7 +244,7 @@ def differences(one: GuestReport, other: GuestReport, exercise: Exercise, again:
                 f"step {result.step + 1}: answered with {_answered(after)}, on the baseline {_answered(before)}"
             )
         elif result.kind == StepKind.HTTP and result.done > 1 and result.same and before.sha256 != after.sha256:
-            bodies = f"{answers.began('body', after.head)}, on the baseline {answers.quoted(before.head)}"
+            bodies = f"{wrong_answers.began('body', after.head)}, on the baseline {wrong_answers.quoted(before.head)}"
             found.append(f"step {result.step + 1}: the body differs from the baseline's: {bodies}")
     return tuple(found)
 

@@ -11,9 +11,9 @@ import socket
 import threading
 from collections.abc import Collection, Mapping
 
-from vmtailor.base import answers
 from vmtailor.base.errors import UserInputError, VmtailorError
 from vmtailor.base.process import run
+from vmtailor.base.wrong_answers import EXPECTED, began, quoted, unlike
 from vmtailor.model.exercise import HOST_PORT, Exercise, Expect, Step, StepKind
 
 TIMEOUT_S = 60.0
@@ -130,9 +130,9 @@ def _judge(step: Step, body: bytes, *, status: int | None = None, exit_code: int
     if expect.sha256 is not None and (digest := hashlib.sha256(body).hexdigest()) != expect.sha256.lower():
         wrong.append(f"the {what} has SHA-256 {digest[:12]}…, expected {expect.sha256[:12]}…")
     if expect.contains is not None and expect.contains.encode() not in body:
-        wrong.append(f"expected the {what} to contain {answers.quoted(expect.contains, answers.EXPECTED)}")
+        wrong.append(f"expected the {what} to contain {quoted(expect.contains, EXPECTED)}")
     if expect.stdout is not None and body != expect.stdout.encode():
-        wrong.append(answers.unlike(what, expect.stdout, body.decode("utf-8", "replace")))
+        wrong.append(unlike(what, expect.stdout, body.decode("utf-8", "replace")))
     elif wrong:
-        wrong.append(answers.began(what, body[:HEAD_BYTES].decode("utf-8", "replace")))
+        wrong.append(began(what, body[:HEAD_BYTES].decode("utf-8", "replace")))
     return [f"from the host, {_name(step)}: {'; '.join(wrong)}"] if wrong else []

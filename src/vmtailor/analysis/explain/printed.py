@@ -39,10 +39,10 @@ def printed_lines(message: str) -> tuple[PrintedBy, ...]:
     lines = read.messages or [(None, line.strip()) for line in text.splitlines()]
     known = index()
     found: dict[str, PrintedBy] = {}
-    for at_us, line in lines:
-        behind = _FROM_KERNEL.match(line) if at_us is None else None
+    for at_us, text_of_line in lines:
+        behind = _FROM_KERNEL.match(text_of_line) if at_us is None else None
         stamped = at_us is not None or behind is not None
-        line = line[behind.end() :] if behind is not None else line
+        line = text_of_line[behind.end() :] if behind is not None else text_of_line
         if line in found or len(found) == _MOST_LINES:
             continue
         origin = known.origin(line, read.version)

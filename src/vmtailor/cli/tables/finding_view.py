@@ -105,11 +105,7 @@ def _headline(answer: LookupAnswer) -> tuple[str, str, str]:
     if answer.verdict is Presence.NOT_KERNEL:
         return "•", "bold cyan", f"not the kernel: {answer.not_kernel}"
     if answer.verdict is Presence.UNKNOWN:
-        if answer.lacking:
-            return "?", "bold yellow", f"{answer.question} alone does not say what was asked for"
-        if answer.error == "EINVAL":
-            return "?", "bold yellow", "this does not say what was asked for; a call that is missing gives no EINVAL"
-        return "?", "bold yellow", "nothing that the kernel's source knows by name is in this"
+        return "?", "bold yellow", _not_understood(answer)
     if answer.verdict is Presence.PRINTED:
         return "→", "bold", _printed_by(answer.printed)
     first = answer.findings[0]
@@ -121,6 +117,14 @@ def _headline(answer: LookupAnswer) -> tuple[str, str, str]:
             f"this does not say what was asked for; it may be {likeliest}, or what is listed below",
         )
     return _about(first, answer.target.name)
+
+
+def _not_understood(answer: LookupAnswer) -> str:
+    if answer.lacking:
+        return f"{answer.question} alone does not say what was asked for"
+    if answer.error == "EINVAL":
+        return "this does not say what was asked for; a call that is missing gives no EINVAL"
+    return "nothing that the kernel's source knows by name is in this"
 
 
 def _about(first: Finding, name: str) -> tuple[str, str, str]:

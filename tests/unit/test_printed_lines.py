@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from vmtailor.analysis.explain.failure import Recognised
+from vmtailor.analysis.explain.kernel_lines import PrintedBy, decides, printed_lines
 from vmtailor.analysis.explain.lookup import Question
 from vmtailor.analysis.explain.presence import AskedKernel, Presence
-from vmtailor.analysis.explain.printed import PrintedBy, decides, printed_lines
 from vmtailor.base.terminal import TerminalConsole
 from vmtailor.cli import explain as verb
 from vmtailor.cli import main

@@ -19,9 +19,9 @@ from vmtailor.analysis.explain import answers, explanation, messages, requiremen
 from vmtailor.analysis.explain.answers import Explained, NameKind, Standing
 from vmtailor.analysis.explain.explanation import explain as explain_symbol
 from vmtailor.analysis.explain.failure import MOST_CHARACTERS, recognise
+from vmtailor.analysis.explain.kernel_lines import PrintedBy, decides, printed_lines
 from vmtailor.analysis.explain.lookup import meant
 from vmtailor.analysis.explain.presence import AskedKernel, Presence, by_error, findings, lacking, verdict
-from vmtailor.analysis.explain.printed import PrintedBy, decides, printed_lines
 from vmtailor.analysis.explain.requirements import HeldAgainst
 from vmtailor.base import output
 from vmtailor.base.errors import UserInputError, VmtailorError

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from vmtailor.analysis.explain.kernel_lines import PrintedBy
 from vmtailor.analysis.explain.presence import AskedKernel, Finding, Has, Presence
-from vmtailor.analysis.explain.printed import PrintedBy
 from vmtailor.base import figures
 from vmtailor.base.terminal import BREAK, Table, TerminalConsole, Text
 

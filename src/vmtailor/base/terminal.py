@@ -9,6 +9,8 @@ checked when it is drawn: line feeds pass there, and other control characters ar
 from __future__ import annotations
 
 import contextlib
+import io
+import pydoc
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -51,9 +53,12 @@ __all__ = [
     "for_table",
     "panel",
     "show_error",
+    "show_page",
     "stderr",
 ]  # fmt: skip
 
+#: Columns of a page that is set for reading, at most.
+MOST_COLUMNS = 100
 #: A line end of our own, in a Text.
 BREAK = _Text("\n")
 
@@ -166,6 +171,16 @@ def bar(title: str) -> Iterator[Callable[[float, float | None, str], None]]:
         yield move
     finally:
         _bars.end(progress, task)
+
+
+def show_page(markdown: str) -> None:
+    """Show a page of our own documentation, set for reading, through the terminal's pager."""
+    from rich.markdown import Markdown  # seldom needed, and slow to load
+
+    width = min(TerminalConsole().width, MOST_COLUMNS)
+    set_text = io.StringIO()
+    TerminalConsole(file=set_text, width=width, color_system=None).print(Markdown(markdown, hyperlinks=False))
+    pydoc.pager(set_text.getvalue())
 
 
 def details_fit(error: VmtailorError) -> bool:

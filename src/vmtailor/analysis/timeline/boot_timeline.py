@@ -32,6 +32,7 @@ from vmtailor.analysis.timeline.own_time import MAIN, Span, critical_path, nest,
 from vmtailor.analysis.timeline.phases import phases_of, printed_total
 from vmtailor.analysis.timeline.sanity import checked_gaps, checked_phases, checked_units
 from vmtailor.analysis.timeline.unit_holes import holes_of
+from vmtailor.base import manual
 from vmtailor.base.errors import UserInputError
 from vmtailor.model.boots.timeline import (
     Deferral,
@@ -61,7 +62,7 @@ def analyze(paths: Sequence[FilePath], boot: int = 0, *, needs_log: bool = False
             what = ", ".join(f"{source.path} ({source.format})" for source in sources[:4])
             raise UserInputError(
                 f"no log and no chart of a boot: {printable(what)}",
-                hint="docs/reference/boot-formats.md lists what can be read",
+                hint=f"{manual.command('boot-formats')} lists what can be read",
             )
         messages = [message for source in sources for message in source.messages]
         timeline = build(sources)

@@ -26,10 +26,10 @@ Savings interact, so they do not add up: an item that ran beside another moves o
 **Processors** lists the processor families that a remedy is for. On others, `analyze` does not name it and `boot --try`
 refuses it.
 
-**Seen before it is named** lists what `analyze` must see in the log, beside the remedy's signs, before it names it. **Never
-said to** lists the machines and signs that it never names it for. `src/vmtailor/data/boot_facts.toml` has the words and
-the lines that they follow from. A pattern of a sign begins with its kind: `unit dbus.service`. `analyze` names no remedy
-for a boot that ended in a panic.
+**Seen before it is named** lists what `analyze` must see in the log, beside the remedy's signs, before it names it.
+**Never said to** lists the machines and signs that it never names it for. `src/vmtailor/data/boot_facts.toml` has the
+words and the lines that they follow from. A pattern of a sign begins with its kind: `unit dbus.service`. For a boot
+that ended in a panic, `analyze` names no remedy.
 
 **Measured by others** are published figures from another machine: an order of magnitude, not a promise.
 

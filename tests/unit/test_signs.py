@@ -87,8 +87,8 @@ def entry(*matches: Match, **more: Any) -> KnownChange:
 
 
 def sign(kind: str, pattern: str = ".*", min_us: int = 0, to: str = "", value: str = "") -> Match:
-    compiled = [re.compile(one) if one else None for one in (to, value)]
-    return Match(kind, re.compile(pattern), min_us, *compiled)
+    ends, held = (re.compile(one) if one else None for one in (to, value))
+    return Match(kind, re.compile(pattern), min_us, ends, held)
 
 
 def advised(monkeypatch: pytest.MonkeyPatch, *entries: KnownChange, boot: Timeline = BOOT) -> tuple[Remedy, ...]:
@@ -213,12 +213,18 @@ def test_only_what_fits_the_machine_is_advised_and_the_largest_saving_stands_fir
         entry(sign("message", "crng"), id="no-figure"),
         entry(sign("initcall"), id="other-processor", processors=("arm64",)),
         entry(sign("initcall"), id="other-machine", audience=Audience((Condition(virtual=False),))),
-        entry(sign("initcall"), id="more-cpus", audience=Audience((Condition(cpus_at_least=3), Condition(cpus_at_most=1)))),
+        entry(
+            sign("initcall"), id="more-cpus", audience=Audience((Condition(cpus_at_least=3), Condition(cpus_at_most=1)))
+        ),
         entry(sign("initcall"), id="taken-already", unless=(sign("command-line", "audit=1"),)),
         entry(sign("phase", "kernel"), id="gone", until_version="5.0"),
         entry(sign("initcall", "a_init"), id="small", processors=("arm64", "x86_64")),
         entry(sign("module"), id="nothing"),
-        entry(sign("unit", "a.*"), id="large", audience=Audience((Condition(cpus_at_least=2, cpus_at_most=2, hypervisors=("kvm",)),))),
+        entry(
+            sign("unit", "a.*"),
+            id="large",
+            audience=Audience((Condition(cpus_at_least=2, cpus_at_most=2, hypervisors=("kvm",)),)),
+        ),
     )
     assert [(one.id, one.saving_us) for one in found] == [
         ("large", 30_000), ("small", 4000), ("nothing", 0), ("no-figure", None), ("gone", None),

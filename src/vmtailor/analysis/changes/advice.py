@@ -364,7 +364,9 @@ _SPOTS = {
 }
 
 
-def _concerned(spot: Hotspot, entries: Sequence[tuple[KnownChange, _Found]], gaps: Sequence[GapSpan]) -> tuple[str, ...]:
+def _concerned(
+    spot: Hotspot, entries: Sequence[tuple[KnownChange, _Found]], gaps: Sequence[GapSpan]
+) -> tuple[str, ...]:
     name = spot.name.partition(" [")[0] if spot.kind == "initcall" else spot.name
     mine = [g for g in gaps if spot.name in (g.title, f"after: {g.before}")] if spot.kind == "gap" else []
     signs = {f"{spot.kind} {name}"}

@@ -3,9 +3,9 @@
 
 A file says how to recognise that the change would help (`[[match]]`, `[[unless]]`), for which families of processors
 (`processors`: "all", or their names) it is. It says what must be seen before it speaks (`[[seen]]`, one of which must
-hold) and what it is never said to (`[[never]]`, none of which may hold): remedy_audience.py has their keys. It says what it
-costs and risks, the ways to make it, in words (`[[way]]`, each with a table `needs` of its own where it is not for all
-these machines or signs), what others measured (`published`), and how it is tried (`[[trial]]`, where it can be).
+hold) and what it is never said to (`[[never]]`, none of which may hold): remedy_audience.py has their keys. It says
+what it costs and risks, the ways to make it, in words (`[[way]]`, each with a table `needs` of its own where it is not
+for all these machines or signs), what others measured (`published`), and how it is tried (`[[trial]]`, if it can be).
 Of a trial:
 
     id       the file's own where it is left out; of several trials of one file each has its own
@@ -25,7 +25,7 @@ from __future__ import annotations
 import functools
 import re
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -182,7 +182,7 @@ class KnownChange:
     matches: tuple[Match, ...]
     unless: tuple[Match, ...]
     trials: tuple[Candidate, ...]
-    audience: Audience = Audience()
+    audience: Audience = field(default_factory=Audience)
     published: tuple[str, ...] = ()
 
 

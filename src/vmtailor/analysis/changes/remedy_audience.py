@@ -93,9 +93,9 @@ class Audience:
 
     def hears(self, sign: str, machine: MachineInfo, arch: str | None) -> bool:
         """Return whether this sign counts on this machine."""
-        return (
-            not self.seen or any(one.met(machine, arch) and one.of_sign(sign) for one in self.seen)
-        ) and not any(one.met(machine, arch) and one.of_sign(sign) for one in self.never)
+        return (not self.seen or any(one.met(machine, arch) and one.of_sign(sign) for one in self.seen)) and not any(
+            one.met(machine, arch) and one.of_sign(sign) for one in self.never
+        )
 
 
 def condition_of(raw: dict[str, Any]) -> Condition:

@@ -165,8 +165,8 @@ def doubts(fitted: Fitted, baseline: Side, tailored: Side, exercise: Exercise) -
     if not exercise.load and (exercise.derived or exercise.proof is not Proof.ENDED):
         yield Warning(
             "no-load",
-            "nothing was asked once it was ready: what only a request needs was not seen; write an exercise with a load "
-            "(--exercise FILE)",
+            "nothing was asked once it was ready, so what only a request needs was not seen; write an exercise with a "
+            "load (--exercise FILE)",
         )
     if varying := fitted.verification.varying:
         lines = "; ".join(varying)

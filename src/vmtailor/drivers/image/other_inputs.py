@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from vmtailor.base.files.regular_files import open_regular
 from vmtailor.base.text import plain
 from vmtailor.drivers.image.decompress import chunks_of, is_compressed
 from vmtailor.drivers.image.layer_reader import Layer, damage_is_reported
+from vmtailor.model.architecture import every
 from vmtailor.model.bundle import RECORD, RUN, TRACED, WORK
 
 #: Files that say how an image is built; what composes containers of images.
@@ -34,8 +35,6 @@ class _Sign:
 
 
 _SIGNS = (
-    _Sign(0x202, b"HdrS", "a Linux kernel", "vmtailor boot --kernel {file} starts it"),
-    _Sign(56, b"ARM\x64", "a Linux kernel", "vmtailor boot --kernel {file} starts it"),
     _Sign(0x8001, b"CD001", "a CD (ISO 9660)", "install it on a disk, and give disk:FILE"),
     _Sign(0, b"KDMV", "a disk of VMware (VMDK)", _CONVERT),
     _Sign(0, b"# Disk DescriptorFile", "a disk of VMware (VMDK)", _CONVERT),
@@ -142,7 +141,7 @@ def file(path: Path) -> UserInputError | None:
         return UserInputError(f"{path} is empty", hint="check the command that made it")
     if path.name in (RECORD, RUN) and os.path.lexists(path.parent / RECORD):
         return folder(path.parent)
-    sign = next((one for one in _SIGNS if head[one.at : one.at + len(one.magic)] == one.magic), None)
+    sign = next((one for one in (*_kernels(), *_SIGNS) if head[one.at : one.at + len(one.magic)] == one.magic), None)
     if sign is not None:
         return UserInputError(
             f"{path} is {sign.what}, and no image", hint=sign.hint.format(file=shlex.quote(str(path)))
@@ -150,6 +149,14 @@ def file(path: Path) -> UserInputError | None:
     if is_compressed(path):
         return _compressed(path)
     return _text(path, head) if _is_text(head) else None
+
+
+def _kernels() -> Iterator[_Sign]:
+    """Yield the signs of packed kernels."""
+    for header in (row.kernel.header for row in every()):
+        if header is not None:
+            magic = header.magic.encode()
+            yield _Sign(header.magic_at, magic, "a Linux kernel", "vmtailor boot --kernel {file} starts it")
 
 
 def _compressed(path: Path) -> UserInputError | None:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one thing pyproject.toml cannot say: a wheel carries the native parts, compiled by native/Makefile."""
+"""What pyproject.toml cannot say: a wheel carries the native parts, compiled by native/Makefile, and the pages of
+documentation that `vmtailor help` prints."""
 
 from __future__ import annotations
 
@@ -12,7 +13,10 @@ from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_py import build_py
 from setuptools.errors import CompileError
 
-NATIVE = Path(__file__).resolve().parent / "native"
+ROOT = Path(__file__).resolve().parent
+NATIVE = ROOT / "native"
+#: Folders of docs/ whose pages a wheel carries (base/manual.py reads them).
+PAGES = ("tutorial", "how-to", "reference", "explanation")
 
 
 class BuildWithNatives(build_py):
@@ -22,6 +26,7 @@ class BuildWithNatives(build_py):
         super().run()
         if self.editable_mode:
             return
+        self.copy_pages(Path(self.build_lib) / "vmtailor" / "docs")
         for tool, package in (("make", "make"), ("cc", "gcc")):
             if shutil.which(tool) is None:
                 raise CompileError(f"'{tool}' is needed for the native parts: apt-get install {package} musl-tools")
@@ -35,6 +40,15 @@ class BuildWithNatives(build_py):
                 "the native parts could not be compiled (see above); a static C library is needed: "
                 "apt-get install gcc make musl-tools"
             ) from error
+
+    @staticmethod
+    def copy_pages(out: Path) -> None:
+        """Copy the pages, and drop those of an older build."""
+        shutil.rmtree(out, ignore_errors=True)
+        for kind in PAGES:
+            (out / kind).mkdir(parents=True)
+            for page in sorted((ROOT / "docs" / kind).glob("*.md")):
+                shutil.copy(page, out / kind)
 
 
 class PlatformWheel(bdist_wheel):

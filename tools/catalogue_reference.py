@@ -41,14 +41,22 @@ the same reasons.
 | all | `SECURITY_APPARMOR` and other security modules | do nothing without a policy loaded from user space |
 | all | `STRICT_DEVMEM`, `MODULE_SIG` | there is no `/dev/mem`, and there are no modules |"""  # noqa: E501
 
-MARGINS = """## The margin `server`
+_TABLE = """
+| entry | what | when | why |
+| --- | --- | --- | --- |"""
+
+REACHABLE = f"""## The margin `reachable`
+
+`reachable` keeps what the image's programs could ask for, which vmtailor reads from each image. For every image, it
+also keeps this:
+{_TABLE}"""
+
+SERVER = f"""## The margin `server`
 
 `fit --margin server` keeps these entries in addition to what was demanded: they are what servers and their language
 runtimes usually ask for. The default keeps them, too, if the exercise shows no load. vmtailor gives up entries that the
 source tree, the compiler or a dropped symbol does not allow. [Margins](../explanation/margins.md) has the cost.
-
-| entry | what | when | why |
-| --- | --- | --- | --- |"""
+{_TABLE}"""
 
 LOOPS = """## Loops that only emulation causes
 
@@ -88,10 +96,8 @@ def page() -> str:
         parts += [f"## {cause.value.capitalize()}\n", "| entry | what | when | why |", "| --- | --- | --- | --- |"]
         parts += [row(entry) for entry in symbol_catalogue.load().entries if entry.cause is cause]
         parts.append("")
-    parts.append(MARGINS)
-    for margin in Margin:
-        parts += [row(entry) for entry in symbol_catalogue.of_margin(margin).entries]
-    parts.append("")
+    for margin, head in ((Margin.REACHABLE, REACHABLE), (Margin.SERVER, SERVER)):
+        parts += [head, *(row(entry) for entry in symbol_catalogue.of_margin(margin).entries), ""]
     parts.append(LEFT_OUT)
     for architecture in every():
         for one in architecture.left_out:

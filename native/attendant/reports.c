@@ -135,6 +135,12 @@ bool reports_exit(pid_t pid, int status) {
 
 /* --- what the exercise asks of a container --- */
 
+/* A system's own init knows what it is asked for. */
+bool entry_heeds(int number) {
+    (void)number;
+    return true;
+}
+
 void entry_signal(int number) {
     if (number == SIGKILL)
         end_now("its time to shut down is over");

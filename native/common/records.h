@@ -41,7 +41,7 @@ struct settings {
     bool stdin_relay, terminal;
     int rows, cols;
     bool privileged;      /* the container's root may do everything */
-    bool pid_one;         /* the entry point insists on being the first of its processes */
+    bool pid_one;         /* the entry point is the first of its processes, where the kernel can do that */
     const char *key_text; /* where the key stands in its text, or NULL: there is none */
     uint8_t key[16];
     bool exercise; /* there is one: `ready` and `steps` count */

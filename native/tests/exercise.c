@@ -16,6 +16,7 @@
  *     orphan          some other process of the container's ends
  *     entry STATUS    the entry point ends
  *     go              the host has done its part
+ *     deaf            the entry point is PID 1, and handles no signal
  *     busy LOOKS      the machine does not rest for the next LOOKS looks
  *     full            no further process can be started
  *     slow PERCENT    the machine takes so much of the usual time
@@ -177,6 +178,13 @@ void entry_signal(int number) {
     say("signal %d", number);
 }
 
+static bool deaf;
+
+bool entry_heeds(int number) {
+    (void)number;
+    return !deaf;
+}
+
 /* --- the machine --- */
 
 static int busy;
@@ -289,6 +297,8 @@ static void happens(const char *what, char *rest) {
         exercise_entry_ended(number);
     } else if (strcmp(what, "go") == 0) {
         exercise_go();
+    } else if (strcmp(what, "deaf") == 0) {
+        deaf = true;
     } else if (strcmp(what, "busy") == 0) {
         busy = number;
     } else if (strcmp(what, "slow") == 0) {

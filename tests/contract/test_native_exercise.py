@@ -412,6 +412,18 @@ def test_a_stop_that_is_not_heard_is_followed_by_a_kill(drive: Drive) -> None:
     assert did.lines[-2:] == ((3030, "note |still running 3000 ms after signal 15: killed"), (3030, "signal 9"))
 
 
+def test_a_first_process_that_cannot_hear_the_stop_is_killed_at_once(drive: Drive) -> None:
+    did = drive(exercise(HEALTHY, stop_timeout_s=3.0), "deaf", "exit 0", RESTS, "wait 99999")
+    note = "note |signal 15 has no effect on PID 1, which does not handle it: killed"
+    assert did.lines[-3:] == ((30, "signal 15"), (30, note), (30, "signal 9"))
+
+
+def test_one_that_is_never_ready_and_cannot_hear_is_killed_at_once(drive: Drive) -> None:
+    did = drive(exercise(HEALTHY, stop_timeout_s=3.0), "deaf", "exit 1", "wait 999999")
+    assert did.what[-1] == "signal 9"
+    assert did.lines[-1][0] - did.ms("mark stop") == 0
+
+
 def test_a_program_that_ends_when_told_is_left_alone(drive: Drive) -> None:
     did = drive(exercise(HEALTHY), "exit 0", "wait 500", "entry 0", "wait 99999")
     assert did.what[-2:] == ["mark stop", "signal 15"]

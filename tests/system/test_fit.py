@@ -99,7 +99,7 @@ def test_every_symbol_has_a_cause_that_resolves(lighttpd: Fitted) -> None:
     trace = records.load(Trace, lighttpd.bundle / "trace" / "trace.json")
     lines = (lighttpd.bundle / "trace" / trace.requests_file).read_bytes().splitlines()
     known = {entry.reference for entry in symbol_catalogue.load().entries}
-    known |= {entry.reference for entry in symbol_catalogue.of_margin(Margin.SERVER).entries}
+    known |= {entry.reference for margin in Margin for entry in symbol_catalogue.of_margin(margin).entries}
     names = {symbol.id for symbol in plan.symbols}
     kept = [symbol for symbol in plan.symbols if symbol.is_kept]
     assert len(kept) == plan.total_y == lighttpd.document["symbols"]["total_y"]

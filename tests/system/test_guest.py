@@ -231,7 +231,7 @@ def test_surroundings_are_those_of_an_engine(bench: Bench) -> None:
     assert "hello from the vm" in out
 
 
-def test_an_entry_point_that_insists_is_pid_one(bench: Bench) -> None:
+def test_an_entry_point_is_pid_one(bench: Bench) -> None:
     """As in an engine: its number, its descriptors, its orphans, what signals do to it, and what is read-only."""
     script = (
         "echo own $$; ls -l /proc/1/fd/1; "
@@ -239,7 +239,7 @@ def test_an_entry_point_that_insists_is_pid_one(bench: Bench) -> None:
         "echo to itself > /proc/1/fd/1; (echo 1 > /proc/sys/vm/drop_caches) 2>&1; ls -d /proc/[0-9]*; exit 6"
     )
     load = (Step(StepKind.COMMAND, argv=sh("[ $$ -gt 1 ]"), expect=Expect(exit_code=0)),)
-    report = boot(bench, Run(key=KEY, argv=sh(script), user="root", pid_one=True))
+    report = boot(bench, Run(key=KEY, argv=sh(script), user="root"))
     out = report.stdout.splitlines()
     assert (report.exit_code, report.notes) == (6, ())
     assert out[0] == "own 1"
@@ -252,7 +252,7 @@ def test_an_entry_point_that_insists_is_pid_one(bench: Bench) -> None:
     exercise = Exercise(
         "test", Ready(ReadyKind.COMMAND, Step(StepKind.COMMAND, argv=sh("[ -d /proc/1 ]"))), load, stop_timeout_s=1
     )
-    report = boot(bench, Run(key=KEY, argv=("busybox", "init"), user="root", pid_one=True, exercise=exercise))
+    report = boot(bench, Run(key=KEY, argv=("busybox", "init"), user="root", exercise=exercise))
     assert "must be run as PID 1" not in report.stdout + report.stderr
     assert [(result.done, result.right) for result in report.results] == [(1, 1), (1, 1)]
 
@@ -277,7 +277,7 @@ def test_an_exercise_traced_and_with_a_network(bench: Bench) -> None:
     run = Run(
         key=KEY, argv=sh("sleep 1000 & exec httpd -f -p 0.0.0.0:80 -h /srv"), tracer=TRACER_OPTIONS,
         exercise=Exercise("test", ready, load, stop_signal="SIGINT"), network="10.0.2.15/24,10.0.2.2,10.0.2.3",
-        user="root",
+        user="root", pid_one=False,
     )  # fmt: skip
     report = boot(
         bench, run, network=True,
@@ -312,7 +312,7 @@ def test_a_watched_run_has_another_time_and_other_numbers(bench: Bench) -> None:
     write_tools_volume(bench.folder / "tools.erofs")
     with (bench.folder / "trace").open("wb") as file:
         file.truncate(64 << 20)
-    script = sh("busybox date '+%Y-%m-%d %H:%M'; echo of process $$; echo done")
+    script = sh("busybox date '+%Y-%m-%d %H:%M'; sh -c 'echo of process $$; :'; echo done")
     alone = boot(bench, Run(key=KEY, argv=script))
     watched = boot(
         bench, Run(key=KEY, argv=script, tracer=TRACER_OPTIONS),
@@ -357,7 +357,8 @@ def test_input_signals_orphans_and_a_forger(bench: Bench) -> None:
         "mount -t xfs none /tmp 2>/dev/null; echo waiting; while true; do sleep 0.1; done"
     )
     # Only the privileged may open the line, and mount.
-    report = boot(bench, Run(key=KEY, argv=sh(script), user="root", stdin=True, privileged=True), act)
+    run = Run(key=KEY, argv=sh(script), user="root", stdin=True, privileged=True, pid_one=False)
+    report = boot(bench, run, act)
     assert report.stdout.splitlines() == [str(len(data)), "orphaned", "waiting", "usr1"]
     assert (report.exit_code, report.signal) == (137, 9)
     assert requested(report.file("kernel-log")) == ("fs-xfs",)

@@ -89,7 +89,8 @@ def test_root_has_what_engines_leave_it(bench: Bench) -> None:
         APPLETS + " ".join(SHOW[2:]) + "; " + attempts(BEYOND)
         + f"KEYTEXT={text[:9]}''{text[9:]}; " + DISKS + signals + "echo alive; exit 5"
     )  # fmt: skip
-    run = Run(key=KEY, argv=sh(script), user="root", env=(("PAD", "run-volume-here " + "x" * 9000),))
+    pad = (("PAD", "run-volume-here " + "x" * 9000),)
+    run = Run(key=KEY, argv=sh(script), user="root", env=pad, pid_one=False)  # so that it sees init
     report = boot(bench, run)
     assert report.exit_code == 5, report.stdout + report.stderr
     assert of_root(ENGINES, ENGINES) in report.stdout

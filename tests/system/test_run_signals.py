@@ -140,14 +140,25 @@ def test_other_signals_reach_the_container(talker: Path, tmp_path: Path) -> None
 @pytest.mark.parametrize("what", ["poweroff", "halt", "restart"])
 def test_a_container_that_ends_the_machine(talker: Path, tmp_path: Path, what: str) -> None:
     """Where root may do everything. None of the three may be waited for."""
-    ended = run_program(tmp_path, "run", "--privileged", talker, what)
+    ended = run_program(tmp_path, "run", "--privileged", "--pid", "host", talker, what)
     assert_clear(ended, 125, "the container ended the machine", "reboot: ")
+
+
+@pytest.mark.parametrize(
+    ("what", "number"), [("poweroff", signal.SIGINT), ("halt", signal.SIGINT), ("restart", signal.SIGHUP)]
+)
+def test_a_container_that_is_pid_1_ends_itself_alone(
+    talker: Path, tmp_path: Path, what: str, number: signal.Signals
+) -> None:
+    """As in an engine: the kernel ends the first process of the namespace by a signal."""
+    ended = run_program(tmp_path, "run", "--privileged", talker, what)
+    assert (ended.code, ended.stderr) == (128 + number, "")
 
 
 @pytest.mark.attack
 def test_a_container_that_halts_in_silence(talker: Path, tmp_path: Path) -> None:
     """The kernel's console is silenced first: there are no last words to hear."""
-    ended = run_program(tmp_path, "run", "--privileged", talker, "silent-halt")
+    ended = run_program(tmp_path, "run", "--privileged", "--pid", "host", talker, "silent-halt")
     assert_clear(ended, 125, "the container ended the machine", "in silence")
 
 
@@ -194,7 +205,7 @@ def terminal() -> Iterator[Terminal]:
 
 def test_with_both_the_keys_are_the_containers(talker: Path, tmp_path: Path, terminal: Terminal) -> None:
     before = terminal.mode()
-    with started(tmp_path, "run", "-it", talker, "key", terminal=terminal.path) as running:
+    with started(tmp_path, "run", "-it", "--init", talker, "key", terminal=terminal.path) as running:
         terminal.wait_for("waiting")
         assert terminal.mode() != before
         terminal.press(CTRL_C)

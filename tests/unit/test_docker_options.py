@@ -58,7 +58,7 @@ def test_an_option_that_docker_has_neither() -> None:
 
 def test_an_answer_without_a_next_step_of_its_own_names_the_page() -> None:
     hints = {option.hint for _, option in ALL if not option.own_hint}
-    assert hints == {"docs/reference/run-and-docker-run.md has all options of docker run"}
+    assert hints == {"vmtailor help run-and-docker-run has all options of docker run"}
     own = {option.own_hint for _, option in ALL} - {""}
     assert own and own <= {option.hint for _, option in ALL}
 

@@ -34,7 +34,7 @@ def run_records(run: Run) -> list[str]:
 def test_the_image_configuration_is_told_whole() -> None:
     assert records(config_bytes(CONFIG, "box")) == [
         "vmtailor 1", "arg /bin/app", "arg -x", "arg a b\nc", "env A=1=2", "volume /data", "cwd /srv",
-        "user www-data:33", "hostname box", "stop 3",
+        "user www-data:33", "hostname box", "stop 3", "pid-one 1",
     ]  # fmt: skip
 
 

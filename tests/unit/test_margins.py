@@ -130,7 +130,12 @@ def test_the_margin_server_is_well_formed_and_only_adds() -> None:
     assert len(names) == len(set(names)) == sum(len(entry.symbols) for entry in entries)
     # What hung, or failed first, in an image of Python that nobody had exercised.
     assert {"FILE_LOCKING", "POSIX_TIMERS", "ADVISE_SYSCALLS", "BINFMT_SCRIPT", "PROC_FS", "SYSVIPC"} <= set(names)
-    assert symbol_catalogue.of_margin(Margin.REACHABLE).entries == ()
+
+
+def test_the_first_process_is_kept_with_any_margin() -> None:
+    for margin in Margin:
+        names = {name for entry in symbol_catalogue.of_margin(margin).entries for name, _ in entry.symbols}
+        assert {"NAMESPACES", "PID_NS"} <= names
 
 
 def test_platform_and_policy_hold_nothing_of_a_margin() -> None:

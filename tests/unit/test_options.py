@@ -403,7 +403,7 @@ def test_every_option_of_run_is_used() -> None:
     read = {
         node.attr for file in files for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Attribute)
     }
-    habits = {"rm", "init"}  # docker's, and without an effect: nothing stays, and there always is an init
+    habits = {"rm"}  # docker's, and without an effect: nothing stays
     assert {one.name for one, _ in rows_of(RunOptions)} - read == habits
 
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Entry points that insist on being PID 1: known by name, kept possible by the plan, told to init."""
+"""The entry point is PID 1: told to init, kept possible by the plan, and demanded where an init insists on it."""
 
 from __future__ import annotations
 
 import pytest
-from tests.unit.test_demand import EVERYTHING, FACTS, RULES
+from tests.unit.test_demand import EVERYTHING, FACTS, RULES, call
 
 from vmtailor.analysis.demands import demand
 from vmtailor.analysis.demands.demand import Demands
@@ -15,6 +15,7 @@ from vmtailor.drivers.host.bundle_folder import PID_ONE
 from vmtailor.model.boots.workload import Run
 from vmtailor.model.image import ImageConfig
 from vmtailor.model.option_values import parse_pid
+from vmtailor.model.syscalls import SyscallEvent
 
 
 @pytest.mark.parametrize(
@@ -40,7 +41,23 @@ def test_who_insists(entrypoint: tuple[str, ...], cmd: tuple[str, ...], insists:
     found = Demands(FACTS, RULES, EVERYTHING | {"PID_NS"})
     demand.of_image(config, found)
     assert any("PID_NS" in d.symbols for d in found.result()) is insists
-    assert (b"\0pid-one 1\0" in config_bytes(config)) is insists
+    assert b"\0pid-one 1\0" in config_bytes(config)  # all are, where the kernel can do that
+
+
+@pytest.mark.parametrize(
+    ("event", "insists"),
+    [
+        (call("execve", '"/sbin/tini"', '["tini", "--", "app"]'), True),
+        (call("execve", '"/init"', '["/init"]'), True),
+        (call("execve", '"/usr/local/bin/tini"', '["tini"]', error="ENOENT"), False),  # looked for along PATH
+        (call("execve", '"/usr/bin/initdb"', '["initdb"]'), False),
+        (call("access", '"/sbin/tini"', "X_OK"), False),
+    ],
+)
+def test_an_init_that_a_wrapper_executes_is_evidence(event: SyscallEvent, insists: bool) -> None:
+    found = Demands(FACTS, RULES, EVERYTHING | {"PID_NS"})
+    demand.of_events([event], found)
+    assert any("PID_NS" in d.symbols for d in found.result()) is insists
 
 
 def test_a_run_may_say_otherwise() -> None:

@@ -71,6 +71,34 @@ def test_a_machine_that_ends_without_the_containers_status(tmp_path: Path, what:
     assert caught.value.hint
 
 
+@pytest.mark.parametrize(
+    ("command", "kernel", "more", "says"),
+    [
+        (("--", "x"), "", {"entrypoint": "/sbin/tini"}, True),
+        (("/init", "x"), "", {"entrypoint": ""}, True),  # the command alone
+        (("init",), "# CONFIG_PID_NS is not set\n", {"entrypoint": "busybox"}, True),
+        (("--",), "CONFIG_PID_NS=y\n", {"entrypoint": "tini"}, False),
+        (("--",), "", {"entrypoint": "tini", "pid": "host"}, False),
+        (("--",), "", {"entrypoint": "tini", "init": True}, False),
+        (("tini",), "", {}, False),  # an argument of the image's entry point
+        ((), "", {}, False),
+    ],
+)
+def test_an_init_that_cannot_be_pid_1_is_told_of(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    command: tuple[str, ...],
+    kernel: str,
+    more: dict[str, Any],
+    says: bool,
+) -> None:
+    for name, data in (("config", kernel.encode()), ("init", bundle_folder.PID_ONE)):
+        (tmp_path / name).write_bytes(data)
+    with pytest.raises(GuestError, match="by itself"):
+        run(replace(options(tmp_path, "exit"), command=command, **more))
+    assert ("insists on being PID 1, and this kernel cannot have it so" in capsys.readouterr().err) is says
+
+
 def test_a_port_needs_a_network(tmp_path: Path) -> None:
     with pytest.raises(UserInputError, match="no port can be published"):
         run(replace(options(tmp_path, "exit"), ports=(PublishedPort("127.0.0.1", 1, 1),)))

@@ -8,6 +8,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mount.h>
@@ -19,11 +20,15 @@
 #include "common/signals.h"
 #include "init/base/event_loop.h"
 #include "init/base/power_off.h"
+#include "init/base/read_file.h"
 #include "init/base/serial_line.h"
 #include "init/container/child.h"
 #include "init/container/program.h"
 #include "init/container/trace_log.h"
+#include "init/machine/root.h"
 #include "init/settings/settings.h"
+
+#define MOST_STATUS 65536
 
 static pid_t entry_pid;
 static bool ended;
@@ -162,8 +167,11 @@ static void start_on_pipes(int *status) {
 
 /* What we start from now on, the entry point first, counts its processes for itself: it is PID 1, as in an engine. */
 static void count_anew(void) {
-    if (settings.pid_one && unshare(CLONE_NEWPID) != 0)
-        line_note("PID_NS", "unshare(CLONE_NEWPID): %s; the entry point is not PID 1", strerror(errno));
+    if (!settings.pid_one || unshare(CLONE_NEWPID) == 0)
+        return;
+    line_note("PID_NS", "unshare(CLONE_NEWPID): %s; the entry point is not PID 1", strerror(errno));
+    settings.pid_one = false;
+    root_proc_read_only();
 }
 
 void entry_start(void) {
@@ -209,6 +217,25 @@ bool entry_ended(int *exit_code, int *by_signal, const char **why) {
 void entry_signal(int number) {
     if (!ended && entry_pid > 0 && number > 0 && number <= 64)
         kill(entry_pid, signal_here(number));
+}
+
+/* A mask of signals in a process's status; all of them where it does not say. */
+static unsigned long long mask_of(const char *status, const char *name) {
+    const char *line = strstr(status, name);
+    return line != NULL ? strtoull(line + strlen(name), NULL, 16) : ~0ull;
+}
+
+bool entry_heeds(int number) {
+    size_t length;
+    number = signal_here(number);
+    char *status = settings.pid_one && number > 0 && number <= 64 && number != SIGKILL && number != SIGSTOP
+                       ? read_file("/proc/1/status", MOST_STATUS, &length)
+                       : NULL;
+    if (status == NULL)
+        return true; /* for all we know */
+    unsigned long long taken = mask_of(status, "\nSigCgt:") | mask_of(status, "\nSigBlk:");
+    free(status);
+    return (taken >> (number - 1) & 1) != 0;
 }
 
 bool entry_streams_open(void) {

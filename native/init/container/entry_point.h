@@ -13,6 +13,8 @@ void entry_start(void);
 bool entry_exit(pid_t pid, int status);
 bool entry_ended(int *exit_code, int *by_signal, const char **why);
 void entry_signal(int number);
+/* May a signal have an effect? It has none on PID 1 of a namespace that neither handles it nor waits for it. */
+bool entry_heeds(int number);
 /* From the host: standard input, its end, the terminal's new size. */
 void entry_stdin(const uint8_t *data, size_t length);
 void entry_stdin_end(void);

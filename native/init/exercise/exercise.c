@@ -60,7 +60,13 @@ static void stop(void) {
     state = STOPPING;
     stop_began = now_ns();
     stop_deadline = stop_began + (uint64_t)settings.stop_timeout_ms * job_stretch / 100 * MS;
+    bool heeded = entry_heeds(settings.stop_signal);
     entry_signal(settings.stop_signal);
+    if (heeded)
+        return;
+    line_note("", "signal %d has no effect on PID 1, which does not handle it: killed", settings.stop_signal);
+    entry_signal(SIGKILL);
+    state = OFF;
 }
 
 static void load_done(void) {
@@ -236,7 +242,7 @@ uint64_t exercise_advance(void) {
                 job_report_fault(settings.ready.kind == STEP_EXIT ? "it did not end in time"
                                                                   : "it did not become ready in time");
             ready_failed();
-            return stop_deadline;
+            return state == STOPPING ? stop_deadline : UINT64_MAX;
         }
         if (state == PAUSED && now >= next_try) {
             state = WAITING;

@@ -72,7 +72,9 @@ static const struct {
 static const char *const SETTINGS[] = {"/proc/sys", "/proc/sysrq-trigger", "/proc/bus/pci"};
 #define SETTINGS_FLAGS (MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC)
 
-static void settings_read_only(void) {
+void root_proc_read_only(void) {
+    if (!capabilities_limited())
+        return;
     for (size_t i = 0; i < sizeof SETTINGS / sizeof *SETTINGS; i++) {
         const char *path = SETTINGS[i];
         if (mount(path, path, NULL, MS_BIND, NULL) != 0 && errno == ENOENT)
@@ -110,8 +112,8 @@ void root_mounts(void) {
                       strerror(errno));
         else if (i == 0) { /* proc */
             settings_usual();
-            if (capabilities_limited())
-                settings_read_only();
+            if (!settings.pid_one) /* else once more, from inside the namespace */
+                root_proc_read_only();
         }
     }
 }
@@ -121,8 +123,7 @@ bool root_proc_of_namespace(void) {
         return true; /* there was none */
     if (mount(MOUNTS[0].type, MOUNTS[0].target, MOUNTS[0].type, MOUNTS[0].flags, NULL) != 0)
         return false;
-    if (capabilities_limited())
-        settings_read_only();
+    root_proc_read_only();
     return true;
 }
 

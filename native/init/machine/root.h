@@ -9,6 +9,8 @@
 void root_scratch(void);
 void root_writable(void);
 void root_mounts(void);
+/* What root could change the machine by, read-only, unless it may do everything. */
+void root_proc_read_only(void);
 /* In the first process of a PID namespace: /proc that shows it. False and errno when it cannot be. */
 bool root_proc_of_namespace(void);
 /* The third disk: programs we bring along (a tracer), never part of the container. */

@@ -44,7 +44,7 @@ class ProgressStep:
         self._far = f"{f'{100 * done / total:.0f} % ' if total else ''}{note}".rstrip()
         lock_holder.say(f"{self.title}: {self._far}")
         if self._move is not None:
-            self._move(done, total, plain(f"{self.title} {note}".strip()))
+            self._move(done, total, plain(f"{self.title}: {note}" if note else self.title))
         elif total and time.monotonic() - self._last > _QUIET_S:
             self._last = time.monotonic()
             output.note(f"  {self.title}: {self._far}")

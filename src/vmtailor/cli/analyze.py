@@ -114,7 +114,8 @@ def show_timeline(timeline: Timeline, top: int = 20) -> None:
 def _head(timeline: Timeline) -> RenderableType:
     kernel = timeline.kernel
     lines = []
-    words = [f"Linux {kernel.version or 'of unknown version'}", kernel.arch or "", kernel.hypervisor or ""]
+    interface = "" if timeline.machine.hypervisor else kernel.hypervisor or ""
+    words = [f"Linux {kernel.version or 'of unknown version'}", kernel.arch or "", interface]
     lines.append(Text(" · ".join(word for word in words if word), style="bold"))
     if kernel.command_line:
         lines.append(Text(kernel.command_line, style="dim"))
@@ -134,7 +135,8 @@ def _head(timeline: Timeline) -> RenderableType:
 def _machine(machine: MachineInfo) -> str:
     cpus = f"{machine.cpus} CPU{'s' if machine.cpus > 1 else ''}" if machine.cpus else ""
     kind = f"{machine.kind} ({machine.hypervisor})" if machine.hypervisor else machine.kind or ""
-    return " · ".join(word for word in (machine.model or "", kind, cpus) if word)
+    cloud = f"cloud: {machine.cloud}" if machine.cloud else ""
+    return " · ".join(word for word in (machine.model or "", kind, cloud, cpus) if word)
 
 
 def _strip(timeline: Timeline, width: int) -> Text | None:

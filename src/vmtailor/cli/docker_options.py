@@ -7,9 +7,8 @@ import functools
 from dataclasses import dataclass
 from enum import StrEnum
 
+from vmtailor.base import manual
 from vmtailor.base.files import toml_files
-
-PAGE = "docs/reference/run-and-docker-run.md"
 
 
 class Parity(StrEnum):
@@ -30,7 +29,7 @@ class DockerOption:
 
     @property
     def hint(self) -> str:
-        return self.own_hint or f"{PAGE} has all options of docker run"
+        return self.own_hint or f"{manual.command('run-and-docker-run')} has all options of docker run"
 
 
 @dataclass(frozen=True)

@@ -15,14 +15,14 @@ import typer
 from vmtailor import __version__
 from vmtailor.base import output
 from vmtailor.base.errors import ExitCode, HostError, UserInputError, VmtailorError
-from vmtailor.cli.verbs import WIDTH, OutputClosed, Verbs
+from vmtailor.cli.verbs import HELP, WIDTH, OutputClosed, Verbs
 
 app = typer.Typer(
     name="vmtailor",
     cls=Verbs,
     help="From a container image to the Linux virtual machine that fits it: traced, built, proven, measured.",
     invoke_without_command=True,
-    context_settings=WIDTH,
+    context_settings={**WIDTH, "help_option_names": HELP},
     pretty_exceptions_enable=False,
     add_completion=False,
     rich_markup_mode=None,  # brackets in a help text are brackets

@@ -18,18 +18,23 @@ from typer.main import get_command
 from vmtailor.cli.interrupt import work_begins
 from vmtailor.cli.signature import of_verb
 
+#: Options that show help.
+HELP = ("-h", "--help")
+
 
 @dataclass(frozen=True)
 class Verb:
     """A verb: the module below `package` that has its function, and the first sentence of that function.
 
-    `mixed`: options may stand behind arguments. `kind`: the class of its command there, where it is one of its own."""
+    `mixed`: options may stand behind arguments. `kind`: the class of its command there, where it is one of its own.
+    `help_names`: the options that show its help."""
 
     name: str
     module: str
     help: str
     mixed: bool = True
     kind: str = ""
+    help_names: tuple[str, ...] = HELP
     package: str = "vmtailor.cli"
 
     def function(self) -> Callable[..., Any]:
@@ -108,13 +113,21 @@ VERBS = (
         "Check figures against budgets: exit 0 when all are kept, 1 when one is broken or its figure is missing.",
     ),
     *wing_verbs(),
+    Verb("help", "help", "Print a page of the documentation, or list all pages."),
     Verb("doctor", "doctor", "Check what works on this host (tools, kernels, space, KVM) and say what to install."),
     Verb(
         "cache",
         "cache",
         "Show what the cache holds, and prune it to a limit, except for files that a running vmtailor may use.",
     ),
-    Verb("run", "run", "Start a bundle's container in its machine.", mixed=False, kind="RunCommand"),
+    Verb(
+        "run",
+        "run",
+        "Start a bundle's container in its machine.",
+        mixed=False,
+        kind="RunCommand",
+        help_names=("--help",),  # as in docker run, whose -h is the host name
+    ),
 )
 _BY_NAME = {verb.name: verb for verb in VERBS}
 
@@ -159,9 +172,22 @@ class Command(TyperCommand):
             raise OutputClosed from error  # the library would end the program without a word
 
 
+def named(name: str) -> Verb | None:
+    """Return the verb of a name; None when there is none."""
+    return _BY_NAME.get(name)
+
+
+def help_of(verb: Verb) -> str:
+    """Return the text that `--help` of a verb prints."""
+    made = command(verb)
+    context = made.context_class(made, info_name=f"vmtailor {verb.name}", **made.context_settings)
+    text: str = made.get_help(context)
+    return text
+
+
 def command(verb: Verb) -> Any:
     """Return a verb as the library's command."""
     app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-    settings = {**WIDTH, "allow_interspersed_args": verb.mixed}
+    settings = {**WIDTH, "allow_interspersed_args": verb.mixed, "help_option_names": verb.help_names}
     app.command(verb.name, cls=verb.command_class(), context_settings=settings)(verb.function())
     return get_command(app)

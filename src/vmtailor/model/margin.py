@@ -8,8 +8,8 @@ from enum import StrEnum
 
 
 class Margin(StrEnum):
-    """`reachable`: what the image could ask for. `server`: what servers usually need (data/margins/server.toml).
-    No margin at all is the empty set, which the command line calls `none`."""
+    """`reachable`: what the image could ask for. `server`: what servers usually need. `data/margins` lists what
+    a margin keeps for every image. No margin at all is the empty set, which the command line calls `none`."""
 
     REACHABLE = "reachable"
     SERVER = "server"

@@ -114,7 +114,7 @@ class RunOptions:
         Option(name="--rm", type=bool, help="Leave nothing behind. It never does; accepted as in docker."), False
     )
     init: bool = option(
-        Option(name="--init", type=bool, help="Run an init. There always is one; accepted as in docker."), False
+        Option(name="--init", type=bool, help="Run the container's program below an init: it is not PID 1."), False
     )
     memory_bytes: int | None = option(MEMORY, None)
     cpus: int | None = option(
@@ -148,7 +148,7 @@ class RunOptions:
     pid: str | None = option(
         Option(
             name="--pid", read=option_values.parse_pid, subjects=CONTAINERS,
-            help="Take `host` alone: no entry point is PID 1, also one that insists.",
+            help="Take `host` alone: the container's program is not PID 1, also one that insists.",
         ),
         None,
     )  # fmt: skip
@@ -253,8 +253,13 @@ def _container(
 ) -> int:
     bundle, image = files.bundle, files.image.config
     run = run_of(options, image, bundle.network, bundle.privileged)
-    if options.pid is not None and files.may_be_pid_one:
+    if files.may_be_pid_one and (options.pid is not None or options.init):
         run = replace(run, pid_one=False)
+    elif _misses_pid_one(files, image if run.argv is None else replace(image, entrypoint=run.argv, cmd=())):
+        note(
+            f"{(run.argv or image.argv)[0]} insists on being PID 1, and this kernel cannot have it so: fit the image "
+            "again with --keep PID_NS"
+        )
     memory = _memory(options, bundle)
     wishes = RelayOptions(
         stop_signal=guest_volume.signal_number(options.stop_signal or image.stop_signal or "SIGTERM"),
@@ -280,6 +285,11 @@ def _container(
     if error is not None:
         raise error
     return end.status
+
+
+def _misses_pid_one(files: BundleFolder, image: ImageConfig) -> bool:
+    """Return whether a command insists on being PID 1, and the bundle's init or kernel cannot do that."""
+    return image.insists_on_pid_one and not (files.may_be_pid_one and files.config.get("PID_NS") == "y")
 
 
 def _system(options: RunOptions, files: BundleFolder, published: tuple[PublishedPort, ...], told: str) -> int:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from vmtailor.base import manual
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files.digests import SHA256
 from vmtailor.base.files.regular_files import read_regular
@@ -52,7 +53,7 @@ PORTS_MAX = 16
 
 _METHOD = re.compile(r"[A-Z]{1,16}")
 _LONG_KEY = re.compile(rf"(?:(?<![\w-])[\w-]++\s*+\.\s*+){{{_KEY_PARTS}}}")
-_EXAMPLE = "docs/reference/exercise.md shows all keys"
+_EXAMPLE = f"{manual.command('exercise')} shows all keys"
 
 
 class _Table:

@@ -225,7 +225,7 @@ def make_plan(
         modules=bool(wishes.on_demand),
     )
     entries = book.chosen(situation)
-    margin = (*_server(wishes, situation), *(_reachable(reached) if Margin.REACHABLE in wishes.margins else ()))
+    margin = (*_listed(wishes, situation), *(_reachable(reached) if Margin.REACHABLE in wishes.margins else ()))
     wanted = _collect(demands.result(), entries, margin, tried, tree.kconfig, wishes)
     modules = frozenset(name for name, value in baseline.items() if value == "m") if wishes.on_demand else frozenset()
     closure, given_up = _close(tree.kconfig, wanted, wishes, baseline, modules)
@@ -254,7 +254,7 @@ def make_plan(
     )
 
 
-def _server(wishes: Wishes, situation: Situation) -> Iterator[tuple[str, str, Reason]]:
+def _listed(wishes: Wishes, situation: Situation) -> Iterator[tuple[str, str, Reason]]:
     """Yield symbols of the margins that are lists of ours."""
     for margin in wishes.margins:
         for entry in catalogues.of_margin(margin).chosen(situation):

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from vmtailor.analysis.bootlog import archive, kernel_messages
 from vmtailor.analysis.bootlog.boot_record import Observed, RawCall, architecture
 from vmtailor.analysis.bootlog.log_lines import Content, decode, printable
+from vmtailor.analysis.bootlog.machine_facts import identify
 from vmtailor.base.text import is_number
 from vmtailor.model.boots.timeline import DurationSource, PhaseName, PhaseSpan, Process, UseSample, WarningCode
 
@@ -38,10 +39,6 @@ _HEADER_BYTES = 65_536
 _HEADER = re.compile(rb"version ?= ?\d[^\n]{0,20}\n")
 #: What `uname -m` prints: a word with a figure in it, or one of these.
 _MACHINE = re.compile(r"(?=\w{2,20}$)(?:\w{0,19}\d\w{0,19}|arm|alpha|mips|mipsel|parisc|ppc|ppcle|sparc)")
-#: First words of the processor's name in /proc/cpuinfo, for architectures whose kernels name it there.
-_PROCESSORS = (
-    ("AArch64", "arm64"), ("ARMv8", "arm64"), ("ARM", "arm"), ("XScale", "arm"), ("Feroceon", "arm"), ("MIPS", "mips"),
-)  # fmt: skip
 _DISK = re.compile(rb"(?:[hsv]d[a-z]+|xvd[a-z]+|nvme\d+n\d+|mmcblk\d+|dasd[a-z]+)$")
 
 
@@ -133,7 +130,7 @@ def _uname(observed: Observed, uname: str, cpu: str) -> None:
         return
     if words[1] == "version":
         observed.version = words[2]
-        observed.arch = next((arch for sign, arch in _PROCESSORS if cpu.startswith(sign)), None)
+        observed.arch = identify(Observed("", messages=[(None, f"CPU: {cpu}")])).arch if cpu else None
         return
     observed.version = words[1 if is_number(words[1][:1]) else 2]
     machine = next((word for word in reversed(words) if word != "GNU/Linux"), "")

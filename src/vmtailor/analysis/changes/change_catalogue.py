@@ -166,6 +166,8 @@ def needs_of(raw: dict[str, Any]) -> Needs:
     for name in (*kinds, *no_kinds):
         del raw[name]
     has, lacks = list(_names(raw.pop("has", ()))), list(_names(raw.pop("lacks", ())))
+    if MachineKind.PHONE in no_kinds and "android" not in lacks:
+        lacks.append("android")  # boards run a phone's system as well
     if "fips" in raw:
         (has if _flag(raw.pop("fips")) else lacks).append("fips")
     least, most, arch = raw.pop("cpus_at_least", None), raw.pop("cpus_at_most", None), _names(raw.pop("arch", ()))

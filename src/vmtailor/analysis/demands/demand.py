@@ -21,7 +21,7 @@ from vmtailor.base.text import plural
 from vmtailor.model.architecture import narrow_numbers
 from vmtailor.model.evidence import Evidence, EvidenceKind, Strength
 from vmtailor.model.exercise import Exercise, StepKind
-from vmtailor.model.image import ImageConfig
+from vmtailor.model.image import PID_ONE, ImageConfig
 from vmtailor.model.plan import RootFormat
 from vmtailor.model.syscalls import SyscallEvent
 from vmtailor.model.trace import ModuleRequest
@@ -256,6 +256,17 @@ def of_events(events: Iterable[SyscallEvent], demands: Demands) -> None:
     """Take all calls of a trace into account."""
     for event in events:
         demands.event(event)
+        _insisting(event, demands)
+
+
+def _insisting(event: SyscallEvent, demands: Demands) -> None:
+    """Note an init that a wrapper executes in its own place."""
+    if event.error or event.name not in ("execve", "execveat"):
+        return
+    for path in paths(event)[:1]:
+        if path.rpartition("/")[2] in PID_ONE:
+            text = f"{path} insists on being PID 1, which it is in a namespace of its own"
+            demands.add(EvidenceKind.FLAG, "PID 1", ["PID_NS"], f"requests:{event.line}", text)
 
 
 def of_modules(requests: Iterable[ModuleRequest], demands: Demands, symbol_of: Callable[[str], str | None]) -> None:

@@ -4,7 +4,6 @@ demand."""
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from enum import StrEnum
 from vmtailor.analysis.changes.plan_summary import cause_of
 from vmtailor.analysis.changes.symbol_catalogue import Catalogue, CatalogueEntry, of_margin
 from vmtailor.analysis.demands.demand_rules import Rules
-from vmtailor.base import figures
+from vmtailor.base import figures, near_names
 from vmtailor.base.text import plural
 from vmtailor.model.architecture import named, names
 from vmtailor.model.change import Cause, Change, Figure, Reason
@@ -78,7 +77,7 @@ def nearest(run: FitRun, what: str, most: int = 5) -> tuple[str, ...]:
     """Return names of the record that are spelled like `what`, best first."""
     names = {name.casefold(): name for name in _names(run)}
     wanted = what.removeprefix("CONFIG_").casefold()
-    close = difflib.get_close_matches(wanted, names, n=most, cutoff=0.6)
+    close = near_names.nearest(wanted, names, most)
     within = [key for key in sorted(names) if wanted and wanted in key and key not in close]
     return tuple(names[key] for key in [*close, *within][:most])
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from vmtailor.base import manual
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files.regular_files import read_regular
 from vmtailor.base.text import plain
@@ -155,7 +156,7 @@ def parse(data: bytes, origin: str) -> Description:
     return found
 
 
-_HINT = "docs/reference/bench-runtimes.md describes every key"
+_HINT = f"{manual.command('bench-runtimes')} describes every key"
 
 
 def _of_instances(found: Description) -> list[Sequence[str]]:

@@ -67,7 +67,7 @@ def config_bytes(config: ImageConfig, hostname: str = "vm") -> bytes:
             ("user", config.user),
             ("hostname", hostname),
             ("stop", str(signal_number(config.stop_signal or "SIGTERM"))),
-            *([("pid-one", "1")] if config.insists_on_pid_one else []),
+            ("pid-one", "1"),
         ]
     )
 

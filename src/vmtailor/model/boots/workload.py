@@ -47,7 +47,7 @@ class Run:
     the load, wait for the host's go. `grace_ms`: between SIGTERM and SIGKILL for what the entry point left. `key` tags
     all frames; make one for each run, fixed where two boots must agree to the byte. `privileged`: root in the container
     may do everything, not only what container engines leave it; an exercise may ask for that, too. `pid_one`: the
-    entry point is PID 1 of a namespace of its own; None: if the image's insists on it."""
+    entry point is PID 1 of a namespace of its own, where the kernel can do that; None: as the image's folder says."""
 
     argv: tuple[str, ...] | None = None
     env: tuple[tuple[str, str], ...] = ()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from vmtailor.analysis.changes import choice
 from vmtailor.analysis.systems.root import RootTree
+from vmtailor.base import manual
 from vmtailor.base.cache.store import Store, digest
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.natives import Natives
@@ -44,7 +45,7 @@ def refuse_for_images(options: FitOptions) -> None:
     if options.exercise_file is None:
         raise UserInputError(
             f"{options.reference} is a system, and needs an exercise that says what it is for",
-            hint="write an exercise and give it: --exercise FILE (docs/reference/exercise.md)"
+            hint=f"write an exercise and give it: --exercise FILE ({manual.command('exercise')} says how)"
             + ("" if disk else "; or name one program of it: --entrypoint"),
         )
 

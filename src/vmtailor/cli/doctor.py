@@ -87,10 +87,13 @@ def show(checks: Sequence[Check], console: TerminalConsole) -> None:
     console.print(table)
     for check in checks:
         if check.fix and not check.package:
-            console.print(Text.assemble(("  → ", "yellow"), (f"{check.name}: ", "bold"), check.fix))
+            console.print(Text.assemble(("  → ", "yellow"), (f"{check.name}: ", "bold"), check.fix), soft_wrap=True)
     line = install_line(checks)
     if line:
-        console.print(Text.assemble(BREAK, "Install what is missing, as root:", BREAK, "  ", (line, "bold")))
+        # A line end of ours within the command would be copied with it.
+        console.print(
+            Text.assemble(BREAK, "Install what is missing, as root:", BREAK, "  ", (line, "bold")), soft_wrap=True
+        )
     blocking = [check.name for check in checks if check.blocks]
     if blocking:
         console.print(Text.assemble(BREAK, (f"✗ fit cannot work here yet: {', '.join(blocking)}", "bold red")))

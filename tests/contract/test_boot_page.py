@@ -104,6 +104,26 @@ def test_zoom_search_and_links(tmp_path: Path) -> None:
         clean(found)
 
 
+@pytest.mark.parametrize("width", [1200, 400])
+def test_the_lines_of_the_kernel_are_searched_and_sorted(tmp_path: Path, width: int) -> None:
+    with opened(written(tmp_path, analyze([DATA / "microvm-probes.txt"])), width=width) as found:
+        page = found.page
+        assert page.evaluate("document.documentElement.scrollWidth") == width
+        rows = page.locator("#kernel-lines tbody tr")
+        assert rows.count() == 13
+        if width > 640:  # a narrow page has no heads
+            page.locator("#kernel-lines th button", has_text="Option").click()
+            until(page, "document.querySelector('#kernel-lines tbody').innerText.includes('Bridge')")
+            assert "BRIDGE_NETFILTER" in rows.first.inner_text()
+            assert "Run /init" in rows.last.inner_text()  # what has no option comes last
+        page.fill("#kernel-lines input", "md_autodetect")
+        until(page, "document.querySelectorAll('#kernel-lines tbody tr').length == 3")
+        command = page.locator("#unused td", has_text="--try BRIDGE_NETFILTER=n").bounding_box()
+        assert command is not None
+        assert command["x"] + command["width"] <= width  # it is read without moving the table
+        clean(found)
+
+
 def test_dark_and_light(tmp_path: Path) -> None:
     colours = []
     for dark in (False, True):

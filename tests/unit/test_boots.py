@@ -55,7 +55,11 @@ def test_nothing_is_wrong() -> None:
         (GuestReport(fatal=GuestNote("TMPFS", "mount: no such device")), Ending.EXITED, "(kernel symbol TMPFS)"),
         (GuestReport(exit_code=127, exit_reason="execve(x): No such file"), Ending.EXITED, "execve(x)"),
         (GuestReport(exit_code=4, stdout="hello\n"), Ending.EXITED, "the exit code is 4, expected 3"),
-        (GuestReport(exit_code=3, stdout="hullo\n"), Ending.EXITED, "output is not what is expected"),
+        (
+            GuestReport(exit_code=3, stdout="hullo\n"),
+            Ending.EXITED,
+            "the output is not as expected: line 1 is 'hullo', expected 'hello'",
+        ),
         (
             GuestReport(
                 exit_code=3, stdout="hello\n", results=(result(READY_STEP, 1, 0, why="it did not end in time"),)
@@ -82,7 +86,7 @@ def test_the_outputs_digest_is_judged() -> None:
     wanted = Exercise("x", Ready(ReadyKind.EXIT), expect=Expect(sha256="AB" * 32))
     assert boots.failures(outcome(GuestReport(exit_code=0, stdout_sha256="ab" * 32)), wanted) == ()
     (said,) = boots.failures(outcome(GuestReport(exit_code=0, stdout_sha256="cd" * 32)), wanted)
-    assert said == "the output has SHA-256 cdcdcdcdcdcd…, not ABABABABABAB…"
+    assert said == "the output has SHA-256 cdcdcdcdcdcd…, not ABABABABABAB…; the output is empty"
 
 
 @pytest.mark.parametrize(
@@ -123,7 +127,7 @@ def test_differences_where_nobody_said_what_is_right() -> None:
     )
     assert "body" in boots.differences(one, other, SERVER)[0]
     worse = GuestReport(exit_code=0, results=(result(0, 5, first=Answer(status=500)),))
-    assert "step 1 is answered otherwise" in boots.differences(one, worse, SERVER)[0]
+    assert "step 1: answered with status 500, on the baseline status 200" in boots.differences(one, worse, SERVER)[0]
     # A body that differs from request to request on the baseline says nothing.
     changing = GuestReport(exit_code=0, results=(dataclasses.replace(one.results[0], same=False),))
     assert boots.differences(changing, other, SERVER) == ()

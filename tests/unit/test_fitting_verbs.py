@@ -33,7 +33,7 @@ BAD = replace(GOOD, verified=False)
 @pytest.fixture
 def shown(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     seen: list[Any] = []
-    monkeypatch.setattr(report, "show", lambda run, *, json: seen.append((run, json)))
+    monkeypatch.setattr(report, "show", lambda run, *, json, verbose: seen.append((run, json or verbose)))
     return seen
 
 

@@ -66,10 +66,13 @@ def test_right_answers(port: int, step: Step) -> None:
     ("step", "said"),
     [
         (get("/none", status=200), "GET :80/none: status 404, expected 200"),
-        (get(contains="other"), "no 'other' in it"),
-        (get(stdout="a"), "another output"),
-        (get(sha256="0" * 64), "another body"),
-        (get("/none", status=200, contains="other"), "status 404, expected 200; no 'other'"),
+        (get(contains="other"), "expected the body to contain 'other'; the body began: 'a page'"),
+        (get(stdout="a"), "the body is not as expected: line 1 is 'a page', expected 'a'"),
+        (get(sha256="0" * 64), "expected 000000000000…; the body began: 'a page'"),
+        (
+            get("/none", status=200, contains="other"),
+            "status 404, expected 200; expected the body to contain 'other'; the body",
+        ),
     ],
 )
 def test_wrong_answers(port: int, step: Step, said: str) -> None:

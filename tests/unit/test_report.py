@@ -51,7 +51,7 @@ SIDE_KEYS = {
 
 def printed(run: FitRun, width: int = 200) -> str:
     out = io.StringIO()
-    show(run, TerminalConsole(file=out, width=width))
+    show(run, TerminalConsole(file=out, width=width), verbose=True)
     return out.getvalue()
 
 

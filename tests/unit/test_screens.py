@@ -404,7 +404,7 @@ def test_plan_shows_each_chosen_symbol_with_its_first_reason(
     screen: Screen, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     made = replace(AFTER, given_up=("X was given up",))
-    monkeypatch.setattr(stages, "_folder_of", lambda *_: tmp_path)
+    monkeypatch.setattr(stages, "_folder_of", lambda *_: Path("FOLDER"))
     monkeypatch.setattr(work_stages, "plan", lambda *_: made)
     stages.plan(None)  # type: ignore[arg-type]
     screen("plan.txt")
@@ -477,7 +477,9 @@ def test_verify_names_what_is_absent_and_harmless(
     monkeypatch.setattr(reverify, "verify_prepared", lambda _: found)
     verify.verify(request)
     out, err = capsys.readouterr()
-    assert out.startswith("verified with load: the container works in b, no call newly fails; without 1 program ")
+    first, *rest = out.splitlines()
+    assert first.startswith("✓ verified with load: the container works in b, no call newly fails; without 1 program")
+    assert rest[-2:] == ["Start it:", "  vmtailor run b"]
     assert err.splitlines() == [
         "will be run on this host: sh -c x",
         "absent, and harmless: mount(/x): systems do without",

@@ -130,7 +130,10 @@ def test_what_the_baseline_prints_otherwise_each_time_is_not_compared(bench: Ben
     traced = replace(traced, coverage_boot=replace(counted, container=ContainerRun()))
     assert not judged(printed["other"].replace("other", "app")).passed
     traced = replace(traced, coverage_boot=counted)
-    assert judged(printed["other"]).failures == ("the output is another one than on the baseline",)
+    (said,) = judged(printed["other"]).failures
+    assert said.startswith(
+        "the output differs from the baseline's: line 1 is '00:00:01 other: pid 17', on the baseline '"
+    )
 
 
 def test_what_init_itself_asked_for_is_named(bench: Bench) -> None:

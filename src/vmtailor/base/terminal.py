@@ -23,6 +23,7 @@ from rich.panel import Panel
 from rich.progress import (
     BarColumn,
     Progress,
+    ProgressColumn,
     SpinnerColumn,
     TaskID,
     TaskProgressColumn,
@@ -122,6 +123,31 @@ def panel(content: RenderableType, title: str) -> Panel:
     return Panel(content, title=Text(title), title_align="left", border_style="dim")
 
 
+#: Columns of a terminal from which a line of progress has room for a bar and an estimate; cells of the bar.
+WIDE, BAR_CELLS = 100, 12
+
+
+def _columns(width: int) -> list[ProgressColumn]:
+    """Return the parts of a line of progress on a terminal so wide. Its title is cut where there is no room; the time
+    that has gone by is always whole."""
+
+    def whole() -> Column:
+        return Column(no_wrap=True)
+
+    title = TextColumn("{task.description}", markup=False, table_column=Column(ratio=1, no_wrap=True))
+    bar_cells = [BarColumn(bar_width=BAR_CELLS)] if width >= WIDE else []
+    estimate = [TimeRemainingColumn(table_column=whole())] if width >= WIDE else []
+    done = TaskProgressColumn(table_column=whole())
+    return [
+        SpinnerColumn(table_column=whole()),
+        title,
+        *bar_cells,
+        done,
+        TimeElapsedColumn(table_column=whole()),
+        *estimate,
+    ]
+
+
 class _Bars:
     """The bars that are shown now, one below the other: work may be under way in two threads."""
 
@@ -136,11 +162,8 @@ class _Bars:
         with self.lock:
             if self._shown is None:
                 self.console = TerminalConsole(stderr=True)
-                columns = (
-                    SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn(),
-                    TimeElapsedColumn(), TimeRemainingColumn(),
-                )  # fmt: skip
-                self._shown = Progress(*columns, console=self.console, transient=True)
+                columns = _columns(self.console.width)
+                self._shown = Progress(*columns, console=self.console, transient=True, expand=True)
                 self._shown.start()
             self._count += 1
             return self._shown, self._shown.add_task(title, total=None)

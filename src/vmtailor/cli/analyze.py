@@ -18,7 +18,7 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.base.figures import duration, share
 from vmtailor.base.files import regular_files
 from vmtailor.base.terminal import Column, Group, RenderableType, Table, TerminalConsole, Text, panel
-from vmtailor.base.text import encodable
+from vmtailor.base.text import encodable, plural
 from vmtailor.model.boots.timeline import Hotspot, MachineInfo, Timeline
 from vmtailor.model.boots.timeline import Path as BootPath
 from vmtailor.model.option import Option
@@ -114,7 +114,8 @@ def show_timeline(timeline: Timeline, top: int = 20) -> None:
 def _head(timeline: Timeline) -> RenderableType:
     kernel = timeline.kernel
     lines = []
-    words = [f"Linux {kernel.version or 'of unknown version'}", kernel.arch or "", kernel.hypervisor or ""]
+    interface = "" if timeline.machine.hypervisor else kernel.hypervisor or ""
+    words = [f"Linux {kernel.version or 'of unknown version'}", kernel.arch or "", interface]
     lines.append(Text(" · ".join(word for word in words if word), style="bold"))
     if kernel.command_line:
         lines.append(Text(kernel.command_line, style="dim"))
@@ -134,7 +135,8 @@ def _head(timeline: Timeline) -> RenderableType:
 def _machine(machine: MachineInfo) -> str:
     cpus = f"{machine.cpus} CPU{'s' if machine.cpus > 1 else ''}" if machine.cpus else ""
     kind = f"{machine.kind} ({machine.hypervisor})" if machine.hypervisor else machine.kind or ""
-    return " · ".join(word for word in (machine.model or "", kind, cpus) if word)
+    cloud = f"cloud: {machine.cloud}" if machine.cloud else ""
+    return " · ".join(word for word in (machine.model or "", kind, cloud, cpus) if word)
 
 
 def _strip(timeline: Timeline, width: int) -> Text | None:
@@ -246,8 +248,9 @@ def _unused(timeline: Timeline) -> Table:
     """Return the options that are built in and that the log does not use, each with the command that tries it."""
     table = Table(
         Column("option", no_wrap=True), Column("what it said, and the command that tries it", ratio=1, overflow="fold"),
-        title="Built in, and nothing in this log uses it", title_justify="left", title_style="bold", box=None,
-        header_style="dim",
+        title=f"Built in, and nothing in this log uses it: {plural(len(timeline.unused), 'option')}",
+        title_justify="left", title_style="bold", box=None, header_style="dim", caption_justify="left",
+        caption="A program may still ask for one later: a trial runs the exercise without it.",
     )  # fmt: skip
     for one in timeline.unused:
         said = one.text if len(one.text) <= MOST_CHARACTERS else f"{one.text[: MOST_CHARACTERS - 1]}…"

@@ -19,8 +19,9 @@ from vmtailor.analysis.explain import answers, explanation, messages, requiremen
 from vmtailor.analysis.explain.answers import Explained, NameKind, Standing
 from vmtailor.analysis.explain.explanation import explain as explain_symbol
 from vmtailor.analysis.explain.failure import MOST_CHARACTERS, recognise
+from vmtailor.analysis.explain.kernel_lines import PrintedBy, decides, printed_lines
 from vmtailor.analysis.explain.lookup import meant
-from vmtailor.analysis.explain.presence import AskedKernel, by_error, findings, lacking, verdict
+from vmtailor.analysis.explain.presence import AskedKernel, Presence, by_error, findings, lacking, verdict
 from vmtailor.analysis.explain.requirements import HeldAgainst
 from vmtailor.base import output
 from vmtailor.base.errors import UserInputError, VmtailorError
@@ -112,7 +113,7 @@ def explain(
             raise UserInputError(
                 "there is nothing to explain", hint="give a bundle, --config FILE, or --failure MESSAGE"
             )
-        _print(_answer_failure(failure, _any_source(source), AskedKernel.of_source(), ""), json, console)
+        _print(_answer_without_kernel(failure, source), json, console)
         return
     run, folder = load_run(bundle)
     again = f"vmtailor refit {shlex.quote(str(folder))}"
@@ -263,14 +264,49 @@ def _of_configuration(
     _print(answer, json, console)
 
 
+def _answer_without_kernel(message: str, given: str | None) -> LookupAnswer:
+    """Return the answer to a message alone: by the source at hand, or, without any, by the index of the kernel's
+    messages. Raises UserInputError without either."""
+    message = _message(message)
+    try:
+        source = _any_source(given)
+    except UserInputError:
+        lines = printed_lines(message)
+        if given is not None or not lines:
+            raise
+        return _answer_printed(message, lines, AskedKernel.of_source(), "", "", ())
+    return _answer_failure(message, source, AskedKernel.of_source(), "")
+
+
+def _message(given: str) -> str:
+    return sys.stdin.read(MOST_CHARACTERS) if given == "-" else given
+
+
+def _answer_printed(
+    message: str, lines: tuple[PrintedBy, ...], target: AskedKernel, version: str, command: str, notes: tuple[str, ...]
+) -> LookupAnswer:
+    return LookupAnswer(
+        question=message.strip(),
+        target=target,
+        verdict=Presence.PRINTED,
+        findings=(),
+        source=version,
+        command=command,
+        kind="printed",
+        printed=lines,
+        notes=notes,
+    )
+
+
 def _answer_failure(message: str, source: SourceAtHand | None, target: AskedKernel, command: str) -> LookupAnswer:
     assert source is not None
-    if message == "-":
-        message = sys.stdin.read(MOST_CHARACTERS)
+    message = _message(message)
     kinds = messages.load()
     read = recognise(message, source.known, kinds)
     found = () if read.not_kernel else findings(read.asks, source.known, target)
     notes = tuple(note for note in (*read.notes, target.note, source.note) if note)
+    if not read.error and decides(lines := printed_lines(message), read):
+        return _answer_printed(message, lines, target, source.version, command, (target.note,) if target.note else ())
     lacks = (
         lacking(by_error(read.error, source.known), source.known, target) if not found and not read.not_kernel else ()
     )

@@ -12,19 +12,19 @@ import typer
 from vmtailor.base import output
 from vmtailor.base.errors import AnswerNo, UserInputError
 from vmtailor.base.text import plural
-from vmtailor.model.option_rows import JSON
+from vmtailor.model.option_rows import JSON, VERBOSE
 from vmtailor.model.systems.units import UnitsMode, UnitStanding
 from vmtailor.pipeline.fit import run_fit
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.stages import report as report_stage
 
 
-def fit(asked: FitOptions, json: Annotated[bool, JSON] = False) -> None:
+def fit(asked: FitOptions, json: Annotated[bool, JSON] = False, verbose: Annotated[bool, VERBOSE] = False) -> None:
     """Make the machine that fits an image, or a system on a disk: trace, plan, build, verify, measure, report."""
     if asked.units is UnitsMode.ASK and not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UserInputError("--units ask needs a terminal to ask at", hint="--units trim tries all of them")
     result = run_fit(asked, _may_be_masked)
-    report_stage.show(result, json=json)
+    report_stage.show(result, json=json, verbose=verbose)
     if not result.verified:
         what = "container" if result.system is None else "system"
         raise AnswerNo(

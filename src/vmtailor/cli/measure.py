@@ -12,7 +12,7 @@ import msgspec
 from vmtailor.base import output
 from vmtailor.base.text import plain
 from vmtailor.model.option import Option
-from vmtailor.model.option_rows import JSON
+from vmtailor.model.option_rows import JSON, VERBOSE
 from vmtailor.pipeline import second_measure
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.stages import report
@@ -24,6 +24,7 @@ def measure(
     ],
     options: FitOptions,
     json: Annotated[bool, JSON] = False,
+    verbose: Annotated[bool, VERBOSE] = False,
 ) -> None:
     """Measure both machines of a bundle or a work folder, the baseline and the tailored one, and print the figures.
     Earlier results for the same bytes are reused. A work folder keeps the figures. For a system's bundle, the tailored
@@ -38,4 +39,4 @@ def measure(
     if json:
         output.document({"schema": found.SCHEMA, **msgspec.to_builtins(found)})
     else:
-        report.show_figures(found)
+        report.show_figures(found, str(folder), verbose=verbose)

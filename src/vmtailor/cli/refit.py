@@ -12,7 +12,7 @@ from vmtailor.base.errors import AnswerNo
 from vmtailor.base.terminal import Table, TerminalConsole, Text, box, folding
 from vmtailor.base.text import plain, plural
 from vmtailor.model.change import Change
-from vmtailor.model.option_rows import JSON
+from vmtailor.model.option_rows import JSON, VERBOSE
 from vmtailor.pipeline import bundle_files, second_fit
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.pipeline.second_fit import RefitRequest, Replanned
@@ -21,7 +21,12 @@ from vmtailor.stages import report as report_stage
 REFIT_SCHEMA = "vmtailor/refit/1"
 
 
-def refit(request: RefitRequest, asked: FitOptions, json: Annotated[bool, JSON] = False) -> None:
+def refit(
+    request: RefitRequest,
+    asked: FitOptions,
+    json: Annotated[bool, JSON] = False,
+    verbose: Annotated[bool, VERBOSE] = False,
+) -> None:
     """Fit a bundle again, with calls refused in runs, or on another kernel, and show how the plan changes.
 
     Then build, verify and measure it, as `fit` does. Nothing is built when the plan is unchanged."""
@@ -49,7 +54,7 @@ def refit(request: RefitRequest, asked: FitOptions, json: Annotated[bool, JSON] 
                 "FILE or --trust-host-commands runs them)"
             )
         result = second_fit.refit(prepared)
-    report_stage.show(result, json=json)
+    report_stage.show(result, json=json, verbose=verbose)
     if not result.verified:
         raise AnswerNo(
             f"{plain(result.reference)} does not work in the tailored machine",

@@ -29,6 +29,5 @@ def report(
         return
     path = out or folder / PAGE
     write_page(found, path, words_of(run))
-    show(found)
-    printed.note("")
+    show(found, verbose=True)
     printed.note(f"written: {path}")

@@ -13,10 +13,11 @@ import msgspec
 
 from vmtailor.analysis.changes import plan_summary
 from vmtailor.analysis.demands import strace_log
-from vmtailor.base import output
+from vmtailor.base import figures, output
 from vmtailor.base.files import records
-from vmtailor.base.terminal import Table, box, folding, for_table
+from vmtailor.base.terminal import Table, Text, box, folding, for_table
 from vmtailor.base.text import plural
+from vmtailor.base.verb_end import EndVerdict, NextCommand, VerbEnd, VerdictMark, show_end
 from vmtailor.model.bundle import PLAN
 from vmtailor.model.option import Option, OptionSubject, refusal, refuse
 from vmtailor.model.option_rows import JSON, OUT
@@ -58,6 +59,10 @@ def trace(
     begun = subject_kind.prepare(asked) if out is None else work_stages.trace(asked, out)
     with begun as subject:
         _print(_coverage(subject.trace()) if show is Show.COVERAGE else _rows(show, *subject.calls()), json)
+    if out is not None and not json:
+        after = NextCommand("Plan the kernel", ("vmtailor", "plan", str(out)))
+        verdict = EndVerdict(VerdictMark.GOOD, "traced", f"the trace is in {out}")
+        show_end(VerbEnd(verdict=verdict, commands=(after,)))
 
 
 def _rows(show: Show, events: Iterable[SyscallEvent], files: Sequence[FileUse]) -> list[dict[str, Any]]:
@@ -150,9 +155,16 @@ def plan(
             table.add_row(symbol.id, symbol.value, str(plan_summary.cause_of(symbol) or ""), why)
     console = for_table()
     console.print(table)
-    console.print(f"{made.prompted_y} symbols with a prompt, {made.total_y} in all; left out: {len(made.left_out)}")
-    for sentence in made.given_up:
-        console.print(f"given up: {sentence}")
+    count = plural(made.prompted_y, "symbol")
+    verdict = f"{count} with a prompt, {made.total_y} in all; {len(made.left_out)} left out"
+    show_end(
+        VerbEnd(
+            verdict=EndVerdict(VerdictMark.GOOD, "planned", verdict),
+            notes=[Text(f"given up: {sentence}") for sentence in made.given_up],
+            files=(("plan", str(out)),) if out is not None else (),
+            commands=(NextCommand("Build the kernel", ("vmtailor", "build", str(folder))),) if folder else (),
+        ),
+    )
 
 
 def build(asked: FitOptions, json: Annotated[bool, JSON] = False) -> None:
@@ -173,6 +185,12 @@ def build(asked: FitOptions, json: Annotated[bool, JSON] = False) -> None:
     if json:
         output.document({"schema": files.SCHEMA, **msgspec.to_builtins(files)})
         return
-    output.say(f"kernel         {files.image} ({files.image_bytes:,} bytes, {files.packed_bytes:,} packed with xz)")
-    output.say(f"configuration  {files.config}")
-    output.say(f"symbols        {files.system_map}")
+    size = f"{figures.file_bytes(files.image_bytes)}, {figures.file_bytes(files.packed_bytes)} packed with xz"
+    after = NextCommand("Verify it", ("vmtailor", "verify", str(folder)))
+    show_end(
+        VerbEnd(
+            verdict=EndVerdict(VerdictMark.GOOD, "built", f"a kernel of {size}"),
+            files=(("kernel", files.image), ("configuration", files.config), ("symbols", files.system_map)),
+            commands=(after,) if folder is not None else (),
+        )
+    )

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated
 
 import msgspec
@@ -11,11 +12,13 @@ import msgspec
 from vmtailor.base import output
 from vmtailor.base.errors import AnswerNo
 from vmtailor.base.text import plural
+from vmtailor.base.verb_end import EndVerdict, NextCommand, VerbEnd, show_end
 from vmtailor.model.exercise import Proof
 from vmtailor.model.option_rows import JSON
 from vmtailor.pipeline import reverify
 from vmtailor.pipeline.reverify import PreparedVerify, SavedSystem, VerifyRequest
 from vmtailor.pipeline.work_files import is_work_folder
+from vmtailor.stages.report import mark_of
 
 
 @dataclass(frozen=True)
@@ -50,9 +53,22 @@ def verify(request: VerifyRequest, json: Annotated[bool, JSON] = False) -> None:
         }
         output.document(document)
     elif found.passed:
-        output.say(f"{prepared.subject.proof.headline}: {words.works}{without}")
+        proof = prepared.subject.proof
+        show_end(
+            VerbEnd(
+                verdict=EndVerdict(mark_of(proof), proof.headline, f"{words.works}{without}"),
+                commands=_next(request.bundle),
+            )
+        )
     if not found.passed:
         raise AnswerNo(f"{words.fails}{without}", hint=words.hint, details=found.evidence)
+
+
+def _next(folder: Path) -> tuple[NextCommand, ...]:
+    """Return the commands after a verification that passed."""
+    if is_work_folder(folder):
+        return (NextCommand("Measure both machines", ("vmtailor", "measure", str(folder))),)
+    return (NextCommand("Start it", ("vmtailor", "run", str(folder))),)
 
 
 def _words(prepared: PreparedVerify) -> _Words:

@@ -10,6 +10,9 @@ from vmtailor.model.machine import Accelerator, Clock
 from vmtailor.model.option import Option
 
 JSON = Option(name="--json", type=bool, help="Print one JSON document.", unkeyed="it is how a result is printed")
+VERBOSE = Option(
+    name="--verbose", type=bool, help="Print every table before the end.", unkeyed="it is how a result is printed"
+)
 OUT = Option(
     name="--out", short="-o", type=Path, help="Write the result to this folder.", unkeyed="it is where a result goes"
 )

@@ -15,7 +15,7 @@ from vmtailor.base.cache.store import digest
 from vmtailor.base.files import temporary
 from vmtailor.drivers.kernel import make
 from vmtailor.model.change import Change
-from vmtailor.model.exercise import Exercise
+from vmtailor.model.exercise import Exercise, Proof
 from vmtailor.model.fit_run import FitRun, Part, Side, Untouched, Warning
 from vmtailor.model.option import result_key
 from vmtailor.model.systems.units import UnitsMode
@@ -162,10 +162,11 @@ def doubts(fitted: Fitted, baseline: Side, tailored: Side, exercise: Exercise) -
         for figure, spread in side.spread:
             if spread > EXACT_SHARE:
                 yield Warning("spread", f"{side.name}: {figure} differs by {spread:.2%} between boots of one machine")
-    if not exercise.load:
+    if not exercise.load and (exercise.derived or exercise.proof is not Proof.ENDED):
         yield Warning(
             "no-load",
-            "the exercise gives no load: what only a request needs was not seen; write one (--exercise)",
+            "nothing was asked once it was ready, so what only a request needs was not seen; write an exercise with a "
+            "load (--exercise FILE)",
         )
     if varying := fitted.verification.varying:
         lines = "; ".join(varying)

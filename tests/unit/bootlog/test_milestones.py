@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.unit.bootlog.reading import timeline_of
 
-from vmtailor.analysis.bootlog import kernel_messages
+from vmtailor.analysis.bootlog import kernel_messages, machine_facts
 from vmtailor.analysis.bootlog.boot_record import Observed
 from vmtailor.analysis.bootlog.log_lines import Content
 
@@ -135,7 +135,9 @@ def test_of_marks_that_come_twice_the_first_stays_or_the_last_as_they_mean() -> 
     ("message", "arch"),
     [
         ("CPU features: detected: GIC system register", "arm64"),
-        ("psci: PSCIv1.1 detected in firmware.", "arm64"),
+        ("psci: PSCIv1.1 detected in firmware.", None),  # kernels of 32 bits say so as well
+        ("arch_timer: cp15 timer(s) running at 24.00MHz (phys).", None),
+        ("Booting Linux on physical CPU 0x0", None),
         ("Booting Linux on physical CPU 0x0000000000 [0x410fd034]", "arm64"),
         ("CPU: ARMv7 Processor [412fc0f1] revision 1", "arm"),
         ("CPU: PIPT / VIPT nonaliasing data cache", "arm"),
@@ -154,7 +156,7 @@ def test_of_marks_that_come_twice_the_first_stays_or_the_last_as_they_mean() -> 
     ],
 )
 def test_a_processor_is_known_by_what_only_its_kernels_say(message: str, arch: str | None) -> None:
-    assert log(message).arch == arch
+    assert machine_facts.identify(log(message)).arch == arch
 
 
 def test_what_a_log_says_of_its_machine() -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from dataclasses import dataclass, field
 
@@ -23,12 +24,17 @@ PRINTED_EVERY_US, MOST_PRINTED = 10_000, 20_000
 MAX_TEXT = 400
 
 
-_ARCHES = {"aarch64": "arm64"} | {word: name for row in every() for word, name in row.log.names.items()}
+_ARCHES = (
+    {"aarch64": "arm64", "ppc64-le": "ppc64le", "powerpc64le": "ppc64le"}
+    | {word: name for row in every() for word, name in row.log.names.items()}
+)  # fmt: skip
+#: How `uname -m` calls a kernel of 32 bits by the version of its processor: armv7l, armv6hf.
+_ARM = re.compile(r"armv\d\w{0,10}")
 
 
 def architecture(word: str) -> str:
     """Return one name for one architecture, as `uname -m` and Kconfig call it: arm64, arm, riscv64 …"""
-    return _ARCHES.get(word, word)
+    return _ARCHES.get(word) or ("arm" if _ARM.fullmatch(word) else word)
 
 
 class RawCall(msgspec.Struct, gc=False):

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from vmtailor.analysis.bootlog import archive, kernel_messages
 from vmtailor.analysis.bootlog.boot_record import Observed, RawCall, architecture
 from vmtailor.analysis.bootlog.log_lines import Content, decode, printable
+from vmtailor.analysis.bootlog.machine_facts import identify
 from vmtailor.base.text import is_number
 from vmtailor.model.boots.timeline import DurationSource, PhaseName, PhaseSpan, Process, UseSample, WarningCode
 
@@ -112,12 +113,16 @@ def _header(observed: Observed, data: bytes) -> None:
         if found:
             values.setdefault(decode(key.strip(), 60), decode(value.strip(), 4096))
     words = values.get("system.uname", "").split()
-    if len(words) > 2 and words[0] == "Linux":
+    if words[:2] == ["Linux", "version"]:  # Android's: /proc/version, which does not name the processor
+        observed.version = words[2] if len(words) > 2 else None
+    elif len(words) > 2 and words[0] == "Linux":
         observed.version = words[1]
         if words[-1] != "GNU/Linux":
             observed.arch = architecture(words[-1])
         else:
             observed.arch = architecture(words[-2]) if len(words) > 3 else None
+    if cpu := values.get("system.cpu"):
+        observed.arch = observed.arch or identify(Observed("", messages=[(None, f"CPU: {cpu}")])).arch
     options = values.get("system.kernel.options")
     if options:
         observed.command_line = options

@@ -32,7 +32,7 @@ from vmtailor.analysis.bootlog.initcall_lines import (
     ends_within,
 )
 from vmtailor.analysis.bootlog.log_lines import Cleaner, Content, decode
-from vmtailor.analysis.bootlog.milestones import HANDLERS, guess_arch
+from vmtailor.analysis.bootlog.milestones import HANDLERS
 from vmtailor.analysis.bootlog.recurrences import RELAYED, Recurrence, RecurrenceVerdict
 from vmtailor.analysis.bootlog.silences import MIN_GAP_US, Silences
 from vmtailor.base.text import plural
@@ -691,8 +691,6 @@ def read(content: Content, *, merged: bool = False) -> Observed:
         observed.warn(WarningCode.FILE_CUT, f"the file ends in the middle of a line: {decode(cleaner.unended, 60)}")
     if cleaner.cut:
         observed.warn(WarningCode.INPUT_CUT, f"{cleaner.cut} lines were longer than any log has, and were cut")
-    if observed.arch is None:
-        observed.arch = guess_arch(observed)
     if not (observed.stamped or observed.version or observed.initcalls or observed.probes or observed.phases):
         observed.format, observed.is_log = "not recognised", False
     return observed

@@ -14,7 +14,6 @@ from vmtailor.analysis.bootlog.boot_record import LATE_US, MAX_MESSAGES, Observe
 from vmtailor.analysis.bootlog.log_lines import decode
 from vmtailor.analysis.bootlog.stamps import HostClock, strip_stamp
 from vmtailor.base.files.toml_files import own_table
-from vmtailor.model.architecture import every
 from vmtailor.model.boots.timeline import PhaseName, PhaseSpan, WarningCode
 
 #: A clock that goes back further than this starts anew.
@@ -203,12 +202,6 @@ def read_startup(observed: Observed, line: str) -> bool:
 Handler = Callable[[Observed, int | None, bytes], None]
 
 _VERSION = re.compile(rb"Linux version (\S{1,120})(.*)", re.S)
-#: Beside those that architectures of ours say of themselves (model/architecture.py).
-_COMPILERS = "aarch64|arm|riscv64|riscv32|powerpc64le|powerpc64|powerpc|s390x|mips\\w*|loongarch64"
-_OURS = every()
-_COMPILER_ARCH = re.compile(
-    rf"\b({'|'.join((*(word for row in _OURS for word in row.log.compilers), _COMPILERS))})-[\w-]*linux".encode()
-)
 _SWITCHED = re.compile(
     rb"(?:[Ss]witched to|[Ss]witching to) (?:clocksource|high resolution mode using clocksource) (\S{1,60})"
 )
@@ -224,9 +217,6 @@ LOGIN = re.compile(rb"^[\w.() -]{0,80}login: ?$")
 #: Targets at which a system counts as started, by their names and by the descriptions that older versions print.
 TARGETS = ("graphical.target", "Graphical Interface", "multi-user.target", "Multi-User System")
 
-#: The architecture whose kernels print "Command line:" without the word "Kernel".
-_BARE = next((row.name for row in _OURS if row.log.bare_command_line), None)
-
 
 def _version(observed: Observed, at_us: int | None, message: bytes) -> None:
     match = _VERSION.match(message)
@@ -235,24 +225,17 @@ def _version(observed: Observed, at_us: int | None, message: bytes) -> None:
     observed.version = decode(match[1], 120)
     observed.first_line_seen = True
     observed.mark("kernel-first-line", at_us, "'Linux version' line")
-    compiler = _COMPILER_ARCH.search(match[2])
-    if compiler and observed.arch is None:
-        observed.arch = architecture(compiler[1].decode())
 
 
 def _booting(observed: Observed, at_us: int | None, message: bytes) -> None:
     if message.startswith(b"Booting Linux on physical CPU"):
         observed.first_line_seen = True
         observed.mark("kernel-first-line", at_us, "'Booting Linux' line")
-        if b"[0x" in message:
-            observed.arch = "arm64"
 
 
 def _command_line(observed: Observed, at_us: int | None, message: bytes) -> None:
     before, found, words = message.partition(b"ommand line: ")
     if found and len(before) < 9:
-        if before == b"C" and observed.arch is None:
-            observed.arch = _BARE
         observed.command_line = decode(words.strip(), 4096)
 
 
@@ -517,25 +500,6 @@ def mark_ending(observed: Observed, at_us: int | None, message: bytes) -> bool:
     else:
         return False
     return True
-
-
-_ARCH_SIGNS = (
-    ("arm64", ("CPU features: detected", "ARMv8", "arm64")),
-    ("arm", ("CPU: ARMv7", "CPU: ARMv6", "CPU: PIPT", "cr=10c5387d")),
-    ("riscv64", ("SBI specification", "riscv: base ISA")),
-    ("s390x", ("setup: Linux is running", "sclp_")),
-    ("mips", ("CPU0 revision is:",)),
-    *((row.name, row.log.signs) for row in _OURS),
-)
-
-
-def guess_arch(observed: Observed) -> str | None:
-    """Return the architecture from messages that only it prints; None when there are none."""
-    for _, text in observed.messages[:400]:
-        for arch, signs in _ARCH_SIGNS:
-            if text.startswith(signs) or any(sign in text[:60] for sign in signs[:1]):
-                return architecture(arch)
-    return None
 
 
 def place_early(observed: Observed, early: Sequence[tuple[int, bytes]], clock: HostClock) -> int:

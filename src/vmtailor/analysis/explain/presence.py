@@ -267,7 +267,8 @@ def _closed(finding: Finding, kconfig: Kconfig | None, target: AskedKernel) -> F
 
 
 class Presence(StrEnum):
-    """`needed`: no kernel was asked. `unsure`: the message does not say what was asked for; the answers are guesses."""
+    """`needed`: no kernel was asked. `unsure`: the message does not say what was asked for; the answers are guesses.
+    `printed`: no failure, but lines that a kernel prints."""
 
     MISSING = "missing"
     NEEDED = "needed"
@@ -275,6 +276,7 @@ class Presence(StrEnum):
     MODULE = "module"
     PRESENT = "present"
     NOT_KERNEL = "not the kernel"
+    PRINTED = "printed"
     UNKNOWN = "unknown"
 
 

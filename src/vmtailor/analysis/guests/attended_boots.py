@@ -11,7 +11,7 @@ from dataclasses import replace
 from vmtailor.analysis.cost import plugin_counts
 from vmtailor.analysis.cost.plugin_counts import SymbolTable
 from vmtailor.analysis.guests import boots, kernel_complaints, system_messages
-from vmtailor.analysis.guests.boots import wrong_steps
+from vmtailor.analysis.guests.boots import why_wrong, wrong_steps
 from vmtailor.analysis.timeline import bootmarks
 from vmtailor.model.architecture import named
 from vmtailor.model.boots.boot import Boot, ContainerRun, Milestone, Outcome
@@ -89,7 +89,7 @@ def _unready(report: GuestReport, exercise: SystemExercise) -> list[str]:
     what = {SystemReadyKind.UNIT: f"unit {ready.unit}", SystemReadyKind.LOG: f"the line {ready.pattern}"}.get(
         ready.kind, str(ready.kind)
     )
-    why = f": {result.why}" if result is not None and result.why else ""
+    why = why_wrong(result, ready.step)
     return [f"the system did not become ready ({what}) within {ready.timeout_s:g} s{why}"]
 
 

@@ -11,13 +11,14 @@ from vmtailor.analysis.cost import plugin_counts
 from vmtailor.analysis.cost.plugin_counts import SymbolTable
 from vmtailor.analysis.guests import kernel_complaints
 from vmtailor.analysis.guests.varying_output import Output
+from vmtailor.base import wrong_answers
 from vmtailor.base.natives import Natives
 from vmtailor.model.architecture import Emulator, named, presumed_name
 from vmtailor.model.boots.boot import Boot, ContainerRun, Milestone, Outcome
 from vmtailor.model.boots.counters import CodeMark
 from vmtailor.model.boots.ending import Ending, Gathered
-from vmtailor.model.exercise import Exercise, Expect, ReadyKind, StepKind
-from vmtailor.model.guest import READY_STEP, GuestReport, StepResult
+from vmtailor.model.exercise import Exercise, Expect, ReadyKind, Step, StepKind
+from vmtailor.model.guest import READY_STEP, Answer, GuestReport, StepResult
 
 #: Share of a counter's round by which it may seem to be behind what was executed: an access that faults counts twice.
 _SLACK = 100
@@ -161,7 +162,7 @@ def _unready(report: GuestReport, exercise: Exercise) -> list[str]:
     if result is not None and result.ok:
         return []
     ended = f"; it ended with exit code {report.exit_code}" if report.exit_code is not None else ""
-    why = f": {result.why}" if result is not None and result.why else ""
+    why = why_wrong(result, exercise.ready.step)
     return [f"the container did not become ready within {exercise.ready.timeout_s:g} s{_stretched(report)}{why}{ended}"]
 
 
@@ -187,12 +188,25 @@ def wrong_steps(report: GuestReport, exercise: Exercise) -> list[str]:
             if report.ready is not None and report.ready.ok:
                 found.append(f"load step {number} ({name}) was not done")
         elif not result.ok or result.done < step.repeat:
-            found.append(f"load step {number} ({name}): {result.right} of {step.repeat} right{_why(result)}")
+            found.append(f"load step {number} ({name}): {result.right} of {step.repeat} right{why_wrong(result, step)}")
     return found
 
 
-def _why(result: StepResult) -> str:
-    return f": {result.why}" if result.why else ""
+def why_wrong(result: StepResult | None, step: Step | None) -> str:
+    """Return the end of a sentence about a step: its first fault, and how the wrong answer began; empty where nothing
+    is known."""
+    if result is None or not result.why:
+        return ""
+    wrong = result.wrong
+    # Of a command that failed, init tells the last words itself.
+    if wrong is None or wrong.error or step is None or step.kind is StepKind.TCP or result.why.startswith("exit "):
+        return f": {result.why}"
+    expect, what = step.expect, "body" if step.kind is StepKind.HTTP else "output"
+    if expect.contains is not None and result.why.startswith("does not contain"):
+        return f": {wrong_answers.lacks(what, expect.contains, wrong.head)}"
+    if expect.stdout is not None and expect.sha256 is None and "with SHA-256" in result.why:
+        return f": expected the {what} {wrong_answers.quoted(expect.stdout)}; {wrong_answers.began(what, wrong.head)}"
+    return f": {result.why}; {wrong_answers.began(what, wrong.head)}"
 
 
 def _wrong_end(report: GuestReport, expect: Expect) -> list[str]:
@@ -200,11 +214,12 @@ def _wrong_end(report: GuestReport, expect: Expect) -> list[str]:
     if expect.exit_code is not None and report.exit_code is not None and report.exit_code != expect.exit_code:
         found.append(f"the exit code is {report.exit_code}, expected {expect.exit_code}")
     if expect.stdout is not None and report.stdout != expect.stdout:
-        found.append("the output is not what is expected")
+        found.append(wrong_answers.unlike("output", expect.stdout, report.stdout))
     if expect.contains is not None and expect.contains not in report.stdout:
-        found.append(f"the output does not contain '{expect.contains}'")
+        found.append(wrong_answers.lacks("output", expect.contains, report.stdout))
     if expect.sha256 is not None and report.stdout_sha256 != expect.sha256.lower():
-        found.append(f"the output has SHA-256 {report.stdout_sha256[:12] or 'none'}…, not {expect.sha256[:12]}…")
+        digest = f"the output has SHA-256 {report.stdout_sha256[:12] or 'none'}…, not {expect.sha256[:12]}…"
+        found.append(f"{digest}; {wrong_answers.began('output', report.stdout)}")
     return found
 
 
@@ -217,7 +232,7 @@ def differences(one: GuestReport, other: GuestReport, exercise: Exercise, again:
     if one.exit_code != other.exit_code:
         found.append(f"the exit code is {other.exit_code}, on the baseline {one.exit_code}")
     if exercise.ready.kind is ReadyKind.EXIT and not printed.allows(other.stdout):
-        found.append("the output is another one than on the baseline")
+        found.append(wrong_answers.differs("output", one.stdout, other.stdout))
     theirs = {result.step: result for result in other.results}
     for result in one.results:
         answer = theirs.get(result.step)
@@ -225,10 +240,17 @@ def differences(one: GuestReport, other: GuestReport, exercise: Exercise, again:
             continue  # a failure of its own
         before, after = result.first, answer.first
         if (before.status, before.exit_code) != (after.status, after.exit_code):
-            found.append(f"step {result.step + 1} is answered otherwise than on the baseline")
+            found.append(
+                f"step {result.step + 1}: answered with {_answered(after)}, on the baseline {_answered(before)}"
+            )
         elif result.kind == StepKind.HTTP and result.done > 1 and result.same and before.sha256 != after.sha256:
-            found.append(f"step {result.step + 1}: the body is another one than on the baseline")
+            bodies = f"{wrong_answers.began('body', after.head)}, on the baseline {wrong_answers.quoted(before.head)}"
+            found.append(f"step {result.step + 1}: the body differs from the baseline's: {bodies}")
     return tuple(found)
+
+
+def _answered(answer: Answer) -> str:
+    return f"status {answer.status}" if answer.status >= 0 else f"exit status {answer.exit_code}"
 
 
 def kernel_words(report: GuestReport) -> str:

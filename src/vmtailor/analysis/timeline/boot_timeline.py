@@ -11,7 +11,7 @@ from pathlib import Path as FilePath
 from vmtailor.analysis.bootlog.boot_record import RESOLVED_US, Observed
 from vmtailor.analysis.bootlog.formats import read_path
 from vmtailor.analysis.bootlog.log_lines import printable
-from vmtailor.analysis.bootlog.machine_facts import machine_of
+from vmtailor.analysis.bootlog.machine_facts import identify, warn_of
 from vmtailor.analysis.bootlog.silences import gaps_of, shown_end
 from vmtailor.analysis.changes.advice import advise
 from vmtailor.analysis.timeline.durations import (
@@ -102,10 +102,12 @@ def build(sources: Sequence[Observed]) -> Timeline:
     check_rows(observed, quantised, console, initcalls, probes)
     gaps = gaps_of(observed, phases, (initcalls, probes), units, end_us)
     gaps = checked_gaps(observed, phases, [*gaps, *holes_of(observed, phases, units)])
+    found = identify(observed)
+    warn_of(observed, found)
     return Timeline(
         kernel=KernelInfo(
             version=observed.version,
-            arch=observed.arch,
+            arch=found.arch,
             command_line=observed.command_line,
             hypervisor=observed.hypervisor,
             clocksource=observed.clocksource,
@@ -126,7 +128,7 @@ def build(sources: Sequence[Observed]) -> Timeline:
         samples=tuple(observed.samples),
         files=tuple(SourceFile(s.path, s.format) for s in sources),
         config=observed.config,
-        machine=machine_of(observed),
+        machine=found.machine,
         gaps=tuple(sorted(gaps, key=lambda gap: (gap.start_us, gap.start_us - gap.end_us))),
         shown_us=_shown(phases, end_us),
         shown_end_us=end_us,

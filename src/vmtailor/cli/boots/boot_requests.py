@@ -13,6 +13,7 @@ from vmtailor.base.errors import ExitCode, UserInputError
 from vmtailor.base.files import records
 from vmtailor.base.terminal import BREAK, Table, TerminalConsole, Text, box, folding
 from vmtailor.base.text import plural
+from vmtailor.base.verb_end import VerbEnd, show_end
 from vmtailor.cli.boots.boot_machine import workload_of
 from vmtailor.model.boots.workload import Nothing
 from vmtailor.model.option import OptionSubject, refuse
@@ -78,7 +79,7 @@ def show(record: SystemTrace, folder: Path, console: TerminalConsole) -> None:
     if record.kernel_programs:
         started = ", ".join(f"{one.path} {one.count} times" for one in record.kernel_programs)
         console.print(Text.assemble(BREAK, ("started by the kernel itself  ", "bold"), started))
-    console.print(Text.assemble(BREAK, ("the log  ", "bold"), (str(folder / record.requests_file), "cyan")))
+    show_end(VerbEnd(files=(("the log", str(folder / record.requests_file)),)), console)
 
 
 def show_plan(plan: Plan | None, record: SystemTrace, folder: Path, console: TerminalConsole) -> None:
@@ -93,10 +94,10 @@ def show_plan(plan: Plan | None, record: SystemTrace, folder: Path, console: Ter
     console.print(
         Text.assemble(
             (f"planned for {plan.machine}  ", "bold"),
-            f"{count} with a prompt, {len(later)} of them modules that are loaded when they are asked for  ",
-            (str(folder / system_plan.PLAN), "cyan"),
+            f"{count} with a prompt, {len(later)} of them modules that are loaded when they are asked for",
         )
     )
+    show_end(VerbEnd(files=(("the plan", str(folder / system_plan.PLAN)),)), console)
 
 
 def _doubts(record: SystemTrace) -> list[str]:

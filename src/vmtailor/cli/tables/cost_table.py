@@ -9,6 +9,7 @@ from pathlib import Path
 from vmtailor.analysis.cost.loops import LoopNames
 from vmtailor.base.figures import millions, percent
 from vmtailor.base.terminal import Column, Table, TerminalConsole, Text, box
+from vmtailor.base.verb_end import VerbEnd, show_end
 from vmtailor.model.boots.boot_cost import BootCost
 
 #: Rows of each table; all are in the record.
@@ -57,7 +58,7 @@ def show_cost(cost: BootCost, out: Path, console: TerminalConsole, loops: Sequen
     if cost.whole_functions:
         console.print(Text(WHOLE, style="dim"))
     console.print(Text(f"before it, firmware and decompression: {millions(cost.before_kernel)}", style="dim"))
-    console.print(Text(f"all rows: {out}/cost.json", style="dim"))
+    show_end(VerbEnd(files=(("all rows", f"{out}/cost.json"),)), console)
 
 
 def _place(file: str, symbol: str) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from vmtailor.analysis.explain.kernel_lines import PrintedBy
 from vmtailor.analysis.explain.presence import AskedKernel, Finding, Has, Presence
 from vmtailor.base import figures
 from vmtailor.base.terminal import BREAK, Table, TerminalConsole, Text
@@ -19,7 +20,8 @@ _MOST_LACKING = 10
 @dataclass(frozen=True)
 class LookupAnswer:
     """A question or a message with its answer. `command`: the command that fits the image again, without --keep; empty
-    for a bare configuration. `lacking`: for an error alone, symbols with the requests that each would satisfy."""
+    for a bare configuration. `lacking`: for an error alone, symbols with the requests that each would satisfy.
+    `printed`: lines that a kernel printed."""
 
     question: str
     target: AskedKernel
@@ -34,6 +36,7 @@ class LookupAnswer:
     not_kernel: str = ""
     notes: tuple[str, ...] = ()
     lacking: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    printed: tuple[PrintedBy, ...] = ()
 
 
 def brings_in(finding: Finding, answer: LookupAnswer) -> tuple[str, ...]:
@@ -70,6 +73,11 @@ def document(answer: LookupAnswer) -> dict[str, Any]:
             for f in answer.findings
         ],
         "lacking": [{"symbol": symbol, "answers": list(names)} for symbol, names in answer.lacking],
+        "printed": [
+            {"line": one.line, "options": list(one.options), "source": one.source, "has": _has(one, answer),
+             "selected_by": list(one.selected_by), "try": _try_without(one, answer)}
+            for one in answer.printed
+        ],
         "notes": list(answer.notes),
     }  # fmt: skip
 
@@ -87,6 +95,8 @@ def show(answer: LookupAnswer, console: TerminalConsole) -> None:
         _show_others(answer.findings[1:], console)
     if answer.lacking:
         _show_lacking(answer, console)
+    if answer.printed:
+        _show_printed(answer, console)
     for note in answer.notes:
         console.print(Text(f"  note: {note}", "dim"))
 
@@ -95,11 +105,9 @@ def _headline(answer: LookupAnswer) -> tuple[str, str, str]:
     if answer.verdict is Presence.NOT_KERNEL:
         return "•", "bold cyan", f"not the kernel: {answer.not_kernel}"
     if answer.verdict is Presence.UNKNOWN:
-        if answer.lacking:
-            return "?", "bold yellow", f"{answer.question} alone does not say what was asked for"
-        if answer.error == "EINVAL":
-            return "?", "bold yellow", "this does not say what was asked for; a call that is missing gives no EINVAL"
-        return "?", "bold yellow", "nothing that the kernel's source knows by name is in this"
+        return "?", "bold yellow", _not_understood(answer)
+    if answer.verdict is Presence.PRINTED:
+        return "→", "bold", _printed_by(answer.printed)
     first = answer.findings[0]
     if answer.verdict is Presence.UNSURE:
         likeliest = f"{first.ask} ({first.symbol or 'always there'})"
@@ -109,6 +117,14 @@ def _headline(answer: LookupAnswer) -> tuple[str, str, str]:
             f"this does not say what was asked for; it may be {likeliest}, or what is listed below",
         )
     return _about(first, answer.target.name)
+
+
+def _not_understood(answer: LookupAnswer) -> str:
+    if answer.lacking:
+        return f"{answer.question} alone does not say what was asked for"
+    if answer.error == "EINVAL":
+        return "this does not say what was asked for; a call that is missing gives no EINVAL"
+    return "nothing that the kernel's source knows by name is in this"
 
 
 def _about(first: Finding, name: str) -> tuple[str, str, str]:
@@ -184,3 +200,46 @@ def _show_lacking(answer: LookupAnswer, console: TerminalConsole) -> None:
 def _some(names: Sequence[str], most: int = 8) -> str:
     more = len(names) - most
     return ", ".join(names[:most]) + (f", and {more} more" if more > 0 else "")
+
+
+# ---- lines that a kernel printed
+
+
+def _printed_by(lines: Sequence[PrintedBy]) -> str:
+    if len(lines) > 1:
+        return f"{len(lines)} lines that the kernel prints, and the option behind each"
+    if not lines[0].options:
+        return f"{lines[0].source} prints this line, which every kernel has"
+    return f"{_any_of(lines[0].options)} prints this line"
+
+
+def _has(one: PrintedBy, answer: LookupAnswer) -> bool | None:
+    """Return whether the kernel that is asked has a line's option; None without a kernel or an option."""
+    if not answer.target.name or not one.options:
+        return None
+    return any(option in answer.target.values for option in one.options)
+
+
+def _try_without(one: PrintedBy, answer: LookupAnswer) -> str:
+    """Return the command that tries a kernel without a line's option; empty where it lacks it, or there is none."""
+    if len(one.options) != 1 or _has(one, answer) is False:
+        return ""
+    bundle = answer.command.removeprefix("vmtailor refit ") or "BUNDLE"
+    return f"vmtailor boot {bundle} --try {one.options[0]}=n"
+
+
+def _show_printed(answer: LookupAnswer, console: TerminalConsole) -> None:
+    table = Table.grid(padding=(0, 2))
+    for one in answer.printed:
+        has = {True: f"; {answer.target.name} has it", False: f"; {answer.target.name} lacks it", None: ""}
+        table.add_row(Text(f"  {_any_of(one.options) or '–'}", "cyan"), Text(one.line))
+        table.add_row("", Text(f"{one.source}{has[_has(one, answer)]}", "dim"))
+        held = [name for name in one.selected_by if name in answer.target.values]
+        if held:
+            table.add_row("", Text(f"kept on by {', '.join(held)}", "yellow"))
+    console.print(table)
+    ways = dict.fromkeys(way for one in answer.printed if (way := _try_without(one, answer)))
+    if ways:
+        console.print(Text.assemble(BREAK, ("what tries a kernel without it", "bold")))
+        for way in list(ways)[:_MOST_LACKING]:
+            console.print(Text(f"  {way}", "cyan"), soft_wrap=True)

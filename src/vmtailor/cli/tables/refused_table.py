@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ from vmtailor.analysis.demands.refusals import Refused
 from vmtailor.base.figures import grouped
 from vmtailor.base.terminal import BREAK, Column, Table, TerminalConsole, Text, box, folding
 from vmtailor.base.text import plural
+from vmtailor.base.verb_end import NextCommand, VerbEnd, show_end
 from vmtailor.pipeline.run_watch import WatchedRun
 
 #: Rows of each table; the record has all.
@@ -27,8 +27,7 @@ def show(found: WatchedRun, bundle: Path, saved: Path | None) -> None:
         calls = plural(len(explained), "kind of call was", "kinds of calls were")
         console.print(Text(f"vmtailor: {calls} refused that the baseline would have given", "bold yellow"))
         console.print(_table(explained, "needs"))
-        command = _command(found, bundle, saved)
-        console.print(Text.assemble(("what would bring them in  ", "bold"), (command, "cyan")), soft_wrap=True)
+        show_end(VerbEnd(commands=(NextCommand("Bring them in", _command(found, bundle, saved)),)), console)
     else:
         console.print(Text("vmtailor: nothing was refused that the baseline would have given", "bold"))
     if unexplained:
@@ -60,11 +59,11 @@ def _short(text: str) -> str:
     return text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]}…"
 
 
-def _command(found: WatchedRun, bundle: Path, saved: Path | None) -> str:
+def _command(found: WatchedRun, bundle: Path, saved: Path | None) -> list[str]:
     words = ["vmtailor", "refit", str(bundle)]
     if saved is not None:
-        return shlex.join([*words, "--observed", str(saved)])
-    return shlex.join([*words, *(word for name in found.symbols for word in ("--keep", name))])
+        return [*words, "--observed", str(saved)]
+    return [*words, *(word for name in found.symbols for word in ("--keep", name))]
 
 
 def _doubts(found: WatchedRun) -> list[str]:

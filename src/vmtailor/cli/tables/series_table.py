@@ -16,6 +16,7 @@ from vmtailor.base.figures import millions
 from vmtailor.base.files import plain_files
 from vmtailor.base.terminal import BREAK, Column, Table, TerminalConsole, Text, box
 from vmtailor.base.text import plural
+from vmtailor.base.verb_end import NextCommand, VerbEnd, VerdictMark, show_end
 from vmtailor.model.boots.boot import Outcome
 from vmtailor.model.boots.series import BootSeries, JudgedBy
 from vmtailor.model.change import Change, Effect, Figure, Verdict
@@ -66,15 +67,17 @@ def show(series: BootSeries, out: Path, console: TerminalConsole) -> None:
     if series.trials:
         _trials(series, console)
     clock = "virtual time (instructions executed, and waits)" if series.clock is Clock.INSTRUCTIONS else "host time"
-    text = f"{clock}, {base.machine.accelerator}; consoles and records: {out}"
-    console.print(Text(text, style="dim"))
-    console.print(Text(f"vmtailor analyze {out}/{base.name}-1/console.log   shows where the time went", style="dim"))
+    console.print(Text(f"{clock}, {base.machine.accelerator}", style="dim"))
+    log = f"{out}/{base.name}-1/console.log"
+    where = NextCommand("Show where the time went", ("vmtailor", "analyze", log))
+    show_end(VerbEnd(files=(("consoles and records", str(out)),), commands=(where,)), console)
 
 
 def _milestones(series: BootSeries, variant: str, console: TerminalConsole) -> None:
     boots = series.of(variant)
     good = sum(b.outcome is Outcome.READY for b in boots)
-    title = f"{series.subject}: {good} of {plural(len(boots), 'boot')} ready ({series.ready})"
+    sign = (VerdictMark.GOOD if good == len(boots) else VerdictMark.BAD).value[0]
+    title = f"{sign} {series.subject}: {good} of {plural(len(boots), 'boot')} ready ({series.ready})"
     seconds = (Column(name, justify="right") for name in ("median s", "95 %", "min", "max"))
     table = Table("milestone", *seconds, title=title, title_justify="left", box=box.SIMPLE_HEAD, title_style="bold")
     for name, summary in summaries(series, variant):
@@ -114,7 +117,7 @@ def _failures(series: BootSeries, out: Path, console: TerminalConsole) -> None:
         if one.variant == series.variants[0].name and name:
             for line in _end_of(out, name).splitlines()[-12:]:
                 console.print(Text(f"  │ {line[:200]}", style="dim"))
-        console.print(Text(f"  its console: {out / (name or names[-1])}", style="dim"))
+        console.print(Text(f"  its console: {out / (name or names[-1])}", style="dim"), soft_wrap=True)
 
 
 def _end_of(folder: Path, name: str) -> str:

@@ -302,7 +302,7 @@
       { title: "Of the kernel", number: true, value: (s) => s.kernel ?? -1, cell: (s) => percent(s.kernel) },
       { title: "Of the boot", number: true, value: (s) => s.total ?? -1, cell: (s) => percent(s.total) },
       { title: "Path", value: (s) => s.path, cell: (s) => s.path === "critical" ? "in the way" : s.path === "beside" ? "beside" : "not known" },
-      { title: "Option", value: (s) => s.option, cell: (s) => s.option ? el("span", { title: s.source }, s.option) : "" },
+      { title: "Option", value: (s) => s.option || "\uffff", cell: (s) => s.option ? el("span", { title: s.source }, s.option) : "" },
       { title: "Advice", value: (s) => s.advice.join(" "), cell: (s) => s.advice.join(", ") },
     ],
   });
@@ -314,7 +314,7 @@
     columns: [
       { title: "At", number: true, value: (l) => l.at ?? -1, cell: (l) => time(l.at) },
       { title: "Line", value: (l) => l.text, cell: (l) => l.text },
-      { title: "Option", value: (l) => l.option, cell: (l) => l.option },
+      { title: "Option", value: (l) => l.option || "\uffff", cell: (l) => l.option },
       { title: "Source", value: (l) => l.source, cell: (l) => l.source },
     ],
   });

@@ -13,6 +13,7 @@ from collections.abc import Collection, Mapping
 
 from vmtailor.base.errors import UserInputError, VmtailorError
 from vmtailor.base.process import run
+from vmtailor.base.wrong_answers import EXPECTED, began, quoted, unlike
 from vmtailor.model.exercise import HOST_PORT, Exercise, Expect, Step, StepKind
 
 TIMEOUT_S = 60.0
@@ -20,6 +21,8 @@ TIMEOUT_S = 60.0
 STAYS_OPEN_S = 3.0
 #: Bytes of an answer that are read at the most.
 MOST_BYTES = 64 << 20
+#: Bytes of a wrong answer whose beginning is shown.
+HEAD_BYTES = 4096
 
 
 def free_port() -> int:
@@ -118,15 +121,18 @@ def _command(step: Step, where: Mapping[int, int]) -> list[str]:
 
 def _judge(step: Step, body: bytes, *, status: int | None = None, exit_code: int | None = None) -> list[str]:
     expect: Expect = step.expect
+    what = "output" if step.kind is StepKind.HOST_COMMAND else "body"
     wrong = []
     if expect.status is not None and status is not None and status != expect.status:
         wrong.append(f"status {status}, expected {expect.status}")
     if exit_code is not None and exit_code != (expect.exit_code or 0):
         wrong.append(f"exit code {exit_code}, expected {expect.exit_code or 0}")
-    if expect.sha256 is not None and hashlib.sha256(body).hexdigest() != expect.sha256.lower():
-        wrong.append("another body than expected")
+    if expect.sha256 is not None and (digest := hashlib.sha256(body).hexdigest()) != expect.sha256.lower():
+        wrong.append(f"the {what} has SHA-256 {digest[:12]}…, expected {expect.sha256[:12]}…")
     if expect.contains is not None and expect.contains.encode() not in body:
-        wrong.append(f"no '{expect.contains}' in it")
+        wrong.append(f"expected the {what} to contain {quoted(expect.contains, EXPECTED)}")
     if expect.stdout is not None and body != expect.stdout.encode():
-        wrong.append("another output than expected")
+        wrong.append(unlike(what, expect.stdout, body.decode("utf-8", "replace")))
+    elif wrong:
+        wrong.append(began(what, body[:HEAD_BYTES].decode("utf-8", "replace")))
     return [f"from the host, {_name(step)}: {'; '.join(wrong)}"] if wrong else []

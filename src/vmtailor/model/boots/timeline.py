@@ -75,6 +75,7 @@ class WarningCode(StrEnum):
     KERNEL_END_UNKNOWN = "kernel-end-unknown"
     SUM_DIFFERS = "sum-differs"
     CONTRADICTION = "contradiction"
+    IDENTITY_UNCLEAR = "identity-unclear"
     CLOCK_RELATIVE = "clock-relative"
     DIFFERENT_BOOTS = "different-boots"
     COLLECTOR_LATE = "collector-late"
@@ -91,8 +92,9 @@ class Warn(msgspec.Struct, frozen=True):
 
 
 class KernelInfo(msgspec.Struct, frozen=True):
-    """The kernel, as far as it is known. `tick_us` is the timer tick its early figures are rounded to, where they
-    are."""
+    """The kernel, as far as it is known. `hypervisor` is the interface that the kernel found, or systemd's word for it;
+    another hypervisor may offer it: MachineInfo has the one that all signs agree on. `tick_us` is the timer tick its
+    early figures are rounded to, where they are."""
 
     version: str | None = None
     arch: str | None = None
@@ -115,8 +117,9 @@ class MachineKind(StrEnum):
 
 
 class MachineInfo(msgspec.Struct, frozen=True):
-    """The machine at hand, as its log tells it (data/boot_facts.toml). None: the log does not tell. `hypervisor` is a
-    name of the file's; `model` is DMI's or the device tree's. `has` names what else was seen, `seen` the lines."""
+    """The machine at hand, as its log tells it (data/boot_facts.toml). None: the log does not tell, or its signs
+    contradict each other. `hypervisor` and `cloud` are names of the file's; `model` is DMI's or the device tree's.
+    `has` names what else was seen, `seen` the lines that all of it rests on, and those that say otherwise."""
 
     kind: str | None = None
     hypervisor: str | None = None
@@ -125,6 +128,7 @@ class MachineInfo(msgspec.Struct, frozen=True):
     cpus: int | None = None
     has: tuple[str, ...] = ()
     seen: tuple[str, ...] = ()
+    cloud: str | None = None
 
 
 class GapSpan(msgspec.Struct, frozen=True):

@@ -55,9 +55,10 @@ class MeasuredSides(Protocol):
 
 @dataclass(frozen=True)
 class FigureRow:
-    """One measured figure of both sides. `what`: the exact meaning of the count. `exact`: the unrounded values. `why`:
-    the reason when one is missing."""
+    """One measured figure of both sides. `name`: its field in a side. `what`: the exact meaning of the count. `exact`:
+    the unrounded values. `why`: the reason when one is missing."""
 
+    name: str
     title: str
     what: str
     baseline: str
@@ -95,6 +96,7 @@ def _row(
     before, after = (getattr(side, name) for side in sides)
     why = next((reason for side in sides if (reason := why_missing(side, name))), "")
     return FigureRow(
+        name=name,
         title=title,
         what=what,
         baseline=form(before),

@@ -3,18 +3,15 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import Literal
 
 from vmtailor.analysis.changes.plan_summary import MEANING, counts
 from vmtailor.base import figures, output
-from vmtailor.base.terminal import BREAK, Group, RenderableType, Table, TerminalConsole, Text, box
+from vmtailor.base.terminal import Group, RenderableType, Table, TerminalConsole, Text, box
 from vmtailor.base.text import plural
-from vmtailor.model.bundle import PAGE
-from vmtailor.model.change import Cause
-from vmtailor.model.exercise import Proof
+from vmtailor.base.verb_end import show_end
 from vmtailor.model.fit_run import FitRun
-from vmtailor.stages.report import ledger_waterfall, margin_prices, pictures, tuned_changes
+from vmtailor.stages.report import fit_end, ledger_waterfall, margin_prices, pictures, tuned_changes
 from vmtailor.stages.report.document import fit_document, repairs
 from vmtailor.stages.report.figure_rows import FigureGroup, MeasuredSides, groups
 from vmtailor.stages.report.ledger_waterfall import Waterfall
@@ -25,24 +22,32 @@ MOST_FOLDERS, MOST_SYMBOLS = 8, 2
 MOST_LACKS = 8
 
 
-def show(run: FitRun, console: TerminalConsole | None = None, *, json: bool = False) -> None:
-    """Print the result of a fit: the verdict, the tables, the warnings, and what to do with the bundle; with `json` the
-    document of `fit --json` and nothing else. Without a console: on standard output.
+def show(run: FitRun, console: TerminalConsole | None = None, *, json: bool = False, verbose: bool = False) -> None:
+    """Print the result of a fit: the verdict, four figures, doubts, and what to do with the bundle; with `verbose`
+    every table before them; with `json` the document of `fit --json` and nothing else. Without a console: on standard
+    output.
 
     Names that come from the image or the guest are printed as text."""
     if json:
         output.document(fit_document(run))
-    else:
-        (console or TerminalConsole()).print(Group(*_parts(run)))
+        return
+    console = console or TerminalConsole()
+    if verbose:
+        console.print(Group(*_details(run)))
+    show_end(fit_end.of_fit(run, [] if verbose else doubts(run), verbose=verbose), console)
 
 
-def show_figures(pair: MeasuredSides) -> None:
-    """Print the figures of both sides alone, on standard output."""
-    TerminalConsole().print(Group(*_both_sides(pair)))
+def show_figures(pair: MeasuredSides, folder: str, console: TerminalConsole | None = None, *, verbose: bool) -> None:
+    """Print four figures of both sides; with `verbose` all of them before. Without a console: on standard output.
+    `folder`: the bundle or work folder that they are of."""
+    console = console or TerminalConsole()
+    if verbose:
+        console.print(Group(*_both_sides(pair)))
+    show_end(fit_end.of_measure(pair, folder, verbose=verbose), console)
 
 
-def _parts(run: FitRun) -> list[RenderableType]:
-    parts: list[RenderableType] = [_verdict(run), *_margin(run), Text(), *_both_sides(run)]
+def _details(run: FitRun) -> list[RenderableType]:
+    parts: list[RenderableType] = _both_sides(run)
     if (found := ledger_waterfall.of(run)) is not None:
         parts.append(_waterfall(found))
     parts.append(_causes(run))
@@ -52,12 +57,13 @@ def _parts(run: FitRun) -> list[RenderableType]:
         parts.append(_trials(run))
     if run.tuned is not None:
         parts.append(_tuned(run))
-    return [*parts, *_doubts(run), _next(run)]
+    lines = doubts(run)
+    return [*parts, *lines, Text()] if lines else parts
 
 
-def _margin(run: FitRun) -> list[RenderableType]:
+def _margin(run: FitRun) -> list[Text]:
     """Return the margin's price, and where the kernel came from: a line each."""
-    lines: list[RenderableType] = []
+    lines: list[Text] = []
     if line := margin_prices.price_line(run):
         lines.append(Text.assemble(("margin  ", "bold"), line))
     if run.found_kernel is not None and (line := margin_prices.kernel_line(run.found_kernel)):
@@ -75,28 +81,6 @@ def _both_sides(run: MeasuredSides) -> list[RenderableType]:
     if run.baseline.memory or run.tailored.memory:
         parts.append(_memory(run))
     return parts
-
-
-def _verdict(run: FitRun) -> Text:
-    text = Text()
-    worked = run.proof in (Proof.LOAD, Proof.ENDED)
-    if run.verified and not run.degraded:
-        mark, style = ("✓", "bold green") if worked else ("!", "bold yellow")
-        text.append(f"{mark} {run.proof.headline}  ", style)
-        if worked:
-            text.append(f"{run.reference} works in its own machine as it did on the baseline ({run.proof})")
-        else:
-            text.append(f"{run.reference} starts in its own machine as it did on the baseline ({run.proof})")
-    elif run.verified:
-        text.append(f"! {run.proof.headline}, degraded  ", "bold yellow")
-        text.append("the answers are right, but calls fail that worked on the baseline")
-    else:
-        text.append("✗ not verified  ", "bold red")
-        text.append(f"{run.reference} does not work yet in the machine that was built")
-    for call in run.degraded:
-        failing = f"{call.name}({call.arguments}) answers {call.error}"
-        text.append(BREAK).append(f"  {failing}, {plural(call.count, 'time')}", "red")
-    return text
 
 
 def _table(*columns: str, numbers: tuple[str, ...] = ()) -> Table:
@@ -209,14 +193,23 @@ def _tuned(run: FitRun) -> Group:
     return _titled("Beside the kernel", table, tuned_changes.MEANING)
 
 
-def _doubts(run: FitRun) -> list[RenderableType]:
+def doubts(run: FitRun) -> list[Text]:
+    """Return a line for each doubt, the gravest first: failures, what is unexplained, warnings, what is absent or
+    lacks, and what was never touched. A fit that is not verified has its failures alone."""
+
     def line(word: str, text: str, style: str = "bold yellow") -> Text:
         return Text.assemble((f"{word}  ", style), text)
 
-    lines: list[RenderableType] = [
-        line("unexplained", f"{name} is in the kernel, and no reason is on record") for name in run.unexplained
-    ]
+    failed = run.trials[-1].failures if run.trials and not run.verified else ()
+    lines = [line("failed", failure, "bold red") for failure in failed]
+    if failed:  # calls that newly fail are among them
+        return lines
+    for call in run.degraded:
+        failing = f"{call.name}({call.arguments}) answers {call.error}"
+        lines.append(line("failing", f"{failing}, {plural(call.count, 'time')}", "bold red"))
+    lines += [line("unexplained", f"{name} is in the kernel, and no reason is on record") for name in run.unexplained]
     lines += [line("warning", f"{warning.text} [{warning.code}]") for warning in run.warnings]
+    lines += _margin(run)
     for one in run.absent:
         what = f"{one.call.name}({one.call.arguments}) answers {one.call.error}: {one.reason}"
         lines.append(line("absent", f"{what} [{one.id}]", "bold"))
@@ -233,25 +226,4 @@ def _doubts(run: FitRun) -> list[RenderableType]:
         )
     for port in run.untouched.ports_never_answered:
         lines.append(line("untouched", f"port {port} is exposed and never answered", "bold"))
-    return [*lines, Text()] if lines else []
-
-
-def _next(run: FitRun) -> Table:
-    bundle = shlex.quote(run.bundle)
-    port = next(iter(run.tcp_ports), None)
-    publish = f" -p {port + 8000 if port < 1024 else port}:{port}" if port else ""
-    demanded = (
-        c.id for c in run.plan.symbols if c.setting.chosen and any(r.cause is Cause.DEMANDED for r in c.reasons)
-    )
-    table = Table.grid(padding=(0, 3))
-    again = (f"vmtailor verify {bundle} --clock wall", "prove it again, on another host", "cyan")
-    start = "start the container in its machine" if run.system is None else "start the system in its machine"
-    for first, second, style in (
-        ("bundle", run.bundle, "bold"),
-        ("report", f"{run.bundle}/{PAGE}", "bold"),
-        (f"vmtailor run{publish} {bundle}", start, "cyan"),
-        (f"vmtailor explain {bundle} {next(demanded, 'EPOLL')}", "why a symbol is in, or out", "cyan"),
-        *((again,) if run.system is None else ()),
-    ):
-        table.add_row(Text(first, style), Text(second))
-    return table
+    return lines

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from tests.fakes.fit_run_data import fit_run
@@ -33,6 +33,6 @@ def test_no_load_is_a_doubt_only_where_it_could_be_given(exercise: Exercise, dou
         verification=SimpleNamespace(varying=()),
         kernel=SimpleNamespace(unplanned=()),
     )
-    sides = (replace(side, spread=()) for side in (run.baseline, run.tailored))
-    found = doubts(cast("Any", fitted), *sides, exercise)
+    before, after = (replace(side, spread=()) for side in (run.baseline, run.tailored))
+    found = doubts(fitted, before, after, exercise)
     assert ["no-load"] * doubtful == [warning.code for warning in found]

@@ -73,7 +73,7 @@ class FitOptions:
         Option(
             name="IMAGE",
             help="Fit oci:DIR[:TAG], oci-archive:FILE, docker-archive:FILE or -, docker://NAME, docker-daemon:NAME, "
-            "rootfs:DIR, a path, or disk:FILE with an init of its own.",
+            "containers-storage:NAME, rootfs:DIR, a path, or disk:FILE with an init of its own.",
             verbs=_STAGES, unkeyed="the key has the digest of what was found there, and its record",
         ),
         "",

@@ -409,7 +409,7 @@ def test_a_ready_check_for_which_there_is_no_room_ends_in_time(drive: Drive) -> 
     [
         (["die 9", "entry 0"], "the entry point ended before it was ready"),
         (["exit 0", RESTS, "die 9", "entry 1"], "the entry point ended during the load"),
-        (["exit 0", RESTS, "exit 0", "die 9", "wait 10", "entry 1"], "the entry point ended during the load"),  # a client
+        (["exit 0", RESTS, "exit 0", "die 9", "wait 10", "entry 1"], "the entry point ended during the load"),
     ],
 )
 def test_what_is_killed_with_its_namespace_is_not_blamed(drive: Drive, events: list[str], why: str) -> None:

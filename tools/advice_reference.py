@@ -26,8 +26,10 @@ Savings interact, so they do not add up: an item that ran beside another moves o
 **Processors** lists the processor families that a remedy is for. On others, `analyze` does not name it and `boot --try`
 refuses it.
 
-**For** lists what `analyze` must see in the log, or must not see, before it names a remedy
-(`src/vmtailor/data/boot_facts.toml` has the words and their signs).
+**Seen before it is named** lists what `analyze` must see in the log, beside the remedy's signs, before it names it.
+**Never said to** lists the machines and signs that it never names it for. `src/vmtailor/data/boot_facts.toml` has the
+words and the lines that they follow from. A pattern of a sign begins with its kind: `unit dbus.service`. For a boot
+that ended in a panic, `analyze` names no remedy.
 
 **Measured by others** are published figures from another machine: an order of magnitude, not a promise.
 
@@ -86,8 +88,8 @@ def entry_text(entry: KnownChange) -> str:
     lines = [f"## {entry.title}", "", f"`{entry.id}`, for {_range(entry.from_version, entry.until_version)}", ""]
     lines += [f"- **Looks like:** {entry.looks}", f"- **Costs because:** {entry.costs}"]
     lines.append(f"- **Processors:** {', '.join(entry.processors) or 'all'}{_fewer(entry)}")
-    if entry.needs:
-        lines.append(f"- **For:** {', or '.join(one.words() for one in entry.needs)}")
+    lines.append(f"- **Seen before it is named:** {', or '.join(one.words() for one in entry.audience.seen)}")
+    lines.append(f"- **Never said to:** {', nor '.join(one.words() for one in entry.audience.never)}")
     for way in entry.ways:
         limits = [_range(way.from_version, way.until_version)] if way.from_version or way.until_version else []
         limits += [one.words() for one in way.needs]

@@ -70,7 +70,8 @@ def remedies(folder: Path, *texts: str) -> dict[str, Remedy]:
 def boot(calls: str = "", version: str = "6.12.1", line: str = "quiet") -> str:
     return (
         f"[    0.000000] Linux version {version} (gcc) #1 SMP\n[    0.000000] Kernel command line: {line}\n"
-        f"[    0.000000] Hypervisor detected: KVM\n[    0.050000] smp: Brought up 1 node, 2 CPUs\n"
+        f"[    0.000000] DMI: QEMU Standard PC (Q35 + ICH9, 2009)\n[    0.000000] Hypervisor detected: KVM\n"
+        f"[    0.000000] kvm-clock: Using msrs 4b564d01 and 4b564d00\n[    0.050000] smp: Brought up 1 node, 2 CPUs\n"
         f"[    0.100000] clocksource: Switched to clocksource tsc\n{calls}[    2.000000] Run /sbin/init as init "
         f"process\n"
     )
@@ -222,6 +223,12 @@ processors = "all"
 saving = "none"
 confidence = "low"
 
+[[seen]]
+has = ["systemd"]
+
+[[never]]
+sign = "^unit dbus"
+
 [[way]]
 kind = "unit"
 what = "w"
@@ -264,6 +271,10 @@ def test_a_file_says_how_its_change_is_recognised_and_tried(tmp_path: Path) -> N
         ('id = "x"', 'id = "y"'),
         ('saving = "none"', 'saving = "much"'),
         ('processors = "all"\n', ""),  # each says for which it is
+        ('[[seen]]\nhas = ["systemd"]\n', ""),  # nor without what must be seen
+        ('[[never]]\nsign = "^unit dbus"\n', ""),
+        ('has = ["systemd"]', ""),
+        ('sign = "^unit dbus"', "sign = 3"),
         ('processors = "all"', "processors = []"),
         ('processors = "all"', 'processors = "x86_64"'),
         ('does = "masks x"\n', 'does = "masks x"\nprocessors = [64]\n'),

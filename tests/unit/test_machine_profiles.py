@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from vmtailor.analysis.bootlog import machine_facts, silences
-from vmtailor.analysis.changes.change_catalogue import Needs, any_met, catalogue, needs_of
+from vmtailor.analysis.changes.change_catalogue import catalogue
+from vmtailor.analysis.changes.remedy_audience import Condition, any_met, condition_of
 from vmtailor.analysis.timeline.boot_timeline import analyze
 from vmtailor.model.boots.timeline import MachineInfo, MachineKind
 
@@ -68,7 +69,7 @@ def test_boards_are_told_what_others_measured() -> None:
 def test_the_words_of_needs_are_words_of_facts() -> None:
     words, hypervisors = machine_facts.values_of("has"), machine_facts.values_of("hypervisor")
     for entry in catalogue():
-        for need in (*entry.needs, *(one for way in entry.ways for one in way.needs)):
+        for need in (*entry.audience.seen, *entry.audience.never, *(one for way in entry.ways for one in way.needs)):
             assert not {*need.has, *need.lacks} - words, entry.id
             assert not set(need.hypervisors) - hypervisors, entry.id
             assert need.words()
@@ -95,16 +96,15 @@ def test_needs() -> None:
         ({"has": ["grub"]}, (True, False, False)),
         ({"lacks": "grub"}, (False, True, True)),
         ({"arch": ["riscv64"]}, (False, False, True)),
-        ({}, (True, True, True)),
     ]
     for raw, wanted in cases:
-        need = needs_of(raw)
+        need = condition_of(raw)
         assert (need.met(vm, "arm64"), need.met(board, "arm64"), need.met(unknown, None)) == wanted, raw
     assert any_met((), vm, None)
-    assert any_met((Needs(virtual=False), Needs(has=("grub",))), vm, None)
+    assert any_met((Condition(virtual=False), Condition(has=("grub",))), vm, None)
 
 
-@pytest.mark.parametrize("raw", [{"bord": False}, {"board": "no"}, {"has": 3}, {"cpus_at_most": "1"}])
+@pytest.mark.parametrize("raw", [{"bord": False}, {"board": "no"}, {"has": 3}, {"cpus_at_most": "1"}, {}, {"sign": 1}])
 def test_needs_that_are_wrong_are_refused(raw: dict[str, Any]) -> None:
     with pytest.raises((ValueError, TypeError)):
-        needs_of(raw)
+        condition_of(raw)

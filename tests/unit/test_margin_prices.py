@@ -8,9 +8,30 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from tests.fakes.fit_run_data import fit_run
 
 from vmtailor.model.margin import CHOICES, Margin, MarginPrice
 from vmtailor.pipeline import margin_cost
+from vmtailor.stages.report import margin_prices
+
+
+def line(**more: int) -> str:
+    """Return the line of a margin that costs so much more than none."""
+    none = MarginPrice((), 60, 480, 210, 4_700_000, 26_900_000, 16 << 20)
+    costs = {name: getattr(none, name) + size for name, size in more.items()}
+    chosen = replace(none, margins=(Margin.REACHABLE,), chosen=True, **costs)
+    return margin_prices.price_line(fit_run(prices=(none, chosen)))
+
+
+def test_the_price_of_a_margin_names_only_what_it_costs() -> None:
+    assert line() == "reachable: 60 symbols with a prompt, 210 system calls; beside the margin none: no more"
+    assert line(symbols_prompted=2, kernel_bytes=100_000).endswith("none: +2 symbols, +100\u202fkB of kernel file")
+    assert line(min_memory_bytes=1 << 20, calls=1).endswith("none: +1 calls, +1\u202fMiB of memory")
+    unknown = margin_prices.price_line(fit_run())
+    assert unknown.endswith(
+        "none: +2 symbols, +14 calls; the margin none was not measured: its kernel is not in the cache"
+    )
+
 
 SERVER, BOTH = (Margin.SERVER,), (Margin.REACHABLE, Margin.SERVER)
 #: `server` has all that the image could ask for.

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from vmtailor.analysis.bootlog.boot_record import Observed
-from vmtailor.analysis.bootlog.machine_facts import machine_of
+from vmtailor.analysis.bootlog.machine_facts import identify
 from vmtailor.analysis.ksource import uapi
 from vmtailor.analysis.systems.kernels import version_order
 from vmtailor.analysis.timeline.durations import known_tick_us
@@ -31,7 +31,7 @@ def test_odd_digits_are_no_error_of_ours(odd: str) -> None:
     observed.config["HZ"] = odd
     assert known_tick_us(observed) is None
     observed.messages.append((0, f"smpboot: Allowing {odd} CPUs, 0 hotplug CPUs"))
-    machine_of(observed)
+    identify(observed)
     assert signals.number_of(odd) is None
     assert version_order(f"6.{odd}") != version_order("6.1")
     assert uapi.of_table(f"{odd} common read sys_read\n", ["common"]) == ()

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from vmtailor.base import concurrency, output
+from vmtailor.base.cache import lock_holder, store
+from vmtailor.base.cache.lock_holder import LockHolder
 from vmtailor.base.cache.store import locked
 from vmtailor.base.concurrency import Stopped
 from vmtailor.base.errors import GuestError
@@ -126,6 +128,9 @@ def test_who_waits_for_anothers_lock_says_so_and_gets_it(
             return said.wait(30)  # the other one gets it only when it has said that it waits
 
     monkeypatch.setattr(output, "note", noted)
+    monkeypatch.setattr(store, "FIRST_SAY_S", 0.0)
+    another = LockHolder(os.getpid() + 1, int(time.time()), "")  # a thread of ours would not be worth a line
+    monkeypatch.setattr(lock_holder, "read", lambda _: another)
     with concurrency.beside(hold) as holder:
         assert held.wait(30)
         with locked(tmp_path / "lock", "the same kernel"):
@@ -133,7 +138,7 @@ def test_who_waits_for_anothers_lock_says_so_and_gets_it(
         assert holder.wait()
     told = capsys.readouterr().err
     expected = (
-        rf"waiting for another vmtailor, which has the same kernel under way \(process {os.getpid()}, for \d s\)\n"
+        rf"waiting for the same kernel, which another vmtailor has under way \(process {another.pid}, for \d+ s\)\n"
     )
     assert re.fullmatch(expected, told), said
 

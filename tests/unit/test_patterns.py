@@ -52,6 +52,7 @@ DATA: dict[str, Callable[[], object]] = {
     "analysis/bootlog/milestones.py": lambda: milestones._CLOCKS,
     "analysis/bootlog/silences.py": lambda: (silences.gap_kinds(), silences.stretch_kinds()),
     "analysis/changes/change_catalogue.py": change_catalogue.catalogue,
+    "analysis/changes/remedy_audience.py": change_catalogue.catalogue,
     "analysis/changes/effects.py": lambda: list(_trials()),
     "analysis/demands/demand_rules.py": lambda: list(_rules()),
     "analysis/explain/name_index.py": lambda: name_index._FIELDS,

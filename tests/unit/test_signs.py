@@ -12,7 +12,8 @@ import msgspec
 import pytest
 
 from vmtailor.analysis.changes import advice
-from vmtailor.analysis.changes.change_catalogue import KnownChange, Match, Needs, Way, read
+from vmtailor.analysis.changes.change_catalogue import KnownChange, Match, Way, read
+from vmtailor.analysis.changes.remedy_audience import Audience, Condition
 from vmtailor.base.errors import VmtailorError
 from vmtailor.model.boots.timeline import (
     ConsoleCost,
@@ -86,8 +87,8 @@ def entry(*matches: Match, **more: Any) -> KnownChange:
 
 
 def sign(kind: str, pattern: str = ".*", min_us: int = 0, to: str = "", value: str = "") -> Match:
-    compiled = [re.compile(one) if one else None for one in (to, value)]
-    return Match(kind, re.compile(pattern), min_us, *compiled)
+    ends, held = (re.compile(one) if one else None for one in (to, value))
+    return Match(kind, re.compile(pattern), min_us, ends, held)
 
 
 def advised(monkeypatch: pytest.MonkeyPatch, *entries: KnownChange, boot: Timeline = BOOT) -> tuple[Remedy, ...]:
@@ -185,7 +186,7 @@ def test_a_remedy_says_all_that_its_file_does(monkeypatch: pytest.MonkeyPatch) -
         Way(ChangeKind.CONFIG, "A=n"),
         Way(ChangeKind.COMMAND_LINE, "a=0", "6.2"),
         Way(ChangeKind.COMMAND_LINE, "a=off", "", "6.2"),
-        Way(ChangeKind.UNIT, "not here", needs=(Needs(virtual=False),)),
+        Way(ChangeKind.UNIT, "not here", needs=(Condition(virtual=False),)),
     )
     one = entry(sign("initcall", "a_init"), ways=ways, published=("who: 3 ms",), judged_on="median")
     (found,) = advised(monkeypatch, one)
@@ -211,13 +212,19 @@ def test_only_what_fits_the_machine_is_advised_and_the_largest_saving_stands_fir
         monkeypatch,
         entry(sign("message", "crng"), id="no-figure"),
         entry(sign("initcall"), id="other-processor", processors=("arm64",)),
-        entry(sign("initcall"), id="other-machine", needs=(Needs(virtual=False),)),
-        entry(sign("initcall"), id="more-cpus", needs=(Needs(cpus_at_least=3), Needs(cpus_at_most=1))),
+        entry(sign("initcall"), id="other-machine", audience=Audience((Condition(virtual=False),))),
+        entry(
+            sign("initcall"), id="more-cpus", audience=Audience((Condition(cpus_at_least=3), Condition(cpus_at_most=1)))
+        ),
         entry(sign("initcall"), id="taken-already", unless=(sign("command-line", "audit=1"),)),
         entry(sign("phase", "kernel"), id="gone", until_version="5.0"),
         entry(sign("initcall", "a_init"), id="small", processors=("arm64", "x86_64")),
         entry(sign("module"), id="nothing"),
-        entry(sign("unit", "a.*"), id="large", needs=(Needs(cpus_at_least=2, cpus_at_most=2, hypervisors=("kvm",)),)),
+        entry(
+            sign("unit", "a.*"),
+            id="large",
+            audience=Audience((Condition(cpus_at_least=2, cpus_at_most=2, hypervisors=("kvm",)),)),
+        ),
     )
     assert [(one.id, one.saving_us) for one in found] == [
         ("large", 30_000), ("small", 4000), ("nothing", 0), ("no-figure", None), ("gone", None),
@@ -264,7 +271,7 @@ def test_hot_spots_name_the_remedies_that_concern_them(monkeypatch: pytest.Monke
         "quick_init": (),
         "0:1": ("probe",),
         "a.service": ("unit",),
-        "waiting for an address": ("silence", "every-gap"),
+        "waiting for an address": ("silence",),  # a stretch is not silent, so the other did not count it
         "after: x starts": ("gap", "every-gap"),
         "after: initcall x_init returned": (),
         "printing to the console": ("console",),
@@ -285,7 +292,8 @@ from_version = "4.1"
 until_version = "6.2"
 gone = "it is the default"
 published = ["who: 3 ms"]
-needs = [{ hypervisor=true, laptop=false, fips = true, cpus_at_least = 2, cpus_at_most = 8, lacks = "x", arch="arm" }]
+seen = [{ hypervisor=true, laptop=false, fips = true, cpus_at_least = 2, cpus_at_most = 8, lacks = "x", arch="arm" }]
+never = [{ phone = true, sign = "^unit " }]
 way = [{ kind = "config", what = "A=n", from_version = "4.2", until_version = "6.1", needs = { hypervisor = "kvm" } }]
 unless = [{ kind = "config", pattern = "A", value = "n" }]
 match = [{ kind = "span", pattern = "b", to = "e", min_us = 5 }, { kind = "console", pattern = "." }]
@@ -308,14 +316,16 @@ def test_a_file_of_the_catalogue_is_read_whole(tmp_path: Path) -> None:
     assert (found.processors, found.saving, found.confidence, found.judged_on) == (("x86_64",), "gap", "low", "median")
     assert (found.from_version, found.until_version, found.gone) == ("4.1", "6.2", "it is the default")
     assert found.published == ("who: 3 ms",)
-    assert found.needs == (
-        Needs(virtual=True, no_kinds=("laptop",), cpus_at_least=2, cpus_at_most=8, has=("fips",), lacks=("x",),
+    assert found.audience.seen == (
+        Condition(virtual=True, no_kinds=("laptop",), cpus_at_least=2, cpus_at_most=8, has=("fips",), lacks=("x",),
               arch=("arm",)),
     )  # fmt: skip
-    assert found.needs[0].words() == (
+    assert found.audience.seen[0].words() == (
         "a virtual machine; no laptop; at least 2 CPUs; at most 8 CPUs; seen: fips; not seen: x; processors arm"
     )
-    assert found.ways == (Way(ChangeKind.CONFIG, "A=n", "4.2", "6.1", (Needs(hypervisors=("kvm",)),)),)
+    assert found.audience.never == (Condition(kinds=("phone",), sign=re.compile("^unit ")),)
+    assert found.audience.never[0].words() == "a phone; the sign is `^unit `"
+    assert found.ways == (Way(ChangeKind.CONFIG, "A=n", "4.2", "6.1", (Condition(hypervisors=("kvm",)),)),)
     (unless,), (span, console) = found.unless, found.matches
     assert (unless.kind, unless.pattern, unless.value) == ("config", re.compile("A"), re.compile("n"))
     assert (span.kind, span.pattern, span.to, span.min_us) == ("span", re.compile("b"), re.compile("e"), 5)
@@ -331,7 +341,7 @@ def test_a_file_of_the_catalogue_is_read_whole(tmp_path: Path) -> None:
     assert (reason.reference, reason.text) == ("advice:x", "X")
     assert (trial.timeline.units, trial.timeline.advice, trial.timeline.console) == (("u",), True, False)
     assert (trial.cost.files, trial.cost.share, trial.cost.helpers) == (("f",), 0.5, "")
-    for optional in ("judged_on", "from_version", "until_version", "gone", "published", "needs", "unless"):
+    for optional in ("judged_on", "from_version", "until_version", "gone", "published", "unless"):
         text = "\n".join(line for line in WHOLE.splitlines() if not line.startswith(f"{optional} ="))
         path.write_text(text)
         assert not getattr(read(path), optional)

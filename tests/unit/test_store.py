@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from vmtailor.base.cache import store
 from vmtailor.base.cache.store import Store, cache_root, digest, locked, writing
 from vmtailor.base.errors import HostError
 from vmtailor.base.files.regular_files import write_atomic
@@ -159,9 +160,10 @@ def test_who_must_wait_says_for_what_and_goes_on(
         os.close(held.pop())
 
     monkeypatch.setattr(time, "sleep", passes)
+    monkeypatch.setattr(store, "FIRST_SAY_S", 0.0)
     with locked(path, "the same kernel"):
         assert not held
-    assert capsys.readouterr().err == "waiting for another vmtailor, which has the same kernel under way\n"
+    assert capsys.readouterr().err == "waiting for the same kernel, which another vmtailor has under way\n"
 
 
 def test_a_wait_that_has_no_name_is_silent(

@@ -17,6 +17,7 @@ from tests.fakes.fit_run_data import fit_run, hostile_run
 
 from vmtailor.base.terminal import TerminalConsole, Text
 from vmtailor.base.verb_end import EndFigure, EndVerdict, NextCommand, VerbEnd, VerdictMark, command_lines, show_end
+from vmtailor.base.wrong_answers import lacks
 from vmtailor.model.exercise import Proof
 from vmtailor.model.fit_run import FitRun, Warning
 from vmtailor.stages.report import fit_end, show, show_figures
@@ -124,10 +125,13 @@ def test_verdicts_have_the_mark_that_they_earned() -> None:
 
 
 def test_a_fit_that_does_not_work_has_no_figures_and_says_what_failed() -> None:
+    failure = "load step 1 (GET :80/): 0 of 200 right: " + lacks(
+        "body", "It works", "<html>\n<title>403</title>\n" * 20
+    )
     run = fit_run()
-    lines = fitted(replace(run, verified=False, trials=run.trials[:1]))
+    lines = fitted(replace(run, verified=False, trials=(replace(run.trials[0], failures=(failure,)),)))
     assert lines[0].startswith("✗ not verified: ")
-    assert any(line.startswith("failed  inotify_init1() answered ENOSYS") for line in lines)
+    assert f"failed  {failure}" in " ".join(line.strip() for line in lines)
     assert not any("least memory" in line for line in lines)
     assert commands(lines) == [["vmtailor", "report", "out"]]
 

@@ -152,7 +152,7 @@ def _missing(paths: Iterable[Path]) -> str:
 
 def _up_to_date(folder: Path, made: list[Path], targets: tuple[str, ...], packages: tuple[str, ...]) -> None:
     try:
-        with locked(folder / ".lock", "its native parts"):
+        with locked(folder / ".lock", "the native parts"):
             if _stale(made):
                 _make(folder, targets, packages)
                 _seen(folder)

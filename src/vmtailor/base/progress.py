@@ -41,8 +41,8 @@ class ProgressStep:
 
     def update(self, done: float, total: float | None = None, note: str = "") -> None:
         """So much is done, of so much if that is known."""
-        self._far = f"{f'{100 * done / total:.0f} % ' if total else ''}{note}".rstrip()
-        lock_holder.say(f"{self.title}: {self._far}")
+        self._far = ", ".join(part for part in (f"{100 * done / total:.0f} %" if total else "", note) if part)
+        lock_holder.say(f"{self.title}: {self._far}" if self._far else self.title)
         if self._move is not None:
             self._move(done, total, plain(f"{self.title}: {note}" if note else self.title))
         elif total and time.monotonic() - self._last > _QUIET_S:

@@ -14,7 +14,7 @@ from enum import Enum
 from vmtailor.base.terminal import RenderableType, Table, TerminalConsole, Text
 from vmtailor.base.text import plain
 
-#: Figures and notes that an end shows at the most; lines of a screen that a note takes there at the most.
+#: Figures and notes that an end shows at the most; lines of a full screen that a note takes at the most.
 FIGURES, NOTES, NOTE_LINES = 4, 8, 2
 #: Lines of a screen that are left for the shell's prompt.
 PROMPT = 1
@@ -93,12 +93,15 @@ def show_end(end: VerbEnd, console: TerminalConsole | None = None) -> None:
 
 def _shortened(end: VerbEnd, console: TerminalConsole, room: int) -> tuple[list[Text], list[list[Text]]]:
     """Return the notes and the commands, each as its lines, that fit so many rows of a screen."""
-    cut = [Text.assemble(note) for note in end.notes[:NOTES]]
+    whole = list(end.notes[:NOTES])
+    cut = [Text.assemble(note) for note in whole]
     for note in cut:
         note.truncate(NOTE_LINES * (console.width - 1), overflow="ellipsis")
     least = 2 + _rows(cut[0], console) if cut else 0
     commands = _fitting([_command(one, console.width) for one in end.commands], console, room - least - 1)
     room -= sum(_rows(line, console) for lines in commands for line in lines) + (1 if commands else 0)
+    if len(whole) == len(end.notes) and sum(_rows(note, console) for note in whole) < room:
+        return whole, commands
     return [note for (note,) in _fitting([[note] for note in cut], console, room - 2)], commands
 
 

@@ -162,10 +162,11 @@ def doubts(fitted: Fitted, baseline: Side, tailored: Side, exercise: Exercise) -
         for figure, spread in side.spread:
             if spread > EXACT_SHARE:
                 yield Warning("spread", f"{side.name}: {figure} differs by {spread:.2%} between boots of one machine")
-    if not exercise.load and exercise.proof is not Proof.ENDED:
+    if not exercise.load and (exercise.derived or exercise.proof is not Proof.ENDED):
         yield Warning(
             "no-load",
-            "the exercise gives no load: what only a request needs was not seen; write one (--exercise)",
+            "nothing was asked once it was ready, so what only a request needs was not seen; write an exercise with a "
+            "load (--exercise FILE)",
         )
     if varying := fitted.verification.varying:
         lines = "; ".join(varying)

@@ -11,7 +11,7 @@ import pytest
 
 from vmtailor.analysis.bootlog import machine_facts
 from vmtailor.analysis.bootlog.boot_record import Observed
-from vmtailor.analysis.changes.change_catalogue import needs_of
+from vmtailor.analysis.changes.remedy_audience import condition_of
 from vmtailor.analysis.timeline.boot_timeline import analyze
 from vmtailor.base.errors import VmtailorError
 from vmtailor.model.boots.timeline import MachineInfo, Timeline
@@ -97,7 +97,7 @@ def test_the_header_of_an_android_bootchart(tmp_path: Path) -> None:
 
 
 def test_advice_that_is_for_no_phone_is_for_no_board_with_its_system() -> None:
-    need = needs_of({"phone": False})
+    need = condition_of({"phone": False})
     assert not need.met(MachineInfo("board", has=("android",)), "arm64")
     assert need.met(MachineInfo("board"), "arm64")
 

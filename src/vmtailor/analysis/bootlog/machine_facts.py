@@ -130,18 +130,13 @@ def _family_facts() -> Iterator[Fact]:
 #: First words of compilers' names, beside those of families that have a file.
 _COMPILERS = (
     "aarch64", "arm", "riscv64", "riscv32", "powerpc64le", "powerpc64", "powerpc", "s390x", r"mips\w{0,10}",
-    "loongarch64",
+    "loongarch64", "sparc64", "alpha", r"hppa\d{0,2}", "sh4", "m68k", "microblaze", "xtensa", "ia64",
 )  # fmt: skip
 
 
 def values_of(subject: str) -> frozenset[str]:
     """Return the values that facts can give a field: the words in which changes say what they need."""
     return frozenset(fact.value for fact in known_facts() if fact.subject == subject and fact.value)
-
-
-def machine_of(observed: Observed) -> MachineInfo:
-    """Return the machine, from everything that was read of its boot."""
-    return identify(observed).machine
 
 
 def identify(observed: Observed) -> Identified:

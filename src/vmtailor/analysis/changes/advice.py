@@ -5,15 +5,24 @@ counts."""
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
 import msgspec
 
 from vmtailor.analysis.bootlog.silences import named_within, without_inner
-from vmtailor.analysis.changes.change_catalogue import SPOKEN, KnownChange, Match, any_met, catalogue, in_range, is_for
-from vmtailor.model.boots.timeline import STAGES, GapSpan, Hotspot, Path, PhaseName, Remedy, Timeline
+from vmtailor.analysis.changes.change_catalogue import SPOKEN, KnownChange, Match, Way, catalogue, in_range, is_for
+from vmtailor.model.boots.timeline import (
+    STAGES,
+    GapSpan,
+    Hotspot,
+    Path,
+    PhaseName,
+    Remedy,
+    Timeline,
+    UnitSpan,
+)
 
 #: Items shorter than this are not worth a remedy.
 WORTH_US = 200
@@ -22,6 +31,8 @@ MOST_ROWS = 5000
 #: Signs named for one remedy, at most.
 MOST_SEEN = 8
 
+#: With this a boot ends. After a fault it may go on.
+PANIC = "Kernel panic - not syncing"
 _CALL_LINES = ("initcall ", "calling ", "probe of ")
 
 Messages = Sequence[tuple[int | None, str]]
@@ -29,23 +40,32 @@ Messages = Sequence[tuple[int | None, str]]
 
 @dataclass
 class _Found:
-    """The lines that speak for one remedy. `critical_us` counts towards the saving, `beside_us` does not."""
+    """The lines that speak for one remedy. `critical_us` counts towards the saving, `beside_us` does not. `hears`
+    decides by the sign (`KIND NAME`) whether the remedy may speak of it; `signs` has those that it does."""
 
+    hears: Callable[[str], bool] = field(default=lambda _: True)
     seen: list[str] = field(default_factory=list)
+    signs: dict[str, None] = field(default_factory=dict)
     critical_us: int = 0
     beside_us: int = 0
     timed: bool = False
     gaps: set[int] = field(default_factory=set)
 
-    def add_gap(self, gap: GapSpan) -> None:
+    def add_gap(self, sign: str, gap: GapSpan) -> None:
         """Add a silence once, whatever signs it is of. A silence that the boot may not have waited for has no
         figure."""
         if gap.start_us not in self.gaps:
-            self.gaps.add(gap.start_us)
             name = f"{gap.title}, after '{gap.before[:60]}'" if gap.title else f"silence after '{gap.before[:70]}'"
-            self.add(name, gap.own_us if gap.path == Path.CRITICAL else None)
+            if self.add(sign, name, gap.own_us if gap.path == Path.CRITICAL else None):
+                self.gaps.add(gap.start_us)
+        elif self.hears(sign):
+            self.signs[sign] = None
 
-    def add(self, what: str, us: int | None = None, path: str = Path.CRITICAL) -> None:
+    def add(self, sign: str, what: str, us: int | None = None, path: str = Path.CRITICAL) -> bool:
+        """Add an item by its sign. False where the remedy may not speak of it."""
+        if not self.hears(sign):
+            return False
+        self.signs[sign] = None
         self.seen.append(what)
         if us is not None:
             self.timed = True
@@ -53,6 +73,7 @@ class _Found:
                 self.beside_us += us
             else:
                 self.critical_us += us
+        return True
 
 
 class _Facts:
@@ -72,22 +93,24 @@ class _Facts:
 def advise(timeline: Timeline, messages: Messages) -> Timeline:
     """Return the timeline with the remedies that fit it, the largest saving first, and their ids at the hot spots they
     concern."""
+    if any(text.startswith(PANIC) for _, text in messages):
+        return timeline  # what ended it is to be mended: no figure of it is one of a boot
     facts = _Facts(timeline, messages)
     remedies: list[Remedy] = []
-    applied: list[KnownChange] = []
+    applied: list[tuple[KnownChange, _Found]] = []
     for entry in catalogue():
-        if not is_for(entry, facts.arch) or not any_met(entry.needs, facts.machine, facts.arch):
+        if not is_for(entry, facts.arch) or not entry.audience.reaches(facts.machine, facts.arch):
             continue
         if any(_look(facts, match, _Found()) for match in entry.unless):
             continue
-        found = _Found()
+        found = _Found(_ears(facts, entry))
         for match in entry.matches:
             _look(facts, match, found)
         if found.seen:
             remedy = _remedy(facts, entry, found)
             remedies.append(remedy)
             if remedy.applies:
-                applied.append(entry)
+                applied.append((entry, found))
     remedies.sort(key=lambda r: (not r.applies, -(r.saving_us or 0), r.saving_us is None, r.id))
     spots = tuple(
         msgspec.structs.replace(spot, advice=_concerned(spot, applied, timeline.gaps)) for spot in timeline.hotspots
@@ -109,10 +132,21 @@ def _remedy(facts: _Facts, entry: KnownChange, found: _Found) -> Remedy:
     steps = tuple(
         f"{SPOKEN[s.kind]}: {s.what}"
         for s in entry.ways
-        if in_range(version, s.from_version, s.until_version) and any_met(s.needs, facts.machine, facts.arch)
+        if in_range(version, s.from_version, s.until_version) and _is_way(facts, s, found)
     )
     seen = tuple(dict.fromkeys(found.seen))[:MOST_SEEN]
     return Remedy(entry.id, entry.title, applies, saving, confidence, why, steps, entry.risk, seen, entry.published)
+
+
+def _ears(facts: _Facts, entry: KnownChange) -> Callable[[str], bool]:
+    return lambda sign: entry.audience.hears(sign, facts.machine, facts.arch)
+
+
+def _is_way(facts: _Facts, way: Way, found: _Found) -> bool:
+    """Return whether a way is one for this machine and for a sign that was found."""
+    return not way.needs or any(
+        one.met(facts.machine, facts.arch) and any(one.of_sign(sign) for sign in found.signs) for one in way.needs
+    )
 
 
 def _saving(facts: _Facts, entry: KnownChange, found: _Found) -> int | None:
@@ -141,34 +175,35 @@ def _look(facts: _Facts, match: Match, found: _Found) -> bool:
 def _initcalls(facts: _Facts, match: Match, found: _Found) -> None:
     for call in facts.initcalls:
         if (call.duration_us or 0) >= match.min_us and match.pattern.fullmatch(call.name):
-            found.add(f"initcall {call.name}", call.exclusive_us, call.path)
+            found.add(f"initcall {call.name}", f"initcall {call.name}", call.exclusive_us, call.path)
 
 
 def _probes(facts: _Facts, match: Match, found: _Found) -> None:
     for probe in facts.probes:
         own = probe.exclusive_us or 0
         if own >= max(match.min_us, WORTH_US) and match.pattern.fullmatch(probe.device):
-            found.add(f"probe {probe.device}", own, probe.path)
+            found.add(f"probe {probe.device}", f"probe {probe.device}", own, probe.path)
 
 
 def _absent(facts: _Facts, match: Match, found: _Found) -> None:
     for probe in facts.probes:
         own = probe.exclusive_us or 0
         if own >= match.min_us and abs(probe.returned or 0) == 19 and match.pattern.fullmatch(probe.device):
-            found.add(f"probe {probe.device} returned {probe.returned}", own, probe.path)
+            found.add(f"probe {probe.device}", f"probe {probe.device} returned {probe.returned}", own, probe.path)
 
 
 def _deferrals(facts: _Facts, match: Match, found: _Found) -> None:
     for row in facts.timeline.deferrals:
         if row.spent_us >= match.min_us:
-            found.add(f"probe {row.device} put off {row.times} times", row.spent_us - row.beside_us)
-            found.beside_us += row.beside_us
+            what = f"probe {row.device} put off {row.times} times"
+            if found.add(f"deferral {row.device}", what, row.spent_us - row.beside_us):
+                found.beside_us += row.beside_us
 
 
 def _modules(facts: _Facts, match: Match, found: _Found) -> None:
     for module in facts.timeline.modules:
         if (module.duration_us or 0) >= match.min_us and match.pattern.fullmatch(module.name):
-            found.add(f"module {module.name}", module.duration_us, Path.BESIDE)
+            found.add(f"module {module.name}", f"module {module.name}", module.duration_us, Path.BESIDE)
 
 
 def _units(facts: _Facts, match: Match, found: _Found) -> None:
@@ -178,7 +213,19 @@ def _units(facts: _Facts, match: Match, found: _Found) -> None:
             own = unit.path_us if unit.critical else unit.exclusive_us
             if unit.name.startswith(STAGES) and services:
                 own = None  # it ran within one of them, whose time counts
-            found.add(f"unit {unit.name}", own, Path.BESIDE if unit.critical is False else Path.CRITICAL)
+            path = Path.BESIDE if unit.critical is False else Path.CRITICAL
+            if (match.beside or path == Path.CRITICAL) and _begins_in(facts, match.phase, unit):
+                found.add(f"unit {unit.name}", f"unit {unit.name}", own, path)
+
+
+def _begins_in(facts: _Facts, name: str, unit: UnitSpan) -> bool:
+    """Return whether a unit begins in a phase; true where no phase is asked for."""
+    if not name:
+        return True
+    phase = facts.timeline.phase(name)
+    if phase is None or phase.start_us is None or phase.end_us is None or unit.start_us is None:
+        return False
+    return phase.start_us <= unit.start_us < phase.end_us
 
 
 def _gaps(facts: _Facts, match: Match, found: _Found) -> None:
@@ -187,23 +234,27 @@ def _gaps(facts: _Facts, match: Match, found: _Found) -> None:
     for gap in facts.gaps:
         if not gap.silent or gap.own_us < max(match.min_us, WORTH_US) or gap.before.startswith(_CALL_LINES):
             continue
-        if match.pattern.search(gap.before):
-            found.add_gap(gap)
+        if match.pattern.search(gap.before) and _ends_with(match, gap):
+            found.add_gap(f"gap {gap.before}", gap)
+
+
+def _ends_with(match: Match, gap: GapSpan) -> bool:
+    return match.to is None or match.to.search(gap.after) is not None
 
 
 def _silences(facts: _Facts, match: Match, found: _Found) -> None:
     """Return the candidates among silences and stretches by their kind (data/boot_gaps.toml); `min_us` is the least of
     all of them together."""
-    gaps = [gap for gap in facts.gaps if gap.kind and match.pattern.fullmatch(gap.kind)]
+    gaps = [g for g in facts.gaps if g.kind and match.pattern.fullmatch(g.kind) and _ends_with(match, g)]
     if sum(gap.own_us for gap in gaps) >= max(match.min_us, WORTH_US):
         for gap in gaps:
-            found.add_gap(gap)
+            found.add_gap(f"silence {gap.kind}: {gap.before}", gap)
 
 
 def _messages(facts: _Facts, match: Match, found: _Found) -> None:
     for _, text in facts.messages:
         if match.pattern.search(text):
-            found.add(f"message '{text[:80]}'")
+            found.add(f"message {text}", f"message '{text[:80]}'")
             return
 
 
@@ -214,7 +265,7 @@ def _late(facts: _Facts, match: Match, found: _Found) -> None:
     for at_us, text in facts.messages:
         if match.pattern.search(text):
             if at_us is not None and at_us - began_us >= match.min_us:
-                found.add(f"message '{text[:80]}' at {at_us / 1e6:.3f} s")
+                found.add(f"message {text}", f"message '{text[:80]}' at {at_us / 1e6:.3f} s")
             return
 
 
@@ -231,30 +282,30 @@ def _span(facts: _Facts, match: Match, found: _Found) -> None:
             if us >= max(match.min_us, WORTH_US) and begun[0] not in found.gaps:
                 # A test or a wait of another kind within it is credited to that.
                 us -= named_within(facts.timeline.gaps, begun[0], at_us) if us else 0
-                found.add(f"from '{begun[1][:60]}' to '{text[:60]}'", max(0, us))
+                found.add(f"span {begun[1]}", f"from '{begun[1][:60]}' to '{text[:60]}'", max(0, us))
             return
 
 
 def _config(facts: _Facts, match: Match, found: _Found) -> None:
     for symbol, value in facts.timeline.config.items():
         if match.pattern.fullmatch(symbol) and (match.value is None or match.value.fullmatch(value)):
-            found.add(f"CONFIG_{symbol}={value}")
+            found.add(f"config {symbol}={value}", f"CONFIG_{symbol}={value}")
 
 
 def _config_unset(facts: _Facts, match: Match, found: _Found) -> None:
     config = facts.timeline.config
     if config and not any(match.pattern.fullmatch(symbol) for symbol in config):
-        found.add(f"CONFIG_{match.pattern.pattern} is not set")
+        found.add(f"config-unset {match.pattern.pattern}", f"CONFIG_{match.pattern.pattern} is not set")
 
 
 def _command_line(facts: _Facts, match: Match, found: _Found) -> None:
     if match.pattern.search(facts.timeline.kernel.command_line or ""):
-        found.add("command line")
+        found.add(f"command-line {facts.timeline.kernel.command_line}", "command line")
 
 
 def _arch(facts: _Facts, match: Match, found: _Found) -> None:
     if facts.timeline.kernel.arch and match.pattern.fullmatch(facts.timeline.kernel.arch):
-        found.add("architecture")
+        found.add(f"arch {facts.timeline.kernel.arch}", "architecture")
 
 
 def _phase(facts: _Facts, match: Match, found: _Found) -> None:
@@ -263,12 +314,12 @@ def _phase(facts: _Facts, match: Match, found: _Found) -> None:
         return
     took = phase.end_us - phase.start_us if phase.end_us is not None and phase.start_us is not None else None
     if match.kind == "phase" or (took is not None and took >= match.min_us):
-        found.add(f"phase {phase.name}", took)
+        found.add(f"phase {phase.name}", f"phase {phase.name}", took)
 
 
 def _console(facts: _Facts, match: Match, found: _Found) -> None:
     if any(spot.kind == "console" for spot in facts.timeline.hotspots):
-        found.add("console-inflated figures")
+        found.add("console", "console-inflated figures")
 
 
 def _waiting(facts: _Facts, match: Match, found: _Found) -> None:
@@ -276,7 +327,7 @@ def _waiting(facts: _Facts, match: Match, found: _Found) -> None:
     for before, sample in pairwise(samples):
         total += (sample.waiting or 0.0) * (sample.at_us - before.at_us)
     if total >= match.min_us:
-        found.add(f"the processors waited for disks during {total / 1e6:.1f} s")
+        found.add("waiting", f"the processors waited for disks during {total / 1e6:.1f} s")
 
 
 _LOOKS = {
@@ -313,11 +364,18 @@ _SPOTS = {
 }
 
 
-def _concerned(spot: Hotspot, entries: Sequence[KnownChange], gaps: Sequence[GapSpan]) -> tuple[str, ...]:
+def _concerned(
+    spot: Hotspot, entries: Sequence[tuple[KnownChange, _Found]], gaps: Sequence[GapSpan]
+) -> tuple[str, ...]:
     name = spot.name.partition(" [")[0] if spot.kind == "initcall" else spot.name
     mine = [g for g in gaps if spot.name in (g.title, f"after: {g.before}")] if spot.kind == "gap" else []
+    signs = {f"{spot.kind} {name}"}
+    signs |= {sign for g in mine for sign in (f"gap {g.before}", f"silence {g.kind}: {g.before}")}
     ids = []
-    for entry in entries:
+    for entry, found in entries:
+        # The console's spot is of no name of its own, and a sign that was found but not heard is no advice.
+        if spot.kind != "console" and not signs & found.signs.keys():
+            continue
         for match in entry.matches:
             if _SPOTS.get(match.kind) != spot.kind or (spot.duration_us or spot.exclusive_us) < match.min_us:
                 continue

@@ -2,9 +2,10 @@
 """The catalogue of changes: one file each in data/changes, read and checked.
 
 A file says how to recognise that the change would help (`[[match]]`, `[[unless]]`), for which families of processors
-(`processors`: "all", or their names) and on which machines (`[[needs]]`, one of which must be met), what it costs and
-risks, the ways to make it, in words (`[[way]]`, each with a table `needs` of its own where it is not for all these
-machines), what others measured (`published`), and how it is tried (`[[trial]]`, where it can be).
+(`processors`: "all", or their names) it is. It says what must be seen before it speaks (`[[seen]]`, one of which must
+hold) and what it is never said to (`[[never]]`, none of which may hold): remedy_audience.py has their keys. It says
+what it costs and risks, the ways to make it, in words (`[[way]]`, each with a table `needs` of its own where it is not
+for all these machines or signs), what others measured (`published`), and how it is tried (`[[trial]]`, if it can be).
 Of a trial:
 
     id       the file's own where it is left out; of several trials of one file each has its own
@@ -24,17 +25,16 @@ from __future__ import annotations
 import functools
 import re
 import tomllib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from vmtailor.analysis.changes.remedy_audience import Audience, Condition, condition_of
 from vmtailor.base.bounded_patterns import bounded
 from vmtailor.base.errors import VmtailorError
 from vmtailor.base.notation import version_key
-from vmtailor.model.boots.timeline import MachineInfo, MachineKind
 from vmtailor.model.change import Cause, Change, ChangeKind, Reason, Setting
 
 FOLDER = Path(__file__).resolve().parents[2] / "data" / "changes"
@@ -90,132 +90,19 @@ SPOKEN = {
 }
 
 
-_MACHINES = {str(kind): kind for kind in MachineKind if kind is not MachineKind.VIRTUAL}
-
-
-@dataclass(frozen=True)
-class Needs:
-    """Conditions of a change, all of which must hold. A wanted fact must be seen in the log; an unwanted one must not.
-
-    `virtual`: a hypervisor is there (or none is). `hypervisors`: it is one of these. `kinds`: the machine is of one of
-    these; `no_kinds`: of none of these. `has` and `lacks` are words of data/boot_facts.toml. `arch`: the processor's
-    family is one of these, where it is known."""
-
-    virtual: bool | None = None
-    hypervisors: tuple[str, ...] = ()
-    kinds: tuple[str, ...] = ()
-    no_kinds: tuple[str, ...] = ()
-    cpus_at_least: int | None = None
-    cpus_at_most: int | None = None
-    has: tuple[str, ...] = ()
-    lacks: tuple[str, ...] = ()
-    arch: tuple[str, ...] = ()
-
-    def met(self, machine: MachineInfo, arch: str | None) -> bool:
-        """Return whether this machine meets the conditions."""
-        virtual = machine.hypervisor is not None
-        return all(
-            (
-                self.virtual is None or self.virtual == virtual,
-                not self.hypervisors or machine.hypervisor in self.hypervisors,
-                not self.kinds or machine.kind in self.kinds,
-                machine.kind not in self.no_kinds,
-                self.cpus_at_least is None or (machine.cpus is not None and machine.cpus >= self.cpus_at_least),
-                self.cpus_at_most is None or (machine.cpus is not None and machine.cpus <= self.cpus_at_most),
-                set(self.has) <= set(machine.has),
-                not set(self.lacks) & set(machine.has),
-                not self.arch or arch is None or arch in self.arch,
-            )
-        )
-
-    def words(self) -> str:
-        """Return the conditions as words for a person."""
-        parts = []
-        if self.virtual is not None:
-            parts.append("a virtual machine" if self.virtual else "no virtual machine")
-        if self.hypervisors:
-            parts.append(f"hypervisor {' or '.join(self.hypervisors)}")
-        if self.kinds:
-            parts.append(f"a {' or '.join(self.kinds)}")
-        if self.no_kinds:
-            parts.append(f"no {', no '.join(self.no_kinds)}")
-        if self.cpus_at_least is not None:
-            parts.append(f"at least {self.cpus_at_least} CPUs")
-        if self.cpus_at_most is not None:
-            parts.append(f"at most {self.cpus_at_most} CPU{'s' if self.cpus_at_most > 1 else ''}")
-        parts += [f"seen: {', '.join(self.has)}"] if self.has else []
-        parts += [f"not seen: {', '.join(self.lacks)}"] if self.lacks else []
-        parts += [f"processors {', '.join(self.arch)}"] if self.arch else []
-        return "; ".join(parts)
-
-
-def needs_of(raw: dict[str, Any]) -> Needs:
-    """Return the conditions of a table of data/changes. Its keys: `hypervisor` (true, false, a name or names), a kind
-    of machine = true or false, `fips`, `cpus_at_least`, `cpus_at_most`, `has`, `lacks`, `arch`. Raises ValueError for
-    another key, TypeError for a value of another type."""
-    raw = dict(raw)
-    virtual: bool | None = None
-    hypervisors: tuple[str, ...] = ()
-    hypervisor = raw.pop("hypervisor", None)
-    if isinstance(hypervisor, bool):
-        virtual = hypervisor
-    elif hypervisor is not None:
-        hypervisors = _names(hypervisor)
-    kinds = [str(_MACHINES[name]) for name in list(raw) if name in _MACHINES and _flag(raw[name])]
-    no_kinds = [str(_MACHINES[name]) for name in list(raw) if name in _MACHINES and not _flag(raw[name])]
-    for name in (*kinds, *no_kinds):
-        del raw[name]
-    has, lacks = list(_names(raw.pop("has", ()))), list(_names(raw.pop("lacks", ())))
-    if MachineKind.PHONE in no_kinds and "android" not in lacks:
-        lacks.append("android")  # boards run a phone's system as well
-    if "fips" in raw:
-        (has if _flag(raw.pop("fips")) else lacks).append("fips")
-    least, most, arch = raw.pop("cpus_at_least", None), raw.pop("cpus_at_most", None), _names(raw.pop("arch", ()))
-    if raw:
-        raise ValueError(f"unknown need {', '.join(raw)}")
-    if not all(isinstance(value, (int, type(None))) for value in (least, most)):
-        raise TypeError("a number of CPUs is not a number")
-    return Needs(
-        virtual=virtual,
-        hypervisors=hypervisors,
-        kinds=tuple(kinds),
-        no_kinds=tuple(no_kinds),
-        cpus_at_least=least,
-        cpus_at_most=most,
-        has=tuple(has),
-        lacks=tuple(lacks),
-        arch=arch,
-    )
-
-
-def any_met(needs: Sequence[Needs], machine: MachineInfo, arch: str | None) -> bool:
-    """Return whether one of several is met; an empty list is met."""
-    return not needs or any(one.met(machine, arch) for one in needs)
-
-
-def _flag(value: object) -> bool:
-    if not isinstance(value, bool):
-        raise TypeError(f"{value!r} is neither true nor false")
-    return value
-
-
-def _names(value: object) -> tuple[str, ...]:
-    names = (value,) if isinstance(value, str) else value
-    if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
-        raise TypeError(f"{value!r} is neither a word nor a list of words")
-    return tuple(names)
-
-
 @dataclass(frozen=True)
 class Match:
-    """One sign that a change would help. `pattern` must match a name whole, or a part of a message; `to` ends a span;
-    `value` is of a symbol."""
+    """One sign that a change would help. `pattern` must match a name whole, or a part of a message; `to` ends a span,
+    or is in the message that ends a silence; `value` is of a symbol. `phase`: a unit must begin in it. `beside`: a unit
+    counts, too, that is known to have run beside the boot."""
 
     kind: str
     pattern: re.Pattern[str]
     min_us: int = 0
     to: re.Pattern[str] | None = None
     value: re.Pattern[str] | None = None
+    phase: str = ""
+    beside: bool = True
 
 
 @dataclass(frozen=True)
@@ -226,7 +113,7 @@ class Way:
     what: str
     from_version: str = ""
     until_version: str = ""
-    needs: tuple[Needs, ...] = ()
+    needs: tuple[Condition, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -295,7 +182,7 @@ class KnownChange:
     matches: tuple[Match, ...]
     unless: tuple[Match, ...]
     trials: tuple[Candidate, ...]
-    needs: tuple[Needs, ...] = ()
+    audience: Audience = field(default_factory=Audience)
     published: tuple[str, ...] = ()
 
 
@@ -308,7 +195,16 @@ def _match(raw: dict[str, Any]) -> Match:
         min_us=int(raw.get("min_us", 0)),
         to=re.compile(bounded(raw["to"])) if "to" in raw else None,
         value=re.compile(bounded(raw["value"])) if "value" in raw else None,
+        phase=raw.get("phase", ""),
+        beside=raw.get("beside", True),
     )
+
+
+def _audience(raw: dict[str, Any]) -> Audience:
+    seen, never = (tuple(condition_of(one) for one in raw[name]) for name in ("seen", "never"))
+    if not seen or not never:
+        raise ValueError("it says not what must be seen, or not what it is never said to")
+    return Audience(seen, never)
 
 
 def _value(raw: object) -> str | None:
@@ -359,7 +255,7 @@ def read(path: Path) -> KnownChange:
                 what=w["what"],
                 from_version=w.get("from_version", ""),
                 until_version=w.get("until_version", ""),
-                needs=(needs_of(w["needs"]),) if "needs" in w else (),
+                needs=(condition_of(w["needs"]),) if "needs" in w else (),
             )
             for w in raw["way"]
         )
@@ -382,7 +278,7 @@ def read(path: Path) -> KnownChange:
             matches=tuple(_match(m) for m in raw["match"]),
             unless=tuple(_match(m) for m in raw.get("unless", ())),
             trials=tuple(_trial(t, raw["id"], raw["title"]) for t in raw.get("trial", ())),
-            needs=tuple(needs_of(n) for n in raw.get("needs", ())),
+            audience=_audience(raw),
             published=tuple(raw.get("published", ())),
         )
     except (KeyError, ValueError, TypeError, AttributeError, re.error) as error:

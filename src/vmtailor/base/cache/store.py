@@ -27,8 +27,8 @@ from vmtailor.base.files.digests import sha256_of
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 #: Seconds between two looks whether somebody else is done.
 _LOOK_S = 0.1
-#: Seconds between two lines of a process that waits.
-SAY_S = 60.0
+#: Seconds until the first line of a process that waits, and between two lines.
+FIRST_SAY_S, SAY_S = 1.0, 60.0
 #: Prefix of folders that are being filled.
 FILLING = ".filling-held-"
 
@@ -63,16 +63,18 @@ def digest(*parts: str | bytes | Path) -> str:
 @contextlib.contextmanager
 def locked(path: Path, waiting_for: str = "") -> Iterator[None]:
     """Hold an exclusive lock on a file beside the thing it guards; a second process waits. `waiting_for`: what it says
-    that it waits for, once a minute, with who has it and how far that is."""
+    that it waits for, after a second and then once a minute, with who has it and how far that is. A thread that waits
+    for another of its own process says nothing: that one shows how far it is."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+b") as file:
-        said_s = float("-inf")
+        say_s = time.monotonic() + FIRST_SAY_S
         while not _taken(file):
-            if waiting_for and time.monotonic() - said_s >= SAY_S:
-                said_s = time.monotonic()
+            if waiting_for and time.monotonic() >= say_s:
+                say_s = time.monotonic() + SAY_S
                 holder = lock_holder.read(file.fileno())
-                who = f" ({holder.words(time.time())})" if holder is not None else ""
-                output.note(f"waiting for another vmtailor, which has {waiting_for} under way{who}")
+                if holder is None or holder.pid != os.getpid():
+                    who = f" ({holder.words(time.time())})" if holder is not None else ""
+                    output.note(f"waiting for {waiting_for}, which another vmtailor has under way{who}")
             concurrency.check_stopped()
             time.sleep(_LOOK_S)
         with lock_holder.holding(file.fileno()):
@@ -205,7 +207,7 @@ class Store:
             return final
         with (
             disk_full_is_a_host_error(self.root),
-            locked(self.folder("locks") / f"{kind}-{key[:40]}", f"the same {kind}"),
+            locked(self.folder("locks") / f"{kind}-{key[:40]}", f"the same {kind.replace('-', ' ')}"),
         ):
             if self.has(kind, key):
                 return final

@@ -102,7 +102,7 @@ def of(architecture: Architecture, store: Store | None = None) -> Lists:
     Raises HostError when they cannot be fetched."""
     lists = known(architecture, store)
     if lists.folder is not None:
-        with locked(lists.folder / ".lock", "lists of packages"):
+        with locked(lists.folder / ".lock", "the lists of packages"):
             if not _is_current(lists.folder):
                 _fetch(lists, lists.folder, architecture)
     return lists

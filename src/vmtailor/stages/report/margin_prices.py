@@ -57,21 +57,23 @@ def price_line(run: FitRun) -> str:
     calls = f"{plural(chosen.symbols_prompted, 'symbol')} with a prompt, {plural(chosen.calls, 'system call')}"
     if not chosen.margins:
         return f"{name}: {calls}; nothing is kept that was not demanded"
-    more = [
-        f"{chosen.symbols_prompted - none.symbols_prompted:+d} symbols",
-        f"{chosen.calls - none.calls:+d} calls",
-        *_more(chosen.kernel_bytes, none.kernel_bytes, figures.file_bytes),
-        *_more(chosen.init_instructions_net, none.init_instructions_net, figures.millions, " instructions to init"),
-        *_more(chosen.min_memory_bytes, none.min_memory_bytes, figures.memory_bytes, " of memory"),
-    ]
-    unknown = "" if len(more) == 5 else f"; none was {none.note}" if none.note else ""
-    return f"{name}: {calls}; against none {', '.join(more)}{unknown}"
+    parts = (
+        _more(chosen.symbols_prompted, none.symbols_prompted, figures.grouped, "symbols"),
+        _more(chosen.calls, none.calls, figures.grouped, "calls"),
+        _more(chosen.kernel_bytes, none.kernel_bytes, figures.file_bytes, "of kernel file"),
+        _more(chosen.init_instructions_net, none.init_instructions_net, figures.millions, "instructions to init"),
+        _more(chosen.min_memory_bytes, none.min_memory_bytes, figures.memory_bytes, "of memory"),
+    )
+    unknown = f"; the margin none was {none.note}" if None in parts and none.note else ""
+    more = ", ".join(part for part in parts if part) or "no more"
+    return f"{name}: {calls}; beside the margin none: {more}{unknown}"
 
 
-def _more(chosen: int | None, none: int | None, form: Callable[[float | None], str], what: str = "") -> tuple[str, ...]:
+def _more(chosen: int | None, none: int | None, form: Callable[[float | None], str], what: str) -> str | None:
+    """Return what a margin costs more; empty where it costs as much, None where that is not known."""
     if chosen is None or none is None:
-        return ()
-    return (f"{figures.signed(chosen - none, form)}{what}",)
+        return None
+    return f"{figures.signed(chosen - none, form)} {what}" if chosen != none else ""
 
 
 def lack_line(lack: Lack) -> str:

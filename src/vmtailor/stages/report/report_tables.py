@@ -195,13 +195,15 @@ def _tuned(run: FitRun) -> Group:
 
 def doubts(run: FitRun) -> list[Text]:
     """Return a line for each doubt, the gravest first: failures, what is unexplained, warnings, what is absent or
-    lacks, and what was never touched."""
+    lacks, and what was never touched. A fit that is not verified has its failures alone."""
 
     def line(word: str, text: str, style: str = "bold yellow") -> Text:
         return Text.assemble((f"{word}  ", style), text)
 
     failed = run.trials[-1].failures if run.trials and not run.verified else ()
     lines = [line("failed", failure, "bold red") for failure in failed]
+    if failed:  # calls that newly fail are among them
+        return lines
     for call in run.degraded:
         failing = f"{call.name}({call.arguments}) answers {call.error}"
         lines.append(line("failing", f"{failing}, {plural(call.count, 'time')}", "bold red"))

@@ -24,6 +24,16 @@ HEAD = """<!-- Written by tools/cli_reference.py from the program itself: change
 
 `vmtailor VERB --help` says the same as this page. Every verb that prints a result takes `--json`: one document on
 standard output, its `schema` first; progress and errors go to standard error.
+
+## Output
+
+A verb that makes or checks a machine ends with its verdict (`✓` proven, `!` with a doubt, `✗` not), at most four
+figures, and the commands that come next. This fits a terminal of 80×24. Each command is whole: a long one goes on after
+a backslash. `--verbose` prints every table first.
+
+On a terminal, progress shows how far a step is, and how long it has taken. Elsewhere, a step prints a line when it
+begins and when it ends, and one each minute between. A verb that needs what another vmtailor is making waits for it.
+After a second, and then once a minute, it says which process makes it, since when, and how far that is.
 """
 
 EXITS = {

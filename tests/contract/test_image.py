@@ -21,11 +21,12 @@ from tests.fakes.tars import directory, file, largest_blob, layers_of, read_flat
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import HostError, UserInputError
 from vmtailor.base.process import require_tool, run
-from vmtailor.drivers.image.allowance import ImageLimits
+from vmtailor.drivers.image.allowance import ImageLimits, TooLarge
+from vmtailor.drivers.image.image_reference import Source, parse_reference
 from vmtailor.drivers.image.layers import merge
 from vmtailor.drivers.rootfs.rootfs import CONSOLE, Extra, extra_layer
 from vmtailor.model.image import HealthCheck, Port
-from vmtailor.stages.image_fetch import ImageOptions, Source, fetch, host_architecture, parse_reference
+from vmtailor.stages.image_fetch import ImageOptions, fetch, host_architecture
 
 pytestmark = [
     pytest.mark.contract,
@@ -413,6 +414,24 @@ def test_references(tmp_path: Path) -> None:
         with pytest.raises(UserInputError) as caught:
             parse_reference(bad)
         assert caught.value.hint
+
+
+def test_podmans_store(layout: Path, tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("writing to a store of podman's takes root, or user namespaces")
+    settings = tmp_path / "storage.conf"
+    folders = f'graphroot = "{tmp_path}/graph"\nrunroot = "{tmp_path}/run"\n'
+    settings.write_text(f'[storage]\ndriver = "vfs"\n{folders}')
+    monkeypatch.setenv("CONTAINERS_STORAGE_CONF", str(settings))
+    skopeo_copy(f"oci:{layout}:latest", "containers-storage:localhost/mine:1")
+    image = fetch("containers-storage:localhost/mine:1", store)
+    check_whole(image)
+    assert image.archive_sha256 == fetch(f"oci:{layout}", store).archive_sha256
+    with pytest.raises(UserInputError, match="not in podman's store"):
+        fetch("containers-storage:localhost/mine:2", store)
+    with pytest.raises(TooLarge):
+        fetch("containers-storage:localhost/mine:1", store, ImageOptions(limits=ImageLimits(4, 1000)))
+    only_cache_is_left(store)
 
 
 def test_no_docker_engine(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

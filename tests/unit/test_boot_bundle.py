@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import io
+import re
 from pathlib import Path
 
 import pytest
@@ -104,6 +105,21 @@ def test_a_failed_boot_is_shown_with_its_console(tmp_path: Path) -> None:
     text = shown(series(boot(1, 3.0, Outcome.PANIC, "the kernel panicked: x"), boot(2, 4.0)), tmp_path)
     assert "1 of 2 boots ready" in text and "panic: the kernel panicked: x" in text
     assert "last words" in text and "\x1b]" not in text
+
+
+def test_boots_end_with_a_mark_and_a_whole_command(tmp_path: Path) -> None:
+    def on_terminal(*found: SeriesBoot) -> list[str]:
+        text = io.StringIO()
+        show(series(*found), out, TerminalConsole(file=text, width=40, height=24, force_terminal=True))
+        return re.sub(r"\x1b\[[0-9;]*m", "", text.getvalue()).splitlines()
+
+    out = tmp_path / ("deep" * 15) / "boots"
+    lines = on_terminal(boot(1, 4.0))
+    assert lines[0].startswith("✓ ")
+    assert lines[-3:] == ["Show where the time went:", "  vmtailor analyze \\", f"    {out}/base-1/console.log"]
+    assert f"consoles and records  {out}" in lines
+    lines = on_terminal(boot(1, 4.0), boot(2, 3.0, Outcome.PANIC, "x"))
+    assert lines[0].startswith("✗ ") and f"  its console: {out}/base-2/console.log" in lines
 
 
 def test_trials_are_shown_and_saved(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records
 from vmtailor.model.exercise import Exercise, Expect, Ready, ReadyKind, Step, StepKind
 from vmtailor.model.image import HealthCheck, Image, ImageConfig, Port
-from vmtailor.stages.exercise_file import PORTS_MAX, derive, load, parse
+from vmtailor.stages.exercise_file import PORTS_MAX, derive, load, parse, parse_system
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -159,6 +159,33 @@ def test_mistakes(text: str, place: str) -> None:
         exercise(text)
     assert caught.value.message.startswith(f"test.toml: {place} "), caught.value.message
     assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "meant"),
+    [
+        ('[redy]\nkind = "exit"', "redy", "ready"),
+        ('[[laod]]\nkind = "tcp"', "laod", "load"),
+        ('[ready]\nknid = "tcp"\nport = 80', "ready.knid", "kind"),
+        ('[ready]\nkind = "tcp"\nprot = 80', "ready.prot", "port"),
+        ('[ready]\nkind = "http"\nport = 80\ntimeout = 9', "ready.timeout", "timeout_s"),
+        ('[ready]\nkind = "command"\nargs = ["x"]', "ready.args", "argv"),
+        ('[[load]]\nkind = "http"\nport = 80\nrepeats = 9', "load[1].repeats", "repeat"),
+        ('[[load]]\nkind = "http"\nport = 80\n[load.expect]\ncontain = "x"', "load[1].expect.contain", "contains"),
+        ('[stop]\nsignals = "SIGTERM"', "stop.signals", "signal"),
+    ],
+)
+def test_a_misspelt_key_has_the_one_that_was_meant(text: str, key: str, meant: str) -> None:
+    with pytest.raises(UserInputError) as caught:
+        exercise(text)
+    assert caught.value.message == f"test.toml: {key} is not known here"
+    assert caught.value.hint == f"did you mean {meant}? vmtailor help exercise shows all keys"
+
+
+def test_a_misspelt_key_of_a_system() -> None:
+    for text, words in (("[redy]", "redy"), ('[ready]\nkind = "unit"\nunti = "x.target"', "ready.unti")):
+        with pytest.raises(UserInputError, match=f"{words} is not known here"):
+            parse_system(tomllib.loads(text), "system.toml")
 
 
 def test_files_that_are_no_toml(tmp_path: Path) -> None:

@@ -227,13 +227,13 @@ def test_a_bundles_texts_in_report_and_explain(bundle: Path, start: Start, monke
 
 def test_an_images_words_in_the_table_of_a_fit() -> None:
     out = io.StringIO()
-    show_report(poisoned(fit_run(), EVIL + MARKUP), terminal.TerminalConsole(file=out, width=300))
+    show_report(poisoned(fit_run(), EVIL + MARKUP), terminal.TerminalConsole(file=out, width=300), verbose=True)
     assert clean(out.getvalue()) and "✓" in out.getvalue()
 
 
 def test_what_tools_say_in_doctor(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     checks = [Check("tool", State.OLD, Need.OPTIONAL, EVIL + MARKUP, "why", f"apt {EVIL}"), *poisoned((_CHECK,), EVIL)]
-    monkeypatch.setattr(host, "check_all", lambda development: checks)
+    monkeypatch.setattr(host, "check_all", lambda purpose: checks)
     monkeypatch.setenv("COLUMNS", "200")
     for arguments in (("doctor",), ("doctor", "--json")):
         _, out, err = start(*arguments)

@@ -23,7 +23,7 @@ from vmtailor.analysis.explain.kernel_lines import PrintedBy, decides, printed_l
 from vmtailor.analysis.explain.lookup import meant
 from vmtailor.analysis.explain.presence import AskedKernel, Presence, by_error, findings, lacking, verdict
 from vmtailor.analysis.explain.requirements import HeldAgainst
-from vmtailor.base import output
+from vmtailor.base import near_names, output
 from vmtailor.base.errors import UserInputError, VmtailorError
 from vmtailor.base.terminal import BREAK, Column, Table, TerminalConsole, Text, box
 from vmtailor.base.text import plural
@@ -31,6 +31,7 @@ from vmtailor.cli.fit_record import TraceLines, load_run, words_of
 from vmtailor.cli.tables import requirements_view
 from vmtailor.cli.tables.finding_view import LookupAnswer, document
 from vmtailor.cli.tables.finding_view import show as show_answer
+from vmtailor.drivers.kernel import symbol_names
 from vmtailor.model.architecture import named, names
 from vmtailor.model.change import Reason
 from vmtailor.model.fit_run import FitRun
@@ -135,7 +136,7 @@ def explain(
             _print(answer, json, console)
             return
     if found is None:
-        close = answers.nearest(run, what)
+        close = answers.nearest(run, what) or near_names.nearest(what, symbol_names.shipped()[1])
         more = "" if at_hand.found is not None else _NO_SOURCE.format(run.plan.kernel_version)
         raise UserInputError(
             f"neither the plan nor the trace of {bundle} has '{what}'{more}",

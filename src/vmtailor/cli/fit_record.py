@@ -18,6 +18,7 @@ from vmtailor.base.files import plain_files, records
 from vmtailor.base.text import plural
 from vmtailor.drivers.host import bundle_folder
 from vmtailor.drivers.host.bundle_folder import DATA_BYTES, RECORD_BYTES, BundleFolder
+from vmtailor.drivers.image import image_reference
 from vmtailor.model.bundle import OBSERVED, RUN, TRACE
 from vmtailor.model.fit_run import FitRun
 from vmtailor.model.syscalls import ObservedRun
@@ -64,6 +65,8 @@ def load_run(path: Path) -> tuple[FitRun, Path]:
         return loaded.record(FitRun, RUN), loaded.path
     if path.is_dir():
         if not os.path.lexists(path / RUN):
+            if (error := image_reference.instead_of_bundle(path)) is not None:
+                raise error
             raise UserInputError(
                 f"{path} is not a bundle: it has no {RUN}",
                 hint="give the folder that vmtailor fit wrote (its option -o)",
@@ -71,6 +74,8 @@ def load_run(path: Path) -> tuple[FitRun, Path]:
         # The folder may be somebody else's: what it holds under this name must be a file, and its own.
         data = plain_files.read(path, RUN, RECORD_BYTES)
         return records.from_bytes(FitRun, data, str(path / RUN)), path
+    if path.suffix != ".json" and (error := image_reference.instead_of_bundle(path)) is not None:
+        raise error
     if not path.exists():
         raise UserInputError(f"{path} does not exist", hint="give the folder that vmtailor fit wrote (its option -o)")
     return records.load(FitRun, path), path.parent

@@ -11,6 +11,7 @@ from vmtailor.base import output
 from vmtailor.base.errors import AnswerNo
 from vmtailor.base.terminal import Table, TerminalConsole, Text, box, folding
 from vmtailor.base.text import plain, plural
+from vmtailor.drivers.host import bundle_folder
 from vmtailor.model.change import Change
 from vmtailor.model.option_rows import JSON, VERBOSE
 from vmtailor.pipeline import bundle_files, second_fit
@@ -31,6 +32,8 @@ def refit(
 
     Then build, verify and measure it, as `fit` does. Nothing is built when the plan is unchanged."""
     bundle, dry_run = request.bundle, request.dry_run
+    if request.out is None and not bundle.absolute().parent.is_dir():  # the new one is placed beside it
+        raise bundle_folder.no_bundle(bundle)
     target = request.out or bundle.absolute().with_name(f"{bundle.absolute().name}-refit")
     if not dry_run:
         bundle_files.require_writable(target)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from vmtailor.base import manual
+from vmtailor.base import manual, near_names
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files.digests import SHA256
 from vmtailor.base.files.regular_files import read_regular
@@ -65,14 +65,31 @@ class _Table:
         self.origin = origin
         self.where = where
         self._left: dict[str, Any] = dict(values)
+        self._given = frozenset(values)
+        self._known: set[str] = set()
 
     def wrong(self, key: str, what: str) -> UserInputError:
+        """Return the error for a key. One that was not given may stand there misspelt: then the error is that one's."""
+        if key in self._known and key not in self._given and (meant := near_names.nearest(key, self._left, 1)):
+            return self._unknown(meant[0], key)
+        return self._error(key, what)
+
+    def _unknown(self, key: str, meant: str) -> UserInputError:
+        error = self._error(key, "is not known here")
+        error.hint = f"did you mean {meant}? {error.hint}" if meant else error.hint
+        return error
+
+    def _take(self, key: str, default: Any = None) -> Any:
+        self._known.add(key)
+        return self._left.pop(key, default)
+
+    def _error(self, key: str, what: str) -> UserInputError:
         key = key if len(key) <= 60 and key.isprintable() else shown(key, 60)
         place = f"{self.where}.{key}" if self.where else key
         return UserInputError(f"{self.origin}: {place} {what}", hint=_EXAMPLE)
 
     def text(self, key: str, default: str | None = None) -> str | None:
-        value = self._left.pop(key, default)
+        value = self._take(key, default)
         if value is not None and not isinstance(value, str):
             raise self.wrong(key, f"must be a text, not {shown(value)}")
         if value is not None and "\0" in value:
@@ -80,7 +97,7 @@ class _Table:
         return value
 
     def whole(self, key: str, low: int, high: int, default: int | None = None) -> int | None:
-        value = self._left.pop(key, default)
+        value = self._take(key, default)
         if value is None:
             return None
         if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
@@ -88,13 +105,13 @@ class _Table:
         return value
 
     def seconds(self, key: str, default: float) -> float:
-        value = self._left.pop(key, default)
+        value = self._take(key, default)
         if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value <= 86400:
             raise self.wrong(key, f"must be a number of seconds from above 0 to 86400, not {shown(value)}")
         return float(value)
 
     def argv(self, key: str = "argv") -> tuple[str, ...]:
-        value = self._left.pop(key, None)
+        value = self._take(key)
         if not isinstance(value, list) or not value or not all(isinstance(word, str) for word in value):
             raise self.wrong(key, 'must be a list of words, such as ["redis-cli", "ping"]')
         if not value[0] or any("\0" in word for word in value):
@@ -104,29 +121,31 @@ class _Table:
         return tuple(value)
 
     def numbers(self, key: str, low: int, high: int, most: int) -> tuple[int, ...]:
-        values = self._left.pop(key, [])
+        values = self._take(key, [])
         fits = isinstance(values, list) and all(type(value) is int and low <= value <= high for value in values)
         if not fits or len(values) > most:
             raise self.wrong(key, f"must be a list of at most {most} numbers from {low} to {high}")
         return tuple(values)
 
     def has(self, key: str) -> bool:
+        self._known.add(key)
         return key in self._left
 
     def table(self, key: str) -> _Table | None:
-        if key not in self._left:
+        if not self.has(key):
             return None
         return _Table(self.origin, f"{self.where}.{key}" if self.where else key, self._left.pop(key))
 
     def tables(self, key: str) -> list[_Table]:
-        values = self._left.pop(key, [])
+        values = self._take(key, [])
         if not isinstance(values, list):
             raise self.wrong(key, f"must be written as [[{key}]]")
         return [_Table(self.origin, f"{key}[{index}]", value) for index, value in enumerate(values, 1)]
 
     def end(self) -> None:
         if self._left:
-            raise self.wrong(sorted(self._left)[0], "is not known here")
+            strange = sorted(self._left)[0]
+            raise self._unknown(strange, next(iter(near_names.nearest(strange, self._known, 1)), ""))
 
 
 def load(path: Path, image: Image) -> Exercise:

@@ -8,7 +8,6 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from pathlib import Path
 from typing import IO
 
@@ -23,12 +22,12 @@ from vmtailor.drivers.host.bundle_folder import BundleFolder
 from vmtailor.drivers.image import documents, image_archive, image_config, layers, oci_layout, skopeo
 from vmtailor.drivers.image.allowance import Allowance, ImageLimits, Room, too_much
 from vmtailor.drivers.image.entry_point import check_entry_point, strangers
+from vmtailor.drivers.image.image_reference import Reference, Source, parse_reference, require_text
 from vmtailor.drivers.image.layers import Layer
 from vmtailor.drivers.image.root_directory import archive_directory
 from vmtailor.model.architecture import every, of_host, of_image
 from vmtailor.model.bundle import IMAGE
 from vmtailor.model.image import DEFAULT_PATH, Image, ImageConfig
-from vmtailor.model.systems.system import SubjectKind
 
 #: Changes when the same source would give another record: part of the cache's keys.
 VERSION = "3"
@@ -42,51 +41,6 @@ _MOST_IGNORED = 8
 _MOST_NAMED = 3
 #: Folder of our own files in a machine; an image's files there would be hidden.
 RESERVED = ".vmtailor"
-
-
-class Source(StrEnum):
-    """The source of an image. The value is the prefix of a reference, without its colon."""
-
-    OCI = "oci"
-    OCI_ARCHIVE = "oci-archive"
-    DOCKER_ARCHIVE = "docker-archive"
-    DOCKER = "docker"
-    DOCKER_DAEMON = "docker-daemon"
-    ROOTFS = "rootfs"
-
-
-@dataclass(frozen=True)
-class Reference:
-    """A parsed reference. `rest`: the text after the prefix, a path (perhaps with a tag), or a name in a registry.
-    `shown`: the text in messages, if it differs. `pinned`: the current digest of a name in a registry.
-    `architecture`: the wanted one as the image's lists spell it, if it differs."""
-
-    source: Source
-    rest: str
-    shown: str = ""
-    pinned: skopeo.Pinned | None = None
-    architecture: str = ""
-
-    @property
-    def text(self) -> str:
-        return f"{self.source}:{self.rest}"
-
-    @property
-    def name(self) -> str:
-        return self.shown or self.text
-
-    @property
-    def path(self) -> Path:
-        """Return the file or folder; a tag after the last colon does not belong to it."""
-        whole = Path(self.rest)
-        if self.source == Source.ROOTFS or whole.exists() or ":" not in self.rest:
-            return whole
-        return Path(self.rest.partition(":")[0])
-
-    @property
-    def tag(self) -> str:
-        """Return the text that follows the path, with its colon."""
-        return self.rest.removeprefix(str(self.path))
 
 
 #: Names of folders in the cache.
@@ -113,53 +67,6 @@ class ImageOptions:
     limits: ImageLimits | None = None
     system: bool = False  # it has an init of its own: what the image says is started may be missing
     asked: bool = False  # set by `fetch`: whether the user named the architecture
-
-
-def parse_reference(text: str) -> Reference:
-    """Understand a reference: `PREFIX:…`, or a path whose kind is seen from its content.
-
-    Raises UserInputError when it is neither."""
-    _require_text(text, "the image reference")
-    prefix, colon, rest = text.partition(":")
-    if colon and prefix in set(Source):
-        if not rest:
-            raise UserInputError(f"nothing follows '{text}'", hint=f"for example: {prefix}:NAME")
-        return Reference(Source(prefix), rest)
-    if colon and prefix == SubjectKind.DISK:
-        raise UserInputError(
-            f"{text} is a system with an init of its own; this command takes images",
-            hint="vmtailor fit, show and boot take disks",
-        )
-    path = Path(text or "/nowhere")
-    if path.is_dir():
-        return Reference(Source.OCI if (path / "oci-layout").is_file() else Source.ROOTFS, text)
-    if path.is_file():
-        return Reference(_archive_kind(path), text)
-    if colon and Path(prefix, "oci-layout").is_file():
-        return Reference(Source.OCI, text)
-    raise UserInputError(
-        f"'{text}' is neither a file or folder nor an image reference",
-        hint="write docker://NAME, oci:DIR, oci-archive:FILE, docker-archive:FILE, docker-daemon:NAME or rootfs:DIR",
-    )
-
-
-def _archive_kind(path: Path) -> Source:
-    """Return a file's kind, told by its members. An archive of `docker save` may be both; its own form has the last
-    word."""
-    found = set()
-    for name in image_archive.names(image_archive.BlobSource(path, str(path))):
-        found.add(name)
-        if name == "manifest.json":
-            return Source.DOCKER_ARCHIVE
-    if "oci-layout" in found:
-        return Source.OCI_ARCHIVE
-    raise UserInputError(f"{path} holds no image", hint="an archive of `docker save` or of an OCI layout is needed")
-
-
-def _require_text(text: str, what: str) -> None:
-    """Require text in UTF-8 without NUL: records are UTF-8, and no program can be given a NUL."""
-    if "\0" in text or (not text.isascii() and text != text.encode("utf-8", "replace").decode()):
-        raise UserInputError(f"{what} {text[:200]!r} is not text in UTF-8", hint="rename it, or type it again")
 
 
 def fetch(
@@ -211,7 +118,7 @@ def _check_options(options: ImageOptions) -> None:
     if options.authfile is not None:  # skopeo would wait for a pipe
         open_regular(options.authfile, "the credentials in", hint="give the file that `skopeo login` wrote").close()
     for word in (*(options.entrypoint or ()), *(options.cmd or ())):
-        _require_text(word, "the word")
+        require_text(word, "the word")
 
 
 def _within(image: Image, parsed: Reference, limits: ImageLimits | None) -> None:

@@ -160,8 +160,8 @@ def test_what_a_field_stands_for_is_not_looked_at_again(text: str) -> None:
         (b'"{image}"', b'"{colour}"', "no field {colour}"),
         (b'"[memory]"', b'"[colour]"', "no group"),
         (b'"{command}"', b'"-c={command}"', "stands alone"),
-        (b"[options]", b"[options]\ncolour = []", "unknown keys: colour"),
-        (b"[commands]", b"[commands]\nrn = []", "unknown keys: rn"),
+        (b"[options]", b"[options]\ncolour = []", "unknown keys: options.colour"),
+        (b"[commands]", b"[commands]\nrn = []", "unknown keys: commands.rn"),
         (b"title =", b"title", "describes no runtime"),
         (b"[commands]", b'version = ["x", "{colour}"]\n[commands]', "no field {colour}"),
         (b"[commands]", b'[environment]\nA = "{colour}"\n[commands]', "no field {colour}"),
@@ -174,6 +174,24 @@ def test_what_a_field_stands_for_is_not_looked_at_again(text: str) -> None:
 def test_what_is_wrong_is_named(before: bytes, after: bytes, words: str) -> None:
     with pytest.raises(UserInputError, match=re.escape(words)):
         description.parse(SMALL.replace(before, after), "small.toml")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "key", "meant"),
+    [
+        (b"title =", b"titel =", "titel", "title"),
+        (b"[commands]", b"[commands]\nstrat = []", "commands.strat", "start"),
+        (b"[commands]", b'[[file]]\npath = "x"\ncontents = ""\n[commands]', "file.contents", "content"),
+        (b"[commands]", b"[daemon]\nstart = []\nredy = []\n[commands]", "daemon.redy", "ready"),
+        (b"[options]", b"[options]\nnetwrok = []", "options.netwrok", "network"),
+        (b'"{image}"', b'"{imge}"', "{imge}", "image"),
+        (b'"[memory]"', b'"[memroy]"', "[memroy]", "memory"),
+    ],
+)
+def test_a_misspelt_key_has_the_one_that_was_meant(before: bytes, after: bytes, key: str, meant: str) -> None:
+    with pytest.raises(UserInputError, match=re.escape(key)) as caught:
+        description.parse(SMALL.replace(before, after, 1), "small.toml")
+    assert f"did you mean {meant}?" in caught.value.hint
 
 
 @given(st.binary(max_size=300))

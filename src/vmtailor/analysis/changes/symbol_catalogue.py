@@ -176,7 +176,7 @@ def _entry(cause: Cause, row: Mapping[str, Any], origin: str) -> CatalogueEntry:
     if not isinstance(row.get("reason"), str) or not row["reason"].strip():
         raise UserInputError(f"{where} has no reason", hint="say why it is there")
     if strange := (row.keys() - _ENTRY_KEYS) | (row.get("when", {}).keys() - _WHEN_KEYS):
-        raise UserInputError(f"{where}: unknown key {', '.join(sorted(strange))}")
+        raise toml_files.unknown(f"{where}: unknown key", toml_files.misspelt(strange, _ENTRY_KEYS | _WHEN_KEYS))
     symbols = row.get("symbols", {})
     words = row.get("words", [])
     if not symbols and not words:

@@ -16,7 +16,7 @@ import dataclasses
 import tomllib
 import types
 import typing
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -24,7 +24,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from vmtailor.base import near_names
 from vmtailor.base.errors import UserInputError
+from vmtailor.base.text import plain
 
 _T = TypeVar("_T")
 
@@ -35,19 +37,35 @@ def read_strictly(text: str, kind: type[_T], origin: str) -> _T:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise UserInputError(f"{origin} is not TOML: {error}") from error
-    if strange := sorted(_unknown(kind, document, "")):
-        raise UserInputError(
-            f"{origin}: unknown field {', '.join(strange)}",
-            hint="compare its spelling with the other files of the folder",
-        )
+    if strange := unknown_fields(kind, document):
+        raise unknown(f"{origin}: unknown field", strange, "compare its spelling with the other files of the folder")
     try:
         return msgspec.convert(document, kind)
     except msgspec.ValidationError as error:
         raise UserInputError(f"{origin}: {error}", hint="the other files of its folder have every field") from error
 
 
-def _unknown(kind: Any, value: Any, where: str) -> Iterator[str]:
-    """Yield the fields of a table, and of the tables in it, that no dataclass has."""
+def unknown_fields(kind: Any, document: Mapping[str, Any]) -> dict[str, str]:
+    """Return the fields of a document, and of the tables in it, that no dataclass has, by their whole names. Each has
+    the field whose name is spelled like it; empty where there is none."""
+    return dict(sorted(_unknown(kind, document, "")))
+
+
+def misspelt(strange: Iterable[str], known: Iterable[str]) -> dict[str, str]:
+    """Return the names that are not known, in order, each with the known one that is spelled like it, or nothing."""
+    names = list(known)
+    return {one: next(iter(near_names.nearest(one, names, 1)), "") for one in sorted(strange)}
+
+
+def unknown(what: str, strange: Mapping[str, str], hint: str = "") -> UserInputError:
+    """Return the error for names that are not known. `what`: its beginning, such as `x.toml: unknown key`."""
+    meant = " and ".join(one for one in dict.fromkeys(strange.values()) if one)
+    question = f"did you mean {meant}?" if meant else ""
+    named = ", ".join(plain(one) for one in strange)
+    return UserInputError(f"{what} {named[:_MOST_NAMED]}", hint=" ".join(part for part in (question, hint) if part))
+
+
+def _unknown(kind: Any, value: Any, where: str) -> Iterator[tuple[str, str]]:
     if dataclasses.is_dataclass(kind) and isinstance(value, dict):
         hints = typing.get_type_hints(kind)
         for name, inner in value.items():
@@ -55,7 +73,7 @@ def _unknown(kind: Any, value: Any, where: str) -> Iterator[str]:
             if name in hints:
                 yield from _unknown(hints[name], inner, path)
             else:
-                yield path
+                yield path, misspelt([name], hints)[name]
     elif isinstance(value, list):
         for inner in value:
             for part in typing.get_args(kind):
@@ -68,6 +86,8 @@ def _unknown(kind: Any, value: Any, where: str) -> Iterator[str]:
 T = TypeVar("T")
 #: Looks at a raw row, and raises ValueError where something in it is wrong.
 Check = Callable[[dict[str, Any]], None]
+#: Characters of unknown names that a message shows, at most.
+_MOST_NAMED = 300
 #: Key of a field's metadata.
 _TABLE = "table"
 
@@ -105,8 +125,9 @@ def _tables(kind: type[Any]) -> dict[str, tuple[str, type[Any], Check | None]]:
 def read(kind: type[T], text: str, origin: str) -> T:
     """Return the rows of one file, as a dataclass of tables. Raises UserInputError that names file and row."""
     raw, tables = document(text, origin), _tables(kind)
-    if strange := raw.keys() - {key for key, _, _ in tables.values()}:
-        raise UserInputError(f"{origin}: unknown table {', '.join(sorted(strange))}")
+    known = {key for key, _, _ in tables.values()}
+    if strange := raw.keys() - known:
+        raise unknown(f"{origin}: unknown table", misspelt(strange, known))
     return kind(
         **{
             name: tuple(_row(row, key, made, origin, check) for row in raw.get(key, []))
@@ -128,14 +149,15 @@ def load(kind: type[T], name: str, folder: Traversable | Path | None = None) -> 
 
 def _row(row: dict[str, Any], key: str, kind: type[T], origin: str, check: Check | None) -> T:
     where = f"{origin}, {key} {row.get('id', row.get('name'))!r}"
+    known = set(kind.__dataclass_fields__)  # type: ignore[attr-defined]
+    if strange := row.keys() - known:  # before what is then missing
+        raise unknown(f"{where}: unknown key", misspelt(strange, known))
     try:
         made = msgspec.convert(row, kind)
         if check is not None:
             check(row)
     except (msgspec.ValidationError, ValueError) as error:
         raise UserInputError(f"{where}: {error}") from error
-    if strange := row.keys() - set(kind.__dataclass_fields__):  # type: ignore[attr-defined]
-        raise UserInputError(f"{where}: unknown key {', '.join(sorted(strange))}")
     return made
 
 

@@ -14,8 +14,9 @@ from typing import Any
 
 import msgspec
 
-from vmtailor.base import manual
+from vmtailor.base import manual, near_names
 from vmtailor.base.errors import UserInputError
+from vmtailor.base.files import toml_files
 from vmtailor.base.files.regular_files import read_regular
 from vmtailor.base.text import plain
 
@@ -130,15 +131,15 @@ def parse(data: bytes, origin: str) -> Description:
     """Read a description, strictly. Raises UserInputError, naming what is wrong."""
     try:
         table: dict[str, Any] = tomllib.loads(data.decode())
-        found = msgspec.convert(table, Description)
+        strange = toml_files.unknown_fields(Description, table)
+        if not strange:
+            found = msgspec.convert(table, Description)
+            strange = {f"options.{one}": meant for one, meant in _unknown_groups(found).items()}
     except (RecursionError, ValueError) as error:  # of TOML, of UTF-8, of a record, or a number of thousands of digits
         why = "it is nested too deep" if isinstance(error, RecursionError) else plain(str(error))[:300]
         raise UserInputError(f"{origin} describes no runtime: {why}", hint=_HINT) from error
-    unknown = set(table) - set(Description.__dataclass_fields__)
-    unknown |= set(table.get("commands", {})) - set(Commands.__dataclass_fields__)
-    unknown |= set(found.options) - set(GROUPS)
-    if unknown:
-        raise UserInputError(f"{origin} has unknown keys: {', '.join(map(plain, sorted(unknown)))}", hint=_HINT)
+    if strange:
+        raise toml_files.unknown(f"{origin} has unknown keys:", strange, _HINT)
     if not re.fullmatch(r"[a-z][a-z0-9+-]{0,31}", found.name):
         raise UserInputError(f"{origin}: the name is lower-case letters, digits, + and -, 32 at most", hint=_HINT)
     if found.limits not in ("own", "cgroup"):
@@ -154,6 +155,10 @@ def parse(data: bytes, origin: str) -> Description:
     for words in _of_all(found):
         _check(words, origin, lists=False)
     return found
+
+
+def _unknown_groups(found: Description) -> dict[str, str]:
+    return toml_files.misspelt(set(found.options) - set(GROUPS), GROUPS)
 
 
 _HINT = f"{manual.command('bench-runtimes')} describes every key"
@@ -180,10 +185,16 @@ def _check(words: Sequence[str], origin: str, *, lists: bool) -> None:
     for word in words:
         group = _GROUP.fullmatch(word)
         if group and group[1] not in GROUPS:
-            raise UserInputError(f"{origin}: no group {word} is known", hint=f"known: {', '.join(GROUPS)}")
+            raise UserInputError(
+                f"{origin}: no group {word} is known",
+                hint=near_names.or_else(group[1], GROUPS, f"known: {', '.join(GROUPS)}"),
+            )
         for name in _FIELD.findall(word):
             if name not in (*VALUES, *LISTS):
-                raise UserInputError(f"{origin}: no field {{{name}}} is known", hint=f"known: {', '.join(VALUES)}")
+                raise UserInputError(
+                    f"{origin}: no field {{{name}}} is known",
+                    hint=near_names.or_else(name, (*VALUES, *LISTS), f"known: {', '.join(VALUES)}"),
+                )
             if name in LISTS and not lists:
                 raise UserInputError(
                     f"{origin}: {{{name}}} is an instance's, and stands where there is none", hint=_HINT

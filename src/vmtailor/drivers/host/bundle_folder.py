@@ -306,6 +306,15 @@ def is_bundle(folder: Path) -> bool:
     return os.path.lexists(folder / RECORD)
 
 
+def no_bundle(folder: Path) -> UserInputError:
+    """Return the error for a path that is not a bundle; for an image or a disk it has the command that fits it."""
+    from vmtailor.drivers.image import image_reference  # what starts a bundle does without it
+
+    return image_reference.instead_of_bundle(folder) or UserInputError(
+        f"{folder} is not a bundle", hint="vmtailor fit IMAGE -o FOLDER makes one"
+    )
+
+
 def is_system(folder: Path) -> bool:
     """Return whether a path is the bundle of a system with an init of its own. Raises UserInputError for a damaged
     bundle."""
@@ -316,7 +325,7 @@ def load(folder: Path, store: Store | None = None) -> BundleFolder:
     """Read a bundle's record. Raises UserInputError when it is missing, damaged, or of another version. It also raises
     it for a machine that no fit makes, for files that are not the bundle's own, and when kernel or root are missing."""
     if not is_bundle(folder):
-        raise UserInputError(f"{folder} is not a bundle", hint="vmtailor fit IMAGE -o FOLDER makes one")
+        raise no_bundle(folder)
     data = plain_files.read(folder, RECORD, RECORD_BYTES)
     bundle = records.from_bytes(Bundle, data, str(folder / RECORD), hint="fit the image again")
     bundle_values.require_machine(bundle, folder / RECORD)

@@ -12,12 +12,17 @@ from pathlib import Path
 
 from vmtailor.base.disk_full import no_space, says_full
 from vmtailor.base.errors import HostError, UserInputError, VmtailorError
+from vmtailor.base.package_manager import install_command
 from vmtailor.base.process import CommandFailed, Meanwhile, require_tool, run
 from vmtailor.drivers.image import manifests
 from vmtailor.drivers.image.allowance import ImageLimits, WrittenByTool, too_much
 
 COPY_TIMEOUT_S = 3600.0
 INSPECT_TIMEOUT_S = 120.0
+#: Options of usermod that give a user numbers for user namespaces.
+_SUBIDS = "--add-subuids 100000-165535 --add-subgids 100000-165535"
+#: Prefix of images in podman's store.
+STORE = "containers-storage:"
 #: Seconds between two looks at how much has been copied.
 LOOK_S = 0.05
 
@@ -69,8 +74,8 @@ def copy(
 ) -> None:
     """Fetch an image; messages call it `name`. Raises UserInputError (damaged, not there, not allowed), TooLarge as
     soon as more was written than an image may have, or HostError (no network, disk full)."""
-    # A daemon's image is written twice: as the archive that the daemon gives, and in the form that is asked for.
-    times = 2 if source.startswith("docker-daemon:") else 1
+    # These are written twice: as the daemon or the store gives them, and in the form that is asked for.
+    times = 2 if source.startswith(("docker-daemon:", STORE)) else 1
     name, limits, before = name or source, limits or ImageLimits(), _occupied(temporary)
     # A registry may send without end.
     written = WrittenByTool(
@@ -157,6 +162,41 @@ def _without_name(message: str, source: str) -> str:
     return message.replace(f"manifest {tag} in", "manifest in")
 
 
+def _of_store(source: str, low: str) -> VmtailorError | None:
+    """Return the error about podman's store, which an ordinary user reads in a user namespace; None where `low` is
+    about something else."""
+    name = source.removeprefix(STORE)
+    otherwise = f"podman save -o image.tar {name}, then give image.tar"
+    lacking = [
+        *(["the programs newuidmap and newgidmap"] if "executable file not found" in low else []),
+        *(["numbers of users in /etc/subuid and /etc/subgid"] if "no subuid ranges found" in low else []),
+    ]
+    if lacking:
+        means = [
+            *([install_command("uidmap")] if "executable file not found" in low else []),
+            *([f"usermod {_SUBIDS} $USER"] if "no subuid ranges found" in low else []),
+        ]
+        return HostError(
+            f"podman's store cannot be read without root: this host lacks {' and '.join(lacking)}",
+            hint=f"as root: {'; '.join(means)}. Or: {otherwise}",
+        )
+    if any(word in low for word in ("cannot clone", "error creating new namespace", "unshare", "re-exec", "setgroups")):
+        return HostError(
+            "podman's store cannot be read without root: this host refuses user namespaces",
+            hint=f"sysctl kernel.unprivileged_userns_clone user.max_user_namespaces shows why. Or: {otherwise}",
+        )
+    if "not supported in this build" in low or "unknown transport" in low:
+        return HostError("this skopeo was built without podman's store", hint=otherwise)
+    if "does not resolve to an image" in low or "is not an image" in low or "image not known" in low:
+        return UserInputError(
+            f"{source} is not in podman's store of this user",
+            hint="podman images lists what is there; root and each user have stores of their own",
+        )
+    if "permission denied" in low or "graph driver" in low or "storage.conf" in low or "read-only file system" in low:
+        return HostError("podman's store cannot be opened", hint=f"podman info shows where it is. Or: {otherwise}")
+    return None
+
+
 def explain(source: str, said: str, access: Access) -> VmtailorError:
     """Return skopeo's message as an error of the right family, with the next step."""
     found = _MESSAGE.findall(said)
@@ -166,6 +206,9 @@ def explain(source: str, said: str, access: Access) -> VmtailorError:
     blob = digest.group(digest.lastindex or 0) if digest else "a part"
     if says_full(low):
         return no_space(f"to fetch {source}", details=message)
+    if source.startswith(STORE) and (error := _of_store(source, low)) is not None:
+        error.details = message
+        return error
     families: tuple[tuple[tuple[str, ...], VmtailorError], ...] = (
         (("digest did not match", "digest mismatch", "does not match expected"), UserInputError(
             f"{source} is damaged: the content of {blob} does not match its digest", hint="fetch or build it again")),

@@ -13,6 +13,7 @@ from vmtailor.analysis.systems.root import RootTree
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
 from vmtailor.drivers.distribution import packaged_baseline
+from vmtailor.drivers.image import image_reference, other_inputs
 from vmtailor.drivers.image.flat_archive import ArchiveTree
 from vmtailor.drivers.rootfs import boot_disk
 from vmtailor.model.architecture import named
@@ -23,7 +24,7 @@ from vmtailor.pipeline.options import FitOptions
 from vmtailor.stages import image_fetch as image_stage
 from vmtailor.stages import system_disk
 from vmtailor.stages import system_files as subject_stage
-from vmtailor.stages.image_fetch import ImageOptions, Source
+from vmtailor.stages.image_fetch import ImageOptions
 from vmtailor.stages.system_files import OpenedSystem
 
 DISK = f"{SubjectKind.DISK}:"
@@ -45,7 +46,9 @@ def disk_path(reference: str) -> Path | None:
         return None
     with path.open("rb") as file:
         head = file.read(2048)
-    return path if any(head[at : at + len(sign)] == sign for at, sign in _SIGNS) else None
+    if not any(head[at : at + len(sign)] == sign for at, sign in _SIGNS):
+        return None
+    return path if other_inputs.file(path) is None else None  # kernels and CDs have a sign of disks, too
 
 
 @contextlib.contextmanager
@@ -110,7 +113,7 @@ def _require_whole(partition: int | None) -> None:
 
 
 def _is_tree(reference: str) -> bool:
-    return image_stage.parse_reference(reference).source is Source.ROOTFS
+    return image_reference.parse_reference(reference).source is image_reference.Source.ROOTFS
 
 
 def _in_archive(image: Image, reference: str, init: str = "") -> OpenedSystem:

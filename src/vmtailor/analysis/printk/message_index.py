@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib import resources
 
-from vmtailor.analysis.printk.rows import Candidate, Rows
+from vmtailor.analysis.printk.rows import MatchedRow, MessageRows
 from vmtailor.analysis.printk.templates import HEAD, letters
 from vmtailor.base.notation import module_name, version_key
 
@@ -78,7 +78,7 @@ class MessageIndex:
         self._modules = _table(modules)
         self._buses = _table(buses)
         self._prefixes = _table(prefixes)
-        self._rows = Rows(messages)
+        self._rows = MessageRows(messages)
 
     @cached_property
     def _symbols(self) -> dict[str, str]:
@@ -146,7 +146,7 @@ class MessageIndex:
         found = [self._place(int(number)) for number in numbers.split()]
         return found[0] if found and all(one.options == found[0].options for one in found) else None
 
-    def _best(self, found: list[tuple[Candidate, Origin]], drivers: set[Options], bits: int) -> Origin | None:
+    def _best(self, found: list[tuple[MatchedRow, Origin]], drivers: set[Options], bits: int) -> Origin | None:
         """Return the origin of the template that has most of the line; None where templates of several options do."""
         found = [(one, origin) for one, origin in found if origin.options in drivers] or found
         most = max((one.score for one, _ in found), default=0)
@@ -169,7 +169,7 @@ class MessageIndex:
         numbers = [number for table, name in tables for number in table.get(name, "").split()]
         return {self._place(int(number)).options for number in numbers}
 
-    def _is_credible(self, one: Candidate, origin: Origin, drivers: set[Options], line: str) -> bool:
+    def _is_credible(self, one: MatchedRow, origin: Origin, drivers: set[Options], line: str) -> bool:
         """Return whether what stands before a template's place may stand there: not another driver's name, and a
         device's or that of its own subsystem. No driver prints what needs a prefix without one."""
         if not (one.floating or one.any_start):
@@ -191,7 +191,7 @@ class MessageIndex:
             is_own or self._may_speak(one, origin, drivers, line)
         )
 
-    def _is_drivers_own(self, one: Candidate, origin: Origin, drivers: set[Options], line: str) -> bool:
+    def _is_drivers_own(self, one: MatchedRow, origin: Origin, drivers: set[Options], line: str) -> bool:
         """Return whether a message of a subsystem of drivers stands behind a prefix, and no other driver's."""
         if one.floating and not one.begins_at:
             return False
@@ -203,7 +203,7 @@ class MessageIndex:
         folders = {self._place(int(number)).path.split("/")[1] for number in self._buses[word].split()}
         return _of_all(origin.path) or origin.path.split("/")[1] in folders
 
-    def _may_speak(self, one: Candidate, origin: Origin, drivers: set[Options], line: str) -> bool:
+    def _may_speak(self, one: MatchedRow, origin: Origin, drivers: set[Options], line: str) -> bool:
         """Return whether a message may stand behind the prefix of a line, which has no name of its subsystem."""
         if origin.options in drivers or _first_word(line) in self._buses:
             return True
@@ -213,7 +213,7 @@ class MessageIndex:
             return True
         return not origin.path.startswith("fs/") and self._device(line) is not None
 
-    def _is_driver(self, one: Candidate) -> bool:
+    def _is_driver(self, one: MatchedRow) -> bool:
         place = self._places[one.place]
         return place.endswith("\td") and "core" not in place.partition("\t")[0]
 

@@ -12,7 +12,7 @@ from itertools import islice
 
 from vmtailor.analysis.printk.templates import HEAD, KEY_ENDS, TEXT, letters, matches, shared
 
-#: Rows that are tried one by one; of more, the next character of the line chooses.
+#: MessageRows that are tried one by one; of more, the next character of the line chooses.
 _FEW = 16
 _MOST_STARTS, _MOST_WORDS, _MOST_PREFIX = 8, 40, 60
 _PREFIX_ENDS = re.compile(r"[:\])] +")
@@ -23,7 +23,7 @@ _NEAR = 0.6
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class MatchedRow:
     """A row that a line is of. `score`: its literal letters that the line has. `any_start`: its template begins with
     any text. `begins_at`: where its template stands in the line. `moved`: without the template's own prefix.
     `near`: only its beginning."""
@@ -39,7 +39,7 @@ class Candidate:
     near: bool = False
 
 
-class Rows:
+class MessageRows:
     """The rows. Asking them takes time in proportion to the line."""
 
     def __init__(self, messages: bytes) -> None:
@@ -68,20 +68,20 @@ class Rows:
         found.sort()
         return [beginning for beginning, _, _ in found], [(row, at) for _, row, at in found]
 
-    def exact(self, line: str) -> Iterator[Candidate]:
+    def exact(self, line: str) -> Iterator[MatchedRow]:
         """Yield the rows that a line is of."""
         for row, text, begins_at in self._looked_up(line):
             if matches(text[1:], line, begins_at):
                 yield self._candidate(row, text, letters(text[1:]), begins_at)
 
-    def near(self, line: str) -> Iterator[Candidate]:
+    def near(self, line: str) -> Iterator[MatchedRow]:
         """Yield the rows whose beginning a line has: the rest of a message often differs between kernels."""
         for row, text, begins_at in self._looked_up(line):
             score = shared(text[1:], line, begins_at)
             if score >= max(_MIN_NEAR, _NEAR * letters(text[1:])):
                 yield replace(self._candidate(row, text, score, begins_at), near=True)
 
-    def moved(self, line: str) -> Iterator[Candidate]:
+    def moved(self, line: str) -> Iterator[MatchedRow]:
         """Yield the rows that a line is of but for the prefix of either: many prefixes came, went or changed."""
         beginnings, places = self._bare
         for start in dict.fromkeys((0, *_starts(line))):
@@ -109,9 +109,9 @@ class Rows:
     def _text(self, row: int) -> str:
         return self._rows[row].partition(b"\t")[0].decode()
 
-    def _candidate(self, row: int, text: str, score: int, begins_at: int) -> Candidate:
+    def _candidate(self, row: int, text: str, score: int, begins_at: int) -> MatchedRow:
         place, mask = self._rows[row].partition(b"\t")[2].decode().split()
-        return Candidate(
+        return MatchedRow(
             score=score, place=int(place), mask=int(mask.rstrip("i")), begins=mask[-1] == "i",
             floating=text[0] == "~", any_start=text[1] == TEXT, begins_at=begins_at,
         )  # fmt: skip

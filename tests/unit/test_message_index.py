@@ -49,7 +49,8 @@ def test_rows_begin_with_what_is_looked_up() -> None:
         == f"*as init process\x05^Run {S} as init process{ENDS}".encode()
     )
     assert row_of(f"{S}: {D} {S}", False, True) is None  # too general
-    assert row_of("probed", True, True) is None  # behind any prefix, it may be anyone's
+    assert row_of("up", True, True) is None  # it may be anyone's
+    assert row_of("rcu: \tone  of two", False, True) == f"^rcu: one of two{ENDS}".encode()  # as consoles print it
     assert row_of(f"{S}kB {D} ab{D}cd{D}ef", False, True) is None  # nothing to look up
 
 
@@ -106,10 +107,10 @@ INDEX = index_of(
     ("link is up at %d Mbit", True, 1, "3"), ("link is up at %d Mbit", True, 2, "3"),
     ("found a bridge window %s", True, 1, "3"), ("USB hub found here", True, 5, "3"),
     ("mounted the file system", False, 6, "1"), ("mounted the file system", False, 7, "2"),
-    ("Run %s as init process", False, 3, "3"), ("enabling the bus device", True, 4, "3"),
+    ("Run %s as init process", False, 3, "3"), ("enabling the bus device", True, 4, "3"), ("probed", True, 1, "3"),
     ("main: console [%s] is enabled now", False, 3, "3"), ("clocks and memory are set to %d and %d.", False, 3, "3"),
     ("one: the whole card is registered as %s now", False, 1, "3"), ("%s: no parent is known of %s", False, 4, "3"),
-    ("range %x is available for devices", False, 3, "3"),
+    ("rcu: \tevents are being traced", False, 3, "3"), ("range %x is available for devices", False, 3, "3"),
     ("deferred work on this port begins", True, 2, "3"), ("OLD: first message", False, 6, "3"),
     ("OLD: second", False, 6, "3"),
     ("NOTICE: first message", False, 6, "3"), ("NOTICE: second", False, 6, "3"),
@@ -134,6 +135,9 @@ INDEX = index_of(
         ("Run", None), ("", None), ("Run /init as init", None),
         ("systemd[1]: one 1: link is up at 10 Mbit", None),
         ("init[7]: tun: Universal driver, 1.6", None),
+        ("one 0000:00:01.0: probed", Origin("drivers/one/one.c", ("ONE",))),  # few letters, behind its driver's name
+        ("vendor 0000:00:01.0: probed", None),
+        ("rcu:     events are being traced", Origin("init/main.c", ())),  # blanks for a tab
         ("/soc/a@1: no parent is known of /soc/b@2", Origin("drivers/pci/probe.c", ("PCI",))),  # begins with a name
     ],
 )  # fmt: skip

@@ -19,7 +19,7 @@ from functools import cache, cached_property
 from importlib import resources
 
 from vmtailor.analysis.printk.rows import MatchedRow, MessageRows
-from vmtailor.analysis.printk.templates import HEAD, letters
+from vmtailor.analysis.printk.templates import HEAD, letters, spaced
 from vmtailor.base.notation import module_name, version_key
 
 SECTION = b"\x1e\n"
@@ -112,7 +112,7 @@ class MessageIndex:
         """Return the origin of a kernel's line without its stamp; None where that is not certain.
 
         `version`, `arch`: of the kernel that printed it. The nearest kernel of the index is asked first."""
-        line = line[:_MOST_LINE].rstrip().replace("\t", " ")
+        line = spaced(line[:_MOST_LINE].rstrip())
         if PROCESS_LINE.match(line) or len(line) < HEAD:
             return None
         drivers = self._of_driver(line)

@@ -227,7 +227,7 @@ def test_a_bundles_texts_in_report_and_explain(bundle: Path, start: Start, monke
 
 def test_an_images_words_in_the_table_of_a_fit() -> None:
     out = io.StringIO()
-    show_report(poisoned(fit_run(), EVIL + MARKUP), terminal.TerminalConsole(file=out, width=300))
+    show_report(poisoned(fit_run(), EVIL + MARKUP), terminal.TerminalConsole(file=out, width=300), verbose=True)
     assert clean(out.getvalue()) and "✓" in out.getvalue()
 
 

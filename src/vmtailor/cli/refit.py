@@ -32,7 +32,7 @@ def refit(
 
     Then build, verify and measure it, as `fit` does. Nothing is built when the plan is unchanged."""
     bundle, dry_run = request.bundle, request.dry_run
-    if not bundle_folder.is_bundle(bundle):
+    if request.out is None and not bundle.absolute().parent.is_dir():  # the new one is placed beside it
         raise bundle_folder.no_bundle(bundle)
     target = request.out or bundle.absolute().with_name(f"{bundle.absolute().name}-refit")
     if not dry_run:

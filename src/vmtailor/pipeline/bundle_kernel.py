@@ -9,7 +9,7 @@ from pathlib import Path
 
 from vmtailor.analysis.ksource import foreign_config
 from vmtailor.analysis.ksource.closure import close
-from vmtailor.analysis.ksource.kconfig import Kconfig
+from vmtailor.analysis.ksource.kconfig import Kconfig, unknown_symbol
 from vmtailor.base.cache.store import Store, digest
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import dot_config
@@ -170,7 +170,7 @@ def changed(
     impossible."""
     for name in values:
         if not kconfig.known(name):
-            raise UserInputError(f"this kernel has no configuration symbol {name}", hint="write it without CONFIG_")
+            raise unknown_symbol(name, kconfig.symbols)
     wanted, fallen = {**fragment, **values}, []
     while True:
         closure = close(kconfig, wanted.items(), baseline=baseline)

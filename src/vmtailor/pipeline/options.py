@@ -72,8 +72,8 @@ class FitOptions:
     reference: str = option(
         Option(
             name="IMAGE",
-            help="Fit oci:DIR[:TAG], oci-archive:FILE, docker-archive:FILE or -, docker://NAME, docker-daemon:NAME, "
-            "containers-storage:NAME, rootfs:DIR, a path, or disk:FILE with an init of its own.",
+            help="Fit docker://NAME, docker-daemon:NAME, containers-storage:NAME, docker-archive:FILE or -, "
+            "oci-archive:FILE, oci:DIR[:TAG], rootfs:DIR, disk:FILE, or a path.",
             verbs=_STAGES, unkeyed="the key has the digest of what was found there, and its record",
         ),
         "",

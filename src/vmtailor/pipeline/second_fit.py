@@ -49,6 +49,7 @@ from vmtailor.pipeline import (
     measured_machines,
     reverify,
     saved_trace,
+    symbol_check,
     system_bundle,
 )
 from vmtailor.pipeline.image_subject import ImageSeen, assembled
@@ -120,6 +121,8 @@ def prepare(request: RefitRequest) -> Iterator[Replanned]:
     verified = VerifyRequest(
         request.bundle, Clock.INSTRUCTIONS, exercise=request.exercise, trust_host_commands=request.trust_host_commands
     )
+    if request.options.kernel:  # else nothing long comes before the source is read
+        symbol_check.require_known(request.options)
     options = _options(request.options, loaded, before)
     if loaded.is_system:
         system = reverify.saved_system(verified, loaded)

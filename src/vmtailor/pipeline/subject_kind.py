@@ -9,7 +9,7 @@ from typing import Any
 
 from vmtailor.model.image import Image
 from vmtailor.model.option import OptionSubject, refuse
-from vmtailor.pipeline import image_subject
+from vmtailor.pipeline import image_subject, symbol_check
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.pipeline.subject import Subject
 from vmtailor.pipeline.systems import subjects, system_subject
@@ -22,6 +22,7 @@ _STDIN = "docker-archive:-"
 def prepare(options: FitOptions) -> Iterator[Subject[Any]]:
     """Read and fetch everything that is missing, for as long as the block lasts; an image is fetched once. Errors in
     the user's input are found before anything long begins."""
+    symbol_check.require_known(options)
     system, image = look(options)
     if system:
         with system_subject.prepare(options, image) as subject:

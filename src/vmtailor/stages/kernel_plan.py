@@ -17,12 +17,12 @@ from vmtailor.analysis.demands.demand import Demand, Demands, Head
 from vmtailor.analysis.ksource import facts as ksource_facts
 from vmtailor.analysis.ksource.closure import Closure, close
 from vmtailor.analysis.ksource.facts import Facts
-from vmtailor.analysis.ksource.kconfig import Kconfig, Lost, Resolution
+from vmtailor.analysis.ksource.kconfig import Kconfig, Lost, Resolution, unknown_symbol
 from vmtailor.analysis.ksource.kconfig_record import FORMAT as KCONFIG_FORMAT
 from vmtailor.analysis.ksource.reasons import why_set
 from vmtailor.analysis.reach.reach_symbols import Reached
 from vmtailor.base.cache.store import Store, digest
-from vmtailor.base.errors import BuildError, UserInputError
+from vmtailor.base.errors import BuildError
 from vmtailor.base.files.regular_files import write_atomic
 from vmtailor.base.garbage import no_collections
 from vmtailor.drivers.kernel.kconfig_shell import KconfigShell
@@ -329,7 +329,7 @@ def _wanted(
 
 def _require_known(kconfig: Kconfig, name: str) -> None:
     if not kconfig.known(name):
-        raise UserInputError(f"this kernel has no configuration symbol {name}", hint="write it without CONFIG_")
+        raise unknown_symbol(name, kconfig.symbols)
 
 
 def _close(

@@ -226,7 +226,7 @@ def test_report_and_document_have_a_row_for_each(given: SystemSubject, stages: S
     stages(system)
     run = record(given)
     console = TerminalConsole(width=200, record=True)
-    report_tables.show(run, console)
+    report_tables.show(run, console, verbose=True)
     shown = console.export_text()
     assert (
         "Beside the kernel" in shown and "−2.000" in shown and "no difference" in shown and "quiet, loglevel=1" in shown

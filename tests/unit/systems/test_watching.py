@@ -126,7 +126,7 @@ def test_one_that_does_not_work_as_it_is_is_not_traced(natives: Natives, tmp_pat
         (["--requests", "x"], "--requests needs a disk"),
         (["DISK", "--requests", "x", "--kernel", "DISK"], "--requests, which starts the disk's own kernel"),
         (["DISK", "--requests", "x", "--ready", "nothing:3"], "needs a moment to be ready at"),
-        (["none", "--requests", "x"], "cannot be read"),
+        (["missing.img", "--requests", "x"], "cannot be read"),
     ],
 )
 def test_bad_questions_are_refused(tmp_path: Path, words: list[str], says: str) -> None:

@@ -17,7 +17,8 @@ import kconfiglib as k
 
 from vmtailor.analysis.ksource import kconfig_record
 from vmtailor.analysis.ksource.make_values import Kind, KindOf, Reader
-from vmtailor.base.errors import BuildError
+from vmtailor.base import near_names
+from vmtailor.base.errors import BuildError, UserInputError
 
 #: Runs one command of a Kconfig `$(shell,…)` macro and returns its output (drivers/kernel/kconfig_shell.py).
 Shell = Callable[[str], str]
@@ -83,6 +84,14 @@ class _Parser(k.Kconfig):  # type: ignore[misc]
         if mode != "r":
             return super()._open(filename, mode)
         return io.StringIO(modernise(Path(filename).read_text(encoding="utf-8", errors="replace")))
+
+
+def unknown_symbol(name: str, known: Iterable[str], what: str = "this kernel has") -> UserInputError:
+    """Return the error for a symbol that a kernel does not have, with the name that was meant."""
+    return UserInputError(
+        f"{what} no configuration symbol {name[:80]}",
+        hint=near_names.asked(name, known) or "vmtailor explain finds the symbol of a call, a path or an error",
+    )
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-# One entry point: make setup | demo | check | test | test-all | bench-fit | bench-margin. Every target sets up what it needs.
+# One entry point: make setup | demo | check | test | test-all | bench-fit | bench-margin. Every target sets up what it needs:
+# `setup` what fit and run need on this host's processor, `setup-dev` what tests need besides.
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 BUILD := build
 STAMP := $(VENV)/.installed
+DEV_STAMP := $(VENV)/.installed-dev
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 # Hundreds of tests start the program anew: it is compiled once, beside what is built.
 export PYTHONDONTWRITEBYTECODE :=
 export PYTHONPYCACHEPREFIX := $(CURDIR)/$(BUILD)/pycache
@@ -22,7 +25,7 @@ BENCHED ?= native,containerd,docker,gvisor,lxc,nspawn,podman,examples/runtimes/c
 
 PUBLISHED := $(foreach name,unixbench iozone netperf,$(if $($(shell echo $(name) | tr a-z A-Z)_SOURCE),--$(name)-source $($(shell echo $(name) | tr a-z A-Z)_SOURCE)))
 
-.PHONY: help setup demo examples check format unit contract system attack test test-all test-times mutants bench-fit bench-margin bench-host bench-remedies bench-analyze setup-host setup-bench bench-image bench-engines bench-loongson bench bench-published bench-bundle bench-kvm bench-aa bench-overhead compare-quality fuzz docs clean
+.PHONY: help setup setup-cross setup-dev wheel demo examples check format unit contract system attack test test-all test-times mutants bench-fit bench-margin bench-host bench-remedies bench-analyze setup-host setup-bench bench-image bench-engines bench-loongson bench bench-published bench-bundle bench-kvm bench-aa bench-overhead compare-quality fuzz docs clean
 
 help:
 	@echo "make demo           fit the lighttpd example: image to proven VM, with report (sets up first);"
@@ -31,7 +34,11 @@ help:
 	@echo "make test-all       the same, and what takes minutes and seldom fails"
 	@echo "make test-times     how long the last make unit and the last .ci/run took, and where the time went"
 	@echo "make mutants        put 400 faults into the program and name those that no test catches (an hour)"
-	@echo "make setup          system packages (asks for root where some are missing), virtual environment, native parts"
+	@echo "make setup          what fit and run need on this host's processor: system packages (asks for root where some are"
+	@echo "                    missing), virtual environment, native parts"
+	@echo "make setup-cross    the emulators and cross compilers of the other processors (asks for root)"
+	@echo "make setup-dev      what tests, checks and generated pages need, with all of setup-cross (asks for root)"
+	@echo "make wheel          build/wheel/vmtailor-*.whl, for hosts that only run bundles"
 	@echo "make check          lint, types, import layers, generated docs"
 	@echo "make unit|contract|system   one kind of tests"
 	@echo "make attack         everything hostile that the tests know: images, bundles, guests, logs, terminals"
@@ -61,15 +68,32 @@ help:
 
 setup: $(STAMP)
 
+setup-dev: $(DEV_STAMP)
+
 $(STAMP): requirements.lock pyproject.toml setup.py tools/apt_packages.py src/vmtailor/data/tools.toml $(wildcard src/vmtailor/data/monitors/*.toml) $(shell find native -type f)
-	sh tools/install-packages.sh
+	sh tools/install-packages.sh tools/apt_packages.py setup
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(PIP) install --require-hashes -r requirements.lock
+	$(PIP) install --no-deps --no-build-isolation -e .
 	$(MAKE) --silent -C native OUT=$(CURDIR)/src/vmtailor/_native
 	touch $@
 
-requirements.lock: | pyproject.toml
+$(DEV_STAMP): requirements-dev.lock $(STAMP)
+	sh tools/install-packages.sh tools/apt_packages.py dev
+	$(PIP) install --require-hashes -r requirements-dev.lock
+	touch $@
+
+# Fits of images for other processors; their guest programs are compiled when they are first used.
+setup-cross: setup
+	sh tools/install-packages.sh tools/apt_packages.py cross
+
+# With the guest programs of the other processors whose compiler is here. What an older build left would go into it.
+wheel: setup
+	rm -rf $(BUILD)/lib $(BUILD)/lib.* $(BUILD)/bdist.* $(BUILD)/wheel
+	$(PIP) wheel --no-deps --no-build-isolation --wheel-dir $(BUILD)/wheel .
+	@echo "$$(echo $(BUILD)/wheel/*.whl)"
+
+requirements.lock requirements-dev.lock: | pyproject.toml
 
 examples: setup
 	for name in hello lighttpd nginx redis; do $(BIN)/python examples/build.py $$name $(BUILD)/images/$$name || exit 1; done
@@ -78,7 +102,7 @@ demo: setup
 	$(BIN)/python examples/build.py lighttpd $(BUILD)/images/lighttpd
 	$(BIN)/vmtailor fit oci:$(BUILD)/images/lighttpd --exercise examples/lighttpd/exercise.toml $(if $(MARGIN),--margin $(MARGIN)) -o $(BUILD)/demo
 
-check: setup
+check: setup-dev
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
@@ -90,22 +114,22 @@ check: setup
 	$(BIN)/python tools/advice_reference.py --check
 	$(BIN)/python tools/docker_run_reference.py --check
 
-format: setup
+format: setup-dev
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 	find native -name '*.[ch]' -print0 | xargs -0 clang-format -i
 
 # Seconds: with few examples of each property. `make test` runs these tests in full.
-unit: setup
+unit: setup-dev
 	$(BIN)/pytest -q $(IN_TWO) -m "not slow and not lengthy" --hypothesis-profile=quick --junitxml=$(BUILD)/times/unit.xml tests/unit
 
-contract: setup
+contract: setup-dev
 	$(BIN)/pytest -q $(IN_TWO) tests/contract
 
-system: setup
+system: setup-dev
 	$(BIN)/pytest -q $(IN_TWO) tests/system
 
-attack: setup
+attack: setup-dev
 	$(BIN)/pytest -q -m attack tests/system --ignore tests/system/test_hostile_guest.py & fitted=$$!; \
 	  $(BIN)/pytest -q -m attack tests/unit tests/contract tests/system/test_hostile_guest.py; rest=$$?; \
 	  wait $$fitted && exit $$rest
@@ -121,7 +145,7 @@ MUTANTS := $(BUILD)/mutants-venv
 mutants: $(MUTANTS)/.installed
 	$(MUTANTS)/bin/python tools/mutants.py $(MUTANTS_ARGS)
 
-$(MUTANTS)/.installed: tools/mutants.lock $(STAMP)
+$(MUTANTS)/.installed: tools/mutants.lock $(DEV_STAMP)
 	test -x $(MUTANTS)/bin/python || $(BIN)/python -m venv $(MUTANTS)
 	$(MUTANTS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r tools/mutants.lock
 	$(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'))" > $$(echo $(MUTANTS)/lib/python3*/site-packages)/project.pth
@@ -130,7 +154,7 @@ $(MUTANTS)/.installed: tools/mutants.lock $(STAMP)
 test-all: check setup-host
 	$(BIN)/pytest $(IN_TWO)
 
-bench-fit: setup
+bench-fit: $(if $(filter command line,$(origin ARCH)),setup-cross,setup)
 	$(BIN)/python tools/bench_fit.py --out $(BUILD)/bench-fit$(if $(filter command line,$(origin ARCH)),-$(ARCH)).json \
 	  $(if $(filter command line,$(origin ARCH)),--arch $(ARCH) --only hello lighttpd --margins none default) $(BENCH_ARGS)
 
@@ -160,7 +184,7 @@ bench-engines: setup
 
 # Containers on a Loongson-3, as published work measured them: a machine with podman runs our set in none to four at once.
 # The page goes to build/bench/loongson.md. BENCH_ARGS="--repeat 3": so often.
-bench-loongson: setup
+bench-loongson: setup-cross
 	mkdir -p $(BUILD)/bench
 	test -e $(BUILD)/images/unixbench-mips64el || $(BIN)/python examples/build.py benchmarks/unixbench $(BUILD)/images/unixbench-mips64el --arch mips64el
 	test -e $(BUILD)/bench/engines-mips64el.raw || $(BIN)/python examples/build.py benchmarks/engines $(BUILD)/bench/engines-mips64el.raw --arch mips64el

@@ -1,12 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Install the system packages that are missing: those that a program prints, by default of data/tools.toml. Root is used
-# for this only, and only if needed.
+# Install the system packages that are missing, of those that a program prints. Root is used for this only, and only if
+# needed.
 #
-#   tools/install-packages.sh [PROGRAM.py]
+#   tools/install-packages.sh PROGRAM.py [ARGUMENT]...
 set -eu
 cd "$(dirname "$0")/.."
-wanted=$(python3 "${1:-tools/apt_packages.py}")
+wanted=$(python3 "$@")
 missing=""
 for package in $wanted; do
     dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q '^install ok installed' || missing="$missing $package"

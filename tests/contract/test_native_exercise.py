@@ -74,9 +74,9 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def drive(program: Path, tmp_path: Path) -> Drive:
     """Let the events happen to an exercise. A sanitizer's complaint fails the test."""
 
-    def run(exercise: Exercise, *events: str, hold: bool = False) -> Did:
+    def run(exercise: Exercise, *events: str, hold: bool = False, pid_one: bool = False) -> Did:
         records = tmp_path / "records"
-        records.write_bytes(records_of(Run(exercise=exercise, hold=hold)))
+        records.write_bytes(records_of(Run(exercise=exercise, hold=hold, pid_one=pid_one)))
         feed = "".join(f"{event}\n" for event in events)
         done = subprocess.run([program, records], input=feed, capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
@@ -402,6 +402,26 @@ def test_a_ready_check_for_which_there_is_no_room_ends_in_time(drive: Drive) -> 
     did = drive(exercise(HEALTHY), "exit 1", "full", "wait 2000")
     assert [result["why"] for result in did.results] == ["it did not become ready in time"]
     assert did.ms("mark stop") == 2000
+
+
+@pytest.mark.parametrize(
+    ("events", "why"),
+    [
+        (["die 9", "entry 0"], "the entry point ended before it was ready"),
+        (["exit 0", RESTS, "die 9", "entry 1"], "the entry point ended during the load"),
+        (["exit 0", RESTS, "exit 0", "die 9", "wait 10", "entry 1"], "the entry point ended during the load"),
+    ],
+)
+def test_what_is_killed_with_its_namespace_is_not_blamed(drive: Drive, events: list[str], why: str) -> None:
+    did = drive(exercise(HEALTHY, command("one"), WEB), *events, pid_one=True)
+    assert did.results[-1]["why"] == why
+
+
+def test_a_command_that_is_killed_alone_is_judged_a_second_later(drive: Drive) -> None:
+    step = command("one", expect=Expect(exit_code=0))
+    did = drive(exercise(HEALTHY, step), "exit 0", RESTS, "die 9", "wait 999", "wait 2", pid_one=True)
+    assert did.results[-1]["right"] == "0" and did.results[-1]["why"].startswith("exit status 137, not 0")
+    assert did.ms("mark load_end") == 1030
 
 
 # --- the stop ---

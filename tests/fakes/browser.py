@@ -32,9 +32,9 @@ class Opened:
 
 
 def chromium() -> str:
-    """The browser's path. A test that needs it fails where it is missing: `make setup` installs it."""
+    """The browser's path. A test that needs it fails where it is missing: `make setup-dev` installs it."""
     path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    assert path is not None, "Chromium is not installed: make setup"
+    assert path is not None, "Chromium is not installed: make setup-dev"
     return path
 
 

@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
 import io
+import json
 import tarfile
 
 _LOG = b"""[    0.000000] Linux version 6.1.0 (x86_64-linux-gnu-gcc-12) #1 SMP
@@ -38,6 +40,21 @@ SEEDS: tuple[bytes, ...] = (
     _each(b"2026-03-06T13:18:05.123456+01:00 debian kernel: "),
     _each(b"[1.000002 0.000100] "),
     _each(b"kern  :info  : "),
+    _each("[Пт дек 23 22:41:20 2024] ".encode()),
+    _each("11月 05 22:41:20 host kernel: ".encode()),
+    _each(b"[pod/vm-0/qemu] 2024-01-01T12:00:00.123456789Z "),
+    _each(b"2024-01-01T12:00:00.123456Z 00O "),
+    _each(b"INFO:root:"),
+    _LOG.replace(b"] ", b"]  [0:        swapper:    0] "),
+    _LOG.replace(b"] ", b"s][pid:1,cpu0,swapper/0]"),
+    json.dumps({"InstanceId": "i-0", "Output": _LOG.decode()}).encode(),
+    json.dumps(_LOG.decode()).encode(),
+    b"".join(
+        json.dumps({"log": line + "\n", "time": "2024-01-01T00:00:00Z"}).encode() + b"\n"
+        for line in _LOG.decode().split("\n")
+    ),
+    base64.b64encode(_LOG),
+    b"version = 0.8\nsystem.uname = Linux version 2.6.29 (u@h) #28 PST\nsystem.cpu = ARMv7 Processor\n",
     _LOG.replace(b"] ", b" < 0.000123>] "),
     _LOG.replace(b"returned ", b"returned\n"),
     b"6,339,5140900,-;calling  a_init+0x0/0x10 @ 1\n6,340,5141900,-;initcall a_init+0x0/0x10 returned 0 after 990 usecs\n",

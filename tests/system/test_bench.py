@@ -30,7 +30,7 @@ REPOSITORY = Path(__file__).parents[2]
 CRUN = REPOSITORY / "examples/runtimes/crun.toml"
 #: One that only forks, one that mounts and unshares, one described by a file.
 RUNTIMES = {"native": "", "nspawn": "systemd-nspawn", str(CRUN): "crun"}
-#: What their tests drive besides; `make setup` installs all of it.
+#: What their tests drive besides; `make setup-dev` installs all of it.
 BESIDES = ("ab",)
 #: Moments at which the harness is killed: one here, all of them by `make test-all`; so many of those come before it
 #: has a scope.
@@ -55,7 +55,7 @@ def image() -> Path:
         pytest.skip("engines need root")
     absent = [program for program in (*RUNTIMES.values(), *BESIDES) if program and on_path(program) is None]
     if absent:
-        pytest.skip(f"{', '.join(absent)}: make setup")
+        pytest.skip(f"{', '.join(absent)}: make setup-dev")
     layout, made_of = REPOSITORY / "build/images/bench", REPOSITORY / "benchmarks/image"
     index = layout / "index.json"
     newest = max(path.stat().st_mtime for path in (*made_of.rglob("*"), REPOSITORY / "examples/build.py"))

@@ -297,9 +297,13 @@ def test_the_image_says_what_it_is_fitted_for(made_up: Architecture, monkeypatch
 def test_a_host_of_another_family_says_what_it_lacks(made_up: Architecture, monkeypatch: pytest.MonkeyPatch) -> None:
     """The image of a family whose emulator, or whose compiler, is not there: what to install, and nothing is begun."""
     assert settled(FitOptions("oci:x", Path()), image("madeup")).architecture == "made_up"
-    with pytest.raises(HostError, match="qemu-system-mu") as caught:
+    with pytest.raises(HostError, match="'qemu-system-mu' and 'mu64-linux-gnu-gcc'") as caught:
         require_tools(made_up)
-    assert "qemu-system-mu" in caught.value.hint
+    assert "qemu-system-mu gcc-mu64-linux-gnu" in caught.value.hint  # all at once
+    with monkeypatch.context() as only, pytest.raises(HostError, match="qemu-system-mu") as caught:
+        only.setattr("vmtailor.pipeline.image_subject.on_path", lambda name: f"/usr/bin/{name}")
+        require_tools(made_up)
+    assert "qemu-system-mu" in caught.value.hint and "gcc" not in caught.value.hint
     monkeypatch.setattr("vmtailor.drivers.qemu.qemu_program.plugin_api", lambda architecture: 1)
     with pytest.raises(HostError, match="mu64-linux-gnu-gcc") as caught:
         require_tools(made_up)

@@ -10,13 +10,17 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.fakes.started import Start
 from tests.fakes.tools import load_tool
 
+from vmtailor.base import natives, process
 from vmtailor.base.errors import HostError
 from vmtailor.base.terminal import TerminalConsole
 from vmtailor.cli import doctor
@@ -25,7 +29,7 @@ from vmtailor.drivers.host.host import Tool
 from vmtailor.drivers.monitors.monitor import KvmState, KvmVerdict
 from vmtailor.drivers.qemu import host_checks
 from vmtailor.model.architecture import every
-from vmtailor.model.checks import Check, Need, State
+from vmtailor.model.checks import Check, HostPurpose, Need, State
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -118,6 +122,17 @@ def test_one_line_installs_everything_once() -> None:
     assert doctor.install_line(CHECKS[:1]) == ""
 
 
+def test_a_command_to_copy_is_one_line_on_a_narrow_terminal() -> None:
+    many = [replace(CHECKS[1], name=f"tool {n}", package=f"package-number-{n}") for n in range(9)]
+    fix = Check(
+        "kvm", State.LIMITED, Need.OPTIONAL, "no", "why", "usermod --append --groups kvm $USER, and log in again"
+    )
+    out = io.StringIO()
+    doctor.show([*many, fix], TerminalConsole(file=out, width=40))
+    lines = out.getvalue().splitlines()
+    assert f"  {doctor.install_line(many)}" in lines and f"  → kvm: {fix.fix}" in lines
+
+
 def test_the_table_says_what_blocks() -> None:
     out = io.StringIO()
     doctor.show(CHECKS, TerminalConsole(file=out, width=120))
@@ -157,18 +172,178 @@ def test_each_host_needs_the_emulator_of_its_own_processor_and_cross_compilers_o
         if not row.is_host:
             assert {row.kernel.cross_packages[0], row.kernel.cross_packages[-1]} <= packages, row.name
             assert f"{row.kernel.cross}gcc" in {tool.program for tool in tools.values()}
+
+
+def packages_of(purpose: str, machine: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What tools/apt_packages.py prints for a purpose on a host that calls its processor this."""
+    monkeypatch.setattr("platform.machine", lambda: machine)
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
-        assert load_tool("apt_packages").main() == 0
-    assert printed.getvalue().split() == list(dict.fromkeys(tool.package for tool in host.tools()))
+        assert load_tool("apt_packages").main([purpose]) == 0
+    return printed.getvalue().split()
 
 
-def test_make_setup_installs_what_doctor_checks() -> None:
-    printed = subprocess.run(
-        [sys.executable, "-I", str(ROOT / "tools" / "apt_packages.py")],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=30,
-    ).stdout.split()
-    assert printed == list(dict.fromkeys(tool.package for tool in host.tools()))
+HOSTS = {"x86_64": "x86_64", "aarch64": "arm64", "mips64": "mips64el", "riscv64": "riscv64"}
+
+
+@pytest.mark.parametrize("machine", HOSTS)
+def test_what_is_installed_is_what_doctor_checks(machine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, setup, cross, dev = (
+        packages_of(purpose, machine, monkeypatch) for purpose in ("run", "setup", "cross", "dev")
+    )
+    tools = host.tools()
+    assert dev == list(dict.fromkeys(tool.package for tool in tools))
+    assert set(cross) == {tool.package for tool in tools if tool.processor}
+    fit = {tool.package for tool in tools if tool.need in (Need.REQUIRED, Need.OPTIONAL) and not tool.processor}
+    assert set(setup) == fit | {"musl-tools", "python3-venv"}
+    own = next(row for row in every() if row.name == HOSTS[machine])
+    assert set(run) == {own.emulator.package, "python3-venv"} == {tool.package for tool in tools if tool.runs}
+
+
+@pytest.mark.parametrize("machine", HOSTS)
+def test_setup_brings_no_other_processor_and_no_test(machine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    setup = set(packages_of("setup", machine, monkeypatch))
+    others = [row for row in every() if row.name != HOSTS[machine]]
+    assert len(others) == 3
+    for row in others:
+        assert not {row.emulator.package, *row.kernel.cross_packages} & setup
+        assert {row.emulator.package, row.kernel.cross_packages[0]} <= set(packages_of("cross", machine, monkeypatch))
+    tests = {"chromium", "docker-registry", "clang-format", "busybox-static", "crun", "systemd-container"}
+    assert not tests & setup and tests <= set(packages_of("dev", machine, monkeypatch))
+
+
+@pytest.mark.parametrize("arguments", [[], ["all"], ["setup", "dev"]])
+def test_packages_are_those_of_one_purpose(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert load_tool("apt_packages").main(arguments) == 2
+    out, err = capsys.readouterr()
+    assert not out and "run|setup|cross|dev" in err
+
+
+@pytest.mark.parametrize("purpose", ["run", "setup", "cross", "dev"])
+def test_packages_need_nothing_but_python(purpose: str) -> None:
+    """They are asked for before anything is installed."""
+    program = [sys.executable, "-I", "-S", str(ROOT / "tools" / "apt_packages.py"), purpose]
+    printed = subprocess.run(program, capture_output=True, text=True, check=True, timeout=30).stdout
+    assert "python3-venv" in printed.split() or purpose == "cross"
+
+
+def installing(target: str, *variables: str) -> str:
+    """The commands with which `make TARGET` would install something in a fresh tree."""
+    command = ["make", "-n", "-B", "-C", str(ROOT), "VENV=.none", target, *variables]
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("MAKE") and name != "MFLAGS"}
+    done = subprocess.run(command, env=kept, capture_output=True, text=True, check=True, timeout=60)
+    return "\n".join(line for line in done.stdout.splitlines() if "install" in line)
+
+
+@pytest.mark.parametrize("target", ["setup", "demo", "examples", "bench-fit", "bench-margin", "wheel"])
+def test_what_only_fits_installs_nothing_for_tests(target: str) -> None:
+    asked = installing(target)
+    assert "apt_packages.py setup" in asked and "-r requirements.lock" in asked
+    assert "apt_packages.py dev" not in asked and "requirements-dev.lock" not in asked
+    assert "apt_packages.py cross" not in asked
+
+
+@pytest.mark.parametrize("target", ["setup-dev", "check", "format", "unit", "contract", "system", "attack", "test"])
+def test_what_tests_installs_all(target: str) -> None:
+    asked = installing(target)
+    assert "apt_packages.py setup" in asked and "apt_packages.py dev" in asked
+    assert "-r requirements.lock" in asked and "-r requirements-dev.lock" in asked
+
+
+@pytest.mark.parametrize("target", [("bench-fit", "ARCH=arm64"), ("bench-loongson",), ("setup-cross",)])
+def test_other_processors_are_set_up_where_a_target_needs_them(target: tuple[str, ...]) -> None:
+    asked = installing(*target)
+    assert "apt_packages.py cross" in asked and "requirements-dev.lock" not in asked
+
+
+def test_the_locks_hold_each_requirement_once() -> None:
+    """What the program imports is in the first; the second has the rest."""
+    first, second = (
+        re.findall(r"^([\w-]+)==", (ROOT / name).read_text(), re.MULTILINE)
+        for name in ("requirements.lock", "requirements-dev.lock")
+    )
+    assert len({*first, *second}) == len(first) + len(second)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    runtime, dev = (
+        {re.split(r"[<>=]", one)[0].replace(".", "-") for one in wanted}
+        for wanted in (project["dependencies"], project["optional-dependencies"]["dev"])
+    )
+    assert runtime <= set(first) and dev - {"setuptools"} <= set(second) and "setuptools" in first
+
+
+def test_for_run_alone_no_kernel_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused() -> Check:
+        raise AssertionError("fit's alone")
+
+    for name in ("check_packages", "check_space"):
+        monkeypatch.setattr(host, name, refused)
+    # A guest would be started for it.
+    monkeypatch.setattr(host_checks, "check_kvm", lambda: Check("KVM", State.OK, Need.OPTIONAL, "", "", runs=True))
+    checks = host.check_all(HostPurpose.RUN)
+    names = {check.name for check in checks}
+    assert {"Python", "QEMU", "guest programs", "network guard"} <= names
+    assert not {"skopeo", "gcc", "venv", "counting plugin", "QEMU plugins"} & names
+    assert all(check.runs for check in checks)
+
+
+def test_each_other_processor_is_one_check(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    monkeypatch.setattr(process, "on_path", lambda name: None)
+    assert host.others() == ("arm64", "mips64el", "riscv64")
+    for name, row in ((one.name, one) for one in every() if one.name != "x86_64"):
+        check = host.check_processor(name, HostPurpose.FIT)
+        assert not check.blocks and not check.package and check.state is State.MISSING
+        assert {row.emulator.package, row.kernel.cross_packages[0]} <= set(check.fix.split())
+        check = host.check_processor(name, HostPurpose.RUN)
+        assert check.fix == f"apt-get install {row.emulator.package}"
+
+
+def test_a_wheel_without_programs_of_a_processor_is_told(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    monkeypatch.setattr(host, "_look_for", lambda tool: (State.OK, "there"))
+    assert host.check_processor("arm64", HostPurpose.FIT).state is State.OK  # the tree has their sources
+    monkeypatch.setattr(natives, "SOURCES", programs / "none")
+    monkeypatch.setattr(natives, "FOLDER", programs)
+    check = host.check_processor("riscv64", HostPurpose.FIT)
+    assert check.state is State.MISSING and "lacks init, stage1" in check.found and "wheel" in check.fix
+    assert host.check_processor("riscv64", HostPurpose.RUN).state is State.OK  # a bundle has its own
+
+
+def test_where_fit_does_not_work_it_is_said_if_run_does() -> None:
+    run = (Check("emulator", State.OK, Need.REQUIRED, "1.0", "why", runs=True), CHECKS[1])
+    both = (replace(run[0], state=State.MISSING, package="emulator-tools"), CHECKS[1])
+    for checks, words in (
+        (run, "✓ run works on this host"),
+        (both, "For run alone:\n  apt-get install -y emulator-tools\n\n✗ run cannot work here yet: emulator"),
+    ):
+        out = io.StringIO()
+        doctor.show(checks, TerminalConsole(file=out, width=80))
+        assert words in out.getvalue() and "✗ fit cannot work here yet" in out.getvalue()
+        document = doctor.document(checks)
+        assert document["run"]["works"] is (checks is run) and document["works"] is False
+    assert document["run"]["install"] == "apt-get install -y emulator-tools"
+
+
+def test_a_command_stays_on_one_line() -> None:
+    gone = [Check(str(at), State.MISSING, Need.REQUIRED, "no", "why", "fix", f"package-{at:03}") for at in range(40)]
+    out = io.StringIO()
+    doctor.show(gone, TerminalConsole(file=out, width=80))
+    assert f"  {doctor.install_line(gone)}" in out.getvalue().splitlines()
+
+
+def test_two_purposes_are_refused(start: Start) -> None:
+    code, out, err = start("doctor", "--run", "--development")
+    assert code == 2 and not out and "exclude each other" in err
+
+
+@pytest.mark.parametrize("library", [True, False])
+def test_guest_programs_are_made_where_compiler_and_c_library_are(library: bool, programs: Path) -> None:
+    """A compiler that knows no library says the name alone. Each folder to be made is printed only."""
+    row = next(one for one in every() if not one.is_host)
+    fake(programs, f"{row.kernel.cross}gcc", "/usr/lib/libc.a" if library else "libc.a")
+    native = str(ROOT / "native")
+    command = ["make", "--silent", "-C", native, f"OUT={programs}/out", "MAKE=echo made", "others"]
+    done = subprocess.run(
+        command, env={"PATH": f"{programs}:/usr/bin:/bin"}, capture_output=True, text=True, check=True, timeout=60
+    )
+    assert (f"made ARCH={row.name} " in done.stdout) is library

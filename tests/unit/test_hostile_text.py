@@ -233,7 +233,7 @@ def test_an_images_words_in_the_table_of_a_fit() -> None:
 
 def test_what_tools_say_in_doctor(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     checks = [Check("tool", State.OLD, Need.OPTIONAL, EVIL + MARKUP, "why", f"apt {EVIL}"), *poisoned((_CHECK,), EVIL)]
-    monkeypatch.setattr(host, "check_all", lambda development: checks)
+    monkeypatch.setattr(host, "check_all", lambda purpose: checks)
     monkeypatch.setenv("COLUMNS", "200")
     for arguments in (("doctor",), ("doctor", "--json")):
         _, out, err = start(*arguments)

@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 from vmtailor.base.cache.store import Store
-from vmtailor.base.errors import BuildError, UserInputError
+from vmtailor.base.errors import BuildError, HostError, UserInputError
 from vmtailor.drivers.kernel import compiled_baseline, kernel_source, make
+from vmtailor.drivers.kernel.kconfig_shell import KconfigShell
 from vmtailor.drivers.kernel.make import HEADERS, Remaining, lost
-from vmtailor.model.architecture import named
+from vmtailor.model.architecture import every, named
 from vmtailor.model.change import Cause, Reason, symbol
 from vmtailor.model.kernel import Configured, LostSymbol
 from vmtailor.model.plan import Plan, RootFormat
@@ -231,3 +232,21 @@ def test_a_packed_size_is_that_of_the_kernels_own_packing(tmp_path: Path) -> Non
     assert ours < others / 2
     xz = ["xz", "--check=crc32", "--x86", "--lzma2=dict=32MiB", "-c", str(tmp_path / "image")]
     assert ours == len(subprocess.run(xz, check=True, capture_output=True).stdout)
+
+
+@pytest.mark.parametrize("name", [row.name for row in every()])
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_a_compiler_that_is_missing_names_its_own_package(
+    name: str, machine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a cross compiler that is not `gcc`, wherever it is first asked for."""
+    monkeypatch.setattr("platform.machine", lambda: machine)
+    monkeypatch.setattr("vmtailor.base.process.on_path", lambda program: None)
+    (tmp_path / "Makefile").write_text("VERSION = 6\nPATCHLEVEL = 12\nSUBLEVEL = 7\n")
+    row = named(name)
+    package = "gcc" if row.is_host else row.kernel.cross_packages[0]
+    program = "gcc" if row.is_host else f"{row.kernel.cross}gcc"
+    for asked in (make.Toolchain.of(row).describe, lambda: KconfigShell(tmp_path, architecture=row)):
+        with pytest.raises(HostError, match=f"'{program}' is not installed") as caught:
+            asked()
+        assert f"install {package} " in caught.value.hint

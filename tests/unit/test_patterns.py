@@ -62,6 +62,7 @@ DATA: dict[str, Callable[[], object]] = {
 }
 #: Patterns that are made when they are used, and why none of them goes back.
 OTHERS = {
+    "analysis/bootlog/prefixes.py": "pieces of a log's own lines, escaped, and classes with limits",
     "analysis/explain/answers.py": "one word, escaped",
     "analysis/explain/messages.py": "bounded, and asked of at most 8,000 characters that a user pastes",
     "booting/system_boot.py": "the user's own",

@@ -49,6 +49,9 @@ def test_who_insists(entrypoint: tuple[str, ...], cmd: tuple[str, ...], insists:
     [
         (call("execve", '"/sbin/tini"', '["tini", "--", "app"]'), True),
         (call("execve", '"/init"', '["/init"]'), True),
+        (call("execve", '"/bin/busybox"', '["busybox", "init"]'), True),
+        (call("execve", '"/bin/busybox"', '["busybox", "initialise"]'), False),
+        (call("execve", '"/bin/busybox"', '["busybox"]'), False),
         (call("execve", '"/usr/local/bin/tini"', '["tini"]', error="ENOENT"), False),  # looked for along PATH
         (call("execve", '"/usr/bin/initdb"', '["initdb"]'), False),
         (call("access", '"/sbin/tini"', "X_OK"), False),

@@ -121,7 +121,7 @@ def test_refit_says_that_nothing_changes(screen: Screen) -> None:
 # ---- doctor
 
 CHECKS = (
-    Check("qemu", State.OK, Need.REQUIRED, "9.2", "runs the machines"),
+    Check("qemu", State.OK, Need.REQUIRED, "9.2", "runs the machines", runs=True),
     Check("flex", State.MISSING, Need.REQUIRED, "not found", "compiles", "apt-get install flex", "flex"),
     Check("erofs", State.OLD, Need.OPTIONAL, "1.3", "makes roots", "apt-get install erofs-utils", "erofs-utils"),
     Check("clang", State.MISSING, Need.DEVELOPMENT, "not found", "formats", "apt-get install clang", "clang"),

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.fakes.started import Start
 from tests.fakes.tools import load_tool
 
 from vmtailor.analysis.ksource.kconfig import unknown_symbol
@@ -18,6 +19,7 @@ from vmtailor.pipeline import symbol_check
 from vmtailor.pipeline.options import FitOptions
 
 FAKE_TREE = Path(__file__).resolve().parents[1] / "fakes" / "kernel-tree"
+SAVED = Path(__file__).resolve().parents[1] / "data" / "saved" / "container"
 
 
 @pytest.fixture
@@ -85,6 +87,11 @@ def test_the_list_is_made_the_same_again() -> None:
     assert made == tool.packed([FAKE_TREE])
     version, *names = lzma.decompress(made).decode().split()
     assert version.count(".") == 2 and names == sorted(symbol_names.of_source(FAKE_TREE)) and names
+
+
+def test_explain_knows_them_too(start: Start) -> None:
+    code, _, err = start("explain", "--no-tree", SAVED, "EPOL")
+    assert code == 2 and "did you mean EPOLL" in err
 
 
 def test_an_error_without_a_likeness_says_how_to_find_it() -> None:

@@ -20,6 +20,7 @@
 #include "init/settings/settings.h"
 
 #define REST_LOOK (10 * MS)       /* between two looks whether the machine is at rest */
+#define PATIENCE (1000 * MS)      /* with an end of the entry point that is under way */
 #define REST_LOOKS 3              /* so many in a row must find it so: what waits for a timer comes back */
 #define REST_PATIENCE (2000 * MS) /* some containers never rest */
 
@@ -28,6 +29,8 @@ static bool ready;
 static int rested;
 static uint64_t ready_deadline, next_try, next_look, rest_deadline, stop_deadline;
 static uint64_t began, stop_began;
+static uint64_t held_until; /* until then it is not judged how a job ended: by itself, or with the entry point */
+static int held_status;
 
 /* A limit is over: is it not, once it is stretched by what this machine is slower? Then `*deadline` is later. */
 static bool more_time(uint64_t since, uint64_t limit_ms, uint64_t *deadline) {
@@ -209,16 +212,29 @@ static void client_ended(int status) {
         load_next();
 }
 
+static void judge(int status) {
+    if (job.tool)
+        client_ended(status);
+    else
+        command_ended(status);
+}
+
+/* With PID 1 the kernel kills all that is in its namespace, and PID 1 is reaped last: then its end is why. */
+static bool killed_with_others(int status) {
+    return settings.pid_one && !job.killed && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+}
+
 bool exercise_exit(pid_t pid, int status) {
     if (pid != job.pid || job.pid <= 0)
         return false;
     job_finish();
     if (state != WAITING && state != LOADING)
         return true;
-    if (job.tool)
-        client_ended(status);
-    else
-        command_ended(status);
+    if (killed_with_others(status)) {
+        held_status = status;
+        held_until = now_ns() + PATIENCE;
+    } else
+        judge(status);
     return true;
 }
 
@@ -228,6 +244,13 @@ static uint64_t earlier(uint64_t a, uint64_t b) {
 
 uint64_t exercise_advance(void) {
     uint64_t now = now_ns();
+    if (held_until > now)
+        return held_until;
+    if (held_until > 0) {
+        held_until = 0;
+        judge(held_status);
+        now = now_ns();
+    }
     switch (state) {
     case OFF:
     case HOLDING:
@@ -283,6 +306,7 @@ uint64_t exercise_advance(void) {
 
 void exercise_entry_ended(int exit_code) {
     (void)exit_code;
+    held_until = 0;
     if (state == WAITING && settings.ready.kind == STEP_EXIT) {
         is_ready();
         memory_account();

@@ -130,9 +130,7 @@ def for_guests(architecture: str, compiler: str, packages: tuple[str, ...]) -> N
 
     Raises HostError when they are not there and cannot be made."""
     natives = Natives(locate().folder, FOLDER / architecture)
-    programs = (
-        natives.init, natives.stage1, natives.client, natives.attendant, natives.collector, natives.small_init,
-    )  # fmt: skip
+    programs = _guest_programs(natives)
     hint = package_manager.install_command(*packages, "make")
     if (SOURCES / "Makefile").is_file():
         if _stale(list(programs)) and on_path(compiler) is None:
@@ -144,6 +142,18 @@ def for_guests(architecture: str, compiler: str, packages: tuple[str, ...]) -> N
             hint=f"install it again with their compiler at hand: {hint}",
         )
     return natives
+
+
+def lacking(architecture: str) -> str:
+    """Return the names of the guest programs of another processor that this installation lacks, joined by commas; empty
+    in a development tree, which compiles them."""
+    if (SOURCES / "Makefile").is_file():
+        return ""
+    return _missing(_guest_programs(Natives(FOLDER, FOLDER / architecture)))
+
+
+def _guest_programs(natives: Natives) -> tuple[Path, ...]:
+    return (natives.init, natives.stage1, natives.client, natives.attendant, natives.collector, natives.small_init)
 
 
 def _missing(paths: Iterable[Path]) -> str:

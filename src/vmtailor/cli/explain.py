@@ -23,14 +23,16 @@ from vmtailor.analysis.explain.kernel_lines import PrintedBy, decides, printed_l
 from vmtailor.analysis.explain.lookup import meant
 from vmtailor.analysis.explain.presence import AskedKernel, Presence, by_error, findings, lacking, verdict
 from vmtailor.analysis.explain.requirements import HeldAgainst
-from vmtailor.base import output
+from vmtailor.base import near_names, output
 from vmtailor.base.errors import UserInputError, VmtailorError
 from vmtailor.base.terminal import BREAK, Column, Table, TerminalConsole, Text, box
 from vmtailor.base.text import plural
+from vmtailor.base.verb_end import NextCommand, VerbEnd, show_end
 from vmtailor.cli.fit_record import TraceLines, load_run, words_of
 from vmtailor.cli.tables import requirements_view
 from vmtailor.cli.tables.finding_view import LookupAnswer, document
 from vmtailor.cli.tables.finding_view import show as show_answer
+from vmtailor.drivers.kernel import symbol_names
 from vmtailor.model.architecture import named, names
 from vmtailor.model.change import Reason
 from vmtailor.model.fit_run import FitRun
@@ -135,7 +137,7 @@ def explain(
             _print(answer, json, console)
             return
     if found is None:
-        close = answers.nearest(run, what)
+        close = answers.nearest(run, what) or near_names.nearest(what, symbol_names.shipped()[1])
         more = "" if at_hand.found is not None else _NO_SOURCE.format(run.plan.kernel_version)
         raise UserInputError(
             f"neither the plan nor the trace of {bundle} has '{what}'{more}",
@@ -444,7 +446,7 @@ def show(found: Explained, lines: TraceLines, console: TerminalConsole) -> None:
     if found.brings_in:
         console.print(Text.assemble(BREAK, ("what would bring it in", "bold")))
         for way in found.brings_in:
-            console.print(Text(f"  • {way}"))
+            console.print(Text(f"  • {way}"), soft_wrap=True)
     if found.related:
         console.print(Text.assemble(BREAK, ("related  ", "bold"), ", ".join(found.related)))
 
@@ -485,4 +487,5 @@ def overview(run: FitRun, bundle: Path, console: TerminalConsole) -> None:
     console.print(
         Text(f"{plural(len(run.plan.left_out), 'symbol')} of the baseline left out, of which {ran} ran", "dim")
     )
-    console.print(Text.assemble(BREAK, ("in detail  ", "bold"), (f"vmtailor explain {bundle} SYMBOL", "cyan")))
+    detail = NextCommand("See one of them in detail", ("vmtailor", "explain", str(bundle), "SYMBOL"))
+    show_end(VerbEnd(commands=(detail,)), console)

@@ -7,11 +7,21 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
+class HostPurpose(StrEnum):
+    """The work that a host is checked for. `development`: fit, and the tests of vmtailor itself."""
+
+    RUN = "run"
+    FIT = "fit"
+    DEVELOPMENT = "development"
+
+
 class Need(StrEnum):
-    """`required`: fit does not work without it. `development`: for the tests of vmtailor itself."""
+    """`required`: fit does not work without it. `installation`: to install vmtailor from its source. `development`: for
+    the tests of vmtailor itself."""
 
     REQUIRED = "required"
     OPTIONAL = "optional"
+    INSTALLATION = "installation"
     DEVELOPMENT = "development"
 
 
@@ -26,7 +36,8 @@ class State(StrEnum):
 
 @dataclass(frozen=True)
 class Check:
-    """The result of one check. `fix` says what to do where the state is not ok; `package` is the package that helps."""
+    """The result of one check. `fix` says what to do where the state is not ok; `package` is the package that helps.
+    `runs`: `run` depends on it, too."""
 
     name: str
     state: State
@@ -35,8 +46,9 @@ class Check:
     why: str
     fix: str = ""
     package: str = ""
+    runs: bool = False
 
     @property
     def blocks(self) -> bool:
-        """Return whether fit cannot work on this host before this is fixed."""
+        """Return whether fit (`run`, if it depends on this) cannot work on this host before this is fixed."""
         return self.need is Need.REQUIRED and self.state in (State.MISSING, State.OLD)

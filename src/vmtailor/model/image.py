@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -35,6 +36,12 @@ class Port:
 PID_ONE = frozenset({"init", "linuxrc", "systemd", "runit-init", "s6-svscan", "tini", "tini-static", "catatonit"})
 
 
+def insists_on_pid_one(argv: Sequence[str]) -> bool:
+    """Return whether a command is a program that refuses, or complains, where it is not PID 1."""
+    names = [word.rpartition("/")[2] for word in argv[:2]]
+    return bool(names) and (names[0] in PID_ONE or names == ["busybox", "init"])
+
+
 @dataclass(frozen=True)
 class ImageConfig:
     """The image configuration, read whole. Lists keep their order; `user` is as written (`name`, `uid:gid`, …)."""
@@ -60,8 +67,7 @@ class ImageConfig:
     @property
     def insists_on_pid_one(self) -> bool:
         """Return whether the command is a program that refuses, or complains, where it is not PID 1."""
-        names = [word.rpartition("/")[2] for word in self.argv[:2]]
-        return bool(names) and (names[0] in PID_ONE or names == ["busybox", "init"])
+        return insists_on_pid_one(self.argv)
 
 
 # vmtailor/image/1: with `kind`, which was always the same.

@@ -14,10 +14,11 @@ from vmtailor.analysis.ksource import facts, kbuild, security_modules
 from vmtailor.analysis.reach import reach_symbols
 from vmtailor.analysis.reach.reach_symbols import Reached
 from vmtailor.base.cache.store import Store, digest
-from vmtailor.base.errors import UserInputError
+from vmtailor.base.errors import HostError, UserInputError
 from vmtailor.base.files import dot_config, records, temporary
 from vmtailor.base.natives import Natives
-from vmtailor.base.process import require_tool
+from vmtailor.base.package_manager import install_command
+from vmtailor.base.process import on_path, require_tool
 from vmtailor.base.progress import step
 from vmtailor.drivers.distribution import packaged_baseline, selection
 from vmtailor.drivers.distribution.distribution import Distribution
@@ -409,12 +410,29 @@ def settled(options: FitOptions, image: Image) -> FitOptions:
 
 
 def require_tools(architecture: Architecture) -> None:
-    """Require the programs that a fit for an architecture starts. Raises HostError, with what to install, before
-    anything long begins."""
+    """Require the programs that a fit for an architecture starts. Raises HostError, with all that is to be installed,
+    before anything long begins."""
+    compiler = f"{architecture.kernel.cross}gcc"
+    if not architecture.is_host and on_path(compiler) is None:
+        raise _cannot_cross(architecture, compiler)
     monitors.usual().require_counting(architecture.name)
-    if not architecture.is_host:
-        require_tool(f"{architecture.kernel.cross}gcc", architecture.kernel.cross_packages[0])
     guest_programs.of(architecture.name)
+
+
+def _cannot_cross(architecture: Architecture, compiler: str) -> HostError:
+    """Return the error of a host without the compiler of another processor, and perhaps without its emulator."""
+    programs, packages = [compiler], [*architecture.kernel.cross_packages]
+    try:
+        monitors.usual().require_counting(architecture.name)
+    except HostError as error:
+        if on_path(architecture.emulator.program) is not None:
+            return error
+        programs, packages = [architecture.emulator.program, *programs], [architecture.emulator.package, *packages]
+    names = " and ".join(f"'{program}'" for program in programs)
+    return HostError(
+        f"images for {architecture.title} are fitted with {names}, not installed here",
+        hint=f"install what is missing: {install_command(*packages)} (vmtailor doctor lists each processor's packages)",
+    )
 
 
 def with_margins(options: FitOptions, exercise: Exercise) -> FitOptions:

@@ -35,6 +35,10 @@ MEMBERS = frozenset(
 JIFFY_US = 10_000
 MAX_PROCESSES = 200_000
 _PS = re.compile(rb"(\d{1,10}) \((.*)\) (\S) (-?\d{1,10}) (.*)", re.S)
+_HEADER_BYTES = 65_536
+_HEADER = re.compile(rb"version ?= ?\d[^\n]{0,20}\n")
+#: What `uname -m` prints: a word with a figure in it, or one of these.
+_MACHINE = re.compile(r"(?=\w{2,20}$)(?:\w{0,19}\d\w{0,19}|arm|alpha|mips|mipsel|parisc|ppc|ppcle|sparc)")
 _DISK = re.compile(rb"(?:[hsv]d[a-z]+|xvd[a-z]+|nvme\d+n\d+|mmcblk\d+|dasd[a-z]+)$")
 
 
@@ -108,24 +112,42 @@ def read(path: str, members: Mapping[str, bytes]) -> Observed:
 
 def _header(observed: Observed, data: bytes) -> None:
     values: dict[str, str] = {}
-    for line in data[:65536].split(b"\n"):
+    for line in data[:_HEADER_BYTES].split(b"\n"):
         key, found, value = line.partition(b"=")
         if found:
             values.setdefault(decode(key.strip(), 60), decode(value.strip(), 4096))
-    words = values.get("system.uname", "").split()
-    if words[:2] == ["Linux", "version"]:  # Android's: /proc/version, which does not name the processor
-        observed.version = words[2] if len(words) > 2 else None
-    elif len(words) > 2 and words[0] == "Linux":
-        observed.version = words[1]
-        if words[-1] != "GNU/Linux":
-            observed.arch = architecture(words[-1])
-        else:
-            observed.arch = architecture(words[-2]) if len(words) > 3 else None
-    if cpu := values.get("system.cpu"):
-        observed.arch = observed.arch or identify(Observed("", messages=[(None, f"CPU: {cpu}")])).arch
+    _uname(observed, values.get("system.uname", ""), values.get("system.cpu", ""))
     options = values.get("system.kernel.options")
     if options:
         observed.command_line = options
+
+
+def _uname(observed: Observed, uname: str, cpu: str) -> None:
+    """Take the kernel's version and its architecture. Collectors write `uname -a` there, or /proc/version, which does
+    not name the architecture: then the processor tells."""
+    words = uname.split()
+    if len(words) < 3 or words[0] != "Linux":
+        return
+    if words[1] == "version":
+        observed.version = words[2]
+        observed.arch = identify(Observed("", messages=[(None, f"CPU: {cpu}")])).arch if cpu else None
+        return
+    observed.version = words[1 if is_number(words[1][:1]) else 2]
+    machine = next((word for word in reversed(words) if word != "GNU/Linux"), "")
+    observed.arch = architecture(machine) if _MACHINE.fullmatch(machine) else None
+
+
+def is_header(content: Content) -> bool:
+    """Return whether a file is the header of a bootchart by itself."""
+    return _HEADER.match(content.clean) is not None and b"\nsystem.uname" in content.clean[:_HEADER_BYTES]
+
+
+def read_header(content: Content) -> Observed | None:
+    """Read the header of a bootchart by itself: the kernel, and no times."""
+    observed = Observed(content.path)
+    _header(observed, content.data)
+    observed.warn(WarningCode.NOTHING_FOUND, "the header of a bootchart names the machine, and times nothing")
+    return observed
 
 
 def _processes(observed: Observed, members: Mapping[str, bytes]) -> tuple[int, int] | None:

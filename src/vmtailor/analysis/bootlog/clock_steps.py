@@ -16,6 +16,7 @@ FORWARD_US, BACK_US = 5_000_000, 2_000_000
 #: Lines before and behind a jump in which a program may say that it set the clock; those behind soon after it.
 BEFORE, BEHIND = 2, 8
 SOON_US = 3_000_000
+SHORTEST_MONTH = 28
 
 _SECONDS = rb"([-+]?\d{1,12}(?:\.\d{1,9})?)"
 #: Said once the clock was set: systemd's managers; chrony, ntpd, ntpdate.
@@ -36,7 +37,7 @@ _BEING = (
     + rb"|[Ss]etting (?:the )?[Ss]ystem (?:[Cc]lock|[Tt]ime)"
 )  # fmt: skip
 _SET, _SETTING = re.compile(_HAS_BEEN + b"|" + _BEING), re.compile(_BEING)
-_DATE = re.compile(rb"(?:(\d{4})-(\d\d)-)?([^\d\s.]{0,20})\.? {0,4}(\d{1,2})")
+_NUMBER, _NAME = re.compile(rb"\d{1,9}"), re.compile(rb"[A-Za-z\x80-\xff]+")
 
 
 def is_set_there(message: bytes, *, ahead: bool = False) -> bool:
@@ -57,11 +58,22 @@ def follows(before: bytes, date: bytes) -> bool | None:
     does not sleep for days."""
     if before == date:
         return None
-    one, other = _DATE.fullmatch(before.strip()), _DATE.fullmatch(date.strip())
+    (one, month), (other, other_month) = _day_of(before), _day_of(date)
     if one is None or other is None:
         return True
-    same_month = one.group(1, 2, 3) == other.group(1, 2, 3)
-    return int(other[4]) == int(one[4]) + 1 if same_month else int(other[4]) == 1
+    if other == one + 1:
+        return month[-1:] == other_month[-1:]  # what stands before may be the weekday
+    return other == 1 and one >= SHORTEST_MONTH and month != other_month
+
+
+def _day_of(date: bytes) -> tuple[int | None, tuple[bytes, ...]]:
+    """Return the number of the day, and what names its month in any language: numbers where there are two of them, or
+    words. The day comes last, unless the year does."""
+    numbers = _NUMBER.findall(date)
+    if not numbers:
+        return None, ()
+    day = int(numbers.pop(0 if len(numbers[-1]) == 4 else -1))
+    return day, (b"-".join(numbers),) if len(numbers) > 1 else (*numbers, *_NAME.findall(date))
 
 
 @dataclass

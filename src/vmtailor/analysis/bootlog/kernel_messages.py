@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from itertools import chain, islice
 from typing import Any
 
-from vmtailor.analysis.bootlog import milestones, stamps
+from vmtailor.analysis.bootlog import milestones, prefixes, stamps
 from vmtailor.analysis.bootlog.boot_record import (
     LATE_US,
     MAX_MESSAGES,
@@ -65,16 +65,19 @@ STRAY_US = 100_000
 
 
 class KernelLog:
-    """Reads lines of one kernel log. `boot` chooses among several in one file: 1 the first, 0 the last."""
+    """Reads lines of one kernel log. `sample` is its beginning; `boot` chooses among several in one file: 1 the first,
+    0 the last."""
 
     def __init__(self, path: str, sample: Sequence[bytes], boot: int = 0, *, merged: bool = False) -> None:
         self._path = path
         self._boot = boot
-        self._outer = stamps.detect_outer(sample)
+        layers = prefixes.layers_of(sample)
+        self._outer, self._before_all, self._between, self._field = (
+            layers.outer, layers.before, layers.between, layers.field
+        )  # fmt: skip
+        sample = [prefixes.without(self._before_all, line) for line in sample[:SAMPLE_LINES]]
         self._seconds = stamps.whole_seconds(self._outer, sample)
-        plain = self._outer is not None or stamps.has_stamps(sample) * 10 > len(sample)
-        self._prefix = b"" if plain else stamps.constant_prefix(sample)
-        sample = [line.removeprefix(self._prefix) for line in sample] if self._prefix else sample
+        self._whole_lines = stamps.WholeLines(self._outer)
         self._delta = sum(1 for line in sample if stamps.DELTA.match(line)) > len(sample) // 5
         self._kmsg = sum(1 for line in sample if stamps.KMSG.match(line)) > len(sample) // 5
         self._decoded = sum(1 for line in sample if stamps.DECODED.match(line)) > len(sample) // 5
@@ -120,8 +123,11 @@ class KernelLog:
 
     def feed(self, lines: Sequence[bytes]) -> None:
         """Read lines. The plain shape takes the short way: this loop is what a 100 MB log spends its time in."""
-        if self._prefix:
-            lines = [line.removeprefix(self._prefix) for line in lines]
+        if self._before_all is not None:
+            lines = [prefixes.without(self._before_all, line) for line in lines]
+        self._feed(self._whole_lines.joined(lines))
+
+    def _feed(self, lines: Sequence[bytes]) -> None:
         if self._wall:
             for line in lines:
                 self._window.append(line)
@@ -240,6 +246,8 @@ class KernelLog:
             if plain is None:
                 return False
             seconds, fraction, _, message = plain.groups()
+            if self._field is not None:
+                message = prefixes.without(self._field, message)
             word = message.partition(b" ")[0]
             if len(fraction) != 6 or word in _TELLING or b"[ " in message or message.endswith((b"login:", b"login: ")):
                 return False
@@ -265,6 +273,8 @@ class KernelLog:
         else:
             seconds, fraction, caller, message = found.groups()
             self._short = self._short or len(fraction) < 6
+            if self._field is not None:
+                message = prefixes.without(self._field, message)
             self._message(stamps.micros(seconds, fraction) + self._shift_us, caller, message, len(line))
 
     def _line(self, line: bytes) -> None:
@@ -279,8 +289,7 @@ class KernelLog:
                 if outer.identified and self._settled and self._clock.offset_us is not None and self._step(line):
                     return  # the kernel's own stamp says all, and the offset is long known
                 host_us = self._clock.read(outer, match)
-                if outer.identified:
-                    line, others = stamps.with_who_said_it(match, line)
+                line, others = self._said(outer, match, line)
         if self._decoded:
             decoded = stamps.DECODED.match(line)
             line = line[decoded.end() :] if decoded else line
@@ -298,6 +307,12 @@ class KernelLog:
             self._bare(message)
         else:
             self._before_kernel(host_us, message)
+
+    def _said(self, outer: stamps.Outer, match: re.Match[bytes], line: bytes) -> tuple[bytes, bool]:
+        """Return a message behind the host's stamp, and whether it is a program's."""
+        if outer.identified:
+            return stamps.with_who_said_it(match, line)
+        return prefixes.without(self._between, line), False
 
     def _is_journals(self, line: bytes) -> bool:
         """Return whether the journal itself says this: its catalogue explains a message, or another boot follows."""
@@ -389,7 +404,7 @@ class KernelLog:
                 return int(record[1][:15]) + self._shift_us, None, record[2]
         match = stamps.KERNEL.match(line) or stamps.DELTA.match(line)
         if match:
-            return stamps.micros(match[1], match[2]) + self._shift_us, match[3], match[4]
+            return stamps.micros(match[1], match[2]) + self._shift_us, match[3], prefixes.without(self._field, match[4])
         relative = stamps.RELATIVE.match(line)
         if relative:
             seconds, fraction, rest = relative.group(1, 2, 3) if relative[1] else relative.group(4, 5, 6)
@@ -399,7 +414,7 @@ class KernelLog:
         if start:
             if self._relative_us:
                 self.observed.warn(WarningCode.CLOCK_JUMPS, stamps.MINUTE_LOST)
-            return self._relative_us, None, start[1]
+            return self._relative_us, None, start[2]
         return None, None, line
 
     def _bare(self, line: bytes) -> None:
@@ -603,6 +618,8 @@ class KernelLog:
         observed.stamped = self._last_us is not None
         if self._wrapped:
             self._cut_off()
+        if self._clock.offset_us is not None:
+            self._early = list(milestones.of_machine(self._early))
         if self._early:
             last_us = milestones.place_early(observed, self._early, self._clock)
             self._last_us = last_us if self._last_us is None else self._last_us
@@ -649,6 +666,7 @@ class KernelLog:
 
     def finish(self) -> Observed:
         """Return all that was found of the boot chosen."""
+        self._feed(self._whole_lines.rest())
         while self._window:
             self._take(self._window.popleft())
         if self._recurrence is not None:
@@ -680,8 +698,7 @@ def read(content: Content, *, merged: bool = False) -> Observed:
         seen += len(block)
         if seen >= SAMPLE_LINES:
             break
-    first = list(islice(chain.from_iterable(head), SAMPLE_LINES))
-    log = KernelLog(content.path, first, content.boot, merged=merged)
+    log = KernelLog(content.path, list(chain.from_iterable(head)), content.boot, merged=merged)
     for block in chain(head, blocks):
         log.feed(block)
     observed = log.finish()

@@ -502,6 +502,22 @@ def mark_ending(observed: Observed, at_us: int | None, message: bytes) -> bool:
     return True
 
 
+#: What a job of continuous integration says before it starts a machine: GitLab's, GitHub's, Jenkins', pytest.
+_JOB = re.compile(
+    rb"section_(?:start|end):\d{1,12}:|Running with gitlab-runner |##\[\w{1,20}\]|Current runner version: |Started by "
+    rb"|\[Pipeline\] |=+ test session starts"
+)
+
+
+def of_machine(early: Sequence[tuple[int, bytes]]) -> Sequence[tuple[int, bytes]]:
+    """Return the lines before a kernel's that are of its machine: all from the firmware's first on. A job's log has
+    none before the first of firmware or loader; any other capture begins when the machine does."""
+    first = next((number for number, (_, message) in enumerate(early) if is_loader(message)), len(early))
+    of_job = any(_JOB.match(message) for _, message in early[:first])
+    by_firmware = first < len(early) and early[first][1].startswith(FIRMWARE)
+    return early[first:] if of_job or by_firmware else early
+
+
 def place_early(observed: Observed, early: Sequence[tuple[int, bytes]], clock: HostClock) -> int:
     """Put lines of firmware and loader, captured with the host's clock, before the kernel's zero; without a kernel the
     first of them is it. Returns the moment of the last."""

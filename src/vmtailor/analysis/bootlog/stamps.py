@@ -11,22 +11,28 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 DAY_US = 86_400_000_000
+#: A line that goes on grows to this, and no further.
+MOST_JOINED = 16_384
 
-#: Additions of vendors' kernels: a processor in the stamp (`[    0.000000@0]`, `[    0.000000,0]`), the task after it
-#: (` (0)[1:swapper/0]`, ` [0:      swapper:    0] `).
-_CPU = rb"(?:[@,]\d{1,3})?"
-_TASK = rb"(?: ? ?\(\d{1,3}\)\[\d{1,10}:[^\]\[]{1,24}\]| \[\d{1,3}:[^\]\[:]{1,24}: *\d{1,10}\])?"
+#: Additions of vendors' kernels to the stamp: a processor (`[    0.000000@0]`, `[    0.000000,0]`), the unit
+#: (`0.000000s`), the machine's clock (`0.000000 / 01-01 00:00:00.000`). Those behind it are learned (prefixes.py).
+_ADDED = rb"(?:[@,]\d{1,3}|s| ?/ ?[\d:. -]{8,32})?"
 #: `<6>[    3.524393][   T25] message`: seconds, fraction, caller, message. Level and caller are optional.
-KERNEL = re.compile(
-    rb"(?:<\d{1,4}>)?\[ *(\d{1,9})\.(\d{1,9})" + _CPU + rb"\](?:\[ *([TC]\d+)\])?" + _TASK + rb"[ ]?(.*)", re.S
-)
+KERNEL = re.compile(rb"(?:<\d{1,4}>)?\[ *(\d{1,9})\.(\d{1,9})" + _ADDED + rb"\](?:\[ *([TC]\d+)\])?[ ]?(.*)", re.S)
 #: A stamp with the time since the message before: dmesg -d, and show_delta of old kernels.
 DELTA = re.compile(
     rb"(?:<\d{1,4}>)?\[ *(\d{1,9})\.(\d{1,9}) *+< *+\d*+\.?+\d*+ *+>\](?:\[ *([TC]\d+)\])?[ ]?(.*)", re.S
 )
 #: A stamp inside a line: two lines were joined.
 INNER = re.compile(
-    rb"(?:<\d{1,4}>)?\[ {0,4}\d{1,6}\.\d{6}(?:[@,]\d{1,3})?(?: *< *\d+\.\d{6} *>)?\](?:\[ *[TC]\d+\])? ?(?=\S)"
+    rb"(?:<\d{1,4}>)?\[ {0,4}\d{1,6}\.\d{6}" + _ADDED + rb"(?: *< *\d+\.\d{6} *>)?\](?:\[ *[TC]\d+\])? ?(?=\S)"
+)
+#: Beginnings of messages that a kernel, a loader or a service manager says, and hardly anybody else.
+TELLING = re.compile(
+    rb"Linux version \d|Booting Linux |Kernel command line: |Command line: |BIOS-provided physical RAM map"
+    rb"|Run /\S{1,100} as init|Freeing unused kernel |Freeing init memory|Machine model: |Switched to clocksource "
+    rb"|clocksource: Switched to |calling  ?[\w.]{1,100}\+0x|initcall [\w.]{1,100}\+0x|systemd\[1\]: "
+    rb"|U-Boot (?:SPL )?\d{4}\.|SeaBIOS \(version "
 )
 
 
@@ -74,7 +80,7 @@ def _iso(match: re.Match[bytes]) -> int:
 
 
 def _month_day(match: re.Match[bytes]) -> int:
-    # Month names come in every language, so days are counted as they change, by the reader (Outer.wraps).
+    # Names of months come in every language: days are counted as the text of a date changes (Outer.wraps).
     return _of_day(match.group(2, 3, 4, 5))
 
 
@@ -82,7 +88,8 @@ def _month_day(match: re.Match[bytes]) -> int:
 class Outer:
     """A prefix around the kernel's own. `rest_groups`: host, identifier and rest, or only the rest. `epoch`: counts
     from 1970.
-    `wraps`: the time of day only; `dated`: group 1 has its date. `kernel_clock`: it is the kernel's clock itself."""
+    `wraps`: the time of day only; `dated`: group 1 has its date. `kernel_clock`: it is the kernel's clock itself.
+    `goes_on`: a line that goes on with the one before, in group 1."""
 
     name: str
     regex: re.Pattern[bytes]
@@ -92,6 +99,7 @@ class Outer:
     wraps: bool = False
     kernel_clock: bool = False
     dated: bool = False
+    goes_on: re.Pattern[bytes] | None = None
 
     @property
     def on_wall_clock(self) -> bool:
@@ -121,11 +129,13 @@ _LEVELS = (
     rb"\.(?:emerg|panic|alert|crit|err|error|warn|warning|notice|info|debug) "
 )
 _ISO = rb"(\d{4})-(\d\d)-(\d\d)[T ]" + _CLOCK + rb" ?(Z|[+-]\d\d:?\d\d)?"
-_MONTH = (
-    rb"(?:[A-Za-z\x80-\xff]{2,5}\.? +)?([A-Za-z\x80-\xff]{3,5}\.? {1,2}\d{1,2}|\d{4}-\d\d-\d\d) "
-    + _CLOCK
-    + rb"(?: [A-Z]{2,5})?"
+#: A day in any language, before a time: it ends with its number (`Mar  6`, `Fri 2026-03-06`, `11月 06`, `de març 06`),
+#: or begins with it (`06 Mar 2026`), or is of numbers alone.
+_DAY = (
+    rb" ?((?:\d{1,2}-?)?[A-Za-z\x80-\xff][^\[\]<>:|=\n]{0,60}[^\d\[\]<>:|=\n]\d{1,2}"
+    rb"|\d{1,2}\.? [A-Za-z\x80-\xff][^\d\[\]<>:|=\n]{1,40}(?: \d{4})?|\d{1,4}(?:[./-]\d{1,4}){1,2})"
 )
+_MONTH = _DAY + rb" {1,2}" + _CLOCK + rb"(?: (?:[A-Z]{2,5}|[+-]\d{2,4}))?"
 
 #: Most telling first. dmesg's wall clock has a resolution of a second, like the journal's default.
 OUTERS: tuple[Outer, ...] = (
@@ -186,17 +196,19 @@ OUTERS: tuple[Outer, ...] = (
         wraps=True,
         dated=True,
     ),
+    Outer(
+        "GitLab job",
+        re.compile(_ISO + rb" [0-9a-f]{2}[OE][+ ](.*)", re.S),
+        _iso,
+        epoch=True,
+        goes_on=re.compile(rb"\S{20,40} [0-9a-f]{2}[OE]\+(.*)", re.S),
+    ),
     Outer("container log", re.compile(_ISO + rb" std(?:out|err) [FP] (.*)", re.S), _iso, epoch=True),
     Outer("dmesg (iso)", re.compile(_ISO + rb" ?(.*)", re.S), _iso, epoch=True),
     Outer("serial capture (iso)", re.compile(rb"\[" + _ISO + rb"\] ?(.*)", re.S), _iso, epoch=True),
     Outer(
         "dmesg -T",
-        re.compile(
-            rb"\[(?:[A-Za-z\x80-\xff]{2,5}\.? +)?([A-Za-z\x80-\xff]{3,5}\.? +\d{1,2}) "
-            + _CLOCK
-            + rb"(?: \d{4})?\] ?(.*)",
-            re.S,
-        ),
+        re.compile(rb"\[" + _DAY + rb" {1,2}" + _CLOCK + rb"(?: \d{4})?\] ?(.*)", re.S),
         _month_day,
         wraps=True,
     ),
@@ -222,7 +234,9 @@ KMSG = re.compile(rb"\d{1,5},\d+,(\d+),[^;]{0,200};(.*)", re.S)
 DECODED = re.compile(rb"[a-z0-9]{2,9} *:[a-z]{3,7} *: ")
 #: dmesg -e and -H: the time of day, then differences. dmesg -td: differences only.
 RELATIVE = re.compile(rb"\[ *\+(\d+)\.(\d+)\] ?(.*)|\[< *(\d+)\.(\d+)>\] ?(.*)", re.S)
-RELATIVE_START = re.compile(rb"\[[A-Za-z\x80-\xff]{3,5}\.? ?\d{1,2} \d\d:\d\d\] (.*)", re.S)
+RELATIVE_START = re.compile(rb"\[" + _DAY + rb" \d\d:\d\d\] (.*)", re.S)
+#: Shapes of the kernel's own stamps, without those of dates.
+_OWN = (KERNEL, DELTA, KMSG, RELATIVE, re.compile(DECODED.pattern + rb"\[ *\d{1,9}\.\d{6}"))
 #: Warning for a log that shows the time of day later on.
 MINUTE_LOST = (
     "dmesg -e and -H print a minute in place of a difference whenever the minute changes: up to a minute is missing "
@@ -242,8 +256,13 @@ def detect_outer(lines: Sequence[bytes]) -> Outer | None:
         if outer.identified and matches:
             alike = Counter(m[m.re.groups - 2] for m in matches).most_common(1)[0][1]
             known = any(m[m.re.groups - 1].startswith((b"kernel", b"systemd", b"klogd")) for m in matches)
-            # A file of syslog may begin with anything, but then it is nothing else, of one machine.
-            nothing_else = len(filled) > 2 and alike * 10 >= 7 * len(filled)
+            # A file of syslog may begin with anything, but then it is nothing else, of one machine. Whoever captures a
+            # console writes the kernel's messages under another name.
+            spoken = sum(1 for m in matches if is_spoken(m[m.re.groups]))
+            named = Counter(m[m.re.groups - 1].partition(b"[")[0] for m in matches).most_common(1)[0][1]
+            captured = spoken * 10 > len(matches) or (spoken > 0 and named * 10 >= 7 * len(matches))
+            # Behind a stamp of the kernel's clock, `usb 1-1: …` is a message.
+            nothing_else = len(filled) > 2 and alike * 10 >= 7 * len(filled) and not (captured or outer.kernel_clock)
             if alike * 2 < len(matches) or not (known or nothing_else):
                 continue
         if len(matches) >= need and (best is None or 2 * len(matches) > 3 * best[0]):
@@ -269,16 +288,39 @@ def whole_seconds(outer: Outer | None, lines: Sequence[bytes]) -> bool:
 
 def has_stamps(lines: Sequence[bytes]) -> int:
     """Count the lines that begin with the kernel's own stamp, in any of its shapes."""
-    return sum(1 for line in lines if KERNEL.match(line) or DELTA.match(line) or KMSG.match(line))
+    return sum(1 for line in lines if any(shape.match(line) for shape in _OWN))
 
 
-def constant_prefix(lines: Sequence[bytes]) -> bytes:
-    """Return what a capturing program put before the stamp on most lines, such as `[info] `. Empty when nothing."""
-    found = Counter(line[: match.start()] for line in lines if (match := INNER.search(line)) and match.start() < 80)
-    if not found:
-        return b""
-    prefix, count = found.most_common(1)[0]
-    return prefix if count >= 3 and count * 2 > sum(found.values()) else b""
+def is_spoken(line: bytes) -> bool:
+    """Return whether a line begins as one of a console does: with the kernel's own stamp, or with words of its own."""
+    return bool(INNER.match(line) or TELLING.match(line))
+
+
+class WholeLines:
+    """Puts lines together that a capture wrote in pieces, where its prefix marks those that go on."""
+
+    def __init__(self, outer: Outer | None) -> None:
+        self._goes_on = outer.goes_on if outer else None
+        self._held: list[bytes] = []
+
+    def joined(self, lines: Sequence[bytes]) -> Sequence[bytes]:
+        """Return whole lines. The last is held back, for it may go on."""
+        if self._goes_on is None:
+            return lines
+        whole = self._held
+        for line in lines:
+            match = self._goes_on.match(line)
+            if match and whole and len(whole[-1]) < MOST_JOINED:
+                whole[-1] += match[1]
+            else:
+                whole.append(line)
+        self._held = whole[-1:]
+        return whole[:-1]
+
+    def rest(self) -> Sequence[bytes]:
+        """Return the line that was held back."""
+        held, self._held = self._held, []
+        return held
 
 
 #: A capture's clock that goes back further was reset.

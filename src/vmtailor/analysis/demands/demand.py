@@ -21,7 +21,7 @@ from vmtailor.base.text import plural
 from vmtailor.model.architecture import narrow_numbers
 from vmtailor.model.evidence import Evidence, EvidenceKind, Strength
 from vmtailor.model.exercise import Exercise, StepKind
-from vmtailor.model.image import PID_ONE, ImageConfig
+from vmtailor.model.image import ImageConfig, insists_on_pid_one
 from vmtailor.model.plan import RootFormat
 from vmtailor.model.syscalls import SyscallEvent
 from vmtailor.model.trace import ModuleRequest
@@ -33,6 +33,8 @@ Head = Callable[[str], bytes]
 PSEUDO = ("/proc", "/sys", "/dev")
 _LOOPBACK = re.compile(r'inet_addr\("127\.|inet_pton\(AF_INET6, "::1"')
 _FAMILY = re.compile(r"sa_family=AF_(\w+)")
+#: The second word of a command, where neither is escaped.
+_SECOND_WORD = re.compile(r'\["[^"\\]*", "([^"\\]*)"')
 _PORT = re.compile(r"sin6?_port=htons\((\d{1,5})\)")
 #: Ports below are root's, where a setting below /proc/sys does not say otherwise.
 LOW_PORTS = 1024
@@ -263,8 +265,9 @@ def _insisting(event: SyscallEvent, demands: Demands) -> None:
     """Note an init that a wrapper executes in its own place."""
     if event.error or event.name not in ("execve", "execveat"):
         return
+    second = next(filter(None, map(_SECOND_WORD.match, event.args)), None)
     for path in paths(event)[:1]:
-        if path.rpartition("/")[2] in PID_ONE:
+        if insists_on_pid_one([path, *([second[1]] if second else [])]):
             text = f"{path} insists on being PID 1, which it is in a namespace of its own"
             demands.add(EvidenceKind.FLAG, "PID 1", ["PID_NS"], f"requests:{event.line}", text)
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Check what works on this host: outside programs and their versions, space, packaged kernels, our own native parts,
-KVM."""
+KVM; for fit, or for `run` alone."""
 
 from __future__ import annotations
 
@@ -22,20 +22,24 @@ from vmtailor.drivers.distribution import packaged_baseline, selection
 from vmtailor.drivers.distribution.distribution import Distribution
 from vmtailor.drivers.monitors import monitors
 from vmtailor.model.architecture import every, of_host
-from vmtailor.model.checks import Check, Need, State
+from vmtailor.model.checks import Check, HostPurpose, Need, State
 
 #: Bytes free in the cache that a first fit needs: packages, debug symbols, kernel source, build tree, images.
 CACHE_BYTES = 12_000_000_000
 #: Checks that lack their answer: state, found and fix.
 _SPACE = partial(Check, name="space in the cache", need=Need.REQUIRED, why="packages, source, builds")
 _BASELINE = partial(Check, name="baseline kernel", need=Need.REQUIRED, why="packaged with debug symbols and source")
-_GUEST_PROGRAMS = partial(Check, name="guest programs", need=Need.REQUIRED, why="runs as PID 1 in every machine")
+_GUEST_PROGRAMS = partial(
+    Check, name="guest programs", need=Need.REQUIRED, why="runs as PID 1 in every machine", runs=True
+)
 _PLUGIN = partial(Check, name="counting plugin", need=Need.REQUIRED, why="counts instructions inside QEMU")
 
 
 @dataclass(frozen=True)
 class Tool:
-    """One row of data/tools.toml, which says what the fields mean, or of a monitor's own row."""
+    """One row of data/tools.toml, which says what the fields mean, or of a monitor's own row. `processor`: the other
+    processor, by name, that only images for it need this tool for; empty for tools of this host's own. `emulates`: it
+    starts machines."""
 
     name: str
     package: str
@@ -45,13 +49,19 @@ class Tool:
     file: tuple[str, ...] = ()
     version: tuple[str, ...] = ()
     minimum: str = ""
+    runs: bool = False
+    processor: str = ""
+    emulates: bool = False
 
 
 def tools() -> tuple[Tool, ...]:
     """Return the table of outside tools for this host's processor. Its machines' emulator is required, and its compiler
     is no cross compiler."""
     own = {row.name for row in every() if row.is_host}
-    table = toml_files.own_table("tools")
+    table, of_monitors = (
+        toml_files.own_table("tools")["tool"],
+        [one for each in monitors.every() for one in each.row.tool],
+    )
     return tuple(
         Tool(
             name=row["name"],
@@ -62,8 +72,11 @@ def tools() -> tuple[Tool, ...]:
             file=tuple(row.get("file", ())),
             version=tuple(row.get("version", ())),
             minimum=row.get("minimum", ""),
+            runs=row.get("runs", False) or row.get("machines") in own or row in of_monitors,
+            emulates="machines" in row,
+            processor=next((row[key] for key in ("machines", "cross") if key in row and row[key] not in own), ""),
         )
-        for row in (*table["tool"], *(one for monitor in monitors.every() for one in monitor.row.tool))
+        for row in (*table, *of_monitors)
         if row.get("cross") not in own
     )
 
@@ -72,7 +85,10 @@ def check_tool(tool: Tool) -> Check:
     """Look for one tool, and ask it for its version where the table says how."""
     state, found = _look_for(tool)
     fix = "" if state is State.OK else package_manager.install_command(tool.package)
-    return Check(name=tool.name, state=state, need=tool.need, found=found, why=tool.why, fix=fix, package=tool.package)
+    return Check(
+        name=tool.name, state=state, need=tool.need, found=found, why=tool.why, fix=fix, package=tool.package,
+        runs=tool.runs,
+    )  # fmt: skip
 
 
 def _look_for(tool: Tool) -> tuple[State, str]:
@@ -109,8 +125,26 @@ def parse_version(text: str) -> str:
 def check_python() -> Check:
     """Check the version of Python that runs us; the package's own metadata refuses an older one."""
     return Check(
-        name="Python", state=State.OK, need=Need.REQUIRED, found=platform.python_version(), why="runs vmtailor"
-    )
+        name="Python", state=State.OK, need=Need.REQUIRED, found=platform.python_version(), why="runs vmtailor",
+        runs=True,
+    )  # fmt: skip
+
+
+def check_processor(name: str, purpose: HostPurpose) -> Check:
+    """Check what images for another processor need here: its emulator and, for more than `run`, its cross compiler."""
+    asked = [tool for tool in tools() if tool.processor == name and (purpose is not HostPurpose.RUN or tool.emulates)]
+    absent = [tool for tool in asked if _look_for(tool)[0] is not State.OK]
+    found = Check(
+        name=f"{name} images", state=State.OK, need=Need.OPTIONAL, found="all of their tools",
+        why="emulates their processor" + ("" if purpose is HostPurpose.RUN else ", compiles for it"), runs=True,
+    )  # fmt: skip
+    if absent:
+        fix = package_manager.install_command(*dict.fromkeys(tool.package for tool in absent))
+        return replace(found, state=State.MISSING, found=f"no {', no '.join(tool.name for tool in absent)}", fix=fix)
+    if purpose is not HostPurpose.RUN and (lacking := natives.lacking(name)):
+        fix = "make the wheel where their cross compiler is installed, and install it again"
+        return replace(found, state=State.MISSING, found=f"this installation lacks {lacking}", fix=fix)
+    return found
 
 
 def check_space(folder: Path | None = None, needed: int = CACHE_BYTES) -> Check:
@@ -160,9 +194,27 @@ def check_natives() -> tuple[Check, ...]:
     return programs, _PLUGIN(state=State.MISSING, found="not built", fix=fix)
 
 
-def check_all(development: bool) -> tuple[Check, ...]:
-    """Run every check, in the order in which a person would fix them. Monitors may start guests, so they come last."""
-    found = [check_python()]
-    found += [check_tool(tool) for tool in tools() if development or tool.need is not Need.DEVELOPMENT]
-    found += [*check_natives(), check_packages(), check_space()]
-    return (*found, *(check for monitor in monitors.every() for check in monitor.checks()))
+def check_all(purpose: HostPurpose) -> tuple[Check, ...]:
+    """Run every check of a purpose, in the order in which a person would fix them. Monitors may start guests, so they
+    come last.
+
+    Each other processor is one check; for development, each of its tools is."""
+    found = [check_python(), *(check_tool(tool) for tool in tools() if _is_for(tool, purpose))]
+    found += check_natives()
+    if purpose is not HostPurpose.RUN:
+        found += [check_packages(), check_space()]
+    if purpose is not HostPurpose.DEVELOPMENT:
+        found += [check_processor(name, purpose) for name in others()]
+    found += [check for monitor in monitors.every() for check in monitor.checks()]
+    return tuple(check for check in found if check.runs or purpose is not HostPurpose.RUN)
+
+
+def others() -> tuple[str, ...]:
+    """Return the names of the other processors that there are tools for."""
+    return tuple(dict.fromkeys(tool.processor for tool in tools() if tool.processor))
+
+
+def _is_for(tool: Tool, purpose: HostPurpose) -> bool:
+    if purpose is HostPurpose.DEVELOPMENT:
+        return True
+    return not tool.processor and tool.need in (Need.REQUIRED, Need.OPTIONAL)

@@ -54,7 +54,7 @@ class KconfigShell:
     ) -> None:
         """`source_id` names the tree's content (its package and version); without it nothing is kept."""
         family = architecture or presumed()
-        prefix = "" if family.is_host else family.kernel.cross
+        prefix, package = ("", "gcc") if family.is_host else (family.kernel.cross, family.kernel.cross_packages[0])
         tools = {name: prefix + tool if name in _TARGET else tool for name, tool in TOOLS.items()}
         self.source = source.resolve()
         path = os.environ.get("PATH", "/usr/bin:/bin")
@@ -64,7 +64,7 @@ class KconfigShell:
             **family.kernel.kconfig,
             "CLANG_FLAGS": "",
             "KERNELVERSION": kernel_version(self.source), "srctree": str(self.source), "objtree": ".",
-            "CC_VERSION_TEXT": self._first_line([require_tool(tools["CC"]), "--version"]),
+            "CC_VERSION_TEXT": self._first_line([require_tool(tools["CC"], package), "--version"]),
             "RUSTC_VERSION_TEXT": self._first_line(["rustc", "--version"]),
             "PAHOLE_VERSION": "0",
         }  # fmt: skip

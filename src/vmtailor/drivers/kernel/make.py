@@ -160,20 +160,24 @@ _ERROR = re.compile(
 @dataclass(frozen=True)
 class Toolchain:
     """The compiler and its options. `arch`: make's ARCH. `cc` is used through ccache where there is one; `cross` is a
-    prefix (`NAME-linux-gnu-`). `debug`: with debug information, which changes no instruction and no address."""
+    prefix (`NAME-linux-gnu-`). `debug`: with debug information, which changes no instruction and no address.
+    `packages`: those that compiler and linker are from, for hints."""
 
     arch: str
     cc: str = "gcc"
     cross: str = ""
     ccache: bool = field(default_factory=lambda: shutil.which("ccache") is not None)
     debug: bool = False
+    packages: tuple[str, str] = ("gcc", "binutils")
 
     @classmethod
     def of(cls, architecture: Architecture, *, debug: bool = False) -> Toolchain:
         """Return the toolchain for an architecture on this host."""
-        return cls(
-            architecture.kernel.arch, cross="" if architecture.is_host else architecture.kernel.cross, debug=debug
-        )
+        kernel = architecture.kernel
+        if architecture.is_host:
+            return cls(kernel.arch, debug=debug)
+        compiler, *more = kernel.cross_packages
+        return cls(kernel.arch, cross=kernel.cross, debug=debug, packages=(compiler, (more or [compiler])[0]))
 
     def variables(self) -> list[str]:
         """Return the words for make."""
@@ -188,7 +192,7 @@ class Toolchain:
             process.run(
                 [process.require_tool(self.cross + name, package), "--version"], timeout_s=30
             ).text.splitlines()[0]
-            for name, package in ((self.cc, "gcc"), ("ld", "binutils"))
+            for name, package in zip((self.cc, "ld"), self.packages, strict=True)
         )
 
 
@@ -434,4 +438,4 @@ def _compile_error(error: process.CommandFailed) -> BuildError | HostError:
 def _require_toolchain(toolchain: Toolchain) -> None:
     for tool, package in (("make", "make"), ("flex", "flex"), ("bison", "bison"), ("bc", "bc"), ("ld", "binutils")):
         process.require_tool(tool, package)
-    process.require_tool(toolchain.cross + toolchain.cc, "gcc")
+    process.require_tool(toolchain.cross + toolchain.cc, toolchain.packages[0])

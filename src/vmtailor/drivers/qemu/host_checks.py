@@ -19,11 +19,17 @@ from vmtailor.model.checks import Check, Need, State
 
 #: Checks that lack their answer: state, found and fix.
 _PLUGINS = partial(Check, name="QEMU plugins", need=Need.REQUIRED, why="counts instructions on the exact clock")
-_GUARD = partial(Check, name="network guard", need=Need.OPTIONAL, why="keeps guests from this host's loopback")
-_USER = partial(Check, name="QEMU's user", need=Need.OPTIONAL, why="a guest that breaks out of QEMU has no more")
-_FILES = partial(Check, name="QEMU's files", need=Need.OPTIONAL, why="hides the host's files from QEMU")
-_PRIVILEGES = partial(Check, name="QEMU's privileges", need=Need.OPTIONAL, why="no set-user-ID program helps it")
-_KVM = partial(Check, name="KVM", need=Need.OPTIONAL, why="runs machines at full speed")
+_GUARD = partial(
+    Check, name="network guard", need=Need.OPTIONAL, why="keeps guests from this host's loopback", runs=True
+)
+_USER = partial(
+    Check, name="QEMU's user", need=Need.OPTIONAL, why="a guest that breaks out of QEMU has no more", runs=True
+)
+_FILES = partial(Check, name="QEMU's files", need=Need.OPTIONAL, why="hides the host's files from QEMU", runs=True)
+_PRIVILEGES = partial(
+    Check, name="QEMU's privileges", need=Need.OPTIONAL, why="no set-user-ID program helps it", runs=True
+)
+_KVM = partial(Check, name="KVM", need=Need.OPTIONAL, why="runs machines at full speed", runs=True)
 
 
 def every() -> tuple[Check, ...]:

@@ -122,6 +122,17 @@ def test_one_line_installs_everything_once() -> None:
     assert doctor.install_line(CHECKS[:1]) == ""
 
 
+def test_a_command_to_copy_is_one_line_on_a_narrow_terminal() -> None:
+    many = [replace(CHECKS[1], name=f"tool {n}", package=f"package-number-{n}") for n in range(9)]
+    fix = Check(
+        "kvm", State.LIMITED, Need.OPTIONAL, "no", "why", "usermod --append --groups kvm $USER, and log in again"
+    )
+    out = io.StringIO()
+    doctor.show([*many, fix], TerminalConsole(file=out, width=40))
+    lines = out.getvalue().splitlines()
+    assert f"  {doctor.install_line(many)}" in lines and f"  → kvm: {fix.fix}" in lines
+
+
 def test_the_table_says_what_blocks() -> None:
     out = io.StringIO()
     doctor.show(CHECKS, TerminalConsole(file=out, width=120))

@@ -27,6 +27,7 @@ from vmtailor.base import near_names, output
 from vmtailor.base.errors import UserInputError, VmtailorError
 from vmtailor.base.terminal import BREAK, Column, Table, TerminalConsole, Text, box
 from vmtailor.base.text import plural
+from vmtailor.base.verb_end import NextCommand, VerbEnd, show_end
 from vmtailor.cli.fit_record import TraceLines, load_run, words_of
 from vmtailor.cli.tables import requirements_view
 from vmtailor.cli.tables.finding_view import LookupAnswer, document
@@ -445,7 +446,7 @@ def show(found: Explained, lines: TraceLines, console: TerminalConsole) -> None:
     if found.brings_in:
         console.print(Text.assemble(BREAK, ("what would bring it in", "bold")))
         for way in found.brings_in:
-            console.print(Text(f"  • {way}"))
+            console.print(Text(f"  • {way}"), soft_wrap=True)
     if found.related:
         console.print(Text.assemble(BREAK, ("related  ", "bold"), ", ".join(found.related)))
 
@@ -486,4 +487,5 @@ def overview(run: FitRun, bundle: Path, console: TerminalConsole) -> None:
     console.print(
         Text(f"{plural(len(run.plan.left_out), 'symbol')} of the baseline left out, of which {ran} ran", "dim")
     )
-    console.print(Text.assemble(BREAK, ("in detail  ", "bold"), (f"vmtailor explain {bundle} SYMBOL", "cyan")))
+    detail = NextCommand("See one of them in detail", ("vmtailor", "explain", str(bundle), "SYMBOL"))
+    show_end(VerbEnd(commands=(detail,)), console)

@@ -14,7 +14,6 @@ import re
 import sys
 import tomllib
 from bisect import bisect_right
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,6 +40,10 @@ _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+(?:"([\w./-]+\.h)"|<((?:net|l
 #: Files that are included to be compiled: sources, and headers with functions.
 _LOCAL = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"([\w./-]+\.[ch])"', re.M)
 _MOST_INCLUDERS = 2
+#: Characters from the name of a call on within which its format stands.
+_NEAR_CALL = 60
+#: A debugger's console is no log.
+_NO_LOG = "kernel/debug/kdb/"
 #: A name that stands for more options says nothing.
 _MOST_MEANINGS = 6
 _CONFIG = re.compile(r"^[ \t]*(?:menu)?config[ \t]+(\w+)", re.M)
@@ -48,7 +51,6 @@ _CORE = re.compile(
     r"core|^drivers/(?:base|iommu|of|acpi|virtio|firmware|pnp|dma-buf|devfreq|opp)/|^drivers/pci/(?:pcie/|hotplug/)?[\w-]+\.c"
     r"|gpiolib|regulator/of_|/spi\.c|clk-?(?:conf|devres)?\.c|/libata|^drivers/scsi/(?:scsi|hosts|sd|sr)[\w]*\.c|/phy(?:link|_device)?\.c"
 )
-_ERRORS = ("err", "error", "crit", "alert", "emerg", "err_probe", "warn", "warning")
 
 
 class Tree:
@@ -112,13 +114,6 @@ def _strings(macros: dict[str, str]) -> dict[str, str]:
     return {name: body for name, body in macros.items() if '"' in body and len(body) < 200}
 
 
-def keeps(path: str) -> Callable[[str, str], bool]:
-    """Return which calls of a file are wanted: a driver's name before its errors names it well enough. What the core of
-    a subsystem says stands behind any driver's name."""
-    errors = path.startswith(("drivers/", "sound/")) and not _CORE.search(path)
-    return lambda name, level: not (errors and level in _ERRORS and not name.startswith(("pr_", "printk", "panic")))
-
-
 Where = tuple[str, str]
 
 
@@ -143,29 +138,41 @@ class Index:
         self.buses: dict[str, dict[Where, int]] = {}
         self.prefixes: dict[str, dict[Where, int]] = {}
         self.driver_files: set[str] = set()
+        self.lent: set[str] = set()
+        self.errors: list[tuple[bytes, Where, bool]] = []
         self.symbols: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {}
 
     def add(self, tree: Tree, mask: int) -> None:
-        """Add the messages of a tree."""
+        """Add the messages of a tree.
+
+        A driver's name before its errors names it well enough, and they are left out. The errors of a subsystem's core,
+        which has no driver, stand behind any driver's name."""
         included: dict[str, list[Includer]] = {}
         for folder in FOLDERS:
             for found in sorted((tree.source / folder).rglob("*.c")):
                 path = found.relative_to(tree.source).as_posix()
                 condition = tree.files.get(path.removesuffix(".c"))
-                if condition is not None and condition != FALSE:
+                if condition is not None and condition != FALSE and not path.startswith(_NO_LOG):
                     self.compiled(tree, mask, path, condition, included)
         for path, by in sorted(included.items()):
             text = tree.read(path)
             if text is not None and len(by) <= _MOST_INCLUDERS and path.removesuffix(".c") not in tree.files:
                 one = Includer(disjunction(*(i.condition for i in by)), by[0].known, by[0].formats, by[0].names)
                 self.text(tree, mask, path, without_comments(text), one)
+        of_drivers = {options for places in self.drivers.values() for _, options in places if options}
+        for key in self.errors:
+            if key[1][1] not in of_drivers:
+                self.rows[key] = self.rows.get(key, 0) | mask
+        self.errors = []
 
     def compiled(self, tree: Tree, mask: int, path: str, condition: Expr, included: dict[str, list[Includer]]) -> None:
         """Add the messages of a file that is compiled, and note what it includes."""
         text = without_comments(tree.read(path) or "")
         macros, outer = tree.included(path, text)
         names = tree.names(path.removesuffix(".c"))
-        one = Includer(condition, {**macros, **printk_calls.macros(text)}, printk_calls.formats(text) or outer, names)
+        base = {"KBUILD_BASENAME": f'"{module_name(posixpath.basename(path.removesuffix(".c")))}"'}
+        known = {**macros, **printk_calls.macros(text), **base}
+        one = Includer(condition, known, printk_calls.formats(text) or outer, names)
         self.text(tree, mask, path, text, one)
         for name in names:
             own = "|".join(own_option(condition, TRUE, path, lambda _: frozenset()))
@@ -188,15 +195,22 @@ class Index:
             self.options(symbols, tree)
             return path, "|".join(symbols)
 
-        for one in printk_calls.messages(text, known, within.formats, within.names, keeps(path)):
+        driver = path.startswith(("drivers/", "sound/")) and not _CORE.search(path)
+        for one in printk_calls.messages(text, known, within.formats, within.names):
             where = place(one.offset)
             if where is None:
+                continue
+            if one.prefix and one.template == one.prefix + TEXT and "%pV" in text[one.offset : one.offset + _NEAR_CALL]:
+                self.lent.add(one.prefix)  # a function that prints for everyone
                 continue
             if one.prefix and TEXT not in printk_calls.template_of(one.prefix):
                 _note(self.prefixes, one.prefix, where, mask)
             row = row_of(one.template, one.floating, one.whole)
             if row is not None:
                 key = (row, where, one.begins)
+                if driver and one.device_error:
+                    self.errors.append(key)
+                    continue
                 self.rows[key] = self.rows.get(key, 0) | mask
         for found, into in (
             (printk_calls.initcalls(text), self.initcalls),
@@ -284,6 +298,8 @@ def main(sources: list[str]) -> None:
 def write(index: Index, versions: list[str]) -> None:
     """Write the index, with the messages that were written by hand."""
     index.by_hand(tomllib.loads(BY_HAND.read_text())["message"], (1 << len(versions)) - 1)
+    for prefix in index.lent.intersection(index.prefixes):
+        del index.prefixes[prefix]
     tables = [_meanings(t) for t in (index.initcalls, index.drivers, index.modules, index.buses, index.prefixes)]
     used = {where for _, where, _ in index.rows} | {where for t in tables for places in t.values() for where in places}
     numbers = {where: number for number, where in enumerate(sorted(used))}

@@ -42,6 +42,9 @@ def found(source: str, names: tuple[str, ...] = ("mod",)) -> list[printk_calls.P
         ('pr_warn("a (b) \\"c\\"" " d, e" ";\\n");', 'a (b) "c" d, e;'),
         ('pr_info("one"\n#ifdef CONFIG_A\n" and a"\n#else\n" not a"\n#endif\n"\\n");', f"one{S}"),
         ('x(pr_notice_once("%s", "fixed"));', "fixed"),
+        ('ACPI_INFO(("%u tables are loaded", count));', f"{D} tables are loaded"),  # parentheses of their own
+        ('ACPI_WARNING((AE_INFO, "no table %4.4s", name));', f"no table {S}"),
+        ('WARN((a && b), "both are set");', "both are set"),
     ],
 )
 def test_a_message_is_read(source: str, template: str) -> None:
@@ -98,6 +101,16 @@ def test_messages_behind_a_device_may_stand_behind_any_prefix() -> None:
     assert kinds == {"aa": True, "bb": True, "cc": True, "dd": False}
 
 
+def test_an_error_of_a_device_is_known_as_one() -> None:
+    source = 'void f(void) {\ndev_err(d, "no clock");\ndev_info(d, "a clock");\npr_err("no clock at all");\n}'
+    assert [one.device_error for one in found(source)] == [True, False, False]
+
+
+def test_a_panic_does_not_say_that_something_begins() -> None:
+    source = 'static int __init f(void)\n{\npanic("no memory");\nprintk("some memory");\n}\n'
+    assert [one.begins for one in found(source)] == [False, True]
+
+
 def test_every_name_of_a_module_stands_for_its_prefix() -> None:
     source = '#define pr_fmt(f) KBUILD_MODNAME ": " f\nint x = pr_info("up");'
     assert [one.template for one in found(source, ("one", "two"))] == ["one: up", "two: up"]
@@ -136,6 +149,8 @@ FOLDERS = {
         ("A || B", "1", "x/y.c", ("A", "B")),
         ("A || B || C || D", "1", "x/y.c", ()),
         ("(NET && BRIDGE=y && NF=y) || (NET && BRIDGE && NF=m)", "1", "net/bridge/nf.c", ("NF",)),
+        ("CPU_IDLE || ?", "1", "arch/arm/kernel/cpuidle.c", ("CPU_IDLE",)),  # a way that cannot be read
+        ("?", "1", "arch/arm/kernel/setup.c", ()),
         ("MD && BLK_DEV_MD=y && !MODULE", "?", "drivers/md/md-autodetect.c", ("BLK_DEV_MD",)),
     ],
 )

@@ -230,6 +230,17 @@ def test_a_port_with_a_disk_is_not_unused(tmp_path: Path, down: str) -> None:
     assert ("ata-ports" in {r.id for r in analyze([tmp_path / "log"]).advice}) is ("down" in down)
 
 
+def test_a_policy_that_writes_records_is_no_reason_to_leave_out_auditing(tmp_path: Path) -> None:
+    """A record of another kind is one, wherever it stands; a policy that is seen closes the remedy."""
+    begin = "[    0.000000] Linux version 6.1.9 (gcc) #1 SMP\n"
+    loaded = "[    1.000000] audit: type=1404 audit(1.0:2): enforcing=1 old_enforcing=0 auid=4294967295\n"
+    started = "[    2.000000] audit: type=1130 audit(2.0:3): pid=1 uid=0 auid=4294967295 msg='unit=x'\n"
+    for text, named in ((loaded, False), (started, True), (loaded + started, False)):
+        (tmp_path / "log").write_text(begin + text)
+        assert ("audit" in {r.id for r in analyze([tmp_path / "log"]).advice}) is named, text
+    assert "audit" not in remedies("message audit: type=1400 a", machine=MachineInfo())["message audit: type=1400 a"]
+
+
 def test_boards_are_told_what_others_measured() -> None:
     named = {r.id: r for r in profile("board-imx").advice}
     assert any("NXP" in text for text in named["u-boot-delay"].published)

@@ -49,7 +49,8 @@ def test_rows_begin_with_what_is_looked_up() -> None:
         == f"*as init process\x05^Run {S} as init process{ENDS}".encode()
     )
     assert row_of(f"{S}: {D} {S}", False, True) is None  # too general
-    assert row_of("probed", True, True) is None  # behind any prefix, it may be anyone's
+    assert row_of("up", True, True) is None  # it may be anyone's
+    assert row_of("rcu: \tone  of two", False, True) == f"^rcu: one of two{ENDS}".encode()  # as consoles print it
     assert row_of(f"{S}kB {D} ab{D}cd{D}ef", False, True) is None  # nothing to look up
 
 
@@ -75,7 +76,7 @@ def test_time_is_in_proportion_to_the_line() -> None:
 PLACES = [
     ("net/tun.c", "TUN", ""), ("drivers/one/one.c", "ONE", "d"), ("drivers/one/two.c", "TWO", "d"),
     ("init/main.c", "", ""), ("drivers/pci/probe.c", "PCI", ""), ("drivers/usb/core/hub.c", "USB", "d"),
-    ("fs/old.c", "OLD", ""), ("fs/new.c", "NEW", ""),
+    ("fs/old.c", "OLD", ""), ("fs/new.c", "NEW", ""), ("arch/riscv/mm/init.c", "DEBUG_VM", ""),
 ]  # fmt: skip
 
 
@@ -106,7 +107,13 @@ INDEX = index_of(
     ("link is up at %d Mbit", True, 1, "3"), ("link is up at %d Mbit", True, 2, "3"),
     ("found a bridge window %s", True, 1, "3"), ("USB hub found here", True, 5, "3"),
     ("mounted the file system", False, 6, "1"), ("mounted the file system", False, 7, "2"),
-    ("Run %s as init process", False, 3, "3"), ("enabling the bus device", True, 4, "3"),
+    ("Run %s as init process", False, 3, "3"), ("enabling the bus device", True, 4, "3"), ("probed", True, 1, "3"),
+    ("main: console [%s] is enabled now", False, 3, "3"), ("clocks and memory are set to %d and %d.", False, 3, "3"),
+    ("one: the whole card is registered as %s now", False, 1, "3"), ("%s: no parent is known of %s", False, 4, "3"),
+    ("rcu: \tevents are being traced", False, 3, "3"), ("range %x is available for devices", False, 3, "3"),
+    ("deferred work on this port begins", True, 2, "3"), ("OLD: first message", False, 6, "3"),
+    ("OLD: second", False, 6, "3"),
+    ("NOTICE: first message", False, 6, "3"), ("NOTICE: second", False, 6, "3"),
 )  # fmt: skip
 
 
@@ -128,10 +135,43 @@ INDEX = index_of(
         ("Run", None), ("", None), ("Run /init as init", None),
         ("systemd[1]: one 1: link is up at 10 Mbit", None),
         ("init[7]: tun: Universal driver, 1.6", None),
+        ("one 0000:00:01.0: probed", Origin("drivers/one/one.c", ("ONE",))),  # few letters, behind its driver's name
+        ("vendor 0000:00:01.0: probed", None),
+        ("rcu:     events are being traced", Origin("init/main.c", ())),  # blanks for a tab
+        ("/soc/a@1: no parent is known of /soc/b@2", Origin("drivers/pci/probe.c", ("PCI",))),  # begins with a name
     ],
 )  # fmt: skip
 def test_a_line_has_one_origin_or_none(line: str, origin: Origin | None) -> None:
     assert INDEX.origin(line) == origin
+
+
+@pytest.mark.parametrize(
+    ("line", "origin"),
+    [
+        ("console [tty0] is enabled now", Origin("init/main.c", ())),  # an older kernel had no prefix
+        ("init: main: console [tty0] is enabled now", Origin("init/main.c", ())),  # another one has two
+        ("main: range 0x7f is available for devices", Origin("init/main.c", ())),  # an older kernel had one
+        ("program: range 0x7f is available for devices", None),  # anyone may say so
+        ("the whole card is registered as tty0 now", None),  # no driver says so without its name
+        ("clocks and memory are set to 3 and 4, at last", Origin("init/main.c", ())),  # the end differs
+        ("clocks and memory", None),
+        ("two-port 1-1: deferred work on this port ends", Origin("drivers/one/two.c", ("TWO",))),
+        ("vendor 1-1: deferred work on this port ends", None),
+        ("OLD: third", Origin("fs/old.c", ("OLD",))),  # all messages that begin so are of one option, which is named so
+        ("NOTICE: third", None),  # all messages that begin so are of one option, and anyone may begin so
+        ("tar: deferred work: no parent is known", None),
+        ("RTNETLINK answers: USB hub found here", None),  # a program's words before it are no device
+    ],
+)  # fmt: skip
+def test_a_message_that_changed_between_kernels_has_its_origin(line: str, origin: Origin | None) -> None:
+    assert INDEX.origin(line) == origin
+
+
+def test_a_file_of_another_architecture_printed_nothing() -> None:
+    there = index_of(("memory layout of the kernel", False, 8, "3"))
+    line = "memory layout of the kernel"
+    assert there.origin(line, "6.12", "riscv64") == there.origin(line) == Origin("arch/riscv/mm/init.c", ("DEBUG_VM",))
+    assert there.origin(line, "6.12", "arm") is None
 
 
 def test_the_nearest_kernel_is_asked_first() -> None:

@@ -126,10 +126,11 @@ def test_a_folder_to_build_from(name: str, docker: str, podman: str, tmp_path: P
     assert parse_reference("rootfs:my_App").source is Source.ROOTFS
 
 
-def test_a_root_file_system_with_a_dockerfile_is_one(tmp_path: Path) -> None:
+def test_a_root_file_system_is_one_whatever_lies_in_it(tmp_path: Path) -> None:
     for name in ("usr", "etc"):
         (tmp_path / name).mkdir()
-    (tmp_path / "Dockerfile").touch()
+    for name in ("Dockerfile", "bundle.json", "manifest.json", "version", "config.json"):
+        (tmp_path / name).touch()
     assert parse_reference(str(tmp_path)).source is Source.ROOTFS
 
 

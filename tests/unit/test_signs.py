@@ -231,6 +231,60 @@ def test_only_what_fits_the_machine_is_advised_and_the_largest_saving_stands_fir
     ]  # fmt: skip
 
 
+def test_only_signs_that_a_remedy_may_speak_of_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    never = Audience((Condition(virtual=True),), (Condition(sign=re.compile("begins$|unit b|a_init|1-0|x starts")),))
+    ways = tuple(
+        Way(ChangeKind.UNIT, word, needs=(Condition(sign=re.compile(word)),)) for word in ("message", "ends", "unit a")
+    )
+    found = advised(
+        monkeypatch,
+        entry(sign("message", "test"), id="message", audience=never, ways=ways),
+        entry(sign("unit"), id="unit", audience=never, ways=ways),
+        entry(sign("initcall"), id="initcall", audience=never),
+        entry(sign("deferral", ".*", 11), id="deferral", audience=never),
+        entry(sign("gap", "starts$"), sign("gap", "^w"), id="gap", audience=never),
+        entry(sign("unit", ".*", 0), id="on-the-path", saving="unit"),
+    )
+    assert {one.id: one.seen for one in found} == {
+        "message": ("message 'test ends'",),
+        "unit": ("unit a.service", "unit c.service"),
+        "initcall": ("initcall b_init",),
+        "gap": ("silence after 'w starts'",),
+        "on-the-path": ("unit a.service", "unit b.service", "unit c.service"),
+    }
+    assert {one.id: one.change for one in found if one.change} == {
+        "message": ("unit: message", "unit: ends"),
+        "unit": ("unit: unit a",),
+    }
+
+
+def test_a_unit_counts_in_its_phase_and_on_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    phases = (PhaseSpan("initrd", 1000, 500_000, "log"), PhaseSpan("userspace", 500_000, None, "log"))
+    units = [
+        UnitSpan("early.device", 1000, 400_000, 399_000, 399_000, "reported"),
+        UnitSpan("late.device", 500_000, 900_000, 400_000, 400_000, "reported", False),
+        UnitSpan("unknown.device", None, None, 400_000, 400_000, "reported"),
+    ]
+    boot = msgspec.structs.replace(BOOT, phases=phases, units=units)
+    for match, seen in (
+        (Match("unit", re.compile(".*"), phase="initrd"), ("unit early.device",)),
+        (Match("unit", re.compile(".*"), phase="userspace"), ()),  # its end is not known
+        (Match("unit", re.compile(".*"), phase="loader"), ()),
+        (Match("unit", re.compile(".*"), beside=False), ("unit early.device", "unit unknown.device")),
+    ):
+        assert [one.seen for one in advised(monkeypatch, entry(match), boot=boot)] == ([seen] if seen else []), match
+
+
+def test_a_silence_counts_by_the_message_that_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for kind, pattern, end, counts in (
+        ("gap", "x starts", "^y", True),
+        ("gap", "x starts", "^z", False),
+        ("silence", "dhcp", "^q", True),
+        ("silence", "dhcp", "^y", False),
+    ):
+        assert bool(advised(monkeypatch, entry(sign(kind, pattern, 0, end)))) is counts
+
+
 def test_few_signs_are_named_and_each_once(monkeypatch: pytest.MonkeyPatch) -> None:
     many = msgspec.structs.replace(BOOT, config={f"C{n}": "y" for n in range(20)})
     (found,) = advised(monkeypatch, entry(sign("config"), sign("config")), boot=many)

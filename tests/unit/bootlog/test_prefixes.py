@@ -47,6 +47,7 @@ CAPTURES = {
     "openQA": "[2024-01-01T12:00:0{sec}.123456+01:00] [debug] [pid:123] [{stamp}] {text}",
     "systemd-cat": "Mar 06 13:18:0{sec} debian cat[812]: [{stamp}] {text}",
     "a unit's console": "Mar 06 13:18:0{sec} debian qemu-system-x86_64[812]: [{stamp}] {text}",
+    "klogd": "Mar 06 13:18:0{sec} debian klogd: [{stamp}] {text}",
     "logger": "2026-03-06T13:18:0{sec}.{frac:06d}+01:00 debian root: [{stamp}] {text}",
     "ts -s %.s": "0{sec}.{frac:06d} [{stamp}] {text}",
     "ts -i": "00:00:0{sec} [{stamp}] {text}",
@@ -91,6 +92,14 @@ def test_fields_behind_a_long_loader(tmp_path: Path) -> None:
     loader = "U-Boot 2023.01 (Jan 01 2023)\n" + "".join(f"[DEBUG]  PCI: 00:{n:04x} enabled\n" for n in range(900))
     timeline = timeline_of(tmp_path, loader + "Starting kernel ...\n" + lines(FIELDS["Rockchip"]))
     assert call(timeline, "pci_subsys_init").reported_us == 480
+
+
+def test_an_unknown_prefix_is_said_to_be_looked_for(tmp_path: Path) -> None:
+    """A reason states what was looked for: nothing says that a kernel was silent whose lines are only unknown."""
+    unknown = "".join(f"[    0.{n:06d}] @{n}#a|k{n}\n" for n in range(40))
+    log = "U-Boot 2023.01 (Jan 01 2023)\nStarting kernel ...\n" + unknown
+    (told,) = [warning.text for warning in timeline_of(tmp_path, log).warnings if warning.code == "phase-open"]
+    assert "no line of the kernel was found" in told and "lines were read; if the kernel's are among them" in told
 
 
 def test_other_containers_lines_are_none_of_the_machine(tmp_path: Path) -> None:

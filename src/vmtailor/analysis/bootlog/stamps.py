@@ -116,7 +116,8 @@ def with_who_said_it(match: re.Match[bytes], message: bytes) -> tuple[bytes, boo
     """Return a message of a journal, whose prefix matched, with its program's name before it, but the kernel's as it
     is. The second value tells whether it is a program's."""
     ident: bytes = match[match.re.groups - 1]
-    return (message, False) if ident.startswith(b"kernel") else (ident + b": " + message, True)
+    kernels = ident.startswith(b"kernel") or (ident.startswith(b"klogd") and KERNEL.match(message) is not None)
+    return (message, False) if kernels else (ident + b": " + message, True)
 
 
 def _plain(sec: int, frac: int) -> Callable[[re.Match[bytes]], int]:

@@ -253,8 +253,7 @@ def _silences(facts: _Facts, match: Match, found: _Found) -> None:
 
 def _messages(facts: _Facts, match: Match, found: _Found) -> None:
     for _, text in facts.messages:
-        if match.pattern.search(text):
-            found.add(f"message {text}", f"message '{text[:80]}'")
+        if match.pattern.search(text) and found.add(f"message {text}", f"message '{text[:80]}'"):
             return
 
 

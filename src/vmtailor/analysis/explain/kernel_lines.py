@@ -45,7 +45,7 @@ def printed_lines(message: str) -> tuple[PrintedBy, ...]:
         line = text_of_line[behind.end() :] if behind is not None else text_of_line
         if line in found or len(found) == _MOST_LINES:
             continue
-        origin = known.origin(line, read.version)
+        origin = known.origin(line, read.version, read.arch)
         if origin is not None:
             selectors = known.selected_by(origin.options[0]) if len(origin.options) == 1 else ()
             found[line] = PrintedBy(line, origin.options, origin.path, selectors, stamped=stamped, begins=origin.begins)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Callable
 
-from vmtailor.analysis.ksource.expr import And, Equals, Expr, Or, Symbol
+from vmtailor.analysis.ksource.expr import UNKNOWN, And, Equals, Expr, Or, Symbol, disjunction
 
 #: symbol → the folders whose Kconfig files define it.
 FoldersOf = Callable[[str], frozenset[str]]
@@ -31,6 +31,8 @@ def own_option(file: Expr, line: Expr, path: str, folders_of: FoldersOf) -> tupl
 
     Of the conditions around the line counts one that is defined beside the file; `PCI` around a line of a network
     driver does not. Folders of a Makefile come before files: the last symbol is the file's own."""
+    if isinstance(file, Or):  # a way to be linked that cannot be read is no more likely than the one that can
+        file = disjunction(*(one for one in file.operands if one != UNKNOWN))
     around = needed_symbols(line)
     of_file = needed_symbols(file)
     beside = [name for name in around if any(_is_beside(folder, path) for folder in folders_of(name))]

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from vmtailor.analysis.printk.templates import CHARACTER, DECIMAL, HEX, TEXT
 
@@ -29,6 +29,7 @@ _NO_LOG = re.compile(
     r"cont\Z|_set_|str|kunit|test|bprintf|perf_|debugfs|sysfs|procfs|vprintk|lpfc_printf|is_err|report_|buf"
 )
 _CALL = re.compile(r"\b([A-Za-z_]\w*)[ \t]*\(")
+_SECOND_PARENTHESIS = re.compile(r"\s*+\(")
 _ARGUMENT_TOKEN = re.compile(
     r'(?P<string>"(?:\\.|[^"\\\n])*+"?)|(?P<char>\'(?:\\.|[^\'\\\n])++\'?)|(?P<word>[A-Za-z_]\w*)|(?P<space>\s+)|(?P<sign>.)',
     re.S,
@@ -57,13 +58,15 @@ _ARRAY = re.compile(r'\bchar\s+(?:\*\s*(?:const\s+)?(\w+)|(\w+)\s*\[\w*\])\s*+(?
 
 _Tokens = list[tuple[str, str]]
 QUIET = frozenset({"info", "notice"})
+ERRORS = frozenset({"err", "error", "crit", "alert", "emerg", "err_probe", "warn", "warning"})
 
 
 @dataclass(frozen=True)
 class PrintedMessage:
     """One message. `template` has marks for its values; `floating`: an unknown prefix (driver and device, a file
     system's name) stands before it. `begins`: a function that runs once, when the kernel or a module begins, says it,
-    and not as an error. `whole`: the line ends with it. `offset` into the text."""
+    and not as an error. `whole`: the line ends with it. `offset` into the text. `device_error`: an error or a warning
+    of a device."""
 
     template: str
     floating: bool
@@ -71,6 +74,7 @@ class PrintedMessage:
     whole: bool
     offset: int
     prefix: str = ""
+    device_error: bool = False
 
 
 def macros(text: str) -> dict[str, str]:
@@ -157,6 +161,14 @@ def _tokens(text: str) -> _Tokens:
 
 def _arguments(text: str, start: int) -> list[_Tokens]:
     """Return the arguments of a call as tokens, from the first that has a string on; none where the call has none.
+
+    Some macros take all of them in parentheses of their own: `ACPI_INFO(("ready"))`."""
+    inner = _SECOND_PARENTHESIS.match(text, start)
+    return (_plain_arguments(text, inner.end()) if inner is not None else []) or _plain_arguments(text, start)
+
+
+def _plain_arguments(text: str, start: int) -> list[_Tokens]:
+    """Return the arguments that begin at `start`, from the first that has a string on; none where none has one.
 
     Of what the preprocessor may leave out nothing is known: it is any text."""
     depth = 0
@@ -257,13 +269,12 @@ class _Functions:
 
 
 def messages(
-    text: str, known: Mapping[str, str], outer: list[tuple[int, str, str, str]], module_names: tuple[str, ...],
-    keeps: Callable[[str, str], bool] = lambda name, level: True,
-) -> Iterator[PrintedMessage]:  # fmt: skip
+    text: str, known: Mapping[str, str], outer: list[tuple[int, str, str, str]], module_names: tuple[str, ...]
+) -> Iterator[PrintedMessage]:
     """Yield the messages of a text without comments.
 
     `known`: macros of the file and its headers. `outer`: definitions of pr_fmt in its headers. `module_names`: what
-    KBUILD_MODNAME may stand for. `keeps`: of a call's name and level, whether its messages are wanted."""
+    KBUILD_MODNAME may stand for."""
     functions = _Functions(text)
     own = formats(text)
     for match in _CALL.finditer(text):
@@ -281,8 +292,6 @@ def messages(
             continue
         tokens = arguments[0]
         level = (pr or other).group("level").lower() if (pr or other) else _level(tokens)  # type: ignore[union-attr]
-        if not keeps(name, level):
-            continue
         for module in module_names if pr or any(t[1] == "KBUILD_MODNAME" for t in tokens) else module_names[:1]:
             form = _joined(tokens, known, module)
             if form is None:
@@ -290,8 +299,10 @@ def messages(
             form = _filled(form, arguments[1:], known)
             prefix = _prefix(own or outer, match.start(), "pr_fmt", known, module) if pr else ""
             prefix = "Kernel panic - not syncing: " if name == "panic" else prefix
-            once = functions.run_once(match.start()) and level in (*QUIET, "default", "printk", "print", "msg", "log")
-            yield from _lines(template_of(_unescaped(prefix + form)), bool(other), once, match.start(), prefix)
+            quiet = name != "panic" and level in (*QUIET, "default", "printk", "print", "msg", "log")
+            once = quiet and functions.run_once(match.start())
+            lines = _lines(template_of(_unescaped(prefix + form)), bool(other), once, match.start(), prefix)
+            yield from (replace(one, device_error=bool(other) and level in ERRORS) for one in lines)
 
 
 def _level(tokens: _Tokens) -> str:

@@ -12,33 +12,46 @@ data/messages/kernel.xz, made by tools/kernel_messages.py, holds sections of lin
 from __future__ import annotations
 
 import lzma
+import posixpath
 import re
-from bisect import bisect_left
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib import resources
-from itertools import islice
 
-from vmtailor.analysis.printk.templates import HEAD, KEY_ENDS, TEXT, letters, matches
+from vmtailor.analysis.printk.rows import MatchedRow, MessageRows
+from vmtailor.analysis.printk.templates import HEAD, letters, spaced
 from vmtailor.base.notation import module_name, version_key
 
 SECTION = b"\x1e\n"
 KIND_MODULE, KIND_BOOL, KIND_HIDDEN = "t", "b", "h"
-#: Rows that are tried one by one; of more, the next character of the line chooses.
-_FEW = 16
 _MOST_LINE = 400
-_MOST_STARTS, _MOST_WORDS, _MOST_PREFIX = 8, 40, 60
+_MOST_PREFIX = 60
 #: A program's line, as the console and journals have it.
 PROCESS_LINE = re.compile(r"[\w./@()-]{1,60}\[\d+\]: ")
-_PREFIX_ENDS = re.compile(r"[:\])] +")
-_WORD = re.compile(r"(?:(?<= )|(?<=\A)|(?<=[:(\[]))\S")
 #: A driver's name, and a device's.
-_DEVICE = re.compile(r"([\w.-]{2,40}) [\w.,:/@-]{2,80}: ")
-
+_DEVICE = re.compile(r"([\w.-]{2,40}) ([\w.,:/@-]{2,80}): ")
+#: Characters of names of devices, which words have not.
+_NO_WORD = re.compile(r"[\d.:@-]")
+#: A module's name that is no word.
+_MODULE = re.compile(r"[a-z0-9]+(?:_[a-z0-9]+)+\Z")
+#: Letters that say little behind a prefix that may be anyone's, and much.
+_FEW_LETTERS, _MANY_LETTERS = 10, 16
+#: Letters that a message needs whose prefix is gone, in subsystems that many share.
+_MIN_MOVED_ELSEWHERE = 24
+#: Letters that a message needs that its driver's name, or its prefix, names; rows that a prefix has at least, and of
+#: which all are looked at.
+_MIN_DRIVER, _MIN_PREFIX, _LEAST_OF_PREFIX, _MOST_OF_PREFIX = 6, 3, 2, 400
 
 #: Subsystems that speak of the devices of every bus.
-_BENEATH_ALL = frozenset({"acpi", "base", "clk", "firmware", "gpio", "gpu", "iommu", "of", "pci", "pnp", "regulator"})
+_BENEATH_ALL = frozenset({
+    "acpi", "base", "clk", "firmware", "gpio", "gpu", "iommu", "mfd", "of", "pci", "pnp", "regulator",
+})  # fmt: skip
+#: Buses of which their own core speaks alone: behind the others' names drivers speak, too.
+_OWN_VOICE = frozenset({"pci", "pci_bus", "scsi", "acpi", "pnp"})
+#: Subsystems whose core and helpers speak behind the names of their drivers, often in few words.
+_SPOKEN_FOR = ("drivers/hid/", "drivers/usb/", "drivers/ata/", "sound/")
+#: Folders below arch/ by the name of the architecture in a log.
+_ARCH_FOLDERS = {"x86_64": "x86", "i386": "x86", "i686": "x86", "aarch64": "arm64", "riscv64": "riscv"}
 Options = tuple[str, ...]
 
 
@@ -53,20 +66,6 @@ class Origin:
     begins: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class _Candidate:
-    """A row that a line is of. `score`: its literal letters. `any_start`: its template begins with any text.
-    `begins_at`: where its template stands in the line."""
-
-    score: int
-    place: int
-    mask: int
-    begins: bool
-    floating: bool
-    any_start: bool
-    begins_at: int
-
-
 class MessageIndex:
     """The index. Asking it never raises, and takes time in proportion to the line."""
 
@@ -79,7 +78,7 @@ class MessageIndex:
         self._modules = _table(modules)
         self._buses = _table(buses)
         self._prefixes = _table(prefixes)
-        self._rows = messages.split(b"\n")
+        self._rows = MessageRows(messages)
 
     @cached_property
     def _symbols(self) -> dict[str, str]:
@@ -109,15 +108,24 @@ class MessageIndex:
 
     # ---- lines
 
-    def origin(self, line: str, version: str | None = None) -> Origin | None:
+    def origin(self, line: str, version: str | None = None, arch: str | None = None) -> Origin | None:
         """Return the origin of a kernel's line without its stamp; None where that is not certain.
 
-        `version`: of the kernel that printed it. The nearest kernel of the index is asked first."""
-        line = line[:_MOST_LINE].rstrip().replace("\t", " ")
+        `version`, `arch`: of the kernel that printed it. The nearest kernel of the index is asked first."""
+        line = spaced(line[:_MOST_LINE].rstrip())
         if PROCESS_LINE.match(line) or len(line) < HEAD:
             return None
-        found = self._best(line, self._bits(version))
-        return found or self._by_driver(line) or self._by_prefix(line)
+        drivers = self._of_driver(line)
+        for candidates in (self._rows.exact, self._rows.moved, self._rows.near):
+            placed = ((one, self._place(one.place, one.begins)) for one in candidates(line))
+            found = [
+                (one, origin) for one, origin in placed
+                if _is_of(arch, origin.path) and self._is_credible(one, origin, drivers, line)
+            ]  # fmt: skip
+            if found:
+                best = self._best(found, drivers, self._bits(version))
+                return best or self._by_driver(line) or self._by_prefix(line)
+        return self._by_driver(line) or self._by_prefix(line)
 
     def of_initcall(self, name: str) -> Origin | None:
         """Return the origin of an initcall by the name of its function; None where several have it."""
@@ -138,11 +146,8 @@ class MessageIndex:
         found = [self._place(int(number)) for number in numbers.split()]
         return found[0] if found and all(one.options == found[0].options for one in found) else None
 
-    def _best(self, line: str, bits: int) -> Origin | None:
+    def _best(self, found: list[tuple[MatchedRow, Origin]], drivers: set[Options], bits: int) -> Origin | None:
         """Return the origin of the template that has most of the line; None where templates of several options do."""
-        drivers = self._of_driver(line)
-        found = [(one, self._place(one.place, one.begins)) for one in self._candidates(line)]
-        found = [(one, origin) for one, origin in found if self._is_credible(one, origin, drivers, line)]
         found = [(one, origin) for one, origin in found if origin.options in drivers] or found
         most = max((one.score for one, _ in found), default=0)
         found = [(one, origin) for one, origin in found if one.score == most]
@@ -164,97 +169,119 @@ class MessageIndex:
         numbers = [number for table, name in tables for number in table.get(name, "").split()]
         return {self._place(int(number)).options for number in numbers}
 
-    def _is_credible(self, one: _Candidate, origin: Origin, drivers: set[Options], line: str) -> bool:
+    def _is_credible(self, one: MatchedRow, origin: Origin, drivers: set[Options], line: str) -> bool:
         """Return whether what stands before a template's place may stand there: not another driver's name, and a
         device's or that of its own subsystem. No driver prints what needs a prefix without one."""
-        if not (one.floating or one.any_start) or not origin.path.startswith(("drivers/", "sound/", "fs/")):
+        if not (one.floating or one.any_start):
             return True
+        before = (line[: one.begins_at] if one.floating else line.partition(": ")[0]).lower()
+        is_own = any(name in before for name in _own_names(origin.path))
+        if one.moved:
+            core = not origin.path.startswith(("drivers/", "sound/", "fs/", "net/"))
+            alone = core or (one.score >= _MIN_MOVED_ELSEWHERE and not self._is_driver(one))
+            return is_own if one.begins_at else alone
+        if one.near and one.floating:
+            return origin.options in drivers or (is_own and not drivers)
+        if one.floating and one.score < _FEW_LETTERS:
+            of_core = _of_all(origin.path) and not self._is_driver(one)
+            return origin.options in drivers or is_own or (of_core and self._device(line) is not None)
+        if not origin.path.startswith(("drivers/", "sound/", "fs/")):
+            return True
+        return self._is_drivers_own(one, origin, drivers, line) and (
+            is_own or self._may_speak(one, origin, drivers, line)
+        )
+
+    def _is_drivers_own(self, one: MatchedRow, origin: Origin, drivers: set[Options], line: str) -> bool:
+        """Return whether a message of a subsystem of drivers stands behind a prefix, and no other driver's."""
         if one.floating and not one.begins_at:
             return False
         if drivers and self._is_driver(one) and origin.options not in drivers:
             return False
         word = _first_word(line)
-        if word in self._buses:
-            folders = {self._place(int(number)).path.split("/")[1] for number in self._buses[word].split()}
-            return origin.path.split("/")[1] in folders | _BENEATH_ALL
-        before = (line[: one.begins_at] if one.floating else line.partition(": ")[0]).lower()
-        own = [name for name in origin.path.split("/")[1:-1] if len(name) > 2]
-        behind_device = not origin.path.startswith("fs/") and _DEVICE.match(line) is not None
-        return origin.options in drivers or behind_device or any(name in before for name in own)
+        if word not in self._buses:
+            return True
+        folders = {self._place(int(number)).path.split("/")[1] for number in self._buses[word].split()}
+        return _of_all(origin.path) or origin.path.split("/")[1] in folders
 
-    def _is_driver(self, one: _Candidate) -> bool:
+    def _may_speak(self, one: MatchedRow, origin: Origin, drivers: set[Options], line: str) -> bool:
+        """Return whether a message may stand behind the prefix of a line, which has no name of its subsystem."""
+        if origin.options in drivers or _first_word(line) in self._buses:
+            return True
+        if one.any_start and not one.floating and one.score < _MANY_LETTERS:
+            return False
+        if one.any_start and not one.floating and _of_all(origin.path):
+            return True
+        return not origin.path.startswith("fs/") and self._device(line) is not None
+
+    def _is_driver(self, one: MatchedRow) -> bool:
         place = self._places[one.place]
         return place.endswith("\td") and "core" not in place.partition("\t")[0]
 
-    def _by_driver(self, line: str) -> Origin | None:
-        """Return the origin of `driver device: …` where one option alone has a driver, or a bus, of that name."""
+    def _device(self, line: str) -> str | None:
+        """Return the name of a driver or a bus that stands with a device at the beginning of a line."""
         match = _DEVICE.match(line)
-        if match is None:
+        known = match is not None and (match[1] in self._drivers or match[1] in self._buses)
+        return match[1] if match is not None and (known or _NO_WORD.search(match[2])) else None
+
+    def _by_driver(self, line: str) -> Origin | None:
+        """Return the origin of `driver device: …` where one option alone has a driver, or a bus, of that name, and
+        nobody else is known to speak behind it."""
+        name = self._device(line)
+        if name is None or letters(line.partition(": ")[2]) < _MIN_DRIVER:
             return None
-        places = self._buses.get(match[1]) or self._drivers.get(match[1]) or self._modules.get(module_name(match[1]))
-        return self._one(places or "")
+        if name in self._buses:
+            return self._one(self._buses[name]) if name in _OWN_VOICE else None
+        origin = self._one(self._drivers.get(name) or self._modules.get(module_name(name)) or "")
+        return origin if origin is not None and not origin.path.startswith(_SPOKEN_FOR) else None
 
     def _by_prefix(self, line: str) -> Origin | None:
-        """Return the origin of a line whose beginning the files of one option alone have."""
+        """Return the origin of a line whose beginning one option alone has: its files, its messages or its module."""
         end = line.find(": ")
-        found = ""
+        found = self._one(self._modules.get(line[:end], "")) if end > 0 and _MODULE.match(line[:end]) else None
         while 0 <= end < _MOST_PREFIX:
-            found = self._prefixes.get(line[: end + 2], found)
+            prefix = line[: end + 2]
+            if prefix in self._prefixes:
+                found = self._one(self._prefixes[prefix])
+            elif letters(prefix) >= _MIN_PREFIX:
+                found = self._of_messages(prefix, found)
             end = line.find(": ", end + 1)
-        return self._one(found)
+        return found
 
-    def _candidates(self, line: str) -> Iterator[_Candidate]:
-        starts = tuple(dict.fromkeys((0, *_starts(line))))
-        for row in self._beginning(b"^", line):
-            yield from self._matching(row, line, (0,))
-        for start in starts:
-            for row in self._beginning(b"~", line[start:]):
-                yield from self._matching(row, line, (start,))
-        words = (match.start() for match in islice(_WORD.finditer(line), _MOST_WORDS))
-        for row in dict.fromkeys(row for at in words for row in self._beginning(b"*", line[at:])):
-            yield from self._matching(row, line, starts)
+    def _of_messages(self, prefix: str, known: Origin | None) -> Origin | None:
+        """Return the origin that all messages agree about that begin with a prefix, `known` where none does."""
+        places = self._rows.places_of_prefix(prefix, _LEAST_OF_PREFIX, _MOST_OF_PREFIX)
+        if places is None:
+            return known
+        found = self._one(" ".join(str(place) for place in places))
+        words = prefix.lower()
+        named = found is not None and any(
+            name in words for name in (*_own_names(found.path), *_parts(found.options)) if len(name) > 2
+        )
+        return found if named else known
 
-    def _beginning(self, kind: bytes, text: str) -> Iterator[int]:
-        """Yield the numbers of the rows of a kind that begin as a text does."""
-        tail = text.encode("utf-8", "replace")
-        low, high, length = 0, len(self._rows), HEAD
-        while length <= len(tail):
-            head = kind + tail[:length]
-            low = bisect_left(self._rows, head, low, high)
-            high = bisect_left(self._rows, head + b"\xff", low, high)
-            if high - low <= _FEW:
-                break
-            # Those whose literal text ends here come first: a mark is below every character of a line.
-            ended = bisect_left(self._rows, head + b" ", low, high)
-            yield from range(low, ended)
-            low, length = ended, length + 1
-        else:
-            return
-        yield from range(low, high)
 
-    def _matching(self, row: int, line: str, starts: tuple[int, ...]) -> Iterator[_Candidate]:
-        """Yield the candidate that a row is, if the line is of it at one of `starts`."""
-        text, _, facts = self._rows[row].decode().partition("\t")
-        if text[0] == "*":
-            text = text.partition(KEY_ENDS)[2]
-        for begins_at in starts if text[0] == "~" else (0,):
-            if matches(text[1:], line, begins_at):
-                place, mask = facts.split()
-                yield _Candidate(
-                    score=letters(text[1:]), place=int(place), mask=int(mask.rstrip("i")), begins=mask[-1] == "i",
-                    floating=text[0] == "~", any_start=text[1] == TEXT, begins_at=begins_at,
-                )  # fmt: skip
-                return
+def _is_of(arch: str | None, path: str) -> bool:
+    """Return whether a kernel for an architecture may have a file."""
+    return arch is None or not path.startswith("arch/") or path.split("/")[1] == _ARCH_FOLDERS.get(arch, arch)
+
+
+def _of_all(path: str) -> bool:
+    """Return whether a file is of a subsystem that speaks of the devices of every bus."""
+    return path.split("/")[1] in _BENEATH_ALL
+
+
+def _own_names(path: str) -> list[str]:
+    """Return the names of a file and of the folders of its subsystem by which its messages may begin."""
+    names = (*path.split("/")[1:-1], posixpath.splitext(posixpath.basename(path))[0])
+    return [name for name in names if len(name) > 2]
+
+
+def _parts(options: Options) -> list[str]:
+    return [part for option in options for part in option.lower().split("_")]
 
 
 def _first_word(line: str) -> str:
     return line.partition(" ")[0].rstrip(":")
-
-
-def _starts(line: str) -> Iterator[int]:
-    """Yield where a message may begin behind a prefix."""
-    for match in islice(_PREFIX_ENDS.finditer(line), _MOST_STARTS):
-        yield match.end()
 
 
 def _table(section: bytes) -> dict[str, str]:

@@ -7,6 +7,7 @@ value, `*`, its longest run of whole words, and then the same. ENDS behind a tem
 
 from __future__ import annotations
 
+import posixpath
 import re
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,14 +19,21 @@ _NUMBERS = {DECIMAL: (" -+", "0123456789"), HEX: (" ", "0123456789abcdefABCDEFx"
 #: Behind the words of a `*` row, and at the end of a template that a line ends with.
 KEY_ENDS, ENDS = "\x05", "\x06"
 #: Literal characters that are looked up at least.
-HEAD = 6
-#: Letters that a template must have to name anything, and one that may stand behind any prefix.
-MIN_LETTERS, MIN_FLOATING = 6, 10
+HEAD = 5
+#: Letters that a template must have to name anything.
+MIN_LETTERS = 6
 _MARKS = re.compile("([\x01-\x04])")
+_GAP = re.compile(r"[^\w]")
+_BLANKS = re.compile(r"[ \t]+")
 _LETTER = re.compile(r"[^\W\d_]")
 _WORDS = re.compile(r"(?:(?<=[ ])|(?<=\A))[^\s\x01-\x06][^\x01-\x06]*")
 #: A template that is longer is cut, as lines of a log are.
 MOST_CHARACTERS = 240
+
+
+def spaced(text: str) -> str:
+    """Return a text with one blank for several: the console and journals put blanks for tabs."""
+    return _BLANKS.sub(" ", text)
 
 
 def letters(template: str) -> int:
@@ -35,8 +43,8 @@ def letters(template: str) -> int:
 
 def row_of(template: str, floating: bool, whole: bool, least: int | None = None) -> bytes | None:
     """Return the row of a template; None for one that has too little to be looked up by, or to name anything."""
-    template = (template.lstrip() if floating else template).replace("\t", " ")
-    if letters(template) < (least or (MIN_FLOATING if floating else MIN_LETTERS)):
+    template = spaced(template.lstrip() if floating else template)
+    if letters(template) < (least or MIN_LETTERS):
         return None
     if len(template) > MOST_CHARACTERS:
         template, whole = template[:MOST_CHARACTERS], False
@@ -47,7 +55,7 @@ def row_of(template: str, floating: bool, whole: bool, least: int | None = None)
     head = _MARKS.split(template, maxsplit=1)[0]
     if len(head) >= HEAD:
         return f"{kind}{rest}".encode()
-    key = max((run for run in _WORDS.findall(template)), key=len, default="")[:40].rstrip()
+    key = max((run.rstrip() for run in _WORDS.findall(template)), key=len, default="")[:40].rstrip()
     return f"*{key}{KEY_ENDS}{kind}{rest}".encode() if len(key) >= HEAD else None
 
 
@@ -105,6 +113,23 @@ class _Block:
             at += 1
         return -1
 
+    def shared(self, line: str, at: int) -> int:
+        """Return how many letters of whole words the block and the line have in common from `at` on."""
+        found = 0
+        for part in self.parts:
+            end = _Block((part,)).match(line, at)
+            if end < 0:
+                if part not in _NUMBERS and part != CHARACTER:
+                    found += letters(_whole_words(posixpath.commonprefix((part, line[at : at + len(part)]))))
+                break
+            found += letters(part)
+            at = end
+        return found
+
+
+def _whole_words(text: str) -> str:
+    return text[: max((match.end() for match in _GAP.finditer(text)), default=0)]
+
 
 @lru_cache(maxsize=4096)
 def _blocks(template: str) -> tuple[tuple[_Block | None, ...], bool]:
@@ -135,3 +160,19 @@ def matches(template: str, line: str, start: int = 0) -> bool:
         if at < 0:
             return False
     return True
+
+
+def shared(template: str, line: str, start: int = 0) -> int:
+    """Return how many literal letters of a template the line has, from `start` on, before the first difference."""
+    blocks, _ = _blocks(template)
+    at, found = start, 0
+    for number, block in enumerate(blocks):
+        if block is None:
+            continue
+        end = block.match(line, at) if number == 0 else block.find(line, at, False)
+        if end < 0:
+            begin = line.find(block.parts[0], at) if number else at
+            return found + (block.shared(line, begin) if begin >= 0 else 0)
+        found += sum(letters(part) for part in block.parts)
+        at = end
+    return found

@@ -40,7 +40,7 @@ def with_origins(timeline: Timeline, messages: Messages) -> Timeline:
     rows = []
     for at_us, text in kernel:
         if text not in origins and len(origins) < MOST_ASKED:
-            origins[text] = known.origin(text, version)
+            origins[text] = known.origin(text, version, timeline.kernel.arch)
         rows.append((at_us, text, origins.get(text)))
     lines = tuple(
         PrintedLine(at_us, text, origin.options, origin.path) for at_us, text, origin in rows if origin is not None
@@ -60,7 +60,7 @@ def _named(spot: Hotspot, timeline: Timeline, known: MessageIndex, origins: dict
         gap = next((gap for gap in timeline.gaps if gap.start_us == spot.start_us), None)
         if gap is not None:
             if gap.before not in origins:
-                origins[gap.before] = known.origin(gap.before, timeline.kernel.version)
+                origins[gap.before] = known.origin(gap.before, timeline.kernel.version, timeline.kernel.arch)
             origin = origins[gap.before]
     if origin is None:
         return spot

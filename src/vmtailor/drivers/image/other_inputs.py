@@ -65,11 +65,11 @@ def folder(path: Path) -> UserInputError | None:
     saved = has("manifest.json") and not root
     rows = (
         (
-            has(RECORD), "is a bundle: it was fitted already",
+            has(RECORD) and not root, "is a bundle: it was fitted already",
             f"vmtailor run {quoted} starts it, vmtailor refit {quoted} fits it again",
         ),
         (
-            has(WORK, TRACED), "is a work folder of single stages",
+            has(WORK, TRACED) and not root, "is a work folder of single stages",
             f"vmtailor plan {quoted}, vmtailor build {quoted} and vmtailor measure {quoted} take it",
         ),
         (

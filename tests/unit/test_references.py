@@ -178,7 +178,7 @@ def at(offset: int, magic: bytes) -> bytes:
         ("root.erofs", at(1024, b"\xe2\xe1\xf5\xe0"), "erofs", "rootfs:ROOT"),
         ("initrd", b"070701" + b"0" * 600, "cpio", "--initrd"),
         ("x.zip", b"PK\x03\x04" + bytes(600), "zip", "unpack"),
-        ("x.deb", b"!<arch>\n" + bytes(600), "deb", "dpkg-deb"),
+        ("x.deb", b"!<arch>\n" + bytes(600), "deb", "unpack it to ROOT"),
         ("prog", b"\x7fELF" + bytes(600), "ELF", "--entrypoint"),
         ("disk.img.gz", gzip.compress(at(1080, b"\x53\xef")), "a compressed disk", "disk:FILE"),
         ("disk.qcow2.gz", gzip.compress(b"QFI\xfb" + bytes(9000)), "a compressed disk", "disk:FILE"),

@@ -21,6 +21,7 @@ from importlib import resources
 from vmtailor.analysis.printk.rows import MatchedRow, MessageRows
 from vmtailor.analysis.printk.templates import HEAD, letters, spaced
 from vmtailor.base.notation import module_name, version_key
+from vmtailor.model.architecture import every
 
 SECTION = b"\x1e\n"
 KIND_MODULE, KIND_BOOL, KIND_HIDDEN = "t", "b", "h"
@@ -50,8 +51,12 @@ _BENEATH_ALL = frozenset({
 _OWN_VOICE = frozenset({"pci", "pci_bus", "scsi", "acpi", "pnp"})
 #: Subsystems whose core and helpers speak behind the names of their drivers, often in few words.
 _SPOKEN_FOR = ("drivers/hid/", "drivers/usb/", "drivers/ata/", "sound/")
-#: Folders below arch/ by the name of the architecture in a log.
-_ARCH_FOLDERS = {"x86_64": "x86", "i386": "x86", "i686": "x86", "aarch64": "arm64", "riscv64": "riscv"}
+#: Folders below arch/ by the name of the architecture in a log, where the two differ.
+_ARCH_FOLDERS = {
+    name: row.kernel.source
+    for row in every()
+    for name in (row.name, *row.log.names, *row.log.names.values(), *row.log.titles.values())
+}
 Options = tuple[str, ...]
 
 

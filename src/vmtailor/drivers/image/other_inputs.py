@@ -47,7 +47,7 @@ _SIGNS = (
           "fsck.erofs --extract=ROOT {file}, then give rootfs:ROOT"),
     _Sign(0, b"070701", "an initial RAM disk (cpio)", "vmtailor boot --kernel KERNEL --initrd {file} starts it"),
     _Sign(0, b"PK\x03\x04", "a zip archive", "unpack it, and give the image in it"),
-    _Sign(0, b"!<arch>\n", "a package (deb)", "dpkg-deb -x {file} ROOT, then give rootfs:ROOT --entrypoint /PROGRAM"),
+    _Sign(0, b"!<arch>\n", "a package (deb)", "unpack it to ROOT, and give rootfs:ROOT --entrypoint /PROGRAM"),
     _Sign(0, b"\xed\xab\xee\xdb", "a package (rpm)", "install it in an image, and give that"),
     _Sign(0, b"\x7fELF", "a program (ELF)", "put it into a folder, and give rootfs:FOLDER --entrypoint /PROGRAM"),
 )  # fmt: skip

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol
@@ -111,6 +111,29 @@ class Wants:
     attendant: bool = False
 
 
+@dataclass(frozen=True)
+class Place:
+    """The place in which a monitor runs, as the monitor sees it. `folder`: holds the files of its orders; `names`: the
+    path of a kernel or disk here → its name there; `tap`: the TAP device that is the machine's network."""
+
+    folder: str
+    names: Mapping[str, str] = field(default_factory=dict)
+    tap: str = ""
+
+    def name(self, path: str) -> str:
+        """Return the name of a file there."""
+        return self.names.get(path, path)
+
+
+@dataclass(frozen=True)
+class Orders:
+    """The command that starts a machine in a place, its serial line on standard input and output, and the files that
+    it reads: name in the place's folder → content."""
+
+    argv: tuple[str, ...]
+    files: Mapping[str, bytes] = field(default_factory=dict)
+
+
 #: A starter that wants nothing more than the machine.
 NOTHING_MORE = Wants()
 
@@ -151,6 +174,11 @@ class Monitor(ABC):
     def command(self, machine: Machine) -> list[str]:
         """Return the command that starts a machine, for people and records. Raises UserInputError for what cannot be
         had together."""
+
+    def orders(self, machine: Machine, place: Place) -> Orders:
+        """Return the command and the files by which a machine starts in another place, under KVM. Raises UserInputError
+        for what this monitor cannot give."""
+        raise UserInputError(f"{self.row.title} is started on this host only")
 
     @abstractmethod
     def run(self, machine: Machine, wants: Wants) -> AbstractContextManager[RunningMachine]:

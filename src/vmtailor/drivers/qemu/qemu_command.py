@@ -35,13 +35,14 @@ class Ends:
     socket. `probe`: a descriptor for the output of a second serial port. `console`: one for that of the board's own, in
     its place: then standard input and output are the second one, for a conversation with an attendant. `names`: what it
     calls a file, where that is not its path (drivers/qemu/handover.py); `sets`: descriptors, each with the descriptor
-    set that it is in."""
+    set that it is in. `tap`: a TAP device that is the guest's network, in place of QEMU's own stack."""
 
     qmp: int | None = None
     probe: int | None = None
     names: Mapping[str, str] = field(default_factory=dict)
     sets: tuple[tuple[int, int], ...] = ()
     console: int | None = None
+    tap: str = ""
 
     def name(self, path: str) -> str:
         """Return what QEMU calls the file at a path."""
@@ -62,7 +63,7 @@ def command(
     """Return QEMU's argument list for a machine; by default with its architecture's program by name. Raises
     UserInputError for what cannot be had together, and for a machine that the architecture does not have."""
     argv = _board(machine, ends, program or named(machine.architecture).emulator.program, sandbox, plugin)
-    disks, network = _disks(machine, ends), _network(machine)
+    disks, network = _disks(machine, ends), _network(machine, ends)
     # The order decides which address each device gets.
     bare = machine.devices is Devices.BARE
     devices = [*disks, *network, *_entropy(machine)] if bare else [*network, *_entropy(machine), *disks]
@@ -173,8 +174,8 @@ def _disks(machine: Machine, ends: Ends) -> list[str]:
     return argv
 
 
-def _network(machine: Machine) -> list[str]:
-    """Return a virtio network device behind QEMU's user-mode stack."""
+def _network(machine: Machine, ends: Ends) -> list[str]:
+    """Return a virtio network device behind QEMU's user-mode stack, or before a TAP device."""
     bare = machine.devices is Devices.BARE
     if not machine.network:
         return ["-nic", "none"] if bare else []
@@ -185,8 +186,9 @@ def _network(machine: Machine) -> list[str]:
     options = "".join(f",{one}" for one in machine.hardware.network)
     place = _transport(machine.hardware, len(machine.disks)) if bare or machine.hardware.all_placed else ""
     where = place + (options if bare else "")
+    behind = f"tap,id=net,ifname={_comma(ends.tap)},script=no,downscript=no" if ends.tap else f"user,id=net,{rules}"
     return [
-        *("-netdev", f"user,id=net,{rules}"),
+        *("-netdev", behind),
         *("-device", f"virtio-net-{_VIRTIO[machine.hardware.bus]},netdev=net,mac=52:54:00:12:34:56{where}"),
     ]
 

@@ -7,10 +7,11 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from vmtailor.base.natives import Natives
-from vmtailor.drivers.monitors.monitor import KvmVerdict, Monitor, Wants
+from vmtailor.drivers.monitors.monitor import KvmVerdict, Monitor, Orders, Place, Wants
 from vmtailor.drivers.monitors.running_machine import RunningMachine
 from vmtailor.drivers.qemu import host_checks, kvm, plugin, qemu, qemu_command, qemu_program
 from vmtailor.drivers.qemu.plugin import Plugin
+from vmtailor.drivers.qemu.qemu_command import Ends
 from vmtailor.model.architecture import named
 from vmtailor.model.boots.counters import CountingConfig
 from vmtailor.model.checks import Check
@@ -23,6 +24,11 @@ class QemuMonitor(Monitor):
     def command(self, machine: Machine) -> list[str]:
         """Return QEMU's argument list."""
         return qemu_command.command(machine)
+
+    def orders(self, machine: Machine, place: Place) -> Orders:
+        """Return QEMU's argument list there."""
+        ends = Ends(names=place.names, tap=place.tap)
+        return Orders(tuple(qemu_command.command(machine, ends)))
 
     def run(self, machine: Machine, wants: Wants) -> AbstractContextManager[RunningMachine]:
         """Start QEMU, shut in as far as the host allows."""

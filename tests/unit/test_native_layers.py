@@ -25,6 +25,7 @@ PROGRAMS = {
     "guard": set[str](),
     "scope": set[str](),
     "enter": set[str](),
+    "krun-start": set[str](),
 }
 
 _INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)

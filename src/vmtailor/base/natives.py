@@ -78,6 +78,11 @@ class Natives:
     def launch(self) -> Path:
         return self.folder / "launch"
 
+    @property
+    def krun_start(self) -> Path:
+        """Return the program that starts machines with libkrun."""
+        return self.folder / "krun-start"
+
     def plugin(self, api: int) -> Path:
         """Return the QEMU plugin for one version (PLUGIN_APIS) of the plugin interface."""
         return self.folder / f"libvtplugin-{api}.so"
@@ -109,7 +114,8 @@ def locate() -> Natives:
     tools = ("musl-tools", "gcc", "make")
     if (SOURCES / "Makefile").is_file():
         made = [
-            FOLDER / name for name in ("init", "stage1", "client", "attendant", "launch", "guard", "libvtnetguard.so")
+            FOLDER / name
+            for name in ("init", "stage1", "client", "attendant", "launch", "guard", "libvtnetguard.so", "krun-start")
         ]
         if (SOURCES / "tcg-plugin" / "Makefile").is_file():
             made += [Natives(FOLDER).plugin(api) for api in PLUGIN_APIS]

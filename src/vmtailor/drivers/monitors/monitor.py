@@ -141,6 +141,9 @@ NOTHING_MORE = Wants()
 class Monitor(ABC):
     """A program that starts machines. What none but QEMU has says so here; a monitor overrides what it has."""
 
+    #: How many times as long as in QEMU on this host a machine may take.
+    slowness = 1.0
+
     def __init__(self, row: MonitorRow) -> None:
         self.row = row
 

@@ -12,10 +12,13 @@ from pathlib import Path
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import toml_files
 from vmtailor.drivers.monitors.monitor import Monitor, MonitorRow
-from vmtailor.model.machine import USUAL_MONITOR, Machine
+from vmtailor.model.machine import LAB, USUAL_MONITOR, Machine
 
 #: The folder of the rows; tests have folders of their own.
 FOLDERS: list[Traversable | Path] = [resources.files("vmtailor") / "data" / "monitors"]
+
+#: Programs that the user gave in place of the lab's own: monitor → path.
+PROGRAMS: dict[str, Path] = {}
 
 
 def names() -> tuple[str, ...]:
@@ -24,7 +27,12 @@ def names() -> tuple[str, ...]:
 
 
 def named(name: str) -> Monitor:
-    """Return the monitor of that name. Raises UserInputError, with those that there are."""
+    """Return the monitor of that name, in the lab where the name says so. Raises UserInputError, with those that there
+    are."""
+    if name.startswith(LAB):
+        from vmtailor.drivers.lab.lab_monitor import LabMonitor  # most starts do without
+
+        return LabMonitor(named(name.removeprefix(LAB)), PROGRAMS.get(name))
     file = _files().get(name)
     if file is None:
         raise UserInputError(f"no monitor '{name[:64]}' is known", hint=f"known: {', '.join(names())}")

@@ -22,7 +22,7 @@ from vmtailor.base.cache.store import Store, digest, locked
 from vmtailor.base.errors import VmtailorError
 from vmtailor.base.files import records
 from vmtailor.drivers.guest import guest_programs
-from vmtailor.drivers.lab.lab_folder import DISK, INITRD, KERNEL, RECORD, Lab
+from vmtailor.drivers.monitors.lab_folder import DISK, INITRD, KERNEL, RECORD, Lab
 from vmtailor.model.architecture import named
 from vmtailor.pipeline.systems import inputs, subjects
 

@@ -90,7 +90,7 @@ class VerifyRequest:
         Option(
             name="--program", metavar="NAME=PATH", many=True, read=option_values.named_files,
             subjects=frozenset({OptionSubject.CONTAINER}), hint="leave it out: a system's machine is QEMU's",
-            help="Use this program for a monitor in the lab, such as firecracker=PATH. It never runs on this host.",
+            help="Use this program for a monitor in the lab, such as firecracker=PATH. Repeat it.",
         ),
         (),
     )  # fmt: skip

@@ -19,8 +19,8 @@ from vmtailor.base.files import temporary
 from vmtailor.base.natives import Natives
 from vmtailor.base.text import plain
 from vmtailor.drivers.guest.serial_line import SerialLine
-from vmtailor.drivers.lab import lab_folder
-from vmtailor.drivers.lab.lab_folder import DISK, INITRD, KERNEL, Lab
+from vmtailor.drivers.monitors import lab_folder, monitors
+from vmtailor.drivers.monitors.lab_folder import DISK, INITRD, KERNEL, Lab
 from vmtailor.drivers.monitors.monitor import (
     NOTHING_MORE,
     KvmState,
@@ -28,7 +28,7 @@ from vmtailor.drivers.monitors.monitor import (
     Monitor,
     MonitorRow,
     Orders,
-    Place,
+    StartPlace,
     Wants,
 )
 from vmtailor.drivers.monitors.running_machine import RunningMachine
@@ -57,8 +57,8 @@ _LINE = re.compile(r"vmtailor-lab (?P<what>starts|lost|said|exits|ended)(?:: (?P
 
 
 @dataclass(frozen=True)
-class Said:
-    """What the lab has said on its console. `lost`: why it could not start the monitor; `said`: the monitor's own
+class LabConsole:
+    """A lab's console, as far as it has come. `lost`: why it could not start the monitor; `said`: the monitor's own
     words; `exits`: returns from the guest, by KVM's count; `status`: of the monitor, once it has ended."""
 
     starts: bool = False
@@ -68,9 +68,9 @@ class Said:
     status: int | None = None
 
 
-def read_console(text: str) -> Said:
+def read_console(text: str) -> LabConsole:
     """Return what a lab's console says. Lines of others are left out."""
-    found = Said()
+    found = LabConsole()
     for match in _LINE.finditer(text):
         words = plain(match["words"] or "")
         number = int(words) if re.fullmatch("[0-9]{1,18}", words) else None
@@ -110,7 +110,7 @@ class LabMachine(RunningMachine):
         return None if used is None else used - self._before_s
 
     @property
-    def said(self) -> Said:
+    def said(self) -> LabConsole:
         """Return what the lab has said so far."""
         drain(self._lab.serial, self._console)
         return read_console(self._console.decode("utf-8", "replace"))
@@ -142,6 +142,9 @@ class LabMonitor(Monitor):
     def refusals(self, machine: Machine, wants: Wants = NOTHING_MORE) -> tuple[str, ...]:
         """Return what the monitor cannot give, and what the lab cannot."""
         more = []
+        if not named(machine.architecture).emulator.lab_cpu:
+            title = named(machine.architecture).title
+            raise UserInputError(f"the lab is for processors whose KVM QEMU emulates, and not for {title}")
         if len(machine.disks) > _MOST_DISKS:
             more.append(f"room for {len(machine.disks)} disks")
         if machine.outbound:
@@ -164,7 +167,7 @@ class LabMonitor(Monitor):
     def _orders(self, machine: Machine) -> Orders:
         names = {path: f"{_FOLDER}/{name}" for name, path in machine.files.items()}
         names |= {disk.path: f"/dev/vd{chr(ord('c') + number)}" for number, disk in enumerate(machine.disks)}
-        place = Place(_FOLDER, names, "tap0" if machine.network else "")
+        place = StartPlace(_FOLDER, names, "tap0" if machine.network else "")
         orders = self._inner.orders(self._inside(machine), place)
         if self._program is not None:
             orders = replace(orders, argv=(f"{_FOLDER}/{_PROGRAM}", *orders.argv[1:]))
@@ -176,22 +179,18 @@ class LabMonitor(Monitor):
     def run(self, machine: Machine, wants: Wants) -> Iterator[RunningMachine]:
         """Start the lab, and the machine in it; the block begins when the monitor does. Raises HostError where there is
         no lab, or it cannot start the monitor, with its words."""
-        from vmtailor.drivers.monitors import monitors  # which knows us
-
         lab, folder = self._lab()
         orders = self._orders(machine)
         with contextlib.ExitStack() as stack:
             scratch = stack.enter_context(temporary.held_folder())
             disk = scratch / "orders"
             _write(disk, orders, machine, self._program)
-            outer = _outer(lab, folder, disk, machine)
-            counter = None
+            outer = outer_machine(lab, folder, disk, machine)
+            counter, around = None, monitors.of(outer)
             if outer.clock is Clock.INSTRUCTIONS:  # the lab waits for its disks, as every machine on this clock does
                 config = CountingConfig(mode=CountingMode.SETTLE, architecture=outer.architecture)
-                counter = monitors.usual().counter(config, natives.locate(), scratch)
-            # Its events are not asked for, but where ports are published.
-            started = monitors.usual().start(outer, Wants(counter, control=wants.control, attendant=True))
-            running = stack.enter_context(started)
+                counter = around.counter(config, natives.locate(), scratch)
+            running = stack.enter_context(around.start(outer, Wants(counter, control=wants.control, attendant=True)))
             console = bytearray()
             said = _until_started(running, console)
             if not said.starts:
@@ -231,7 +230,7 @@ class LabMonitor(Monitor):
         return KvmVerdict(KvmState.WORKS)
 
 
-def _outer(lab: Lab, folder: Path, orders: Path, machine: Machine) -> Machine:
+def outer_machine(lab: Lab, folder: Path, orders: Path, machine: Machine) -> Machine:
     """Return the lab's own machine for a machine in it, whose disks follow the lab's."""
     row = named(lab.architecture)
     if machine.architecture != lab.architecture:
@@ -267,7 +266,7 @@ def drain(line: SerialLine, into: bytearray) -> None:
             del into[: -(1 << 20)]
 
 
-def _until_started(running: RunningMachine, console: bytearray) -> Said:
+def _until_started(running: RunningMachine, console: bytearray) -> LabConsole:
     """Read the lab's console until the monitor starts, or cannot."""
     while True:
         left = running.left(_START_S)

@@ -11,6 +11,7 @@ from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import HostError, UserInputError
 from vmtailor.base.files import records
 from vmtailor.base.files.regular_files import read_regular
+from vmtailor.model.checks import Check, Need, State
 
 #: The version of labs that this program can use; benchmarks/lab/system.toml has the same number.
 VERSION = "1"
@@ -34,6 +35,17 @@ class Lab:
     digest: str
 
 
+def check(store: Store | None = None) -> Check:
+    """Return whether there is a lab that can be used, and which monitors it has."""
+    why = "starts machines by other monitors under KVM (verify --lab)"
+    try:
+        lab, _ = load(store)
+    except HostError as error:
+        return Check(name="lab", state=State.MISSING, need=Need.OPTIONAL, found=error.message, why=why, fix=error.hint)
+    found = ", ".join(f"{name} {version}" for name, version in sorted(lab.monitors.items()))
+    return Check(name="lab", state=State.OK, need=Need.OPTIONAL, found=f"{found}; Linux {lab.kernel}", why=why)
+
+
 def folder(store: Store | None = None) -> Path:
     """Return the place of the lab in the cache."""
     return (store or Store()).root / "lab"
@@ -46,7 +58,9 @@ def load(store: Store | None = None) -> tuple[Lab, Path]:
     if not (place / RECORD).exists():
         raise HostError("there is no lab on this host", hint=_MAKE)
     try:
-        lab = records.from_bytes(Lab, read_regular(place / RECORD, "the lab's record", _MOST_RECORD), "the lab's record")
+        lab = records.from_bytes(
+            Lab, read_regular(place / RECORD, "the lab's record", _MOST_RECORD), "the lab's record"
+        )
     except UserInputError as error:
         raise HostError(error.message, hint=_MAKE) from error
     if lab.version != VERSION:

@@ -53,18 +53,17 @@ _WORDS = (
     "root=/dev/vda", "rootfstype=ext4", "ro", "init=/sbin/init", "quiet", "panic=-1", "mitigations=off",
     "cryptomgr.notests",
 )  # fmt: skip
-_LINE = re.compile(r"vmtailor-lab (?P<what>starts|lost|said|exits|ended)(?:: (?P<words>[^\r\n]{0,4000}))?\r?\n")
+_LINE = re.compile(r"vmtailor-lab (?P<what>starts|lost|said|ended)(?:: (?P<words>[^\r\n]{0,4000}))?\r?\n")
 
 
 @dataclass(frozen=True)
 class LabConsole:
     """A lab's console, as far as it has come. `lost`: why it could not start the monitor; `said`: the monitor's own
-    words; `exits`: returns from the guest, by KVM's count; `status`: of the monitor, once it has ended."""
+    words; `status`: of the monitor, once it has ended."""
 
     starts: bool = False
     lost: str = ""
     said: tuple[str, ...] = ()
-    exits: int | None = None
     status: int | None = None
 
 
@@ -81,8 +80,6 @@ def read_console(text: str) -> LabConsole:
                 found = replace(found, lost=found.lost or words or "no reason was said")
             case "said":
                 found = replace(found, said=(*found.said[-199:], words))
-            case "exits":
-                found = replace(found, exits=number)
             case "ended":
                 found = replace(found, status=number)
     return found

@@ -25,7 +25,7 @@ BENCHED ?= native,containerd,docker,gvisor,lxc,nspawn,podman,examples/runtimes/c
 
 PUBLISHED := $(foreach name,unixbench iozone netperf,$(if $($(shell echo $(name) | tr a-z A-Z)_SOURCE),--$(name)-source $($(shell echo $(name) | tr a-z A-Z)_SOURCE)))
 
-.PHONY: help setup setup-cross setup-dev wheel demo examples check format unit contract system attack test test-all test-times mutants bench-fit bench-margin bench-host bench-remedies bench-analyze setup-host setup-bench bench-image bench-engines bench-loongson bench bench-published bench-bundle bench-kvm bench-aa bench-overhead compare-quality fuzz docs clean
+.PHONY: help lab setup setup-cross setup-dev wheel demo examples check format unit contract system attack test test-all test-times mutants bench-fit bench-margin bench-host bench-remedies bench-analyze setup-host setup-bench bench-image bench-engines bench-loongson bench bench-published bench-bundle bench-kvm bench-aa bench-overhead compare-quality fuzz docs clean
 
 help:
 	@echo "make demo           fit the lighttpd example: image to proven VM, with report (sets up first);"
@@ -61,6 +61,7 @@ help:
 	@echo "make bench-kvm      start-up and kernel work, machines timed beside engines: where KVM works (root)"
 	@echo "make bench-aa       how often bench is wrong, from runtimes measured against themselves (root, two to three hours; resumable)"
 	@echo "make bench-overhead what the harness of bench adds to its figures"
+	@echo "make lab            an emulated machine in which KVM works, for verify --lab"
 	@echo "make bench-analyze  time the analysis of 100 MB of each kind of log"
 	@echo "make compare-quality  how often compare is wrong, from thirty real boots"
 	@echo "make fuzz           a million inputs through every parser"
@@ -94,6 +95,10 @@ wheel: setup
 	@echo "$$(echo $(BUILD)/wheel/*.whl)"
 
 requirements.lock requirements-dev.lock: | pyproject.toml
+
+# An emulated machine in which KVM works: vmtailor verify BUNDLE --on MONITOR --lab. Built again only where it would differ.
+lab: setup
+	$(BIN)/python tools/lab.py $(LAB_ARGS)
 
 examples: setup
 	for name in hello lighttpd nginx redis; do $(BIN)/python examples/build.py $$name $(BUILD)/images/$$name || exit 1; done

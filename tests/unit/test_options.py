@@ -181,7 +181,8 @@ def test_what_is_refused_is_what_it_was() -> None:
     assert folder - refused(FitOptions, KINDS.SYSTEM) == again
     assert folder - refused(FitOptions, KINDS.CONTAINER) == {*again, "--kernel", "--margin"}
     assert refused(RefitRequest, KINDS.SYSTEM) == {"--observed"} and refused(RefitRequest, KINDS.CONTAINER) == set()
-    assert refused(VerifyRequest, KINDS.SYSTEM) == set() and refused(VerifyRequest, KINDS.CONTAINER) == {"--disk"}
+    assert refused(VerifyRequest, KINDS.SYSTEM) == {"--on", "--lab", "--program"}
+    assert refused(VerifyRequest, KINDS.CONTAINER) == {"--disk"}
     assert refused(RunOptions, KINDS.CONTAINER) == {"--keep-state"}
     assert refused(RunOptions, KINDS.SYSTEM) == {
         *("COMMAND", "--entrypoint", "--env", "--env-file", "--user", "--workdir", "--hostname", "--stop-signal"),
@@ -314,6 +315,7 @@ UNLIKE = {
     "--cpus": "`run` reads decimals, as docker does",
     "--entrypoint": "`run` takes one program, as docker does",
     "--observed": "`run` writes one file, `refit` reads several",
+    "--on": "`bench` takes several runtimes, `verify` one monitor",
     "--repeat": "`bench` has no -n, which would read like its --n",
 }
 #: No help text begins with one of these: it begins with an imperative.

@@ -36,7 +36,10 @@ def verify(request: VerifyRequest, json: Annotated[bool, JSON] = False) -> None:
     prepared = reverify.prepare(request)
     for command in prepared.subject.runs:
         output.note(f"will be run on this host: {command}")
-    if prepared.clock is not request.clock:
+    choice = prepared.choice
+    if choice is not None:
+        output.note(f"on {choice.words}")
+    elif prepared.clock is not request.clock:
         output.note("on the wall clock: programs of this host drive the system")
     found, words = reverify.verify_prepared(prepared), _words(prepared)
     for one in found.absent:
@@ -49,6 +52,7 @@ def verify(request: VerifyRequest, json: Annotated[bool, JSON] = False) -> None:
             "schema": found.SCHEMA,
             "verified": found.passed,
             "proof": prepared.subject.proof.value,
+            **({"on": choice.monitor} if choice is not None else {}),
             **msgspec.to_builtins(found),
         }
         output.document(document)
@@ -83,9 +87,10 @@ def _words(prepared: PreparedVerify) -> _Words:
             keep or f"vmtailor explain {bundle} --failure 'MESSAGE' names the symbol; or fit the system again",
         )  # fmt: skip
     does = "works" if subject.proof in (Proof.LOAD, Proof.ENDED) else "starts"
+    where = f"{bundle}" if prepared.choice is None else f"{bundle} on {prepared.choice.words}"
     return _Words(
-        f"the container {does} in {bundle}, no call newly fails",
-        f"the container does not work in {bundle}",
+        f"the container {does} in {where}, no call newly fails",
+        f"the container does not work in {where}",
         keep or "fit the image again",
     )
 

@@ -91,12 +91,14 @@ class Emulator:
     the pattern that its text matches, too, when the CPU waits for an interrupt and takes none. Empty where registers do
     not tell. `kvm_probe`: None where there is no such guest. `pace`: on the instruction clock an instruction takes
     2**pace nanoseconds of virtual time. `round_ns`: how long the counter of the guest's marks (native/arch) takes until
-    it begins anew; 0: it never does."""
+    it begins anew; 0: it never does. `lab_cpu`: the CPU model of an emulated machine in which KVM works (drivers/lab);
+    empty where there is none."""
 
     program: str
     package: str
     target: str
     cpu_model: str
+    lab_cpu: str = ""
     firmware: tuple[str, ...] = ()
     cpu: str = ""
     halted: str = ""

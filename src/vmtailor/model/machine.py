@@ -66,6 +66,8 @@ class Devices(StrEnum):
 HOST_CPU, MOST_CPU = "host", "max"
 #: The monitor of machines that name none, and of records that are older than the others.
 USUAL_MONITOR = "qemu"
+#: Begins the name of a monitor that is started in the lab (drivers/lab), and not on this host.
+LAB = "lab/"
 
 
 def _renewed(old: dict[str, Any]) -> dict[str, Any]:

@@ -151,3 +151,16 @@ def _tried_file(text: str) -> tuple[str, str | None]:
     except UnicodeDecodeError:
         pass
     raise UserInputError(f"--try-file {text}: {name} is not a text of at most {MOST_FILE_BYTES >> 10} KiB")
+
+
+def named_files(given: Sequence[str]) -> tuple[tuple[str, Path], ...]:
+    """Return NAME=PATH pairs. Raises UserInputError for another form, and for a name that is given twice."""
+    found: dict[str, Path] = {}
+    for text in given:
+        name, equals, path = text.partition("=")
+        if not (name and equals and path):
+            raise UserInputError(f"'{text[:100]}' is not NAME=PATH", hint="such as firecracker=/usr/bin/firecracker")
+        if name in found:
+            raise UserInputError(f"'{name[:64]}' is given twice")
+        found[name] = Path(path)
+    return tuple(found.items())

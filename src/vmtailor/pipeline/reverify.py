@@ -22,12 +22,13 @@ from vmtailor.drivers.host import bundle_folder
 from vmtailor.drivers.host.bundle_folder import MOST_TABLE_BYTES, BundleFolder, SavedFolder
 from vmtailor.drivers.monitors import monitors
 from vmtailor.drivers.rootfs import boot_disk as disks
+from vmtailor.model import option_values
 from vmtailor.model.architecture import named
 from vmtailor.model.boots.system_exercise import SystemExercise
 from vmtailor.model.bundle import SYSTEM_RUN, TRACED
 from vmtailor.model.exercise import Exercise, Proof
 from vmtailor.model.image import Image
-from vmtailor.model.machine import Accelerator, Clock, Machine
+from vmtailor.model.machine import USUAL_MONITOR, Accelerator, Clock, Machine
 from vmtailor.model.option import Option, OptionSubject, option, refuse
 from vmtailor.model.option_rows import ACCELERATOR, BUNDLE_EXERCISE, CLOCK, TRUST_HOST_COMMANDS
 from vmtailor.model.plan import RootFormat
@@ -36,6 +37,7 @@ from vmtailor.model.trial import Verification
 from vmtailor.model.watched.system_run import SystemRun
 from vmtailor.pipeline import work_stages
 from vmtailor.pipeline.image_subject import tools_volume
+from vmtailor.pipeline.monitor_choice import MonitorChoice, choose
 from vmtailor.pipeline.subject import scratch_of
 from vmtailor.pipeline.systems import exercise_boots, subjects
 from vmtailor.pipeline.work_files import WorkFolder, is_work_folder
@@ -68,6 +70,30 @@ class VerifyRequest:
         ),
         None,
     )  # fmt: skip
+    on: str | None = option(
+        Option(
+            name="--on", metavar="MONITOR", subjects=frozenset({OptionSubject.CONTAINER}),
+            hint="leave it out: a system's machine is QEMU's",
+            help="Start the machine by this monitor under KVM: on this host where that works, else in the lab.",
+        ),
+        None,
+    )  # fmt: skip
+    lab: bool = option(
+        Option(
+            name="--lab", type=bool, subjects=frozenset({OptionSubject.CONTAINER}),
+            hint="leave it out: a system's machine is QEMU's",
+            help="Start the monitor in the lab, an emulated machine in which KVM works; make lab builds it.",
+        ),
+        False,
+    )  # fmt: skip
+    program: tuple[tuple[str, Path], ...] = option(
+        Option(
+            name="--program", metavar="NAME=PATH", many=True, read=option_values.named_files,
+            subjects=frozenset({OptionSubject.CONTAINER}), hint="leave it out: a system's machine is QEMU's",
+            help="Use this program for a monitor in the lab, such as firecracker=PATH. Repeat it.",
+        ),
+        (),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +111,7 @@ class SavedContainer:
     machine: Callable[[Accelerator], Machine]
     runs: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
+    monitor: str = USUAL_MONITOR
 
     @property
     def proof(self) -> Proof:
@@ -93,8 +120,12 @@ class SavedContainer:
     def clock(self, asked: Clock) -> Clock:
         return asked
 
+    def started(self, accelerator: Accelerator) -> Machine:
+        """Return the machine for its monitor."""
+        return replace(self.machine(accelerator), monitor=self.monitor)
+
     def verified(self, accelerator: Accelerator, clock: Clock, store: Store) -> Verification:
-        record, machine = self.files.trace, self.machine(accelerator)
+        record, machine = self.files.trace, self.started(accelerator)
         model = record.cpu_model if clock is Clock.INSTRUCTIONS else machine.cpu_model
         target = Target(
             machine=replace(machine, clock=clock, cpu_model=model),
@@ -167,10 +198,11 @@ class PreparedVerify:
     request: VerifyRequest
     subject: SavedContainer | SavedSystem
     store: Store
+    choice: MonitorChoice | None = None
 
     @property
     def clock(self) -> Clock:
-        return self.subject.clock(self.request.clock)
+        return self.subject.clock(self.request.clock if self.choice is None else self.choice.clock)
 
 
 def prepare(request: VerifyRequest, store: Store | None = None) -> PreparedVerify:
@@ -185,9 +217,30 @@ def prepare(request: VerifyRequest, store: Store | None = None) -> PreparedVerif
     working = is_work_folder(request.bundle)
     files = WorkFolder(request.bundle, store) if working else bundle_folder.load(request.bundle, store)
     if files.is_system:
+        refuse(request, OptionSubject.SYSTEM, request.bundle)
         return PreparedVerify(request, saved_system(request, files), store)
     refuse(request, OptionSubject.CONTAINER, request.bundle)
-    return PreparedVerify(request, saved_container(request, files), store)
+    subject = saved_container(request, files)
+    choice = _chosen_monitor(request, subject.architecture)
+    if choice is None:
+        return PreparedVerify(request, subject, store)
+    subject = replace(subject, monitor=choice.monitor)
+    machine = replace(subject.started(choice.accelerator), clock=choice.clock, network=subject.network)
+    monitors.of(machine).require(machine)
+    return PreparedVerify(request, subject, store, choice)
+
+
+def _chosen_monitor(request: VerifyRequest, architecture: str) -> MonitorChoice | None:
+    """Return the monitor that the user named; QEMU in the lab where only that was asked; None where nothing was."""
+    if request.on is None and not request.lab:
+        if request.program:
+            raise UserInputError("--program is for a monitor in the lab", hint="--on MONITOR names it")
+        return None
+    if request.accelerator is not None:
+        raise UserInputError("--on and --lab run machines under KVM", hint="leave --accelerator out")
+    return choose(
+        request.on or USUAL_MONITOR, architecture, request.clock, lab=request.lab, programs=dict(request.program)
+    )
 
 
 def verify_prepared(prepared: PreparedVerify) -> Verification:
@@ -195,6 +248,8 @@ def verify_prepared(prepared: PreparedVerify) -> Verification:
     KVM if that works; the instruction clock always uses TCG."""
     request, subject, store = prepared.request, prepared.subject, prepared.store
     accelerator = Accelerator.TCG if prepared.clock is Clock.INSTRUCTIONS else request.accelerator
+    if prepared.choice is not None:
+        accelerator = prepared.choice.accelerator
     accelerator = accelerator or monitors.usual().best_accelerator(subject.architecture, store)
     found = replace(subject.verified(accelerator, prepared.clock, store), skipped=subject.skipped)
     if isinstance(subject.files, WorkFolder):

@@ -12,6 +12,7 @@ from vmtailor.analysis.guests import boots, kernel_complaints
 from vmtailor.analysis.guests.varying_output import Output
 from vmtailor.booting.booter import boot
 from vmtailor.drivers.host import host_client
+from vmtailor.drivers.monitors import monitors
 from vmtailor.model.boots.ending import Gathered
 from vmtailor.model.boots.workload import FIXED_KEY, NETWORK, Exercised, Patience, Run
 from vmtailor.model.exercise import Exercise, ReadyKind
@@ -37,20 +38,22 @@ class Target:
     network: bool
 
 
-def patience(trace: Trace) -> Patience:
-    """Return the limits of the boot with every call seen. On the instruction clock, where nothing waits, they come from
-    the baseline's processor time for the same work. A kernel that lacks something may loop or stand still for ever, and
-    a search for the missing symbol meets many of those."""
+def patience(trace: Trace, slowness: float = 1.0) -> Patience:
+    """Return the limits of the boot with every call seen, on a monitor that is so many times as slow. On the
+    instruction clock, where nothing waits, they come from the baseline's processor time for the same work. A kernel
+    that lacks something may loop or stand still for ever, and a search for the missing symbol meets many of those."""
     baseline_s = trace.requests_boot.seconds if trace.requests_cpu_s is None else trace.requests_cpu_s
-    return Patience.after(baseline_s)
+    return Patience.after(slowness * baseline_s)
 
 
 def verify(target: Target, trace: Trace, events: Sequence[SyscallEvent], scratch: Path) -> Verification:
     """Boot twice: once with every call seen, compared with the trace's `events`, and once as it will be used. The
     second boot also asks published ports from the host; it is skipped when the first has failed."""
     run = Run(exercise=target.exercise, key=FIXED_KEY)
-    most_s = BOOT_S + 4 * target.exercise.ready.timeout_s
-    work = Exercised(run, most_s, tools=target.tools).unhurried(target.machine.clock, patience(trace))
+    slowness = monitors.of(target.machine).slowness
+    most_s = slowness * (BOOT_S + 4 * target.exercise.ready.timeout_s)
+    patient = patience(trace, slowness)
+    work = Exercised(run, most_s, tools=target.tools).unhurried(target.machine.clock, patient)
     found, seen = boot(target.machine, work, scratch)
     log = container_calls.read(seen.requests, container_calls.phases(seen.report))
     degraded, absent = harmless_absences.split(degradation.newly_failing(events, log.events))

@@ -20,7 +20,7 @@ from vmtailor.base.files import toml_files
 from vmtailor.base.notation import version_key
 from vmtailor.drivers.distribution import packaged_baseline, selection
 from vmtailor.drivers.distribution.distribution import Distribution
-from vmtailor.drivers.monitors import monitors
+from vmtailor.drivers.monitors import lab_folder, monitors
 from vmtailor.model.architecture import every, of_host
 from vmtailor.model.checks import Check, HostPurpose, Need, State
 
@@ -206,6 +206,7 @@ def check_all(purpose: HostPurpose) -> tuple[Check, ...]:
     if purpose is not HostPurpose.DEVELOPMENT:
         found += [check_processor(name, purpose) for name in others()]
     found += [check for monitor in monitors.every() for check in monitor.checks()]
+    found += [lab_folder.check()]
     return tuple(check for check in found if check.runs or purpose is not HostPurpose.RUN)
 
 

@@ -112,7 +112,7 @@ class Wants:
 
 
 @dataclass(frozen=True)
-class Place:
+class StartPlace:
     """The place in which a monitor runs, as the monitor sees it. `folder`: holds the files of its orders; `names`: the
     path of a kernel or disk here → its name there; `tap`: the TAP device that is the machine's network."""
 
@@ -140,6 +140,9 @@ NOTHING_MORE = Wants()
 
 class Monitor(ABC):
     """A program that starts machines. What none but QEMU has says so here; a monitor overrides what it has."""
+
+    #: How many times as long as in QEMU on this host a machine may take.
+    slowness = 1.0
 
     def __init__(self, row: MonitorRow) -> None:
         self.row = row
@@ -175,7 +178,7 @@ class Monitor(ABC):
         """Return the command that starts a machine, for people and records. Raises UserInputError for what cannot be
         had together."""
 
-    def orders(self, machine: Machine, place: Place) -> Orders:
+    def orders(self, machine: Machine, place: StartPlace) -> Orders:
         """Return the command and the files by which a machine starts in another place, under KVM. Raises UserInputError
         for what this monitor cannot give."""
         raise UserInputError(f"{self.row.title} is started on this host only")

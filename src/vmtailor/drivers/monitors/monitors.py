@@ -8,14 +8,20 @@ from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
+from typing import Any
 
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import toml_files
 from vmtailor.drivers.monitors.monitor import Monitor, MonitorRow
-from vmtailor.model.machine import USUAL_MONITOR, Machine
+from vmtailor.model.machine import LAB, USUAL_MONITOR, Machine
 
 #: The folder of the rows; tests have folders of their own.
 FOLDERS: list[Traversable | Path] = [resources.files("vmtailor") / "data" / "monitors"]
+
+#: The driver that starts another monitor in the lab.
+_LAB_DRIVER = "vmtailor.drivers.lab.lab_monitor:LabMonitor"
+#: Programs that the user gave in place of the lab's own: monitor → path.
+PROGRAMS: dict[str, Path] = {}
 
 
 def names() -> tuple[str, ...]:
@@ -24,7 +30,11 @@ def names() -> tuple[str, ...]:
 
 
 def named(name: str) -> Monitor:
-    """Return the monitor of that name. Raises UserInputError, with those that there are."""
+    """Return the monitor of that name, in the lab where the name says so. Raises UserInputError, with those that there
+    are."""
+    if name.startswith(LAB):
+        in_lab: Monitor = _driver(_LAB_DRIVER)(named(name.removeprefix(LAB)), PROGRAMS.get(name))
+        return in_lab
     file = _files().get(name)
     if file is None:
         raise UserInputError(f"no monitor '{name[:64]}' is known", hint=f"known: {', '.join(names())}")
@@ -63,6 +73,10 @@ def _row(text: str, origin: str) -> MonitorRow:
 @cache
 def _made(text: str, origin: str) -> Monitor:
     row = _row(text, origin)
-    module, _, name = row.driver.partition(":")
-    made: Monitor = getattr(importlib.import_module(module), name)(row)
+    made: Monitor = _driver(row.driver)(row)
     return made
+
+
+def _driver(place: str) -> Any:
+    module, _, name = place.partition(":")
+    return getattr(importlib.import_module(module), name)

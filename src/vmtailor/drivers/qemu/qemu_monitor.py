@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from vmtailor.base.natives import Natives
-from vmtailor.drivers.monitors.monitor import KvmVerdict, Monitor, Orders, Place, Wants
+from vmtailor.drivers.monitors.monitor import KvmVerdict, Monitor, Orders, StartPlace, Wants
 from vmtailor.drivers.monitors.running_machine import RunningMachine
 from vmtailor.drivers.qemu import host_checks, kvm, plugin, qemu, qemu_command, qemu_program
 from vmtailor.drivers.qemu.plugin import Plugin
@@ -25,7 +25,7 @@ class QemuMonitor(Monitor):
         """Return QEMU's argument list."""
         return qemu_command.command(machine)
 
-    def orders(self, machine: Machine, place: Place) -> Orders:
+    def orders(self, machine: Machine, place: StartPlace) -> Orders:
         """Return QEMU's argument list there."""
         ends = Ends(names=place.names, tap=place.tap)
         return Orders(tuple(qemu_command.command(machine, ends)))

@@ -1,0 +1,275 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A monitor in the lab: the lab starts in QEMU, the monitor starts the machine in it under KVM. The machine's serial
+line is the lab's second port; what the monitor says of itself comes on the lab's console."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import tarfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from vmtailor.base import natives
+from vmtailor.base.cache.store import digest
+from vmtailor.base.errors import HostError, NotStarted, UserInputError
+from vmtailor.base.files import temporary
+from vmtailor.base.natives import Natives
+from vmtailor.base.text import plain
+from vmtailor.drivers.guest.serial_line import SerialLine
+from vmtailor.drivers.monitors import lab_folder, monitors
+from vmtailor.drivers.monitors.lab_folder import DISK, INITRD, KERNEL, Lab
+from vmtailor.drivers.monitors.monitor import (
+    NOTHING_MORE,
+    KvmState,
+    KvmVerdict,
+    Monitor,
+    MonitorRow,
+    Orders,
+    StartPlace,
+    Wants,
+)
+from vmtailor.drivers.monitors.running_machine import RunningMachine
+from vmtailor.drivers.rootfs.rootfs import Extra, build
+from vmtailor.model.architecture import named
+from vmtailor.model.boots.counters import CountingConfig, CountingMode
+from vmtailor.model.boots.ending import End
+from vmtailor.model.machine import HOST_CPU, LAB, Accelerator, Clock, Disk, DiskMode, Machine
+from vmtailor.model.plan import RootFormat
+
+#: Memory of the lab besides the machine's in it.
+LAB_BYTES = 640 << 20
+#: Host seconds that the lab may take until the monitor starts, on a busy host.
+_START_S = 900.0
+#: How much longer than in QEMU alone a machine may take in the lab: two levels of machines are emulated.
+SLOWNESS = 8.0
+#: Folder of the orders' disk, and the name there of a program that the user gave.
+_FOLDER, _PROGRAM = "/mnt", "program"
+#: Most disks of a machine: the lab's board has room for eight devices.
+_MOST_DISKS = 5
+_WORDS = (
+    "root=/dev/vda", "rootfstype=ext4", "ro", "init=/sbin/init", "quiet", "panic=-1", "mitigations=off",
+    "cryptomgr.notests",
+)  # fmt: skip
+_LINE = re.compile(r"vmtailor-lab (?P<what>starts|lost|said|ended)(?:: (?P<words>[^\r\n]{0,4000}))?\r?\n")
+
+
+@dataclass(frozen=True)
+class LabConsole:
+    """A lab's console, as far as it has come. `lost`: why it could not start the monitor; `said`: the monitor's own
+    words; `status`: of the monitor, once it has ended."""
+
+    starts: bool = False
+    lost: str = ""
+    said: tuple[str, ...] = ()
+    status: int | None = None
+
+
+def read_console(text: str) -> LabConsole:
+    """Return what a lab's console says. Lines of others are left out."""
+    found = LabConsole()
+    for match in _LINE.finditer(text):
+        words = plain(match["words"] or "")
+        number = int(words) if re.fullmatch("[0-9]{1,18}", words) else None
+        match match["what"]:
+            case "starts":
+                found = replace(found, starts=True)
+            case "lost":
+                found = replace(found, lost=found.lost or words or "no reason was said")
+            case "said":
+                found = replace(found, said=(*found.said[-199:], words))
+            case "ended":
+                found = replace(found, status=number)
+    return found
+
+
+class LabMachine(RunningMachine):
+    """A machine under way in the lab, from the start of its monitor."""
+
+    def __init__(self, lab: RunningMachine, title: str, command: str, console: bytearray) -> None:
+        assert lab.attendant is not None
+        self.title = title
+        self.serial = lab.attendant
+        self.probe = self.attendant = None
+        self.control = None
+        self.command = command
+        self.started_s = time.monotonic()
+        self._process, self._errors = lab._process, lab._errors
+        self._lab, self._console = lab, console
+        self._before_s = lab.cpu_s or 0.0
+
+    @property
+    def cpu_s(self) -> float | None:
+        """Return the processor seconds that were used since the monitor started."""
+        used = self._lab.cpu_s
+        return None if used is None else used - self._before_s
+
+    @property
+    def said(self) -> LabConsole:
+        """Return what the lab has said so far."""
+        drain(self._lab.serial, self._console)
+        return read_console(self._console.decode("utf-8", "replace"))
+
+    def stderr(self) -> str:
+        """Return the monitor's own words."""
+        return "\n".join(self.said.said)
+
+    def _end(self, console: str | None) -> End:
+        end = super()._end(console)
+        said = self.said
+        if said.lost or (said.status and not self.serial.heard):
+            raise self.not_started(replace(end, stderr=said.lost or end.stderr))
+        return replace(end, returncode=said.status if end.returncode == 0 else end.returncode)
+
+
+class LabMonitor(Monitor):
+    """A monitor that is started in the lab. `program`: the user's own, in place of the lab's."""
+
+    def __init__(self, inner: Monitor, program: Path | None = None) -> None:
+        clocks = (Clock.INSTRUCTIONS, Clock.WALL)
+        gives = replace(
+            inner.row.gives, clocks=clocks, accelerators=(Accelerator.TCG,), counting=False, second_port=False
+        )
+        super().__init__(MonitorRow(f"{LAB}{inner.name}", f"{inner.row.title} in the lab", "", gives))
+        self._inner, self._program = inner, program
+        self.slowness = SLOWNESS
+
+    def refusals(self, machine: Machine, wants: Wants = NOTHING_MORE) -> tuple[str, ...]:
+        """Return what the monitor cannot give, and what the lab cannot."""
+        more = []
+        if not named(machine.architecture).emulator.lab_cpu:
+            title = named(machine.architecture).title
+            raise UserInputError(f"the lab is for processors whose KVM QEMU emulates, and not for {title}")
+        if len(machine.disks) > _MOST_DISKS:
+            more.append(f"room for {len(machine.disks)} disks")
+        if machine.outbound:
+            more.append("way out to the world")
+        if wants.counter is not None:
+            more.append("counter of instructions")
+        return tuple(dict.fromkeys((*self._inner.refusals(self._inside(machine), replace(wants, counter=None)), *more)))
+
+    def _inside(self, machine: Machine) -> Machine:
+        """Return the machine as the monitor starts it."""
+        return replace(
+            machine, accelerator=Accelerator.KVM, clock=Clock.WALL, cpu_model=HOST_CPU, ports=(),
+            monitor=self._inner.name,
+        )  # fmt: skip
+
+    def command(self, machine: Machine) -> list[str]:
+        """Return the command that starts the machine in the lab."""
+        return list(self._orders(machine).argv)
+
+    def _orders(self, machine: Machine) -> Orders:
+        names = {path: f"{_FOLDER}/{name}" for name, path in machine.files.items()}
+        names |= {disk.path: f"/dev/vd{chr(ord('c') + number)}" for number, disk in enumerate(machine.disks)}
+        place = StartPlace(_FOLDER, names, "tap0" if machine.network else "")
+        orders = self._inner.orders(self._inside(machine), place)
+        if self._program is not None:
+            orders = replace(orders, argv=(f"{_FOLDER}/{_PROGRAM}", *orders.argv[1:]))
+        if any("\n" in word for word in orders.argv):
+            raise UserInputError("a word with a line feed cannot be given to a monitor in the lab")
+        return orders
+
+    @contextlib.contextmanager
+    def run(self, machine: Machine, wants: Wants) -> Iterator[RunningMachine]:
+        """Start the lab, and the machine in it; the block begins when the monitor does. Raises HostError where there is
+        no lab, or it cannot start the monitor, with its words."""
+        lab, folder = self._lab()
+        orders = self._orders(machine)
+        with contextlib.ExitStack() as stack:
+            scratch = stack.enter_context(temporary.held_folder())
+            disk = scratch / "orders"
+            _write(disk, orders, machine, self._program)
+            outer = outer_machine(lab, folder, disk, machine)
+            counter, around = None, monitors.of(outer)
+            if outer.clock is Clock.INSTRUCTIONS:  # the lab waits for its disks, as every machine on this clock does
+                config = CountingConfig(mode=CountingMode.SETTLE, architecture=outer.architecture)
+                counter = around.counter(config, natives.locate(), scratch)
+            running = stack.enter_context(around.start(outer, Wants(counter, control=wants.control, attendant=True)))
+            console = bytearray()
+            said = _until_started(running, console)
+            if not said.starts:
+                words = said.lost or console[-2000:].decode("utf-8", "replace").strip()
+                raise NotStarted(
+                    f"{self._inner.row.title} did not start in the lab", hint="make lab builds it anew",
+                    details=f"{plain(words)}\n{running.stderr()}".strip(),
+                )  # fmt: skip
+            yield LabMachine(running, self.row.title, " ".join(orders.argv), console)
+
+    def _lab(self) -> tuple[Lab, Path]:
+        lab, folder = lab_folder.load()
+        if self._program is None and self._inner.name not in lab.monitors:
+            raise HostError(
+                f"the lab has no {self._inner.row.title}",
+                hint=f"--program {self._inner.name}=PATH gives one; in the lab there are: {', '.join(lab.monitors)}",
+            )
+        return lab, folder
+
+    def version(self, architecture: str) -> str:
+        """Return the monitor's version, and the lab's kernel."""
+        lab, _ = self._lab()
+        own = lab.monitors.get(self._inner.name, "") if self._program is None else digest(self._program)[:12]
+        return f"{own} in the lab, Linux {lab.kernel}"
+
+    def identity(self, architecture: str, natives: Natives) -> tuple[str | Path, ...]:
+        """Return the lab, and the program that the user gave."""
+        lab, _ = self._lab()
+        return (lab.digest, *((self._program,) if self._program is not None else ()))
+
+    def kvm(self) -> KvmVerdict:
+        """Return that machines run under KVM, which a missing lab alone prevents."""
+        try:
+            self._lab()
+        except HostError as error:
+            return KvmVerdict(KvmState.ABSENT, error.message)
+        return KvmVerdict(KvmState.WORKS)
+
+
+def outer_machine(lab: Lab, folder: Path, orders: Path, machine: Machine) -> Machine:
+    """Return the lab's own machine for a machine in it, whose disks follow the lab's."""
+    row = named(lab.architecture)
+    if machine.architecture != lab.architecture:
+        raise UserInputError(f"the lab is for {row.title}, and the machine for {named(machine.architecture).title}")
+    return Machine(
+        board=row.board_names[0], memory_bytes=LAB_BYTES + machine.memory_bytes, kernel=str(folder / KERNEL),
+        initrd=str(folder / INITRD), words=(*_WORDS, f"console={row.kernel.console}", *row.kernel.words),
+        disks=(Disk(str(folder / DISK), mode=DiskMode.READ_ONLY), Disk(str(orders)), *machine.disks),
+        network=machine.network, ports=machine.ports, cpu_model=row.emulator.lab_cpu, acpi=True,
+        clock=machine.clock, architecture=row.name,
+    )  # fmt: skip
+
+
+def _write(out: Path, orders: Orders, machine: Machine, program: Path | None) -> None:
+    """Write the disk with the orders: the monitor's words, the files that it reads, the kernel."""
+    entries = [Extra("argv", data="".join(f"{word}\n" for word in orders.argv).encode())]
+    entries += [Extra(name, data=data) for name, data in orders.files.items()]
+    entries += [Extra(name, data=Path(path)) for name, path in machine.files.items()]
+    entries += [Extra("network")] if machine.network else []
+    entries += [Extra(_PROGRAM, data=program, mode=0o755)] if program is not None else []
+    with temporary.held_folder() as folder:
+        empty = folder / "empty.tar"
+        with tarfile.open(empty, "w"):
+            pass
+        build(empty, out, RootFormat.EXT4, entries)
+
+
+def drain(line: SerialLine, into: bytearray) -> None:
+    """Take what a line has to read, without waiting; of more than a megabyte the end is kept."""
+    with contextlib.suppress(BlockingIOError, OSError):
+        while data := line.recv(65536):
+            into += data
+            del into[: -(1 << 20)]
+
+
+def _until_started(running: RunningMachine, console: bytearray) -> LabConsole:
+    """Read the lab's console until the monitor starts, or cannot."""
+    while True:
+        left = running.left(_START_S)
+        readable = running.serial.wait_readable(min(left, 1.0))
+        if readable:
+            drain(running.serial, console)
+        said = read_console(console.decode("utf-8", "replace"))
+        if said.starts or said.lost or left <= 0 or not running.running:
+            return said

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The monitor that a user chose for a verification, and where it is started: on this host, or in the lab."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from vmtailor.base.errors import UserInputError
+from vmtailor.base.files.regular_files import open_regular
+from vmtailor.drivers.monitors import monitors
+from vmtailor.model.architecture import named
+from vmtailor.model.machine import LAB, Accelerator, Clock
+
+#: Bytes of a program's head: its kind, byte order, class and machine.
+_HEAD = 20
+
+
+@dataclass(frozen=True)
+class MonitorChoice:
+    """A monitor for machines: its name, as they have it, and the accelerator and the clock on which they run there."""
+
+    monitor: str
+    accelerator: Accelerator
+    clock: Clock
+
+    @property
+    def words(self) -> str:
+        """Return where the machines are started, in words: `Firecracker in the lab`."""
+        title = monitors.named(self.monitor).row.title
+        return title if self.monitor.startswith(LAB) else f"{title} under KVM on this host"
+
+
+def choose(name: str, architecture: str, clock: Clock, *, lab: bool, programs: Mapping[str, Path]) -> MonitorChoice:
+    """Return the choice of a monitor by name. It is started on this host where KVM works with it, else in the lab,
+    which `lab` and a program of the user's force. Raises UserInputError for an unknown name and an unfit program."""
+    found = monitors.named(name)
+    for monitor, path in programs.items():
+        monitors.named(monitor)
+        _require_program(path, architecture)
+        monitors.PROGRAMS[f"{LAB}{monitor}"] = path
+    if not lab and name not in programs and found.kvm().works:
+        return MonitorChoice(name, Accelerator.KVM, Clock.WALL)
+    return MonitorChoice(f"{LAB}{name}", Accelerator.TCG, clock)
+
+
+def _require_program(path: Path, architecture: str) -> None:
+    """Raise UserInputError for a file that is no program for the lab's processor."""
+    with open_regular(path, "the program") as file:
+        head = file.read(_HEAD) or b""
+    row = named(architecture)
+    if not head.startswith(b"\x7fELF"):
+        raise UserInputError(f"{path} is no program (ELF)", hint="give the monitor's own program")
+    if int.from_bytes(head[18:20], "little") != row.elf[0]:
+        raise UserInputError(f"{path} is a program for another processor than {row.title}")

@@ -18,8 +18,8 @@ TREE = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def lab() -> None:
-    """The lab of the cache; built where there is none of this description."""
-    subprocess.run([sys.executable, TREE / "tools" / "lab.py"], check=True, stdout=subprocess.PIPE, timeout=900)
+    """The lab of the cache; built where there is none of this description, once with libkrun, which is compiled."""
+    subprocess.run([sys.executable, TREE / "tools" / "lab.py"], check=True, stdout=subprocess.PIPE, timeout=5400)
 
 
 @pytest.mark.usefixtures("lab")

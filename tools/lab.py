@@ -4,20 +4,27 @@
 
     tools/lab.py [--again]
 
-The disk is built from packages (benchmarks/lab/system.toml), its kernel and an initial RAM disk are taken out, and all
-of it goes to the cache. A lab that is there, of the same description and packages, is kept; --again builds it anew.
+The disk is built from packages (benchmarks/lab/system.toml) and libkrun, where Rust is here to build it; its kernel and
+an initial RAM disk are taken out, and all of it goes to the cache. A lab that is there, of the same description and
+packages, is kept; --again builds it anew.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import build_libkrun
+
+from vmtailor.base import natives
 from vmtailor.base.cache.store import Store, digest, locked
 from vmtailor.base.errors import VmtailorError
 from vmtailor.base.files import records
@@ -39,7 +46,9 @@ def main() -> None:
     again = parser.parse_args().again
     store = Store()
     place = store.folder("lab")
-    key = digest(*sorted(DESCRIPTION.iterdir()), _offered())
+    krun = _libkrun(store)
+    parts = () if krun is None else (krun, natives.locate().krun_start)
+    key = digest(*sorted(DESCRIPTION.iterdir()), *parts, _offered())
     with locked(place / ".lock", "the lab"):
         known = place / "key"
         if not again and known.is_file() and known.read_text() == key and (place / RECORD).is_file():
@@ -47,10 +56,32 @@ def main() -> None:
             return
         known.unlink(missing_ok=True)
         (place / RECORD).unlink(missing_ok=True)
-        subprocess.run([sys.executable, TREE / "examples/build.py", DESCRIPTION, place / DISK], check=True)
-        records.save(_taken_out(place, store), place / RECORD)
+        _build(place / DISK, parts)
+        more = {} if krun is None else {"libkrun": build_libkrun.version()}
+        records.save(_taken_out(place, store, more), place / RECORD)
         known.write_text(key)
     print(f"the lab: {place}")
+
+
+def _libkrun(store: Store) -> Path | None:
+    """Return libkrun, which is built where it is not in the cache; None, said, where it cannot be."""
+    try:
+        return build_libkrun.library(store)
+    except VmtailorError as error:
+        print(f"the lab is without libkrun: {error.message} ({error.hint})", file=sys.stderr)
+        return None
+
+
+def _build(out: Path, parts: Sequence[Path]) -> None:
+    """Build the disk. `parts`: libkrun and the program that loads it, or nothing."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for path in DESCRIPTION.iterdir():
+            shutil.copyfile(path, folder / path.name)
+        with (folder / "system.toml").open("a") as file:
+            for path, place in zip(parts, (f"/usr/lib/{build_libkrun.SONAME}", "/usr/bin/krun-start"), strict=False):
+                file.write(f'\n[[file]]\npath = "{place}"\nmode = "0755"\nsource = {json.dumps(str(path))}\n')
+        subprocess.run([sys.executable, TREE / "examples/build.py", folder, out], check=True)
 
 
 def _offered() -> str:
@@ -65,8 +96,9 @@ def _offered() -> str:
     return "".join(re.findall(r"Candidate: (\S+)", policy))
 
 
-def _taken_out(place: Path, store: Store) -> Lab:
-    """Take the kernel and the initial RAM disk out of the disk, and return what the lab is."""
+def _taken_out(place: Path, store: Store, more: Mapping[str, str]) -> Lab:
+    """Take the kernel and the initial RAM disk out of the disk, and return what the lab is. `more`: versions of
+    monitors that are no packages."""
     with subjects.opened(f"{subjects.DISK}{place / DISK}", store) as found:
         row = named(found.subject.architecture)
         taken = inputs.taken_out(found, guest_programs.of(row.name), store)
@@ -74,7 +106,7 @@ def _taken_out(place: Path, store: Store) -> Lab:
             shutil.copyfile(taken / file, place / name)
         status = found.root.text("/var/lib/dpkg/status", 16 << 20)
         version = found.root.text("/etc/vmtailor-lab").strip()
-        monitors = {}
+        monitors = dict(more)
         for name, package in PACKAGED.items():
             stanza = re.search(rf"^Package: {package}\n(?:.+\n)*?Version: (\S+)", status, re.MULTILINE)
             if stanza:

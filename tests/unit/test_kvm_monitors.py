@@ -15,7 +15,7 @@ import pytest
 from vmtailor.base import natives
 from vmtailor.base.errors import HostError, NotStarted, UserInputError
 from vmtailor.drivers.monitors import kvm_guest, kvm_monitor, monitors
-from vmtailor.drivers.monitors.monitor import KvmState, Place, Wants
+from vmtailor.drivers.monitors.monitor import KvmState, StartPlace, Wants
 from vmtailor.model.boots.ending import Ending
 from vmtailor.model.checks import Need, State
 from vmtailor.model.machine import Accelerator, Clock, Disk, DiskFormat, DiskMode, Machine, PublishedPort
@@ -27,7 +27,7 @@ MACHINE = Machine(
     disks=(Disk("/b/root"), Disk("/b/run", mode=DiskMode.WRITTEN), Disk("/b/tools")), clock=Clock.WALL,
     accelerator=Accelerator.KVM, cpu_model="host", cpus=2,
 )  # fmt: skip
-PLACE = Place("/mnt", {"/b/vmlinux": "/mnt/kernel", "/b/root": "/dev/vdc", "/b/run": "/dev/vdd"}, tap="tap0")
+PLACE = StartPlace("/mnt", {"/b/vmlinux": "/mnt/kernel", "/b/root": "/dev/vdc", "/b/run": "/dev/vdd"}, tap="tap0")
 
 
 def of(name: str, machine: Machine = MACHINE) -> Machine:
@@ -129,7 +129,7 @@ def test_orders_are_refused_as_machines_are(name: str) -> None:
     with pytest.raises(UserInputError, match="it has no initial RAM disk"):
         one.orders(replace(of(name), initrd="/i"), PLACE)
     with pytest.raises(UserInputError, match="has no network on this host") as caught:
-        one.orders(replace(of(name), network=True), Place("/mnt"))
+        one.orders(replace(of(name), network=True), StartPlace("/mnt"))
     assert "--lab" in caught.value.hint
 
 

@@ -7,7 +7,7 @@ import re
 
 from vmtailor.base.errors import UserInputError
 from vmtailor.drivers.monitors.kvm_monitor import MAC, KvmMonitor, words
-from vmtailor.drivers.monitors.monitor import Orders, Place
+from vmtailor.drivers.monitors.monitor import Orders, StartPlace
 from vmtailor.model.machine import DiskMode, Machine
 
 #: Characters that mean something in its options, and that quotes do not take that from.
@@ -30,7 +30,7 @@ class CloudHypervisorMonitor(KvmMonitor):
     program = "cloud-hypervisor"
     source = "put a release of https://github.com/cloud-hypervisor/cloud-hypervisor on the PATH"
 
-    def _orders(self, machine: Machine, kernel: str, place: Place) -> Orders:
+    def _orders(self, machine: Machine, kernel: str, place: StartPlace) -> Orders:
         """Return the command. Its virtual console would have the first name, so there is none."""
         argv = [self.program, "--cpus", f"boot={machine.cpus}", "--memory", f"size={machine.memory_bytes >> 10}K"]
         argv += ["--kernel", place.name(kernel), "--cmdline", words(machine)]

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from vmtailor.drivers.monitors.kvm_monitor import LOG, MAC, KvmMonitor, mebibytes, words
-from vmtailor.drivers.monitors.monitor import Orders, Place
+from vmtailor.drivers.monitors.monitor import Orders, StartPlace
 from vmtailor.model.machine import DiskMode, Machine
 
 #: The file that it reads.
@@ -16,7 +16,7 @@ CONFIGURATION = "config.json"
 _CONSOLE = "ttyS0"
 
 
-def configuration(machine: Machine, kernel: str, place: Place) -> dict[str, Any]:
+def configuration(machine: Machine, kernel: str, place: StartPlace) -> dict[str, Any]:
     """Return what Firecracker is told of a machine.
 
     No drive is marked as the root device: Firecracker puts that one first, and adds words for it. The machine's own
@@ -47,7 +47,7 @@ class FirecrackerMonitor(KvmMonitor):
     program = "firecracker"
     source = "put a release of https://github.com/firecracker-microvm/firecracker on the PATH"
 
-    def _orders(self, machine: Machine, kernel: str, place: Place) -> Orders:
+    def _orders(self, machine: Machine, kernel: str, place: StartPlace) -> Orders:
         """Return the command and its configuration. Its log must not go where the serial line is, standard output."""
         told = json.dumps(configuration(machine, kernel, place), indent=1).encode()
         file = f"{place.folder}/{CONFIGURATION}"

@@ -10,7 +10,7 @@ from vmtailor.base.errors import HostError
 from vmtailor.base.natives import Natives
 from vmtailor.base.process import run
 from vmtailor.drivers.monitors.kvm_monitor import MAC, KvmMonitor, mebibytes, words
-from vmtailor.drivers.monitors.monitor import Orders, Place
+from vmtailor.drivers.monitors.monitor import Orders, StartPlace
 from vmtailor.model.architecture import Packing, named
 from vmtailor.model.machine import DiskMode, Machine
 
@@ -24,7 +24,7 @@ class LibkrunMonitor(KvmMonitor):
     program = "krun-start"
     source = "tools/build_libkrun.py, in a source tree of vmtailor, builds libkrun.so.1"
 
-    def _orders(self, machine: Machine, kernel: str, place: Place) -> Orders:
+    def _orders(self, machine: Machine, kernel: str, place: StartPlace) -> Orders:
         """Return the command."""
         is_elf = named(machine.architecture).kernel.packing is Packing.ELF
         argv = [self.program, "cpus", str(machine.cpus), "memory", str(mebibytes(machine))]

@@ -23,7 +23,7 @@ from vmtailor.base.process import CommandFailed, on_path, pasteable, run, spawn
 from vmtailor.base.text import plain
 from vmtailor.drivers.guest.serial_line import SerialLine
 from vmtailor.drivers.monitors import kvm_guest
-from vmtailor.drivers.monitors.monitor import KVM_DEVICE, KvmState, KvmVerdict, Monitor, Orders, Place, Wants
+from vmtailor.drivers.monitors.monitor import KVM_DEVICE, KvmState, KvmVerdict, Monitor, Orders, StartPlace, Wants
 from vmtailor.drivers.monitors.running_machine import Lines, RunningMachine
 from vmtailor.model.architecture import named, of_host
 from vmtailor.model.boots.ending import End
@@ -35,7 +35,7 @@ MAC = "52:54:00:12:34:56"
 #: The file, in the folder in which a monitor is started, to which one writes that keeps a log.
 LOG = "monitor.log"
 #: The folder and the TAP device in commands that are shown.
-_SHOWN = Place("/machine", tap="tap0")
+_SHOWN = StartPlace("/machine", tap="tap0")
 _MOST_LOG = 8000
 #: Seconds in which a monitor says its version, and in which the small guest has to end.
 _VERSION_S, _TRIAL_S = 20.0, 10.0
@@ -79,7 +79,7 @@ class KvmMonitor(Monitor):
     source: ClassVar[str]
     asked: ClassVar[tuple[str, ...]] = ("--version",)
 
-    def orders(self, machine: Machine, place: Place) -> Orders:
+    def orders(self, machine: Machine, place: StartPlace) -> Orders:
         """Return the command and the files by which a machine starts. Raises UserInputError for what this monitor
         cannot give, and for a network without a TAP device."""
         self.require(machine)
@@ -90,7 +90,7 @@ class KvmMonitor(Monitor):
         return self._orders(machine, machine.kernel, place)
 
     @abstractmethod
-    def _orders(self, machine: Machine, kernel: str, place: Place) -> Orders:
+    def _orders(self, machine: Machine, kernel: str, place: StartPlace) -> Orders:
         """Return what `orders` returns, of a machine with this kernel that can be given."""
 
     def _no_network(self) -> UserInputError:
@@ -131,7 +131,7 @@ class KvmMonitor(Monitor):
             folder = stack.enter_context(temporary.held_folder())
             names = {path: str(Path(path).absolute()) for path in machine.files.values()}
             names |= {disk.path: str(Path(disk.path).absolute()) for disk in machine.disks}
-            orders = self.orders(machine, Place(str(folder), names))
+            orders = self.orders(machine, StartPlace(str(folder), names))
             (folder / LOG).touch()  # which not all of them make
             for name, content in orders.files.items():
                 (folder / name).write_bytes(content)

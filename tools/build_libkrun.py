@@ -28,7 +28,8 @@ NAMES = ("Cargo.toml", "Cargo.lock", "lib.rs")
 SONAME = "libkrun.so.1"
 #: The least version of Rust that understands all of what it is made of, and the packages that have it in Debian 12.
 LEAST, PACKAGES = (1, 85), "rustc-web cargo-web"
-_WAIT_S = 5400.0
+#: Seconds that cargo may take; the descriptor on which all of its messages come.
+_WAIT_S, _ERRORS = 5400.0, 2
 _VERSION = re.compile(r"\w+ (\d+)\.(\d+)\.\d+")
 
 
@@ -72,7 +73,7 @@ def _fill(folder: Path) -> None:
         flags = f"--remap-path-prefix={place}=. --remap-path-prefix={Path.home()}=~"
         environment = {**os.environ, "RUSTFLAGS": flags}
         try:
-            subprocess.run(argv, cwd=place, check=True, timeout=_WAIT_S, env=environment, stdout=sys.stderr)
+            subprocess.run(argv, cwd=place, check=True, timeout=_WAIT_S, env=environment, stdout=_ERRORS)
         except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
             raise HostError(
                 "cargo could not build libkrun (see above)", hint="it fetches from Rust's registry"

@@ -4,7 +4,7 @@
 
     tools/lab.py [--again]
 
-The disk is built from packages (benchmarks/lab/system.toml) and libkrun, where Rust is here to build it; its kernel and
+The disk is built from packages (benchmarks/lab/system.toml) and, where this host has Rust, with libkrun. Its kernel and
 an initial RAM disk are taken out, and all of it goes to the cache. A lab that is there, of the same description and
 packages, is kept; --again builds it anew.
 """
@@ -19,14 +19,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import build_libkrun
 
 from vmtailor.base import natives
 from vmtailor.base.cache.store import Store, digest, locked
-from vmtailor.base.errors import VmtailorError
+from vmtailor.base.errors import HostError, VmtailorError
 from vmtailor.base.files import records
 from vmtailor.drivers.guest import guest_programs
 from vmtailor.drivers.monitors.lab_folder import DISK, INITRD, KERNEL, RECORD, Lab
@@ -37,6 +36,8 @@ TREE = Path(__file__).resolve().parent.parent
 DESCRIPTION = TREE / "benchmarks" / "lab"
 #: Monitors of the lab that are packages: name → the package whose version is theirs.
 PACKAGED = {"qemu": "qemu-system-x86"}
+#: The folder of the lab's libraries.
+_LIBRARIES = "/usr/lib/x86_64-linux-gnu"
 
 
 def main() -> None:
@@ -46,9 +47,8 @@ def main() -> None:
     again = parser.parse_args().again
     store = Store()
     place = store.folder("lab")
-    krun = _libkrun(store)
-    parts = () if krun is None else (krun, natives.locate().krun_start)
-    key = digest(*sorted(DESCRIPTION.iterdir()), *parts, _offered())
+    libkrun = _libkrun(store)
+    key = digest(*sorted(DESCRIPTION.iterdir()), _offered(), *libkrun.values())
     with locked(place / ".lock", "the lab"):
         known = place / "key"
         if not again and known.is_file() and known.read_text() == key and (place / RECORD).is_file():
@@ -56,32 +56,32 @@ def main() -> None:
             return
         known.unlink(missing_ok=True)
         (place / RECORD).unlink(missing_ok=True)
-        _build(place / DISK, parts)
-        more = {} if krun is None else {"libkrun": build_libkrun.version()}
-        records.save(_taken_out(place, store, more), place / RECORD)
+        _build(place / DISK, libkrun)
+        built = {"libkrun": build_libkrun.version()} if libkrun else {}
+        records.save(_taken_out(place, store, built), place / RECORD)
         known.write_text(key)
     print(f"the lab: {place}")
 
 
-def _libkrun(store: Store) -> Path | None:
-    """Return libkrun, which is built where it is not in the cache; None, said, where it cannot be."""
+def _libkrun(store: Store) -> dict[str, Path]:
+    """Return what the lab has of libkrun: path there → file here. Nothing where it cannot be built, which is said."""
     try:
-        return build_libkrun.library(store)
-    except VmtailorError as error:
+        library = build_libkrun.library(store)
+    except HostError as error:
         print(f"the lab is without libkrun: {error.message} ({error.hint})", file=sys.stderr)
-        return None
+        return {}
+    return {f"{_LIBRARIES}/{build_libkrun.SONAME}": library, "/usr/bin/krun-start": natives.locate().krun_start}
 
 
-def _build(out: Path, parts: Sequence[Path]) -> None:
-    """Build the disk. `parts`: libkrun and the program that loads it, or nothing."""
+def _build(disk: Path, more: dict[str, Path]) -> None:
+    """Build the disk of the description, with further programs and libraries."""
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        for path in DESCRIPTION.iterdir():
-            shutil.copyfile(path, folder / path.name)
+        folder = Path(name, "lab")
+        shutil.copytree(DESCRIPTION, folder)
+        rows = "".join(f'\n[[file]]\npath = "{path}"\nmode = "0755"\nsource = "{own}"\n' for path, own in more.items())
         with (folder / "system.toml").open("a") as file:
-            for path, place in zip(parts, (f"/usr/lib/{build_libkrun.SONAME}", "/usr/bin/krun-start"), strict=False):
-                file.write(f'\n[[file]]\npath = "{place}"\nmode = "0755"\nsource = {json.dumps(str(path))}\n')
-        subprocess.run([sys.executable, TREE / "examples/build.py", folder, out], check=True)
+            file.write(rows)
+        subprocess.run([sys.executable, TREE / "examples/build.py", folder, disk], check=True)
 
 
 def _offered() -> str:
@@ -96,8 +96,8 @@ def _offered() -> str:
     return "".join(re.findall(r"Candidate: (\S+)", policy))
 
 
-def _taken_out(place: Path, store: Store, more: Mapping[str, str]) -> Lab:
-    """Take the kernel and the initial RAM disk out of the disk, and return what the lab is. `more`: versions of
+def _taken_out(place: Path, store: Store, built: dict[str, str]) -> Lab:
+    """Take the kernel and the initial RAM disk out of the disk, and return what the lab is. `built`: the versions of
     monitors that are no packages."""
     with subjects.opened(f"{subjects.DISK}{place / DISK}", store) as found:
         row = named(found.subject.architecture)
@@ -106,7 +106,7 @@ def _taken_out(place: Path, store: Store, more: Mapping[str, str]) -> Lab:
             shutil.copyfile(taken / file, place / name)
         status = found.root.text("/var/lib/dpkg/status", 16 << 20)
         version = found.root.text("/etc/vmtailor-lab").strip()
-        monitors = dict(more)
+        monitors = dict(built)
         for name, package in PACKAGED.items():
             stanza = re.search(rf"^Package: {package}\n(?:.+\n)*?Version: (\S+)", status, re.MULTILINE)
             if stanza:

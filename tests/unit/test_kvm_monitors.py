@@ -31,7 +31,8 @@ PLACE = StartPlace("/mnt", {"/b/vmlinux": "/mnt/kernel", "/b/root": "/dev/vdc", 
 
 
 def of(name: str, machine: Machine = MACHINE) -> Machine:
-    return replace(machine, monitor=name, **({"board": "q35", "acpi": True} if name == "cloud-hypervisor" else {}))
+    found = replace(machine, monitor=name)
+    return replace(found, board="q35", acpi=True) if name == "cloud-hypervisor" else found
 
 
 def test_firecracker_is_told_by_a_file() -> None:

@@ -69,6 +69,8 @@ static void reaped(pid_t pid, int status) {
 int main(int argc, char **argv) {
     if (argc > 1 && strcmp(argv[1], "--exec") == 0)
         return traced_second_half(argc, argv);
+    if (argc == 3 && strcmp(argv[1], "--attached") == 0)
+        return traced_say_attached(argv[2]);
     if (argc == 4 && strcmp(argv[1], "-q") == 0)
         return note_module_request(argv[3]);
     struct stamp started = vt_mark_init();

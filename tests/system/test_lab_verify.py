@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,23 +13,36 @@ import pytest
 from tests.fakes.program import run_program
 from tests.system.conftest import Fitted
 
+from vmtailor.drivers.monitors import lab_folder
+
 pytestmark = pytest.mark.system
 TREE = Path(__file__).parents[2]
 
 
+#: Variables that name programs of monitors which no package and no registry has.
+PROGRAMS = {"firecracker": "VMTAILOR_FIRECRACKER", "cloud-hypervisor": "VMTAILOR_CLOUD_HYPERVISOR"}
+
+
 @pytest.fixture(scope="module")
-def lab() -> None:
-    """The lab of the cache; built where there is none of this description, once with libkrun, which is compiled."""
-    subprocess.run([sys.executable, TREE / "tools" / "lab.py"], check=True, stdout=subprocess.PIPE, timeout=5400)
+def lab() -> dict[str, str]:
+    """The lab of the cache, built where there is none of this description; its monitors, with their versions."""
+    subprocess.run([sys.executable, TREE / "tools" / "lab.py"], check=True, stdout=subprocess.PIPE, timeout=1500)
+    return lab_folder.load()[0].monitors
 
 
-@pytest.mark.usefixtures("lab")
-def test_a_bundle_works_in_qemu_under_kvm(lighttpd: Fitted, tmp_path: Path) -> None:
+@pytest.mark.parametrize("monitor", ["qemu", "libkrun", *PROGRAMS])
+def test_a_bundle_works_under_kvm(monitor: str, lab: dict[str, str], lighttpd: Fitted, tmp_path: Path) -> None:
     """The exercise, every system call, and the published port, which is asked from this host."""
-    ended = run_program(tmp_path, "verify", lighttpd.bundle, "--on", "qemu", "--lab", "--json", timeout_s=600.0)
+    program = os.environ.get(PROGRAMS.get(monitor, ""), "")
+    if monitor not in lab and not program:
+        pytest.skip(f"no program: {PROGRAMS.get(monitor, 'the lab was built without it')}")
+    given = ("--program", f"{monitor}={program}") if program else ()
+    ended = run_program(
+        tmp_path, "verify", lighttpd.bundle, "--on", monitor, "--lab", "--json", *given, timeout_s=900.0
+    )
     assert ended.code == 0, ended.stderr
     found = json.loads(ended.stdout)
-    assert found["verified"] and found["on"] == "lab/qemu" and not found["failures"]
+    assert found["verified"] and found["on"] == f"lab/{monitor}" and not found["failures"]
 
 
 @pytest.mark.usefixtures("lab")

@@ -225,6 +225,25 @@ def test_what_our_init_prepares_is_not_the_containers() -> None:
     ]
 
 
+def test_what_attaching_takes_is_not_the_containers() -> None:
+    log = b"""\
+1 100.000000 read(9<pipe:[480]>,  <unfinished ...>
+3 100.000050 execve("/.vmtailor/init", ["/.vmtailor/init", "--attached", "10"], 0x7) = 0 <0.000100>
+3 100.000100 write(10<pipe:[480]>, "\\0", 1) = 1 <0.000001>
+1 100.000110 <... read resumed>"\\0", 1) = 1 <0.000100>
+3 100.000120 exit_group(0) = ?
+1 100.000200 execve("/.vmtailor/init", ["/.vmtailor/init", "--exec", "8", "7", "1"], 0x7) = 0 <0.000100>
+1 100.000300 ptrace(PTRACE_TRACEME) = -1 EPERM (Operation not permitted) <0.000001>
+3 100.000310 +++ exited with 0 +++
+1 100.000400 execve("/bin/app", ["app"], 0x7) = 0 <0.000100>
+1 100.000500 read(3</etc/app>, "x", 1) = 1 <0.000001>
+1 100.000600 execve("/bin/other", ["other"], 0x7) = 0 <0.000100>
+"""
+    assert [(event.pid, event.name) for event in container_calls.read(log, ()).events] == [
+        (1, "execve"), (1, "read"), (1, "execve"),
+    ]  # fmt: skip
+
+
 def test_a_loop_is_found_in_the_parts_that_the_compiler_made_of_its_function() -> None:
     rows = tuple(FunctionCost(name, Phase.KERNEL, 5) for name in ("wait_tick", "wait_tick.part.0", "wait_tickle"))
     boot = Boot(Outcome.READY, (), 1.0, functions=rows)

@@ -43,10 +43,30 @@ static void reset_signals(void) {
     sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
+static void start_tracer(const struct handover *handover, bool mark) {
+    close(handover->number[1]);
+    close(handover->attached[0]);
+    pid_t number = traced_number(handover);
+    if (number > 0 && fork() == 0) {
+        reset_signals();
+        setsid();
+        traced_attach(number, mark, handover->attached[1]);
+    }
+    close(handover->number[0]);
+    close(handover->attached[1]); /* without a tracer, the child reads the end of it, and gives up */
+}
+
 pid_t child_start(struct list *argv, struct stdio stdio, bool mark, int *status_fd) {
     int status[2];
+    struct handover handover;
+    bool traced = settings.trace.count > 0;
     if (pipe2(status, O_CLOEXEC) != 0)
         return -1;
+    if (traced && !traced_prepare(&handover)) {
+        close(status[0]);
+        close(status[1]);
+        return -1;
+    }
     pid_t pid = fork();
     if (pid == 0) {
         reset_signals();
@@ -58,11 +78,13 @@ pid_t child_start(struct list *argv, struct stdio stdio, bool mark, int *status_
             program_give_up(status[1], CANNOT_EXECUTE, errno, "dup2%s", "");
         if (mark && settings.pid_one && getpid() == 1 && !root_proc_of_namespace())
             program_give_up(status[1], CANNOT_EXECUTE, errno, "mount(%s)", "/proc");
-        if (settings.trace.count > 0)
-            traced_become(argv, status[1], mark);
+        if (traced)
+            traced_become(argv, status[1], mark, &handover);
         program_become(argv, status[1], mark);
     }
     close(status[1]);
+    if (traced)
+        start_tracer(&handover, mark);
     if (pid < 0 || status_fd == NULL)
         close(status[0]);
     else

@@ -190,19 +190,13 @@ void entry_start(void) {
     loop_add(&status_pipe, status, POLLIN, hear_status);
 }
 
-/* A tracer holds the other end, too, and may do so for longer: then only what is there already is read. */
-static bool more_status(void) {
-    struct pollfd look = {.fd = status_pipe.fd, .events = POLLIN};
-    return status_pipe.fd >= 0 && (settings.trace.count == 0 || poll(&look, 1, 0) > 0);
-}
-
 bool entry_exit(pid_t pid, int status) {
     if (pid != entry_pid)
         return false;
     ended = true;
     end_signal = WIFSIGNALED(status) ? signal_said(WTERMSIG(status)) : 0;
     end_code = end_signal != 0 ? 128 + end_signal : WEXITSTATUS(status);
-    while (more_status())
+    while (status_pipe.fd >= 0)
         hear_status(&status_pipe, 0);
     return true;
 }

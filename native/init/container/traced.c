@@ -3,9 +3,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
@@ -17,6 +19,8 @@
 
 /* A tracer carries this message queue limit, which nothing else asks for, so that it outlives those it traces. */
 #define TRACER_MARK 0x5654
+#define STRACE "/.vmtailor/tools/strace"
+#define NUMBER_MS 10000
 
 /* Leave what the second half must know in an unlinked file; its descriptor, or -1. */
 static int leave_records(const struct list *argv) {
@@ -34,50 +38,101 @@ static int leave_records(const struct list *argv) {
     return fclose(file) == 0 ? fd : -1;
 }
 
-_Noreturn void traced_become(const struct list *argv, int status_fd, bool mark) {
-    char records[16], status[16], limit[24];
-    struct rlimit normal = {0, 0};
+bool traced_prepare(struct handover *handover) {
+    if (pipe2(handover->number, O_CLOEXEC) != 0)
+        return false;
+    if (pipe2(handover->attached, O_CLOEXEC) == 0)
+        return true;
+    close(handover->number[0]);
+    close(handover->number[1]);
+    return false;
+}
+
+/* Tell init our number, and wait until the tracer has us. */
+static bool hand_over(const struct handover *handover) {
+    pid_t number = getpid(); /* in the namespace, which is the tracer's, too */
+    char byte;
+    ssize_t got;
+    close(handover->number[0]);
+    close(handover->attached[1]);
+    if (write(handover->number[1], &number, sizeof number) != (ssize_t)sizeof number)
+        return false;
+    close(handover->number[1]);
+    do
+        got = read(handover->attached[0], &byte, 1);
+    while (got < 0 && errno == EINTR);
+    return got == 1; /* at its end there is none who would say it */
+}
+
+_Noreturn void traced_become(const struct list *argv, int status_fd, bool mark, const struct handover *handover) {
+    char records[16], status[16];
     int fd = leave_records(argv);
     if (fd < 0)
         program_give_up(status_fd, CANNOT_EXECUTE, errno, "open(%s)", "/dev/.vt-exec");
     snprintf(records, sizeof records, "%d", fd);
     snprintf(status, sizeof status, "%d", status_fd);
     fcntl(status_fd, F_SETFD, 0);
-    getrlimit(RLIMIT_MSGQUEUE, &normal);
-    snprintf(limit, sizeof limit, "%llu", (unsigned long long)normal.rlim_max);
-    setrlimit(RLIMIT_MSGQUEUE, &(struct rlimit){TRACER_MARK, TRACER_MARK});
+    if (!hand_over(handover))
+        program_give_up(status_fd, CANNOT_EXECUTE, ESRCH, "execve(%s)", STRACE);
+    char *words[] = {"/.vmtailor/init", "--exec", records, status, mark ? "1" : "0", NULL};
+    execve(words[0], words, (char *[]){NULL});
+    program_give_up(status_fd, CANNOT_EXECUTE, errno, "execve(%s)", words[0]);
+}
 
+pid_t traced_number(const struct handover *handover) {
+    pid_t number;
+    struct pollfd look = {.fd = handover->number[0], .events = POLLIN};
+    /* Another of the container may have stopped it. */
+    if (poll(&look, 1, NUMBER_MS) <= 0 || read(look.fd, &number, sizeof number) != (ssize_t)sizeof number)
+        return -1;
+    return number;
+}
+
+_Noreturn void traced_attach(pid_t number, bool mark, int attached) {
+    char traced[16], fd[16];
+    int nothing = open("/dev/null", O_RDWR);
     struct list words = {0};
-    char *before[] = {"/.vmtailor/tools/ld.so", "--library-path", "/.vmtailor/tools/lib", "/.vmtailor/tools/strace"};
-    char *after[] = {"-o",     mark ? "/dev/.vt-trace-entry" : "/dev/.vt-trace-command",
-                     "--",     "/.vmtailor/init",
-                     "--exec", records,
-                     status,   mark ? "1" : "0",
-                     limit};
+    char *before[] = {"/.vmtailor/tools/ld.so", "--library-path", "/.vmtailor/tools/lib", STRACE};
+    /* No signal of the container's ends or stops it (-I4). It attaches before it starts what says so. */
+    char *after[] = {"-I4",
+                     "-o",
+                     mark ? "/dev/.vt-trace-entry" : "/dev/.vt-trace-command",
+                     "-p",
+                     traced,
+                     "--",
+                     "/.vmtailor/init",
+                     "--attached",
+                     fd};
+    snprintf(traced, sizeof traced, "%d", (int)number);
+    snprintf(fd, sizeof fd, "%d", attached);
+    fcntl(attached, F_SETFD, 0);
+    setrlimit(RLIMIT_MSGQUEUE, &(struct rlimit){TRACER_MARK, TRACER_MARK});
+    for (int stream = 0; nothing >= 0 && stream <= 2; stream++)
+        dup2(nothing, stream);
     for (size_t i = 0; i < sizeof before / sizeof *before; i++)
         list_add(&words, before[i]);
-    bool apart = false;
-    for (size_t i = 0; i < settings.trace.count; i++) {
-        list_add(&words, settings.trace.items[i]);
-        apart = apart || strncmp(settings.trace.items[i], "-D", 2) == 0;
-    }
-    if (!apart)
-        list_add(&words, "-D"); /* the tracer is no parent of the entry point, which stays our child */
+    /* Inits of versions before were told by -D to make the tracer a grandchild. */
+    for (size_t i = 0; i < settings.trace.count; i++)
+        if (strncmp(settings.trace.items[i], "-D", 2) != 0)
+            list_add(&words, settings.trace.items[i]);
     for (size_t i = 0; i < sizeof after / sizeof *after; i++)
         list_add(&words, after[i]);
-    /* Without a time zone, strace looks for a file that names one twice for each call. What it starts has an
-     * environment of its own. */
+    /* Without a time zone, strace looks for a file that names one twice for each call. */
     execve(words.items[0], words.items, (char *[]){"TZ=UTC0", NULL});
-    program_give_up(status_fd, CANNOT_EXECUTE, errno, "execve(%s)", words.items[0]);
+    _exit(NOT_FOUND);
+}
+
+int traced_say_attached(const char *fd) {
+    return write(atoi(fd), "", 1) == 1 ? 0 : 1;
 }
 
 int traced_second_half(int argc, char **argv) {
-    if (argc != 6)
+    if (argc != 5)
         return 2;
     int records_fd = atoi(argv[2]), status_fd = atoi(argv[3]);
     fcntl(status_fd, F_SETFD, FD_CLOEXEC);
-    rlim_t normal = strtoull(argv[5], NULL, 10);
-    setrlimit(RLIMIT_MSGQUEUE, &(struct rlimit){normal, normal});
+    if (ptrace(PTRACE_TRACEME, 0, NULL, NULL) == 0) /* nobody does; refused to those who are traced already */
+        program_give_up(status_fd, CANNOT_EXECUTE, ESRCH, "ptrace(%s)", "PTRACE_SEIZE");
     off_t length = lseek(records_fd, 0, SEEK_END);
     char *text = length > 0 ? malloc((size_t)length) : NULL;
     if (text == NULL || pread(records_fd, text, (size_t)length, 0) != length)

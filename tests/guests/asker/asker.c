@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -41,6 +42,11 @@ static void lie(void) {
     }
 }
 
+/* As PID 1 it must say so itself. */
+static void end(int number) {
+    _exit(128 + number);
+}
+
 int main(int argc, char **argv) {
     say("flock", flock(1, LOCK_EX));
     say("timerfd_create", timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC));
@@ -53,12 +59,14 @@ int main(int argc, char **argv) {
     if (argc > 1 && strcmp(argv[1], "lie") == 0)
         lie();
     if (argc > 1 && strcmp(argv[1], "wait") == 0) {
+        signal(SIGTERM, end);
         puts("waiting");
         fflush(stdout);
         pause();
     }
     if (argc > 1 && strcmp(argv[1], "fork") == 0 && fork() == 0)
         _exit(flock(1, LOCK_SH) == 0);
-    wait(NULL);
+    while (wait(NULL) > 0) /* all of its children: a tracer must be none of them */
+        ;
     return 5;
 }

@@ -60,7 +60,8 @@ _PHASES = (
     ("load", Phase.LOAD),
     ("stop", Phase.STOP),
 )
-#: Executed first in a traced start; it sets user, groups and folder, and executes the entry point.
+#: Executed first in a traced start; it sets user, groups and folder, and executes the entry point. The tracer, too,
+#: executes it once, to say that it has attached.
 _OURS = '"/.vmtailor/init"'
 
 
@@ -80,18 +81,27 @@ def read(data: bytes, begins: Sequence[tuple[str, float]]) -> CallLog:
     return replace(log, events=tuple(_of_container(placed(log.events))))
 
 
+#: The call in which a process of ours waits until the tracer has attached to it; what it executes next is `_OURS`.
+_WAITING = "read"
+
+
 def _of_container(events: Iterable[SyscallEvent]) -> list[SyscallEvent]:
     preparing: set[int] = set()
-    kept = []
+    kept: list[SyscallEvent | None] = []
+    last: dict[int, int] = {}  # process → where its last call is
     for event in events:
         executed = event.name == "execve" and event.result == 0
         if executed and event.args[:1] == (_OURS,):
             preparing.add(event.pid)
+            before = kept[last[event.pid]] if event.pid in last else None
+            if before is not None and before.name == _WAITING:
+                kept[last[event.pid]] = None
         elif executed:
             preparing.discard(event.pid)
         if event.pid not in preparing:
+            last[event.pid] = len(kept)
             kept.append(event)
-    return kept
+    return [event for event in kept if event is not None]
 
 
 _PORT = re.compile(r"sin6?_port=htons\((\d{1,5})\)")

@@ -12,7 +12,6 @@ packages, is kept; --again builds it anew.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import re
 import shutil

@@ -28,7 +28,7 @@ class CloudHypervisorMonitor(KvmMonitor):
     """Starts machines in Cloud Hypervisor. It always has a source of entropy."""
 
     program = "cloud-hypervisor"
-    source = "put a release of https://github.com/cloud-hypervisor/cloud-hypervisor on the PATH"
+    source = "put the program of a Cloud Hypervisor release on the PATH"
 
     def _orders(self, machine: Machine, kernel: str, place: StartPlace) -> Orders:
         """Return the command. Its virtual console would have the first name, so there is none."""

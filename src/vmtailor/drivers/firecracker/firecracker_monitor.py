@@ -12,17 +12,15 @@ from vmtailor.model.machine import DiskMode, Machine
 
 #: The file that it reads.
 CONFIGURATION = "config.json"
-#: Its serial line is a 16550 on every processor.
-_CONSOLE = "ttyS0"
 
 
-def configuration(machine: Machine, kernel: str, place: StartPlace) -> dict[str, Any]:
+def configuration(machine: Machine, kernel: str, place: StartPlace, console: str) -> dict[str, Any]:
     """Return what Firecracker is told of a machine.
 
     No drive is marked as the root device: Firecracker puts that one first, and adds words for it. The machine's own
     words name its root, and drives are given to the guest in their order."""
     found: dict[str, Any] = {
-        "boot-source": {"kernel_image_path": place.name(kernel), "boot_args": words(machine, _CONSOLE)},
+        "boot-source": {"kernel_image_path": place.name(kernel), "boot_args": words(machine, console)},
         "machine-config": {"vcpu_count": machine.cpus, "mem_size_mib": mebibytes(machine)},
         "drives": [
             {
@@ -45,11 +43,11 @@ class FirecrackerMonitor(KvmMonitor):
     """Starts machines in Firecracker."""
 
     program = "firecracker"
-    source = "put a release of https://github.com/firecracker-microvm/firecracker on the PATH"
+    source = "put the program of a Firecracker release on the PATH"
 
     def _orders(self, machine: Machine, kernel: str, place: StartPlace) -> Orders:
         """Return the command and its configuration. Its log must not go where the serial line is, standard output."""
-        told = json.dumps(configuration(machine, kernel, place), indent=1).encode()
+        told = json.dumps(configuration(machine, kernel, place, self.row.console), indent=1).encode()
         file = f"{place.folder}/{CONFIGURATION}"
         argv = (self.program, "--no-api", "--config-file", file, "--log-path", LOG, "--level", "Warning")
         return Orders(argv, {CONFIGURATION: told})

@@ -5,7 +5,6 @@ line is the lab's second port; what the monitor says of itself comes on the lab'
 from __future__ import annotations
 
 import contextlib
-import re
 import tarfile
 import time
 from collections.abc import Iterator
@@ -17,7 +16,7 @@ from vmtailor.base.cache.store import digest
 from vmtailor.base.errors import HostError, NotStarted, UserInputError
 from vmtailor.base.files import temporary
 from vmtailor.base.natives import Natives
-from vmtailor.base.text import plain
+from vmtailor.base.text import is_number, plain
 from vmtailor.drivers.guest.serial_line import SerialLine
 from vmtailor.drivers.monitors import lab_folder, monitors
 from vmtailor.drivers.monitors.lab_folder import DISK, INITRD, KERNEL, Lab
@@ -53,7 +52,9 @@ _WORDS = (
     "root=/dev/vda", "rootfstype=ext4", "ro", "init=/sbin/init", "quiet", "panic=-1", "mitigations=off",
     "cryptomgr.notests",
 )  # fmt: skip
-_LINE = re.compile(r"vmtailor-lab (?P<what>starts|lost|said|ended)(?:: (?P<words>[^\r\n]{0,4000}))?\r?\n")
+#: Begins the lab's own lines on its console.
+_SAYS = "vmtailor-lab "
+_MOST_LINE = 4000
 
 
 @dataclass(frozen=True)
@@ -70,18 +71,20 @@ class LabConsole:
 def read_console(text: str) -> LabConsole:
     """Return what a lab's console says. Lines of others are left out."""
     found = LabConsole()
-    for match in _LINE.finditer(text):
-        words = plain(match["words"] or "")
-        number = int(words) if re.fullmatch("[0-9]{1,18}", words) else None
-        match match["what"]:
+    for line in text.split("\n")[:-1]:  # what follows the last one is not whole yet
+        if not line.startswith(_SAYS):
+            continue
+        word, _, more = line.removeprefix(_SAYS).rstrip("\r").partition(": ")
+        more = plain(more[:_MOST_LINE])
+        match word:
             case "starts":
                 found = replace(found, starts=True)
             case "lost":
-                found = replace(found, lost=found.lost or words or "no reason was said")
+                found = replace(found, lost=found.lost or more or "no reason was said")
             case "said":
-                found = replace(found, said=(*found.said[-199:], words))
+                found = replace(found, said=(*found.said[-199:], more))
             case "ended":
-                found = replace(found, status=number)
+                found = replace(found, status=int(more) if is_number(more) else None)
     return found
 
 

@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """The guest that tries a monitor under KVM: an ELF kernel of some hundred bytes, which says a word and ends the machine
-by a triple fault. It runs wherever a monitor enters kernels, by PVH in 32 bits, or by Linux's protocol in 64."""
+by a triple fault. It runs wherever a monitor enters kernels: in 32 bits, by a note, or by Linux's protocol in 64."""
 
 from __future__ import annotations
 
 import struct
 
+from vmtailor.model.architecture import presumed_name
+
 #: The words that it says on the first serial port.
 SAID = b"VTKVM ok\n"
 #: The architecture that it is for.
-ARCHITECTURE = "x86_64"
+ARCHITECTURE = presumed_name()
 _AT, _HEAD, _PHDR = 0x100000, 64, 56
 _LOAD, _NOTE = 1, 4
 #: The note by which a kernel tells its 32-bit entry (Linux's include/xen/interface/elfnote.h).

@@ -216,8 +216,9 @@ class KvmMonitor(Monitor):
         with tempfile.TemporaryDirectory() as folder:
             kernel = Path(folder, "kernel")
             kernel.write_bytes(kvm_guest.elf())
+            console = named(kvm_guest.ARCHITECTURE).kernel.console
             machine = Machine(
-                board=board, memory_bytes=_TRIAL_BYTES, kernel=str(kernel), words=("console=ttyS0", "quiet"),
+                board=board, memory_bytes=_TRIAL_BYTES, kernel=str(kernel), words=(f"console={console}", "quiet"),
                 clock=Clock.WALL, accelerator=Accelerator.KVM, cpu_model=HOST_CPU, acpi=self.row.gives.acpi,
                 architecture=kvm_guest.ARCHITECTURE, monitor=self.name,
             )  # fmt: skip

@@ -82,13 +82,15 @@ class Gives:
 @dataclass(frozen=True)
 class MonitorRow:
     """One row of data/monitors. `title` is for people; `driver`: MODULE:CLASS of the Monitor. `tool`: rows as
-    data/tools.toml has them, of what it needs besides those."""
+    data/tools.toml has them, of what it needs besides those. `console`: what kernels call its serial line, where
+    that is not the processor's usual one."""
 
     name: str
     title: str
     driver: str
     gives: Gives
     tool: tuple[dict[str, Any], ...] = ()
+    console: str = ""
 
 
 class Counter(Protocol):

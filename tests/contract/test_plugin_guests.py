@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A guest within the guest, counted apart by the plugin in a real QEMU that emulates AMD's SVM; the instructions of both
-can be counted by hand (tests/guests/virtual.S).
+"""A guest within the guest, counted apart by the plugin in a real QEMU that emulates AMD's SVM. The instructions of
+both can be counted by hand (tests/guests/virtual.S).
 
 $VMTAILOR_QEMU names a second QEMU, of another version, to be tested beside the one on the PATH."""
 

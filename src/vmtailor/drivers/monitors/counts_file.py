@@ -16,8 +16,8 @@ It is `VTCOUNT2`, then chunks, all little-endian: tag (4 bytes), count (u32), by
     VSPN   behind a SPAN, likewise, for each of its passages
     END.   nothing; its absence says that QEMU died
 
-totals: early, kernel, user instructions, port accesses, memory-mapped accesses, five u64, since reset. Of a guest: early, kernel,
-user instructions, entries, four u64, since reset; the other totals are then without them.
+totals: early, kernel, user instructions, port accesses, memory-mapped accesses, five u64, since reset.
+A guest's: early, kernel, user instructions, entries, four u64, since reset; the other totals are then without them.
 """
 
 from __future__ import annotations
@@ -122,7 +122,8 @@ class _Reader:
             self.lengths.append(np.frombuffer(payload, np.uint8))
         elif tag == b"SPAN":
             rows = np.frombuffer(payload, _SPAN)
-            self.spans += [(int(row["span"]), Totals(*(int(v) for v in row["totals"]))) for row in rows]
+            for span, (early, kernel, user, ports, mmio) in rows.tolist():
+                self.spans.append((span, Totals(early, kernel, user, ports, mmio)))
         elif tag == b"STEP":
             self.steps.append(_step(payload))
         elif tag in (b"VIRT", b"VSPN"):

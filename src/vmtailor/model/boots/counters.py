@@ -65,8 +65,8 @@ class CountingConfig:
     `kernel`: the address of start_kernel; code below the kernel's half before it is firmware and early kernel,
     afterwards user code, unless it is firmware that stays. By default that of the mark of that name. `devices`: count
     memory-mapped device accesses, and let a device's work finish before the guest goes on; without it, boots with disks
-    differ a little. `architecture`: its name, as model/architecture.py knows it. `guests`: the machine is a host itself,
-    and its hypervisor's guest is counted apart; `guest_kernel`: as `kernel`, of that guest."""
+    differ a little. `architecture`: its name, as model/architecture.py knows it. `guests`: the machine is a host
+    itself, and its hypervisor's guest is counted apart; `guest_kernel`: as `kernel`, of that guest."""
 
     kernel: int | None = None
     mode: CountingMode = CountingMode.COUNTS
@@ -98,8 +98,8 @@ END_MARK = ""
 
 @dataclass(frozen=True)
 class GuestTotals:
-    """The counts since reset of the guest of a hypervisor within the machine: `early`, `kernel` and `user` as in Totals;
-    `entries`: times that the guest was entered, and so left, too."""
+    """The counts since reset of the guest of a hypervisor within the machine: `early`, `kernel` and `user` as in
+    Totals; `entries`: times that the guest was entered, and so left, too."""
 
     early: int = 0
     kernel: int = 0

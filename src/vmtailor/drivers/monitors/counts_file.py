@@ -123,7 +123,8 @@ class _Reader:
         elif tag == b"SPAN":
             rows = np.frombuffer(payload, _SPAN)
             for span, (early, kernel, user, ports, mmio) in rows.tolist():
-                self.spans.append((span, Totals(early, kernel, user, ports, mmio)))
+                at = Totals(early=early, kernel=kernel, user=user, ports=ports, mmio=mmio)
+                self.spans.append((span, at))
         elif tag == b"STEP":
             self.steps.append(_step(payload))
         elif tag in (b"VIRT", b"VSPN"):

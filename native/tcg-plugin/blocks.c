@@ -26,6 +26,15 @@ size_t insn_bytes(const struct qemu_plugin_insn *insn, uint8_t to[MAX_INSN_BYTES
 #endif
 }
 
+uint64_t block_end(const struct qemu_plugin_tb *tb) {
+    struct qemu_plugin_insn *last = qemu_plugin_tb_get_insn(tb, qemu_plugin_tb_n_insns(tb) - 1);
+    return qemu_plugin_insn_vaddr(last) + qemu_plugin_insn_size(last);
+}
+
+bool block_holds(const struct qemu_plugin_tb *tb, uint64_t address) {
+    return address >= qemu_plugin_tb_vaddr(tb) && address < block_end(tb);
+}
+
 static void *grown(void *old, size_t count, size_t size) {
     void *larger = realloc(old, count * size);
     if (!larger)

@@ -30,6 +30,10 @@ unsigned block_count(void);
 // The lengths in bytes of all instructions of all blocks.
 const uint8_t *block_lengths(size_t *count);
 
+// The address behind a block's last instruction, and whether an address lies in the block.
+uint64_t block_end(const struct qemu_plugin_tb *tb);
+bool block_holds(const struct qemu_plugin_tb *tb, uint64_t address);
+
 // Copy an instruction's bytes; returns how many.
 size_t insn_bytes(const struct qemu_plugin_insn *insn, uint8_t to[MAX_INSN_BYTES]);
 

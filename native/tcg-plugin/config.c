@@ -30,13 +30,15 @@ static const char *add_owner(struct config *config, char **words, unsigned count
 
 static const char *add_point(struct config *config, char **words, unsigned count, bool is_span) {
     struct point point = {.is_span = is_span, .every = is_span};
-    if (count == 4 && !is_span && !strcmp(words[3], "every"))
-        point.every = true;
-    else if (count == 4 && !is_span && !strcmp(words[3], "once"))
-        point.every = false;
-    else if (count != 3)
-        return "mark NAME ADDRESS [once|every], span NAME ADDRESS";
-    if (!parse_address(words[2], &point.address))
+    unsigned next = 3;
+    if (count > next && !is_span && (!strcmp(words[next], "once") || !strcmp(words[next], "every")))
+        point.every = !strcmp(words[next++], "every");
+    if (count > next && (!strcmp(words[next], "host") || !strcmp(words[next], "guest")))
+        point.in_guest = !strcmp(words[next++], "guest");
+    if (count < 3 || next != count)
+        return "mark NAME ADDRESS [once|every] [host|guest], span NAME ADDRESS [host|guest]";
+    point.at_entry = !is_span && !strcmp(words[2], "entry");
+    if (!point.at_entry && !parse_address(words[2], &point.address))
         return "bad address";
     struct point *grown = realloc(config->points, (config->point_count + 1) * sizeof(*grown));
     point.name = strdup(words[1]);
@@ -83,6 +85,21 @@ static const char *add_firmware(struct config *config, char **words, unsigned co
     return NULL;
 }
 
+static const char *add_guest_entry(struct config *config, char **words, unsigned count) {
+    const char *digits = count == 2 ? words[1] : "";
+    size_t size = strlen(digits) / 2;
+    if (!size || strlen(digits) % 2 || size > MAX_ENTRY_BYTES || config->guest_entry_size)
+        return "guest-entry BYTES, at most 8 of them, once";
+    for (size_t i = 0; i < size; i++) {
+        char byte[] = {digits[2 * i], digits[2 * i + 1], '\0'};
+        if (strspn(byte, "0123456789abcdef") != 2)
+            return "bad bytes";
+        config->guest_entry[i] = (uint8_t)strtoul(byte, NULL, 16);
+    }
+    config->guest_entry_size = (unsigned)size;
+    return NULL;
+}
+
 static const char *add_name(char **words, unsigned count, char **name) {
     if (count != 2 || *name)
         return "one name";
@@ -103,6 +120,8 @@ static const char *about_processor(struct config *config, char **words, unsigned
         return add_opcode(&config->ports, words, count);
     if (!strcmp(words[0], "firmware"))
         return add_firmware(config, words, count);
+    if (!strcmp(words[0], "guest-entry"))
+        return add_guest_entry(config, words, count);
     if (!strcmp(words[0], "at-once"))
         return add_page(config, words, count);
     return "unknown statement";
@@ -123,6 +142,8 @@ static const char *statement(struct config *config, char **words, unsigned count
         return add_switch(words, count, "on", "off", &config->devices);
     if (!strcmp(words[0], "kernel"))
         return count == 2 && parse_address(words[1], &config->kernel) ? NULL : "kernel ADDRESS";
+    if (!strcmp(words[0], "guest-kernel"))
+        return count == 2 && parse_address(words[1], &config->guest_kernel) ? NULL : "guest-kernel ADDRESS";
     if (!strcmp(words[0], "owner"))
         return add_owner(config, words, count);
     if (!strcmp(words[0], "mark") || !strcmp(words[0], "span"))
@@ -173,6 +194,11 @@ const char *config_read(struct config *config, const char *path) {
         snprintf(message, sizeof(message), "%s: architecture, target and half must be said", path);
         return message;
     }
+    for (unsigned i = 0; i < config->point_count && !config->guest_entry_size; i++)
+        if (config->points[i].in_guest || config->points[i].at_entry) {
+            snprintf(message, sizeof(message), "%s: a point of a guest needs guest-entry", path);
+            return message;
+        }
     if (config->point_count)
         qsort(config->points, config->point_count, sizeof(*config->points), by_address);
     return NULL;

@@ -16,9 +16,17 @@
  *     kernel ADDRESS              lower code is user code once this instruction has been translated (give
  *                                 start_kernel; default: the first instruction of the kernel's half)
  *     owner NAME START END        user code at START <= address < END belongs to NAME
- *     mark NAME ADDRESS [every]   a phase ends and the next begins when this instruction is reached (the
- *                                 first time)
- *     span NAME ADDRESS           note the totals each time this instruction is reached
+ *     guest-entry BYTES           the instruction, in hexadecimal, by which a hypervisor within the machine enters its
+ *                                 guest: count that guest apart. It ends its block, and what follows it is what
+ *                                 is executed first when the guest is left
+ *     guest-kernel ADDRESS        as `kernel`, of that guest
+ *     mark NAME ADDRESS [once|every] [host|guest]
+ *                                 a phase ends and the next begins when this instruction is reached (the first
+ *                                 time) by the machine itself (default), or by its guest
+ *     mark NAME entry [once|every]
+ *                                 the same when the guest is entered
+ *     span NAME ADDRESS [host|guest]
+ *                                 note the totals each time this instruction is reached
  */
 #ifndef VT_CONFIG_H
 #define VT_CONFIG_H
@@ -26,7 +34,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { OWNER_BOOT = 0, OWNER_OTHER = 1, MAX_OWNERS = 16, MAX_OPCODES = 32, MAX_PAGES = 16 };
+enum { OWNER_BOOT = 0, OWNER_OTHER = 1, MAX_OWNERS = 16, MAX_OPCODES = 32, MAX_PAGES = 16, MAX_ENTRY_BYTES = 8 };
 
 // An instruction's byte that, under `mask`, is `value`.
 struct opcode {
@@ -47,7 +55,7 @@ struct owner {
 struct point {
     char *name;
     uint64_t address;
-    bool is_span, every, done;
+    bool is_span, every, in_guest, at_entry, done;
     unsigned number; // among the marks, or among the spans
 };
 
@@ -56,6 +64,9 @@ struct config {
     char *architecture, *target;
     uint64_t half, kernel;           // kernel 0: any address of the kernel's half
     uint64_t firmware, firmware_end; // both 0: none that stays
+    uint8_t guest_entry[MAX_ENTRY_BYTES];
+    unsigned guest_entry_size; // 0: no guest is counted apart
+    uint64_t guest_kernel;     // 0: any address of the kernel's half
     struct opcodes prefixes, ports;
     uint64_t pages[MAX_PAGES];
     unsigned page_count;
@@ -68,7 +79,8 @@ struct config {
 // Read a file into `config`. Returns an error message that names the line, or NULL.
 const char *config_read(struct config *config, const char *path);
 
-// The first point whose address lies in [start, end), or NULL; the next ones follow it.
+// The first point whose address lies in [start, end), or NULL; the next ones follow it. Points at a guest's entry have
+// address 0.
 struct point *config_point_at(const struct config *config, uint64_t start, uint64_t end);
 
 // The owner of a user address.

@@ -45,6 +45,8 @@ static const char *path;
 static unsigned blocks_written;
 static size_t lengths_written;
 static struct span_row spans[SPANS_KEPT];
+static struct guest_totals guest_spans[SPANS_KEPT];
+static bool guest_counted;
 static unsigned spans_kept;
 
 static void put(const void *data, size_t size) {
@@ -83,6 +85,10 @@ static void put_spans(void) {
         return;
     put_chunk("SPAN", spans_kept, spans_kept * sizeof(spans[0]));
     put(spans, spans_kept * sizeof(spans[0]));
+    if (guest_counted) {
+        put_chunk("VSPN", spans_kept, spans_kept * sizeof(guest_spans[0]));
+        put(guest_spans, spans_kept * sizeof(guest_spans[0]));
+    }
     spans_kept = 0;
 }
 
@@ -115,6 +121,7 @@ void output_open(const char *to, const struct config *config) {
         die("create %s: %s", path, strerror(errno));
     for (unsigned i = 0; i < config->owner_count; i++)
         owners[i] = config->owners[i].name;
+    guest_counted = config->guest_entry_size > 0;
     modes[0] = config->exact ? counts : coverage;
     modes[1] = config->devices ? on : off;
     put("VTCOUNT2", 8);
@@ -162,9 +169,16 @@ void output_stretch(int mark, const struct totals *now, const struct owner_count
     put_changed_rows();
 }
 
-void output_span(unsigned span, const struct totals *now) {
+void output_guest(const struct guest_totals *now) {
+    put_chunk("VIRT", 1, sizeof(*now));
+    put(now, sizeof(*now));
+}
+
+void output_span(unsigned span, const struct totals *now, const struct guest_totals *guest) {
     if (spans_kept == SPANS_KEPT)
         put_spans();
+    if (guest)
+        guest_spans[spans_kept] = *guest;
     spans[spans_kept++] = (struct span_row){span, *now};
 }
 

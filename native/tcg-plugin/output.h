@@ -10,6 +10,11 @@ struct totals {
     uint64_t early, kernel, user, ports, mmio;
 };
 
+// The same of the guest of a hypervisor within the machine, and how often it was entered. Above are the machine's own.
+struct guest_totals {
+    uint64_t early, kernel, user, entries;
+};
+
 struct owner_counts {
     uint64_t kernel, user;
 };
@@ -21,7 +26,11 @@ void output_open(const char *path, const struct config *config);
 void output_stretch(int mark, const struct totals *now, const struct owner_counts *owners, unsigned owner_count,
                     const uint64_t *devices, unsigned device_count);
 
-void output_span(unsigned span, const struct totals *now);
+// What a guest has executed by the end of the stretch that was written last.
+void output_guest(const struct guest_totals *now);
+
+// `guest`: NULL where none is counted.
+void output_span(unsigned span, const struct totals *now, const struct guest_totals *guest);
 
 // The names of memory-mapped devices, and the end mark; closes the file.
 void output_close(char *const *devices, unsigned device_count);

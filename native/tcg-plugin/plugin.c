@@ -6,11 +6,15 @@
  * It cannot read the privilege level, so it goes by address: from `half` on (in the configuration) is the kernel; below
  * is firmware and early kernel code until the kernel proper is reached (`kernel`), and user code from then on. Where
  * firmware stays that the kernel calls (`firmware`), it is told from user code by where it lies in the host's memory.
+ *
+ * Where the machine is a host itself, by an instruction that QEMU emulates (`guest-entry`), its guest is counted apart:
+ * guest.h. That guest has no records of blocks, owners and devices.
  */
 #include "blocks.h"
 #include "config.h"
 #include "counters.h"
 #include "die.h"
+#include "guest.h"
 #include "output.h"
 #include "settle.h"
 
@@ -71,6 +75,14 @@ static struct totals totals_now(void) {
     return totals;
 }
 
+static struct guest_totals *guest_now(void) {
+    static struct guest_totals totals;
+    if (!config.guest_entry_size)
+        return NULL;
+    guest_totals(&totals);
+    return &totals;
+}
+
 static void end_stretch(int mark) {
     static struct owner_counts before[MAX_OWNERS];
     static uint64_t devices_before[MAX_DEVICES];
@@ -88,6 +100,8 @@ static void end_stretch(int mark) {
         devices_before[i] = device_accesses[i];
     }
     output_stretch(mark, &totals, owners, config.owner_count, devices, device_count);
+    if (config.guest_entry_size)
+        output_guest(guest_now());
 }
 
 static void on_point(unsigned vcpu, void *userdata) {
@@ -98,7 +112,7 @@ static void on_point(unsigned vcpu, void *userdata) {
     point->done = !point->every;
     if (point->is_span) {
         struct totals totals = totals_now();
-        output_span(point->number, &totals);
+        output_span(point->number, &totals, guest_now());
     } else {
         end_stretch((int)point->number);
     }
@@ -202,14 +216,9 @@ static bool is_firmware(const struct qemu_plugin_tb *tb) {
     return host == begin;
 }
 
-static uint64_t end_of(const struct qemu_plugin_tb *tb) {
-    struct qemu_plugin_insn *last = qemu_plugin_tb_get_insn(tb, qemu_plugin_tb_n_insns(tb) - 1);
-    return qemu_plugin_insn_vaddr(last) + qemu_plugin_insn_size(last);
-}
-
-static void watch_points(struct qemu_plugin_tb *tb) {
+static void watch_points(struct qemu_plugin_tb *tb, bool in_guest) {
     size_t count = qemu_plugin_tb_n_insns(tb);
-    uint64_t start = qemu_plugin_tb_vaddr(tb), end = end_of(tb);
+    uint64_t start = qemu_plugin_tb_vaddr(tb), end = block_end(tb);
     struct point *point = config_point_at(&config, start, end);
     if (!point)
         return;
@@ -219,9 +228,21 @@ static void watch_points(struct qemu_plugin_tb *tb) {
         for (point = config_point_at(&config, address, address + 1); point; point++) {
             if (point == config.points + config.point_count || point->address != address)
                 break;
-            qemu_plugin_register_vcpu_insn_exec_cb(insn, on_point, QEMU_PLUGIN_CB_NO_REGS, point);
+            if (point->in_guest == in_guest && !point->at_entry)
+                qemu_plugin_register_vcpu_insn_exec_cb(insn, on_point, QEMU_PLUGIN_CB_NO_REGS, point);
         }
     }
+}
+
+// Where the guest is entered, which is after the instruction's marks.
+static void watch_entries(struct qemu_plugin_tb *tb) {
+    struct qemu_plugin_insn *entry = guest_entry_in(tb);
+    if (!entry)
+        return;
+    for (unsigned i = 0; i < config.point_count; i++)
+        if (config.points[i].at_entry)
+            qemu_plugin_register_vcpu_insn_exec_cb(entry, on_point, QEMU_PLUGIN_CB_NO_REGS, &config.points[i]);
+    guest_watch_entry(entry);
 }
 
 static void count_user(struct qemu_plugin_tb *tb) {
@@ -266,15 +287,23 @@ static void watch_stores(struct qemu_plugin_tb *tb) {
 
 static void on_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb) {
     uint64_t vaddr = qemu_plugin_tb_vaddr(tb);
+    bool in_guest;
     (void)id;
     if (config.settle_only) {
         if (vaddr >= config.half)
             watch_stores(tb);
         return;
     }
-    watch_points(tb); // first, so that what is counted here is not yet counted at the mark
+    in_guest = config.guest_entry_size && guest_has(tb);
+    watch_points(tb, in_guest); // first, so that what is counted here is not yet counted at the mark
+    if (in_guest) {
+        guest_count(tb);
+        return;
+    }
+    if (config.guest_entry_size)
+        watch_entries(tb);
     if (vaddr >= config.half) {
-        if (!kernel_seen && (!config.kernel || (config.kernel >= vaddr && config.kernel < end_of(tb)))) {
+        if (!kernel_seen && (!config.kernel || block_holds(tb, config.kernel))) {
             early_total = counter_value(early_counter);
             kernel_seen = true;
         }
@@ -318,6 +347,8 @@ int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc, 
     ports_counter = counter_new();
     for (unsigned i = 0; i < config.owner_count; i++)
         user_counters[i] = counter_new();
+    if (config.guest_entry_size)
+        guest_prepare(&config);
     output_open(to, &config);
     qemu_plugin_register_vcpu_tb_trans_cb(id, on_translation);
     qemu_plugin_register_atexit_cb(id, at_exit, NULL);

@@ -337,6 +337,7 @@ def test_a_host_without_a_row_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
         ('name = "plain"\n', 'name = "plain"\nmemory_word = "mem={kib}K"\n', "installed_mib and memory_word"),
         ("halted = 'PS=0000 WAIT'", "halted = 'PS=0000 (WAIT'", "is no pattern"),
         ('target = "mu"\n', 'target = "mu"\npace = 7\n', "pace = 7 is not from 0 to 6"),
+        ('target = "mu"\n', 'target = "mu"\nguest_entry = "0f0"\n', "guest_entry = '0f0' is not"),
         ("at_once = [0x08000000]", "at_once = [0x08000001]", "not the address of a page"),
         ("modules_first = 0xffff800078000000", "modules_first = 1", "kernel_half <= modules_first"),
         ("[addresses]\n", "[addresses]\nfirmware_first = 2\nfirmware_last = 1\n", "firmware_first <= firmware_last"),

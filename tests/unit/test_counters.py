@@ -19,11 +19,13 @@ from vmtailor.drivers.qemu import plugin
 from vmtailor.model.architecture import named
 from vmtailor.model.boots.boot import FunctionCost, Phase
 from vmtailor.model.boots.counters import (
+    ENTRY,
     CodeMark,
     CodeOwner,
     CodeSpan,
     CountingConfig,
     CountingMode,
+    GuestTotals,
     OwnerCounts,
     Totals,
 )
@@ -258,6 +260,72 @@ def test_the_configuration_says_it_all(tmp_path: Path) -> None:
     assert prepared.config.read_text() == plugin.text_of(config)
     assert not prepared.out.exists()
     assert prepared.option().startswith("/x,,y.so,config=")
+
+
+def test_the_configuration_counts_guests_where_it_is_asked_to() -> None:
+    config = CountingConfig(
+        marks=(CodeMark("in", ENTRY), CodeMark("init", 0x10, in_guest=True), CodeMark("own", 0x10)),
+        spans=(CodeSpan("s", 0x30, in_guest=True),),
+        guests=True,
+        guest_kernel=0xFFFFFFFF81000200,
+    )
+    lines = plugin.text_of(config).splitlines()
+    assert lines[len(plugin.processor(named("x86_64"))) :] == [
+        "mode counts",
+        "devices on",
+        "guest-entry 0f01d8",
+        "guest-kernel ffffffff81000200",
+        "mark in entry once",
+        "mark init 10 once guest",
+        "mark own 10 once",
+        "span s 30 guest",
+    ]
+    assert "guest" not in plugin.text_of(CountingConfig())
+    with pytest.raises(VmtailorError, match="riscv64 cannot be counted apart"):
+        plugin.text_of(CountingConfig(architecture="riscv64", guests=True))
+
+
+def guest(tag: bytes, *rows: GuestTotals) -> bytes:
+    return chunk(tag, len(rows), b"".join(struct.pack("<4Q", r.early, r.kernel, r.user, r.entries) for r in rows))
+
+
+def test_a_guest_is_read_beside_its_host() -> None:
+    first, second, last = GuestTotals(1, 2, 3, 4), GuestTotals(1, 3, 4, 5), GuestTotals(1, 12, 13, 14)
+    data = (
+        HEAD
+        + step(0, Totals(early=10), [(0, 0)] * 3, [], [])
+        + guest(b"VIRT", GuestTotals())
+        + chunk(b"SPAN", 1, span(0, 5))
+        + guest(b"VSPN", first)
+        + chunk(b"SPAN", 2, span(1, 6) + span(0, 7))
+        + guest(b"VSPN", second, last)
+        + step(-1, Totals(10, 20, 30), [(0, 0)] * 3, [], [])
+        + guest(b"VIRT", last)
+        + chunk(b"END.", 0, b"")
+    )
+    counters = counts_file.parse(data)
+    assert counters.guests and not counts_file.parse(BOOT).guests
+    assert [one.at for one in counters.spans] == [
+        Totals(kernel=5, guest=first), Totals(kernel=6, guest=second), Totals(kernel=7, guest=last)
+    ]  # fmt: skip
+    before, after = (one.at_end for one in counters.stretches)
+    assert after.executed == 60 + 26
+    assert after.since(before) == Totals(0, 20, 30, guest=last)
+    assert last.since(second) == GuestTotals(0, 9, 9, 9)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        guest(b"VIRT", GuestTotals()),
+        guest(b"VSPN", GuestTotals()),
+        step(-1, Totals(), [(0, 0)] * 3, [], []) + guest(b"VIRT"),
+        step(-1, Totals(), [(0, 0)] * 3, [], []) + chunk(b"VIRT", 1, bytes(31)),
+    ],
+)
+def test_a_guest_without_its_host_is_damage(data: bytes) -> None:
+    with pytest.raises(UserInputError, match="damaged"):
+        counts_file.parse(HEAD + data)
 
 
 @pytest.mark.parametrize("name", ["", "two words", "line\nfeed", "a#b", "x" * 201])

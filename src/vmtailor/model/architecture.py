@@ -24,6 +24,7 @@ from vmtailor.model.code_patterns import MachineCode
 #: The folder of the rows; tests have folders of their own.
 FOLDER: Traversable | Path = resources.files("vmtailor") / "data" / "architectures"
 _NAME = re.compile(r"[a-z0-9][a-z0-9_]{0,31}")
+_ENTRY = re.compile(r"(?:[0-9a-f]{2}){0,8}")
 _BOARD = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
 
@@ -92,7 +93,9 @@ class Emulator:
     not tell. `kvm_probe`: None where there is no such guest. `pace`: on the instruction clock an instruction takes
     2**pace nanoseconds of virtual time. `round_ns`: how long the counter of the guest's marks (native/arch) takes until
     it begins anew; 0: it never does. `lab_cpu`: the CPU model of an emulated machine in which KVM works (drivers/lab);
-    empty where there is none."""
+    empty where there is none. `guest_entry`: the bytes, in hexadecimal, of the instruction by which a hypervisor within
+    the machine enters its guest, where QEMU emulates one; what follows it is executed first when the guest is left.
+    Empty: none is known."""
 
     program: str
     package: str
@@ -104,6 +107,7 @@ class Emulator:
     halted: str = ""
     pace: int = 0
     round_ns: int = 0
+    guest_entry: str = ""
     kvm_probe: KvmProbe | None = None
 
 
@@ -460,6 +464,8 @@ def _wrong_numbers(architecture: Architecture) -> Iterator[str]:
         yield f"emulator.pace = {architecture.emulator.pace} is not from 0 to 6"
     if architecture.emulator.round_ns < 0:
         yield f"emulator.round_ns = {architecture.emulator.round_ns} is less than 0"
+    if not _ENTRY.fullmatch(architecture.emulator.guest_entry):
+        yield f"emulator.guest_entry = {architecture.emulator.guest_entry!r} is not 1 to 8 bytes in hexadecimal"
     for page in architecture.devices.at_once:
         if page & 0xFFF:
             yield f"devices.at_once: {page:#x} is not the address of a page"

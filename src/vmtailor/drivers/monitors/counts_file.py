@@ -12,16 +12,19 @@ It is `VTCOUNT2`, then chunks, all little-endian: tag (4 bytes), count (u32), by
     SPAN   passages of spans: span u64, totals
     STEP   a stretch that ended: mark i64 (-1: QEMU's end), totals, owners u32, devices u32, rows u32, 0 u32; owners ×
            (kernel u64, user u64); devices × u64; rows × (block u64, entries u64, executed u64), all since the last STEP
+    VIRT   behind a STEP, where the guest of a hypervisor within the machine is counted apart: its totals
+    VSPN   behind a SPAN, likewise, for each of its passages
     END.   nothing; its absence says that QEMU died
 
 totals: early, kernel, user instructions, port accesses, memory-mapped accesses, five u64, since reset.
+A guest's: early, kernel, user instructions, entries, four u64, since reset; the other totals are then without them.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +36,7 @@ from vmtailor.model.boots.counters import (
     Blocks,
     Counters,
     CountingMode,
+    GuestTotals,
     OwnerCounts,
     SpanReached,
     Stretch,
@@ -42,6 +46,7 @@ from vmtailor.model.boots.counters import (
 MAGIC = b"VTCOUNT2"
 _CHUNK = struct.Struct("<4sIQ")
 _STEP = struct.Struct("<q5Q4I")
+_GUEST = struct.Struct("<4Q")
 _BLOCK = np.dtype(
     [("vaddr", "<u8"), ("insns", "<u4"), ("size", "<u4"), ("kind", "<u2"), ("ports", "<u2"), ("lengths_at", "<u4")]
 )
@@ -92,13 +97,17 @@ class _Step:
     rows: np.ndarray
 
 
+_Passage = tuple[int, Totals]  # the span's number
+
+
 @dataclass
 class _Reader:
     names: dict[bytes, list[str]] = field(default_factory=dict)
     blocks: list[np.ndarray] = field(default_factory=list)
     lengths: list[np.ndarray] = field(default_factory=list)
-    spans: list[np.ndarray] = field(default_factory=list)
+    spans: list[_Passage] = field(default_factory=list)
     steps: list[_Step] = field(default_factory=list)
+    guests: bool = False
     complete: bool = False
 
     def take(self, tag: bytes, count: int, payload: memoryview) -> None:
@@ -112,13 +121,31 @@ class _Reader:
         elif tag == b"LENS":
             self.lengths.append(np.frombuffer(payload, np.uint8))
         elif tag == b"SPAN":
-            self.spans.append(np.frombuffer(payload, _SPAN))
+            rows = np.frombuffer(payload, _SPAN)
+            for span, (early, kernel, user, ports, mmio) in rows.tolist():
+                at = Totals(early=early, kernel=kernel, user=user, ports=ports, mmio=mmio)
+                self.spans.append((span, at))
         elif tag == b"STEP":
             self.steps.append(_step(payload))
+        elif tag in (b"VIRT", b"VSPN"):
+            self.guests = True
+            self.take_guest(tag, [GuestTotals(*row) for row in _GUEST.iter_unpack(payload)])
         elif tag == b"END.":
             self.complete = True
         else:
             raise ValueError(f"unknown chunk {tag!r}")
+
+    def take_guest(self, tag: bytes, guests: list[GuestTotals]) -> None:
+        """Complete the stretch, or the passages of spans, that were read last."""
+        if tag == b"VIRT":
+            (guest,) = guests
+            self.steps[-1].totals = replace(self.steps[-1].totals, guest=guest)
+            return
+        begin = len(self.spans) - len(guests)
+        if begin < 0:
+            raise ValueError("a guest's totals without a passage")
+        for i, guest in enumerate(guests, begin):
+            self.spans[i] = (self.spans[i][0], replace(self.spans[i][1], guest=guest))
 
     def finish(self) -> Counters:
         table = np.concatenate([np.empty(0, _BLOCK), *self.blocks])
@@ -139,11 +166,7 @@ class _Reader:
             stretches.append(self._stretch(step, begin, names, len(blocks)))
             begin = stretches[-1].end
         spans = self.names.get(b"SPNN", [])
-        reached = tuple(
-            SpanReached(spans[int(row["span"])], Totals(*(int(v) for v in row["totals"])))
-            for rows in self.spans
-            for row in rows
-        )
+        reached = tuple(SpanReached(spans[span], at) for span, at in self.spans)
         mode, devices = self.names.get(b"MODE", ["", ""])
         exact = mode == CountingMode.COUNTS
         (architecture,) = self.names.get(b"ARCH", [presumed_name()])
@@ -155,6 +178,7 @@ class _Reader:
             stretches=tuple(stretches),
             spans=reached,
             architecture=architecture,
+            guests=self.guests,
         )
 
     def _stretch(self, step: _Step, begin: str, marks: list[str], blocks: int) -> Stretch:

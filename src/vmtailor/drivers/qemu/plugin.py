@@ -9,7 +9,7 @@ from pathlib import Path
 
 from vmtailor.base.errors import VmtailorError
 from vmtailor.model.architecture import Architecture, Opcode, named
-from vmtailor.model.boots.counters import START_KERNEL, Counters, CountingConfig, CountingMode
+from vmtailor.model.boots.counters import ENTRY, START_KERNEL, CodeMark, Counters, CountingConfig, CountingMode
 
 #: Owners that the plugin can tell apart, besides "boot" and "other".
 MAX_OWNERS = 14
@@ -27,9 +27,28 @@ def text_of(config: CountingConfig) -> str:
     if kernel is not None:
         lines.append(f"kernel {kernel:x}")
     lines += [f"owner {_word(o.name)} {o.start:x} {o.end:x}" for o in config.owners]
-    lines += [f"mark {_word(m.name)} {m.address:x} {'every' if m.every else 'once'}" for m in config.marks]
-    lines += [f"span {_word(s.name)} {s.address:x}" for s in config.spans]
+    lines += _guests(config)
+    lines += [f"mark {_word(m.name)} {_place(m)}" for m in config.marks]
+    lines += [f"span {_word(s.name)} {s.address:x}{' guest' if s.in_guest else ''}" for s in config.spans]
     return "\n".join(lines) + "\n"
+
+
+def _guests(config: CountingConfig) -> list[str]:
+    """Return the options that count a guest of the machine's own hypervisor apart."""
+    if not config.guests:
+        return []
+    architecture = named(config.architecture)
+    if not architecture.emulator.guest_entry:
+        raise VmtailorError(f"guests of a hypervisor within a machine of {architecture.title} cannot be counted apart")
+    lines = [f"guest-entry {architecture.emulator.guest_entry}"]
+    return lines if config.guest_kernel is None else [*lines, f"guest-kernel {config.guest_kernel:x}"]
+
+
+def _place(mark: CodeMark) -> str:
+    often = "every" if mark.every else "once"
+    if mark.address == ENTRY:
+        return f"entry {often}"
+    return f"{mark.address:x} {often}{' guest' if mark.in_guest else ''}"
 
 
 def processor(architecture: Architecture) -> list[str]:

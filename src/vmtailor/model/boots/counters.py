@@ -15,23 +15,29 @@ if TYPE_CHECKING:  # a run names marks and counts nothing: it loads no numpy
 
 #: The mark where the kernel proper begins.
 START_KERNEL = "start_kernel"
+#: The address of marks at each entry into a guest.
+ENTRY = -1
 
 
 @dataclass(frozen=True)
 class CodeMark:
-    """A phase ends and the next begins just before the instruction at `address` runs: the first or `every` time."""
+    """A phase ends and the next begins just before the instruction at `address` runs: the first or `every` time.
+    `in_guest`: only where the guest of a hypervisor within the machine runs it; otherwise only the machine's own code
+    does. Address ENTRY: just before such a guest is entered."""
 
     name: str
     address: int
     every: bool = False
+    in_guest: bool = False
 
 
 @dataclass(frozen=True)
 class CodeSpan:
-    """The totals are noted whenever the instruction at `address` is reached."""
+    """The totals are noted whenever the instruction at `address` is reached. `in_guest`: as for a mark."""
 
     name: str
     address: int
+    in_guest: bool = False
 
 
 class CountingMode(StrEnum):
@@ -59,7 +65,8 @@ class CountingConfig:
     `kernel`: the address of start_kernel; code below the kernel's half before it is firmware and early kernel,
     afterwards user code, unless it is firmware that stays. By default that of the mark of that name. `devices`: count
     memory-mapped device accesses, and let a device's work finish before the guest goes on; without it, boots with disks
-    differ a little. `architecture`: its name, as model/architecture.py knows it."""
+    differ a little. `architecture`: its name, as model/architecture.py knows it. `guests`: the machine is a host
+    itself, and its hypervisor's guest is counted apart; `guest_kernel`: as `kernel`, of that guest."""
 
     kernel: int | None = None
     mode: CountingMode = CountingMode.COUNTS
@@ -68,6 +75,8 @@ class CountingConfig:
     spans: tuple[CodeSpan, ...] = ()
     owners: tuple[CodeOwner, ...] = ()
     architecture: str = field(default_factory=presumed_name)
+    guests: bool = False
+    guest_kernel: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,26 +97,50 @@ END_MARK = ""
 
 
 @dataclass(frozen=True)
+class GuestTotals:
+    """The counts since reset of the guest of a hypervisor within the machine: `early`, `kernel` and `user` as in
+    Totals; `entries`: times that the guest was entered, and so left, too."""
+
+    early: int = 0
+    kernel: int = 0
+    user: int = 0
+    entries: int = 0
+
+    @property
+    def executed(self) -> int:
+        return self.early + self.kernel + self.user
+
+    def since(self, earlier: GuestTotals) -> GuestTotals:
+        """Return the counts on top of an earlier reading."""
+        return GuestTotals(
+            early=self.early - earlier.early, kernel=self.kernel - earlier.kernel, user=self.user - earlier.user,
+            entries=self.entries - earlier.entries,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
 class Totals:
     """Executed since reset: `early` below the kernel's half before it was entered (firmware, decompression, first
     kernel code), and firmware that the kernel calls later; `kernel`, `user`; accesses to ports and to memory-mapped
-    devices (0 when those were not counted)."""
+    devices (0 when those were not counted). These are the machine's own; `guest` has those of its guest, if counted."""
 
     early: int = 0
     kernel: int = 0
     user: int = 0
     ports: int = 0
     mmio: int = 0
+    guest: GuestTotals = GuestTotals()
 
     @property
     def executed(self) -> int:
-        return self.early + self.kernel + self.user
+        """Return the instructions of the machine and of its guest."""
+        return self.early + self.kernel + self.user + self.guest.executed
 
     def since(self, earlier: Totals) -> Totals:
         """Return the counts on top of an earlier reading."""
         return Totals(
             early=self.early - earlier.early, kernel=self.kernel - earlier.kernel, user=self.user - earlier.user,
-            ports=self.ports - earlier.ports, mmio=self.mmio - earlier.mmio,
+            ports=self.ports - earlier.ports, mmio=self.mmio - earlier.mmio, guest=self.guest.since(earlier.guest),
         )  # fmt: skip
 
 
@@ -194,7 +227,7 @@ class Blocks:
 class Counters:
     """All of one boot. `exact`: False for coverage, where a block counts whole though an exception may have left it
     early. `complete`: False when QEMU died before it could write the end. `devices`: memory-mapped accesses were
-    counted. `architecture`: of the machine, by name."""
+    counted. `architecture`: of the machine, by name. `guests`: those of a hypervisor within it were counted apart."""
 
     exact: bool
     complete: bool
@@ -203,6 +236,7 @@ class Counters:
     stretches: tuple[Stretch, ...]
     spans: tuple[SpanReached, ...]
     architecture: str = field(default_factory=presumed_name)
+    guests: bool = False
 
     def at(self, mark: str) -> Totals | None:
         """Return the totals when a mark was first reached, or None."""

@@ -251,7 +251,7 @@ def test_a_program_that_is_not_there_is_said_to_be_absent(
         one.version("x86_64")
     (check,) = one.checks()
     assert (check.state, check.need, check.runs) == (State.LIMITED, Need.OPTIONAL, False)
-    assert "is not installed" in check.found and "https://" in check.fix
+    assert "is not installed" in check.found and "release on the PATH" in check.fix
     verdict = one.kvm()
     assert verdict.state is KvmState.FAILS and "is not installed" in verdict.reason
 

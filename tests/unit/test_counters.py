@@ -305,6 +305,8 @@ def test_a_guest_is_read_beside_its_host() -> None:
     )
     counters = counts_file.parse(data)
     assert counters.guests and not counts_file.parse(BOOT).guests
+    # As numbers of the language: what is saved of them must be encodable.
+    assert {type(value) for one in counters.spans for value in (one.at.early, one.at.kernel, one.at.user)} == {int}
     assert [one.at for one in counters.spans] == [
         Totals(kernel=5, guest=first), Totals(kernel=6, guest=second), Totals(kernel=7, guest=last)
     ]  # fmt: skip

@@ -122,9 +122,9 @@ class _Reader:
             self.lengths.append(np.frombuffer(payload, np.uint8))
         elif tag == b"SPAN":
             rows = np.frombuffer(payload, _SPAN)
-            for span, (early, kernel, user, ports, mmio) in rows.tolist():
-                at = Totals(early=early, kernel=kernel, user=user, ports=ports, mmio=mmio)
-                self.spans.append((span, at))
+            for span, totals in zip(rows["span"].tolist(), rows["totals"].tolist(), strict=True):
+                early, kernel, user, ports, mmio = totals
+                self.spans.append((span, Totals(early=early, kernel=kernel, user=user, ports=ports, mmio=mmio)))
         elif tag == b"STEP":
             self.steps.append(_step(payload))
         elif tag in (b"VIRT", b"VSPN"):

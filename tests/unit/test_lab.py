@@ -144,6 +144,15 @@ def test_the_labs_machine_has_the_machines_disks_behind_its_own() -> None:
     assert outer.monitor == "qemu" and not outer.outbound
 
 
+def test_a_busy_host_does_not_hurry_the_lab() -> None:
+    """On either clock an instruction takes as long."""
+    for clock in Clock:
+        outer = lab_monitor.outer_machine(HERE, Path("/lab"), Path("/orders"), replace(MACHINE, clock=clock))
+        words = monitors.of(outer).command(outer)
+        paces = [words[number + 1] for number, word in enumerate(words) if word == "-icount"]
+        assert paces[-1].startswith("shift=0,"), paces
+
+
 def test_programs_are_named_by_their_monitor() -> None:
     assert option_values.named_files(["qemu=/a=b"]) == (("qemu", Path("/a=b")),)
     for wrong in ("qemu", "=x", "qemu="):

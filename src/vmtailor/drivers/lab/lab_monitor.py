@@ -52,6 +52,8 @@ _WORDS = (
     "root=/dev/vda", "rootfstype=ext4", "ro", "init=/sbin/init", "quiet", "panic=-1", "mitigations=off",
     "cryptomgr.notests",
 )  # fmt: skip
+#: The lab's clock where it follows the host's.
+_PACED = ("-icount", "shift=0,sleep=on")
 #: Begins the lab's own lines on its console.
 _SAYS = "vmtailor-lab "
 _MOST_LINE = 4000
@@ -232,6 +234,9 @@ class LabMonitor(Monitor):
 
 def outer_machine(lab: Lab, folder: Path, orders: Path, machine: Machine) -> Machine:
     """Return the lab's own machine for a machine in it, whose disks follow the lab's."""
+    # An instruction takes as long on the wall clock, too; there, waits take the host's time. Where the lab had to keep up
+    # with that, a busy host would leave it nothing but timer interrupts.
+    paced = () if machine.clock is Clock.INSTRUCTIONS else _PACED
     row = named(lab.architecture)
     if machine.architecture != lab.architecture:
         raise UserInputError(f"the lab is for {row.title}, and the machine for {named(machine.architecture).title}")
@@ -240,7 +245,7 @@ def outer_machine(lab: Lab, folder: Path, orders: Path, machine: Machine) -> Mac
         initrd=str(folder / INITRD), words=(*_WORDS, f"console={row.kernel.console}", *row.kernel.words),
         disks=(Disk(str(folder / DISK), mode=DiskMode.READ_ONLY), Disk(str(orders)), *machine.disks),
         network=machine.network, ports=machine.ports, cpu_model=row.emulator.lab_cpu, acpi=True,
-        clock=machine.clock, architecture=row.name,
+        clock=machine.clock, architecture=row.name, extras=paced,
     )  # fmt: skip
 
 

@@ -234,8 +234,8 @@ class LabMonitor(Monitor):
 
 def outer_machine(lab: Lab, folder: Path, orders: Path, machine: Machine) -> Machine:
     """Return the lab's own machine for a machine in it, whose disks follow the lab's."""
-    # An instruction takes as long on the wall clock, too; there, waits take the host's time. Where the lab had to keep up
-    # with that, a busy host would leave it nothing but timer interrupts.
+    # An instruction takes as long on the wall clock, where waits take the host's time. If the lab had to keep up with
+    # that, a busy host would leave it nothing but timer interrupts.
     paced = () if machine.clock is Clock.INSTRUCTIONS else _PACED
     row = named(lab.architecture)
     if machine.architecture != lab.architecture:

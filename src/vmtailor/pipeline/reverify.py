@@ -252,7 +252,7 @@ def verify_prepared(prepared: PreparedVerify) -> Verification:
         accelerator = prepared.choice.accelerator
     accelerator = accelerator or monitors.usual().best_accelerator(subject.architecture, store)
     found = replace(subject.verified(accelerator, prepared.clock, store), skipped=subject.skipped)
-    if isinstance(subject.files, WorkFolder):
+    if isinstance(subject.files, WorkFolder) and prepared.choice is None:  # the next stage is for its own machine
         subject.files.save_verification(found)
     return found
 

@@ -37,7 +37,7 @@ MAX_PROCESSES = 200_000
 _PS = re.compile(rb"(\d{1,10}) \((.*)\) (\S) (-?\d{1,10}) (.*)", re.S)
 _HEADER_BYTES = 65_536
 _HEADER = re.compile(rb"version ?= ?\d[^\n]{0,20}\n")
-#: What `uname -m` prints: a word with a figure in it, or one of these.
+#: Names of processor families as `uname -m` prints them: a word with a figure in it, or one of these.
 _MACHINE = re.compile(r"(?=\w{2,20}$)(?:\w{0,19}\d\w{0,19}|arm|alpha|mips|mipsel|parisc|ppc|ppcle|sparc)")
 _DISK = re.compile(rb"(?:[hsv]d[a-z]+|xvd[a-z]+|nvme\d+n\d+|mmcblk\d+|dasd[a-z]+)$")
 

@@ -502,7 +502,7 @@ def mark_ending(observed: Observed, at_us: int | None, message: bytes) -> bool:
     return True
 
 
-#: What a job of continuous integration says before it starts a machine: GitLab's, GitHub's, Jenkins', pytest.
+#: Lines of a job of continuous integration from before it starts a machine: GitLab's, GitHub's, Jenkins', pytest.
 _JOB = re.compile(
     rb"section_(?:start|end):\d{1,12}:|Running with gitlab-runner |##\[\w{1,20}\]|Current runner version: |Started by "
     rb"|\[Pipeline\] |=+ test session starts"

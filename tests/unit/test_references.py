@@ -75,6 +75,7 @@ def test_an_image_that_podman_built_is_looked_for_there_first() -> None:
         ("https://ghcr.io/a/b:2", "docker://ghcr.io/a/b:2"),
         ("file:///srv/image.tar", "/srv/image.tar"),
         ("dir:copied", "skopeo copy dir:copied oci:FOLDER"),
+        ("dir:x;$(id)", "skopeo copy 'dir:x;$(id)' oci:FOLDER"),
         ("-", "docker-archive:-"),
         ("", "vmtailor help images"),
         ("two words", "vmtailor help images"),
@@ -181,6 +182,7 @@ def at(offset: int, magic: bytes) -> bytes:
         ("x.deb", b"!<arch>\n" + bytes(600), "deb", "unpack it to ROOT"),
         ("prog", b"\x7fELF" + bytes(600), "ELF", "--entrypoint"),
         ("disk.img.gz", gzip.compress(at(1080, b"\x53\xef"), mtime=0), "a compressed disk", "disk:FILE"),
+        ("other.tar.gz", gzip.compress(at(257, b"ustar" + b"\1" * 818 + b"\x53\xef"), mtime=0), "damaged", "again"),
         ("disk.qcow2.gz", gzip.compress(b"QFI\xfb" + bytes(9000), mtime=0), "a compressed disk", "disk:FILE"),
         ("exported.tar", tar_of(directory("etc"), file("etc/x"), file("bin/sh")), "docker export",
          "rootfs:exported.tar"),
@@ -285,3 +287,9 @@ _RANGES = (
 def test_what_podmans_store_lacks_is_said(said: str, family: type[Exception], words: str, hint: str) -> None:
     error = skopeo.explain("containers-storage:a:1", said, Access(None, "amd64"))
     assert isinstance(error, family) and words in error.message and hint in error.hint and error.details
+
+
+@pytest.mark.attack
+def test_the_name_of_an_image_in_a_command_is_one_word() -> None:
+    error = skopeo.explain("containers-storage:a;$(id)", "cannot clone: Operation not permitted", Access(None, "amd64"))
+    assert "podman save -o image.tar 'a;$(id)', then" in error.hint

@@ -13,7 +13,7 @@ from tests.fakes.tars import directory, file, tar_of, write_layout
 
 from vmtailor.base.errors import HostError, UserInputError
 from vmtailor.drivers.host import bundle_folder
-from vmtailor.drivers.image import skopeo
+from vmtailor.drivers.image import image_reference, skopeo
 from vmtailor.drivers.image.image_reference import Source, parse_reference
 from vmtailor.drivers.image.skopeo import Access
 from vmtailor.pipeline.systems.subjects import disk_path
@@ -201,6 +201,19 @@ def test_other_files(name: str, data: bytes, message: str, hint: str, tmp_path: 
     assert disk_path(name) is None
     error = refused(name)
     assert message in error.message and hint in error.hint
+
+
+def test_a_path_may_begin_with_two_slashes(tmp_path: Path) -> None:
+    write_layout(tmp_path / "layout", [tar_of(file("x"))], {})
+    assert parse_reference(f"oci:/{tmp_path}/layout").path == Path(f"/{tmp_path}/layout")
+
+
+@pytest.mark.attack
+def test_of_many_or_long_names_few_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "long.tar").write_bytes(tar_of(file(f"{'d/' * 100}x.tar")))
+    assert f"but {'d/' * 50}" in (said := refused("long.tar").message) and "d/" * 51 not in said
+    monkeypatch.setattr(image_reference, "_MOST_NAMES", 0)
+    assert "did you mean" not in refused("lang.tar").hint
 
 
 def test_what_is_no_file_is_named(tmp_path: Path) -> None:

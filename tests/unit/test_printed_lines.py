@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from vmtailor.analysis.explain.failure import Recognised
+from vmtailor.analysis.explain.failure import MOST_CHARACTERS, Recognised
 from vmtailor.analysis.explain.kernel_lines import PrintedBy, decides, printed_lines
 from vmtailor.analysis.explain.lookup import Question
 from vmtailor.analysis.explain.presence import AskedKernel, Presence
@@ -97,6 +97,7 @@ def test_without_any_source_the_index_answers(monkeypatch: pytest.MonkeyPatch) -
 def test_of_many_lines_the_first_are_answered() -> None:
     lines = [f"fuse: init (API version 7.{number})" for number in range(60)]
     assert [one.line for one in printed_lines("\n".join(lines))] == lines[:40]
+    assert printed_lines("x\n" * (MOST_CHARACTERS // 2) + lines[0]) == ()
 
 
 @given(st.text(max_size=300))

@@ -23,6 +23,7 @@ from vmtailor.base.wrong_answers import lacks
 from vmtailor.model.exercise import Proof
 from vmtailor.model.fit_run import FitRun, Warning
 from vmtailor.stages.report import fit_end, show, show_figures
+from vmtailor.stages.report.report_tables import doubts
 
 BUNDLE = "/home/anna/projects/shop/containers/images/frontend/fitted"
 
@@ -136,6 +137,8 @@ def test_a_fit_that_does_not_work_has_no_figures_and_says_what_failed() -> None:
     assert f"failed  {failure}" in " ".join(line.strip() for line in lines)
     assert not any("least memory" in line for line in lines)
     assert commands(lines) == [["vmtailor", "report", "out"]]
+    failed = replace(run, verified=False, trials=(replace(run.trials[0], failures=(failure,)),), unexplained=("X",))
+    assert [note.plain for note in doubts(failed)] == [f"failed  {failure}"]
 
 
 def test_a_time_stands_in_for_instructions_that_were_not_counted() -> None:

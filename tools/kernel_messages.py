@@ -29,6 +29,7 @@ from vmtailor.analysis.ksource.own_option import own_option
 from vmtailor.analysis.printk.message_index import KIND_HIDDEN, SECTION
 from vmtailor.analysis.printk.templates import ENDS, TEXT, hand_written, row_of
 from vmtailor.base.notation import module_name
+from vmtailor.drivers.kernel import symbol_names
 from vmtailor.drivers.kernel.kconfig_shell import KconfigShell, kernel_version
 
 OUT = Path(__file__).parents[1] / "src/vmtailor/data/messages/kernel.xz"
@@ -46,7 +47,6 @@ _NEAR_CALL = 60
 _NO_LOG = "kernel/debug/kdb/"
 #: A name that stands for more options says nothing.
 _MOST_MEANINGS = 6
-_CONFIG = re.compile(r"^[ \t]*(?:menu)?config[ \t]+(\w+)", re.M)
 _CORE = re.compile(
     r"core|^drivers/(?:base|iommu|of|acpi|virtio|firmware|pnp|dma-buf|devfreq|opp)/|^drivers/pci/(?:pcie/|hotplug/)?[\w-]+\.c"
     r"|gpiolib|regulator/of_|/spi\.c|clk-?(?:conf|devres)?\.c|/libata|^drivers/scsi/(?:scsi|hosts|sd|sr)[\w]*\.c|/phy(?:link|_device)?\.c"
@@ -74,7 +74,7 @@ class Tree:
         self.folders: dict[str, set[str]] = {}
         for kconfig in source.rglob("Kconfig*"):
             relative = kconfig.relative_to(source).as_posix()
-            for name in _CONFIG.findall(kconfig.read_text(errors="replace")):
+            for name in symbol_names.defined(kconfig):
                 self.folders.setdefault(name, set()).add(posixpath.dirname(relative))
         self._headers: dict[str, tuple[dict[str, str], list[tuple[int, str, str, str]]]] = {}
 

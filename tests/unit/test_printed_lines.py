@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from vmtailor.analysis.explain.failure import Recognised
+from vmtailor.analysis.explain.failure import MOST_CHARACTERS, Recognised
 from vmtailor.analysis.explain.kernel_lines import PrintedBy, decides, printed_lines
 from vmtailor.analysis.explain.lookup import Question
 from vmtailor.analysis.explain.presence import AskedKernel, Presence
@@ -60,25 +60,25 @@ def test_what_is_recognised_as_a_failure_keeps_its_answer() -> None:
     assert not decides((panic,), asked)
 
 
-def answer(target: AskedKernel, command: str = "") -> LookupAnswer:
+def answer(target: AskedKernel, bundle: str = "") -> LookupAnswer:
     return LookupAnswer(
         question="x",
         target=target,
         verdict=Presence.PRINTED,
         findings=(),
         source="6.12",
-        command=command,
+        bundle=bundle,
         printed=(PrintedBy("pps_core: registered", ("PPS",), "drivers/pps/pps.c", ("PTP_1588_CLOCK",)),),
     )
 
 
 def test_a_bundle_says_whether_it_has_the_option_and_how_to_try_without(capsys: pytest.CaptureFixture[str]) -> None:
-    has = answer(AskedKernel("the tailored kernel", {"PPS": "y", "PTP_1588_CLOCK": "y"}), "vmtailor refit box")
+    has = answer(AskedKernel("the tailored kernel", {"PPS": "y", "PTP_1588_CLOCK": "y"}), "box")
     show(has, TerminalConsole())
     out = capsys.readouterr().out
     assert "PPS prints this line" in out and "the tailored kernel has it" in out
     assert "kept on by PTP_1588_CLOCK" in out and "vmtailor boot box --try PPS=n" in out
-    lacks = document(answer(AskedKernel("the tailored kernel", {}), "vmtailor refit box"))["printed"]
+    lacks = document(answer(AskedKernel("the tailored kernel", {}), "box"))["printed"]
     assert lacks[0]["has"] is False and lacks[0]["try"] == ""
     assert document(answer(AskedKernel.of_source()))["printed"][0]["has"] is None
 
@@ -91,6 +91,13 @@ def test_without_any_source_the_index_answers(monkeypatch: pytest.MonkeyPatch) -
     assert found["printed"][0]["options"] == ["MD_AUTODETECT"]
     done = CliRunner().invoke(main.app, ["explain", "--failure", "mount: unknown filesystem type 'cifs'"])
     assert done.exit_code != 0
+
+
+@pytest.mark.attack
+def test_of_many_lines_the_first_are_answered() -> None:
+    lines = [f"fuse: init (API version 7.{number})" for number in range(60)]
+    assert [one.line for one in printed_lines("\n".join(lines))] == lines[:40]
+    assert printed_lines("x\n" * (MOST_CHARACTERS // 2) + lines[0]) == ()
 
 
 @given(st.text(max_size=300))

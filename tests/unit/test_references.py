@@ -13,7 +13,7 @@ from tests.fakes.tars import directory, file, tar_of, write_layout
 
 from vmtailor.base.errors import HostError, UserInputError
 from vmtailor.drivers.host import bundle_folder
-from vmtailor.drivers.image import skopeo
+from vmtailor.drivers.image import image_reference, skopeo
 from vmtailor.drivers.image.image_reference import Source, parse_reference
 from vmtailor.drivers.image.skopeo import Access
 from vmtailor.pipeline.systems.subjects import disk_path
@@ -75,6 +75,7 @@ def test_an_image_that_podman_built_is_looked_for_there_first() -> None:
         ("https://ghcr.io/a/b:2", "docker://ghcr.io/a/b:2"),
         ("file:///srv/image.tar", "/srv/image.tar"),
         ("dir:copied", "skopeo copy dir:copied oci:FOLDER"),
+        ("dir:x;$(id)", "skopeo copy 'dir:x;$(id)' oci:FOLDER"),
         ("-", "docker-archive:-"),
         ("", "vmtailor help images"),
         ("two words", "vmtailor help images"),
@@ -181,6 +182,7 @@ def at(offset: int, magic: bytes) -> bytes:
         ("x.deb", b"!<arch>\n" + bytes(600), "deb", "unpack it to ROOT"),
         ("prog", b"\x7fELF" + bytes(600), "ELF", "--entrypoint"),
         ("disk.img.gz", gzip.compress(at(1080, b"\x53\xef"), mtime=0), "a compressed disk", "disk:FILE"),
+        ("other.tar.gz", gzip.compress(at(257, b"ustar" + b"\1" * 818 + b"\x53\xef"), mtime=0), "damaged", "again"),
         ("disk.qcow2.gz", gzip.compress(b"QFI\xfb" + bytes(9000), mtime=0), "a compressed disk", "disk:FILE"),
         ("exported.tar", tar_of(directory("etc"), file("etc/x"), file("bin/sh")), "docker export",
          "rootfs:exported.tar"),
@@ -199,6 +201,19 @@ def test_other_files(name: str, data: bytes, message: str, hint: str, tmp_path: 
     assert disk_path(name) is None
     error = refused(name)
     assert message in error.message and hint in error.hint
+
+
+def test_a_path_may_begin_with_two_slashes(tmp_path: Path) -> None:
+    write_layout(tmp_path / "layout", [tar_of(file("x"))], {})
+    assert parse_reference(f"oci:/{tmp_path}/layout").path == Path(f"/{tmp_path}/layout")
+
+
+@pytest.mark.attack
+def test_of_many_or_long_names_few_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "long.tar").write_bytes(tar_of(file(f"{'d/' * 100}x.tar")))
+    assert f"but {'d/' * 50}" in (said := refused("long.tar").message) and "d/" * 51 not in said
+    monkeypatch.setattr(image_reference, "_MOST_NAMES", 0)
+    assert "did you mean" not in refused("lang.tar").hint
 
 
 def test_what_is_no_file_is_named(tmp_path: Path) -> None:
@@ -285,3 +300,9 @@ _RANGES = (
 def test_what_podmans_store_lacks_is_said(said: str, family: type[Exception], words: str, hint: str) -> None:
     error = skopeo.explain("containers-storage:a:1", said, Access(None, "amd64"))
     assert isinstance(error, family) and words in error.message and hint in error.hint and error.details
+
+
+@pytest.mark.attack
+def test_the_name_of_an_image_in_a_command_is_one_word() -> None:
+    error = skopeo.explain("containers-storage:a;$(id)", "cannot clone: Operation not permitted", Access(None, "amd64"))
+    assert "podman save -o image.tar 'a;$(id)', then" in error.hint

@@ -480,6 +480,9 @@ def test_verify_names_what_is_absent_and_harmless(
     first, *rest = out.splitlines()
     assert first.startswith("✓ verified with load: the container works in b, no call newly fails; without 1 program")
     assert rest[-2:] == ["Start it:", "  vmtailor run b"]
+    (tmp_path / "work.json").touch()
+    (after,) = verify._next(tmp_path)
+    assert after.words == ("vmtailor", "measure", str(tmp_path))
     assert err.splitlines() == [
         "will be run on this host: sh -c x",
         "absent, and harmless: mount(/x): systems do without",

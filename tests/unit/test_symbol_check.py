@@ -12,6 +12,7 @@ from tests.fakes.started import Start
 from tests.fakes.tools import load_tool
 
 from vmtailor.analysis.ksource.kconfig import unknown_symbol
+from vmtailor.analysis.printk import message_index
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
 from vmtailor.drivers.kernel import symbol_names
@@ -71,6 +72,13 @@ def test_the_names_that_the_program_has() -> None:
     assert [version.rpartition(".")[0] for version in versions] == ["6.1", "6.12"]
     assert len(names) > 20_000 and {"EPOLL", "FUTEX", "X86_64", "ARM64", "RISCV", "MACH_LOONGSON64"} <= names
     assert all(name.replace("_", "").isalnum() and name.isascii() for name in names)
+
+
+def test_the_index_of_messages_is_of_the_same_kernels() -> None:
+    versions, names = symbol_names.shipped()
+    known = message_index.index()
+    assert known.kernels == versions
+    assert {name for name in known._symbols if known.kind(name) != message_index.KIND_HIDDEN} <= names
 
 
 def test_the_names_of_a_source(tmp_path: Path) -> None:

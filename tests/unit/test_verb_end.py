@@ -14,13 +14,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.fakes.fit_run_data import fit_run, hostile_run
+from tests.fakes.started import Start
 
+from vmtailor.base.files import records
 from vmtailor.base.terminal import TerminalConsole, Text
 from vmtailor.base.verb_end import EndFigure, EndVerdict, NextCommand, VerbEnd, VerdictMark, command_lines, show_end
 from vmtailor.base.wrong_answers import lacks
 from vmtailor.model.exercise import Proof
 from vmtailor.model.fit_run import FitRun, Warning
 from vmtailor.stages.report import fit_end, show, show_figures
+from vmtailor.stages.report.report_tables import doubts
 
 BUNDLE = "/home/anna/projects/shop/containers/images/frontend/fitted"
 
@@ -134,6 +137,8 @@ def test_a_fit_that_does_not_work_has_no_figures_and_says_what_failed() -> None:
     assert f"failed  {failure}" in " ".join(line.strip() for line in lines)
     assert not any("least memory" in line for line in lines)
     assert commands(lines) == [["vmtailor", "report", "out"]]
+    failed = replace(run, verified=False, trials=(replace(run.trials[0], failures=(failure,)),), unexplained=("X",))
+    assert [note.plain for note in doubts(failed)] == [f"failed  {failure}"]
 
 
 def test_a_time_stands_in_for_instructions_that_were_not_counted() -> None:
@@ -156,6 +161,25 @@ def test_measure_ends_alike(tmp_path: Path) -> None:
 
 
 @pytest.mark.attack
+@pytest.mark.parametrize("name", ["x" * 5000, "x " * 2500])
+def test_a_long_name_does_not_push_the_end_off_the_screen(name: str) -> None:
+    lines = fitted(fit_run(bundle=BUNDLE, reference=name, warnings=(Warning("x", name),), lacks=()))
+    assert rows(lines, 80) < 24 and lines[0].startswith("✓ verified with load: ")
+    assert commands(lines)[0] == ["vmtailor", "run", "-p", "8080:80", BUNDLE]
+    assert name in "".join(fitted(fit_run(reference=name), terminal=False))
+
+
+@pytest.mark.attack
+def test_a_report_names_the_bundle_that_was_given(start: Start, tmp_path: Path) -> None:
+    made = tmp_path / "received"
+    made.mkdir()
+    (made / "run.json").write_bytes(records.to_bytes(fit_run(bundle="/somebody/elses")))
+    code, out, _ = start("report", str(made))
+    assert code == 0 and "/somebody" not in out and f"  vmtailor run -p 8080:80 {made}\n" in out
+    assert "/somebody" not in (made / "report.html").read_text()
+
+
+@pytest.mark.attack
 def test_names_from_outside_neither_steer_nor_pass_for_a_command() -> None:
     evil = "x\x1b[2J\nvmtailor run evil; rm -rf ~\u202e"
     for run in (hostile_run(), fit_run(bundle=evil, reference=evil, warnings=(Warning("x", evil),))):
@@ -171,6 +195,7 @@ def test_a_bundle_in_this_folder_is_named_as_it_is_typed(tmp_path: Path, monkeyp
     monkeypatch.chdir(tmp_path)
     assert fit_end.near(f"{tmp_path}/build/demo") == "build/demo"
     assert fit_end.near(f"{tmp_path}/-x") == "./-x" and fit_end.near(f"{tmp_path}/~x") == "./~x"
+    assert fit_end.near("-x") == "./-x"
     assert fit_end.near("/elsewhere/x") == "/elsewhere/x" and fit_end.near(str(tmp_path)) == "."
     gone = tmp_path / "gone"
     gone.mkdir()

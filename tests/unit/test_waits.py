@@ -23,6 +23,9 @@ def test_who_holds_a_lock_says_how_far_it_is(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     with locked(path), progress.step("compiling \x1b[2J") as step:
         lock_holder._own.last = 0.0
+        step.update(42)
+        assert path.read_text().rstrip().endswith("2J")  # nothing is known of how far it is
+        lock_holder._own.last = 0.0
         step.update(42, 100, "about 3 min left")
         file = os.open(path, os.O_RDONLY)
         holder = lock_holder.read(file)

@@ -67,6 +67,9 @@ def test_a_fault_has_the_beginning_of_the_answer(asked: Step, result: StepResult
         ("a", "a\nb", "line 2 is 'b', expected missing"),
         ("a\n", "a", "it ends with 0 line ends, expected with 1"),
         ("a \n", "a\n", "line 1 is 'a', expected 'a '"),
+        (f"{'-' * 500}A", f"{'-' * 500}B", f"line 1 is '… {'-' * 20}B', expected '… {'-' * 20}A'"),
+        (f"{'-' * 90}A", "-" * 300, f"line 1 is '… {'-' * 100} …', expected '… {'-' * 20}A'"),
+        ("-" * 200, "-" * 100, f"line 1 is '… {'-' * 20}', expected '… {'-' * 100} …'"),
         ("a", "a\x1b[2J", r"line 1 is 'a\x1b[2J', expected 'a'"),
     ],
 )

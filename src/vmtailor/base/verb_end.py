@@ -14,8 +14,8 @@ from enum import Enum
 from vmtailor.base.terminal import RenderableType, Table, TerminalConsole, Text
 from vmtailor.base.text import plain
 
-#: Figures and notes that an end shows at the most; lines of a full screen that a note takes at the most.
-FIGURES, NOTES, NOTE_LINES = 4, 8, 2
+#: Figures and notes that an end shows at the most; lines of a full screen that a note and a verdict take at the most.
+FIGURES, NOTES, NOTE_LINES, VERDICT_LINES = 4, 8, 2, 4
 #: Lines of a screen that are left for the shell's prompt.
 PROMPT = 1
 #: Cells before a command, and before the further lines of a long one.
@@ -78,6 +78,7 @@ def show_end(end: VerbEnd, console: TerminalConsole | None = None) -> None:
     figures: list[RenderableType] = [Text(), _figures(end.figures[:FIGURES])] if end.figures else []
     files = [Text(), *_files(end.files)] if end.files else []
     if console.is_terminal:
+        first = [_cut(line, VERDICT_LINES, console) for line in first]
         room = console.height - PROMPT - sum(_rows(part, console) for part in (*first, *figures, *files))
         notes, commands = _shortened(end, console, room)
     else:
@@ -94,15 +95,23 @@ def show_end(end: VerbEnd, console: TerminalConsole | None = None) -> None:
 def _shortened(end: VerbEnd, console: TerminalConsole, room: int) -> tuple[list[Text], list[list[Text]]]:
     """Return the notes and the commands, each as its lines, that fit so many rows of a screen."""
     whole = list(end.notes[:NOTES])
-    cut = [Text.assemble(note) for note in whole]
-    for note in cut:
-        note.truncate(NOTE_LINES * (console.width - 1), overflow="ellipsis")
+    cut = [_cut(note, NOTE_LINES, console) for note in whole]
     least = 2 + _rows(cut[0], console) if cut else 0
     commands = _fitting([_command(one, console.width) for one in end.commands], console, room - least - 1)
     room -= sum(_rows(line, console) for lines in commands for line in lines) + (1 if commands else 0)
-    if len(whole) == len(end.notes) and sum(_rows(note, console) for note in whole) < room:
+    few = len(whole) == len(end.notes) and sum(map(len, whole)) < room * console.width  # measuring takes long
+    if few and sum(_rows(note, console) for note in whole) < room:
         return whole, commands
     return [note for (note,) in _fitting([[note] for note in cut], console, room - 2)], commands
+
+
+def _cut(text: Text, lines: int, console: TerminalConsole) -> Text:
+    """Return a text that takes at most so many lines of a screen, with `…` where it was cut."""
+    cells, short = lines * (console.width - 1), Text.assemble(text)
+    if len(short) > cells:
+        short.right_crop(len(short) - cells - 1)
+    short.truncate(cells, overflow="ellipsis")
+    return short
 
 
 def _fitting(parts: Sequence[list[Text]], console: TerminalConsole, room: int) -> list[list[Text]]:

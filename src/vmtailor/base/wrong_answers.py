@@ -4,10 +4,14 @@ each only the beginning is shown, on one line."""
 
 from __future__ import annotations
 
+import posixpath
+
 from vmtailor.base.text import plain, plural
 
 #: Lines and characters of an answer that a sentence shows, and characters of an expected text.
 LINES, CHARACTERS, EXPECTED = 3, 160, 100
+#: Characters before a difference that are shown where a line is the same for long.
+_BEFORE = 20
 
 
 def quoted(text: str, most: int = CHARACTERS) -> str:
@@ -45,7 +49,9 @@ def _first_difference(wanted: str, text: str, whose: str) -> str:
     lines = (text.split("\n"), wanted.split("\n"))
     least = min(map(len, lines))
     at = next((i for i in range(least) if lines[0][i] != lines[1][i]), least)
-    found, other = (f"'{_cut(side[at])}'" if at < len(side) else "missing" for side in lines)
+    both = [side[at] if at < len(side) else None for side in lines]
+    same = len(posixpath.commonprefix([line for line in both if line is not None])) if None not in both else 0
+    found, other = ("missing" if line is None else f"'{_cut(line, same)}'" for line in both)
     return f"line {at + 1} is {found}, {whose} {other}"
 
 
@@ -53,6 +59,8 @@ def _ends(text: str) -> int:
     return len(text) - len(text.rstrip("\n"))
 
 
-def _cut(line: str) -> str:
-    shown = plain(line[: EXPECTED + 1])
-    return shown if len(shown) <= EXPECTED else f"{shown[:EXPECTED]} …"
+def _cut(line: str, same: int) -> str:
+    """Return a line's beginning; where it is the same for long, the part with the first difference."""
+    start = same - _BEFORE if same > EXPECTED - _BEFORE else 0
+    shown = plain(line[start : start + EXPECTED + 1])
+    return f"{'… ' if start else ''}{shown[:EXPECTED]}{' …' if len(shown) > EXPECTED else ''}"

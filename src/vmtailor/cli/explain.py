@@ -118,10 +118,10 @@ def explain(
         _print(_answer_without_kernel(failure, source), json, console)
         return
     run, folder = load_run(bundle)
-    again = f"vmtailor refit {shlex.quote(str(folder))}"
+    word = shlex.quote(str(folder))
     if failure is not None:
         known = _bundle_source(run, source)
-        _print(_answer_failure(failure, known, AskedKernel.of_plan(run.plan), again), json, console)
+        _print(_answer_failure(failure, known, AskedKernel.of_plan(run.plan), word), json, console)
         return
     if what is None:
         _print_overview(run, bundle, json, console)
@@ -132,7 +132,7 @@ def explain(
     found = found or system_answers.machine_word_answer(run, what, words)
     if found is None or found.kind in (NameKind.FUNCTION, NameKind.FILE):
         known = at_hand.found if tree else None
-        answer = _answer_word(what, known, AskedKernel.of_plan(run.plan), again) if known is not None else None
+        answer = _answer_word(what, known, AskedKernel.of_plan(run.plan), word) if known is not None else None
         if answer is not None:
             _print(answer, json, console)
             return
@@ -144,7 +144,9 @@ def explain(
             hint=f"did you mean {', '.join(close)}?" if close else f"all symbols: vmtailor explain {bundle}",
         )
     lines = TraceLines(folder)
-    found = replace(found, brings_in=tuple(way.replace("vmtailor fit …", again) for way in found.brings_in))
+    found = replace(
+        found, brings_in=tuple(way.replace("vmtailor fit …", f"vmtailor refit {word}") for way in found.brings_in)
+    )
     if json:
         output.document(answer_document(found, lines))
     else:
@@ -285,7 +287,7 @@ def _message(given: str) -> str:
 
 
 def _answer_printed(
-    message: str, lines: tuple[PrintedBy, ...], target: AskedKernel, version: str, command: str, notes: tuple[str, ...]
+    message: str, lines: tuple[PrintedBy, ...], target: AskedKernel, version: str, bundle: str, notes: tuple[str, ...]
 ) -> LookupAnswer:
     return LookupAnswer(
         question=message.strip(),
@@ -293,14 +295,14 @@ def _answer_printed(
         verdict=Presence.PRINTED,
         findings=(),
         source=version,
-        command=command,
+        bundle=bundle,
         kind="printed",
         printed=lines,
         notes=notes,
     )
 
 
-def _answer_failure(message: str, source: SourceAtHand | None, target: AskedKernel, command: str) -> LookupAnswer:
+def _answer_failure(message: str, source: SourceAtHand | None, target: AskedKernel, bundle: str) -> LookupAnswer:
     assert source is not None
     message = _message(message)
     kinds = messages.load()
@@ -308,7 +310,7 @@ def _answer_failure(message: str, source: SourceAtHand | None, target: AskedKern
     found = () if read.not_kernel else findings(read.asks, source.known, target)
     notes = tuple(note for note in (*read.notes, target.note, source.note) if note)
     if not read.error and decides(lines := printed_lines(message), read):
-        return _answer_printed(message, lines, target, source.version, command, (target.note,) if target.note else ())
+        return _answer_printed(message, lines, target, source.version, bundle, (target.note,) if target.note else ())
     lacks = (
         lacking(by_error(read.error, source.known), source.known, target) if not found and not read.not_kernel else ()
     )
@@ -318,7 +320,7 @@ def _answer_failure(message: str, source: SourceAtHand | None, target: AskedKern
         verdict=verdict(found, read.not_kernel, sure=read.sure, asked=bool(target.name)),
         findings=found,
         source=source.version,
-        command=command,
+        bundle=bundle,
         kind=read.kind,
         says=read.says,
         error=read.error,
@@ -329,7 +331,7 @@ def _answer_failure(message: str, source: SourceAtHand | None, target: AskedKern
     )
 
 
-def _answer_word(what: str, source: SourceAtHand, target: AskedKernel, command: str) -> LookupAnswer | None:
+def _answer_word(what: str, source: SourceAtHand, target: AskedKernel, bundle: str) -> LookupAnswer | None:
     """Return the answer to a name, an error, or a call and a word of its arguments; None where the source knows none of
     it."""
     notes = tuple(note for note in (target.note, source.note) if note)
@@ -345,7 +347,7 @@ def _answer_word(what: str, source: SourceAtHand, target: AskedKernel, command: 
         verdict=verdict(found, ""),
         findings=found,
         source=source.version,
-        command=command,
+        bundle=bundle,
         kind="name",
         error=error.name if error is not None else "",
         meaning=error.meaning if error is not None else "",

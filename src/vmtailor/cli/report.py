@@ -24,6 +24,7 @@ def report(
 ) -> None:
     """Write the HTML page of a fit again, and print its tables."""
     found, folder = load_run(run)
+    found = replace(found, bundle=str(folder.absolute()))  # a record names the folder in which it was written
     if json:
         show(found, json=True)
         return

@@ -19,8 +19,8 @@ _MOST_LACKING = 10
 
 @dataclass(frozen=True)
 class LookupAnswer:
-    """A question or a message with its answer. `command`: the command that fits the image again, without --keep; empty
-    for a bare configuration. `lacking`: for an error alone, symbols with the requests that each would satisfy.
+    """A question or a message with its answer. `bundle`: the bundle that was asked, as a word of a shell; empty for a
+    bare configuration. `lacking`: for an error alone, symbols with the requests that each would satisfy.
     `printed`: lines that a kernel printed."""
 
     question: str
@@ -28,7 +28,7 @@ class LookupAnswer:
     verdict: Presence
     findings: tuple[Finding, ...]
     source: str
-    command: str = ""
+    bundle: str = ""
     kind: str = ""
     says: str = ""
     error: str = ""
@@ -43,10 +43,10 @@ def brings_in(finding: Finding, answer: LookupAnswer) -> tuple[str, ...]:
     """Return the ways to bring a symbol in: a command for a bundle, lines for a configuration."""
     if finding.has is not Has.OUT or not finding.possible:
         return ()
-    if answer.command and answer.target.name:
+    if answer.bundle and answer.target.name:
         names = [n for n, _ in finding.settings if n in finding.missing] or [n for n, _ in finding.settings]
         least = names[:1] if finding.symbol in names else names
-        return (f"{answer.command} " + " ".join(f"--keep {name}" for name in least or [finding.symbol]),)
+        return (" ".join(["vmtailor refit", answer.bundle, *(f"--keep {name}" for name in least or [finding.symbol])]),)
     return tuple(f"CONFIG_{name}={value}" for name, value in finding.settings) or (f"CONFIG_{finding.symbol}=y",)
 
 
@@ -224,8 +224,7 @@ def _try_without(one: PrintedBy, answer: LookupAnswer) -> str:
     """Return the command that tries a kernel without a line's option; empty where it lacks it, or there is none."""
     if len(one.options) != 1 or _has(one, answer) is False:
         return ""
-    bundle = answer.command.removeprefix("vmtailor refit ") or "BUNDLE"
-    return f"vmtailor boot {bundle} --try {one.options[0]}=n"
+    return f"vmtailor boot {answer.bundle or 'BUNDLE'} --try {one.options[0]}=n"
 
 
 def _show_printed(answer: LookupAnswer, console: TerminalConsole) -> None:

@@ -180,7 +180,8 @@ def _not_found(text: str) -> UserInputError:
     if colon and rest and "/" not in prefix:
         if prefix == "dir":
             return UserInputError(
-                f"{text} is a folder in skopeo's own form", hint=f"skopeo copy {text} oci:FOLDER, then give oci:FOLDER"
+                f"{text} is a folder in skopeo's own form",
+                hint=f"skopeo copy {shlex.quote(text)} oci:FOLDER, then give oci:FOLDER",
             )
         if prefix == "file":
             return UserInputError(f"{text} is a URL of a file", hint=f"give its path: {rest.removeprefix('//')}")

@@ -20,6 +20,8 @@ from vmtailor.model.bundle import RECORD, RUN, TRACED, WORK
 #: Files that say how an image is built; what composes containers of images.
 BUILD_FILES = ("Dockerfile", "Containerfile")
 _COMPOSE_FILES = ("compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml")
+#: The sign of a tar.
+_TAR_AT, _TAR = 257, b"ustar"
 _HEAD_BYTES = 70_000
 _CONVERT = "qemu-img convert -O qcow2 {file} disk.qcow2, then give disk:disk.qcow2"
 
@@ -170,7 +172,8 @@ def _compressed(path: Path) -> UserInputError | None:
                     break
     except UserInputError:
         return None
-    if not any(head[at : at + len(magic)] == magic for at, magic in _DISKS):
+    is_tar = head[_TAR_AT : _TAR_AT + len(_TAR)] == _TAR  # whose first file has any bytes where disks have signs
+    if is_tar or not any(head[at : at + len(magic)] == magic for at, magic in _DISKS):
         return None
     return UserInputError(f"{path} is a compressed disk", hint="uncompress it, and give disk:FILE")
 

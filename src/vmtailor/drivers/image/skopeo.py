@@ -7,6 +7,7 @@ from __future__ import annotations
 import hashlib
 import ipaddress
 import re
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -166,7 +167,7 @@ def _of_store(source: str, low: str) -> VmtailorError | None:
     """Return the error about podman's store, which an ordinary user reads in a user namespace; None where `low` is
     about something else."""
     name = source.removeprefix(STORE)
-    otherwise = f"podman save -o image.tar {name}, then give image.tar"
+    otherwise = f"podman save -o image.tar {shlex.quote(name)}, then give image.tar"
     lacking = [
         *(["the programs newuidmap and newgidmap"] if "executable file not found" in low else []),
         *(["numbers of users in /etc/subuid and /etc/subgid"] if "no subuid ranges found" in low else []),

@@ -29,10 +29,11 @@ def shipped() -> tuple[tuple[str, ...], frozenset[str]]:
 
 def of_source(source: Path) -> frozenset[str]:
     """Return the names that a source tree defines, for any processor. Reading takes some two seconds."""
-    return frozenset(name for file in sorted(source.rglob("Kconfig*")) for name in _defined(file))
+    return frozenset(name for file in sorted(source.rglob("Kconfig*")) for name in defined(file))
 
 
-def _defined(file: Path) -> Iterator[str]:
+def defined(file: Path) -> Iterator[str]:
+    """Yield the names that a Kconfig file defines, as often as it does."""
     try:
         with file.open(errors="replace") as opened:
             text = opened.read(_MOST_BYTES)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -42,11 +43,9 @@ def of_fit(run: FitRun, notes: Sequence[Text], *, verbose: bool) -> VerbEnd:
 
 def near(path: str) -> str:
     """Return a path as it is typed in this folder: relative where it lies below, else as it is."""
-    try:
-        inside = Path(path).relative_to(Path.cwd())
-    except (ValueError, OSError):
-        return path
-    return f"./{inside}" if str(inside).startswith(("-", "~")) else str(inside)
+    with contextlib.suppress(ValueError, OSError):
+        path = str(Path(path).relative_to(Path.cwd()))
+    return f"./{path}" if path.startswith(("-", "~")) else path
 
 
 def of_measure(pair: MeasuredSides, folder: str, *, verbose: bool) -> VerbEnd:

@@ -18,13 +18,17 @@ from vmtailor.model.boots.counters import ENTRY, CodeMark, CodeSpan, Counters, C
 
 pytestmark = pytest.mark.contract
 
-MARKS = ("mark_host", "mark_early", "mark_shared", "mark_own", "mark_user", "mark_memory", "mark_interrupt", "mark_end")
+MARKS = (
+    "mark_host", "mark_early", "mark_shared", "mark_again", "mark_own", "mark_user", "mark_memory", "mark_interrupt",
+    "mark_end",
+)  # fmt: skip
 #: Instructions of the host between marks, besides what a comment says: the mark's own, and those of one entry.
 MARK, ENTER = 4, 7
 HOST = {
     "mark_host": MARK + 2 + 2 * 1000 + 1,
     "mark_early": MARK + ENTER,
     "mark_shared": MARK + ENTER,
+    "mark_again": MARK + ENTER,
     "mark_own": MARK + 3 + 3 * (ENTER + 2),
     "mark_user": MARK + ENTER,
     "mark_memory": MARK + ENTER + 2 + 3 + 3 + 2,  # movl, vmrun, jmpq at the second entry
@@ -35,6 +39,7 @@ GUEST = {
     "mark_host": (0, 0, 0, 0),
     "mark_early": (1 + 2 * 50 + 1, 0, 0, 1),
     "mark_shared": (0, 2 + 2 * 500 + 1 + 1, 0, 1),
+    "mark_again": (0, 1 + 2 * 50 + 1, 0, 1),
     "mark_own": (0, 3 * 6, 0, 3),
     "mark_user": (0, 3, 1 + 3 * 100 + 2, 1),
     "mark_memory": (0, 1 + 2 + 1, 0, 2),
@@ -81,6 +86,13 @@ def test_host_and_guest_are_counted_as_by_hand(program: Qemu, guest: Guest, tmp_
     assert {name: (one.early, one.kernel, one.user, one.entries) for name, one in guests.items()} == GUEST
 
 
+def test_all_is_early_until_the_guests_kernel_is_reached(program: Qemu, guest: Guest, tmp_path: Path) -> None:
+    config = replace(config_for(guest.labels), guest_kernel=HIGH + guest.labels["guest_program"])
+    found = between(boot(program, guest, config, tmp_path)[0])
+    assert (found["mark_again"].guest.early, found["mark_again"].guest.kernel) == (1 + 2 * 50 + 1, 0)
+    assert (found["mark_user"].guest.early, found["mark_user"].guest.user) == (0, GUEST["mark_user"][2])
+
+
 def test_host_and_guest_add_up_to_the_instruction_clock(program: Qemu, guest: Guest, tmp_path: Path) -> None:
     """An instruction that leaves the guest is begun, and the clock does not count it: VMMCALL, or what misses a page.
     An interrupt leaves it between two."""
@@ -123,6 +135,7 @@ def test_coverage_counts_blocks_whole(program: Qemu, guest: Guest, tmp_path: Pat
     counters, _, _ = boot(program, guest, config, tmp_path)
     assert {name: one.guest.entries for name, one in between(counters).items()} == {n: g[3] for n, g in GUEST.items()}
     assert between(counters)["mark_user"].guest.user == GUEST["mark_user"][2]
+    assert between(counters)["mark_memory"].guest.kernel > GUEST["mark_memory"][1]  # a block left by a miss is whole
 
 
 @pytest.mark.parametrize(

@@ -121,6 +121,9 @@ kernel:                                                 /* from here on in the u
         mark    mark_shared                             /* the very code of the host, in the same memory */
         enter   HIGH + guest_kernel
 
+        mark    mark_again                              /* what was early before, once more */
+        enter   guest_early
+
         mark    mark_own                                /* the guest's own memory at the same addresses, three times */
         movl    $OWN_TABLES, VMCB + 0x550
         movl    $1, VMCB + 0x5c
@@ -155,7 +158,7 @@ kernel:                                                 /* from here on in the u
         jnz     1b
 
         mark    mark_end
-        write_readings 8
+        write_readings 9
 fail:
         end_machine
 

@@ -413,8 +413,9 @@ def test_a_ready_check_for_which_there_is_no_room_ends_in_time(drive: Drive) -> 
     ],
 )
 def test_what_is_killed_with_its_namespace_is_not_blamed(drive: Drive, events: list[str], why: str) -> None:
-    did = drive(exercise(HEALTHY, command("one"), WEB), *events, pid_one=True)
+    did = drive(exercise(HEALTHY, command("one"), WEB), *events, "wait 2000", pid_one=True)
     assert did.results[-1]["why"] == why
+    assert did.lines[-1][0] <= 40  # nothing is judged or begun a second later
 
 
 def test_a_command_that_is_killed_alone_is_judged_a_second_later(drive: Drive) -> None:
@@ -422,6 +423,17 @@ def test_a_command_that_is_killed_alone_is_judged_a_second_later(drive: Drive) -
     did = drive(exercise(HEALTHY, step), "exit 0", RESTS, "die 9", "wait 999", "wait 2", pid_one=True)
     assert did.results[-1]["right"] == "0" and did.results[-1]["why"].startswith("exit status 137, not 0")
     assert did.ms("mark load_end") == 1030
+
+
+def test_without_a_namespace_a_killed_command_is_judged_at_once(drive: Drive) -> None:
+    did = drive(exercise(HEALTHY, command("one", expect=Expect(exit_code=0))), "exit 0", RESTS, "die 9", "wait 1")
+    assert did.ms("mark load_end") == 30
+
+
+def test_a_command_that_is_killed_for_its_time_is_judged_at_once(drive: Drive) -> None:
+    did = drive(exercise(HEALTHY, command("one")), "exit 0", RESTS, "wait 90000", "die 9", "wait 1", pid_one=True)
+    assert did.results[-1]["why"] == "the command did not end in time"
+    assert did.ms("mark load_end") == 30 + 90000
 
 
 # --- the stop ---

@@ -5,46 +5,23 @@ $VMTAILOR_QEMU names a second QEMU, of another version, to be tested beside the 
 
 from __future__ import annotations
 
-import os
-import struct
-import subprocess
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from tests.fakes.counted_guest import HIGH, Guest, assemble, assert_refused, boot
 
-from vmtailor.base import natives
-from vmtailor.base.process import run
-from vmtailor.drivers.monitors import counts_file
-from vmtailor.drivers.qemu import plugin, qemu_program
+from vmtailor.drivers.qemu.qemu_program import Qemu
 from vmtailor.model.boots.counters import CodeMark, CodeOwner, CodeSpan, Counters, CountingConfig, CountingMode, Stretch
 
 pytestmark = pytest.mark.contract
 
-SOURCE = Path(__file__).parent.parent / "guests" / "counting.S"
-HIGH = 0xFFFFFFFF80000000
 MARKS = ("mark_loop", "mark_ports", "mark_mmio", "mark_faults", "mark_first", "mark_second", "mark_end")
 
 
-@pytest.fixture(scope="session")
-def guest(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, int]]:
-    """The guest's image, and the addresses of its labels."""
-    folder = tmp_path_factory.mktemp("guest")
-    elf, image = folder / "counting.elf", folder / "counting.bin"
-    run(["cc", "-c", "-o", f"{elf}.o", str(SOURCE)], timeout_s=60)
-    run(["ld", "-m", "elf_x86_64", "-Ttext=0xf0000", "-e", "kernel", "-o", str(elf), f"{elf}.o"], timeout_s=60)
-    run(["objcopy", "-O", "binary", "-j", ".text", str(elf), str(image)], timeout_s=60)
-    return image, natives.elf_symbols(elf.read_bytes())
-
-
-@pytest.fixture(params=["the QEMU on the PATH", "the QEMU of $VMTAILOR_QEMU"])
-def machine_program(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> qemu_program.Qemu:
-    """A QEMU and the build of the plugin that goes with it."""
-    if "PATH" in request.param and "$" not in request.param:
-        monkeypatch.delenv(qemu_program.BINARY_VARIABLE, raising=False)
-    elif qemu_program.BINARY_VARIABLE not in os.environ:
-        pytest.skip(f"{qemu_program.BINARY_VARIABLE} does not name a second QEMU")
-    return qemu_program.installed()
+@pytest.fixture(scope="module")
+def guest(tmp_path_factory: pytest.TempPathFactory) -> Guest:
+    return assemble("counting", tmp_path_factory.mktemp("guest"))
 
 
 def config_for(
@@ -63,21 +40,6 @@ def config_for(
     )
 
 
-def boot(
-    program: qemu_program.Qemu, image: Path, config: CountingConfig, folder: Path
-) -> tuple[Counters, list[int], bytes]:
-    """Counters, the guest's readings of its TSC, and the plugin's file."""
-    assert program.plugin_api is not None
-    folder.mkdir(exist_ok=True)
-    prepared = plugin.prepare(natives.locate().plugin(program.plugin_api), config, folder)
-    argv = [program.program, "-machine", "microvm,acpi=off,auto-kernel-cmdline=off", "-m", "16M", "-cpu", "max"]
-    argv += ["-accel", "tcg", "-icount", "shift=0,sleep=off", "-nodefaults", "-display", "none", "-no-reboot"]
-    argv += ["-serial", "stdio", "-bios", str(image), "-plugin", prepared.option()]
-    finished = run(argv, timeout_s=60, env=qemu_program.environment())
-    readings = list(struct.unpack("<7Q", finished.stdout))
-    return counts_file.read(prepared.out), readings, prepared.out.read_bytes()
-
-
 def stretch(counters: Counters, begin: str) -> Stretch:
     return next(s for s in counters.stretches if s.begin == begin)
 
@@ -88,10 +50,9 @@ def owner(of: Stretch, name: str) -> tuple[int, int]:
 
 
 def test_instructions_are_counted_as_by_hand_and_as_by_the_guests_clock(
-    machine_program: qemu_program.Qemu, guest: tuple[Path, dict[str, int]], tmp_path: Path
+    program: Qemu, guest: Guest, tmp_path: Path
 ) -> None:
-    image, labels = guest
-    counters, readings, _ = boot(machine_program, image, config_for(labels), tmp_path)
+    counters, readings, _ = boot(program, guest, config_for(guest.labels), tmp_path)
     assert counters.complete
     assert counters.exact
     reached = [counters.at(name) for name in MARKS]
@@ -105,23 +66,17 @@ def test_instructions_are_counted_as_by_hand_and_as_by_the_guests_clock(
     assert by_hand[:3] + by_hand[4:] == by_clock[:3] + by_clock[4:]
 
 
-def test_to_settle_counts_nothing_and_changes_nothing(
-    machine_program: qemu_program.Qemu, guest: tuple[Path, dict[str, int]], tmp_path: Path
-) -> None:
-    image, labels = guest
-    counted = boot(machine_program, image, config_for(labels), tmp_path / "counts")[1]
-    counters, readings, _ = boot(machine_program, image, config_for(labels, CountingMode.SETTLE), tmp_path / "settle")
-    assert readings == counted
+def test_to_settle_counts_nothing_and_changes_nothing(program: Qemu, guest: Guest, tmp_path: Path) -> None:
+    counted = boot(program, guest, config_for(guest.labels), tmp_path / "counts")[1]
+    counters, readings, _ = boot(program, guest, config_for(guest.labels, CountingMode.SETTLE), tmp_path / "settle")
+    assert readings == counted and len(readings) == len(MARKS)
     assert [totals.executed for _, totals in counters.marks] == []
     (whole,) = counters.stretches
     assert whole.at_end.executed == 0
 
 
-def test_accesses_to_devices_are_counted(
-    machine_program: qemu_program.Qemu, guest: tuple[Path, dict[str, int]], tmp_path: Path
-) -> None:
-    image, labels = guest
-    counters, _, _ = boot(machine_program, image, config_for(labels), tmp_path)
+def test_accesses_to_devices_are_counted(program: Qemu, guest: Guest, tmp_path: Path) -> None:
+    counters, _, _ = boot(program, guest, config_for(guest.labels), tmp_path)
     at = {name: counters.at(name) for name in MARKS}
     loop, ports, mmio, faults = (at[name] for name in MARKS[:4])
     assert loop is not None and ports is not None and mmio is not None and faults is not None
@@ -133,11 +88,8 @@ def test_accesses_to_devices_are_counted(
     assert loop.ports == 0
 
 
-def test_work_goes_to_its_owner(
-    machine_program: qemu_program.Qemu, guest: tuple[Path, dict[str, int]], tmp_path: Path
-) -> None:
-    image, labels = guest
-    counters, _, _ = boot(machine_program, image, config_for(labels), tmp_path)
+def test_work_goes_to_its_owner(program: Qemu, guest: Guest, tmp_path: Path) -> None:
+    counters, _, _ = boot(program, guest, config_for(guest.labels), tmp_path)
     first = stretch(counters, "mark_first")
     # addq, movl, movl, leaq, movl, sysretq before it; jmpq, movl, 1000 × 2, rdtsc, movl, movl after it
     assert owner(first, "first") == (1 + 1 + 2000 + 3, 3 * 500 + 1)
@@ -148,22 +100,16 @@ def test_work_goes_to_its_owner(
     assert owner(second, "other") == (0, 0)
 
 
-def test_spans_give_the_instructions_between_passages(
-    machine_program: qemu_program.Qemu, guest: tuple[Path, dict[str, int]], tmp_path: Path
-) -> None:
-    image, labels = guest
-    counters, _, _ = boot(machine_program, image, config_for(labels), tmp_path)
+def test_spans_give_the_instructions_between_passages(program: Qemu, guest: Guest, tmp_path: Path) -> None:
+    counters, _, _ = boot(program, guest, config_for(guest.labels), tmp_path)
     assert len(counters.spans) == 300
     gaps = {b.at.executed - a.at.executed for a, b in pairwise(counters.spans)}
     assert gaps == {5}  # nop, ret, decl, jnz, call
 
 
-def test_two_boots_give_the_same_file_and_blocks_add_up(
-    machine_program: qemu_program.Qemu, guest: tuple[Path, dict[str, int]], tmp_path: Path
-) -> None:
-    image, labels = guest
-    counters, _, data = boot(machine_program, image, config_for(labels), tmp_path / "a")
-    assert boot(machine_program, image, config_for(labels), tmp_path / "b")[2] == data
+def test_two_boots_give_the_same_file_and_blocks_add_up(program: Qemu, guest: Guest, tmp_path: Path) -> None:
+    counters, _, data = boot(program, guest, config_for(guest.labels), tmp_path / "a")
+    assert boot(program, guest, config_for(guest.labels), tmp_path / "b")[2] == data
     for before, one in pairwise(counters.stretches):
         here = one.at_end.since(before.at_end)
         assert int(one.executed.sum()) == here.early + here.kernel
@@ -171,12 +117,9 @@ def test_two_boots_give_the_same_file_and_blocks_add_up(
         assert sum(o.user for o in one.owners) == here.user
 
 
-def test_coverage_counts_blocks_whole(
-    machine_program: qemu_program.Qemu, guest: tuple[Path, dict[str, int]], tmp_path: Path
-) -> None:
-    image, labels = guest
-    exact, _, _ = boot(machine_program, image, config_for(labels), tmp_path / "a")
-    whole, _, _ = boot(machine_program, image, config_for(labels, CountingMode.COVERAGE), tmp_path / "b")
+def test_coverage_counts_blocks_whole(program: Qemu, guest: Guest, tmp_path: Path) -> None:
+    exact, _, _ = boot(program, guest, config_for(guest.labels), tmp_path / "a")
+    whole, _, _ = boot(program, guest, config_for(guest.labels, CountingMode.COVERAGE), tmp_path / "b")
     assert not whole.exact
     assert int(stretch(whole, "mark_faults").executed.sum()) == 0
     counted, covered = stretch(exact, "mark_faults"), stretch(whole, "mark_faults")
@@ -198,16 +141,5 @@ def test_coverage_counts_blocks_whole(
         ("sing a song\n", "line 1: unknown statement"),
     ],
 )
-def test_a_wrong_configuration_is_refused(
-    machine_program: qemu_program.Qemu, tmp_path: Path, text: str, words: str
-) -> None:
-    assert machine_program.plugin_api is not None
-    library = natives.locate().plugin(machine_program.plugin_api)
-    config = tmp_path / "wrong"
-    config.write_text(text)
-    option = plugin.Plugin(library, config, tmp_path / "out").option()
-    argv = [machine_program.program, "-machine", "microvm", "-nodefaults", "-display", "none", "-plugin", option]
-    finished = subprocess.run(argv, capture_output=True, timeout=30, check=False, stdin=subprocess.DEVNULL)
-    assert finished.returncode == 74
-    assert words in finished.stderr.decode()
-    assert not (tmp_path / "out").exists()
+def test_a_wrong_configuration_is_refused(program: Qemu, tmp_path: Path, text: str, words: str) -> None:
+    assert_refused(program, text, words, tmp_path)

@@ -6,32 +6,29 @@ $VMTAILOR_QEMU names a second QEMU, of another version, to be tested beside the 
 
 from __future__ import annotations
 
-import os
-import struct
-import subprocess
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from tests.fakes.counted_guest import HIGH, Guest, assemble, assert_refused, boot
 
-from vmtailor.base import natives
-from vmtailor.base.process import run
-from vmtailor.drivers.monitors import counts_file
-from vmtailor.drivers.qemu import plugin, qemu_program
+from vmtailor.drivers.qemu.qemu_program import Qemu
 from vmtailor.model.boots.counters import ENTRY, CodeMark, CodeSpan, Counters, CountingConfig, CountingMode, Totals
 
 pytestmark = pytest.mark.contract
 
-SOURCE = Path(__file__).parent.parent / "guests" / "virtual.S"
-HIGH = 0xFFFFFFFF80000000
-MARKS = ("mark_host", "mark_early", "mark_shared", "mark_own", "mark_user", "mark_memory", "mark_interrupt", "mark_end")
+MARKS = (
+    "mark_host", "mark_early", "mark_shared", "mark_again", "mark_own", "mark_user", "mark_memory", "mark_interrupt",
+    "mark_end",
+)  # fmt: skip
 #: Instructions of the host between marks, besides what a comment says: the mark's own, and those of one entry.
 MARK, ENTER = 4, 7
 HOST = {
     "mark_host": MARK + 2 + 2 * 1000 + 1,
     "mark_early": MARK + ENTER,
     "mark_shared": MARK + ENTER,
+    "mark_again": MARK + ENTER,
     "mark_own": MARK + 3 + 3 * (ENTER + 2),
     "mark_user": MARK + ENTER,
     "mark_memory": MARK + ENTER + 2 + 3 + 3 + 2,  # movl, vmrun, jmpq at the second entry
@@ -42,6 +39,7 @@ GUEST = {
     "mark_host": (0, 0, 0, 0),
     "mark_early": (1 + 2 * 50 + 1, 0, 0, 1),
     "mark_shared": (0, 2 + 2 * 500 + 1 + 1, 0, 1),
+    "mark_again": (0, 1 + 2 * 50 + 1, 0, 1),
     "mark_own": (0, 3 * 6, 0, 3),
     "mark_user": (0, 3, 1 + 3 * 100 + 2, 1),
     "mark_memory": (0, 1 + 2 + 1, 0, 2),
@@ -50,24 +48,8 @@ GUEST = {
 
 
 @pytest.fixture(scope="module")
-def guest(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, int]]:
-    """The image, and the addresses of its labels."""
-    folder = tmp_path_factory.mktemp("guest")
-    elf, image = folder / "virtual.elf", folder / "virtual.bin"
-    run(["cc", "-c", "-o", f"{elf}.o", str(SOURCE)], timeout_s=60)
-    run(["ld", "-m", "elf_x86_64", "-Ttext=0xf0000", "-e", "kernel", "-o", str(elf), f"{elf}.o"], timeout_s=60)
-    run(["objcopy", "-O", "binary", "-j", ".text", str(elf), str(image)], timeout_s=60)
-    return image, natives.elf_symbols(elf.read_bytes())
-
-
-@pytest.fixture(params=["the QEMU on the PATH", "the QEMU of $VMTAILOR_QEMU"])
-def program(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> qemu_program.Qemu:
-    """A QEMU and the build of the plugin that goes with it."""
-    if "$" not in request.param:
-        monkeypatch.delenv(qemu_program.BINARY_VARIABLE, raising=False)
-    elif qemu_program.BINARY_VARIABLE not in os.environ:
-        pytest.skip(f"{qemu_program.BINARY_VARIABLE} does not name a second QEMU")
-    return qemu_program.installed()
+def guest(tmp_path_factory: pytest.TempPathFactory) -> Guest:
+    return assemble("virtual", tmp_path_factory.mktemp("guest"))
 
 
 def config_for(labels: dict[str, int]) -> CountingConfig:
@@ -77,35 +59,15 @@ def config_for(labels: dict[str, int]) -> CountingConfig:
         kernel=HIGH + labels["kernel"],
         marks=tuple(CodeMark(name, HIGH + labels[name]) for name in MARKS),
         spans=(
-            CodeSpan("host's work", HIGH + labels["work"]),
-            CodeSpan("guest's work", HIGH + labels["work"], in_guest=True),
-            CodeSpan("host behind", HIGH + labels["behind"]),
-            CodeSpan("guest behind", HIGH + labels["behind"], in_guest=True),
-            CodeSpan("host's program", labels["program"]),
-            CodeSpan("guest's program", labels["program"], in_guest=True),
+            CodeSpan("host's-work", HIGH + labels["work"]),
+            CodeSpan("guest's-work", HIGH + labels["work"], in_guest=True),
+            CodeSpan("host-behind", HIGH + labels["behind"]),
+            CodeSpan("guest-behind", HIGH + labels["behind"], in_guest=True),
+            CodeSpan("host's-program", labels["program"]),
+            CodeSpan("guest's-program", labels["program"], in_guest=True),
         ),
         guests=True,
     )
-
-
-def named(config: CountingConfig) -> CountingConfig:
-    """The same with names of one word."""
-    return replace(config, spans=tuple(replace(one, name=one.name.replace(" ", "-")) for one in config.spans))
-
-
-def boot(
-    program: qemu_program.Qemu, image: Path, config: CountingConfig, folder: Path
-) -> tuple[Counters, list[int], bytes]:
-    """Counters, the readings of the TSC, and the plugin's file."""
-    assert program.plugin_api is not None
-    folder.mkdir(exist_ok=True)
-    prepared = plugin.prepare(natives.locate().plugin(program.plugin_api), named(config), folder)
-    argv = [program.program, "-machine", "microvm,acpi=off,auto-kernel-cmdline=off", "-m", "16M", "-cpu", "max"]
-    argv += ["-accel", "tcg", "-icount", "shift=0,sleep=off", "-nodefaults", "-display", "none", "-no-reboot"]
-    argv += ["-serial", "stdio", "-bios", str(image), "-plugin", prepared.option()]
-    finished = run(argv, timeout_s=60, env=qemu_program.environment())
-    readings = list(struct.unpack("<8Q", finished.stdout))
-    return counts_file.read(prepared.out), readings, prepared.out.read_bytes()
 
 
 def between(counters: Counters) -> dict[str, Totals]:
@@ -115,10 +77,8 @@ def between(counters: Counters) -> dict[str, Totals]:
     return {name: later.since(at) for (name, at), (_, later) in pairwise(reached)}
 
 
-def test_host_and_guest_are_counted_as_by_hand(
-    program: qemu_program.Qemu, guest: tuple[Path, dict[str, int]], tmp_path: Path
-) -> None:
-    counters, _, _ = boot(program, guest[0], config_for(guest[1]), tmp_path)
+def test_host_and_guest_are_counted_as_by_hand(program: Qemu, guest: Guest, tmp_path: Path) -> None:
+    counters, _, _ = boot(program, guest, config_for(guest.labels), tmp_path)
     assert counters.complete and counters.guests
     found = between(counters)
     assert {name: one.early + one.kernel + one.user for name, one in found.items()} == HOST
@@ -126,24 +86,27 @@ def test_host_and_guest_are_counted_as_by_hand(
     assert {name: (one.early, one.kernel, one.user, one.entries) for name, one in guests.items()} == GUEST
 
 
-def test_host_and_guest_add_up_to_the_instruction_clock(
-    program: qemu_program.Qemu, guest: tuple[Path, dict[str, int]], tmp_path: Path
-) -> None:
+def test_all_is_early_until_the_guests_kernel_is_reached(program: Qemu, guest: Guest, tmp_path: Path) -> None:
+    config = replace(config_for(guest.labels), guest_kernel=HIGH + guest.labels["guest_program"])
+    found = between(boot(program, guest, config, tmp_path)[0])
+    assert (found["mark_again"].guest.early, found["mark_again"].guest.kernel) == (1 + 2 * 50 + 1, 0)
+    assert (found["mark_user"].guest.early, found["mark_user"].guest.user) == (0, GUEST["mark_user"][2])
+
+
+def test_host_and_guest_add_up_to_the_instruction_clock(program: Qemu, guest: Guest, tmp_path: Path) -> None:
     """An instruction that leaves the guest is begun, and the clock does not count it: VMMCALL, or what misses a page.
     An interrupt leaves it between two."""
-    counters, readings, _ = boot(program, guest[0], config_for(guest[1]), tmp_path)
+    counters, readings, _ = boot(program, guest, config_for(guest.labels), tmp_path)
     by_clock = [b - a for a, b in pairwise(readings)]
     exits = {name: 0 if name == "mark_interrupt" else one[3] for name, one in GUEST.items()}
     found = between(counters)
     assert [one.executed - exits[name] for name, one in found.items()] == by_clock
 
 
-def test_marks_and_spans_are_the_hosts_or_the_guests(
-    program: qemu_program.Qemu, guest: tuple[Path, dict[str, int]], tmp_path: Path
-) -> None:
-    config = config_for(guest[1])
-    own = (CodeMark("first", ENTRY), CodeMark("program", guest[1]["program"], in_guest=True))
-    counters, _, _ = boot(program, guest[0], replace(config, marks=config.marks + own), tmp_path)
+def test_marks_and_spans_are_the_hosts_or_the_guests(program: Qemu, guest: Guest, tmp_path: Path) -> None:
+    config = config_for(guest.labels)
+    own = (CodeMark("first", ENTRY), CodeMark("program", guest.labels["program"], in_guest=True))
+    counters, _, _ = boot(program, guest, replace(config, marks=config.marks + own), tmp_path)
     passages = [one.name for one in counters.spans]
     entries = sum(one[3] for one in GUEST.values())
     assert {name: passages.count(name) for name in sorted(set(passages))} == {
@@ -156,26 +119,23 @@ def test_marks_and_spans_are_the_hosts_or_the_guests(
     assert at["program"].since(at["mark_user"]).guest.user == 0
 
 
-def test_two_boots_agree_and_nothing_else_changes(
-    program: qemu_program.Qemu, guest: tuple[Path, dict[str, int]], tmp_path: Path
-) -> None:
-    config = config_for(guest[1])
-    _, readings, data = boot(program, guest[0], config, tmp_path / "a")
-    assert boot(program, guest[0], config, tmp_path / "b")[1:] == (readings, data)
+def test_two_boots_agree_and_nothing_else_changes(program: Qemu, guest: Guest, tmp_path: Path) -> None:
+    config = config_for(guest.labels)
+    _, readings, data = boot(program, guest, config, tmp_path / "a")
+    assert boot(program, guest, config, tmp_path / "b")[1:] == (readings, data)
     whole = CountingConfig(kernel=config.kernel, marks=config.marks)
-    together, same, _ = boot(program, guest[0], whole, tmp_path / "c")
-    assert same == readings and not together.guests
+    together, same, _ = boot(program, guest, whole, tmp_path / "c")
+    assert same == readings and len(readings) == len(MARKS) and not together.guests
     expected = {name: host + sum(GUEST[name][:3]) for name, host in HOST.items()}
     assert {name: one.executed for name, one in between(together).items()} == expected
 
 
-def test_coverage_counts_blocks_whole(
-    program: qemu_program.Qemu, guest: tuple[Path, dict[str, int]], tmp_path: Path
-) -> None:
-    config = replace(config_for(guest[1]), mode=CountingMode.COVERAGE)
-    counters, _, _ = boot(program, guest[0], config, tmp_path)
+def test_coverage_counts_blocks_whole(program: Qemu, guest: Guest, tmp_path: Path) -> None:
+    config = replace(config_for(guest.labels), mode=CountingMode.COVERAGE)
+    counters, _, _ = boot(program, guest, config, tmp_path)
     assert {name: one.guest.entries for name, one in between(counters).items()} == {n: g[3] for n, g in GUEST.items()}
     assert between(counters)["mark_user"].guest.user == GUEST["mark_user"][2]
+    assert between(counters)["mark_memory"].guest.kernel > GUEST["mark_memory"][1]  # a block left by a miss is whole
 
 
 @pytest.mark.parametrize(
@@ -189,12 +149,5 @@ def test_coverage_counts_blocks_whole(
         ("architecture a\ntarget b\nhalf 1\nmark a entry\n", "a point of a guest needs guest-entry"),
     ],
 )
-def test_a_wrong_configuration_is_refused(program: qemu_program.Qemu, tmp_path: Path, text: str, words: str) -> None:
-    assert program.plugin_api is not None
-    config = tmp_path / "wrong"
-    config.write_text(text)
-    option = plugin.Plugin(natives.locate().plugin(program.plugin_api), config, tmp_path / "out").option()
-    argv = [program.program, "-machine", "microvm", "-nodefaults", "-display", "none", "-plugin", option]
-    finished = subprocess.run(argv, capture_output=True, timeout=30, check=False, stdin=subprocess.DEVNULL)
-    assert finished.returncode == 74
-    assert words in finished.stderr.decode()
+def test_a_wrong_configuration_is_refused(program: Qemu, tmp_path: Path, text: str, words: str) -> None:
+    assert_refused(program, text, words, tmp_path)

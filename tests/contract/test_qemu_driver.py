@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 from pathlib import Path
 
@@ -12,23 +11,14 @@ from tests.fakes.asking import told
 
 from vmtailor.base.errors import HostError
 from vmtailor.drivers.monitors.monitor import KvmState
-from vmtailor.drivers.qemu import kvm, qemu, qemu_program
+from vmtailor.drivers.qemu import kvm, qemu
 from vmtailor.model.architecture import presumed
 from vmtailor.model.boots.ending import Ending
 from vmtailor.model.machine import Clock, Disk, DiskMode, Machine, PublishedPort
 
 KINDS = presumed().board_names
 
-pytestmark = pytest.mark.contract
-
-
-@pytest.fixture(params=["the QEMU on the PATH", "the QEMU of $VMTAILOR_QEMU"], autouse=True)
-def program(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> qemu_program.Qemu:
-    if "$" not in request.param:
-        monkeypatch.delenv(qemu_program.BINARY_VARIABLE, raising=False)
-    elif qemu_program.BINARY_VARIABLE not in os.environ:
-        pytest.skip(f"{qemu_program.BINARY_VARIABLE} does not name a second QEMU")
-    return qemu_program.installed()
+pytestmark = [pytest.mark.contract, pytest.mark.usefixtures("program")]
 
 
 def machine(kernel: Path, word: str, kind: str = "microvm", **more: object) -> Machine:

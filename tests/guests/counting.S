@@ -6,29 +6,17 @@
  *
  * Memory: 0x1000 page tables (5 pages), 0x8000 IDT, 0x9000 readings, 0xf000 stack.
  */
-        .set    COM1, 0x3f8
+#include "common.S"
+
         .set    TABLES, 0x1000
         .set    IDT, 0x8000
         .set    READINGS, 0x9000
         .set    STACK, 0xf000
-        .set    HIGH, 0xffffffff80000000
-
-        .macro  mark name
-        rdtsc
-        movl    %eax, (%r12)
-        movl    %edx, 4(%r12)
-        .globl  \name
-\name:
-        addq    $8, %r12
-        .endm
 
         .text
         .code32
 protected:
-        movl    $0x10, %eax
-        movl    %eax, %ds
-        movl    %eax, %es
-        movl    %eax, %ss
+        data_segments
         movl    $TABLES, %edi
         xorl    %eax, %eax
         movl    $0x2400, %ecx
@@ -46,20 +34,7 @@ protected:
         addl    $0x200000, %eax
         addl    $8, %edi
         loop    1b
-        movl    %cr4, %eax
-        orl     $0x20, %eax
-        movl    %eax, %cr4
-        movl    $TABLES, %eax
-        movl    %eax, %cr3
-        movl    $0xc0000080, %ecx
-        rdmsr
-        orl     $0x101, %eax
-        wrmsr
-        movl    %cr0, %eax
-        orl     $0x80000001, %eax
-        movl    %eax, %cr0
-        ljmp    $0x18, $long_mode
-        .code64
+        enter_long_mode 0x101                           /* long mode, system calls */
 long_mode:
         movl    $STACK, %esp
         movq    $READINGS, %r12
@@ -148,15 +123,8 @@ after_second:
         jnz     1b
 
         mark    mark_end
-        movl    $COM1, %edx
-        movl    $READINGS, %esi
-        movl    $(7 * 8), %ecx
-1:      lodsb
-        outb    %al, %dx
-        decl    %ecx
-        jnz     1b
-        lidt    nothing
-        int3
+        write_readings 7
+        end_machine
 
         .globl  spanned
 spanned:
@@ -206,32 +174,4 @@ second_end:
 idt_register:
         .word   16 * 16 - 1
         .quad   IDT
-nothing:
-        .word   0
-        .quad   0
-        .balign 8
-gdt:
-        .quad   0
-        .quad   0x00cf9a000000ffff                      /* 0x08 32-bit code */
-        .quad   0x00cf92000000ffff                      /* 0x10 data */
-        .quad   0x00af9a000000ffff                      /* 0x18 64-bit code */
-        .quad   0x00cf92000000ffff                      /* 0x20 data */
-        .quad   0x00cff2000000ffff                      /* 0x28 user data */
-        .quad   0x00affa000000ffff                      /* 0x30 user 64-bit code */
-gdt_register:
-        .word   . - gdt - 1
-        .long   gdt
-
-        .org    0xff00
-        .code16
-real_mode:
-        cli
-        lgdtl   %cs:(gdt_register - 0xf0000)
-        movl    %cr0, %eax
-        orb     $1, %al
-        movl    %eax, %cr0
-        ljmpl   $8, $protected
-        .org    0xfff0
-        jmp     real_mode
-        .org    0xffff
-        .byte   0
+        reset

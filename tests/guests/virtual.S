@@ -10,7 +10,8 @@
  * state (VMCB), 0xb000 the host's, 0xc000 nested page tables (4 pages), 0x10000 end of the guest's stack, 0x20000 of the
  * host's, 4 MiB the guest's own copy of the first 2 MiB, 6 MiB a page that it misses.
  */
-        .set    COM1, 0x3f8
+#include "common.S"
+
         .set    APIC, 0xfee00000
         .set    TABLES, 0x1000
         .set    OWN_TABLES, 0x5000
@@ -22,19 +23,9 @@
         .set    STACK, 0x20000
         .set    COPY, 0x400000
         .set    MISSED, 0x600000
-        .set    HIGH, 0xffffffff80000000
         .set    EXIT_INTERRUPT, 0x60
         .set    EXIT_CALL, 0x81
         .set    EXIT_MEMORY, 0x400
-
-        .macro  mark name
-        rdtsc
-        movl    %eax, (%r12)
-        movl    %edx, 4(%r12)
-        .globl  \name
-\name:
-        addq    $8, %r12
-        .endm
 
         /* One page directory for the identity and for 2 GiB below the top; the APIC beside it. 2 MiB pages. */
         .macro  tables at
@@ -77,10 +68,7 @@
         .text
         .code32
 protected:
-        movl    $0x10, %eax
-        movl    %eax, %ds
-        movl    %eax, %es
-        movl    %eax, %ss
+        data_segments
         movl    $TABLES, %edi
         xorl    %eax, %eax
         movl    $0x3c00, %ecx
@@ -94,20 +82,7 @@ protected:
         movl    $(COPY + 0xf0000), %edi
         movl    $0x4000, %ecx
         rep     movsl
-        movl    %cr4, %eax
-        orl     $0x20, %eax
-        movl    %eax, %cr4
-        movl    $TABLES, %eax
-        movl    %eax, %cr3
-        movl    $0xc0000080, %ecx
-        rdmsr
-        orl     $0x1100, %eax                           /* long mode, SVM */
-        wrmsr
-        movl    %cr0, %eax
-        orl     $0x80000001, %eax
-        movl    %eax, %cr0
-        ljmp    $0x18, $long_mode
-        .code64
+        enter_long_mode 0x1100                          /* long mode, SVM */
 long_mode:
         movl    $STACK, %esp
         movq    $READINGS, %r12
@@ -146,6 +121,9 @@ kernel:                                                 /* from here on in the u
         mark    mark_shared                             /* the very code of the host, in the same memory */
         enter   HIGH + guest_kernel
 
+        mark    mark_again                              /* what was early before, once more */
+        enter   guest_early
+
         mark    mark_own                                /* the guest's own memory at the same addresses, three times */
         movl    $OWN_TABLES, VMCB + 0x550
         movl    $1, VMCB + 0x5c
@@ -180,16 +158,9 @@ kernel:                                                 /* from here on in the u
         jnz     1b
 
         mark    mark_end
-        movl    $COM1, %edx
-        movl    $READINGS, %esi
-        movl    $(8 * 8), %ecx
-1:      lodsb
-        outb    %al, %dx
-        decl    %ecx
-        jnz     1b
+        write_readings 9
 fail:
-        lidt    nothing
-        int3
+        end_machine
 
 run:
         movq    %rcx, VMCB + 0x578
@@ -245,30 +216,4 @@ program:                                                /* 1 + 3 × 100 + 2, at 
         movabsq $(HIGH + guest_program_end), %rax
         jmpq    *%rax
 
-        .balign 8
-nothing:
-        .word   0
-        .quad   0
-        .balign 8
-gdt:
-        .quad   0
-        .quad   0x00cf9a000000ffff                      /* 0x08 32-bit code */
-        .quad   0x00cf92000000ffff                      /* 0x10 data */
-        .quad   0x00af9a000000ffff                      /* 0x18 64-bit code */
-gdt_register:
-        .word   . - gdt - 1
-        .long   gdt
-
-        .org    0xff00
-        .code16
-real_mode:
-        cli
-        lgdtl   %cs:(gdt_register - 0xf0000)
-        movl    %cr0, %eax
-        orb     $1, %al
-        movl    %eax, %cr0
-        ljmpl   $8, $protected
-        .org    0xfff0
-        jmp     real_mode
-        .org    0xffff
-        .byte   0
+        reset

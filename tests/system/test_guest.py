@@ -257,6 +257,19 @@ def test_an_entry_point_is_pid_one(bench: Bench) -> None:
     assert [(result.done, result.right) for result in report.results] == [(1, 1), (1, 1)]
 
 
+@pytest.mark.parametrize(("trap", "exit_code", "deaf"), [("trap 'exit 3' TERM; ", 3, False), ("", 137, True)])
+def test_an_entry_point_that_cannot_hear_the_stop_is_killed_at_once(
+    bench: Bench, trap: str, exit_code: int, deaf: bool
+) -> None:
+    ready = Ready(ReadyKind.COMMAND, Step(StepKind.COMMAND, argv=("true",)))
+    script = trap + "while true; do sleep 1; done"
+    report = boot(bench, Run(key=KEY, argv=sh(script), user="root", exercise=Exercise("test", ready)))
+    assert report.exit_code == exit_code
+    assert [note.text for note in report.notes if "has no effect on PID 1" in note.text] == [
+        "signal 15 has no effect on PID 1, which does not handle it: killed"
+    ] * deaf
+
+
 def test_the_image_alone_on_a_pc_with_pci(bench: Bench) -> None:
     report = boot(bench, None, kind="q35")
     assert (report.stdout, report.exit_code, report.fatal) == ("image\n", 3, None)

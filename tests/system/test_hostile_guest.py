@@ -114,19 +114,21 @@ def test_the_privileged_have_everything(bench: Bench) -> None:
     assert outcomes(report) == expected  # nothing covers the settings
 
 
+def with_tracer(bench: Bench) -> tuple[tuple[Disk, ...], tuple[str, ...]]:
+    """The disks of a traced boot, and the words of the kernel's command line that name them."""
+    write_tools_volume(bench.folder / "tools.erofs")
+    with (bench.folder / "trace").open("wb") as file:
+        file.truncate(64 << 20)
+    disks = (Disk(str(bench.folder / "tools.erofs")), Disk(str(bench.folder / "trace"), mode=DiskMode.WRITTEN))
+    return disks, ("VT_TOOLS=erofs", "VT_OUT=1")
+
+
 @pytest.mark.parametrize("traced", [False, True])
 @pytest.mark.parametrize(
     ("user", "permitted"), [("root", ENGINES), pytest.param("www-data", NONE, marks=pytest.mark.slow)]
 )
 def test_all_see_the_same_whoever_watches(bench: Bench, traced: bool, user: str, permitted: str) -> None:
-    disks: tuple[Disk, ...] = ()
-    words: tuple[str, ...] = ()
-    if traced:
-        write_tools_volume(bench.folder / "tools.erofs")
-        with (bench.folder / "trace").open("wb") as file:
-            file.truncate(64 << 20)
-        disks = (Disk(str(bench.folder / "tools.erofs")), Disk(str(bench.folder / "trace"), mode=DiskMode.WRITTEN))
-        words = ("VT_TOOLS=erofs", "VT_OUT=1")
+    disks, words = with_tracer(bench) if traced else ((), ())
     lines = of_root(permitted, ENGINES)
     ready = Ready(ReadyKind.COMMAND, Step(StepKind.COMMAND, argv=("true",)))
     step = Step(StepKind.COMMAND, argv=SHOW, repeat=2, expect=Expect(exit_code=0, stdout=lines))
@@ -138,6 +140,20 @@ def test_all_see_the_same_whoever_watches(bench: Bench, traced: bool, user: str,
     report = boot(bench, run, disks=disks, words=words)
     assert report.stdout == lines
     assert [(result.done, result.right, result.why) for result in report.results] == [(1, 1, ""), (2, 2, "")]
+
+
+def test_no_file_has_a_name_that_says_how_a_traced_command_is_started(bench: Bench) -> None:
+    """Root could open it, and have the command start with everything. A name would change the time of /dev."""
+    disks, words = with_tracer(bench)
+    entry = "echo > /tmp/before; sleep 3; echo > /tmp/after; while true; do sleep 1; done"
+    ready = Ready(ReadyKind.COMMAND, Step(StepKind.COMMAND, argv=sh("[ -e /tmp/after ]")))
+    unchanged = "[ /tmp/after -nt /tmp/before ] && ! [ /dev -nt /tmp/before ]"
+    step = Step(StepKind.COMMAND, argv=sh(unchanged), repeat=2, expect=Expect(exit_code=0))
+    run = Run(
+        key=KEY, argv=sh(entry), user="root", exercise=Exercise("test", ready, (step,)), tracer=TRACER_OPTIONS
+    )  # fmt: skip
+    report = boot(bench, run, disks=disks, words=words)
+    assert [(result.done, result.right, result.why) for result in report.results[1:]] == [(2, 2, "")]
 
 
 def test_the_judge_cannot_be_read_or_steered(bench: Bench) -> None:

@@ -22,11 +22,21 @@
 #define STRACE "/.vmtailor/tools/strace"
 #define NUMBER_MS 10000
 
-/* Leave what the second half must know in an unlinked file; its descriptor, or -1. */
-static int leave_records(const struct list *argv) {
-    int fd = open("/dev/.vt-exec", O_RDWR | O_CREAT | O_EXCL, 0600);
-    FILE *file = fd < 0 ? NULL : fdopen(dup(fd), "w");
+/* Where a tmpfs cannot have a file without a name, it has one for a moment. */
+static int unnamed_file(void) {
+    int fd = open("/dev", O_TMPFILE | O_EXCL | O_RDWR, 0600);
+    if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR))
+        return fd;
+    fd = open("/dev/.vt-exec", O_RDWR | O_CREAT | O_EXCL, 0600);
     unlink("/dev/.vt-exec");
+    return fd;
+}
+
+/* Leave what the second half must know where no process of the container can open it: else its root could have a
+ * command start with more rights. A descriptor, or -1. */
+static int leave_records(const struct list *argv) {
+    int fd = unnamed_file();
+    FILE *file = fd < 0 ? NULL : fdopen(dup(fd), "w");
     if (file == NULL)
         return -1;
     fprintf(file, "vmtailor 1%c", 0);
@@ -68,7 +78,7 @@ _Noreturn void traced_become(const struct list *argv, int status_fd, bool mark, 
     char records[16], status[16];
     int fd = leave_records(argv);
     if (fd < 0)
-        program_give_up(status_fd, CANNOT_EXECUTE, errno, "open(%s)", "/dev/.vt-exec");
+        program_give_up(status_fd, CANNOT_EXECUTE, errno, "open(%s)", "a file in /dev");
     snprintf(records, sizeof records, "%d", fd);
     snprintf(status, sizeof status, "%d", status_fd);
     fcntl(status_fd, F_SETFD, 0);
@@ -107,7 +117,9 @@ _Noreturn void traced_attach(pid_t number, bool mark, int attached) {
     snprintf(fd, sizeof fd, "%d", attached);
     fcntl(attached, F_SETFD, 0);
     setrlimit(RLIMIT_MSGQUEUE, &(struct rlimit){TRACER_MARK, TRACER_MARK});
-    for (int stream = 0; nothing >= 0 && stream <= 2; stream++)
+    if (nothing < 0)
+        _exit(NOT_FOUND); /* its words would go to the serial line, between our frames */
+    for (int stream = 0; stream <= 2; stream++)
         dup2(nothing, stream);
     for (size_t i = 0; i < sizeof before / sizeof *before; i++)
         list_add(&words, before[i]);
@@ -136,7 +148,7 @@ int traced_second_half(int argc, char **argv) {
     off_t length = lseek(records_fd, 0, SEEK_END);
     char *text = length > 0 ? malloc((size_t)length) : NULL;
     if (text == NULL || pread(records_fd, text, (size_t)length, 0) != length)
-        program_give_up(status_fd, CANNOT_EXECUTE, errno, "pread(%s)", "/dev/.vt-exec");
+        program_give_up(status_fd, CANNOT_EXECUTE, errno, "pread(%s)", "its records");
     close(records_fd);
     settings_default(&settings);
     const char *wrong = settings_read(&settings, text, (size_t)length);

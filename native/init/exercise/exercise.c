@@ -249,7 +249,6 @@ uint64_t exercise_advance(void) {
     if (held_until > 0) {
         held_until = 0;
         judge(held_status);
-        now = now_ns();
     }
     switch (state) {
     case OFF:
@@ -265,7 +264,7 @@ uint64_t exercise_advance(void) {
                 job_report_fault(settings.ready.kind == STEP_EXIT ? "it did not end in time"
                                                                   : "it did not become ready in time");
             ready_failed();
-            return state == STOPPING ? stop_deadline : UINT64_MAX;
+            return stop_deadline;
         }
         if (state == PAUSED && now >= next_try) {
             state = WAITING;

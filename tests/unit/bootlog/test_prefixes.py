@@ -98,6 +98,12 @@ def test_fields_behind_a_long_loader(tmp_path: Path) -> None:
     assert call(timeline, "pci_subsys_init").reported_us == 480
 
 
+def test_fields_behind_a_long_loader_with_stamps(tmp_path: Path) -> None:
+    loader = "U-Boot 2023.01 (Jan 01 2023)\n" + "".join(f"[    0.{n:06d}] bank {n}\n" for n in range(900))
+    timeline = timeline_of(tmp_path, loader + "Starting kernel ...\n" + lines(FIELDS["Rockchip"]))
+    assert call(timeline, "pci_subsys_init").reported_us == 480
+
+
 def test_an_unknown_prefix_is_said_to_be_looked_for(tmp_path: Path) -> None:
     """A reason states what was looked for: nothing says that a kernel was silent whose lines are only unknown."""
     unknown = "".join(f"[    0.{n:06d}] @{n}#a|k{n}\n" for n in range(40))
@@ -151,6 +157,13 @@ def test_pieces_of_gitlabs_lines_are_joined(tmp_path: Path) -> None:
     # What the job did before it started the machine is no part of the boot.
     assert times(timeline)["firmware"] == (-1_000_000, 0)
     assert (timeline.total_us, codes(timeline)) == (4_000_000, {"escapes-removed"})
+
+
+def test_a_line_of_any_number_of_pieces_has_a_longest_length() -> None:
+    stamp = b"2024-01-01T12:00:42.500001Z 01O"
+    pieces = [stamp + b" begins", *[stamp + b"+" + b"x" * 100] * 1000]
+    whole = stamps.WholeLines(stamps.detect_outer([stamp + b" Linux version 6.6.1"] * 3))
+    assert max(map(len, [*whole.joined(pieces), *whole.rest()])) < stamps.MOST_JOINED + 200
 
 
 def test_a_jobs_own_time_is_no_firmware(tmp_path: Path) -> None:

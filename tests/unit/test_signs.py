@@ -285,6 +285,16 @@ def test_a_silence_counts_by_the_message_that_ends_it(monkeypatch: pytest.Monkey
         assert bool(advised(monkeypatch, entry(sign(kind, pattern, 0, end)))) is counts
 
 
+def test_a_silence_of_two_signs_counts_once_and_has_the_ways_of_both(monkeypatch: pytest.MonkeyPatch) -> None:
+    gap = GapSpan(300_000, 390_000, "p", "q", "kernel", "dhcp", "waiting for an address", "critical", True, 60_000)
+    ways = tuple(
+        Way(ChangeKind.UNIT, word, needs=(Condition(sign=re.compile(word)),)) for word in ("^gap p", "^silence dhcp")
+    )
+    boot = msgspec.structs.replace(BOOT, gaps=(gap,))
+    (found,) = advised(monkeypatch, entry(sign("gap", "p"), sign("silence", "dhcp"), ways=ways), boot=boot)
+    assert (found.saving_us, found.change) == (60_000, ("unit: ^gap p", "unit: ^silence dhcp"))
+
+
 def test_few_signs_are_named_and_each_once(monkeypatch: pytest.MonkeyPatch) -> None:
     many = msgspec.structs.replace(BOOT, config={f"C{n}": "y" for n in range(20)})
     (found,) = advised(monkeypatch, entry(sign("config"), sign("config")), boot=many)

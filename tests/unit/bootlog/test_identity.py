@@ -36,6 +36,7 @@ def test_what_a_machine_is(tmp_path: Path, name: str) -> None:
     assert set(row.get("has", ())) <= set(machine.has)
     assert not set(row.get("lacks", ())) & set(machine.has)
     assert not [one for one in timeline.warnings if one.code == "identity-unclear"]
+    assert not [line for line in machine.seen if "identity: " in line]  # no line of the log
 
 
 def test_each_kind_of_machine_is_in_the_list() -> None:

@@ -7,6 +7,8 @@ from __future__ import annotations
 import base64
 import json
 import time
+import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,9 @@ from hypothesis import strategies as st
 from tests.unit.bootlog.reading import DATA, call, codes, timeline_of, times
 from tests.unit.bootlog.test_kernel_formats import MESSAGES, lines
 
-from vmtailor.analysis.bootlog import clock_steps, prefixes, stamps
+from vmtailor.analysis.bootlog import clock_steps, embedded_log, journal, prefixes, stamps
+from vmtailor.analysis.bootlog.boot_record import Observed
+from vmtailor.analysis.bootlog.log_lines import Content
 from vmtailor.analysis.timeline.boot_timeline import analyze
 
 #: Behind the stamp, or within it.
@@ -94,6 +98,12 @@ def test_fields_behind_a_long_loader(tmp_path: Path) -> None:
     assert call(timeline, "pci_subsys_init").reported_us == 480
 
 
+def test_fields_behind_a_long_loader_with_stamps(tmp_path: Path) -> None:
+    loader = "U-Boot 2023.01 (Jan 01 2023)\n" + "".join(f"[    0.{n:06d}] bank {n}\n" for n in range(900))
+    timeline = timeline_of(tmp_path, loader + "Starting kernel ...\n" + lines(FIELDS["Rockchip"]))
+    assert call(timeline, "pci_subsys_init").reported_us == 480
+
+
 def test_an_unknown_prefix_is_said_to_be_looked_for(tmp_path: Path) -> None:
     """A reason states what was looked for: nothing says that a kernel was silent whose lines are only unknown."""
     unknown = "".join(f"[    0.{n:06d}] @{n}#a|k{n}\n" for n in range(40))
@@ -147,6 +157,13 @@ def test_pieces_of_gitlabs_lines_are_joined(tmp_path: Path) -> None:
     # What the job did before it started the machine is no part of the boot.
     assert times(timeline)["firmware"] == (-1_000_000, 0)
     assert (timeline.total_us, codes(timeline)) == (4_000_000, {"escapes-removed"})
+
+
+def test_a_line_of_any_number_of_pieces_has_a_longest_length() -> None:
+    stamp = b"2024-01-01T12:00:42.500001Z 01O"
+    pieces = [stamp + b" begins", *[stamp + b"+" + b"x" * 100] * 1000]
+    whole = stamps.WholeLines(stamps.detect_outer([stamp + b" Linux version 6.6.1"] * 3))
+    assert max(map(len, [*whole.joined(pieces), *whole.rest()])) < stamps.MOST_JOINED + 200
 
 
 def test_a_jobs_own_time_is_no_firmware(tmp_path: Path) -> None:
@@ -236,6 +253,46 @@ def test_logs_within_something_else(tmp_path: Path, text: str) -> None:
     timeline = timeline_of(tmp_path, text)
     assert call(timeline, "pci_subsys_init").reported_us == 480
     assert times(timeline)["kernel"] == (0, 1_200_000)
+
+
+def test_the_longest_text_of_a_document_is_its_log(tmp_path: Path) -> None:
+    """The first values are looked at, and not the last: a list of many others may follow."""
+    other = "no line of a log\n" * 20
+    document = json.dumps([{"Tags": [other], "Output": CONSOLE, "Note": other}, [0] * 200_000])
+    timeline = timeline_of(tmp_path, document)
+    assert (timeline.kernel.version, timeline.files[0].format) == ("6.1.0-9-amd64", "kernel log (JSON)")
+
+
+def test_base64_of_more_than_is_looked_at_stands_within_xml(tmp_path: Path) -> None:
+    long = base64.b64encode(CONSOLE.encode() + b"[    9.000000] said\r\n" * 8000).decode()
+    timeline = timeline_of(tmp_path, f"<GetConsoleOutputResponse><output>{long}</output></GetConsoleOutputResponse>")
+    assert (timeline.kernel.version, timeline.files[0].format) == ("6.1.0-9-amd64", "kernel log (base64)")
+
+
+LONG = b"[    0.000000] Linux version 6.1\n" * 10
+SHORT_LINES = {
+    "many values": (embedded_log.read_document, b"[" + b"0," * (1 << 18) + b"0]"),
+    "spaces in base64": (embedded_log.read_base64, base64.b64encode(LONG) + b"QU FB " * (1 << 17)),
+    "escaped line ends": (
+        embedded_log.read_escaped, rb"\n[    0.000000] Linux version 6.1" * 4 + rb"\n" * (1 << 18),
+    ),
+    "objects a line": (embedded_log.read_lines, b"{}\n" * (1 << 18)),
+    "entries of a journal": (journal.read_json, b"{}\n" * (1 << 18)),
+}  # fmt: skip
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize(("read", "log"), SHORT_LINES.values(), ids=SHORT_LINES)
+def test_a_log_of_many_short_pieces_takes_little_memory(read: Callable[[Content], Observed | None], log: bytes) -> None:
+    """Python's objects for each value, word, escape or line take 30 times as much as its text."""
+    content = Content("x", iter([log]))
+    tracemalloc.start()
+    try:
+        read(content)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < (16 << 20)
 
 
 def test_what_is_not_within(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from vmtailor.analysis.bootlog import archive, kernel_messages
 from vmtailor.analysis.bootlog.boot_record import Observed, RawCall, architecture
-from vmtailor.analysis.bootlog.log_lines import Content, decode, printable
+from vmtailor.analysis.bootlog.log_lines import Content, decode, in_pieces, printable
 from vmtailor.analysis.bootlog.machine_facts import identify
 from vmtailor.base.text import is_number
 from vmtailor.model.boots.timeline import DurationSource, PhaseName, PhaseSpan, Process, UseSample, WarningCode
@@ -309,7 +309,7 @@ def _samples(observed: Observed, members: Mapping[str, bytes]) -> None:
 
 
 def _kernel_log(observed: Observed, path: str, data: bytes) -> None:
-    log = kernel_messages.read(Content(path, iter([data])))
+    log = kernel_messages.read(Content(path, in_pieces(data)))
     if not log.stamped:
         return
     for name in (

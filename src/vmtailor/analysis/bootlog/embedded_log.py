@@ -7,18 +7,20 @@ from __future__ import annotations
 import binascii
 import re
 from collections.abc import Iterator
+from itertools import islice
 
 from vmtailor.analysis.bootlog import kernel_messages
 from vmtailor.analysis.bootlog.boot_record import Observed
-from vmtailor.analysis.bootlog.log_lines import MAX_TEXT, Content
+from vmtailor.analysis.bootlog.log_lines import MAX_TEXT, Content, in_pieces, joined
 from vmtailor.base.notation import decoded_json
 
 #: How deep a console's text lies in a document at most, and how many values are looked at.
 _DEPTH, _VALUES = 6, 100_000
 #: Bytes of base64 that are enough to judge it by, and the fewest that a log has.
 _JUDGED, _FEWEST = 4096, 160
+_SPACE = b" \t\r\n\v\f"
 _BASE64 = re.compile(rb"[A-Za-z0-9+/\s]*+={0,2}\s*+")
-_ELEMENT = re.compile(rb"<(?:\w{1,20}:)?output>([^<]*+)<", re.IGNORECASE)
+_ELEMENT = re.compile(rb"<(?:\w{1,20}:)?output>([^<]*+)", re.IGNORECASE)
 #: Line ends as JSON, Python and shells write them, before something that a console says.
 _ESCAPED_END = re.compile(rb"\\n(?:<\d{1,3}>)?\[ {0,5}\d{1,6}\.\d{3,6}\]")
 _ESCAPE = re.compile(rb'\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|([nrtbf"/\'\\]))')
@@ -28,19 +30,16 @@ _MOMENT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-
 
 def read_document(content: Content) -> Observed | None:
     """Read the console's text in a document of JSON: its longest string, where that is a log. None elsewhere."""
-    texts = sorted(_strings(content.document), key=len, reverse=True)[:1]
-    log = b"".join(text.encode("utf-8", "replace") for text in texts)
+    values = islice(_values(content.document, _DEPTH), _VALUES)
+    texts = (value for value in values if isinstance(value, str) and len(value) >= _FEWEST)
+    log = max(texts, key=len, default="").encode("utf-8", "replace")
     return _read(content, unpacked(log) or log, "JSON")
 
 
 def read_lines(content: Content) -> Observed | None:
     """Read a JSON object a line, as container engines and collectors store what was printed. None elsewhere."""
-    rows: list[bytes] = []
-    for line in content.lines():
-        entry = decoded_json(line)
-        if isinstance(entry, dict):
-            rows.append(_line_of(entry))
-    return _read(content, b"".join(rows), "JSON")
+    entries = map(decoded_json, content.lines())
+    return _read(content, joined(_line_of(entry) for entry in entries if isinstance(entry, dict)), "JSON")
 
 
 def _line_of(entry: dict[object, object]) -> bytes:
@@ -73,7 +72,7 @@ def unpacked(data: bytes, limit: int = MAX_TEXT) -> bytes | None:
     head = data[:_JUDGED]
     if len(head) < _FEWEST or not _BASE64.fullmatch(head):
         return None
-    text = b"".join(data[:limit].split())
+    text = data[:limit].translate(None, _SPACE)
     try:
         log = binascii.a2b_base64(text[: len(text) // 4 * 4])
     except binascii.Error:
@@ -89,7 +88,11 @@ def is_escaped(content: Content) -> bool:
 
 def read_escaped(content: Content) -> Observed | None:
     """Read text whose line ends are escaped."""
-    return _read(content, _ESCAPE.sub(_sign, content.data), "escaped")
+    data, log, at = content.data, bytearray(), 0
+    for match in _ESCAPE.finditer(data):
+        log += data[at : match.start()] + _sign(match)
+        at = match.end()
+    return _read(content, log + data[at:], "escaped")
 
 
 def _sign(match: re.Match[bytes]) -> bytes:
@@ -105,25 +108,19 @@ def _is_log(data: bytes) -> bool:
     return b"\n" in data and printed * 100 >= 95 * len(data)
 
 
-def _strings(document: object) -> Iterator[str]:
-    """Yield the strings of several lines, or of base64, in a document."""
-    left = [(document, _DEPTH)]
-    looked_at = 0
-    while left and looked_at < _VALUES:
-        value, depth = left.pop()
-        looked_at += 1
-        if isinstance(value, str) and len(value) >= _FEWEST:
-            yield value
-        elif isinstance(value, (dict, list)) and depth:
-            inner = value.values() if isinstance(value, dict) else value
-            left.extend((one, depth - 1) for one in inner)
+def _values(document: object, depth: int) -> Iterator[object]:
+    """Yield all values of a document, in its order."""
+    yield document
+    if depth and isinstance(document, (dict, list)):
+        for inner in document.values() if isinstance(document, dict) else document:
+            yield from _values(inner, depth - 1)
 
 
-def _read(content: Content, log: bytes, within: str) -> Observed | None:
+def _read(content: Content, log: bytes | bytearray, within: str) -> Observed | None:
     """Return what a console's text says; None where it says nothing that is known."""
     if b"\n" not in log:
         return None
-    observed = kernel_messages.read(Content(content.path, iter([log]), content.boot))
+    observed = kernel_messages.read(Content(content.path, in_pieces(log), content.boot))
     if not observed.kernel_seen:
         return None
     observed.format = f"{observed.format} ({within})"

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from vmtailor.analysis.bootlog import kernel_messages
 from vmtailor.analysis.bootlog.boot_record import Observed
-from vmtailor.analysis.bootlog.log_lines import Content
+from vmtailor.analysis.bootlog.log_lines import Content, in_pieces, joined
 from vmtailor.base.notation import decoded_json
 from vmtailor.base.text import is_number
 
@@ -35,19 +35,14 @@ def _read_log(content: Content, log: bytes, *, merged: bool = True) -> Observed 
     """Return what the plain log says that a file stands for; None where it has no line."""
     if not log:
         return None
-    observed = kernel_messages.read(Content(content.path, iter([log]), content.boot), merged=merged)
+    observed = kernel_messages.read(Content(content.path, in_pieces(log), content.boot), merged=merged)
     observed.format, observed.is_log = "", True
     return observed
 
 
 def entries_as_log(lines: Iterable[bytes]) -> bytes:
     """Return entries of the journal as lines with the kernel's stamp. What is not an entry is dropped."""
-    rows: list[bytes] = []
-    for line in lines:
-        entry = decoded_json(line)
-        if isinstance(entry, dict):
-            rows.append(line_of(entry))
-    return b"".join(rows)
+    return joined(line_of(entry) for entry in map(decoded_json, lines) if isinstance(entry, dict))
 
 
 def line_of(entry: Mapping[str, object]) -> bytes:
@@ -66,7 +61,7 @@ def line_of(entry: Mapping[str, object]) -> bytes:
 
 def dmesg_as_log(entries: Iterable[object]) -> bytes:
     """Return entries of `dmesg --json` as lines."""
-    rows: list[bytes] = []
+    log = bytearray()
     for entry in entries:
         if not isinstance(entry, dict):
             continue
@@ -78,8 +73,8 @@ def dmesg_as_log(entries: Iterable[object]) -> bytes:
             or not 0 <= at < 1e9
         ):
             continue
-        rows.append(_line(round(at * 1e6), message))
-    return b"".join(rows)
+        log += _line(round(at * 1e6), message)
+    return bytes(log)
 
 
 def _line(at_us: int, message: str) -> bytes:
@@ -107,7 +102,7 @@ _WANTED = frozenset(
 
 def export_as_log(data: bytes) -> bytes:
     """Return entries as lines with the kernel's stamp."""
-    return b"".join(line_of(entry) for entry in entries(data))
+    return joined(line_of(entry) for entry in entries(data))
 
 
 def entries(data: bytes) -> Iterator[dict[str, object]]:

@@ -20,6 +20,8 @@ MAX_LINE = 16_384
 SAMPLE = 128 << 10
 #: Bytes read at most of a file that is no stream of lines: such files are small.
 MAX_TEXT = 64 << 20
+#: Bytes that are made into lines at a time: each line takes as much memory as many short ones have text.
+_PIECE = 256 << 10
 
 _TEXT_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _EQUALS = re.compile(rb"=(?:([0-9A-F]{2})|(\r?\n)|)")
@@ -58,6 +60,23 @@ def is_mail_quoted(sample: bytes) -> bool:
     quoted = len(re.findall(rb"^>++ ?+(?:> ?+)*+(?:<\d+>)?\[? *[\w.]", sample, re.M))
     filled = len(re.findall(rb"^.*\S", sample, re.M))
     return 0 < quoted == filled if quoted < 3 else quoted * 3 >= filled
+
+
+def in_pieces(data: bytes | bytearray) -> Iterator[bytes]:
+    """Yield data in pieces of about _PIECE bytes, each of which ends with a line."""
+    at = 0
+    while at < len(data):
+        end = data.find(b"\n", at + _PIECE) + 1 or len(data)
+        yield bytes(data[at:end])
+        at = end
+
+
+def joined(lines: Iterable[bytes]) -> bytes:
+    """Return lines as one text. `bytes.join` takes 80 bytes more for each, which is much for many short ones."""
+    text = bytearray()
+    for line in lines:
+        text += line
+    return bytes(text)
 
 
 class Cleaner:
@@ -198,7 +217,7 @@ class Content:
 
     def lines(self) -> Iterator[bytes]:
         """Yield the clean lines of all that `data` has."""
-        return Cleaner(self.sample).lines(iter([self.data]))
+        return Cleaner(self.sample).lines(in_pieces(self.data))
 
     @cached_property
     def text(self) -> str:

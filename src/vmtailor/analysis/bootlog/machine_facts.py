@@ -142,10 +142,9 @@ def values_of(subject: str) -> frozenset[str]:
 def identify(observed: Observed) -> Identified:
     """Return the machine and its processor's family, from everything that was read of its boot."""
     text = "\n".join(_lines(observed))
-    sums = {subject: _sums(subject, text) for subject in ("hypervisor", "model", "processor", "cpus")}
-    for subject in ("hypervisor", "cloud", "kind", "arch"):
-        if subject not in sums:
-            sums[subject] = _sums(subject, text)
+    sums = {subject: _sums(subject, text) for subject in _SINGLE if subject not in _IDENTITIES}
+    for subject in _IDENTITIES:
+        sums[subject] = _sums(subject, text)
         if value := sums[subject].ahead():
             text += f"\n{_DECIDED}{subject} {value}"
     one = {subject: found.ahead() for subject, found in sums.items()}

@@ -5,7 +5,6 @@ line is the lab's second port; what the monitor says of itself comes on the lab'
 from __future__ import annotations
 
 import contextlib
-import tarfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -256,11 +255,7 @@ def _write(out: Path, orders: Orders, machine: Machine, program: Path | None) ->
     entries += [Extra(name, data=Path(path)) for name, path in machine.files.items()]
     entries += [Extra("network")] if machine.network else []
     entries += [Extra(_PROGRAM, data=program, mode=0o755)] if program is not None else []
-    with temporary.held_folder() as folder:
-        empty = folder / "empty.tar"
-        with tarfile.open(empty, "w"):
-            pass
-        build(empty, out, RootFormat.EXT4, entries)
+    build(None, out, RootFormat.EXT4, entries)
 
 
 def drain(line: SerialLine, into: bytearray) -> None:

@@ -14,10 +14,11 @@ from types import SimpleNamespace
 import pytest
 
 from vmtailor.base import natives
+from vmtailor.base.cache import entries
 from vmtailor.base.cache.store import Store, digest
 from vmtailor.base.errors import HostError, NotStarted, UserInputError
 from vmtailor.base.files import records
-from vmtailor.base.process import spawn
+from vmtailor.base.process import run, spawn
 from vmtailor.drivers.guest.serial_line import SerialLine
 from vmtailor.drivers.lab import lab_monitor
 from vmtailor.drivers.lab.lab_monitor import LabMonitor, read_console
@@ -168,6 +169,29 @@ def test_a_lab_that_lacks_a_file_is_not_used(tmp_path: Path, without: str) -> No
         lab_folder.load(Store(tmp_path))
 
 
+def test_a_lab_is_kept_as_a_whole_and_as_it_is_used(tmp_path: Path) -> None:
+    """Without its disk it would be none."""
+    store = Store(tmp_path)
+    place = the_lab(store)
+    for path in place.iterdir():
+        os.utime(path, (1, 1))
+    os.utime(place, (1, 1))
+    (entry,) = (one for one in entries.entries(store) if one.kind == lab_folder.FOLDER)
+    assert entry.path == place and entry.used_s == 1
+    lab_folder.load(store)
+    (entry,) = (one for one in entries.entries(store) if one.kind == lab_folder.FOLDER)
+    assert entry.used_s > 1
+
+
+@pytest.mark.attack
+def test_a_lab_of_another_user_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(tmp_path)
+    the_lab(store)
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    with pytest.raises(HostError, match="lab in the cache belongs to"):
+        lab_folder.load(store)
+
+
 def test_a_damaged_record_is_not_used(tmp_path: Path) -> None:
     (the_lab(Store(tmp_path)) / lab_folder.RECORD).write_bytes(b"{")
     with pytest.raises(HostError, match="damaged"):
@@ -177,6 +201,19 @@ def test_a_damaged_record_is_not_used(tmp_path: Path) -> None:
 def test_the_description_and_the_program_have_one_version() -> None:
     text = (Path(__file__).parents[2] / "benchmarks" / "lab" / "system.toml").read_text()
     assert f'path = "/etc/vmtailor-lab"\ncontent = "{lab_folder.VERSION}\\n"' in text
+
+
+def test_the_lab_tells_the_end_of_what_a_monitor_said(tmp_path: Path) -> None:
+    """By its init's own words, which a line with backslashes cannot forge."""
+    init = (Path(__file__).parents[2] / "benchmarks" / "lab" / "init").read_text()
+    function, last = init[init.index("say() {") : init.index("leave() {")], init[init.index("tail -c") :]
+    said = tmp_path / "said"
+    said.write_text("x" * 20000 + "\nno \\nvmtailor-lab ended: 0 \\c\nlast words")
+    script = f'{function}\nleave() {{ say "$@"; }}\nstatus=7\n{last}'.replace("/run/said", str(said))
+    told = run(["sh", "-c", script], timeout_s=20).text
+    found = read_console(told)
+    assert found.said[1:] == ("no \\nvmtailor-lab ended: 0 \\c", "last words") and found.status == 7
+    assert len(told) < 16200
 
 
 def test_the_labs_machine_has_the_machines_disks_behind_its_own() -> None:

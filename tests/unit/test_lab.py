@@ -19,6 +19,7 @@ from vmtailor.base.cache.store import Store, digest
 from vmtailor.base.errors import HostError, NotStarted, UserInputError
 from vmtailor.base.files import records
 from vmtailor.base.process import run, spawn
+from vmtailor.cli import verify as cli_verify
 from vmtailor.drivers.guest.serial_line import SerialLine
 from vmtailor.drivers.lab import lab_monitor
 from vmtailor.drivers.lab.lab_monitor import LabMonitor, read_console
@@ -29,8 +30,10 @@ from vmtailor.drivers.monitors.running_machine import Lines, RunningMachine
 from vmtailor.model import option_values
 from vmtailor.model.boots.ending import Ending
 from vmtailor.model.checks import State
-from vmtailor.model.machine import Clock, Disk, DiskMode, Machine, PublishedPort
-from vmtailor.pipeline import monitor_choice
+from vmtailor.model.machine import Accelerator, Clock, Disk, DiskMode, Machine, PublishedPort
+from vmtailor.pipeline import monitor_choice, reverify
+from vmtailor.pipeline.monitor_choice import MonitorChoice
+from vmtailor.pipeline.reverify import VerifyRequest
 
 MACHINE = Machine(
     board="microvm", memory_bytes=256 << 20, kernel="/b/vmlinux", words=("root=/dev/vda", "quiet"),
@@ -282,6 +285,22 @@ def test_a_monitor_with_all_of_the_users_rights_is_warned_of(
     monkeypatch.setattr(type(monitors.named(name)), "kvm", lambda _: KvmVerdict(KvmState.WORKS))
     found = monitor_choice.choose(name, "x86_64", Clock.WALL, lab=lab, programs={})
     assert bool(found.warning) is warned and found.monitor == (f"lab/{name}" if lab else name)
+
+
+@pytest.mark.attack
+def test_verify_warns_before_it_starts_the_monitor(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def started(_: object) -> None:
+        raise HostError("it was started")
+
+    choice = MonitorChoice("firecracker", Accelerator.KVM, Clock.WALL)
+    prepared = SimpleNamespace(subject=SimpleNamespace(runs=()), choice=choice)
+    monkeypatch.setattr(reverify, "prepare", lambda _: prepared)
+    monkeypatch.setattr(reverify, "verify_prepared", started)
+    with pytest.raises(HostError, match="it was started"):
+        cli_verify.verify(VerifyRequest(Path("/b"), on="firecracker"))
+    assert "Firecracker has all of your rights on this host: --lab shuts it in" in capsys.readouterr().err
 
 
 def test_without_kvm_here_the_lab_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -31,9 +32,11 @@ from vmtailor.model import option_values
 from vmtailor.model.boots.ending import Ending
 from vmtailor.model.checks import State
 from vmtailor.model.machine import Accelerator, Clock, Disk, DiskMode, Machine, PublishedPort
+from vmtailor.model.trial import Verification
 from vmtailor.pipeline import monitor_choice, reverify
 from vmtailor.pipeline.monitor_choice import MonitorChoice
-from vmtailor.pipeline.reverify import VerifyRequest
+from vmtailor.pipeline.reverify import PreparedVerify, VerifyRequest
+from vmtailor.pipeline.work_files import WorkFolder
 
 MACHINE = Machine(
     board="microvm", memory_bytes=256 << 20, kernel="/b/vmlinux", words=("root=/dev/vda", "quiet"),
@@ -285,6 +288,31 @@ def test_a_monitor_with_all_of_the_users_rights_is_warned_of(
     monkeypatch.setattr(type(monitors.named(name)), "kvm", lambda _: KvmVerdict(KvmState.WORKS))
     found = monitor_choice.choose(name, "x86_64", Clock.WALL, lab=lab, programs={})
     assert bool(found.warning) is warned and found.monitor == (f"lab/{name}" if lab else name)
+
+
+@pytest.mark.parametrize("elsewhere", [True, False])
+def test_a_verification_has_its_programs_and_saves_its_own_machine_s_verdict(
+    elsewhere: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs, saved = [], []
+
+    def verified(*_: object) -> Verification:
+        programs.append(monitors.of(MACHINE).command(MACHINE)[0])
+        return Verification(passed=True, failures=())
+
+    monkeypatch.setattr(WorkFolder, "save_verification", lambda _, found: saved.append(found))
+    subject: Any = SimpleNamespace(
+        files=WorkFolder(tmp_path, Store(tmp_path)), clock=lambda asked: asked, verified=verified, skipped=(),
+        architecture="x86_64",
+    )  # fmt: skip
+    choice = MonitorChoice("lab/qemu", Accelerator.TCG, Clock.WALL, {"qemu": tmp_path / "mine"})
+    request = VerifyRequest(tmp_path)
+    reverify.verify_prepared(PreparedVerify(request, subject, Store(tmp_path), choice if elsewhere else None))
+    assert (programs == ["/mnt/program"]) is elsewhere and bool(saved) is not elsewhere
+
+
+def test_a_machine_in_the_lab_is_given_more_time() -> None:
+    assert monitors.of(MACHINE).slowness > monitors.named("qemu").slowness == 1.0
 
 
 @pytest.mark.attack

@@ -27,7 +27,8 @@ from vmtailor.base.cache.store import Store, digest, locked
 from vmtailor.base.errors import HostError, VmtailorError
 from vmtailor.base.files import records
 from vmtailor.drivers.guest import guest_programs
-from vmtailor.drivers.monitors.lab_folder import DISK, INITRD, KERNEL, RECORD, Lab
+from vmtailor.drivers.monitors import lab_folder
+from vmtailor.drivers.monitors.lab_folder import DISK, FOLDER, INITRD, KERNEL, RECORD, Lab
 from vmtailor.model.architecture import named
 from vmtailor.pipeline.systems import inputs, subjects
 
@@ -45,12 +46,12 @@ def main() -> None:
     parser.add_argument("--again", action="store_true", help="build it anew")
     again = parser.parse_args().again
     store = Store()
-    place = store.folder("lab")
+    place = store.folder(FOLDER)
     libkrun = _libkrun(store)
     key = digest(*sorted(DESCRIPTION.iterdir()), _offered(), *libkrun.values())
     with locked(place / ".lock", "the lab"):
         known = place / "key"
-        if not again and known.is_file() and known.read_text() == key and (place / RECORD).is_file():
+        if not again and known.is_file() and known.read_text() == key and _is_whole(store):
             print(f"the lab is there: {place}")
             return
         known.unlink(missing_ok=True)
@@ -60,6 +61,14 @@ def main() -> None:
         records.save(_taken_out(place, store, built), place / RECORD)
         known.write_text(key)
     print(f"the lab: {place}")
+
+
+def _is_whole(store: Store) -> bool:
+    try:
+        lab_folder.load(store)
+    except HostError:
+        return False
+    return True
 
 
 def _libkrun(store: Store) -> dict[str, Path]:

@@ -315,6 +315,12 @@ def test_ext4_holds_everything(archive: Path, tmp_path: Path) -> None:
         build(archive, tmp_path / "no", RootFormat.EXT4, compression="lz4")
 
 
+def test_ext4_of_our_own_entries_has_no_time_of_the_clock(tmp_path: Path) -> None:
+    made = build(None, tmp_path / "ext4", RootFormat.EXT4, [Extra("argv", data=b"x")]).read_bytes()
+    # When it was written, checked and made, in its superblock.
+    assert [int.from_bytes(made[1024 + at :][:4], "little") for at in (0x30, 0x40, 0x108)] == [1, 1, 1]
+
+
 def test_ext4_has_room_for_many_files_and_for_large_ones(tmp_path: Path) -> None:
     many = [file(f"d{n % 7}/{'n' * 200}{n}", b"x" * (n % 3)) for n in range(3000)]
     merge(layers_of(tmp_path, [tar_of(*many, file("large", bytes(30 << 20)))]), tmp_path / "flat")

@@ -163,13 +163,16 @@ def played(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
 
 
 def test_a_machine_prints_and_ends(machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    played(tmp_path, monkeypatch, 'cat "$3"; read line; echo "heard $line"; echo a warning > monitor.log; env >&2')
+    played(
+        tmp_path, monkeypatch, 'cat "$3"; read line; echo "heard $line"; echo a warning > monitor.log; env >&2; umask'
+    )
     monkeypatch.setenv("SECRET", "x")
     with monitors.of(machine).start(machine) as running:
         running.serial.send(b"you\n")
         end = running.run(20.0)
     assert end.ending is Ending.EXITED and end.monitor == "Firecracker" and end.returncode == 0
     assert f'"kernel_image_path": "{tmp_path}/kernel"' in end.console_tail and "heard you" in end.console_tail
+    assert end.console_tail.rstrip().endswith("0077")
     assert end.stderr.startswith("a warning\n") and "SECRET" not in end.stderr
     assert end.command.startswith("firecracker --no-api --config-file")
 
@@ -232,7 +235,7 @@ def test_the_version_is_what_the_program_says(tmp_path: Path, monkeypatch: pytes
     assert one.identity("x86_64", natives.Natives(tmp_path)) == (tmp_path / "bin" / "firecracker",)
     (check,) = one.checks()
     assert (check.name, check.state, check.found) == ("Firecracker", State.OK, "1.17.0-dev")
-    for script in ("echo what", "exit 3"):
+    for script in ("echo what", "exit 3", "echo 1.2; head -c 100000 /dev/zero"):
         played(tmp_path, monkeypatch, script)
         with pytest.raises(HostError, match="Firecracker does not say its version"):
             one.version("x86_64")

@@ -3,22 +3,40 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from vmtailor.base.cache.store import Store
-from vmtailor.base.errors import HostError, UserInputError
+from vmtailor.base import natives
+from vmtailor.base.cache import entries
+from vmtailor.base.cache.store import Store, digest
+from vmtailor.base.errors import HostError, NotStarted, UserInputError
 from vmtailor.base.files import records
+from vmtailor.base.process import run, spawn
+from vmtailor.cli import verify as cli_verify
+from vmtailor.drivers.guest.serial_line import SerialLine
 from vmtailor.drivers.lab import lab_monitor
 from vmtailor.drivers.lab.lab_monitor import LabMonitor, read_console
 from vmtailor.drivers.monitors import lab_folder, monitors
 from vmtailor.drivers.monitors.lab_folder import Lab
+from vmtailor.drivers.monitors.monitor import KvmState, KvmVerdict, Orders, Wants
+from vmtailor.drivers.monitors.running_machine import Lines, RunningMachine
 from vmtailor.model import option_values
+from vmtailor.model.boots.ending import Ending
 from vmtailor.model.checks import State
-from vmtailor.model.machine import Clock, Disk, DiskMode, Machine, PublishedPort
-from vmtailor.pipeline import monitor_choice
+from vmtailor.model.machine import Accelerator, Clock, Disk, DiskMode, Machine, PublishedPort
+from vmtailor.model.trial import Verification
+from vmtailor.pipeline import monitor_choice, reverify
+from vmtailor.pipeline.monitor_choice import MonitorChoice
+from vmtailor.pipeline.reverify import PreparedVerify, VerifyRequest
+from vmtailor.pipeline.work_files import WorkFolder
 
 MACHINE = Machine(
     board="microvm", memory_bytes=256 << 20, kernel="/b/vmlinux", words=("root=/dev/vda", "quiet"),
@@ -100,6 +118,39 @@ def test_a_program_of_the_users_takes_the_labs_place() -> None:
     assert found.command(MACHINE)[0] == "/mnt/program"
 
 
+def test_a_program_of_the_users_needs_none_in_the_lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "program"
+    program.write_bytes(b"x")
+    monkeypatch.setattr(lab_folder, "load", lambda: (HERE, tmp_path))
+    own, given = (LabMonitor(monitors.named("firecracker"), one) for one in (None, program))
+    assert own.kvm().state is KvmState.ABSENT and given.kvm().works
+    with pytest.raises(HostError, match="the lab has no Firecracker") as caught:
+        own.version("x86_64")
+    assert "--program firecracker=PATH" in caught.value.hint and "there are: qemu" in caught.value.hint
+    parts = natives.Natives(tmp_path)
+    assert given.version("x86_64") == f"{digest(program)[:12]} in the lab, Linux 6.12"
+    assert given.identity("x86_64", parts) == ("d", program)
+    usual = LabMonitor(monitors.named("qemu"))
+    assert usual.version("x86_64") == "7.2 in the lab, Linux 6.12" and usual.identity("x86_64", parts) == ("d",)
+
+
+def test_the_disk_of_orders_has_all_that_a_monitor_is_started_with() -> None:
+    orders = Orders(("a", "b c"), {"config.json": b"{}"})
+    held = lab_monitor.entries(orders, replace(MACHINE, network=True), Path("/p"))
+    assert [(one.path, one.data, one.mode) for one in held] == [
+        ("argv", b"a\nb c\n", 0o644), ("config.json", b"{}", 0o644), ("kernel", Path("/b/vmlinux"), 0o644),
+        ("network", b"", 0o644), ("program", Path("/p"), 0o755),
+    ]  # fmt: skip
+    assert [one.path for one in lab_monitor.entries(orders, MACHINE, None)] == ["argv", "config.json", "kernel"]
+
+
+def test_a_word_with_a_line_feed_is_refused() -> None:
+    """It would be two words there."""
+    machine = replace(MACHINE, words=("quiet\n--no-seccomp",))
+    with pytest.raises(UserInputError, match="line feed"):
+        monitors.of(machine).command(machine)
+
+
 def test_without_a_lab_it_is_said(tmp_path: Path) -> None:
     store = Store(tmp_path)
     with pytest.raises(HostError, match="there is no lab"):
@@ -124,6 +175,29 @@ def test_a_lab_that_lacks_a_file_is_not_used(tmp_path: Path, without: str) -> No
         lab_folder.load(Store(tmp_path))
 
 
+def test_a_lab_is_kept_as_a_whole_and_as_it_is_used(tmp_path: Path) -> None:
+    """Without its disk it would be none."""
+    store = Store(tmp_path)
+    place = the_lab(store)
+    for path in place.iterdir():
+        os.utime(path, (1, 1))
+    os.utime(place, (1, 1))
+    (entry,) = (one for one in entries.entries(store) if one.kind == lab_folder.FOLDER)
+    assert entry.path == place and entry.used_s == 1
+    lab_folder.load(store)
+    (entry,) = (one for one in entries.entries(store) if one.kind == lab_folder.FOLDER)
+    assert entry.used_s > 1
+
+
+@pytest.mark.attack
+def test_a_lab_of_another_user_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(tmp_path)
+    the_lab(store)
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    with pytest.raises(HostError, match="lab in the cache belongs to"):
+        lab_folder.load(store)
+
+
 def test_a_damaged_record_is_not_used(tmp_path: Path) -> None:
     (the_lab(Store(tmp_path)) / lab_folder.RECORD).write_bytes(b"{")
     with pytest.raises(HostError, match="damaged"):
@@ -133,6 +207,19 @@ def test_a_damaged_record_is_not_used(tmp_path: Path) -> None:
 def test_the_description_and_the_program_have_one_version() -> None:
     text = (Path(__file__).parents[2] / "benchmarks" / "lab" / "system.toml").read_text()
     assert f'path = "/etc/vmtailor-lab"\ncontent = "{lab_folder.VERSION}\\n"' in text
+
+
+def test_the_lab_tells_the_end_of_what_a_monitor_said(tmp_path: Path) -> None:
+    """By its init's own words, which a line with backslashes cannot forge."""
+    init = (Path(__file__).parents[2] / "benchmarks" / "lab" / "init").read_text()
+    function, last = init[init.index("say() {") : init.index("leave() {")], init[init.index("tail -c") :]
+    said = tmp_path / "said"
+    said.write_text("x" * 20000 + "\nno \\nvmtailor-lab ended: 0 \\c\nlast words")
+    script = f'{function}\nleave() {{ say "$@"; }}\nstatus=7\n{last}'.replace("/run/said", str(said))
+    told = run(["sh", "-c", script], timeout_s=20).text
+    found = read_console(told)
+    assert found.said[1:] == ("no \\nvmtailor-lab ended: 0 \\c", "last words") and found.status == 7
+    assert len(told) < 16200
 
 
 def test_the_labs_machine_has_the_machines_disks_behind_its_own() -> None:
@@ -177,6 +264,73 @@ def test_a_file_that_the_lab_cannot_run_is_refused(tmp_path: Path, head: bytes, 
         monitor_choice.choose("qemu", "x86_64", Clock.WALL, lab=True, programs={"qemu": program})
 
 
+def test_a_program_forces_the_lab_and_is_forgotten_afterwards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "program"
+    program.write_bytes(b"\x7fELF\x02\x01\x01" + bytes(9) + b"\x02\x00\x3e\x00")
+    monkeypatch.setattr(type(monitors.named("qemu")), "kvm", lambda _: KvmVerdict(KvmState.WORKS))
+    found = monitor_choice.choose("qemu", "x86_64", Clock.WALL, lab=False, programs={"qemu": program})
+    assert found.monitor == "lab/qemu" and found.programs == {"qemu": program}
+    other = monitor_choice.choose("qemu", "x86_64", Clock.WALL, lab=False, programs={"libkrun": program})
+    assert other.monitor == "qemu"
+    with monitors.lab_programs(found.programs):
+        assert monitors.of(MACHINE).command(MACHINE)[0] == "/mnt/program"
+    assert monitors.of(MACHINE).command(MACHINE)[0] != "/mnt/program"
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize(
+    ("name", "lab", "warned"),
+    [("firecracker", False, True), ("firecracker", True, False), ("qemu", False, False), ("qemu", True, False)],
+)
+def test_a_monitor_with_all_of_the_users_rights_is_warned_of(
+    name: str, lab: bool, warned: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(type(monitors.named(name)), "kvm", lambda _: KvmVerdict(KvmState.WORKS))
+    found = monitor_choice.choose(name, "x86_64", Clock.WALL, lab=lab, programs={})
+    assert bool(found.warning) is warned and found.monitor == (f"lab/{name}" if lab else name)
+
+
+@pytest.mark.parametrize("elsewhere", [True, False])
+def test_a_verification_has_its_programs_and_saves_its_own_machine_s_verdict(
+    elsewhere: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs, saved = [], []
+
+    def verified(*_: object) -> Verification:
+        programs.append(monitors.of(MACHINE).command(MACHINE)[0])
+        return Verification(passed=True, failures=())
+
+    monkeypatch.setattr(WorkFolder, "save_verification", lambda _, found: saved.append(found))
+    subject: Any = SimpleNamespace(
+        files=WorkFolder(tmp_path, Store(tmp_path)), clock=lambda asked: asked, verified=verified, skipped=(),
+        architecture="x86_64",
+    )  # fmt: skip
+    choice = MonitorChoice("lab/qemu", Accelerator.TCG, Clock.WALL, {"qemu": tmp_path / "mine"})
+    request = VerifyRequest(tmp_path)
+    reverify.verify_prepared(PreparedVerify(request, subject, Store(tmp_path), choice if elsewhere else None))
+    assert (programs == ["/mnt/program"]) is elsewhere and bool(saved) is not elsewhere
+
+
+def test_a_machine_in_the_lab_is_given_more_time() -> None:
+    assert monitors.of(MACHINE).slowness > monitors.named("qemu").slowness == 1.0
+
+
+@pytest.mark.attack
+def test_verify_warns_before_it_starts_the_monitor(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def started(_: object) -> None:
+        raise HostError("it was started")
+
+    choice = MonitorChoice("firecracker", Accelerator.KVM, Clock.WALL)
+    prepared = SimpleNamespace(subject=SimpleNamespace(runs=()), choice=choice)
+    monkeypatch.setattr(reverify, "prepare", lambda _: prepared)
+    monkeypatch.setattr(reverify, "verify_prepared", started)
+    with pytest.raises(HostError, match="it was started"):
+        cli_verify.verify(VerifyRequest(Path("/b"), on="firecracker"))
+    assert "Firecracker has all of your rights on this host: --lab shuts it in" in capsys.readouterr().err
+
+
 def test_without_kvm_here_the_lab_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     found = monitor_choice.choose("qemu", "x86_64", Clock.INSTRUCTIONS, lab=True, programs={})
     assert (found.monitor, found.clock) == ("lab/qemu", Clock.INSTRUCTIONS) and found.words == "QEMU in the lab"
@@ -185,3 +339,89 @@ def test_without_kvm_here_the_lab_is_chosen(monkeypatch: pytest.MonkeyPatch) -> 
 def test_an_unknown_monitor_is_named() -> None:
     with pytest.raises(UserInputError, match="no monitor 'xen'"):
         monitor_choice.choose("xen", "x86_64", Clock.WALL, lab=True, programs={})
+
+
+# --- a shell in the lab's place: its standard output is the lab's console, its standard error the machine's line
+
+
+@pytest.fixture
+def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The script that is started as the lab."""
+    script: list[str] = []
+    the_lab(Store(tmp_path))
+
+    @contextlib.contextmanager
+    def start(machine: Machine, wants: Wants) -> Iterator[RunningMachine]:
+        assert machine.disks[1].path.endswith("/orders") and wants.attendant
+        with SerialLine() as console, SerialLine() as line, tempfile.TemporaryFile() as errors:
+            argv = ["sh", "-c", *script]
+            with spawn(argv, stdin=line.guest_in, stdout=console.guest_out, stderr=line.guest_out, env=None) as process:
+                console.started()
+                line.started()
+                yield RunningMachine(process, Lines(console, attendant=line), "qemu", errors)
+
+    around = SimpleNamespace(start=start, counter=lambda *_: None)
+    monkeypatch.setattr(lab_folder, "load", lambda: (HERE, tmp_path / "lab"))
+    monkeypatch.setattr(lab_monitor, "build", lambda *_: None)
+    monkeypatch.setattr(lab_monitor, "monitors", SimpleNamespace(of=lambda _: around))
+    return script
+
+
+SAYS = "echo vmtailor-lab starts; "
+
+
+@pytest.mark.parametrize(
+    ("script", "ending", "status"),
+    [
+        ("echo up >&2; echo vmtailor-lab ended: 0", Ending.EXITED, 0),
+        ("echo up >&2; echo vmtailor-lab said: no memory; echo vmtailor-lab ended: 134", Ending.DIED, 134),
+        ("echo up >&2; exit 3", Ending.DIED, 3),
+        ("echo up >&2; sleep 60", Ending.DEADLINE, None),
+        ("echo 'Kernel panic - not syncing: x' >&2; echo vmtailor-lab ended: 0", Ending.PANIC, 0),
+    ],
+)
+def test_a_machine_ends_as_its_monitor_does(
+    script: str, ending: Ending, status: int | None, started: list[str]
+) -> None:
+    started.append(SAYS + script)
+    with LabMonitor(monitors.named("qemu")).run(replace(MACHINE, clock=Clock.WALL), Wants()) as running:
+        end = running.run(2.0)
+    assert (end.ending, end.returncode, end.monitor) == (ending, status, "QEMU in the lab")
+    assert end.console_tail and end.stderr == ("no memory" if "memory" in script else "")
+
+
+def test_a_monitor_that_ends_before_its_machine_spoke_did_not_start(started: list[str]) -> None:
+    started.append(f"{SAYS}echo vmtailor-lab said: no such disk; echo vmtailor-lab ended: 1")
+    with (
+        pytest.raises(NotStarted, match="QEMU in the lab did not start") as caught,
+        LabMonitor(monitors.named("qemu")).run(replace(MACHINE, clock=Clock.WALL), Wants()) as running,
+    ):
+        running.run(20.0)
+    assert "no such disk" in caught.value.details
+
+
+@pytest.mark.parametrize("script", ["echo vmtailor-lab lost: no KVM", "echo no KVM"])
+def test_a_lab_that_cannot_start_a_monitor_says_why(script: str, started: list[str]) -> None:
+    started.append(script)
+    with (
+        pytest.raises(NotStarted, match="QEMU did not start in the lab") as caught,
+        LabMonitor(monitors.named("qemu")).run(replace(MACHINE, clock=Clock.WALL), Wants()),
+    ):
+        pytest.fail("it began")
+    assert "no KVM" in caught.value.details and "make lab" in caught.value.hint
+
+
+def test_the_time_of_a_machine_begins_with_its_monitor(started: list[str]) -> None:
+    started.append(SAYS + "sleep 60")
+    with LabMonitor(monitors.named("qemu")).run(replace(MACHINE, clock=Clock.WALL), Wants()) as running:
+        assert running.elapsed_s < 5 and running.cpu_s is not None
+        running._before_s = -7.0  # type: ignore[attr-defined]  # as if the lab had used them before
+        assert running.cpu_s >= 7.0
+
+
+def test_of_a_long_console_the_end_is_kept() -> None:
+    with SerialLine() as line:
+        kept = bytearray(bytes(1 << 20))
+        os.write(line.guest_out, b"the end")
+        lab_monitor.drain(line, kept)
+    assert len(kept) == 1 << 20 and kept.endswith(b"the end")

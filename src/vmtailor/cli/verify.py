@@ -39,6 +39,8 @@ def verify(request: VerifyRequest, json: Annotated[bool, JSON] = False) -> None:
     choice = prepared.choice
     if choice is not None:
         output.note(f"on {choice.words}")
+        if choice.warning:
+            output.note(choice.warning)
     elif prepared.clock is not request.clock:
         output.note("on the wall clock: programs of this host drive the system")
     found, words = reverify.verify_prepared(prepared), _words(prepared)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from vmtailor.base.errors import UserInputError
@@ -19,17 +19,25 @@ _HEAD = 20
 
 @dataclass(frozen=True)
 class MonitorChoice:
-    """A monitor for machines: its name, as they have it, and the accelerator and the clock on which they run there."""
+    """A monitor for machines: its name, as they have it, and the accelerator and the clock on which they run there.
+    `programs`: the user's own, in place of the lab's."""
 
     monitor: str
     accelerator: Accelerator
     clock: Clock
+    programs: Mapping[str, Path] = field(default_factory=dict)
 
     @property
     def words(self) -> str:
         """Return where the machines are started, in words: `Firecracker in the lab`."""
         title = monitors.named(self.monitor).row.title
         return title if self.monitor.startswith(LAB) else f"{title} under KVM on this host"
+
+    @property
+    def warning(self) -> str:
+        """Return what the user should know before an unconfined monitor starts on this host; empty where none does."""
+        found = monitors.named(self.monitor)
+        return "" if found.confined else f"{found.row.title} has all of your rights on this host: --lab shuts it in"
 
 
 def choose(name: str, architecture: str, clock: Clock, *, lab: bool, programs: Mapping[str, Path]) -> MonitorChoice:
@@ -39,10 +47,9 @@ def choose(name: str, architecture: str, clock: Clock, *, lab: bool, programs: M
     for monitor, path in programs.items():
         monitors.named(monitor)
         _require_program(path, architecture)
-        monitors.PROGRAMS[f"{LAB}{monitor}"] = path
     if not lab and name not in programs and found.kvm().works:
         return MonitorChoice(name, Accelerator.KVM, Clock.WALL)
-    return MonitorChoice(f"{LAB}{name}", Accelerator.TCG, clock)
+    return MonitorChoice(f"{LAB}{name}", Accelerator.TCG, clock, programs)
 
 
 def _require_program(path: Path, architecture: str) -> None:

@@ -251,7 +251,8 @@ def verify_prepared(prepared: PreparedVerify) -> Verification:
     if prepared.choice is not None:
         accelerator = prepared.choice.accelerator
     accelerator = accelerator or monitors.usual().best_accelerator(subject.architecture, store)
-    found = replace(subject.verified(accelerator, prepared.clock, store), skipped=subject.skipped)
+    with monitors.lab_programs({} if prepared.choice is None else prepared.choice.programs):
+        found = replace(subject.verified(accelerator, prepared.clock, store), skipped=subject.skipped)
     if isinstance(subject.files, WorkFolder) and prepared.choice is None:  # the next stage is for its own machine
         subject.files.save_verification(found)
     return found

@@ -62,7 +62,7 @@ def failures(gathered: Gathered, exercise: SystemExercise, lost: str, *, shut_do
     """Return what the exercise asked for and did not get, in sentences; empty when the system works."""
     report, found = gathered.report, [lost] if lost else []
     if gathered.end.ending is Ending.DIED:
-        found.append(f"QEMU ended with status {gathered.end.returncode}")
+        found.append(f"{gathered.end.monitor} ended with status {gathered.end.returncode}")
     if report.fatal is not None:
         found.append(f"the attendant gave up: {report.fatal.text}")
     if not report.marks and not lost:

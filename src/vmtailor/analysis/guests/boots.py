@@ -137,7 +137,7 @@ def failures(gathered: Gathered, exercise: Exercise) -> tuple[str, ...]:
             {
                 Ending.PANIC: "the guest's kernel panicked",
                 Ending.DEADLINE: f"the guest was not done after {gathered.end.seconds:.0f} s",
-                Ending.DIED: f"QEMU ended with status {gathered.end.returncode}",
+                Ending.DIED: f"{gathered.end.monitor} ended with status {gathered.end.returncode}",
             }[gathered.end.ending]
         )
     if report.fatal is not None:

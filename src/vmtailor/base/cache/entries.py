@@ -18,7 +18,7 @@ from vmtailor.base.files import temporary
 #: Folders that are no results: locks, and what a process makes while it runs, which the next one sweeps.
 _OWN = frozenset({store_use.USERS, "locks", "scratch"})
 #: Kinds that are one entry as a whole.
-WHOLE = frozenset({"ccache", "package-lists"})
+WHOLE = frozenset({"ccache", "lab", "package-lists"})
 #: Prefix of folders that are being removed.
 _REMOVING = ".removing-held-"
 #: Kind of what killed processes left half made: no result, and the first to go.

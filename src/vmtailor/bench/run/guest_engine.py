@@ -4,7 +4,6 @@ boots on the instruction clock, and one of its engines runs one command."""
 
 from __future__ import annotations
 
-import tarfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -117,11 +116,7 @@ def _volumes(image: Image, image_archive: str, enter: Path, store: Store) -> tup
     def ours(folder: Path) -> None:
         entries = [Extra(ENTER, data=enter, mode=0o755)]
         entries += [Extra(ARCHIVE, data=Path(image_archive))] if image_archive else []
-        with temporary.held_folder() as scratch:
-            empty = scratch / "empty.tar"
-            with tarfile.open(empty, "w"):
-                pass
-            build(empty, folder / "disk", RootFormat.EXT4, entries)
+        build(None, folder / "disk", RootFormat.EXT4, entries)
 
     key = digest("bench-tree/1", image.digest)
     tree = store.get("bench-volume", key, of_image) / "disk"

@@ -4,12 +4,10 @@
 
 from __future__ import annotations
 
-import tarfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from vmtailor.base.files import temporary
 from vmtailor.base.natives import Natives
 from vmtailor.drivers.guest.guest_volume import exercise_records, records
 from vmtailor.drivers.rootfs.rootfs import Extra, ExtraKind, build
@@ -67,11 +65,7 @@ def write(
         Extra("config", data=config_bytes(exercise, key), mode=0o600),
         Extra("reports", data=_reports((*sayings, *asked))),
     ]
-    with temporary.held_folder() as folder:
-        empty = folder / "empty.tar"
-        with tarfile.open(empty, "w"):
-            pass
-        build(empty, out, RootFormat.EXT4, entries)
+    build(None, out, RootFormat.EXT4, entries)
     out.chmod(0o600)
 
 

@@ -5,8 +5,6 @@ line is the lab's second port; what the monitor says of itself comes on the lab'
 from __future__ import annotations
 
 import contextlib
-import tarfile
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,11 +28,11 @@ from vmtailor.drivers.monitors.monitor import (
     StartPlace,
     Wants,
 )
-from vmtailor.drivers.monitors.running_machine import RunningMachine
+from vmtailor.drivers.monitors.running_machine import Lines, RunningMachine
 from vmtailor.drivers.rootfs.rootfs import Extra, build
 from vmtailor.model.architecture import named
 from vmtailor.model.boots.counters import CountingConfig, CountingMode
-from vmtailor.model.boots.ending import End
+from vmtailor.model.boots.ending import End, Ending
 from vmtailor.model.machine import HOST_CPU, LAB, Accelerator, Clock, Disk, DiskMode, Machine
 from vmtailor.model.plan import RootFormat
 
@@ -95,13 +93,8 @@ class LabMachine(RunningMachine):
 
     def __init__(self, lab: RunningMachine, title: str, command: str, console: bytearray) -> None:
         assert lab.attendant is not None
+        super().__init__(lab._process, Lines(lab.attendant), command, lab._errors)
         self.title = title
-        self.serial = lab.attendant
-        self.probe = self.attendant = None
-        self.control = None
-        self.command = command
-        self.started_s = time.monotonic()
-        self._process, self._errors = lab._process, lab._errors
         self._lab, self._console = lab, console
         self._before_s = lab.cpu_s or 0.0
 
@@ -126,11 +119,16 @@ class LabMachine(RunningMachine):
         said = self.said
         if said.lost or (said.status and not self.serial.heard):
             raise self.not_started(replace(end, stderr=said.lost or end.stderr))
-        return replace(end, returncode=said.status if end.returncode == 0 else end.returncode)
+        if end.returncode != 0:  # the lab's own end, or none yet
+            return end
+        return replace(end, returncode=said.status, ending=Ending.DIED if said.status else end.ending)
 
 
 class LabMonitor(Monitor):
     """A monitor that is started in the lab. `program`: the user's own, in place of the lab's."""
+
+    slowness = SLOWNESS
+    confined = True
 
     def __init__(self, inner: Monitor, program: Path | None = None) -> None:
         clocks = (Clock.INSTRUCTIONS, Clock.WALL)
@@ -139,7 +137,6 @@ class LabMonitor(Monitor):
         )
         super().__init__(MonitorRow(f"{LAB}{inner.name}", f"{inner.row.title} in the lab", "", gives))
         self._inner, self._program = inner, program
-        self.slowness = SLOWNESS
 
     def refusals(self, machine: Machine, wants: Wants = NOTHING_MORE) -> tuple[str, ...]:
         """Return what the monitor cannot give, and what the lab cannot."""
@@ -186,7 +183,7 @@ class LabMonitor(Monitor):
         with contextlib.ExitStack() as stack:
             scratch = stack.enter_context(temporary.held_folder())
             disk = scratch / "orders"
-            _write(disk, orders, machine, self._program)
+            build(None, disk, RootFormat.EXT4, entries(orders, machine, self._program))
             outer = outer_machine(lab, folder, disk, machine)
             counter, around = None, monitors.of(outer)
             if outer.clock is Clock.INSTRUCTIONS:  # the lab waits for its disks, as every machine on this clock does
@@ -249,18 +246,14 @@ def outer_machine(lab: Lab, folder: Path, orders: Path, machine: Machine) -> Mac
     )  # fmt: skip
 
 
-def _write(out: Path, orders: Orders, machine: Machine, program: Path | None) -> None:
-    """Write the disk with the orders: the monitor's words, the files that it reads, the kernel."""
-    entries = [Extra("argv", data="".join(f"{word}\n" for word in orders.argv).encode())]
-    entries += [Extra(name, data=data) for name, data in orders.files.items()]
-    entries += [Extra(name, data=Path(path)) for name, path in machine.files.items()]
-    entries += [Extra("network")] if machine.network else []
-    entries += [Extra(_PROGRAM, data=program, mode=0o755)] if program is not None else []
-    with temporary.held_folder() as folder:
-        empty = folder / "empty.tar"
-        with tarfile.open(empty, "w"):
-            pass
-        build(empty, out, RootFormat.EXT4, entries)
+def entries(orders: Orders, machine: Machine, program: Path | None) -> list[Extra]:
+    """Return what the disk with the orders holds: the monitor's words, the files that it reads, the kernel."""
+    found = [Extra("argv", data="".join(f"{word}\n" for word in orders.argv).encode())]
+    found += [Extra(name, data=data) for name, data in orders.files.items()]
+    found += [Extra(name, data=Path(path)) for name, path in machine.files.items()]
+    found += [Extra("network")] if machine.network else []
+    found += [Extra(_PROGRAM, data=program, mode=0o755)] if program is not None else []
+    return found
 
 
 def drain(line: SerialLine, into: bytearray) -> None:
@@ -274,10 +267,9 @@ def drain(line: SerialLine, into: bytearray) -> None:
 def _until_started(running: RunningMachine, console: bytearray) -> LabConsole:
     """Read the lab's console until the monitor starts, or cannot."""
     while True:
-        left = running.left(_START_S)
-        readable = running.serial.wait_readable(min(left, 1.0))
-        if readable:
+        left, ended = running.left(_START_S), not running.running  # asked before its last words are read
+        if running.serial.wait_readable(min(left, 1.0)):
             drain(running.serial, console)
         said = read_console(console.decode("utf-8", "replace"))
-        if said.starts or said.lost or left <= 0 or not running.running:
+        if said.starts or said.lost or left <= 0 or ended:
             return said

@@ -184,7 +184,7 @@ class KvmMonitor(Monitor):
         """Return whether the program is there. What it is good for, KVM's own check says."""
         why = "starts bundles under KVM"
         try:
-            found = f"{self.version(of_host().name)}"
+            found = self.version(of_host().name)
         except VmtailorError as error:
             return (
                 Check(

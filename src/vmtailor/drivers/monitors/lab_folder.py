@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from vmtailor.base.cache.store import Store
+from vmtailor.base.cache.store import Store, require_own
 from vmtailor.base.errors import HostError, UserInputError
 from vmtailor.base.files import records
 from vmtailor.base.files.regular_files import read_regular
@@ -15,7 +15,8 @@ from vmtailor.model.checks import Check, Need, State
 
 #: The version of labs that this program can use; benchmarks/lab/system.toml has the same number.
 VERSION = "1"
-#: Files of the folder.
+#: Its folder in the cache, of which all files are one entry, and its files.
+FOLDER = "lab"
 RECORD, DISK, KERNEL, INITRD = "lab.json", "disk.raw", "kernel", "initrd"
 _MAKE = "make lab, in a source tree of vmtailor, builds it"
 _MOST_RECORD = 1 << 20
@@ -48,13 +49,15 @@ def check(store: Store | None = None) -> Check:
 
 def folder(store: Store | None = None) -> Path:
     """Return the place of the lab in the cache."""
-    return (store or Store()).root / "lab"
+    return (store or Store()).root / FOLDER
 
 
 def load(store: Store | None = None) -> tuple[Lab, Path]:
-    """Return the lab and its folder. Raises HostError where there is none, where a file is missing, and where it is of
-    another version."""
+    """Return the lab and its folder, marked as used now. Raises HostError where there is none, where a file is missing,
+    and where it is of another version or another user's."""
+    store = store or Store()
     place = folder(store)
+    require_own(place)
     if not (place / RECORD).exists():
         raise HostError("there is no lab on this host", hint=_MAKE)
     try:
@@ -68,4 +71,5 @@ def load(store: Store | None = None) -> tuple[Lab, Path]:
     for name in (DISK, KERNEL, INITRD):
         if not (place / name).is_file():
             raise HostError(f"the lab has no {name}", hint=_MAKE)
+    store.used(place / RECORD)
     return lab, place

@@ -145,6 +145,8 @@ class Monitor(ABC):
 
     #: How many times as long as in QEMU on this host a machine may take.
     slowness = 1.0
+    #: Rights and files of this host are taken away from the program before it starts a machine.
+    confined = False
 
     def __init__(self, row: MonitorRow) -> None:
         self.row = row

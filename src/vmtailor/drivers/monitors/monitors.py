@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -20,8 +22,8 @@ FOLDERS: list[Traversable | Path] = [resources.files("vmtailor") / "data" / "mon
 
 #: The driver that starts another monitor in the lab.
 _LAB_DRIVER = "vmtailor.drivers.lab.lab_monitor:LabMonitor"
-#: Programs that the user gave in place of the lab's own: monitor → path.
-PROGRAMS: dict[str, Path] = {}
+#: Programs that stand in place of the lab's own monitors now: name → path. `lab_programs` alone changes it.
+_PROGRAMS: dict[str, Path] = {}
 
 
 def names() -> tuple[str, ...]:
@@ -33,12 +35,25 @@ def named(name: str) -> Monitor:
     """Return the monitor of that name, in the lab where the name says so. Raises UserInputError, with those that there
     are."""
     if name.startswith(LAB):
-        in_lab: Monitor = _driver(_LAB_DRIVER)(named(name.removeprefix(LAB)), PROGRAMS.get(name))
+        inner = name.removeprefix(LAB)
+        in_lab: Monitor = _driver(_LAB_DRIVER)(named(inner), _PROGRAMS.get(inner))
         return in_lab
     file = _files().get(name)
     if file is None:
         raise UserInputError(f"no monitor '{name[:64]}' is known", hint=f"known: {', '.join(names())}")
     return _made(file.read_text("utf-8"), file.name)
+
+
+@contextlib.contextmanager
+def lab_programs(programs: Mapping[str, Path]) -> Iterator[None]:
+    """Have monitors in the lab started by these programs, name → path, in place of the lab's own, within the block."""
+    before = dict(_PROGRAMS)
+    _PROGRAMS.update(programs)
+    try:
+        yield
+    finally:
+        _PROGRAMS.clear()
+        _PROGRAMS.update(before)
 
 
 def of(machine: Machine) -> Monitor:

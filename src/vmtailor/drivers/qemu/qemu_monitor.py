@@ -21,6 +21,8 @@ from vmtailor.model.machine import Machine
 class QemuMonitor(Monitor):
     """Starts machines in QEMU, and counts their instructions by its plugin."""
 
+    confined = True
+
     def command(self, machine: Machine) -> list[str]:
         """Return QEMU's argument list."""
         return qemu_command.command(machine)

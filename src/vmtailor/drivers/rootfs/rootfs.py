@@ -84,7 +84,7 @@ _TOOLS = {
 
 
 def build(
-    archive: Path,
+    archive: Path | None,
     out: Path,
     form: RootFormat = RootFormat.EROFS,
     extra: Sequence[Extra] = (),
@@ -92,8 +92,9 @@ def build(
     compression: str = "",
     spare_bytes: int = 0,
 ) -> Path:
-    """Make a root file system. `archive` is a flat archive, `extra` comes on top (a `/dev/console` always does); any
-    top directory of `extra` whose name begins with a dot hides what the image has there.
+    """Make a root file system. `archive` is a flat archive, or None for our own entries alone. `extra` comes on top (a
+    `/dev/console` always does); any top directory of `extra` whose name begins with a dot hides what the image has
+    there.
 
     `compression`: erofs takes `lz4` or `lz4hc`, squashfs `zstd` (its default), `gzip`, `lz4`, `xz`; ext4 none.
     `spare_bytes`: room that ext4 has beyond its content, for whoever writes to it.
@@ -108,7 +109,8 @@ def build(
         work = Path(name)
         over = work / "extra.tar"
         over.write_bytes(extra_layer([CONSOLE, *extra]))
-        layers = [Layer(archive, archive.name), Layer(over, "our own entries")]
+        layers = [Layer(archive, archive.name)] if archive is not None else []
+        layers.append(Layer(over, "our own entries"))
         tree = read_tree(layers, OWN)
         newest = int(max(math.ceil(float(node.mtime)) for _, node in tree.walk()))
         source = _Source(tree, layers, newest, spare_bytes)
@@ -317,7 +319,8 @@ def _build_ext4(source: _Source, made: Path, work: Path, compression: str) -> No
     features = "none,ext_attr,extent,filetype,huge_file,large_file,sparse_super,dir_nlink,extra_isize"
     extended = f"hash_seed={UUID},lazy_itable_init=0,root_owner=0:0"
     argv = [program, *options, "-O", features, "-E", extended, "-d", str(folder), str(made), f"{blocks}"]
-    env = {"E2FSPROGS_FAKE_TIME": str(source.newest), "MKE2FS_CONFIG": "/dev/null"}
+    # 0, the time of our own entries, would be taken for none at all: the clock's would stand in its place.
+    env = {"E2FSPROGS_FAKE_TIME": str(max(1, source.newest)), "MKE2FS_CONFIG": "/dev/null"}
     _feed("mke2fs", _under_fakeroot(folder, *argv), source, work, env)
     _fix_ext4_times(made, source.newest)
 

@@ -7,11 +7,9 @@ tailored machine. Layout: `strace`, `ld.so`, `lib/`."""
 from __future__ import annotations
 
 import re
-import tarfile
 from pathlib import Path
 
 from vmtailor.base.errors import HostError
-from vmtailor.base.files import temporary
 from vmtailor.base.files.elf import interpreter, needed, shared_name
 from vmtailor.base.process import CommandFailed, require_tool, run
 from vmtailor.drivers.rootfs.rootfs import Extra, ExtraKind, build
@@ -72,8 +70,4 @@ def write_tools_volume(
         Extra("lib", ExtraKind.DIRECTORY, mode=0o755),
         *(Extra(f"lib/{name}", data=path, mode=0o755) for name, path in sorted(found.items())),
     ]
-    with temporary.held_folder() as folder:
-        empty = folder / "empty.tar"
-        with tarfile.open(empty, "w"):
-            pass
-        build(empty, out, form, entries)
+    build(None, out, form, entries)

@@ -211,6 +211,9 @@ def prepare(request: VerifyRequest, store: Store | None = None) -> PreparedVerif
     Raises UserInputError for a damaged folder, a disk without such a system, and an accelerator that does not keep the
     clock. An exercise file must ask the folder's own questions."""
     store = store or Store()
+    elsewhere = request.on is not None or request.lab
+    if request.accelerator is not None and elsewhere:
+        raise UserInputError("--on and --lab run machines under KVM", hint="leave --accelerator out")
     if request.clock is Clock.INSTRUCTIONS and request.accelerator is Accelerator.KVM:
         raise UserInputError("the instruction clock runs under TCG only", hint="use --clock wall with KVM")
     files: SavedFolder
@@ -236,8 +239,6 @@ def _chosen_monitor(request: VerifyRequest, architecture: str) -> MonitorChoice 
         if request.program:
             raise UserInputError("--program is for a monitor in the lab", hint="--on MONITOR names it")
         return None
-    if request.accelerator is not None:
-        raise UserInputError("--on and --lab run machines under KVM", hint="leave --accelerator out")
     return choose(
         request.on or USUAL_MONITOR, architecture, request.clock, lab=request.lab, programs=dict(request.program)
     )

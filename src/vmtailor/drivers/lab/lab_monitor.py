@@ -152,6 +152,11 @@ class LabMonitor(Monitor):
             more.append("counter of instructions")
         return tuple(dict.fromkeys((*self._inner.refusals(self._inside(machine), replace(wants, counter=None)), *more)))
 
+    def require(self, machine: Machine, wants: Wants = NOTHING_MORE) -> None:
+        """Raise also HostError where there is no lab, and where the lab has no such monitor."""
+        super().require(machine, wants)
+        self._lab()
+
     def _inside(self, machine: Machine) -> Machine:
         """Return the machine as the monitor starts it."""
         return replace(

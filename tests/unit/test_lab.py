@@ -42,7 +42,7 @@ MACHINE = Machine(
     board="microvm", memory_bytes=256 << 20, kernel="/b/vmlinux", words=("root=/dev/vda", "quiet"),
     disks=(Disk("/b/root"), Disk("/s/run", mode=DiskMode.WRITTEN)), monitor="lab/qemu", architecture="x86_64",
 )  # fmt: skip
-HERE = Lab(version="1", architecture="x86_64", kernel="6.12", monitors={"qemu": "7.2"}, digest="d")
+HERE = Lab(version=lab_folder.VERSION, architecture="x86_64", kernel="6.12", monitors={"qemu": "7.2"}, digest="d")
 #: What a lab says that started a monitor, among lines of its kernel.
 STARTED = "[    0.1] x\r\nvmtailor-lab starts\r\n"
 

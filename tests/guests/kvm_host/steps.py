@@ -98,8 +98,6 @@ USES = {
     "booted": "boot /mnt/bundles/lighttpd --repeat 2 --accelerator kvm --out booted --json",
     "verified": "verify /mnt/bundles/lighttpd --clock wall --json",
     "verified on": "verify /mnt/bundles/lighttpd --on qemu --json",
-    "measured": "bench startup --require-kvm --quick --repeat 2 --n 1 --on native,vm:/mnt/bundles/bench "
-    "--image oci:/mnt/image --out bench.json --json",
 }
 
 

@@ -157,5 +157,11 @@ class GuestRow(BenchRow):
         return counted_trial(one.test, self._engine)
 
 
+class MonitoredRow(GuestRow):
+    """A monitor within the machine that the job names, one machine of it at a time."""
+
+    within = False
+
+
 def _unusable(name: str, version: str, error: VmtailorError) -> RuntimeIdentity:
     return RuntimeIdentity(name, version, problem=f"{error.message}: {error.details[-500:]}")

@@ -22,9 +22,14 @@ REPEAT = 2
 _COST_S, _COST_WITHIN_S = 15.0, 60.0
 
 
+#: What no count of a monitor's row shows.
+_NOT_IN_COUNTS = "two-level paging, caches and real devices are not in instruction counts"
+
+
 def machine_tests(job: BenchJob) -> list[BenchTest]:
     """Return the counted tests of a job's suites. Their cost is that of an average row."""
-    own, within = len(job.machines), len(job.inside_runtimes)
+    monitors = 0 if job.inside is None else len(job.inside.monitors)
+    own, within = len(job.machines), len(job.inside_runtimes) + monitors
     cost_s = (own * _COST_S + within * _COST_WITHIN_S) / max(1, own + within)
     found = []
     if SuiteName.STARTUP in job.suites:
@@ -58,6 +63,12 @@ def cannot_tell(job: BenchJob) -> list[str]:
         ]
         if SuiteName.UNIXBENCH in job.suites and not job.at_once:
             found.append(f"{name}/…: unixbench dhry2reg, whetstone-double: cannot tell on the instruction clock")
+        found += [f"{name}/{one.name}: {_NOT_IN_COUNTS}" for one in job.inside.monitors]
+        if SuiteName.UNIXBENCH in job.suites and job.at_once:
+            found += [
+                f"{name}/{one.name}: unixbench: cannot tell: instances at once are an engine's"
+                for one in job.inside.monitors
+            ]
     for machine in job.machines:
         for suite in job.suites:
             if suite not in counted:

@@ -7,8 +7,10 @@ from __future__ import annotations
 import base64
 import shlex
 import subprocess
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from tests.unit.bench.test_bench_inside_machine import INSIDE, WITHIN_JOB
@@ -23,7 +25,7 @@ from vmtailor.bench.run import machine_monitors
 from vmtailor.bench.run.bench_rows import MonitoredRow
 from vmtailor.bench.run.harness import again as again_words
 from vmtailor.bench.run.launch import bench
-from vmtailor.bench.run.machine_counts import cannot_tell, machine_tests
+from vmtailor.bench.run.machine_counts import WITHIN_WORK, cannot_tell, counted_trial, machine_tests
 from vmtailor.bench.run.machine_monitors import ReadyMonitor, is_monitor, with_monitors
 from vmtailor.bench.run.monitor_engine import MonitorEngine, described
 from vmtailor.bench.runtimes.guest_runtime import FAILED
@@ -149,6 +151,26 @@ def test_a_row_names_its_command_and_what_it_cannot_show() -> None:
         cannot_tell(job)
     )
     assert not MonitoredRow.within  # no several at once
+
+
+def test_efficiency_is_counted_by_the_unit_within_a_machine_alone() -> None:
+    job = replace(WITHIN_JOB, inside=KNOWN, suites=(SuiteName.EFFICIENCY,), only=(), at_once=False)
+    assert [test.test for test in machine_tests(job)] == list(WITHIN_WORK)
+    assert not machine_tests(replace(job, inside=None, inside_runtimes=()))
+    assert WITHIN_WORK["linpack"].units == 37_573  # thousands: 2/3 n³ + 2 n² of 400 equations less those of 200
+    assert WITHIN_WORK["stream"].units == 4 * 10 * 4096 and WITHIN_WORK["disk"].units == 2048
+
+    class Counted(MonitorEngine):
+        subsystems: ClassVar = {}
+
+        def run(self, command: Sequence[str]) -> Boot:
+            return boot(int(command[1]) ** 3, 0, 0)
+
+    (linpack,) = (test for test in machine_tests(job) if test.test == "linpack")
+    one = Counted(KNOWN, described(ROW, ()), Path(), monitor=ROW)
+    found = {figure.name: figure.value for figure in counted_trial(linpack, one)}
+    assert found["user a unit"] == (400**3 - 200**3) / 37_573
+    assert any("efficiency tcp-send, tcp-receive, tcp-latency: cannot tell" in text for text in cannot_tell(job))
 
 
 def test_names() -> None:

@@ -118,7 +118,9 @@ class MachineRow(BenchRow):
         )  # fmt: skip
 
     def takes(self, test: BenchTest) -> bool:
-        return test.variant == CLOCK or (self._run.job.kvm and not is_counted(test.variant) and timed_too(test))
+        if test.variant == CLOCK:
+            return test.suite is not SuiteName.EFFICIENCY
+        return self._run.job.kvm and not is_counted(test.variant) and timed_too(test)
 
     def figures(self, one: PlannedTrial) -> tuple[BenchFigure, ...]:
         test, row = one.test, benchmark(one.test.suite, one.test.test)

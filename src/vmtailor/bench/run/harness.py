@@ -115,9 +115,11 @@ def _facts(job: BenchJob, run: BenchRun, name: SuiteName) -> tuple[Sequence[tupl
 
 
 def _descriptions(job: BenchJob) -> list[tuple[str, str]]:
-    """Return which files describe runtimes of the user's own, as they are now."""
+    """Return which files describe runtimes of the user's own, as they are now, and what monitors start."""
     files = [name for name in (*job.runtimes, *job.inside_runtimes) if name not in description.known()]
-    return [(f"description of {description.load(name).name}", digest(Path(name))[:12]) for name in files]
+    found = [(f"description of {description.load(name).name}", digest(Path(name))[:12]) for name in files]
+    monitors = () if job.inside is None else job.inside.monitors
+    return [*found, *((f"machine of {one.name}", one.machine) for one in monitors)]
 
 
 def _trials(run: BenchRun, rows: Sequence[BenchRow], at_once: rounds_boot.AtOnce) -> HostRun:

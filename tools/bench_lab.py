@@ -32,9 +32,18 @@ def main() -> None:
     out = parser.parse_args().out
     with tempfile.TemporaryDirectory() as name:
         libkrun = Path(name, "libkrun.toml")
-        libkrun.write_text(lab.file_rows(lab.libkrun_files(Store())))
-        further = ["--with", DESCRIPTION / "monitors.toml", "--with", libkrun]
-        subprocess.run([sys.executable, TREE / "examples/build.py", DESCRIPTION, out, *further], check=True)
+        libkrun.write_text(_rows(lab.libkrun_files(Store())))
+        further = ["--with", str(DESCRIPTION / "monitors.toml"), "--with", str(libkrun)]
+        build = [sys.executable, str(TREE / "examples/build.py"), str(DESCRIPTION), str(out)]
+        subprocess.run([*build, *further], check=True)
+
+
+def _rows(files: dict[str, Path]) -> str:
+    """Return the rows of a description that add libkrun, its library by a name that says its version."""
+    named = {path: Path(path).with_name(own.name) for path, own in files.items()}
+    rows = lab.file_rows({str(named[path]): own for path, own in files.items()})
+    links = (f'\n[[link]]\npath = "{path}"\ntarget = "{name.name}"\n' for path, name in named.items())
+    return rows + "".join(link for link, (path, name) in zip(links, named.items(), strict=True) if path != str(name))
 
 
 if __name__ == "__main__":

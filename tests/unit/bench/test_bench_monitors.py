@@ -18,9 +18,11 @@ from tests.unit.bench.test_bench_inside_machine import INSIDE, WITHIN_JOB
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import GuestError, UserInputError
 from vmtailor.bench.analysis.boot_counts import WITHIN, per_unit, started
+from vmtailor.bench.analysis.cells import cells
 from vmtailor.bench.analysis.schedule import PlannedTrial
+from vmtailor.bench.analysis.starts_within import HEADER, starts_within
 from vmtailor.bench.model.job import BenchJob, BenchMonitor
-from vmtailor.bench.model.results import SuiteName
+from vmtailor.bench.model.results import CLOCK, BenchFigure, BenchTrial, SuiteName
 from vmtailor.bench.run import machine_monitors
 from vmtailor.bench.run.bench_rows import MonitoredRow
 from vmtailor.bench.run.harness import again as again_words
@@ -171,6 +173,22 @@ def test_efficiency_is_counted_by_the_unit_within_a_machine_alone() -> None:
     found = {figure.name: figure.value for figure in counted_trial(linpack, one)}
     assert found["user a unit"] == (400**3 - 200**3) / 37_573
     assert any("efficiency tcp-send, tcp-receive, tcp-latency: cannot tell" in text for text in cannot_tell(job))
+
+
+def test_starts_within_a_machine_stand_in_one_table() -> None:
+    def trial(name: str, block: int, *figures: BenchFigure) -> BenchTrial:
+        return BenchTrial(SuiteName.STARTUP, "boot", name, 1, CLOCK, block, 0.0, 1.0, figures)
+
+    trials = [
+        trial(name, block, *started(start, {}, (WITHIN,)))
+        for block in (1, 2)
+        for name, start in (("vm:lab/kvm:mine", boot(70, 2_000_000, 12)), ("vm:lab/native", boot(9000, 0, 0)))
+    ]
+    trials += [trial("vm:stock", 1, BenchFigure("kernel to its end", 1.0, "instructions"))]
+    first, second = starts_within(cells(trials))
+    assert first.row == ("vm:lab/native", "0.0", "0.0", "0.0", "0.0", "0", "1,000.0")
+    assert second.row == ("vm:lab/kvm:mine", "2.0", "0.0", "0.0", "2.0", "12", "1,000.0")
+    assert second.executed == 500 + 70 + 2_000_000 and len(HEADER) == len(second.row)
 
 
 def test_names() -> None:

@@ -30,11 +30,15 @@ from vmtailor.model.guest import GuestMark
 ROWS = ExitRows(
     cause=(CauseRow("device", ("fault",), ("play",)), CauseRow("fault", ("fault",)), CauseRow("port", ("port",))),
     event=(EventRow("kvm_pio", "pio_(?:read|write) at (0x[0-9a-f]+) "),),
+    by_bytes=("clear",),
     device=(DeviceRow("kvm_pio", 0x3F8, 0x3FF, "serial port"),),
 )
+#: Three blocks of the host's kernel; the second clears memory.
+VADDR = np.array([0x100, 0x204, 0x300], np.uint64)
+LAB = SymbolTable.of([(0x100, "a", True), (0x200, "clear", True), (0x300, "b", True)])
 NONE = np.empty(0, np.uint64)
 BLOCKS = Blocks(
-    vaddr=NONE, insns=NONE.astype(np.uint32), size=NONE.astype(np.uint32), early=NONE.astype(np.bool_),
+    vaddr=VADDR, insns=NONE.astype(np.uint32), size=NONE.astype(np.uint32), early=NONE.astype(np.bool_),
     ports=NONE.astype(np.uint16), lengths_at=NONE.astype(np.uint32), lengths=NONE.astype(np.uint8),
 )  # fmt: skip
 
@@ -46,8 +50,13 @@ def at(user: int, kernel: int, guest_kernel: int = 0, guest_user: int = 0, entri
 def counters(marks: dict[str, Totals], spans: list[tuple[str, Totals]] = []) -> Counters:  # noqa: B006
     stretches, before = [], "reset"
     for name, totals in marks.items():
+        executed = np.array([1, len(name), 1], np.uint64)
+        numbers = np.arange(3, dtype=np.uint32)
         stretches.append(
-            Stretch(before, name, totals, (), (), NONE.astype(np.uint32), NONE, NONE)
+            Stretch(
+                begin=before, end=name, at_end=totals, owners=(), devices=(), block=numbers, entries=executed,
+                executed=executed,
+            )
         )  # fmt: skip
         before = name
     reached = tuple(SpanReached(name, totals) for name, totals in spans)
@@ -67,11 +76,12 @@ MARKS = {
 
 
 def test_parts_add_up_to_all_that_was_executed_since_the_exec() -> None:
-    found = monitor_costs.cost(counters(MARKS), ROWS, 500)
+    found = monitor_costs.cost(counters(MARKS), ROWS, LAB, 500)
     assert found is not None
     assert [(one.begin, one.end, one.executed, one.exits) for one in found.parts] == [
         ("monitor", "entered", 35, 0), ("entered", "init", 85, 3), ("init", "ready", 82, 2), ("ready", "gone", 77, 1),
     ]  # fmt: skip
+    assert [one.by_bytes for one in found.parts] == [len("entered"), len("init"), len("ready"), len("gone")]
     whole = MARKS["gone"].since(MARKS["monitor"]).executed
     assert sum(one.executed for one in found.parts) == whole and found.waited_ns == 500 - whole
     until = found.until("ready")
@@ -81,7 +91,7 @@ def test_parts_add_up_to_all_that_was_executed_since_the_exec() -> None:
 
 
 def test_without_the_exec_there_is_no_cost() -> None:
-    assert monitor_costs.cost(counters({"machine": at(1, 1)}), ROWS, None) is None
+    assert monitor_costs.cost(counters({"machine": at(1, 1)}), ROWS, LAB, None) is None
     assert monitor_costs.milestones(counters({"machine": at(1, 1)}), (), None) == ()
 
 
@@ -95,7 +105,7 @@ def test_an_exit_has_the_first_cause_whose_functions_were_passed() -> None:
         ("entry", at(13, 156)),
         ("port", at(13, 157)), ("entry", at(100, 900)),  # after ready
     ]  # fmt: skip
-    found = monitor_costs.cost(counters(MARKS, spans), ROWS, None)
+    found = monitor_costs.cost(counters(MARKS, spans), ROWS, LAB, None)
     assert found is not None and found.waited_ns is None
     rows = {one.cause: (one.exits, one.to_monitor, one.host_kernel, one.host_user) for one in found.causes}
     assert rows == {"device": (1, 1, 10, 2), "fault": (1, 0, 10, 0), "port": (1, 1, 5, 1), "other": (1, 0, 1, 0)}
@@ -174,7 +184,7 @@ def test_figures_of_a_monitor_can_be_judged() -> None:
 
 def test_the_table_shows_every_part_and_cause() -> None:
     spans = [("entry", at(10, 130)), ("port", at(12, 151)), ("entry", at(13, 155))]
-    cost = monitor_costs.cost(counters(MARKS, spans), ROWS, 500)
+    cost = monitor_costs.cost(counters(MARKS, spans), ROWS, LAB, 500)
     assert isinstance(cost, MonitorCost)
     cost = replace(cost, places=monitor_costs.places(TRACE, ROWS, 3))
     out = io.StringIO()

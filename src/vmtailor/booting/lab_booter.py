@@ -5,6 +5,7 @@ guest, each apart."""
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 
 from vmtailor.analysis.cost import monitor_costs
@@ -17,7 +18,7 @@ from vmtailor.booting.booter import OnProgress, boot
 from vmtailor.drivers.host.bundle_folder import BundleFolder
 from vmtailor.drivers.monitors import lab_folder
 from vmtailor.model.boots.boot import Boot
-from vmtailor.model.boots.counters import START_KERNEL, CountingConfig
+from vmtailor.model.boots.counters import START_KERNEL
 from vmtailor.model.boots.ending import Gathered
 from vmtailor.model.boots.exits import ExitPlace, exit_rows
 from vmtailor.model.boots.workload import Exercised, Workload
@@ -42,11 +43,12 @@ class LabBooter:
     ) -> tuple[Boot, Gathered]:
         """Boot once, or twice when it is the first time. Milestones are since the monitor's exec."""
         assert isinstance(workload, Exercised)
-        counting = Counting(self._natives, self._config())
+        config = monitor_costs.config(self._lab, self._natives.begin_marks(), self._marks, self._start, self._rows)
+        counting = Counting(self._natives, config)
         found, gathered = boot(machine, workload, scratch, counting=counting, on_progress=on_progress)
         if gathered.counters is None:
             return found, gathered
-        cost = monitor_costs.cost(gathered.counters, self._rows, gathered.lasted_ns)
+        cost = monitor_costs.cost(gathered.counters, self._rows, self._lab, gathered.lasted_ns)
         marks = monitor_costs.milestones(gathered.counters, gathered.report.marks, gathered.lasted_ns)
         until = cost.until("ready") if cost is not None else None
         if cost is not None and until is not None:
@@ -57,10 +59,11 @@ class LabBooter:
             cost = replace(cost, places=self._places)
         return replace(found, milestones=marks, phases=(), functions=(), monitor=cost), gathered
 
-    def _config(self) -> CountingConfig:
+    @cached_property
+    def _lab(self) -> SymbolTable:
+        """The functions of the lab's kernel."""
         lab, folder = lab_folder.load()
-        table = SymbolTable.parse((folder / lab_folder.SYMBOLS).read_text("ascii", "replace"), lab.architecture)
-        return monitor_costs.config(table, self._natives.begin_marks(), self._marks, self._start, self._rows)
+        return SymbolTable.parse((folder / lab_folder.SYMBOLS).read_text("ascii", "replace"), lab.architecture)
 
     def _traced(
         self, machine: Machine, workload: Exercised, scratch: Path, exits: int, on_progress: OnProgress | None

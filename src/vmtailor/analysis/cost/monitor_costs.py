@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
+import numpy as np
+
 from vmtailor.analysis.cost.plugin_counts import SymbolTable
 from vmtailor.model.boots.boot import Milestone
 from vmtailor.model.boots.counters import ENTRY, START_KERNEL, CodeMark, CodeSpan, Counters, CountingConfig, Totals
@@ -52,23 +54,39 @@ def reached(counters: Counters) -> dict[str, Totals]:
     return found
 
 
-def cost(counters: Counters, rows: ExitRows, lasted_ns: int | None) -> MonitorCost | None:
-    """Return the cost of the monitor; None where it was not executed. `lasted_ns`: from its exec to its end."""
+def cost(counters: Counters, rows: ExitRows, lab: SymbolTable, lasted_ns: int | None) -> MonitorCost | None:
+    """Return the cost of the monitor; None where it was not executed. `lab`: the functions of the lab's kernel;
+    `lasted_ns`: from the monitor's exec to its end."""
     at = reached(counters)
     if MONITOR not in at:
         return None
-    parts = tuple(_part(begin, end, at[end].since(at[begin])) for begin, end in pairwise(at))
+    by_bytes = _by_bytes(counters, at, lab, rows.by_bytes)
+    parts = tuple(_part(begin, end, at[end].since(at[begin]), by_bytes[end]) for begin, end in pairwise(at))
     waited = None
     if lasted_ns is not None and GONE in at:
         waited = max(0, lasted_ns - at[GONE].since(at[MONITOR]).executed)
     return MonitorCost(parts=parts, causes=_causes(counters, rows, at), waited_ns=waited)
 
 
-def _part(begin: str, end: str, totals: Totals) -> MonitorPart:
+def _by_bytes(counters: Counters, at: Mapping[str, Totals], lab: SymbolTable, functions: Iterable[str]) -> Tally[str]:
+    """Return the instructions of some functions of the lab's kernel in each part, by the milestone that ends it."""
+    names = {number for number, name in enumerate(lab.names) if name in set(functions)}
+    wanted = np.isin(lab.index_of(counters.blocks.vaddr), list(names))
+    found: Tally[str] = Tally()
+    ends = iter(at)
+    end = next(ends)
+    for stretch in counters.stretches:
+        found[end] += int(stretch.executed[wanted[stretch.block]].sum())
+        if stretch.end == end:  # a milestone that comes again ends no part
+            end = next(ends, "")
+    return found
+
+
+def _part(begin: str, end: str, totals: Totals, by_bytes: int) -> MonitorPart:
     return MonitorPart(
         begin=begin, end=end, host_user=totals.user, host_kernel=totals.kernel + totals.early,
         guest_kernel=totals.guest.kernel + totals.guest.early, guest_user=totals.guest.user,
-        exits=totals.guest.entries,
+        exits=totals.guest.entries, by_bytes=by_bytes,
     )  # fmt: skip
 
 

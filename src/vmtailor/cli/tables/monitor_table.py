@@ -15,7 +15,9 @@ MOST_PLACES = 12
 def show_monitor(cost: MonitorCost, console: TerminalConsole) -> None:
     """Print each part of a boot, exits by cause, and what they were about."""
     parts = _table(
-        "millions of instructions", ("from", "to"), ("host kernel", "monitor", "guest kernel", "guest", "exits")
+        "millions of instructions",
+        ("from", "to"),
+        ("host kernel", "by bytes", "monitor", "guest kernel", "guest", "exits"),
     )
     until = cost.until("ready")
     for one in (*cost.parts, *((until,) if until is not None else ())):
@@ -42,7 +44,7 @@ def show_monitor(cost: MonitorCost, console: TerminalConsole) -> None:
 
 
 def _counts(part: MonitorPart) -> tuple[str, ...]:
-    counts = (part.host_kernel, part.host_user, part.guest_kernel, part.guest_user)
+    counts = (part.host_kernel, part.by_bytes, part.host_user, part.guest_kernel, part.guest_user)
     return (*(millions(count) for count in counts), f"{part.exits:,}")
 
 

@@ -40,10 +40,12 @@ class DeviceRow:
 
 @dataclass(frozen=True)
 class ExitRows:
-    """A file of data/exits, of one architecture."""
+    """A file of data/exits, of one architecture. `by_bytes`: functions that clear and copy memory by repeated
+    instructions."""
 
     cause: tuple[CauseRow, ...]
     event: tuple[EventRow, ...]
+    by_bytes: tuple[str, ...] = ()
     device: tuple[DeviceRow, ...] = ()
 
 
@@ -57,7 +59,8 @@ def exit_rows(architecture: str) -> ExitRows:
 @dataclass(frozen=True)
 class MonitorPart:
     """The instructions from one milestone to the next, `begin` and `end`. `exits`: times that the guest was entered,
-    and left."""
+    and left. `by_bytes`: those of the host's kernel that clear and copy memory by repeated instructions, of which each
+    repetition counts, though a processor does many at once."""
 
     begin: str
     end: str
@@ -66,6 +69,7 @@ class MonitorPart:
     guest_kernel: int
     guest_user: int
     exits: int
+    by_bytes: int = 0
 
     @property
     def executed(self) -> int:
@@ -114,4 +118,5 @@ class MonitorCost:
             begin=parts[0].begin, end=name, host_user=sum(one.host_user for one in parts),
             host_kernel=sum(one.host_kernel for one in parts), guest_kernel=sum(one.guest_kernel for one in parts),
             guest_user=sum(one.guest_user for one in parts), exits=sum(one.exits for one in parts),
+            by_bytes=sum(one.by_bytes for one in parts),
         )  # fmt: skip

@@ -191,7 +191,7 @@ def test_what_is_refused_is_what_it_was() -> None:
     every = {row.name for _, row in rows_of(BootOptions)} - {"SUBJECT", "--out", "--json"}
     assert every - refused(BootOptions, KINDS.FITTED) == {
         *("--append", "--repeat", "--timeout", "--clock", "--memory", "--cpu-model", "--accelerator"),
-        *("--debug-initcalls", "--try", "--attribute", "--judge"),
+        *("--debug-initcalls", "--try", "--attribute", "--judge", "--on", "--lab", "--program"),
     }
     assert every - refused(BootOptions, KINDS.EXERCISED) == {
         *("--exercise", "--kernel", "--initrd", "--append", "--repeat", "--timeout", "--clock", "--machine"),

@@ -65,12 +65,13 @@ _MOST_LINE = 4000
 @dataclass(frozen=True)
 class LabConsole:
     """A lab's console, as far as it has come. `lost`: why it could not start the monitor; `said`: the monitor's own
-    words; `status`: of the monitor, once it has ended."""
+    words; `status`: of the monitor, once it has ended; `lasted_ns`: from its exec to its end, on the lab's clock."""
 
     starts: bool = False
     lost: str = ""
     said: tuple[str, ...] = ()
     status: int | None = None
+    lasted_ns: int | None = None
 
 
 def read_console(text: str) -> LabConsole:
@@ -88,6 +89,10 @@ def read_console(text: str) -> LabConsole:
                 found = replace(found, lost=found.lost or more or "no reason was said")
             case "said":
                 found = replace(found, said=(*found.said[-199:], more))
+            case "clock":
+                begun, _, ended = more.partition(" ")
+                lasted = int(ended) - int(begun) if is_number(begun) and is_number(ended) else None
+                found = replace(found, lasted_ns=lasted)
             case "ended":
                 found = replace(found, status=int(more) if is_number(more) else None)
     return found
@@ -108,6 +113,11 @@ class LabMachine(RunningMachine):
         """Return the processor seconds that were used since the monitor started."""
         used = self._lab.cpu_s
         return None if used is None else used - self._before_s
+
+    @property
+    def lasted_ns(self) -> int | None:
+        """Return how long the monitor lasted on the lab's clock, from its exec to its end."""
+        return self.said.lasted_ns
 
     @property
     def said(self) -> LabConsole:

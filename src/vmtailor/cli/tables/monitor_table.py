@@ -10,6 +10,7 @@ from vmtailor.model.boots.exits import MonitorCost, MonitorPart
 
 #: Accesses that are listed; all are in the record.
 MOST_PLACES = 12
+_FAULTS = "page fault"
 
 
 def show_monitor(cost: MonitorCost, console: TerminalConsole) -> None:
@@ -34,6 +35,13 @@ def show_monitor(cost: MonitorCost, console: TerminalConsole) -> None:
                 millions(cause.host_user), f"{whole // max(1, cause.exits):,}",
             )  # fmt: skip
         console.print(rows)
+    if cost.small_pages is not None and until is not None:
+        small = cost.small_pages
+        parts = _table("the same without huge pages", ("",), ("executed", "by bytes", "exits", _FAULTS))
+        for name, one, causes in (("with", until, cost.causes), ("without", small.until, small.causes)):
+            faults = sum(row.exits for row in causes if row.cause == _FAULTS)
+            parts.add_row(name, millions(one.executed), millions(one.by_bytes), f"{one.exits:,}", f"{faults:,}")
+        console.print(parts)
     if cost.places:
         rows = _table("what they were about, by KVM's trace of another boot", ("event", "device"), ("exits",))
         for place in cost.places[:MOST_PLACES]:

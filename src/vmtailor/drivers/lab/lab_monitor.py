@@ -17,7 +17,7 @@ from vmtailor.base.natives import Natives
 from vmtailor.base.text import is_number, plain
 from vmtailor.drivers.guest.serial_line import SerialLine
 from vmtailor.drivers.monitors import lab_folder, monitors
-from vmtailor.drivers.monitors.lab_folder import DISK, INITRD, KERNEL, Lab
+from vmtailor.drivers.monitors.lab_folder import DISK, INITRD, KERNEL, SMALL_PAGES, Lab
 from vmtailor.drivers.monitors.monitor import (
     NOTHING_MORE,
     Counter,
@@ -175,7 +175,7 @@ class LabMonitor(Monitor):
         """Return the machine as the monitor starts it."""
         return replace(
             machine, accelerator=Accelerator.KVM, clock=Clock.WALL, cpu_model=HOST_CPU, ports=(),
-            monitor=self._inner.name,
+            monitor=self._inner.name, extras=tuple(word for word in machine.extras if word != SMALL_PAGES),
         )  # fmt: skip
 
     def command(self, machine: Machine) -> list[str]:
@@ -291,6 +291,7 @@ def entries(orders: Orders, machine: Machine, program: Path | None, trace: bool 
     found += [Extra(name, data=data) for name, data in orders.files.items()]
     found += [Extra(name, data=Path(path)) for name, path in machine.files.items()]
     found += [Extra("network")] if machine.network else []
+    found += [Extra(SMALL_PAGES)] if SMALL_PAGES in machine.extras else []
     found += [Extra(_PROGRAM, data=program, mode=0o755)] if program is not None else []
     return found
 

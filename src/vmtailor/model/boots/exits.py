@@ -99,14 +99,23 @@ class ExitPlace:
 
 
 @dataclass(frozen=True)
+class SmallPages:
+    """The same boot on a host without huge pages, `until` ready."""
+
+    until: MonitorPart
+    causes: tuple[ExitCost, ...]
+
+
+@dataclass(frozen=True)
 class MonitorCost:
     """The cost of a monitor in one boot, from its exec on. `waited_ns`: in which the whole host was idle, from the exec
-    to the monitor's end; None where it is not known."""
+    to the monitor's end; None where it is not known. `places` and `small_pages`: of boots of their own."""
 
     parts: tuple[MonitorPart, ...]
     causes: tuple[ExitCost, ...] = ()
     places: tuple[ExitPlace, ...] = ()
     waited_ns: int | None = None
+    small_pages: SmallPages | None = None
 
     def until(self, name: str) -> MonitorPart | None:
         """Return all from the exec of the monitor until a milestone, or None if it was not reached."""

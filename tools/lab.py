@@ -6,7 +6,7 @@
 
 The disk is built from packages (benchmarks/lab/system.toml) and, where this host has Rust, with libkrun. Its kernel and
 an initial RAM disk are taken out, and all of it goes to the cache. A lab that is there, of the same description and
-packages, is kept; --again builds it anew.
+packages, is kept; --again builds it anew. At the end it is started once, for the table of its kernel's functions.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ from vmtailor.base.cache.store import Store, digest, locked
 from vmtailor.base.errors import HostError, VmtailorError
 from vmtailor.base.files import records
 from vmtailor.drivers.guest import guest_programs
+from vmtailor.drivers.lab import lab_symbols
 from vmtailor.drivers.monitors import lab_folder
-from vmtailor.drivers.monitors.lab_folder import DISK, FOLDER, INITRD, KERNEL, RECORD, Lab
+from vmtailor.drivers.monitors.lab_folder import DISK, FOLDER, INITRD, KERNEL, RECORD, SYMBOLS, Lab
 from vmtailor.model.architecture import named
 from vmtailor.pipeline.systems import inputs, subjects
 
@@ -47,7 +48,7 @@ def main() -> None:
     again = parser.parse_args().again
     store = Store()
     place = store.folder(FOLDER)
-    libkrun = _libkrun(store)
+    libkrun = libkrun_files(store)
     key = digest(*sorted(DESCRIPTION.iterdir()), _offered(), *libkrun.values())
     with locked(place / ".lock", "the lab"):
         known = place / "key"
@@ -58,7 +59,9 @@ def main() -> None:
         (place / RECORD).unlink(missing_ok=True)
         _build(place / DISK, libkrun)
         built = {"libkrun": build_libkrun.version()} if libkrun else {}
-        records.save(_taken_out(place, store, built), place / RECORD)
+        lab = _taken_out(place, store, built)
+        (place / SYMBOLS).write_bytes(lab_symbols.read(lab, place))
+        records.save(lab, place / RECORD)
         known.write_text(key)
     print(f"the lab: {place}")
 
@@ -71,14 +74,19 @@ def _is_whole(store: Store) -> bool:
     return True
 
 
-def _libkrun(store: Store) -> dict[str, Path]:
-    """Return what the lab has of libkrun: path there → file here. Nothing where it cannot be built, which is said."""
+def libkrun_files(store: Store) -> dict[str, Path]:
+    """Return what a disk has of libkrun: path there → file here. Nothing where it cannot be built, which is said."""
     try:
         library = build_libkrun.library(store)
     except HostError as error:
-        print(f"the lab is without libkrun: {error.message} ({error.hint})", file=sys.stderr)
+        print(f"the disk is without libkrun: {error.message} ({error.hint})", file=sys.stderr)
         return {}
     return {f"{_LIBRARIES}/{build_libkrun.SONAME}": library, "/usr/bin/krun-start": natives.locate().krun_start}
+
+
+def file_rows(files: dict[str, Path]) -> str:
+    """Return the rows of a description that add programs and libraries, path there → file here."""
+    return "".join(f'\n[[file]]\npath = "{path}"\nmode = "0755"\nsource = "{own}"\n' for path, own in files.items())
 
 
 def _build(disk: Path, more: dict[str, Path]) -> None:
@@ -86,9 +94,8 @@ def _build(disk: Path, more: dict[str, Path]) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name, "lab")
         shutil.copytree(DESCRIPTION, folder)
-        rows = "".join(f'\n[[file]]\npath = "{path}"\nmode = "0755"\nsource = "{own}"\n' for path, own in more.items())
         with (folder / "system.toml").open("a") as file:
-            file.write(rows)
+            file.write(file_rows(more))
         subprocess.run([sys.executable, TREE / "examples/build.py", folder, disk], check=True)
 
 

@@ -53,10 +53,10 @@ def test_what_waits_goes_out_with_what_cannot_wait(program: Path) -> None:
     writes = written(program, "hold", *START, "wait 35", "mark ready", "wait 1", "result step=-1")
     assert kinds(writes) == ["HNMR"]
     marks = parse_marks(writes[0][2].payload, 10.0)
-    assert [(mark.name, mark.monotonic_ns, mark.host_s) for mark in marks] == [
-        ("init", 1000000000, pytest.approx(9.958)), ("entry", 1006000000, pytest.approx(9.964)),
-        ("ready", 1041000000, pytest.approx(9.999)),
+    assert [(mark.name, mark.monotonic_ns) for mark in marks] == [
+        ("init", 1000000000), ("entry", 1006000000), ("ready", 1041000000),
     ]  # fmt: skip
+    assert [mark.host_s for mark in marks] == pytest.approx([9.958, 9.964, 9.999])
     assert marks[2].cycles == 3123000000 and marks[2].realtime_ns == 1767225601041000000
 
 

@@ -6,7 +6,7 @@
 
 The disk is built from packages (benchmarks/lab/system.toml) and, where this host has Rust, with libkrun. Its kernel and
 an initial RAM disk are taken out, and all of it goes to the cache. A lab that is there, of the same description and
-packages, is kept; --again builds it anew.
+packages, is kept; --again builds it anew. At the end it is started once, for the table of its kernel's functions.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ from vmtailor.base.cache.store import Store, digest, locked
 from vmtailor.base.errors import HostError, VmtailorError
 from vmtailor.base.files import records
 from vmtailor.drivers.guest import guest_programs
+from vmtailor.drivers.lab import lab_symbols
 from vmtailor.drivers.monitors import lab_folder
-from vmtailor.drivers.monitors.lab_folder import DISK, FOLDER, INITRD, KERNEL, RECORD, Lab
+from vmtailor.drivers.monitors.lab_folder import DISK, FOLDER, INITRD, KERNEL, RECORD, SYMBOLS, Lab
 from vmtailor.model.architecture import named
 from vmtailor.pipeline.systems import inputs, subjects
 
@@ -58,7 +59,9 @@ def main() -> None:
         (place / RECORD).unlink(missing_ok=True)
         _build(place / DISK, libkrun)
         built = {"libkrun": build_libkrun.version()} if libkrun else {}
-        records.save(_taken_out(place, store, built), place / RECORD)
+        lab = _taken_out(place, store, built)
+        (place / SYMBOLS).write_bytes(lab_symbols.read(lab, place))
+        records.save(lab, place / RECORD)
         known.write_text(key)
     print(f"the lab: {place}")
 

@@ -37,7 +37,7 @@ static const char *add_point(struct config *config, char **words, unsigned count
         point.in_guest = !strcmp(words[next++], "guest");
     if (count < 3 || next != count)
         return "mark NAME ADDRESS [once|every] [host|guest], span NAME ADDRESS [host|guest]";
-    point.at_entry = !is_span && !strcmp(words[2], "entry");
+    point.at_entry = !strcmp(words[2], "entry");
     if (!point.at_entry && !parse_address(words[2], &point.address))
         return "bad address";
     struct point *grown = realloc(config->points, (config->point_count + 1) * sizeof(*grown));

@@ -27,6 +27,7 @@
  *                                 the same when the guest is entered
  *     span NAME ADDRESS [host|guest]
  *                                 note the totals each time this instruction is reached
+ *     span NAME entry             the same when the guest is entered
  */
 #ifndef VT_CONFIG_H
 #define VT_CONFIG_H

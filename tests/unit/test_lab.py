@@ -42,14 +42,14 @@ MACHINE = Machine(
     board="microvm", memory_bytes=256 << 20, kernel="/b/vmlinux", words=("root=/dev/vda", "quiet"),
     disks=(Disk("/b/root"), Disk("/s/run", mode=DiskMode.WRITTEN)), monitor="lab/qemu", architecture="x86_64",
 )  # fmt: skip
-HERE = Lab(version="1", architecture="x86_64", kernel="6.12", monitors={"qemu": "7.2"}, digest="d")
+HERE = Lab(version=lab_folder.VERSION, architecture="x86_64", kernel="6.12", monitors={"qemu": "7.2"}, digest="d")
 #: What a lab says that started a monitor, among lines of its kernel.
 STARTED = "[    0.1] x\r\nvmtailor-lab starts\r\n"
 
 
 def the_lab(store: Store, lab: Lab = HERE, *, without: str = "") -> Path:
     place = store.folder("lab")
-    for name in ("disk.raw", "kernel", "initrd"):
+    for name in ("disk.raw", "kernel", "initrd", "symbols"):
         if name != without:
             (place / name).write_bytes(b"x")
     records.save(lab, place / lab_folder.RECORD)
@@ -136,12 +136,15 @@ def test_a_program_of_the_users_needs_none_in_the_lab(tmp_path: Path, monkeypatc
 
 def test_the_disk_of_orders_has_all_that_a_monitor_is_started_with() -> None:
     orders = Orders(("a", "b c"), {"config.json": b"{}"})
-    held = lab_monitor.entries(orders, replace(MACHINE, network=True), Path("/p"))
+    held = lab_monitor.entries(orders, replace(MACHINE, network=True), Path("/p"), trace=True)
+    events = b"/dev/vde\nkvm_exit\nkvm_pio\nkvm_mmio\nkvm_msr\nkvm_cpuid\n"
     assert [(one.path, one.data, one.mode) for one in held] == [
-        ("argv", b"a\nb c\n", 0o644), ("config.json", b"{}", 0o644), ("kernel", Path("/b/vmlinux"), 0o644),
-        ("network", b"", 0o644), ("program", Path("/p"), 0o755),
+        ("argv", b"a\nb c\n", 0o644), ("begin", natives.locate().begin, 0o755), ("trace", events, 0o644),
+        ("config.json", b"{}", 0o644), ("kernel", Path("/b/vmlinux"), 0o644), ("network", b"", 0o644),
+        ("program", Path("/p"), 0o755),
     ]  # fmt: skip
-    assert [one.path for one in lab_monitor.entries(orders, MACHINE, None)] == ["argv", "config.json", "kernel"]
+    fewest = lab_monitor.entries(orders, MACHINE, None)
+    assert [one.path for one in fewest] == ["argv", "begin", "config.json", "kernel"]
 
 
 def test_a_word_with_a_line_feed_is_refused() -> None:
@@ -163,12 +166,12 @@ def test_without_a_lab_it_is_said(tmp_path: Path) -> None:
 
 def test_a_lab_of_another_version_is_not_used(tmp_path: Path) -> None:
     the_lab(Store(tmp_path), replace(HERE, version="0"))
-    with pytest.raises(HostError, match="of version '0', and '1'") as caught:
+    with pytest.raises(HostError, match="of version '0', and '2'") as caught:
         lab_folder.load(Store(tmp_path))
     assert "make lab" in (caught.value.hint or "")
 
 
-@pytest.mark.parametrize("without", ["disk.raw", "kernel", "initrd"])
+@pytest.mark.parametrize("without", ["disk.raw", "kernel", "initrd", "symbols"])
 def test_a_lab_that_lacks_a_file_is_not_used(tmp_path: Path, without: str) -> None:
     the_lab(Store(tmp_path), without=without)
     with pytest.raises(HostError, match=f"no {without}"):

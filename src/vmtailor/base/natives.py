@@ -32,6 +32,8 @@ _MARK = "vt_mark_"
 _LONGEST_NAME = 1024
 #: Marks that init sets (native/init).
 MARKS = ("init", "entry", "ready", "load", "load_end", "stop", "end")
+#: Marks around a monitor in the lab (native/begin).
+BEGIN_MARKS = ("monitor", "gone")
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,11 @@ class Natives:
         return self.folder / "launch"
 
     @property
+    def begin(self) -> Path:
+        """Return the program that starts monitors in the lab, and marks when they are executed, and gone."""
+        return self.folder / "begin"
+
+    @property
     def krun_start(self) -> Path:
         """Return the program that starts machines with libkrun."""
         return self.folder / "krun-start"
@@ -96,6 +103,10 @@ class Natives:
         """Return address of each of init's marks: init, entry, ready, load, load_end, stop, end."""
         return mark_addresses(self.init.read_bytes())
 
+    def begin_marks(self) -> dict[str, int]:
+        """Return address of each mark around a monitor in the lab: monitor (it is executed), gone."""
+        return _marks_among(BEGIN_MARKS, self.begin.read_bytes())
+
     def attendant_marks(self) -> dict[str, int]:
         """Return the attendant's marks: init (the system's own has been executed), ready, load, load_end, stop."""
         return mark_addresses(self.attendant.read_bytes())
@@ -103,8 +114,12 @@ class Natives:
 
 def mark_addresses(init: bytes) -> dict[str, int]:
     """Return the marks of an init, which may be somebody else's. Its other symbols are passed over."""
-    found = elf_symbols(init)
-    return {name: found[_MARK + name] for name in sorted(MARKS) if _MARK + name in found}
+    return _marks_among(MARKS, init)
+
+
+def _marks_among(names: Iterable[str], program: bytes) -> dict[str, int]:
+    found = elf_symbols(program)
+    return {name: found[_MARK + name] for name in sorted(names) if _MARK + name in found}
 
 
 def locate() -> Natives:
@@ -115,7 +130,17 @@ def locate() -> Natives:
     if (SOURCES / "Makefile").is_file():
         made = [
             FOLDER / name
-            for name in ("init", "stage1", "client", "attendant", "launch", "guard", "libvtnetguard.so", "krun-start")
+            for name in (
+                "init",
+                "stage1",
+                "client",
+                "attendant",
+                "launch",
+                "guard",
+                "libvtnetguard.so",
+                "krun-start",
+                "begin",
+            )
         ]
         if (SOURCES / "tcg-plugin" / "Makefile").is_file():
             made += [Natives(FOLDER).plugin(api) for api in PLUGIN_APIS]

@@ -30,6 +30,9 @@ from vmtailor.model.machine import Disk, DiskMode, Machine
 #: Room for the tracer's log.
 TRACE_BYTES = 1 << 30
 _TRACE = "trace"
+#: Room for what KVM's trace tells of exits.
+EXITS_BYTES = 256 << 20
+_EXITS = "exits"
 
 
 def owners() -> tuple[CodeOwner, ...]:
@@ -49,7 +52,8 @@ def boot(
     with temporary.held_folder(scratch) as folder:
         counter = boot_counter.prepare(machine, wanted, folder, owners())
         driven = _with_volumes(machine, work, folder)
-        with monitors.of(machine).start(driven, Wants(counter)) as running:
+        exits = _sparse(folder / _EXITS, EXITS_BYTES) if work.exits else None
+        with monitors.of(machine).start(driven, Wants(counter, exits=exits)) as running:
             report, end, used = _drive(running, work, on_progress)
         temporary.require_room(folder)  # the output of a boot on a full disk is not worth reading
         gathered = _gathered(report, end, running.started_s, folder, work, counter)
@@ -139,6 +143,7 @@ def _gathered(
         requests=_log(folder / _TRACE) if work.tools is not None else b"",
         counts=counts,
         counters=counters,
+        exits=_log(folder / _EXITS) if work.exits else b"",
     )
 
 
@@ -148,16 +153,21 @@ def _with_volumes(machine: Machine, work: Exercised, folder: Path) -> Machine:
     machine = with_run(machine, str(volume))
     if work.tools is None:
         return machine
-    out = folder / _TRACE
-    with out.open("wb") as file:
-        file.truncate(TRACE_BYTES)  # sparse
+    out = _sparse(folder / _TRACE, TRACE_BYTES)
     machine = with_tools(machine, work.tools)
     disks = (*machine.disks, Disk(str(out), mode=DiskMode.WRITTEN))
     return replace(machine, disks=disks, words=(*machine.words, "VT_OUT=1"))
 
 
+def _sparse(path: Path, size: int) -> Path:
+    """Make a file of zeros that takes no room, and return it."""
+    with path.open("wb") as file:
+        file.truncate(size)
+    return path
+
+
 def _log(path: Path) -> bytes:
-    """Return the tracer's log: the disk up to its first NUL, read without its empty rest."""
+    """Return a log: the disk up to its first NUL, read without its empty rest."""
     parts = []
     with path.open("rb") as file:
         while part := file.read(1 << 20):

@@ -20,6 +20,7 @@ from vmtailor.drivers.monitors import lab_folder, monitors
 from vmtailor.drivers.monitors.lab_folder import DISK, INITRD, KERNEL, Lab
 from vmtailor.drivers.monitors.monitor import (
     NOTHING_MORE,
+    Counter,
     KvmState,
     KvmVerdict,
     Monitor,
@@ -31,7 +32,7 @@ from vmtailor.drivers.monitors.monitor import (
 from vmtailor.drivers.monitors.running_machine import Lines, RunningMachine
 from vmtailor.drivers.rootfs.rootfs import Extra, build
 from vmtailor.model.architecture import named
-from vmtailor.model.boots.counters import CountingConfig, CountingMode
+from vmtailor.model.boots.counters import CountingConfig
 from vmtailor.model.boots.ending import End, Ending
 from vmtailor.model.machine import HOST_CPU, LAB, Accelerator, Clock, Disk, DiskMode, Machine
 from vmtailor.model.plan import RootFormat
@@ -44,6 +45,10 @@ _START_S = 900.0
 SLOWNESS = 8.0
 #: Folder of the orders' disk, and the name there of a program that the user gave.
 _FOLDER, _PROGRAM = "/mnt", "program"
+#: Names there of the program that begins the monitor, and of the list of events to trace.
+_BEGIN, _TRACE = "begin", "trace"
+#: KVM's events: each exit, and what some exits are about.
+_EVENTS = ("kvm_exit", "kvm_pio", "kvm_mmio", "kvm_msr", "kvm_cpuid")
 #: Most disks of a machine: the lab's board has room for eight devices.
 _MOST_DISKS = 5
 _WORDS = (
@@ -133,7 +138,7 @@ class LabMonitor(Monitor):
     def __init__(self, inner: Monitor, program: Path | None = None) -> None:
         clocks = (Clock.INSTRUCTIONS, Clock.WALL)
         gives = replace(
-            inner.row.gives, clocks=clocks, accelerators=(Accelerator.TCG,), counting=False, second_port=False
+            inner.row.gives, clocks=clocks, accelerators=(Accelerator.TCG,), counting=True, second_port=False
         )
         super().__init__(MonitorRow(f"{LAB}{inner.name}", f"{inner.row.title} in the lab", "", gives))
         self._inner, self._program = inner, program
@@ -144,13 +149,12 @@ class LabMonitor(Monitor):
         if not named(machine.architecture).emulator.lab_cpu:
             title = named(machine.architecture).title
             raise UserInputError(f"the lab is for processors whose KVM QEMU emulates, and not for {title}")
-        if len(machine.disks) > _MOST_DISKS:
+        if len(machine.disks) + (wants.exits is not None) > _MOST_DISKS:
             more.append(f"room for {len(machine.disks)} disks")
         if machine.outbound:
             more.append("way out to the world")
-        if wants.counter is not None:
-            more.append("counter of instructions")
-        return tuple(dict.fromkeys((*self._inner.refusals(self._inside(machine), replace(wants, counter=None)), *more)))
+        wants = replace(wants, counter=None, exits=None)
+        return tuple(dict.fromkeys((*self._inner.refusals(self._inside(machine), wants), *more)))
 
     def require(self, machine: Machine, wants: Wants = NOTHING_MORE) -> None:
         """Raise also HostError where there is no lab, and where the lab has no such monitor."""
@@ -166,15 +170,16 @@ class LabMonitor(Monitor):
 
     def command(self, machine: Machine) -> list[str]:
         """Return the command that starts the machine in the lab."""
-        return list(self._orders(machine).argv)
+        return list(self._orders(machine).argv[1:])
 
     def _orders(self, machine: Machine) -> Orders:
         names = {path: f"{_FOLDER}/{name}" for name, path in machine.files.items()}
-        names |= {disk.path: f"/dev/vd{chr(ord('c') + number)}" for number, disk in enumerate(machine.disks)}
+        names |= {disk.path: disk_name(number) for number, disk in enumerate(machine.disks)}
         place = StartPlace(_FOLDER, names, "tap0" if machine.network else "")
         orders = self._inner.orders(self._inside(machine), place)
         if self._program is not None:
             orders = replace(orders, argv=(f"{_FOLDER}/{_PROGRAM}", *orders.argv[1:]))
+        orders = replace(orders, argv=(f"{_FOLDER}/{_BEGIN}", *orders.argv))
         if any("\n" in word for word in orders.argv):
             raise UserInputError("a word with a line feed cannot be given to a monitor in the lab")
         return orders
@@ -188,13 +193,10 @@ class LabMonitor(Monitor):
         with contextlib.ExitStack() as stack:
             scratch = stack.enter_context(temporary.held_folder())
             disk = scratch / "orders"
-            build(None, disk, RootFormat.EXT4, entries(orders, machine, self._program))
-            outer = outer_machine(lab, folder, disk, machine)
-            counter, around = None, monitors.of(outer)
-            if outer.clock is Clock.INSTRUCTIONS:  # the lab waits for its disks, as every machine on this clock does
-                config = CountingConfig(mode=CountingMode.SETTLE, architecture=outer.architecture)
-                counter = around.counter(config, natives.locate(), scratch)
-            running = stack.enter_context(around.start(outer, Wants(counter, control=wants.control, attendant=True)))
+            build(None, disk, RootFormat.EXT4, entries(orders, machine, self._program, wants.exits is not None))
+            outer = outer_machine(lab, folder, disk, machine, wants.exits)
+            around = Wants(wants.counter, control=wants.control, attendant=True)
+            running = stack.enter_context(monitors.of(outer).start(outer, around))
             console = bytearray()
             said = _until_started(running, console)
             if not said.starts:
@@ -203,7 +205,7 @@ class LabMonitor(Monitor):
                     f"{self._inner.row.title} did not start in the lab", hint="make lab builds it anew",
                     details=f"{plain(words)}\n{running.stderr()}".strip(),
                 )  # fmt: skip
-            yield LabMachine(running, self.row.title, " ".join(orders.argv), console)
+            yield LabMachine(running, self.row.title, " ".join(orders.argv[1:]), console)
 
     def _lab(self) -> tuple[Lab, Path]:
         lab, folder = lab_folder.load()
@@ -225,6 +227,14 @@ class LabMonitor(Monitor):
         lab, _ = self._lab()
         return (lab.digest, *((self._program,) if self._program is not None else ()))
 
+    def require_counting(self, architecture: str) -> None:
+        """Raise HostError where the lab's own monitor cannot count."""
+        monitors.usual().require_counting(architecture)
+
+    def counter(self, config: CountingConfig, natives: Natives, folder: Path) -> Counter:
+        """Return what counts in the lab: the machine of the lab, and the guest of its hypervisor."""
+        return monitors.usual().counter(config, natives, folder)
+
     def kvm(self) -> KvmVerdict:
         """Return that machines run under KVM, which a missing lab alone prevents."""
         try:
@@ -234,8 +244,9 @@ class LabMonitor(Monitor):
         return KvmVerdict(KvmState.WORKS)
 
 
-def outer_machine(lab: Lab, folder: Path, orders: Path, machine: Machine) -> Machine:
-    """Return the lab's own machine for a machine in it, whose disks follow the lab's."""
+def outer_machine(lab: Lab, folder: Path, orders: Path, machine: Machine, last: Path | None = None) -> Machine:
+    """Return the lab's own machine for a machine in it, whose disks follow the lab's. `last`: a disk for what the lab
+    itself writes."""
     # An instruction takes as long on the wall clock, where waits take the host's time. If the lab had to keep up with
     # that, a busy host would leave it nothing but timer interrupts.
     paced = () if machine.clock is Clock.INSTRUCTIONS else _PACED
@@ -245,15 +256,28 @@ def outer_machine(lab: Lab, folder: Path, orders: Path, machine: Machine) -> Mac
     return Machine(
         board=row.board_names[0], memory_bytes=LAB_BYTES + machine.memory_bytes, kernel=str(folder / KERNEL),
         initrd=str(folder / INITRD), words=(*_WORDS, f"console={row.kernel.console}", *row.kernel.words),
-        disks=(Disk(str(folder / DISK), mode=DiskMode.READ_ONLY), Disk(str(orders)), *machine.disks),
+        disks=(
+            Disk(str(folder / DISK), mode=DiskMode.READ_ONLY), Disk(str(orders)), *machine.disks,
+            *([Disk(str(last), mode=DiskMode.WRITTEN)] if last is not None else []),
+        ),
         network=machine.network, ports=machine.ports, cpu_model=row.emulator.lab_cpu, acpi=True,
         clock=machine.clock, architecture=row.name, extras=paced,
     )  # fmt: skip
 
 
-def entries(orders: Orders, machine: Machine, program: Path | None) -> list[Extra]:
-    """Return what the disk with the orders holds: the monitor's words, the files that it reads, the kernel."""
+def disk_name(number: int) -> str:
+    """Return what the lab calls a disk, by its number among those that follow the lab's own and the orders."""
+    return f"/dev/vd{chr(ord('c') + number)}"
+
+
+def entries(orders: Orders, machine: Machine, program: Path | None, trace: bool = False) -> list[Extra]:
+    """Return what the disk with the orders holds: the monitor's words, the files that it reads, the kernel. `trace`:
+    exits are traced, to the disk behind the machine's."""
     found = [Extra("argv", data="".join(f"{word}\n" for word in orders.argv).encode())]
+    found += [Extra(_BEGIN, data=natives.locate().begin, mode=0o755)]
+    if trace:
+        lines = (disk_name(len(machine.disks)), *_EVENTS)
+        found += [Extra(_TRACE, data="".join(f"{line}\n" for line in lines).encode())]
     found += [Extra(name, data=data) for name, data in orders.files.items()]
     found += [Extra(name, data=Path(path)) for name, path in machine.files.items()]
     found += [Extra("network")] if machine.network else []

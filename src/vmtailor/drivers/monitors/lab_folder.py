@@ -14,10 +14,10 @@ from vmtailor.base.files.regular_files import read_regular
 from vmtailor.model.checks import Check, Need, State
 
 #: The version of labs that this program can use; benchmarks/lab/system.toml has the same number.
-VERSION = "1"
+VERSION = "2"
 #: Its folder in the cache, of which all files are one entry, and its files.
 FOLDER = "lab"
-RECORD, DISK, KERNEL, INITRD = "lab.json", "disk.raw", "kernel", "initrd"
+RECORD, DISK, KERNEL, INITRD, SYMBOLS = "lab.json", "disk.raw", "kernel", "initrd", "symbols"
 _MAKE = "make lab, in a source tree of vmtailor, builds it"
 _MOST_RECORD = 1 << 20
 
@@ -68,7 +68,7 @@ def load(store: Store | None = None) -> tuple[Lab, Path]:
         raise HostError(error.message, hint=_MAKE) from error
     if lab.version != VERSION:
         raise HostError(f"the lab is of version {lab.version[:20]!r}, and {VERSION!r} is needed", hint=_MAKE)
-    for name in (DISK, KERNEL, INITRD):
+    for name in (DISK, KERNEL, INITRD, SYMBOLS):
         if not (place / name).is_file():
             raise HostError(f"the lab has no {name}", hint=_MAKE)
     store.used(place / RECORD)

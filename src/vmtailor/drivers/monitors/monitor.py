@@ -104,9 +104,11 @@ class Counter(Protocol):
 class Wants:
     """The wishes of a machine's starter, which the guest does not see. `counter`: counts its instructions.
     `control`: the machine can be asked while it runs; `greeted`: its monitor must have answered before the start is
-    over. `probe`: a second serial port for what the guest says; `attendant`: one for a conversation, in its place."""
+    over. `probe`: a second serial port for what the guest says; `attendant`: one for a conversation, in its place.
+    `exits`: a file of zeros, long enough, that takes what KVM's trace tells of exits."""
 
     counter: Counter | None = None
+    exits: Path | None = None
     control: bool = False
     greeted: bool = True
     probe: bool = False
@@ -295,5 +297,6 @@ def _lacking(gives: Gives, machine: Machine, wants: Wants) -> Iterator[str]:
         "words of its own": (bool(machine.extras), gives.extras),
         "second serial port": (wants.probe or wants.attendant, gives.second_port and hardware.second_port),
         "counter of instructions": (wants.counter is not None, gives.counting),
+        "trace of exits": (wants.exits is not None, False),
     }
     yield from (what for what, (wanted, given) in asked.items() if wanted and not given)

@@ -9,7 +9,15 @@ from pathlib import Path
 
 from vmtailor.base.errors import VmtailorError
 from vmtailor.model.architecture import Architecture, Opcode, named
-from vmtailor.model.boots.counters import ENTRY, START_KERNEL, CodeMark, Counters, CountingConfig, CountingMode
+from vmtailor.model.boots.counters import (
+    ENTRY,
+    START_KERNEL,
+    CodeMark,
+    CodeSpan,
+    Counters,
+    CountingConfig,
+    CountingMode,
+)
 
 #: Owners that the plugin can tell apart, besides "boot" and "other".
 MAX_OWNERS = 14
@@ -29,7 +37,7 @@ def text_of(config: CountingConfig) -> str:
     lines += [f"owner {_word(o.name)} {o.start:x} {o.end:x}" for o in config.owners]
     lines += _guests(config)
     lines += [f"mark {_word(m.name)} {_place(m)}" for m in config.marks]
-    lines += [f"span {_word(s.name)} {s.address:x}{' guest' if s.in_guest else ''}" for s in config.spans]
+    lines += [f"span {_word(s.name)} {_address(s)}" for s in config.spans]
     return "\n".join(lines) + "\n"
 
 
@@ -46,9 +54,14 @@ def _guests(config: CountingConfig) -> list[str]:
 
 def _place(mark: CodeMark) -> str:
     often = "every" if mark.every else "once"
-    if mark.address == ENTRY:
-        return f"entry {often}"
-    return f"{mark.address:x} {often}{' guest' if mark.in_guest else ''}"
+    address, _, where = _address(mark).partition(" ")
+    return f"{address} {often} {where}".rstrip()
+
+
+def _address(point: CodeMark | CodeSpan) -> str:
+    if point.address == ENTRY:
+        return "entry"
+    return f"{point.address:x}{' guest' if point.in_guest else ''}"
 
 
 def processor(architecture: Architecture) -> list[str]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # a run names marks and counts nothing: it loads no numpy
 
 #: The mark where the kernel proper begins.
 START_KERNEL = "start_kernel"
-#: The address of marks at each entry into a guest.
+#: The address of marks and spans at each entry into a guest.
 ENTRY = -1
 
 

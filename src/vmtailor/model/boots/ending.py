@@ -56,7 +56,8 @@ class Gathered:
     init sent. `lines`: those of the console, each with host seconds since the start. `chart`: what the collector said.
     `start_cpu_s`, `cpu_s`: processor time that the monitor had used when our init first spoke, and when it was last
     seen. `executed`: instructions by the monitor's own count when it was last seen, of a system on the instruction
-    clock. `requests`: the tracer's log. `counts`: the plugin's file, and what it holds: `counters`."""
+    clock. `requests`: the tracer's log. `counts`: the plugin's file, and what it holds: `counters`.
+    `exits`: KVM's trace of the machine's exits."""
 
     end: End
     started_s: float
@@ -70,3 +71,4 @@ class Gathered:
     requests: bytes = b""
     counts: bytes = b""
     counters: Counters | None = None
+    exits: bytes = b""

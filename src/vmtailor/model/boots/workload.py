@@ -134,13 +134,14 @@ class Exercised:
     """Our init starts the container on the machine's first disk, and drives it by its exercise. `timeout_s`: of host
     time for the whole boot; `patience`: in which it is given up. `tools`: the tracer's volume, which has
     every system call noted; its file's ending names the format. `at_load`: called when the guest waits after its own
-    load, so that host clients can do theirs (`run.hold`)."""
+    load, so that host clients can do theirs (`run.hold`). `exits`: KVM's trace of exits is kept."""
 
     run: Run
     timeout_s: float
     tools: Path | None = None
     at_load: Callable[[], None] | None = None
     patience: Patience = Patience()
+    exits: bool = False
 
     @property
     def signal(self) -> ReadySignal:

@@ -13,6 +13,7 @@ from vmtailor.base.files.digests import sha256_of
 from vmtailor.drivers.host import verdict_file
 from vmtailor.drivers.host.bundle_folder import BundleFolder
 from vmtailor.drivers.monitors import lab_folder, monitors
+from vmtailor.drivers.monitors.lab_folder import Lab
 from vmtailor.model.bundle import MONITORS, RUN
 from vmtailor.model.exercise import Proof
 from vmtailor.model.fit_run import FitRun
@@ -25,27 +26,42 @@ from vmtailor.stages.report import proof_line, verdicts_of
 
 @dataclass(frozen=True)
 class MonitorStart:
-    """A monitor as it starts a bundle's machine. `monitor`: its name, as machines have it; `program_sha256`: of the
-    program that the user gave."""
+    """A monitor as it starts a bundle's machine. `monitor`: its name; `program_sha256`: of the program that the user
+    gave; `lab`: the lab in which it starts, None on this host."""
 
     monitor: str
     accelerator: Accelerator
     clock: Clock
     program_sha256: str = ""
+    lab: Lab | None = None
 
     @property
     def place(self) -> MonitorPlace:
         """Return the place in which it starts machines."""
-        if self.monitor.startswith(LAB):
+        if self.lab is not None:
             return MonitorPlace.LAB
         return MonitorPlace.KVM if self.accelerator is Accelerator.KVM else MonitorPlace.EMULATED
 
+    def version(self, architecture: str) -> str:
+        """Return the version of its program; empty for the user's own, and where it is not said."""
+        if self.lab is not None:
+            return "" if self.program_sha256 else self.lab.monitors.get(self.monitor, "")
+        with contextlib.suppress(HostError):
+            return monitors.named(self.monitor).version(architecture)
+        return ""
+
 
 def start_of(choice: MonitorChoice | None, accelerator: Accelerator, clock: Clock) -> MonitorStart:
-    """Return the monitor that a user chose, with the digest of the program as it is now; QEMU where none was chosen."""
-    name = USUAL_MONITOR if choice is None else choice.monitor
-    program = None if choice is None else choice.programs.get(name.removeprefix(LAB))
-    return MonitorStart(name, accelerator, clock, sha256_of(program) if program is not None else "")
+    """Return the monitor that a user chose, or else QEMU, with program and lab as they are now. Raises HostError where
+    there is no lab."""
+    if choice is None:
+        return MonitorStart(USUAL_MONITOR, accelerator, clock)
+    name = choice.monitor.removeprefix(LAB)
+    program, in_lab = choice.programs.get(name), choice.monitor.startswith(LAB)
+    return MonitorStart(
+        monitor=name, accelerator=accelerator, clock=clock, lab=lab_folder.load()[0] if in_lab else None,
+        program_sha256=sha256_of(program) if program is not None else "",
+    )  # fmt: skip
 
 
 def keep(files: BundleFolder, start: MonitorStart, proof: Proof, found: Verification) -> None:
@@ -62,17 +78,10 @@ def keep(files: BundleFolder, start: MonitorStart, proof: Proof, found: Verifica
 
 
 def _verdict(files: BundleFolder, start: MonitorStart, proof: Proof, found: Verification) -> MonitorVerdict:
-    in_lab, version = start.place is MonitorPlace.LAB, ""
-    lab = lab_folder.load()[0] if in_lab else None
-    if lab is not None and not start.program_sha256:
-        version = lab.monitors.get(start.monitor.removeprefix(LAB), "")
-    elif lab is None:
-        with contextlib.suppress(HostError):
-            version = monitors.named(start.monitor).version(files.bundle.architecture)
     return MonitorVerdict(
-        monitor=start.monitor.removeprefix(LAB), place=start.place, clock=start.clock, proof=proof, version=version,
-        program_sha256=start.program_sha256, lab_kernel=lab.kernel if lab is not None else "",
-        failures=found.failures, skipped=found.skipped,
+        monitor=start.monitor, place=start.place, clock=start.clock, proof=proof,
+        version=start.version(files.bundle.architecture), program_sha256=start.program_sha256,
+        lab_kernel=start.lab.kernel if start.lab is not None else "", failures=found.failures, skipped=found.skipped,
     )  # fmt: skip
 
 

@@ -48,7 +48,7 @@ def main() -> None:
     again = parser.parse_args().again
     store = Store()
     place = store.folder(FOLDER)
-    libkrun = _libkrun(store)
+    libkrun = libkrun_files(store)
     key = digest(*sorted(DESCRIPTION.iterdir()), _offered(), *libkrun.values())
     with locked(place / ".lock", "the lab"):
         known = place / "key"
@@ -74,14 +74,19 @@ def _is_whole(store: Store) -> bool:
     return True
 
 
-def _libkrun(store: Store) -> dict[str, Path]:
-    """Return what the lab has of libkrun: path there → file here. Nothing where it cannot be built, which is said."""
+def libkrun_files(store: Store) -> dict[str, Path]:
+    """Return what a disk has of libkrun: path there → file here. Nothing where it cannot be built, which is said."""
     try:
         library = build_libkrun.library(store)
     except HostError as error:
-        print(f"the lab is without libkrun: {error.message} ({error.hint})", file=sys.stderr)
+        print(f"the disk is without libkrun: {error.message} ({error.hint})", file=sys.stderr)
         return {}
     return {f"{_LIBRARIES}/{build_libkrun.SONAME}": library, "/usr/bin/krun-start": natives.locate().krun_start}
+
+
+def file_rows(files: dict[str, Path]) -> str:
+    """Return the rows of a description that add programs and libraries, path there → file here."""
+    return "".join(f'\n[[file]]\npath = "{path}"\nmode = "0755"\nsource = "{own}"\n' for path, own in files.items())
 
 
 def _build(disk: Path, more: dict[str, Path]) -> None:
@@ -89,9 +94,8 @@ def _build(disk: Path, more: dict[str, Path]) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name, "lab")
         shutil.copytree(DESCRIPTION, folder)
-        rows = "".join(f'\n[[file]]\npath = "{path}"\nmode = "0755"\nsource = "{own}"\n' for path, own in more.items())
         with (folder / "system.toml").open("a") as file:
-            file.write(rows)
+            file.write(file_rows(more))
         subprocess.run([sys.executable, TREE / "examples/build.py", folder, disk], check=True)
 
 

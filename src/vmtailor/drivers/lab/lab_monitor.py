@@ -17,7 +17,7 @@ from vmtailor.base.natives import Natives
 from vmtailor.base.text import is_number, plain
 from vmtailor.drivers.guest.serial_line import SerialLine
 from vmtailor.drivers.monitors import lab_folder, monitors
-from vmtailor.drivers.monitors.lab_folder import DISK, INITRD, KERNEL, Lab
+from vmtailor.drivers.monitors.lab_folder import DISK, INITRD, KERNEL, SMALL_PAGES, Lab
 from vmtailor.drivers.monitors.monitor import (
     NOTHING_MORE,
     Counter,
@@ -65,12 +65,13 @@ _MOST_LINE = 4000
 @dataclass(frozen=True)
 class LabConsole:
     """A lab's console, as far as it has come. `lost`: why it could not start the monitor; `said`: the monitor's own
-    words; `status`: of the monitor, once it has ended."""
+    words; `status`: of the monitor, once it has ended; `lasted_ns`: from its exec to its end, on the lab's clock."""
 
     starts: bool = False
     lost: str = ""
     said: tuple[str, ...] = ()
     status: int | None = None
+    lasted_ns: int | None = None
 
 
 def read_console(text: str) -> LabConsole:
@@ -88,6 +89,10 @@ def read_console(text: str) -> LabConsole:
                 found = replace(found, lost=found.lost or more or "no reason was said")
             case "said":
                 found = replace(found, said=(*found.said[-199:], more))
+            case "clock":
+                begun, _, ended = more.partition(" ")
+                lasted = int(ended) - int(begun) if is_number(begun) and is_number(ended) else None
+                found = replace(found, lasted_ns=lasted)
             case "ended":
                 found = replace(found, status=int(more) if is_number(more) else None)
     return found
@@ -108,6 +113,11 @@ class LabMachine(RunningMachine):
         """Return the processor seconds that were used since the monitor started."""
         used = self._lab.cpu_s
         return None if used is None else used - self._before_s
+
+    @property
+    def lasted_ns(self) -> int | None:
+        """Return how long the monitor lasted on the lab's clock, from its exec to its end."""
+        return self.said.lasted_ns
 
     @property
     def said(self) -> LabConsole:
@@ -165,7 +175,7 @@ class LabMonitor(Monitor):
         """Return the machine as the monitor starts it."""
         return replace(
             machine, accelerator=Accelerator.KVM, clock=Clock.WALL, cpu_model=HOST_CPU, ports=(),
-            monitor=self._inner.name,
+            monitor=self._inner.name, extras=tuple(word for word in machine.extras if word != SMALL_PAGES),
         )  # fmt: skip
 
     def command(self, machine: Machine) -> list[str]:
@@ -281,6 +291,7 @@ def entries(orders: Orders, machine: Machine, program: Path | None, trace: bool 
     found += [Extra(name, data=data) for name, data in orders.files.items()]
     found += [Extra(name, data=Path(path)) for name, path in machine.files.items()]
     found += [Extra("network")] if machine.network else []
+    found += [Extra(SMALL_PAGES)] if SMALL_PAGES in machine.extras else []
     found += [Extra(_PROGRAM, data=program, mode=0o755)] if program is not None else []
     return found
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar
 
+from vmtailor.model.boots.exits import MonitorCost
 from vmtailor.model.machine import Clock
 
 
@@ -53,7 +54,8 @@ class Milestone:
 
 @dataclass(frozen=True)
 class PhaseCounts:
-    """Exact counts of one phase. `client_*` is what the exercise's own client cost, kept apart."""
+    """Exact counts of one phase. `client_*` is what the exercise's own client cost, kept apart. `guest`: what the guest
+    of a hypervisor within the machine executed, `entries`: how often it was entered; None where not counted apart."""
 
     phase: Phase
     kernel: int
@@ -62,6 +64,8 @@ class PhaseCounts:
     client_user: int = 0
     port_accesses: int | None = None
     mmio_accesses: int | None = None
+    guest: int | None = None
+    entries: int | None = None
 
 
 @dataclass(frozen=True)
@@ -94,7 +98,8 @@ class Boot:
     """The record of one boot; a field that does not apply is empty or None. `seconds`: of host time. `failures`: what
     is wrong, in sentences. `container`: where our init started one. `cpu_s`: processor time that QEMU used on the host
     up to ready, which a busy host sways less. `instructions`: executed from kernel entry to init, where they were
-    counted. `failed_units`: those that systemd calls failed after an exercise."""
+    counted. `failed_units`: those that systemd calls failed after an exercise. `monitor`: the cost of the
+    monitor in the lab, where milestones are since its exec."""
 
     SCHEMA: ClassVar[str] = "vmtailor/boot/2"
 
@@ -111,6 +116,7 @@ class Boot:
     console: str = ""
     kernel_warnings: tuple[str, ...] = ()
     failed_units: tuple[str, ...] = ()
+    monitor: MonitorCost | None = None
 
     @property
     def problem(self) -> str:

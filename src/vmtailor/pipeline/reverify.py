@@ -42,7 +42,7 @@ from vmtailor.model.plan import RootFormat
 from vmtailor.model.systems.system import System
 from vmtailor.model.trial import Verification
 from vmtailor.model.watched.system_run import SystemRun
-from vmtailor.pipeline import monitor_choice, work_stages
+from vmtailor.pipeline import monitor_choice, monitor_record, work_stages
 from vmtailor.pipeline.image_subject import tools_volume
 from vmtailor.pipeline.monitor_choice import MonitorChoice
 from vmtailor.pipeline.subject import scratch_of
@@ -226,10 +226,15 @@ def verify_prepared(prepared: PreparedVerify) -> Verification:
     if prepared.choice is not None:
         accelerator = prepared.choice.accelerator
     accelerator = accelerator or monitors.usual().best_accelerator(subject.architecture, store)
+    # Of another disk a verdict says nothing.
+    bundle = subject.files if isinstance(subject.files, BundleFolder) and request.disk is None else None
+    start = monitor_record.start_of(prepared.choice, accelerator, prepared.clock) if bundle is not None else None
     with monitors.lab_programs({} if prepared.choice is None else prepared.choice.programs):
         found = replace(subject.verified(accelerator, prepared.clock, store), skipped=subject.skipped)
     if isinstance(subject.files, WorkFolder) and prepared.choice is None:  # the next stage is for its own machine
         subject.files.save_verification(found)
+    if bundle is not None and start is not None:
+        monitor_record.keep(bundle, start, subject.proof, found)
     return found
 
 

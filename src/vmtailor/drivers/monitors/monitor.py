@@ -80,10 +80,37 @@ class Gives:
 
 
 @dataclass(frozen=True)
+class NeedPrice:
+    """The price of a need: how much larger a fitted kernel becomes. `of`: the image whose kernel it was, and the
+    kernel's version. `kernel_bytes`, `compressed_bytes`: of its file, as it is and with xz. `memory_bytes`: of what is
+    loaded of it. `init_instructions`: from kernel entry to init, gross, in a machine that has no such device."""
+
+    of: str
+    kernel_bytes: int
+    compressed_bytes: int
+    memory_bytes: int
+    init_instructions: int
+
+
+@dataclass(frozen=True)
+class MonitorNeed:
+    """Symbols that a kernel needs for machines of a monitor, beyond those of the usual board: name → value. `where`:
+    the machines that need them, in words; `architectures`: by name, empty for all. `price`: None where it was not
+    measured."""
+
+    id: str
+    where: str
+    reason: str
+    symbols: Mapping[str, str]
+    architectures: tuple[str, ...] = ()
+    price: NeedPrice | None = None
+
+
+@dataclass(frozen=True)
 class MonitorRow:
     """One row of data/monitors. `title` is for people; `driver`: MODULE:CLASS of the Monitor. `tool`: rows as
     data/tools.toml has them, of what it needs besides those. `console`: what kernels call its serial line, where
-    that is not the processor's usual one."""
+    that is not the processor's usual one. `need`: what kernels need for it beyond the usual board's."""
 
     name: str
     title: str
@@ -91,6 +118,7 @@ class MonitorRow:
     gives: Gives
     tool: tuple[dict[str, Any], ...] = ()
     console: str = ""
+    need: tuple[MonitorNeed, ...] = ()
 
 
 class Counter(Protocol):

@@ -131,7 +131,7 @@ def test_it_runs_with_the_programs_own_exit_code(hello_arm64: Foreign, tmp_path:
 @pytest.mark.slow
 def test_it_works_under_kvm_in_the_lab_for_arm64(hello_arm64: Foreign, tmp_path: Path) -> None:
     """The exercise, and every system call, where QEMU emulates arm64's level of hypervisors."""
-    build = [sys.executable, EXAMPLES.parent / "tools" / "lab.py", "--arch", "arm64"]
+    build = [sys.executable, str(EXAMPLES.parent / "tools" / "lab.py"), "--arch", "arm64"]
     subprocess.run(build, check=True, stdout=subprocess.PIPE, timeout=1500)
     ended = run_program(tmp_path, "verify", hello_arm64.bundle, "--on", "qemu", "--lab", "--json", timeout_s=900.0)
     assert ended.code == 0, ended.stderr

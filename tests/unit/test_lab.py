@@ -227,7 +227,7 @@ def test_where_guests_cannot_be_told_apart_exits_are_neither_counted_nor_traced(
     found = monitors.of(ARM64_MACHINE)
     config = CountingConfig(mode=CountingMode.COUNTS, architecture="arm64", guests=True)
     with pytest.raises(UserInputError, match="boots in the lab cannot be counted for arm64") as caught:
-        found.counter(config, natives.Natives(tmp_path), tmp_path)  # type: ignore[attr-defined]  # of the lab's monitor
+        found.counter(config, natives.Natives(tmp_path), tmp_path)
     assert "verify --lab" in caught.value.hint
     assert found.refusals(ARM64_MACHINE, Wants(exits=tmp_path)) == ("trace of exits",)
     assert not found.refusals(ARM64_MACHINE) and not monitors.of(MACHINE).refusals(MACHINE, Wants(exits=tmp_path))

@@ -25,7 +25,7 @@ BENCHED ?= native,containerd,docker,gvisor,lxc,nspawn,podman,examples/runtimes/c
 
 PUBLISHED := $(foreach name,unixbench iozone netperf,$(if $($(shell echo $(name) | tr a-z A-Z)_SOURCE),--$(name)-source $($(shell echo $(name) | tr a-z A-Z)_SOURCE)))
 
-.PHONY: help lab setup setup-cross setup-dev wheel demo examples check format unit contract system attack test test-all test-times mutants bench-fit bench-margin bench-host bench-remedies bench-analyze setup-host setup-bench bench-image bench-engines bench-loongson bench bench-published bench-bundle bench-kvm bench-aa bench-overhead compare-quality fuzz docs clean
+.PHONY: help lab setup setup-cross setup-dev wheel demo examples check format unit contract system attack test test-all test-times mutants bench-fit bench-margin bench-host bench-remedies bench-analyze setup-host setup-bench bench-image bench-engines bench-lab bench-loongson bench bench-published bench-bundle bench-kvm bench-aa bench-overhead compare-quality fuzz docs clean
 
 help:
 	@echo "make demo           fit the lighttpd example: image to proven VM, with report (sets up first);"
@@ -57,6 +57,7 @@ help:
 	@echo "make setup-host     what builds the machines of bench-host and bench-remedies (they install it themselves)"
 	@echo "make bench-bundle   fit the image of the benchmarks, to be measured as vm:build/bench/bundle"
 	@echo "make bench-engines  a stock machine with the engines in it: vmtailor bench --inside vm:build/bench/engines.raw"
+	@echo "make bench-lab      engines beside monitors under KVM, in one emulated machine, counted (root; about an hour; resumable)"
 	@echo "make bench-loongson containers on an emulated Loongson-3, none to four at once, beside published figures (root; says its length; resumable)"
 	@echo "make bench-kvm      start-up and kernel work, machines timed beside engines: where KVM works (root)"
 	@echo "make bench-aa       how often bench is wrong, from runtimes measured against themselves (root, two to three hours; resumable)"
@@ -186,6 +187,13 @@ bench-image: setup
 bench-engines: setup
 	mkdir -p $(BUILD)/bench
 	$(BIN)/python examples/build.py benchmarks/engines $(BUILD)/bench/engines.raw
+
+# Engines beside monitors under KVM, in one emulated machine: what one more start costs. bench-bundle compiles a kernel.
+# LAB_ROWS=native,kvm:FOLDER: other rows; BENCH_ARGS="--program firecracker=PATH": of bench.
+LAB_ROWS ?= native,lxc,containerd,podman,docker,kvm:stock,kvm:$(BUILD)/bench/bundle,libkrun:$(BUILD)/bench/bundle
+bench-lab: bench-bundle
+	$(BIN)/python tools/bench_lab.py $(BUILD)/bench/lab.raw
+	$(BIN)/vmtailor bench startup --only boot --on $(LAB_ROWS) --inside vm:$(BUILD)/bench/lab.raw --repeat 2 -o $(BUILD)/bench/lab.json $(BENCH_ARGS)
 
 # Containers on a Loongson-3, as published work measured them: a machine with podman runs our set in none to four at once.
 # The page goes to build/bench/loongson.md. BENCH_ARGS="--repeat 3": so often.

@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Build an example image as an OCI layout: from the distribution's packages, without a registry and without root.
 
-    examples/build.py FOLDER OUT [--arch NAME]
+    examples/build.py FOLDER OUT [--arch NAME] [--with FILE]
 
 FOLDER holds `image.toml`, or `system.toml` for the disk of a whole system (both described in examples/README.md). apt
 chooses and verifies the packages, `dpkg-deb` reads them as streams; nothing is unpacked, so that every file keeps its
 owner whoever builds. The same packages give the same bytes. With --arch the packages are those of another processor,
-and programs are compiled for it: none of them is run.
+and programs are compiled for it: none of them is run. --with adds the lists of a further description, and takes its
+other values.
 """
 
 from __future__ import annotations
@@ -403,6 +404,20 @@ def find(folder: Path) -> Path | None:
     return next((place / name for place in places for name in NAMES if (place / name).is_file()), None)
 
 
+def read(description: Path, further: list[Path]) -> dict[str, Any]:
+    """The description, with the further ones added. A file that theirs name stands beside theirs."""
+    spec = tomllib.loads(description.read_text())
+    for path in further:
+        for key, value in tomllib.loads(path.read_text()).items():
+            if key == "file":
+                for item in value:
+                    item |= {
+                        name: path.absolute().parent / item[name] for name in ("source", "compile") if name in item
+                    }
+            spec[key] = [*spec.get(key, ()), *value] if isinstance(value, list) else value
+    return spec
+
+
 def build_image(out: Path, layers: list[Layer], spec: dict[str, Any], target: Target) -> None:
     """Write the image, in place of what is there."""
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as partial:
@@ -429,14 +444,16 @@ def main() -> None:
     parser.add_argument("folder", type=Path, help="an example's folder, with image.toml or system.toml in it")
     parser.add_argument("out", type=Path, help="the OCI layout, or the disk, to write; replaced when it is there")
     parser.add_argument("--cache", type=Path, help="where downloaded packages are kept")
+    parser.add_argument(
+        "--with", dest="further", type=Path, action="append", default=[], metavar="FILE", help="a further description"
+    )
     parser.add_argument("--arch", help="the processor that it is for, as vmtailor names it; this host's by default")
     arguments = parser.parse_args()
     target = target_of(arguments.arch)
     description = find(arguments.folder)
     if description is None:
         parser.error(f"no {' and no '.join(NAMES)} in {arguments.folder}")
-    with description.open("rb") as file:
-        spec = tomllib.load(file)
+    spec = read(description, arguments.further)
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     cache = (arguments.cache or home / "vmtailor" / "packages").absolute()
     out: Path = arguments.out

@@ -82,17 +82,27 @@ def _packaged(row: Architecture) -> dict[str, str]:
 
 
 def _libkrun(row: Architecture, store: Store) -> dict[str, Path]:
-    """Return what the lab has of libkrun: path there → file here. Nothing where it cannot be built, which is said."""
+    """Return what the lab has of libkrun: path there → file here. Nothing for another processor than this host's."""
     if not row.is_host:
         print("the lab is without libkrun: it is built for this host's processor alone", file=sys.stderr)
         return {}
+    return libkrun_files(store)
+
+
+def libkrun_files(store: Store) -> dict[str, Path]:
+    """Return what a disk has of libkrun: path there → file here. Nothing where it cannot be built, which is said."""
     try:
         library = build_libkrun.library(store)
     except HostError as error:
-        print(f"the lab is without libkrun: {error.message} ({error.hint})", file=sys.stderr)
+        print(f"the disk is without libkrun: {error.message} ({error.hint})", file=sys.stderr)
         return {}
-    libraries = f"/usr/lib/{row.kernel.cross.rstrip('-')}"
+    libraries = f"/usr/lib/{of_host().kernel.cross.rstrip('-')}"
     return {f"{libraries}/{build_libkrun.SONAME}": library, "/usr/bin/krun-start": natives.locate().krun_start}
+
+
+def file_rows(files: dict[str, Path]) -> str:
+    """Return the rows of a description that add programs and libraries, path there → file here."""
+    return "".join(f'\n[[file]]\npath = "{path}"\nmode = "0755"\nsource = "{own}"\n' for path, own in files.items())
 
 
 def _build(row: Architecture, disk: Path, more: dict[str, Path]) -> None:
@@ -100,9 +110,8 @@ def _build(row: Architecture, disk: Path, more: dict[str, Path]) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name, "lab")
         shutil.copytree(DESCRIPTION, folder)
-        rows = "".join(f'\n[[file]]\npath = "{path}"\nmode = "0755"\nsource = "{own}"\n' for path, own in more.items())
         with (folder / "system.toml").open("a") as file:
-            file.write(rows)
+            file.write(file_rows(more))
         subprocess.run([sys.executable, TREE / "examples/build.py", folder, disk, "--arch", row.name], check=True)
 
 

@@ -357,6 +357,33 @@ def test_engines_within_a_machine_are_counted_to_the_instruction(image: Path, tm
 
 
 @pytest.mark.slow
+def test_a_machine_under_kvm_is_counted_beside_an_engine(image: Path, tmp_path: Path) -> None:
+    disk = REPOSITORY / "build/bench/lab.raw"
+    made_of = [*(REPOSITORY / "benchmarks/engines").iterdir(), REPOSITORY / "tools/bench_lab.py"]
+    if not disk.is_file() or disk.stat().st_mtime < max(path.stat().st_mtime for path in made_of):
+        disk.parent.mkdir(parents=True, exist_ok=True)
+        subprocess.run([sys.executable, str(made_of[-1]), str(disk)], check=True, timeout=BUILD_S)
+    out = tmp_path / "bench.json"
+    on = ["--on", "native,kvm:stock", "--inside", f"vm:{disk}"]
+    ended = run_program(tmp_path, *words(image, out, "startup,efficiency", "--only", "boot", *on), timeout_s=BUILD_S)
+    assert ended.code == 0, ended.stderr
+    run = run_of(out)
+    assert not [one.problem for one in run.identities if one.problem]
+    assert not [(trial.runtime, trial.failure) for trial in run.trials if trial.failure]
+    values: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
+    for trial in run.trials:
+        for figure in trial.figures:
+            values[trial.runtime.rpartition("/")[2], figure.name].append(figure.value)
+    assert ("native", "guest to its end") not in values
+    for name in ("guest to its end", "exits to its end", "user to its end"):
+        one, other = values["kvm:stock", name]
+        assert one > 1000 and abs(one / other - 1) < 0.01
+    assert min(values["kvm:stock", "guest to its end"]) > 10 * max(values["native", "kernel to its end"])
+    assert any("two-level paging" in text for text in run.left_out)
+    assert nothing_is_left() == []
+
+
+@pytest.mark.slow
 def test_instances_at_once_share_one_processor_and_cost_the_same_a_unit(image: Path, tmp_path: Path) -> None:
     out = tmp_path / "bench.json"
     on = ["--on", "native,nspawn", "--inside", f"vm:{disk_of_engines()}"]

@@ -257,6 +257,8 @@ def phases(counters: Counters) -> tuple[PhaseCounts, ...]:
             client_user=row.client_user + client_user,
             port_accesses=(row.port_accesses or 0) + here.ports,
             mmio_accesses=(row.mmio_accesses or 0) + here.mmio if counters.devices else None,
+            guest=(row.guest or 0) + here.guest.executed if counters.guests else None,
+            entries=(row.entries or 0) + here.guest.entries if counters.guests else None,
         )
     return tuple(found.values())
 

@@ -235,11 +235,13 @@ BENCHMARKS: dict[tuple[str, str], Benchmark] = {
             suite=SuiteName.EFFICIENCY, name="linpack", cost_s=6.0, quick_cost_s=1.0,
             figures=_rates("GFLOP/s", "dgesv"),
             sentence="LINPACK: a dense system of equations by OpenBLAS's dgesv, on all processors.",
+            variants={CLOCK: "LINPACK by OpenBLAS's dgesv; here what a thousand floating-point operations cost."},
         ),
         Benchmark(
             suite=SuiteName.EFFICIENCY, name="stream", cost_s=4.0, quick_cost_s=1.0,
             figures=_rates("MB/s", "copy", "scale", "add", "triad"),
             sentence="STREAM's four kernels over arrays that no cache holds.",
+            variants={CLOCK: "STREAM's four kernels; here what a KB that they read or write costs."},
         ),
         Benchmark(
             suite=SuiteName.EFFICIENCY, name="disk", cost_s=6.0, quick_cost_s=2.0,
@@ -247,6 +249,8 @@ BENCHMARKS: dict[tuple[str, str], Benchmark] = {
             sentence="One file in records of 8 KB in the instance's writable layer. What is written is flushed within "
             "the time. Read comes after the instance asked to forget the file; reread from the page cache.",
             variants={
+                CLOCK: "One file in records of 8 KB in the instance's writable layer; here what a KB costs that is "
+                "written, written again, read and read again. A machine's writable layer lies in its memory.",
                 WITH_IOZONE: "One file in records of 8 KB in the instance's writable layer, by IOzone. What is written "
                 "is flushed within the time. Read and reread both come from the page cache, as far as that holds the "
                 "file."

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counts of a boot as figures: instructions of the kernel (also by subsystem) and of programs, and accesses to devices.
-Pure."""
+"""Counts of a boot as figures: instructions of the kernel (also by subsystem), of programs and of the machine's own
+guests, and accesses to devices. Pure."""
 
 from __future__ import annotations
 
@@ -23,6 +23,15 @@ def counts(found: Boot, phases: Sequence[Phase]) -> tuple[float, float, float]:
     rows = [row for row in found.phases if row.phase in phases]
     devices = sum((row.port_accesses or 0) + (row.mmio_accesses or 0) for row in rows)
     return float(sum(row.kernel for row in rows)), float(sum(row.user for row in rows)), float(devices)
+
+
+def of_guests(found: Boot, phases: Sequence[Phase]) -> tuple[float, float] | None:
+    """Return the instructions that the machine's own guests executed in some phases, and how often they were left; None
+    where they were not counted apart."""
+    rows = [row for row in found.phases if row.phase in phases]
+    if not any(row.guest is not None for row in rows):
+        return None
+    return float(sum(row.guest or 0 for row in rows)), float(sum(row.entries or 0 for row in rows))
 
 
 def by_subsystem(found: Boot, phases: Sequence[Phase], subsystems: Mapping[str, str]) -> dict[str, float]:
@@ -81,7 +90,10 @@ def started(
         figure
         for one in stretches
         for figure in _figures(
-            one.name, counts(found, one.phases), by_subsystem(found, one.phases, subsystems), one.took_ns(found)
+            one.name,
+            _cost(found, one.phases),
+            by_subsystem(found, one.phases, subsystems),
+            one.took_ns(found),
         )
     )
 
@@ -91,7 +103,8 @@ def per_unit(
 ) -> tuple[BenchFigure, ...]:
     """Return the cost of a unit of work: the difference of two boots, of which one did `units` more. `where`: the part
     of the boots that did the work."""
-    cost = [(b - a) / units for a, b in zip(counts(less, where.phases), counts(more, where.phases), strict=True)]
+    sides = (_cost(less, where.phases), _cost(more, where.phases))
+    cost = [(b - a) / units for a, b in zip(*sides, strict=True)]
     one, other = (by_subsystem(boot, where.phases, subsystems) for boot in (less, more))
     parts = {name: (other.get(name, 0.0) - one.get(name, 0.0)) / units for name in one.keys() | other.keys()}
     short, long = where.took_ns(less), where.took_ns(more)
@@ -99,10 +112,21 @@ def per_unit(
     return tuple(_figures("a unit", cost, parts, took))
 
 
+def _cost(found: Boot, phases: Sequence[Phase]) -> tuple[float, ...]:
+    return *counts(found, phases), *(of_guests(found, phases) or ())
+
+
+#: Names and units of a cost: the last two of machines whose own guests are counted apart.
+_SIDES = (
+    ("kernel", "instructions"), ("user", "instructions"), ("devices", "accesses"), ("guest", "instructions"),
+    ("exits", "exits"),
+)  # fmt: skip
+
+
 def _figures(
     name: str, cost: Sequence[float], parts: Mapping[str, float], took_ns: float | None
 ) -> Iterator[BenchFigure]:
-    for side, value, unit in zip(("kernel", "user", "devices"), cost, (*["instructions"] * 2, "accesses"), strict=True):
+    for (side, unit), value in zip(_SIDES, cost, strict=False):
         yield BenchFigure(name=f"{side} {name}", value=value, unit=unit)
     for which, value in sorted(parts.items()):
         if value:

@@ -22,6 +22,7 @@ from vmtailor.bench.run.launch import bench as measure
 from vmtailor.bench.run.launch import seed_of
 from vmtailor.bench.runtimes import description
 from vmtailor.bench.suites.registry import SUITES
+from vmtailor.model import option_values
 from vmtailor.model.option import Option
 from vmtailor.model.option_rows import JSON, PAGE_OUT
 from vmtailor.model.option_rows import REPEAT as REPEAT_ROW
@@ -59,7 +60,8 @@ def bench(
         str | None,
         _list(
             "--on",
-            "Run in these runtimes: names, a file NAME.toml, vm:stock, vm:FOLDER (bundle). Default: all but machines.",
+            "Run in these: names, a file NAME.toml, vm:stock, vm:FOLDER (bundle); with --inside, kvm:FOLDER, "
+            "libkrun:FOLDER. Default: all but machines.",
         ),
     ] = None,
     count: Annotated[
@@ -107,6 +109,13 @@ def bench(
             "instruction clock.",
         ),
     ] = None,
+    program: Annotated[
+        Sequence[tuple[str, Path]],
+        Option(
+            name="--program", metavar="NAME=PATH", many=True, read=option_values.named_files,
+            help="Use this program for a monitor within the machine, such as firecracker=PATH. Repeat it.",
+        ),
+    ] = (),
     within: Annotated[
         float | None,
         Option(
@@ -182,7 +191,7 @@ def bench(
         host_name=plain(host_name or "")[:64],
         at_once=at_once,
     )
-    found = measure(job, Store(), inside=inside or "", require_kvm=require_kvm)
+    found = measure(job, Store(), inside=inside or "", require_kvm=require_kvm, programs=dict(program))
     printed.note(f"written: {file}")
     if csv is not None:
         saved_results.write_csv(found, csv)

@@ -13,6 +13,7 @@ from vmtailor.model.machine import Machine
 BENCH_IMAGE = "oci:build/images/bench"
 
 
+# vmtailor/bench-job/9: monitors within a machine.
 # vmtailor/bench-job/8: instances at once in a machine.
 # vmtailor/bench-job/7: one variant alone; the host's name.
 # vmtailor/bench-job/6: until when.
@@ -35,7 +36,7 @@ class BenchJob:
     so machines can be timed, too. `until_s`: the end by `within_s`, on the monotonic clock, which the scope shares.
     `inside`: the machine in which `inside_runtimes`, named as `runtimes` are, run."""
 
-    SCHEMA: ClassVar[str] = "vmtailor/bench-job/8"
+    SCHEMA: ClassVar[str] = "vmtailor/bench-job/9"
 
     suites: tuple[SuiteName, ...]
     runtimes: tuple[str, ...]
@@ -86,11 +87,26 @@ class BenchMachine:
     digest: str = ""
 
 
+@dataclass(frozen=True, kw_only=True)
+class BenchMonitor:
+    """A monitor that starts the image in a machine of its own, within a machine. `name`: of its row, after that of the
+    machine around it; `asked`: as the user named it; `title`: for people. `argv`: its command there, `files`: path and
+    content of what it reads besides; `version`: prints its version. `machine`: what it starts, in words."""
+
+    name: str
+    asked: str
+    title: str
+    argv: tuple[str, ...]
+    files: tuple[tuple[str, str], ...]
+    version: tuple[str, ...]
+    machine: str
+
+
 @dataclass(frozen=True)
 class BenchInside:
     """A machine in which engines run: a system of the user's on its first disk, the image's files on the second, ours
     on the third. `root`, `root_type`, `init`: the device of its system, its file system, and the program started there;
-    `writable`: it is mounted so. `disk`: the file, as the user named it."""
+    `writable`: it is mounted so. `disk`: the file, as the user named it. `monitors`: those among the engines."""
 
     machine: BenchMachine
     disk: str
@@ -98,3 +114,4 @@ class BenchInside:
     root_type: str
     init: str
     writable: bool
+    monitors: tuple[BenchMonitor, ...] = ()

@@ -118,7 +118,9 @@ class MachineRow(BenchRow):
         )  # fmt: skip
 
     def takes(self, test: BenchTest) -> bool:
-        return test.variant == CLOCK or (self._run.job.kvm and not is_counted(test.variant) and timed_too(test))
+        if test.variant == CLOCK:
+            return test.suite is not SuiteName.EFFICIENCY
+        return self._run.job.kvm and not is_counted(test.variant) and timed_too(test)
 
     def figures(self, one: PlannedTrial) -> tuple[BenchFigure, ...]:
         test, row = one.test, benchmark(one.test.suite, one.test.test)
@@ -155,6 +157,12 @@ class GuestRow(BenchRow):
         if one.test.variant == VIRTUAL:
             return self._at_once.figures(one, self._engine)
         return counted_trial(one.test, self._engine)
+
+
+class MonitoredRow(GuestRow):
+    """A monitor within the machine that the job names, one machine of it at a time."""
+
+    within = False
 
 
 def _unusable(name: str, version: str, error: VmtailorError) -> RuntimeIdentity:

@@ -4,11 +4,11 @@ boots on the instruction clock, and one of its engines runs one command."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from vmtailor.analysis.guests import boots, machine_variants
 from vmtailor.base import notation
@@ -26,6 +26,7 @@ from vmtailor.bench.model.job import VM, BenchInside, BenchMachine
 from vmtailor.bench.model.results import RuntimeIdentity
 from vmtailor.bench.run import kernel_subsystems
 from vmtailor.bench.run.image_machine import counting
+from vmtailor.bench.run.machine_monitors import ReadyMonitor, with_monitors
 from vmtailor.bench.runtimes.description import Description
 from vmtailor.bench.runtimes.guest_runtime import ARCHIVE, ENTER, FAILED, FIRST, LOG, OURS, TREE, InGuest, in_guest
 from vmtailor.bench.runtimes.host_runtime import able
@@ -77,10 +78,19 @@ def check(reference: str) -> Path:
     return path
 
 
-def ready(reference: str, image: Image, image_archive: str, store: Store, *, by_subsystem: bool = True) -> BenchInside:
+def ready(
+    reference: str,
+    image: Image,
+    image_archive: str,
+    store: Store,
+    *,
+    by_subsystem: bool = True,
+    monitored: Sequence[ReadyMonitor] = (),
+) -> BenchInside:
     """Return the machine, with its kernel's symbols fetched and the image on disks. `image_archive`: the image as
     engines load it; empty where none does. `by_subsystem`: count the kernel by subsystem, which needs its source, too.
-    Raises UserInputError, HostError."""
+    `monitored`: the monitors among the engines; with any, KVM works in the machine, for all of them. Raises
+    UserInputError, HostError."""
     path = check(reference)
     with step(f"read {path.name}"), subjects.opened(f"{subjects.DISK}{path}", store) as found:
         row = named(found.subject.architecture)
@@ -91,24 +101,27 @@ def ready(reference: str, image: Image, image_archive: str, store: Store, *, by_
         root = exercise_boots.root_of(found.subject, words)
         own, which = systems.disk_of(found), systems.identity_of(found, store)[:12]
     with step("put the image on disks"):
-        volumes = _volumes(image, image_archive, guest_programs.of(row.name).guest / ENTER, store)
+        more = [entry for one in monitored for entry in one.entries]
+        volumes = _volumes(image, image_archive, guest_programs.of(row.name).guest / ENTER, more, store)
     machine = Machine(
         board=row.board_names[0], memory_bytes=MEMORY_BYTES, kernel=str(taken / systems.KERNEL),
         initrd=str(taken / systems.INITRD), words=words, disks=(own, *(Disk(str(one)) for one in volumes)),
         cpu_model=row.emulator.cpu_model, acpi=True, architecture=row.name,
     )  # fmt: skip
+    machine = with_monitors(machine, monitored)
     known = BenchMachine(
         name=VM + path.stem, machine=machine, kernel=kernel.release, system_map=kernel.system_map,
         subsystems=str(kernel_subsystems.known(kernel, row.name, store)) if by_subsystem else "", digest=which,
     )  # fmt: skip
     return BenchInside(
         machine=known, disk=str(path.absolute()), root=root.device, root_type=root.type, init=root.init,
-        writable=root.writable,
+        writable=root.writable, monitors=tuple(one.row for one in monitored),
     )  # fmt: skip
 
 
-def _volumes(image: Image, image_archive: str, enter: Path, store: Store) -> tuple[Path, Path]:
-    """Return the disk with the image's files, and ours. `enter`: our program for the machine's processor."""
+def _volumes(image: Image, image_archive: str, enter: Path, more: Sequence[Extra], store: Store) -> tuple[Path, Path]:
+    """Return the disk with the image's files, and ours. `enter`: our program for the machine's processor; `more`: files
+    of monitors."""
 
     def of_image(folder: Path) -> None:
         build(Path(image.archive), folder / "disk", RootFormat.EXT4)
@@ -116,11 +129,13 @@ def _volumes(image: Image, image_archive: str, enter: Path, store: Store) -> tup
     def ours(folder: Path) -> None:
         entries = [Extra(ENTER, data=enter, mode=0o755)]
         entries += [Extra(ARCHIVE, data=Path(image_archive))] if image_archive else []
+        entries += more
         build(None, folder / "disk", RootFormat.EXT4, entries)
 
     key = digest("bench-tree/1", image.digest)
     tree = store.get("bench-volume", key, of_image) / "disk"
-    key = digest("bench-ours/1", image.digest if image_archive else "", enter)
+    parts = [part for one in more for part in (one.path, one.data)]
+    key = digest("bench-ours/1", image.digest if image_archive else "", enter, *parts)
     return tree, store.get("bench-volume", key, ours) / "disk"
 
 
@@ -135,6 +150,9 @@ class GuestEngine:
     facts: dict[str, str] = field(default_factory=dict)
     starts: ClassVar = (WITHIN,)
     work: ClassVar = WITHIN
+    #: Guests of the machine's own are counted apart; further questions after the command.
+    guests: ClassVar = False
+    says: ClassVar[tuple[Saying, ...]] = ()
 
     @property
     def name(self) -> str:
@@ -149,13 +167,16 @@ class GuestEngine:
     def run(self, command: Sequence[str]) -> Boot:
         """Boot, make the engine ready, and have it run the command twice. The second run is counted: the phase "load".
         Raises GuestError when it fails."""
-        return _right(*self.driven(exercise_of(self._asked(command)), ()))
+        found, gathered = self.driven(exercise_of(self.asked(command)), self.says)
+        _right(found, gathered)
+        self.output(gathered)
+        return found
 
     def identity(self, expected: str) -> RuntimeIdentity:
         """Return what an instance under limits reports of itself, checked against the machine around it. `expected`:
         the program's digest."""
-        asked = self._asked([BENCH, "report"], able(self.described, ASKED))
-        sayings = [Saying(_HERE, (TREE + BENCH, "report")), Saying(_WITHIN, ("cat", FIRST))]
+        asked = self.asked([BENCH, "report"], able(self.described, ASKED))
+        sayings = [*self.says, Saying(_HERE, (TREE + BENCH, "report")), Saying(_WITHIN, ("cat", FIRST))]
         sayings += [Saying(_ABOUT, (f"{OURS}/{ENTER}", "-r", TREE, BENCH_UNIXBENCH, "about"))]
         sayings += [Saying(_VERSION, asked.version)] if asked.version else []
         machine = self.known.machine
@@ -164,20 +185,31 @@ class GuestEngine:
         try:
             found, gathered = self.driven(exercise_of(asked), sayings)
             _right(found, gathered)
+            output = self.output(gathered)
         except GuestError as error:
             return RuntimeIdentity(self.name, where, problem=error.message)
         self.facts.update(about(gathered.report.file(_ABOUT)))
         said = gathered.report.file(_VERSION).strip().splitlines()
         version = f"{plain(said[0])[:40]} {where}" if said else where
         here = instance_report.parse(gathered.report.file(_HERE).encode())
-        said_within = gathered.report.file(_WITHIN).encode() if here is not None else b""
+        said_within = output if here is not None else b""
         one = self.described
         return instance_report.identified(
-            self.name, version, said_within, here or {}, expected, own_kernel=one.own_kernel, chroot=one.chroot
-        )
+            self.name, version, said_within, self.beside(here or {}), expected, own_kernel=one.own_kernel,
+            chroot=one.chroot,
+        )  # fmt: skip
 
-    def _asked(self, command: Sequence[str], limits: Limits | None = None) -> InGuest:
+    def asked(self, command: Sequence[str], limits: Limits | None = None) -> InGuest:
+        """Return how the engine is made ready, and runs a command."""
         return in_guest(self.described, command, TAG, TREE_DISK, OURS_DISK, limits)
+
+    def beside(self, here: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return what an instance's report is compared with. `here`: the report from the machine outside of it."""
+        return here
+
+    def output(self, gathered: Gathered) -> bytes:
+        """Return what the first instance printed. Raises GuestError where an instance is seen to have failed."""
+        return gathered.report.file(_WITHIN).encode()
 
     def driven(
         self, exercise: SystemExercise, sayings: Sequence[Saying], *, by_step: bool = False, patience_s: float = BOOT_S
@@ -197,7 +229,7 @@ class GuestEngine:
                 Clock.INSTRUCTIONS
             )
             spans = _step_spans(parts) if by_step else ()
-            counted = counting(known.machine, parts, parts.attendant_marks(), spans)
+            counted = counting(known.machine, parts, parts.attendant_marks(), spans, guests=self.guests)
             return boot(machine, work, folder, counting=counted)
 
 

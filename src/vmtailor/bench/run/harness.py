@@ -37,10 +37,11 @@ from vmtailor.bench.model.results import (
     is_counted,
 )
 from vmtailor.bench.run import results_file, rounds_boot
-from vmtailor.bench.run.bench_rows import BenchRow, GuestRow, HostRow, MachineRow
+from vmtailor.bench.run.bench_rows import BenchRow, GuestRow, HostRow, MachineRow, MonitoredRow
 from vmtailor.bench.run.guest_engine import GuestEngine
 from vmtailor.bench.run.image_machine import ImageMachine
 from vmtailor.bench.run.machine_counts import REPEAT, cannot_tell, machine_tests
+from vmtailor.bench.run.monitor_engine import MonitorEngine, described
 from vmtailor.bench.runtimes import description, networks
 from vmtailor.bench.runtimes.host_state import Clocks, ProcessorTimes, seen_here, this_host
 from vmtailor.bench.runtimes.instance_cgroups import Cgroups
@@ -85,6 +86,8 @@ def _rows(run: BenchRun, held: contextlib.ExitStack, at_once: rounds_boot.AtOnce
     if job.inside is not None:
         for name in job.inside_runtimes:
             yield GuestRow(run, GuestEngine(job.inside, description.load(name), scratch), at_once)
+        for one in job.inside.monitors:
+            yield MonitoredRow(run, MonitorEngine(job.inside, described(one, ()), scratch, monitor=one), at_once)
 
 
 def _unpack(archive: Path, tree: Path) -> None:
@@ -112,9 +115,11 @@ def _facts(job: BenchJob, run: BenchRun, name: SuiteName) -> tuple[Sequence[tupl
 
 
 def _descriptions(job: BenchJob) -> list[tuple[str, str]]:
-    """Return which files describe runtimes of the user's own, as they are now."""
+    """Return which files describe runtimes of the user's own, as they are now, and what monitors start."""
     files = [name for name in (*job.runtimes, *job.inside_runtimes) if name not in description.known()]
-    return [(f"description of {description.load(name).name}", digest(Path(name))[:12]) for name in files]
+    found = [(f"description of {description.load(name).name}", digest(Path(name))[:12]) for name in files]
+    monitors = () if job.inside is None else job.inside.monitors
+    return [*found, *((f"machine of {one.name}", one.machine) for one in monitors)]
 
 
 def _trials(run: BenchRun, rows: Sequence[BenchRow], at_once: rounds_boot.AtOnce) -> HostRun:
@@ -269,9 +274,12 @@ def _words(options: Mapping[str, str]) -> list[str]:
 def _named(job: BenchJob, runtime: str) -> dict[str, str]:
     """Return the options that name a row."""
     if job.inside is not None and runtime.startswith(within := f"{job.inside.machine.name}/"):
-        name = runtime.removeprefix(within)
-        described = next(one for one in job.inside_runtimes if description.load(one).name == name)
-        return {"--on": described, "--inside": f"{VM}{job.inside.disk}"}
+        name, there = runtime.removeprefix(within), {"--inside": f"{VM}{job.inside.disk}"}
+        monitor = next((one for one in job.inside.monitors if one.name == name), None)
+        if monitor is not None:
+            return {"--on": monitor.asked, **there}
+        engine = next(one for one in job.inside_runtimes if description.load(one).name == name)
+        return {"--on": engine, **there}
     machine = next((one for one in job.machines if one.name == runtime), None)
     if machine is not None:
         return {"--on": f"{VM}{machine.folder}" if machine.folder else machine.name}

@@ -106,12 +106,12 @@ class ImageMachine:
         """Boot, and run one command on the wall clock. Its time means something where the processor runs the guest
         itself."""
         machine = replace(self.known.machine, clock=Clock.WALL, accelerator=accelerator)
-        return _right(*boot(machine, _work(words), self._folder()))
+        return _right(*boot(machine, work_of(words), self._folder()))
 
     def run(self, words: Sequence[str]) -> Boot:
         """Boot on the instruction clock, and run one command of the image as the container, to its end. Raises
         GuestError when it fails."""
-        work = _work(words)
+        work = work_of(words)
         machine = machine_variants.counted(replace(self.known.machine, clock=Clock.INSTRUCTIONS))
         work = work.unhurried(machine.clock)
         parts = guest_programs.of(machine.architecture)
@@ -125,7 +125,8 @@ class ImageMachine:
         return self.scratch
 
 
-def _work(words: Sequence[str]) -> Exercised:
+def work_of(words: Sequence[str]) -> Exercised:
+    """Return the work of an init of ours that runs one command of the image as the container, to its end."""
     exercise = Exercise("bench", Ready(ReadyKind.EXIT, timeout_s=BOOT_S))
     return Exercised(Run(argv=tuple(words), exercise=exercise, key=FIXED_KEY), BOOT_S)
 
@@ -139,11 +140,18 @@ def _right(found: Boot, gathered: Gathered) -> Boot:
 
 
 def counting(
-    known: BenchMachine, parts: Natives, init_marks: Mapping[str, int], spans: tuple[CodeSpan, ...] = ()
+    known: BenchMachine,
+    parts: Natives,
+    init_marks: Mapping[str, int],
+    spans: tuple[CodeSpan, ...] = (),
+    *,
+    guests: bool = False,
 ) -> Counting:
-    """Return how a machine's boot is counted. `init_marks`: the addresses of its init's marks."""
+    """Return how a machine's boot is counted. `init_marks`: the addresses of its init's marks; `guests`: it is a host
+    itself, and its own guests are counted apart."""
     table = SymbolTable.parse(Path(known.system_map).read_text("ascii", "replace"), known.machine.architecture)
     config = CountingConfig(
-        mode=CountingMode.COUNTS, marks=boots.marks_at(table, init_marks), spans=spans, architecture=table.architecture
-    )
+        mode=CountingMode.COUNTS, marks=boots.marks_at(table, init_marks), spans=spans,
+        architecture=table.architecture, guests=guests,
+    )  # fmt: skip
     return Counting(parts, config, table)

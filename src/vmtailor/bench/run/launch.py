@@ -8,7 +8,7 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from vmtailor.bench.analysis.schedule import is_way
 from vmtailor.bench.model.instance import BENCH
 from vmtailor.bench.model.job import VM, BenchJob
 from vmtailor.bench.model.results import BenchResults
-from vmtailor.bench.run import guest_engine, image_machine, rounds_boot
+from vmtailor.bench.run import guest_engine, image_machine, machine_monitors, rounds_boot
 from vmtailor.bench.run.machine_counts import machine_tests
 from vmtailor.bench.runtimes import description
 from vmtailor.bench.runtimes.guest_runtime import ARCHIVE
@@ -36,27 +36,38 @@ from vmtailor.drivers.monitors import monitors
 from vmtailor.model.image import Image
 from vmtailor.stages.image_fetch import fetch
 
+#: No program in place of a monitor's own.
+NO_PROGRAMS: Mapping[str, Path] = {}
 _COPY_S = 1800.0
 #: A week, in seconds: a run ends by itself long before.
 _LONGEST_S = 7 * 86400.0
 
 
-def bench(asked: BenchJob, store: Store, *, inside: str = "", require_kvm: bool = False) -> BenchResults:
+def bench(
+    asked: BenchJob,
+    store: Store,
+    *,
+    inside: str = "",
+    require_kvm: bool = False,
+    programs: Mapping[str, Path] = NO_PROGRAMS,
+) -> BenchResults:
     """Measure, and return what the results' file then holds. `inside`: `vm:DISK`, the machine in which the job's
-    engines run; empty: this host. `require_kvm`: fail unless machines can be timed. Raises UserInputError,
-    HostError."""
+    engines run; empty: this host. `require_kvm`: fail unless machines can be timed. `programs`: the user's own of
+    monitors within that machine, by the monitor's name. Raises UserInputError, HostError."""
     out = Path(asked.out)
     if out.is_dir():
         raise UserInputError(f"{out} is a folder: results are one file", hint="-o bench.json")
     named = asked.runtimes
-    described = tuple(name for name in named if not image_machine.is_machine(name))
+    monitored = tuple(name for name in named if machine_monitors.is_monitor(name))
+    described = tuple(name for name in named if not image_machine.is_machine(name) and name not in monitored)
     for name in described:
         description.load(name)
     image_machine.check(named)
+    machine_monitors.check(monitored, programs, inside=bool(inside))
     rounds_boot.check(asked.counts, described, inside=bool(inside))
     if inside:
         guest_engine.check(inside)
-        if not described:
+        if not (described or monitored):
             raise UserInputError("--inside needs an engine that runs in the machine", hint="--on native,podman,…")
     job = replace(
         asked,
@@ -85,8 +96,10 @@ def bench(asked: BenchJob, store: Store, *, inside: str = "", require_kvm: bool 
         image_archive=_packed(described, job.reference, image, store),
     )
     if inside:
-        counted = bool(machine_tests(job))
-        job = replace(job, inside=guest_engine.ready(inside, image, job.image_archive, store, by_subsystem=counted))
+        monitors_ = machine_monitors.ready(monitored, programs, image, job.reference, store)
+        counted = bool(machine_tests(job)) or bool(monitored)
+        known = guest_engine.ready(inside, image, job.image_archive, store, by_subsystem=counted, monitored=monitors_)
+        job = replace(job, inside=known)
     # Of two runs into one file, each would drop what the other one adds.
     lock = store.folder("bench-locks") / digest(str(Path(job.out).resolve()))[:16]
     with locked(lock, f"a benchmark into {out.name}"), held() as scope:

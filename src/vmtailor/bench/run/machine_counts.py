@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of machines without KVM. Their wall time says nothing of virtualisation, so they are counted on the instruction
 clock, and compared only with each other. A start is counted up to the program and up to its end. Work of the kernel is
-counted for n units and for 2n: the difference is the cost of n, without boot and start-up. Suites that measure
-processor or memory are left out."""
+counted for n units and for 2n: the difference is the cost of n, without boot and start-up. What engines within a
+machine do of the suite of efficiency is counted in the same way; how fast it is, no count tells."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 from vmtailor.bench.analysis.benchmarks import INDEX, BenchTest
 from vmtailor.bench.analysis.boot_counts import per_unit, started
@@ -14,6 +16,7 @@ from vmtailor.bench.model.job import STOCK, BenchJob
 from vmtailor.bench.model.results import CLOCK, BenchFigure, SuiteName
 from vmtailor.bench.run.guest_engine import GuestEngine
 from vmtailor.bench.run.image_machine import ImageMachine
+from vmtailor.bench.suites.efficiency import disk_words
 from vmtailor.bench.suites.unixbench import ONE_COPY, ONE_CORE
 
 #: Boots of each count: counts do not vary, and two boots show it.
@@ -22,9 +25,50 @@ REPEAT = 2
 _COST_S, _COST_WITHIN_S = 15.0, 60.0
 
 
+@dataclass(frozen=True)
+class CountedWork:
+    """Two commands of the image, of which the second one does `units` more."""
+
+    less: tuple[str, ...]
+    more: tuple[str, ...]
+    units: int
+
+
+def _equations(number: int) -> int:
+    """Return the floating-point operations that solve so many equations, as LINPACK counts them."""
+    return 2 * number**3 // 3 + 2 * number**2
+
+
+#: Equations, STREAM's repetitions and bytes of an array, bytes of a file: of the shorter and of the longer command.
+_EQUATIONS, _ROUNDS, _ARRAY, _FILE = (200, 400), (2, 6), 4 << 20, (1 << 20, 3 << 20)
+#: Arrays that STREAM's kernels read or write in a round: copy and scale two each, add and triad three.
+_ARRAYS = 10
+#: Tests of efficiency that are counted within a machine. Units: a thousand operations, a KB, a KB.
+WITHIN_WORK = {
+    "linpack": CountedWork(
+        less=("/bench/linpack", str(_EQUATIONS[0]), "1"),
+        more=("/bench/linpack", str(_EQUATIONS[1]), "1"),
+        units=(_equations(_EQUATIONS[1]) - _equations(_EQUATIONS[0])) // 1000,
+    ),
+    "stream": CountedWork(
+        less=(BENCH, "stream", str(_ARRAY), str(_ROUNDS[0])),
+        more=(BENCH, "stream", str(_ARRAY), str(_ROUNDS[1])),
+        units=(_ROUNDS[1] - _ROUNDS[0]) * _ARRAYS * _ARRAY >> 10,
+    ),
+    "disk": CountedWork(
+        less=tuple(disk_words(_FILE[0])), more=tuple(disk_words(_FILE[1])), units=(_FILE[1] - _FILE[0]) >> 10
+    ),
+}
+_NETWORK = "tcp-send, tcp-receive, tcp-latency"
+
+#: What no count of a monitor's row shows.
+_NOT_IN_COUNTS = "two-level paging, caches and real devices are not in instruction counts"
+
+
 def machine_tests(job: BenchJob) -> list[BenchTest]:
     """Return the counted tests of a job's suites. Their cost is that of an average row."""
-    own, within = len(job.machines), len(job.inside_runtimes)
+    monitors = 0 if job.inside is None else len(job.inside.monitors)
+    own, within = len(job.machines), len(job.inside_runtimes) + monitors
     cost_s = (own * _COST_S + within * _COST_WITHIN_S) / max(1, own + within)
     found = []
     if SuiteName.STARTUP in job.suites:
@@ -34,6 +78,10 @@ def machine_tests(job: BenchJob) -> list[BenchTest]:
             BenchTest(SuiteName.UNIXBENCH, test, variant=CLOCK, cost=2 * cost_s, warm_up=False)
             for test, row in INDEX.items()
             if row.units and (row.quick_units or not job.quick)
+        ]
+    if SuiteName.EFFICIENCY in job.suites and job.inside is not None:
+        found += [
+            BenchTest(SuiteName.EFFICIENCY, test, variant=CLOCK, cost=2 * cost_s, warm_up=False) for test in WITHIN_WORK
         ]
     return [test for test in found if not job.only or test.test in job.only]
 
@@ -54,10 +102,18 @@ def cannot_tell(job: BenchJob) -> list[str]:
         found += [
             f"{name}/…: {suite}: cannot tell: what runs within a machine is counted, not timed"
             for suite in job.suites
-            if suite not in counted
+            if suite not in (*counted, SuiteName.EFFICIENCY)
         ]
+        if SuiteName.EFFICIENCY in job.suites:
+            found.append(f"{name}/…: efficiency {_NETWORK}: cannot tell: no network is made within the machine")
         if SuiteName.UNIXBENCH in job.suites and not job.at_once:
             found.append(f"{name}/…: unixbench dhry2reg, whetstone-double: cannot tell on the instruction clock")
+        found += [f"{name}/{one.name}: {_NOT_IN_COUNTS}" for one in job.inside.monitors]
+        if SuiteName.UNIXBENCH in job.suites and job.at_once:
+            found += [
+                f"{name}/{one.name}: unixbench: cannot tell: instances at once are an engine's"
+                for one in job.inside.monitors
+            ]
     for machine in job.machines:
         for suite in job.suites:
             if suite not in counted:
@@ -81,6 +137,9 @@ def counted_trial(test: BenchTest, machine: ImageMachine | GuestEngine) -> tuple
     """Count a test once. Raises GuestError."""
     if test.suite == SuiteName.STARTUP:
         return started(machine.run([BENCH, "report"]), machine.subsystems, machine.starts)
+    if test.suite == SuiteName.EFFICIENCY:
+        work = WITHIN_WORK[test.test]
+        return per_unit(machine.run(work.less), machine.run(work.more), work.units, machine.subsystems, machine.work)
     units = INDEX[test.test].units
     less, more = (machine.run([BENCH_UNIXBENCH, "units", test.test, str(n)]) for n in (units, 2 * units))
     return per_unit(less, more, units, machine.subsystems, machine.work)

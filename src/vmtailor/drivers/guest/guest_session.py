@@ -40,6 +40,31 @@ class Line(Protocol):
     def send(self, data: bytes, /) -> int: ...
 
 
+class _Heard:
+    """A line on which nothing more comes."""
+
+    def __init__(self, data: bytes) -> None:
+        self._left = data
+
+    def fileno(self) -> int:
+        raise OSError("there is no descriptor")
+
+    def recv(self, size: int, /) -> bytes:
+        part, self._left = self._left[:size], self._left[size:]
+        return part
+
+    def send(self, data: bytes, /) -> int:
+        return len(data)
+
+
+def heard(data: bytes, key: bytes) -> GuestReport:
+    """Return what a guest said on a line that has closed. `key`: the run volume's."""
+    session = GuestSession(_Heard(data), key=key)
+    while session.open:
+        session.hear()
+    return session.report()
+
+
 class GuestSession:
     """One boot's conversation. Call `pump` until it says False, or `run`.
 
@@ -117,7 +142,7 @@ class GuestSession:
         if writable:
             self._send()
         if readable:
-            self._receive()
+            self.hear()
         return self.open
 
     def send_waiting(self) -> None:
@@ -159,7 +184,8 @@ class GuestSession:
             stdout_sha256=self._stdout_hash.hexdigest(),
         )
 
-    def _receive(self) -> None:
+    def hear(self) -> None:
+        """Read what has come, and deal with it."""
         try:
             data = self.line.recv(65536)
         except BlockingIOError:

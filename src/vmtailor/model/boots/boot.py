@@ -53,7 +53,8 @@ class Milestone:
 
 @dataclass(frozen=True)
 class PhaseCounts:
-    """Exact counts of one phase. `client_*` is what the exercise's own client cost, kept apart."""
+    """Exact counts of one phase. `client_*` is what the exercise's own client cost, kept apart. `guest`: what the guest
+    of a hypervisor within the machine executed, `entries`: how often it was entered; None where not counted apart."""
 
     phase: Phase
     kernel: int
@@ -62,6 +63,8 @@ class PhaseCounts:
     client_user: int = 0
     port_accesses: int | None = None
     mmio_accesses: int | None = None
+    guest: int | None = None
+    entries: int | None = None
 
 
 @dataclass(frozen=True)

@@ -30,8 +30,8 @@ from vmtailor.drivers.monitors.lab_folder import Lab
 from vmtailor.drivers.monitors.monitor import KvmState, KvmVerdict, Orders, Wants
 from vmtailor.drivers.monitors.running_machine import Lines, RunningMachine
 from vmtailor.model import option_values
-from vmtailor.model.boots.counters import CountingConfig, CountingMode
 from vmtailor.model.boots.ending import Ending
+from vmtailor.model.boots.exits import exit_rows
 from vmtailor.model.checks import State
 from vmtailor.model.machine import Accelerator, Clock, Disk, DiskMode, Machine, PublishedPort
 from vmtailor.model.trial import Verification
@@ -223,14 +223,10 @@ def test_the_lab_of_arm64_emulates_the_level_of_hypervisors() -> None:
     assert "-accel kvm" in inner and "virtualization" not in inner
 
 
-def test_where_guests_cannot_be_told_apart_exits_are_neither_counted_nor_traced(tmp_path: Path) -> None:
-    found = monitors.of(ARM64_MACHINE)
-    config = CountingConfig(mode=CountingMode.COUNTS, architecture="arm64", guests=True)
+def test_a_boot_is_not_counted_where_exits_are_not_known() -> None:
     with pytest.raises(UserInputError, match="boots in the lab cannot be counted for arm64") as caught:
-        found.counter(config, natives.Natives(tmp_path), tmp_path)
+        exit_rows("arm64")
     assert "verify --lab" in caught.value.hint
-    assert found.refusals(ARM64_MACHINE, Wants(exits=tmp_path)) == ("trace of exits",)
-    assert not found.refusals(ARM64_MACHINE) and not monitors.of(MACHINE).refusals(MACHINE, Wants(exits=tmp_path))
 
 
 def test_a_lab_of_another_processor_starts_no_machine() -> None:

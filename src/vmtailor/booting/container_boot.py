@@ -55,9 +55,10 @@ def boot(
         exits = _sparse(folder / _EXITS, EXITS_BYTES) if work.exits else None
         with monitors.of(machine).start(driven, Wants(counter, exits=exits)) as running:
             report, end, used = _drive(running, work, on_progress)
+            lasted_ns = running.lasted_ns
         temporary.require_room(folder)  # the output of a boot on a full disk is not worth reading
         gathered = _gathered(report, end, running.started_s, folder, work, counter)
-        gathered = replace(gathered, start_cpu_s=used.start_s, cpu_s=used.now_s)
+        gathered = replace(gathered, start_cpu_s=used.start_s, cpu_s=used.now_s, lasted_ns=lasted_ns)
     exercise = work.run.exercise
     return boots.make_boot(gathered, exercise, wanted.table if wanted is not None else None), gathered
 

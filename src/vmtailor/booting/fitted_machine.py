@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from vmtailor.drivers.host.bundle_folder import BundleFolder
 from vmtailor.model.architecture import named
-from vmtailor.model.machine import Accelerator, Clock, Machine
+from vmtailor.model.machine import USUAL_MONITOR, Accelerator, Clock, Machine
 
 STAMPS = ("printk.time=1",)
 
@@ -23,6 +23,7 @@ class Chosen:
     clock: Clock = Clock.WALL
     append: tuple[str, ...] = ()
     memory_bytes: int | None = None
+    monitor: str = USUAL_MONITOR
 
 
 def machine_of(loaded: BundleFolder, chosen: Chosen) -> Machine:
@@ -35,7 +36,7 @@ def machine_of(loaded: BundleFolder, chosen: Chosen) -> Machine:
         memory_bytes=chosen.memory_bytes or bundle.memory_bytes, cpus=bundle.cpus,
         kernel=str(loaded.kernel), words=(*bundle.words, *chosen.append), disks=(loaded.root,),
         network=bundle.network, cpu_model=chosen.cpu_model or usual, accelerator=chosen.accelerator,
-        clock=chosen.clock,
+        clock=chosen.clock, monitor=chosen.monitor,
     )  # fmt: skip
 
 

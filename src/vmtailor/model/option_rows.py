@@ -7,7 +7,7 @@ from pathlib import Path
 
 from vmtailor.model import option_values
 from vmtailor.model.machine import Accelerator, Clock
-from vmtailor.model.option import Option
+from vmtailor.model.option import Option, OptionSubject
 
 JSON = Option(name="--json", type=bool, help="Print one JSON document.", unkeyed="it is how a result is printed")
 VERBOSE = Option(
@@ -32,6 +32,22 @@ BUNDLE_EXERCISE = Option(
 TRUST_HOST_COMMANDS = Option(
     name="--trust-host-commands", type=bool,
     help="Run on this host, as you, the programs that the bundle's own exercise names. Without it they are left out.",
+)  # fmt: skip
+#: What verbs call the monitor that starts a bundle's machine, and the place where it does.
+_OF_CONTAINERS = frozenset({OptionSubject.CONTAINER, OptionSubject.FITTED})
+_WHOSE_MACHINE = "leave it out: a system's machine is QEMU's"
+ON = Option(
+    name="--on", metavar="MONITOR", subjects=_OF_CONTAINERS, hint=_WHOSE_MACHINE,
+    help="Start the machine by this monitor under KVM: on this host where that works, else in the lab.",
+)  # fmt: skip
+IN_LAB = Option(
+    name="--lab", type=bool, subjects=_OF_CONTAINERS, hint=_WHOSE_MACHINE,
+    help="Start the monitor in the lab, an emulated machine in which KVM works; make lab builds it.",
+)  # fmt: skip
+PROGRAM = Option(
+    name="--program", metavar="NAME=PATH", many=True, read=option_values.named_files, subjects=_OF_CONTAINERS,
+    hint=_WHOSE_MACHINE,
+    help="Use this program for a monitor in the lab, such as firecracker=PATH. Repeat it.",
 )  # fmt: skip
 MEMORY = Option(
     name="--memory",

@@ -14,6 +14,7 @@ from vmtailor.base.progress import step
 from vmtailor.booting import bundle_booter, fitted_machine, series_run
 from vmtailor.booting.bundle_booter import BundleBooter
 from vmtailor.booting.fitted_machine import Chosen
+from vmtailor.booting.lab_booter import LabBooter
 from vmtailor.booting.series_run import OnBoot
 from vmtailor.drivers.host import bundle_folder
 from vmtailor.drivers.host.bundle_folder import BundleFolder
@@ -21,7 +22,7 @@ from vmtailor.model.boots.boot_cost import BootCost
 from vmtailor.model.boots.counters import Counters
 from vmtailor.model.boots.series import BootSeries
 from vmtailor.model.boots.workload import Exercised
-from vmtailor.model.machine import Clock, Machine
+from vmtailor.model.machine import LAB, Clock, Machine
 from vmtailor.pipeline import bundle_kernel
 from vmtailor.stages.boot import boot_attribution
 
@@ -59,11 +60,11 @@ def prepare(path: Path, own: Chosen, timeout_s: float, natives: Natives, store: 
 
 
 def boots(subject: Booted, times: int, out: Path, on_boot: OnBoot) -> BootSeries:
-    """Boot a bundle the given number of times."""
+    """Boot a bundle the given number of times. In the lab, the monitor is counted, too."""
+    in_lab = subject.own.monitor.startswith(LAB)
+    booter = LabBooter(subject.loaded, subject.natives) if in_lab else subject.booter
     schedule = series_run.in_turn([series_run.variant("base", subject.machine)], times)
-    return series_run.run(
-        str(subject.loaded.path), schedule, subject.workload, out, booter=subject.booter, on_boot=on_boot
-    )
+    return series_run.run(str(subject.loaded.path), schedule, subject.workload, out, booter=booter, on_boot=on_boot)
 
 
 def attribute(subject: Booted, out: Path) -> BootCost:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.base.files.regular_files import open_regular
 from vmtailor.drivers.monitors import monitors
 from vmtailor.model.architecture import named
-from vmtailor.model.machine import LAB, Accelerator, Clock
+from vmtailor.model.machine import LAB, USUAL_MONITOR, Accelerator, Clock
 
 #: Bytes of a program's head: its kind, byte order, class and machine.
 _HEAD = 20
@@ -38,6 +38,25 @@ class MonitorChoice:
         """Return what the user should know before an unconfined monitor starts on this host; empty where none does."""
         found = monitors.named(self.monitor)
         return "" if found.confined else f"{found.row.title} has all of your rights on this host: --lab shuts it in"
+
+
+def asked(
+    on: str | None, lab: bool, programs: Iterable[tuple[str, Path]], architecture: str, clock: Clock
+) -> MonitorChoice | None:
+    """Return the monitor that the user named; QEMU in the lab where only that was asked; None where nothing was. Raises
+    UserInputError as `choose` does, and for a program without a monitor."""
+    if on is None and not lab:
+        if programs:
+            raise UserInputError("--program is for a monitor in the lab", hint="--on MONITOR names it")
+        return None
+    return choose(on or USUAL_MONITOR, architecture, clock, lab=lab, programs=dict(programs))
+
+
+def refuse_beside(on: str | None, lab: bool, *options: str) -> None:
+    """Raise UserInputError for options, by name, that do not go with a monitor that the user named."""
+    if options and (on is not None or lab):
+        names = ", ".join(options)
+        raise UserInputError(f"{names} with --on or --lab: these run a bundle's machine under KVM", hint="leave it out")
 
 
 def choose(name: str, architecture: str, clock: Clock, *, lab: bool, programs: Mapping[str, Path]) -> MonitorChoice:

@@ -371,6 +371,9 @@ class BootOptions:
         ),
         JudgedBy.READY,
     )  # fmt: skip
+    on: str | None = option(option_rows.ON, None)
+    lab: bool = option(option_rows.IN_LAB, False)
+    program: tuple[tuple[str, Path], ...] = option(option_rows.PROGRAM, ())
     requests: Path | None = option(
         Option(
             name="--requests", type=Path, subjects=frozenset({OptionSubject.WATCHED}),

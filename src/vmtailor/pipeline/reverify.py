@@ -22,7 +22,6 @@ from vmtailor.drivers.host import bundle_folder
 from vmtailor.drivers.host.bundle_folder import MOST_TABLE_BYTES, BundleFolder, SavedFolder
 from vmtailor.drivers.monitors import monitors
 from vmtailor.drivers.rootfs import boot_disk as disks
-from vmtailor.model import option_values
 from vmtailor.model.architecture import named
 from vmtailor.model.boots.system_exercise import SystemExercise
 from vmtailor.model.bundle import SYSTEM_RUN, TRACED
@@ -30,14 +29,22 @@ from vmtailor.model.exercise import Exercise, Proof
 from vmtailor.model.image import Image
 from vmtailor.model.machine import USUAL_MONITOR, Accelerator, Clock, Machine
 from vmtailor.model.option import Option, OptionSubject, option, refuse
-from vmtailor.model.option_rows import ACCELERATOR, BUNDLE_EXERCISE, CLOCK, TRUST_HOST_COMMANDS
+from vmtailor.model.option_rows import (
+    ACCELERATOR,
+    BUNDLE_EXERCISE,
+    CLOCK,
+    IN_LAB,
+    ON,
+    PROGRAM,
+    TRUST_HOST_COMMANDS,
+)
 from vmtailor.model.plan import RootFormat
 from vmtailor.model.systems.system import System
 from vmtailor.model.trial import Verification
 from vmtailor.model.watched.system_run import SystemRun
-from vmtailor.pipeline import work_stages
+from vmtailor.pipeline import monitor_choice, work_stages
 from vmtailor.pipeline.image_subject import tools_volume
-from vmtailor.pipeline.monitor_choice import MonitorChoice, choose
+from vmtailor.pipeline.monitor_choice import MonitorChoice
 from vmtailor.pipeline.subject import scratch_of
 from vmtailor.pipeline.systems import exercise_boots, subjects
 from vmtailor.pipeline.work_files import WorkFolder, is_work_folder
@@ -70,30 +77,9 @@ class VerifyRequest:
         ),
         None,
     )  # fmt: skip
-    on: str | None = option(
-        Option(
-            name="--on", metavar="MONITOR", subjects=frozenset({OptionSubject.CONTAINER}),
-            hint="leave it out: a system's machine is QEMU's",
-            help="Start the machine by this monitor under KVM: on this host where that works, else in the lab.",
-        ),
-        None,
-    )  # fmt: skip
-    lab: bool = option(
-        Option(
-            name="--lab", type=bool, subjects=frozenset({OptionSubject.CONTAINER}),
-            hint="leave it out: a system's machine is QEMU's",
-            help="Start the monitor in the lab, an emulated machine in which KVM works; make lab builds it.",
-        ),
-        False,
-    )  # fmt: skip
-    program: tuple[tuple[str, Path], ...] = option(
-        Option(
-            name="--program", metavar="NAME=PATH", many=True, read=option_values.named_files,
-            subjects=frozenset({OptionSubject.CONTAINER}), hint="leave it out: a system's machine is QEMU's",
-            help="Use this program for a monitor in the lab, such as firecracker=PATH. Repeat it.",
-        ),
-        (),
-    )  # fmt: skip
+    on: str | None = option(ON, None)
+    lab: bool = option(IN_LAB, False)
+    program: tuple[tuple[str, Path], ...] = option(PROGRAM, ())
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,9 +197,8 @@ def prepare(request: VerifyRequest, store: Store | None = None) -> PreparedVerif
     Raises UserInputError for a damaged folder, a disk without such a system, and an accelerator that does not keep the
     clock. An exercise file must ask the folder's own questions."""
     store = store or Store()
-    elsewhere = request.on is not None or request.lab
-    if request.accelerator is not None and elsewhere:
-        raise UserInputError("--on and --lab run machines under KVM", hint="leave --accelerator out")
+    if request.accelerator is not None:
+        monitor_choice.refuse_beside(request.on, request.lab, "--accelerator")
     if request.clock is Clock.INSTRUCTIONS and request.accelerator is Accelerator.KVM:
         raise UserInputError("the instruction clock runs under TCG only", hint="use --clock wall with KVM")
     files: SavedFolder
@@ -224,24 +209,13 @@ def prepare(request: VerifyRequest, store: Store | None = None) -> PreparedVerif
         return PreparedVerify(request, saved_system(request, files), store)
     refuse(request, OptionSubject.CONTAINER, request.bundle)
     subject = saved_container(request, files)
-    choice = _chosen_monitor(request, subject.architecture)
+    choice = monitor_choice.asked(request.on, request.lab, request.program, subject.architecture, request.clock)
     if choice is None:
         return PreparedVerify(request, subject, store)
     subject = replace(subject, monitor=choice.monitor)
     machine = replace(subject.started(choice.accelerator), clock=choice.clock, network=subject.network)
     monitors.of(machine).require(machine)
     return PreparedVerify(request, subject, store, choice)
-
-
-def _chosen_monitor(request: VerifyRequest, architecture: str) -> MonitorChoice | None:
-    """Return the monitor that the user named; QEMU in the lab where only that was asked; None where nothing was."""
-    if request.on is None and not request.lab:
-        if request.program:
-            raise UserInputError("--program is for a monitor in the lab", hint="--on MONITOR names it")
-        return None
-    return choose(
-        request.on or USUAL_MONITOR, architecture, request.clock, lab=request.lab, programs=dict(request.program)
-    )
 
 
 def verify_prepared(prepared: PreparedVerify) -> Verification:

@@ -207,6 +207,26 @@ def samples(content: Mapping[str, Any]) -> dict[str, list[float]]:
             if isinstance(at := mark.get("virtual_ns" if exact else "wall_s"), (int, float)):
                 name = f"{str(mark.get('name')).replace(' ', '_')}_s"
                 found.setdefault(name, []).append(at / 1e9 if exact else float(at))
+        for name, count in of_monitor(boot).items():
+            found.setdefault(name, []).append(float(count))
+    return found
+
+
+def of_monitor(boot: Mapping[str, Any]) -> dict[str, int]:
+    """Return the figures of a boot in the lab: `monitor_ready_instructions` and so on for each milestone, counted from
+    the exec of the monitor; `exits` until ready, and those of each cause, such as `exits_page_fault`."""
+    monitor = boot.get("monitor")
+    if not isinstance(monitor, Mapping):
+        return {}
+    found: dict[str, int] = {}
+    for mark in _mappings(boot.get("milestones")):
+        if isinstance(executed := mark.get("executed"), int):
+            found[f"monitor_{str(mark.get('name'))[:64]}_instructions"] = executed
+    for cause in _mappings(monitor.get("causes")):
+        if isinstance(exits := cause.get("exits"), int):
+            found[f"exits_{str(cause.get('cause'))[:64].lower().replace(' ', '_')}"] = exits
+    if found:
+        found["exits"] = sum(count for name, count in found.items() if name.startswith("exits_"))
     return found
 
 

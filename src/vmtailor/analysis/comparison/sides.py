@@ -16,7 +16,7 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import plain_files, records
 from vmtailor.base.files.records import MOST_BYTES
 from vmtailor.base.files.regular_files import read_regular
-from vmtailor.model.boots.boot import Outcome
+from vmtailor.model.boots.boot import Boot, Outcome
 from vmtailor.model.boots.series import RECORD, BootSeries
 from vmtailor.model.boots.series import RECORD as SERIES
 from vmtailor.model.boots.timeline import Timeline, WarningCode
@@ -137,9 +137,24 @@ def _series(series: BootSeries, folder: Path) -> Saved:
                 saved.samples.setdefault(("milestone", mark.name, "µs"), []).append(mark.wall_s * 1e6)
             if mark.executed is not None:
                 saved.samples.setdefault(("milestone", mark.name, "instructions"), []).append(float(mark.executed))
+        for name, unit, count in _of_monitor(one.boot):
+            saved.samples.setdefault(("monitor", name, unit), []).append(float(count))
         if files := files_of(folder, one.folder):
             saved.timelines.append(_timeline(files))  # of the machine that the record says
     return saved
+
+
+def _of_monitor(boot: Boot) -> Iterator[tuple[str, str, int]]:
+    """Yield the figures of a boot in the lab until it was ready: name, unit, count."""
+    if boot.monitor is None or (until := boot.monitor.until("ready")) is None:
+        return
+    yield "exits", "", until.exits
+    yield "host kernel", "instructions", until.host_kernel
+    yield "monitor itself", "instructions", until.host_user
+    yield "guest kernel", "instructions", until.guest_kernel
+    yield "guest user", "instructions", until.guest_user
+    for cause in boot.monitor.causes:
+        yield f"exits, {cause.cause}", "", cause.exits
 
 
 def _run(run: FitRun) -> Saved:

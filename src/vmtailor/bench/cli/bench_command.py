@@ -60,7 +60,7 @@ def bench(
         str | None,
         _list(
             "--on",
-            "Run in these: names, a file NAME.toml, vm:stock, vm:FOLDER (bundle); with --inside, kvm:FOLDER, "
+            "Run in these: names, NAME.toml, vm:stock, vm:FOLDER (bundle); with --inside, kvm:FOLDER, "
             "libkrun:FOLDER. Default: all but machines.",
         ),
     ] = None,

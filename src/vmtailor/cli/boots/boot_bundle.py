@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from vmtailor.analysis.changes import choice
@@ -13,9 +15,11 @@ from vmtailor.booting.fitted_machine import Chosen
 from vmtailor.cli.boots.boot_output import show_boot_cost, show_series, telling
 from vmtailor.drivers.guest import guest_programs
 from vmtailor.drivers.host import bundle_folder
+from vmtailor.drivers.monitors import monitors
 from vmtailor.model.boots.series import BootSeries
+from vmtailor.model.machine import Accelerator, Clock
 from vmtailor.model.option import OptionSubject, refuse
-from vmtailor.pipeline import boot_trials, bundle_boots, machine_testbed
+from vmtailor.pipeline import boot_trials, bundle_boots, machine_testbed, monitor_choice
 from vmtailor.pipeline.options import BootOptions
 from vmtailor.stages.boot import profile
 
@@ -33,7 +37,29 @@ def boot_bundle(asked: BootOptions, bundle: Path) -> None:
         append=words,
         memory_bytes=asked.memory_bytes,
     )
+    own, programs = _on_monitor(asked, own, architecture)
     subject = bundle_boots.prepare(bundle, own, asked.timeout_s, guest_programs.of(architecture), Store())
+    with monitors.lab_programs(programs):
+        _boot(asked, subject, bundle, architecture)
+
+
+def _on_monitor(asked: BootOptions, own: Chosen, architecture: str) -> tuple[Chosen, Mapping[str, Path]]:
+    """Return the choices with the monitor that the user named, and the programs that he gave for the lab. In the lab a
+    machine is counted."""
+    given = {"--accelerator": asked.accelerator is Accelerator.KVM, "--cpu-model": asked.cpu_model,
+             "--attribute": asked.attribute, "--try": asked.changes}  # fmt: skip
+    monitor_choice.refuse_beside(asked.on, asked.lab, *(name for name, value in given.items() if value))
+    choice = monitor_choice.asked(asked.on, asked.lab, asked.program, architecture, Clock.INSTRUCTIONS)
+    if choice is None:
+        return own, {}
+    output.note(f"on {choice.words}")
+    if choice.warning:
+        output.note(choice.warning)
+    return replace(own, monitor=choice.monitor, accelerator=choice.accelerator, clock=choice.clock), choice.programs
+
+
+def _boot(asked: BootOptions, subject: bundle_boots.Booted, bundle: Path, architecture: str) -> None:
+    monitors.of(subject.machine).require(subject.machine)
     if asked.attribute:
         show_boot_cost(bundle_boots.attribute(subject, asked.out), asked.out, asked.json, architecture)
     else:

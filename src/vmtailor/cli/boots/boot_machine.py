@@ -46,6 +46,7 @@ class MachineRequest:
 
 def boot_machine(asked: BootOptions) -> None:
     """Boot the machine `times` times, try changes on it, or attribute one boot."""
+    refuse(asked, OptionSubject.MACHINE, asked.subject or asked.kernel)
     prepared = _prepared(asked)
     if asked.attribute:
         cost = _attributed(prepared)

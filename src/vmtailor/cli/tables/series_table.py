@@ -17,6 +17,7 @@ from vmtailor.base.files import plain_files
 from vmtailor.base.terminal import BREAK, Column, Table, TerminalConsole, Text, box
 from vmtailor.base.text import plural
 from vmtailor.base.verb_end import NextCommand, VerbEnd, VerdictMark, show_end
+from vmtailor.cli.tables.monitor_table import show_monitor
 from vmtailor.model.boots.boot import Outcome
 from vmtailor.model.boots.series import BootSeries, JudgedBy
 from vmtailor.model.change import Change, Effect, Figure, Verdict
@@ -66,6 +67,9 @@ def show(series: BootSeries, out: Path, console: TerminalConsole) -> None:
     _failures(series, out, console)
     if series.trials:
         _trials(series, console)
+    monitor = next((boot.monitor for boot in series.of(base.name) if boot.monitor is not None), None)
+    if monitor is not None:
+        show_monitor(monitor, console)
     clock = "virtual time (instructions executed, and waits)" if series.clock is Clock.INSTRUCTIONS else "host time"
     console.print(Text(f"{clock}, {base.machine.accelerator}", style="dim"))
     log = f"{out}/{base.name}-1/console.log"
@@ -91,7 +95,9 @@ def _milestones(series: BootSeries, variant: str, console: TerminalConsole) -> N
     console.print(table)
     counted = [b.instructions for b in boots if b.instructions is not None]
     whole = [m.executed for b in boots if (m := b.milestone("ready")) is not None and m.executed is not None]
-    for counts, way in ((counted, "from kernel entry to init"), (whole, "from QEMU's start to ready")):
+    in_lab = any(boot.monitor is not None for boot in boots)
+    begin = "the monitor's exec" if in_lab else "QEMU's start"
+    for counts, way in ((counted, "from kernel entry to init"), (whole, f"from {begin} to ready")):
         if counts:
             differ = f", the boots differ by {max(counts) - min(counts):,}" if len(counts) > 1 else ""
             console.print(Text(f"{millions(statistics.median(counts))} instructions {way}{differ}"))

@@ -17,7 +17,7 @@ from vmtailor.base.text import is_number, plain
 from vmtailor.drivers.guest import guest_programs
 from vmtailor.drivers.guest.serial_line import SerialLine
 from vmtailor.drivers.monitors import lab_folder, monitors
-from vmtailor.drivers.monitors.lab_folder import DISK, INITRD, KERNEL, Lab
+from vmtailor.drivers.monitors.lab_folder import DISK, INITRD, KERNEL, SMALL_PAGES, Lab
 from vmtailor.drivers.monitors.monitor import (
     NOTHING_MORE,
     Counter,
@@ -65,12 +65,13 @@ _MOST_LINE = 4000
 @dataclass(frozen=True)
 class LabConsole:
     """A lab's console, as far as it has come. `lost`: why it could not start the monitor; `said`: the monitor's own
-    words; `status`: of the monitor, once it has ended."""
+    words; `status`: of the monitor, once it has ended; `lasted_ns`: from its exec to its end, on the lab's clock."""
 
     starts: bool = False
     lost: str = ""
     said: tuple[str, ...] = ()
     status: int | None = None
+    lasted_ns: int | None = None
 
 
 def read_console(text: str) -> LabConsole:
@@ -88,6 +89,10 @@ def read_console(text: str) -> LabConsole:
                 found = replace(found, lost=found.lost or more or "no reason was said")
             case "said":
                 found = replace(found, said=(*found.said[-199:], more))
+            case "clock":
+                begun, _, ended = more.partition(" ")
+                lasted = int(ended) - int(begun) if is_number(begun) and is_number(ended) else None
+                found = replace(found, lasted_ns=lasted)
             case "ended":
                 found = replace(found, status=int(more) if is_number(more) else None)
     return found
@@ -108,6 +113,11 @@ class LabMachine(RunningMachine):
         """Return the processor seconds that were used since the monitor started."""
         used = self._lab.cpu_s
         return None if used is None else used - self._before_s
+
+    @property
+    def lasted_ns(self) -> int | None:
+        """Return how long the monitor lasted on the lab's clock, from its exec to its end."""
+        return self.said.lasted_ns
 
     @property
     def said(self) -> LabConsole:
@@ -153,8 +163,6 @@ class LabMonitor(Monitor):
             more.append(f"room for {len(machine.disks)} disks")
         if machine.outbound:
             more.append("way out to the world")
-        if wants.exits is not None and not named(machine.architecture).emulator.guest_entry:
-            more.append("trace of exits")
         wants = replace(wants, counter=None, exits=None)
         return tuple(dict.fromkeys((*self._inner.refusals(self._inside(machine), wants), *more)))
 
@@ -167,7 +175,7 @@ class LabMonitor(Monitor):
         """Return the machine as the monitor starts it."""
         return replace(
             machine, accelerator=Accelerator.KVM, clock=Clock.WALL, cpu_model=HOST_CPU, ports=(),
-            monitor=self._inner.name,
+            monitor=self._inner.name, extras=tuple(word for word in machine.extras if word != SMALL_PAGES),
         )  # fmt: skip
 
     def command(self, machine: Machine) -> list[str]:
@@ -235,14 +243,7 @@ class LabMonitor(Monitor):
         monitors.usual().require_counting(architecture)
 
     def counter(self, config: CountingConfig, natives: Natives, folder: Path) -> Counter:
-        """Return what counts in the lab: the machine of the lab, and the guest of its hypervisor. Raises UserInputError
-        where such a guest cannot be told from its host."""
-        row = named(config.architecture)
-        if config.guests and not row.emulator.guest_entry:
-            raise UserInputError(
-                f"boots in the lab cannot be counted for {row.title}: no instruction is known that enters guests",
-                hint="vmtailor verify --lab works for it",
-            )
+        """Return what counts in the lab: the machine of the lab, and the guest of its hypervisor."""
         return monitors.usual().counter(config, natives, folder)
 
     def kvm(self) -> KvmVerdict:
@@ -296,6 +297,7 @@ def entries(orders: Orders, machine: Machine, program: Path | None, trace: bool 
     found += [Extra(name, data=data) for name, data in orders.files.items()]
     found += [Extra(name, data=Path(path)) for name, path in machine.files.items()]
     found += [Extra("network")] if machine.network else []
+    found += [Extra(SMALL_PAGES)] if SMALL_PAGES in machine.extras else []
     found += [Extra(_PROGRAM, data=program, mode=0o755)] if program is not None else []
     return found
 

@@ -20,6 +20,8 @@ VERSION = "2"
 #: Its folder in the cache, of which all files are one entry, and its files. That of other processors has their name.
 FOLDER = "lab"
 RECORD, DISK, KERNEL, INITRD, SYMBOLS = "lab.json", "disk.raw", "kernel", "initrd", "symbols"
+#: A word for the lab among a machine's extras: no memory of the lab comes in huge pages.
+SMALL_PAGES = "small-pages"
 _MOST_RECORD = 1 << 20
 
 

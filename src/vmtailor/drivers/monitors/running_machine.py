@@ -127,6 +127,11 @@ class RunningMachine:
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     @property
+    def lasted_ns(self) -> int | None:
+        """Return how long the monitor lasted on a clock of its own; None where it has none."""
+        return None
+
+    @property
     def held_up_s(self) -> float:
         """Return the seconds that the monitor's threads, one as the other, were ready to run while the host ran others.
 

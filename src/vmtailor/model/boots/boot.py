@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar
 
+from vmtailor.model.boots.exits import MonitorCost
 from vmtailor.model.machine import Clock
 
 
@@ -97,7 +98,8 @@ class Boot:
     """The record of one boot; a field that does not apply is empty or None. `seconds`: of host time. `failures`: what
     is wrong, in sentences. `container`: where our init started one. `cpu_s`: processor time that QEMU used on the host
     up to ready, which a busy host sways less. `instructions`: executed from kernel entry to init, where they were
-    counted. `failed_units`: those that systemd calls failed after an exercise."""
+    counted. `failed_units`: those that systemd calls failed after an exercise. `monitor`: the cost of the
+    monitor in the lab, where milestones are since its exec."""
 
     SCHEMA: ClassVar[str] = "vmtailor/boot/2"
 
@@ -114,6 +116,7 @@ class Boot:
     console: str = ""
     kernel_warnings: tuple[str, ...] = ()
     failed_units: tuple[str, ...] = ()
+    monitor: MonitorCost | None = None
 
     @property
     def problem(self) -> str:

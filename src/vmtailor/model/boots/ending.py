@@ -57,7 +57,7 @@ class Gathered:
     `start_cpu_s`, `cpu_s`: processor time that the monitor had used when our init first spoke, and when it was last
     seen. `executed`: instructions by the monitor's own count when it was last seen, of a system on the instruction
     clock. `requests`: the tracer's log. `counts`: the plugin's file, and what it holds: `counters`.
-    `exits`: KVM's trace of the machine's exits."""
+    `exits`: KVM's trace of the machine's exits. `lasted_ns`: from the monitor's exec to its end, in the lab."""
 
     end: End
     started_s: float
@@ -72,3 +72,4 @@ class Gathered:
     counts: bytes = b""
     counters: Counters | None = None
     exits: bytes = b""
+    lasted_ns: int | None = None

@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The cost of a monitor from the counters of a lab, and from KVM's trace."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from vmtailor.analysis.comparison import judged_document
+from vmtailor.analysis.cost import monitor_costs
+from vmtailor.analysis.cost.plugin_counts import SymbolTable
+from vmtailor.base.terminal import TerminalConsole
+from vmtailor.cli.tables.monitor_table import show_monitor
+from vmtailor.model.boots.counters import (
+    ENTRY,
+    Blocks,
+    CodeMark,
+    Counters,
+    GuestTotals,
+    SpanReached,
+    Stretch,
+    Totals,
+)
+from vmtailor.model.boots.exits import CauseRow, DeviceRow, EventRow, ExitRows, MonitorCost, exit_rows
+from vmtailor.model.guest import GuestMark
+
+ROWS = ExitRows(
+    cause=(CauseRow("device", ("fault",), ("play",)), CauseRow("fault", ("fault",)), CauseRow("port", ("port",))),
+    event=(EventRow("kvm_pio", "pio_(?:read|write) at (0x[0-9a-f]+) "),),
+    by_bytes=("clear",),
+    device=(DeviceRow("kvm_pio", 0x3F8, 0x3FF, "serial port"),),
+)
+#: Three blocks of the host's kernel; the second clears memory.
+VADDR = np.array([0x100, 0x204, 0x300], np.uint64)
+LAB = SymbolTable.of([(0x100, "a", True), (0x200, "clear", True), (0x300, "b", True)])
+NONE = np.empty(0, np.uint64)
+BLOCKS = Blocks(
+    vaddr=VADDR, insns=NONE.astype(np.uint32), size=NONE.astype(np.uint32), early=NONE.astype(np.bool_),
+    ports=NONE.astype(np.uint16), lengths_at=NONE.astype(np.uint32), lengths=NONE.astype(np.uint8),
+)  # fmt: skip
+
+
+def at(user: int, kernel: int, guest_kernel: int = 0, guest_user: int = 0, entries: int = 0) -> Totals:
+    return Totals(user=user, kernel=kernel, guest=GuestTotals(kernel=guest_kernel, user=guest_user, entries=entries))
+
+
+def counters(marks: dict[str, Totals], spans: list[tuple[str, Totals]] = []) -> Counters:  # noqa: B006
+    stretches, before = [], "reset"
+    for name, totals in marks.items():
+        executed = np.array([1, len(name), 1], np.uint64)
+        numbers = np.arange(3, dtype=np.uint32)
+        stretches.append(
+            Stretch(
+                begin=before, end=name, at_end=totals, owners=(), devices=(), block=numbers, entries=executed,
+                executed=executed,
+            )
+        )  # fmt: skip
+        before = name
+    reached = tuple(SpanReached(name, totals) for name, totals in spans)
+    return Counters(
+        exact=True, complete=True, devices=True, blocks=BLOCKS, stretches=tuple(stretches), spans=reached, guests=True
+    )
+
+
+MARKS = {
+    "machine": at(1, 1),  # the lab tried KVM itself: that is no part of the monitor
+    "monitor": at(10, 100),
+    "entered": at(15, 130),
+    "init": at(20, 160, guest_kernel=50, entries=3),
+    "ready": at(25, 200, guest_kernel=80, guest_user=7, entries=5),
+    "gone": at(30, 260, guest_kernel=90, guest_user=9, entries=6),
+}
+
+
+def test_parts_add_up_to_all_that_was_executed_since_the_exec() -> None:
+    found = monitor_costs.cost(counters(MARKS), ROWS, LAB, 500)
+    assert found is not None
+    assert [(one.begin, one.end, one.executed, one.exits) for one in found.parts] == [
+        ("monitor", "entered", 35, 0), ("entered", "init", 85, 3), ("init", "ready", 82, 2), ("ready", "gone", 77, 1),
+    ]  # fmt: skip
+    assert [one.by_bytes for one in found.parts] == [len("entered"), len("init"), len("ready"), len("gone")]
+    whole = MARKS["gone"].since(MARKS["monitor"]).executed
+    assert sum(one.executed for one in found.parts) == whole and found.waited_ns == 500 - whole
+    until = found.until("ready")
+    assert until is not None
+    assert (until.host_user, until.host_kernel, until.guest_kernel, until.guest_user) == (15, 100, 80, 7)
+    assert until.exits == 5 and found.until("load") is None
+
+
+def test_without_the_exec_there_is_no_cost() -> None:
+    assert monitor_costs.cost(counters({"machine": at(1, 1)}), ROWS, LAB, None) is None
+    assert monitor_costs.milestones(counters({"machine": at(1, 1)}), (), None) == ()
+
+
+def test_an_exit_has_the_first_cause_whose_functions_were_passed() -> None:
+    spans = [
+        ("fault", at(0, 1)),  # before the first entry
+        ("entry", at(10, 130)),
+        ("fault", at(10, 131)), ("play", at(10, 132)), ("entry", at(12, 140)),
+        ("fault", at(12, 141)), ("entry", at(12, 150)),
+        ("port", at(12, 151)), ("entry", at(13, 155)),
+        ("entry", at(13, 156)),
+        ("port", at(13, 157)), ("entry", at(100, 900)),  # after ready
+    ]  # fmt: skip
+    found = monitor_costs.cost(counters(MARKS, spans), ROWS, LAB, None)
+    assert found is not None and found.waited_ns is None
+    rows = {one.cause: (one.exits, one.to_monitor, one.host_kernel, one.host_user) for one in found.causes}
+    assert rows == {"device": (1, 1, 10, 2), "fault": (1, 0, 10, 0), "port": (1, 1, 5, 1), "other": (1, 0, 1, 0)}
+    assert [one.cause for one in found.causes] == ["device", "fault", "port", "other"]
+
+
+def test_waits_are_what_the_guests_clock_shows_beyond_what_was_executed() -> None:
+    told = [GuestMark("init", 1000, 0, 0), GuestMark("ready", 1000 + 82 + 40, 0, 0)]
+    lasted = MARKS["gone"].since(MARKS["monitor"]).executed + 100
+    found = {one.name: one for one in monitor_costs.milestones(counters(MARKS), told, lasted)}
+    waits = {name: (one.virtual_ns or 0) - (one.executed or 0) for name, one in found.items()}
+    assert waits == {"monitor": 0, "entered": 0, "init": 60, "ready": 100, "gone": 100}
+    unknown = monitor_costs.milestones(counters(MARKS), told, None)
+    assert [one.virtual_ns for one in unknown] == [None] * 5
+
+
+TRACE = (
+    b"# tracer: nop\n#\nkvm_exit: vcpu 0 reason io\nkvm_pio: pio_write at 0x3f8 size 1 count 1 val 0x41\n"
+    b"kvm_exit: vcpu 0 reason io\nkvm_pio: pio_read at 0x64 size 1 count 1 val 0x0\nkvm_pio: nonsense\nstray\n"
+    b"kvm_exit: vcpu 0 reason io\nkvm_pio: pio_write at 0x3fd size 1 count 1 val 0x42\n"
+)
+STATISTICS = b"entries: 8\noverrun: 0\ncommit overrun: 0\ndropped events: 0\nread events: 0\nend\n"
+
+
+def test_places_are_of_the_first_exits_alone() -> None:
+    found = monitor_costs.places(TRACE, ROWS, 2)
+    assert [(one.event, one.title, one.exits) for one in found] == [
+        ("kvm_pio", "serial port", 1), ("kvm_pio", "0x64", 1),
+    ]  # fmt: skip
+    assert monitor_costs.places(TRACE, ROWS, 3)[0].exits == 2
+
+
+@pytest.mark.parametrize(
+    ("trace", "whole"),
+    [
+        (TRACE + STATISTICS, True),
+        (TRACE + STATISTICS[:-5], False),
+        (TRACE + STATISTICS.replace(b"\noverrun: 0", b"\noverrun: 3"), False),
+        (TRACE + STATISTICS.replace(b"dropped events: 0", b"dropped events: 1"), False),
+    ],
+)
+def test_a_trace_that_lost_something_is_not_whole(trace: bytes, whole: bool) -> None:
+    assert monitor_costs.is_whole(trace) is whole
+
+
+def test_the_lab_is_counted_with_its_guest_apart() -> None:
+    lab = SymbolTable.of([(0x10, "start_kernel", True), (0x20, "preempt_notifier_inc", True), (0x30, "fault", True)])
+    guest = [CodeMark("kernel", 0x1), CodeMark("start_kernel", 0x2), CodeMark("init", 0x3)]
+    found = monitor_costs.config(lab, {"monitor": 0x40, "gone": 0x41}, guest, 0x2, ROWS)
+    assert (found.kernel, found.guest_kernel, found.guests) == (0x10, 0x2, True)
+    assert [(one.name, one.address, one.in_guest) for one in found.marks] == [
+        ("monitor", 0x40, False), ("gone", 0x41, False), ("machine", 0x20, False), ("entered", ENTRY, False),
+        ("kernel", 0x1, True), ("init", 0x3, True),
+    ]  # fmt: skip
+    assert [(one.name, one.address) for one in found.spans] == [("entry", ENTRY), ("fault", 0x30)]
+
+
+def test_the_rows_of_the_labs_processor_can_be_read() -> None:
+    rows = exit_rows("x86_64")
+    assert {"page fault", "port", "halt"} <= {one.title for one in rows.cause}
+    assert {one.event for one in rows.device} <= {one.name for one in rows.event}
+    titles = {one.title for one in rows.device if one.event == "kvm_pio" and one.first <= 0x3F9 <= one.last}
+    assert titles == {"serial port"}
+
+
+def test_figures_of_a_monitor_can_be_judged() -> None:
+    boot = {
+        "milestones": [{"name": "ready", "executed": 7}, {"name": "gone"}, "stray"],
+        "monitor": {"causes": [{"cause": "page fault", "exits": 3}, {"cause": "port", "exits": 2}, {"cause": "x"}]},
+    }
+    assert judged_document.of_monitor(boot) == {
+        "monitor_ready_instructions": 7, "exits_page_fault": 3, "exits_port": 2, "exits": 5,
+    }  # fmt: skip
+    assert judged_document.of_monitor({"milestones": []}) == {}
+
+
+def test_the_table_shows_every_part_and_cause() -> None:
+    spans = [("entry", at(10, 130)), ("port", at(12, 151)), ("entry", at(13, 155))]
+    cost = monitor_costs.cost(counters(MARKS, spans), ROWS, LAB, 500)
+    assert isinstance(cost, MonitorCost)
+    cost = replace(cost, places=monitor_costs.places(TRACE, ROWS, 3))
+    out = io.StringIO()
+    show_monitor(cost, TerminalConsole(file=out, width=120))
+    shown = out.getvalue()
+    for words in ("entered", "exits until ready", "port", "serial port", "the lab waited for"):
+        assert words in shown

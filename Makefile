@@ -188,10 +188,11 @@ bench-engines: setup
 	mkdir -p $(BUILD)/bench
 	$(BIN)/python examples/build.py benchmarks/engines $(BUILD)/bench/engines.raw
 
-# Engines beside monitors under KVM, in one emulated machine: what one more start costs. bench-bundle compiles a kernel.
+# Engines beside monitors under KVM, in one emulated machine: what one more start costs. The monitors start the demo's kernel.
 # LAB_ROWS=native,kvm:FOLDER: other rows; BENCH_ARGS="--program firecracker=PATH": of bench.
-LAB_ROWS ?= native,lxc,containerd,podman,docker,kvm:stock,kvm:$(BUILD)/bench/bundle,libkrun:$(BUILD)/bench/bundle
-bench-lab: bench-bundle
+LAB_ROWS ?= native,lxc,containerd,podman,docker,kvm:stock,kvm:$(BUILD)/demo,libkrun:$(BUILD)/demo
+bench-lab: bench-image demo
+	mkdir -p $(BUILD)/bench
 	$(BIN)/python tools/bench_lab.py $(BUILD)/bench/lab.raw
 	$(BIN)/vmtailor bench startup --only boot --on $(LAB_ROWS) --inside vm:$(BUILD)/bench/lab.raw --repeat 2 -o $(BUILD)/bench/lab.json $(BENCH_ARGS)
 

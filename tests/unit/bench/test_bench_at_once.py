@@ -255,9 +255,9 @@ def test_a_machine_without_engines_does_nothing_at_once() -> None:
 
 
 def test_the_command_of_a_cell_is_taken(tmp_path: Path) -> None:
-    launch._check_tests(replace(JOB, only=("pipe",), variant=VIRTUAL), False)
+    launch._check_tests(replace(JOB, only=("pipe",), variant=VIRTUAL), with_machines=False, inside=False)
     with pytest.raises(UserInputError, match="no test of unixbench is run in the way"):
-        launch._check_tests(replace(JOB, only=("pipe",), variant="upside down"), False)
+        launch._check_tests(replace(JOB, only=("pipe",), variant="upside down"), with_machines=False, inside=False)
     planned = rounds_boot.planned(JOB, ROWS)
     words = again_words(replace(JOB, host_name="a b"), planned[0])
     assert words[-4:] == ["--host-name", "a b", "-o", "again.json"]

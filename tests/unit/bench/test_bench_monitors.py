@@ -14,23 +14,28 @@ from typing import ClassVar
 
 import pytest
 from tests.unit.bench.test_bench_inside_machine import INSIDE, WITHIN_JOB
+from tests.unit.test_attribution_boot import counters as counters_of
+from tests.unit.test_attribution_boot import stretch
 
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import GuestError, UserInputError
-from vmtailor.bench.analysis.boot_counts import WITHIN, per_unit, started
+from vmtailor.bench.analysis.boot_counts import PROGRAM, WITHIN, per_unit, started, to_program
+from vmtailor.bench.analysis.cells import cells
 from vmtailor.bench.analysis.schedule import PlannedTrial
+from vmtailor.bench.analysis.starts_within import HEADER, starts_within
 from vmtailor.bench.model.job import BenchJob, BenchMonitor
-from vmtailor.bench.model.results import SuiteName
-from vmtailor.bench.run import machine_monitors
+from vmtailor.bench.model.results import CLOCK, BenchFigure, BenchTrial, SuiteName
+from vmtailor.bench.run import launch, machine_monitors
 from vmtailor.bench.run.bench_rows import MonitoredRow
 from vmtailor.bench.run.harness import again as again_words
 from vmtailor.bench.run.launch import bench
 from vmtailor.bench.run.machine_counts import WITHIN_WORK, cannot_tell, counted_trial, machine_tests
-from vmtailor.bench.run.machine_monitors import ReadyMonitor, is_monitor, with_monitors
+from vmtailor.bench.run.machine_monitors import ReadyMonitor, StartedMachine, is_monitor, with_monitors
 from vmtailor.bench.run.monitor_engine import MonitorEngine, described
 from vmtailor.bench.runtimes.guest_runtime import FAILED
 from vmtailor.drivers.guest.wire import FromGuest, encode
 from vmtailor.model.boots.boot import Boot, Milestone, Outcome, Phase, PhaseCounts
+from vmtailor.model.boots.counters import GuestTotals, SpanReached, Totals
 from vmtailor.model.boots.ending import End, Ending, Gathered
 from vmtailor.model.boots.workload import FIXED_KEY
 from vmtailor.model.guest import GuestReport
@@ -113,8 +118,8 @@ def test_a_bundles_machine_is_started_from_our_disk(tmp_path: Path, name: str) -
     machine = Machine(
         "microvm", 64 << 20, kernel="/b/vmlinux", words=("root=/dev/vda",), disks=(Disk("/b/root.erofs"),), network=True
     )
-    one = machine_monitors._placed(f"{name}:/b/mine", 2, machine, "Linux 6.12", None)
-    assert one.row.name == f"{name}:mine" and one.memory_bytes == 64 << 20
+    one = machine_monitors._placed(f"{name}:/b/mine", 2, StartedMachine(machine, "Linux 6.12", 4096), None)
+    assert (one.row.name, one.row.entry, one.memory_bytes) == (f"{name}:mine", 4096, 64 << 20)
     assert {entry.path: entry.data for entry in one.entries} == {
         "m2-kernel": Path("/b/vmlinux"), "m2-root": Path("/b/root.erofs"),
     }  # fmt: skip
@@ -122,7 +127,7 @@ def test_a_bundles_machine_is_started_from_our_disk(tmp_path: Path, name: str) -
     for wanted in ("/run/vmtailor-ours/m2-kernel", "/run/vmtailor-ours/m2-root", "/run/vmtailor-monitor/orders"):
         assert wanted in text
     assert "VT_RUN=1" in text and "tap" not in text
-    given = machine_monitors._placed(f"{name}:/b/mine", 0, machine, "Linux 6.12", program)
+    given = machine_monitors._placed(f"{name}:/b/mine", 0, StartedMachine(machine, "Linux 6.12", 4096), program)
     assert given.row.argv[0] == "/run/vmtailor-ours/m0-program" and given.row.argv[1:] != ()
     assert given.entries[-1].data == program and given.entries[-1].mode == 0o755
 
@@ -130,7 +135,7 @@ def test_a_bundles_machine_is_started_from_our_disk(tmp_path: Path, name: str) -
 def test_a_machine_that_a_monitor_cannot_start_is_refused() -> None:
     machine = Machine("q35", 64 << 20, kernel="/k", initrd="/i", disks=(Disk("/r"),))
     with pytest.raises(UserInputError, match="Firecracker cannot start this machine"):
-        machine_monitors._placed("firecracker:/b", 0, machine, "", None)
+        machine_monitors._placed("firecracker:/b", 0, StartedMachine(machine, "", 0), None)
 
 
 def test_the_machine_around_changes_for_monitors_alone() -> None:
@@ -166,11 +171,46 @@ def test_efficiency_is_counted_by_the_unit_within_a_machine_alone() -> None:
         def run(self, command: Sequence[str]) -> Boot:
             return boot(int(command[1]) ** 3, 0, 0)
 
+    # What a cell gives to be copied is known before the machine is.
+    copied = replace(job, inside=None, only=("linpack",), variant=CLOCK)
+    launch._check_tests(copied, with_machines=True, inside=True)
+    with pytest.raises(UserInputError, match="instruction clock"):
+        launch._check_tests(copied, with_machines=True, inside=False)
     (linpack,) = (test for test in machine_tests(job) if test.test == "linpack")
     one = Counted(KNOWN, described(ROW, ()), Path(), monitor=ROW)
     found = {figure.name: figure.value for figure in counted_trial(linpack, one)}
     assert found["user a unit"] == (400**3 - 200**3) / 37_573
     assert any("efficiency tcp-send, tcp-receive, tcp-latency: cannot tell" in text for text in cannot_tell(job))
+
+
+def test_starts_within_a_machine_stand_in_one_table() -> None:
+    reached = [
+        Totals(kernel=100, guest=GuestTotals(kernel=5)),  # of the first start, which does not count
+        Totals(kernel=300, user=7, ports=2, guest=GuestTotals(early=1_000_000, kernel=500_005, entries=9)),
+    ]
+    begin = stretch("ready", "load", Totals(kernel=200, guest=GuestTotals(kernel=5)))
+    counters = counters_of(begin, spans=tuple(SpanReached(PROGRAM, one) for one in reached))
+    told = {figure.name: figure.value for figure in to_program(counters)}
+    assert told == {
+        "kernel to the program": 100, "user to the program": 7, "devices to the program": 2,
+        "guest to the program": 1_500_000, "exits to the program": 9,
+    }  # fmt: skip
+    assert not to_program(replace(counters, spans=counters.spans[:1]))  # passed before the load alone
+
+    def trial(name: str, block: int, *figures: BenchFigure) -> BenchTrial:
+        return BenchTrial(SuiteName.STARTUP, "boot", name, 1, CLOCK, block, 0.0, 1.0, figures)
+
+    trials = [
+        trial(name, block, *started(start, {}, (WITHIN,)))
+        for block in (1, 2)
+        for name, start in (("vm:lab/kvm:mine", boot(70, 2_000_000, 12)), ("vm:lab/native", boot(9000, 0, 0)))
+    ]
+    trials += [trial("vm:lab/kvm:mine", 1, *to_program(counters))]
+    trials += [trial("vm:stock", 1, BenchFigure("kernel to its end", 1.0, "instructions"))]
+    first, second = starts_within(cells(trials))
+    assert first.row == ("vm:lab/native", "0.0", "", "0.0", "0.0", "0.0", "0", "1,000.0")
+    assert second.row == ("vm:lab/kvm:mine", "2.0", "1.5", "0.0", "0.0", "2.0", "12", "1,000.0")
+    assert second.executed == 500 + 70 + 2_000_000 and len(HEADER) == len(second.row)
 
 
 def test_names() -> None:

@@ -18,6 +18,21 @@ MEASURED = REPOSITORY / "benchmarks" / "measured"
 PAGES = {"unixbench.json.xz": REPOSITORY / "docs/explanation/unixbench-measured.md"}
 
 
+def test_each_published_verdict_stands_beside_ours() -> None:
+    rows = [
+        line.split("\t") for line in (REPOSITORY / "benchmarks/published/paas-verdicts.tsv").read_text().splitlines()
+    ]
+    assert rows[0] == ["area", "question", "published verdict"]
+    told = [
+        [cell.strip() for cell in line.strip("|").split(" | ")]
+        for line in (REPOSITORY / "docs/explanation/published-verdicts.md").read_text().splitlines()
+        if line.startswith("| ")
+    ]
+    table = told[-len(rows) + 1 :]
+    assert [cells[:2] for cells in table] == [[f"{area}, {question}", verdict] for area, question, verdict in rows[1:]]
+    assert all(len(cells) == 4 and all(cells) for cells in table)
+
+
 def test_every_file_has_a_page() -> None:
     assert {path.name for path in MEASURED.glob("*.xz")} == set(PAGES)
 

@@ -13,6 +13,7 @@ from vmtailor.analysis.cost.waterfall import OTHER
 from vmtailor.bench.analysis.figure_parts import part
 from vmtailor.bench.model.results import BenchFigure
 from vmtailor.model.boots.boot import Boot, Phase
+from vmtailor.model.boots.counters import Counters
 
 #: Name of the code that the machine runs before its kernel.
 BEFORE = "firmware"
@@ -96,6 +97,24 @@ def started(
             one.took_ns(found),
         )
     )
+
+
+#: The span at which the init of a machine within the machine executes its program.
+PROGRAM = "program"
+#: The end of the names of figures until then.
+TO_PROGRAM = "to the program"
+
+
+def to_program(counters: Counters) -> tuple[BenchFigure, ...]:
+    """Return the cost from the start command until the program of a machine within the machine is executed; nothing
+    where the place was not passed."""
+    begin = counters.at(WITHIN.begin)
+    end = next((one.at for one in reversed(counters.spans) if one.name == PROGRAM), None)
+    if begin is None or end is None or end.executed < begin.executed:
+        return ()
+    here = end.since(begin)
+    cost = (here.early + here.kernel, here.user, here.ports + here.mmio, here.guest.executed, here.guest.entries)
+    return tuple(_figures(TO_PROGRAM, [float(value) for value in cost], {}, None))
 
 
 def per_unit(

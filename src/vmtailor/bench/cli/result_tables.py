@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import groupby
 
 from vmtailor.base.terminal import Table, TerminalConsole, Text, for_table
-from vmtailor.bench.analysis import data_n
+from vmtailor.bench.analysis import data_n, starts_within
 from vmtailor.bench.analysis.cells import Against, Cell, baseline, cells_of
 from vmtailor.bench.analysis.figure_parts import is_part
 from vmtailor.bench.analysis.heat_map import SHADES, Degraded, HeatMap, heat_maps
@@ -45,6 +45,8 @@ def _show_run(run: HostRun) -> None:
     for test, group in groupby(cells_of(run), key=lambda cell: cell.key.of_test):
         rows = [cell for cell in group if not is_part(cell)]  # there are too many of these: the page has them
         console.print(cell_table(title_of(*test), rows, order))
+    if starts := starts_within.starts_within(cells_of(run)):
+        console.print(_table(starts_within.TITLE, starts_within.HEADER, (one.row for one in starts)))
     for map_ in heat_maps(run):
         console.print(heat_table(map_))
     for table in index_tables(cells_of(run), list(order)):

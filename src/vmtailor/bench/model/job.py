@@ -91,7 +91,8 @@ class BenchMachine:
 class BenchMonitor:
     """A monitor that starts the image in a machine of its own, within a machine. `name`: of its row, after that of the
     machine around it; `asked`: as the user named it; `title`: for people. `argv`: its command there, `files`: path and
-    content of what it reads besides; `version`: prints its version. `machine`: what it starts, in words."""
+    content of what it reads besides; `version`: prints its version. `machine`: what it starts, in words; `entry`: where
+    init executes the program there; 0: not known."""
 
     name: str
     asked: str
@@ -100,6 +101,7 @@ class BenchMonitor:
     files: tuple[tuple[str, str], ...]
     version: tuple[str, ...]
     machine: str
+    entry: int = 0
 
 
 @dataclass(frozen=True)

@@ -19,11 +19,11 @@ from vmtailor.base.natives import Natives, elf_symbols
 from vmtailor.base.progress import step
 from vmtailor.base.text import plain
 from vmtailor.bench.analysis import instance_report
-from vmtailor.bench.analysis.boot_counts import WITHIN
+from vmtailor.bench.analysis.boot_counts import WITHIN, started
 from vmtailor.bench.analysis.guest_rounds import STEP, about
 from vmtailor.bench.model.instance import BENCH, BENCH_UNIXBENCH, Limits
 from vmtailor.bench.model.job import VM, BenchInside, BenchMachine
-from vmtailor.bench.model.results import RuntimeIdentity
+from vmtailor.bench.model.results import BenchFigure, RuntimeIdentity
 from vmtailor.bench.run import kernel_subsystems
 from vmtailor.bench.run.image_machine import counting
 from vmtailor.bench.run.machine_monitors import ReadyMonitor, with_monitors
@@ -167,10 +167,22 @@ class GuestEngine:
     def run(self, command: Sequence[str]) -> Boot:
         """Boot, make the engine ready, and have it run the command twice. The second run is counted: the phase "load".
         Raises GuestError when it fails."""
+        return self.ran(command)[0]
+
+    def ran(self, command: Sequence[str]) -> tuple[Boot, Gathered]:
+        """Do what `run` does, and return all that was gathered besides."""
         found, gathered = self.driven(exercise_of(self.asked(command)), self.says)
         _right(found, gathered)
         self.output(gathered)
-        return found
+        return found, gathered
+
+    def start(self, command: Sequence[str]) -> tuple[BenchFigure, ...]:
+        """Return the cost of one start of the command. Raises GuestError when it fails."""
+        return started(self.run(command), self.subsystems, self.starts)
+
+    def spans(self) -> tuple[CodeSpan, ...]:
+        """Return places at whose passages the counts are noted."""
+        return ()
 
     def identity(self, expected: str) -> RuntimeIdentity:
         """Return what an instance under limits reports of itself, checked against the machine around it. `expected`:
@@ -228,7 +240,7 @@ class GuestEngine:
             work = Attended(exercise=exercise, volume=volume, key=FIXED_KEY, timeout_s=patience_s).unhurried(
                 Clock.INSTRUCTIONS
             )
-            spans = _step_spans(parts) if by_step else ()
+            spans = _step_spans(parts) if by_step else self.spans()
             counted = counting(known.machine, parts, parts.attendant_marks(), spans, guests=self.guests)
             return boot(machine, work, folder, counting=counted)
 

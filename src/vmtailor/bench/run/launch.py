@@ -81,7 +81,7 @@ def bench(
         at_once=bool(inside) and asked.at_once,
         host_name=asked.host_name or stable_name(),
     )
-    _check_tests(job, bool(inside) or len(described) < len(named))
+    _check_tests(job, with_machines=bool(inside) or len(described) < len(named), inside=bool(inside))
     kvm_works = _kvm(required=require_kvm)
     require_root()
     _require_seen(asked, store, inside)
@@ -97,7 +97,7 @@ def bench(
     )
     if inside:
         monitors_ = machine_monitors.ready(monitored, programs, image, job.reference, store)
-        counted = bool(machine_tests(job)) or bool(monitored)
+        counted = bool(machine_tests(job, inside=True))
         known = guest_engine.ready(inside, image, job.image_archive, store, by_subsystem=counted, monitored=monitors_)
         job = replace(job, inside=known)
     # Of two runs into one file, each would drop what the other one adds.
@@ -175,10 +175,10 @@ def _program(image: Image) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _check_tests(job: BenchJob, with_machines: bool) -> None:
+def _check_tests(job: BenchJob, *, with_machines: bool, inside: bool) -> None:
     every = replace(job, only=())
     tests = [test for suite in job.suites for test in SUITES[suite].tests(job)]
-    tests += machine_tests(every) if with_machines else []
+    tests += machine_tests(every, inside=inside) if with_machines else []
     tests += rounds_boot.tests(every) if job.at_once else []
     known, ways = {test.test for test in tests}, {test.variant for test in tests}
     for name in job.only:

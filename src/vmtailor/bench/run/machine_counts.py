@@ -65,8 +65,9 @@ _NETWORK = "tcp-send, tcp-receive, tcp-latency"
 _NOT_IN_COUNTS = "two-level paging, caches and real devices are not in instruction counts"
 
 
-def machine_tests(job: BenchJob) -> list[BenchTest]:
-    """Return the counted tests of a job's suites. Their cost is that of an average row."""
+def machine_tests(job: BenchJob, *, inside: bool = False) -> list[BenchTest]:
+    """Return the counted tests of a job's suites. Their cost is that of an average row. `inside`: there will be a
+    machine around its engines."""
     monitors = 0 if job.inside is None else len(job.inside.monitors)
     own, within = len(job.machines), len(job.inside_runtimes) + monitors
     cost_s = (own * _COST_S + within * _COST_WITHIN_S) / max(1, own + within)
@@ -79,7 +80,7 @@ def machine_tests(job: BenchJob) -> list[BenchTest]:
             for test, row in INDEX.items()
             if row.units and (row.quick_units or not job.quick)
         ]
-    if SuiteName.EFFICIENCY in job.suites and job.inside is not None:
+    if SuiteName.EFFICIENCY in job.suites and (inside or job.inside is not None):
         found += [
             BenchTest(SuiteName.EFFICIENCY, test, variant=CLOCK, cost=2 * cost_s, warm_up=False) for test in WITHIN_WORK
         ]
@@ -136,6 +137,8 @@ def cannot_tell(job: BenchJob) -> list[str]:
 def counted_trial(test: BenchTest, machine: ImageMachine | GuestEngine) -> tuple[BenchFigure, ...]:
     """Count a test once. Raises GuestError."""
     if test.suite == SuiteName.STARTUP:
+        if isinstance(machine, GuestEngine):
+            return machine.start([BENCH, "report"])
         return started(machine.run([BENCH, "report"]), machine.subsystems, machine.starts)
     if test.suite == SuiteName.EFFICIENCY:
         work = WITHIN_WORK[test.test]

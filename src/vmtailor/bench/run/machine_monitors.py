@@ -103,39 +103,55 @@ def ready(
     found = []
     for number, name in enumerate(dict.fromkeys(names)):
         with step(f"make {plain(name)[:60]} ready"):
-            machine, words = _stock(reference, store) if _bundle_of(name) == STOCK else _fitted(name, image, store)
-        found.append(_placed(name, number, machine, words, programs.get(_monitor_of(name))))
+            started = _stock(reference, store) if _bundle_of(name) == STOCK else _fitted(name, image, store)
+        found.append(_placed(name, number, started, programs.get(_monitor_of(name))))
     rows = [one.row.name for one in found]
     if len(set(rows)) < len(rows):
         raise UserInputError("two bundles' folders have one name", hint="rename one: it names the row")
     return tuple(found)
 
 
-def _stock(reference: str, store: Store) -> tuple[Machine, str]:
+@dataclass(frozen=True)
+class StartedMachine:
+    """A machine that a monitor will start, with its description in words. `entry`: as in BenchMonitor."""
+
+    machine: Machine
+    words: str
+    entry: int
+
+
+def _stock(reference: str, store: Store) -> StartedMachine:
     known = image_subject.prepare(FitOptions(reference, Path(), store=store))
-    return known.baseline, f"Linux {known.kernel.release}"
+    return StartedMachine(known.baseline, f"Linux {known.kernel.release}", _entry(known.natives.marks()))
 
 
-def _fitted(name: str, image: Image, store: Store) -> tuple[Machine, str]:
+def _entry(marks: Mapping[str, int]) -> int:
+    return marks.get("entry", 0)
+
+
+def _fitted(name: str, image: Image, store: Store) -> StartedMachine:
     """Return the bundle's machine. Where the bundle is of another image, its kernel starts this one."""
     one = bundle_folder.load_container(Path(_bundle_of(name)), store)
     bundle = one.bundle
     machine = fitted_machine.machine_of(one, fitted_machine.Chosen(accelerator=Accelerator.KVM, clock=Clock.WALL))
     words = f"Linux {bundle.kernel_version} of {bundle.name}"
+    parts = guest_programs.of(bundle.architecture)
+    marks = one.init_marks
     if bundle.image_digest != image.digest:
-        root = build_root(image, bundle.root_format, guest_programs.of(bundle.architecture), store)
+        root, marks = build_root(image, bundle.root_format, parts, store), parts.marks()
         machine = replace(machine, disks=(replace(one.root, path=str(root)),))
         words += " (fitted to another image)"
-    return machine, f"{words}, {digest(to_bytes(bundle))[:12]}"
+    entry = _entry(parts.marks() if marks is None else marks)
+    return StartedMachine(machine, f"{words}, {digest(to_bytes(bundle))[:12]}", entry)
 
 
-def _placed(name: str, number: int, machine: Machine, words: str, program: Path | None) -> ReadyMonitor:
+def _placed(name: str, number: int, wanted: StartedMachine, program: Path | None) -> ReadyMonitor:
     """Return the monitor with the places of its files on our disk."""
     inner = _monitor_of(name)
     monitor = monitors.named(inner)
     started = with_run(
         replace(
-            machine_variants.counted(machine), accelerator=Accelerator.KVM, clock=Clock.WALL, cpu_model=HOST_CPU,
+            machine_variants.counted(wanted.machine), accelerator=Accelerator.KVM, clock=Clock.WALL, cpu_model=HOST_CPU,
             ports=(), network=False, monitor=inner,
         ),
         ORDERS,
@@ -157,7 +173,8 @@ def _placed(name: str, number: int, machine: Machine, words: str, program: Path 
         argv=argv,
         files=tuple((f"{PLACE}/{file}", data.decode()) for file, data in orders.files.items()),
         version=_KRUN_VERSION if inner == "libkrun" and program is None else (argv[0], "--version"),
-        machine=f"{words}, {started.board}, {notation.mebibytes(started.memory_bytes)}",
+        machine=f"{wanted.words}, {started.board}, {notation.mebibytes(started.memory_bytes)}",
+        entry=wanted.entry,
     )
     return ReadyMonitor(row, tuple(entries), started.memory_bytes)
 

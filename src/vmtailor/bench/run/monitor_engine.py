@@ -13,8 +13,10 @@ from typing import Any, ClassVar
 from vmtailor.analysis.guests import boots
 from vmtailor.base.errors import GuestError
 from vmtailor.base.text import plain
+from vmtailor.bench.analysis.boot_counts import PROGRAM, started, to_program
 from vmtailor.bench.model.instance import Limits
 from vmtailor.bench.model.job import BenchMonitor
+from vmtailor.bench.model.results import BenchFigure
 from vmtailor.bench.run.guest_engine import OURS_DISK, TREE_DISK, GuestEngine
 from vmtailor.bench.run.image_machine import work_of
 from vmtailor.bench.run.machine_monitors import ORDERS, PLACE
@@ -23,6 +25,7 @@ from vmtailor.bench.runtimes.guest_runtime import InGuest, in_guest
 from vmtailor.bench.suites.bench_run import TAG
 from vmtailor.drivers.guest import guest_volume
 from vmtailor.drivers.guest.guest_session import heard
+from vmtailor.model.boots.counters import CodeSpan
 from vmtailor.model.boots.ending import Gathered
 from vmtailor.model.boots.system_exercise import Saying
 from vmtailor.model.boots.workload import FIXED_KEY
@@ -54,6 +57,16 @@ class MonitorEngine(GuestEngine):
         """Return nothing: a report that comes in frames of our init is of another machine, whose kernel may be of the
         same release."""
         return {}
+
+    def start(self, command: Sequence[str]) -> tuple[BenchFigure, ...]:
+        """Return the cost of one start of the command, also up to the moment when init executes it."""
+        found, gathered = self.ran(command)
+        figures = started(found, self.subsystems, self.starts)
+        return figures if gathered.counters is None else (*figures, *to_program(gathered.counters))
+
+    def spans(self) -> tuple[CodeSpan, ...]:
+        """Return the place where init executes the program."""
+        return (CodeSpan(PROGRAM, self.monitor.entry, in_guest=True),) if self.monitor.entry else ()
 
     def output(self, gathered: Gathered) -> bytes:
         """Return what the command printed. Raises GuestError where it did not end with 0."""

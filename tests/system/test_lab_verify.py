@@ -15,6 +15,7 @@ from tests.system.conftest import Fitted
 
 from vmtailor.drivers.host import bundle_folder, verdict_file
 from vmtailor.drivers.monitors import lab_folder
+from vmtailor.model.architecture import of_host
 from vmtailor.model.monitor_verdicts import MonitorPlace
 
 pytestmark = pytest.mark.system
@@ -29,7 +30,7 @@ PROGRAMS = {"firecracker": "VMTAILOR_FIRECRACKER", "cloud-hypervisor": "VMTAILOR
 def lab() -> dict[str, str]:
     """The lab of the cache, built where there is none of this description; its monitors, with their versions."""
     subprocess.run([sys.executable, TREE / "tools" / "lab.py"], check=True, stdout=subprocess.PIPE, timeout=1500)
-    return lab_folder.load()[0].monitors
+    return lab_folder.load(of_host().name)[0].monitors
 
 
 @pytest.mark.parametrize("monitor", ["qemu", "libkrun", *PROGRAMS])

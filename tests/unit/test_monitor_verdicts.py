@@ -267,9 +267,9 @@ def test_the_program_of_a_user_is_named_by_its_digest(tmp_path: Path, verdict: l
     program = tmp_path / "firecracker"
     program.write_bytes(b"x")
     choice = MonitorChoice("lab/firecracker", Accelerator.TCG, Clock.WALL, {"firecracker": program})
-    start = monitor_record.start_of(choice, choice.accelerator, choice.clock)
+    start = monitor_record.start_of(choice, "x86_64", choice.accelerator, choice.clock)
     assert start.program_sha256 == hashlib.sha256(b"x").hexdigest() and start.version("x86_64") == ""
-    other = monitor_record.start_of(replace(choice, monitor="lab/qemu"), choice.accelerator, choice.clock)
+    other = monitor_record.start_of(replace(choice, monitor="lab/qemu"), "x86_64", choice.accelerator, choice.clock)
     assert other.program_sha256 == "" and other.version("x86_64") == "7.2"
 
 
@@ -277,9 +277,9 @@ def test_the_program_of_a_user_is_named_by_its_digest(tmp_path: Path, verdict: l
     ("accelerator", "place"), [(Accelerator.KVM, MonitorPlace.KVM), (Accelerator.TCG, MonitorPlace.EMULATED)]
 )
 def test_on_this_host_the_place_is_the_accelerators(accelerator: Accelerator, place: MonitorPlace) -> None:
-    assert monitor_record.start_of(None, accelerator, Clock.WALL).place is place
+    assert monitor_record.start_of(None, "x86_64", accelerator, Clock.WALL).place is place
     chosen = MonitorChoice("qemu", accelerator, Clock.WALL)
-    assert monitor_record.start_of(chosen, accelerator, Clock.WALL).place is place
+    assert monitor_record.start_of(chosen, "x86_64", accelerator, Clock.WALL).place is place
 
 
 # --- what shows it

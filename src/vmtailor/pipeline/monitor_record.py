@@ -51,7 +51,7 @@ class MonitorStart:
         return ""
 
 
-def start_of(choice: MonitorChoice | None, accelerator: Accelerator, clock: Clock) -> MonitorStart:
+def start_of(choice: MonitorChoice | None, architecture: str, accelerator: Accelerator, clock: Clock) -> MonitorStart:
     """Return the monitor that a user chose, or else QEMU, with program and lab as they are now. Raises HostError where
     there is no lab."""
     if choice is None:
@@ -59,7 +59,7 @@ def start_of(choice: MonitorChoice | None, accelerator: Accelerator, clock: Cloc
     name = choice.monitor.removeprefix(LAB)
     program, in_lab = choice.programs.get(name), choice.monitor.startswith(LAB)
     return MonitorStart(
-        monitor=name, accelerator=accelerator, clock=clock, lab=lab_folder.load()[0] if in_lab else None,
+        monitor=name, accelerator=accelerator, clock=clock, lab=lab_folder.load(architecture)[0] if in_lab else None,
         program_sha256=sha256_of(program) if program is not None else "",
     )  # fmt: skip
 

@@ -228,7 +228,11 @@ def verify_prepared(prepared: PreparedVerify) -> Verification:
     accelerator = accelerator or monitors.usual().best_accelerator(subject.architecture, store)
     # Of another disk a verdict says nothing.
     bundle = subject.files if isinstance(subject.files, BundleFolder) and request.disk is None else None
-    start = monitor_record.start_of(prepared.choice, accelerator, prepared.clock) if bundle is not None else None
+    start = (
+        monitor_record.start_of(prepared.choice, subject.architecture, accelerator, prepared.clock)
+        if bundle is not None
+        else None
+    )
     with monitors.lab_programs({} if prepared.choice is None else prepared.choice.programs):
         found = replace(subject.verified(accelerator, prepared.clock, store), skipped=subject.skipped)
     if isinstance(subject.files, WorkFolder) and prepared.choice is None:  # the next stage is for its own machine

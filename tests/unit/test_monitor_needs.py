@@ -6,11 +6,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.fakes.fit_run_data import fit_run
 
 from vmtailor.analysis.changes import symbol_catalogue
+from vmtailor.base.files import records
 from vmtailor.drivers.kernel import symbol_names
 from vmtailor.drivers.monitors import monitors
 from vmtailor.drivers.monitors.monitor import MonitorNeed
@@ -34,6 +37,15 @@ def test_what_a_monitor_needs_is_more_than_the_usual_board(need: MonitorNeed) ->
         situation = symbol_catalogue.Situation(board, RootFormat.EROFS, "6.12.117", architecture=name, network=True)
         usual = {symbol for entry in symbol_catalogue.load().chosen(situation) for symbol, _ in entry.symbols}
         assert not usual & set(need.symbols)
+
+
+def test_the_price_is_of_the_code_of_all_symbols_of_a_need(tmp_path: Path) -> None:
+    run = fit_run()
+    costs = (("ACPI", 1_000_000), ("PCI", 2000), ("EPOLL", 7))
+    records.save(replace(run, baseline=replace(run.baseline, symbol_costs=costs)), tmp_path / "run.json")
+    tool = (sys.executable, ROOT / "tools/monitor_needs.py", "--costs", tmp_path / "run.json")
+    said = subprocess.run(tool, check=True, stdout=subprocess.PIPE, text=True).stdout
+    assert said == "pci-and-acpi: 1,002,000 instructions\nvirtio-console: 0 instructions\n"
 
 
 def test_needs_have_names_of_their_own_and_reasons() -> None:

@@ -80,30 +80,17 @@ class Gives:
 
 
 @dataclass(frozen=True)
-class NeedPrice:
-    """The price of a need: how much larger a fitted kernel becomes. `of`: the image whose kernel it was, and the
-    kernel's version. `kernel_bytes`, `compressed_bytes`: of its file, as it is and with xz. `memory_bytes`: of what is
-    loaded of it. `init_instructions`: from kernel entry to init, gross, in a machine that has no such device."""
-
-    of: str
-    kernel_bytes: int
-    compressed_bytes: int
-    memory_bytes: int
-    init_instructions: int
-
-
-@dataclass(frozen=True)
 class MonitorNeed:
     """Symbols that a kernel needs for machines of a monitor, beyond those of the usual board: name → value. `where`:
-    the machines that need them, in words; `architectures`: by name, empty for all. `price`: None where it was not
-    measured."""
+    the machines that need them, in words; `architectures`: by name, empty for all. `executed`: instructions of their
+    code from kernel entry to ready, in the distribution's kernel on the usual board; None where none was counted."""
 
     id: str
     where: str
     reason: str
     symbols: Mapping[str, str]
     architectures: tuple[str, ...] = ()
-    price: NeedPrice | None = None
+    executed: int | None = None
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from vmtailor.base.terminal import TerminalConsole
 from vmtailor.cli import verify as cli_verify
 from vmtailor.drivers.host import bundle_folder, verdict_file
 from vmtailor.drivers.host.bundle_folder import BundleFolder, seal
-from vmtailor.drivers.monitors import lab_folder
+from vmtailor.drivers.monitors import lab_folder, monitor_proof
 from vmtailor.drivers.monitors.lab_folder import Lab
 from vmtailor.model.bundle import MONITORS, RECORD, RUN
 from vmtailor.model.exercise import Proof
@@ -37,7 +37,7 @@ from vmtailor.model.trial import Trial, Verification
 from vmtailor.pipeline import monitor_record, reverify
 from vmtailor.pipeline.monitor_choice import MonitorChoice
 from vmtailor.pipeline.reverify import SavedContainer, VerifyRequest
-from vmtailor.stages.report import fit_document, monitor_proof, page, proof_line, show, verdicts_of
+from vmtailor.stages.report import fit_document, page, show
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 
@@ -236,18 +236,16 @@ def test_verify_keeps_what_it_found_with_its_monitor(
 ) -> None:
     folder = write_bundle(tmp_path / "b")
     cli_verify.verify(VerifyRequest(folder, Clock.INSTRUCTIONS))
-    one = "kept in monitors.json: the same exercise passed on 1 monitor: QEMU (emulated)\n"
-    assert one in capsys.readouterr().err
+    assert not (folder / MONITORS).exists()  # that is the fit's own monitor
     cli_verify.verify(VerifyRequest(folder, Clock.INSTRUCTIONS, on="libkrun", lab=True))
     out, err = capsys.readouterr()
-    assert "passed on 2 monitors: QEMU (emulated), libkrun under KVM in the lab\n" in err
+    assert "libkrun under KVM in the lab\n" in err
     assert f"vmtailor report {folder}" in out
     verdict.append(Verification(("it is silent",)))
     with pytest.raises(AnswerNo):
         cli_verify.verify(VerifyRequest(folder, Clock.WALL, lab=True), json=True)
     assert "; it failed on QEMU under KVM in the lab\n" in capsys.readouterr().err
-    emulated, libkrun, qemu = verdict_file.read(bundle_folder.load(folder))
-    assert (emulated.place, emulated.clock, emulated.lab_kernel) == (MonitorPlace.EMULATED, Clock.INSTRUCTIONS, "")
+    libkrun, qemu = verdict_file.read(bundle_folder.load(folder))
     assert libkrun == replace(IN_LAB, proof=Proof.LOAD, skipped=libkrun.skipped) and len(libkrun.skipped) == 1
     assert (qemu.failures, qemu.clock, qemu.version) == (("it is silent",), Clock.WALL, "7.2")
 
@@ -256,7 +254,7 @@ def test_a_verdict_that_cannot_be_kept_counts_all_the_same(
     tmp_path: Path, verdict: list[Verification], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = write_bundle(tmp_path / "b")
-    prepared = reverify.prepare(VerifyRequest(folder, Clock.INSTRUCTIONS))
+    prepared = reverify.prepare(VerifyRequest(folder, Clock.INSTRUCTIONS, on="libkrun", lab=True))
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
     assert reverify.verify_prepared(prepared) is not None
     assert "the verdict is not kept in the bundle: " in capsys.readouterr().err
@@ -287,24 +285,24 @@ def test_on_this_host_the_place_is_the_accelerators(accelerator: Accelerator, pl
 
 def test_the_fits_own_verdict_is_the_first() -> None:
     run = fit_run()
-    (own,) = verdicts_of(run)
+    (own,) = monitor_proof.verdicts_of(run)
     assert (own.monitor, own.place, own.passed, own.proof) == ("qemu", MonitorPlace.EMULATED, True, run.proof)
-    assert verdicts_of(run, (UNDER_KVM,)) == (own, UNDER_KVM)
-    assert verdicts_of(run, (EMULATED,)) == (EMULATED,)  # the later one counts
+    assert monitor_proof.verdicts_of(run, (UNDER_KVM,)) == (own, UNDER_KVM)
+    assert monitor_proof.verdicts_of(run, (EMULATED,)) == (EMULATED,)  # the later one counts
     failed = replace(run, verified=False, trials=())
-    assert verdicts_of(failed)[0].failures == ("not verified",)
+    assert monitor_proof.verdicts_of(failed)[0].failures == ("not verified",)
     last = replace(run.trials[-1], passed=False, failures=("no answer",))
     assert isinstance(last, Trial)
-    assert verdicts_of(replace(failed, trials=(last,)))[0].failures == ("no answer",)
+    assert monitor_proof.verdicts_of(replace(failed, trials=(last,)))[0].failures == ("no answer",)
 
 
 def test_the_proof_is_a_sentence() -> None:
     bad = replace(UNDER_KVM, monitor="later-one", failures=("no answer",))
-    assert proof_line((EMULATED, IN_LAB)) == (
+    assert monitor_proof.line((EMULATED, IN_LAB)) == (
         "the same exercise passed on 2 monitors: QEMU (emulated), libkrun under KVM in the lab"
     )
-    assert proof_line((EMULATED, bad)).endswith("1 monitor: QEMU (emulated); it failed on later-one under KVM")
-    assert proof_line((bad,)) == "the exercise failed on later-one under KVM"
+    assert monitor_proof.line((EMULATED, bad)).endswith("1 monitor: QEMU (emulated); it failed on later-one under KVM")
+    assert monitor_proof.line((bad,)) == "the exercise failed on later-one under KVM"
 
 
 def test_a_row_says_which_program_it_was_and_what_was_left_out() -> None:

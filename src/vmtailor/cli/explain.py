@@ -34,6 +34,7 @@ from vmtailor.cli.tables import requirements_view
 from vmtailor.cli.tables.finding_view import LookupAnswer, document
 from vmtailor.cli.tables.finding_view import show as show_answer
 from vmtailor.drivers.kernel import symbol_names
+from vmtailor.drivers.monitors import monitor_proof
 from vmtailor.model.architecture import named, names
 from vmtailor.model.change import Reason
 from vmtailor.model.fit_run import FitRun
@@ -41,7 +42,6 @@ from vmtailor.model.monitor_verdicts import MonitorVerdict
 from vmtailor.model.option import Option
 from vmtailor.model.option_rows import JSON, SOURCE
 from vmtailor.pipeline.known_source import SourceAtHand, newest_source, read_configuration, source_for
-from vmtailor.stages.report import proof_line, verdicts_of
 
 EXPLAIN_SCHEMA = "vmtailor/explain/1"
 
@@ -493,6 +493,6 @@ def overview(run: FitRun, bundle: Path, console: TerminalConsole, later: Sequenc
         Text(f"{plural(len(run.plan.left_out), 'symbol')} of the baseline left out, of which {ran} ran", "dim")
     )
     if later:
-        console.print(Text(proof_line(verdicts_of(run, later)), "dim"), soft_wrap=True)
+        console.print(Text(monitor_proof.line(monitor_proof.verdicts_of(run, later)), "dim"), soft_wrap=True)
     detail = NextCommand("See one of them in detail", ("vmtailor", "explain", str(bundle), "SYMBOL"))
     show_end(VerbEnd(commands=(detail,)), console)

@@ -19,11 +19,11 @@ from vmtailor.base.terminal import Column, Table, TerminalConsole, Text
 from vmtailor.base.text import plain
 from vmtailor.cli.fit_record import bundle_of
 from vmtailor.drivers.host import verdict_file
+from vmtailor.drivers.monitors import monitor_proof
 from vmtailor.model.bundle import RUN
 from vmtailor.model.fit_run import FitRun
 from vmtailor.model.option import Option
 from vmtailor.model.option_rows import BOOT, JSON
-from vmtailor.stages.report import proof_line, verdicts_of
 
 
 def gate(
@@ -129,7 +129,8 @@ def _read(path: Path, boot: int = 0) -> Document:
         loaded.digest(name)
     found = judged_document.of_bytes(loaded.data(RUN), loaded.path / RUN)
     later = verdict_file.read(loaded)
-    said = (("monitors", proof_line(verdicts_of(loaded.record(FitRun, RUN), later))),) if later else ()
+    every = monitor_proof.verdicts_of(loaded.record(FitRun, RUN), later)
+    said = (("monitors", monitor_proof.line(every)),) if later else ()
     return replace(judged_document.with_monitors(found, later), facts=(*found.facts, *said))
 
 

@@ -12,7 +12,7 @@ from vmtailor.base.errors import HostError, UserInputError, VmtailorError
 from vmtailor.base.files.digests import sha256_of
 from vmtailor.drivers.host import verdict_file
 from vmtailor.drivers.host.bundle_folder import BundleFolder
-from vmtailor.drivers.monitors import lab_folder, monitors
+from vmtailor.drivers.monitors import lab_folder, monitor_proof, monitors
 from vmtailor.drivers.monitors.lab_folder import Lab
 from vmtailor.model.bundle import MONITORS, RUN
 from vmtailor.model.exercise import Proof
@@ -21,7 +21,6 @@ from vmtailor.model.machine import LAB, USUAL_MONITOR, Accelerator, Clock
 from vmtailor.model.monitor_verdicts import MonitorPlace, MonitorVerdict
 from vmtailor.model.trial import Verification
 from vmtailor.pipeline.monitor_choice import MonitorChoice
-from vmtailor.stages.report import proof_line, verdicts_of
 
 
 @dataclass(frozen=True)
@@ -73,8 +72,8 @@ def keep(files: BundleFolder, start: MonitorStart, proof: Proof, found: Verifica
         output.note(f"the verdict is not kept in the bundle: {error.message}")
         return
     for one in _of_the_fit(files):
-        kept = verdicts_of(one, kept)
-    output.note(f"kept in {MONITORS}: {proof_line(kept)}")
+        kept = monitor_proof.verdicts_of(one, kept)
+    output.note(f"kept in {MONITORS}: {monitor_proof.line(kept)}")
 
 
 def _verdict(files: BundleFolder, start: MonitorStart, proof: Proof, found: Verification) -> MonitorVerdict:

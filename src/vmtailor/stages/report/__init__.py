@@ -3,8 +3,6 @@
 
 from vmtailor.stages.report.document import FIT_SCHEMA, fit_document
 from vmtailor.stages.report.fit_end import mark_of
-from vmtailor.stages.report.monitor_proof import line as proof_line
-from vmtailor.stages.report.monitor_proof import verdicts_of
 from vmtailor.stages.report.report_page import page, write_page
 from vmtailor.stages.report.report_tables import show, show_figures
 
@@ -13,9 +11,7 @@ __all__ = [
     "fit_document",
     "mark_of",
     "page",
-    "proof_line",
     "show",
     "show_figures",
-    "verdicts_of",
     "write_page",
 ]

@@ -10,12 +10,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from vmtailor.analysis.changes.plan_summary import counts
+from vmtailor.drivers.monitors import monitor_proof
 from vmtailor.model.fit_run import FitRun, Side
 from vmtailor.model.kernel import FoundKernel
 from vmtailor.model.monitor_verdicts import MonitorVerdict
 from vmtailor.model.systems.units import UnitChoice
 from vmtailor.model.trial import Purpose
-from vmtailor.stages.report import figure_rows, ledger_waterfall, margin_prices, monitor_proof, tuned_changes
+from vmtailor.stages.report import figure_rows, ledger_waterfall, margin_prices, tuned_changes
 
 # vmtailor/fit/1: without `proof`, `margin`, `lacks`, `kernel`.
 FIT_SCHEMA = "vmtailor/fit/2"

@@ -12,13 +12,14 @@ from vmtailor.analysis.changes import machine_words
 from vmtailor.analysis.changes.plan_summary import MEANING, ORDER, cause_of, counts
 from vmtailor.base import figures, pages
 from vmtailor.base.files.regular_files import write_atomic
+from vmtailor.drivers.monitors import monitor_proof
 from vmtailor.model.architecture import image_name
 from vmtailor.model.boots.boot import Phase
 from vmtailor.model.change import Figure
 from vmtailor.model.exercise import Proof
 from vmtailor.model.fit_run import FitRun, Side
 from vmtailor.model.monitor_verdicts import MonitorVerdict
-from vmtailor.stages.report import ledger_waterfall, margin_prices, monitor_proof, pictures, tuned_changes
+from vmtailor.stages.report import ledger_waterfall, margin_prices, pictures, tuned_changes
 from vmtailor.stages.report.document import fit_document, repairs
 from vmtailor.stages.report.figure_rows import groups
 

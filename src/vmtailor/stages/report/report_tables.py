@@ -11,9 +11,10 @@ from vmtailor.base import figures, output
 from vmtailor.base.terminal import Group, RenderableType, Table, TerminalConsole, Text, box
 from vmtailor.base.text import plural
 from vmtailor.base.verb_end import show_end
+from vmtailor.drivers.monitors import monitor_proof
 from vmtailor.model.fit_run import FitRun
 from vmtailor.model.monitor_verdicts import MonitorVerdict
-from vmtailor.stages.report import fit_end, ledger_waterfall, margin_prices, monitor_proof, pictures, tuned_changes
+from vmtailor.stages.report import fit_end, ledger_waterfall, margin_prices, pictures, tuned_changes
 from vmtailor.stages.report.document import fit_document, repairs
 from vmtailor.stages.report.figure_rows import FigureGroup, MeasuredSides, groups
 from vmtailor.stages.report.ledger_waterfall import Waterfall

@@ -26,18 +26,18 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "monitor-
 HEAD = """<!-- Written by tools/monitor_needs.py from src/vmtailor/data/monitors: change that, then run `make docs`. -->
 # Kernel symbols that monitors need
 
-A kernel is fitted to QEMU's smallest board: virtio-mmio, a serial line, neither PCI nor ACPI. libkrun and QEMU under KVM
-start it unchanged on x86-64, and so does Firecracker. This page lists what a kernel needs besides for other machines.
-`fit --keep SYMBOL` keeps a symbol.
+A kernel is fitted to QEMU's smallest board: virtio-mmio, a serial line, neither PCI nor ACPI. On x86-64, QEMU and libkrun
+start it unchanged under KVM, and Firecracker does by its documentation. This page lists what a kernel needs besides for
+other machines. `fit --keep SYMBOL` keeps a symbol.
 
 | monitor | need | machines | symbols | executed | why |
 | --- | --- | --- | --- | --- | --- |
 """
 
 TAIL = """
-*Executed* are the instructions of the code of these symbols from kernel entry to ready, in the distribution's kernel 6.12
-on the smallest board, with lighttpd as its container. The code looks there for devices and tables that are absent: in
-a machine that has them it costs more. This command prints the figures of any fit:
+*Executed* are the instructions of these symbols' code from kernel entry to ready, in the distribution's kernel 6.12 on
+the smallest board, with lighttpd as its container. The code looks there for devices and tables that are absent: in a
+machine that has them it costs more. This command prints the figures of any fit:
 
     .venv/bin/python tools/monitor_needs.py --costs BUNDLE/run.json
 """

@@ -107,7 +107,7 @@ class ExitPlace:
 
 @dataclass(frozen=True)
 class SmallPages:
-    """The same boot on a host without huge pages, `until` ready."""
+    """The cost of a boot on a host without huge pages: `until` ready, and its exits by cause."""
 
     until: MonitorPart
     causes: tuple[ExitCost, ...]

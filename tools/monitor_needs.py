@@ -26,9 +26,9 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "monitor-
 HEAD = """<!-- Written by tools/monitor_needs.py from src/vmtailor/data/monitors: change that, then run `make docs`. -->
 # Kernel symbols that monitors need
 
-A kernel is fitted to QEMU's smallest board: virtio-mmio, a serial line, neither PCI nor ACPI. On x86-64, QEMU and libkrun
-start it unchanged under KVM, and Firecracker does by its documentation. This page lists what a kernel needs besides
-for other machines. `fit --keep SYMBOL` keeps a symbol.
+A kernel is fitted to QEMU's smallest board: virtio-mmio, a serial line, neither PCI nor ACPI. On x86-64, QEMU and
+libkrun start it unchanged under KVM, and Firecracker does by its documentation. This page lists what a kernel needs
+besides for other machines. `fit --keep SYMBOL` keeps a symbol.
 
 | monitor | need | machines | symbols | executed | why |
 | --- | --- | --- | --- | --- | --- |

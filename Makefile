@@ -62,7 +62,7 @@ help:
 	@echo "make bench-kvm      start-up and kernel work, machines timed beside engines: where KVM works (root)"
 	@echo "make bench-aa       how often bench is wrong, from runtimes measured against themselves (root, two to three hours; resumable)"
 	@echo "make bench-overhead what the harness of bench adds to its figures"
-	@echo "make lab            an emulated machine in which KVM works, for verify --lab"
+	@echo "make lab            an emulated machine in which KVM works, for verify --lab; ARCH=arm64 for arm64's bundles"
 	@echo "make bench-analyze  time the analysis of 100 MB of each kind of log"
 	@echo "make compare-quality  how often compare is wrong, from thirty real boots"
 	@echo "make fuzz           a million inputs through every parser"
@@ -98,8 +98,8 @@ wheel: setup
 requirements.lock requirements-dev.lock: | pyproject.toml
 
 # An emulated machine in which KVM works: vmtailor verify BUNDLE --on MONITOR --lab. Built again only where it would differ.
-lab: setup
-	$(BIN)/python tools/lab.py $(LAB_ARGS)
+lab: $(if $(filter command line,$(origin ARCH)),setup-cross,setup)
+	$(BIN)/python tools/lab.py $(if $(filter command line,$(origin ARCH)),--arch $(ARCH)) $(LAB_ARGS)
 
 examples: setup
 	for name in hello lighttpd nginx redis; do $(BIN)/python examples/build.py $$name $(BUILD)/images/$$name || exit 1; done

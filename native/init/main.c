@@ -82,6 +82,8 @@ int main(int argc, char **argv) {
     line_open();
     root_scratch();
     settings_load();
+    if (!settings.stdin_relay && !settings.terminal)
+        line_hold(); /* nobody waits for our hello to speak to the container */
     line_text(WIRE_HELLO, "init 1");
     line_mark("init", started);
     root_writable();
@@ -99,8 +101,10 @@ int main(int argc, char **argv) {
 
     int exit_code, by_signal;
     const char *why;
-    while (!entry_ended(&exit_code, &by_signal, &why))
-        loop_step(exercise_advance());
+    while (!entry_ended(&exit_code, &by_signal, &why)) {
+        uint64_t next = exercise_advance(), line_next = line_advance();
+        loop_step(next < line_next ? next : line_next);
+    }
     exercise_entry_ended(exit_code);
     end_all_processes();
     line_text(WIRE_EXIT, "%d %d %s", exit_code, by_signal, why);

@@ -124,6 +124,10 @@ void line_mark(const char *name, struct stamp stamp) {
     say("mark %s", name);
 }
 
+void line_flush(void) {
+    say("flush");
+}
+
 void trace_log_mark(const char *name) {
     say("trace %s", name);
 }

@@ -11,6 +11,7 @@ from tests.system.conftest import Fitted
 
 from vmtailor.base.files import records
 from vmtailor.drivers.monitors import lab_folder
+from vmtailor.model.architecture import of_host
 from vmtailor.model.boots.boot import Boot, Outcome
 from vmtailor.model.boots.series import RECORD, BootSeries
 
@@ -23,7 +24,7 @@ MARKS = [
 
 @pytest.mark.parametrize("monitor", ["qemu", "libkrun"])
 def test_two_boots_agree_to_the_instruction(monitor: str, lighttpd: Fitted, tmp_path: Path) -> None:
-    if monitor not in lab_folder.load()[0].monitors:
+    if monitor not in lab_folder.load(of_host().name)[0].monitors:
         pytest.skip("the lab was built without it")
     out = tmp_path / "boots"
     ended = run_program(

@@ -14,6 +14,7 @@ from tests.fakes.program import run_program
 from tests.system.conftest import Fitted
 
 from vmtailor.drivers.monitors import lab_folder
+from vmtailor.model.architecture import of_host
 
 pytestmark = pytest.mark.system
 TREE = Path(__file__).parents[2]
@@ -27,7 +28,7 @@ PROGRAMS = {"firecracker": "VMTAILOR_FIRECRACKER", "cloud-hypervisor": "VMTAILOR
 def lab() -> dict[str, str]:
     """The lab of the cache, built where there is none of this description; its monitors, with their versions."""
     subprocess.run([sys.executable, TREE / "tools" / "lab.py"], check=True, stdout=subprocess.PIPE, timeout=1500)
-    return lab_folder.load()[0].monitors
+    return lab_folder.load(of_host().name)[0].monitors
 
 
 @pytest.mark.parametrize("monitor", ["qemu", "libkrun", *PROGRAMS])

@@ -128,6 +128,20 @@ def test_it_runs_with_the_programs_own_exit_code(hello_arm64: Foreign, tmp_path:
     assert_nothing_left(ended)
 
 
+@pytest.mark.slow
+def test_it_works_under_kvm_in_the_lab_for_arm64(hello_arm64: Foreign, tmp_path: Path) -> None:
+    """The exercise, and every system call, where QEMU emulates arm64's level of hypervisors."""
+    build = [sys.executable, str(EXAMPLES.parent / "tools" / "lab.py"), "--arch", "arm64"]
+    subprocess.run(build, check=True, stdout=subprocess.PIPE, timeout=1500)
+    ended = run_program(tmp_path, "verify", hello_arm64.bundle, "--on", "qemu", "--lab", "--json", timeout_s=900.0)
+    assert ended.code == 0, ended.stderr
+    found = json.loads(ended.stdout)
+    assert found["verified"] and found["on"] == "lab/qemu" and not found["failures"]
+    assert_nothing_left(ended)
+    ended = run_program(tmp_path, "verify", hello_arm64.bundle, "--on", "libkrun", "--lab")
+    assert ended.code == 3 and "the lab has no libkrun" in ended.stderr and "there are: qemu" in ended.stderr
+
+
 def test_every_symbol_of_its_kernel_is_explained(hello_arm64: Foreign, tmp_path: Path) -> None:
     for name, words in (("SERIAL_AMBA_PL011", "serial line"), ("ARM64_PTR_AUTH", "signed")):
         ended = run_program(tmp_path, "explain", hello_arm64.bundle, name)

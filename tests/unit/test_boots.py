@@ -79,7 +79,9 @@ def test_a_worker_that_never_ends_is_no_proof_that_it_ran_to_its_end() -> None:
     stopped = GuestReport(exit_code=143, results=(result(READY_STEP, 1, 0, why="it did not end in time"),))
     derived = Exercise(DERIVED[2], Ready(ReadyKind.EXIT))
     (said,) = boots.failures(outcome(stopped), derived)
-    assert "nothing says what it is for" in said and "--exercise" in said
+    assert "so the program was expected to end" in said and "--exercise FILE" in said
+    (said,) = boots.failures(outcome(stopped), dataclasses.replace(derived, origin="exercise.toml"))
+    assert said == "the program did not end within 120 s"
 
 
 def test_the_outputs_digest_is_judged() -> None:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vmtailor.drivers.guest.guest_session import GuestSession
-from vmtailor.drivers.guest.guest_text import parse_exit, parse_mark, parse_note, parse_result
+from vmtailor.drivers.guest.guest_text import parse_exit, parse_marks, parse_note, parse_result
 from vmtailor.drivers.guest.wire import Decoder, Frame, encode
 from vmtailor.model.guest import READY_STEP, GuestReport
 
@@ -177,12 +177,40 @@ def test_no_payload_breaks_the_session(payload: bytes, kind: str) -> None:
 
 @given(st.binary(max_size=200))
 def test_any_text_parses_to_something(payload: bytes) -> None:
-    mark = parse_mark(payload, 0.0)
-    assert mark is None or mark.cycles >= 0
+    assert all(mark.cycles >= 0 and mark.name for mark in parse_marks(payload, 0.0))
     assert 0 <= parse_exit(payload)[0] <= 255
     assert parse_note(payload).text is not None
     result = parse_result(payload)
     assert 0 <= result.right <= result.done
+
+
+def test_marks_in_one_frame_say_how_much_later_they_are() -> None:
+    found = parse_marks(b"init 300 100000000 5100000000\nentry 30 20000000\nready 9 10000000 5\n4000", 8.0)
+    assert [(m.name, m.cycles, m.monotonic_ns, m.realtime_ns) for m in found] == [
+        ("init", 300, 100000000, 5100000000), ("entry", 330, 120000000, 5120000000),
+        ("ready", 339, 130000000, 5120000005),
+    ]  # fmt: skip
+    assert [m.host_s for m in found] == pytest.approx([7.966, 7.986, 7.996])
+
+
+def test_a_mark_of_an_earlier_init_is_heard_when_it_comes() -> None:
+    (found,) = parse_marks(b"entry 272611808 272611900 1767225600272611950", 8.0)
+    assert (found.name, found.cycles, found.realtime_ns, found.host_s) == (
+        "entry", 272611808, 1767225600272611950, 8.0,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("payload", [b"", b"7", b"\n", b"init 1", b"init 1 2 3 4", b"init 1 2 -3", b"init 1 2 3\n\n5"])
+def test_what_is_no_mark_is_left_out(payload: bytes) -> None:
+    assert parse_marks(payload, 0.0) == ()
+
+
+@pytest.mark.attack
+def test_marks_are_neither_endless_nor_long_ago() -> None:
+    """A guest may say anything."""
+    assert parse_marks(b"a %d 2 3\nb %d 2 3" % (2**63 - 1, 2**63 + 1), 0.0) == ()
+    (found,) = parse_marks(b"init 1 2 3\n9999999999999", 100.0)
+    assert found.host_s == 99.0
 
 
 def test_a_result_says_what_was_wrong_first() -> None:

@@ -21,6 +21,7 @@ from vmtailor.base.errors import HostError, NotStarted, UserInputError
 from vmtailor.base.files import records
 from vmtailor.base.process import run, spawn
 from vmtailor.cli import verify as cli_verify
+from vmtailor.drivers.guest import guest_programs
 from vmtailor.drivers.guest.serial_line import SerialLine
 from vmtailor.drivers.lab import lab_monitor
 from vmtailor.drivers.lab.lab_monitor import LabMonitor, read_console
@@ -30,6 +31,7 @@ from vmtailor.drivers.monitors.monitor import KvmState, KvmVerdict, Orders, Want
 from vmtailor.drivers.monitors.running_machine import Lines, RunningMachine
 from vmtailor.model import option_values
 from vmtailor.model.boots.ending import Ending
+from vmtailor.model.boots.exits import exit_rows
 from vmtailor.model.checks import State
 from vmtailor.model.machine import Accelerator, Clock, Disk, DiskMode, Machine, PublishedPort
 from vmtailor.model.trial import Verification
@@ -43,12 +45,15 @@ MACHINE = Machine(
     disks=(Disk("/b/root"), Disk("/s/run", mode=DiskMode.WRITTEN)), monitor="lab/qemu", architecture="x86_64",
 )  # fmt: skip
 HERE = Lab(version=lab_folder.VERSION, architecture="x86_64", kernel="6.12", monitors={"qemu": "7.2"}, digest="d")
+#: Those for a processor that is not this host's.
+ARM64 = replace(HERE, architecture="arm64")
+ARM64_MACHINE = replace(MACHINE, board="virt", architecture="arm64")
 #: What a lab says that started a monitor, among lines of its kernel.
 STARTED = "[    0.1] x\r\nvmtailor-lab starts\r\n"
 
 
 def the_lab(store: Store, lab: Lab = HERE, *, without: str = "") -> Path:
-    place = store.folder("lab")
+    place = store.folder(lab_folder.folder_name(lab.architecture))
     for name in ("disk.raw", "kernel", "initrd", "symbols"):
         if name != without:
             (place / name).write_bytes(b"x")
@@ -96,7 +101,7 @@ def test_the_network_is_a_tap_device_of_the_lab() -> None:
 @pytest.mark.parametrize(
     ("changed", "refused"),
     [
-        ({"architecture": "arm64", "board": "virt"}, "the lab is for"),
+        ({"architecture": "riscv64", "board": "virt"}, "and not for riscv64"),
         ({"outbound": True, "network": True}, "way out to the world"),
         ({"disks": (Disk("/d"),) * 6}, "room for 6 disks"),
     ],
@@ -121,7 +126,7 @@ def test_a_program_of_the_users_takes_the_labs_place() -> None:
 def test_a_program_of_the_users_needs_none_in_the_lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = tmp_path / "program"
     program.write_bytes(b"x")
-    monkeypatch.setattr(lab_folder, "load", lambda: (HERE, tmp_path))
+    monkeypatch.setattr(lab_folder, "load", lambda _: (HERE, tmp_path))
     own, given = (LabMonitor(monitors.named("firecracker"), one) for one in (None, program))
     assert own.kvm().state is KvmState.ABSENT and given.kvm().works
     with pytest.raises(HostError, match="the lab has no Firecracker") as caught:
@@ -157,17 +162,18 @@ def test_a_word_with_a_line_feed_is_refused() -> None:
 def test_without_a_lab_it_is_said(tmp_path: Path) -> None:
     store = Store(tmp_path)
     with pytest.raises(HostError, match="there is no lab"):
-        lab_folder.load(store)
-    assert lab_folder.check(store).state is State.MISSING
+        lab_folder.load("x86_64", store)
+    (found,) = lab_folder.checks(store)
+    assert found.state is State.MISSING
     the_lab(store)
-    found = lab_folder.check(store)
+    (found,) = lab_folder.checks(store)
     assert found.state is State.OK and "qemu 7.2" in found.found
 
 
 def test_a_lab_of_another_version_is_not_used(tmp_path: Path) -> None:
     the_lab(Store(tmp_path), replace(HERE, version="0"))
     with pytest.raises(HostError, match="of version '0', and '2'") as caught:
-        lab_folder.load(Store(tmp_path))
+        lab_folder.load("x86_64", Store(tmp_path))
     assert "make lab" in (caught.value.hint or "")
 
 
@@ -175,7 +181,7 @@ def test_a_lab_of_another_version_is_not_used(tmp_path: Path) -> None:
 def test_a_lab_that_lacks_a_file_is_not_used(tmp_path: Path, without: str) -> None:
     the_lab(Store(tmp_path), without=without)
     with pytest.raises(HostError, match=f"no {without}"):
-        lab_folder.load(Store(tmp_path))
+        lab_folder.load("x86_64", Store(tmp_path))
 
 
 def test_a_lab_is_kept_as_a_whole_and_as_it_is_used(tmp_path: Path) -> None:
@@ -187,9 +193,62 @@ def test_a_lab_is_kept_as_a_whole_and_as_it_is_used(tmp_path: Path) -> None:
     os.utime(place, (1, 1))
     (entry,) = (one for one in entries.entries(store) if one.kind == lab_folder.FOLDER)
     assert entry.path == place and entry.used_s == 1
-    lab_folder.load(store)
+    lab_folder.load("x86_64", store)
     (entry,) = (one for one in entries.entries(store) if one.kind == lab_folder.FOLDER)
     assert entry.used_s > 1
+
+
+def test_each_processor_has_a_lab_of_its_own(tmp_path: Path) -> None:
+    """That of another processor than this host's is asked for by name, and checked where it is there."""
+    store = Store(tmp_path)
+    with pytest.raises(HostError, match="there is no lab for arm64 on this host") as caught:
+        lab_folder.load("arm64", store)
+    assert caught.value.hint.startswith("make lab ARCH=arm64, ")
+    assert [one.name for one in lab_folder.checks(store)] == ["lab"]
+    place = the_lab(store, ARM64)
+    the_lab(store)
+    assert place.name == "lab-arm64" and lab_folder.load("arm64", store) == (ARM64, place)
+    assert lab_folder.load("x86_64", store)[0] == HERE
+    assert {one.name: one.state for one in lab_folder.checks(store)} == {"lab": State.OK, "lab for arm64": State.OK}
+    assert [one.path.name for one in entries.entries(store) if one.kind == one.name] == ["lab", "lab-arm64"]
+
+
+def test_the_lab_of_arm64_emulates_the_level_of_hypervisors() -> None:
+    outer = lab_monitor.outer_machine(ARM64, Path("/lab"), Path("/orders"), ARM64_MACHINE)
+    words = " ".join(monitors.of(outer).command(outer))
+    assert words.startswith("qemu-system-aarch64 -machine virt,gic-version=3,its=off -cpu max,pauth-impdef=on ")
+    assert "-machine virtualization=on" in words and "console=ttyAMA0" in words
+    inner = " ".join(monitors.of(ARM64_MACHINE).command(ARM64_MACHINE))
+    assert inner.startswith("qemu-system-aarch64 -machine virt,gic-version=3,its=off -cpu host ")
+    assert "-accel kvm" in inner and "virtualization" not in inner
+
+
+def test_a_boot_is_not_counted_where_exits_are_not_known() -> None:
+    with pytest.raises(UserInputError, match="boots in the lab cannot be counted for arm64") as caught:
+        exit_rows("arm64")
+    assert "verify --lab" in caught.value.hint
+
+
+def test_a_lab_of_another_processor_starts_no_machine() -> None:
+    with pytest.raises(UserInputError, match="the lab is for arm64, and the machine for x86-64"):
+        lab_monitor.outer_machine(ARM64, Path("/lab"), Path("/orders"), MACHINE)
+
+
+def test_the_program_that_begins_monitors_is_of_the_labs_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guest_programs, "of", lambda name: natives.Natives(Path("/n"), Path("/n", name)))
+    held = {one.path: one.data for one in lab_monitor.entries(Orders(("a",)), ARM64_MACHINE, None)}
+    assert held["begin"] == Path("/n/arm64/begin")
+
+
+@pytest.mark.parametrize(
+    ("words", "port"), [("quiet console=ttyS0 x", "/dev/ttyS1"), ("console=ttyAMA0", "/dev/ttyS0")]
+)
+def test_the_second_port_is_found_beside_the_console(words: str, port: str, tmp_path: Path) -> None:
+    init = (Path(__file__).parents[2] / "benchmarks" / "lab" / "init").read_text()
+    part = init[init.index("read -r words") : init.index("stty -F $port")]
+    (tmp_path / "cmdline").write_text(f"{words}\n")
+    script = part.replace("/proc/cmdline", str(tmp_path / "cmdline"))
+    assert run(["sh", "-c", f"{script}echo $port"], timeout_s=20).text == f"{port}\n"
 
 
 @pytest.mark.attack
@@ -198,13 +257,13 @@ def test_a_lab_of_another_user_is_not_used(tmp_path: Path, monkeypatch: pytest.M
     the_lab(store)
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
     with pytest.raises(HostError, match="lab in the cache belongs to"):
-        lab_folder.load(store)
+        lab_folder.load("x86_64", store)
 
 
 def test_a_damaged_record_is_not_used(tmp_path: Path) -> None:
     (the_lab(Store(tmp_path)) / lab_folder.RECORD).write_bytes(b"{")
     with pytest.raises(HostError, match="damaged"):
-        lab_folder.load(Store(tmp_path))
+        lab_folder.load("x86_64", Store(tmp_path))
 
 
 def test_the_description_and_the_program_have_one_version() -> None:
@@ -339,6 +398,14 @@ def test_without_kvm_here_the_lab_is_chosen(monkeypatch: pytest.MonkeyPatch) -> 
     assert (found.monitor, found.clock) == ("lab/qemu", Clock.INSTRUCTIONS) and found.words == "QEMU in the lab"
 
 
+def test_kvm_of_this_host_is_not_for_another_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(type(monitors.named("qemu")), "kvm", lambda _: KvmVerdict(KvmState.WORKS))
+    chosen = [
+        monitor_choice.choose("qemu", name, Clock.WALL, lab=False, programs={}).monitor for name in ("x86_64", "arm64")
+    ]
+    assert chosen == ["qemu", "lab/qemu"]
+
+
 def test_an_unknown_monitor_is_named() -> None:
     with pytest.raises(UserInputError, match="no monitor 'xen'"):
         monitor_choice.choose("xen", "x86_64", Clock.WALL, lab=True, programs={})
@@ -364,7 +431,7 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
                 yield RunningMachine(process, Lines(console, attendant=line), "qemu", errors)
 
     around = SimpleNamespace(start=start, counter=lambda *_: None)
-    monkeypatch.setattr(lab_folder, "load", lambda: (HERE, tmp_path / "lab"))
+    monkeypatch.setattr(lab_folder, "load", lambda _: (HERE, tmp_path / "lab"))
     monkeypatch.setattr(lab_monitor, "build", lambda *_: None)
     monkeypatch.setattr(lab_monitor, "monitors", SimpleNamespace(of=lambda _: around))
     return script

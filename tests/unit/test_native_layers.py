@@ -26,7 +26,7 @@ PROGRAMS = {
     "scope": set[str](),
     "enter": set[str](),
     "krun-start": set[str](),
-    "begin": set[str](),
+    "begin": {"arch"},
 }
 
 _INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)

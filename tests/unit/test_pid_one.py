@@ -50,6 +50,12 @@ def test_who_insists(entrypoint: tuple[str, ...], cmd: tuple[str, ...], insists:
         (call("execve", '"/sbin/tini"', '["tini", "--", "app"]'), True),
         (call("execve", '"/init"', '["/init"]'), True),
         (call("execve", '"/bin/busybox"', '["busybox", "init"]'), True),
+        (call("execve", '"/proc/self/exe"', '["busybox", "init"]'), True),  # a BusyBox shell's own programs
+        (call("execve", '"/proc/self/exe"', '["init"]'), True),
+        (call("execveat", "5", '""', '["/sbin/tini", "--"]', "NULL", "AT_EMPTY_PATH"), True),
+        (call("execve", '"/proc/self/exe"', '["busybox", "sh", "init"]'), False),
+        (call("execve", '"/proc/self/exe"', "[]"), False),
+        (call("execve", '"/bin/sh"', '["sh", "init"]', '["init"]'), False),  # the last is its environment
         (call("execve", '"/bin/busybox"', '["busybox", "initialise"]'), False),
         (call("execve", '"/bin/busybox"', '["busybox"]'), False),
         (call("execve", '"/usr/local/bin/tini"', '["tini"]', error="ENOENT"), False),  # looked for along PATH

@@ -14,6 +14,7 @@ _Noreturn void power_off(void) {
     line_drain();
     reboot(RB_AUTOBOOT);
     line_note("", "reboot: %s", strerror(errno));
+    line_flush();
     for (;;)
         pause();
 }

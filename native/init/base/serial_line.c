@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The serial line: everything we say to the host is a frame on it. */
+/* The serial line: everything we say to the host is a frame on it. Under KVM each byte leaves the guest. */
 #include "init/base/serial_line.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -14,12 +15,30 @@
 #include <termios.h>
 #include <unistd.h>
 
+#include "common/clock.h"
+
 #define KLOG_READ_ALL 3
 #define KLOG_CONSOLE_OFF 6
+#define HOLD_NS 100000000u /* the longest that a frame waits */
+#define HEAD 3             /* bytes before a payload that waits: type, length */
+#define MOST_HELD 1024
+#define MOST_MARKS 512
+#define MOST_MARK 96 /* bytes of one mark's line */
 
 static int line = -1;
 static uint8_t key[WIRE_KEY];
 static uint8_t sequence;
+
+/* What waits: frames that have no sequence and tag yet, and the marks, which become one frame. */
+static bool holds;
+static uint64_t due = UINT64_MAX;
+static uint8_t held[MOST_HELD];
+static char marks[MOST_MARKS];
+static size_t held_length, marks_length;
+static struct stamp last_mark;
+/* What is written at once: all that waits, and a frame behind it. */
+static uint8_t
+    block[WIRE_HEADER * (MOST_HELD / HEAD) + MOST_HELD + WIRE_HEADER + MOST_MARKS + WIRE_HEADER + WIRE_PAYLOAD];
 
 void line_take(int fd) {
     line = fd;
@@ -63,14 +82,78 @@ static void write_all(const uint8_t *data, size_t length) {
     }
 }
 
+static size_t add_frame(size_t at, char type, const void *payload, size_t length) {
+    return at + wire_encode(block + at, key, type, sequence++, payload, length);
+}
+
+static size_t add_marks(size_t at) {
+    uint64_t now = now_ns();
+    if (marks_length == 0)
+        return at;
+    if (holds && now > last_mark.mono_ns)
+        marks_length += (size_t)snprintf(marks + marks_length, sizeof marks - marks_length, "\n%llu",
+                                         (unsigned long long)(now - last_mark.mono_ns) / 1000);
+    return add_frame(at, WIRE_MARK, marks, marks_length);
+}
+
+/* Put all that waits into the block; returns its length. */
+static size_t add_held(void) {
+    size_t at = 0, length;
+    for (size_t from = 0; from < held_length; from += HEAD + length) {
+        length = held[from + 1] | (size_t)held[from + 2] << 8;
+        at = add_frame(at, (char)held[from], held + from + HEAD, length);
+    }
+    at = add_marks(at);
+    held_length = marks_length = 0;
+    due = UINT64_MAX;
+    return at;
+}
+
+void line_flush(void) {
+    write_all(block, add_held());
+}
+
+void line_hold(void) {
+    holds = true;
+}
+
+uint64_t line_advance(void) {
+    if (due != UINT64_MAX && now_ns() >= due)
+        line_flush();
+    return due;
+}
+
+static void wait_for_others(void) {
+    if (due == UINT64_MAX)
+        due = now_ns() + HOLD_NS;
+}
+
+static void hold(char type, const void *payload, size_t length) {
+    if (held_length + HEAD + length > sizeof held)
+        line_flush();
+    uint8_t *to = held + held_length;
+    to[0] = (uint8_t)type;
+    to[1] = (uint8_t)length;
+    to[2] = (uint8_t)(length >> 8);
+    memcpy(to + HEAD, payload, length);
+    held_length += HEAD + length;
+    wait_for_others();
+}
+
 void line_send(char type, const void *payload, size_t length) {
     const uint8_t *from = payload;
+    if (holds && (type == WIRE_HELLO || type == WIRE_NOTE) && HEAD + length <= sizeof held) {
+        hold(type, payload, length);
+        return;
+    }
+    /* What the container says overtakes what we say about it. */
+    size_t at = type == WIRE_STDOUT || type == WIRE_STDERR ? 0 : add_held();
     do {
-        uint8_t frame[WIRE_HEADER + WIRE_PAYLOAD];
         size_t part = length < WIRE_PAYLOAD ? length : WIRE_PAYLOAD;
-        write_all(frame, wire_encode(frame, key, type, sequence++, from, part));
+        write_all(block, add_frame(at, type, from, part));
         from += part;
         length -= part;
+        at = 0;
     } while (length > 0);
 }
 
@@ -96,9 +179,31 @@ void line_text(char type, const char *format, ...) {
     va_end(args);
 }
 
+/* The first mark of a frame, or how much more the next one is. Its last number is left out where it is no other. */
+static int print_mark(char *to, const char *name, struct stamp stamp, const struct stamp *before) {
+    static const struct stamp none;
+    const struct stamp *since = before != NULL ? before : &none;
+    unsigned long long cycles = stamp.cycles - since->cycles;
+    unsigned long long mono = stamp.mono_ns - since->mono_ns, real = stamp.real_ns - since->real_ns;
+    const char *end = before != NULL ? "\n" : "";
+    if (mono == real)
+        return snprintf(to, MOST_MARK, "%s%s %llu %llu", end, name, cycles, mono);
+    return snprintf(to, MOST_MARK, "%s%s %llu %llu %llu", end, name, cycles, mono, real);
+}
+
+static bool is_earlier(struct stamp a, struct stamp b) {
+    return a.cycles < b.cycles || a.mono_ns < b.mono_ns || a.real_ns < b.real_ns;
+}
+
 void line_mark(const char *name, struct stamp stamp) {
-    line_text(WIRE_MARK, "%s %llu %llu %llu", name, (unsigned long long)stamp.cycles, (unsigned long long)stamp.mono_ns,
-              (unsigned long long)stamp.real_ns);
+    if (marks_length > 0 && (is_earlier(stamp, last_mark) || marks_length + 2 * MOST_MARK > sizeof marks))
+        line_flush();
+    marks_length += (size_t)print_mark(marks + marks_length, name, stamp, marks_length > 0 ? &last_mark : NULL);
+    last_mark = stamp;
+    if (holds)
+        wait_for_others();
+    else
+        line_flush();
 }
 
 void line_note(const char *symbol, const char *format, ...) {
@@ -132,6 +237,7 @@ static void send_kernel_log(void) {
 
 void line_drain(void) {
     send_kernel_log();
+    line_flush();
     if (line >= 0)
         tcdrain(line);
 }

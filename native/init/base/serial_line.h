@@ -16,6 +16,13 @@ void line_take(int fd);
 /* Frames are tagged with this key from now on. */
 void line_key(const uint8_t key[WIRE_KEY]);
 int line_fd(void);
+/* From now on hellos, notes and marks wait for a frame that cannot wait, or a tenth of a second: they go out with it,
+ * in one write. What the container says does not wait, and goes first. */
+void line_hold(void);
+/* Send what waits now. */
+void line_flush(void);
+/* Send what has waited long enough; returns when something will have (UINT64_MAX: nothing waits). */
+uint64_t line_advance(void);
 void line_send(char type, const void *payload, size_t length);
 void line_text(char type, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void line_mark(const char *name, struct stamp stamp);

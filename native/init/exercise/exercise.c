@@ -76,9 +76,10 @@ static void load_done(void) {
     line_mark("load_end", vt_mark_load_end());
     trace_log_mark("load_end");
     memory_account();
-    if (settings.hold)
+    if (settings.hold) {
         state = HOLDING;
-    else
+        line_flush(); /* the host waits for it */
+    } else
         stop();
 }
 

@@ -83,7 +83,7 @@ class Natives:
     @property
     def begin(self) -> Path:
         """Return the program that starts monitors in the lab, and marks when they are executed, and gone."""
-        return self.folder / "begin"
+        return self.guest / "begin"
 
     @property
     def krun_start(self) -> Path:
@@ -184,7 +184,8 @@ def lacking(architecture: str) -> str:
 
 
 def _guest_programs(natives: Natives) -> tuple[Path, ...]:
-    return (natives.init, natives.stage1, natives.client, natives.attendant, natives.collector, natives.small_init)
+    named = (natives.init, natives.stage1, natives.client, natives.attendant, natives.collector, natives.small_init)
+    return (*named, natives.begin)
 
 
 def _missing(paths: Iterable[Path]) -> str:

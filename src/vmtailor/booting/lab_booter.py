@@ -32,8 +32,9 @@ class LabBooter:
 
     def __init__(self, loaded: BundleFolder, natives: Natives) -> None:
         self._natives = natives
-        self._rows = exit_rows(loaded.bundle.architecture)
-        guest = SymbolTable.parse(loaded.symbols.decode("ascii", "replace"), loaded.bundle.architecture)
+        self._architecture = loaded.bundle.architecture
+        self._rows = exit_rows(self._architecture)
+        guest = SymbolTable.parse(loaded.symbols.decode("ascii", "replace"), self._architecture)
         own = loaded.init_marks
         self._marks = boots.marks_at(guest, natives.marks() if own is None else own)
         self._start = guest.addresses.get(START_KERNEL)
@@ -80,7 +81,7 @@ class LabBooter:
     @cached_property
     def _lab(self) -> SymbolTable:
         """The functions of the lab's kernel."""
-        lab, folder = lab_folder.load()
+        lab, folder = lab_folder.load(self._architecture)
         return SymbolTable.parse((folder / lab_folder.SYMBOLS).read_text("ascii", "replace"), lab.architecture)
 
     def _traced(

@@ -93,15 +93,16 @@ class Emulator:
     not tell. `kvm_probe`: None where there is no such guest. `pace`: on the instruction clock an instruction takes
     2**pace nanoseconds of virtual time. `round_ns`: how long the counter of the guest's marks (native/arch) takes until
     it begins anew; 0: it never does. `lab_cpu`: the CPU model of an emulated machine in which KVM works (drivers/lab);
-    empty where there is none. `guest_entry`: the bytes, in hexadecimal, of the instruction by which a hypervisor within
-    the machine enters its guest, where QEMU emulates one; what follows it is executed first when the guest is left.
-    Empty: none is known."""
+    empty where there is none; `lab_options`: further options of its board. `guest_entry`: the bytes, in hexadecimal, of
+    the instruction by which a hypervisor within the machine enters its guest, where QEMU emulates one; what follows it
+    is executed first when the guest is left. Empty: none is known."""
 
     program: str
     package: str
     target: str
     cpu_model: str
     lab_cpu: str = ""
+    lab_options: tuple[str, ...] = ()
     firmware: tuple[str, ...] = ()
     cpu: str = ""
     halted: str = ""

@@ -66,7 +66,7 @@ def choose(name: str, architecture: str, clock: Clock, *, lab: bool, programs: M
     for monitor, path in programs.items():
         monitors.named(monitor)
         _require_program(path, architecture)
-    if not lab and name not in programs and found.kvm().works:
+    if not lab and name not in programs and named(architecture).is_host and found.kvm().works:
         return MonitorChoice(name, Accelerator.KVM, Clock.WALL)
     return MonitorChoice(f"{LAB}{name}", Accelerator.TCG, clock, programs)
 

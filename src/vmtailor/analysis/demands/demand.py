@@ -33,8 +33,8 @@ Head = Callable[[str], bytes]
 PSEUDO = ("/proc", "/sys", "/dev")
 _LOOPBACK = re.compile(r'inet_addr\("127\.|inet_pton\(AF_INET6, "::1"')
 _FAMILY = re.compile(r"sa_family=AF_(\w+)")
-#: The second word of a command, where neither is escaped.
-_SECOND_WORD = re.compile(r'\["[^"\\]*", "([^"\\]*)"')
+#: The first two words of a command, where neither is escaped.
+_FIRST_WORDS = re.compile(r'\["([^"\\]*)"(?:, "([^"\\]*)")?')
 _PORT = re.compile(r"sin6?_port=htons\((\d{1,5})\)")
 #: Ports below are root's, where a setting below /proc/sys does not say otherwise.
 LOW_PORTS = 1024
@@ -265,11 +265,15 @@ def _insisting(event: SyscallEvent, demands: Demands) -> None:
     """Note an init that a wrapper executes in its own place."""
     if event.error or event.name not in ("execve", "execveat"):
         return
-    second = next(filter(None, map(_SECOND_WORD.match, event.args)), None)
-    for path in paths(event)[:1]:
-        if insists_on_pid_one([path, *([second[1]] if second else [])]):
-            text = f"{path} insists on being PID 1, which it is in a namespace of its own"
+    given = next(filter(None, map(_FIRST_WORDS.match, event.args)), None)
+    words = [word for word in given.groups() if word is not None] if given else []
+    # By its file, or by the word that it is called by: to a BusyBox shell, each program of its own is /proc/self/exe.
+    for argv in (*([path, *words[1:]] for path in paths(event)[:1]), words):
+        if insists_on_pid_one(argv):
+            name = argv[0] if insists_on_pid_one(argv[:1]) else " ".join(argv)
+            text = f"{name} insists on being PID 1, which it is in a namespace of its own"
             demands.add(EvidenceKind.FLAG, "PID 1", ["PID_NS"], f"requests:{event.line}", text)
+            return
 
 
 def of_modules(requests: Iterable[ModuleRequest], demands: Demands, symbol_of: Callable[[str], str | None]) -> None:

@@ -40,6 +40,11 @@ def of_counter(counted_ns: int, executed: int | None, emulator: Emulator) -> int
 
 #: Init's note about a limit that it stretched (native/init/exercise/exercise.c).
 _MADE_LONGER = re.compile(r"not ready within \d{1,12} ms, made (\d{1,12}) ms")
+#: Said of a program that goes on where nobody said what it is for.
+_WAS_TO_END = (
+    "the image has neither a health check nor an exposed TCP port, so the program was expected to end. "
+    "If it is to go on, say with --exercise FILE when it is ready"
+)
 #: Lines of the console that an error shows.
 TAIL_LINES = 25
 
@@ -155,8 +160,8 @@ def failures(gathered: Gathered, exercise: Exercise) -> tuple[str, ...]:
 def _unready(report: GuestReport, exercise: Exercise) -> list[str]:
     if exercise.ready.kind is ReadyKind.EXIT:
         if report.ready is not None and not report.ready.ok:  # what it ended with then was our signal
-            hint = ": nothing says what it is for, so that it was to end (--exercise)" if exercise.derived else ""
-            return [f"the program did not end within {exercise.ready.timeout_s:g} s{_stretched(report)}{hint}"]
+            found = f"the program did not end within {exercise.ready.timeout_s:g} s{_stretched(report)}"
+            return [f"{found}; {_WAS_TO_END}" if exercise.derived else found]
         return [] if report.exit_code is not None else ["the program did not run to its end"]
     result = report.ready
     if result is not None and result.ok:

@@ -17,8 +17,8 @@ from vmtailor.base.files import temporary
 
 #: Folders that are no results: locks, and what a process makes while it runs, which the next one sweeps.
 _OWN = frozenset({store_use.USERS, "locks", "scratch"})
-#: Kinds that are one entry as a whole.
-WHOLE = frozenset({"ccache", "lab", "package-lists"})
+#: Kinds that are one entry as a whole, and the beginning of those of which there is one for each processor.
+WHOLE, WHOLE_EACH = frozenset({"ccache", "lab", "package-lists"}), "lab-"
 #: Prefix of folders that are being removed.
 _REMOVING = ".removing-held-"
 #: Kind of what killed processes left half made: no result, and the first to go.
@@ -44,13 +44,18 @@ class PruneLimits:
     size_bytes: int | None = None
 
 
+def is_whole(kind: str) -> bool:
+    """Return whether a kind is one entry as a whole."""
+    return kind in WHOLE or kind.startswith(WHOLE_EACH)
+
+
 def entries(store: Store) -> tuple[CacheEntry, ...]:
     """Everything there is, by kind and name."""
     found: list[CacheEntry] = []
     unfinished: list[CacheEntry] = []
     with contextlib.suppress(OSError):
         for kind in sorted(os.scandir(store.root), key=lambda entry: entry.name):
-            if kind.is_dir(follow_symlinks=False) and kind.name not in WHOLE:
+            if kind.is_dir(follow_symlinks=False) and not is_whole(kind.name):
                 for prefix in (FILLING, _REMOVING, temporary.PREFIX):
                     unfinished += [
                         replace(_entry(UNFINISHED, path), name=f"{kind.name}/{path.name}")
@@ -58,7 +63,7 @@ def entries(store: Store) -> tuple[CacheEntry, ...]:
                     ]
             if kind.name in _OWN or not kind.is_dir(follow_symlinks=False):
                 continue
-            if kind.name in WHOLE:
+            if is_whole(kind.name):
                 found.append(_entry(kind.name, Path(kind.path)))
             else:
                 found += _of_kind(kind.name, Path(kind.path))
@@ -72,9 +77,9 @@ def _of_kind(kind: str, folder: Path) -> Iterable[CacheEntry]:
 
 def _entry(kind: str, path: Path) -> CacheEntry:
     size, used = _size(path)
-    name = kind if kind in WHOLE else path.name
+    name = kind if is_whole(kind) else path.name
     return CacheEntry(
-        kind=kind, name=name, path=path, size_bytes=size, used_s=max(used) if kind in WHOLE else path.lstat().st_mtime
+        kind=kind, name=name, path=path, size_bytes=size, used_s=max(used) if is_whole(kind) else path.lstat().st_mtime
     )
 
 

@@ -11,23 +11,30 @@ from vmtailor.model.boots.exits import MonitorCost, MonitorPart
 #: Accesses that are listed; all are in the record.
 MOST_PLACES = 12
 _FAULTS = "page fault"
+#: The title, and what the narrow columns are.
+PARTS = "instructions of each part"
+LEGEND = (
+    "host: its kernel (bytes: of it, cleared and copied one by one); guest: its kernel; user: its programs; "
+    "to it: exits that the monitor answered"
+)
 
 
 def show_monitor(cost: MonitorCost, console: TerminalConsole) -> None:
     """Print each part of a boot, exits by cause, and what they were about."""
     parts = _table(
-        "millions of instructions",
+        PARTS,
         ("from", "to"),
-        ("host kernel", "by bytes", "monitor", "guest kernel", "guest", "exits"),
+        ("host", "bytes", "monitor", "guest", "user", "exits"),
     )
     until = cost.until("ready")
     for one in (*cost.parts, *((until,) if until is not None else ())):
         parts.add_row(plain(one.begin), plain(one.end), *_counts(one), style="bold" if one is until else "")
     console.print(parts)
+    console.print(Text(LEGEND, style="dim"))
     if cost.waited_ns is not None:
         console.print(Text(f"the lab waited for {cost.waited_ns / 1e6:.1f} ms besides", style="dim"))
     if cost.causes:
-        rows = _table("exits until ready", ("cause",), ("exits", "to the monitor", "host kernel", "monitor", "each"))
+        rows = _table("exits until ready", ("cause",), ("exits", "to it", "host", "monitor", "each"))
         for cause in cost.causes:
             whole = cause.host_kernel + cause.host_user
             rows.add_row(
@@ -43,7 +50,7 @@ def show_monitor(cost: MonitorCost, console: TerminalConsole) -> None:
             parts.add_row(name, millions(one.executed), millions(one.by_bytes), f"{one.exits:,}", f"{faults:,}")
         console.print(parts)
     if cost.places:
-        rows = _table("what they were about, by KVM's trace of another boot", ("event", "device"), ("exits",))
+        rows = _table("what exits were about (another boot)", ("event", "device"), ("exits",))
         for place in cost.places[:MOST_PLACES]:
             rows.add_row(plain(place.event), plain(place.title), f"{place.exits:,}")
         if more := cost.places[MOST_PLACES:]:

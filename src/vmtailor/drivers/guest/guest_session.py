@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol, TypeVar
 
 from vmtailor.base.text import is_number
-from vmtailor.drivers.guest.guest_text import parse_exit, parse_mark, parse_note, parse_result
+from vmtailor.drivers.guest.guest_text import parse_exit, parse_marks, parse_note, parse_result
 from vmtailor.drivers.guest.wire import MAX_PAYLOAD, OPEN_KEY, Decoder, Frame, FromGuest, ToGuest, encode
 from vmtailor.model.guest import GuestMark, GuestNote, GuestReport, StepResult
 
@@ -240,8 +240,7 @@ class GuestSession:
             self._fill()
 
     def _hear_mark(self, payload: bytes) -> None:
-        mark = parse_mark(payload, time.monotonic())
-        if mark is not None:
+        for mark in parse_marks(payload, time.monotonic()):
             self._append(self.marks, mark)
             if self._on_mark is not None:
                 self._on_mark(mark)

@@ -5,12 +5,15 @@ becomes empty fields."""
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from vmtailor.base.text import is_number
 from vmtailor.drivers.guest.wire import HEADER_BYTES, MAGIC, MAX_PAYLOAD, FromGuest
 from vmtailor.model.guest import Answer, GuestMark, GuestNote, StepResult
 
 _MOST = 2**63
+#: Init sends a mark after a tenth of a second at the latest. Of a guest that says more, the rest is not believed.
+_MOST_AGE_S = 1.0
 #: The head of a frame: mark, type, sequence, length, tag.
 _HEAD = re.compile(MAGIC + b"[%s].(..).{8}" % "".join(FromGuest).encode(), re.S)
 
@@ -42,13 +45,27 @@ def kernel_text(line: bytes) -> str:
     return _text(b"".join((*parts, rest if cut < 0 else rest[:cut])))
 
 
-def parse_mark(payload: bytes, host_s: float) -> GuestMark | None:
-    """Parse `NAME CYCLES MONOTONIC REALTIME`; None when it is nothing of the kind."""
-    words = _text(payload).split(" ")
-    if len(words) != 4 or not words[0] or not all(is_number(word) for word in words[1:]):
-        return None
-    cycles, monotonic, realtime = (_number(word, 0) for word in words[1:])
-    return GuestMark(name=words[0][:64], cycles=cycles, monotonic_ns=monotonic, realtime_ns=realtime, host_s=host_s)
+def parse_marks(payload: bytes, host_s: float) -> tuple[GuestMark, ...]:
+    """Parse the marks of a frame that was heard at `host_s`; none when it is nothing of the kind.
+
+    A line for each: `NAME CYCLES MONOTONIC REALTIME`. From the second on, the numbers say how much more they are than
+    those before; the last one may be left out where it is the same as the one before it. A last line with a number
+    alone: the frame was sent so many microseconds after the last mark."""
+    lines = _text(payload).split("\n")
+    waited_us = _number(lines.pop(), 0) if len(lines) > 1 and is_number(lines[-1]) else 0
+    found: list[GuestMark] = []
+    cycles = monotonic = realtime = 0
+    for line in lines:
+        name, *words = line.split(" ")
+        if not name or len(words) not in (2, 3) or not all(is_number(word) for word in words):
+            return ()
+        more = [_number(word, 0) for word in words]
+        cycles, monotonic, realtime = cycles + more[0], monotonic + more[1], realtime + more[-1]
+        if max(cycles, monotonic, realtime) >= 2**64:
+            return ()
+        found.append(GuestMark(name=name[:64], cycles=cycles, monotonic_ns=monotonic, realtime_ns=realtime))
+    ages = (waited_us / 1e6 + (monotonic - mark.monotonic_ns) / 1e9 for mark in found)
+    return tuple(replace(mark, host_s=host_s - min(age, _MOST_AGE_S)) for mark, age in zip(found, ages, strict=True))
 
 
 def parse_note(payload: bytes) -> GuestNote:

@@ -33,7 +33,7 @@ class FromGuest(StrEnum):
     HELLO = "H"
     STDOUT = "O"
     STDERR = "E"
-    MARK = "M"  # name, cycles, monotonic ns, real time ns
+    MARK = "M"  # lines of name, cycles, monotonic ns, real time ns (guest_text.parse_marks)
     NOTE = "N"  # symbol NUL text
     FATAL = "F"  # symbol NUL text
     EXIT = "X"  # status, signal, why it could not be executed

@@ -206,7 +206,7 @@ def check_all(purpose: HostPurpose) -> tuple[Check, ...]:
     if purpose is not HostPurpose.DEVELOPMENT:
         found += [check_processor(name, purpose) for name in others()]
     found += [check for monitor in monitors.every() for check in monitor.checks()]
-    found += [lab_folder.check()]
+    found += lab_folder.checks()
     return tuple(check for check in found if check.runs or purpose is not HostPurpose.RUN)
 
 

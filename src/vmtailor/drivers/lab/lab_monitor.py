@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from vmtailor.base import natives
 from vmtailor.base.cache.store import digest
 from vmtailor.base.errors import HostError, NotStarted, UserInputError
 from vmtailor.base.files import temporary
 from vmtailor.base.natives import Natives
 from vmtailor.base.text import is_number, plain
+from vmtailor.drivers.guest import guest_programs
 from vmtailor.drivers.guest.serial_line import SerialLine
 from vmtailor.drivers.monitors import lab_folder, monitors
 from vmtailor.drivers.monitors.lab_folder import DISK, INITRD, KERNEL, SMALL_PAGES, Lab
@@ -31,7 +31,7 @@ from vmtailor.drivers.monitors.monitor import (
 )
 from vmtailor.drivers.monitors.running_machine import Lines, RunningMachine
 from vmtailor.drivers.rootfs.rootfs import Extra, build
-from vmtailor.model.architecture import named
+from vmtailor.model.architecture import Architecture, named, of_host
 from vmtailor.model.boots.counters import CountingConfig
 from vmtailor.model.boots.ending import End, Ending
 from vmtailor.model.machine import HOST_CPU, LAB, Accelerator, Clock, Disk, DiskMode, Machine
@@ -169,7 +169,7 @@ class LabMonitor(Monitor):
     def require(self, machine: Machine, wants: Wants = NOTHING_MORE) -> None:
         """Raise also HostError where there is no lab, and where the lab has no such monitor."""
         super().require(machine, wants)
-        self._lab()
+        self._lab(machine.architecture)
 
     def _inside(self, machine: Machine) -> Machine:
         """Return the machine as the monitor starts it."""
@@ -198,7 +198,7 @@ class LabMonitor(Monitor):
     def run(self, machine: Machine, wants: Wants) -> Iterator[RunningMachine]:
         """Start the lab, and the machine in it; the block begins when the monitor does. Raises HostError where there is
         no lab, or it cannot start the monitor, with its words."""
-        lab, folder = self._lab()
+        lab, folder = self._lab(machine.architecture)
         orders = self._orders(machine)
         with contextlib.ExitStack() as stack:
             scratch = stack.enter_context(temporary.held_folder())
@@ -212,13 +212,14 @@ class LabMonitor(Monitor):
             if not said.starts:
                 words = said.lost or console[-2000:].decode("utf-8", "replace").strip()
                 raise NotStarted(
-                    f"{self._inner.row.title} did not start in the lab", hint="make lab builds it anew",
+                    f"{self._inner.row.title} did not start in the lab",
+                    hint=f"{lab_folder.make_command(lab.architecture)} builds it anew",
                     details=f"{plain(words)}\n{running.stderr()}".strip(),
                 )  # fmt: skip
             yield LabMachine(running, self.row.title, " ".join(orders.argv[1:]), console)
 
-    def _lab(self) -> tuple[Lab, Path]:
-        lab, folder = lab_folder.load()
+    def _lab(self, architecture: str) -> tuple[Lab, Path]:
+        lab, folder = lab_folder.load(architecture)
         if self._program is None and self._inner.name not in lab.monitors:
             raise HostError(
                 f"the lab has no {self._inner.row.title}",
@@ -228,13 +229,13 @@ class LabMonitor(Monitor):
 
     def version(self, architecture: str) -> str:
         """Return the monitor's version, and the lab's kernel."""
-        lab, _ = self._lab()
+        lab, _ = self._lab(architecture)
         own = lab.monitors.get(self._inner.name, "") if self._program is None else digest(self._program)[:12]
         return f"{own} in the lab, Linux {lab.kernel}"
 
     def identity(self, architecture: str, natives: Natives) -> tuple[str | Path, ...]:
         """Return the lab, and the program that the user gave."""
-        lab, _ = self._lab()
+        lab, _ = self._lab(architecture)
         return (lab.digest, *((self._program,) if self._program is not None else ()))
 
     def require_counting(self, architecture: str) -> None:
@@ -246,9 +247,9 @@ class LabMonitor(Monitor):
         return monitors.usual().counter(config, natives, folder)
 
     def kvm(self) -> KvmVerdict:
-        """Return that machines run under KVM, which a missing lab alone prevents."""
+        """Return that machines of this host's processor run under KVM, which a missing lab alone prevents."""
         try:
-            self._lab()
+            self._lab(of_host().name)
         except HostError as error:
             return KvmVerdict(KvmState.ABSENT, error.message)
         return KvmVerdict(KvmState.WORKS)
@@ -271,8 +272,13 @@ def outer_machine(lab: Lab, folder: Path, orders: Path, machine: Machine, last: 
             *([Disk(str(last), mode=DiskMode.WRITTEN)] if last is not None else []),
         ),
         network=machine.network, ports=machine.ports, cpu_model=row.emulator.lab_cpu, acpi=True,
-        clock=machine.clock, architecture=row.name, extras=paced,
+        clock=machine.clock, architecture=row.name, extras=(*_options(row), *paced),
     )  # fmt: skip
+
+
+def _options(row: Architecture) -> tuple[str, ...]:
+    """Return the further words of QEMU's for the lab's board."""
+    return ("-machine", ",".join(row.emulator.lab_options)) if row.emulator.lab_options else ()
 
 
 def disk_name(number: int) -> str:
@@ -284,7 +290,7 @@ def entries(orders: Orders, machine: Machine, program: Path | None, trace: bool 
     """Return what the disk with the orders holds: the monitor's words, the files that it reads, the kernel. `trace`:
     exits are traced, to the disk behind the machine's."""
     found = [Extra("argv", data="".join(f"{word}\n" for word in orders.argv).encode())]
-    found += [Extra(_BEGIN, data=natives.locate().begin, mode=0o755)]
+    found += [Extra(_BEGIN, data=guest_programs.of(machine.architecture).begin, mode=0o755)]
     if trace:
         lines = (disk_name(len(machine.disks)), *_EVENTS)
         found += [Extra(_TRACE, data="".join(f"{line}\n" for line in lines).encode())]

@@ -9,7 +9,7 @@ from pathlib import Path
 from vmtailor.base.errors import HostError
 from vmtailor.base.files import temporary
 from vmtailor.drivers.lab.lab_monitor import disk_name, drain, entries, outer_machine, read_console
-from vmtailor.drivers.monitors import monitors
+from vmtailor.drivers.monitors import lab_folder, monitors
 from vmtailor.drivers.monitors.lab_folder import Lab
 from vmtailor.drivers.monitors.monitor import Orders, Wants
 from vmtailor.drivers.rootfs.rootfs import build
@@ -43,7 +43,9 @@ def read(lab: Lab, folder: Path) -> bytes:
     if said.status != 0 or not found.endswith(_END):
         words = "\n".join((said.lost, *said.said)).strip()
         raise HostError(
-            "the lab gives no table of its kernel's functions", hint="make lab builds it anew", details=words
+            "the lab gives no table of its kernel's functions",
+            hint=f"{lab_folder.make_command(lab.architecture)} builds it anew",
+            details=words,
         )
     lines = found.removesuffix(_END).splitlines(keepends=True)
     functions = (line for line in lines if line[17:19].upper() == b"T " and not line.startswith(b"__pfx_", 19))

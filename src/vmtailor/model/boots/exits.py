@@ -6,7 +6,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
+from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import toml_files
+from vmtailor.model.architecture import named
 
 
 @dataclass(frozen=True)
@@ -51,8 +53,13 @@ class ExitRows:
 
 @cache
 def exit_rows(architecture: str) -> ExitRows:
-    """Return what is known of exits on an architecture, by its name."""
+    """Return what is known of exits on an architecture, by its name. Raises UserInputError where nothing is."""
     name, texts = f"exits/{architecture}.toml", dict(toml_files.texts("exits"))
+    if name not in texts:
+        raise UserInputError(
+            f"boots in the lab cannot be counted for {named(architecture).title}: its exits are not known",
+            hint="vmtailor verify --lab works where there is a lab for it",
+        )
     return toml_files.read_strictly(texts[name], ExitRows, name)
 
 
@@ -100,7 +107,7 @@ class ExitPlace:
 
 @dataclass(frozen=True)
 class SmallPages:
-    """The same boot on a host without huge pages, `until` ready."""
+    """The cost of a boot on a host without huge pages: `until` ready, and its exits by cause."""
 
     until: MonitorPart
     causes: tuple[ExitCost, ...]

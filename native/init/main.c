@@ -82,9 +82,9 @@ int main(int argc, char **argv) {
     line_open();
     root_scratch();
     settings_load();
+    line_text(WIRE_HELLO, "init 1"); /* at once: from here on the host believes nobody who lacks the key */
     if (!settings.stdin_relay && !settings.terminal)
-        line_hold(); /* nobody waits for our hello to speak to the container */
-    line_text(WIRE_HELLO, "init 1");
+        line_hold();
     line_mark("init", started);
     root_writable();
     root_mounts();

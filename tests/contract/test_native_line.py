@@ -51,8 +51,8 @@ def test_without_hold_each_frame_is_written_at_once(program: Path) -> None:
 
 def test_what_waits_goes_out_with_what_cannot_wait(program: Path) -> None:
     writes = written(program, "hold", *START, "wait 35", "mark ready", "wait 1", "result step=-1")
-    assert kinds(writes) == ["HNMR"]
-    marks = parse_marks(writes[0][2].payload, 10.0)
+    assert kinds(writes) == ["H", "NMR"]
+    marks = parse_marks(writes[1][1].payload, 10.0)
     assert [(mark.name, mark.monotonic_ns) for mark in marks] == [
         ("init", 1000000000), ("entry", 1006000000), ("ready", 1041000000),
     ]  # fmt: skip
@@ -61,14 +61,20 @@ def test_what_waits_goes_out_with_what_cannot_wait(program: Path) -> None:
 
 
 def test_what_the_container_says_does_not_wait_and_goes_first(program: Path) -> None:
-    assert kinds(written(program, "hold", *START, "out hello", "flush")) == ["O", "HNM"]
+    assert kinds(written(program, "hold", *START, "out hello", "flush")) == ["H", "O", "NM"]
+
+
+@pytest.mark.attack
+def test_hello_comes_before_the_container_can_say_anything(program: Path) -> None:
+    """It is the first frame with the run's key: until then the host hears frames without one."""
+    assert kinds(written(program, "hold", "mark init", "hello init 1", "wait 99")) == ["MH"]
 
 
 def test_nothing_waits_longer_than_a_tenth_of_a_second(program: Path) -> None:
     later = ("wait 93", "out 1", "wait 1", "out 2", "wait 500", "mark ready", "wait 100")
     writes = written(program, "hold", *START, *later)
-    assert kinds(writes) == ["O", "HNM", "O", "M"]
-    (mark,) = parse_marks(writes[3][0].payload, 10.0)
+    assert kinds(writes) == ["H", "O", "NM", "O", "M"]
+    (mark,) = parse_marks(writes[4][0].payload, 10.0)
     assert mark.host_s == pytest.approx(9.9)
 
 

@@ -142,7 +142,7 @@ static void hold(char type, const void *payload, size_t length) {
 
 void line_send(char type, const void *payload, size_t length) {
     const uint8_t *from = payload;
-    if (holds && (type == WIRE_HELLO || type == WIRE_NOTE) && HEAD + length <= sizeof held) {
+    if (holds && type == WIRE_NOTE && HEAD + length <= sizeof held) {
         hold(type, payload, length);
         return;
     }

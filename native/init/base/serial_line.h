@@ -16,7 +16,7 @@ void line_take(int fd);
 /* Frames are tagged with this key from now on. */
 void line_key(const uint8_t key[WIRE_KEY]);
 int line_fd(void);
-/* From now on hellos, notes and marks wait for a frame that cannot wait, or a tenth of a second: they go out with it,
+/* From now on notes and marks wait for a frame that cannot wait, or a tenth of a second: they go out with it,
  * in one write. What the container says does not wait, and goes first. */
 void line_hold(void);
 /* Send what waits now. */

@@ -119,6 +119,7 @@ check: setup-dev
 	$(BIN)/python tools/cli_reference.py --check
 	$(BIN)/python tools/advice_reference.py --check
 	$(BIN)/python tools/docker_run_reference.py --check
+	$(BIN)/python tools/monitor_needs.py --check
 
 format: setup-dev
 	$(BIN)/ruff check --fix
@@ -258,6 +259,7 @@ docs: setup
 	$(BIN)/python tools/advice_reference.py
 	$(BIN)/python tools/catalogue_reference.py
 	$(BIN)/python tools/docker_run_reference.py
+	$(BIN)/python tools/monitor_needs.py
 
 clean:
 	rm -rf $(BUILD) $(VENV)

@@ -13,8 +13,10 @@ import pytest
 from tests.fakes.program import run_program
 from tests.system.conftest import Fitted
 
+from vmtailor.drivers.host import bundle_folder, verdict_file
 from vmtailor.drivers.monitors import lab_folder
 from vmtailor.model.architecture import of_host
+from vmtailor.model.monitor_verdicts import MonitorPlace
 
 pytestmark = pytest.mark.system
 TREE = Path(__file__).parents[2]
@@ -44,6 +46,9 @@ def test_a_bundle_works_under_kvm(monitor: str, lab: dict[str, str], lighttpd: F
     assert ended.code == 0, ended.stderr
     found = json.loads(ended.stdout)
     assert found["verified"] and found["on"] == f"lab/{monitor}" and not found["failures"]
+    assert (monitor, MonitorPlace.LAB, True) in {
+        (one.monitor, one.place, one.passed) for one in verdict_file.read(bundle_folder.load(lighttpd.bundle))
+    }
 
 
 @pytest.mark.usefixtures("lab")

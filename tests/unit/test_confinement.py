@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import os
+import re
 import struct
 from pathlib import Path
 
 import pytest
 
+from vmtailor.base import natives
 from vmtailor.base.errors import HostError, UserInputError
 from vmtailor.drivers.confinement import confinement, program_needs
 from vmtailor.drivers.confinement.confinement import PLAIN, Confinement, Root
@@ -102,6 +104,20 @@ def test_what_qemu_needs_is_named_once_and_never_all_there_is() -> None:
     assert program_needs.outermost(paths) == ("/lib", "/usr/lib")
     listed = "\tlinux-vdso.so.1 (0x00007ffc)\n\tlibz.so.1 => /nix/z/libz.so.1 (0x00007f00)\n\tx => not found\n"
     assert "/nix/z" in program_needs.needs(Path("/nix/qemu/bin/qemu"), listed)
+
+
+def test_the_linker_of_a_program_tells_its_libraries_without_a_shell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A host need not have the shell that ldd is written for."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    program = Path("/bin/ls").resolve()
+    found = program_needs.listed(program)
+    assert re.search(r"libc\.so\S* => /\S+ \(0x", found), found
+    assert any(folder in program_needs.needs(program, found) for folder in ("/lib64", "/usr/lib64", "/usr/lib"))
+    script = tmp_path / "script"
+    script.write_text("#!/bin/sh\n")
+    assert program_needs.listed(script) == program_needs.listed(natives.locate().init) == ""
 
 
 @pytest.mark.attack

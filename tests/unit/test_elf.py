@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from vmtailor.base import natives
 from vmtailor.base.files import elf
-from vmtailor.drivers.image.entry_point import interpreter_of
+from vmtailor.base.files.elf import interpreter_of
 
 
 def with_endless_names(symbols: int, length: int) -> bytes:

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from tests.fakes.tars import directory, file, layers_of, symlink, tar_of
 
 from vmtailor.base.errors import UserInputError
-from vmtailor.drivers.image.entry_point import check_entry_point, interpreter_of, strangers
+from vmtailor.base.files.elf import interpreter_of
+from vmtailor.drivers.image.entry_point import check_entry_point, strangers
 from vmtailor.drivers.image.layers import Layer, merge, read_tree
 from vmtailor.model.image import Image, ImageConfig
 

@@ -21,6 +21,7 @@ from vmtailor.analysis.systems import loaders, nftables
 from vmtailor.base.bounded_patterns import bounded
 from vmtailor.booting import signal_boot
 from vmtailor.model import architecture
+from vmtailor.model.boots.exits import exit_rows
 from vmtailor.pipeline import work_files
 
 
@@ -54,6 +55,7 @@ DATA: dict[str, Callable[[], object]] = {
     "analysis/changes/change_catalogue.py": change_catalogue.catalogue,
     "analysis/changes/remedy_audience.py": change_catalogue.catalogue,
     "analysis/changes/effects.py": lambda: list(_trials()),
+    "analysis/cost/monitor_costs.py": lambda: [re.compile(row.pattern) for row in exit_rows("x86_64").event],
     "analysis/demands/demand_rules.py": lambda: list(_rules()),
     "analysis/explain/name_index.py": lambda: name_index._FIELDS,
     "analysis/guests/kernel_complaints.py": lambda: kernel_complaints.expected_messages(["virtio_net", "loop"]),

@@ -83,6 +83,7 @@ def test_document_has_exactly_the_keys_that_are_promised() -> None:
         "bundle",
         "verified",
         "proof",
+        "monitors",
         "degraded",
         "absent",
         "repairs",

@@ -7,6 +7,7 @@ import contextlib
 import re
 import shlex
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -28,14 +29,16 @@ from vmtailor.base.errors import UserInputError, VmtailorError
 from vmtailor.base.terminal import BREAK, Column, Table, TerminalConsole, Text, box
 from vmtailor.base.text import plural
 from vmtailor.base.verb_end import NextCommand, VerbEnd, show_end
-from vmtailor.cli.fit_record import TraceLines, load_run, words_of
+from vmtailor.cli.fit_record import TraceLines, later_verdicts, load_run, words_of
 from vmtailor.cli.tables import requirements_view
 from vmtailor.cli.tables.finding_view import LookupAnswer, document
 from vmtailor.cli.tables.finding_view import show as show_answer
 from vmtailor.drivers.kernel import symbol_names
+from vmtailor.drivers.monitors import monitor_proof
 from vmtailor.model.architecture import named, names
 from vmtailor.model.change import Reason
 from vmtailor.model.fit_run import FitRun
+from vmtailor.model.monitor_verdicts import MonitorVerdict
 from vmtailor.model.option import Option
 from vmtailor.model.option_rows import JSON, SOURCE
 from vmtailor.pipeline.known_source import SourceAtHand, newest_source, read_configuration, source_for
@@ -468,11 +471,11 @@ def _print_overview(run: FitRun, bundle: Path, json: bool, console: TerminalCons
     if json:
         output.document(overview_document(run))
     else:
-        overview(run, bundle, console)
+        overview(run, bundle, console, later_verdicts(bundle))
 
 
-def overview(run: FitRun, bundle: Path, console: TerminalConsole) -> None:
-    """Print the symbols with a prompt by cause."""
+def overview(run: FitRun, bundle: Path, console: TerminalConsole, later: Sequence[MonitorVerdict] = ()) -> None:
+    """Print the symbols with a prompt by cause. `later`: the verdicts since the fit."""
     found = counts(run.plan.symbols)
     columns = (Column("cause", no_wrap=True), Column("", justify="right", no_wrap=True), "symbols with a prompt")
     table = Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="dim")
@@ -489,5 +492,7 @@ def overview(run: FitRun, bundle: Path, console: TerminalConsole) -> None:
     console.print(
         Text(f"{plural(len(run.plan.left_out), 'symbol')} of the baseline left out, of which {ran} ran", "dim")
     )
+    if later:
+        console.print(Text(monitor_proof.line(monitor_proof.verdicts_of(run, later)), "dim"), soft_wrap=True)
     detail = NextCommand("See one of them in detail", ("vmtailor", "explain", str(bundle), "SYMBOL"))
     show_end(VerbEnd(commands=(detail,)), console)

@@ -16,11 +16,12 @@ import msgspec
 from vmtailor.base.errors import UserInputError, VmtailorError
 from vmtailor.base.files import plain_files, records
 from vmtailor.base.text import plural
-from vmtailor.drivers.host import bundle_folder
+from vmtailor.drivers.host import bundle_folder, verdict_file
 from vmtailor.drivers.host.bundle_folder import DATA_BYTES, RECORD_BYTES, BundleFolder
 from vmtailor.drivers.image import image_reference
 from vmtailor.model.bundle import OBSERVED, RUN, TRACE
 from vmtailor.model.fit_run import FitRun
+from vmtailor.model.monitor_verdicts import MonitorVerdict
 from vmtailor.model.syscalls import ObservedRun
 
 #: The record of a trace: of an image's, of a system's.
@@ -48,6 +49,13 @@ def words_of(path: Path) -> tuple[str, ...]:
     """Return the kernel command line of a bundle's machine; nothing where there is only the record of a fit."""
     loaded = bundle_of(path)
     return loaded.bundle.words if loaded is not None else ()
+
+
+def later_verdicts(path: Path) -> tuple[MonitorVerdict, ...]:
+    """Return the verdicts on a bundle since its fit; nothing where there is only the record of a fit. Raises
+    UserInputError for a damaged file of them."""
+    loaded = bundle_of(path)
+    return verdict_file.read(loaded) if loaded is not None else ()
 
 
 def run_of(path: Path) -> FitRun:

@@ -18,7 +18,10 @@ from vmtailor.base.files.regular_files import read_regular, write_output
 from vmtailor.base.terminal import Column, Table, TerminalConsole, Text
 from vmtailor.base.text import plain
 from vmtailor.cli.fit_record import bundle_of
+from vmtailor.drivers.host import verdict_file
+from vmtailor.drivers.monitors import monitor_proof
 from vmtailor.model.bundle import RUN
+from vmtailor.model.fit_run import FitRun
 from vmtailor.model.option import Option
 from vmtailor.model.option_rows import BOOT, JSON
 
@@ -124,7 +127,11 @@ def _read(path: Path, boot: int = 0) -> Document:
         raise UserInputError(f"{path} is a bundle, and holds no log of boots", hint="leave --boot out: it is for logs")
     for name in (loaded.bundle.kernel, loaded.bundle.root):
         loaded.digest(name)
-    return judged_document.of_bytes(loaded.data(RUN), loaded.path / RUN)
+    found = judged_document.of_bytes(loaded.data(RUN), loaded.path / RUN)
+    later = verdict_file.read(loaded)
+    every = monitor_proof.verdicts_of(loaded.record(FitRun, RUN), later)
+    said = (("monitors", monitor_proof.line(every)),) if later else ()
+    return replace(judged_document.with_monitors(found, later), facts=(*found.facts, *said))
 
 
 def _implied(subject: Document, named: Collection[str]) -> Iterator[Judged]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 from vmtailor.base import output as printed
-from vmtailor.cli.fit_record import load_run, words_of
+from vmtailor.cli.fit_record import later_verdicts, load_run, words_of
 from vmtailor.model.bundle import PAGE
 from vmtailor.model.option import Option
 from vmtailor.model.option_rows import JSON, PAGE_OUT
@@ -25,10 +25,11 @@ def report(
     """Write the HTML page of a fit again, and print its tables."""
     found, folder = load_run(run)
     found = replace(found, bundle=str(folder.absolute()))  # a record names the folder in which it was written
+    later = later_verdicts(run)
     if json:
-        show(found, json=True)
+        show(found, json=True, later=later)
         return
     path = out or folder / PAGE
-    write_page(found, path, words_of(run))
-    show(found, verbose=True)
+    write_page(found, path, words_of(run), later)
+    show(found, verbose=True, later=later)
     printed.note(f"written: {path}")

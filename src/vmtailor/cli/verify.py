@@ -63,18 +63,20 @@ def verify(request: VerifyRequest, json: Annotated[bool, JSON] = False) -> None:
         show_end(
             VerbEnd(
                 verdict=EndVerdict(mark_of(proof), proof.headline, f"{words.works}{without}"),
-                commands=_next(request.bundle),
+                commands=_next(request.bundle, elsewhere=choice is not None),
             )
         )
     if not found.passed:
         raise AnswerNo(f"{words.fails}{without}", hint=words.hint, details=found.evidence)
 
 
-def _next(folder: Path) -> tuple[NextCommand, ...]:
-    """Return the commands after a verification that passed."""
+def _next(folder: Path, *, elsewhere: bool = False) -> tuple[NextCommand, ...]:
+    """Return the commands after a verification that passed. `elsewhere`: on a monitor that the user chose."""
     if is_work_folder(folder):
         return (NextCommand("Measure both machines", ("vmtailor", "measure", str(folder))),)
-    return (NextCommand("Start it", ("vmtailor", "run", str(folder))),)
+    start = NextCommand("Start it", ("vmtailor", "run", str(folder)))
+    page = NextCommand("See it beside other monitors", ("vmtailor", "report", str(folder)))
+    return (start, page) if elsewhere else (start,)
 
 
 def _words(prepared: PreparedVerify) -> _Words:

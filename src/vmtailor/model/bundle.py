@@ -31,6 +31,8 @@ EXERCISE, PLAN, IMAGE = "exercise.json", "plan.json", "image.json"
 STATES = {form: f"state.{form}" for form in DiskFormat}
 #: The record of the fit: all that was found.
 RUN = "run.json"
+#: The verdicts of other monitors since; no record lists it.
+MONITORS = "monitors.json"
 #: The folder of the trace in a bundle, with its record, the counts of its coverage, and the tracer's log.
 TRACE, TRACE_RECORD, COVERAGE, REQUESTS = "trace", "trace.json", "coverage.counts", "requests.strace"
 TRACED = f"{TRACE}/{TRACE_RECORD}"
@@ -86,9 +88,10 @@ class Bundle:
     without what depends on a start (root device and init stay in). `memory_bytes` is the default size of the machine.
     `privileged`: the container was fitted so, and is run so unless told otherwise. `image`: None for a system.
 
-    `files` has every file of the folder but this record, and the page that `report` writes again whenever it is asked
-    to. Digests find accidents, and files that were exchanged without the record. They are no signature: who can
-    write the record can write other digests into it."""
+    `files` has every file of the folder but this record, the page that `report` writes again whenever it is asked to,
+    and the verdicts of other monitors, which name this record by its digest. Digests find accidents, and files that
+    were exchanged without the record. They are no signature: who can write the record can write other digests into
+    it."""
 
     SCHEMA: ClassVar[str] = "vmtailor/bundle/3"
     OLDER: ClassVar[Older] = {"vmtailor/bundle/2": _undressed}

@@ -42,7 +42,7 @@ from vmtailor.model.plan import RootFormat
 from vmtailor.model.systems.system import System
 from vmtailor.model.trial import Verification
 from vmtailor.model.watched.system_run import SystemRun
-from vmtailor.pipeline import monitor_choice, work_stages
+from vmtailor.pipeline import monitor_choice, monitor_record, work_stages
 from vmtailor.pipeline.image_subject import tools_volume
 from vmtailor.pipeline.monitor_choice import MonitorChoice
 from vmtailor.pipeline.subject import scratch_of
@@ -226,10 +226,18 @@ def verify_prepared(prepared: PreparedVerify) -> Verification:
     if prepared.choice is not None:
         accelerator = prepared.choice.accelerator
     accelerator = accelerator or monitors.usual().best_accelerator(subject.architecture, store)
+    # QEMU's, emulated, is the fit's own; of another disk a verdict says nothing.
+    elsewhere = prepared.choice is not None or accelerator is Accelerator.KVM
+    kept = isinstance(subject.files, BundleFolder) and request.disk is None and elsewhere
+    start = (
+        monitor_record.start_of(prepared.choice, subject.architecture, accelerator, prepared.clock) if kept else None
+    )
     with monitors.lab_programs({} if prepared.choice is None else prepared.choice.programs):
         found = replace(subject.verified(accelerator, prepared.clock, store), skipped=subject.skipped)
     if isinstance(subject.files, WorkFolder) and prepared.choice is None:  # the next stage is for its own machine
         subject.files.save_verification(found)
+    if isinstance(subject.files, BundleFolder) and start is not None:
+        monitor_record.keep(subject.files, start, subject.proof, found)
     return found
 
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,8 @@ from vmtailor.model.boots.series import RECORD as SERIES
 from vmtailor.model.boots.series import BootSeries
 from vmtailor.model.boots.timeline import WarningCode
 from vmtailor.model.bundle import RUN
+from vmtailor.model.machine import USUAL_MONITOR
+from vmtailor.model.monitor_verdicts import MonitorPlace, MonitorVerdict
 
 #: Looked for in a folder, in this order.
 DOCUMENTS = (RUN, SERIES, "boot.json", "report.json", "timeline.json")
@@ -114,6 +116,21 @@ def _signs(content: Mapping[str, Any]) -> dict[str, list[float]]:
         crashed = any(one.get("code") == WarningCode.CRASHED for one in _mappings(content.get("warnings")))
         found[CRASHED] = [float(crashed)]
     return found
+
+
+def with_monitors(found: Document, later: Sequence[MonitorVerdict]) -> Document:
+    """Return the document of a bundle's fit with figures of its monitors: on how many the exercise passed
+    (`monitors_passed`) and failed (`monitors_failed`), and of each whether it passed under KVM (`passed_on_NAME`, 1 or
+    0). `later`: the verdicts since the fit, whose own is of QEMU."""
+    verdicts = {(USUAL_MONITOR, MonitorPlace.EMULATED): found.metrics.get(VERIFIED) == [1.0]}
+    verdicts |= {(one.monitor, one.place): one.passed for one in later}
+    passed = sum(verdicts.values())
+    metrics = {"monitors_passed": [float(passed)], "monitors_failed": [float(len(verdicts) - passed)]}
+    under_kvm = [one for one in later if one.place is not MonitorPlace.EMULATED]
+    for name in {one.monitor for one in under_kvm}:
+        good = any(one.passed for one in under_kvm if one.monitor == name)
+        metrics[f"passed_on_{name.replace('-', '_')}"] = [float(good)]
+    return replace(found, metrics={**found.metrics, **metrics})
 
 
 def _require_readable(content: Mapping[str, Any], path: Path) -> None:

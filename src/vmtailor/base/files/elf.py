@@ -2,7 +2,7 @@
 """ELF files of this host and of our own making, read by pyelftools; and the first bytes of any ELF file.
 
 The library is not for files of strangers: a small one can keep it busy for hours (names without an end). Those are read
-within bounds by `natives.elf_symbols`, `drivers/image/entry_point.py` and `analysis/reach/elf_file.py`.
+within bounds by `natives.elf_symbols`, `interpreter_of` and `analysis/reach/elf_file.py`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from elftools.elf.elffile import ELFFile
 
 Found = TypeVar("Found")
+
+#: Bytes of a script that the kernel reads for its first line.
+SCRIPT_BYTES = 256
+_PT_INTERP = 3
 
 
 class NoElf(Exception):
@@ -104,3 +108,26 @@ def interpreter(data: bytes) -> str:
         return read(data, name)
     except NoElf:
         return ""
+
+
+def interpreter_of(head: bytes) -> str | None:
+    """Return the interpreter that a script (`#!`) or a dynamic program (PT_INTERP) names, from its first bytes. The
+    result is None where it has none, or where these bytes do not say it."""
+    if head.startswith(b"#!"):
+        words = head[2:SCRIPT_BYTES].split(b"\n", 1)[0].split()
+        return words[0].decode("utf-8", "surrogateescape") if words else None
+    if not head.startswith(b"\x7fELF") or len(head) < 64:
+        return None
+    order = ">" if head[5] == 2 else "<"
+    wide = head[4] == 2
+    try:
+        table = struct.unpack_from(order + ("Q" if wide else "I"), head, 32 if wide else 28)[0]
+        size, count = struct.unpack_from(order + "HH", head, 54 if wide else 42)
+        for at in range(table, table + size * min(count, 64), size or 1):
+            if struct.unpack_from(order + "I", head, at)[0] == _PT_INTERP:
+                offset = struct.unpack_from(order + ("Q" if wide else "I"), head, at + (8 if wide else 4))[0]
+                text = head[offset : offset + SCRIPT_BYTES].split(b"\0", 1)[0]
+                return text.decode("utf-8", "surrogateescape") or None
+    except (struct.error, OverflowError):
+        return None  # an odd one: the kernel will say what it thinks of it
+    return None

@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from vmtailor.base.errors import VmtailorError
-from vmtailor.base.process import require_tool, run
+from vmtailor.base.files.elf import interpreter_of
+from vmtailor.base.process import run
 
 #: Below the folder that has QEMU's bin: where distributions and QEMU's own `make install` put firmware. `-L help` says
 #: the same, and costs as much as a start.
@@ -16,6 +17,8 @@ _FIRMWARE = (
     "share/qemu", "share/seabios", "share/seavgabios", "share/ipxe", "lib/ipxe/qemu", "share/qemu-firmware",
     "share/OVMF", "share/edk2", "share/edk2-ovmf", "share/vgabios",
 )  # fmt: skip
+#: Bytes of a program in which its linker is named.
+_HEAD_BYTES = 8192
 _LINKER_CACHE = Path("/etc/ld.so.cache")
 _LIBRARY = re.compile(r"(?<!\S)(/\S+) \(0x[0-9a-f]+\)$", re.MULTILINE)
 
@@ -27,9 +30,16 @@ def is_script(program: Path) -> bool:
 
 
 def listed(program: Path) -> str:
-    """Return what the dynamic linker says that a program loads; empty when it loads nothing."""
+    """Return what the dynamic linker says that a program loads; empty when it loads nothing.
+
+    The program's own linker is asked: `ldd` is a script, for a shell that a host need not have."""
+    with program.open("rb") as file:
+        head = file.read(_HEAD_BYTES)
+    linker = None if head.startswith(b"#!") else interpreter_of(head)
+    if linker is None:
+        return ""
     try:
-        return run([require_tool("ldd", "libc-bin"), str(program)], timeout_s=20, ok=range(256)).text
+        return run([linker, "--list", str(program)], timeout_s=20, ok=range(256)).text
     except VmtailorError:
         return ""
 

@@ -31,6 +31,7 @@ from vmtailor.model.bundle import (
     BASELINE_CONFIG,
     EXERCISE,
     INIT,
+    MONITORS,
     PAGE,
     RECORD,
     SYSTEM,
@@ -195,11 +196,12 @@ class SavedFolder(ABC):
 
 class BundleFolder(SavedFolder):
     """A bundle whose record was read and found sound. Each file is checked when it is first asked for, and is the same
-    one from then on."""
+    one from then on. `record_sha256`: of the record's bytes."""
 
-    def __init__(self, path: Path, bundle: Bundle, store: Store) -> None:
+    def __init__(self, path: Path, bundle: Bundle, store: Store, record_sha256: str = "") -> None:
         super().__init__(path, store)
         self.bundle = bundle
+        self.record_sha256 = record_sha256
 
     def listed(self, name: str) -> BundleFile:
         """Return what the record says of a file."""
@@ -329,7 +331,7 @@ def load(folder: Path, store: Store | None = None) -> BundleFolder:
     data = plain_files.read(folder, RECORD, RECORD_BYTES)
     bundle = records.from_bytes(Bundle, data, str(folder / RECORD), hint="fit the image again")
     bundle_values.require_machine(bundle, folder / RECORD)
-    found = BundleFolder(folder.absolute(), bundle, store or Store())
+    found = BundleFolder(folder.absolute(), bundle, store or Store(), hashlib.sha256(data).hexdigest())
     _require(found, bundle.kernel, bundle.root)
     if (bundle.image is None) is not found.is_system:
         raise UserInputError(f"{folder / RECORD} does not say whether it is of an image or a system", hint=_AGAIN)
@@ -365,8 +367,8 @@ def seal(folder: Path, record: Bundle) -> Bundle:
     found = []
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
-        # The page is a view that `report` writes again whenever it is asked to.
-        if path.is_file() and name not in (RECORD, PAGE):
+        # The page is a view that `report` writes again, and each verification writes the verdicts again.
+        if path.is_file() and name not in (RECORD, PAGE, MONITORS):
             with plain_files.opened(folder, name) as file:
                 digest = sha256_of_rest(file)
                 found.append(BundleFile(name, os.fstat(file.fileno()).st_size, digest))

@@ -3,21 +3,18 @@
 
 from __future__ import annotations
 
-import struct
 import tarfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.files.elf import NoElf, identity
+from vmtailor.base.files.elf import NoElf, identity, interpreter_of
 from vmtailor.drivers.image.layer_tree import LayerNode, LayerTree
 from vmtailor.model.architecture import every, of_image
 from vmtailor.model.image import DEFAULT_PATH, Image
 
 #: Bytes of a program that are looked at; the kernel itself reads 256 for scripts.
 HEAD_BYTES = 8192
-SCRIPT_BYTES = 256
-_PT_INTERP = 3
 #: Kinds of ELF files that are executed or loaded by programs: no object file, no kernel module.
 _LOADED = (2, 3)  # ET_EXEC, ET_DYN
 #: An ELF file says its machine in these.
@@ -131,26 +128,3 @@ def machine_of(head: bytes) -> int | None:
         return identity(head).machine or None
     except NoElf:
         return None
-
-
-def interpreter_of(head: bytes) -> str | None:
-    """Return the interpreter that a script (`#!`) or a dynamic program (PT_INTERP) names, from its first bytes. The
-    result is None where it has none, or where these bytes do not say it."""
-    if head.startswith(b"#!"):
-        words = head[2:SCRIPT_BYTES].split(b"\n", 1)[0].split()
-        return words[0].decode("utf-8", "surrogateescape") if words else None
-    if not head.startswith(b"\x7fELF") or len(head) < 64:
-        return None
-    order = ">" if head[5] == 2 else "<"
-    wide = head[4] == 2
-    try:
-        table = struct.unpack_from(order + ("Q" if wide else "I"), head, 32 if wide else 28)[0]
-        size, count = struct.unpack_from(order + "HH", head, 54 if wide else 42)
-        for at in range(table, table + size * min(count, 64), size or 1):
-            if struct.unpack_from(order + "I", head, at)[0] == _PT_INTERP:
-                offset = struct.unpack_from(order + ("Q" if wide else "I"), head, at + (8 if wide else 4))[0]
-                text = head[offset : offset + SCRIPT_BYTES].split(b"\0", 1)[0]
-                return text.decode("utf-8", "surrogateescape") or None
-    except (struct.error, OverflowError):
-        return None  # an odd one: the kernel will say what it thinks of it
-    return None

@@ -80,10 +80,24 @@ class Gives:
 
 
 @dataclass(frozen=True)
+class MonitorNeed:
+    """Symbols that a kernel needs for machines of a monitor, beyond those of the usual board: name → value. `where`:
+    the machines that need them, in words; `architectures`: by name, empty for all. `executed`: instructions of their
+    code from kernel entry to ready, in the distribution's kernel on the usual board; None where none was counted."""
+
+    id: str
+    where: str
+    reason: str
+    symbols: Mapping[str, str]
+    architectures: tuple[str, ...] = ()
+    executed: int | None = None
+
+
+@dataclass(frozen=True)
 class MonitorRow:
     """One row of data/monitors. `title` is for people; `driver`: MODULE:CLASS of the Monitor. `tool`: rows as
     data/tools.toml has them, of what it needs besides those. `console`: what kernels call its serial line, where
-    that is not the processor's usual one."""
+    that is not the processor's usual one. `need`: what kernels need for it beyond the usual board's."""
 
     name: str
     title: str
@@ -91,6 +105,7 @@ class MonitorRow:
     gives: Gives
     tool: tuple[dict[str, Any], ...] = ()
     console: str = ""
+    need: tuple[MonitorNeed, ...] = ()
 
 
 class Counter(Protocol):

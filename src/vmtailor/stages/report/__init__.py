@@ -6,4 +6,12 @@ from vmtailor.stages.report.fit_end import mark_of
 from vmtailor.stages.report.report_page import page, write_page
 from vmtailor.stages.report.report_tables import show, show_figures
 
-__all__ = ["FIT_SCHEMA", "fit_document", "mark_of", "page", "show", "show_figures", "write_page"]
+__all__ = [
+    "FIT_SCHEMA",
+    "fit_document",
+    "mark_of",
+    "page",
+    "show",
+    "show_figures",
+    "write_page",
+]

@@ -6,11 +6,14 @@ Format 2 (`vmtailor/fit/2`): docs/reference/fit-json.md names each key with its 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from vmtailor.analysis.changes.plan_summary import counts
+from vmtailor.drivers.monitors import monitor_proof
 from vmtailor.model.fit_run import FitRun, Side
 from vmtailor.model.kernel import FoundKernel
+from vmtailor.model.monitor_verdicts import MonitorVerdict
 from vmtailor.model.systems.units import UnitChoice
 from vmtailor.model.trial import Purpose
 from vmtailor.stages.report import figure_rows, ledger_waterfall, margin_prices, tuned_changes
@@ -19,13 +22,15 @@ from vmtailor.stages.report import figure_rows, ledger_waterfall, margin_prices,
 FIT_SCHEMA = "vmtailor/fit/2"
 
 
-def fit_document(run: FitRun) -> dict[str, Any]:
-    """Return the document as plain objects, `schema` first. A figure that could not be taken is None (null)."""
+def fit_document(run: FitRun, later: Sequence[MonitorVerdict] = ()) -> dict[str, Any]:
+    """Return the document as plain objects, `schema` first. A figure that could not be taken is None (null). `later`:
+    the verdicts since the fit."""
     return {
         "schema": FIT_SCHEMA,
         "bundle": run.bundle,
         "verified": run.verified,
         "proof": run.proof.value,
+        "monitors": monitor_proof.document(monitor_proof.verdicts_of(run, later)),
         "degraded": [
             {"name": call.name, "arguments": call.arguments, "error": call.error, "count": call.count}
             for call in run.degraded

@@ -12,11 +12,13 @@ from vmtailor.analysis.changes import machine_words
 from vmtailor.analysis.changes.plan_summary import MEANING, ORDER, cause_of, counts
 from vmtailor.base import figures, pages
 from vmtailor.base.files.regular_files import write_atomic
+from vmtailor.drivers.monitors import monitor_proof
 from vmtailor.model.architecture import image_name
 from vmtailor.model.boots.boot import Phase
 from vmtailor.model.change import Figure
 from vmtailor.model.exercise import Proof
 from vmtailor.model.fit_run import FitRun, Side
+from vmtailor.model.monitor_verdicts import MonitorVerdict
 from vmtailor.stages.report import ledger_waterfall, margin_prices, pictures, tuned_changes
 from vmtailor.stages.report.document import fit_document, repairs
 from vmtailor.stages.report.figure_rows import groups
@@ -191,17 +193,18 @@ def table_data(run: FitRun) -> dict[str, Any]:
     }
 
 
-def page(run: FitRun, words: tuple[str, ...] = ()) -> str:
+def page(run: FitRun, words: tuple[str, ...] = (), later: Sequence[MonitorVerdict] = ()) -> str:
     """Return the page. The document of `fit --json` is in it too, under `fit` in the element `#data`. `words`: the
-    machine's kernel command line, where it is known."""
+    machine's kernel command line, where it is known. `later`: the verdicts since the fit."""
     before, after = ({phase.phase: phase for phase in side.phases} for side in (run.baseline, run.tailored))
     found = counts(run.plan.symbols)
     down = ledger_waterfall.of(run)
+    verdicts = monitor_proof.verdicts_of(run, later)
     return pages.render(
         "report.html",
         styles=("report.css",),
         scripts=("report.js",),
-        data={"fit": fit_document(run), **table_data(run)},
+        data={"fit": fit_document(run, later), **table_data(run)},
         values={
             "run": run,
             "name": subject_name(run),
@@ -229,6 +232,8 @@ def page(run: FitRun, words: tuple[str, ...] = ()) -> str:
             "price_heads": margin_prices.HEADS,
             "prices": margin_prices.price_rows(run),
             "lacks": [(lack, margin_prices.lack_line(lack)) for lack in run.lacks],
+            "monitors": monitor_proof.rows(verdicts) if later else (),
+            "monitor_line": monitor_proof.line(verdicts),
             "tuned": tuple(tuned_changes.rows(run)),
             "tuned_meaning": tuned_changes.MEANING,
             "words": machine_words.explained(run.plan, words),
@@ -238,6 +243,6 @@ def page(run: FitRun, words: tuple[str, ...] = ()) -> str:
     )
 
 
-def write_page(run: FitRun, path: Path, words: tuple[str, ...] = ()) -> None:
-    """Write the page to a file, whole or not at all. `words`: as for `page`."""
-    write_atomic(path, page(run, words).encode())
+def write_page(run: FitRun, path: Path, words: tuple[str, ...] = (), later: Sequence[MonitorVerdict] = ()) -> None:
+    """Write the page to a file, whole or not at all. `words`, `later`: as for `page`."""
+    write_atomic(path, page(run, words, later).encode())

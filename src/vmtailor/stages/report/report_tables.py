@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 from vmtailor.analysis.changes.plan_summary import MEANING, counts
@@ -10,7 +11,9 @@ from vmtailor.base import figures, output
 from vmtailor.base.terminal import Group, RenderableType, Table, TerminalConsole, Text, box
 from vmtailor.base.text import plural
 from vmtailor.base.verb_end import show_end
+from vmtailor.drivers.monitors import monitor_proof
 from vmtailor.model.fit_run import FitRun
+from vmtailor.model.monitor_verdicts import MonitorVerdict
 from vmtailor.stages.report import fit_end, ledger_waterfall, margin_prices, pictures, tuned_changes
 from vmtailor.stages.report.document import fit_document, repairs
 from vmtailor.stages.report.figure_rows import FigureGroup, MeasuredSides, groups
@@ -22,18 +25,25 @@ MOST_FOLDERS, MOST_SYMBOLS = 8, 2
 MOST_LACKS = 8
 
 
-def show(run: FitRun, console: TerminalConsole | None = None, *, json: bool = False, verbose: bool = False) -> None:
+def show(
+    run: FitRun,
+    console: TerminalConsole | None = None,
+    *,
+    json: bool = False,
+    verbose: bool = False,
+    later: Sequence[MonitorVerdict] = (),
+) -> None:
     """Print the result of a fit: the verdict, four figures, doubts, and what to do with the bundle; with `verbose`
     every table before them; with `json` the document of `fit --json` and nothing else. Without a console: on standard
-    output.
+    output. `later`: the verdicts since the fit.
 
     Names that come from the image or the guest are printed as text."""
     if json:
-        output.document(fit_document(run))
+        output.document(fit_document(run, later))
         return
     console = console or TerminalConsole()
     if verbose:
-        console.print(Group(*_details(run)))
+        console.print(Group(*_details(run, later)))
     show_end(fit_end.of_fit(run, [] if verbose else doubts(run), verbose=verbose), console)
 
 
@@ -46,7 +56,7 @@ def show_figures(pair: MeasuredSides, folder: str, console: TerminalConsole | No
     show_end(fit_end.of_measure(pair, folder, verbose=verbose), console)
 
 
-def _details(run: FitRun) -> list[RenderableType]:
+def _details(run: FitRun, later: Sequence[MonitorVerdict]) -> list[RenderableType]:
     parts: list[RenderableType] = _both_sides(run)
     if (found := ledger_waterfall.of(run)) is not None:
         parts.append(_waterfall(found))
@@ -57,6 +67,8 @@ def _details(run: FitRun) -> list[RenderableType]:
         parts.append(_trials(run))
     if run.tuned is not None:
         parts.append(_tuned(run))
+    if later:
+        parts.append(_monitors(monitor_proof.verdicts_of(run, later)))
     lines = doubts(run)
     return [*parts, *lines, Text()] if lines else parts
 
@@ -191,6 +203,15 @@ def _tuned(run: FitRun) -> Group:
         outcome = Text(row.outcome, "green" if row.kept else "")
         table.add_row(Text(row.id), row.expected, row.measured, outcome, Text(row.settings))
     return _titled("Beside the kernel", table, tuned_changes.MEANING)
+
+
+def _monitors(verdicts: Sequence[MonitorVerdict]) -> Group:
+    table = _table("monitor", "version", "clock", "result")
+    for row in monitor_proof.rows(verdicts):
+        table.add_row(
+            Text(row.monitor), Text(row.version), row.clock, Text(row.result, "green" if row.passed else "red")
+        )
+    return _titled("The same exercise on other monitors", table, monitor_proof.line(verdicts))
 
 
 def doubts(run: FitRun) -> list[Text]:

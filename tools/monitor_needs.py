@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Write docs/reference/monitor-needs.md: what kernels need for machines of each monitor beyond the usual board's
+symbols, and the price of it (src/vmtailor/data/monitors).
+
+    tools/monitor_needs.py [--check]
+    tools/monitor_needs.py --costs RUN
+
+With --check it only says whether the page is up to date. With --costs it prints how many instructions the code of each
+need executed on the baseline of a fit, from its record (run.json): the `executed` of a row.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from vmtailor.base.errors import VmtailorError
+from vmtailor.base.files import records
+from vmtailor.drivers.monitors import monitors
+from vmtailor.drivers.monitors.monitor import MonitorNeed
+from vmtailor.model.fit_run import FitRun
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "monitor-needs.md"
+
+HEAD = """<!-- Written by tools/monitor_needs.py from src/vmtailor/data/monitors: change that, then run `make docs`. -->
+# Kernel symbols that monitors need
+
+A kernel is fitted to QEMU's smallest board: virtio-mmio, a serial line, neither PCI nor ACPI. On x86-64, QEMU and
+libkrun start it unchanged under KVM, and Firecracker does by its documentation. This page lists what a kernel needs
+besides for other machines. `fit --keep SYMBOL` keeps a symbol.
+
+| monitor | need | machines | symbols | executed | why |
+| --- | --- | --- | --- | --- | --- |
+"""
+
+TAIL = """
+*Executed* are the instructions of these symbols' code from kernel entry to ready, in the distribution's kernel 6.12 on
+the smallest board, with lighttpd as its container. The code looks there for devices and tables that are absent: in a
+machine that has them it costs more. This command prints the figures of any fit:
+
+    .venv/bin/python tools/monitor_needs.py --costs BUNDLE/run.json
+"""
+
+
+def rows() -> list[tuple[str, MonitorNeed]]:
+    """All needs, each with the title of its monitor."""
+    return [(one.row.title, need) for one in monitors.every() for need in one.row.need]
+
+
+def page() -> str:
+    """The whole page as Markdown."""
+    parts = [HEAD]
+    for title, need in rows():
+        symbols = " ".join(f"`{name}`" if value == "y" else f"`{name}={value}`" for name, value in need.symbols.items())
+        executed = "not counted" if need.executed is None else f"{need.executed:,}"
+        parts.append(f"| {title} | `{need.id}` | {need.where} | {symbols} | {executed} | {need.reason} |\n")
+    return "".join((*parts, TAIL))
+
+
+def costs(run: FitRun) -> dict[str, int]:
+    """Instructions on the baseline of a fit by need, of those for its processor."""
+    known = dict(run.baseline.symbol_costs)
+    return {
+        need.id: sum(known.get(name, 0) for name in need.symbols)
+        for _, need in rows()
+        if run.plan.architecture in (need.architectures or (run.plan.architecture,))
+    }
+
+
+def main(arguments: list[str]) -> int:
+    """Write the page, check it, or print costs. Returns the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--costs", type=Path, metavar="RUN")
+    given = parser.parse_args(arguments)
+    if given.costs is not None:
+        for name, executed in costs(records.load(FitRun, given.costs)).items():
+            print(f"{name}: {executed:,} instructions")
+        return 0
+    wanted = page()
+    if given.check:
+        if PAGE.is_file() and PAGE.read_text() == wanted:
+            return 0
+        print(f"{PAGE} is not what the rows of monitors say; run: make docs", file=sys.stderr)
+        return 1
+    PAGE.write_text(wanted)
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except VmtailorError as error:
+        raise SystemExit(f"error: {error.message}\nhint: {error.hint}") from error

@@ -106,7 +106,7 @@ def copy_libraries(out: Path) -> None:
 
 
 def compile_all(source: Path, place: str, out: Path) -> None:
-    """What Python looks for below its cache prefix `out`: compiling it in the emulated host takes minutes."""
+    """Compile what Python looks for below its cache prefix `out`: in the emulated host it takes minutes."""
     for path in source.rglob("*.py"):
         file = path.relative_to(source)
         if not LEFT_OUT & set(file.parts):
@@ -117,7 +117,7 @@ def compile_all(source: Path, place: str, out: Path) -> None:
 
 
 def seen(bundles: dict[str, Path], folder: Path) -> dict[str, dict[str, Any]]:
-    """How each use ended, by its name."""
+    """Boot the host with these bundles, and return how each use ended, by its name."""
     host = made_host()
     content = folder / "content"
     shutil.copytree(installed(host), content, ignore=shutil.ignore_patterns("*.whl", "key"))

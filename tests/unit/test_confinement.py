@@ -110,6 +110,7 @@ def test_the_linker_of_a_program_tells_its_libraries_without_a_shell(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A host need not have the shell that ldd is written for."""
+    static = natives.locate().init
     monkeypatch.setenv("PATH", str(tmp_path))
     program = Path("/bin/ls").resolve()
     found = program_needs.listed(program)
@@ -117,7 +118,7 @@ def test_the_linker_of_a_program_tells_its_libraries_without_a_shell(
     assert any(folder in program_needs.needs(program, found) for folder in ("/lib64", "/usr/lib64", "/usr/lib"))
     script = tmp_path / "script"
     script.write_text("#!/bin/sh\n")
-    assert program_needs.listed(script) == program_needs.listed(natives.locate().init) == ""
+    assert program_needs.listed(script) == program_needs.listed(static) == ""
 
 
 @pytest.mark.attack

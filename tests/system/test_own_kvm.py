@@ -181,6 +181,10 @@ def test_a_container_runs_to_its_end(uses: dict[str, dict[str, Any]]) -> None:
     assert (found["stdout"], found["stderr"]) == ("Hello from a machine made to measure.\n", "")
 
 
+def test_a_container_is_observed(uses: dict[str, dict[str, Any]]) -> None:
+    assert "nothing was refused" in use(uses, "observed", 3)["stderr"]
+
+
 def test_a_server_answers_through_its_port_and_ctrl_c_ends_it(uses: dict[str, dict[str, Any]]) -> None:
     found = use(uses, "served", 0)
     assert "<html" in found["answer"].lower()

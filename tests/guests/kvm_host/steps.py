@@ -91,6 +91,7 @@ def served() -> dict[str, Any]:
 USES = {
     "doctor": "doctor --run --json",
     "hello": "run --rm /mnt/bundles/hello",
+    "observed": "run --observed seen.json /mnt/bundles/hello",
     "powers off": "run --privileged --pid host /mnt/bundles/talker poweroff",
     "two processors": "boot --kernel /mnt/kernel --machine microvm --append console=ttyS0 --memory 256M --cpus 2 "
     "--accelerator kvm --repeat 1 --ready log:Brought.up.1.node,.2.CPUs --out two --json",

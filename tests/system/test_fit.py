@@ -43,8 +43,11 @@ def test_the_document(lighttpd: Fitted) -> None:
     document = lighttpd.document
     assert set(document) == {
         "schema", "bundle", "verified", "proof", "degraded", "absent", "repairs", "symbols", "unexplained", "baseline",
-        "tailored", "margin", "lacks", "kernel", "waterfall", "units", "tuned",
+        "tailored", "margin", "lacks", "kernel", "waterfall", "units", "tuned", "monitors",
     }  # fmt: skip
+    assert [(one["monitor"], one["place"], one["passed"]) for one in document["monitors"]] == [
+        ("qemu", "emulated", True)
+    ]
     assert document["tuned"] is None  # what is tried beside the kernel is for systems
     assert document["schema"] == "vmtailor/fit/2"
     assert Path(document["bundle"]) == lighttpd.bundle

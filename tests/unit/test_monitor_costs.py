@@ -139,16 +139,17 @@ def test_places_are_of_the_first_exits_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("trace", "whole"),
+    ("trace", "exits", "enough"),
     [
-        (TRACE + STATISTICS, True),
-        (TRACE + STATISTICS[:-5], False),
-        (TRACE + STATISTICS.replace(b"\noverrun: 0", b"\noverrun: 3"), False),
-        (TRACE + STATISTICS.replace(b"dropped events: 0", b"dropped events: 1"), False),
+        (TRACE + STATISTICS, 3, True),
+        (TRACE + STATISTICS, 9, True),  # there were no more
+        (TRACE + STATISTICS[:-5], 3, False),
+        (TRACE + STATISTICS.replace(b"dropped events: 0", b"dropped events: 1"), 3, True),
+        (TRACE + STATISTICS.replace(b"dropped events: 0", b"dropped events: 1"), 4, False),
     ],
 )
-def test_a_trace_that_lost_something_is_not_whole(trace: bytes, whole: bool) -> None:
-    assert monitor_costs.is_whole(trace) is whole
+def test_a_trace_must_have_the_exits_that_are_asked_for(trace: bytes, exits: int, enough: bool) -> None:
+    assert monitor_costs.has_exits(trace, exits) is enough
 
 
 def test_the_lab_is_counted_with_its_guest_apart() -> None:

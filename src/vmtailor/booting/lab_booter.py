@@ -11,12 +11,13 @@ from pathlib import Path
 from vmtailor.analysis.cost import monitor_costs
 from vmtailor.analysis.cost.plugin_counts import SymbolTable
 from vmtailor.analysis.guests import boots
+from vmtailor.base import output
 from vmtailor.base.errors import GuestError
 from vmtailor.base.natives import Natives
 from vmtailor.booting.boot_counter import Counting
 from vmtailor.booting.booter import OnProgress, boot
 from vmtailor.drivers.host.bundle_folder import BundleFolder
-from vmtailor.drivers.monitors import lab_folder
+from vmtailor.drivers.monitors import lab_folder, monitors
 from vmtailor.drivers.monitors.lab_folder import SMALL_PAGES
 from vmtailor.model.boots.boot import Boot
 from vmtailor.model.boots.counters import START_KERNEL
@@ -45,6 +46,7 @@ class LabBooter:
     ) -> tuple[Boot, Gathered]:
         """Boot once, and again when it is the first time. Milestones are since the monitor's exec."""
         assert isinstance(workload, Exercised)
+        workload = replace(workload, timeout_s=workload.timeout_s * monitors.of(machine).slowness)
         found, gathered, cost = self._counted(machine, workload, scratch, on_progress)
         until = cost.until("ready") if cost is not None else None
         if cost is not None and until is not None:
@@ -89,6 +91,7 @@ class LabBooter:
     ) -> tuple[ExitPlace, ...]:
         """Boot once more, with KVM's trace, and return what the first exits were about."""
         _, gathered = boot(machine, replace(workload, exits=True), scratch, on_progress=on_progress)
-        if not monitor_costs.is_whole(gathered.exits):
-            raise GuestError("KVM's trace of the exits in the lab is not whole", details=gathered.end.stderr)
+        if not monitor_costs.has_exits(gathered.exits, exits):
+            output.note("KVM's trace has no room for all exits until ready: what they were about is not told")
+            return ()
         return monitor_costs.places(gathered.exits, self._rows, exits)

@@ -443,6 +443,9 @@ def test_podmans_store(driver: str, tmp_path: Path, store: Store, monkeypatch: p
             fetch(stored, store, ImageOptions(limits=ImageLimits(4, 1000)))
     finally:  # without root its files are those of users that the user who asks may not remove
         run([require_tool("skopeo"), "delete", stored], timeout_s=60)
+        overlay = f"{tmp_path}/graph/overlay"  # skopeo as root mounts it on itself, and leaves it so
+        while f" {overlay} " in Path("/proc/self/mounts").read_text():
+            run(["umount", overlay], timeout_s=30)
     only_cache_is_left(store)
 
 

@@ -6,20 +6,26 @@ from __future__ import annotations
 import io
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.fakes.boot_data import series_boot
 
 from vmtailor.analysis.guests.machine_variants import USUAL
 from vmtailor.base.cache.store import Store
-from vmtailor.base.errors import UserInputError
+from vmtailor.base.errors import HostError, UserInputError
 from vmtailor.base.files import records
 from vmtailor.base.natives import Natives
 from vmtailor.base.terminal import TerminalConsole
+from vmtailor.booting import series_run
 from vmtailor.booting.fitted_machine import Chosen, machine_of
+from vmtailor.booting.lab_booter import LabBooter
+from vmtailor.cli.boots.boot_bundle import boot_bundle
 from vmtailor.cli.tables.series_table import document, show
 from vmtailor.drivers.host import bundle_folder
 from vmtailor.drivers.host.bundle_folder import seal
+from vmtailor.drivers.monitors import lab_folder
+from vmtailor.drivers.monitors.lab_folder import Lab
 from vmtailor.model.boots.boot import Milestone, Outcome
 from vmtailor.model.boots.series import BootSeries, JudgedBy, SeriesBoot, Variant
 from vmtailor.model.boots.workload import ReadyBy, ReadySignal
@@ -27,9 +33,10 @@ from vmtailor.model.bundle import Bundle
 from vmtailor.model.change import Change, ChangeKind, Effect, Figure, Setting, Verdict, exact
 from vmtailor.model.exercise import Exercise, Ready, ReadyKind
 from vmtailor.model.image import ImageConfig
-from vmtailor.model.machine import Clock, DiskMode
+from vmtailor.model.machine import Accelerator, Clock, DiskMode
 from vmtailor.model.plan import RootFormat
 from vmtailor.pipeline import bundle_boots
+from vmtailor.pipeline.options import BootOptions
 
 
 def write_bundle(folder: Path, config: str = "", *, network: bool = False) -> None:
@@ -137,3 +144,62 @@ def test_trials_are_shown_and_saved(tmp_path: Path) -> None:
     record = document(found, tmp_path)
     assert next(iter(record)) == "schema"
     assert record["trials"][0]["verdict"] == "better" and record["figures"]["base"]["ready"]["median"] == 3.0
+
+
+def lab(store: Store) -> None:
+    """A lab that has QEMU and cannot be started."""
+    place = store.folder(lab_folder.FOLDER)
+    for name in (lab_folder.DISK, lab_folder.KERNEL, lab_folder.INITRD, lab_folder.SYMBOLS):
+        (place / name).write_bytes(b"x")
+    here = Lab(lab_folder.VERSION, "x86_64", "6.12", {"qemu": "7.2"}, "d")  # fmt: skip
+    records.save(here, place / lab_folder.RECORD)
+
+
+def asked(folder: Path, **more: Any) -> BootOptions:
+    return BootOptions(subject=folder, lab=True, out=folder / "boots", **more)
+
+
+@pytest.mark.parametrize(
+    "more", [{"changes": ("quiet",)}, {"attribute": True}, {"cpu_model": "max"}, {"accelerator": Accelerator.KVM}]
+)
+def test_what_a_monitor_takes_no_part_in_is_refused(tmp_path: Path, more: dict[str, Any]) -> None:
+    write_bundle(tmp_path)
+    with pytest.raises(UserInputError, match="with --on or --lab"):
+        boot_bundle(asked(tmp_path, **more), tmp_path)
+
+
+def test_a_monitor_that_cannot_start_is_refused_before_it_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    bundle = tmp_path / "b"
+    bundle.mkdir()
+    write_bundle(bundle)
+    lab(Store())
+    with pytest.raises(HostError, match="the lab has no Firecracker"):
+        boot_bundle(asked(bundle, on="firecracker"), bundle)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_boot_in_the_lab_is_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    bundle, started = tmp_path / "b", []
+    bundle.mkdir()
+    write_bundle(bundle)
+    lab(Store())
+
+    class Ended(Exception):
+        pass
+
+    def run(*args: Any, booter: object, **_: object) -> None:
+        started.append((args[1][0][0].machine, booter))
+        raise Ended
+
+    monkeypatch.setattr(series_run, "run", run)
+    with pytest.raises(Ended):
+        boot_bundle(asked(bundle), bundle)
+    ((machine, booter),) = started
+    assert (machine.monitor, machine.clock, machine.accelerator) == ("lab/qemu", Clock.INSTRUCTIONS, Accelerator.TCG)
+    assert isinstance(booter, LabBooter) and "on QEMU in the lab\n" in capsys.readouterr().err

@@ -15,7 +15,7 @@ from vmtailor.base.text import plural
 from vmtailor.base.verb_end import EndVerdict, NextCommand, VerbEnd, show_end
 from vmtailor.model.exercise import Proof
 from vmtailor.model.option_rows import JSON
-from vmtailor.pipeline import reverify
+from vmtailor.pipeline import monitor_choice, reverify
 from vmtailor.pipeline.reverify import PreparedVerify, SavedSystem, VerifyRequest
 from vmtailor.pipeline.work_files import is_work_folder
 from vmtailor.stages.report import mark_of
@@ -38,9 +38,7 @@ def verify(request: VerifyRequest, json: Annotated[bool, JSON] = False) -> None:
         output.note(f"will be run on this host: {command}")
     choice = prepared.choice
     if choice is not None:
-        output.note(f"on {choice.words}")
-        if choice.warning:
-            output.note(choice.warning)
+        monitor_choice.say(choice)
     elif prepared.clock is not request.clock:
         output.note("on the wall clock: programs of this host drive the system")
     found, words = reverify.verify_prepared(prepared), _words(prepared)

@@ -33,7 +33,7 @@ TRUST_HOST_COMMANDS = Option(
     name="--trust-host-commands", type=bool,
     help="Run on this host, as you, the programs that the bundle's own exercise names. Without it they are left out.",
 )  # fmt: skip
-#: What verbs call the monitor that starts a bundle's machine, and the place where it does.
+#: Options that name the monitor that starts a bundle's machine, and the place where it does.
 _OF_CONTAINERS = frozenset({OptionSubject.CONTAINER, OptionSubject.FITTED})
 _WHOSE_MACHINE = "leave it out: a system's machine is QEMU's"
 ON = Option(

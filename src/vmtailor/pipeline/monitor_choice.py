@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from vmtailor.base import output
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files.regular_files import open_regular
 from vmtailor.drivers.monitors import monitors
@@ -57,6 +58,13 @@ def refuse_beside(on: str | None, lab: bool, *options: str) -> None:
     if options and (on is not None or lab):
         names = ", ".join(options)
         raise UserInputError(f"{names} with --on or --lab: these run a bundle's machine under KVM", hint="leave it out")
+
+
+def say(choice: MonitorChoice) -> None:
+    """Say where machines are started, before they are, and what the user should know of it."""
+    output.note(f"on {choice.words}")
+    if choice.warning:
+        output.note(choice.warning)
 
 
 def choose(name: str, architecture: str, clock: Clock, *, lab: bool, programs: Mapping[str, Path]) -> MonitorChoice:

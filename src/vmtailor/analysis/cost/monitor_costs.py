@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 from collections import Counter as Tally
 from collections.abc import Iterable, Mapping, Sequence
@@ -126,8 +127,8 @@ def places(trace: bytes, rows: ExitRows, exits: int) -> tuple[ExitPlace, ...]:
     that is no such event is passed over."""
     patterns = {f"{row.name}:": (row.name, re.compile(row.pattern)) for row in rows.event}
     found: Tally[tuple[str, str]] = Tally()
-    for line in trace.decode("ascii", "replace").splitlines():
-        word, _, rest = line.strip().partition(" ")
+    for line in io.BytesIO(trace):
+        word, _, rest = line.decode("ascii", "replace").strip().partition(" ")
         if word == _EXIT_LINE:
             exits -= 1
             if exits < 0:

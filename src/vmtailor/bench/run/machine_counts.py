@@ -61,7 +61,7 @@ WITHIN_WORK = {
 }
 _NETWORK = "tcp-send, tcp-receive, tcp-latency"
 
-#: What no count of a monitor's row shows.
+#: Said of each monitor's row: costs that no count shows.
 _NOT_IN_COUNTS = "two-level paging, caches and real devices are not in instruction counts"
 
 

@@ -38,7 +38,7 @@ MONITOR_BYTES = 256 << 20
 #: Folder of the monitor's files, in memory; in it our init's orders.
 PLACE = "/run/vmtailor-monitor"
 ORDERS = f"{PLACE}/orders"
-#: What libkrun is called where its program finds it, and a command that says its version.
+#: A command that says the name, and so the version, of the libkrun that its program finds.
 _KRUN_VERSION = ("sh", "-c", 'basename "$(readlink -f "$(krun-start --version)")"')
 
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from vmtailor.model.boots.series import BootSeries
 from vmtailor.model.machine import Accelerator, Clock
 from vmtailor.model.option import OptionSubject, refuse
 from vmtailor.pipeline import boot_trials, bundle_boots, machine_testbed, monitor_choice
+from vmtailor.pipeline.monitor_choice import MonitorChoice
 from vmtailor.pipeline.options import BootOptions
 from vmtailor.stages.boot import profile
 
@@ -37,29 +37,26 @@ def boot_bundle(asked: BootOptions, bundle: Path) -> None:
         append=words,
         memory_bytes=asked.memory_bytes,
     )
-    own, programs = _on_monitor(asked, own, architecture)
+    choice = _monitor(asked, architecture)
+    if choice is not None:
+        own = replace(own, monitor=choice.monitor, accelerator=choice.accelerator, clock=choice.clock)
     subject = bundle_boots.prepare(bundle, own, asked.timeout_s, guest_programs.of(architecture), Store())
-    with monitors.lab_programs(programs):
+    with monitors.lab_programs({} if choice is None else choice.programs):
+        monitors.of(subject.machine).require(subject.machine)
+        if choice is not None:
+            monitor_choice.say(choice)
         _boot(asked, subject, bundle, architecture)
 
 
-def _on_monitor(asked: BootOptions, own: Chosen, architecture: str) -> tuple[Chosen, Mapping[str, Path]]:
-    """Return the choices with the monitor that the user named, and the programs that he gave for the lab. In the lab a
-    machine is counted."""
+def _monitor(asked: BootOptions, architecture: str) -> MonitorChoice | None:
+    """Return the monitor that the user named, or None. In the lab a machine is counted."""
     given = {"--accelerator": asked.accelerator is Accelerator.KVM, "--cpu-model": asked.cpu_model,
              "--attribute": asked.attribute, "--try": asked.changes}  # fmt: skip
     monitor_choice.refuse_beside(asked.on, asked.lab, *(name for name, value in given.items() if value))
-    choice = monitor_choice.asked(asked.on, asked.lab, asked.program, architecture, Clock.INSTRUCTIONS)
-    if choice is None:
-        return own, {}
-    output.note(f"on {choice.words}")
-    if choice.warning:
-        output.note(choice.warning)
-    return replace(own, monitor=choice.monitor, accelerator=choice.accelerator, clock=choice.clock), choice.programs
+    return monitor_choice.asked(asked.on, asked.lab, asked.program, architecture, Clock.INSTRUCTIONS)
 
 
 def _boot(asked: BootOptions, subject: bundle_boots.Booted, bundle: Path, architecture: str) -> None:
-    monitors.of(subject.machine).require(subject.machine)
     if asked.attribute:
         show_boot_cost(bundle_boots.attribute(subject, asked.out), asked.out, asked.json, architecture)
     else:

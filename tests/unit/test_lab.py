@@ -112,6 +112,13 @@ def test_what_the_lab_cannot_give_is_refused_by_name(changed: dict[str, object],
         monitors.of(machine).require(machine)
 
 
+def test_a_trace_takes_the_place_of_a_disk() -> None:
+    machine, wants = replace(MACHINE, disks=(Disk("/d"),) * 5), Wants(exits=Path("/e"))
+    assert not monitors.of(machine).refusals(machine)
+    assert monitors.of(machine).refusals(machine, wants) == ("room for 5 disks",)
+    assert "trace of exits" in monitors.named("qemu").refusals(replace(MACHINE, monitor="qemu"), wants)
+
+
 def test_a_machine_in_the_lab_runs_on_both_clocks() -> None:
     for clock in Clock:
         machine = replace(MACHINE, clock=clock)

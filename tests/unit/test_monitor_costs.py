@@ -6,8 +6,8 @@ from __future__ import annotations
 import io
 from dataclasses import replace
 
-import numpy as np
 import pytest
+from tests.fakes.lab_counts import MARKS, STATISTICS, at, counters
 
 from vmtailor.analysis.comparison import judged_document
 from vmtailor.analysis.cost import monitor_costs
@@ -16,13 +16,7 @@ from vmtailor.base.terminal import TerminalConsole
 from vmtailor.cli.tables.monitor_table import show_monitor
 from vmtailor.model.boots.counters import (
     ENTRY,
-    Blocks,
     CodeMark,
-    Counters,
-    GuestTotals,
-    SpanReached,
-    Stretch,
-    Totals,
 )
 from vmtailor.model.boots.exits import CauseRow, DeviceRow, EventRow, ExitRows, MonitorCost, exit_rows
 from vmtailor.model.guest import GuestMark
@@ -33,46 +27,7 @@ ROWS = ExitRows(
     by_bytes=("clear",),
     device=(DeviceRow("kvm_pio", 0x3F8, 0x3FF, "serial port"),),
 )
-#: Three blocks of the host's kernel; the second clears memory.
-VADDR = np.array([0x100, 0x204, 0x300], np.uint64)
 LAB = SymbolTable.of([(0x100, "a", True), (0x200, "clear", True), (0x300, "b", True)])
-NONE = np.empty(0, np.uint64)
-BLOCKS = Blocks(
-    vaddr=VADDR, insns=NONE.astype(np.uint32), size=NONE.astype(np.uint32), early=NONE.astype(np.bool_),
-    ports=NONE.astype(np.uint16), lengths_at=NONE.astype(np.uint32), lengths=NONE.astype(np.uint8),
-)  # fmt: skip
-
-
-def at(user: int, kernel: int, guest_kernel: int = 0, guest_user: int = 0, entries: int = 0) -> Totals:
-    return Totals(user=user, kernel=kernel, guest=GuestTotals(kernel=guest_kernel, user=guest_user, entries=entries))
-
-
-def counters(marks: dict[str, Totals], spans: list[tuple[str, Totals]] = []) -> Counters:  # noqa: B006
-    stretches, before = [], "reset"
-    for name, totals in marks.items():
-        executed = np.array([1, len(name), 1], np.uint64)
-        numbers = np.arange(3, dtype=np.uint32)
-        stretches.append(
-            Stretch(
-                begin=before, end=name, at_end=totals, owners=(), devices=(), block=numbers, entries=executed,
-                executed=executed,
-            )
-        )  # fmt: skip
-        before = name
-    reached = tuple(SpanReached(name, totals) for name, totals in spans)
-    return Counters(
-        exact=True, complete=True, devices=True, blocks=BLOCKS, stretches=tuple(stretches), spans=reached, guests=True
-    )
-
-
-MARKS = {
-    "machine": at(1, 1),  # the lab tried KVM itself: that is no part of the monitor
-    "monitor": at(10, 100),
-    "entered": at(15, 130),
-    "init": at(20, 160, guest_kernel=50, entries=3),
-    "ready": at(25, 200, guest_kernel=80, guest_user=7, entries=5),
-    "gone": at(30, 260, guest_kernel=90, guest_user=9, entries=6),
-}
 
 
 def test_parts_add_up_to_all_that_was_executed_since_the_exec() -> None:
@@ -127,7 +82,6 @@ TRACE = (
     b"kvm_exit: vcpu 0 reason io\nkvm_pio: pio_read at 0x64 size 1 count 1 val 0x0\nkvm_pio: nonsense\nstray\n"
     b"kvm_exit: vcpu 0 reason io\nkvm_pio: pio_write at 0x3fd size 1 count 1 val 0x42\n"
 )
-STATISTICS = b"entries: 8\noverrun: 0\ncommit overrun: 0\ndropped events: 0\nread events: 0\nend\n"
 
 
 def test_places_are_of_the_first_exits_alone() -> None:

@@ -19,6 +19,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import build_libkrun
@@ -53,27 +54,24 @@ def main() -> None:
     libkrun = _libkrun(row, store)
     key = digest(*sorted(DESCRIPTION.iterdir()), _offered(row), *libkrun.values())
     with locked(place / ".lock", "the lab"):
-        known = place / "key"
-        if not arguments.again and known.is_file() and known.read_text() == key and _is_whole(row, store):
+        if not arguments.again and _is_there(row, store, key):
             print(f"the lab is there: {place}")
             return
-        known.unlink(missing_ok=True)
         (place / RECORD).unlink(missing_ok=True)
         _build(row, place / DISK, libkrun)
         built = {"libkrun": build_libkrun.version()} if libkrun else {}
-        lab = _taken_out(place, store, built)
+        lab = _taken_out(place, store, built, key)
         (place / SYMBOLS).write_bytes(lab_symbols.read(lab, place))
-        records.save(lab, place / RECORD)
-        known.write_text(key)
+        records.save(replace(lab, sizes=lab_folder.sizes(place)), place / RECORD)
     print(f"the lab: {place}")
 
 
-def _is_whole(row: Architecture, store: Store) -> bool:
+def _is_there(row: Architecture, store: Store, key: str) -> bool:
     try:
-        lab_folder.load(row.name, store)
+        lab, _ = lab_folder.load(row.name, store)
     except HostError:
         return False
-    return True
+    return lab.made_from == key
 
 
 def _packaged(row: Architecture) -> dict[str, str]:
@@ -127,9 +125,9 @@ def _offered(row: Architecture) -> str:
     return "".join(re.findall(r"Candidate: (\S+)", policy))
 
 
-def _taken_out(place: Path, store: Store, built: dict[str, str]) -> Lab:
-    """Take the kernel and the initial RAM disk out of the disk, and return what the lab is. `built`: the versions of
-    monitors that are no packages."""
+def _taken_out(place: Path, store: Store, built: dict[str, str], key: str) -> Lab:
+    """Take the kernel and the initial RAM disk out of the disk, and return what the lab is, but for its sizes. `built`:
+    the versions of monitors that are no packages."""
     with subjects.opened(f"{subjects.DISK}{place / DISK}", store) as found:
         row = named(found.subject.architecture)
         taken = inputs.taken_out(found, guest_programs.of(row.name), store)
@@ -144,7 +142,7 @@ def _taken_out(place: Path, store: Store, built: dict[str, str]) -> Lab:
                 monitors[name] = stanza[1].partition(":")[2] or stanza[1]
         return Lab(
             version=version, architecture=row.name, kernel=found.subject.kernel, monitors=monitors,
-            digest=inputs.identity_of(found, store),
+            digest=inputs.identity_of(found, store), sizes={}, made_from=key,
         )  # fmt: skip
 
 

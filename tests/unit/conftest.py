@@ -6,6 +6,8 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
 
 import pytest
 from tests.fakes.hostile_bundles import own_cache, verified
@@ -14,6 +16,14 @@ from tests.fakes.started import Ended, Start
 from vmtailor.cli.main import main
 
 __all__ = ["own_cache", "start", "verified"]
+
+_CACHES = count()
+
+
+@pytest.fixture(autouse=True)
+def _no_cache_of_the_users(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No unit test reads or writes what the user has in the cache: a test's own is made where one is asked for."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(Path(tmp_path_factory.getbasetemp(), f"no-cache-{next(_CACHES)}")))
 
 
 @pytest.fixture

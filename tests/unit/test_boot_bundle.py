@@ -151,7 +151,7 @@ def lab(store: Store) -> None:
     place = store.folder(lab_folder.FOLDER)
     for name in (lab_folder.DISK, lab_folder.KERNEL, lab_folder.INITRD, lab_folder.SYMBOLS):
         (place / name).write_bytes(b"x")
-    here = Lab(lab_folder.VERSION, "x86_64", "6.12", {"qemu": "7.2"}, "d")  # fmt: skip
+    here = Lab(lab_folder.VERSION, "x86_64", "6.12", {"qemu": "7.2"}, "d", lab_folder.sizes(place), "m")
     records.save(here, place / lab_folder.RECORD)
 
 

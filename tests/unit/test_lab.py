@@ -44,7 +44,10 @@ MACHINE = Machine(
     board="microvm", memory_bytes=256 << 20, kernel="/b/vmlinux", words=("root=/dev/vda", "quiet"),
     disks=(Disk("/b/root"), Disk("/s/run", mode=DiskMode.WRITTEN)), monitor="lab/qemu", architecture="x86_64",
 )  # fmt: skip
-HERE = Lab(version=lab_folder.VERSION, architecture="x86_64", kernel="6.12", monitors={"qemu": "7.2"}, digest="d")
+HERE = Lab(
+    version=lab_folder.VERSION, architecture="x86_64", kernel="6.12", monitors={"qemu": "7.2"}, digest="d",
+    sizes=dict.fromkeys(("disk.raw", "kernel", "initrd", "symbols"), 1), made_from="m",
+)  # fmt: skip
 #: Those for a processor that is not this host's.
 ARM64 = replace(HERE, architecture="arm64")
 ARM64_MACHINE = replace(MACHINE, board="virt", architecture="arm64")
@@ -119,7 +122,8 @@ def test_a_trace_takes_the_place_of_a_disk() -> None:
     assert "trace of exits" in monitors.named("qemu").refusals(replace(MACHINE, monitor="qemu"), wants)
 
 
-def test_a_machine_in_the_lab_runs_on_both_clocks() -> None:
+def test_a_machine_in_the_lab_runs_on_both_clocks(own_cache: Store) -> None:
+    the_lab(own_cache)
     for clock in Clock:
         machine = replace(MACHINE, clock=clock)
         monitors.of(machine).require(machine)
@@ -188,6 +192,13 @@ def test_a_lab_of_another_version_is_not_used(tmp_path: Path) -> None:
 def test_a_lab_that_lacks_a_file_is_not_used(tmp_path: Path, without: str) -> None:
     the_lab(Store(tmp_path), without=without)
     with pytest.raises(HostError, match=f"no {without}"):
+        lab_folder.load("x86_64", Store(tmp_path))
+
+
+def test_a_lab_with_a_file_of_another_size_is_not_used(tmp_path: Path) -> None:
+    """Only its record is written last: the rest could have been written since."""
+    (the_lab(Store(tmp_path)) / "kernel").write_bytes(b"")
+    with pytest.raises(HostError, match="the lab's kernel has 0 bytes, and had 1 when built"):
         lab_folder.load("x86_64", Store(tmp_path))
 
 

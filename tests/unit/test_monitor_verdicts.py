@@ -47,7 +47,15 @@ IN_LAB = MonitorVerdict(
 )  # fmt: skip
 UNDER_KVM = MonitorVerdict("qemu", MonitorPlace.KVM, Clock.WALL, Proof.LOAD, "7.2")
 EMULATED = replace(UNDER_KVM, place=MonitorPlace.EMULATED)
-HERE = Lab(version="1", architecture="x86_64", kernel="6.12", monitors={"qemu": "7.2", "libkrun": "1.19.7"}, digest="d")
+HERE = Lab(
+    version="1",
+    architecture="x86_64",
+    kernel="6.12",
+    monitors={"qemu": "7.2", "libkrun": "1.19.7"},
+    digest="d",
+    sizes={},
+    made_from="m",
+)
 
 
 def opened(folder: Path) -> BundleFolder:

@@ -28,7 +28,7 @@ _MOST_RECORD = 1 << 20
 @dataclass(frozen=True)
 class Lab:
     """The lab. `version`: as its disk says; `kernel`: its release; `monitors`: name → version of each that it has;
-    `digest`: of its disk."""
+    `digest`: of its disk; `sizes`: its files, in bytes; `made_from`: the digest of what it was built from."""
 
     SCHEMA: ClassVar[str] = "vmtailor/lab/1"
 
@@ -37,6 +37,19 @@ class Lab:
     kernel: str
     monitors: dict[str, str]
     digest: str
+    sizes: dict[str, int]
+    made_from: str
+
+
+def sizes(place: Path) -> dict[str, int]:
+    """Return the bytes of each file of a lab, but its record. Raises HostError for one that is missing."""
+    found = {}
+    for name in (DISK, KERNEL, INITRD, SYMBOLS):
+        try:
+            found[name] = (place / name).stat().st_size
+        except OSError as error:
+            raise HostError(f"the lab has no {name}") from error
+    return found
 
 
 def checks(store: Store | None = None) -> tuple[Check, ...]:
@@ -73,7 +86,7 @@ def make_command(architecture: str) -> str:
 
 def load(architecture: str, store: Store | None = None) -> tuple[Lab, Path]:
     """Return the lab for a processor and its folder, marked as used now. Raises HostError where there is none, where a
-    file is missing, and where it is of another version or another user's."""
+    file is missing or of another size, and where it is of another version or another user's."""
     store = store or Store()
     place = store.root / folder_name(architecture)
     require_own(place)
@@ -88,8 +101,12 @@ def load(architecture: str, store: Store | None = None) -> tuple[Lab, Path]:
         raise HostError(error.message, hint=make) from error
     if lab.version != VERSION:
         raise HostError(f"the lab is of version {lab.version[:20]!r}, and {VERSION!r} is needed", hint=make)
-    for name in (DISK, KERNEL, INITRD, SYMBOLS):
-        if not (place / name).is_file():
-            raise HostError(f"the lab has no {name}", hint=make)
+    try:
+        found = sizes(place)
+    except HostError as error:
+        raise HostError(error.message, hint=make) from error
+    for name, size in found.items():
+        if size != lab.sizes.get(name):
+            raise HostError(f"the lab's {name} has {size} bytes, and had {lab.sizes.get(name)} when built", hint=make)
     store.used(place / RECORD)
     return lab, place

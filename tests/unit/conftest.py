@@ -22,8 +22,11 @@ _CACHES = count()
 
 @pytest.fixture(autouse=True)
 def _no_cache_of_the_users(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No unit test reads or writes what the user has in the cache: a test's own is made where one is asked for."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(Path(tmp_path_factory.getbasetemp(), f"no-cache-{next(_CACHES)}")))
+    """No unit test reads or writes what the user has in the cache, or keeps of machines: a test's own is made where one
+    is asked for."""
+    number = next(_CACHES)
+    for name in ("cache_home", "state_home", "runtime_dir"):
+        monkeypatch.setenv(f"XDG_{name.upper()}", str(Path(tmp_path_factory.getbasetemp(), f"no-{name}-{number}")))
 
 
 @pytest.fixture

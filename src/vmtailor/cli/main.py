@@ -121,10 +121,10 @@ def _other(error: Exception, debug: bool) -> ExitCode:
 
 def exit_code_of(code: int, arguments: Sequence[str]) -> int:
     """Return the exit code of the program with these arguments. `run`'s own errors are 125, as in container engines,
-    since every other code may be the container's."""
+    since every other code may be the container's; so are those of `exec`, but for a machine that is not there."""
     verb = next((word for word in arguments if not word.startswith("-")), "")
-    own = verb == "run" and code not in (ExitCode.DONE, ExitCode.INTERRUPTED)
-    return ExitCode.RUN if own else code
+    said = (ExitCode.DONE, ExitCode.INTERRUPTED, *((ExitCode.NO,) if verb == "exec" else ()))
+    return ExitCode.RUN if verb in ("run", "exec") and code not in said else code
 
 
 def main() -> NoReturn:

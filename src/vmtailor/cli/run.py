@@ -13,6 +13,7 @@ from vmtailor.base.files import records
 from vmtailor.cli import docker_options
 from vmtailor.cli.verbs import Command
 from vmtailor.drivers.host import bundle_folder
+from vmtailor.pipeline.kept_run import KeptOptions
 from vmtailor.pipeline.machine_run import RunOptions, require_meant
 from vmtailor.pipeline.machine_run import run as run_machine
 
@@ -32,18 +33,25 @@ class RunCommand(Command):
             raise UserInputError(f"run has no {name}: {says}", hint=known.hint) from error
 
 
-def run(options: RunOptions) -> None:
+def run(options: RunOptions, kept: KeptOptions) -> None:
     """Start a bundle's container in its machine. Exits with the container's status; 125 when vmtailor fails, 126 when
     the container cannot be executed as asked, 127 when its program is not found.
 
     Ctrl-C, SIGTERM, SIGHUP and SIGQUIT become the image's stop signal; after the time to stop, or at a second Ctrl-C,
     the machine ends. Other signals are passed on.
 
+    With -d or --name the machine is kept until `vmtailor rm`: its logs, its state, and what it writes.
+
     A system with an init of its own starts with its console on this terminal; Ctrl-] ends it."""
-    if options.terminal and options.interactive and not os.isatty(0):
+    if options.terminal and options.interactive and not kept.detach and not os.isatty(0):
         raise UserInputError("standard input is not a terminal", hint="leave -t out, or run it from a terminal")
     if options.host_loopback and not options.outbound:
         raise UserInputError("--host-loopback needs outbound connections", hint="leave --no-outbound out")
+    if kept.keeps:
+        # A run without a name loads none of this.
+        from vmtailor.pipeline import kept_start
+
+        kept_start.run_kept(options, kept)
     # typer.Exit would make 130 look like an interrupted program of ours
     sys.exit(_watched(options, options.observed) if options.watched else run_machine(options))
 

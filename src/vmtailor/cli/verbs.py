@@ -128,6 +128,37 @@ VERBS = (
         kind="RunCommand",
         help_names=("--help",),  # as in docker run, whose -h is the host name
     ),
+    Verb("ps", "ps", "List named machines: those that run, or all."),
+    Verb(
+        "logs",
+        "logs",
+        "Print what a named machine's container has printed, each stream on its own, as it was printed.",
+    ),
+    Verb("exec", "exec", "Run a command in a named machine, beside its container's program.", mixed=False),
+    Verb("attach", "exec", "Attach standard input, output and error to a named machine's container."),
+    Verb("cp", "cp", "Copy files out of a named machine that runs, or into it."),
+    Verb("start", "lifecycle", "Start named machines again, as they were started first."),
+    Verb(
+        "stop",
+        "lifecycle",
+        "Stop named machines: each container gets its stop signal, and its machine ends after its time to stop.",
+    ),
+    Verb("restart", "lifecycle", "Stop named machines, and start them again."),
+    Verb("kill", "lifecycle", "Send a signal to the containers of named machines."),
+    Verb("wait", "lifecycle", "Wait until named machines have ended, and print the exit status of each container."),
+    Verb("rm", "lifecycle", "Remove named machines with all that they have kept: written files, logs, state."),
+    Verb("rename", "lifecycle", "Give a named machine another name."),
+    Verb(
+        "inspect",
+        "inspect",
+        "Print all that is known of named machines: one JSON array, or the fields that a template asks for.",
+    ),
+    Verb("stats", "stats", "Show what named machines use, once a second: all that run, or those that are named."),
+    Verb(
+        "generate",
+        "generate",
+        "Print a unit with which systemd starts a named machine, also after a restart of the host.",
+    ),
 )
 _BY_NAME = {verb.name: verb for verb in VERBS}
 

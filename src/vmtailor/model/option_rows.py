@@ -98,3 +98,15 @@ BOOT = Option(
     name="--boot", type=int, least=0, help="Take this boot of a log that holds several: 1 the first, 0 the last."
 )
 DRY_RUN = Option(name="--dry-run", type=bool, help="Show what would be done, and do nothing.")
+#: Options of the verbs for named machines.
+MACHINES = Option(name="NAME", many=True, help="Take these machines: names, identifiers, or the beginnings of these.")
+MACHINE = Option(name="NAME", help="Take this machine: its name, its identifier, or the beginning of that.")
+FORMAT = Option(name="--format", metavar="FORM", help="Print a table, json, or the fields of a template: '{{.ID}}'.")
+NO_TRUNC = Option(name="--no-trunc", type=bool, help="Print identifiers and commands in full.")
+DETACH_KEYS = Option(
+    name="--detach-keys", metavar="KEYS", help="Leave the terminal at these keys, such as ctrl-x,x (ctrl-p,ctrl-q)."
+)
+SIG_PROXY = Option(
+    name="--sig-proxy", metavar="true|false", read=option_values.parse_switch,
+    help="Pass signals on (true), or leave the machine at the first one (false).",
+)  # fmt: skip

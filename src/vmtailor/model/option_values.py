@@ -18,6 +18,11 @@ from vmtailor.model.margin import NONE, Margin
 MOST_FILE_BYTES = 64 << 10
 
 _AGE = re.compile(r"([0-9]{1,6})\s*([hdw])\Z", re.ASCII)
+_DURATION = re.compile(
+    r"0|(?:([0-9]{1,6}(?:\.[0-9]{1,6})?)h)?(?:([0-9]{1,6}(?:\.[0-9]{1,6})?)m)?(?:([0-9]{1,6}(?:\.[0-9]{1,6})?)s)?"
+    r"(?:([0-9]{1,9})ms)?",
+    re.ASCII,
+)
 _SECONDS = {"h": 3600, "d": 86400, "w": 7 * 86400}
 
 
@@ -81,6 +86,35 @@ def parse_cpus(text: str) -> int:
 def stop_seconds(number: int) -> float:
     """Return seconds to stop in; -1 is for ever."""
     return math.inf if number == -1 else number
+
+
+def parse_switch(text: str) -> bool:
+    """Return a switch that is written out, as `--sig-proxy=false`. Raises UserInputError."""
+    if text.lower() not in ("true", "false", "1", "0", "t", "f"):
+        raise UserInputError(f"'{text[:40]}' is neither true nor false", hint="write true or false")
+    return text.lower() in ("true", "1", "t")
+
+
+def parse_duration(text: str) -> float:
+    """Return the seconds of `30s`, `1m30s`, `500ms`, `0`. Raises UserInputError for other text."""
+    match = _DURATION.fullmatch(text)
+    if not text or match is None:
+        raise UserInputError(f"'{text[:40]}' is not a span of time", hint="write it as 30s, 1m30s or 500ms")
+    hours, minutes, seconds, milliseconds = (float(part or 0) for part in match.groups())
+    return 3600 * hours + 60 * minutes + seconds + milliseconds / 1000
+
+
+def parse_labels(texts: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """Return labels: NAME=VALUE, or NAME, whose value is empty. Raises UserInputError."""
+    return tuple(label(text) for text in texts)
+
+
+def label(text: str) -> tuple[str, str]:
+    """Return the name and the value of one label. Raises UserInputError for one without a name."""
+    name, _, value = text.partition("=")
+    if not name or "\0" in text:
+        raise UserInputError(f"'{text[:80]}' is no label", hint="write it as NAME=VALUE")
+    return name, value
 
 
 def parse_pid(text: str) -> str:

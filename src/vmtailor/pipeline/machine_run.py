@@ -110,9 +110,7 @@ class RunOptions:
         ),
         None,
     )  # fmt: skip
-    rm: bool = option(
-        Option(name="--rm", type=bool, help="Leave nothing behind. It never does; accepted as in docker."), False
-    )
+    rm: bool = option(Option(name="--rm", type=bool, help="Remove a machine that has a name when it has ended."), False)
     init: bool = option(
         Option(name="--init", type=bool, help="Run the container's program below an init: it is not PID 1."), False
     )
@@ -212,6 +210,12 @@ def _argv(options: RunOptions, image: ImageConfig) -> tuple[str, ...] | None:
     if not (image.argv if argv is None else argv):
         raise UserInputError("there is no command to run", hint="name one behind the bundle, or with --entrypoint")
     return argv
+
+
+def command_of(options: RunOptions, image: ImageConfig) -> tuple[str, ...]:
+    """Return the command that a run executes. Raises UserInputError when there is none."""
+    argv = _argv(options, image)
+    return image.argv if argv is None else argv
 
 
 def require_meant(options: RunOptions, files: BundleFolder) -> None:

@@ -292,7 +292,7 @@ def _with_content(node: LayerNode, info: tarfile.TarInfo, layer_index: int) -> L
         node.layer, node.offset, node.size = layer_index, info.offset_data, info.size
         sparse = getattr(info, "sparse", None)
         if sparse is not None:
-            node.target = _checked_map(sparse, info.size)
+            node.target = checked_map(sparse, info.size)
     elif kind == tarfile.SYMTYPE:
         if not info.linkname or "\0" in info.linkname or len(_bytes(info.linkname)) > PATH_BYTES:
             raise ValueError(f"{info.name[:200]!r} is a symbolic link to nothing that can be")
@@ -304,13 +304,17 @@ def _with_content(node: LayerNode, info: tarfile.TarInfo, layer_index: int) -> L
     return node
 
 
-def _checked_map(sparse: list[tuple[int, int]], size: int) -> tuple[tuple[int, int], ...]:
+def checked_map(sparse: list[tuple[int, int]], size: int) -> tuple[tuple[int, int], ...]:
+    """Return the pieces of a sparse file, offset and length, without empty ones. Raises ValueError where they lie over
+    each other, or beyond its size."""
     end = 0
-    for offset, length in sparse:
+    # A header of GNU tar has room for four pieces; those that are not used have an offset and a length of 0.
+    pieces = tuple((offset, length) for offset, length in sparse if length)
+    for offset, length in pieces:
         if offset < end or length < 0 or offset + length > size:
             raise ValueError("the map of a sparse file contradicts itself")
         end = offset + length
-    return tuple((offset, length) for offset, length in sparse if length)
+    return pieces
 
 
 class Meter:
@@ -348,7 +352,7 @@ def entries_of(layer: Layer, index: int, meter: Meter) -> Iterator[TreeEntry]:
         digest = hashlib.sha256()
         reader = ForwardReader(_hashed(raw, digest.update)) if layer.diff_id else raw
         headers = _Headers(index, meter.left_out)
-        for info in _headers(reader):
+        for info in headers_of(reader):
             kind = _KINDS.get(info.type)
             if kind is None:
                 raise ValueError(f"{info.name[:200]!r} is of the unknown type {info.type!r}")
@@ -370,7 +374,7 @@ class _NoGlobals(dict[str, str]):
         pass
 
 
-def _headers(reader: ForwardReader) -> Iterator[tarfile.TarInfo]:
+def headers_of(reader: ForwardReader) -> Iterator[tarfile.TarInfo]:
     """Yield the headers of an archive. One of 0 bytes has none: old versions of Docker made such layers."""
     if reader.at_end():
         return

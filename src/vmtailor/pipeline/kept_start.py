@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Start named machines: at first by `run`, and again by `start`.
+
+A machine's folder has the orders of its supervisor, with what each file was when it was checked. As long as nothing has
+changed, a start is one more supervisor with these orders; otherwise they are made anew from the machine's record."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import IO, NoReturn
+
+from vmtailor.base import process
+from vmtailor.base.errors import AnswerNo, HostError, UserInputError, VmtailorError
+from vmtailor.base.files.regular_files import write_atomic
+from vmtailor.booting import run_orders
+from vmtailor.drivers.guest import guest_volume
+from vmtailor.drivers.host import bundle_folder, machine_folders, tty, user_folders
+from vmtailor.drivers.host.bundle_folder import BundleFolder
+from vmtailor.drivers.host.machine_folders import MachineFolder, MachineFolders
+from vmtailor.model.image import HealthCheck
+from vmtailor.model.kept_machine import KeptMachine
+from vmtailor.model.option import OptionSubject, refuse
+from vmtailor.pipeline import kept_run
+from vmtailor.pipeline.kept_run import KeptOptions
+from vmtailor.pipeline.machine_control import Outcome
+from vmtailor.pipeline.machine_run import RunOptions, orders_of
+
+#: Exit status of a supervisor that found a file changed, and has started nothing.
+DECLINED = 200
+#: Seconds for a machine to be up, beyond which it is not waited for.
+_UP_S = 180.0
+_VERSION = b"vmtailor 1\0"
+#: The most that orders are.
+_MOST_ORDERS = 64 << 20
+#: Records that a start adds: they begin a supervisor that outlives its caller.
+_DETACHED = [("detached", "1")]
+
+
+def run_kept(options: RunOptions, kept: KeptOptions) -> NoReturn:
+    """Make a machine with a name, and become its supervisor, which prints the identifier of a machine in the
+    background. Raises UserInputError, HostError."""
+    tty.require_streams()
+    kept_run.require_together(options, kept)
+    files = bundle_folder.load(options.bundle)
+    refuse(kept, OptionSubject.SYSTEM if files.is_system else OptionSubject.CONTAINER, options.bundle)
+    if kept.id_file is not None and os.path.lexists(kept.id_file):
+        raise UserInputError(f"{kept.id_file} exists already", hint="remove it, or name another with --cidfile")
+    record, settled = kept_run.record_of(options, kept, files)
+    orders = _orders(record, settled, files)
+    folders = MachineFolders()
+    folder = folders.create(record)
+    try:
+        if kept.id_file is not None:
+            kept_run.write_id(kept.id_file, record.id)
+        _save(folder, orders)
+    except BaseException:
+        folders.remove(folder)
+        raise
+    more = [*_DETACHED, ("start-print", record.id)] if kept.detach else []
+    run_orders.become(_with(folder, orders, more))
+
+
+def _orders(record: KeptMachine, options: RunOptions, files: BundleFolder | None = None) -> bytes:
+    """Return the orders of a machine, without what is of one start."""
+    orders, _ = orders_of(options, None, files)
+    text = replace(orders, once_up="").text(known=True)
+    return text + guest_volume.records(
+        [("restart", record.restart), *_health(record.health)]
+    ).removeprefix(_VERSION)  # fmt: skip
+
+
+def _health(check: HealthCheck | None) -> list[tuple[str, str]]:
+    if check is None:
+        return []
+    times = (("interval", check.interval_s), ("timeout", check.timeout_s), ("start", check.start_period_s))
+    return [
+        *(("health", word) for word in check.argv),
+        *((f"health-{name}-ms", str(max(0, round(1000 * seconds)))) for name, seconds in times),
+        ("health-retries", str(check.retries)),
+    ]
+
+
+def _save(folder: MachineFolder, orders: bytes) -> None:
+    write_atomic(folder.path / machine_folders.ORDERS, orders, private=True)
+
+
+def _with(folder: MachineFolder, orders: bytes, more: Sequence[tuple[str, str]]) -> bytes:
+    """Return orders with the places of a machine, and what is of one start."""
+    user_folders.private(folder.runtime.parent)
+    user_folders.private(folder.runtime)
+    places = [("state", str(folder.path)), ("runtime", str(folder.runtime))]
+    return orders + guest_volume.records([*places, *more]).removeprefix(_VERSION)
+
+
+def _saved(folder: MachineFolder) -> bytes | None:
+    """Return the orders of a machine; None where there are none that could be followed."""
+    found = machine_folders.bytes_of(folder.path, machine_folders.ORDERS, _MOST_ORDERS)
+    return found if found is not None and found.startswith(_VERSION) and found.endswith(b"\0") else None
+
+
+def _anew(folder: MachineFolder) -> bytes:
+    """Return orders that are made from a machine's record, and keep them. Raises UserInputError, HostError."""
+    record = folder.record
+    files = bundle_folder.load(Path(record.bundle))
+    if f"sha256:{files.record_sha256}" != record.bundle_digest:
+        raise UserInputError(
+            f"the bundle {record.bundle} is another one than {record.name} was made from",
+            hint=f"vmtailor rm {record.name}, and run it again",
+        )
+    orders = _orders(record, kept_run.loaded_options(record), files)
+    _save(folder, orders)
+    return orders
+
+
+def start_here(folder: MachineFolder, *, interactive: bool = False) -> NoReturn:
+    """Become the supervisor of a machine, in the foreground. Raises AnswerNo for one that runs, UserInputError,
+    HostError."""
+    tty.require_streams()
+    if folder.alive:
+        name = folder.record.name
+        raise AnswerNo(f"the machine {name} runs already", hint=f"vmtailor attach {name}")
+    more = [("interactive", "1" if interactive and folder.record.interactive else "0")]
+    # In the foreground it is made anew: there is nobody to come back to when a file has changed.
+    run_orders.become(_with(folder, _anew(folder), more))
+
+
+def start_all(words: Sequence[str], folders: MachineFolders) -> Iterator[Outcome]:
+    """Start machines in the background, all at the same time; yields an outcome for each once it is up."""
+    with ExitStack() as stack:
+        begun: list[tuple[str, _Start | VmtailorError | None]] = []
+        for word in words:
+            try:
+                folder = folders.find(word)
+                begun.append((word, None if folder.alive else _Start(folder, stack)))
+            except VmtailorError as error:
+                begun.append((word, error))
+        for word, start in begun:
+            yield Outcome(word, start.error() if isinstance(start, _Start) else start)
+
+
+class _Start:
+    """One start in the background."""
+
+    def __init__(self, folder: MachineFolder, stack: ExitStack) -> None:
+        self._folder = folder
+        self._stack = stack
+        orders = _saved(folder)
+        self._made = orders is None
+        self._process = self._begin(_anew(folder) if orders is None else orders)
+
+    def _begin(self, orders: bytes) -> subprocess.Popen[bytes]:
+        self._said: IO[bytes] = self._stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
+        number = run_orders.in_memory(_with(self._folder, orders, _DETACHED))
+        self._stack.callback(os.close, number)
+        argv = [str(run_orders.program()), str(number)]
+        return self._stack.enter_context(process.spawn(argv, stderr=self._said, pass_fds=(number,)))
+
+    def error(self) -> VmtailorError | None:
+        """Return the error of a start; None once the machine is up."""
+        try:
+            self._wait()
+        except VmtailorError as error:
+            return error
+        return None
+
+    def _wait(self) -> None:
+        """Wait until the machine is up. Raises AnswerNo with the words of a start that failed, HostError."""
+        name = self._folder.record.name
+        try:
+            status = self._process.wait(_UP_S)
+            if status == DECLINED and not self._made:
+                self._made = True
+                self._process = self._begin(_anew(self._folder))
+                status = self._process.wait(_UP_S)
+        except subprocess.TimeoutExpired as error:
+            raise HostError(f"{name} is not up after {_UP_S:.0f} s", hint=f"vmtailor logs {name}") from error
+        if status:
+            self._said.seek(0)
+            words = self._said.read(_MOST_ORDERS).decode("utf-8", "replace").strip()
+            raise AnswerNo(f"{name} could not be started", hint=f"vmtailor inspect {name}", details=words)

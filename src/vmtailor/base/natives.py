@@ -38,7 +38,7 @@ BEGIN_MARKS = ("monitor", "gone")
 
 @dataclass(frozen=True)
 class Natives:
-    """Guest programs, the QEMU plugin, and the program that starts QEMU. `others`: where the guest programs are when
+    """Guest programs, the QEMU plugin, and the programs that start QEMU. `others`: where the guest programs are when
     they are of another processor than this host's."""
 
     folder: Path
@@ -79,6 +79,11 @@ class Natives:
     @property
     def launch(self) -> Path:
         return self.folder / "launch"
+
+    @property
+    def supervise(self) -> Path:
+        """Return the program that starts a machine by orders, and stays beside it."""
+        return self.folder / "supervise"
 
     @property
     def begin(self) -> Path:
@@ -136,6 +141,7 @@ def locate() -> Natives:
                 "client",
                 "attendant",
                 "launch",
+                "supervise",
                 "guard",
                 "libvtnetguard.so",
                 "krun-start",
@@ -146,7 +152,7 @@ def locate() -> Natives:
             made += [Natives(FOLDER).plugin(api) for api in PLUGIN_APIS]
         _up_to_date(FOLDER, made, (), tools)
     natives = Natives(FOLDER)
-    missing = _missing((natives.init, natives.stage1, natives.client, natives.attendant, natives.launch))
+    missing = _missing((natives.init, natives.stage1, natives.client, natives.attendant, natives.launch, natives.supervise))
     if missing:
         raise HostError(
             f"this installation lacks its native parts ({missing})",

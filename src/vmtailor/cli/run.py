@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.files import records
 from vmtailor.cli import docker_options
 from vmtailor.cli.verbs import Command
 from vmtailor.drivers.host import bundle_folder
 from vmtailor.pipeline.kept_run import KeptOptions
-from vmtailor.pipeline.machine_run import RunOptions, require_meant
+from vmtailor.pipeline.machine_run import RunOptions, Watching, require_meant
 from vmtailor.pipeline.machine_run import run as run_machine
 
 
@@ -57,19 +56,12 @@ def run(options: RunOptions, kept: KeptOptions) -> None:
 
 
 def _watched(options: RunOptions, out: Path | None) -> int:
-    """Run the machine and watch it; print the refused calls also when the run failed."""
+    """Run the machine and watch it; cli/run_end.py prints the refused calls, also when the run failed."""
     if out is not None and (out.is_dir() or not out.absolute().parent.is_dir()):
         raise UserInputError(f"{out} cannot be written", hint="name a file in a folder that exists")
     # A run that is not watched loads none of these.
-    from vmtailor.cli.tables import refused_table
     from vmtailor.pipeline.run_watch import Watch
 
     require_meant(options, bundle_folder.load(options.bundle))
-    watch = Watch(options.bundle)
-    try:
-        return run_machine(options, watch)
-    finally:
-        if watch.began:
-            if out is not None:
-                records.save(watch.observed(), out)
-            refused_table.show(watch.findings(), options.bundle, out)
+    told = os.memfd_create("vmtailor-refused")
+    return run_machine(options, Watching(Watch(options.bundle).tools(), told, out and out.absolute()))

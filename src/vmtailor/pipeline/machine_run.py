@@ -4,25 +4,30 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
-from dataclasses import dataclass, replace
+import sys
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from vmtailor.base.errors import GuestError, UserInputError
 from vmtailor.base.files import temporary
 from vmtailor.base.output import note
 from vmtailor.base.text import plural
-from vmtailor.booting import run_verdict, system_console
+from vmtailor.analysis.demands.degradation import NORMAL
+from vmtailor.booting import run_orders, run_verdict, system_console
 from vmtailor.booting.fitted_machine import Chosen, machine_of
-from vmtailor.booting.relay import RelayOptions, relayed
+from vmtailor.booting.run_end import RunEnd
+from vmtailor.booting.run_orders import RunOrders
 from vmtailor.booting.run_verdict import Memory
+from vmtailor.booting.run_volume import with_run, with_tools
 from vmtailor.drivers.guest import guest_volume
 from vmtailor.drivers.host import bundle_folder, tty
 from vmtailor.drivers.host.bundle_folder import BundleFolder
 from vmtailor.drivers.host.caught_signals import caught
 from vmtailor.drivers.host.kept_state import kept_state
 from vmtailor.drivers.monitors import monitors
+from vmtailor.drivers.monitors.supervised import RUN_VOLUME
 from vmtailor.model import option_values
 from vmtailor.model.boots.workload import NETWORK, Run, Terminal
 from vmtailor.model.bundle import Bundle
@@ -32,9 +37,6 @@ from vmtailor.model.option import Option, OptionSubject, option, refuse
 from vmtailor.model.option_rows import ACCELERATOR, MEMORY
 from vmtailor.pipeline import run_environment, run_ports
 
-if TYPE_CHECKING:  # a run that is not watched loads none of what explains
-    from vmtailor.pipeline.run_watch import Watch
-
 #: Seconds between the stop signal and the end of the machine, as container engines wait.
 STOP_S = 10.0
 #: Seconds within which init must have spoken: a kernel that goes astray says nothing, and would be waited for for ever.
@@ -43,6 +45,8 @@ START_S = 120.0
 START_TOO_LITTLE_S = 30.0
 
 
+#: The program that words the end of a supervised run.
+EXPLAINER = "vmtailor.cli.run_end"
 CONTAINERS = frozenset({OptionSubject.CONTAINER})
 
 
@@ -180,6 +184,37 @@ class RunOptions:
         return self.explain_failures or self.observed is not None
 
 
+@dataclass(frozen=True)
+class Watching:
+    """A watch over refused calls. `tools`: the tracer's volume. `told`: a descriptor that takes what init tells of them.
+    `out`: a file for them, or None."""
+
+    tools: Path
+    told: int
+    out: Path | None = None
+
+
+@dataclass(frozen=True)
+class EndContext:
+    """All that an end is worded with, besides its record. `bundle`: its folder. `memory_bytes`: the machine's;
+    `chosen`: by the caller. `command`: the monitor's, for people. `told` and `out`: of a watched run, as `Watching` has
+    them; 0 and empty elsewhere."""
+
+    bundle: str
+    memory_bytes: int
+    chosen: bool
+    command: str = ""
+    told: int = 0
+    out: str = ""
+
+    @property
+    def memory(self) -> Memory:
+        """Return the machine's memory. Whether it is enough is checked only when the caller chose it."""
+        if self.chosen:
+            return run_verdict.memory_of(Path(self.bundle), self.memory_bytes)
+        return Memory(self.memory_bytes, None)
+
+
 def run_of(options: RunOptions, image: ImageConfig, network: bool, privileged: bool = False) -> Run:
     """Return the orders to init for this start. `privileged`: the container's default when the options do not say.
     Raises UserInputError when there is nothing to execute."""
@@ -236,59 +271,83 @@ def require_meant(options: RunOptions, files: BundleFolder) -> None:
         )
 
 
-def run(options: RunOptions, watch: Watch | None = None) -> int:
-    """Run a bundle's machine to its end, and return its exit status: the container's, or 0 for a system. `watch` gets
-    the refused calls.
+def run(options: RunOptions, watching: Watching | None = None) -> int:
+    """Run a system's machine to its end, and return 0; or become the supervisor of a container's machine, which exits
+    with the container's status.
 
-    Raises GuestError when the machine ended before the container had a status, or the system's kernel gave up. Raises
-    UserInputError for options that do not apply to this bundle; HostError when the host failed."""
+    Raises GuestError when the system's kernel gave up. Raises UserInputError for options that do not apply to this
+    bundle; HostError when the host failed."""
     tty.require_streams()
     bundle = bundle_folder.load(options.bundle)
+    if not bundle.is_system:
+        orders, _ = orders_of(options, watching, bundle)
+        run_orders.become(orders.text(), (orders.told,) if orders.told else ())
     require_meant(options, bundle)
     published = run_ports.chosen(options.ports)
-    told = run_ports.announced(options.ports, published)
-    if bundle.is_system:
-        return _system(options, bundle, published, told)
-    return _container(options, bundle, published, told, watch)
+    return _system(options, bundle, published, run_ports.announced(options.ports, published))
 
 
-def _container(
-    options: RunOptions, files: BundleFolder, published: tuple[PublishedPort, ...], told: str, watch: Watch | None
-) -> int:
+def orders_of(
+    options: RunOptions, watching: Watching | None = None, files: BundleFolder | None = None
+) -> tuple[RunOrders, EndContext]:
+    """Return the orders of a container's supervisor, and what its end is worded with. Raises UserInputError for options
+    that do not apply to this bundle, HostError when the host lacks something."""
+    files = files or bundle_folder.load(options.bundle)
+    require_meant(options, files)
+    temporary.require_usable()
+    published = run_ports.chosen(options.ports)
+    run = _run_of(options, files)
+    machine = with_run(replace(_machine(options, files), ports=published), RUN_VOLUME)
+    if watching is not None:
+        run = replace(run, tracer=guest_volume.REFUSED_OPTIONS, quiet=tuple(sorted(NORMAL)))
+        machine = with_tools(machine, watching.tools)
+    start = monitors.of(machine).supervised(machine)
+    context = EndContext(
+        bundle=str(files.path),
+        memory_bytes=options.memory_bytes or files.bundle.memory_bytes,
+        chosen=options.memory_bytes is not None,
+        command=start.command,
+        told=watching.told if watching is not None else 0,
+        out=str(watching.out) if watching is not None and watching.out is not None else "",
+    )
+    image = files.image.config
+    orders = RunOrders(
+        start=start,
+        volume=tuple(guest_volume.run_records(run)),
+        stop_signal=guest_volume.signal_number(options.stop_signal or image.stop_signal or "SIGTERM"),
+        grace_s=STOP_S if options.stop_timeout_s is None else options.stop_timeout_s,
+        start_s=START_TOO_LITTLE_S if context.memory.too_little else START_S,
+        interactive=options.interactive,
+        terminal=options.terminal,
+        once_up=run_ports.announced(options.ports, published),
+        told=context.told,
+        explain=(sys.executable, "-P", "-m", EXPLAINER, json.dumps(asdict(context))),
+    )
+    return orders, context
+
+
+def ended(end: RunEnd, context: EndContext) -> int:
+    """Return the exit status of a run that has ended, and print what is to be said of it. Raises GuestError when the
+    machine ended before the container had a status, HostError when the host failed."""
+    verdict = run_verdict.verdict(end, context.command, context.memory)
+    for line in verdict.words:
+        note(f"vmtailor: {line}")
+    if verdict.error is not None:
+        raise verdict.error
+    return verdict.status
+
+
+def _run_of(options: RunOptions, files: BundleFolder) -> Run:
     bundle, image = files.bundle, files.image.config
     run = run_of(options, image, bundle.network, bundle.privileged)
     if files.may_be_pid_one and (options.pid is not None or options.init):
-        run = replace(run, pid_one=False)
-    elif _misses_pid_one(files, image if run.argv is None else replace(image, entrypoint=run.argv, cmd=())):
+        return replace(run, pid_one=False)
+    if _misses_pid_one(files, image if run.argv is None else replace(image, entrypoint=run.argv, cmd=())):
         note(
             f"{(run.argv or image.argv)[0]} insists on being PID 1, and this kernel cannot have it so: fit the image "
             "again with --keep PID_NS"
         )
-    memory = _memory(options, bundle)
-    wishes = RelayOptions(
-        stop_signal=guest_volume.signal_number(options.stop_signal or image.stop_signal or "SIGTERM"),
-        grace_s=STOP_S if options.stop_timeout_s is None else options.stop_timeout_s,
-        start_s=START_TOO_LITTLE_S if memory.too_little else START_S,
-        interactive=options.interactive,
-        terminal=options.terminal,
-        once_up=told,
-        observer=watch.observer if watch is not None else None,
-    )
-    machine = replace(_machine(options, files), ports=published)
-    temporary.require_usable()
-    with caught() as signals:
-        with relayed(machine, run, wishes, signals) as relay:
-            finish = relay.run()
-            if watch is not None:
-                watch.began = relay.session.listening
-            end = run_verdict.verdict(finish, relay.session, relay.running, memory)
-        for line in end.words:
-            relay.say(line)
-        relay.drain()
-    error = end.error or (None if end.status else run_verdict.require_written(relay.failed()))
-    if error is not None:
-        raise error
-    return end.status
+    return run
 
 
 def _misses_pid_one(files: BundleFolder, image: ImageConfig) -> bool:
@@ -330,10 +389,3 @@ def _machine(options: RunOptions, files: BundleFolder) -> Machine:
         outbound=options.outbound,
         host_loopback=options.host_loopback,
     )
-
-
-def _memory(options: RunOptions, bundle: Bundle) -> Memory:
-    """Return the machine's memory. Whether it is enough is checked only when the caller chose it."""
-    if options.memory_bytes is None:
-        return Memory(bundle.memory_bytes, None)
-    return run_verdict.memory_of(options.bundle, options.memory_bytes)

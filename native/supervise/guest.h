@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// The conversation with the init of one machine, on its line.
+#ifndef VT_SUPERVISE_GUEST_H
+#define VT_SUPERVISE_GUEST_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/records.h"
+#include "supervise/bytes.h"
+#include "supervise/hear.h"
+
+struct guest {
+    int in, out; // our ends of the line
+    struct hearing hearing;
+    void (*output)(bool errors, const uint8_t *data, size_t length);
+    int told; // takes the file of refused calls; 0: nobody asks
+    uint64_t told_bytes;
+
+    bool open, heard, listening; // listening: init has said that it is there
+    bool exited, given_up;
+    int status, signal;
+    char *reason;               // why it could not be executed
+    char *fatal_symbol, *fatal; // why init gave up
+    struct list notes;          // "SYMBOL TEXT"
+    struct bytes console, kernel_log;
+    const char *farewell; // what a kernel said last that was made to halt, power off or start again
+    char last_line[160];
+    size_t last_length;
+
+    uint8_t sequence;
+    struct bytes speech, input; // frames on their way; standard input that waits for credit
+    bool input_ends;
+    int credit;
+};
+
+void guest_start(struct guest *guest, const uint8_t key[WIRE_KEY], int in, int out);
+
+// Read what has come, and deal with it; closes `open` at the line's end.
+void guest_hear(struct guest *guest);
+
+// Has the container ended, or init given up?
+bool guest_ended(const struct guest *guest);
+
+// Does something wait to be sent, that may be sent?
+bool guest_wants_write(const struct guest *guest);
+void guest_write(struct guest *guest);
+
+// Queue standard input; it goes out as fast as the container takes it.
+void guest_input(struct guest *guest, const void *data, size_t length);
+void guest_input_end(struct guest *guest);
+
+void guest_signal(struct guest *guest, int number);
+void guest_window(struct guest *guest, int rows, int columns);
+void guest_frame(struct guest *guest, char type, const void *payload, size_t length);
+
+// Give everything back.
+void guest_free(struct guest *guest);
+
+#endif

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// The relay between a caller's terminal and signals and a guest, until the guest ends. Nothing here waits for ever.
+#ifndef VT_SUPERVISE_RELAY_H
+#define VT_SUPERVISE_RELAY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "supervise/guest.h"
+#include "supervise/machine.h"
+#include "supervise/orders.h"
+#include "supervise/outlet.h"
+#include "supervise/qmp.h"
+
+enum finish {
+    FINISH_NONE,
+    FINISH_CLOSED,      // the machine has ended, or its init has said all
+    FINISH_FAREWELL,    // the kernel was made to halt, power off or start again, not by init
+    FINISH_HALTED,      // the same, without a word of the kernel
+    FINISH_KILLED,      // the grace period is over, or it was asked twice
+    FINISH_NOT_STARTED, // init has not spoken in time
+};
+
+struct relay {
+    const struct orders *orders;
+    struct machine machine;
+    struct guest guest;
+    struct qmp qmp;
+    struct outlet out, err;
+    int signals;
+    bool reading, killed, gone, monitor_ended; // monitor_ended: by itself
+    const char *waiting; // lines for standard error, once the guest has spoken and its ports are open
+    int64_t grace_ms, asked_ms, ended_ms, heard_ms, finished_ms; // of asked and ended -1: not yet
+    enum finish finish;
+};
+
+// Start the machine, and relay until it has ended, or should be ended; then it is gone.
+void relay_run(struct relay *relay);
+
+// Ask the container to end. `number`: the signal.
+void relay_stop(struct relay *relay, int number);
+
+// Wait until all output is read, after the end of the machine. Once somebody has asked for the end, wait no longer than
+// the grace period, and tell of output that is dropped.
+void relay_drain(struct relay *relay);
+
+#endif

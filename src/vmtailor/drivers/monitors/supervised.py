@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A monitor's start as a supervisor does it (native/supervise): a command, and files that the supervisor opens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+#: The path of the run volume among a machine's disks: the supervisor makes it, in memory.
+RUN_VOLUME = "/run-volume"
+#: Descriptors of a monitor's: of the run volume, for writing (the next one is for reading), and of its own monitor
+#: protocol; then those of files.
+MEMORY = 64
+CONTROL = 66
+LINE = 67
+FIRST_FILE = 68
+
+
+class FileUse(StrEnum):
+    """The ways in which a program gets a file."""
+
+    READ = "r"
+    WRITE = "rw"
+    COPY = "copy"  # a copy in memory, which it may open again
+
+
+@dataclass(frozen=True)
+class ProgramFile:
+    """A file that a program has at the descriptor `number`; -1: the supervisor only looks whether it has changed."""
+
+    number: int
+    use: FileUse
+    path: str
+
+
+@dataclass(frozen=True)
+class SupervisedStart:
+    """One start of a monitor. `argv`: the launcher (native/launch) with its words, without those about its parent, and
+    the monitor with its arguments, whose standard input and output are the serial line. `memory` and `control`: its
+    descriptors of the run volume and of QMP; 0: it has none. `command`: for people. `cpu`, `halted`: patterns of a line
+    of registers that tells of a CPU, and of one that takes no interrupt any more."""
+
+    argv: tuple[str, ...]
+    command: str
+    environment: Mapping[str, str] = field(default_factory=dict)
+    files: tuple[ProgramFile, ...] = ()
+    memory: int = MEMORY
+    control: int = 0
+    cpu: str = ""
+    halted: str = ""

@@ -43,7 +43,7 @@ def test_what_is_said_to_be_there_is_there_and_what_is_not_is_not() -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [("--name", "x"), ("-d",), ("-itd",), ("--volume=/a:/b",), ("-v", "/a:/b"), ("--gpus", "all")]
+    "arguments", [("--runtime", "x"), ("-a", "stdin"), ("-ita",), ("--volumes-from=a",), ("-c", "5"), ("--gpus", "all")]
 )
 def test_an_option_that_is_not_there_says_why_and_what_to_do(arguments: tuple[str, ...]) -> None:
     result = CliRunner().invoke(app, ["run", *arguments, "bundle"])
@@ -94,9 +94,12 @@ def test_the_page_is_what_the_data_says() -> None:
         (ExitCode.BUG, ["run"], 125),
         (ExitCode.DONE, ["run", "--help"], 0),
         (ExitCode.INTERRUPTED, ["run"], 130),
+        (ExitCode.USER_INPUT, ["exec", "web"], 125),
+        (ExitCode.NO, ["exec", "nobody", "ls"], 1),
+        (ExitCode.NO, ["run"], 125),
         (ExitCode.HOST, ["fit", "run"], 3),
         (ExitCode.USER_INPUT, [], 2),
     ],
 )
-def test_errors_of_run_alone_are_125(code: int, arguments: list[str], exits: int) -> None:
+def test_errors_of_run_and_exec_are_125(code: int, arguments: list[str], exits: int) -> None:
     assert exit_code_of(code, arguments) == exits

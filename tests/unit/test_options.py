@@ -29,7 +29,8 @@ from vmtailor.model.margin import Margin
 from vmtailor.model.option import Option, OptionSubject, given, refusal, refuse, result_key, rows_of, unkeyed
 from vmtailor.model.plan import RootFormat
 from vmtailor.model.systems.units import UnitsMode
-from vmtailor.pipeline import fit, keys, machine_run
+from vmtailor.pipeline import fit, kept_run, kept_start, keys, machine_run
+from vmtailor.pipeline.kept_run import KeptOptions
 from vmtailor.pipeline.machine_run import RunOptions
 from vmtailor.pipeline.options import BootOptions, FitOptions
 from vmtailor.pipeline.reverify import VerifyRequest
@@ -44,6 +45,7 @@ RECORDS: dict[type[Any], tuple[OptionSubject, ...]] = {
         *(KINDS.TRACED_FOLDER, KINDS.PLANNED_FOLDER, KINDS.BUILT_FOLDER, KINDS.CONTAINER, KINDS.SYSTEM),
     ),
     RunOptions: (KINDS.CONTAINER, KINDS.SYSTEM),
+    KeptOptions: (KINDS.CONTAINER, KINDS.SYSTEM),
     VerifyRequest: (KINDS.CONTAINER, KINDS.SYSTEM),
     RefitRequest: (KINDS.CONTAINER, KINDS.SYSTEM),
     BootOptions: (KINDS.MACHINE, KINDS.FITTED, KINDS.EXERCISED, KINDS.WATCHED),
@@ -317,6 +319,21 @@ UNLIKE = {
     "--observed": "`run` writes one file, `refit` reads several",
     "--on": "`bench` takes several runtimes, `verify` one monitor",
     "--repeat": "`bench` has no -n, which would read like its --n",
+    "--env-file": "`exec` is docker's",
+    "--format": "`inspect` has docker's -f, which is `--filter` of `ps`",
+    "--all": "`ps` has docker's -a",
+    "--attach": "`start` stays in the foreground, as docker's does",
+    "--timeout": "`stop` has docker's -t, and whole seconds",
+    "--signal": "`kill` and `stop` are docker's",
+    "--quiet": "`ps` prints identifiers alone, `cp` says nothing",
+}
+#: Short names that stand for several, since docker's verbs have them so.
+DOCKERS_SHORT = {
+    "-a": {"--all", "--archive", "--attach"},
+    "-f": {"--budgets", "--filter", "--follow", "--force", "--format"},
+    "-n": {"--repeat", "--tail"},
+    "-t": {"--timeout", "--timestamps", "--tty"},
+    "-v": {"--volumes"},
 }
 #: No help text begins with one of these: it begins with an imperative.
 NO_VERBS = {"a", "an", "the", "of", "what", "which", "where", "how", "who", "when", "whether", "its", "one", "another"}
@@ -337,9 +354,13 @@ def test_one_thing_has_one_name_one_short_name_and_one_type() -> None:
             found.setdefault(row.name, set()).add((row.short, row.type, row.many))
     assert {name for name, kinds in found.items() if len(kinds) > 1} <= UNLIKE.keys()
     for short in {row.short for _, row in ROWS if row.short}:
-        assert len({row.name for _, row in ROWS if row.short == short}) == 1, short
+        names = {row.name for _, row in ROWS if row.short == short}
+        assert len(names) == 1 or names == DOCKERS_SHORT[short], short
+    for verb in {verb for verb, _ in ROWS}:
+        shorts = [row.short for name, row in ROWS if name == verb and row.short]
+        assert len(shorts) == len(set(shorts)), verb
     former = {old for _, row in ROWS for old in row.former}
-    assert {*former} == {"--accel", "--cpu", "--times", "--boots", "--output", "--init", "--csv"}
+    assert {*former} == {"--accel", "--cpu", "--times", "--boots", "--output", "--init", "--csv", "--time"}
 
 
 @pytest.mark.parametrize("verb", sorted({verb for verb, _ in ROWS}))
@@ -401,12 +422,11 @@ def test_the_command_line_of_fit_notes_what_was_asked() -> None:
 
 def test_every_option_of_run_is_used() -> None:
     """Names that are read as attributes anywhere in what `run` is made of."""
-    files = (Path(machine_run.__file__), Path(run.__file__))
+    files = (Path(machine_run.__file__), Path(kept_run.__file__), Path(kept_start.__file__), Path(run.__file__))
     read = {
         node.attr for file in files for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Attribute)
     }
-    habits = {"rm"}  # docker's, and without an effect: nothing stays
-    assert {one.name for one, _ in rows_of(RunOptions)} - read == habits
+    assert {one.name for kind in (RunOptions, KeptOptions) for one, _ in rows_of(kind)} - read == set()
 
 
 def test_rows_that_verbs_share_are_used_by_one_at_least() -> None:

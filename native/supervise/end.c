@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "supervise/caught.h"
@@ -101,11 +102,10 @@ static int make_record(const struct relay *relay) {
     return file;
 }
 
-_Noreturn void end_explain(const struct relay *relay) {
+static _Noreturn void become_explainer(const struct relay *relay) {
     char **argv = relay->orders->explain.items;
     if (relay->orders->told)
         fcntl(relay->orders->told, F_SETFD, 0);
-    caught_end(relay->signals);
     signal(SIGPIPE, SIG_DFL);
     signal(SIGURG, SIG_DFL);
     int file = make_record(relay);
@@ -117,4 +117,42 @@ _Noreturn void end_explain(const struct relay *relay) {
         execv(argv[0], argv);
     fprintf(stderr, "vmtailor: the machine has ended: %s\n", names[relay->finish]);
     exit(FAILED);
+}
+
+_Noreturn void end_explain(const struct relay *relay) {
+    caught_end(relay->signals);
+    become_explainer(relay);
+}
+
+int end_explained(const struct relay *relay, char *words, size_t size) {
+    int said[2], status;
+    char data[4096];
+    ssize_t length;
+    size_t kept = 0;
+    words[0] = '\0';
+    if (pipe2(said, O_CLOEXEC))
+        return FAILED;
+    pid_t pid = fork();
+    if (pid == 0) {
+        sigset_t none;
+        sigemptyset(&none);
+        sigprocmask(SIG_SETMASK, &none, NULL);
+        dup2(said[1], 2);
+        become_explainer(relay);
+    }
+    close(said[1]);
+    while (pid > 0 && (length = read(said[0], data, sizeof(data))) != 0) {
+        if (length < 0 && errno != EINTR)
+            break;
+        for (ssize_t i = 0; i < length; i++)
+            if (kept + 1 < size)
+                words[kept++] = data[i] && data[i] != '\n' ? data[i] : ' ';
+        if (length > 0 && write(2, data, (size_t)length) < 0)
+            continue; // nobody reads it
+    }
+    words[kept] = '\0';
+    close(said[0]);
+    if (pid < 0 || waitpid(pid, &status, 0) != pid || !WIFEXITED(status))
+        return FAILED;
+    return WEXITSTATUS(status);
 }

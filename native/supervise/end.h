@@ -11,4 +11,8 @@ int end_status(const struct relay *relay);
 // Become the program that words it, which finds the record at descriptor 3; without one, say that there is none.
 _Noreturn void end_explain(const struct relay *relay);
 
+// The same, in a program of its own; its words, at most so many bytes, go to `words` as well as to standard error.
+// Returns its status.
+int end_explained(const struct relay *relay, char *words, size_t size);
+
 #endif

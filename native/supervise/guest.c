@@ -172,6 +172,12 @@ static void on_frame(void *context, char type, const uint8_t *payload, size_t le
     case WIRE_FILE:
         on_file(guest, payload, length);
         break;
+    case 'o':
+    case 'p':
+    case 'y':
+    case 'c':
+        guest->further(type, payload, length);
+        break;
     case WIRE_CREDIT:
         if (length < 6) {
             int more = number(&at, payload + length, 0);
@@ -183,10 +189,15 @@ static void on_frame(void *context, char type, const uint8_t *payload, size_t le
 }
 
 void guest_start(struct guest *guest, const uint8_t key[WIRE_KEY], int in, int out) {
-    void (*output)(bool, const uint8_t *, size_t) = guest->output;
-    int told = guest->told;
+    struct guest before = *guest;
     guest_free(guest);
-    *guest = (struct guest){.in = in, .out = out, .output = output, .told = told, .open = true, .credit = WINDOW};
+    *guest = (struct guest){.in = in,
+                            .out = out,
+                            .output = before.output,
+                            .further = before.further,
+                            .told = before.told,
+                            .open = true,
+                            .credit = WINDOW};
     guest->hearing = (struct hearing){.frame = on_frame, .text = on_text, .context = guest};
     memcpy(guest->hearing.key, key, WIRE_KEY);
 }

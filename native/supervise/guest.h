@@ -14,6 +14,7 @@ struct guest {
     int in, out; // our ends of the line
     struct hearing hearing;
     void (*output)(bool errors, const uint8_t *data, size_t length);
+    void (*further)(char type, const uint8_t *payload, size_t length); // of a further process
     int told; // takes the file of refused calls; 0: nobody asks
     uint64_t told_bytes;
 

@@ -13,14 +13,21 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "supervise/caught.h"
+#include "supervise/control.h"
 #include "supervise/end.h"
 #include "supervise/relay.h"
 
 #define MOST_ORDERS (64 << 20)
 #define DECLINED 200
+#define FAILED 125
+// Between two runs; it grows, unless the machine was up for a while.
+#define LEAST_PAUSE_MS 100
+#define MOST_PAUSE_MS 60000
+#define SETTLED_MS 10000
 
 static struct orders orders;
 static struct relay relay;
@@ -86,6 +93,80 @@ static void read_orders(int file) {
     orders_read(&orders, text, length);
 }
 
+// Go on in the background. Who started us ends once the machine is up, or as we do when it does not come up.
+static int detach(void) {
+    int line[2], status;
+    char byte;
+    if (pipe2(line, O_CLOEXEC))
+        refuse("pipe");
+    pid_t pid = fork();
+    if (pid < 0)
+        refuse("fork");
+    if (pid == 0) {
+        close(line[0]);
+        setsid();
+        return line[1];
+    }
+    close(line[1]);
+    if (read(line[0], &byte, 1) == 1) {
+        if (orders.start_print && (printf("%s\n", orders.start_print) < 0 || fflush(stdout)))
+            exit(FAILED);
+        exit(0);
+    }
+    exit(waitpid(pid, &status, 0) == pid && WIFEXITED(status) ? WEXITSTATUS(status) : FAILED);
+}
+
+// The status of one run that has ended; its end is worded, where it needs words.
+static int status_of_run(void) {
+    int status = end_status(&relay);
+    if (status < 0 && !orders.state)
+        end_explain(&relay);
+    return status < 0 ? end_explained(&relay, relay.state.error, sizeof(relay.state.error)) : status;
+}
+
+static bool is_started_again(int status) {
+    const char *policy = orders.restart ? orders.restart : "no";
+    if (!relay.restarts)
+        return false;
+    if (!strncmp(policy, "on-failure", 10)) {
+        long most = policy[10] == ':' ? strtol(policy + 11, NULL, 10) : 0;
+        return status && (most <= 0 || relay.state.restarts < most);
+    }
+    return !strcmp(policy, "always") || !strcmp(policy, "unless-stopped");
+}
+
+// Run the machine, again as the policy says; returns the last status.
+static int run(void) {
+    int64_t pause_ms = LEAST_PAUSE_MS;
+    for (;;) {
+        relay_run(&relay);
+        bool again = false;
+        if (!orders.detached)
+            relay_drain(&relay);
+        int status = status_of_run();
+        again = is_started_again(status);
+        relay.state.status = again ? "restarting" : "exited";
+        relay.state.exit = status;
+        relay.state.finished_ns = real_ns();
+        relay.state.health = orders.health.count && again ? "starting" : "none";
+        state_save(&relay.state);
+        control_ended(status, relay.guest.signal, relay.guest.reason, !again);
+        if (!again)
+            return status;
+        if (relay.finished_ms - relay.machine.started_ms > SETTLED_MS)
+            pause_ms = LEAST_PAUSE_MS;
+        relay_idle(&relay, pause_ms);
+        pause_ms = 2 * pause_ms < MOST_PAUSE_MS ? 2 * pause_ms : MOST_PAUSE_MS;
+        if (!relay.restarts) { // it was asked to stop in between
+            relay.state.status = "exited";
+            state_save(&relay.state);
+            control_ended(status, relay.guest.signal, relay.guest.reason, true);
+            return status;
+        }
+        relay.state.restarts++;
+    }
+}
+
 int main(int count, char **words) {
     hold_streams();
     close_on_exec();
@@ -96,13 +177,21 @@ int main(int count, char **words) {
         return DECLINED;
     }
     relay.orders = &orders;
+    relay.restarts = true;
+    relay.started = orders.detached ? detach() : -1;
+    if (!state_open(&relay.state, &orders)) {
+        fprintf(stderr, "vmtailor: the machine runs already\n");
+        return FAILED;
+    }
     relay.signals = caught_start();
-    outlet_open(&relay.out, 1);
-    outlet_open(&relay.err, 2);
-    relay_run(&relay);
-    relay_drain(&relay);
-    int status = end_status(&relay);
-    if (status < 0)
-        end_explain(&relay);
+    control_open(&relay);
+    if (orders.detached) { // they are soon another's
+        relay.out = relay.err = (struct outlet){.fd = -1, .failed = ENXIO};
+    } else {
+        outlet_open(&relay.out, 1);
+        outlet_open(&relay.err, 2);
+    }
+    int status = run();
+    control_close(&orders);
     return status;
 }

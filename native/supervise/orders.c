@@ -93,6 +93,7 @@ static bool set_number(struct orders *orders, const char *key, char *value) {
     } flags[] = {{"interactive", &orders->interactive},
                  {"terminal", &orders->terminal},
                  {"detached", &orders->detached},
+                 {"builtins", &orders->builtins},
                  {"explain-always", &orders->explain_always}};
     for (size_t i = 0; i < sizeof(longs) / sizeof(*longs); i++)
         if (!strcmp(key, longs[i].key))
@@ -110,8 +111,10 @@ static bool set_text(struct orders *orders, const char *key, char *value) {
     const struct {
         const char *key;
         const char **text;
-    } texts[] = {{"announce", &orders->announce}, {"halted-cpu", &orders->cpu},  {"halted", &orders->halted},
-                 {"state", &orders->state},       {"runtime", &orders->runtime}, {"restart", &orders->restart}};
+    } texts[] = {{"announce", &orders->announce}, {"start-print", &orders->start_print},
+                 {"halted-cpu", &orders->cpu},    {"halted", &orders->halted},
+                 {"state", &orders->state},       {"runtime", &orders->runtime},
+                 {"restart", &orders->restart}};
     const struct {
         const char *key;
         struct list *list;
@@ -156,7 +159,11 @@ void orders_read(struct orders *orders, char *text, size_t length) {
                               .start_ms = 120000,
                               .last_ms = 15000,
                               .log_bytes = 10 << 20,
-                              .log_files = 3};
+
+                              .log_files = 3,
+                              .health_interval_ms = 30000,
+                              .health_timeout_ms = 30000,
+                              .health_retries = 3};
     if (length == 0 || text[length - 1] || strcmp(text, "vmtailor 1"))
         bad("", "not orders of this version");
     char *value;

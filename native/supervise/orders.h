@@ -41,10 +41,10 @@ struct orders {
     int stop_signal;
     int64_t grace_ms, start_ms, last_ms; // -1: no limit
     bool interactive, terminal, detached, explain_always;
-    const char *announce, *cpu, *halted;
+    bool builtins; // init starts further processes, and has programs of its own for them
+    const char *announce, *start_print, *cpu, *halted;
     const char *state, *runtime, *restart;
     int64_t log_bytes, log_files;
-    const char *health_shell;
     struct list health;
     int64_t health_interval_ms, health_timeout_ms, health_start_ms, health_retries;
     int told; // takes the file that init tells of refused calls; 0: none

@@ -11,6 +11,7 @@
 
 #include "common/signals.h"
 #include "supervise/caught.h"
+#include "supervise/control.h"
 #include "supervise/terminal.h"
 
 #define READER_MS 1000 // what a reader has for what is queued when the grace period is over
@@ -24,12 +25,19 @@
 static struct relay *running; // the one whose guest speaks
 
 static void on_output(bool errors, const uint8_t *data, size_t length) {
-    outlet_put(errors ? &running->err : &running->out, data, length);
+    if (!running->orders->detached)
+        outlet_put(errors ? &running->err : &running->out, data, length);
+    log_output(errors, data, length);
+    control_output(errors, data, length);
+}
+
+static void on_further(char type, const uint8_t *payload, size_t length) {
+    control_session_frame(running, type, payload, length);
 }
 
 // Should the guest wait for those who read its output? Not when it is to end: then it must be heard.
 static bool is_held_back(const struct relay *relay) {
-    bool full = outlet_full(&relay->out) || outlet_full(&relay->err);
+    bool full = outlet_full(&relay->out) || outlet_full(&relay->err) || control_full();
     return full && relay->asked_ms < 0 && !guest_ended(&relay->guest);
 }
 
@@ -58,8 +66,12 @@ static enum finish finished(struct relay *relay) {
 }
 
 void relay_stop(struct relay *relay, int number) {
-    if (relay->asked_ms < 0)
+    if (relay->asked_ms < 0) {
         relay->asked_ms = now_ms();
+        relay->state.status = "stopping";
+        if (!relay->gone)
+            state_save(&relay->state);
+    }
     if (!relay->gone)
         guest_signal(&relay->guest, number);
 }
@@ -79,7 +91,10 @@ static void pass_on(struct relay *relay, int number) {
 static void hear_signals(struct relay *relay) {
     int number;
     while ((number = caught_next(relay->signals))) {
-        if (caught_stops(number)) {
+        if (number == SIGHUP && relay->orders->detached) {
+            continue; // the terminal that it was started from is gone
+        } else if (caught_stops(number)) {
+            relay->restarts = false;
             // Asked twice: now.
             relay->killed = relay->killed || (number == SIGINT && relay->asked_ms >= 0);
             relay_stop(relay, relay->orders->stop_signal);
@@ -116,10 +131,23 @@ static struct pollfd watch_outlet(const struct outlet *outlet) {
     return (struct pollfd){.fd = waits ? outlet->fd : -1, .events = POLLOUT};
 }
 
+// The guest's init has spoken: who waits for a machine in the background goes on.
+static void tell_started(struct relay *relay) {
+    if (relay->started < 0 || !relay->guest.listening)
+        return;
+    if (write(relay->started, "", 1) != 1)
+        relay->killed = true; // whoever asked for the machine has gone before it was there
+    close_once(&relay->started);
+    int nowhere = open("/dev/null", O_RDWR | O_CLOEXEC);
+    for (int fd = 0; nowhere >= 0 && fd < 3; fd++)
+        dup2(nowhere, fd);
+    close_once(&nowhere);
+}
+
 static void turn(struct relay *relay) {
     struct guest *guest = &relay->guest;
     bool reads = relay->reading && bytes_left(&guest->input) < AHEAD;
-    struct pollfd watched[] = {
+    struct pollfd watched[8 + CONTROL_POLLS] = {
         {.fd = relay->signals, .events = POLLIN},
         {.fd = is_held_back(relay) ? -1 : guest->in, .events = POLLIN},
         {.fd = guest_wants_write(guest) ? guest->out : -1, .events = POLLOUT},
@@ -129,8 +157,11 @@ static void turn(struct relay *relay) {
         watch_outlet(&relay->out),
         watch_outlet(&relay->err),
     };
-    if (poll(watched, sizeof(watched) / sizeof(*watched), LOOK_MS) <= 0)
+    size_t clients = control_polls(watched + 8);
+    control_health(relay);
+    if (poll(watched, 8 + clients, LOOK_MS) <= 0)
         return;
+    control_ready(relay, watched + 8, clients);
     if (watched[6].revents)
         outlet_write(&relay->out);
     if (watched[7].revents)
@@ -143,6 +174,7 @@ static void turn(struct relay *relay) {
         guest_hear(guest);
         relay->heard_ms = now_ms();
         announce(relay);
+        tell_started(relay);
     }
     if (watched[2].revents)
         guest_write(guest);
@@ -154,16 +186,33 @@ static void start(struct relay *relay) {
     running = relay;
     machine_start(&relay->machine, relay->orders);
     relay->guest.output = on_output;
+    relay->guest.further = on_further;
     relay->guest.told = relay->orders->told;
     guest_start(&relay->guest, relay->machine.key, relay->machine.serial_in, relay->machine.serial_out);
     qmp_start(&relay->qmp, relay->machine.control);
     relay->waiting = relay->orders->announce;
-    relay->reading = relay->orders->interactive;
+    relay->reading = relay->orders->interactive && !relay->orders->detached;
     relay->grace_ms = relay->orders->grace_ms;
     relay->asked_ms = relay->ended_ms = -1;
     relay->heard_ms = now_ms();
     relay->killed = relay->gone = false;
     relay->finish = FINISH_NONE;
+    relay->state.status = "running";
+    relay->state.started_ns = real_ns();
+    relay->state.finished_ns = 0;
+    relay->state.error[0] = '\0';
+    state_save(&relay->state);
+}
+
+void relay_idle(struct relay *relay, int64_t wait_ms) {
+    struct pollfd watched[1 + CONTROL_POLLS] = {{.fd = relay->signals, .events = POLLIN}};
+    for (int64_t end = now_ms() + wait_ms, now; relay->restarts && (now = now_ms()) < end;) {
+        size_t clients = control_polls(watched + 1);
+        if (poll(watched, 1 + clients, (int)(end - now)) <= 0)
+            continue;
+        hear_signals(relay);
+        control_ready(relay, watched + 1, clients);
+    }
 }
 
 void relay_run(struct relay *relay) {
@@ -185,6 +234,8 @@ void relay_run(struct relay *relay) {
         machine_wait(&relay->machine, MONITOR_MS);
     relay->monitor_ended = machine_wait(&relay->machine, 0);
     machine_stop(&relay->machine);
+    relay->guest.open = false; // what is still to be said goes nowhere
+    log_flush();
 }
 
 static bool is_waiting(const struct relay *relay) {

@@ -11,6 +11,7 @@
 #include "supervise/orders.h"
 #include "supervise/outlet.h"
 #include "supervise/qmp.h"
+#include "supervise/state.h"
 
 enum finish {
     FINISH_NONE,
@@ -27,7 +28,10 @@ struct relay {
     struct guest guest;
     struct qmp qmp;
     struct outlet out, err;
+    struct state state;
     int signals;
+    int started;   // told, once, when the guest's init has spoken; -1: nobody waits for that
+    bool restarts; // it may be started again
     bool reading, killed, gone, monitor_ended; // monitor_ended: by itself
     const char *waiting; // lines for standard error, once the guest has spoken and its ports are open
     int64_t grace_ms, asked_ms, ended_ms, heard_ms, finished_ms; // of asked and ended -1: not yet
@@ -36,6 +40,9 @@ struct relay {
 
 // Start the machine, and relay until it has ended, or should be ended; then it is gone.
 void relay_run(struct relay *relay);
+
+// Look after all that is not of the machine, for so long, as long as it may be started again.
+void relay_idle(struct relay *relay, int64_t wait_ms);
 
 // Ask the container to end. `number`: the signal.
 void relay_stop(struct relay *relay, int number);

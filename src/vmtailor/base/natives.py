@@ -152,7 +152,8 @@ def locate() -> Natives:
             made += [Natives(FOLDER).plugin(api) for api in PLUGIN_APIS]
         _up_to_date(FOLDER, made, (), tools)
     natives = Natives(FOLDER)
-    missing = _missing((natives.init, natives.stage1, natives.client, natives.attendant, natives.launch, natives.supervise))
+    starting = (natives.launch, natives.supervise)
+    missing = _missing((natives.init, natives.stage1, natives.client, natives.attendant, *starting))
     if missing:
         raise HostError(
             f"this installation lacks its native parts ({missing})",

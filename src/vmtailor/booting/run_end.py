@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The end of a supervised run, as the supervisor (native/supervise/end.c) records it. A guest's words are in it, so that
-anything may be; only the supervisor writes its keys."""
+"""The end of a supervised run, as the supervisor (native/supervise/end.c) records it. A guest's words are in it, so
+anything may be there. Only the supervisor writes its keys."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from vmtailor.base.errors import VmtailorError
@@ -32,7 +32,7 @@ class RunEnd:
     each with its errno."""
 
     finish: Finish
-    report: GuestReport = GuestReport()
+    report: GuestReport = field(default_factory=GuestReport)
     heard: bool = False
     listening: bool = False
     farewell: str = ""

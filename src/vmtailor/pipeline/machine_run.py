@@ -10,11 +10,11 @@ import sys
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from vmtailor.analysis.demands.degradation import NORMAL
 from vmtailor.base.errors import GuestError, UserInputError
 from vmtailor.base.files import temporary
 from vmtailor.base.output import note
 from vmtailor.base.text import plural
-from vmtailor.analysis.demands.degradation import NORMAL
 from vmtailor.booting import run_orders, run_verdict, system_console
 from vmtailor.booting.fitted_machine import Chosen, machine_of
 from vmtailor.booting.run_end import RunEnd
@@ -30,7 +30,6 @@ from vmtailor.drivers.monitors import monitors
 from vmtailor.drivers.monitors.supervised import RUN_VOLUME
 from vmtailor.model import option_values
 from vmtailor.model.boots.workload import NETWORK, Run, Terminal
-from vmtailor.model.bundle import Bundle
 from vmtailor.model.image import ImageConfig
 from vmtailor.model.machine import Accelerator, Machine, PublishedPort
 from vmtailor.model.option import Option, OptionSubject, option, refuse
@@ -186,8 +185,8 @@ class RunOptions:
 
 @dataclass(frozen=True)
 class Watching:
-    """A watch over refused calls. `tools`: the tracer's volume. `told`: a descriptor that takes what init tells of them.
-    `out`: a file for them, or None."""
+    """A watch over refused calls. `tools`: the tracer's volume. `told`: a descriptor that takes what init tells of
+    them. `out`: a file for them, or None."""
 
     tools: Path
     told: int

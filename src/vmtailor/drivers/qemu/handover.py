@@ -109,9 +109,7 @@ def listed(wanted: Wanted, qemu: Qemu) -> tuple[Handed, tuple[ProgramFile, ...]]
     """Name everything for a supervisor, which opens it: return what QEMU gets, and the files. The launcher's words are
     without those about its parent."""
     how = confinement.of(qemu)
-    made = Handed(
-        [str(confinement.launcher()), *how.words], {**qemu_program.environment(), **wanted.variables}
-    )
+    made = Handed([str(confinement.launcher()), *how.words], {**qemu_program.environment(), **wanted.variables})
     files = _Listed()
     _give_all(made, files, wanted, qemu, how)
     if how.by_path:

@@ -51,6 +51,10 @@ def run_kept(options: RunOptions, kept: KeptOptions) -> NoReturn:
     refuse(kept, OptionSubject.SYSTEM if files.is_system else OptionSubject.CONTAINER, options.bundle)
     if kept.id_file is not None and os.path.lexists(kept.id_file):
         raise UserInputError(f"{kept.id_file} exists already", hint="remove it, or name another with --cidfile")
+    if kept.health_command is not None and not guest_volume.has_builtins(files.init):
+        raise UserInputError(
+            "the init of this bundle is older than health checks", hint=f"vmtailor refit {options.bundle} renews it"
+        )
     record, settled = kept_run.record_of(options, kept, files)
     orders = _orders(record, settled, files)
     folders = MachineFolders()
@@ -66,13 +70,14 @@ def run_kept(options: RunOptions, kept: KeptOptions) -> NoReturn:
     run_orders.become(_with(folder, orders, more))
 
 
-def _orders(record: KeptMachine, options: RunOptions, files: BundleFolder | None = None) -> bytes:
+def _orders(record: KeptMachine, options: RunOptions, files: BundleFolder) -> bytes:
     """Return the orders of a machine, without what is of one start."""
     orders, _ = orders_of(options, None, files)
     text = replace(orders, once_up="").text(known=True)
-    return text + guest_volume.records(
-        [("restart", record.restart), *_health(record.health)]
-    ).removeprefix(_VERSION)  # fmt: skip
+    more = [("restart", record.restart)]
+    if guest_volume.has_builtins(files.init):
+        more += [("builtins", "1"), *_health(record.health)]
+    return text + guest_volume.records(more).removeprefix(_VERSION)
 
 
 def _health(check: HealthCheck | None) -> list[tuple[str, str]]:

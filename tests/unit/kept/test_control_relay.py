@@ -91,7 +91,7 @@ def test_a_command_in_the_background(call: Start) -> None:
     ("end", "code", "said"),
     [
         (b"0 0 ", 0, ""), (b"255 0 ", 255, ""), (b"137 9 ", 137, ""),
-        (b"127 0 /x: No such file\x1b[2J", 127, "vmtailor: the command could not be started: /x: No such file\\x1b[2J\n"),
+        (b"127 0 /x: \x1b[2J", 127, "vmtailor: the command could not be started: /x: \\x1b[2J\n"),
         (b"126 0 permission denied", 126, "vmtailor: the command could not be started: permission denied\n"),
     ],
 )  # fmt: skip
@@ -114,8 +114,8 @@ def test_what_cannot_be_asked(call: Start) -> None:
 @pytest.mark.parametrize(
     "answer",
     [
-        b"", b"O", b"O\xff\xff\xff\x7f", b"O\x01\0\1\0" + b"x" * 10, b"?\0\0\0\0", b"X\x00", b"\0" * 100, b"O\x05\0\0\0abc",
-        b"F\x03\0\0\0\x1b[2", b"F\x00\0\0\0",
+        b"", b"O", b"O\xff\xff\xff\x7f", b"O\x01\0\1\0" + b"x" * 10, b"?\0\0\0\0", b"X\x00", b"\0" * 100,
+        b"O\x05\0\0\0abc", b"F\x03\0\0\0\x1b[2", b"F\x00\0\0\0",
     ],
 )  # fmt: skip
 def test_answers_that_make_no_sense(call: Start, answer: bytes) -> None:

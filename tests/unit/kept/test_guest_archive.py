@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import stat
+import subprocess
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -79,7 +81,7 @@ def test_a_sparse_file_comes_out_whole(tmp_path: Path) -> None:
         sparse.seek(3 << 20)
         sparse.write(b"data")
         sparse.truncate(5 << 20)
-    os.system(f"tar -C {tmp_path} --sparse -cf {archive} s")
+    subprocess.run(["tar", "-C", str(tmp_path), "--sparse", "-cf", str(archive), "s"], check=True)
     unpack(archive.read_bytes(), tmp_path / "out", "s")
     assert (tmp_path / "out" / "s").read_bytes() == whole.read_bytes()
 
@@ -220,10 +222,8 @@ def test_any_archive_stays_inside(tmp_path: Path, data: st.DataObject) -> None:
     box = tmp_path / os.urandom(8).hex()
     (box / "in").mkdir(parents=True)
     (box / "beside").write_text("beside")
-    try:
+    with contextlib.suppress(VmtailorError):
         unpack(tar_of(directory("t"), *members), box / "in", data.draw(st.sampled_from(["", "copy"])))
-    except VmtailorError:
-        pass
     assert {path.name for path in box.iterdir()} == {"in", "beside"} and (box / "beside").read_text() == "beside"
     for path in (box / "in").rglob("*"):
         mode = path.lstat().st_mode

@@ -26,7 +26,8 @@ def guest(root: Path) -> dict[str, Handler]:
     def archive(supervisor: Supervisor, caller: Caller, pairs: Pairs) -> None:
         path = at(pairs)
         if not os.path.lexists(path):
-            caller.send("E", f"{path}: No such file or directory\n".encode())
+            caller.send("E", f"archive: {path.name}: No such file or directory\n".encode())
+            caller.send("O", bytes(1024))
             caller.send("X", b"1 0 ")
             return
         for part in packed(path, posixpath.basename(dict(pairs)["path"].rstrip("/")) or "."):

@@ -28,6 +28,8 @@ REFUSED_OPTIONS = ("-DDD", "-f", "-qq", "-ttt", "-y", "-Y", "-Z", "-e", "signal=
 REFUSED_FILE = "refused"
 #: Words in an init that can tell refused calls; in those of versions before there are none.
 _TELLS_REFUSED = b"\0refused\0"
+#: Words in an init that starts further processes beside the container's program, and reads and writes its files.
+_BUILTINS = b"\0builtin\0"
 _SECTOR = 512
 
 
@@ -43,6 +45,11 @@ def signal_number(name: str) -> int:
 def tells_refused(init: bytes) -> bool:
     """Return whether an init can tell what its kernel refused (`Run.quiet`)."""
     return _TELLS_REFUSED in init
+
+
+def has_builtins(init: bytes) -> bool:
+    """Return whether an init can start further processes, and read and write the container's files."""
+    return _BUILTINS in init
 
 
 def records(pairs: Iterable[tuple[str, str]]) -> bytes:

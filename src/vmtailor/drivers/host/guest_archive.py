@@ -72,6 +72,7 @@ class ArchiveFromGuest:
         with _damage():
             first = next(self._headers, None)
             if first is None:
+                self._reader.drain()  # whoever sends it may say why
                 raise ValueError("it is empty")
             self.first = first
             self._top = split_path(first.name, "")

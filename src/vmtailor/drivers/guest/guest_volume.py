@@ -28,6 +28,7 @@ REFUSED_OPTIONS = ("-DDD", "-f", "-qq", "-ttt", "-y", "-Y", "-Z", "-e", "signal=
 REFUSED_FILE = "refused"
 #: Words in an init that can tell refused calls; in those of versions before there are none.
 _TELLS_REFUSED = b"\0refused\0"
+_TELLS_FURTHER = b"\0builtin\0"
 _SECTOR = 512
 
 
@@ -43,6 +44,11 @@ def signal_number(name: str) -> int:
 def tells_refused(init: bytes) -> bool:
     """Return whether an init can tell what its kernel refused (`Run.quiet`)."""
     return _TELLS_REFUSED in init
+
+
+def tells_further(init: bytes) -> bool:
+    """Return whether an init can start further processes in the container."""
+    return _TELLS_FURTHER in init
 
 
 def records(pairs: Iterable[tuple[str, str]]) -> bytes:

@@ -37,7 +37,8 @@ class ProgramFile:
 @dataclass(frozen=True)
 class SupervisedStart:
     """One start of a monitor. `argv`: the launcher (native/launch) with its words, without those about its parent, and
-    the monitor with its arguments, whose standard input and output are the serial line. `memory` and `control`: its
+    the monitor with its arguments, whose standard input and output are the serial line. `programs`: files of the
+    launcher and the monitor, with what they load. `memory` and `control`: its
     descriptors of the run volume and of QMP; 0: it has none. `command`: for people. `cpu`, `halted`: patterns of a line
     of registers that tells of a CPU, and of one that takes no interrupt any more."""
 
@@ -45,6 +46,7 @@ class SupervisedStart:
     command: str
     environment: Mapping[str, str] = field(default_factory=dict)
     files: tuple[ProgramFile, ...] = ()
+    programs: tuple[str, ...] = ()
     memory: int = MEMORY
     control: int = 0
     cpu: str = ""

@@ -195,6 +195,7 @@ def supervised(machine: Machine) -> SupervisedStart:
         command=_shown(functools.partial(command, machine), wanted, qemu),
         environment=given.environment,
         files=files,
+        programs=(given.launcher[0], qemu.program, *(path for path in qemu.needs or () if Path(path).is_file())),
         control=CONTROL,
         cpu=family.emulator.cpu,
         halted=family.emulator.halted,

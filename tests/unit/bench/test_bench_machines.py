@@ -14,10 +14,10 @@ from vmtailor.base.errors import HostError, UserInputError
 from vmtailor.base.files import records
 from vmtailor.bench.analysis.benchmarks import INDEX
 from vmtailor.bench.analysis.boot_counts import per_unit, timed_start
-from vmtailor.bench.analysis.cells import cells
-from vmtailor.bench.analysis.phrases import title_of
+from vmtailor.bench.analysis.cells import cells, compared_with
 from vmtailor.bench.analysis.schedule import PlannedTrial
 from vmtailor.bench.analysis.weighted_ranks import advise
+from vmtailor.bench.cli.result_tables import cell_table
 from vmtailor.bench.model.job import STOCK, BenchJob, BenchMachine
 from vmtailor.bench.model.results import CLOCK, BenchFigure, BenchHost, BenchTrial, HostRun, RuntimeIdentity, SuiteName
 from vmtailor.bench.run import image_machine
@@ -75,7 +75,12 @@ def test_machines_are_compared_with_the_stock_one_and_exactly() -> None:
     assert found[STOCK].against is None and found["native"].against is None
     assert found["vm:mine"].against is not None
     assert found["vm:mine"].against.ratio == 0.25 and found["vm:mine"].against.verdict is Verdict.BETTER
-    assert "ratios are to vm:stock" in title_of("startup", "boot", 1, CLOCK)
+    assert compared_with([*found.values()]) == STOCK
+    # Where the stock machine was not measured there is no ratio, and none is spoken of.
+    alone = cells([trial for trial in trials if trial.runtime != STOCK])
+    assert compared_with(alone) == "" and alone[0].against is None
+    assert [column.header for column in cell_table("", alone, {}).columns][4] == ""
+    assert [column.header for column in cell_table("", [*found.values()][:2], {}).columns][4] == "to vm:stock"
     host = BenchHost("here", "6.1.0", "a processor", 2, 1 << 33, "x", "v2", False, False)
     run = HostRun(host, "sha256:0", True, 1, (), (RuntimeIdentity("native"),), (*trials, native))
     ranked = advise(run, {"startup": 1.0})  # what nobody else has is not ranked

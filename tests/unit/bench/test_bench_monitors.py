@@ -119,9 +119,8 @@ def test_a_failure_has_the_commands_own_words_and_says_whose_kernel_it_was(tmp_p
     assert found.value.message == own
     with pytest.raises(GuestError) as found:
         replace(engine(tmp_path), monitor=replace(ROW, lent=True)).output(gathered(line))
-    assert found.value.message == (
-        f"{own}; its kernel was fitted to another image, and may lack what this one needs: `make bench-bundle` fits this one"
-    )
+    lent = "its kernel was fitted to another image, and may lack what this one needs: `make bench-bundle` fits this one"
+    assert found.value.message == f"{own}; {lent}"
 
 
 @pytest.mark.parametrize("name", ["kvm", "libkrun", "firecracker"])

@@ -22,9 +22,19 @@ from vmtailor.base.errors import GuestError, UserInputError
 from vmtailor.bench.analysis.boot_counts import PROGRAM, WITHIN, per_unit, started, to_program
 from vmtailor.bench.analysis.cells import cells
 from vmtailor.bench.analysis.schedule import PlannedTrial
-from vmtailor.bench.analysis.starts_within import HEADER, starts_within
+from vmtailor.bench.analysis.starts_within import HEADER, TITLE, starts_within
 from vmtailor.bench.model.job import BenchJob, BenchMonitor
-from vmtailor.bench.model.results import CLOCK, BenchFigure, BenchTrial, SuiteName
+from vmtailor.bench.model.results import (
+    CLOCK,
+    BenchFigure,
+    BenchHost,
+    BenchResults,
+    BenchTrial,
+    HostRun,
+    RuntimeIdentity,
+    SuiteName,
+)
+from vmtailor.bench.pages.bench_page import bench_page
 from vmtailor.bench.run import launch, machine_monitors
 from vmtailor.bench.run.bench_rows import MonitoredRow
 from vmtailor.bench.run.harness import again as again_words
@@ -46,6 +56,7 @@ ROW = BenchMonitor(
     files=(("/run/vmtailor-monitor/config.json", '{"a": "it\'s"}'),), version=("qemu-system-x86_64", "--version"),
     machine="Linux 6.12",
 )  # fmt: skip
+HOST = BenchHost("here", "6.1.0", "a processor", 2, 1 << 33, "x", "v2", False, False)
 KNOWN = replace(INSIDE, monitors=(ROW,))
 BUNDLE = Path(__file__).parents[2] / "data/saved/container"
 
@@ -220,9 +231,22 @@ def test_starts_within_a_machine_stand_in_one_table() -> None:
     trials += [trial("vm:lab/kvm:mine", 1, *to_program(counters))]
     trials += [trial("vm:stock", 1, BenchFigure("kernel to its end", 1.0, "instructions"))]
     first, second = starts_within(cells(trials))
-    assert first.row == ("vm:lab/native", "0.0", "", "0.0", "0.0", "0.0", "0", "1,000.0")
-    assert second.row == ("vm:lab/kvm:mine", "2.0", "1.5", "0.0", "0.0", "2.0", "12", "1,000.0")
+    assert first.row == ("vm:lab/native", "0.0", "0 %", "0.0", "0.0", "0.0", "", "0", "1,000.0")
+    assert second.row == ("vm:lab/kvm:mine", "2.0", "0 %", "0.0", "0.0", "2.0", "1.5", "12", "1,000.0")
     assert second.executed == 500 + 70 + 2_000_000 and len(HEADER) == len(second.row)
+    # Boots differ by the sum of what was executed, not by one part of it.
+    unlike = [
+        trial("vm:lab/lxc", block, *started(boot(user, 0, 0), {}, (WITHIN,))) for block, user in ((1, 480), (2, 540))
+    ]
+    (found,) = starts_within(cells(unlike))
+    assert found.executed == 1010 and found.spread == 60 / 1010 and found.row[2] == "5.9 %"
+    (single,) = starts_within(cells(unlike[:1]))
+    assert single.spread is None and single.row[2] == ""
+    within = tuple(one for one in trials if "/" in one.runtime)
+    run = HostRun(HOST, "sha256:0", False, 1, (), (RuntimeIdentity("vm:lab/native"),), within)
+    page = bench_page(BenchResults("0", (run,)))
+    assert TITLE in page and 'vm:lab/kvm:mine</th><td class="n">2.0</td>' in page and "which is emulated" in page
+    assert "To vm:stock" not in page and "vm:stock, the baseline of ratios, was not measured" in page
 
 
 def test_names() -> None:

@@ -10,12 +10,12 @@ from pathlib import Path
 
 from vmtailor.analysis.guests import machine_variants
 from vmtailor.base import notation
-from vmtailor.base.cache.store import Store, digest
+from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.files.records import to_bytes
 from vmtailor.base.progress import step
 from vmtailor.base.text import plain
 from vmtailor.bench.model.job import BenchMonitor
+from vmtailor.bench.run.image_machine import machine_digest
 from vmtailor.bench.runtimes.guest_runtime import OURS
 from vmtailor.booting import fitted_machine
 from vmtailor.booting.run_volume import with_run
@@ -144,7 +144,7 @@ def _fitted(name: str, image: Image, store: Store) -> StartedMachine:
         machine = replace(machine, disks=(replace(one.root, path=str(root)),))
         words += " (fitted to another image)"
     entry = _entry(parts.marks() if marks is None else marks)
-    return StartedMachine(machine, f"{words}, {digest(to_bytes(bundle))[:12]}", entry, lent)
+    return StartedMachine(machine, f"{words}, {machine_digest(bundle)}", entry, lent)
 
 
 def _placed(name: str, number: int, wanted: StartedMachine, program: Path | None) -> ReadyMonitor:

@@ -123,6 +123,18 @@ def test_what_the_machine_in_the_machine_says_is_judged(tmp_path: Path) -> None:
         one.output(replace(nothing, report=GuestReport(files=(("bench-serial", "no base64 *"),))))
 
 
+def test_a_failure_has_the_commands_own_words_and_says_whose_kernel_it_was(tmp_path: Path) -> None:
+    line = said((FromGuest.STDERR, b"first\nbench: mmap: \x1b[1mrefused\n"), (FromGuest.EXIT, b"1 0 "))
+    with pytest.raises(GuestError) as found:
+        engine(tmp_path).output(gathered(line))
+    own = "in the machine that QEMU started: its command ended with 1: bench: mmap: \\x1b[1mrefused"
+    assert found.value.message == own
+    with pytest.raises(GuestError) as found:
+        replace(engine(tmp_path), monitor=replace(ROW, lent=True)).output(gathered(line))
+    lent = "its kernel was fitted to another image, and may lack what this one needs: `make bench-bundle` fits this one"
+    assert found.value.message == f"{own}; {lent}"
+
+
 @pytest.mark.parametrize("name", ["kvm", "libkrun", "firecracker"])
 def test_a_bundles_machine_is_started_from_our_disk(tmp_path: Path, name: str) -> None:
     program = tmp_path / "program"

@@ -154,6 +154,10 @@ def test_a_bundles_machine_is_started_from_our_disk(tmp_path: Path, name: str) -
     given = machine_monitors._placed(f"{name}:/b/mine", 0, StartedMachine(machine, "Linux 6.12", 4096), program)
     assert given.row.argv[0] == "/run/vmtailor-ours/m0-program" and given.row.argv[1:] != ()
     assert given.entries[-1].data == program and given.entries[-1].mode == 0o755
+    # Results do not go on with another program.
+    program.write_text("another")
+    other = machine_monitors._placed(f"{name}:/b/mine", 0, StartedMachine(machine, "Linux 6.12", 4096), program)
+    assert len({placed.row.machine for placed in (one, given, other)}) == 3
 
 
 def test_a_machine_that_a_monitor_cannot_start_is_refused() -> None:

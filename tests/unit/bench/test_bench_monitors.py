@@ -5,6 +5,7 @@ what is refused."""
 from __future__ import annotations
 
 import base64
+import os
 import shlex
 import subprocess
 from collections.abc import Sequence
@@ -247,6 +248,30 @@ def test_starts_within_a_machine_stand_in_one_table() -> None:
     page = bench_page(BenchResults("0", (run,)))
     assert TITLE in page and 'vm:lab/kvm:mine</th><td class="n">2.0</td>' in page and "which is emulated" in page
     assert "To vm:stock" not in page and "vm:stock, the baseline of ratios, was not measured" in page
+
+
+def test_the_disk_is_built_again_only_where_its_description_is_newer(tmp_path: Path) -> None:
+    """Its digest is a condition of the results: another one would end an interrupted run."""
+    disk = tmp_path / "bench/lab.raw"
+    tree = BUNDLE.parents[3]
+    newest = max(
+        path.stat().st_mtime for path in (*(tree / "benchmarks/engines").iterdir(), tree / "tools/bench_lab.py")
+    )
+    words = ["make", "--silent", "--dry-run", f"BUILD={tmp_path}", "bench-lab"]
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("MAKE") and name != "MFLAGS"}
+
+    def built() -> bool:
+        said = subprocess.run(words, cwd=tree, env=kept, capture_output=True, text=True, check=True, timeout=60).stdout
+        assert f"--inside vm:{disk}" in said
+        return f"tools/bench_lab.py {disk}" in said
+
+    assert built()
+    disk.parent.mkdir()
+    disk.touch()
+    os.utime(disk, (newest + 1, newest + 1))
+    assert not built()
+    os.utime(disk, (newest - 1, newest - 1))
+    assert built()
 
 
 def test_names() -> None:

@@ -64,6 +64,7 @@ class RunOrders:
             yield from (("run", f"env {name}={value}") for name, value in self.variables)
         yield "memory", str(start.memory)
         yield "control", str(start.control)
+        yield "line", str(start.line)
         yield from ((key, value) for key, value in (("halted-cpu", start.cpu), ("halted", start.halted)) if value)
         yield "stop-signal", str(self.stop_signal)
         for name, seconds in (("grace", self.grace_s), ("start", self.start_s), ("last", LAST_S)):

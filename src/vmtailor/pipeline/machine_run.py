@@ -34,7 +34,7 @@ from vmtailor.model import option_values
 from vmtailor.model.boots.workload import NETWORK, Run, Terminal
 from vmtailor.model.bundle import INIT, RECORD, RUN
 from vmtailor.model.image import ImageConfig
-from vmtailor.model.machine import Accelerator, Machine, PublishedPort
+from vmtailor.model.machine import Accelerator, Machine, PublishedPort, TalkLine
 from vmtailor.model.option import Option, OptionSubject, option, refuse
 from vmtailor.model.option_rows import ACCELERATOR, MEMORY
 from vmtailor.pipeline import run_environment, run_ports
@@ -51,6 +51,11 @@ START_TOO_LITTLE_S = 30.0
 LONG_S, SHORT_S = 7 * 86400.0, 3600.0
 #: The program that words the end of a supervised run.
 EXPLAINER = "vmtailor.cli.run_end"
+#: Memory that a virtio line takes in the guest: QEMU's transport gives each queue 1,024 places, and the kernel's driver
+#: fills those of two queues with a page each.
+LINE_BYTES = 10 << 20
+#: From here on it is given without asking how much the container needs.
+LINE_FROM_BYTES = 128 << 20
 CONTAINERS = frozenset({OptionSubject.CONTAINER})
 
 
@@ -302,7 +307,9 @@ def orders_of(
     temporary.require_usable()
     published = run_ports.chosen(options.ports)
     run, as_asked = _run_of(options, files)
-    machine = with_run(replace(_machine(options, files), ports=published), RUN_VOLUME)
+    machine = replace(_machine(options, files), ports=published)
+    machine = with_run(replace(machine, line=_line(files, machine)), RUN_VOLUME)
+    run = replace(run, virtio_line=machine.line is TalkLine.VIRTIO)
     if watching is not None:
         run = replace(run, tracer=guest_volume.REFUSED_OPTIONS, quiet=tuple(sorted(NORMAL)))
         machine = with_tools(machine, watching.tools)
@@ -410,3 +417,19 @@ def _machine(options: RunOptions, files: BundleFolder) -> Machine:
         outbound=options.outbound,
         host_loopback=options.host_loopback,
     )
+
+
+def _line(files: BundleFolder, machine: Machine) -> TalkLine:
+    """Return the virtio line where the bundle's init, its kernel and the monitor have it, and the machine's memory has
+    room for it."""
+    given = monitors.of(machine).row.gives.virtio_line
+    able = given and guest_volume.may_talk_on_port(files.init) and files.lists(files.bundle.kernel_config)
+    able = able and files.config.get("VIRTIO_CONSOLE") == "y" and _has_room(files, machine.memory_bytes)
+    return TalkLine.VIRTIO if able else TalkLine.SERIAL
+
+
+def _has_room(files: BundleFolder, has_bytes: int) -> bool:
+    if has_bytes >= LINE_FROM_BYTES:
+        return True
+    least = run_verdict.memory_of(files.path, has_bytes).least_bytes
+    return least is not None and has_bytes >= least + LINE_BYTES

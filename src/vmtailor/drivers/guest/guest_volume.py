@@ -28,7 +28,10 @@ REFUSED_OPTIONS = ("-DDD", "-f", "-qq", "-ttt", "-y", "-Y", "-Z", "-e", "signal=
 REFUSED_FILE = "refused"
 #: Words in an init that can tell refused calls; in those of versions before there are none.
 _TELLS_REFUSED = b"\0refused\0"
+#: A word in an init that can start further processes in the container.
 _TELLS_FURTHER = b"\0builtin\0"
+#: A word in an init that can talk on a virtio port.
+_PORT = b"\0virtio-line\0"
 _SECTOR = 512
 
 
@@ -39,6 +42,11 @@ def signal_number(name: str) -> int:
     if number is None:
         raise UserInputError(f"'{name[:40]}' is not a signal", hint="write it as SIGTERM, TERM, 15 or SIGRTMIN+3")
     return number
+
+
+def may_talk_on_port(init: bytes) -> bool:
+    """Return whether an init can talk on a virtio port (`Run.virtio_line`); those of versions before cannot."""
+    return _PORT in init
 
 
 def tells_refused(init: bytes) -> bool:
@@ -116,6 +124,8 @@ def run_records(run: Run) -> list[tuple[str, str]]:
         pairs.append(("privileged", "1"))
     if run.pid_one is not None:
         pairs.append(("pid-one", str(int(run.pid_one))))
+    if run.virtio_line:
+        pairs.append(("virtio-line", "1"))
     if run.terminal is not None:
         pairs.append(("terminal", "1"))
     if run.exercise is not None:

@@ -163,7 +163,7 @@ static void begin_session(struct client *client, const struct request *request, 
         return;
     }
     client->role = role;
-    client->credit = SERIAL_WINDOW;
+    client->credit = served->guest.on_port ? WINDOW : SERIAL_WINDOW;
     start_session(client->session, builtin, request ? request->records : NULL, request ? request->length : 0);
 }
 

@@ -89,7 +89,7 @@ static int make_record(const struct relay *relay) {
     for (size_t i = 0; i < guest->notes.count; i++)
         add_text(file, "note", guest->notes.items[i]);
     add_text(file, "farewell", guest->farewell);
-    add_bytes(file, "console", &guest->console);
+    add_bytes(file, "console", &guest->kernel_said);
     add_bytes(file, "kernel-log", &guest->kernel_log);
     add_bytes(file, "monitor-said", &machine->said);
     if (relay->monitor_ended)

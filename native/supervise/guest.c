@@ -7,10 +7,14 @@
 #include <string.h>
 #include <unistd.h>
 
-#define WINDOW 2048         // bytes of standard input that may be under way: a serial line has no other flow control
-#define PART 1024           // of a frame of it
-#define MOST_CONSOLE 262144 // the console's last bytes, which are kept
-#define MOST_LOG (1 << 20)  // of the kernel's log
+// Bytes of standard input that may be under way, and of one frame of it: a serial line has no other flow control, and
+// on a port signals must not wait behind a stream that nobody takes.
+#define WINDOW 2048
+#define PART 1024
+#define PORT_WINDOW (128 << 10)
+#define TAKEN_STEP (64 << 10) // bytes of output after which a guest on a port is told that they were taken
+#define MOST_CONSOLE 262144   // the console's last bytes, which are kept
+#define MOST_LOG (1 << 20)    // of the kernel's log
 #define MOST_NOTES 256
 #define MOST_SPEECH (1 << 20) // a guest that does not listen is not told more
 #define MOST_TOLD (64u << 20)
@@ -22,6 +26,8 @@ static const char *const farewells[] = {"reboot: System halted",
                                         "reboot: Power off not available: System halted instead",
                                         "reboot: Power down",
                                         "reboot: Restarting system"};
+
+static void send_speech(struct guest *guest);
 
 static char *text_of(const uint8_t *data, size_t length) {
     char *text = malloc(length + 1);
@@ -59,7 +65,7 @@ static void end_line(struct guest *guest) {
 
 static void on_text(void *context, const uint8_t *data, size_t length) {
     struct guest *guest = context;
-    bytes_add_tail(&guest->console, data, length, MOST_CONSOLE);
+    bytes_add_tail(&guest->kernel_said, data, length, MOST_CONSOLE);
     for (size_t i = 0; i < length; i++)
         if (data[i] == '\n') {
             end_line(guest);
@@ -119,7 +125,8 @@ static void on_exit_frame(struct guest *guest, const uint8_t *payload, size_t le
 static void fill(struct guest *guest) {
     while (guest->listening && guest->credit > 0 && bytes_left(&guest->input) > 0) {
         size_t part = bytes_left(&guest->input);
-        part = part > PART ? PART : part;
+        size_t most = guest->on_port ? WIRE_BLOCK : PART;
+        part = part > most ? most : part;
         part = part > (size_t)guest->credit ? (size_t)guest->credit : part;
         guest_frame(guest, WIRE_STDIN, bytes_first(&guest->input), part);
         guest->credit -= (int)part;
@@ -152,6 +159,16 @@ static void on_frame(void *context, char type, const uint8_t *payload, size_t le
     case WIRE_STDOUT:
     case WIRE_STDERR:
         guest->output(type == WIRE_STDERR, payload, length);
+        guest->taken += guest->on_port ? length : 0;
+        if (guest->taken >= TAKEN_STEP) {
+            char text[24];
+            guest_frame(guest, WIRE_TAKEN, text, (size_t)snprintf(text, sizeof(text), "%zu", guest->taken));
+            guest->taken = 0;
+        }
+        break;
+    case WIRE_BYE:
+        if (guest->on_port)
+            guest_frame(guest, WIRE_HEARD, NULL, 0);
         break;
     case WIRE_HELLO:
         if (length >= 4 && !memcmp(payload, "init", 4)) {
@@ -179,16 +196,20 @@ static void on_frame(void *context, char type, const uint8_t *payload, size_t le
         guest->further(type, payload, length);
         break;
     case WIRE_CREDIT:
-        if (length < 6) {
-            int more = number(&at, payload + length, 0);
-            guest->credit = more < 0 ? guest->credit : guest->credit + more > WINDOW ? WINDOW : guest->credit + more;
+        if (length < 8) {
+            int more = number(&at, payload + length, 0), most = (int)guest_window_bytes(guest);
+            guest->credit = more < 0 ? guest->credit : guest->credit + more > most ? most : guest->credit + more;
             fill(guest);
         }
         break;
     }
 }
 
-void guest_start(struct guest *guest, const uint8_t key[WIRE_KEY], int in, int out) {
+size_t guest_window_bytes(const struct guest *guest) {
+    return guest->on_port ? PORT_WINDOW : WINDOW;
+}
+
+void guest_start(struct guest *guest, const uint8_t key[WIRE_KEY], int in, int out, int console) {
     struct guest before = *guest;
     guest_free(guest);
     *guest = (struct guest){.in = in,
@@ -196,24 +217,62 @@ void guest_start(struct guest *guest, const uint8_t key[WIRE_KEY], int in, int o
                             .output = before.output,
                             .further = before.further,
                             .told = before.told,
-                            .open = true,
-                            .credit = WINDOW};
+                            .console = console,
+                            .on_port = console >= 0,
+                            .port = before.port,
+                            .open = true};
+    guest->credit = (int)guest_window_bytes(guest);
     guest->hearing = (struct hearing){.frame = on_frame, .text = on_text, .context = guest};
     memcpy(guest->hearing.key, key, WIRE_KEY);
+    if (!guest->on_port)
+        return;
+    if (!guest->port)
+        guest->port = malloc(sizeof(*guest->port));
+    if (!guest->port)
+        exit(71);
+    *guest->port = (struct port_hearing){.frame = on_frame, .context = guest};
+    memcpy(guest->port->key, key, WIRE_KEY);
+    // Which port is the host's: init tries those that there are. It fits into a line that is new.
+    guest_frame(guest, WIRE_GREETING, NULL, 0);
+    send_speech(guest);
 }
 
+// Returns how many bytes have come; 0 when the line has closed, -1: none now.
+static ssize_t take(int fd, uint8_t *data, size_t size) {
+    ssize_t length = read(fd, data, size);
+    if (length < 0)
+        return errno == EAGAIN || errno == EINTR ? -1 : 0;
+    return length;
+}
+
+static uint8_t incoming[65536];
+
 void guest_hear(struct guest *guest) {
-    static uint8_t data[65536];
-    ssize_t length = read(guest->in, data, sizeof(data));
-    if (length < 0 && (errno == EAGAIN || errno == EINTR))
-        return;
-    if (length <= 0) {
-        guest->open = false;
-        hear_end(&guest->hearing);
-        return;
+    ssize_t length = take(guest->in, incoming, sizeof(incoming));
+    if (length > 0) {
+        guest->heard = true;
+        if (guest->on_port)
+            hear_port(guest->port, incoming, (size_t)length);
+        else
+            hear(&guest->hearing, incoming, (size_t)length);
+    } else if (length == 0) {
+        guest->in = -1;
+        guest->open = guest->console >= 0;
+        if (!guest->on_port)
+            hear_end(&guest->hearing);
     }
-    guest->heard = true;
-    hear(&guest->hearing, data, (size_t)length);
+}
+
+void guest_hear_console(struct guest *guest) {
+    ssize_t length = take(guest->console, incoming, sizeof(incoming));
+    if (length > 0) {
+        guest->heard = true;
+        hear(&guest->hearing, incoming, (size_t)length);
+    } else if (length == 0) {
+        guest->console = -1;
+        guest->open = guest->in >= 0;
+        hear_end(&guest->hearing);
+    }
 }
 
 bool guest_ended(const struct guest *guest) {
@@ -224,8 +283,8 @@ bool guest_wants_write(const struct guest *guest) {
     return guest->open && guest->listening && bytes_left(&guest->speech) > 0;
 }
 
-void guest_write(struct guest *guest) {
-    while (guest_wants_write(guest)) {
+static void send_speech(struct guest *guest) {
+    while (bytes_left(&guest->speech) > 0) {
         ssize_t written = write(guest->out, bytes_first(&guest->speech), bytes_left(&guest->speech));
         if (written < 0 && errno == EINTR)
             continue;
@@ -237,12 +296,22 @@ void guest_write(struct guest *guest) {
     }
 }
 
+void guest_write(struct guest *guest) {
+    if (guest_wants_write(guest))
+        send_speech(guest);
+}
+
 void guest_frame(struct guest *guest, char type, const void *payload, size_t length) {
     uint8_t frame[WIRE_HEADER + WIRE_PAYLOAD];
-    if (bytes_left(&guest->speech) > MOST_SPEECH)
+    if (bytes_left(&guest->speech) > MOST_SPEECH || !guest->open)
         return;
-    size_t size = wire_encode(frame, guest->hearing.key, type, guest->sequence++, payload, length);
-    bytes_add(&guest->speech, frame, size);
+    if (guest->on_port) {
+        bytes_add(&guest->speech, frame, wire_port_head(frame, guest->hearing.key, type, guest->sequence++, length));
+        bytes_add(&guest->speech, payload, length);
+    } else {
+        bytes_add(&guest->speech, frame,
+                  wire_encode(frame, guest->hearing.key, type, guest->sequence++, payload, length));
+    }
     guest_write(guest);
 }
 
@@ -273,7 +342,7 @@ void guest_free(struct guest *guest) {
     free(guest->reason);
     free(guest->fatal_symbol);
     free(guest->fatal);
-    struct bytes *kept[] = {&guest->console, &guest->kernel_log, &guest->speech, &guest->input};
+    struct bytes *kept[] = {&guest->kernel_said, &guest->kernel_log, &guest->speech, &guest->input};
     for (size_t i = 0; i < sizeof(kept) / sizeof(*kept); i++)
         bytes_free(kept[i]);
 }

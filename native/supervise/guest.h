@@ -11,8 +11,11 @@
 #include "supervise/hear.h"
 
 struct guest {
-    int in, out; // our ends of the line
-    struct hearing hearing;
+    int in, out, console; // our ends of the line; console: of the kernel's own, beside a virtio port, else -1
+    bool on_port;
+    struct hearing hearing;    // of the serial line
+    struct port_hearing *port; // of the virtio port
+    size_t taken;              // bytes of output on a port that the guest was not told of
     void (*output)(bool errors, const uint8_t *data, size_t length);
     void (*further)(char type, const uint8_t *payload, size_t length); // of a further process
     int told; // takes the file of refused calls; 0: nobody asks
@@ -24,7 +27,7 @@ struct guest {
     char *reason;               // why it could not be executed
     char *fatal_symbol, *fatal; // why init gave up
     struct list notes;          // "SYMBOL TEXT"
-    struct bytes console, kernel_log;
+    struct bytes kernel_said, kernel_log;
     const char *farewell; // what a kernel said last that was made to halt, power off or start again
     char last_line[160];
     size_t last_length;
@@ -35,10 +38,15 @@ struct guest {
     int credit;
 };
 
-void guest_start(struct guest *guest, const uint8_t key[WIRE_KEY], int in, int out);
+// Begin a conversation. `console`: -1, or where the kernel's console comes; then the line is a virtio port.
+void guest_start(struct guest *guest, const uint8_t key[WIRE_KEY], int in, int out, int console);
 
-// Read what has come, and deal with it; closes `open` at the line's end.
+// Read what has come on the line, or on the console, and deal with it; `open` ends with both.
 void guest_hear(struct guest *guest);
+void guest_hear_console(struct guest *guest);
+
+// Bytes of standard input that may be under way.
+size_t guest_window_bytes(const struct guest *guest);
 
 // Has the container ended, or init given up?
 bool guest_ended(const struct guest *guest);

@@ -75,3 +75,49 @@ void hear_end(struct hearing *hearing) {
         drop(hearing, done);
     }
 }
+
+static size_t least(size_t a, size_t b) {
+    return a < b ? a : b;
+}
+
+static size_t take_part(struct port_hearing *port, const uint8_t *data, size_t length) {
+    size_t part = least(length, port->left);
+    char type = (char)port->head[2];
+    port->left -= part;
+    if (type == WIRE_STDOUT || type == WIRE_STDERR) {
+        if (part > 0)
+            port->frame(port->context, type, data, part);
+        return part;
+    }
+    memcpy(port->text + port->text_length, data, part);
+    port->text_length += part;
+    if (port->left == 0)
+        port->frame(port->context, type, port->text, port->text_length);
+    return part;
+}
+
+static void begin(struct port_hearing *port) {
+    size_t length = port->head[4] | (size_t)port->head[5] << 8;
+    port->damaged = !wire_is_port_head(port->head, port->key) || length > WIRE_BLOCK;
+    port->head_length = port->text_length = 0;
+    port->left = port->damaged ? 0 : length;
+    if (!port->damaged && length == 0)
+        take_part(port, port->head, 0);
+}
+
+void hear_port(struct port_hearing *port, const uint8_t *data, size_t length) {
+    while (length > 0 && !port->damaged) {
+        size_t done;
+        if (port->left > 0) {
+            done = take_part(port, data, length);
+        } else {
+            done = least(length, WIRE_HEADER - port->head_length);
+            memcpy(port->head + port->head_length, data, done);
+            port->head_length += done;
+            if (port->head_length == WIRE_HEADER)
+                begin(port);
+        }
+        data += done;
+        length -= done;
+    }
+}

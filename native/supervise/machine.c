@@ -236,7 +236,7 @@ void machine_start(struct machine *machine, const struct orders *orders) {
         gifts[count++] = (struct gift){control[1], orders->control};
     }
     if (orders->line) {
-        make_pair(line);
+        make_pipe(line);
         gifts[count++] = (struct gift){line[1], orders->line};
     }
     int again = -1;

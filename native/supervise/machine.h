@@ -14,7 +14,7 @@
 struct machine {
     pid_t pid, beside[MOST_PROGRAMS];
     int serial_in, serial_out; // our ends of the serial line
-    int control, line;         // our ends of what was asked for, or -1
+    int control, line;         // our ends of QMP and of the console beside a virtio port, or -1
     int errors;                // what the monitor says for itself
     struct bytes said;         // the end of it
     bool ended;

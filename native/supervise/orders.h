@@ -37,7 +37,7 @@ struct orders {
     struct program programs[MOST_PROGRAMS]; // the first is the monitor, which is started behind the others
     size_t count;
     struct list volume;        // records of the run volume
-    int memory, control, line; // the monitor's descriptors of the run volume, QMP and the virtio line; 0: none
+    int memory, control, line; // the monitor's descriptors of the run volume, QMP and the console; 0: none
     int stop_signal;
     int64_t grace_ms, start_ms, last_ms; // -1: no limit
     bool interactive, terminal, detached, explain_always;

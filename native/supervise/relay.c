@@ -14,8 +14,9 @@
 #include "supervise/control.h"
 #include "supervise/terminal.h"
 
-#define READER_MS 1000 // what a reader has for what is queued when the grace period is over
-#define AHEAD 65536    // bytes of standard input that may wait for the guest
+#define READER_MS 1000   // what a reader has for what is queued when the grace period is over
+#define AHEAD 65536      // bytes of standard input that may wait for the guest
+#define SERIAL_READ 4096 // of it at once, for a serial line
 #define LOOK_MS 500
 #define SILENCE_MS                                                                                                     \
     5000                // silence after which it is asked whether the CPUs still take interrupts, and between two such
@@ -108,8 +109,8 @@ static void hear_signals(struct relay *relay) {
 }
 
 static void read_input(struct relay *relay) {
-    char data[4096];
-    ssize_t length = read(0, data, sizeof(data));
+    static char data[AHEAD];
+    ssize_t length = read(0, data, relay->guest.on_port ? sizeof(data) : SERIAL_READ);
     if (length < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (length > 0) {
@@ -147,7 +148,7 @@ static void tell_started(struct relay *relay) {
 static void turn(struct relay *relay) {
     struct guest *guest = &relay->guest;
     bool reads = relay->reading && bytes_left(&guest->input) < AHEAD;
-    struct pollfd watched[8 + CONTROL_POLLS] = {
+    struct pollfd watched[9 + CONTROL_POLLS] = {
         {.fd = relay->signals, .events = POLLIN},
         {.fd = is_held_back(relay) ? -1 : guest->in, .events = POLLIN},
         {.fd = guest_wants_write(guest) ? guest->out : -1, .events = POLLOUT},
@@ -156,12 +157,13 @@ static void turn(struct relay *relay) {
         {.fd = relay->qmp.wanted && relay->qmp.state != QMP_GONE ? relay->qmp.fd : -1, .events = POLLIN},
         watch_outlet(&relay->out),
         watch_outlet(&relay->err),
+        {.fd = is_held_back(relay) ? -1 : guest->console, .events = POLLIN},
     };
-    size_t clients = control_polls(watched + 8);
+    size_t clients = control_polls(watched + 9);
     control_health(relay);
-    if (poll(watched, 8 + clients, LOOK_MS) <= 0)
+    if (poll(watched, 9 + clients, LOOK_MS) <= 0)
         return;
-    control_ready(relay, watched + 8, clients);
+    control_ready(relay, watched + 9, clients);
     if (watched[6].revents)
         outlet_write(&relay->out);
     if (watched[7].revents)
@@ -170,15 +172,19 @@ static void turn(struct relay *relay) {
         machine_listen(&relay->machine);
     if (watched[3].revents)
         read_input(relay);
-    if (watched[1].revents) {
-        guest_hear(guest);
+    if (watched[1].revents || watched[8].revents) {
+        if (watched[8].revents)
+            guest_hear_console(guest);
+        if (watched[1].revents)
+            guest_hear(guest);
         relay->heard_ms = now_ms();
         announce(relay);
         tell_started(relay);
     }
     if (watched[2].revents)
         guest_write(guest);
-    if (watched[5].revents && qmp_hear(&relay->qmp, relay->orders->cpu, relay->orders->halted) && !watched[1].revents)
+    if (watched[5].revents && qmp_hear(&relay->qmp, relay->orders->cpu, relay->orders->halted) && !watched[1].revents &&
+        !watched[8].revents)
         relay->finish = FINISH_HALTED;
 }
 
@@ -188,7 +194,8 @@ static void start(struct relay *relay) {
     relay->guest.output = on_output;
     relay->guest.further = on_further;
     relay->guest.told = relay->orders->told;
-    guest_start(&relay->guest, relay->machine.key, relay->machine.serial_in, relay->machine.serial_out);
+    guest_start(&relay->guest, relay->machine.key, relay->machine.serial_in, relay->machine.serial_out,
+                relay->machine.line);
     qmp_start(&relay->qmp, relay->machine.control);
     relay->waiting = relay->orders->announce;
     relay->reading = relay->orders->interactive && !relay->orders->detached;

@@ -109,7 +109,8 @@ def test_run_starts_the_bundles_machine_as_it_is(folder: Path) -> None:
     assert started.machine == Machine(
         board="microvm", memory_bytes=64 << 20, kernel=str(folder / "vmlinux"),
         words=("root=/dev/vda", "quiet", "VT_RUN=1"),
-        disks=(Disk(str(folder / "root.erofs")), Disk(RUN_VOLUME, mode=DiskMode.WRITTEN)), network=True, cpus=4, cpu_model="max", clock=Clock.WALL,
+        disks=(Disk(str(folder / "root.erofs")), Disk(RUN_VOLUME, mode=DiskMode.WRITTEN)),
+        network=True, cpus=4, cpu_model="max", clock=Clock.WALL,
         outbound=True, architecture="x86_64",
     )  # fmt: skip
     orders = started.given[0]

@@ -28,7 +28,10 @@ class RunOrders:
     the supervisor adds. `grace_s`: seconds between the stop signal and the end of the machine, may be infinite;
     `start_s`: seconds in which init must have spoken, since a kernel that goes astray prints nothing. `once_up`: lines
     for standard error once the guest has spoken and its ports are open. `told`: a descriptor of ours that takes what
-    init tells of refused calls; then the end is always explained. `explain`: the program that words the end."""
+    init tells of refused calls; then the end is always explained. `builtins`: init starts further processes. `explain`:
+    the program that words the end. `variables`: of the container's environment, beside those of the image. `of_files`:
+    files that the orders were made from, where they hold for another start with the same options, and `holds_s`: for
+    how many seconds; empty where they do not."""
 
     start: SupervisedStart
     volume: tuple[tuple[str, str], ...]
@@ -39,28 +42,36 @@ class RunOrders:
     terminal: bool = False
     once_up: str = ""
     told: int = 0
+    builtins: bool = False
     explain: tuple[str, ...] = ()
+    variables: tuple[tuple[str, str], ...] = ()
+    of_files: tuple[str, ...] = ()
+    holds_s: float = 0.0
 
-    def text(self, *, known: bool = False) -> bytes:
-        """Return the orders as the supervisor reads them. `known`: it declines when a file is not as it is now. Raises
-        UserInputError for a NUL, OSError for a file that is gone."""
-        return guest_volume.records(self._pairs(known))
+    def text(self, *, known: bool = False, variables: bool = True) -> bytes:
+        """Return the orders as the supervisor reads them. `known`: it declines when a file is not as it is now;
+        `variables`: with those of the environment. Raises UserInputError for a NUL, OSError for a file that is gone."""
+        return guest_volume.records(self._pairs(known, variables))
 
-    def _pairs(self, known: bool) -> Iterator[tuple[str, str]]:
+    def _pairs(self, known: bool, variables: bool) -> Iterator[tuple[str, str]]:
         start = self.start
         yield from (("arg", word) for word in start.argv)
         yield from (("env", f"{name}={value}") for name, value in start.environment.items())
         for file in start.files:
             yield "open", f"{file.number} {file.use} {fingerprint(file.path) if known else '0 0 0 0 0'} {file.path}"
         yield from (("run", f"{key} {value}") for key, value in self.volume)
+        if variables:
+            yield from (("run", f"env {name}={value}") for name, value in self.variables)
         yield "memory", str(start.memory)
         yield "control", str(start.control)
+        yield "line", str(start.line)
         yield from ((key, value) for key, value in (("halted-cpu", start.cpu), ("halted", start.halted)) if value)
         yield "stop-signal", str(self.stop_signal)
         for name, seconds in (("grace", self.grace_s), ("start", self.start_s), ("last", LAST_S)):
             yield f"{name}-ms", str(-1 if math.isinf(seconds) else max(0, round(seconds * 1000)))
         yield "interactive", str(int(self.interactive))
         yield "terminal", str(int(self.terminal))
+        yield "builtins", str(int(self.builtins))
         if self.once_up:
             yield "announce", self.once_up
         if self.told:

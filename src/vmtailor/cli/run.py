@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from pathlib import Path
 from typing import Any
 
 from vmtailor.base.errors import UserInputError
-from vmtailor.cli import docker_options
+from vmtailor.booting import run_orders
+from vmtailor.booting.run_orders import RunOrders
+from vmtailor.cli import docker_options, quick_start
 from vmtailor.cli.verbs import Command
 from vmtailor.drivers.host import bundle_folder
 from vmtailor.pipeline.kept_run import KeptOptions
@@ -52,7 +55,14 @@ def run(options: RunOptions, kept: KeptOptions) -> None:
 
         kept_start.run_kept(options, kept)
     # typer.Exit would make 130 look like an interrupted program of ours
-    sys.exit(_watched(options, options.observed) if options.watched else run_machine(options))
+    sys.exit(_watched(options, options.observed) if options.watched else run_machine(options, made=_keep))
+
+
+def _keep(orders: RunOrders) -> None:
+    """Keep orders for the next start with the same options, where they hold for it."""
+    if quick_start.missed is not None and orders.of_files:
+        kept = functools.partial(orders.text, known=True, variables=False)
+        quick_start.keep(quick_start.missed, kept, orders.of_files, str(run_orders.program()), orders.holds_s)
 
 
 def _watched(options: RunOptions, out: Path | None) -> int:

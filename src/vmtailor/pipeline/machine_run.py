@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -27,11 +28,13 @@ from vmtailor.drivers.host.bundle_folder import BundleFolder
 from vmtailor.drivers.host.caught_signals import caught
 from vmtailor.drivers.host.kept_state import kept_state
 from vmtailor.drivers.monitors import monitors
-from vmtailor.drivers.monitors.supervised import RUN_VOLUME
+from vmtailor.drivers.monitors.monitor import KVM_DEVICE
+from vmtailor.drivers.monitors.supervised import RUN_VOLUME, SupervisedStart
 from vmtailor.model import option_values
 from vmtailor.model.boots.workload import NETWORK, Run, Terminal
+from vmtailor.model.bundle import INIT, RECORD, RUN
 from vmtailor.model.image import ImageConfig
-from vmtailor.model.machine import Accelerator, Machine, PublishedPort
+from vmtailor.model.machine import Accelerator, Machine, PublishedPort, TalkLine
 from vmtailor.model.option import Option, OptionSubject, option, refuse
 from vmtailor.model.option_rows import ACCELERATOR, MEMORY
 from vmtailor.pipeline import run_environment, run_ports
@@ -44,8 +47,15 @@ START_S = 120.0
 START_TOO_LITTLE_S = 30.0
 
 
+#: Seconds for which the orders of a start hold for others; the second one where KVM did not work this time.
+LONG_S, SHORT_S = 7 * 86400.0, 3600.0
 #: The program that words the end of a supervised run.
 EXPLAINER = "vmtailor.cli.run_end"
+#: Memory that a virtio line takes in the guest: QEMU's transport gives each queue 1,024 places, and the kernel's driver
+#: fills those of two queues with a page each.
+LINE_BYTES = 10 << 20
+#: From here on it is given without asking how much the container needs.
+LINE_FROM_BYTES = 128 << 20
 CONTAINERS = frozenset({OptionSubject.CONTAINER})
 
 
@@ -270,9 +280,13 @@ def require_meant(options: RunOptions, files: BundleFolder) -> None:
         )
 
 
-def run(options: RunOptions, watching: Watching | None = None) -> int:
+def run(
+    options: RunOptions,
+    watching: Watching | None = None,
+    made: Callable[[RunOrders], None] = lambda orders: None,
+) -> int:
     """Run a system's machine to its end, and return 0; or become the supervisor of a container's machine, which exits
-    with the container's status.
+    with the container's status. `made` gets the supervisor's orders before.
 
     Raises GuestError when the system's kernel gave up. Raises UserInputError for options that do not apply to this
     bundle; HostError when the host failed."""
@@ -280,6 +294,7 @@ def run(options: RunOptions, watching: Watching | None = None) -> int:
     bundle = bundle_folder.load(options.bundle)
     if not bundle.is_system:
         orders, _ = orders_of(options, watching, bundle)
+        made(orders)
         run_orders.become(orders.text(), (orders.told,) if orders.told else ())
     require_meant(options, bundle)
     published = run_ports.chosen(options.ports)
@@ -295,12 +310,17 @@ def orders_of(
     require_meant(options, files)
     temporary.require_usable()
     published = run_ports.chosen(options.ports)
-    run = _run_of(options, files)
-    machine = with_run(replace(_machine(options, files), ports=published), RUN_VOLUME)
+    run, as_asked = _run_of(options, files)
+    machine = replace(_machine(options, files), ports=published)
+    machine = with_run(replace(machine, line=_line(files, machine)), RUN_VOLUME)
+    run = replace(run, virtio_line=machine.line is TalkLine.VIRTIO)
     if watching is not None:
         run = replace(run, tracer=guest_volume.REFUSED_OPTIONS, quiet=tuple(sorted(NORMAL)))
         machine = with_tools(machine, watching.tools)
     start = monitors.of(machine).supervised(machine)
+    # What was said, chosen or found for this start alone holds for no other.
+    holds = as_asked and watching is None and not options.env_files and published == options.ports
+    sure = machine.accelerator is Accelerator.KVM or not KVM_DEVICE.exists() or options.accelerator is not None
     context = EndContext(
         bundle=str(files.path),
         memory_bytes=options.memory_bytes or files.bundle.memory_bytes,
@@ -312,7 +332,8 @@ def orders_of(
     image = files.image.config
     orders = RunOrders(
         start=start,
-        volume=tuple(guest_volume.run_records(run)),
+        volume=tuple(guest_volume.run_records(replace(run, env=()))),
+        variables=run.env,
         stop_signal=guest_volume.signal_number(options.stop_signal or image.stop_signal or "SIGTERM"),
         grace_s=STOP_S if options.stop_timeout_s is None else options.stop_timeout_s,
         start_s=START_TOO_LITTLE_S if context.memory.too_little else START_S,
@@ -320,6 +341,9 @@ def orders_of(
         terminal=options.terminal,
         once_up=run_ports.announced(options.ports, published),
         told=context.told,
+        builtins=guest_volume.tells_further(files.init),
+        of_files=_of_files(files, start) if holds else (),
+        holds_s=LONG_S if sure else SHORT_S,
         explain=(sys.executable, "-P", "-m", EXPLAINER, json.dumps(asdict(context))),
     )
     return orders, context
@@ -336,17 +360,26 @@ def ended(end: RunEnd, context: EndContext) -> int:
     return verdict.status
 
 
-def _run_of(options: RunOptions, files: BundleFolder) -> Run:
+def _of_files(files: BundleFolder, start: SupervisedStart) -> tuple[str, ...]:
+    """Return the files that orders were made from: those of the bundle that were read, and all of the monitor."""
+    read = (RECORD, *(name for name in (INIT, files.bundle.kernel_config, RUN) if files.lists(name)))
+    found = (*(str(files.path / name) for name in read), *(one.path for one in start.files), *start.programs)
+    return tuple(path for path in found if Path(path).is_file())
+
+
+def _run_of(options: RunOptions, files: BundleFolder) -> tuple[Run, bool]:
+    """Return the orders of init, and whether nothing had to be said of them."""
     bundle, image = files.bundle, files.image.config
     run = run_of(options, image, bundle.network, bundle.privileged)
     if files.may_be_pid_one and (options.pid is not None or options.init):
-        return replace(run, pid_one=False)
+        return replace(run, pid_one=False), True
     if _misses_pid_one(files, image if run.argv is None else replace(image, entrypoint=run.argv, cmd=())):
         note(
             f"{(run.argv or image.argv)[0]} insists on being PID 1, and this kernel cannot have it so: fit the image "
             "again with --keep PID_NS"
         )
-    return run
+        return run, False
+    return run, True
 
 
 def _misses_pid_one(files: BundleFolder, image: ImageConfig) -> bool:
@@ -388,3 +421,19 @@ def _machine(options: RunOptions, files: BundleFolder) -> Machine:
         outbound=options.outbound,
         host_loopback=options.host_loopback,
     )
+
+
+def _line(files: BundleFolder, machine: Machine) -> TalkLine:
+    """Return the virtio line where the bundle's init, its kernel and the monitor have it, and the machine's memory has
+    room for it."""
+    given = monitors.of(machine).row.gives.virtio_line
+    able = given and guest_volume.may_talk_on_port(files.init) and files.lists(files.bundle.kernel_config)
+    able = able and files.config.get("VIRTIO_CONSOLE") == "y" and _has_room(files, machine.memory_bytes)
+    return TalkLine.VIRTIO if able else TalkLine.SERIAL
+
+
+def _has_room(files: BundleFolder, has_bytes: int) -> bool:
+    if has_bytes >= LINE_FROM_BYTES:
+        return True
+    least = run_verdict.memory_of(files.path, has_bytes).least_bytes
+    return least is not None and has_bytes >= least + LINE_BYTES

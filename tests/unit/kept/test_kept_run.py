@@ -305,4 +305,4 @@ def test_every_option_of_a_run_is_saved_or_read() -> None:
     names = {one.name for one, _ in rows_of(RunOptions)}
     assert names == {one.name for one in fields(RunOptions)}
     assert kept_run.saved_options(RunOptions(Path("/b"), user="x")) == {"bundle": "/b", "user": "x"}
-    assert guest_volume.has_builtins(b"a\0builtin\0") and not guest_volume.has_builtins(b"a builtin")
+    assert guest_volume.tells_further(b"a\0builtin\0") and not guest_volume.tells_further(b"a builtin")

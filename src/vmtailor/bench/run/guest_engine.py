@@ -159,6 +159,13 @@ class GuestEngine:
         """Return the name of its row: the machine's, and the engine's."""
         return f"{self.known.machine.name}/{self.described.name}"
 
+    @property
+    def where(self) -> str:
+        """Return the machine around in words, with the digest of its disk: the engine's version ends with them."""
+        machine = self.known.machine
+        memory = notation.mebibytes(machine.machine.memory_bytes)
+        return f"in Linux {machine.kernel}, {machine.machine.board}, {memory}, {machine.digest}"
+
     @cached_property
     def subsystems(self) -> dict[str, str]:
         """Return function of the machine's kernel → its subsystem."""
@@ -191,9 +198,7 @@ class GuestEngine:
         sayings = [*self.says, Saying(_HERE, (TREE + BENCH, "report")), Saying(_WITHIN, ("cat", FIRST))]
         sayings += [Saying(_ABOUT, (f"{OURS}/{ENTER}", "-r", TREE, BENCH_UNIXBENCH, "about"))]
         sayings += [Saying(_VERSION, asked.version)] if asked.version else []
-        machine = self.known.machine
-        memory = notation.mebibytes(machine.machine.memory_bytes)
-        where = f"in Linux {machine.kernel}, {machine.machine.board}, {memory}, {machine.digest}"
+        where = self.where
         try:
             found, gathered = self.driven(exercise_of(asked), sayings)
             _right(found, gathered)

@@ -28,8 +28,10 @@ REFUSED_OPTIONS = ("-DDD", "-f", "-qq", "-ttt", "-y", "-Y", "-Z", "-e", "signal=
 REFUSED_FILE = "refused"
 #: Words in an init that can tell refused calls; in those of versions before there are none.
 _TELLS_REFUSED = b"\0refused\0"
-#: Words in an init that starts further processes beside the container's program, and reads and writes its files.
-_BUILTINS = b"\0builtin\0"
+#: A word in an init that can start further processes in the container.
+_TELLS_FURTHER = b"\0builtin\0"
+#: A word in an init that can talk on a virtio port.
+_PORT = b"\0virtio-line\0"
 _SECTOR = 512
 
 
@@ -42,14 +44,19 @@ def signal_number(name: str) -> int:
     return number
 
 
+def may_talk_on_port(init: bytes) -> bool:
+    """Return whether an init can talk on a virtio port (`Run.virtio_line`); those of versions before cannot."""
+    return _PORT in init
+
+
 def tells_refused(init: bytes) -> bool:
     """Return whether an init can tell what its kernel refused (`Run.quiet`)."""
     return _TELLS_REFUSED in init
 
 
-def has_builtins(init: bytes) -> bool:
-    """Return whether an init can start further processes, and read and write the container's files."""
-    return _BUILTINS in init
+def tells_further(init: bytes) -> bool:
+    """Return whether an init can start further processes in the container."""
+    return _TELLS_FURTHER in init
 
 
 def records(pairs: Iterable[tuple[str, str]]) -> bytes:
@@ -117,6 +124,8 @@ def run_records(run: Run) -> list[tuple[str, str]]:
         pairs.append(("privileged", "1"))
     if run.pid_one is not None:
         pairs.append(("pid-one", str(int(run.pid_one))))
+    if run.virtio_line:
+        pairs.append(("virtio-line", "1"))
     if run.terminal is not None:
         pairs.append(("terminal", "1"))
     if run.exercise is not None:

@@ -10,7 +10,7 @@ from enum import StrEnum
 #: The path of the run volume among a machine's disks: the supervisor makes it, in memory.
 RUN_VOLUME = "/run-volume"
 #: Descriptors of a monitor's: of the run volume, for writing (the next one is for reading), and of its own monitor
-#: protocol; then those of files.
+#: protocol, and of the console beside a virtio port; then those of files.
 MEMORY = 64
 CONTROL = 66
 LINE = 67
@@ -37,15 +37,19 @@ class ProgramFile:
 @dataclass(frozen=True)
 class SupervisedStart:
     """One start of a monitor. `argv`: the launcher (native/launch) with its words, without those about its parent, and
-    the monitor with its arguments, whose standard input and output are the serial line. `memory` and `control`: its
-    descriptors of the run volume and of QMP; 0: it has none. `command`: for people. `cpu`, `halted`: patterns of a line
+    the monitor with its arguments, whose standard input and output are the serial line. `programs`: files of the
+    launcher and the monitor, with what they load. `memory`, `control` and
+    `line`: its descriptors of the run volume, of QMP, and of the kernel's console, where standard input and output are
+    a virtio port; 0: it has none. `command`: for people. `cpu`, `halted`: patterns of a line
     of registers that tells of a CPU, and of one that takes no interrupt any more."""
 
     argv: tuple[str, ...]
     command: str
     environment: Mapping[str, str] = field(default_factory=dict)
     files: tuple[ProgramFile, ...] = ()
+    programs: tuple[str, ...] = ()
     memory: int = MEMORY
     control: int = 0
+    line: int = 0
     cpu: str = ""
     halted: str = ""

@@ -16,10 +16,10 @@ from typing import IO, Protocol
 
 from vmtailor.base.errors import GuestError, HostError, UserInputError, VmtailorError
 from vmtailor.base.process import pasteable, spawn
-from vmtailor.drivers.guest.serial_line import SerialLine
+from vmtailor.drivers.guest.serial_line import PortLine, SerialLine
 from vmtailor.drivers.host.host_ports import explained
 from vmtailor.drivers.monitors.running_machine import Lines, RunningMachine
-from vmtailor.drivers.monitors.supervised import CONTROL, RUN_VOLUME, SupervisedStart
+from vmtailor.drivers.monitors.supervised import CONTROL, LINE, RUN_VOLUME, SupervisedStart
 from vmtailor.drivers.qemu import net_guard
 from vmtailor.drivers.qemu.handover import Wanted, handed, listed
 from vmtailor.drivers.qemu.plugin import Plugin
@@ -29,7 +29,7 @@ from vmtailor.drivers.qemu.qmp import Qmp
 from vmtailor.drivers.rootfs import boot_disk
 from vmtailor.model.architecture import Emulator, named, presumed
 from vmtailor.model.boots.ending import End
-from vmtailor.model.machine import Accelerator, DiskFormat, DiskMode, Machine
+from vmtailor.model.machine import Accelerator, DiskFormat, DiskMode, Machine, TalkLine
 
 _USERNET = re.compile(r"TCP\[([A-Z_0-9]+)\]\s+-?\d+\s+(\S+)\s+(\d+)\s+(\S+)\s+(\d+)")
 _PORT_REFUSED = re.compile(r"Could not set up host forwarding rule '([^']*)'")
@@ -112,6 +112,7 @@ def launch(
     qmp: bool = False,
     probe: bool = False,
     attendant: bool = False,
+    port: bool = False,
     greeted: bool = True,
 ) -> Iterator[QemuMachine]:
     """Start QEMU with the argument list that `build` gives, shut in as far as the host allows. When the block is left,
@@ -124,15 +125,15 @@ def launch(
     with contextlib.ExitStack() as stack:
         errors = stack.enter_context(tempfile.TemporaryFile())
         monitor = stack.enter_context(Qmp()) if qmp else None
-        serial = stack.enter_context(SerialLine())
-        second = stack.enter_context(SerialLine()) if probe or attendant else None
+        serial = stack.enter_context(PortLine() if port else SerialLine())
+        second = stack.enter_context(SerialLine()) if probe or attendant or port else None
         given = stack.enter_context(handed(wanted, qemu))
         ends = Ends(
             qmp=monitor.theirs if monitor else None,
             probe=second.guest_out if second and probe else None,
             names=given.names,
             sets=tuple(given.sets),
-            console=second.guest_out if second and attendant else None,
+            console=second.guest_out if second and (attendant or port) else None,
         )
         argv = build(ends, program=qemu.program, sandbox=qemu.sandbox)
         shown = _shown(build, wanted, qemu)
@@ -149,9 +150,13 @@ def launch(
         serial.started()
         if second is not None:
             second.started()
-        console, talk = (second, serial) if second is not None and attendant else (serial, None)
-        heard = None if attendant else second
-        lines = Lines(console, probe=heard, attendant=talk)
+        console, talk = (second, serial) if second is not None and (attendant or port) else (serial, None)
+        lines = Lines(
+            console,
+            probe=second if probe else None,
+            attendant=talk if attendant else None,
+            port=talk if port else None,
+        )
         running = QemuMachine(process, lines, shown, errors, monitor, family.emulator)
         if monitor is not None:
             monitor.started()
@@ -176,8 +181,9 @@ def start(
     wanted = _wanted(machine, plugin)
     build = functools.partial(command, machine, plugin=plugin)
     return launch(
-        build, wanted, architecture=machine.architecture, qmp=qmp, probe=probe, attendant=attendant, greeted=greeted
-    )
+        build, wanted, architecture=machine.architecture, qmp=qmp, probe=probe, attendant=attendant,
+        port=machine.line is TalkLine.VIRTIO, greeted=greeted,
+    )  # fmt: skip
 
 
 def supervised(machine: Machine) -> SupervisedStart:
@@ -189,13 +195,16 @@ def supervised(machine: Machine) -> SupervisedStart:
         raise UserInputError("a supervised machine has no disk of which what is written is thrown away")
     _require(path for path in wanted.files if path != RUN_VOLUME)
     given, files = listed(wanted, qemu)
-    ends = Ends(qmp=CONTROL, names=given.names, sets=tuple(given.sets))
+    line = LINE if machine.line is TalkLine.VIRTIO else 0
+    ends = Ends(qmp=CONTROL, names=given.names, sets=tuple(given.sets), console=line or None)
     return SupervisedStart(
         argv=tuple(given.argv(command(machine, ends, program=qemu.program, sandbox=qemu.sandbox))),
         command=_shown(functools.partial(command, machine), wanted, qemu),
         environment=given.environment,
         files=files,
+        programs=(given.launcher[0], qemu.program, *(path for path in qemu.needs or () if Path(path).is_file())),
         control=CONTROL,
+        line=line,
         cpu=family.emulator.cpu,
         halted=family.emulator.halted,
     )

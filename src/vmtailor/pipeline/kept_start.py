@@ -76,7 +76,7 @@ def _orders(record: KeptMachine, options: RunOptions, files: BundleFolder) -> by
     text = replace(orders, once_up="").text(known=True)
     more = [("restart", record.restart)]
     if guest_volume.tells_further(files.init):
-        more += [("builtins", "1"), *_health(record.health)]
+        more += _health(record.health)
     return text + guest_volume.records(more).removeprefix(_VERSION)
 
 

@@ -335,6 +335,7 @@ def test_a_socket_of_somebody_else_is_not_spoken_to(call: Start, monkeypatch: py
         code, _, err = call("kill", "web")
         assert code == 1 and "is not a folder of yours alone" in err
         web.folder.runtime.chmod(0o700)
-        monkeypatch.setattr(control_socket.os, "geteuid", lambda: 4711)
-        assert call("kill", "web")[0] == 1
+        monkeypatch.setattr(control_socket, "peer_of", lambda _: os.geteuid() + 1)
+        code, _, err = call("kill", "web")
+        assert code == 1 and "somebody else answers" in err
         assert web.requests == []

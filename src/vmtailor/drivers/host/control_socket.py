@@ -204,9 +204,7 @@ def _connected(folder: MachineFolder) -> socket.socket:
         # A socket's path has 108 bytes at most: a folder deep below another home has more.
         directory = os.open(folder.runtime, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         made.connect(f"/proc/self/fd/{directory}/{path.name}")
-        credentials = made.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-        _, user, _ = struct.unpack("3i", credentials)
-        if user not in (0, os.geteuid()):
+        if peer_of(made) not in (0, os.geteuid()):
             raise HostError(f"somebody else answers at {path}", hint=f"remove {folder.runtime}")
     except (FileNotFoundError, ConnectionRefusedError) as error:
         made.close()
@@ -221,6 +219,12 @@ def _connected(folder: MachineFolder) -> socket.socket:
         if directory >= 0:
             os.close(directory)
     return made
+
+
+def peer_of(connection: socket.socket) -> int:
+    """Return the user who answers a connection."""
+    form = struct.Struct("3i")
+    return int(form.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, form.size))[1])
 
 
 @contextlib.contextmanager

@@ -21,7 +21,7 @@ from vmtailor.drivers.host.control_socket import (
     ControlSocket,
     FromSupervisor,
     ProgramExit,
-    Refused,
+    RequestRefused,
     ToSupervisor,
     exit_of,
     failure_of,
@@ -112,7 +112,7 @@ class ControlRelay:
         self._end: ProgramExit | None = None
 
     def run(self) -> ProgramExit | None:
-        """Relay until the program has ended; returns its end, or None when the caller has left it. Raises Refused,
+        """Relay until the program has ended; returns its end, or None when the caller has left it. Raises RequestRefused,
         BrokenLine."""
         with self._raw.held():
             self._resize()
@@ -158,7 +158,7 @@ class ControlRelay:
                 self._end = exit_of(payload)
                 return
             elif kind == FromSupervisor.FAILURE:
-                raise Refused(failure_of(payload))
+                raise RequestRefused(failure_of(payload))
 
     def _read(self) -> None:
         try:
@@ -209,7 +209,7 @@ class ControlRelay:
 
 def relayed(line: ControlSocket, wishes: ControlWishes) -> tuple[ProgramExit | None, int]:
     """Relay a connection to its end; returns the program's end, or None where the caller has left, and the errno of
-    output that could not be written. Raises Refused, BrokenLine. For the main thread."""
+    output that could not be written. Raises RequestRefused, BrokenLine. For the main thread."""
     with caught() as signals:
         relay = ControlRelay(line, wishes, signals)
         end = relay.run()

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from vmtailor.base import output
 from vmtailor.cli.each import Failures
 from vmtailor.cli.tables import machine_rows
-from vmtailor.cli.tables.aligned import template_of
+from vmtailor.cli.tables.column_lines import template_of
 from vmtailor.drivers.host.machine_folders import MachineFolders
 from vmtailor.model.option import Option
 from vmtailor.model.option_rows import FORMAT, MACHINES

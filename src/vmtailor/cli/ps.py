@@ -10,7 +10,7 @@ from typing import Annotated
 
 from vmtailor.base import output
 from vmtailor.base.errors import UserInputError
-from vmtailor.cli.tables import aligned, machine_rows
+from vmtailor.cli.tables import column_lines, machine_rows
 from vmtailor.drivers.host.machine_folders import MachineFolder, MachineFolders
 from vmtailor.model.kept_machine import MachineState
 from vmtailor.model.option import Option
@@ -97,4 +97,4 @@ def ps(
         for row in rows:
             output.say(row["ID"])
         return
-    aligned.show(rows, machine_rows.COLUMNS, format_)
+    column_lines.show(rows, machine_rows.COLUMNS, format_)

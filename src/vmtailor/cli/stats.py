@@ -11,7 +11,7 @@ from vmtailor.base import figures
 from vmtailor.base.errors import VmtailorError
 from vmtailor.base.terminal import TerminalConsole
 from vmtailor.cli.each import Failures
-from vmtailor.cli.tables import aligned
+from vmtailor.cli.tables import column_lines
 from vmtailor.drivers.host.control_socket import NotRunning
 from vmtailor.drivers.host.machine_folders import MachineFolder, MachineFolders
 from vmtailor.model.option import Option
@@ -54,7 +54,7 @@ def stats(
                 for folder in found
                 if folder.record.id in now
             ]
-            aligned.show(rows, COLUMNS, format_)
+            column_lines.show(rows, COLUMNS, format_)
             if no_stream:
                 break
         before = now

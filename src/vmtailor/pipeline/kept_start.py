@@ -28,7 +28,7 @@ from vmtailor.model.kept_machine import KeptMachine
 from vmtailor.model.option import OptionSubject, refuse
 from vmtailor.pipeline import kept_run
 from vmtailor.pipeline.kept_run import KeptOptions
-from vmtailor.pipeline.machine_control import Outcome
+from vmtailor.pipeline.machine_control import MachineOutcome
 from vmtailor.pipeline.machine_run import RunOptions, orders_of
 
 #: Exit status of a supervisor that found a file changed, and has started nothing.
@@ -135,7 +135,7 @@ def start_here(folder: MachineFolder, *, interactive: bool = False) -> NoReturn:
     run_orders.become(_with(folder, _anew(folder), more))
 
 
-def start_all(words: Sequence[str], folders: MachineFolders) -> Iterator[Outcome]:
+def start_all(words: Sequence[str], folders: MachineFolders) -> Iterator[MachineOutcome]:
     """Start machines in the background, all at the same time; yields an outcome for each once it is up."""
     with ExitStack() as stack:
         begun: list[tuple[str, _Start | VmtailorError | None]] = []
@@ -146,7 +146,7 @@ def start_all(words: Sequence[str], folders: MachineFolders) -> Iterator[Outcome
             except VmtailorError as error:
                 begun.append((word, error))
         for word, start in begun:
-            yield Outcome(word, start.error() if isinstance(start, _Start) else start)
+            yield MachineOutcome(word, start.error() if isinstance(start, _Start) else start)
 
 
 class _Start:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What named machines are told from outside: to stop, to end, to go."""
+"""Stop, kill, wait for and remove named machines, and ask what they use."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def signal_number(name: str) -> int:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class MachineOutcome:
     """The outcome for one of several machines. `word`: as it was named. `error`: None where it was done."""
 
     word: str
@@ -51,7 +51,7 @@ class _Asked:
     grace_s: float | None
 
 
-def stop(words: Sequence[str], grace_s: float | None, by_signal: str | None = None) -> Iterator[Outcome]:
+def stop(words: Sequence[str], grace_s: float | None, by_signal: str | None = None) -> Iterator[MachineOutcome]:
     """Stop machines, all at the same time; yields an outcome for each, in their order. `grace_s`: seconds until a
     machine is ended, -1 for any number; None for what it was started with. One that does not run is stopped already."""
     folders = MachineFolders()
@@ -64,7 +64,7 @@ def stop(words: Sequence[str], grace_s: float | None, by_signal: str | None = No
             except VmtailorError as error:
                 begun.append((word, error))
         for word, asked in begun:
-            yield Outcome(word, asked if isinstance(asked, VmtailorError) else _stopped(asked))
+            yield MachineOutcome(word, asked if isinstance(asked, VmtailorError) else _stopped(asked))
 
 
 def _asked(folder: MachineFolder, grace_s: float | None, pairs: Sequence[tuple[str, str]], stack: ExitStack) -> _Asked:
@@ -96,7 +96,7 @@ def _stopped(asked: _Asked) -> VmtailorError | None:
 
 
 def kill(folder: MachineFolder, number: int) -> None:
-    """Send a signal to a machine's container. Raises NotRunning, Refused, HostError."""
+    """Send a signal to a machine's container. Raises NotRunning, RequestRefused, HostError."""
     control_socket.answer(folder, "kill", [("signal", str(number))])
 
 
@@ -172,7 +172,7 @@ class MachineUse:
 
 
 def use(folder: MachineFolder) -> MachineUse:
-    """Return what a running machine uses. Raises NotRunning, Refused, HostError."""
+    """Return what a running machine uses. Raises NotRunning, RequestRefused, HostError."""
     values = control_socket.answer(folder, "stats")
 
     def number(key: str) -> int | None:

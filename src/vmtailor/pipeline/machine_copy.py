@@ -119,7 +119,7 @@ def _archive(folder: MachineFolder, path: str) -> Iterator[Iterator[bytes]]:
     with control_socket.asked(folder, "archive", [("path", asked)]) as line:
         try:
             yield _sent(line, folder, path)
-        except control_socket.Refused as error:
+        except control_socket.RequestRefused as error:
             raise _refused(folder, path, error.message) from error
 
 

@@ -75,7 +75,7 @@ class BrokenLine(HostError):
         super().__init__(f"the machine's supervisor {what}", hint=_AGAIN)
 
 
-class Refused(AnswerNo):
+class RequestRefused(AnswerNo):
     """The supervisor, or the guest, refused a request."""
 
 
@@ -238,7 +238,7 @@ def asked(folder: MachineFolder, verb: str, pairs: Iterable[tuple[str, str]] = (
 
 
 def frames(line: ControlSocket, timeout_s: float | None) -> Iterator[tuple[str, bytes]]:
-    """Yield frames until the connection ends. Raises HostError when none has come for so long, BrokenLine, and Refused
+    """Yield frames until the connection ends. Raises HostError when none has come for so long, BrokenLine, and RequestRefused
     for a failure that the supervisor tells."""
     import select
 
@@ -255,7 +255,7 @@ def frames(line: ControlSocket, timeout_s: float | None) -> Iterator[tuple[str, 
         if ready[0][1] & ~select.POLLOUT:
             for kind, payload in line.receive():
                 if kind == FromSupervisor.FAILURE:
-                    raise Refused(failure_of(payload), hint=_AGAIN)
+                    raise RequestRefused(failure_of(payload), hint=_AGAIN)
                 yield kind, payload
 
 
@@ -270,7 +270,7 @@ def exit_of(payload: bytes) -> ProgramExit:
 
 
 def answer(folder: MachineFolder, verb: str, pairs: Iterable[tuple[str, str]] = ()) -> dict[str, str]:
-    """Return the records of one answer. Raises NotRunning, Refused, HostError."""
+    """Return the records of one answer. Raises NotRunning, RequestRefused, HostError."""
     with asked(folder, verb, pairs) as line:
         for kind, payload in frames(line, ANSWER_S):
             if kind == FromSupervisor.ANSWER:

@@ -14,7 +14,7 @@ from typing import NoReturn
 
 from vmtailor.base.natives import locate
 from vmtailor.drivers.guest import guest_volume
-from vmtailor.drivers.monitors.supervised import SupervisedStart
+from vmtailor.drivers.monitors.supervised_start import SupervisedStart
 
 #: Seconds that a machine has to go once its init has said the last word.
 LAST_S = 15.0

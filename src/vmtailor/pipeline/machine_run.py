@@ -29,7 +29,7 @@ from vmtailor.drivers.host.caught_signals import caught
 from vmtailor.drivers.host.kept_state import kept_state
 from vmtailor.drivers.monitors import monitors
 from vmtailor.drivers.monitors.monitor import KVM_DEVICE
-from vmtailor.drivers.monitors.supervised import RUN_VOLUME, SupervisedStart
+from vmtailor.drivers.monitors.supervised_start import RUN_VOLUME, SupervisedStart
 from vmtailor.model import option_values
 from vmtailor.model.boots.workload import NETWORK, Run, Terminal
 from vmtailor.model.bundle import INIT, RECORD, RUN

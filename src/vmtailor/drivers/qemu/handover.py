@@ -20,7 +20,7 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import temporary
 from vmtailor.drivers.confinement import confinement
 from vmtailor.drivers.confinement.confinement import Confinement, Root
-from vmtailor.drivers.monitors.supervised import FIRST_FILE, MEMORY, RUN_VOLUME, FileUse, ProgramFile
+from vmtailor.drivers.monitors.supervised_start import FIRST_FILE, MEMORY, RUN_VOLUME, FileHandover, ProgramFile
 from vmtailor.drivers.qemu import descriptor_sets, qemu_program
 from vmtailor.drivers.qemu.plugin import Plugin
 from vmtailor.drivers.qemu.qemu_program import Qemu
@@ -114,7 +114,7 @@ def listed(wanted: Wanted, qemu: Qemu) -> tuple[Handed, tuple[ProgramFile, ...]]
     _give_all(made, files, wanted, qemu, how)
     if how.by_path:
         # QEMU opens them itself; the supervisor only looks whether they are what they were.
-        files.found += [ProgramFile(-1, FileUse.READ, path) for path in wanted.files if path != RUN_VOLUME]
+        files.found += [ProgramFile(-1, FileHandover.READ, path) for path in wanted.files if path != RUN_VOLUME]
         made.names[RUN_VOLUME] = f"/proc/self/fd/{MEMORY}"
     return made, tuple(files.found)
 
@@ -151,12 +151,12 @@ class _Listed:
     def open(self, path: str, flags: int) -> int:
         if path == RUN_VOLUME:
             return MEMORY if flags == _READ_WRITE else MEMORY + 1
-        return self._add(FileUse.WRITE if flags == _READ_WRITE else FileUse.READ, path)
+        return self._add(FileHandover.WRITE if flags == _READ_WRITE else FileHandover.READ, path)
 
     def copy(self, path: str) -> int:
-        return self._add(FileUse.COPY, path)
+        return self._add(FileHandover.COPY, path)
 
-    def _add(self, use: FileUse, path: str) -> int:
+    def _add(self, use: FileHandover, path: str) -> int:
         self.found.append(ProgramFile(FIRST_FILE + len(self.found), use, path))
         return self.found[-1].number
 

@@ -19,7 +19,7 @@ from vmtailor.base.process import pasteable, spawn
 from vmtailor.drivers.guest.serial_line import PortLine, SerialLine
 from vmtailor.drivers.host.host_ports import explained
 from vmtailor.drivers.monitors.running_machine import Lines, RunningMachine
-from vmtailor.drivers.monitors.supervised import CONTROL, LINE, RUN_VOLUME, SupervisedStart
+from vmtailor.drivers.monitors.supervised_start import CONTROL, LINE, RUN_VOLUME, SupervisedStart
 from vmtailor.drivers.qemu import net_guard
 from vmtailor.drivers.qemu.handover import Wanted, handed, listed
 from vmtailor.drivers.qemu.plugin import Plugin

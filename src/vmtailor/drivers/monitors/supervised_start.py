@@ -17,8 +17,8 @@ LINE = 67
 FIRST_FILE = 68
 
 
-class FileUse(StrEnum):
-    """The ways in which a program gets a file."""
+class FileHandover(StrEnum):
+    """The rights with which a program gets a file."""
 
     READ = "r"
     WRITE = "rw"
@@ -30,7 +30,7 @@ class ProgramFile:
     """A file that a program has at the descriptor `number`; -1: the supervisor only looks whether it has changed."""
 
     number: int
-    use: FileUse
+    use: FileHandover
     path: str
 
 

@@ -134,6 +134,23 @@ def test_a_failure_has_the_commands_own_words_and_says_whose_kernel_it_was(tmp_p
     assert found.value.message == f"{own}; {lent}"
 
 
+@pytest.mark.parametrize("lent", [False, True])
+def test_a_report_without_proc_is_a_problem_that_names_it(tmp_path: Path, lent: bool) -> None:
+    report = b'{"schema": "vmtailor/bench-report/1", "kernel": "6.12", "program_sha256": ""}\n'
+    line = said((FromGuest.STDOUT, report), (FromGuest.EXIT, b"0 0 "))
+    files = (*gathered(line).report.files, ("bench-here", report.decode()))
+    told = replace(gathered(line), report=GuestReport(files=files))
+
+    class Reporting(MonitorEngine):
+        def driven(self, *_: object, **__: object) -> tuple[Boot, Gathered]:
+            return boot(1, 1, 1), told
+
+    row = replace(ROW, lent=lent)
+    problem = Reporting(KNOWN, described(row, ()), tmp_path, monitor=row).identity("ab").problem
+    assert problem.startswith("it cannot tell which program ran: it has no /proc")
+    assert problem.endswith("`make bench-bundle` fits this one") is lent
+
+
 @pytest.mark.parametrize("name", ["kvm", "libkrun", "firecracker"])
 def test_a_bundles_machine_is_started_from_our_disk(tmp_path: Path, name: str) -> None:
     program = tmp_path / "program"

@@ -7,7 +7,7 @@ from __future__ import annotations
 import base64
 import contextlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from vmtailor.analysis.guests import boots
@@ -16,7 +16,7 @@ from vmtailor.base.text import plain
 from vmtailor.bench.analysis.boot_counts import PROGRAM, started, to_program
 from vmtailor.bench.model.instance import Limits
 from vmtailor.bench.model.job import BenchMonitor
-from vmtailor.bench.model.results import BenchFigure
+from vmtailor.bench.model.results import BenchFigure, RuntimeIdentity
 from vmtailor.bench.run.guest_engine import OURS_DISK, TREE_DISK, GuestEngine
 from vmtailor.bench.run.image_machine import work_of
 from vmtailor.bench.run.machine_monitors import ORDERS, PLACE
@@ -60,6 +60,15 @@ class MonitorEngine(GuestEngine):
         same release."""
         return {}
 
+    def identity(self, expected: str) -> RuntimeIdentity:
+        """Return what the machine reports of itself, as every engine's instance does."""
+        found = super().identity(expected)
+        return replace(found, problem=self._with_origin(found.problem)) if found.problem else found
+
+    def _with_origin(self, problem: str) -> str:
+        """Return a problem with a remark on the kernel where it was fitted to another image."""
+        return f"{problem}; {_LENT}" if self.monitor.lent and _LENT not in problem else problem
+
     def start(self, command: Sequence[str]) -> tuple[BenchFigure, ...]:
         """Return the cost of one start of the command, also up to the moment when init executes it."""
         found, gathered = self.ran(command)
@@ -92,8 +101,7 @@ class MonitorEngine(GuestEngine):
         reason = plain(why)[:300]
         for line in report.stderr.strip().splitlines()[-1:]:
             reason += f": {plain(line)[:200]}"
-        if self.monitor.lent:
-            reason += f"; {_LENT}"
+        reason = self._with_origin(reason)
         tail = report.console.strip().splitlines()[-boots.TAIL_LINES :]
         raise GuestError(
             f"in the machine that {self.monitor.title} started: {reason}",

@@ -135,6 +135,22 @@ def test_a_failure_has_the_commands_own_words_and_says_whose_kernel_it_was(tmp_p
     assert found.value.message == f"{own}; {lent}"
 
 
+def test_the_version_of_a_row_is_whole(tmp_path: Path) -> None:
+    version = "containerd github.com/containerd/containerd 1.6.20~ds1 1.6.20~ds1-1+deb12u1"
+    report = b'{"kernel": "6.12", "program_sha256": "ab"}\n'
+    came = gathered(said((FromGuest.STDOUT, report), (FromGuest.EXIT, b"0 0 ")))
+    files = (*came.report.files, ("bench-version", version), ("bench-here", report.decode()))
+    came = replace(came, report=GuestReport(files=files))
+
+    class Driven(MonitorEngine):
+        def driven(self, *_: object, **__: object) -> tuple[Boot, Gathered]:
+            return boot(1, 1, 1), came
+
+    one = Driven(KNOWN, described(ROW, ()), tmp_path, monitor=ROW)
+    found = one.identity("ab")
+    assert found.version == f"{version} {one.where}"
+
+
 @pytest.mark.parametrize("name", ["kvm", "libkrun", "firecracker"])
 def test_a_bundles_machine_is_started_from_our_disk(tmp_path: Path, name: str) -> None:
     program = tmp_path / "program"

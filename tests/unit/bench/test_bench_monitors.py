@@ -135,6 +135,22 @@ def test_a_failure_has_the_commands_own_words_and_says_whose_kernel_it_was(tmp_p
     assert found.value.message == f"{own}; {lent}"
 
 
+def test_the_version_of_a_row_is_whole(tmp_path: Path) -> None:
+    version = "containerd github.com/containerd/containerd 1.6.20~ds1 1.6.20~ds1-1+deb12u1"
+    report = b'{"kernel": "6.12", "program_sha256": "ab"}\n'
+    came = gathered(said((FromGuest.STDOUT, report), (FromGuest.EXIT, b"0 0 ")))
+    files = (*came.report.files, ("bench-version", version), ("bench-here", report.decode()))
+    came = replace(came, report=GuestReport(files=files))
+
+    class Driven(MonitorEngine):
+        def driven(self, *_: object, **__: object) -> tuple[Boot, Gathered]:
+            return boot(1, 1, 1), came
+
+    one = Driven(KNOWN, described(ROW, ()), tmp_path, monitor=ROW)
+    found = one.identity("ab")
+    assert found.version == f"{version} {one.where}"
+
+
 @pytest.mark.parametrize("name", ["kvm", "libkrun", "firecracker"])
 def test_a_bundles_machine_is_started_from_our_disk(tmp_path: Path, name: str) -> None:
     program = tmp_path / "program"
@@ -154,6 +170,10 @@ def test_a_bundles_machine_is_started_from_our_disk(tmp_path: Path, name: str) -
     given = machine_monitors._placed(f"{name}:/b/mine", 0, StartedMachine(machine, "Linux 6.12", 4096), program)
     assert given.row.argv[0] == "/run/vmtailor-ours/m0-program" and given.row.argv[1:] != ()
     assert given.entries[-1].data == program and given.entries[-1].mode == 0o755
+    # Results do not go on with another program.
+    program.write_text("another")
+    other = machine_monitors._placed(f"{name}:/b/mine", 0, StartedMachine(machine, "Linux 6.12", 4096), program)
+    assert len({placed.row.machine for placed in (one, given, other)}) == 3
 
 
 def test_a_machine_that_a_monitor_cannot_start_is_refused() -> None:

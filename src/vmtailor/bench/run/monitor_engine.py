@@ -56,7 +56,7 @@ class MonitorEngine(GuestEngine):
         return in_guest(described(self.monitor, command), command, TAG, TREE_DISK, OURS_DISK)
 
     def identity(self, expected: str) -> RuntimeIdentity:
-        """Return what the row is, as for an engine. Where the disk lacks the monitor, the problem names the command that
+        """Return what the row is, as for an engine. Where the disk lacks the monitor, its problem names a command that
         builds a disk with it."""
         found = super().identity(expected)
         if ABSENT not in found.problem:

@@ -43,7 +43,7 @@ from vmtailor.bench.run.launch import bench
 from vmtailor.bench.run.machine_counts import WITHIN_WORK, cannot_tell, counted_trial, machine_tests
 from vmtailor.bench.run.machine_monitors import ReadyMonitor, StartedMachine, is_monitor, with_monitors
 from vmtailor.bench.run.monitor_engine import MonitorEngine, described
-from vmtailor.bench.runtimes.guest_runtime import FAILED
+from vmtailor.bench.runtimes.guest_runtime import ABSENT, FAILED
 from vmtailor.drivers.guest.wire import FromGuest, encode
 from vmtailor.model.boots.boot import Boot, Milestone, Outcome, Phase, PhaseCounts
 from vmtailor.model.boots.counters import GuestTotals, SpanReached, Totals
@@ -149,6 +149,22 @@ def test_the_version_of_a_row_is_whole(tmp_path: Path) -> None:
     one = Driven(KNOWN, described(ROW, ()), tmp_path, monitor=ROW)
     found = one.identity("ab")
     assert found.version == f"{version} {one.where}"
+
+
+def test_a_disk_without_the_monitor_names_the_command_that_builds_one(tmp_path: Path) -> None:
+    came = gathered(b"")
+
+    class Lacking(MonitorEngine):
+        log = f"{FAILED}qemu-system-x86_64 {ABSENT}"
+
+        def driven(self, *_: object, **__: object) -> tuple[Boot, Gathered]:
+            return boot(1, 1, 1), replace(came, report=GuestReport(files=(("bench-log", self.log),)))
+
+    one = Lacking(KNOWN, described(ROW, ()), tmp_path, monitor=ROW)
+    problem = one.identity("ab").problem
+    assert problem.startswith("in the machine: qemu-system-x86_64 is not there (`make bench-lab` builds")
+    Lacking.log = f"{FAILED}test -e /dev/kvm"
+    assert "bench-lab" not in one.identity("ab").problem
 
 
 @pytest.mark.parametrize("name", ["kvm", "libkrun", "firecracker"])

@@ -21,7 +21,7 @@ from vmtailor.bench.run.guest_engine import OURS_DISK, TREE_DISK, GuestEngine
 from vmtailor.bench.run.image_machine import work_of
 from vmtailor.bench.run.machine_monitors import ORDERS, PLACE
 from vmtailor.bench.runtimes.description import Commands, DescribedFile, Description, RootForm
-from vmtailor.bench.runtimes.guest_runtime import InGuest, in_guest
+from vmtailor.bench.runtimes.guest_runtime import ABSENT, InGuest, in_guest
 from vmtailor.bench.suites.bench_run import TAG
 from vmtailor.drivers.guest import guest_volume
 from vmtailor.drivers.guest.guest_session import heard
@@ -55,15 +55,21 @@ class MonitorEngine(GuestEngine):
         """Return how the command is run. Limits are left out: the machine's size is one."""
         return in_guest(described(self.monitor, command), command, TAG, TREE_DISK, OURS_DISK)
 
+    def identity(self, expected: str) -> RuntimeIdentity:
+        """Return what the row is, as for an engine. Where the disk lacks the monitor, its problem names a command that
+        builds a disk with it; where its machine's kernel was fitted to another image, a problem of its report says
+        so."""
+        found = super().identity(expected)
+        if found.problem and found.kernel:
+            return replace(found, problem=self._with_origin(found.problem))
+        if ABSENT not in found.problem:
+            return found
+        return replace(found, problem=f"{found.problem} (`make bench-lab` builds a disk with QEMU and libkrun)")
+
     def beside(self, here: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return nothing: a report that comes in frames of our init is of another machine, whose kernel may be of the
         same release."""
         return {}
-
-    def identity(self, expected: str) -> RuntimeIdentity:
-        """Return what the machine reports of itself, as every engine's instance does."""
-        found = super().identity(expected)
-        return replace(found, problem=self._with_origin(found.problem)) if found.problem else found
 
     def _with_origin(self, problem: str) -> str:
         """Return a problem with a remark on the kernel where it was fitted to another image."""

@@ -55,6 +55,13 @@ class PublishedPort:
     protocol: str = "tcp"
 
 
+class TalkLine(StrEnum):
+    """The line on which our init and the host talk. The kernel's own messages are on the serial line in any case."""
+
+    SERIAL = "serial"
+    VIRTIO = "virtio"  # a port of a virtio console: streams go in blocks
+
+
 class Devices(StrEnum):
     """The devices of a machine besides its disks and ports, in their order."""
 
@@ -89,8 +96,8 @@ def _renewed(old: dict[str, Any]) -> dict[str, Any]:
 #     its own was another record.
 # vmtailor/machine/2: one record for both: `devices`, `entropy`, `machine_options` and `options`; a disk has a format
 #     and a mode; without `kernel`, the loader on the first disk starts. All monitors but QEMU were unknown.
-# vmtailor/machine/3: `board` was `kind`, `words` was `append`, `extras` was `options`; `monitor` and `firmware`.
-#     Later ones of it have `mac` and `tap`.
+# vmtailor/machine/3: `board` was `kind`, `words` was `append`, `extras` was `options`; `monitor` and `firmware`. In
+#     records without `line`, it is the serial line. Later ones have `mac` and `tap`.
 @dataclass(frozen=True)
 class Machine:
     """One virtual machine, in words that no monitor calls its own.
@@ -107,7 +114,7 @@ class Machine:
     `network` adds a virtio network device, for which no root is needed. `outbound`: the guest may open connections to
     the world; otherwise only published ports lead in. `host_loopback`: with `outbound`, to the servers on the host's
     loopback address, too. `mac`: its own address. `tap`: a TAP device of the host that it leads to, in place of the
-    monitor's own network.
+    monitor's own network. `line`: where our init and the host talk.
 
     `monitor` starts the machine. `extras` are further words for this one monitor, as it spells them."""
 
@@ -138,6 +145,7 @@ class Machine:
     monitor: str = USUAL_MONITOR
     mac: str = USUAL_MAC
     tap: str = ""
+    line: TalkLine = TalkLine.SERIAL
 
     @property
     def hardware(self) -> Board:

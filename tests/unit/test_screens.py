@@ -43,7 +43,7 @@ from vmtailor.model.margin import Margin
 from vmtailor.model.plan import Plan
 from vmtailor.model.syscalls import Absence, FailedCall, SyscallEvent
 from vmtailor.model.systems import system as parts
-from vmtailor.model.trace import FileHandover
+from vmtailor.model.trace import FileUse
 from vmtailor.model.trial import Verification
 from vmtailor.model.watched.system_trace import LoadedFor, ModuleLoad
 from vmtailor.pipeline import reverify, work_stages
@@ -412,7 +412,7 @@ def test_plan_shows_each_chosen_symbol_with_its_first_reason(
     assert records.load(Plan, tmp_path / "plan.json") == made
 
 
-FILES = (FileHandover("/etc/passwd", 3, 0, False), FileHandover("/var/log/x", 1, 2, True))
+FILES = (FileUse("/etc/passwd", 3, 0, False), FileUse("/var/log/x", 1, 2, True))
 
 
 def test_trace_shows_files_as_rows(screen: Screen) -> None:

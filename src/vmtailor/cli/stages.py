@@ -22,7 +22,7 @@ from vmtailor.model.bundle import PLAN
 from vmtailor.model.option import Option, OptionSubject, refusal, refuse
 from vmtailor.model.option_rows import JSON, OUT
 from vmtailor.model.syscalls import SyscallEvent
-from vmtailor.model.trace import FileHandover
+from vmtailor.model.trace import FileUse
 from vmtailor.pipeline import kernel_trials, subject_kind, work_stages
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.pipeline.subject import Findings
@@ -65,7 +65,7 @@ def trace(
         show_end(VerbEnd(verdict=verdict, commands=(after,)))
 
 
-def _rows(show: Show, events: Iterable[SyscallEvent], files: Sequence[FileHandover]) -> list[dict[str, Any]]:
+def _rows(show: Show, events: Iterable[SyscallEvent], files: Sequence[FileUse]) -> list[dict[str, Any]]:
     if show is Show.FILES:
         return [{"path": f.path, "opened": f.opened, "failed": f.failed, "written": f.written} for f in files]
     return _tasks(events) if show is Show.TASKS else [_call(call) for call in strace_log.summarise(events)]

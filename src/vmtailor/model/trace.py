@@ -34,7 +34,7 @@ class ModuleRequest:
 
 
 @dataclass(frozen=True)
-class FileHandover:
+class FileUse:
     """A path that was opened, and how often it worked. `written` when any opening could write."""
 
     path: str
@@ -69,7 +69,7 @@ class Trace:
     requests_file: str
     modules: tuple[LoadedModule, ...]
     failed_calls: tuple[FailedCall, ...]
-    files: tuple[FileHandover, ...]
+    files: tuple[FileUse, ...]
     kernel_warnings: tuple[str, ...]
     modules_requested: tuple[ModuleRequest, ...] = ()
     requests_cpu_s: float | None = None

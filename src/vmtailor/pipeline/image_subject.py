@@ -42,7 +42,7 @@ from vmtailor.model.machine import Machine
 from vmtailor.model.margin import Margin, MarginPrice
 from vmtailor.model.plan import Plan, RootFormat
 from vmtailor.model.syscalls import ObservedCall, SyscallEvent
-from vmtailor.model.trace import FileHandover, Trace
+from vmtailor.model.trace import FileUse, Trace
 from vmtailor.model.trial import Verification
 from vmtailor.pipeline import bundle_files, code_cost, fit_sides, keys, margin_cost, reach_cache
 from vmtailor.pipeline.bundle_files import OwnFiles
@@ -126,7 +126,7 @@ class ImageSubject(Subject[ImageSeen]):
     def trace(self, begun: Ahead | None = None) -> Findings[ImageSeen]:
         return self.known(*self.traced(begun), begun)
 
-    def calls(self) -> tuple[Iterable[SyscallEvent], Sequence[FileHandover]]:
+    def calls(self) -> tuple[Iterable[SyscallEvent], Sequence[FileUse]]:
         record, folder = self.traced()
         return container_trace.read_log(folder, record).events, record.files
 

@@ -32,7 +32,7 @@ from vmtailor.model.plan import Plan
 from vmtailor.model.syscalls import SyscallEvent
 from vmtailor.model.systems.kept_changes import Tuning
 from vmtailor.model.systems.units import UnitChoice, UnitStanding
-from vmtailor.model.trace import FileHandover
+from vmtailor.model.trace import FileUse
 from vmtailor.model.trial import Trial, Verification
 from vmtailor.pipeline.measured_machines import Ahead, MeasureRequest
 from vmtailor.pipeline.options import FitOptions
@@ -167,7 +167,7 @@ class Subject(ABC, Generic[Seen]):
         return None
 
     @abstractmethod
-    def calls(self) -> tuple[Iterable[SyscallEvent], Sequence[FileHandover]]:
+    def calls(self) -> tuple[Iterable[SyscallEvent], Sequence[FileUse]]:
         """Return the system calls and the files of its trace, which is made where it is missing."""
 
     @abstractmethod

@@ -25,7 +25,7 @@ from vmtailor.model.machine import Accelerator, Clock, Disk, Machine
 from vmtailor.model.plan import Plan
 from vmtailor.model.syscalls import SyscallEvent
 from vmtailor.model.systems.system import System
-from vmtailor.model.trace import FileHandover
+from vmtailor.model.trace import FileUse
 from vmtailor.pipeline import bundle_files, fit_sides, saved_trace, subject_kind, system_bundle
 from vmtailor.pipeline.image_subject import ImageSubject, assembled, machine_with
 from vmtailor.pipeline.options import FitOptions
@@ -53,7 +53,7 @@ def trace(asked: FitOptions, folder: Path) -> Iterator[Subject[Any]]:
         yield subject
 
 
-def calls(work: WorkFolder) -> tuple[Iterable[SyscallEvent], Sequence[FileHandover]]:
+def calls(work: WorkFolder) -> tuple[Iterable[SyscallEvent], Sequence[FileUse]]:
     """Return the system calls and the files of the trace in the folder."""
     if work.is_system:
         return calls_of(work.file(f"{TRACE}/{REQUESTS}")), work.system_trace.files

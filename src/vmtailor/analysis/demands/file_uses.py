@@ -8,7 +8,7 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from vmtailor.analysis.demands.call_paths import paths
 from vmtailor.model.fit_run import Untouched
 from vmtailor.model.syscalls import SyscallEvent
-from vmtailor.model.trace import FileHandover
+from vmtailor.model.trace import FileUse
 
 #: Calls that open or execute a file.
 _OPENING = frozenset(("open", "openat", "openat2", "creat", "execve", "execveat"))
@@ -17,7 +17,7 @@ _WRITING = ("O_WRONLY", "O_RDWR", "O_CREAT", "O_TRUNC")
 MOST_NAMED = 200
 
 
-def of_events(events: Iterable[SyscallEvent]) -> tuple[FileHandover, ...]:
+def of_events(events: Iterable[SyscallEvent]) -> tuple[FileUse, ...]:
     """Return every path that was opened or executed, by path."""
     found: dict[str, list[int]] = {}
     for event in events:
@@ -30,14 +30,14 @@ def of_events(events: Iterable[SyscallEvent]) -> tuple[FileHandover, ...]:
             row[1] += bool(event.error)
             row[2] += writing
     return tuple(
-        FileHandover(path, opened, failed, bool(writing)) for path, (opened, failed, writing) in sorted(found.items())
+        FileUse(path, opened, failed, bool(writing)) for path, (opened, failed, writing) in sorted(found.items())
     )
 
 
 def untouched(
     files: Mapping[str, int],
     resolve: Callable[[str], str],
-    uses: Iterable[FileHandover],
+    uses: Iterable[FileUse],
     ports: Iterable[int],
     answered: Container[int],
 ) -> Untouched:

@@ -11,7 +11,7 @@ from vmtailor.analysis.demands import degradation, file_uses
 from vmtailor.analysis.systems.loads import Noted
 from vmtailor.analysis.systems.log import Mark, Reading
 from vmtailor.model.syscalls import FailedCall, SyscallEvent
-from vmtailor.model.trace import FileHandover
+from vmtailor.model.trace import FileUse
 
 #: Most different failed calls and paths that are kept.
 MOST = 200_000
@@ -26,7 +26,7 @@ class Seen:
     noted: Noted = field(default_factory=Noted)
     cut: bool = False
     _failed: Counter[tuple[str, str, str]] = field(default_factory=Counter)
-    _files: dict[str, FileHandover] = field(default_factory=dict)
+    _files: dict[str, FileUse] = field(default_factory=dict)
 
     def take(self, chunks: Iterable[bytes], on_lines: Callable[[int], None] = lambda lines: None) -> None:
         """Read the log. `on_lines` is told how many lines were read, now and then."""
@@ -61,7 +61,7 @@ class Seen:
             elif known is None:
                 self._files[use.path] = use
             else:
-                self._files[use.path] = FileHandover(
+                self._files[use.path] = FileUse(
                     use.path, known.opened + use.opened, known.failed + use.failed, known.written or use.written
                 )
 
@@ -70,5 +70,5 @@ class Seen:
         return tuple(FailedCall(*key, count) for key, count in sorted(self._failed.items()))
 
     @property
-    def files(self) -> tuple[FileHandover, ...]:
+    def files(self) -> tuple[FileUse, ...]:
         return tuple(self._files[path] for path in sorted(self._files))

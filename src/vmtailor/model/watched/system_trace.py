@@ -11,7 +11,7 @@ from vmtailor.base.files.records import Older
 from vmtailor.model.boots.boot import Boot
 from vmtailor.model.machine import Machine, with_machine
 from vmtailor.model.syscalls import FailedCall
-from vmtailor.model.trace import FileHandover, LoadedModule
+from vmtailor.model.trace import FileUse, LoadedModule
 
 
 @dataclass(frozen=True)
@@ -94,4 +94,4 @@ class SystemTrace:
     loads: tuple[ModuleLoad, ...]
     kernel_programs: tuple[KernelProgram, ...]
     failed_calls: tuple[FailedCall, ...]
-    files: tuple[FileHandover, ...]
+    files: tuple[FileUse, ...]

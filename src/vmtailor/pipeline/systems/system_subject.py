@@ -51,7 +51,7 @@ from vmtailor.model.plan import Plan
 from vmtailor.model.syscalls import SyscallEvent
 from vmtailor.model.systems.system import InitKind, System
 from vmtailor.model.systems.units import UnitsMode
-from vmtailor.model.trace import FileHandover
+from vmtailor.model.trace import FileUse
 from vmtailor.model.trial import Verification
 from vmtailor.model.watched.system_run import SystemRun
 from vmtailor.model.watched.system_trace import SystemTrace
@@ -144,7 +144,7 @@ class SystemSubject(DrivenSystem):
         run, key = self.ran_before()
         return replace(found, costs=self.costs(run, self.store.path("system-run", key) / COUNTS))
 
-    def calls(self) -> tuple[Iterable[SyscallEvent], Sequence[FileHandover]]:
+    def calls(self) -> tuple[Iterable[SyscallEvent], Sequence[FileUse]]:
         """Return the system calls, read while they are asked for, and the files of the system's trace."""
         before, _ = self.ran_before()
         record, folder = self.traced(before.boot.seconds)

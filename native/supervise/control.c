@@ -390,33 +390,36 @@ static void on_frames(struct client *client) {
 
 // --- connections
 
+static _Noreturn void cannot_listen(const char *path) {
+    fprintf(stderr, "vmtailor: the machine's control socket in %s cannot be made: %s\n", path, strerror(errno));
+    exit(125);
+}
+
 // The folder is the user's alone; a path of a socket may be longer than its address has room for.
-void control_open(struct relay *relay) {
-    const char *path = relay->orders->runtime;
+static void listen_in(const char *path) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     struct stat what;
-    served = relay;
-    for (size_t i = 0; i < MOST_CLIENTS; i++)
-        clients[i].fd = -1;
-    health.born_ms = now_ms();
-    if (!path)
-        return;
     if (mkdir(path, 0700) && errno != EEXIST)
-        goto failed;
+        cannot_listen(path);
     int folder = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    errno = EPERM;
+    errno = folder < 0 ? errno : EPERM;
     if (folder < 0 || fstat(folder, &what) || what.st_uid != geteuid() || what.st_mode & 077)
-        goto failed;
+        cannot_listen(path);
     unlinkat(folder, "control", 0);
     snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d/control", folder);
     listening = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (listening < 0 || bind(listening, (struct sockaddr *)&address, sizeof(address)) || listen(listening, 64))
-        goto failed;
+        cannot_listen(path);
     close(folder);
-    return;
-failed:
-    fprintf(stderr, "vmtailor: the machine's control socket in %s cannot be made: %s\n", path, strerror(errno));
-    exit(125);
+}
+
+void control_open(struct relay *relay) {
+    served = relay;
+    for (size_t i = 0; i < MOST_CLIENTS; i++)
+        clients[i].fd = -1;
+    health.born_ms = now_ms();
+    if (relay->orders->runtime)
+        listen_in(relay->orders->runtime);
 }
 
 static void take_connection(void) {
@@ -476,13 +479,17 @@ void control_ready(struct relay *relay, const struct pollfd *polls, size_t count
         if (polls[i].revents & ~POLLOUT)
             hear_client(client);
     }
+    if (polls[0].revents)
+        take_connection();
+    control_sweep();
+}
+
+void control_sweep(void) {
     for (size_t i = 0; i < MOST_CLIENTS; i++) {
         struct client *client = &clients[i];
         if (client->fd >= 0 && (client->out.failed || (client->ends && bytes_left(&client->out.queue) == 0)))
             close_client(client);
     }
-    if (polls[0].revents)
-        take_connection();
 }
 
 void control_output(bool errors, const uint8_t *data, size_t length) {
@@ -512,6 +519,7 @@ void control_ended(int code, int signal, const char *why, bool final) {
         else if (client->fd >= 0 && (client->role == ROLE_ATTACHED || (client->role == ROLE_WAIT && final)))
             send_exit(client, code, signal, why);
     }
+    control_sweep();
 }
 
 void control_close(const struct orders *orders) {

@@ -7,7 +7,7 @@
 #include <poll.h>
 #include <stdbool.h>
 
-#include "supervise/relay.h"
+#include "supervise/run.h"
 
 #define MOST_CLIENTS 48
 #define CONTROL_POLLS (1 + 2 * MOST_CLIENTS)
@@ -18,6 +18,9 @@ void control_open(struct relay *relay);
 // What to wait for; returns how many. Then look at what has come.
 size_t control_polls(struct pollfd *polls);
 void control_ready(struct relay *relay, const struct pollfd *polls, size_t count);
+
+// Close the connections on which all is said.
+void control_sweep(void);
 
 // Pass on what the container says; is somebody behind who should read it?
 void control_output(bool errors, const uint8_t *data, size_t length);

@@ -3,7 +3,7 @@
 #ifndef VT_SUPERVISE_END_H
 #define VT_SUPERVISE_END_H
 
-#include "supervise/relay.h"
+#include "supervise/run.h"
 
 // The status of a run that needs no words; -1: it needs them.
 int end_status(const struct relay *relay);

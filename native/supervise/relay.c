@@ -66,17 +66,6 @@ static enum finish finished(struct relay *relay) {
     return FINISH_NONE;
 }
 
-void relay_stop(struct relay *relay, int number) {
-    if (relay->asked_ms < 0) {
-        relay->asked_ms = now_ms();
-        relay->state.status = "stopping";
-        if (!relay->gone)
-            state_save(&relay->state);
-    }
-    if (!relay->gone)
-        guest_signal(&relay->guest, number);
-}
-
 static void pass_on(struct relay *relay, int number) {
     int rows, columns;
     if (number == SIGCONT && relay->orders->terminal && relay->orders->interactive)
@@ -186,6 +175,7 @@ static void turn(struct relay *relay) {
     if (watched[5].revents && qmp_hear(&relay->qmp, relay->orders->cpu, relay->orders->halted) && !watched[1].revents &&
         !watched[8].revents)
         relay->finish = FINISH_HALTED;
+    control_sweep();
 }
 
 static void start(struct relay *relay) {

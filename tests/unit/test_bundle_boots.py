@@ -29,7 +29,7 @@ from vmtailor.drivers.host import bundle_folder, tty
 from vmtailor.drivers.host.bundle_folder import BundleFolder, seal
 from vmtailor.drivers.kernel.kernel_source import SourceTree
 from vmtailor.drivers.monitors import monitors
-from vmtailor.drivers.monitors.supervised import RUN_VOLUME, SupervisedStart
+from vmtailor.drivers.monitors.supervised_start import RUN_VOLUME, SupervisedStart
 from vmtailor.model.boots.boot import Boot, Outcome
 from vmtailor.model.boots.ending import Gathered
 from vmtailor.model.boots.workload import FIXED_KEY, NETWORK, Exercised, Run, Terminal

@@ -25,7 +25,7 @@ from vmtailor.drivers.host import host
 from vmtailor.drivers.host.caught_signals import caught
 from vmtailor.drivers.monitors import monitor, monitors
 from vmtailor.drivers.monitors.monitor import Wants
-from vmtailor.drivers.monitors.supervised import RUN_VOLUME
+from vmtailor.drivers.monitors.supervised_start import RUN_VOLUME
 from vmtailor.model.boots.boot import Outcome
 from vmtailor.model.boots.counters import CountingConfig
 from vmtailor.model.boots.ending import Ending

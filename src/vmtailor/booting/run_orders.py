@@ -7,14 +7,14 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
 from vmtailor.base.natives import locate
 from vmtailor.drivers.guest import guest_volume
-from vmtailor.drivers.monitors.supervised import SupervisedStart
+from vmtailor.drivers.monitors.supervised_start import SupervisedStart
 
 #: Seconds that a machine has to go once its init has said the last word.
 LAST_S = 15.0
@@ -59,6 +59,7 @@ class RunOrders:
         yield from (("env", f"{name}={value}") for name, value in start.environment.items())
         for file in start.files:
             yield "open", f"{file.number} {file.use} {fingerprint(file.path) if known else '0 0 0 0 0'} {file.path}"
+        yield from (("inherit", str(descriptor)) for descriptor in start.inherited)
         yield from (("run", f"{key} {value}") for key, value in self.volume)
         if variables:
             yield from (("run", f"env {name}={value}") for name, value in self.variables)
@@ -100,11 +101,12 @@ def in_memory(text: bytes) -> int:
     return descriptor
 
 
-def become(text: bytes, kept: Iterable[int] = ()) -> NoReturn:
-    """Become the supervisor with these orders, and descriptors of ours that it is to have."""
-    argv = [str(program()), str(in_memory(text))]
-    for descriptor in kept:
-        os.set_inheritable(descriptor, True)
+def become(orders: RunOrders | bytes) -> NoReturn:
+    """Become the supervisor with these orders."""
+    argv = [str(program()), str(in_memory(orders if isinstance(orders, bytes) else orders.text()))]
+    if not isinstance(orders, bytes):
+        for descriptor in (*orders.start.inherited, *((orders.told,) if orders.told else ())):
+            os.set_inheritable(descriptor, True)
     sys.stdout.flush()
     sys.stderr.flush()
     os.execv(argv[0], argv)

@@ -36,6 +36,8 @@ SETTLED_S = 2.0
 _VARIABLES = ("PATH", "TMPDIR", "LANG", "LC_ALL", "PYTHONPATH", "HOME", "XDG_CACHE_HOME")
 _QEMU = "VMTAILOR_QEMU"
 _KVM = "/dev/kvm"
+#: Characters of a port and of an address.
+_NUMBER = frozenset("0123456789.")
 _BOOT = "/proc/sys/kernel/random/boot_id"
 
 
@@ -111,9 +113,7 @@ def _add_variable(text: str, variables: list[str]) -> bool:
 
 def _is_fixed_port(text: str) -> bool:
     numbers = text.partition("/")[0].split(":")
-    return len(numbers) in (2, 3) and all(
-        number.isascii() and number.replace(".", "0").isdigit() and number.strip("0") for number in numbers
-    )
+    return len(numbers) in (2, 3) and all(set(one) <= _NUMBER and one.strip("0") for one in numbers)
 
 
 def _host() -> list[str]:

@@ -16,7 +16,7 @@ from vmtailor.drivers.confinement import confinement
 from vmtailor.drivers.guest.serial_line import SerialLine
 from vmtailor.drivers.monitors.monitor import KvmState, KvmVerdict, Monitor, Wants
 from vmtailor.drivers.monitors.running_machine import Lines, RunningMachine
-from vmtailor.drivers.monitors.supervised import MEMORY, RUN_VOLUME, SupervisedStart
+from vmtailor.drivers.monitors.supervised_start import MEMORY, RUN_VOLUME, SupervisedStart
 from vmtailor.model.machine import DiskMode, Machine
 
 PROGRAM = Path(__file__).with_name("toyvm")

@@ -43,7 +43,7 @@ from vmtailor.bench.run.launch import bench
 from vmtailor.bench.run.machine_counts import WITHIN_WORK, cannot_tell, counted_trial, machine_tests
 from vmtailor.bench.run.machine_monitors import ReadyMonitor, StartedMachine, is_monitor, with_monitors
 from vmtailor.bench.run.monitor_engine import MonitorEngine, described
-from vmtailor.bench.runtimes.guest_runtime import FAILED
+from vmtailor.bench.runtimes.guest_runtime import ABSENT, FAILED
 from vmtailor.drivers.guest.wire import FromGuest, encode
 from vmtailor.model.boots.boot import Boot, Milestone, Outcome, Phase, PhaseCounts
 from vmtailor.model.boots.counters import GuestTotals, SpanReached, Totals
@@ -133,6 +133,56 @@ def test_a_failure_has_the_commands_own_words_and_says_whose_kernel_it_was(tmp_p
         replace(engine(tmp_path), monitor=replace(ROW, lent=True)).output(gathered(line))
     lent = "its kernel was fitted to another image, and may lack what this one needs: `make bench-bundle` fits this one"
     assert found.value.message == f"{own}; {lent}"
+
+
+@pytest.mark.parametrize("lent", [False, True])
+def test_a_report_without_proc_is_a_problem_that_names_it(tmp_path: Path, lent: bool) -> None:
+    report = b'{"schema": "vmtailor/bench-report/1", "kernel": "6.12", "program_sha256": ""}\n'
+    line = said((FromGuest.STDOUT, report), (FromGuest.EXIT, b"0 0 "))
+    files = (*gathered(line).report.files, ("bench-here", report.decode()))
+    told = replace(gathered(line), report=GuestReport(files=files))
+
+    class Reporting(MonitorEngine):
+        def driven(self, *_: object, **__: object) -> tuple[Boot, Gathered]:
+            return boot(1, 1, 1), told
+
+    row = replace(ROW, lent=lent)
+    problem = Reporting(KNOWN, described(row, ()), tmp_path, monitor=row).identity("ab").problem
+    assert problem.startswith("it cannot tell which program ran: it has no /proc")
+    assert problem.endswith("`make bench-bundle` fits this one") is lent
+
+
+def test_the_version_of_a_row_is_whole(tmp_path: Path) -> None:
+    version = "containerd github.com/containerd/containerd 1.6.20~ds1 1.6.20~ds1-1+deb12u1"
+    report = b'{"kernel": "6.12", "program_sha256": "ab"}\n'
+    came = gathered(said((FromGuest.STDOUT, report), (FromGuest.EXIT, b"0 0 ")))
+    files = (*came.report.files, ("bench-version", version), ("bench-here", report.decode()))
+    came = replace(came, report=GuestReport(files=files))
+
+    class Driven(MonitorEngine):
+        def driven(self, *_: object, **__: object) -> tuple[Boot, Gathered]:
+            return boot(1, 1, 1), came
+
+    one = Driven(KNOWN, described(ROW, ()), tmp_path, monitor=ROW)
+    found = one.identity("ab")
+    assert found.version == f"{version} {one.where}"
+
+
+def test_a_disk_without_the_monitor_names_the_command_that_builds_one(tmp_path: Path) -> None:
+    came = gathered(b"")
+
+    class Lacking(MonitorEngine):
+        log = f"{FAILED}qemu-system-x86_64 {ABSENT}"
+
+        def driven(self, *_: object, **__: object) -> tuple[Boot, Gathered]:
+            return boot(1, 1, 1), replace(came, report=GuestReport(files=(("bench-log", self.log),)))
+
+    one = Lacking(KNOWN, described(ROW, ()), tmp_path, monitor=ROW)
+    problem = one.identity("ab").problem
+    assert problem.startswith("in the machine: qemu-system-x86_64 is not there (`make bench-lab` builds")
+    Lacking.log = f"{FAILED}test -e /dev/kvm"
+    assert "bench-lab" not in one.identity("ab").problem
+    assert "fitted to" not in replace(one, monitor=replace(ROW, lent=True)).identity("ab").problem
 
 
 @pytest.mark.parametrize("name", ["kvm", "libkrun", "firecracker"])

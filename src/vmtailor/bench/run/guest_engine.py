@@ -63,6 +63,8 @@ _SAID, _VERSION, _HERE, _WITHIN = "bench-log", "bench-version", "bench-here", "b
 _BEGINS = "job_start"
 #: File with the image's description of its UnixBench test set.
 _ABOUT = "bench-about"
+#: Characters of an engine's version, as on a host: containerd's number comes after its address.
+_VERSION_LENGTH = 120
 
 
 def check(reference: str) -> Path:
@@ -207,7 +209,7 @@ class GuestEngine:
             return RuntimeIdentity(self.name, where, problem=error.message)
         self.facts.update(about(gathered.report.file(_ABOUT)))
         said = gathered.report.file(_VERSION).strip().splitlines()
-        version = f"{plain(said[0])[:40]} {where}" if said else where
+        version = f"{plain(said[0])[:_VERSION_LENGTH]} {where}" if said else where
         here = instance_report.parse(gathered.report.file(_HERE).encode())
         said_within = output if here is not None else b""
         one = self.described

@@ -7,7 +7,7 @@ from __future__ import annotations
 import base64
 import contextlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from vmtailor.analysis.guests import boots
@@ -16,12 +16,12 @@ from vmtailor.base.text import plain
 from vmtailor.bench.analysis.boot_counts import PROGRAM, started, to_program
 from vmtailor.bench.model.instance import Limits
 from vmtailor.bench.model.job import BenchMonitor
-from vmtailor.bench.model.results import BenchFigure
+from vmtailor.bench.model.results import BenchFigure, RuntimeIdentity
 from vmtailor.bench.run.guest_engine import OURS_DISK, TREE_DISK, GuestEngine
 from vmtailor.bench.run.image_machine import work_of
 from vmtailor.bench.run.machine_monitors import ORDERS, PLACE
 from vmtailor.bench.runtimes.description import Commands, DescribedFile, Description, RootForm
-from vmtailor.bench.runtimes.guest_runtime import InGuest, in_guest
+from vmtailor.bench.runtimes.guest_runtime import ABSENT, InGuest, in_guest
 from vmtailor.bench.suites.bench_run import TAG
 from vmtailor.drivers.guest import guest_volume
 from vmtailor.drivers.guest.guest_session import heard
@@ -55,10 +55,25 @@ class MonitorEngine(GuestEngine):
         """Return how the command is run. Limits are left out: the machine's size is one."""
         return in_guest(described(self.monitor, command), command, TAG, TREE_DISK, OURS_DISK)
 
+    def identity(self, expected: str) -> RuntimeIdentity:
+        """Return what the row is, as for an engine. Where the disk lacks the monitor, its problem names a command that
+        builds a disk with it; where its machine's kernel was fitted to another image, a problem of its report says
+        so."""
+        found = super().identity(expected)
+        if found.problem and found.kernel:
+            return replace(found, problem=self._with_origin(found.problem))
+        if ABSENT not in found.problem:
+            return found
+        return replace(found, problem=f"{found.problem} (`make bench-lab` builds a disk with QEMU and libkrun)")
+
     def beside(self, here: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return nothing: a report that comes in frames of our init is of another machine, whose kernel may be of the
         same release."""
         return {}
+
+    def _with_origin(self, problem: str) -> str:
+        """Return a problem with a remark on the kernel where it was fitted to another image."""
+        return f"{problem}; {_LENT}" if self.monitor.lent and _LENT not in problem else problem
 
     def start(self, command: Sequence[str]) -> tuple[BenchFigure, ...]:
         """Return the cost of one start of the command, also up to the moment when init executes it."""
@@ -92,8 +107,7 @@ class MonitorEngine(GuestEngine):
         reason = plain(why)[:300]
         for line in report.stderr.strip().splitlines()[-1:]:
             reason += f": {plain(line)[:200]}"
-        if self.monitor.lent:
-            reason += f"; {_LENT}"
+        reason = self._with_origin(reason)
         tail = report.console.strip().splitlines()[-boots.TAIL_LINES :]
         raise GuestError(
             f"in the machine that {self.monitor.title} started: {reason}",

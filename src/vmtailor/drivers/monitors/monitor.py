@@ -17,7 +17,7 @@ from vmtailor.base.errors import HostError, UserInputError
 from vmtailor.base.files.regular_files import write_atomic
 from vmtailor.base.natives import Natives
 from vmtailor.drivers.monitors.running_machine import RunningMachine, not_started
-from vmtailor.drivers.monitors.supervised import SupervisedStart
+from vmtailor.drivers.monitors.supervised_start import SupervisedStart
 from vmtailor.model.architecture import Bus, named
 from vmtailor.model.boots.counters import Counters, CountingConfig
 from vmtailor.model.boots.ending import End

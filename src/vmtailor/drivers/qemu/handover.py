@@ -20,7 +20,8 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import temporary
 from vmtailor.drivers.confinement import confinement
 from vmtailor.drivers.confinement.confinement import Confinement, Root
-from vmtailor.drivers.monitors.supervised import FIRST_FILE, MEMORY, RUN_VOLUME, FileUse, ProgramFile
+from vmtailor.drivers.host import tap
+from vmtailor.drivers.monitors.supervised_start import FIRST_FILE, MEMORY, RUN_VOLUME, FileHandover, ProgramFile
 from vmtailor.drivers.qemu import descriptor_sets, qemu_program
 from vmtailor.drivers.qemu.plugin import Plugin
 from vmtailor.drivers.qemu.qemu_program import Qemu
@@ -46,8 +47,8 @@ _READ = os.O_RDONLY | os.O_CLOEXEC
 class Wanted:
     """The needs of a machine on the host. `named`: files that QEMU opens by name: what it is called there → its path.
     `disks`: path → whether it is written. `overlays`: disks are written into temporary files. `low_ports`: it binds
-    ports below 1024. `variables`: of its environment, besides what every QEMU sees; a library that it is to load first
-    (LD_PRELOAD) is a file that it opens by name."""
+    ports below 1024. `tap`: a TAP device that is its network. `variables`: of its environment, besides what every QEMU
+    sees; a library that it is to load first (LD_PRELOAD) is a file that it opens by name."""
 
     named: Mapping[str, str] = field(default_factory=dict)
     disks: Mapping[str, bool] = field(default_factory=dict)
@@ -56,6 +57,7 @@ class Wanted:
     kvm: bool = False
     outbound: bool = False
     low_ports: bool = False
+    tap: str = ""
     variables: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -68,13 +70,14 @@ class Wanted:
 class Handed:
     """The files as QEMU gets them, and the words of its launcher. `names`: path → what QEMU calls it, where that is not
     the same. `sets`: descriptors and the numbers of QEMU's descriptor sets that they are in; `descriptors`: all that
-    are inherited."""
+    are inherited, that of `tap` too."""
 
     launcher: list[str]
     environment: dict[str, str]
     names: dict[str, str] = field(default_factory=dict)
     sets: list[tuple[int, int]] = field(default_factory=list)
     descriptors: list[int] = field(default_factory=list)
+    tap: int | None = None
     _overlays: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
 
     def argv(self, command: list[str]) -> list[str]:
@@ -99,6 +102,10 @@ def handed(wanted: Wanted, qemu: Qemu, how: Confinement | None = None) -> Iterat
     made = Handed(launcher, {**qemu_program.environment(), **wanted.variables})
     with contextlib.ExitStack() as stack:
         stack.callback(made.settled)
+        if wanted.tap:
+            made.tap = tap.opened(wanted.tap)
+            stack.callback(os.close, made.tap)
+            made.descriptors.append(made.tap)
         _give_all(made, _Opened(stack), wanted, qemu, how)
         if wanted.plugin is not None and not how.by_path:
             _give_plugin(made, stack, how, wanted.plugin)
@@ -110,11 +117,14 @@ def listed(wanted: Wanted, qemu: Qemu) -> tuple[Handed, tuple[ProgramFile, ...]]
     without those about its parent."""
     how = confinement.of(qemu)
     made = Handed([str(confinement.launcher()), *how.words], {**qemu_program.environment(), **wanted.variables})
+    if wanted.tap:
+        made.tap = tap.opened(wanted.tap)
+        made.descriptors.append(made.tap)
     files = _Listed()
     _give_all(made, files, wanted, qemu, how)
     if how.by_path:
         # QEMU opens them itself; the supervisor only looks whether they are what they were.
-        files.found += [ProgramFile(-1, FileUse.READ, path) for path in wanted.files if path != RUN_VOLUME]
+        files.found += [ProgramFile(-1, FileHandover.READ, path) for path in wanted.files if path != RUN_VOLUME]
         made.names[RUN_VOLUME] = f"/proc/self/fd/{MEMORY}"
     return made, tuple(files.found)
 
@@ -151,12 +161,12 @@ class _Listed:
     def open(self, path: str, flags: int) -> int:
         if path == RUN_VOLUME:
             return MEMORY if flags == _READ_WRITE else MEMORY + 1
-        return self._add(FileUse.WRITE if flags == _READ_WRITE else FileUse.READ, path)
+        return self._add(FileHandover.WRITE if flags == _READ_WRITE else FileHandover.READ, path)
 
     def copy(self, path: str) -> int:
-        return self._add(FileUse.COPY, path)
+        return self._add(FileHandover.COPY, path)
 
-    def _add(self, use: FileUse, path: str) -> int:
+    def _add(self, use: FileHandover, path: str) -> int:
         self.found.append(ProgramFile(FIRST_FILE + len(self.found), use, path))
         return self.found[-1].number
 

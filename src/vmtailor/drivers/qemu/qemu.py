@@ -19,7 +19,7 @@ from vmtailor.base.process import pasteable, spawn
 from vmtailor.drivers.guest.serial_line import PortLine, SerialLine
 from vmtailor.drivers.host.host_ports import explained
 from vmtailor.drivers.monitors.running_machine import Lines, RunningMachine
-from vmtailor.drivers.monitors.supervised import CONTROL, LINE, RUN_VOLUME, SupervisedStart
+from vmtailor.drivers.monitors.supervised_start import CONTROL, LINE, RUN_VOLUME, SupervisedStart
 from vmtailor.drivers.qemu import net_guard
 from vmtailor.drivers.qemu.handover import Wanted, handed, listed
 from vmtailor.drivers.qemu.plugin import Plugin
@@ -134,6 +134,7 @@ def launch(
             names=given.names,
             sets=tuple(given.sets),
             console=second.guest_out if second and (attendant or port) else None,
+            opened_tap=given.tap,
         )
         argv = build(ends, program=qemu.program, sandbox=qemu.sandbox)
         shown = _shown(build, wanted, qemu)
@@ -196,13 +197,14 @@ def supervised(machine: Machine) -> SupervisedStart:
     _require(path for path in wanted.files if path != RUN_VOLUME)
     given, files = listed(wanted, qemu)
     line = LINE if machine.line is TalkLine.VIRTIO else 0
-    ends = Ends(qmp=CONTROL, names=given.names, sets=tuple(given.sets), console=line or None)
+    ends = Ends(qmp=CONTROL, names=given.names, sets=tuple(given.sets), console=line or None, opened_tap=given.tap)
     return SupervisedStart(
         argv=tuple(given.argv(command(machine, ends, program=qemu.program, sandbox=qemu.sandbox))),
         command=_shown(functools.partial(command, machine), wanted, qemu),
         environment=given.environment,
         files=files,
         programs=(given.launcher[0], qemu.program, *(path for path in qemu.needs or () if Path(path).is_file())),
+        inherited=() if given.tap is None else (given.tap,),
         control=CONTROL,
         line=line,
         cpu=family.emulator.cpu,
@@ -221,6 +223,7 @@ def _wanted(machine: Machine, plugin: Plugin | None = None) -> Wanted:
         overlays=any(disk.mode is DiskMode.OVERLAID for disk in machine.disks),
         kvm=machine.accelerator is Accelerator.KVM,
         outbound=machine.outbound,
+        tap=machine.tap,
         low_ports=any(0 < port.host_port < 1024 for port in machine.ports),
         variables=net_guard.variables(machine, installed(machine.architecture).program),
     )

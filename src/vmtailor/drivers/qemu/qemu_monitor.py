@@ -10,7 +10,7 @@ from vmtailor.base.errors import HostError
 from vmtailor.base.natives import Natives
 from vmtailor.drivers.monitors.monitor import KvmVerdict, Monitor, Orders, StartPlace, Wants
 from vmtailor.drivers.monitors.running_machine import RunningMachine
-from vmtailor.drivers.monitors.supervised import SupervisedStart
+from vmtailor.drivers.monitors.supervised_start import SupervisedStart
 from vmtailor.drivers.qemu import host_checks, kvm, plugin, qemu, qemu_command, qemu_program
 from vmtailor.drivers.qemu.plugin import Plugin
 from vmtailor.drivers.qemu.qemu_command import Ends

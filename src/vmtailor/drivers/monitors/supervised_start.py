@@ -17,8 +17,8 @@ LINE = 67
 FIRST_FILE = 68
 
 
-class FileUse(StrEnum):
-    """The ways in which a program gets a file."""
+class FileHandover(StrEnum):
+    """The rights with which a program gets a file."""
 
     READ = "r"
     WRITE = "rw"
@@ -30,7 +30,7 @@ class ProgramFile:
     """A file that a program has at the descriptor `number`; -1: the supervisor only looks whether it has changed."""
 
     number: int
-    use: FileUse
+    use: FileHandover
     path: str
 
 
@@ -38,7 +38,7 @@ class ProgramFile:
 class SupervisedStart:
     """One start of a monitor. `argv`: the launcher (native/launch) with its words, without those about its parent, and
     the monitor with its arguments, whose standard input and output are the serial line. `programs`: files of the
-    launcher and the monitor, with what they load. `memory`, `control` and
+    launcher and the monitor, with what they load. `inherited`: descriptors of ours that it gets. `memory`, `control`,
     `line`: its descriptors of the run volume, of QMP, and of the kernel's console, where standard input and output are
     a virtio port; 0: it has none. `command`: for people. `cpu`, `halted`: patterns of a line
     of registers that tells of a CPU, and of one that takes no interrupt any more."""
@@ -48,6 +48,7 @@ class SupervisedStart:
     environment: Mapping[str, str] = field(default_factory=dict)
     files: tuple[ProgramFile, ...] = ()
     programs: tuple[str, ...] = ()
+    inherited: tuple[int, ...] = ()
     memory: int = MEMORY
     control: int = 0
     line: int = 0

@@ -295,6 +295,7 @@ def test_starts_within_a_machine_stand_in_one_table() -> None:
     ]
     (found,) = starts_within(cells(unlike))
     assert found.executed == 1010 and found.spread == 60 / 1010 and found.row[2] == "5.9 %"
+    assert replace(found, spread=0.0009).row[2] == "< 0.1 %"
     (single,) = starts_within(cells(unlike[:1]))
     assert single.spread is None and single.row[2] == ""
     within = tuple(one for one in trials if "/" in one.runtime)

@@ -112,8 +112,8 @@ class ControlRelay:
         self._end: ProgramExit | None = None
 
     def run(self) -> ProgramExit | None:
-        """Relay until the program has ended; returns its end, or None when the caller has left it. Raises RequestRefused,
-        BrokenLine."""
+        """Relay until the program has ended; returns its end, or None when the caller has left it. Raises
+        RequestRefused, BrokenLine."""
         with self._raw.held():
             self._resize()
             while not self._line.ended and not self._left and self._end is None:

@@ -28,7 +28,7 @@ def generate(
 ) -> None:
     """Print a unit with which systemd starts a named machine, also after a restart of the host.
 
-    Put it into ~/.config/systemd/user, or as root into /etc/systemd/system; then systemctl --user enable --now NAME."""
+    Put it into ~/.config/systemd/user, or as root into /etc/systemd/system, and enable it with systemctl."""
     del kind
     output.lines(unit(MachineFolders().find(name)))
 

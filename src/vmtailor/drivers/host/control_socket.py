@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import socket
 import stat
 import struct
-import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -238,16 +238,13 @@ def asked(folder: MachineFolder, verb: str, pairs: Iterable[tuple[str, str]] = (
 
 
 def frames(line: ControlSocket, timeout_s: float | None) -> Iterator[tuple[str, bytes]]:
-    """Yield frames until the connection ends. Raises HostError when none has come for so long, BrokenLine, and RequestRefused
-    for a failure that the supervisor tells."""
-    import select
-
-    end = None if timeout_s is None else time.monotonic() + timeout_s
+    """Yield frames until the connection ends. Raises HostError when none has come for so long, BrokenLine, and
+    RequestRefused for a failure that the supervisor tells."""
+    wait_ms = None if timeout_s is None else round(1000 * timeout_s)
     poll = select.poll()
     while not line.ended:
         poll.register(line.fileno(), select.POLLIN | (select.POLLOUT if line.unsent else 0))
-        left_ms = None if end is None else max(0, round(1000 * (end - time.monotonic())))
-        ready = poll.poll(left_ms)
+        ready = poll.poll(wait_ms)
         if not ready:
             raise HostError(f"the supervisor of {line.folder.record.name} does not answer", hint=_AGAIN)
         if ready[0][1] & select.POLLOUT:

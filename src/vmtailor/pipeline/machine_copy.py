@@ -29,8 +29,8 @@ from vmtailor.drivers.host.machine_folders import MachineFolder, MachineFolders
 
 #: Standard input or output.
 STREAM = "-"
-#: Seconds in which a guest must take or give something.
-SILENCE_S = 120.0
+#: Seconds in which a guest must take or give something: over a serial line, on a busy host, 64 KiB take minutes.
+SILENCE_S = 600.0
 #: Links that are followed one behind the other.
 _MOST_LINKS = 40
 _PART = 64 << 10

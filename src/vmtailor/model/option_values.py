@@ -13,6 +13,7 @@ from vmtailor.base import notation
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files.regular_files import open_regular
 from vmtailor.model.margin import NONE, Margin
+from vmtailor.model.mounts import GROUPS
 
 #: Longest content of a file that is tried on a system's disk.
 MOST_FILE_BYTES = 64 << 10
@@ -120,8 +121,10 @@ def margins(given: Sequence[str]) -> tuple[Margin, ...]:
 
 
 def kept_symbols(given: Sequence[str]) -> tuple[str, ...]:
-    """Return symbols as NAME or NAME=VALUE. Only names alone are split at commas: a value may hold one."""
-    return tuple(name for text in given for name in ([text] if "=" in text else text.split(",")) if name)
+    """Return symbols as NAME or NAME=VALUE. Only names alone are split at commas: a value may hold one. `folders` and
+    `volumes` are what `run -v` needs of a kernel."""
+    names = (name for text in given for name in ([text] if "=" in text else text.split(",")) if name)
+    return tuple(symbol for name in names for symbol in GROUPS.get(name, (name,)))
 
 
 def unit_names(names: Sequence[str]) -> tuple[str, ...]:

@@ -30,7 +30,8 @@ from vmtailor.model.image import ImageConfig
 from vmtailor.model.machine import Accelerator, Machine, PublishedPort
 from vmtailor.model.option import Option, OptionSubject, option, refuse
 from vmtailor.model.option_rows import ACCELERATOR, MEMORY
-from vmtailor.pipeline import run_environment, run_ports
+from vmtailor.pipeline import run_environment, run_mounts, run_ports
+from vmtailor.pipeline.run_mounts import WantedMount
 
 if TYPE_CHECKING:  # a run that is not watched loads none of what explains
     from vmtailor.pipeline.run_watch import Watch
@@ -152,6 +153,21 @@ class RunOptions:
         ),
         None,
     )  # fmt: skip
+    volumes: tuple[WantedMount, ...] = option(
+        Option(
+            name="--volume", short="-v", many=True, metavar="SOURCE:PATH[:ro]", read=run_mounts.parse_volumes,
+            subjects=CONTAINERS,
+            help="Mount a folder or file of the host at PATH, or the volume of this name. Repeat it for more.",
+        ),
+        (),
+    )  # fmt: skip
+    mounts: tuple[WantedMount, ...] = option(
+        Option(
+            name="--mount", many=True, metavar="type=…,src=…,dst=…", read=run_mounts.parse_mounts, subjects=CONTAINERS,
+            help="Mount a folder or file (type=bind), a volume, or memory (type=tmpfs). Repeat it for more.",
+        ),
+        (),
+    )  # fmt: skip
     keep_state: bool = option(
         Option(
             name="--keep-state", type=bool, subjects=frozenset({OptionSubject.SYSTEM}),
@@ -180,6 +196,11 @@ class RunOptions:
     def watched(self) -> bool:
         """Return whether calls that the kernel refuses are reported."""
         return self.explain_failures or self.observed is not None
+
+    @property
+    def wanted_mounts(self) -> tuple[WantedMount, ...]:
+        """Return the mounts of both spellings."""
+        return (*self.volumes, *self.mounts)
 
 
 def run_of(options: RunOptions, image: ImageConfig, network: bool, privileged: bool = False) -> Run:
@@ -230,6 +251,7 @@ def require_meant(options: RunOptions, files: BundleFolder) -> None:
             f"the bundle was fitted to {plural(bundle.cpus, 'CPU')}, and its kernel has no more",
             hint=f"fit the {noun} with --cpus {options.cpus}",
         )
+    run_mounts.require_meant(options.wanted_mounts, files)
 
 
 def run(options: RunOptions, watch: Watch | None = None) -> int:
@@ -272,8 +294,12 @@ def _container(
     )
     machine = replace(_machine(options, files), ports=published)
     temporary.require_usable()
-    with caught() as signals:
-        with relayed(machine, run, wishes, signals) as relay:
+    # Behind the root, init's orders, and the tracer.
+    first = len(machine.disks) + (1 if watch is None else 2)
+    with run_mounts.held(options.wanted_mounts, first) as mounted, caught() as signals:
+        run_mounts.require_room(mounted, machine.hardware.bus, first + int(machine.network))
+        wishes = replace(wishes, shares=mounted.shares, volumes=mounted.disks)
+        with relayed(machine, replace(run, mounts=mounted.orders), wishes, signals) as relay:
             finish = relay.run()
             if watch is not None:
                 watch.began = relay.session.listening

@@ -29,6 +29,7 @@ from vmtailor.drivers.rootfs import boot_disk
 from vmtailor.model.architecture import Emulator, named, presumed
 from vmtailor.model.boots.ending import End
 from vmtailor.model.machine import Accelerator, DiskFormat, DiskMode, Machine
+from vmtailor.model.mounts import Share
 
 _USERNET = re.compile(r"TCP\[([A-Z_0-9]+)\]\s+-?\d+\s+(\S+)\s+(\d+)\s+(\S+)\s+(\d+)")
 _PORT_REFUSED = re.compile(r"Could not set up host forwarding rule '([^']*)'")
@@ -135,6 +136,7 @@ def launch(
             names=given.names,
             sets=tuple(given.sets),
             console=second.guest_out if second and attendant else None,
+            shares=tuple(given.shares),
         )
         argv = build(ends, program=qemu.program, sandbox=qemu.sandbox)
         words = [f"{name}={value}" for name, value in wanted.variables.items()]
@@ -172,9 +174,10 @@ def start(
     probe: bool = False,
     attendant: bool = False,
     greeted: bool = True,
+    shares: tuple[Share, ...] = (),
 ) -> contextlib.AbstractContextManager[QemuMachine]:
     """Start a machine; `launch` says what else holds. `probe`: with a second serial port for what the guest says;
-    `attendant`: with one for a conversation, in its place. Raises UserInputError for a disk image that stands on
+    `attendant`: with one for a conversation, in its place. `shares`: of the host's files. Raises UserInputError for a disk image that stands on
     another file of the host."""
     for disk in machine.disks:
         if disk.format is DiskFormat.QCOW2:
@@ -189,6 +192,7 @@ def start(
         outbound=machine.outbound,
         low_ports=any(0 < port.host_port < 1024 for port in machine.ports),
         variables=net_guard.variables(machine, installed(machine.architecture).program),
+        shares=shares,
     )
     return launch(
         build, wanted, architecture=machine.architecture, qmp=qmp, probe=probe, attendant=attendant, greeted=greeted

@@ -35,7 +35,8 @@ class Ends:
     socket. `probe`: a descriptor for the output of a second serial port. `console`: one for that of the board's own, in
     its place: then standard input and output are the second one, for a conversation with an attendant. `names`: what it
     calls a file, where that is not its path (drivers/qemu/handover.py); `sets`: descriptors, each with the descriptor
-    set that it is in. `tap`: a TAP device that is the guest's network, in place of QEMU's own stack."""
+    set that it is in. `tap`: a TAP device that is the guest's network, in place of QEMU's own stack. `shares`: connections to file
+    servers, each with the tag by which the guest mounts what it serves."""
 
     qmp: int | None = None
     probe: int | None = None
@@ -43,6 +44,7 @@ class Ends:
     sets: tuple[tuple[int, int], ...] = ()
     console: int | None = None
     tap: str = ""
+    shares: tuple[tuple[int, str], ...] = ()
 
     def name(self, path: str) -> str:
         """Return what QEMU calls the file at a path."""
@@ -68,7 +70,7 @@ def command(
     bare = machine.devices is Devices.BARE
     devices = [*disks, *network, *_entropy(machine)] if bare else [*network, *_entropy(machine), *disks]
     firmware = ["-bios", machine.firmware] if machine.firmware else []
-    return [*argv, *devices, *machine.extras, *firmware]
+    return [*argv, *devices, *_shares(machine, ends), *machine.extras, *firmware]
 
 
 def _board(machine: Machine, ends: Ends, program: str, sandbox: bool, plugin: Plugin | None) -> list[str]:
@@ -78,8 +80,12 @@ def _board(machine: Machine, ends: Ends, program: str, sandbox: bool, plugin: Pl
         raise UserInputError("the instruction clock runs under TCG only", hint="use the wall clock with KVM")
     if plugin is not None and machine.cpus != 1:
         raise UserInputError("instructions are counted on one CPU only", hint="use the wall clock, or one CPU")
-    argv = [program, "-machine", _type(machine), "-cpu", machine.cpu_model, "-smp", str(machine.cpus)]
-    argv += ["-m", f"{max(machine.memory_bytes >> 10, machine.hardware.installed_mib << 10)}K"]
+    shared = ",memory-backend=ram" if ends.shares else ""
+    argv = [program, "-machine", _type(machine) + shared, "-cpu", machine.cpu_model, "-smp", str(machine.cpus)]
+    memory = f"{max(machine.memory_bytes >> 10, machine.hardware.installed_mib << 10)}K"
+    argv += ["-m", memory]
+    if ends.shares:  # servers read and write the guest's memory
+        argv += ["-object", f"memory-backend-memfd,id=ram,size={memory},share=on"]
     argv += ["-accel", str(machine.accelerator)]
     argv += ["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]
     if sandbox:
@@ -199,6 +205,17 @@ def _entropy(machine: Machine) -> list[str]:
     place = _transport(machine.hardware, len(machine.disks) + 1) if machine.hardware.all_placed else ""
     device = f"virtio-rng-{_VIRTIO[machine.hardware.bus]},rng=rng{place}"
     return ["-object", "rng-random,id=rng,filename=/dev/urandom", "-device", device]
+
+
+def _shares(machine: Machine, ends: Ends) -> list[str]:
+    """Return a device for each share, behind all others. Raises UserInputError where the board has no place for it."""
+    argv = []
+    first = len(machine.disks) + int(machine.network) + int(machine.entropy)
+    for number, (descriptor, tag) in enumerate(ends.shares):
+        argv += ["-chardev", f"socket,id={tag},fd={descriptor}"]
+        device = f"vhost-user-fs-{_VIRTIO[machine.hardware.bus]},chardev={tag},tag={tag}"
+        argv += ["-device", device + _transport(machine.hardware, first + number)]
+    return argv
 
 
 def _comma(path: str) -> str:

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the user mounts into the container. A record is "TYPE FLAGS SOURCE TARGET": `virtiofs` a tag that the machine
- * shares, `ext4` the number of a disk, `tmpfs` nothing. FLAGS are joined by commas: ro, rw; file: SOURCE has the one
- * file "file", which is mounted; copy: a volume that is used for the first time begins as the image's folder; the
- * others are tmpfs's own.
+ * shares, `ext4` the number of a disk, `tmpfs` nothing, and `place` is a folder that is made, and nothing on it. FLAGS
+ * are joined by commas: ro, rw; file: SOURCE has the one file "file", which is mounted; copy: a volume that is used for
+ * the first time begins as the image's folder; the others are tmpfs's own.
  */
 #include "init/container/mounts.h"
 
@@ -19,8 +19,8 @@
 
 #include "init/base/disks.h"
 #include "init/base/power_off.h"
-#include "init/container/program.h"
 #include "init/container/copy_tree.h"
+#include "init/container/program.h"
 #include "init/settings/settings.h"
 
 #define BESIDE "/dev/.mount"
@@ -97,6 +97,8 @@ static const char *symbol_of(const char *type) {
 }
 
 static void do_mount(const struct wanted *wanted, const char *source, const char *where, unsigned long flags) {
+    if (strcmp(source, "-") == 0)
+        source = wanted->type;
     const char *options = wanted->options[0] != '\0' ? wanted->options : NULL;
     if (mount(source, where, wanted->type, flags, options) != 0)
         fatal(errno == ENODEV ? symbol_of(wanted->type) : "", "mount(%s on %s): %s", wanted->type, wanted->target,
@@ -174,6 +176,9 @@ void mounts_make(void) {
         struct wanted wanted;
         read_record(&wanted, settings.mounts.items[i]);
         make_target(&wanted);
+        settings.mounts.items[i] = (char *)wanted.target; /* all that is asked of it later */
+        if (strcmp(wanted.type, "place") == 0)
+            continue;
         if (strcmp(wanted.type, "ext4") == 0)
             mount_volume(&wanted);
         else if (wanted.file)
@@ -182,8 +187,6 @@ void mounts_make(void) {
             do_mount(&wanted, wanted.source, wanted.target, wanted.flags);
         else
             fatal("", "mount(%s): unknown type '%s'", wanted.target, wanted.type);
-        /* The record is cut up: what is left is its type, and where it is. */
-        settings.mounts.items[i] = (char *)wanted.target;
     }
     umask(usual);
 }

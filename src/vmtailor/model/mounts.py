@@ -13,6 +13,7 @@ class MountKind(StrEnum):
     FOLDER = "virtiofs"  # of the host, or a file alone
     VOLUME = "ext4"  # a disk of its own
     MEMORY = "tmpfs"
+    PLACE = "place"  # a volume without a name: a folder in the root, which can be written and is thrown away
 
 
 #: Symbols that a kernel needs for each kind, and the group of `--keep` that has them.

@@ -68,6 +68,14 @@ def parse_image_size(text: str) -> int:
     return size
 
 
+def parse_volume_size(text: str) -> int:
+    """Return the bytes of `500M`, `16G`, `1T`. Raises UserInputError for other text."""
+    size = notation.parse_size(text, needs_unit=True)
+    if size is None:
+        raise UserInputError(f"'{text[:40]}' is not the size of a volume", hint="write it as 500M, 16G or 1T")
+    return size
+
+
 def parse_cpus(text: str) -> int:
     """Return a number of CPUs, which container engines write as a decimal. Raises UserInputError."""
     try:

@@ -30,8 +30,8 @@ from vmtailor.model.image import ImageConfig
 from vmtailor.model.machine import Accelerator, Machine, PublishedPort
 from vmtailor.model.option import Option, OptionSubject, option, refuse
 from vmtailor.model.option_rows import ACCELERATOR, MEMORY
-from vmtailor.pipeline import run_environment, run_mounts, run_ports
-from vmtailor.pipeline.run_mounts import WantedMount
+from vmtailor.pipeline import mount_words, run_environment, run_mounts, run_ports
+from vmtailor.pipeline.mount_words import WantedMount
 
 if TYPE_CHECKING:  # a run that is not watched loads none of what explains
     from vmtailor.pipeline.run_watch import Watch
@@ -155,7 +155,7 @@ class RunOptions:
     )  # fmt: skip
     volumes: tuple[WantedMount, ...] = option(
         Option(
-            name="--volume", short="-v", many=True, metavar="SOURCE:PATH[:ro]", read=run_mounts.parse_volumes,
+            name="--volume", short="-v", many=True, metavar="SOURCE:PATH[:ro]", read=mount_words.parse_volumes,
             subjects=CONTAINERS,
             help="Mount a folder or file of the host at PATH, or the volume of this name. Repeat it for more.",
         ),
@@ -163,7 +163,7 @@ class RunOptions:
     )  # fmt: skip
     mounts: tuple[WantedMount, ...] = option(
         Option(
-            name="--mount", many=True, metavar="type=…,src=…,dst=…", read=run_mounts.parse_mounts, subjects=CONTAINERS,
+            name="--mount", many=True, metavar="type=…,src=…,dst=…", read=mount_words.parse_mounts, subjects=CONTAINERS,
             help="Mount a folder or file (type=bind), a volume, or memory (type=tmpfs). Repeat it for more.",
         ),
         (),

@@ -177,8 +177,8 @@ def start(
     shares: tuple[Share, ...] = (),
 ) -> contextlib.AbstractContextManager[QemuMachine]:
     """Start a machine; `launch` says what else holds. `probe`: with a second serial port for what the guest says;
-    `attendant`: with one for a conversation, in its place. `shares`: of the host's files. Raises UserInputError for a disk image that stands on
-    another file of the host."""
+    `attendant`: with one for a conversation, in its place. `shares`: of the host's files. Raises UserInputError for a
+    disk image that stands on another file of the host."""
     for disk in machine.disks:
         if disk.format is DiskFormat.QCOW2:
             boot_disk.require_alone(disk.path)

@@ -35,8 +35,8 @@ class Ends:
     socket. `probe`: a descriptor for the output of a second serial port. `console`: one for that of the board's own, in
     its place: then standard input and output are the second one, for a conversation with an attendant. `names`: what it
     calls a file, where that is not its path (drivers/qemu/handover.py); `sets`: descriptors, each with the descriptor
-    set that it is in. `tap`: a TAP device that is the guest's network, in place of QEMU's own stack. `shares`: connections to file
-    servers, each with the tag by which the guest mounts what it serves."""
+    set that it is in. `tap`: a TAP device that is the guest's network, in place of QEMU's own stack. `shares`:
+    connections to file servers, each with the tag by which the guest mounts what it serves."""
 
     qmp: int | None = None
     probe: int | None = None

@@ -209,7 +209,8 @@ def _entropy(machine: Machine) -> list[str]:
 
 def _shares(machine: Machine, ends: Ends) -> list[str]:
     """Return a device for each share, behind all others. Raises UserInputError where the board has no place for it."""
-    argv = []
+    # Transports on a board without PCI are of the old kind otherwise, which such servers do not speak.
+    argv = ["-global", "virtio-mmio.force-legacy=false"] if ends.shares and machine.hardware.bus is Bus.MMIO else []
     first = len(machine.disks) + int(machine.network) + int(machine.entropy)
     for number, (descriptor, tag) in enumerate(ends.shares):
         argv += ["-chardev", f"socket,id={tag},fd={descriptor}"]

@@ -5,7 +5,7 @@
 //
 //   serve WORD [VALUE...]... -- PROGRAM [ARGUMENT...]
 //
-//   parent PID               end at once when this process, our parent, ends
+//   parent PID               end at once when this process, our parent, ends; PROGRAM's first word `parent` gets it too
 //   root mount|user|ids      each server's root is in a mount namespace; in one of a new user namespace, where its root
 //                            is who starts it; or the same with further users (uids, gids)
 //   uids, gids FIRST COUNT   numbers of the host that become the server's from 1 on
@@ -57,6 +57,7 @@ struct share {
 
 static struct {
     pid_t parent;
+    char *parent_word;
     struct root root;
     bool ids;
     const char *first[2], *count[2], *mappers[2];
@@ -123,7 +124,7 @@ static void parse(char **word) {
         if (!second)
             usage(name);
         if (!strcmp(name, "parent"))
-            want.parent = number(value);
+            want.parent = number(value), want.parent_word = value;
         else if (!strcmp(name, "root"))
             parse_root(value);
         else if (!strcmp(name, "uids") || !strcmp(name, "gids"))
@@ -144,6 +145,9 @@ static void parse(char **word) {
     if (!*word || !word[1] || want.words == 0 || !want.root.wanted)
         usage("--");
     want.program = word + 1;
+    // The launcher's parent is ours, whoever wrote its words.
+    if (want.parent_word && word[2] && word[3] && !strcmp(word[2], "parent"))
+        word[3] = want.parent_word;
 }
 
 static void die_with(pid_t parent) {

@@ -3,14 +3,16 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from vmtailor.base import process
 from vmtailor.base.errors import HostError
 from vmtailor.base.process import ProgramResult
-from vmtailor.drivers.confinement import confinement
+from vmtailor.drivers.confinement import confinement, program_needs
 from vmtailor.drivers.confinement.confinement import Confinement, Root
 from vmtailor.drivers.qemu import qemu_command
 from vmtailor.drivers.qemu.qemu_command import Ends
@@ -47,8 +49,8 @@ def test_both_servers_are_known_by_their_help(
     program.touch()
     ended = ProgramResult(argv=(), returncode=0, stdout=said.encode(), stderr=b"", seconds=0.0)
     monkeypatch.setenv(file_servers.PROGRAM_VARIABLE, str(program))
-    monkeypatch.setattr(file_servers.process, "run", lambda *words, **more: ended)
-    monkeypatch.setattr(file_servers.program_needs, "listed", lambda path: "")
+    monkeypatch.setattr(process, "run", lambda *words, **more: ended)
+    monkeypatch.setattr(program_needs, "listed", lambda path: "")
     found = file_servers.installed()
     assert found.own_words is own and ("source=/shared" in found.command) is own
     assert ("--shared-dir=/shared" in found.command) is not own
@@ -73,8 +75,8 @@ def test_no_server_runs_that_cannot_be_shut_in(monkeypatch: pytest.MonkeyPatch) 
 def test_users_by_what_the_host_gives(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     tables = {"uids": tmp_path / "subuid", "gids": tmp_path / "subgid"}
     monkeypatch.setattr(file_servers, "_SUBORDINATE", tables)
-    monkeypatch.setattr(file_servers.os, "geteuid", lambda: 4242)
-    monkeypatch.setattr(file_servers.process, "on_path", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr(os, "geteuid", lambda: 4242)
+    monkeypatch.setattr(process, "on_path", lambda name: f"/usr/bin/{name}")
     monkeypatch.setattr(confinement, "available", lambda: Confinement(Root.MOUNT, True))
     assert file_servers.users() == Users("mount")
     monkeypatch.setattr(confinement, "available", lambda: Confinement(Root.USER, False))
@@ -85,7 +87,7 @@ def test_users_by_what_the_host_gives(monkeypatch: pytest.MonkeyPatch, tmp_path:
         "ids",
         ("uids", "100000", "65536", "gids", "100000", "65536", "mappers", "/usr/bin/newuidmap", "/usr/bin/newgidmap"),
     )
-    monkeypatch.setattr(file_servers.process, "on_path", lambda name: None)
+    monkeypatch.setattr(process, "on_path", lambda name: None)
     assert file_servers.users() == Users("user")
 
 

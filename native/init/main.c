@@ -13,6 +13,7 @@
 #include "init/base/event_loop.h"
 #include "init/base/host.h"
 #include "init/base/marks.h"
+#include "init/base/port.h"
 #include "init/base/power_off.h"
 #include "init/base/serial_line.h"
 #include "init/container/end_processes.h"
@@ -59,6 +60,10 @@ static void from_host(void *context, char type, const uint8_t *payload, size_t l
     case WIRE_GO:
         exercise_go();
         break;
+    case WIRE_TAKEN:
+        line_taken((size_t)atol(text));
+        entry_output_go();
+        break;
     }
 }
 
@@ -83,6 +88,8 @@ int main(int argc, char **argv) {
     line_open();
     root_scratch();
     settings_load();
+    if (settings.virtio_line)
+        port_open(settings.key);
     line_text(WIRE_HELLO, "init 1"); /* at once: from here on the host believes nobody who lacks the key */
     if (!settings.stdin_relay && !settings.terminal)
         line_hold();

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from vmtailor.drivers.qemu.qemu_command import Ends
 from vmtailor.drivers.shares import file_servers
 from vmtailor.drivers.shares.file_servers import FileServer, Users
 from vmtailor.model.boots.ending import End, Ending
-from vmtailor.model.machine import Clock, Disk, Machine
+from vmtailor.model.machine import Clock, Disk, Machine, TalkLine
 from vmtailor.model.mounts import Share
 
 SHARES = (Share("vtfs0", "/srv/a b"), Share("vtfs1", "/etc/x", read_only=True, single_file=True))
@@ -109,6 +110,10 @@ def test_qemu_shares_the_guests_memory_with_the_servers() -> None:
         "vhost-user-fs-device,chardev=vtfs0,tag=vtfs0,bus=virtio-mmio-bus.4",
         "vhost-user-fs-device,chardev=vtfs1,tag=vtfs1,bus=virtio-mmio-bus.3",
     ]
+    talking = replace(machine, line=TalkLine.VIRTIO, disks=(Disk("/r"), Disk("/v"), *(Disk(f"/{n}") for n in range(2))))
+    placed = " ".join(qemu_command.command(talking, Ends(shares=((7, "vtfs0"), (8, "vtfs1")))))
+    places = re.findall(r"virtio-mmio-bus\.([0-9]+)", placed)
+    assert sorted(places) == list("01234567")  # the last two places are the shares'
     assert "virtio-mmio.force-legacy=false" in argv  # these servers know no other transports
     of_pci = qemu_command.command(replace(machine, board="q35"), Ends(shares=((7, "vtfs0"),)))
     assert "vhost-user-fs-pci,chardev=vtfs0,tag=vtfs0" in of_pci and "-global" not in of_pci

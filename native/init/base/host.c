@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "init/base/event_loop.h"
+#include "init/base/incoming.h"
 #include "init/base/serial_line.h"
 
 static struct wire_decoder decoder;
@@ -19,9 +20,16 @@ static void hear(struct watch *watch, short events) {
         wire_decode(&decoder, data, (size_t)got, hears, NULL);
 }
 
+static void hear_port(struct watch *watch, short events) {
+    (void)events;
+    if (!incoming_take())
+        watch->events = 0; /* the line is still good to speak on */
+}
+
 void host_listen(const uint8_t key[WIRE_KEY], wire_sink *sink) {
     static struct watch host;
     memcpy(decoder.key, key, sizeof decoder.key);
     hears = sink;
-    loop_add(&host, line_fd(), POLLIN, hear);
+    incoming_to(sink);
+    loop_add(&host, line_fd(), POLLIN, line_is_port() ? hear_port : hear);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the host says: frames that come in on the serial line. */
+/* What the host says: frames that come in on the line. */
 #ifndef VT_HOST_H
 #define VT_HOST_H
 

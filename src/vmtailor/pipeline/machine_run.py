@@ -27,7 +27,7 @@ from vmtailor.model import option_values
 from vmtailor.model.boots.workload import NETWORK, Run, Terminal
 from vmtailor.model.bundle import Bundle
 from vmtailor.model.image import ImageConfig
-from vmtailor.model.machine import Accelerator, Machine, PublishedPort
+from vmtailor.model.machine import Accelerator, Machine, PublishedPort, TalkLine
 from vmtailor.model.option import Option, OptionSubject, option, refuse
 from vmtailor.model.option_rows import ACCELERATOR, MEMORY
 from vmtailor.pipeline import mount_words, run_environment, run_mounts, run_ports
@@ -43,6 +43,12 @@ START_S = 120.0
 #: Seconds for a start with less memory than the exercise ever passed in: most kernels are silent then.
 START_TOO_LITTLE_S = 30.0
 
+
+#: Memory that a virtio line takes in the guest: QEMU's transport gives each queue 1,024 places, and the kernel's driver
+#: fills those of two queues with a page each.
+LINE_BYTES = 10 << 20
+#: From here on it is given without asking how much the container needs.
+LINE_FROM_BYTES = 128 << 20
 
 CONTAINERS = frozenset({OptionSubject.CONTAINER})
 
@@ -293,11 +299,14 @@ def _container(
         observer=watch.observer if watch is not None else None,
     )
     machine = replace(_machine(options, files), ports=published)
+    machine = replace(machine, line=_line(files, machine))
     temporary.require_usable()
     # Behind the root, init's orders, and the tracer.
     first = len(machine.disks) + (1 if watch is None else 2)
     with run_mounts.held(options.wanted_mounts, first) as mounted, caught() as signals:
-        run_mounts.require_room(mounted, machine.hardware.bus, first + int(machine.network))
+        run_mounts.require_room(
+            mounted, machine.hardware.bus, first + int(machine.network) + (machine.line is TalkLine.VIRTIO)
+        )
         wishes = replace(wishes, shares=mounted.shares, volumes=mounted.disks)
         with relayed(machine, replace(run, mounts=mounted.orders), wishes, signals) as relay:
             finish = relay.run()
@@ -352,6 +361,22 @@ def _machine(options: RunOptions, files: BundleFolder) -> Machine:
         outbound=options.outbound,
         host_loopback=options.host_loopback,
     )
+
+
+def _line(files: BundleFolder, machine: Machine) -> TalkLine:
+    """Return the virtio line where the bundle's init, its kernel and the monitor have it, and the machine's memory has
+    room for it."""
+    given = monitors.of(machine).row.gives.virtio_line
+    able = given and guest_volume.may_talk_on_port(files.init) and files.lists(files.bundle.kernel_config)
+    able = able and files.config.get("VIRTIO_CONSOLE") == "y" and _has_room(files, machine.memory_bytes)
+    return TalkLine.VIRTIO if able else TalkLine.SERIAL
+
+
+def _has_room(files: BundleFolder, has_bytes: int) -> bool:
+    if has_bytes >= LINE_FROM_BYTES:
+        return True
+    least = run_verdict.memory_of(files.path, has_bytes).least_bytes
+    return least is not None and has_bytes >= least + LINE_BYTES
 
 
 def _memory(options: RunOptions, bundle: Bundle) -> Memory:

@@ -5,6 +5,7 @@ what is refused."""
 from __future__ import annotations
 
 import base64
+import os
 import shlex
 import subprocess
 from collections.abc import Sequence
@@ -22,9 +23,19 @@ from vmtailor.base.errors import GuestError, UserInputError
 from vmtailor.bench.analysis.boot_counts import PROGRAM, WITHIN, per_unit, started, to_program
 from vmtailor.bench.analysis.cells import cells
 from vmtailor.bench.analysis.schedule import PlannedTrial
-from vmtailor.bench.analysis.starts_within import HEADER, starts_within
+from vmtailor.bench.analysis.starts_within import HEADER, TITLE, starts_within
 from vmtailor.bench.model.job import BenchJob, BenchMonitor
-from vmtailor.bench.model.results import CLOCK, BenchFigure, BenchTrial, SuiteName
+from vmtailor.bench.model.results import (
+    CLOCK,
+    BenchFigure,
+    BenchHost,
+    BenchResults,
+    BenchTrial,
+    HostRun,
+    RuntimeIdentity,
+    SuiteName,
+)
+from vmtailor.bench.pages.bench_page import bench_page
 from vmtailor.bench.run import launch, machine_monitors
 from vmtailor.bench.run.bench_rows import MonitoredRow
 from vmtailor.bench.run.harness import again as again_words
@@ -32,7 +43,7 @@ from vmtailor.bench.run.launch import bench
 from vmtailor.bench.run.machine_counts import WITHIN_WORK, cannot_tell, counted_trial, machine_tests
 from vmtailor.bench.run.machine_monitors import ReadyMonitor, StartedMachine, is_monitor, with_monitors
 from vmtailor.bench.run.monitor_engine import MonitorEngine, described
-from vmtailor.bench.runtimes.guest_runtime import FAILED
+from vmtailor.bench.runtimes.guest_runtime import ABSENT, FAILED
 from vmtailor.drivers.guest.wire import FromGuest, encode
 from vmtailor.model.boots.boot import Boot, Milestone, Outcome, Phase, PhaseCounts
 from vmtailor.model.boots.counters import GuestTotals, SpanReached, Totals
@@ -46,6 +57,7 @@ ROW = BenchMonitor(
     files=(("/run/vmtailor-monitor/config.json", '{"a": "it\'s"}'),), version=("qemu-system-x86_64", "--version"),
     machine="Linux 6.12",
 )  # fmt: skip
+HOST = BenchHost("here", "6.1.0", "a processor", 2, 1 << 33, "x", "v2", False, False)
 KNOWN = replace(INSIDE, monitors=(ROW,))
 BUNDLE = Path(__file__).parents[2] / "data/saved/container"
 
@@ -111,6 +123,50 @@ def test_what_the_machine_in_the_machine_says_is_judged(tmp_path: Path) -> None:
         one.output(replace(nothing, report=GuestReport(files=(("bench-serial", "no base64 *"),))))
 
 
+def test_a_failure_has_the_commands_own_words_and_says_whose_kernel_it_was(tmp_path: Path) -> None:
+    line = said((FromGuest.STDERR, b"first\nbench: mmap: \x1b[1mrefused\n"), (FromGuest.EXIT, b"1 0 "))
+    with pytest.raises(GuestError) as found:
+        engine(tmp_path).output(gathered(line))
+    own = "in the machine that QEMU started: its command ended with 1: bench: mmap: \\x1b[1mrefused"
+    assert found.value.message == own
+    with pytest.raises(GuestError) as found:
+        replace(engine(tmp_path), monitor=replace(ROW, lent=True)).output(gathered(line))
+    lent = "its kernel was fitted to another image, and may lack what this one needs: `make bench-bundle` fits this one"
+    assert found.value.message == f"{own}; {lent}"
+
+
+def test_the_version_of_a_row_is_whole(tmp_path: Path) -> None:
+    version = "containerd github.com/containerd/containerd 1.6.20~ds1 1.6.20~ds1-1+deb12u1"
+    report = b'{"kernel": "6.12", "program_sha256": "ab"}\n'
+    came = gathered(said((FromGuest.STDOUT, report), (FromGuest.EXIT, b"0 0 ")))
+    files = (*came.report.files, ("bench-version", version), ("bench-here", report.decode()))
+    came = replace(came, report=GuestReport(files=files))
+
+    class Driven(MonitorEngine):
+        def driven(self, *_: object, **__: object) -> tuple[Boot, Gathered]:
+            return boot(1, 1, 1), came
+
+    one = Driven(KNOWN, described(ROW, ()), tmp_path, monitor=ROW)
+    found = one.identity("ab")
+    assert found.version == f"{version} {one.where}"
+
+
+def test_a_disk_without_the_monitor_names_the_command_that_builds_one(tmp_path: Path) -> None:
+    came = gathered(b"")
+
+    class Lacking(MonitorEngine):
+        log = f"{FAILED}qemu-system-x86_64 {ABSENT}"
+
+        def driven(self, *_: object, **__: object) -> tuple[Boot, Gathered]:
+            return boot(1, 1, 1), replace(came, report=GuestReport(files=(("bench-log", self.log),)))
+
+    one = Lacking(KNOWN, described(ROW, ()), tmp_path, monitor=ROW)
+    problem = one.identity("ab").problem
+    assert problem.startswith("in the machine: qemu-system-x86_64 is not there (`make bench-lab` builds")
+    Lacking.log = f"{FAILED}test -e /dev/kvm"
+    assert "bench-lab" not in one.identity("ab").problem
+
+
 @pytest.mark.parametrize("name", ["kvm", "libkrun", "firecracker"])
 def test_a_bundles_machine_is_started_from_our_disk(tmp_path: Path, name: str) -> None:
     program = tmp_path / "program"
@@ -130,6 +186,10 @@ def test_a_bundles_machine_is_started_from_our_disk(tmp_path: Path, name: str) -
     given = machine_monitors._placed(f"{name}:/b/mine", 0, StartedMachine(machine, "Linux 6.12", 4096), program)
     assert given.row.argv[0] == "/run/vmtailor-ours/m0-program" and given.row.argv[1:] != ()
     assert given.entries[-1].data == program and given.entries[-1].mode == 0o755
+    # Results do not go on with another program.
+    program.write_text("another")
+    other = machine_monitors._placed(f"{name}:/b/mine", 0, StartedMachine(machine, "Linux 6.12", 4096), program)
+    assert len({placed.row.machine for placed in (one, given, other)}) == 3
 
 
 def test_a_machine_that_a_monitor_cannot_start_is_refused() -> None:
@@ -208,9 +268,46 @@ def test_starts_within_a_machine_stand_in_one_table() -> None:
     trials += [trial("vm:lab/kvm:mine", 1, *to_program(counters))]
     trials += [trial("vm:stock", 1, BenchFigure("kernel to its end", 1.0, "instructions"))]
     first, second = starts_within(cells(trials))
-    assert first.row == ("vm:lab/native", "0.0", "", "0.0", "0.0", "0.0", "0", "1,000.0")
-    assert second.row == ("vm:lab/kvm:mine", "2.0", "1.5", "0.0", "0.0", "2.0", "12", "1,000.0")
+    assert first.row == ("vm:lab/native", "0.0", "0 %", "0.0", "0.0", "0.0", "", "0", "1,000.0")
+    assert second.row == ("vm:lab/kvm:mine", "2.0", "0 %", "0.0", "0.0", "2.0", "1.5", "12", "1,000.0")
     assert second.executed == 500 + 70 + 2_000_000 and len(HEADER) == len(second.row)
+    # Boots differ by the sum of what was executed, not by one part of it.
+    unlike = [
+        trial("vm:lab/lxc", block, *started(boot(user, 0, 0), {}, (WITHIN,))) for block, user in ((1, 480), (2, 540))
+    ]
+    (found,) = starts_within(cells(unlike))
+    assert found.executed == 1010 and found.spread == 60 / 1010 and found.row[2] == "5.9 %"
+    (single,) = starts_within(cells(unlike[:1]))
+    assert single.spread is None and single.row[2] == ""
+    within = tuple(one for one in trials if "/" in one.runtime)
+    run = HostRun(HOST, "sha256:0", False, 1, (), (RuntimeIdentity("vm:lab/native"),), within)
+    page = bench_page(BenchResults("0", (run,)))
+    assert TITLE in page and 'vm:lab/kvm:mine</th><td class="n">2.0</td>' in page and "which is emulated" in page
+    assert "To vm:stock" not in page and "vm:stock, the baseline of ratios, was not measured" in page
+
+
+def test_the_disk_is_built_again_only_where_its_description_is_newer(tmp_path: Path) -> None:
+    """Its digest is a condition of the results: another one would end an interrupted run."""
+    disk = tmp_path / "bench/lab.raw"
+    tree = BUNDLE.parents[3]
+    newest = max(
+        path.stat().st_mtime for path in (*(tree / "benchmarks/engines").iterdir(), tree / "tools/bench_lab.py")
+    )
+    words = ["make", "--silent", "--dry-run", f"BUILD={tmp_path}", "bench-lab"]
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("MAKE") and name != "MFLAGS"}
+
+    def built() -> bool:
+        said = subprocess.run(words, cwd=tree, env=kept, capture_output=True, text=True, check=True, timeout=60).stdout
+        assert f"--inside vm:{disk}" in said
+        return f"tools/bench_lab.py {disk}" in said
+
+    assert built()
+    disk.parent.mkdir()
+    disk.touch()
+    os.utime(disk, (newest + 1, newest + 1))
+    assert not built()
+    os.utime(disk, (newest - 1, newest - 1))
+    assert built()
 
 
 def test_names() -> None:

@@ -30,6 +30,8 @@ REFUSED_FILE = "refused"
 _TELLS_REFUSED = b"\0refused\0"
 #: Names the record of a mount.
 _MOUNT = "mount-at"
+#: A word in an init that can talk on a virtio port.
+_PORT = b"\0virtio-line\0"
 _SECTOR = 512
 
 
@@ -40,6 +42,11 @@ def signal_number(name: str) -> int:
     if number is None:
         raise UserInputError(f"'{name[:40]}' is not a signal", hint="write it as SIGTERM, TERM, 15 or SIGRTMIN+3")
     return number
+
+
+def may_talk_on_port(init: bytes) -> bool:
+    """Return whether an init can talk on a virtio port (`Run.virtio_line`); those of versions before cannot."""
+    return _PORT in init
 
 
 def tells_refused(init: bytes) -> bool:
@@ -109,6 +116,8 @@ def run_bytes(run: Run) -> bytes:
     if run.pid_one is not None:
         pairs.append(("pid-one", str(int(run.pid_one))))
     pairs += [(_MOUNT, mount.record) for mount in run.mounts]
+    if run.virtio_line:
+        pairs.append(("virtio-line", "1"))
     if run.terminal is not None:
         pairs += [("terminal", "1"), ("rows", str(run.terminal.rows)), ("cols", str(run.terminal.columns))]
     if run.exercise is not None:

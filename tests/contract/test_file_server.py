@@ -20,7 +20,7 @@ from vmtailor.base.natives import locate
 from vmtailor.drivers.confinement import confinement
 from vmtailor.drivers.confinement.confinement import Root
 from vmtailor.drivers.shares import file_servers
-from vmtailor.model.mounts import Share
+from vmtailor.model.guest_mounts import Share
 
 pytestmark = [pytest.mark.contract, pytest.mark.attack]
 

@@ -20,8 +20,8 @@ from vmtailor.drivers.qemu.qemu_command import Ends
 from vmtailor.drivers.shares import file_servers
 from vmtailor.drivers.shares.file_servers import FileServer, Users
 from vmtailor.model.boots.ending import End, Ending
+from vmtailor.model.guest_mounts import Share
 from vmtailor.model.machine import Clock, Disk, Machine, TalkLine
-from vmtailor.model.mounts import Share
 
 SHARES = (Share("vtfs0", "/srv/a b"), Share("vtfs1", "/etc/x", read_only=True, single_file=True))
 

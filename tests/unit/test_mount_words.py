@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vmtailor.base.errors import UserInputError
-from vmtailor.model.mounts import GuestMount, MountKind
+from vmtailor.model.guest_mounts import GuestMount, MountKind
 from vmtailor.pipeline.mount_words import WantedMount, parse_mounts, parse_volumes
 
 

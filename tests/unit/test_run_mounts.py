@@ -16,8 +16,8 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.drivers.host.bundle_folder import BundleFolder
 from vmtailor.drivers.shares import volumes
 from vmtailor.model.architecture import Bus
+from vmtailor.model.guest_mounts import Share
 from vmtailor.model.machine import Disk
-from vmtailor.model.mounts import Share
 from vmtailor.model.option_values import kept_symbols
 from vmtailor.pipeline.mount_words import parse_mounts, parse_volumes
 from vmtailor.pipeline.run_mounts import Mounted, held, require_meant, require_room

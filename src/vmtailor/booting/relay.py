@@ -30,8 +30,8 @@ from vmtailor.drivers.monitors import monitors
 from vmtailor.drivers.monitors.monitor import Wants
 from vmtailor.drivers.monitors.running_machine import RunningMachine
 from vmtailor.model.boots.workload import Run
+from vmtailor.model.guest_mounts import Share
 from vmtailor.model.machine import Disk, Machine, TalkLine
-from vmtailor.model.mounts import Share
 
 #: Seconds that a machine has to go once its init has said the last word.
 LAST_S = 15.0

@@ -28,7 +28,7 @@ class VolumeAction(StrEnum):
 
 def volume(
     action: Annotated[
-        VolumeAction, Option(name="ACTION", type=VolumeAction, help="ls, create, inspect or rm, as in docker volume.")
+        VolumeAction, Option(name="ACTION", type=VolumeAction, help="Choose ls, create, inspect or rm, as in docker.")
     ],
     names: Annotated[tuple[str, ...], Option(name="NAME", many=True, help="Name these volumes.")] = (),
     size: Annotated[
@@ -42,7 +42,7 @@ def volume(
         tuple[str, ...], Option(name="--label", many=True, metavar="NAME=VALUE", help="Label the volume. Repeat it.")
     ] = (),
     force: Annotated[
-        bool, Option(name="--force", short="-f", type=bool, help="Pass over volumes that are not there.")
+        bool, Option(name="--force", type=bool, help="Pass over volumes that are not there.")
     ] = False,
     quiet: Annotated[bool, Option(name="--quiet", short="-q", type=bool, help="Print names alone.")] = False,
     json: Annotated[bool, JSON] = False,

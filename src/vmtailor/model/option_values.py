@@ -12,8 +12,8 @@ from pathlib import Path
 from vmtailor.base import notation
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files.regular_files import open_regular
+from vmtailor.model.guest_mounts import GROUPS
 from vmtailor.model.margin import NONE, Margin
-from vmtailor.model.mounts import GROUPS
 
 #: Longest content of a file that is tried on a system's disk.
 MOST_FILE_BYTES = 64 << 10

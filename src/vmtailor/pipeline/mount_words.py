@@ -13,7 +13,7 @@ from pathlib import Path
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.text import plain
 from vmtailor.drivers.shares import volumes
-from vmtailor.model.mounts import MountKind
+from vmtailor.model.guest_mounts import MountKind
 
 _HINT = "write it as -v FOLDER:PATH[:ro], or -v NAME:PATH for a volume"
 #: Options of a mount that change nothing here, as engines take them too where there is nothing to do for them.

@@ -16,8 +16,8 @@ from vmtailor.drivers.guest import guest_volume
 from vmtailor.drivers.host.bundle_folder import BundleFolder
 from vmtailor.drivers.shares import volumes
 from vmtailor.model.architecture import Bus
+from vmtailor.model.guest_mounts import GROUPS, SYMBOLS, GuestMount, MountKind, Share
 from vmtailor.model.machine import Disk
-from vmtailor.model.mounts import GROUPS, SYMBOLS, GuestMount, MountKind, Share
 from vmtailor.pipeline.mount_words import WantedMount
 
 #: Most mounts of a machine.

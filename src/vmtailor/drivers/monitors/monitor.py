@@ -20,8 +20,8 @@ from vmtailor.drivers.monitors.running_machine import RunningMachine
 from vmtailor.model.architecture import Bus, named
 from vmtailor.model.boots.counters import Counters, CountingConfig
 from vmtailor.model.checks import Check
+from vmtailor.model.guest_mounts import Share
 from vmtailor.model.machine import HOST_CPU, MOST_CPU, Accelerator, Clock, DiskFormat, DiskMode, Machine, TalkLine
-from vmtailor.model.mounts import Share
 
 KVM_DEVICE = Path("/dev/kvm")
 

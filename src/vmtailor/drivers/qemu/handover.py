@@ -24,7 +24,7 @@ from vmtailor.drivers.qemu import descriptor_sets, qemu_program
 from vmtailor.drivers.qemu.plugin import Plugin
 from vmtailor.drivers.qemu.qemu_program import Qemu
 from vmtailor.drivers.shares import file_servers
-from vmtailor.model.mounts import Share
+from vmtailor.model.guest_mounts import Share
 
 #: Devices that QEMU opens in any machine.
 _DEVICES = ("/dev/null", "/dev/urandom")

@@ -28,8 +28,8 @@ from vmtailor.drivers.qemu.qmp import Qmp
 from vmtailor.drivers.rootfs import boot_disk
 from vmtailor.model.architecture import Emulator, named, presumed
 from vmtailor.model.boots.ending import End
+from vmtailor.model.guest_mounts import Share
 from vmtailor.model.machine import Accelerator, DiskFormat, DiskMode, Machine, TalkLine
-from vmtailor.model.mounts import Share
 
 _USERNET = re.compile(r"TCP\[([A-Z_0-9]+)\]\s+-?\d+\s+(\S+)\s+(\d+)\s+(\S+)\s+(\d+)")
 _PORT_REFUSED = re.compile(r"Could not set up host forwarding rule '([^']*)'")

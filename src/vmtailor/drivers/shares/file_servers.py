@@ -19,7 +19,7 @@ from vmtailor.base.errors import HostError, VmtailorError
 from vmtailor.base.files import toml_files
 from vmtailor.drivers.confinement import confinement, program_needs
 from vmtailor.drivers.confinement.confinement import Root
-from vmtailor.model.mounts import Share
+from vmtailor.model.guest_mounts import Share
 
 #: Names another server than the one that is installed.
 PROGRAM_VARIABLE = "VMTAILOR_VIRTIOFSD"

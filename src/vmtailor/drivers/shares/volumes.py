@@ -35,7 +35,7 @@ _MKFS_S = 120.0
 
 # vmtailor/volume/1: the first.
 @dataclass(frozen=True, kw_only=True)
-class Volume:
+class NamedVolume:
     """A volume. `created`: RFC 3339. `size_bytes`: of its disk."""
 
     SCHEMA: ClassVar[str] = "vmtailor/volume/1"
@@ -50,7 +50,7 @@ class Volume:
 class VolumeState:
     """`taken_bytes`: of this host's disk. `in_use`: a machine has it."""
 
-    volume: Volume
+    volume: NamedVolume
     path: Path
     taken_bytes: int
     in_use: bool
@@ -101,7 +101,7 @@ def create(name: str, size_bytes: int = USUAL_BYTES, labels: tuple[tuple[str, st
             options = ("-E", "lazy_itable_init=1,lazy_journal_init=1,nodiscard,root_owner=0:0", "-m", "0")
             process.run([mkfs, "-q", "-F", *options, str(disk)], timeout_s=_MKFS_S)
             created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-            records.save(Volume(name=name, created=created, size_bytes=size_bytes, labels=labels), made / _RECORD)
+            records.save(NamedVolume(name=name, created=created, size_bytes=size_bytes, labels=labels), made / _RECORD)
             made.rename(root / name)
     return True
 
@@ -112,7 +112,7 @@ def state(name: str) -> VolumeState:
     with _opened(folder) as disk:
         busy = not _lock(disk)
         taken = os.fstat(disk).st_blocks * 512
-    return VolumeState(records.load(Volume, folder / _RECORD), folder / _DISK, taken, busy)
+    return VolumeState(records.load(NamedVolume, folder / _RECORD), folder / _DISK, taken, busy)
 
 
 def remove(name: str) -> None:

@@ -15,8 +15,8 @@ from pathlib import Path
 from vmtailor.model.boots.surroundings import USUAL, GuestSurroundings
 from vmtailor.model.boots.system_exercise import SystemExercise
 from vmtailor.model.exercise import Exercise
+from vmtailor.model.guest_mounts import GuestMount
 from vmtailor.model.machine import Clock
-from vmtailor.model.mounts import GuestMount
 
 #: Bytes of the key that tags what a guest says.
 KEY_BYTES = 16

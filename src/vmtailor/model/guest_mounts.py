@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run mounts into its container: folders and files of the host, named volumes, and memory."""
+"""Mounts of a run: folders and files of the host, named volumes, and memory."""
 
 from __future__ import annotations
 

@@ -34,6 +34,7 @@ from vmtailor.model.boots.boot import Boot, Outcome
 from vmtailor.model.boots.ending import Gathered
 from vmtailor.model.boots.workload import FIXED_KEY, NETWORK, Exercised, Run, Terminal
 from vmtailor.model.bundle import SYSTEM, Bundle
+from vmtailor.model.guest_mounts import Share
 from vmtailor.model.image import ImageConfig, Port
 from vmtailor.model.machine import Accelerator, Clock, Disk, DiskFormat, DiskMode, Machine, PublishedPort
 from vmtailor.pipeline import bundle_boots, bundle_kernel, machine_run, run_ports
@@ -84,7 +85,7 @@ def starts(monkeypatch: pytest.MonkeyPatch) -> None:
 
     asked: list[Machine] = []
 
-    def supervised(machine: Machine) -> SupervisedStart:
+    def supervised(machine: Machine, shares: tuple[Share, ...] = ()) -> SupervisedStart:
         asked.append(machine)
         return SupervisedStart(("launch",), "qemu")
 

@@ -65,7 +65,11 @@ def test_an_answer_without_a_next_step_of_its_own_names_the_page() -> None:
 
 def test_an_option_is_known_by_each_of_its_names() -> None:
     subjects.cache_clear()
-    for names, answer in ((("-v", "--volume"), Parity.MISSING), (("-p", "--publish"), Parity.DIFFERS)):
+    for names, answer in (
+        (("--memory-swap", "--memory-swappiness"), Parity.MISSING),
+        (("-v", "--volume"), Parity.DIFFERS),
+        (("-p", "--publish"), Parity.DIFFERS),
+    ):
         found = known(names[0])
         assert found is not None and found.answer is answer and set(names) <= set(found.names) and found.says
         assert known(names[1]) is found

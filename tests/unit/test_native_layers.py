@@ -23,6 +23,7 @@ PROGRAMS = {
     "small-init": {"common"},
     "launch": set[str](),
     "supervise": {"common"},
+    "serve": {"launch"},
     "guard": set[str](),
     "scope": set[str](),
     "enter": set[str](),

@@ -38,7 +38,8 @@ from vmtailor.model.image import ImageConfig, Port
 from vmtailor.model.machine import Accelerator, Machine, PublishedPort, TalkLine
 from vmtailor.model.option import Option, OptionSubject, option, refuse
 from vmtailor.model.option_rows import ACCELERATOR, MEMORY
-from vmtailor.pipeline import run_environment, run_network, run_ports, run_surroundings
+from vmtailor.pipeline import mount_words, run_environment, run_mounts, run_network, run_ports, run_surroundings
+from vmtailor.pipeline.mount_words import WantedMount
 from vmtailor.pipeline.run_network import RunNetwork
 
 #: Seconds between the stop signal and the end of the machine, as container engines wait.
@@ -165,6 +166,21 @@ class RunOptions:
         ),
         None,
     )  # fmt: skip
+    volumes: tuple[WantedMount, ...] = option(
+        Option(
+            name="--volume", short="-v", many=True, metavar="SOURCE:PATH[:ro]", read=mount_words.parse_volumes,
+            subjects=CONTAINERS,
+            help="Mount a folder or file of the host at PATH, or the volume of this name. Repeat it for more.",
+        ),
+        (),
+    )  # fmt: skip
+    mounts: tuple[WantedMount, ...] = option(
+        Option(
+            name="--mount", many=True, metavar="type=…,src=…,dst=…", read=mount_words.parse_mounts, subjects=CONTAINERS,
+            help="Mount a folder or file (type=bind), a volume, or memory (type=tmpfs). Repeat it for more.",
+        ),
+        (),
+    )  # fmt: skip
     read_only: bool = option(run_rows.READ_ONLY, False)
     tmpfs: tuple[Tmpfs, ...] = option(run_rows.TMPFS, ())
     shm_bytes: int | None = option(run_rows.SHM_SIZE, None)
@@ -214,6 +230,11 @@ class RunOptions:
     def watched(self) -> bool:
         """Return whether calls that the kernel refuses are reported."""
         return self.explain_failures or self.observed is not None
+
+    @property
+    def wanted_mounts(self) -> tuple[WantedMount, ...]:
+        """Return the mounts of both spellings."""
+        return (*self.volumes, *self.mounts)
 
 
 @dataclass(frozen=True)
@@ -313,7 +334,7 @@ def require_meant(options: RunOptions, files: BundleFolder) -> None:
     bundle = files.bundle
     refuse(options, OptionSubject.SYSTEM if files.is_system else OptionSubject.CONTAINER, options.bundle)
     noun = "system" if files.is_system else "image"
-    run_network.require_ports(options.network, options.ports or options.publish_all)
+    run_network.require_ports(options.network, options.ports or options.publish_all, options.outbound)
     if (options.ports or options.publish_all) and not bundle.network:
         raise UserInputError(
             "this machine has no network device, so no port can be published",
@@ -324,6 +345,7 @@ def require_meant(options: RunOptions, files: BundleFolder) -> None:
             f"the bundle was fitted to {plural(bundle.cpus, 'CPU')}, and its kernel has no more",
             hint=f"fit the {noun} with --cpus {options.cpus}",
         )
+    run_mounts.require_meant(options.wanted_mounts, files)
 
 
 def run(
@@ -363,15 +385,24 @@ def orders_of(
     published = run_ports.chosen(asked)
     run, as_asked = _run_of(options, files)
     machine = run_network.with_network(replace(_machine(options, files), ports=published), run, options.network)
-    machine = with_run(replace(machine, line=_line(files, machine)), RUN_VOLUME)
+    machine = replace(machine, line=_line(files, machine))
     run = replace(run, virtio_line=machine.line is TalkLine.VIRTIO)
+    # Behind the root, init's orders, and the tracer.
+    first = len(machine.disks) + (1 if watching is None else 2)
+    mounted = run_mounts.held(options.wanted_mounts, first)
+    others = first + int(machine.network) + (machine.line is TalkLine.VIRTIO)
+    run_mounts.require_room(mounted, machine.hardware.bus, others)
+    run = replace(run, mounts=mounted.orders)
+    machine = with_run(machine, RUN_VOLUME)
     if watching is not None:
         run = replace(run, tracer=guest_volume.REFUSED_OPTIONS, quiet=tuple(sorted(NORMAL)))
         machine = with_tools(machine, watching.tools)
-    start = monitors.of(machine).supervised(machine)
+    machine = replace(machine, disks=(*machine.disks, *mounted.disks))
+    start = monitors.of(machine).supervised(machine, mounted.shares)
+    start = replace(start, inherited=(*start.inherited, *mounted.locks))
     # What was said, chosen or found for this start alone holds for no other.
     holds = as_asked and watching is None and not options.env_files and published == options.ports
-    holds = holds and not start.inherited
+    holds = holds and not start.inherited and not options.wanted_mounts
     sure = machine.accelerator is Accelerator.KVM or not KVM_DEVICE.exists() or options.accelerator is not None
     context = EndContext(
         bundle=str(files.path),

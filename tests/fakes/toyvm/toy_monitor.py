@@ -17,6 +17,7 @@ from vmtailor.drivers.guest.serial_line import SerialLine
 from vmtailor.drivers.monitors.monitor import KvmState, KvmVerdict, Monitor, Wants
 from vmtailor.drivers.monitors.running_machine import Lines, RunningMachine
 from vmtailor.drivers.monitors.supervised_start import MEMORY, RUN_VOLUME, SupervisedStart
+from vmtailor.model.guest_mounts import Share
 from vmtailor.model.machine import DiskMode, Machine
 
 PROGRAM = Path(__file__).with_name("toyvm")
@@ -60,7 +61,7 @@ class ToyMonitor(Monitor):
             serial.started()
             yield ToyMachine(process, Lines(serial), pasteable(self.command(machine)), errors)
 
-    def supervised(self, machine: Machine) -> SupervisedStart:
+    def supervised(self, machine: Machine, shares: tuple[Share, ...] = ()) -> SupervisedStart:
         """Return the program with its configuration, which it inherits."""
         described = configuration(machine)
         for drive in described["drives"]:

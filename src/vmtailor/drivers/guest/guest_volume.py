@@ -31,6 +31,8 @@ REFUSED_FILE = "refused"
 _TELLS_REFUSED = b"\0refused\0"
 #: A word in an init that can start further processes in the container.
 _TELLS_FURTHER = b"\0builtin\0"
+#: Names the record of a mount.
+_MOUNT = "mount-at"
 #: A word in an init that can talk on a virtio port.
 _PORT = b"\0virtio-line\0"
 _SECTOR = 512
@@ -58,6 +60,11 @@ def tells_refused(init: bytes) -> bool:
 def tells_further(init: bytes) -> bool:
     """Return whether an init can start further processes in the container."""
     return _TELLS_FURTHER in init
+
+
+def can_mount(init: bytes) -> bool:
+    """Return whether an init can mount what the user asks for (`Run.mounts`); those of versions before cannot."""
+    return f"\0{_MOUNT}\0".encode() in init
 
 
 def records(pairs: Iterable[tuple[str, str]]) -> bytes:
@@ -125,6 +132,7 @@ def run_records(run: Run) -> list[tuple[str, str]]:
         pairs.append(("privileged", "1"))
     if run.pid_one is not None:
         pairs.append(("pid-one", str(int(run.pid_one))))
+    pairs += [(_MOUNT, mount.record) for mount in run.mounts]
     if run.virtio_line:
         pairs.append(("virtio-line", "1"))
     if run.terminal is not None:

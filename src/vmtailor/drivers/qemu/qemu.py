@@ -29,6 +29,7 @@ from vmtailor.drivers.qemu.qmp import Qmp
 from vmtailor.drivers.rootfs import boot_disk
 from vmtailor.model.architecture import Emulator, named, presumed
 from vmtailor.model.boots.ending import End
+from vmtailor.model.guest_mounts import Share
 from vmtailor.model.machine import Accelerator, DiskFormat, DiskMode, Machine, TalkLine
 
 _USERNET = re.compile(r"TCP\[([A-Z_0-9]+)\]\s+-?\d+\s+(\S+)\s+(\d+)\s+(\S+)\s+(\d+)")
@@ -134,6 +135,7 @@ def launch(
             names=given.names,
             sets=tuple(given.sets),
             console=second.guest_out if second and (attendant or port) else None,
+            shares=tuple(given.shares),
             opened_tap=given.tap,
         )
         argv = build(ends, program=qemu.program, sandbox=qemu.sandbox)
@@ -175,11 +177,12 @@ def start(
     probe: bool = False,
     attendant: bool = False,
     greeted: bool = True,
+    shares: tuple[Share, ...] = (),
 ) -> contextlib.AbstractContextManager[QemuMachine]:
     """Start a machine; `launch` says what else holds. `probe`: with a second serial port for what the guest says;
-    `attendant`: with one for a conversation, in its place. Raises UserInputError for a disk image that stands on
-    another file of the host."""
-    wanted = _wanted(machine, plugin)
+    `attendant`: with one for a conversation, in its place. `shares`: of the host's files. Raises UserInputError for a
+    disk image that stands on another file of the host."""
+    wanted = _wanted(machine, plugin, shares)
     build = functools.partial(command, machine, plugin=plugin)
     return launch(
         build, wanted, architecture=machine.architecture, qmp=qmp, probe=probe, attendant=attendant,
@@ -187,17 +190,24 @@ def start(
     )  # fmt: skip
 
 
-def supervised(machine: Machine) -> SupervisedStart:
+def supervised(machine: Machine, shares: tuple[Share, ...] = ()) -> SupervisedStart:
     """Return the start of a machine by a supervisor. Raises as `start` does, and for disks that need a place for
     temporary files."""
-    wanted, family = _wanted(machine), named(machine.architecture)
+    wanted, family = _wanted(machine, shares=shares), named(machine.architecture)
     qemu = installed(family.name)
     if wanted.overlays:
         raise UserInputError("a supervised machine has no disk of which what is written is thrown away")
     _require(path for path in wanted.files if path != RUN_VOLUME)
     given, files = listed(wanted, qemu)
     line = LINE if machine.line is TalkLine.VIRTIO else 0
-    ends = Ends(qmp=CONTROL, names=given.names, sets=tuple(given.sets), console=line or None, opened_tap=given.tap)
+    ends = Ends(
+        qmp=CONTROL,
+        names=given.names,
+        sets=tuple(given.sets),
+        console=line or None,
+        opened_tap=given.tap,
+        shares=tuple(given.shares),
+    )
     return SupervisedStart(
         argv=tuple(given.argv(command(machine, ends, program=qemu.program, sandbox=qemu.sandbox))),
         command=_shown(functools.partial(command, machine), wanted, qemu),
@@ -212,7 +222,7 @@ def supervised(machine: Machine) -> SupervisedStart:
     )
 
 
-def _wanted(machine: Machine, plugin: Plugin | None = None) -> Wanted:
+def _wanted(machine: Machine, plugin: Plugin | None = None, shares: tuple[Share, ...] = ()) -> Wanted:
     for disk in machine.disks:
         if disk.format is DiskFormat.QCOW2:
             boot_disk.require_alone(disk.path)
@@ -226,6 +236,7 @@ def _wanted(machine: Machine, plugin: Plugin | None = None) -> Wanted:
         tap=machine.tap,
         low_ports=any(0 < port.host_port < 1024 for port in machine.ports),
         variables=net_guard.variables(machine, installed(machine.architecture).program),
+        shares=shares,
     )
 
 

@@ -18,6 +18,7 @@ from vmtailor.model.architecture import named
 from vmtailor.model.boots.counters import CountingConfig
 from vmtailor.model.boots.ending import End
 from vmtailor.model.checks import Check
+from vmtailor.model.guest_mounts import Share
 from vmtailor.model.machine import Machine
 
 
@@ -40,13 +41,13 @@ class QemuMonitor(Monitor):
         counter = wants.counter if isinstance(wants.counter, Plugin) else None
         return qemu.start(
             machine, plugin=counter, qmp=wants.control, probe=wants.probe, attendant=wants.attendant,
-            greeted=wants.greeted,
+            greeted=wants.greeted, shares=wants.shares,
         )  # fmt: skip
 
-    def supervised(self, machine: Machine) -> SupervisedStart:
+    def supervised(self, machine: Machine, shares: tuple[Share, ...] = ()) -> SupervisedStart:
         """Return the start of QEMU, shut in as far as the host allows."""
-        self.require(machine, Wants(control=True))
-        return qemu.supervised(machine)
+        self.require(machine, Wants(control=True, shares=shares))
+        return qemu.supervised(machine, shares)
 
     def not_started(self, end: End) -> HostError:
         """Return the error of a QEMU that did not start, with the host port if one could not be opened."""

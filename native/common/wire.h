@@ -29,6 +29,11 @@ enum wire_out {
     WIRE_RESULT = 'R',
     WIRE_FILE = 'D',
     WIRE_CREDIT = 'C',
+    /* Of a further process: its number is the first byte of the payload, in these and in those from the host. */
+    WIRE_FURTHER_STDOUT = 'o',
+    WIRE_FURTHER_STDERR = 'p',
+    WIRE_FURTHER_EXIT = 'y',
+    WIRE_FURTHER_CREDIT = 'c',
 };
 
 /* Frames from the host. */
@@ -38,6 +43,12 @@ enum wire_in {
     WIRE_SIGNAL = 's',
     WIRE_WINDOW = 'w',
     WIRE_GO = 'g',
+    WIRE_FURTHER = 'x',
+    WIRE_FURTHER_STDIN = 'j',
+    WIRE_FURTHER_STDIN_END = 'k',
+    WIRE_FURTHER_SIGNAL = 'q',
+    WIRE_FURTHER_WINDOW = 'v',
+    WIRE_FURTHER_TAKEN = 'u',
 };
 
 struct wire_decoder {

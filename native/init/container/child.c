@@ -11,6 +11,7 @@
 #include "init/base/power_off.h"
 #include "init/container/program.h"
 #include "init/container/traced.h"
+#include "init/machine/capabilities.h"
 #include "init/machine/root.h"
 #include "init/settings/settings.h"
 
@@ -86,6 +87,45 @@ pid_t child_start(struct list *argv, struct stdio stdio, bool mark, int *status_
     if (traced)
         start_tracer(&handover, mark);
     if (pid < 0 || status_fd == NULL)
+        close(status[0]);
+    else
+        *status_fd = status[0];
+    return pid;
+}
+
+/* Our own program, as root of the container; it keeps the one capability by which none of the container traces it. */
+static _Noreturn void become_builtin(const struct order *order, int status_fd) {
+    char *words[] = {"/.vmtailor/init",   "--further", (char *)order->builtin, (char *)(order->path ? order->path : ""),
+                     order->follow ? "1" : "0", NULL};
+    execve(words[0], words, (char *[]){NULL});
+    program_give_up(status_fd, CANNOT_EXECUTE, errno, "execve(%s)", words[0]);
+}
+
+pid_t child_further(struct order *order, struct stdio stdio, int *status_fd) {
+    int status[2];
+    if (pipe2(status, O_CLOEXEC) != 0)
+        return -1;
+    pid_t pid = fork();
+    if (pid == 0) {
+        reset_signals();
+        set_limits();
+        setsid();
+        if (stdio.terminal)
+            ioctl(stdio.in, TIOCSCTTY, 0);
+        if (dup2(stdio.in, 0) < 0 || dup2(stdio.out, 1) < 0 || dup2(stdio.err, 2) < 0)
+            program_give_up(status[1], CANNOT_EXECUTE, errno, "dup2%s", "");
+        /* Where there is a tracer, init is not limited itself. */
+        if (settings.trace.count > 0 && !capabilities_limit_traced())
+            program_give_up(status[1], CANNOT_EXECUTE, errno, "prctl(%s)", "PR_CAPBSET_DROP");
+        if (order->builtin != NULL)
+            become_builtin(order, status[1]);
+        const char *wrong = program_prepare_further(order);
+        if (wrong != NULL)
+            program_give_up(status[1], CANNOT_EXECUTE, 0, "%s", wrong);
+        program_become(&order->argv, status[1], false);
+    }
+    close(status[1]);
+    if (pid < 0)
         close(status[0]);
     else
         *status_fd = status[0];

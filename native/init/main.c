@@ -15,6 +15,7 @@
 #include "init/base/marks.h"
 #include "init/base/power_off.h"
 #include "init/base/serial_line.h"
+#include "init/builtin/builtin.h"
 #include "init/container/end_processes.h"
 #include "init/container/entry_point.h"
 #include "init/container/session.h"
@@ -78,6 +79,8 @@ int main(int argc, char **argv) {
         return traced_second_half(argc, argv);
     if (argc == 3 && strcmp(argv[1], "--attached") == 0)
         return traced_say_attached(argv[2]);
+    if (argc > 1 && strcmp(argv[1], "--further") == 0)
+        return builtin(argc, argv);
     if (argc == 4 && strcmp(argv[1], "-q") == 0)
         return note_module_request(argv[3]);
     struct stamp started = vt_mark_init();

@@ -26,7 +26,8 @@
 #define MOST_SESSIONS 64 /* the loop of events has room for four streams of each */
 #define MOST_NUMBER 250
 #define MOST_ORDER (256 * 1024)
-#define WINDOW 65536             /* bytes that may be under way, each way */
+#define PIPE 65536
+#define WINDOW 65536            /* bytes that may be under way, each way */
 #define PATIENCE_NS 2000000000u /* for what others still write once the process has ended; as in Docker */
 
 /* A place stays where it is once it was used: the loop of events may still have one of its watches in hand. */
@@ -40,7 +41,8 @@ struct session {
     char *pending; /* from the host, not yet taken by the process */
     size_t pending_length;
     bool stdin_ended;
-    size_t credit; /* bytes of output that the host has room for */
+    size_t credit;    /* bytes of output that the host has room for */
+    size_t left_over; /* once it has ended: what its pipes may still hold of its own, for which the host is waited */
     uint64_t patient_until;
     int code, by_signal;
     char why[160];
@@ -102,8 +104,7 @@ static void finish(struct session *session) {
     send_end(number, session->code, session->by_signal, session->why);
 }
 
-static void refuse(struct session *session, int code, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+static void refuse(struct session *session, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 static void refuse(struct session *session, int code, const char *format, ...) {
     va_list args;
     va_start(args, format);
@@ -134,14 +135,15 @@ static void relay(struct session *session, struct watch *watch, char type) {
         session->credit -= (size_t)got;
         if (session->credit == 0)
             session->out.events = session->err.events = 0;
-        session->patient_until = now_ns() + PATIENCE_NS;
+        if (session->ended)
+            session->left_over -= (size_t)got < session->left_over ? (size_t)got : session->left_over;
     } else if (got == 0 || (most > 0 && errno != EAGAIN && errno != EINTR)) {
         loop_remove(watch); /* end of file; on a terminal, EIO */
         finish_if_done(session);
     }
 }
 
-#define SESSION_OF(watch, member) ((struct session *)(void *)((char *)(watch) - offsetof(struct session, member)))
+#define SESSION_OF(watch, member) ((struct session *)(void *)((char *)(watch)-offsetof(struct session, member)))
 
 static void relay_out(struct watch *watch, short events) {
     (void)events;
@@ -157,7 +159,8 @@ static void take_credit(struct session *session, size_t bytes) {
     session->credit = bytes < WINDOW - session->credit ? session->credit + bytes : WINDOW;
     if (session->credit > 0)
         session->out.events = session->err.events = POLLIN;
-    session->patient_until = now_ns() + PATIENCE_NS;
+    if (session->left_over > 0)
+        session->patient_until = now_ns() + PATIENCE_NS;
 }
 
 /* --- its input --- */
@@ -301,8 +304,8 @@ static void start(struct session *session, struct order *order) {
         refuse(session, CANNOT_EXECUTE, "no memory");
         return;
     }
-    bool opened = session->terminal ? open_terminal(session, order, &theirs, path)
-                                    : open_pipes(session, order, &theirs);
+    bool opened =
+        session->terminal ? open_terminal(session, order, &theirs, path) : open_pipes(session, order, &theirs);
     session->pid = opened ? child_further(order, theirs, &status) : -1;
     int error = errno;
     close_theirs(&theirs);
@@ -314,8 +317,8 @@ static void start(struct session *session, struct order *order) {
 
 static void take_order(struct session *session, const uint8_t *data, size_t length) {
     struct order order;
-    char *more = length <= MOST_ORDER - session->text_length ? realloc(session->text, session->text_length + length + 1)
-                                                             : NULL;
+    char *more =
+        length <= MOST_ORDER - session->text_length ? realloc(session->text, session->text_length + length + 1) : NULL;
     if (more == NULL) {
         refuse(session, CANNOT_EXECUTE, "the order is longer than %d bytes, or there is no memory", MOST_ORDER);
         return;
@@ -346,6 +349,7 @@ bool session_exit(pid_t pid, int status) {
         session->code = session->by_signal != 0 ? 128 + session->by_signal : WEXITSTATUS(status);
         if (session->status.fd >= 0)
             take_status(session);
+        session->left_over = 2 * PIPE;
         session->patient_until = now_ns() + PATIENCE_NS;
         finish_if_done(session);
         return true;
@@ -357,10 +361,10 @@ uint64_t sessions_advance(void) {
     uint64_t next = UINT64_MAX;
     for (size_t i = 0; count > 0 && i < places_used; i++) {
         struct session *session = places[i];
-        if (session->number == 0 || !session->ended || session->credit == 0)
+        if (session->number == 0 || !session->ended || (session->credit == 0 && session->left_over > 0))
             continue;
         if (now_ns() >= session->patient_until)
-            finish(session); /* another process has its streams, and is silent */
+            finish(session); /* another process has its streams */
         else if (session->patient_until < next)
             next = session->patient_until;
     }

@@ -12,8 +12,9 @@ from collections.abc import Callable, Mapping
 from typing import Protocol, TypeVar
 
 from vmtailor.base.text import is_number
+from vmtailor.drivers.guest.further import FurtherProcesses
 from vmtailor.drivers.guest.guest_text import parse_exit, parse_marks, parse_note, parse_result
-from vmtailor.drivers.guest.wire import MAX_PAYLOAD, OPEN_KEY, Decoder, Frame, FromGuest, ToGuest, encode
+from vmtailor.drivers.guest.wire import FURTHER, MAX_PAYLOAD, OPEN_KEY, Decoder, Frame, FromGuest, ToGuest, encode
 from vmtailor.model.guest import GuestMark, GuestNote, GuestReport, StepResult
 
 #: Bytes of each stream, of the console and of all files that are kept; what comes after is relayed but not kept.
@@ -70,8 +71,8 @@ class GuestSession:
 
     `key`: the run volume's, None where there is none. `on_stdout` and `on_stderr` get bytes as they come, `on_mark`
     each mark; `on_file`, by name, the parts of files that are too long to be kept. Everything heard is in `report()`;
-    `farewell` is what the kernel said when something had it halt, power off or start again. Not safe for several
-    threads."""
+    `farewell` is what the kernel said when something had it halt, power off or start again. `further` starts further
+    processes in the container. Not safe for several threads."""
 
     def __init__(
         self,
@@ -112,6 +113,7 @@ class GuestSession:
         self._stdin = bytearray()
         self._stdin_end = False
         self._credit = _WINDOW
+        self.further = FurtherProcesses(self._frame)
 
     # --- hearing ---
 
@@ -235,6 +237,8 @@ class GuestSession:
             self._append(self.results, parse_result(payload))
         elif kind == FromGuest.FILE:
             self._hear_file(payload)
+        elif kind in FURTHER:
+            self.further.hear(kind, payload)
         elif kind == FromGuest.CREDIT and is_number(payload) and len(payload) < 6:
             self._credit = min(_WINDOW, self._credit + int(payload))
             self._fill()

@@ -201,11 +201,9 @@ static const char *set(struct reader *reader, const char *key, char *value) {
     const struct {
         const char *key;
         bool *flag;
-    } flags[] = {{"stdin", &settings->stdin_relay},
-                 {"terminal", &settings->terminal},
-                 {"hold", &settings->hold},
-                 {"privileged", &settings->privileged},
-                 {"pid-one", &settings->pid_one}};
+    } flags[] = {{"stdin", &settings->stdin_relay}, {"terminal", &settings->terminal},
+                 {"hold", &settings->hold},         {"privileged", &settings->privileged},
+                 {"pid-one", &settings->pid_one},   {"virtio-line", &settings->virtio_line}};
 
     if (key[0] == '.')
         return set_step(reader->step, key + 1, value);

@@ -42,6 +42,7 @@ struct settings {
     int rows, cols;
     bool privileged;      /* the container's root may do everything */
     bool pid_one;         /* the entry point is the first of its processes, where the kernel can do that */
+    bool virtio_line;     /* the host is to be talked to on a virtio port */
     const char *key_text; /* where the key stands in its text, or NULL: there is none */
     uint8_t key[16];
     bool exercise; /* there is one: `ready` and `steps` count */

@@ -19,8 +19,9 @@ static void tag(const uint8_t key[WIRE_KEY], const uint8_t head[4], const void *
     sha256_end(&hash, digest);
 }
 
-size_t wire_encode(uint8_t *out, const uint8_t key[WIRE_KEY], char type, uint8_t sequence, const void *payload,
-                   size_t length) {
+/* Write a head for `length` bytes of payload; so many of them are in its tag. */
+static size_t put_head(uint8_t *out, const uint8_t key[WIRE_KEY], char type, uint8_t sequence, size_t length,
+                       const void *payload, size_t tagged) {
     uint8_t digest[32];
     out[0] = MAGIC_0;
     out[1] = MAGIC_1;
@@ -28,8 +29,14 @@ size_t wire_encode(uint8_t *out, const uint8_t key[WIRE_KEY], char type, uint8_t
     out[3] = sequence;
     out[4] = (uint8_t)length;
     out[5] = (uint8_t)(length >> 8);
-    tag(key, out + 2, payload, length, digest);
+    tag(key, out + 2, payload, tagged, digest);
     memcpy(out + 6, digest, TAG);
+    return WIRE_HEADER;
+}
+
+size_t wire_encode(uint8_t *out, const uint8_t key[WIRE_KEY], char type, uint8_t sequence, const void *payload,
+                   size_t length) {
+    put_head(out, key, type, sequence, length, payload, length);
     if (length > 0)
         memcpy(out + WIRE_HEADER, payload, length);
     return WIRE_HEADER + length;
@@ -69,4 +76,66 @@ void wire_decode(struct wire_decoder *decoder, const uint8_t *data, size_t lengt
             memmove(decoder->held, decoder->held + done, decoder->length);
         }
     }
+}
+
+size_t wire_port_head(uint8_t *out, const uint8_t key[WIRE_KEY], char type, uint8_t sequence, size_t length) {
+    return put_head(out, key, type, sequence, length, NULL, 0);
+}
+
+bool wire_is_port_head(const uint8_t head[WIRE_HEADER], const uint8_t key[WIRE_KEY]) {
+    uint8_t digest[32];
+    if (head[0] != MAGIC_0 || head[1] != MAGIC_1)
+        return false;
+    tag(key, head + 2, NULL, 0, digest);
+    return memcmp(digest, head + 6, TAG) == 0;
+}
+
+static size_t least(size_t a, size_t b) {
+    return a < b ? a : b;
+}
+
+/* Take what there is of a payload; returns how many bytes. */
+static size_t take_part(struct wire_port *port, const uint8_t *data, size_t length, wire_sink *sink, void *context) {
+    size_t part = least(length, port->left);
+    port->left -= part;
+    if (port->head[2] == WIRE_STDIN) {
+        if (part > 0)
+            sink(context, WIRE_STDIN, data, part);
+        return part;
+    }
+    size_t kept = least(part, sizeof port->text - port->text_length);
+    memcpy(port->text + port->text_length, data, kept);
+    port->text_length += kept;
+    bool stream = port->head[2] == WIRE_FURTHER_STDIN;
+    if (stream)
+        port->left += part - kept;
+    if (port->left == 0 || (stream && port->text_length == sizeof port->text)) {
+        sink(context, (char)port->head[2], port->text, port->text_length);
+        port->text_length = 1; /* the number of the process: of the next part, too */
+    }
+    return stream ? kept : part;
+}
+
+bool wire_port_decode(struct wire_port *port, const uint8_t *data, size_t length, wire_sink *sink, void *context) {
+    while (length > 0) {
+        size_t done;
+        if (port->left == 0) {
+            done = least(length, WIRE_HEADER - port->head_length);
+            memcpy(port->head + port->head_length, data, done);
+            port->head_length += done;
+            if (port->head_length == WIRE_HEADER) {
+                if (!wire_is_port_head(port->head, port->key))
+                    return false;
+                port->head_length = port->text_length = 0;
+                port->left = port->head[4] | (size_t)port->head[5] << 8;
+                if (port->left == 0)
+                    take_part(port, data, 0, sink, context);
+            }
+        } else {
+            done = take_part(port, data, length, sink, context);
+        }
+        data += done;
+        length -= done;
+    }
+    return true;
 }

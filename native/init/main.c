@@ -13,6 +13,7 @@
 #include "init/base/event_loop.h"
 #include "init/base/host.h"
 #include "init/base/marks.h"
+#include "init/base/port.h"
 #include "init/base/power_off.h"
 #include "init/base/serial_line.h"
 #include "init/builtin/builtin.h"
@@ -60,6 +61,10 @@ static void from_host(void *context, char type, const uint8_t *payload, size_t l
     case WIRE_GO:
         exercise_go();
         break;
+    case WIRE_TAKEN:
+        line_taken((size_t)atol(text));
+        entry_output_go();
+        break;
     default:
         session_frame(type, payload, length);
     }
@@ -92,6 +97,8 @@ int main(int argc, char **argv) {
     line_open();
     root_scratch();
     settings_load();
+    if (settings.virtio_line)
+        port_open(settings.key);
     line_text(WIRE_HELLO, "init 1"); /* at once: from here on the host believes nobody who lacks the key */
     if (!settings.stdin_relay && !settings.terminal)
         line_hold();

@@ -3,7 +3,8 @@
  * Runs init's serial line under the sanitizers, with a played clock. Orders from standard input, a word and a text
  * each; what is written to the line goes to standard output as HEX, one write a line.
  *
- *     hold | flush | wait MS | hello TEXT | note TEXT | mark NAME | out TEXT | result TEXT | file LENGTH | back NAME
+ *     port | hold | flush | wait MS | hello TEXT | note TEXT | mark NAME | out TEXT | result TEXT | file LENGTH | back
+ * NAME | flood LENGTH | taken LENGTH | full
  */
 #include "init/base/serial_line.h"
 
@@ -35,7 +36,15 @@ ssize_t __wrap_write(int fd, const void *data, size_t length) {
 static void do_as_told(const char *word, const char *text) {
     struct stamp stamp = {3 * now, now, now + 1767225600000000000u};
     static char data[100000];
-    if (strcmp(word, "hold") == 0)
+    if (strcmp(word, "port") == 0)
+        line_take_port(1);
+    else if (strcmp(word, "flood") == 0)
+        line_send(WIRE_STDOUT, data, strtoul(text, NULL, 10));
+    else if (strcmp(word, "taken") == 0)
+        line_taken(strtoul(text, NULL, 10));
+    else if (strcmp(word, "full") == 0)
+        printf(line_is_full() ? "full\n" : "room\n");
+    else if (strcmp(word, "hold") == 0)
         line_hold();
     else if (strcmp(word, "flush") == 0)
         line_flush();

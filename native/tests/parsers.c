@@ -3,7 +3,7 @@
  * Runs the parsers of init and client under the sanitizers over inputs from standard input, each with its length (4
  * bytes, little endian) before it, and prints what each made of it, one line an input.
  *
- *     parsers records|wire|http|user < INPUTS
+ *     parsers records|wire|port|http|user < INPUTS
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,6 +46,29 @@ static void print_frame(void *context, char type, const uint8_t *payload, size_t
     for (size_t i = 0; i < length; i++)
         printf("%02x", payload[i]);
     printf(" ");
+}
+
+/* Of standard input, which comes in parts, only how much it is. */
+static void print_or_count(void *context, char type, const uint8_t *payload, size_t length) {
+    if (type == WIRE_STDIN)
+        *(size_t *)context += length;
+    else
+        print_frame(NULL, type, payload, length);
+}
+
+/* As for the serial line. */
+static void try_port(char *data, size_t length) {
+    struct wire_port port = {.left = 0};
+    size_t piece = length > 0 ? (unsigned char)data[0] + 1u : 1, stream = 0;
+    bool fine = true;
+    for (size_t at = 1; at < length && fine; at += piece) {
+        size_t part = length - at < piece ? length - at : piece;
+        char *copy = malloc(part);
+        memcpy(copy, data + at, part);
+        fine = wire_port_decode(&port, (uint8_t *)copy, part, print_or_count, &stream);
+        free(copy);
+    }
+    printf("stream=%zu %s\n", stream, fine ? "fine" : "damaged");
 }
 
 /* The first byte says in what pieces the rest arrives. */
@@ -104,7 +127,8 @@ static void try_user(char *data, size_t length) {
 static const struct {
     const char *name;
     void (*try)(char *data, size_t length);
-} PARSERS[] = {{"records", try_records}, {"wire", try_wire}, {"http", try_http}, {"user", try_user}};
+} PARSERS[] = {
+    {"records", try_records}, {"wire", try_wire}, {"port", try_port}, {"http", try_http}, {"user", try_user}};
 
 int main(int argc, char **argv) {
     for (size_t i = 0; argc == 2 && i < sizeof PARSERS / sizeof *PARSERS; i++) {
@@ -123,6 +147,6 @@ int main(int argc, char **argv) {
         }
         return 0;
     }
-    fprintf(stderr, "use: parsers records|wire|http|user < INPUTS\n");
+    fprintf(stderr, "use: parsers records|wire|port|http|user < INPUTS\n");
     return 2;
 }

@@ -53,6 +53,10 @@ void line_send(char type, const void *payload, size_t length) {
     write_all(payload, length);
 }
 
+bool line_is_port(void) {
+    return false;
+}
+
 void line_note(const char *symbol, const char *format, ...) {
     (void)symbol;
     (void)format;

@@ -10,7 +10,7 @@ import pytest
 from tests.fakes.sanitized import compiled
 
 from vmtailor.drivers.guest.guest_text import parse_marks
-from vmtailor.drivers.guest.wire import OPEN_KEY, Decoder, Frame
+from vmtailor.drivers.guest.wire import MAX_BLOCK, OPEN_KEY, Decoder, Frame, PortDecoder
 
 pytestmark = pytest.mark.contract
 
@@ -96,3 +96,38 @@ def test_there_is_room_for_as_much_as_comes(program: Path, length: int) -> None:
     assert [frame.payload[1:4] for frame in frames if frame.type == "N"] == [b"%03d" % number for number in range(60)]
     assert sum(len(parse_marks(frame.payload, 0.0)) for frame in frames if frame.type == "M") == 30
     assert sum(len(frame.payload) - 2 for frame in frames if frame.type == "D") == 50000
+
+
+def on_port(program: Path, *orders: str) -> tuple[list[Frame], list[str]]:
+    """The frames that orders make on a port, and what else was printed."""
+    text = "".join(f"{order}\n" for order in ("port", *orders)).encode()
+    done = subprocess.run([program], input=text, capture_output=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr.decode("utf-8", "replace")[-3000:]
+    decoder, frames, said = PortDecoder(OPEN_KEY), [], []
+    for line in done.stdout.decode().split():
+        if line in ("full", "room"):
+            said.append(line)
+        else:
+            frames += decoder.feed(bytes.fromhex(line))[0]
+    assert (decoder.damaged, decoder.lost) == (0, 0)
+    return frames, said
+
+
+def test_a_port_takes_output_in_blocks_and_all_else_as_the_line_does(program: Path) -> None:
+    frames, _ = on_port(program, *START, "flood 70000", "result step=-1", "file 5000")
+    assert "".join(frame.type for frame in frames) == "HMNMOOORDDD"
+    assert [len(frame.payload) for frame in frames if frame.type == "O"] == [
+        MAX_BLOCK,
+        MAX_BLOCK,
+        70000 - 2 * MAX_BLOCK,
+    ]
+
+
+def test_what_waits_on_a_port_goes_out_with_what_cannot_wait(program: Path) -> None:
+    frames, _ = on_port(program, "hold", *START, "wait 35", "mark ready", "wait 1", "result step=-1")
+    assert [frame.type for frame in frames] == ["H", "N", "M", "R"]
+
+
+def test_output_on_a_port_waits_for_the_host(program: Path) -> None:
+    orders = ("full", "flood 99000", "flood 99000", "full", "flood 99000", "full", "taken 99000", "full", "result x=1")
+    assert on_port(program, *orders)[1] == ["room", "room", "full", "room"]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.fakes.sanitized import compiled, records_of
 
 from vmtailor.drivers.guest.guest_volume import config_bytes
-from vmtailor.drivers.guest.wire import MAGIC, OPEN_KEY, Decoder, encode
+from vmtailor.drivers.guest.wire import MAGIC, OPEN_KEY, Decoder, encode, encode_on_port
 from vmtailor.model.boots.workload import Run, Terminal
 from vmtailor.model.exercise import Exercise, Expect, Ready, ReadyKind, Step, StepKind
 from vmtailor.model.image import ImageConfig
@@ -132,6 +132,30 @@ def test_both_decoders_agree(program: Path, lines: list[tuple[list[tuple[str, by
         inputs.append(bytes([piece]) + data)
         expected.append("".join(f"{ord(frame.type):02x}:{frame.payload.hex()} " for frame in heard))
     assert parse(program, "wire", inputs) == expected
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=20, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from("ieswgcq"), st.binary(max_size=200)), max_size=6), st.integers(0, 255))
+def test_frames_on_a_port_in_any_pieces(program: Path, items: list[tuple[str, bytes]], piece: int) -> None:
+    """Standard input comes in parts; of all else what is longer than 64 bytes is cut off."""
+    line = b"".join(encode_on_port(kind, payload, n, OPEN_KEY) for n, (kind, payload) in enumerate(items))
+    others = "".join(f"{ord(kind):02x}:{payload[:64].hex()} " for kind, payload in items if kind != "i")
+    stream = sum(len(payload) for kind, payload in items if kind == "i")
+    assert parse(program, "port", [bytes([piece]) + line]) == [f"{others}stream={stream} fine"]
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize("seed", range(3))
+def test_damaged_frames_on_a_port(program: Path, seed: int) -> None:
+    frames_of = (encode_on_port(kind, b"12 34", n, OPEN_KEY) for n, kind in enumerate("iswcq"))
+    seeds = [bytes([40]) + b"".join(frames_of), bytes([3]) + encode_on_port("i", bytes(5000), 0, OPEN_KEY)]
+    assert len(parse(program, "port", damaged(seeds, seed))) == ROUND
+
+
+def test_a_port_hears_nothing_behind_what_is_no_frame(program: Path) -> None:
+    good = encode_on_port("s", b"15", 0, OPEN_KEY)
+    forged = encode_on_port("s", b"15", 1, bytes(15) + b"\1")
+    assert parse(program, "port", [b"\xff" + good + forged + good]) == ["73:3135 stream=0 damaged"]
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -16,8 +16,14 @@ import pytest
 from tests.fakes.sanitized import compiled
 
 from vmtailor.base import natives
-from vmtailor.drivers.guest.further import MOST_AT_ONCE, WINDOW_BYTES, FurtherProcess, FurtherProcesses, Order
-from vmtailor.drivers.guest.further import can_start_further
+from vmtailor.drivers.guest.further import (
+    MOST_AT_ONCE,
+    WINDOW_BYTES,
+    FurtherProcess,
+    FurtherProcesses,
+    Order,
+    can_start_further,
+)
 from vmtailor.drivers.guest.wire import FURTHER, MAX_PAYLOAD, ToGuest
 from vmtailor.model.boots.workload import Terminal
 
@@ -218,9 +224,7 @@ def test_a_terminal(guest: Played) -> None:
     guest.wait(process)
     lines = process.stdout.decode().splitlines()
     assert (lines[0], lines[2], lines[3], process.exit_code) == ("30 100", "41 132", "got line", 3)
-    interrupted = guest.further.start(
-        Order(("sh", "-c", "echo on; exec sleep 100"), stdin=True, terminal=Terminal())
-    )
+    interrupted = guest.further.start(Order(("sh", "-c", "echo on; exec sleep 100"), stdin=True, terminal=Terminal()))
     guest.until(lambda: b"on" in interrupted.stdout)
     interrupted.send_stdin(b"\x03")
     guest.wait(interrupted)
@@ -298,4 +302,3 @@ def test_frames_of_a_mad_host(guest: Played, seed: int) -> None:
         if len(guest._out) > 4096:
             guest.pump()
     guest.end()
-

@@ -132,7 +132,8 @@ def test_tars_both_ways_and_what_is_used(bench: Bench) -> None:
         got = session.further.start(Order(builtin=Builtin.ARCHIVE, path="/srv/d"))
         finished(session, got)
         assert (got.exit_code, bytes(got.stderr)) == (0, b"")
-        with tarfile.open(fileobj=io.BytesIO(bytes(got.stdout))) as back, tarfile.open(fileobj=io.BytesIO(out.getvalue())) as there:
+        written = io.BytesIO(out.getvalue())
+        with tarfile.open(fileobj=io.BytesIO(bytes(got.stdout))) as back, tarfile.open(fileobj=written) as there:
             said = [
                 [(one.name, one.type, one.mode, one.uid, one.gid, one.mtime, one.linkname, one.size) for one in each]
                 for each in (back.getmembers(), sorted(there.getmembers(), key=lambda one: one.name))

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import socket
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 from vmtailor.drivers.guest.guest_session import GuestSession
 from vmtailor.drivers.guest.guest_text import parse_exit, parse_marks, parse_note, parse_result
-from vmtailor.drivers.guest.wire import Decoder, Frame, encode
+from vmtailor.drivers.guest.wire import Decoder, Frame, PortDecoder, encode, encode_on_port
 from vmtailor.model.guest import READY_STEP, GuestReport
 
 KEY = b"0123456789abcdef"
@@ -220,3 +221,88 @@ def test_a_result_says_what_was_wrong_first() -> None:
     assert not result.ok
     assert result.wrong is not None
     assert (result.wrong.exit_code, result.wrong.head, result.why) == (1, "oops", "exit status 1, not 0")
+
+
+@dataclass
+class PortGuest:
+    """Plays init on a port, and the kernel on the serial line."""
+
+    console: socket.socket
+    port: socket.socket
+    session: GuestSession
+    out: bytearray
+    said: int = 0
+    decoder: PortDecoder = field(default_factory=lambda: PortDecoder(KEY))
+
+    def say(self, kind: str, payload: bytes = b"") -> None:
+        self.port.sendall(encode_on_port(kind, payload, self.said, KEY))
+        self.said += 1
+        self.session.pump(1.0)
+
+    def hear(self) -> list[Frame]:
+        with contextlib.suppress(BlockingIOError):
+            return self.decoder.feed(self.port.recv(1 << 20))[0]
+        return []
+
+
+@pytest.fixture
+def on_port() -> Iterator[PortGuest]:
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(one) for _ in range(2) for one in socket.socketpair()]
+        for one in sockets:
+            one.setblocking(False)
+        out = bytearray()
+        session = GuestSession(sockets[0], key=KEY, port=sockets[2], on_stdout=out.extend, keep_output=False)
+        yield PortGuest(sockets[1], sockets[3], session, out)
+
+
+def test_the_host_greets_on_a_port_and_says_that_it_has_heard_all(on_port: PortGuest) -> None:
+    assert [frame.type for frame in on_port.hear()] == ["h"]
+    on_port.say("H", b"init 1")
+    on_port.say("O", b"out")
+    on_port.say("X", b"3 0 ")
+    assert on_port.hear() == []
+    on_port.say("Q")
+    assert [frame.type for frame in on_port.hear()] == ["b"]
+    report = on_port.session.report()
+    assert (report.exit_code, bytes(on_port.out), report.stdout) == (3, b"out", "")
+
+
+def test_standard_input_on_a_port_goes_out_in_blocks_as_credit_is_given(on_port: PortGuest) -> None:
+    on_port.hear()
+    on_port.say("H", b"init 1")
+    on_port.session.send_stdin(bytes(200_000))
+    on_port.session.end_stdin()
+
+    def heard() -> list[int]:
+        sizes: list[int] = []
+        while frames := on_port.hear():
+            assert {frame.type for frame in frames} <= {"i", "e"}
+            sizes += [len(frame.payload) for frame in frames]
+            on_port.session.send_waiting()
+        return sizes
+
+    assert heard() == [32768] * 4
+    assert on_port.session.stdin_queued == 200_000 - (128 << 10)
+    on_port.say("C", b"100000")
+    assert heard() == [32768, 32768, 200_000 - 6 * 32768, 0]
+
+
+def test_output_on_a_port_is_taken_in_bulk(on_port: PortGuest) -> None:
+    on_port.hear()
+    on_port.say("H", b"init 1")
+    on_port.say("O", bytes(32768))
+    assert on_port.hear() == []
+    on_port.say("E", bytes(32768))
+    assert [(frame.type, frame.payload) for frame in on_port.hear()] == [("c", b"65536")]
+
+
+def test_a_session_with_a_port_ends_with_both_lines(on_port: PortGuest) -> None:
+    on_port.console.sendall(b"Kernel panic - not syncing: x\n" + encode("F", b"TMPFS\0no room", 0, KEY))
+    on_port.session.pump(1.0)
+    assert on_port.session.fatal is not None and on_port.session.fatal.symbol == "TMPFS"
+    on_port.port.close()
+    assert on_port.session.pump(1.0)
+    on_port.console.close()
+    assert not on_port.session.pump(1.0)
+    assert "Kernel panic" in on_port.session.report().console

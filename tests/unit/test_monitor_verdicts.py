@@ -9,6 +9,7 @@ import hashlib
 import io
 import json
 import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,7 @@ from vmtailor.model.monitor_verdicts import MonitorPlace, MonitorVerdict, Monito
 from vmtailor.model.trial import Trial, Verification
 from vmtailor.pipeline import monitor_record, reverify
 from vmtailor.pipeline.monitor_choice import MonitorChoice
-from vmtailor.pipeline.reverify import SavedContainer, VerifyRequest
+from vmtailor.pipeline.reverify import SavedContainer, SavedSystem, VerifyRequest
 from vmtailor.stages.report import fit_document, page, show
 
 pytestmark = pytest.mark.usefixtures("own_cache")
@@ -56,6 +57,8 @@ HERE = Lab(
     sizes={},
     made_from="m",
 )
+#: Bundles and work folders of earlier versions.
+SAVED = Path(__file__).parents[1] / "data" / "saved"
 
 
 def opened(folder: Path) -> BundleFolder:
@@ -256,6 +259,22 @@ def test_verify_keeps_what_it_found_with_its_monitor(
     libkrun, qemu = verdict_file.read(bundle_folder.load(folder))
     assert libkrun == replace(IN_LAB, proof=Proof.LOAD, skipped=libkrun.skipped) and len(libkrun.skipped) == 1
     assert (qemu.failures, qemu.clock, qemu.version) == (("it is silent",), Clock.WALL, "7.2")
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_under_kvm_a_verdict_on_the_bundles_own_disk_is_kept_and_on_another_disk_none(
+    tmp_path: Path, verdict: list[Verification], monkeypatch: pytest.MonkeyPatch, kept: bool
+) -> None:
+    monkeypatch.setattr(SavedSystem, "verified", lambda *_: verdict[-1])
+    folder = tmp_path / "system"
+    shutil.copytree(SAVED / "system", folder)
+    asked = VerifyRequest(folder, Clock.WALL, accelerator=Accelerator.KVM)
+    prepared = reverify.prepare(asked)
+    if not kept:
+        prepared = replace(prepared, request=replace(asked, disk=tmp_path / "newer.raw"))
+    assert not reverify.verify_prepared(prepared).failures
+    found = verdict_file.read(bundle_folder.load(folder))
+    assert [(one.monitor, one.place) for one in found] == [("qemu", MonitorPlace.KVM)] * kept
 
 
 def test_a_verdict_that_cannot_be_kept_counts_all_the_same(

@@ -16,8 +16,11 @@ import pytest
 from tests.unit.test_running import options
 
 from vmtailor.base.errors import GuestError, HostError
+from vmtailor.base.files import records
 from vmtailor.booting import relay
+from vmtailor.drivers.host.bundle_folder import seal
 from vmtailor.drivers.qemu import qemu_program
+from vmtailor.model.bundle import RECORD, Bundle
 from vmtailor.pipeline.machine_run import RunOptions, run
 
 FAKE = Path(__file__).parents[1] / "fakes" / "qemu-guest"
@@ -57,7 +60,7 @@ def run_it(folder: Path, given: RunOptions, stdout: int | None = None, stderr: i
         stack.enter_context(standing_for(1, out_file.fileno() if stdout is None else stdout))
         stack.enter_context(standing_for(2, err_file.fileno() if stderr is None else stderr))
         code = run(given)
-    return Said(code, out.read_text(), err.read_text(), time.monotonic() - began)
+    return Said(code, out.read_text("latin-1"), err.read_text(), time.monotonic() - began)
 
 
 def test_both_streams_and_the_status(tmp_path: Path) -> None:
@@ -162,3 +165,35 @@ def test_closed_standard_streams_get_no_file_of_ours(tmp_path: Path) -> None:
             os.dup2(descriptor, number)
             os.close(descriptor)
     assert code == 3
+
+
+def on_port(given: RunOptions) -> RunOptions:
+    """The same bundle with a kernel and an init that have a virtio line."""
+    folder = given.bundle
+    for name, data in (("config", b"CONFIG_VIRTIO_CONSOLE=y\n"), ("init", b"\0virtio-line\0")):
+        (folder / name).write_bytes(data)
+    seal(folder, records.load(Bundle, folder / RECORD))
+    return given
+
+
+def test_both_streams_and_the_status_on_a_port(tmp_path: Path) -> None:
+    said = run_it(tmp_path, on_port(options(tmp_path, "talk")))
+    assert (said.code, said.out, said.err) == (3, "out\n", "err\n")
+
+
+def test_a_stream_through_a_port_and_back(tmp_path: Path) -> None:
+    data = bytes(range(256)) * 4000
+    given = tmp_path / "given"
+    given.write_bytes(data)
+    with given.open("rb") as file, standing_for(0, file.fileno()):
+        run_it(tmp_path, replace(on_port(options(tmp_path, "copy")), interactive=True))
+    assert (tmp_path / "stdout").read_bytes() == data
+
+
+@pytest.mark.attack
+def test_a_reader_that_leaves_stops_a_container_on_a_port(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer):
+        said = run_it(tmp_path, on_port(options(tmp_path, "leave")), stdout=writer)
+    assert (said.code, said.err) == (9, "")

@@ -7,11 +7,13 @@
 #include <sys/reboot.h>
 #include <unistd.h>
 
+#include "init/base/host.h"
 #include "init/base/serial_line.h"
 
 _Noreturn void power_off(void) {
     sync();
     line_drain();
+    host_wait();
     reboot(RB_AUTOBOOT);
     line_note("", "reboot: %s", strerror(errno));
     line_flush();

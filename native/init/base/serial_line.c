@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The serial line: everything we say to the host is a frame on it. Under KVM each byte leaves the guest. */
+/* The line to the host: everything we say to it is a frame on it. Under KVM each byte on a serial line leaves the
+ * guest, and on a virtio port each write. */
 #include "init/base/serial_line.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdarg.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -13,6 +14,7 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <termios.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/clock.h"
@@ -24,8 +26,13 @@
 #define MOST_HELD 1024
 #define MOST_MARKS 512
 #define MOST_MARK 96 /* bytes of one mark's line */
+/* Output that the host has not taken: what of it waits for the host lies in the kernel's memory. */
+#define MOST_AHEAD (256 * 1024)
+#define LEAST_PART 1024
 
 static int line = -1;
+static bool port;
+static size_t ahead;
 static uint8_t key[WIRE_KEY];
 static uint8_t sequence;
 
@@ -62,6 +69,23 @@ void line_open(void) {
     klogctl(KLOG_CONSOLE_OFF, NULL, 0);
 }
 
+void line_take_port(int fd) {
+    line = fd;
+    port = true;
+}
+
+bool line_is_port(void) {
+    return port;
+}
+
+void line_taken(size_t bytes) {
+    ahead -= bytes < ahead ? bytes : ahead;
+}
+
+bool line_is_full(void) {
+    return port && ahead >= MOST_AHEAD;
+}
+
 int line_fd(void) {
     return line;
 }
@@ -70,7 +94,30 @@ void line_key(const uint8_t new_key[WIRE_KEY]) {
     memcpy(key, new_key, WIRE_KEY);
 }
 
+/* The kernel copies what is written to a port. Where it has no memory for that, less of it is written, and later. */
+static void write_port(const uint8_t *data, size_t length) {
+    size_t most = WIRE_BLOCK;
+    while (length > 0) {
+        ssize_t written = write(line, data, length < most ? length : most);
+        if (written > 0) {
+            data += written;
+            length -= (size_t)written;
+        } else if (written < 0 && errno == ENOMEM) {
+            most = most / 2 > LEAST_PART ? most / 2 : LEAST_PART;
+            nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        } else if (written < 0 && errno == EAGAIN) {
+            poll(&(struct pollfd){.fd = line, .events = POLLOUT}, 1, -1);
+        } else if (written < 0 && errno != EINTR) {
+            return;
+        }
+    }
+}
+
 static void write_all(const uint8_t *data, size_t length) {
+    if (port) {
+        write_port(data, length);
+        return;
+    }
     while (length > 0) {
         ssize_t written = write(line < 0 ? 2 : line, data, length);
         if (written < 0 && errno != EINTR)
@@ -83,6 +130,10 @@ static void write_all(const uint8_t *data, size_t length) {
 }
 
 static size_t add_frame(size_t at, char type, const void *payload, size_t length) {
+    if (port) {
+        memcpy(block + at + WIRE_HEADER, payload, length);
+        return at + wire_port_head(block + at, key, type, sequence++, length) + length;
+    }
     return at + wire_encode(block + at, key, type, sequence++, payload, length);
 }
 
@@ -147,10 +198,18 @@ void line_send(char type, const void *payload, size_t length) {
         return;
     }
     /* What the container says overtakes what we say about it. */
-    size_t at = type == WIRE_STDOUT || type == WIRE_STDERR ? 0 : add_held();
+    bool stream = type == WIRE_STDOUT || type == WIRE_STDERR;
+    size_t at = stream ? 0 : add_held(), most = port ? WIRE_BLOCK : WIRE_PAYLOAD;
+    if (stream && port)
+        ahead += length;
     do {
-        size_t part = length < WIRE_PAYLOAD ? length : WIRE_PAYLOAD;
-        write_all(block, add_frame(at, type, from, part));
+        size_t part = length < most ? length : most;
+        if (part <= WIRE_PAYLOAD) {
+            write_all(block, add_frame(at, type, from, part));
+        } else {
+            write_all(block, at + wire_port_head(block + at, key, type, sequence++, part));
+            write_all(from, part);
+        }
         from += part;
         length -= part;
         at = 0;
@@ -238,7 +297,7 @@ static void send_kernel_log(void) {
 void line_drain(void) {
     send_kernel_log();
     line_flush();
-    if (line >= 0)
+    if (line >= 0 && !port)
         tcdrain(line);
 }
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The serial line: everything we say to the host is a frame on it. */
+/* The line to the host: everything we say to it is a frame on it. It is the serial line, or a virtio port. */
 #ifndef VT_SERIAL_LINE_H
 #define VT_SERIAL_LINE_H
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -13,6 +14,14 @@
 void line_open(void);
 /* Another line than the console's. */
 void line_take(int fd);
+/* From now on a virtio port is the line; the serial line stays ours, and silent. */
+void line_take_port(int fd);
+/* Is the line a port, which carries streams in blocks? */
+bool line_is_port(void);
+/* On a port: the host has taken so many bytes of the container's output. */
+void line_taken(size_t bytes);
+/* Is as much output under way as may be? Never on a serial line, where who writes waits. */
+bool line_is_full(void);
 /* Frames are tagged with this key from now on. */
 void line_key(const uint8_t key[WIRE_KEY]);
 int line_fd(void);
@@ -32,7 +41,7 @@ void line_note(const char *symbol, const char *format, ...) __attribute__((forma
 void line_fatal(const char *symbol, const char *format, va_list args);
 /* A file, by name, in as many frames as it takes. */
 void line_file(const char *name, const void *data, size_t length);
-/* Send the kernel's log, and wait until all is on its way. */
+/* Send the kernel's log, and wait until all is on its way; on a port, the host says that (host_wait). */
 void line_drain(void);
 
 #endif

@@ -35,18 +35,36 @@ static int end_code, end_signal;
 static char why_not_executed[160];
 
 static struct watch out, err, in, status_pipe;
-static char pending[2 * WIRE_PAYLOAD]; /* from the host, not yet taken by the entry point */
-static size_t pending_length;
+/* From the host, not yet taken by the entry point: it may send so much beyond what we gave credit for. On a port credit
+ * is given for many bytes at once. */
+#define MOST_PENDING (2 * WIRE_PAYLOAD)
+#define MOST_PENDING_PORT (128 * 1024)
+#define CREDIT_STEP (32 * 1024)
+static char pending[2 * MOST_PENDING_PORT];
+static size_t pending_start, pending_length, uncredited;
 static bool stdin_ended;
 
 static void relay(struct watch *watch, short events) {
     (void)events;
-    char data[WIRE_PAYLOAD];
-    ssize_t got = read(watch->fd, data, sizeof data);
+    static char block[WIRE_BLOCK];
+    char small[WIRE_PAYLOAD];
+    char *data = line_is_port() ? block : small;
+    ssize_t got = read(watch->fd, data, line_is_port() ? sizeof block : sizeof small);
     if (got > 0)
         line_send(watch == &err ? WIRE_STDERR : WIRE_STDOUT, data, (size_t)got);
     else if (got == 0 || (errno != EAGAIN && errno != EINTR))
         loop_remove(watch); /* end of file; on a terminal, EIO */
+    if (line_is_full())
+        out.events = err.events = 0;
+}
+
+void entry_output_go(void) {
+    if (!line_is_full())
+        out.events = err.events = POLLIN;
+}
+
+bool entry_streams_wait(void) {
+    return line_is_full();
 }
 
 static void close_stdin(void) {
@@ -60,16 +78,23 @@ static void close_stdin(void) {
     stdin_ended = false;
 }
 
+static void give_credit(size_t taken) {
+    uncredited += taken;
+    if (uncredited == 0 || (line_is_port() && uncredited < CREDIT_STEP && pending_length > 0))
+        return;
+    line_text(WIRE_CREDIT, "%zu", uncredited);
+    uncredited = 0;
+}
+
 static void feed(struct watch *watch, short events) {
     (void)events;
-    ssize_t written = pending_length > 0 ? write(watch->fd, pending, pending_length) : 0;
+    ssize_t written = pending_length > 0 ? write(watch->fd, pending + pending_start, pending_length) : 0;
     if (written < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     size_t taken = written < 0 ? pending_length : (size_t)written; /* nobody reads: dropped, as a pipe's writer would */
     pending_length -= taken;
-    memmove(pending, pending + taken, pending_length);
-    if (taken > 0)
-        line_text(WIRE_CREDIT, "%zu", taken);
+    pending_start = pending_length > 0 ? pending_start + taken : 0;
+    give_credit(taken);
     if (pending_length == 0) {
         watch->events = 0;
         if (written < 0)
@@ -229,9 +254,14 @@ bool entry_streams_open(void) {
 }
 
 void entry_stdin(const uint8_t *data, size_t length) {
-    if (length > sizeof pending - pending_length)
-        length = sizeof pending - pending_length; /* more than the credit we gave */
-    memcpy(pending + pending_length, data, length);
+    size_t most = line_is_port() ? MOST_PENDING_PORT : MOST_PENDING;
+    if (length > most - pending_length)
+        length = most - pending_length; /* more than the credit we gave */
+    if (length > sizeof pending - pending_start - pending_length) {
+        memmove(pending, pending + pending_start, pending_length);
+        pending_start = 0;
+    }
+    memcpy(pending + pending_start + pending_length, data, length);
     pending_length += length;
     in.events = POLLOUT;
 }

@@ -18,8 +18,12 @@ bool entry_heeds(int number);
 /* From the host: standard input, its end, the terminal's new size. */
 void entry_stdin(const uint8_t *data, size_t length);
 void entry_stdin_end(void);
+/* The host has taken output: there may be room for more. */
+void entry_output_go(void);
 void entry_window(unsigned rows, unsigned cols);
 /* Are there streams that may still bring output? */
 bool entry_streams_open(void);
+/* Do they wait for the host? */
+bool entry_streams_wait(void);
 
 #endif

@@ -27,7 +27,8 @@
 #define MOST_NUMBER 250
 #define MOST_ORDER (256 * 1024)
 #define PIPE 65536
-#define WINDOW 65536            /* bytes that may be under way, each way */
+#define WINDOW 65536 /* bytes that may be under way, each way */
+#define CREDIT_STEP (WINDOW / 2)
 #define PATIENCE_NS 2000000000u /* for what others still write once the process has ended; as in Docker */
 
 /* A place stays where it is once it was used: the loop of events may still have one of its watches in hand. */
@@ -39,7 +40,7 @@ struct session {
     char *text; /* the order, as far as it has come; then what its strings point into */
     size_t text_length;
     char *pending; /* from the host, not yet taken by the process */
-    size_t pending_length;
+    size_t pending_length, uncredited;
     bool stdin_ended;
     size_t credit;    /* bytes of output that the host has room for */
     size_t left_over; /* once it has ended: what its pipes may still hold of its own, for which the host is waited */
@@ -126,8 +127,11 @@ static void finish_if_done(struct session *session) {
 }
 
 static void relay(struct session *session, struct watch *watch, char type) {
-    char data[WIRE_PAYLOAD];
-    size_t most = session->credit < sizeof data - 1 ? session->credit : sizeof data - 1;
+    static char block[WIRE_BLOCK];
+    char small[WIRE_PAYLOAD];
+    char *data = line_is_port() ? block : small;
+    size_t room = (line_is_port() ? sizeof block : sizeof small) - 1;
+    size_t most = session->credit < room ? session->credit : room;
     ssize_t got = most > 0 ? read(watch->fd, data + 1, most) : -1;
     if (got > 0) {
         data[0] = (char)session->number;
@@ -182,7 +186,11 @@ static void feed(struct watch *watch, short events) {
     size_t taken = written < 0 ? session->pending_length : (size_t)written; /* nobody reads: dropped */
     session->pending_length -= taken;
     memmove(session->pending, session->pending + taken, session->pending_length);
-    give_credit(session, taken);
+    session->uncredited += taken;
+    if (!line_is_port() || session->uncredited >= CREDIT_STEP || session->pending_length == 0) {
+        give_credit(session, session->uncredited);
+        session->uncredited = 0;
+    }
     if (written < 0)
         loop_remove(watch);
     else if (session->pending_length == 0) {

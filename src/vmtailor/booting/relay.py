@@ -30,7 +30,7 @@ from vmtailor.drivers.monitors import monitors
 from vmtailor.drivers.monitors.monitor import Wants
 from vmtailor.drivers.monitors.running_machine import RunningMachine
 from vmtailor.model.boots.workload import Run
-from vmtailor.model.machine import Machine
+from vmtailor.model.machine import Machine, TalkLine
 
 #: Seconds that a machine has to go once its init has said the last word.
 LAST_S = 15.0
@@ -38,6 +38,8 @@ LAST_S = 15.0
 READER_S = 1.0
 #: Bytes of standard input that may wait for the guest.
 _AHEAD_BYTES = 65536
+#: Bytes of standard input that are read at once, for a serial line and for a port.
+_READ_BYTES, _READ_PORT_BYTES = 4096, 65536
 _LOOK_S = 0.5
 #: Seconds of silence after which it is asked whether the machine's CPUs still take interrupts, and between two such
 #: looks: a kernel whose console was silenced says nothing when it halts.
@@ -89,8 +91,10 @@ class Relay:
         self._out, self._err = Outlet(1, signals.wake), Outlet(2, signals.wake)
         told = {guest_volume.REFUSED_FILE: wishes.observer.hear} if wishes.observer is not None else {}
         self.session = GuestSession(
-            running.serial, key=key, on_stdout=self._out.put, on_stderr=self._err.put, on_file=told
-        )
+            running.serial, key=key, on_stdout=self._out.put, on_stderr=self._err.put, on_file=told, port=running.port,
+            keep_output=False,
+        )  # fmt: skip
+        self._read_bytes = _READ_BYTES if running.port is None else _READ_PORT_BYTES
         self._raw = tty.RawTerminal(wishes.terminal and wishes.interactive)
         self._reading = wishes.interactive
         self._waiting = wishes.once_up
@@ -168,17 +172,16 @@ class Relay:
         return (self._out.full or self._err.full) and not asked and not self.session.ended
 
     def _turn(self) -> None:
-        session, line = self.session, self.running.serial
-        wanted = [self._signals.fileno()]
-        if not self._held_back:
-            wanted.append(line.fileno())
+        session = self.session
+        lines = [] if self._held_back else [line.fileno() for line in session.lines]
+        wanted = [self._signals.fileno(), *lines]
         if self._reading and session.stdin_queued < _AHEAD_BYTES:
             wanted.append(0)
-        writer = [line.write_fileno()] if session.wants_write else []
+        writer = [session.write_fileno()] if session.wants_write else []
         ready, writable, _ = select.select(wanted, writer, [], _LOOK_S)
         if 0 in ready:
             self._read()
-        if line.fileno() in ready:
+        if any(line in ready for line in lines):
             session.pump(0)
             self._heard_s = time.monotonic()
             self._announce()
@@ -192,7 +195,7 @@ class Relay:
 
     def _read(self) -> None:
         try:
-            data = os.read(0, 4096)
+            data = os.read(0, self._read_bytes)
         except BlockingIOError:
             return
         except OSError:  # the terminal is gone
@@ -236,6 +239,7 @@ def relayed(machine: Machine, run: Run, wishes: RelayOptions, signals: CaughtSig
     """Start a machine for one run, and relay its terminal. Raises HostError when it does not start."""
     if wishes.observer is not None:
         run = replace(run, tracer=guest_volume.REFUSED_OPTIONS, quiet=tuple(sorted(NORMAL)))
+    run = replace(run, virtio_line=machine.line is TalkLine.VIRTIO)
     # On no disk: the container's environment is in it.
     with (
         temporary.memory_file(guest_volume.run_bytes(run)) as volume,

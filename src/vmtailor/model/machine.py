@@ -55,6 +55,13 @@ class PublishedPort:
     protocol: str = "tcp"
 
 
+class TalkLine(StrEnum):
+    """The line on which our init and the host talk. The kernel's own messages are on the serial line in any case."""
+
+    SERIAL = "serial"
+    VIRTIO = "virtio"  # a port of a virtio console: streams go in blocks
+
+
 class Devices(StrEnum):
     """The devices of a machine besides its disks and ports, in their order."""
 
@@ -87,7 +94,8 @@ def _renewed(old: dict[str, Any]) -> dict[str, Any]:
 #     its own was another record.
 # vmtailor/machine/2: one record for both: `devices`, `entropy`, `machine_options` and `options`; a disk has a format
 #     and a mode; without `kernel`, the loader on the first disk starts. All monitors but QEMU were unknown.
-# vmtailor/machine/3: `board` was `kind`, `words` was `append`, `extras` was `options`; `monitor` and `firmware`.
+# vmtailor/machine/3: `board` was `kind`, `words` was `append`, `extras` was `options`; `monitor` and `firmware`. In
+#     records without `line`, it is the serial line.
 @dataclass(frozen=True)
 class Machine:
     """One virtual machine, in words that no monitor calls its own.
@@ -103,7 +111,7 @@ class Machine:
 
     `network` adds a virtio network device, for which no root is needed. `outbound`: the guest may open connections to
     the world; otherwise only published ports lead in. `host_loopback`: with `outbound`, to the servers on the host's
-    loopback address, too.
+    loopback address, too. `line`: where our init and the host talk.
 
     `monitor` starts the machine. `extras` are further words for this one monitor, as it spells them."""
 
@@ -132,6 +140,7 @@ class Machine:
     architecture: str = field(default_factory=presumed_name)
     pace: int = 0
     monitor: str = USUAL_MONITOR
+    line: TalkLine = TalkLine.SERIAL
 
     @property
     def hardware(self) -> Board:

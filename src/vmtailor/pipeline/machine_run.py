@@ -27,7 +27,7 @@ from vmtailor.model import option_values
 from vmtailor.model.boots.workload import NETWORK, Run, Terminal
 from vmtailor.model.bundle import Bundle
 from vmtailor.model.image import ImageConfig
-from vmtailor.model.machine import Accelerator, Machine, PublishedPort
+from vmtailor.model.machine import Accelerator, Machine, PublishedPort, TalkLine
 from vmtailor.model.option import Option, OptionSubject, option, refuse
 from vmtailor.model.option_rows import ACCELERATOR, MEMORY
 from vmtailor.pipeline import run_environment, run_ports
@@ -42,6 +42,9 @@ START_S = 120.0
 #: Seconds for a start with less memory than the exercise ever passed in: most kernels are silent then.
 START_TOO_LITTLE_S = 30.0
 
+
+#: Memory that a virtio line takes in the guest: what waits in its queues, and in init, each way.
+LINE_BYTES = 2 << 20
 
 CONTAINERS = frozenset({OptionSubject.CONTAINER})
 
@@ -271,6 +274,7 @@ def _container(
         observer=watch.observer if watch is not None else None,
     )
     machine = replace(_machine(options, files), ports=published)
+    machine = replace(machine, line=_line(files, machine, memory))
     temporary.require_usable()
     with caught() as signals:
         with relayed(machine, run, wishes, signals) as relay:
@@ -326,6 +330,15 @@ def _machine(options: RunOptions, files: BundleFolder) -> Machine:
         outbound=options.outbound,
         host_loopback=options.host_loopback,
     )
+
+
+def _line(files: BundleFolder, machine: Machine, memory: Memory) -> TalkLine:
+    """Return the virtio line where the bundle's init, its kernel and the monitor have it, and the caller's choice of
+    memory leaves room for it."""
+    room = memory.least_bytes is None or memory.has_bytes >= memory.least_bytes + LINE_BYTES
+    given = room and monitors.of(machine).row.gives.virtio_line
+    able = given and guest_volume.may_talk_on_port(files.init) and files.lists(files.bundle.kernel_config)
+    return TalkLine.VIRTIO if able and files.config.get("VIRTIO_CONSOLE") == "y" else TalkLine.SERIAL
 
 
 def _memory(options: RunOptions, bundle: Bundle) -> Memory:

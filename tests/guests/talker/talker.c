@@ -83,7 +83,7 @@ static int silence_console(void) {
 }
 
 static int copy(void) {
-    char data[512];
+    static char data[131072]; // as cat reads
     ssize_t size;
     while ((size = read(0, data, sizeof data)) > 0)
         if (write(1, data, (size_t)size) != size)

@@ -14,10 +14,10 @@ from vmtailor.base.errors import HostError, UserInputError
 from vmtailor.base.files import records
 from vmtailor.bench.analysis.benchmarks import INDEX
 from vmtailor.bench.analysis.boot_counts import per_unit, timed_start
-from vmtailor.bench.analysis.cells import cells
-from vmtailor.bench.analysis.phrases import title_of
+from vmtailor.bench.analysis.cells import cells, compared_with
 from vmtailor.bench.analysis.schedule import PlannedTrial
 from vmtailor.bench.analysis.weighted_ranks import advise
+from vmtailor.bench.cli.result_tables import cell_table
 from vmtailor.bench.model.job import STOCK, BenchJob, BenchMachine
 from vmtailor.bench.model.results import CLOCK, BenchFigure, BenchHost, BenchTrial, HostRun, RuntimeIdentity, SuiteName
 from vmtailor.bench.run import image_machine
@@ -26,14 +26,17 @@ from vmtailor.bench.run.launch import bench
 from vmtailor.bench.run.machine_counts import cannot_tell, machine_tests, timed_too
 from vmtailor.bench.suites.startup import Startup
 from vmtailor.bench.suites.unixbench import UnixBench
+from vmtailor.drivers.host import bundle_folder
 from vmtailor.drivers.monitors import monitors
 from vmtailor.drivers.monitors.monitor import KvmState, KvmVerdict
 from vmtailor.model.boots.boot import Boot, Milestone, Outcome, Phase, PhaseCounts
+from vmtailor.model.bundle import Bundle
 from vmtailor.model.change import Verdict
 from vmtailor.model.machine import Machine
 
 MACHINE = BenchMachine(STOCK, Machine("microvm", 256 << 20), "6.12", "/map")
 BUNDLE = BenchMachine("vm:mine", Machine("microvm", 256 << 20), "6.12", folder="/over/there/mine")
+SAVED = Path(__file__).parents[2] / "data/saved/container"
 JOB = BenchJob(
     tuple(SuiteName), ("native",), (1,), 6, True, 1, "", "", "", "", "", "", machines=(MACHINE, BUNDLE)
 )  # fmt: skip
@@ -72,7 +75,12 @@ def test_machines_are_compared_with_the_stock_one_and_exactly() -> None:
     assert found[STOCK].against is None and found["native"].against is None
     assert found["vm:mine"].against is not None
     assert found["vm:mine"].against.ratio == 0.25 and found["vm:mine"].against.verdict is Verdict.BETTER
-    assert "ratios are to vm:stock" in title_of("startup", "boot", 1, CLOCK)
+    assert compared_with([*found.values()]) == STOCK
+    # Where the stock machine was not measured there is no ratio, and none is spoken of.
+    alone = cells([trial for trial in trials if trial.runtime != STOCK])
+    assert compared_with(alone) == "" and alone[0].against is None
+    assert [column.header for column in cell_table("", alone, {}).columns][4] == ""
+    assert [column.header for column in cell_table("", [*found.values()][:2], {}).columns][4] == "to vm:stock"
     host = BenchHost("here", "6.1.0", "a processor", 2, 1 << 33, "x", "v2", False, False)
     run = HostRun(host, "sha256:0", True, 1, (), (RuntimeIdentity("native"),), (*trials, native))
     ranked = advise(run, {"startup": 1.0})  # what nobody else has is not ranked
@@ -126,3 +134,20 @@ def test_a_bundle_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserInputError):
         image_machine.check([f"vm:{tmp_path}"])  # a folder, and no bundle
     image_machine.check([STOCK, "native"])
+
+
+def test_another_fit_of_the_same_machine_is_the_same_machine(own_cache: Store) -> None:
+    bundle = bundle_folder.load_container(SAVED, own_cache).bundle
+    digits = image_machine.machine_digest(bundle)
+    assert len(digits) == 12
+
+    def with_other(name: str) -> Bundle:
+        files = tuple(replace(one, sha256="0" * 64) if one.name == name else one for one in bundle.files)
+        assert files != bundle.files
+        return replace(bundle, files=files)
+
+    # The record of a fit holds times: `make bench-lab` fits the demo again, and still goes on with its results.
+    again = replace(with_other("run.json"), name="other", image_reference="oci:/elsewhere", sources=())
+    assert image_machine.machine_digest(again) == digits
+    for other in (with_other(bundle.kernel), with_other(bundle.root), replace(bundle, words=(*bundle.words, "nosmp"))):
+        assert image_machine.machine_digest(other) != digits

@@ -22,9 +22,19 @@ from vmtailor.base.errors import GuestError, UserInputError
 from vmtailor.bench.analysis.boot_counts import PROGRAM, WITHIN, per_unit, started, to_program
 from vmtailor.bench.analysis.cells import cells
 from vmtailor.bench.analysis.schedule import PlannedTrial
-from vmtailor.bench.analysis.starts_within import HEADER, starts_within
+from vmtailor.bench.analysis.starts_within import HEADER, TITLE, starts_within
 from vmtailor.bench.model.job import BenchJob, BenchMonitor
-from vmtailor.bench.model.results import CLOCK, BenchFigure, BenchTrial, SuiteName
+from vmtailor.bench.model.results import (
+    CLOCK,
+    BenchFigure,
+    BenchHost,
+    BenchResults,
+    BenchTrial,
+    HostRun,
+    RuntimeIdentity,
+    SuiteName,
+)
+from vmtailor.bench.pages.bench_page import bench_page
 from vmtailor.bench.run import launch, machine_monitors
 from vmtailor.bench.run.bench_rows import MonitoredRow
 from vmtailor.bench.run.harness import again as again_words
@@ -46,6 +56,7 @@ ROW = BenchMonitor(
     files=(("/run/vmtailor-monitor/config.json", '{"a": "it\'s"}'),), version=("qemu-system-x86_64", "--version"),
     machine="Linux 6.12",
 )  # fmt: skip
+HOST = BenchHost("here", "6.1.0", "a processor", 2, 1 << 33, "x", "v2", False, False)
 KNOWN = replace(INSIDE, monitors=(ROW,))
 BUNDLE = Path(__file__).parents[2] / "data/saved/container"
 
@@ -109,6 +120,18 @@ def test_what_the_machine_in_the_machine_says_is_judged(tmp_path: Path) -> None:
     nothing = gathered(b"")
     with pytest.raises(GuestError, match="did not come to its end"):
         one.output(replace(nothing, report=GuestReport(files=(("bench-serial", "no base64 *"),))))
+
+
+def test_a_failure_has_the_commands_own_words_and_says_whose_kernel_it_was(tmp_path: Path) -> None:
+    line = said((FromGuest.STDERR, b"first\nbench: mmap: \x1b[1mrefused\n"), (FromGuest.EXIT, b"1 0 "))
+    with pytest.raises(GuestError) as found:
+        engine(tmp_path).output(gathered(line))
+    own = "in the machine that QEMU started: its command ended with 1: bench: mmap: \\x1b[1mrefused"
+    assert found.value.message == own
+    with pytest.raises(GuestError) as found:
+        replace(engine(tmp_path), monitor=replace(ROW, lent=True)).output(gathered(line))
+    lent = "its kernel was fitted to another image, and may lack what this one needs: `make bench-bundle` fits this one"
+    assert found.value.message == f"{own}; {lent}"
 
 
 @pytest.mark.parametrize("name", ["kvm", "libkrun", "firecracker"])
@@ -208,9 +231,22 @@ def test_starts_within_a_machine_stand_in_one_table() -> None:
     trials += [trial("vm:lab/kvm:mine", 1, *to_program(counters))]
     trials += [trial("vm:stock", 1, BenchFigure("kernel to its end", 1.0, "instructions"))]
     first, second = starts_within(cells(trials))
-    assert first.row == ("vm:lab/native", "0.0", "", "0.0", "0.0", "0.0", "0", "1,000.0")
-    assert second.row == ("vm:lab/kvm:mine", "2.0", "1.5", "0.0", "0.0", "2.0", "12", "1,000.0")
+    assert first.row == ("vm:lab/native", "0.0", "0 %", "0.0", "0.0", "0.0", "", "0", "1,000.0")
+    assert second.row == ("vm:lab/kvm:mine", "2.0", "0 %", "0.0", "0.0", "2.0", "1.5", "12", "1,000.0")
     assert second.executed == 500 + 70 + 2_000_000 and len(HEADER) == len(second.row)
+    # Boots differ by the sum of what was executed, not by one part of it.
+    unlike = [
+        trial("vm:lab/lxc", block, *started(boot(user, 0, 0), {}, (WITHIN,))) for block, user in ((1, 480), (2, 540))
+    ]
+    (found,) = starts_within(cells(unlike))
+    assert found.executed == 1010 and found.spread == 60 / 1010 and found.row[2] == "5.9 %"
+    (single,) = starts_within(cells(unlike[:1]))
+    assert single.spread is None and single.row[2] == ""
+    within = tuple(one for one in trials if "/" in one.runtime)
+    run = HostRun(HOST, "sha256:0", False, 1, (), (RuntimeIdentity("vm:lab/native"),), within)
+    page = bench_page(BenchResults("0", (run,)))
+    assert TITLE in page and 'vm:lab/kvm:mine</th><td class="n">2.0</td>' in page and "which is emulated" in page
+    assert "To vm:stock" not in page and "vm:stock, the baseline of ratios, was not measured" in page
 
 
 def test_names() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -21,7 +22,8 @@ from vmtailor.bench.model.results import (
     RuntimeIdentity,
     SuiteName,
 )
-from vmtailor.bench.run import results_file
+from vmtailor.bench.run import harness, results_file
+from vmtailor.bench.runtimes import networks
 from vmtailor.bench.suites.bench_run import RUN_OVER
 
 HOST = BenchHost("here", "6.1.0", "a processor", 2, 1 << 33, "x", "v2", False, False)
@@ -89,12 +91,52 @@ def test_samples_are_not_pooled_with_those_of_another_version_or_another_program
             with pytest.raises(UserInputError, match=words) as found:
                 results_file.going_on(before, now)
             assert "-o ANOTHER.json" in found.value.hint
+            with pytest.raises(UserInputError, match=words):
+                results_file.require_alike(before, now.identities, now.options)
         else:
             assert results_file.going_on(before, now).trials == before.trials
     missing = replace(now, identities=(RuntimeIdentity("docker", "26.1", problem="it did not start"),))
     assert results_file.going_on(before, missing).trials == before.trials
     unmeasured = replace(before, trials=())
     assert results_file.going_on(unmeasured, measured("26.1", ("published set tree", "1"))).trials == ()
+
+
+def test_other_machines_are_refused_before_any_row_is_asked_what_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    machine = "Linux 6.1, 4567"
+
+    class Row:
+        name, beginning = "vm:lab/kvm:mine", "boot it"
+
+        def __init__(self, version: str) -> None:
+            self.version = version
+
+        def identity(self) -> RuntimeIdentity:
+            asked.append(self.version)
+            return RuntimeIdentity(self.name, self.version)
+
+    rows = [Row("QEMU 7"), Row("QEMU 8")]
+    monkeypatch.setattr(harness, "Cgroups", lambda: SimpleNamespace(version="v2", enter_harness=lambda: None))
+    monkeypatch.setattr(networks, "loopback_up", lambda: None)
+    monkeypatch.setattr(harness, "_unpack", lambda *_: None)
+    monkeypatch.setattr(harness, "_rows", lambda *_: iter(rows))
+    monkeypatch.setattr(harness, "this_host", lambda *_, **__: HOST)
+    monkeypatch.setattr(harness, "_descriptions", lambda _: [("machine of kvm:mine", machine)])
+    out = tmp_path / "bench.json"
+    before = replace(run_of("vm:lab/kvm:mine"), options=(("machine of kvm:mine", "Linux 6.1, 0123"),))
+    before = replace(before, identities=(RuntimeIdentity("vm:lab/kvm:mine", "QEMU 7"),))
+    records.save(BenchResults("0", (before,)), out)
+    job = replace(JOB, out=str(out), folder=str(tmp_path))
+    with pytest.raises(UserInputError, match=r"machine of kvm:mine was Linux 6\.1, 0123, and is Linux 6\.1, 4567"):
+        harness.measure(job)
+    assert asked == []
+    machine = "Linux 6.1, 0123"
+    rows.reverse()
+    with pytest.raises(UserInputError, match="kvm:mine was QEMU 7, and is QEMU 8"):
+        harness.measure(job)
+    assert asked == ["QEMU 8"]  # and not what comes after it
 
 
 def test_what_the_end_of_a_run_cut_off_is_done_again() -> None:

@@ -178,6 +178,11 @@ def baseline(key: CellKey) -> str:
     return STOCK if key.variant == CLOCK else NATIVE
 
 
+def compared_with(cells: Iterable[Cell]) -> str:
+    """Return the runtime that the ratios of some cells of one test are to; empty where none has a ratio."""
+    return next((baseline(cell.key) for cell in cells if cell.against is not None), "")
+
+
 def set_against(
     key: CellKey, before: Sequence[float], after: Sequence[float], *, larger_is_better: bool
 ) -> Against | None:

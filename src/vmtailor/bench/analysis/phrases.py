@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import Counter
 
 from vmtailor.base.text import plain, plural
-from vmtailor.bench.model.results import CLOCK, HostRun, Isolated, RuntimeIdentity
+from vmtailor.bench.model.results import HostRun, Isolated, RuntimeIdentity
 
 
 def amount(value: float, unit: str) -> str:
@@ -37,7 +37,7 @@ def title_of(suite: str, test: str, count: int, variant: str) -> str:
     """Return the title of a test."""
     several = f", {count} instances" if count > 1 else ""
     way = f", {variant}" if variant else ""
-    return f"{suite}: {test}{several}{way}{' (ratios are to vm:stock)' if variant == CLOCK else ''}"
+    return f"{suite}: {test}{several}{way}"
 
 
 #: The columns of the table of isolation.

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -11,15 +12,25 @@ from vmtailor.bench.analysis.boot_counts import TO_PROGRAM, WITHIN
 from vmtailor.bench.analysis.cells import Cell
 from vmtailor.bench.model.results import CLOCK, SuiteName
 
-TITLE = "One more start within the machine, by all that was executed for it (M instructions)"
-HEADER = ("runtime", "executed", "to its program", "host's kernel", "host's programs", "guest", "exits", "virtual ms")
+TITLE = "One more start in the machine, in millions of instructions"
+HEADER = (
+    "runtime", "total", "spread", "host kernel", "host programs", "guest", "to the program", "VM exits", "virtual ms",
+)  # fmt: skip
+#: What stands below the table.
+NOTE = (
+    "host: the machine of --inside, which is emulated. guest: the machine that a monitor starts in it. total: both, "
+    "from the start command to its end. spread: how far the boots of a row differ. to the program: the part of the "
+    "total before the container's program is executed, which engines do not report. virtual ms: instructions at a "
+    "fixed rate, not the time of a processor."
+)
 _START = (SuiteName.STARTUP, "boot", 1, CLOCK)
 
 
 @dataclass(frozen=True)
 class StartWithin:
     """One start to its end, in instructions, by medians. `guest`, `exits`: of the machine that a monitor started;
-    `program`: all that was executed until its program was; None for an engine. `seconds`: of virtual time."""
+    `program`: all that was executed until its program was; None for an engine. `seconds`: of virtual time. `spread`:
+    the difference between the dearest and the cheapest boot, as a share of the total; None for a single boot."""
 
     runtime: str
     kernel: float
@@ -28,6 +39,7 @@ class StartWithin:
     exits: float | None
     program: float | None
     seconds: float
+    spread: float | None
 
     @property
     def executed(self) -> float:
@@ -37,24 +49,29 @@ class StartWithin:
     @property
     def row(self) -> tuple[str, ...]:
         """Return the cells of the table's row."""
-        millions = (self.executed, self.program, self.kernel, self.user, self.guest)
-        shown = ("" if value is None else f"{value / 1e6:,.1f}" for value in millions)
+        spread = "" if self.spread is None else f"{100 * self.spread:.2g} %"
         exits = "" if self.exits is None else f"{self.exits:,.0f}"
-        return self.runtime, *shown, exits, f"{1e3 * self.seconds:,.1f}"
+        millions = map(_millions, (self.kernel, self.user, self.guest, self.program))
+        return self.runtime, _millions(self.executed), spread, *millions, exits, f"{1e3 * self.seconds:,.1f}"
 
 
 def starts_within(cells: Iterable[Cell]) -> list[StartWithin]:
     """Return the starts that have all their figures, the cheapest first."""
-    known: dict[str, dict[str, float]] = defaultdict(dict)
+    known: dict[str, dict[str, Cell]] = defaultdict(dict)
     for cell in cells:
         if cell.key.of_test == _START and "/" in cell.key.runtime and cell.summary:
-            known[cell.key.runtime][cell.key.figure] = cell.summary.median
-    found = filter(None, (_start(runtime, values) for runtime, values in known.items()))
+            known[cell.key.runtime][cell.key.figure] = cell
+    found = filter(None, (_start(runtime, figures) for runtime, figures in known.items()))
     return sorted(found, key=lambda one: one.executed)
 
 
-def _start(runtime: str, values: Mapping[str, float]) -> StartWithin | None:
+def _millions(value: float | None) -> str:
+    return "" if value is None else f"{value / 1e6:,.1f}"
+
+
+def _start(runtime: str, figures: Mapping[str, Cell]) -> StartWithin | None:
     """Return one start by its figures; None where one is missing."""
+    values = {name: cell.summary.median for name, cell in figures.items() if cell.summary}
     whole = {what: values.get(f"{what} {WITHIN.name}") for what in ("kernel", "user", "guest", "exits", "virtual time")}
     before = [values.get(f"{what} {TO_PROGRAM}") for what in ("kernel", "user", "guest")]
     kernel, user, seconds = whole["kernel"], whole["user"], whole["virtual time"]
@@ -63,5 +80,14 @@ def _start(runtime: str, values: Mapping[str, float]) -> StartWithin | None:
     known = [value for value in before if value is not None]
     return StartWithin(
         runtime=runtime, kernel=kernel, user=user, guest=whole["guest"], exits=whole["exits"],
-        program=sum(known) if len(known) == len(before) else None, seconds=seconds,
+        program=sum(known) if len(known) == len(before) else None, seconds=seconds, spread=_spread(figures),
     )  # fmt: skip
+
+
+def _spread(figures: Mapping[str, Cell]) -> float | None:
+    """Return how far the totals of the boots differ, as a share of their median; None for a single boot."""
+    parts = [
+        figures[name].values for what in ("kernel", "user", "guest") if (name := f"{what} {WITHIN.name}") in figures
+    ]
+    totals = [sum(boot) for boot in zip(*parts, strict=False)]
+    return (max(totals) - min(totals)) / statistics.median(totals) if len(totals) > 1 and min(totals) > 0 else None

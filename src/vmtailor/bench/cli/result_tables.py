@@ -8,7 +8,7 @@ from itertools import groupby
 
 from vmtailor.base.terminal import Table, TerminalConsole, Text, for_table
 from vmtailor.bench.analysis import data_n, starts_within
-from vmtailor.bench.analysis.cells import Against, Cell, baseline, cells_of
+from vmtailor.bench.analysis.cells import Against, Cell, cells_of, compared_with
 from vmtailor.bench.analysis.figure_parts import is_part
 from vmtailor.bench.analysis.heat_map import SHADES, Degraded, HeatMap, heat_maps
 from vmtailor.bench.analysis.host_runs import Compared, Pair
@@ -47,6 +47,7 @@ def _show_run(run: HostRun) -> None:
         console.print(cell_table(title_of(*test), rows, order))
     if starts := starts_within.starts_within(cells_of(run)):
         console.print(_table(starts_within.TITLE, starts_within.HEADER, (one.row for one in starts)))
+        console.print(starts_within.NOTE, style="dim")
     for map_ in heat_maps(run):
         console.print(heat_table(map_))
     for table in index_tables(cells_of(run), list(order)):
@@ -99,7 +100,8 @@ def isolation_table(run: HostRun) -> Table:
 
 def cell_table(title: str, cells: Sequence[Cell], order: Mapping[str, int]) -> Table:
     """Return a table of one test's figures, row by row. `order`: of the runtimes."""
-    to = f"to {baseline(cells[0].key)}" if cells and baseline(cells[0].key) else ""
+    other = compared_with(cells)
+    to = f"to {other}" if other else ""
     rows: list[tuple[str | Text, ...]] = []
     before = ""
     for cell in sorted(cells, key=lambda cell: (cell.key.figure, order.get(cell.key.runtime, len(order)))):

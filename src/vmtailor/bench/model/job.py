@@ -92,7 +92,7 @@ class BenchMonitor:
     """A monitor that starts the image in a machine of its own, within a machine. `name`: of its row, after that of the
     machine around it; `asked`: as the user named it; `title`: for people. `argv`: its command there, `files`: path and
     content of what it reads besides; `version`: prints its version. `machine`: what it starts, in words; `entry`: where
-    init executes the program there; 0: not known."""
+    init executes the program there; 0: not known. `lent`: its kernel was fitted to another image."""
 
     name: str
     asked: str
@@ -102,6 +102,7 @@ class BenchMonitor:
     version: tuple[str, ...]
     machine: str
     entry: int = 0
+    lent: bool = False
 
 
 @dataclass(frozen=True)

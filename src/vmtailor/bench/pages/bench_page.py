@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vmtailor.base import pages
+from vmtailor.bench.analysis import starts_within
 from vmtailor.bench.analysis.benchmarks import SUITE_WORDS, test_words
-from vmtailor.bench.analysis.cells import Cell, baseline, cells_of
+from vmtailor.bench.analysis.cells import Cell, cells_of, compared_with
 from vmtailor.bench.analysis.figure_parts import is_part, parts_of
 from vmtailor.bench.analysis.heat_map import HeatMap, heat_maps, tip
 from vmtailor.bench.analysis.phrases import ISOLATION, amount, isolation_row, records_of, title_of
@@ -27,7 +28,8 @@ FEW = 6
 
 @dataclass(frozen=True)
 class PageTable:
-    """A table with runtimes across: a figure by its parts, each with its amount and share; or UnixBench indices."""
+    """A table whose columns are runtimes (a figure by its parts, each with its amount and share; UnixBench indices) or
+    figures (starts within a machine)."""
 
     title: str
     runtimes: tuple[str, ...]
@@ -37,7 +39,7 @@ class PageTable:
 @dataclass(frozen=True)
 class Test:
     """One test: its sentence, its groups, its failures (runtime, how often, reason, evidence), and the command of each
-    runtime. `baseline`: the runtime that its ratios are to."""
+    runtime. `baseline`: the runtime that its ratios are to; empty where it has none."""
 
     id: str
     title: str
@@ -65,7 +67,8 @@ class SuitePart:
 @dataclass(frozen=True)
 class Section:
     """One host's run. `links`: a test's key → its place on the page; `few`: some cells have too few samples for a 95 %
-    interval; `noise`: the host's other work, in words; `layout`: all results as published tables have them."""
+    interval; `noise`: the host's other work, in words; `layout`: all results as published tables have them; `starts`:
+    starts within a machine, by all that was executed for them."""
 
     run: HostRun
     isolation: tuple[tuple[str, ...], ...]
@@ -77,6 +80,7 @@ class Section:
     noise: str = ""
     few: bool = False
     layout: tuple[LayoutTable, ...] = ()
+    starts: PageTable | None = None
 
 
 def bench_page(results: BenchResults) -> str:
@@ -84,7 +88,10 @@ def bench_page(results: BenchResults) -> str:
     sections = [_section(number, run) for number, run in enumerate(results.runs)]
     return pages.render(
         "bench.html", data={"bench": results}, styles=["bench.css"],
-        values={"sections": sections, "columns": [name.capitalize() for name in ISOLATION], "heat_tip": tip},
+        values={
+            "sections": sections, "columns": [name.capitalize() for name in ISOLATION], "heat_tip": tip,
+            "starts_note": starts_within.NOTE,
+        },
     )  # fmt: skip
 
 
@@ -126,7 +133,13 @@ def _section(number: int, run: HostRun) -> Section:
         noise=noise_words(run),
         few=few,
         layout=tuple(layout_tables(run)),
+        starts=_starts(found),
     )
+
+
+def _starts(found: Sequence[Cell]) -> PageTable | None:
+    rows = tuple(one.row for one in starts_within.starts_within(found))
+    return PageTable(starts_within.TITLE, starts_within.HEADER[1:], rows) if rows else None
 
 
 def noise_words(run: HostRun) -> str:
@@ -168,7 +181,7 @@ def _test(identity: str, key: TestKey, cells: Sequence[Cell]) -> Test:
         id=identity,
         title=title_of(*key),
         words=test_words(suite, test, variant),
-        baseline=baseline(cells[0].key),
+        baseline=compared_with(cells),
         groups=tuple(one for one in groups if one),
         parts=tables,
         failed=tuple(failed),

@@ -31,6 +31,7 @@ from vmtailor.bench.model.results import (
     VIRTUAL,
     BenchFailure,
     BenchFigure,
+    BenchHost,
     BenchTrial,
     HostRun,
     SuiteName,
@@ -65,18 +66,23 @@ def measure(job: BenchJob) -> HostRun:
     _unpack(Path(job.archive), folder / "tree")
     run = BenchRun(job=job, folder=folder, cgroups=cgroups, here=seen_here(instance_report.NAMESPACES))
     at_once = rounds_boot.AtOnce(job)
+    host = this_host(cgroups.version, kvm=job.kvm, name=job.host_name)
+    before = results_file.earlier(Path(job.out), job, host.id)
+    results_file.require_alike(before, (), _descriptions(job))
     with contextlib.ExitStack() as held:
         rows = []
         for row in _rows(run, held, at_once):
             with step(row.beginning):
                 identity = row.identity()
+            # A row may take minutes to say what it is: what cannot be pooled is refused before the next one is asked.
+            results_file.require_alike(before, [identity])
             run.identities[row.name] = identity
             if identity.missing or identity.problem:
                 output.note(f"! {row.name}: {identity.missing or identity.problem}")
                 run.runtimes.pop(row.name, None)
             else:
                 rows.append(row)
-        return _trials(run, rows, at_once)
+        return _trials(run, rows, at_once, host, before)
 
 
 def _rows(run: BenchRun, held: contextlib.ExitStack, at_once: rounds_boot.AtOnce) -> Iterator[BenchRow]:
@@ -122,10 +128,11 @@ def _descriptions(job: BenchJob) -> list[tuple[str, str]]:
     return [*found, *((f"machine of {one.name}", one.machine) for one in monitors)]
 
 
-def _trials(run: BenchRun, rows: Sequence[BenchRow], at_once: rounds_boot.AtOnce) -> HostRun:
-    job, out = run.job, Path(run.job.out)
-    host = this_host(run.cgroups.version, kvm=job.kvm, name=job.host_name)
-    before = results_file.earlier(out, job, host.id)
+def _trials(
+    run: BenchRun, rows: Sequence[BenchRow], at_once: rounds_boot.AtOnce, host: BenchHost, before: HostRun | None
+) -> HostRun:
+    """Do all trials. `before`: the earlier run that this one continues."""
+    job = run.job
     identities = tuple(run.identities.values())
     left_out = [f"{one.runtime}: {one.missing or one.problem}" for one in identities if one.missing or one.problem]
     facts = [(results_file.REPEAT, str(job.repeat)), *_descriptions(job)]

@@ -30,6 +30,7 @@ from vmtailor.model.boots.boot import Boot
 from vmtailor.model.boots.counters import CodeSpan, CountingConfig, CountingMode
 from vmtailor.model.boots.ending import Gathered
 from vmtailor.model.boots.workload import FIXED_KEY, Exercised, Run
+from vmtailor.model.bundle import Bundle
 from vmtailor.model.exercise import Exercise, Ready, ReadyKind
 from vmtailor.model.machine import Accelerator, Clock
 from vmtailor.pipeline import image_subject
@@ -74,7 +75,7 @@ def ready(names: Sequence[str], image: str, store: Store) -> tuple[BenchMachine,
                 machine=fitted_machine.machine_of(one, fitted_machine.Chosen(clock=Clock.INSTRUCTIONS)),
                 kernel=one.bundle.kernel_version,
                 folder=str(folder),
-                digest=digest(to_bytes(one.bundle))[:12],
+                digest=machine_digest(one.bundle),
             )
         )
     found = [replace(one, subsystems=subsystems) for one in found]
@@ -82,6 +83,13 @@ def ready(names: Sequence[str], image: str, store: Store) -> tuple[BenchMachine,
     if len(set(names_)) < len(names_):
         raise UserInputError("two bundles' folders have one name", hint="rename one: it names the row")
     return tuple(found)
+
+
+def machine_digest(bundle: Bundle) -> str:
+    """Return twelve digits that tell the machines of bundles apart. Another fit with the same kernel and root gives the
+    same ones, though its record of boots differs."""
+    started = tuple(one for one in bundle.files if one.name in (bundle.kernel, bundle.root))
+    return digest(to_bytes(replace(bundle, name="", image_reference="", sources=(), files=started)))[:12]
 
 
 @dataclass(frozen=True)

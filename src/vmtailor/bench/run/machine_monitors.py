@@ -10,12 +10,12 @@ from pathlib import Path
 
 from vmtailor.analysis.guests import machine_variants
 from vmtailor.base import notation
-from vmtailor.base.cache.store import Store, digest
+from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.files.records import to_bytes
 from vmtailor.base.progress import step
 from vmtailor.base.text import plain
 from vmtailor.bench.model.job import BenchMonitor
+from vmtailor.bench.run.image_machine import machine_digest
 from vmtailor.bench.runtimes.guest_runtime import OURS
 from vmtailor.booting import fitted_machine
 from vmtailor.booting.run_volume import with_run
@@ -113,11 +113,12 @@ def ready(
 
 @dataclass(frozen=True)
 class StartedMachine:
-    """A machine that a monitor will start, with its description in words. `entry`: as in BenchMonitor."""
+    """A machine that a monitor will start, with its description in words. `entry`, `lent`: as in BenchMonitor."""
 
     machine: Machine
     words: str
     entry: int
+    lent: bool = False
 
 
 def _stock(reference: str, store: Store) -> StartedMachine:
@@ -137,12 +138,13 @@ def _fitted(name: str, image: Image, store: Store) -> StartedMachine:
     words = f"Linux {bundle.kernel_version} of {bundle.name}"
     parts = guest_programs.of(bundle.architecture)
     marks = one.init_marks
-    if bundle.image_digest != image.digest:
+    lent = bundle.image_digest != image.digest
+    if lent:
         root, marks = build_root(image, bundle.root_format, parts, store), parts.marks()
         machine = replace(machine, disks=(replace(one.root, path=str(root)),))
         words += " (fitted to another image)"
     entry = _entry(parts.marks() if marks is None else marks)
-    return StartedMachine(machine, f"{words}, {digest(to_bytes(bundle))[:12]}", entry)
+    return StartedMachine(machine, f"{words}, {machine_digest(bundle)}", entry, lent)
 
 
 def _placed(name: str, number: int, wanted: StartedMachine, program: Path | None) -> ReadyMonitor:
@@ -175,6 +177,7 @@ def _placed(name: str, number: int, wanted: StartedMachine, program: Path | None
         version=_KRUN_VERSION if inner == "libkrun" and program is None else (argv[0], "--version"),
         machine=f"{wanted.words}, {started.board}, {notation.mebibytes(started.memory_bytes)}",
         entry=wanted.entry,
+        lent=wanted.lent,
     )
     return ReadyMonitor(row, tuple(entries), started.memory_bytes)
 

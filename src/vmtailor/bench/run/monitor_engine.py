@@ -36,6 +36,8 @@ from vmtailor.model.guest import GuestReport
 _COPY, _LINE, _WORDS = f"{PLACE}/copy", f"{PLACE}/line", f"{PLACE}/words"
 #: Starts the monitor; its serial line goes to a file, since it holds more than text.
 _START = f'cd {PLACE} && exec "$0" "$@" >{_LINE} 2>{_WORDS} </dev/null'
+#: Said of a failed start with a kernel that was fitted to another image.
+_LENT = "its kernel was fitted to another image, and may lack what this one needs: `make bench-bundle` fits this one"
 #: Files of what came of the command: the serial line in base64, the monitor's words.
 _SERIAL, _MONITOR = "bench-serial", "bench-monitor"
 _SAYINGS = (Saying(_SERIAL, ("base64", _LINE)), Saying(_MONITOR, ("tail", "-c", "4000", _WORDS)))
@@ -87,9 +89,14 @@ class MonitorEngine(GuestEngine):
             why = report.exit_reason or f"its command ended with {report.exit_code}"
         else:
             why = "its command did not come to its end"
+        reason = plain(why)[:300]
+        for line in report.stderr.strip().splitlines()[-1:]:
+            reason += f": {plain(line)[:200]}"
+        if self.monitor.lent:
+            reason += f"; {_LENT}"
         tail = report.console.strip().splitlines()[-boots.TAIL_LINES :]
         raise GuestError(
-            f"in the machine that {self.monitor.title} started: {plain(why)[:300]}",
+            f"in the machine that {self.monitor.title} started: {reason}",
             details="\n".join(filter(None, (report.stderr[-1000:], *map(plain, tail), words))),
         )
 

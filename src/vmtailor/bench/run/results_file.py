@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records
 from vmtailor.bench.analysis.host_runs import with_earlier
 from vmtailor.bench.model.job import BenchJob
-from vmtailor.bench.model.results import BenchResults, HostRun
+from vmtailor.bench.model.results import BenchResults, HostRun, RuntimeIdentity
 from vmtailor.bench.suites.bench_run import RUN_OVER
 
 #: The option that may change from one run to the next.
@@ -36,29 +36,38 @@ def going_on(before: HostRun | None, known: HostRun) -> HostRun:
     now. Raises UserInputError where samples of other conditions would be pooled."""
     if before is None:
         return known
-    if (changed := _changed(before, known)) != []:
-        raise UserInputError(
-            f"results are there that were measured otherwise: {'; '.join(changed)}",
-            hint="-o ANOTHER.json; `vmtailor bench report` reads several files",
-        )
+    require_alike(before, known.identities, known.options)
     kept = tuple(one for one in before.trials if one.failure is None or one.failure.reason != RUN_OVER)
     return replace(with_earlier(before, known), trials=kept)
 
 
-def _changed(before: HostRun, known: HostRun) -> list[str]:
-    """Return in what samples of both runs differ: the versions of runtimes, how programs were built, limits."""
+def require_alike(
+    before: HostRun | None, identities: Iterable[RuntimeIdentity], options: Iterable[tuple[str, str]] = ()
+) -> None:
+    """Raise UserInputError where samples of other conditions would be pooled: other versions of runtimes, other
+    builds of programs, other limits. `before`: the earlier run, if there is one."""
+    changed = [] if before is None else _changed(before, identities, options)
+    if changed:
+        raise UserInputError(
+            f"results are there that were measured otherwise: {'; '.join(changed)}",
+            hint="-o ANOTHER.json; `vmtailor bench report` reads several files",
+        )
+
+
+def _changed(before: HostRun, identities: Iterable[RuntimeIdentity], options: Iterable[tuple[str, str]]) -> list[str]:
+    """Return in words what differs."""
     measured = {trial.runtime for trial in before.trials}
     versions = {one.runtime: one.version for one in before.identities if one.version and one.runtime in measured}
     found = [
         f"{one.runtime} was {versions[one.runtime]}, and is {one.version}"
-        for one in known.identities
+        for one in identities
         if one.version and not one.problem and versions.get(one.runtime, one.version) != one.version
     ]
-    options = dict(before.options)
+    known = dict(before.options)
     found += [
-        f"{name} was {options[name]}, and is {text}"
-        for name, text in known.options
-        if name != REPEAT and options.get(name, text) != text
+        f"{name} was {known[name]}, and is {text}"
+        for name, text in options
+        if name != REPEAT and known.get(name, text) != text
     ]
     return found
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Further processes in a container that runs: their orders, and what is said with each on the wire.
 
-Init gives each a number of its own, which the host chooses, so that several talk at once (docs/reference/guest-init.md).
+Each has a number of its own, which the host chooses, so that several talk at once (docs/reference/guest-init.md).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Protocol
 from vmtailor.base.text import is_number
 from vmtailor.drivers.guest.guest_text import parse_exit
 from vmtailor.drivers.guest.guest_volume import records
-from vmtailor.drivers.guest.wire import MAX_PAYLOAD, FromGuest, ToGuest
+from vmtailor.drivers.guest.wire import MAX_BLOCK, MAX_PAYLOAD, FromGuest, ToGuest
 from vmtailor.model.boots.workload import Terminal
 
 #: Processes that init has at once, and the largest number that one may have.
@@ -96,8 +96,9 @@ class FurtherProcess:
     send: Send
     on_stdout: Callable[[bytes], None] | None = None
     on_stderr: Callable[[bytes], None] | None = None
-    window: int = SERIAL_WINDOW_BYTES
     held: bool = False
+    window: int = SERIAL_WINDOW_BYTES
+    part: int = _PART
     stdout: bytearray = field(default_factory=bytearray)
     stderr: bytearray = field(default_factory=bytearray)
     exit_code: int | None = None
@@ -169,7 +170,7 @@ class FurtherProcess:
 
     def _fill(self) -> None:
         while self._stdin and self.window > 0:
-            part = bytes(self._stdin[: min(_PART, self.window)])
+            part = bytes(self._stdin[: min(self.part, self.window)])
             del self._stdin[: len(part)]
             self.window -= len(part)
             self._say(ToGuest.FURTHER_STDIN, part)
@@ -183,10 +184,11 @@ class FurtherProcess:
 
 
 class FurtherProcesses:
-    """All further processes of one guest."""
+    """All further processes of one guest. `on_port`: the line is a virtio port."""
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, send: Send, *, on_port: bool = False) -> None:
         self._send = send
+        self._window, self._part = (WINDOW_BYTES, MAX_BLOCK - 1) if on_port else (SERIAL_WINDOW_BYTES, _PART)
         self._running: dict[int, FurtherProcess] = {}
 
     def start(
@@ -203,7 +205,7 @@ class FurtherProcesses:
         number = next((one for one in range(1, _MOST_NUMBER + 1) if one not in self._running), None)
         if number is None:
             raise ValueError(f"{_MOST_NUMBER} further processes run")
-        process = FurtherProcess(number, self._send, on_stdout, on_stderr, held=held)
+        process = FurtherProcess(number, self._send, on_stdout, on_stderr, held, self._window, self._part)
         self._running[number] = process
         for at in range(0, len(text), _PART):
             self._send(ToGuest.FURTHER, bytes((number,)) + text[at : at + _PART])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Host's end of the serial line: hears what a guest says, and speaks to it."""
+"""Host's end of the line: hears what a guest says, and speaks to it."""
 
 from __future__ import annotations
 
@@ -14,14 +14,30 @@ from typing import Protocol, TypeVar
 from vmtailor.base.text import is_number
 from vmtailor.drivers.guest.further import FurtherProcesses
 from vmtailor.drivers.guest.guest_text import parse_exit, parse_marks, parse_note, parse_result
-from vmtailor.drivers.guest.wire import FURTHER, MAX_PAYLOAD, OPEN_KEY, Decoder, Frame, FromGuest, ToGuest, encode
+from vmtailor.drivers.guest.wire import (
+    FURTHER,
+    MAX_BLOCK,
+    OPEN_KEY,
+    Decoder,
+    Frame,
+    FromGuest,
+    PortDecoder,
+    ToGuest,
+    encode,
+    encode_on_port,
+)
 from vmtailor.model.guest import GuestMark, GuestNote, GuestReport, StepResult
 
 #: Bytes of each stream, of the console and of all files that are kept; what comes after is relayed but not kept.
 KEEP_BYTES = 4 << 20
-#: Bytes of standard input that may be under way: a serial line has no other flow control.
-_WINDOW = 2048
-_PART = 1024
+#: Bytes of standard input that may be under way, and of one frame of it: a serial line has no other flow control, and
+#: on a port signals must not wait behind a stream that nobody takes.
+_WINDOW, _PART = 2048, 1024
+_PORT_WINDOW, _PORT_PART = 128 << 10, MAX_BLOCK
+#: Bytes of output after which a guest on a port is told that they were taken.
+_TAKEN_STEP = 64 << 10
+#: Most bytes that are given to a line at once.
+_SEND_BYTES = 64 << 10
 #: Last message of a kernel that was asked to end. It prints this at any console level.
 _FAREWELL = re.compile(
     rb"(?:^|\n)(?:\[[^\]\n]{1,24}\] ?){0,2}"
@@ -69,10 +85,11 @@ def heard(data: bytes, key: bytes) -> GuestReport:
 class GuestSession:
     """One boot's conversation. Call `pump` until it says False, or `run`.
 
-    `key`: the run volume's, None where there is none. `on_stdout` and `on_stderr` get bytes as they come, `on_mark`
-    each mark; `on_file`, by name, the parts of files that are too long to be kept. Everything heard is in `report()`;
-    `farewell` is what the kernel said when something had it halt, power off or start again. `further` starts further
-    processes in the container. Not safe for several threads."""
+    `key`: the run volume's, None where there is none. `port`: the virtio port on which init talks; the line is the
+    kernel's alone then, unless init finds no port. `keep_output`: the streams are kept for the report. `on_stdout` and
+    `on_stderr` get bytes as they come, `on_mark` each mark; `on_file`, by name, the parts of files that are too long to
+    be kept. Everything heard is in `report()`; `farewell` is what the kernel said when something had it halt, power off
+    or start again. `further` starts further processes in the container. Not safe for several threads."""
 
     def __init__(
         self,
@@ -83,7 +100,9 @@ class GuestSession:
         on_stderr: Callable[[bytes], None] | None = None,
         on_mark: Callable[[GuestMark], None] | None = None,
         on_file: Mapping[str, Callable[[bytes], None]] | None = None,
+        port: Line | None = None,
         keep_bytes: int = KEEP_BYTES,
+        keep_output: bool = True,
     ) -> None:
         self.line = line
         self.open = True
@@ -94,11 +113,17 @@ class GuestSession:
         self.exit_code: int | None = None
         self._exit = (0, "")
         self._key = key
-        self._decoder = Decoder(key)
+        self._port = port
+        self._decoders: dict[Line, Decoder | PortDecoder] = {line: Decoder(key)}
+        if port is not None:
+            self._decoders[port] = PortDecoder(key or OPEN_KEY)
+        #: The lines on which something may still come.
+        self.lines = tuple(self._decoders)
         self._callbacks = {FromGuest.STDOUT: on_stdout, FromGuest.STDERR: on_stderr}
         self._on_mark = on_mark
         self._on_file = on_file or {}
         self._keep = keep_bytes
+        self._keep_output = keep_output
         self._kept = {FromGuest.STDOUT: bytearray(), FromGuest.STDERR: bytearray()}
         self._stdout_hash = hashlib.sha256()
         self._console = bytearray()
@@ -112,8 +137,12 @@ class GuestSession:
         self._out = bytearray()
         self._stdin = bytearray()
         self._stdin_end = False
-        self._credit = _WINDOW
-        self.further = FurtherProcesses(self._frame)
+        self._window, self._part = (_WINDOW, _PART) if port is None else (_PORT_WINDOW, _PORT_PART)
+        self._credit = self._window
+        self._taken = 0
+        self.further = FurtherProcesses(self._frame, on_port=port is not None)
+        if port is not None:
+            self._greet(port)
 
     # --- hearing ---
 
@@ -139,13 +168,18 @@ class GuestSession:
         """Wait at most so long for something to happen, and deal with it. False once the line has closed."""
         if not self.open:
             return False
-        writer = getattr(self.line, "write_fileno", self.line.fileno)()  # a pair of pipes has two descriptors
-        readable, writable, _ = select.select([self.line], [writer] if self.wants_write else [], [], timeout_s)
+        writers = [self.write_fileno()] if self.wants_write else []
+        readable, writable, _ = select.select(self.lines, writers, [], timeout_s)
         if writable:
             self._send()
-        if readable:
-            self.hear()
+        for line in readable:
+            self.hear(line)
         return self.open
+
+    def write_fileno(self) -> int:
+        """Return the descriptor on which the guest is spoken to."""
+        line = self._port or self.line
+        return int(getattr(line, "write_fileno", line.fileno)())  # a pair of pipes has two descriptors
 
     def send_waiting(self) -> None:
         """Send what waits to be sent, as far as the line takes it; hear nothing."""
@@ -181,26 +215,30 @@ class GuestSession:
             truncated=self._truncated,
             files=tuple((name, text(data)) for name, data in self._files.items()),
             console=text(self._console),
-            damaged=self._decoder.damaged,
-            lost=self._decoder.lost,
+            damaged=sum(one.damaged for one in self._decoders.values()),
+            lost=sum(one.lost for one in self._decoders.values()),
             stdout_sha256=self._stdout_hash.hexdigest(),
         )
 
-    def hear(self) -> None:
-        """Read what has come, and deal with it."""
+    def hear(self, line: Line | None = None) -> None:
+        """Read what has come on a line, by default the first, and deal with it."""
+        line = line or self.line
+        decoder = self._decoders[line]
         try:
-            data = self.line.recv(65536)
+            data = line.recv(65536)
         except BlockingIOError:
             return
         except OSError:
             data = b""
         if not data:
-            self.open = False
-            frames, text = self._decoder.flush()
+            self.lines = tuple(one for one in self.lines if one is not line)
+            self.open = bool(self.lines)
+            frames, text = decoder.flush()
         else:
-            frames, text = self._decoder.feed(data)
-        self._keep_part(self._console, text)
-        self._hear_farewell(text)
+            frames, text = decoder.feed(data)
+        if text:
+            self._keep_part(self._console, text)
+            self._hear_farewell(text)
         for frame in frames:
             self._hear(frame)
 
@@ -214,13 +252,7 @@ class GuestSession:
     def _hear(self, frame: Frame) -> None:
         kind, payload = frame.type, frame.payload
         if kind in (FromGuest.STDOUT, FromGuest.STDERR):
-            stream = FromGuest(kind)
-            self._keep_part(self._kept[stream], payload)
-            if stream is FromGuest.STDOUT:
-                self._stdout_hash.update(payload)
-            callback = self._callbacks[stream]
-            if callback is not None:
-                callback(payload)
+            self._hear_output(FromGuest(kind), payload)
         elif kind == FromGuest.HELLO and payload.startswith(b"init"):
             self._listening = True
             self._fill()
@@ -239,9 +271,26 @@ class GuestSession:
             self._hear_file(payload)
         elif kind in FURTHER:
             self.further.hear(kind, payload)
-        elif kind == FromGuest.CREDIT and is_number(payload) and len(payload) < 6:
-            self._credit = min(_WINDOW, self._credit + int(payload))
+        elif kind == FromGuest.CREDIT and is_number(payload) and len(payload) < 8:
+            self._credit = min(self._window, self._credit + int(payload))
             self._fill()
+        elif kind == FromGuest.BYE and self._port is not None:
+            self._frame(ToGuest.HEARD, b"")
+
+    def _hear_output(self, stream: FromGuest, payload: bytes) -> None:
+        if self._keep_output:
+            self._keep_part(self._kept[stream], payload)
+            if stream is FromGuest.STDOUT:
+                self._stdout_hash.update(payload)
+        callback = self._callbacks[stream]
+        if callback is not None:
+            callback(payload)
+        if self._port is None:
+            return
+        self._taken += len(payload)
+        if self._taken >= _TAKEN_STEP:
+            self._frame(ToGuest.TAKEN, b"%d" % self._taken)
+            self._taken = 0
 
     def _hear_mark(self, payload: bytes) -> None:
         for mark in parse_marks(payload, time.monotonic()):
@@ -300,7 +349,7 @@ class GuestSession:
 
     def _fill(self) -> None:
         while self._listening and self._stdin and self._credit > 0:
-            part = bytes(self._stdin[: min(_PART, self._credit)])
+            part = bytes(self._stdin[: min(self._part, self._credit)])
             del self._stdin[: len(part)]
             self._credit -= len(part)
             self._frame(ToGuest.STDIN, part)
@@ -309,16 +358,22 @@ class GuestSession:
             self._frame(ToGuest.STDIN_END, b"")
 
     def _frame(self, kind: ToGuest, payload: bytes) -> None:
-        assert len(payload) <= MAX_PAYLOAD
-        self._out += encode(kind, payload, self._sequence, self._key or OPEN_KEY)
+        build = encode if self._port is None else encode_on_port
+        self._out += build(kind, payload, self._sequence, self._key or OPEN_KEY)
         self._sequence += 1
         if self._listening:
             self._send()
 
+    def _greet(self, port: Line) -> None:
+        """Say which port is the host's: init tries those that there are. It fits into a line that is new."""
+        with contextlib.suppress(OSError):  # the guest is gone; `pump` will hear so
+            port.send(encode_on_port(ToGuest.GREETING, b"", self._sequence, self._key or OPEN_KEY))
+        self._sequence += 1
+
     def _send(self) -> None:
         with contextlib.suppress(BlockingIOError):
             try:
-                sent = self.line.send(bytes(self._out))
+                sent = (self._port or self.line).send(bytes(self._out[:_SEND_BYTES]))
                 del self._out[:sent]
             except BlockingIOError:
                 raise

@@ -28,6 +28,8 @@ REFUSED_OPTIONS = ("-DDD", "-f", "-qq", "-ttt", "-y", "-Y", "-Z", "-e", "signal=
 REFUSED_FILE = "refused"
 #: Words in an init that can tell refused calls; in those of versions before there are none.
 _TELLS_REFUSED = b"\0refused\0"
+#: A word in an init that can talk on a virtio port.
+_PORT = b"\0virtio-line\0"
 _SECTOR = 512
 
 
@@ -38,6 +40,11 @@ def signal_number(name: str) -> int:
     if number is None:
         raise UserInputError(f"'{name[:40]}' is not a signal", hint="write it as SIGTERM, TERM, 15 or SIGRTMIN+3")
     return number
+
+
+def may_talk_on_port(init: bytes) -> bool:
+    """Return whether an init can talk on a virtio port (`Run.virtio_line`); those of versions before cannot."""
+    return _PORT in init
 
 
 def tells_refused(init: bytes) -> bool:
@@ -101,6 +108,8 @@ def run_bytes(run: Run) -> bytes:
         pairs.append(("privileged", "1"))
     if run.pid_one is not None:
         pairs.append(("pid-one", str(int(run.pid_one))))
+    if run.virtio_line:
+        pairs.append(("virtio-line", "1"))
     if run.terminal is not None:
         pairs += [("terminal", "1"), ("rows", str(run.terminal.rows)), ("cols", str(run.terminal.columns))]
     if run.exercise is not None:

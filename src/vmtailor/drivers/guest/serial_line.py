@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A guest's serial line: two pipes.
+"""A guest's line: two pipes.
 
 A socket would not do. QEMU writes byte by byte, and in a Unix socket each byte takes a buffer of its own: after some
 three hundred the guest would wait for its reader. On the instruction clock the host's load would then change the
@@ -77,3 +77,13 @@ class SerialLine:
         """Send what fits; returns how many bytes. Raises BlockingIOError when none did, OSError when the monitor is
         gone."""
         return os.write(self._out, data)
+
+
+class PortLine(SerialLine):
+    """Our end of a virtio port, on which nothing is text."""
+
+    def recv(self, size: int, /) -> bytes:
+        """Return what is there, as a serial line does; no tail of it is kept."""
+        data = os.read(self._in, size)
+        self.heard = self.heard or bool(data)
+        return data

@@ -20,7 +20,7 @@ from vmtailor.drivers.monitors.running_machine import RunningMachine
 from vmtailor.model.architecture import Bus, named
 from vmtailor.model.boots.counters import Counters, CountingConfig
 from vmtailor.model.checks import Check
-from vmtailor.model.machine import HOST_CPU, MOST_CPU, Accelerator, Clock, DiskFormat, DiskMode, Machine
+from vmtailor.model.machine import HOST_CPU, MOST_CPU, Accelerator, Clock, DiskFormat, DiskMode, Machine, TalkLine
 
 KVM_DEVICE = Path("/dev/kvm")
 
@@ -55,8 +55,9 @@ class Gives:
 
     `loader`: a disk's own loader can start, so there is firmware; `firmware`: another one can be chosen. `acpi`: with
     tables of firmware. `models`: CPU models besides this host's own and all there is. `outbound`: a network that leads
-    to the world. `protocols`: of ports that can be published. `second_port`: a second serial port. `extras`: further
-    words of the monitor's own. `counting`: instructions can be counted."""
+    to the world. `protocols`: of ports that can be published. `second_port`: a second serial port. `virtio_line`: a
+    port of a virtio console, on which our init talks. `extras`: further words of the monitor's own. `counting`:
+    instructions can be counted."""
 
     buses: tuple[Bus, ...]
     accelerators: tuple[Accelerator, ...]
@@ -75,6 +76,7 @@ class Gives:
     protocols: tuple[str, ...] = ()
     entropy: bool = False
     second_port: bool = False
+    virtio_line: bool = False
     extras: bool = False
     counting: bool = False
 
@@ -311,6 +313,11 @@ def _lacking(gives: Gives, machine: Machine, wants: Wants) -> Iterator[str]:
         "source of entropy": (machine.entropy, gives.entropy),
         "words of its own": (bool(machine.extras), gives.extras),
         "second serial port": (wants.probe or wants.attendant, gives.second_port and hardware.second_port),
+        "virtio line": (machine.line is TalkLine.VIRTIO, gives.virtio_line),
+        "second serial port beside a virtio line": (
+            (wants.probe or wants.attendant) and machine.line is TalkLine.VIRTIO,
+            False,
+        ),
         "counter of instructions": (wants.counter is not None, gives.counting),
         "trace of exits": (wants.exits is not None, False),
     }

@@ -39,17 +39,18 @@ class Control(Protocol):
 
 @dataclass(frozen=True)
 class Lines:
-    """The serial lines of a machine. `console`: its own. `probe`: the output of a second port; `attendant`: a second
-    port for a conversation. Each is there when it was asked for."""
+    """The lines of a machine. `console`: its serial line. `probe`: the output of a second serial port; `attendant`: a
+    second one for a conversation; `port`: a virtio port for one. Each is there when it was asked for."""
 
     console: SerialLine
     probe: SerialLine | None = None
     attendant: SerialLine | None = None
+    port: SerialLine | None = None
 
 
 class RunningMachine:
     """A machine under way. `serial` is its serial line; `control`, and its second serial port, are there when they were
-    asked for: `probe` is the output of one, `attendant` one for a conversation.
+    asked for: `probe` is the output of one, `attendant` one for a conversation; `port` is its virtio line.
 
     A monitor says more of its machines by overriding: what it does not tell is not known."""
 
@@ -66,6 +67,7 @@ class RunningMachine:
         self.serial = lines.console
         self.probe = lines.probe
         self.attendant = lines.attendant
+        self.port = lines.port
         self.control = control
         self.command = command
         self.started_s = time.monotonic()
@@ -201,6 +203,7 @@ class RunningMachine:
         )
         # A monitor that refuses says so with its status. One that a signal ended did start: QEMU 7.2
         # aborts in some guests that run out of memory before they have said a word ("cpu_io_recompile").
-        if ending is Ending.DIED and not self.serial.heard and code is not None and code > 0:
+        heard = self.serial.heard or (self.port is not None and self.port.heard)
+        if ending is Ending.DIED and not heard and code is not None and code > 0:
             raise self.not_started(end)
         return end

@@ -16,7 +16,7 @@ from typing import IO, Protocol
 
 from vmtailor.base.errors import GuestError, HostError, UserInputError, VmtailorError
 from vmtailor.base.process import pasteable, spawn
-from vmtailor.drivers.guest.serial_line import SerialLine
+from vmtailor.drivers.guest.serial_line import PortLine, SerialLine
 from vmtailor.drivers.host.host_ports import explained
 from vmtailor.drivers.monitors.running_machine import Lines, RunningMachine
 from vmtailor.drivers.qemu import net_guard
@@ -28,7 +28,7 @@ from vmtailor.drivers.qemu.qmp import Qmp
 from vmtailor.drivers.rootfs import boot_disk
 from vmtailor.model.architecture import Emulator, named, presumed
 from vmtailor.model.boots.ending import End
-from vmtailor.model.machine import Accelerator, DiskFormat, DiskMode, Machine
+from vmtailor.model.machine import Accelerator, DiskFormat, DiskMode, Machine, TalkLine
 
 _USERNET = re.compile(r"TCP\[([A-Z_0-9]+)\]\s+-?\d+\s+(\S+)\s+(\d+)\s+(\S+)\s+(\d+)")
 _PORT_REFUSED = re.compile(r"Could not set up host forwarding rule '([^']*)'")
@@ -112,6 +112,7 @@ def launch(
     qmp: bool = False,
     probe: bool = False,
     attendant: bool = False,
+    port: bool = False,
     greeted: bool = True,
 ) -> Iterator[QemuMachine]:
     """Start QEMU with the argument list that `build` gives, shut in as far as the host allows. When the block is left,
@@ -126,15 +127,15 @@ def launch(
     with contextlib.ExitStack() as stack:
         errors = stack.enter_context(tempfile.TemporaryFile())
         monitor = stack.enter_context(Qmp()) if qmp else None
-        serial = stack.enter_context(SerialLine())
-        second = stack.enter_context(SerialLine()) if probe or attendant else None
+        serial = stack.enter_context(PortLine() if port else SerialLine())
+        second = stack.enter_context(SerialLine()) if probe or attendant or port else None
         given = stack.enter_context(handed(wanted, qemu))
         ends = Ends(
             qmp=monitor.theirs if monitor else None,
             probe=second.guest_out if second and probe else None,
             names=given.names,
             sets=tuple(given.sets),
-            console=second.guest_out if second and attendant else None,
+            console=second.guest_out if second and (attendant or port) else None,
         )
         argv = build(ends, program=qemu.program, sandbox=qemu.sandbox)
         words = [f"{name}={value}" for name, value in wanted.variables.items()]
@@ -152,9 +153,13 @@ def launch(
         serial.started()
         if second is not None:
             second.started()
-        console, talk = (second, serial) if second is not None and attendant else (serial, None)
-        heard = None if attendant else second
-        lines = Lines(console, probe=heard, attendant=talk)
+        console, talk = (second, serial) if second is not None and (attendant or port) else (serial, None)
+        lines = Lines(
+            console,
+            probe=second if probe else None,
+            attendant=talk if attendant else None,
+            port=talk if port else None,
+        )
         running = QemuMachine(process, lines, shown, errors, monitor, family.emulator)
         if monitor is not None:
             monitor.started()
@@ -191,8 +196,9 @@ def start(
         variables=net_guard.variables(machine, installed(machine.architecture).program),
     )
     return launch(
-        build, wanted, architecture=machine.architecture, qmp=qmp, probe=probe, attendant=attendant, greeted=greeted
-    )
+        build, wanted, architecture=machine.architecture, qmp=qmp, probe=probe, attendant=attendant,
+        port=machine.line is TalkLine.VIRTIO, greeted=greeted,
+    )  # fmt: skip
 
 
 def all_halted(registers: str, emulator: Emulator) -> bool:

@@ -10,7 +10,7 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.drivers.qemu import descriptor_sets
 from vmtailor.drivers.qemu.plugin import Plugin
 from vmtailor.model.architecture import Board, Bus, named
-from vmtailor.model.machine import Accelerator, Clock, Devices, DiskMode, Machine
+from vmtailor.model.machine import Accelerator, Clock, Devices, DiskMode, Machine, TalkLine
 
 #: The guest's clock at reset on the instruction clock: the same in every run.
 RTC_BASE = "2026-01-01T00:00:00"
@@ -33,9 +33,10 @@ _MODES = {
 class Ends:
     """The things that QEMU inherits, besides the serial line on its standard input and output. `qmp`: a connected
     socket. `probe`: a descriptor for the output of a second serial port. `console`: one for that of the board's own, in
-    its place: then standard input and output are the second one, for a conversation with an attendant. `names`: what it
-    calls a file, where that is not its path (drivers/qemu/handover.py); `sets`: descriptors, each with the descriptor
-    set that it is in. `tap`: a TAP device that is the guest's network, in place of QEMU's own stack."""
+    its place: then standard input and output are the second one, for a conversation with an attendant, or the machine's
+    virtio line. `names`: what it calls a file, where that is not its path (drivers/qemu/handover.py); `sets`:
+    descriptors, each with the descriptor set that it is in. `tap`: a TAP device that is the guest's network, in place
+    of QEMU's own stack."""
 
     qmp: int | None = None
     probe: int | None = None
@@ -67,6 +68,7 @@ def command(
     # The order decides which address each device gets.
     bare = machine.devices is Devices.BARE
     devices = [*disks, *network, *_entropy(machine)] if bare else [*network, *_entropy(machine), *disks]
+    devices += _talk(machine)
     firmware = ["-bios", machine.firmware] if machine.firmware else []
     return [*argv, *devices, *machine.extras, *firmware]
 
@@ -90,7 +92,7 @@ def _board(machine: Machine, ends: Ends, program: str, sandbox: bool, plugin: Pl
         argv += _PACED
     for descriptor, number in ends.sets:
         argv += descriptor_sets.add(descriptor, number)
-    argv += _lines(ends, machine.hardware)
+    argv += _lines(machine, ends)
     if machine.kernel is not None:
         argv += ["-kernel", ends.name(machine.kernel)]
         if machine.initrd is not None:
@@ -105,7 +107,7 @@ def _board(machine: Machine, ends: Ends, program: str, sandbox: bool, plugin: Pl
 def _words(machine: Machine, ends: Ends) -> tuple[str, ...]:
     """Return the kernel's command line, with the board's serial line by the name that it has beside a second one."""
     beside, alone = machine.hardware.port_console, f"console={named(machine.architecture).kernel.console}"
-    if not beside or (ends.probe is None and ends.console is None):
+    if not beside or machine.line is TalkLine.VIRTIO or (ends.probe is None and ends.console is None):
         return machine.words
     told = (word.partition(",") for word in machine.words)
     return tuple((f"console={beside}" if word == alone else word) + comma + rest for word, comma, rest in told)
@@ -118,18 +120,32 @@ def _memory_words(machine: Machine) -> tuple[str, ...]:
     return (known.memory_word.format(kib=machine.memory_bytes >> 10),) if less else ()
 
 
-def _lines(ends: Ends, known: Board) -> list[str]:
+def _lines(machine: Machine, ends: Ends) -> list[str]:
     # Pipes, and no socket: drivers/guest/serial_line.py says why.
-    if ends.console is not None:
+    known = machine.hardware
+    if machine.line is TalkLine.VIRTIO and ends.console is not None:
+        argv = [*_to(ends.console, "serial"), "-serial", "chardev:serial", "-chardev", "stdio,id=line,signal=off"]
+    elif ends.console is not None:
         argv = [*_to(ends.console, "serial"), "-serial", "chardev:serial"]
         argv += ["-chardev", "stdio,id=attendant,signal=off", *_second_port("attendant", known)]
     else:
         argv = ["-chardev", "stdio,id=serial,signal=off", "-serial", "chardev:serial"]
+        argv += ["-chardev", "null,id=line"] if machine.line is TalkLine.VIRTIO else []
     if ends.probe is not None:
         argv += [*_to(ends.probe, "probe"), *_second_port("probe", known)]
     if ends.qmp is not None:
         argv += ["-chardev", f"socket,id=qmp,fd={ends.qmp}", "-mon", "chardev=qmp,mode=control"]
     return argv
+
+
+def _talk(machine: Machine) -> list[str]:
+    """Return the port on which init talks, where that is not the serial line: the first that is no console. Without
+    our ends nobody is at it."""
+    if machine.line is not TalkLine.VIRTIO:
+        return []
+    place = _transport(machine.hardware, len(machine.disks) + 2)
+    device = f"virtio-serial-{_VIRTIO[machine.hardware.bus]},max_ports=2{place}"
+    return ["-device", device, "-device", "virtserialport,chardev=line,nr=1"]
 
 
 def _to(descriptor: int, name: str) -> tuple[str, ...]:

@@ -47,7 +47,8 @@ class Run:
     the load, wait for the host's go. `grace_ms`: between SIGTERM and SIGKILL for what the entry point left. `key` tags
     all frames; make one for each run, fixed where two boots must agree to the byte. `privileged`: root in the container
     may do everything, not only what container engines leave it; an exercise may ask for that, too. `pid_one`: the
-    entry point is PID 1 of a namespace of its own, where the kernel can do that; None: as the image's folder says."""
+    entry point is PID 1 of a namespace of its own, where the kernel can do that; None: as the image's folder says.
+    `virtio_line`: init talks on the machine's virtio port."""
 
     argv: tuple[str, ...] | None = None
     env: tuple[tuple[str, str], ...] = ()
@@ -64,6 +65,7 @@ class Run:
     hold: bool = False
     privileged: bool = False
     pid_one: bool | None = None
+    virtio_line: bool = False
     grace_ms: int = 1000
     key: bytes = field(default_factory=lambda: secrets.token_bytes(KEY_BYTES))
 

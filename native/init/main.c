@@ -16,7 +16,6 @@
 #include "init/base/port.h"
 #include "init/base/power_off.h"
 #include "init/base/serial_line.h"
-#include "init/builtin/builtin.h"
 #include "init/container/end_processes.h"
 #include "init/container/entry_point.h"
 #include "init/container/session.h"
@@ -43,7 +42,6 @@ static void from_host(void *context, char type, const uint8_t *payload, size_t l
     (void)context;
     char text[32] = "";
     memcpy(text, payload, length < sizeof text - 1 ? length : sizeof text - 1);
-    unsigned rows, cols;
     switch (type) {
     case WIRE_STDIN:
         entry_stdin(payload, length);
@@ -55,8 +53,7 @@ static void from_host(void *context, char type, const uint8_t *payload, size_t l
         entry_signal(atoi(text));
         break;
     case WIRE_WINDOW:
-        if (sscanf(text, "%u %u", &rows, &cols) == 2)
-            entry_window(rows, cols);
+        entry_window(text);
         break;
     case WIRE_GO:
         exercise_go();
@@ -84,8 +81,6 @@ int main(int argc, char **argv) {
         return traced_second_half(argc, argv);
     if (argc == 3 && strcmp(argv[1], "--attached") == 0)
         return traced_say_attached(argv[2]);
-    if (argc > 1 && strcmp(argv[1], "--further") == 0)
-        return builtin(argc, argv);
     if (argc == 4 && strcmp(argv[1], "-q") == 0)
         return note_module_request(argv[3]);
     struct stamp started = vt_mark_init();

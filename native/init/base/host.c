@@ -3,17 +3,19 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "init/base/event_loop.h"
+#include "init/base/power_off.h"
 #include "init/base/serial_line.h"
 
 #define PIECE 4096 /* what the kernel gives of a port at once */
 #define MOST_PIECES 32
 
 static struct wire_decoder decoder;
-static struct wire_port incoming;
+static struct wire_port *incoming; /* allocated: it would lie between what each boot uses */
 static wire_sink *hears;
 static bool heard_all;
 
@@ -39,7 +41,7 @@ static bool take_port(int fd) {
         ssize_t got = read(fd, data, sizeof data);
         if (got < 0 && (errno == EAGAIN || errno == EINTR))
             return true;
-        if (got <= 0 || !wire_port_decode(&incoming, data, (size_t)got, hear_frame, NULL))
+        if (got <= 0 || !wire_port_decode(incoming, data, (size_t)got, hear_frame, NULL))
             return false;
     }
     return true;
@@ -52,7 +54,10 @@ static void hear_port(struct watch *watch, short events) {
 }
 
 void host_take_port(int fd, const uint8_t key[WIRE_KEY]) {
-    memcpy(incoming.key, key, sizeof incoming.key);
+    incoming = calloc(1, sizeof *incoming);
+    if (incoming == NULL)
+        fatal("", "no memory for the virtio port");
+    memcpy(incoming->key, key, sizeof incoming->key);
     line_take_port(fd);
 }
 

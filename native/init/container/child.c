@@ -95,8 +95,7 @@ pid_t child_start(struct list *argv, struct stdio stdio, bool mark, int *status_
 
 /* Our own program, as root of the container; it keeps the one capability by which none of the container traces it. */
 static _Noreturn void become_builtin(const struct order *order, int status_fd) {
-    char *words[] = {"/.vmtailor/init",         "--further",
-                     (char *)order->builtin,    (char *)(order->path ? order->path : ""),
+    char *words[] = {"/.vmtailor/builtin", (char *)order->builtin, (char *)(order->path != NULL ? order->path : ""),
                      order->follow ? "1" : "0", NULL};
     execve(words[0], words, (char *[]){NULL});
     program_give_up(status_fd, CANNOT_EXECUTE, errno, "execve(%s)", words[0]);

@@ -271,7 +271,7 @@ void entry_stdin_end(void) {
     in.events = POLLOUT;
 }
 
-void entry_window(unsigned rows, unsigned cols) {
+void entry_window(const char *size) {
     if (settings.terminal)
-        terminal_resize(out.fd, rows, cols);
+        terminal_resize(out.fd, size);
 }

@@ -49,22 +49,28 @@ struct session {
     char why[160];
 };
 
-static struct session *places[MOST_SESSIONS];
-static size_t places_used; /* those from there on were never needed */
-static size_t count;
+/* Allocated with the first one: it would lie between what each boot uses. */
+static struct {
+    struct session *places[MOST_SESSIONS];
+    size_t used; /* places from there on were never needed */
+    char block[WIRE_BLOCK];
+} * all;
+static size_t count; /* those that have a number */
 static bool closed;
 
 static struct session *find(uint8_t number) {
-    for (size_t i = 0; i < places_used; i++)
-        if (places[i]->number == number)
-            return places[i];
+    for (size_t i = 0; all != NULL && i < all->used; i++)
+        if (all->places[i]->number == number)
+            return all->places[i];
     return NULL;
 }
 
 static struct session *make_place(uint8_t number) {
+    if (all == NULL && (all = calloc(1, sizeof *all)) == NULL)
+        return NULL;
     struct session *place = find(0);
-    if (place == NULL && places_used < MOST_SESSIONS && (place = malloc(sizeof *place)) != NULL)
-        places[places_used++] = place;
+    if (place == NULL && all->used < MOST_SESSIONS && (place = malloc(sizeof *place)) != NULL)
+        all->places[all->used++] = place;
     if (place == NULL)
         return NULL;
     *place = (struct session){.number = number, .credit = WINDOW};
@@ -127,10 +133,9 @@ static void finish_if_done(struct session *session) {
 }
 
 static void relay(struct session *session, struct watch *watch, char type) {
-    static char block[WIRE_BLOCK];
     char small[WIRE_PAYLOAD];
-    char *data = line_is_port() ? block : small;
-    size_t room = (line_is_port() ? sizeof block : sizeof small) - 1;
+    char *data = line_is_port() ? all->block : small;
+    size_t room = (line_is_port() ? sizeof all->block : sizeof small) - 1;
     size_t most = session->credit < room ? session->credit : room;
     ssize_t got = most > 0 ? read(watch->fd, data + 1, most) : -1;
     if (got > 0) {
@@ -347,8 +352,8 @@ static void take_order(struct session *session, const uint8_t *data, size_t leng
 }
 
 bool session_exit(pid_t pid, int status) {
-    for (size_t i = 0; count > 0 && i < places_used; i++) {
-        struct session *session = places[i];
+    for (size_t i = 0; count > 0 && i < all->used; i++) {
+        struct session *session = all->places[i];
         if (session->number == 0 || session->pid != pid)
             continue;
         session->pid = 0;
@@ -367,8 +372,8 @@ bool session_exit(pid_t pid, int status) {
 
 uint64_t sessions_advance(void) {
     uint64_t next = UINT64_MAX;
-    for (size_t i = 0; count > 0 && i < places_used; i++) {
-        struct session *session = places[i];
+    for (size_t i = 0; count > 0 && i < all->used; i++) {
+        struct session *session = all->places[i];
         if (session->number == 0 || !session->ended || (session->credit == 0 && session->left_over > 0))
             continue;
         if (now_ns() >= session->patient_until)
@@ -384,15 +389,15 @@ void sessions_close(void) {
 }
 
 bool sessions_open(void) {
-    for (size_t i = 0; count > 0 && i < places_used; i++)
-        if (places[i]->number != 0 && has_streams(places[i]) && places[i]->credit > 0)
+    for (size_t i = 0; count > 0 && i < all->used; i++)
+        if (all->places[i]->number != 0 && has_streams(all->places[i]) && all->places[i]->credit > 0)
             return true;
     return false;
 }
 
 void sessions_end(void) {
-    for (size_t i = 0; count > 0 && i < places_used; i++) {
-        struct session *session = places[i];
+    for (size_t i = 0; count > 0 && i < all->used; i++) {
+        struct session *session = all->places[i];
         if (session->number == 0)
             continue;
         if (!session->ended) {
@@ -404,12 +409,6 @@ void sessions_end(void) {
 }
 
 /* --- frames --- */
-
-static void take_window(struct session *session, const char *text) {
-    unsigned rows, cols;
-    if (session->terminal && session->out.fd >= 0 && sscanf(text, "%u %u", &rows, &cols) == 2)
-        terminal_resize(session->out.fd, rows, cols);
-}
 
 static void take_signal(struct session *session, int number) {
     if (session->pid > 0 && number > 0 && number <= 64)
@@ -453,7 +452,8 @@ void session_frame(char type, const uint8_t *payload, size_t length) {
         take_signal(session, atoi(text));
         break;
     case WIRE_FURTHER_WINDOW:
-        take_window(session, text);
+        if (session->terminal && session->out.fd >= 0)
+            terminal_resize(session->out.fd, text);
         break;
     case WIRE_FURTHER_TAKEN:
         take_credit(session, strtoul(text, NULL, 10));

@@ -4,9 +4,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/ioctl.h>
 #include <termios.h>
 #include <unistd.h>
+
+static void set_size(int master, unsigned long rows, unsigned long cols) {
+    ioctl(master, TIOCSWINSZ, &(struct winsize){.ws_row = (unsigned short)rows, .ws_col = (unsigned short)cols});
+}
 
 int terminal_open(int rows, int cols, int *slave, char path[TERMINAL_PATH]) {
     int number, unlock = 0;
@@ -25,10 +30,13 @@ int terminal_open(int rows, int cols, int *slave, char path[TERMINAL_PATH]) {
         errno = error;
         return -1;
     }
-    terminal_resize(master, (unsigned)rows, (unsigned)cols);
+    set_size(master, (unsigned long)rows, (unsigned long)cols);
     return master;
 }
 
-void terminal_resize(int master, unsigned rows, unsigned cols) {
-    ioctl(master, TIOCSWINSZ, &(struct winsize){.ws_row = (unsigned short)rows, .ws_col = (unsigned short)cols});
+void terminal_resize(int master, const char *size) {
+    char *rest;
+    unsigned long rows = strtoul(size, &rest, 10), cols = strtoul(rest, NULL, 10);
+    if (rows > 0 && cols > 0)
+        set_size(master, rows, cols);
 }

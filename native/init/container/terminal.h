@@ -8,6 +8,7 @@
 /* Open a fresh one. Returns our end, which does not block, and the container's with its path; -1 and errno, with the
  * path that could not be opened. */
 int terminal_open(int rows, int cols, int *slave, char path[TERMINAL_PATH]);
-void terminal_resize(int master, unsigned rows, unsigned cols);
+/* Give it the size of a text "ROWS COLS". */
+void terminal_resize(int master, const char *size);
 
 #endif

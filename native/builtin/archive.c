@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "init/builtin/archive.h"
+#include "builtin/archive.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -13,7 +13,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include "init/builtin/tar.h"
+#include "builtin/tar.h"
 
 #define MOST_COMPLAINTS 20
 #define AT_ONCE 65536

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "init/builtin/tar.h"
+#include "builtin/tar.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "init/builtin/stats.h"
+#include "builtin/stats.h"
 
 #include <dirent.h>
 #include <stdbool.h>

@@ -3,7 +3,7 @@
  * Each place that an entry names is looked for from the destination on, and no link that leads out of it is followed.
  * So what stands in the archive, and what the container's programs change meanwhile, reaches nothing outside of it.
  */
-#include "init/builtin/extract.h"
+#include "builtin/extract.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,7 +17,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-#include "init/builtin/tar.h"
+#include "builtin/tar.h"
 
 #define AT_ONCE 65536
 #define MOST_LINKS 40

@@ -25,7 +25,7 @@ BENCHED ?= native,containerd,docker,gvisor,lxc,nspawn,podman,examples/runtimes/c
 
 PUBLISHED := $(foreach name,unixbench iozone netperf,$(if $($(shell echo $(name) | tr a-z A-Z)_SOURCE),--$(name)-source $($(shell echo $(name) | tr a-z A-Z)_SOURCE)))
 
-.PHONY: help lab setup setup-cross setup-dev wheel demo examples check format unit contract system attack test test-all test-times mutants bench-fit bench-margin bench-host bench-remedies bench-analyze setup-host setup-bench bench-image bench-engines bench-lab bench-loongson bench bench-published bench-bundle bench-kvm bench-aa bench-overhead compare-quality fuzz docs clean
+.PHONY: help lab setup setup-cross setup-dev wheel demo examples check format unit contract system attack test test-all test-times mutants bench-fit bench-margin bench-host bench-remedies bench-analyze setup-host setup-bench bench-image bench-engines bench-lab bench-loongson bench bench-published bench-bundle bench-kvm bench-aa bench-overhead bench-streams compare-quality fuzz docs clean
 
 help:
 	@echo "make demo           fit the lighttpd example: image to proven VM, with report (sets up first);"
@@ -62,6 +62,7 @@ help:
 	@echo "make bench-kvm      start-up and kernel work, machines timed beside engines: where KVM works (root)"
 	@echo "make bench-aa       how often bench is wrong, from runtimes measured against themselves (root, two to three hours; resumable)"
 	@echo "make bench-overhead what the harness of bench adds to its figures"
+	@echo "make bench-streams  processor time of 64 MiB through a container and back (BUNDLE=FOLDER, whose image has cat)"
 	@echo "make lab            an emulated machine in which KVM works, for verify --lab; ARCH=arm64 for arm64's bundles"
 	@echo "make bench-analyze  time the analysis of 100 MB of each kind of log"
 	@echo "make compare-quality  how often compare is wrong, from thirty real boots"
@@ -192,10 +193,14 @@ bench-engines: setup
 # Engines beside monitors under KVM, in one emulated machine: what one more start costs. The monitors start the demo's kernel.
 # LAB_ROWS=native,kvm:FOLDER: other rows; BENCH_ARGS="--program firecracker=PATH": of bench.
 LAB_ROWS ?= native,lxc,containerd,podman,docker,kvm:stock,kvm:$(BUILD)/demo,libkrun:$(BUILD)/demo
-bench-lab: bench-image demo
-	mkdir -p $(BUILD)/bench
-	$(BIN)/python tools/bench_lab.py $(BUILD)/bench/lab.raw
+bench-lab: bench-image demo $(BUILD)/bench/lab.raw
 	$(BIN)/vmtailor bench startup --only boot --on $(LAB_ROWS) --inside vm:$(BUILD)/bench/lab.raw --repeat 2 -o $(BUILD)/bench/lab.json $(BENCH_ARGS)
+
+# No two builds of a disk have the same bytes, and its digest stands in the results: it is built again only where its
+# description is newer, so that an interrupted run goes on.
+$(BUILD)/bench/lab.raw: tools/bench_lab.py $(wildcard benchmarks/engines/*.toml) | setup
+	mkdir -p $(@D)
+	$(BIN)/python tools/bench_lab.py $@
 
 # Containers on a Loongson-3, as published work measured them: a machine with podman runs our set in none to four at once.
 # The page goes to build/bench/loongson.md. BENCH_ARGS="--repeat 3": so often.
@@ -244,6 +249,9 @@ bench-aa: setup-bench bench-image
 
 bench-overhead: setup
 	$(BIN)/python tools/bench_overhead.py $(BENCH_ARGS)
+
+bench-streams: setup
+	$(BIN)/python tools/bench_streams.py $(BUNDLE) $(BENCH_ARGS)
 
 bench-analyze: setup
 	$(BIN)/python tools/bench_analyze.py

@@ -27,7 +27,7 @@ int main(int argc, char **argv) {
         return extract(path);
     if (strcmp(name, "stats") == 0)
         return stats();
-    if (strcmp(name, "top") == 0)
+    if (strcmp(name, "top") == 0 || strcmp(name, "processes") == 0)
         return top();
     fprintf(stderr, "there is no builtin '%s'\n", name);
     return 127;

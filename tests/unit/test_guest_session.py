@@ -306,3 +306,31 @@ def test_a_session_with_a_port_ends_with_both_lines(on_port: PortGuest) -> None:
     on_port.console.close()
     assert not on_port.session.pump(1.0)
     assert "Kernel panic" in on_port.session.report().console
+
+
+@pytest.mark.attack
+def test_a_guest_on_a_port_that_reads_nothing_takes_no_memory(on_port: PortGuest) -> None:
+    """It says that it is done over and over, gives credit for what it has not read, and floods its output."""
+    on_port.say("H", b"init 1")
+    on_port.session.send_stdin(bytes(8 << 20))
+    for _ in range(100):
+        on_port.say("C", b"999999")
+        on_port.say("Q")
+        on_port.say("O", bytes(32768))
+    assert len(on_port.session._out) < 2 << 20
+    assert on_port.session.stdin_queued > 5 << 20
+    heard = 0
+    while frames := on_port.hear():
+        heard += sum(frame.type == "q" for frame in frames)
+        on_port.session.send_waiting()
+    assert heard == 1
+
+
+@pytest.mark.attack
+def test_credit_on_a_serial_line_for_what_was_not_read(guest: Guest) -> None:
+    guest.say("H", b"init 1")
+    guest.session.send_stdin(bytes(8 << 20))
+    for _ in range(2000):
+        guest.say("C", b"2048")
+    assert len(guest.session._out) < 2 << 20
+    assert guest.session.stdin_queued > 3 << 20

@@ -168,12 +168,12 @@ def test_closed_standard_streams_get_no_file_of_ours(tmp_path: Path) -> None:
 
 
 def on_port(given: RunOptions) -> RunOptions:
-    """The same bundle with a kernel and an init that have a virtio line."""
+    """The same bundle with a kernel and an init that have a virtio line, in a machine that has room for it."""
     folder = given.bundle
     for name, data in (("config", b"CONFIG_VIRTIO_CONSOLE=y\n"), ("init", b"\0virtio-line\0")):
         (folder / name).write_bytes(data)
     seal(folder, records.load(Bundle, folder / RECORD))
-    return given
+    return replace(given, memory_bytes=128 << 20)
 
 
 def test_both_streams_and_the_status_on_a_port(tmp_path: Path) -> None:

@@ -7,16 +7,18 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.fakes.fit_run_data import fit_run
 from tests.unit.test_running import options
 
 from vmtailor.base.files import records
-from vmtailor.booting.run_verdict import Memory
 from vmtailor.drivers.guest import guest_volume
 from vmtailor.drivers.host import bundle_folder
+from vmtailor.drivers.host.bundle_folder import seal
 from vmtailor.drivers.monitors import monitors
 from vmtailor.drivers.monitors.monitor import Wants
 from vmtailor.drivers.qemu.qemu_command import Ends, command
 from vmtailor.model.boots.workload import Run
+from vmtailor.model.bundle import RECORD, RUN, Bundle
 from vmtailor.model.machine import Accelerator, Clock, Disk, Machine, TalkLine
 from vmtailor.pipeline import machine_run
 
@@ -77,18 +79,28 @@ def test_init_is_told_by_the_run_volume() -> None:
 
 
 @pytest.mark.parametrize(
-    ("config", "init", "least", "line"),
+    ("config", "init", "memory_mib", "least_mib", "line"),
     [
-        ("CONFIG_VIRTIO_CONSOLE=y\n", INIT, None, TalkLine.VIRTIO),
-        ("CONFIG_VIRTIO_CONSOLE=y\n", b"older", None, TalkLine.SERIAL),
-        ("# CONFIG_VIRTIO_CONSOLE is not set\n", INIT, None, TalkLine.SERIAL),
-        ("CONFIG_VIRTIO_CONSOLE=m\n", INIT, None, TalkLine.SERIAL),
-        ("CONFIG_VIRTIO_CONSOLE=y\n", INIT, 62 << 20, TalkLine.VIRTIO),
-        ("CONFIG_VIRTIO_CONSOLE=y\n", INIT, 63 << 20, TalkLine.SERIAL),
+        ("CONFIG_VIRTIO_CONSOLE=y\n", INIT, 128, None, TalkLine.VIRTIO),
+        ("CONFIG_VIRTIO_CONSOLE=y\n", b"older", 128, None, TalkLine.SERIAL),
+        ("# CONFIG_VIRTIO_CONSOLE is not set\n", INIT, 128, None, TalkLine.SERIAL),
+        ("CONFIG_VIRTIO_CONSOLE=m\n", INIT, 128, None, TalkLine.SERIAL),
+        ("CONFIG_VIRTIO_CONSOLE=y\n", INIT, 127, None, TalkLine.SERIAL),  # nobody knows what the container needs
+        ("CONFIG_VIRTIO_CONSOLE=y\n", INIT, 64, 54, TalkLine.VIRTIO),
+        ("CONFIG_VIRTIO_CONSOLE=y\n", INIT, 64, 55, TalkLine.SERIAL),
     ],
 )
-def test_who_has_it_takes_it(tmp_path: Path, config: str, init: bytes, least: int | None, line: TalkLine) -> None:
+def test_who_has_it_and_room_for_it_takes_it(
+    tmp_path: Path, config: str, init: bytes, memory_mib: int, least_mib: int | None, line: TalkLine
+) -> None:
     for name, data in (("config", config.encode()), ("init", init)):
         (tmp_path / name).write_bytes(data)
-    files = bundle_folder.load(options(tmp_path, "exit").bundle)
-    assert machine_run._line(files, SERIAL, Memory(64 << 20, least)) is line
+    given = options(tmp_path, "exit")
+    if least_mib is not None:
+        fitted = fit_run()
+        records.save(
+            replace(fitted, tailored=replace(fitted.tailored, min_memory_bytes=least_mib << 20)), tmp_path / RUN
+        )
+    seal(tmp_path, records.load(Bundle, tmp_path / RECORD))
+    files = bundle_folder.load(given.bundle)
+    assert machine_run._line(files, replace(SERIAL, memory_bytes=memory_mib << 20)) is line

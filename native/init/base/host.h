@@ -9,9 +9,5 @@
 
 /* From now on each frame with this key is given to `sink`, out of the loop of events. */
 void host_listen(const uint8_t key[WIRE_KEY], wire_sink *sink);
-/* From now on a virtio port is the line, on which frames with this key count. */
-void host_take_port(int fd, const uint8_t key[WIRE_KEY]);
-/* On a port, wait until the host has heard all: what it has not taken would be lost with the machine. */
-void host_wait(void);
 
 #endif

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "common/clock.h"
-#include "init/base/host.h"
+#include "init/base/incoming.h"
 #include "init/base/power_off.h"
 
 #define NODE "/.vmtailor/rw/port"
@@ -70,5 +70,5 @@ void port_open(const uint8_t key[WIRE_KEY]) {
             fatal("VIRTIO_CONSOLE", "there is no virtio port to the host");
         pause_shortly();
     }
-    host_take_port(fd, key);
+    incoming_begin(fd, key);
 }

@@ -7,13 +7,13 @@
 #include <sys/reboot.h>
 #include <unistd.h>
 
-#include "init/base/host.h"
+#include "init/base/incoming.h"
 #include "init/base/serial_line.h"
 
 _Noreturn void power_off(void) {
     sync();
     line_drain();
-    host_wait();
+    incoming_wait_for_host();
     reboot(RB_AUTOBOOT);
     line_note("", "reboot: %s", strerror(errno));
     line_flush();

@@ -41,7 +41,7 @@ void line_note(const char *symbol, const char *format, ...) __attribute__((forma
 void line_fatal(const char *symbol, const char *format, va_list args);
 /* A file, by name, in as many frames as it takes. */
 void line_file(const char *name, const void *data, size_t length);
-/* Send the kernel's log, and wait until all is on its way; on a port, the host says that (host_wait). */
+/* Send the kernel's log, and wait until all is on its way; on a port, the host says that. */
 void line_drain(void);
 
 #endif

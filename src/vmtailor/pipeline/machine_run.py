@@ -43,8 +43,11 @@ START_S = 120.0
 START_TOO_LITTLE_S = 30.0
 
 
-#: Memory that a virtio line takes in the guest: what waits in its queues, and in init, each way.
-LINE_BYTES = 2 << 20
+#: Memory that a virtio line takes in the guest: QEMU's transport gives each queue 1,024 places, and the kernel's driver
+#: fills those of two queues with a page each.
+LINE_BYTES = 10 << 20
+#: From here on it is given without asking how much the container needs.
+LINE_FROM_BYTES = 128 << 20
 
 CONTAINERS = frozenset({OptionSubject.CONTAINER})
 
@@ -274,7 +277,7 @@ def _container(
         observer=watch.observer if watch is not None else None,
     )
     machine = replace(_machine(options, files), ports=published)
-    machine = replace(machine, line=_line(files, machine, memory))
+    machine = replace(machine, line=_line(files, machine))
     temporary.require_usable()
     with caught() as signals:
         with relayed(machine, run, wishes, signals) as relay:
@@ -332,13 +335,20 @@ def _machine(options: RunOptions, files: BundleFolder) -> Machine:
     )
 
 
-def _line(files: BundleFolder, machine: Machine, memory: Memory) -> TalkLine:
-    """Return the virtio line where the bundle's init, its kernel and the monitor have it, and the caller's choice of
-    memory leaves room for it."""
-    room = memory.least_bytes is None or memory.has_bytes >= memory.least_bytes + LINE_BYTES
-    given = room and monitors.of(machine).row.gives.virtio_line
+def _line(files: BundleFolder, machine: Machine) -> TalkLine:
+    """Return the virtio line where the bundle's init, its kernel and the monitor have it, and the machine's memory has
+    room for it."""
+    given = monitors.of(machine).row.gives.virtio_line
     able = given and guest_volume.may_talk_on_port(files.init) and files.lists(files.bundle.kernel_config)
-    return TalkLine.VIRTIO if able and files.config.get("VIRTIO_CONSOLE") == "y" else TalkLine.SERIAL
+    able = able and files.config.get("VIRTIO_CONSOLE") == "y" and _has_room(files, machine.memory_bytes)
+    return TalkLine.VIRTIO if able else TalkLine.SERIAL
+
+
+def _has_room(files: BundleFolder, has_bytes: int) -> bool:
+    if has_bytes >= LINE_FROM_BYTES:
+        return True
+    least = run_verdict.memory_of(files.path, has_bytes).least_bytes
+    return least is not None and has_bytes >= least + LINE_BYTES
 
 
 def _memory(options: RunOptions, bundle: Bundle) -> Memory:

@@ -5,6 +5,7 @@ what is refused."""
 from __future__ import annotations
 
 import base64
+import os
 import shlex
 import subprocess
 from collections.abc import Sequence
@@ -42,7 +43,7 @@ from vmtailor.bench.run.launch import bench
 from vmtailor.bench.run.machine_counts import WITHIN_WORK, cannot_tell, counted_trial, machine_tests
 from vmtailor.bench.run.machine_monitors import ReadyMonitor, StartedMachine, is_monitor, with_monitors
 from vmtailor.bench.run.monitor_engine import MonitorEngine, described
-from vmtailor.bench.runtimes.guest_runtime import FAILED
+from vmtailor.bench.runtimes.guest_runtime import ABSENT, FAILED
 from vmtailor.drivers.guest.wire import FromGuest, encode
 from vmtailor.model.boots.boot import Boot, Milestone, Outcome, Phase, PhaseCounts
 from vmtailor.model.boots.counters import GuestTotals, SpanReached, Totals
@@ -134,6 +135,38 @@ def test_a_failure_has_the_commands_own_words_and_says_whose_kernel_it_was(tmp_p
     assert found.value.message == f"{own}; {lent}"
 
 
+def test_the_version_of_a_row_is_whole(tmp_path: Path) -> None:
+    version = "containerd github.com/containerd/containerd 1.6.20~ds1 1.6.20~ds1-1+deb12u1"
+    report = b'{"kernel": "6.12", "program_sha256": "ab"}\n'
+    came = gathered(said((FromGuest.STDOUT, report), (FromGuest.EXIT, b"0 0 ")))
+    files = (*came.report.files, ("bench-version", version), ("bench-here", report.decode()))
+    came = replace(came, report=GuestReport(files=files))
+
+    class Driven(MonitorEngine):
+        def driven(self, *_: object, **__: object) -> tuple[Boot, Gathered]:
+            return boot(1, 1, 1), came
+
+    one = Driven(KNOWN, described(ROW, ()), tmp_path, monitor=ROW)
+    found = one.identity("ab")
+    assert found.version == f"{version} {one.where}"
+
+
+def test_a_disk_without_the_monitor_names_the_command_that_builds_one(tmp_path: Path) -> None:
+    came = gathered(b"")
+
+    class Lacking(MonitorEngine):
+        log = f"{FAILED}qemu-system-x86_64 {ABSENT}"
+
+        def driven(self, *_: object, **__: object) -> tuple[Boot, Gathered]:
+            return boot(1, 1, 1), replace(came, report=GuestReport(files=(("bench-log", self.log),)))
+
+    one = Lacking(KNOWN, described(ROW, ()), tmp_path, monitor=ROW)
+    problem = one.identity("ab").problem
+    assert problem.startswith("in the machine: qemu-system-x86_64 is not there (`make bench-lab` builds")
+    Lacking.log = f"{FAILED}test -e /dev/kvm"
+    assert "bench-lab" not in one.identity("ab").problem
+
+
 @pytest.mark.parametrize("name", ["kvm", "libkrun", "firecracker"])
 def test_a_bundles_machine_is_started_from_our_disk(tmp_path: Path, name: str) -> None:
     program = tmp_path / "program"
@@ -153,6 +186,10 @@ def test_a_bundles_machine_is_started_from_our_disk(tmp_path: Path, name: str) -
     given = machine_monitors._placed(f"{name}:/b/mine", 0, StartedMachine(machine, "Linux 6.12", 4096), program)
     assert given.row.argv[0] == "/run/vmtailor-ours/m0-program" and given.row.argv[1:] != ()
     assert given.entries[-1].data == program and given.entries[-1].mode == 0o755
+    # Results do not go on with another program.
+    program.write_text("another")
+    other = machine_monitors._placed(f"{name}:/b/mine", 0, StartedMachine(machine, "Linux 6.12", 4096), program)
+    assert len({placed.row.machine for placed in (one, given, other)}) == 3
 
 
 def test_a_machine_that_a_monitor_cannot_start_is_refused() -> None:
@@ -247,6 +284,30 @@ def test_starts_within_a_machine_stand_in_one_table() -> None:
     page = bench_page(BenchResults("0", (run,)))
     assert TITLE in page and 'vm:lab/kvm:mine</th><td class="n">2.0</td>' in page and "which is emulated" in page
     assert "To vm:stock" not in page and "vm:stock, the baseline of ratios, was not measured" in page
+
+
+def test_the_disk_is_built_again_only_where_its_description_is_newer(tmp_path: Path) -> None:
+    """Its digest is a condition of the results: another one would end an interrupted run."""
+    disk = tmp_path / "bench/lab.raw"
+    tree = BUNDLE.parents[3]
+    newest = max(
+        path.stat().st_mtime for path in (*(tree / "benchmarks/engines").iterdir(), tree / "tools/bench_lab.py")
+    )
+    words = ["make", "--silent", "--dry-run", f"BUILD={tmp_path}", "bench-lab"]
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("MAKE") and name != "MFLAGS"}
+
+    def built() -> bool:
+        said = subprocess.run(words, cwd=tree, env=kept, capture_output=True, text=True, check=True, timeout=60).stdout
+        assert f"--inside vm:{disk}" in said
+        return f"tools/bench_lab.py {disk}" in said
+
+    assert built()
+    disk.parent.mkdir()
+    disk.touch()
+    os.utime(disk, (newest + 1, newest + 1))
+    assert not built()
+    os.utime(disk, (newest - 1, newest - 1))
+    assert built()
 
 
 def test_names() -> None:

@@ -6,9 +6,11 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
+from vmtailor import __version__
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records
 from vmtailor.bench.analysis.schedule import LEFT_OUT
@@ -23,8 +25,11 @@ from vmtailor.bench.model.results import (
     SuiteName,
 )
 from vmtailor.bench.run import harness, results_file
+from vmtailor.bench.run.bench_rows import GuestRow
+from vmtailor.bench.run.guest_engine import GuestEngine
+from vmtailor.bench.run.rounds_boot import AtOnce
 from vmtailor.bench.runtimes import networks
-from vmtailor.bench.suites.bench_run import RUN_OVER
+from vmtailor.bench.suites.bench_run import RUN_OVER, BenchRun
 
 HOST = BenchHost("here", "6.1.0", "a processor", 2, 1 << 33, "x", "v2", False, False)
 JOB = BenchJob((SuiteName.STARTUP,), ("native",), (1,), 6, True, 1, "sha256:0", "", "", "", "", "")
@@ -137,6 +142,33 @@ def test_other_machines_are_refused_before_any_row_is_asked_what_it_is(
     with pytest.raises(UserInputError, match="kvm:mine was QEMU 7, and is QEMU 8"):
         harness.measure(job)
     assert asked == ["QEMU 8"]  # and not what comes after it
+
+
+def test_a_row_within_a_machine_is_asked_once_what_it_is(tmp_path: Path) -> None:
+    out = tmp_path / "bench.json"
+    rows = (
+        RuntimeIdentity("vm:lab/docker", "20.10 in Linux 6.12, microvm, 1 GiB, 0123"),
+        RuntimeIdentity("vm:lab/lxc", "5.0 in Linux 6.12, microvm, 1 GiB, 0123", problem="it did not start"),
+    )
+    before = replace(run_of(), identities=rows)
+    records.save(BenchResults(__version__, (before,)), out)
+    known = results_file.asked_before(out, before)
+    assert known == {"vm:lab/docker": rows[0]} and results_file.asked_before(out, None) == {}
+
+    def asked(name: str, disk: str) -> RuntimeIdentity:
+        anew = RuntimeIdentity(name, "asked anew")
+        where = f"in Linux 6.12, microvm, 1 GiB, {disk}"
+        engine = cast(GuestEngine, SimpleNamespace(name=name, where=where, facts={}, identity=lambda _: anew))
+        run = cast(BenchRun, SimpleNamespace(asked_before=known, job=JOB))
+        row = GuestRow(run, engine, cast(AtOnce, None))
+        assert (row.beginning == f"boot {name}") is (row.identity() == anew)
+        return row.identity()
+
+    assert asked("vm:lab/docker", "0123") == rows[0]
+    assert asked("vm:lab/docker", "4567").version == "asked anew"  # of another disk: then going on is refused
+    assert asked("vm:lab/lxc", "0123").version == "asked anew"  # which had a problem
+    records.save(BenchResults("0.0.1", (before,)), out)
+    assert results_file.asked_before(out, before) == {}  # another version may ask otherwise
 
 
 def test_what_the_end_of_a_run_cut_off_is_done_again() -> None:

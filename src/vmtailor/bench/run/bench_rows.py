@@ -145,9 +145,15 @@ class GuestRow(BenchRow):
 
     def __init__(self, run: BenchRun, engine: GuestEngine, at_once: AtOnce) -> None:
         self._run, self._engine, self._at_once = run, engine, at_once
-        self.name, self.beginning, self.facts = engine.name, f"boot {engine.name}", engine.facts
+        self.name, self.facts = engine.name, engine.facts
+        known = run.asked_before.get(engine.name)
+        # The same disk has the same engine. Another description of it, or another machine of a monitor, was refused.
+        self._known = known if known is not None and known.version.endswith(engine.where) else None
+        self.beginning = f"boot {engine.name}" if self._known is None else f"{engine.name}, as the results have it"
 
     def identity(self) -> RuntimeIdentity:
+        if self._known is not None:
+            return self._known
         return self._engine.identity(self._run.job.program_sha256)
 
     def takes(self, test: BenchTest) -> bool:

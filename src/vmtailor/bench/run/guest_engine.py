@@ -63,6 +63,8 @@ _SAID, _VERSION, _HERE, _WITHIN = "bench-log", "bench-version", "bench-here", "b
 _BEGINS = "job_start"
 #: File with the image's description of its UnixBench test set.
 _ABOUT = "bench-about"
+#: Characters of an engine's version, as on a host: containerd's number comes after its address.
+_VERSION_LENGTH = 120
 
 
 def check(reference: str) -> Path:
@@ -159,6 +161,13 @@ class GuestEngine:
         """Return the name of its row: the machine's, and the engine's."""
         return f"{self.known.machine.name}/{self.described.name}"
 
+    @property
+    def where(self) -> str:
+        """Return the machine around in words, with the digest of its disk: the engine's version ends with them."""
+        machine = self.known.machine
+        memory = notation.mebibytes(machine.machine.memory_bytes)
+        return f"in Linux {machine.kernel}, {machine.machine.board}, {memory}, {machine.digest}"
+
     @cached_property
     def subsystems(self) -> dict[str, str]:
         """Return function of the machine's kernel → its subsystem."""
@@ -191,9 +200,7 @@ class GuestEngine:
         sayings = [*self.says, Saying(_HERE, (TREE + BENCH, "report")), Saying(_WITHIN, ("cat", FIRST))]
         sayings += [Saying(_ABOUT, (f"{OURS}/{ENTER}", "-r", TREE, BENCH_UNIXBENCH, "about"))]
         sayings += [Saying(_VERSION, asked.version)] if asked.version else []
-        machine = self.known.machine
-        memory = notation.mebibytes(machine.machine.memory_bytes)
-        where = f"in Linux {machine.kernel}, {machine.machine.board}, {memory}, {machine.digest}"
+        where = self.where
         try:
             found, gathered = self.driven(exercise_of(asked), sayings)
             _right(found, gathered)
@@ -202,7 +209,7 @@ class GuestEngine:
             return RuntimeIdentity(self.name, where, problem=error.message)
         self.facts.update(about(gathered.report.file(_ABOUT)))
         said = gathered.report.file(_VERSION).strip().splitlines()
-        version = f"{plain(said[0])[:40]} {where}" if said else where
+        version = f"{plain(said[0])[:_VERSION_LENGTH]} {where}" if said else where
         here = instance_report.parse(gathered.report.file(_HERE).encode())
         said_within = output if here is not None else b""
         one = self.described

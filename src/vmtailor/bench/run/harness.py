@@ -64,11 +64,14 @@ def measure(job: BenchJob) -> HostRun:
     networks.loopback_up()
     folder = Path(job.folder)
     _unpack(Path(job.archive), folder / "tree")
-    run = BenchRun(job=job, folder=folder, cgroups=cgroups, here=seen_here(instance_report.NAMESPACES))
-    at_once = rounds_boot.AtOnce(job)
     host = this_host(cgroups.version, kvm=job.kvm, name=job.host_name)
     before = results_file.earlier(Path(job.out), job, host.id)
     results_file.require_alike(before, (), _descriptions(job))
+    run = BenchRun(
+        job=job, folder=folder, cgroups=cgroups, here=seen_here(instance_report.NAMESPACES),
+        asked_before=results_file.asked_before(Path(job.out), before),
+    )  # fmt: skip
+    at_once = rounds_boot.AtOnce(job)
     with contextlib.ExitStack() as held:
         rows = []
         for row in _rows(run, held, at_once):

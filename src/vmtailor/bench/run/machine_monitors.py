@@ -10,7 +10,7 @@ from pathlib import Path
 
 from vmtailor.analysis.guests import machine_variants
 from vmtailor.base import notation
-from vmtailor.base.cache.store import Store
+from vmtailor.base.cache.store import Store, digest
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.progress import step
 from vmtailor.base.text import plain
@@ -164,7 +164,9 @@ def _placed(name: str, number: int, wanted: StartedMachine, program: Path | None
     names = {str(path): f"{OURS}/{file}" for file, path in own.items()}
     orders = monitor.orders(started, StartPlace(PLACE, names))
     argv, entries = orders.argv, [Extra(file, data=path) for file, path in own.items()]
+    words = f"{wanted.words}, {started.board}, {notation.mebibytes(started.memory_bytes)}"
     if program is not None:
+        words += f", by the program {digest(program)[:12]}"
         entries.append(Extra(f"m{number}-program", data=program, mode=0o755))
         argv = (f"{OURS}/m{number}-program", *argv[1:])
     which = _bundle_of(name)
@@ -175,7 +177,7 @@ def _placed(name: str, number: int, wanted: StartedMachine, program: Path | None
         argv=argv,
         files=tuple((f"{PLACE}/{file}", data.decode()) for file, data in orders.files.items()),
         version=_KRUN_VERSION if inner == "libkrun" and program is None else (argv[0], "--version"),
-        machine=f"{wanted.words}, {started.board}, {notation.mebibytes(started.memory_bytes)}",
+        machine=words,
         entry=wanted.entry,
         lent=wanted.lent,
     )

@@ -7,7 +7,7 @@ from __future__ import annotations
 import base64
 import contextlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from vmtailor.analysis.guests import boots
@@ -16,12 +16,12 @@ from vmtailor.base.text import plain
 from vmtailor.bench.analysis.boot_counts import PROGRAM, started, to_program
 from vmtailor.bench.model.instance import Limits
 from vmtailor.bench.model.job import BenchMonitor
-from vmtailor.bench.model.results import BenchFigure
+from vmtailor.bench.model.results import BenchFigure, RuntimeIdentity
 from vmtailor.bench.run.guest_engine import OURS_DISK, TREE_DISK, GuestEngine
 from vmtailor.bench.run.image_machine import work_of
 from vmtailor.bench.run.machine_monitors import ORDERS, PLACE
 from vmtailor.bench.runtimes.description import Commands, DescribedFile, Description, RootForm
-from vmtailor.bench.runtimes.guest_runtime import InGuest, in_guest
+from vmtailor.bench.runtimes.guest_runtime import ABSENT, InGuest, in_guest
 from vmtailor.bench.suites.bench_run import TAG
 from vmtailor.drivers.guest import guest_volume
 from vmtailor.drivers.guest.guest_session import heard
@@ -54,6 +54,14 @@ class MonitorEngine(GuestEngine):
     def asked(self, command: Sequence[str], limits: Limits | None = None) -> InGuest:
         """Return how the command is run. Limits are left out: the machine's size is one."""
         return in_guest(described(self.monitor, command), command, TAG, TREE_DISK, OURS_DISK)
+
+    def identity(self, expected: str) -> RuntimeIdentity:
+        """Return what the row is, as for an engine. Where the disk lacks the monitor, its problem names a command that
+        builds a disk with it."""
+        found = super().identity(expected)
+        if ABSENT not in found.problem:
+            return found
+        return replace(found, problem=f"{found.problem} (`make bench-lab` builds a disk with QEMU and libkrun)")
 
     def beside(self, here: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return nothing: a report that comes in frames of our init is of another machine, whose kernel may be of the

@@ -30,6 +30,14 @@ def earlier(out: Path, job: BenchJob, host: str) -> HostRun | None:
     return next((run for run in records.load(BenchResults, out).runs if _key(run) == wanted), None)
 
 
+def asked_before(out: Path, before: HostRun | None) -> dict[str, RuntimeIdentity]:
+    """Return name → runtime for those that an earlier run has asked what they are and could use. None where another
+    version of this program wrote the results: it may have asked otherwise."""
+    if before is None or records.load(BenchResults, out).version != __version__:
+        return {}
+    return {one.runtime: one for one in before.identities if not (one.missing or one.problem)}
+
+
 def going_on(before: HostRun | None, known: HostRun) -> HostRun:
     """Return the beginning of a run, continued from an earlier one. It keeps the earlier trials, but not those cut off
     at the end of a run. It keeps runtimes, in the order in which they first came, and the notes on those not measured

@@ -25,6 +25,8 @@ FOLDER, LOG, BEGUN = "/var/lib/vmtailor-bench", "/run/vmtailor-bench.log", "/run
 FIRST = "/run/vmtailor-bench.first"
 #: Prefix of a line of LOG with the reason why a guest cannot be measured.
 FAILED = "failed: "
+#: Said of a program that a guest lacks.
+ABSENT = "is not there"
 #: The single instance of the moment; the cgroup of the first one, and that of those that follow. A runtime that passes
 #: controllers on in its cgroup leaves it so, and nothing can enter it again.
 INSTANCE = "bench1"
@@ -154,7 +156,7 @@ class _Guest:
         return [
             _BEGIN,
             *(
-                f"command -v {shlex.quote(name)} >/dev/null || fail {shlex.quote(name)} is not there"
+                f"command -v {shlex.quote(name)} >/dev/null || fail {shlex.quote(name)} {ABSENT}"
                 for name in self.one.programs
             ),
             _must("mkdir", "-p", TREE, OURS, self.folder),

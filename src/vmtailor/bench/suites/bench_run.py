@@ -53,7 +53,7 @@ class BuiltTree:
 @dataclass
 class BenchRun:
     """One run in the scope. `folder`: of the scope; `runtimes`: by name, prepared. `here`: the harness's own report;
-    `identities`: of each runtime, by name."""
+    `identities`: of each runtime, by name; `asked_before`: those of the results that this run continues."""
 
     job: BenchJob
     folder: Path
@@ -61,6 +61,7 @@ class BenchRun:
     runtimes: dict[str, DescribedRuntime] = field(default_factory=dict)
     here: Mapping[str, Any] = field(default_factory=dict)
     identities: dict[str, RuntimeIdentity] = field(default_factory=dict)
+    asked_before: Mapping[str, RuntimeIdentity] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._numbers = itertools.count()

@@ -36,8 +36,8 @@ _WINDOW, _PART = 2048, 1024
 _PORT_WINDOW, _PORT_PART = 128 << 10, MAX_BLOCK
 #: Bytes of output after which a guest on a port is told that they were taken.
 _TAKEN_STEP = 64 << 10
-#: Most bytes that are given to a line at once.
-_SEND_BYTES = 64 << 10
+#: Most bytes that are given to a line at once, and that wait for a guest that reads nothing.
+_SEND_BYTES, _WAIT_BYTES = 64 << 10, 1 << 20
 #: Last message of a kernel that was asked to end. It prints this at any console level.
 _FAREWELL = re.compile(
     rb"(?:^|\n)(?:\[[^\]\n]{1,24}\] ?){0,2}"
@@ -140,6 +140,7 @@ class GuestSession:
         self._window, self._part = (_WINDOW, _PART) if port is None else (_PORT_WINDOW, _PORT_PART)
         self._credit = self._window
         self._taken = 0
+        self._said_bye = False
         self.further = FurtherProcesses(self._frame, on_port=port is not None)
         if port is not None:
             self._greet(port)
@@ -171,7 +172,7 @@ class GuestSession:
         writers = [self.write_fileno()] if self.wants_write else []
         readable, writable, _ = select.select(self.lines, writers, [], timeout_s)
         if writable:
-            self._send()
+            self.send_waiting()
         for line in readable:
             self.hear(line)
         return self.open
@@ -185,6 +186,7 @@ class GuestSession:
         """Send what waits to be sent, as far as the line takes it; hear nothing."""
         if self.wants_write:
             self._send()
+            self._fill()
 
     def run(self, deadline_s: float, until: Callable[[GuestSession], bool] | None = None) -> bool:
         """Pump until the line closes or `until` holds; False when `deadline_s` seconds went by first."""
@@ -274,7 +276,8 @@ class GuestSession:
         elif kind == FromGuest.CREDIT and is_number(payload) and len(payload) < 8:
             self._credit = min(self._window, self._credit + int(payload))
             self._fill()
-        elif kind == FromGuest.BYE and self._port is not None:
+        elif kind == FromGuest.BYE and self._port is not None and not self._said_bye:
+            self._said_bye = True
             self._frame(ToGuest.HEARD, b"")
 
     def _hear_output(self, stream: FromGuest, payload: bytes) -> None:
@@ -288,7 +291,7 @@ class GuestSession:
         if self._port is None:
             return
         self._taken += len(payload)
-        if self._taken >= _TAKEN_STEP:
+        if self._taken >= _TAKEN_STEP and len(self._out) < _WAIT_BYTES:
             self._frame(ToGuest.TAKEN, b"%d" % self._taken)
             self._taken = 0
 
@@ -348,7 +351,7 @@ class GuestSession:
         self._frame(ToGuest.GO, b"")
 
     def _fill(self) -> None:
-        while self._listening and self._stdin and self._credit > 0:
+        while self._listening and self._stdin and self._credit > 0 and len(self._out) < _WAIT_BYTES:
             part = bytes(self._stdin[: min(self._part, self._credit)])
             del self._stdin[: len(part)]
             self._credit -= len(part)

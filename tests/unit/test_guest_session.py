@@ -321,7 +321,7 @@ def test_a_guest_on_a_port_that_reads_nothing_takes_no_memory(on_port: PortGuest
     assert on_port.session.stdin_queued > 5 << 20
     heard = 0
     while frames := on_port.hear():
-        heard += sum(frame.type == "q" for frame in frames)
+        heard += sum(frame.type == "b" for frame in frames)
         on_port.session.send_waiting()
     assert heard == 1
 

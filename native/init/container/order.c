@@ -20,11 +20,14 @@ static int number(const char *text, int most) {
     return *text == '\0' && value <= most ? value : -1;
 }
 
+/* That init can start further processes is told by this word among its bytes, with a NUL on either side. */
+static const char BUILTIN[] = "\0builtin";
+
 static const char *set(struct order *order, const char *key, char *value) {
     const struct {
         const char *key;
         const char **text;
-    } texts[] = {{"user", &order->user}, {"cwd", &order->cwd}, {"builtin", &order->builtin}, {"path", &order->path}};
+    } texts[] = {{"user", &order->user}, {"cwd", &order->cwd}, {BUILTIN + 1, &order->builtin}, {"path", &order->path}};
     const struct {
         const char *key;
         int most;

@@ -15,7 +15,7 @@ from vmtailor.base.files import elf
 from vmtailor.base.process import run
 from vmtailor.drivers.qemu import qemu_command
 from vmtailor.model.architecture import Architecture, Board, Packing, every
-from vmtailor.model.machine import Machine
+from vmtailor.model.machine import Machine, TalkLine
 
 pytestmark = pytest.mark.contract
 
@@ -40,14 +40,15 @@ def test_qemu_makes_the_machine_as_the_row_has_it(row: Architecture, kind: Board
         kernel = natives.for_guests(row.name, f"{row.kernel.cross}gcc", row.kernel.cross_packages).collector
     machine = Machine(
         kind.name, 64 << 20, str(kernel), ("quiet",), network=True, cpu_model=row.emulator.cpu_model,
-        architecture=row.name, extras=("-S", "-monitor", "stdio"),
+        architecture=row.name, extras=("-S", "-monitor", "stdio"), line=TalkLine.VIRTIO,
     )  # fmt: skip
     argv = qemu_command.command(machine)
     assert f"shift={row.emulator.pace},sleep=off" in argv
     at = argv.index("-chardev")
     argv[at : at + 4] = []  # the serial line, whose place the monitor has here
+    assert argv[at : at + 2] == ["-chardev", "null,id=line"]
     ended = run(argv, stdin_bytes=b"info status\ninfo qtree\nquit\n", timeout_s=60)
-    assert "paused" in ended.text and "virtio-net" in ended.text
+    assert "paused" in ended.text and "virtio-net" in ended.text and "virtserialport" in ended.text
 
 
 @pytest.mark.parametrize("row", OTHERS, ids=lambda row: row.name)

@@ -114,3 +114,11 @@ def test_a_slow_reader_holds_the_container_back(talker: Path, tmp_path: Path) ->
     assert (ended.code, ended.stderr) == (6, "")
     assert set(got.split(b"\n")[:-1]) == {b"x" * 999}
     assert not descendants(running.process.pid)
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize("more", [(), ("--privileged",)])
+def test_nobody_but_init_has_the_port(talker: Path, tmp_path: Path, more: tuple[str, ...]) -> None:
+    with started(tmp_path, "run", *more, talker, "ports") as running:
+        ended = finish(running, PATIENCE_S)
+    assert (ended.code, ended.stdout) == (0, "busy\n")

@@ -28,7 +28,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(program: Path, name: str, path: Path | str, data: bytes = b"", follow: bool = False) -> tuple[int, bytes, str]:
     """Exit status, standard output, standard error; a sanitizer's complaint fails the test."""
-    words = [program, name, str(path), str(int(follow))]
+    words = [str(program), name, str(path), str(int(follow))]
     done = subprocess.run(words, input=data, capture_output=True, timeout=120, check=False)
     said = done.stderr.decode("utf-8", "replace")
     assert done.returncode in (0, 1), said[-3000:]
@@ -95,9 +95,9 @@ def test_a_tree_becomes_a_tar(program: Path, tmp_path: Path) -> None:
         assert archive.getnames()[0] == "tree"
         assert archive.getnames() == sorted(archive.getnames(), key=lambda name: (name + "/").split("/"))
         for name, content in names.items():
-            file = archive.extractfile(f"tree/{name}")
-            assert file is not None
-            assert file.read() == content
+            found = archive.extractfile(f"tree/{name}")
+            assert found is not None
+            assert found.read() == content
         leaf = archive.extractfile("tree/" + str((deep / "leaf").relative_to(tree)))
         assert leaf is not None
         assert leaf.read() == b"leaf"

@@ -119,7 +119,7 @@ def test_tars_both_ways_and_what_is_used(bench: Bench) -> None:
             ("d/link", tarfile.SYMTYPE, b"", "/etc/passwd"), ("d/node", tarfile.CHRTYPE, b"", ""),
         ):  # fmt: skip
             info = tarfile.TarInfo(name)
-            info.type, info.size, info.linkname, info.mode = kind, len(content), target, 0o755
+            info.type, info.size, info.linkname, info.mode = kind, len(content), target, 0o777 if target else 0o755
             info.uid, info.gid, info.mtime, info.devmajor, info.devminor = 33, 44, 1577836800, 1, 3
             archive.addfile(info, io.BytesIO(content))
 

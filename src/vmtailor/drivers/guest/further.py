@@ -205,7 +205,10 @@ class FurtherProcesses:
         number = next((one for one in range(1, _MOST_NUMBER + 1) if one not in self._running), None)
         if number is None:
             raise ValueError(f"{_MOST_NUMBER} further processes run")
-        process = FurtherProcess(number, self._send, on_stdout, on_stderr, held, self._window, self._part)
+        process = FurtherProcess(
+            number=number, send=self._send, on_stdout=on_stdout, on_stderr=on_stderr, held=held, window=self._window,
+            part=self._part,
+        )  # fmt: skip
         self._running[number] = process
         for at in range(0, len(text), _PART):
             self._send(ToGuest.FURTHER, bytes((number,)) + text[at : at + _PART])

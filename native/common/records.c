@@ -183,6 +183,43 @@ static const char *set_list(struct list *list, bool *seen, char *value) {
     return list_add(list, value) ? NULL : "no memory";
 }
 
+/* Where a record "+NAME" goes; behind all others, so that a run without any is read as ever. */
+static const char *set_surroundings(struct settings *settings, const char *key, char *value) {
+    if (settings->surroundings == NULL)
+        settings->surroundings = calloc(1, sizeof *settings->surroundings);
+    struct surroundings *more = settings->surroundings;
+    if (more == NULL)
+        return "no memory";
+    const struct {
+        const char *key;
+        bool *flag;
+        const char **text;
+        struct list *list;
+    } rows[] = {{"+read-only", &more->read_only, NULL, NULL},
+                {"+no-new-privileges", &more->no_new_privileges, NULL, NULL},
+                {"+shm", NULL, &more->shm, NULL},
+                {"+domain", NULL, &more->domain, NULL},
+                {"+oom", NULL, &more->oom, NULL},
+                {"+rights", NULL, &more->rights, NULL},
+                {"+host", NULL, NULL, &more->hosts},
+                {"+resolver", NULL, NULL, &more->resolver},
+                {"+group", NULL, NULL, &more->groups},
+                {"+limit", NULL, NULL, &more->limits},
+                {"+tmpfs", NULL, NULL, &more->tmpfs},
+                {"+sysctl", NULL, NULL, &more->sysctls}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        if (strcmp(rows[i].key, key) != 0)
+            continue;
+        if (rows[i].flag != NULL)
+            return set_flag(rows[i].flag, value);
+        if (rows[i].list != NULL)
+            return list_add(rows[i].list, value) ? NULL : "no memory";
+        *rows[i].text = value;
+        return NULL;
+    }
+    return "unknown record";
+}
+
 static const char *set(struct reader *reader, const char *key, char *value) {
     struct settings *settings = reader->settings;
     const struct {
@@ -236,7 +273,7 @@ static const char *set(struct reader *reader, const char *key, char *value) {
         return open_ready(reader, value);
     if (strcmp(key, "step") == 0)
         return open_step(reader, value);
-    return "unknown record";
+    return key[0] == '+' ? set_surroundings(settings, key, value) : "unknown record";
 }
 
 const char *settings_read(struct settings *settings, char *text, size_t length) {

@@ -32,6 +32,22 @@ struct step {
     const char *sha256, *contains;
 };
 
+/* What a run has otherwise than engines have it when they are asked for nothing. Texts as they were told. */
+struct surroundings {
+    bool read_only;         /* the root */
+    bool no_new_privileges; /* programs that are executed get none by their files */
+    const char *shm;        /* bytes of /dev/shm, at most */
+    const char *domain;     /* NIS domain name */
+    const char *oom;        /* oom_score_adj */
+    const char *rights;     /* of the container's root: capabilities, in hex */
+    struct list hosts;      /* lines of /etc/hosts */
+    struct list resolver;   /* lines of /etc/resolv.conf */
+    struct list groups;     /* further ones of the user, names or numbers */
+    struct list limits;     /* "RESOURCE SOFT HARD" */
+    struct list tmpfs;      /* "FLAGS OPTIONS PATH"; OPTIONS "-" for none */
+    struct list sysctls;    /* "PATH VALUE", PATH below /proc/sys */
+};
+
 struct settings {
     struct list argv, env, volumes, trace;
     struct list quiet; /* errors: where there are any, refused calls are told, but for those with one of these */
@@ -51,6 +67,7 @@ struct settings {
     struct step ready;
     struct step *steps;
     size_t step_count;
+    struct surroundings *surroundings; /* NULL where nothing is asked for */
 };
 
 void settings_default(struct settings *settings);

@@ -19,6 +19,7 @@
 #include "init/container/end_processes.h"
 #include "init/container/entry_point.h"
 #include "init/container/session.h"
+#include "init/container/surroundings.h"
 #include "init/container/trace_log.h"
 #include "init/container/traced.h"
 #include "init/exercise/exercise.h"
@@ -101,6 +102,7 @@ int main(int argc, char **argv) {
     root_writable();
     root_mounts();
     devices_make();
+    surroundings_tmpfs();
     hostname_set();
     network_up();
     tools_mount();

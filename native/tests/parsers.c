@@ -19,6 +19,23 @@ static void free_step(struct step *step) {
     free(step->argv.items);
 }
 
+static void try_surroundings(struct surroundings *more, bool shown) {
+    if (more == NULL)
+        return;
+    struct list *lists[] = {&more->hosts, &more->resolver, &more->groups, &more->limits, &more->tmpfs, &more->sysctls};
+    if (shown)
+        printf(" read-only=%d no-new-privileges=%d shm=%s domain=%s oom=%s rights=%s lists", more->read_only,
+               more->no_new_privileges, more->shm, more->domain, more->oom, more->rights);
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        if (shown)
+            printf(" %zu", lists[i]->count);
+        free(lists[i]->items);
+    }
+    if (shown)
+        printf("\n");
+    free(more);
+}
+
 static void try_records(char *data, size_t length) {
     struct settings settings;
     settings_default(&settings);
@@ -26,9 +43,10 @@ static void try_records(char *data, size_t length) {
     if (wrong != NULL)
         printf("wrong: %s\n", wrong);
     else
-        printf("argv=%zu env=%zu steps=%zu stop=%d user=%s cwd=%s privileged=%d\n", settings.argv.count,
+        printf("argv=%zu env=%zu steps=%zu stop=%d user=%s cwd=%s privileged=%d%s", settings.argv.count,
                settings.env.count, settings.step_count, settings.stop_signal, settings.user, settings.cwd,
-               settings.privileged);
+               settings.privileged, settings.surroundings == NULL ? "\n" : "");
+    try_surroundings(settings.surroundings, wrong == NULL);
     for (size_t i = 0; i < settings.step_count; i++)
         free_step(&settings.steps[i]);
     free_step(&settings.ready);
@@ -105,13 +123,21 @@ static void try_http(char *data, size_t length) {
            hex);
 }
 
-/* "USER NUL passwd NUL group" */
+/* "USER NUL passwd NUL group NUL groups to add, separated by commas" */
 static void try_user(char *data, size_t length) {
     (void)length;
     char *passwd = data + strlen(data) + 1;
     char *group = passwd + strlen(passwd) + 1;
+    char *again = strdup(group), *wanted = group + strlen(group) + 1;
+    struct list more = {0};
     struct identity identity;
+    for (char *one = strtok(wanted, ","); one != NULL; one = strtok(NULL, ","))
+        list_add(&more, one);
     const char *wrong = identity_parse(data, passwd, group, &identity);
+    if (wrong == NULL && more.count > 0)
+        wrong = identity_add(&identity, again, &more);
+    free(again);
+    free(more.items);
     if (wrong != NULL) {
         printf("wrong: %s\n", wrong);
         free(identity.groups);
@@ -137,8 +163,8 @@ int main(int argc, char **argv) {
         uint8_t head[4];
         while (fread(head, 1, 4, stdin) == 4) {
             size_t length = head[0] | (size_t)head[1] << 8 | (size_t)head[2] << 16 | (size_t)head[3] << 24;
-            /* Three NULs more, which the texts of `user` may lack; the others get their exact size. */
-            size_t more = PARSERS[i].try == try_user ? 3 : 0;
+            /* Four NULs more, which the texts of `user` may lack; the others get their exact size. */
+            size_t more = PARSERS[i].try == try_user ? 4 : 0;
             char *data = calloc(1, length + more + (length + more == 0));
             if (data == NULL || fread(data, 1, length, stdin) != length)
                 return 3;

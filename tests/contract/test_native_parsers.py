@@ -15,6 +15,7 @@ from tests.fakes.sanitized import compiled, records_of
 
 from vmtailor.drivers.guest.guest_volume import config_bytes
 from vmtailor.drivers.guest.wire import MAGIC, OPEN_KEY, Decoder, encode, encode_on_port
+from vmtailor.model.boots.surroundings import GuestSurroundings, Limit, Tmpfs
 from vmtailor.model.boots.workload import Run, Terminal
 from vmtailor.model.exercise import Exercise, Expect, Ready, ReadyKind, Step, StepKind
 from vmtailor.model.image import ImageConfig
@@ -66,6 +67,11 @@ def damaged(seeds: list[bytes], seed: int) -> list[bytes]:
 CONFIG = config_bytes(
     ImageConfig("amd64", entrypoint=("/bin/app",), env=(("A", "1"), ("B", "2")), user="www-data", working_dir="/srv")
 )
+SURROUNDINGS = GuestSurroundings(
+    read_only=True, no_new_privileges=True, shm_bytes=5, domain="d", oom_score_adj=-1, rights=0xFF, hosts=("a", "b"),
+    resolver=("c",), groups=("d",) * 3, limits=(Limit(1, 2, -1),) * 4, tmpfs=(Tmpfs("/t", 14, "size=1m"),) * 5,
+    sysctls=(("a/b", "1 2"),) * 6,
+)  # fmt: skip
 FULL = Run(
     argv=("a", "b", "c"), env=(("A", "2"), ("C", "3")), user="1:2", terminal=Terminal(), tracer=("-f",),
     quiet=("EAGAIN", "EINTR"),
@@ -82,6 +88,16 @@ def test_records_are_read_as_they_were_written(program: Path) -> None:
         "argv=1 env=2 steps=0 stop=15 user=www-data cwd=/srv privileged=0",
         "argv=3 env=2 steps=5 stop=15 user=1:2 cwd=/ privileged=1",
         "argv=0 env=0 steps=0 stop=9 user= cwd=/ privileged=0",
+    ]
+
+
+def test_surroundings_are_read_as_they_were_written(program: Path) -> None:
+    few = Run(surroundings=GuestSurroundings(rights=0))
+    assert parse(program, "records", [records_of(Run(surroundings=SURROUNDINGS)), records_of(few)]) == [
+        "argv=0 env=0 steps=0 stop=15 user= cwd=/ privileged=0 read-only=1 no-new-privileges=1 shm=5 domain=d oom=-1 "
+        "rights=ff lists 2 1 3 4 5 6",
+        "argv=0 env=0 steps=0 stop=15 user= cwd=/ privileged=0 read-only=0 no-new-privileges=0 shm=(null) "
+        "domain=(null) oom=(null) rights=0 lists 0 0 0 0 0 0",
     ]
 
 
@@ -107,6 +123,9 @@ def test_every_kind_of_step_that_is_asked_inside_is_read(program: Path, kind: St
         (b"vmtailor 1\0env X\0", "not NAME=value"),
         (b"vmtailor 1\0key 00\0", "not 32 hexadecimal digits"),
         (b"vmtailor 1\0privileged 2\0", "neither 0 nor 1"),
+        (b"vmtailor 1\0+what x\0", "unknown record"),
+        (b"vmtailor 1\0+ x\0", "unknown record"),
+        (b"vmtailor 1\0+read-only 2\0", "neither 0 nor 1"),
         (b"vmtailor 1\0" + b"step http\0" * 257, "too many steps"),
     ],
 )
@@ -116,7 +135,9 @@ def test_a_bad_record_is_named(program: Path, data: bytes, says: str) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_damaged_records(program: Path, seed: int) -> None:
-    assert parse(program, "records", damaged([CONFIG, records_of(FULL)], seed))
+    assert parse(
+        program, "records", damaged([CONFIG, records_of(FULL), records_of(Run(surroundings=SURROUNDINGS))], seed)
+    )
 
 
 frames = st.lists(st.tuples(st.sampled_from("ieswg"), st.binary(max_size=100), st.binary(max_size=20)), max_size=5)
@@ -234,6 +255,25 @@ def test_users_as_container_engines_find_them(program: Path, user: str, says: st
     assert parse(program, "user", [user.encode() + b"\0" + PASSWD + b"\0" + GROUP]) == [says]
 
 
+@pytest.mark.parametrize(
+    ("user", "wanted", "says"),
+    [
+        ("", "www", "0 0 0 34 /root"),
+        ("", "www,44,more,www,34", "0 0 0 34 45 44 /root"),
+        ("www", "77,extra", "33 34 34 44 45 77 /srv"),
+        ("1234", "55", "1234 0 0 56 /"),  # a group of this name goes before the number
+        ("1234", "57", "1234 0 0 57 /"),
+        ("1234:www", "extra", "1234 34 34 44 /"),
+        ("", "nope", "wrong: no such group in /etc/group to add: nope"),
+        ("", "www,4294967295", "wrong: no such group in /etc/group to add: 4294967295"),
+        ("nobody", "www", "wrong: no such user in /etc/passwd"),
+    ],
+)
+def test_groups_that_are_added(program: Path, user: str, wanted: str, says: str) -> None:
+    data = b"\0".join((user.encode(), PASSWD, GROUP, wanted.encode()))
+    assert parse(program, "user", [data]) == [says]
+
+
 MEMBERS = b"root:x:0:root\n" + b"".join(b"g%d:x:%d:www,root\n" % (n, n) for n in range(100, 180))
 
 
@@ -260,5 +300,5 @@ def test_every_group_counts(program: Path, user: str, group: bytes, says: list[s
 
 @pytest.mark.parametrize("seed", range(3))
 def test_damaged_user_files(program: Path, seed: int) -> None:
-    seeds = [user + b"\0" + PASSWD + b"\0" + GROUP for user in (b"www:extra", b"33", b"")]
+    seeds = [user + b"\0" + PASSWD + b"\0" + GROUP + b"\0www,44,x" for user in (b"www:extra", b"33", b"")]
     assert len(parse(program, "user", damaged(seeds, seed))) >= ROUND

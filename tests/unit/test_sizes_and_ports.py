@@ -31,13 +31,17 @@ IMAGE = ImageConfig("amd64", entrypoint=("/entry",), cmd=("image", "words"))
         ("1g", 1 << 30),
         ("134217728b", 128 << 20),
         ("134217728", 128 << 20),
+        ("1.5G", 3 << 29),
+        ("0.3g", 307 << 20),
     ],
 )
 def test_sizes(text: str, size: int) -> None:
     assert parse_memory(text) == size
 
 
-@pytest.mark.parametrize("text", ["", "M", "-1M", "1.5G", "256X", "7M", "1025G", "0x10", "1 2", "256M\n256M"])
+@pytest.mark.parametrize(
+    "text", ["", "M", "-1M", "1.5", "1.G", ".5G", "256X", "7M", "1025G", "0x10", "1 2", "256M\n256M"]
+)
 def test_what_is_no_size(text: str) -> None:
     with pytest.raises(UserInputError) as caught:
         parse_memory(text)

@@ -4,12 +4,15 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include "init/base/power_off.h"
 #include "init/container/program.h"
+#include "init/container/surroundings.h"
 #include "init/container/traced.h"
 #include "init/machine/capabilities.h"
 #include "init/machine/root.h"
@@ -21,6 +24,7 @@ void child_prepare(void) {
         fatal("", "user '%s': %s", settings.user, wrong);
     for (size_t i = 0; i < settings.volumes.count; i++)
         make_directories(settings.volumes.items[i]);
+    surroundings_read_only();
 }
 
 /* The hard limit of open files that engines give; the kernel's own is 4096. */
@@ -34,6 +38,25 @@ static void set_limits(void) {
         files.rlim_max = MOST_FILES;
         setrlimit(RLIMIT_NOFILE, &files); /* left as it is where the kernel's limit is lower */
     }
+}
+
+/* What the run says of its limits, and of who must go first where there is no memory. */
+static void set_asked(const struct surroundings *more, int status_fd) {
+    int resource;
+    unsigned long long soft, hard;
+    for (size_t i = 0; i < more->limits.count; i++) {
+        const char *text = more->limits.items[i];
+        if (sscanf(text, "%d %llu %llu", &resource, &soft, &hard) != 3)
+            program_give_up(status_fd, CANNOT_EXECUTE, EINVAL, "setrlimit(%s)", text);
+        if (setrlimit(resource, &(struct rlimit){(rlim_t)soft, (rlim_t)hard}) != 0)
+            program_give_up(status_fd, CANNOT_EXECUTE, errno, "setrlimit(%s)", text);
+    }
+    if (more->oom == NULL)
+        return;
+    int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+    if (fd < 0 || write(fd, more->oom, strlen(more->oom)) < 0)
+        program_give_up(status_fd, CANNOT_EXECUTE, errno, "oom_score_adj(%s)", more->oom);
+    close(fd);
 }
 
 static void reset_signals(void) {
@@ -79,6 +102,8 @@ pid_t child_start(struct list *argv, struct stdio stdio, bool mark, int *status_
             program_give_up(status[1], CANNOT_EXECUTE, errno, "dup2%s", "");
         if (mark && settings.pid_one && getpid() == 1 && !root_proc_of_namespace())
             program_give_up(status[1], CANNOT_EXECUTE, errno, "mount(%s)", "/proc");
+        if (settings.surroundings != NULL)
+            set_asked(settings.surroundings, status[1]);
         if (traced)
             traced_become(argv, status[1], mark, &handover);
         program_become(argv, status[1], mark);

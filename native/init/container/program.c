@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -73,8 +74,12 @@ void make_directories(const char *path) {
     make_all(path, MOST_LINKS);
 }
 
+static const struct list *groups_asked(void) {
+    return settings.surroundings != NULL ? &settings.surroundings->groups : NULL;
+}
+
 const char *program_prepare(void) {
-    const char *wrong = identity_find(settings.user, &identity);
+    const char *wrong = identity_find(settings.user, groups_asked(), &identity);
     if (wrong != NULL)
         return wrong;
     given = settings.env.count;
@@ -149,7 +154,8 @@ static void own_streams(void) {
 
 static void become_user(int status_fd) {
     /* Root without further groups is what we are: no call, and so none that a kernel without users lacks. */
-    if (identity.group_count > 0 && setgroups(identity.group_count, identity.groups) != 0 && identity.uid != 0)
+    bool must = identity.uid != 0 || (groups_asked() != NULL && groups_asked()->count > 0);
+    if (identity.group_count > 0 && setgroups(identity.group_count, identity.groups) != 0 && must)
         program_give_up(status_fd, CANNOT_EXECUTE, errno, "setgroups%s", "");
     if (identity.uid == 0 && identity.gid == 0)
         return;
@@ -201,6 +207,9 @@ _Noreturn void program_become(struct list *argv, int status_fd, bool mark) {
         program_give_up(status_fd, CANNOT_EXECUTE, errno, "capset%s", "");
     become_user(status_fd);
     look_up(argv->items[0], path, status_fd);
+    if (settings.surroundings != NULL && settings.surroundings->no_new_privileges &&
+        prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
+        program_give_up(status_fd, CANNOT_EXECUTE, errno, "prctl(%s)", "PR_SET_NO_NEW_PRIVS");
     if (mark) {
         struct child_status status = {.what = 'm', .stamp = vt_mark_entry()};
         if (write(status_fd, &status, sizeof status) < 0)

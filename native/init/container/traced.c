@@ -45,6 +45,13 @@ static int leave_records(const struct list *argv) {
     for (size_t i = 0; i < settings.env.count; i++)
         fprintf(file, "env %s%c", settings.env.items[i], 0);
     fprintf(file, "cwd %s%cuser %s%cprivileged %d%c", settings.cwd, 0, settings.user, 0, settings.privileged, 0);
+    const struct surroundings *more = settings.surroundings;
+    if (more != NULL && more->rights != NULL)
+        fprintf(file, "+rights %s%c", more->rights, 0);
+    if (more != NULL && more->no_new_privileges)
+        fprintf(file, "+no-new-privileges 1%c", 0);
+    for (size_t i = 0; more != NULL && i < more->groups.count; i++)
+        fprintf(file, "+group %s%c", more->groups.items[i], 0);
     return fclose(file) == 0 ? fd : -1;
 }
 

@@ -3,6 +3,7 @@
 #include "init/container/user.h"
 
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -90,6 +91,13 @@ static const char *add_group(struct identity *identity, gid_t gid) {
     return NULL;
 }
 
+static const char *add_once(struct identity *identity, gid_t gid) {
+    for (size_t i = 0; i < identity->group_count; i++)
+        if (identity->groups[i] == gid)
+            return NULL;
+    return add_group(identity, gid);
+}
+
 /* The primary group is among the others, once: files may deny it what they allow to all (CVE-2022-36109). Root without
    further groups is what init is, and asks nothing of the kernel. */
 static const char *add_primary(struct identity *identity) {
@@ -155,11 +163,41 @@ const char *identity_parse(const char *text, char *passwd, char *group, struct i
     return add_primary(identity);
 }
 
-const char *identity_find(const char *text, struct identity *identity) {
+static const char *no_group(const char *name) {
+    static char text[128];
+    snprintf(text, sizeof text, "no such group in /etc/group to add: %.64s", name);
+    return text;
+}
+
+const char *identity_add(struct identity *identity, char *group, const struct list *wanted) {
+    char *fields[FIELDS];
+    unsigned gid;
+    size_t known = 0; /* of `wanted` */
+    bool *found = calloc(wanted->count, sizeof *found);
+    const char *wrong = found == NULL ? "no memory for the user's groups" : NULL;
+    while (wrong == NULL && next_line(&group, fields))
+        for (size_t i = 0; wrong == NULL && i < wanted->count && id_of(fields[2], &gid); i++)
+            if (!found[i] && strcmp(fields[0], wanted->items[i]) == 0) {
+                found[i] = true;
+                wrong = add_once(identity, gid);
+            }
+    for (; wrong == NULL && known < wanted->count; known++)
+        if (!found[known])
+            wrong = id_of(wanted->items[known], &gid) ? add_once(identity, gid) : no_group(wanted->items[known]);
+    free(found);
+    return wrong != NULL ? wrong : add_primary(identity);
+}
+
+const char *identity_find(const char *text, const struct list *more, struct identity *identity) {
     size_t users = 0, groups = 0;
     char *passwd = read_file("/etc/passwd", MOST, &users);
     char *group = read_file("/etc/group", MOST, &groups);
     if (users == MOST || groups == MOST)
         return users == MOST ? "/etc/passwd is larger than 16 MiB" : "/etc/group is larger than 16 MiB";
-    return identity_parse(text, passwd, group, identity);
+    char *again = more != NULL && more->count > 0 && group != NULL ? strdup(group) : NULL; /* parsed in place */
+    const char *wrong = identity_parse(text, passwd, group, identity);
+    if (wrong == NULL && more != NULL && more->count > 0)
+        wrong = identity_add(identity, again, more);
+    free(again);
+    return wrong;
 }

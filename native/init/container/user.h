@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <sys/types.h>
 
+#include "common/records.h"
+
 /* NGROUPS_MAX of the kernel. */
 #define MAX_GROUPS 65536
 
@@ -18,9 +20,11 @@ struct identity {
     const char *home;
 };
 
-/* Resolve "user", "user:group", numbers or "". Returns NULL, or what is wrong. Reads /etc/passwd and /etc/group. */
-const char *identity_find(const char *text, struct identity *identity);
+/* Resolve "user", "user:group", numbers or "", and add groups by name or number (NULL: none). Returns NULL, or what is
+ * wrong. Reads /etc/passwd and /etc/group. */
+const char *identity_find(const char *text, const struct list *more, struct identity *identity);
 /* The same over given file contents (NULL: no such file); for tests. */
 const char *identity_parse(const char *text, char *passwd, char *group, struct identity *identity);
+const char *identity_add(struct identity *identity, char *group, const struct list *wanted);
 
 #endif

@@ -9,6 +9,7 @@
 #include "init/machine/capabilities.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -48,8 +49,10 @@ bool capabilities_limited(void) {
 }
 
 static bool lower_bounds(void) {
+    const struct surroundings *more = settings.surroundings;
+    uint64_t kept = more != NULL && more->rights != NULL ? strtoull(more->rights, NULL, 16) : KEPT;
     for (unsigned long number = 0; number < MOST; number++)
-        if ((KEPT >> number & 1) == 0 && prctl(PR_CAPBSET_DROP, number, 0, 0, 0) != 0)
+        if ((kept >> number & 1) == 0 && prctl(PR_CAPBSET_DROP, number, 0, 0, 0) != 0)
             return errno == EINVAL && number > LEAST; /* the kernel has no more of them */
     return true;
 }

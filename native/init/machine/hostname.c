@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -53,6 +54,47 @@ static void link_mounts(void) {
         line_note("", "symlink(/etc/mtab): %s", strerror(errno));
 }
 
+/* Lines, each ended; NULL where there are none, or no memory. */
+static char *lines_of(const struct list *lines, const char *before, const char *behind) {
+    size_t length = strlen(before) + strlen(behind) + 1;
+    for (size_t i = 0; i < lines->count; i++)
+        length += strlen(lines->items[i]) + 1;
+    char *text = lines->count > 0 ? malloc(length) : NULL;
+    if (text == NULL)
+        return NULL;
+    char *end = stpcpy(text, before);
+    for (size_t i = 0; i < lines->count; i++)
+        end = stpcpy(stpcpy(end, lines->items[i]), "\n");
+    strcpy(end, behind);
+    return text;
+}
+
+/* What the run says of names: further hosts stand before our own, as engines have it. */
+static void write_names(const struct surroundings *more, const char *address) {
+    static const char usual[] = "127.0.0.1\tlocalhost\n::1\tip6-localhost ip6-loopback\n";
+    char own[512];
+    if (more->domain != NULL && setdomainname(more->domain, strlen(more->domain)) != 0)
+        line_note("", "setdomainname(%s): %s", more->domain, strerror(errno));
+    if (more->domain != NULL)
+        snprintf(own, sizeof own, "%s\t%.64s.%.64s %.64s\n", address, settings.hostname, more->domain,
+                 settings.hostname);
+    else
+        snprintf(own, sizeof own, "%s\t%.64s\n", address, settings.hostname);
+    char *hosts = lines_of(&more->hosts, usual, own);
+    if (hosts == NULL && more->domain != NULL) {
+        struct list none = {.items = (char *[]){own}, .count = 1};
+        own[strlen(own) - 1] = '\0';
+        hosts = lines_of(&none, usual, "");
+    }
+    if (hosts != NULL)
+        write_file("/etc/hosts", hosts);
+    free(hosts);
+    char *resolver = lines_of(&more->resolver, "", "");
+    if (resolver != NULL)
+        write_file("/etc/resolv.conf", resolver);
+    free(resolver);
+}
+
 void hostname_set(void) {
     char text[512];
     struct net_words net = {0};
@@ -71,5 +113,7 @@ void hostname_set(void) {
         snprintf(text, sizeof text, "nameserver %s\n", net.dns);
         write_file("/etc/resolv.conf", text);
     }
+    if (settings.surroundings != NULL)
+        write_names(settings.surroundings, address[0] != '\0' ? address : "127.0.1.1");
     link_mounts();
 }

@@ -103,6 +103,21 @@ static void settings_usual(void) {
     }
 }
 
+/* Records "PATH VALUE". */
+static void settings_asked(void) {
+    const struct surroundings *more = settings.surroundings;
+    for (size_t i = 0; more != NULL && i < more->sysctls.count; i++) {
+        const char *record = more->sysctls.items[i];
+        const char *value = record + strcspn(record, " ") + 1;
+        char path[256];
+        snprintf(path, sizeof path, "/proc/sys/%.*s", (int)(value - record - 1), record);
+        int fd = open(path, O_WRONLY | O_CLOEXEC);
+        if (fd < 0 || write(fd, value, strlen(value)) < 0)
+            fatal("", "--sysctl: %s of %s: %s", fd < 0 ? "open" : "write", path, strerror(errno));
+        close(fd);
+    }
+}
+
 void root_mounts(void) {
     for (size_t i = 0; i < sizeof MOUNTS / sizeof *MOUNTS; i++) {
         unsigned long flags = MOUNTS[i].flags & ~(settings.privileged ? (unsigned long)MS_RDONLY : 0);
@@ -112,6 +127,7 @@ void root_mounts(void) {
                       strerror(errno));
         else if (i == 0) { /* proc */
             settings_usual();
+            settings_asked();
             if (!settings.pid_one) /* else once more, from inside the namespace */
                 root_proc_read_only();
         }

@@ -12,22 +12,36 @@ import msgspec
 from vmtailor.base.text import encodable
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
-_FORM = re.compile(r"([0-9]{1,15})\s*([KMGT]?)((?:i?B)?)", re.IGNORECASE | re.ASCII)
+_FORM = re.compile(r"([0-9]{1,15})(\.[0-9]{1,9})?\s*([KMGT]?)((?:i?B)?)", re.IGNORECASE | re.ASCII)
 #: A number without a unit is of MiB, unless it is as large as this: container engines take plain numbers for bytes, and
 #: nothing has so many MiB.
 _SURELY_BYTES = 8 << 20
 
 
-def parse_size(text: str, *, needs_unit: bool = False) -> int | None:
+def parse_size(text: str, *, needs_unit: bool = False, decimals: bool = False) -> int | None:
     """Return the bytes of a size such as `256M`, `1 GiB`, `2t`, `64` (MiB), `134217728b`; None for other text.
-    `needs_unit`: a plain number is not a size."""
+    `needs_unit`: a plain number is not a size; `decimals`: `1.5G` is one."""
     match = _FORM.fullmatch(text.strip())
-    if match is None or (needs_unit and not match[2]):
+    if match is None or (needs_unit and not match[3]) or (match[2] and not (decimals and match[3])):
         return None
-    number, unit = int(match[1]), match[2].upper()
-    if not unit and not match[3] and number < _SURELY_BYTES:
+    number, unit = int(match[1]), match[3].upper()
+    if not unit and not match[4] and number < _SURELY_BYTES:
         unit = "M"
-    return number * _UNITS[unit]
+    return number * _UNITS[unit] + _part(match[2], unit)
+
+
+def parse_docker_size(text: str) -> int | None:
+    """Return the bytes of a size as container engines read it: a plain number is of bytes; None for other text."""
+    match = _FORM.fullmatch(text.strip())
+    if match is None:
+        return None
+    unit = match[3].upper()
+    return int(match[1]) * _UNITS[unit] + _part(match[2], unit)
+
+
+def _part(decimals: str | None, unit: str) -> int:
+    """Return the bytes of the decimals of a size, such as `.5`."""
+    return int(decimals[1:]) * _UNITS[unit] // 10 ** len(decimals[1:]) if decimals else 0
 
 
 def size_text(size: int) -> str:

@@ -111,6 +111,13 @@ def _given_up(fatal: GuestNote, memory: Memory) -> RunVerdict:
         return RunVerdict(CANNOT_EXECUTE, (f"the container could not be started: {plain(fatal.text)}",))
     if memory.too_little:
         return RunVerdict(error=memory.error(f"the machine's init gave up: {fatal.text}"))
+    if fatal.text.startswith("--"):
+        return RunVerdict(
+            error=GuestError(
+                f"the container could not be started: {fatal.text}",
+                hint=f"fit the image again with --keep {fatal.symbol}" if fatal.symbol else "change this option",
+            )
+        )
     return RunVerdict(
         error=GuestError(
             f"the machine's init gave up: {fatal.text}",

@@ -71,6 +71,8 @@ class Devices(StrEnum):
 
 #: CPU models that every monitor knows: this host's own, as it is; all that the monitor can give.
 HOST_CPU, MOST_CPU = "host", "max"
+#: The address of a machine's network device.
+USUAL_MAC = "52:54:00:12:34:56"
 #: The monitor of machines that name none, and of records that are older than the others.
 USUAL_MONITOR = "qemu"
 #: Begins the name of a monitor that is started in the lab (drivers/lab), and not on this host.
@@ -95,7 +97,7 @@ def _renewed(old: dict[str, Any]) -> dict[str, Any]:
 # vmtailor/machine/2: one record for both: `devices`, `entropy`, `machine_options` and `options`; a disk has a format
 #     and a mode; without `kernel`, the loader on the first disk starts. All monitors but QEMU were unknown.
 # vmtailor/machine/3: `board` was `kind`, `words` was `append`, `extras` was `options`; `monitor` and `firmware`. In
-#     records without `line`, it is the serial line.
+#     records without `line`, it is the serial line. Later ones have `mac` and `tap`.
 @dataclass(frozen=True)
 class Machine:
     """One virtual machine, in words that no monitor calls its own.
@@ -111,7 +113,8 @@ class Machine:
 
     `network` adds a virtio network device, for which no root is needed. `outbound`: the guest may open connections to
     the world; otherwise only published ports lead in. `host_loopback`: with `outbound`, to the servers on the host's
-    loopback address, too. `line`: where our init and the host talk.
+    loopback address, too. `mac`: its own address. `tap`: a TAP device of the host that it leads to, in place of the
+    monitor's own network. `line`: where our init and the host talk.
 
     `monitor` starts the machine. `extras` are further words for this one monitor, as it spells them."""
 
@@ -140,6 +143,8 @@ class Machine:
     architecture: str = field(default_factory=presumed_name)
     pace: int = 0
     monitor: str = USUAL_MONITOR
+    mac: str = USUAL_MAC
+    tap: str = ""
     line: TalkLine = TalkLine.SERIAL
 
     @property

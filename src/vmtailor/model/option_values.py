@@ -16,15 +16,16 @@ from vmtailor.model.margin import NONE, Margin
 
 #: Longest content of a file that is tried on a system's disk.
 MOST_FILE_BYTES = 64 << 10
+_MIB = 1 << 20
 
 _AGE = re.compile(r"([0-9]{1,6})\s*([hdw])\Z", re.ASCII)
 _SECONDS = {"h": 3600, "d": 86400, "w": 7 * 86400}
 
 
 def parse_memory(text: str, *, least: int = 8 << 20, most: int = 1 << 40) -> int:
-    """Return the bytes of `256M`, `1g`, `64` (MiB), `134217728b`. Raises UserInputError for other text, and for a size
-    that no machine has."""
-    size = notation.parse_size(text)
+    """Return the bytes of `256M`, `1.5g`, `64` (MiB), `134217728b`. Raises UserInputError for other text, and for a
+    size that no machine has."""
+    size = notation.parse_size(text, decimals=True)
     if size is None:
         raise UserInputError(f"'{text[:40]}' is not an amount of memory", hint="write it as 256M or 1G")
     if not least <= size <= most:
@@ -32,7 +33,7 @@ def parse_memory(text: str, *, least: int = 8 << 20, most: int = 1 << 40) -> int
             f"a machine cannot have '{text}' of memory",
             hint=f"from {notation.size_text(least)} to {notation.size_text(most)}",
         )
-    return size
+    return size - size % _MIB if "." in text else size
 
 
 def boot_memory(text: str) -> int:
@@ -74,7 +75,10 @@ def parse_cpus(text: str) -> int:
     except ValueError:
         number = 0.0
     if not (1 <= number <= 64 and number.is_integer()):
-        raise UserInputError(f"a machine cannot have '{text}' CPUs", hint="name a whole number, such as --cpus 2")
+        raise UserInputError(
+            f"a machine cannot have '{text}' CPUs",
+            hint="name a whole number, such as --cpus 2; systemd-run --scope -p CPUQuota=150% gives it a share of time",
+        )
     return int(number)
 
 

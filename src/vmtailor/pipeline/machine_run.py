@@ -23,14 +23,16 @@ from vmtailor.drivers.host.bundle_folder import BundleFolder
 from vmtailor.drivers.host.caught_signals import caught
 from vmtailor.drivers.host.kept_state import kept_state
 from vmtailor.drivers.monitors import monitors
-from vmtailor.model import option_values
-from vmtailor.model.boots.workload import NETWORK, Run, Terminal
+from vmtailor.model import option_values, run_rows, run_values
+from vmtailor.model.boots.surroundings import GuestSurroundings, Limit, Tmpfs
+from vmtailor.model.boots.workload import Run, Terminal
 from vmtailor.model.bundle import Bundle
-from vmtailor.model.image import ImageConfig
+from vmtailor.model.image import ImageConfig, Port
 from vmtailor.model.machine import Accelerator, Machine, PublishedPort, TalkLine
 from vmtailor.model.option import Option, OptionSubject, option, refuse
 from vmtailor.model.option_rows import ACCELERATOR, MEMORY
-from vmtailor.pipeline import run_environment, run_ports
+from vmtailor.pipeline import run_environment, run_network, run_ports, run_surroundings
+from vmtailor.pipeline.run_network import RunNetwork
 
 if TYPE_CHECKING:  # a run that is not watched loads none of what explains
     from vmtailor.pipeline.run_watch import Watch
@@ -158,6 +160,27 @@ class RunOptions:
         ),
         None,
     )  # fmt: skip
+    read_only: bool = option(run_rows.READ_ONLY, False)
+    tmpfs: tuple[Tmpfs, ...] = option(run_rows.TMPFS, ())
+    shm_bytes: int | None = option(run_rows.SHM_SIZE, None)
+    hosts: tuple[tuple[str, str], ...] = option(run_rows.ADD_HOST, ())
+    dns: tuple[str, ...] = option(run_rows.DNS, ())
+    dns_search: tuple[str, ...] = option(run_rows.DNS_SEARCH, ())
+    dns_options: tuple[str, ...] = option(run_rows.DNS_OPTION, ())
+    cap_add: tuple[str, ...] = option(run_rows.CAP_ADD, ())
+    cap_drop: tuple[str, ...] = option(run_rows.CAP_DROP, ())
+    groups: tuple[str, ...] = option(run_rows.GROUP_ADD, ())
+    limits: tuple[Limit, ...] = option(run_rows.ULIMIT, ())
+    sysctls: tuple[tuple[str, str], ...] = option(run_rows.SYSCTL, ())
+    oom_score_adj: int | None = option(run_rows.OOM_SCORE_ADJ, None)
+    domain: str | None = option(run_rows.DOMAINNAME, None)
+    security: bool = option(run_rows.SECURITY_OPT, False)
+    publish_all: bool = option(run_rows.PUBLISH_ALL, False)
+    expose: tuple[Port, ...] = option(run_rows.EXPOSE, ())
+    network: str | None = option(run_rows.NETWORK, None)
+    mac: str | None = option(run_rows.MAC_ADDRESS, None)
+    ip: str | None = option(run_rows.IP, None)
+    host_cpus: frozenset[int] | None = option(run_rows.CPUSET_CPUS, None)
     keep_state: bool = option(
         Option(
             name="--keep-state", type=bool, subjects=frozenset({OptionSubject.SYSTEM}),
@@ -189,9 +212,11 @@ class RunOptions:
 
 
 def run_of(options: RunOptions, image: ImageConfig, network: bool, privileged: bool = False) -> Run:
-    """Return the orders to init for this start. `privileged`: the container's default when the options do not say.
-    Raises UserInputError when there is nothing to execute."""
+    """Return the orders to init for this start. `network`: the machine can have one; `privileged`: the container's
+    default when the options do not say. Raises UserInputError when there is nothing to execute, and for surroundings
+    that cannot be."""
     rows, columns = tty.size()
+    reached = run_network.chosen(options.network, options.ip, network)
     return Run(
         argv=_argv(options, image),
         env=run_environment.variables(options.env_files, options.env),
@@ -200,8 +225,28 @@ def run_of(options: RunOptions, image: ImageConfig, network: bool, privileged: b
         hostname=options.hostname,
         terminal=Terminal(rows, columns) if options.terminal else None,
         stdin=options.interactive,
-        network=NETWORK if network else None,
+        network=reached.guest,
         privileged=privileged if options.privileged is None else options.privileged,
+        surroundings=_surroundings(options, reached),
+    )
+
+
+def _surroundings(options: RunOptions, network: RunNetwork) -> GuestSurroundings:
+    """Return what surrounds the container. Raises UserInputError for a host-gateway where there is no network."""
+    tweaked = options.cap_add or options.cap_drop
+    return GuestSurroundings(
+        read_only=options.read_only,
+        no_new_privileges=options.security,
+        shm_bytes=options.shm_bytes,
+        domain=options.domain,
+        oom_score_adj=options.oom_score_adj,
+        rights=run_values.rights(options.cap_add, options.cap_drop) if tweaked else None,
+        hosts=run_surroundings.host_lines(options.hosts, network),
+        resolver=run_surroundings.resolver_lines(options.dns, options.dns_search, options.dns_options, network),
+        groups=options.groups,
+        limits=options.limits,
+        tmpfs=options.tmpfs,
+        sysctls=options.sysctls,
     )
 
 
@@ -226,7 +271,8 @@ def require_meant(options: RunOptions, files: BundleFolder) -> None:
     bundle = files.bundle
     refuse(options, OptionSubject.SYSTEM if files.is_system else OptionSubject.CONTAINER, options.bundle)
     noun = "system" if files.is_system else "image"
-    if options.ports and not bundle.network:
+    run_network.require_ports(options.network, options.ports or options.publish_all)
+    if (options.ports or options.publish_all) and not bundle.network:
         raise UserInputError(
             "this machine has no network device, so no port can be published",
             hint=f"fit the {noun} with --keep VIRTIO_NET",
@@ -247,8 +293,12 @@ def run(options: RunOptions, watch: Watch | None = None) -> int:
     tty.require_streams()
     bundle = bundle_folder.load(options.bundle)
     require_meant(options, bundle)
-    published = run_ports.chosen(options.ports)
-    told = run_ports.announced(options.ports, published)
+    run_surroundings.bind_to(options.host_cpus)
+    asked = options.ports
+    if options.publish_all:
+        asked = run_network.with_exposed(asked, (*bundle.image.config.exposed_ports, *options.expose))
+    published = run_ports.chosen(asked)
+    told = run_ports.announced(asked, published)
     if bundle.is_system:
         return _system(options, bundle, published, told)
     return _container(options, bundle, published, told, watch)
@@ -259,6 +309,7 @@ def _container(
 ) -> int:
     bundle, image = files.bundle, files.image.config
     run = run_of(options, image, bundle.network, bundle.privileged)
+    run_surroundings.require_able(files, run.surroundings, options.cap_drop)
     if files.may_be_pid_one and (options.pid is not None or options.init):
         run = replace(run, pid_one=False)
     elif _misses_pid_one(files, image if run.argv is None else replace(image, entrypoint=run.argv, cmd=())):
@@ -276,7 +327,7 @@ def _container(
         once_up=told,
         observer=watch.observer if watch is not None else None,
     )
-    machine = replace(_machine(options, files), ports=published)
+    machine = run_network.with_network(replace(_machine(options, files), ports=published), run, options.network)
     machine = replace(machine, line=_line(files, machine))
     temporary.require_usable()
     with caught() as signals:
@@ -332,6 +383,7 @@ def _machine(options: RunOptions, files: BundleFolder) -> Machine:
         cpus=options.cpus or machine.cpus,
         outbound=options.outbound,
         host_loopback=options.host_loopback,
+        mac=options.mac or machine.mac,
     )
 
 

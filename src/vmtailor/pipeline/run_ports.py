@@ -46,8 +46,7 @@ def parse_ports(text: str) -> tuple[PublishedPort, ...]:
 def parse_all(texts: Iterable[str]) -> tuple[PublishedPort, ...]:
     """Return all ports of the `-p` options. Raises UserInputError when two of them want the same host port."""
     found = tuple(port for text in texts for port in parse_ports(text))
-    if len(found) > MOST_PORTS:
-        raise UserInputError(f"{len(found)} ports are too many to publish", hint=f"at most {MOST_PORTS}")
+    require_few(len(found))
     taken: set[tuple[str, int, str]] = set()
     for port in found:
         if not port.host_port:
@@ -59,6 +58,12 @@ def parse_all(texts: Iterable[str]) -> tuple[PublishedPort, ...]:
             )
         taken.add(place)
     return found
+
+
+def require_few(number: int) -> None:
+    """Raise UserInputError for more ports than QEMU can publish."""
+    if number > MOST_PORTS:
+        raise UserInputError(f"{number} ports are too many to publish", hint=f"at most {MOST_PORTS}")
 
 
 def chosen(ports: Sequence[PublishedPort]) -> tuple[PublishedPort, ...]:

@@ -52,6 +52,11 @@ def test_another_program_is_a_failure() -> None:
     assert "another program" in identity({**HERE, "ns_pid": "pid:[2]", "program_sha256": "cd"}).problem
 
 
+def test_a_program_that_cannot_be_told_is_a_failure_of_its_own() -> None:
+    found = identity({**HERE, "ns_pid": "pid:[2]", "program_sha256": ""})
+    assert found.problem == "it cannot tell which program ran: it has no /proc"
+
+
 @pytest.mark.parametrize(
     ("text", "limited"),
     [("max\n", False), ("-1\n", False), ("9223372036854771712\n", False), ("100000 100000", True), ("", None)],

@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,18 +23,21 @@ from vmtailor.bench.cli.result_tables import cell_table
 from vmtailor.bench.model.job import STOCK, BenchJob, BenchMachine
 from vmtailor.bench.model.results import CLOCK, BenchFigure, BenchHost, BenchTrial, HostRun, RuntimeIdentity, SuiteName
 from vmtailor.bench.run import image_machine
+from vmtailor.bench.run.bench_rows import MachineRow
 from vmtailor.bench.run.harness import again as again_words
+from vmtailor.bench.run.image_machine import ImageMachine
 from vmtailor.bench.run.launch import bench
 from vmtailor.bench.run.machine_counts import cannot_tell, machine_tests, timed_too
+from vmtailor.bench.suites.bench_run import BenchRun
 from vmtailor.bench.suites.startup import Startup
 from vmtailor.bench.suites.unixbench import UnixBench
 from vmtailor.drivers.host import bundle_folder
 from vmtailor.drivers.monitors import monitors
 from vmtailor.drivers.monitors.monitor import KvmState, KvmVerdict
-from vmtailor.model.boots.boot import Boot, Milestone, Outcome, Phase, PhaseCounts
+from vmtailor.model.boots.boot import Boot, ContainerRun, Milestone, Outcome, Phase, PhaseCounts
 from vmtailor.model.bundle import Bundle
 from vmtailor.model.change import Verdict
-from vmtailor.model.machine import Machine
+from vmtailor.model.machine import Accelerator, Machine
 
 MACHINE = BenchMachine(STOCK, Machine("microvm", 256 << 20), "6.12", "/map")
 BUNDLE = BenchMachine("vm:mine", Machine("microvm", 256 << 20), "6.12", folder="/over/there/mine")
@@ -114,6 +119,25 @@ def test_where_kvm_works_machines_are_timed_like_others(tmp_path: Path, monkeypa
     monkeypatch.setattr(monitors.usual(), "kvm", lambda: verdict)
     with pytest.raises(HostError, match="KVM does not work here: the guest hung"):
         bench(job, Store(tmp_path / "c"), require_kvm=True)
+
+
+@pytest.mark.parametrize(("kvm", "way"), [(True, "timed"), (False, "run")])
+def test_a_machine_is_asked_what_it_is_under_kvm_where_that_works(tmp_path: Path, kvm: bool, way: str) -> None:
+    asked = []
+
+    class Asked(ImageMachine):
+        def timed(self, words: Sequence[str], accelerator: Accelerator = Accelerator.KVM) -> Boot:
+            asked.append(("timed", *words))
+            return Boot(Outcome.READY, (), 0.5, container=ContainerRun(0, True, stdout="none"))
+
+        def run(self, words: Sequence[str]) -> Boot:
+            asked.append(("run", *words))
+            return Boot(Outcome.READY, (), 0.5, container=ContainerRun(0, True, stdout="none"))
+
+    cgroups: Any = None
+    run = BenchRun(job=replace(JOB, kvm=kvm), folder=tmp_path, cgroups=cgroups, here={})
+    assert MachineRow(run, Asked(MACHINE, tmp_path)).identity().problem == "it did not report what it is"
+    assert asked == [(way, "/bench/bench", "report")]
 
 
 def test_a_cell_of_a_machine_has_its_own_command(tmp_path: Path) -> None:

@@ -135,6 +135,23 @@ def test_a_failure_has_the_commands_own_words_and_says_whose_kernel_it_was(tmp_p
     assert found.value.message == f"{own}; {lent}"
 
 
+@pytest.mark.parametrize("lent", [False, True])
+def test_a_report_without_proc_is_a_problem_that_names_it(tmp_path: Path, lent: bool) -> None:
+    report = b'{"schema": "vmtailor/bench-report/1", "kernel": "6.12", "program_sha256": ""}\n'
+    line = said((FromGuest.STDOUT, report), (FromGuest.EXIT, b"0 0 "))
+    files = (*gathered(line).report.files, ("bench-here", report.decode()))
+    told = replace(gathered(line), report=GuestReport(files=files))
+
+    class Reporting(MonitorEngine):
+        def driven(self, *_: object, **__: object) -> tuple[Boot, Gathered]:
+            return boot(1, 1, 1), told
+
+    row = replace(ROW, lent=lent)
+    problem = Reporting(KNOWN, described(row, ()), tmp_path, monitor=row).identity("ab").problem
+    assert problem.startswith("it cannot tell which program ran: it has no /proc")
+    assert problem.endswith("`make bench-bundle` fits this one") is lent
+
+
 def test_the_version_of_a_row_is_whole(tmp_path: Path) -> None:
     version = "containerd github.com/containerd/containerd 1.6.20~ds1 1.6.20~ds1-1+deb12u1"
     report = b'{"kernel": "6.12", "program_sha256": "ab"}\n'
@@ -165,6 +182,7 @@ def test_a_disk_without_the_monitor_names_the_command_that_builds_one(tmp_path: 
     assert problem.startswith("in the machine: qemu-system-x86_64 is not there (`make bench-lab` builds")
     Lacking.log = f"{FAILED}test -e /dev/kvm"
     assert "bench-lab" not in one.identity("ab").problem
+    assert "fitted to" not in replace(one, monitor=replace(ROW, lent=True)).identity("ab").problem
 
 
 @pytest.mark.parametrize("name", ["kvm", "libkrun", "firecracker"])

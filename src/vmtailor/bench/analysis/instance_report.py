@@ -42,7 +42,9 @@ def identity(
     own = [name for name, kind in spaces if kind is Isolated.OWN]
     problems = []
     digest = str(seen.get("program_sha256", ""))
-    if digest != expected:
+    if not digest:
+        problems.append("it cannot tell which program ran: it has no /proc")
+    elif digest != expected:
         problems.append("another program ran than the one of the image")
     if own_kernel and not differs:
         problems.append("it is said to have a kernel of its own, and runs on the host's")

@@ -108,8 +108,9 @@ class MachineRow(BenchRow):
         how = "counted under emulation, timed with KVM" if job.kvm else "emulated"
         words = [f"Linux {known.kernel}", known.machine.board, notation.mebibytes(known.machine.memory_bytes), how]
         version = ", ".join([*words, *([known.digest] if known.digest else [])])
+        ask = self._machine.timed if job.kvm else self._machine.run  # counting, all is emulated
         try:
-            said = self._machine.run([BENCH, "report"]).container
+            said = ask([BENCH, "report"]).container
         except VmtailorError as error:
             return _unusable(self.name, version, error)
         return instance_report.identified(

@@ -57,8 +57,11 @@ class MonitorEngine(GuestEngine):
 
     def identity(self, expected: str) -> RuntimeIdentity:
         """Return what the row is, as for an engine. Where the disk lacks the monitor, its problem names a command that
-        builds a disk with it."""
+        builds a disk with it; where its machine's kernel was fitted to another image, a problem of its report says
+        so."""
         found = super().identity(expected)
+        if found.problem and found.kernel:
+            return replace(found, problem=self._with_origin(found.problem))
         if ABSENT not in found.problem:
             return found
         return replace(found, problem=f"{found.problem} (`make bench-lab` builds a disk with QEMU and libkrun)")
@@ -67,6 +70,10 @@ class MonitorEngine(GuestEngine):
         """Return nothing: a report that comes in frames of our init is of another machine, whose kernel may be of the
         same release."""
         return {}
+
+    def _with_origin(self, problem: str) -> str:
+        """Return a problem with a remark on the kernel where it was fitted to another image."""
+        return f"{problem}; {_LENT}" if self.monitor.lent and _LENT not in problem else problem
 
     def start(self, command: Sequence[str]) -> tuple[BenchFigure, ...]:
         """Return the cost of one start of the command, also up to the moment when init executes it."""
@@ -100,8 +107,7 @@ class MonitorEngine(GuestEngine):
         reason = plain(why)[:300]
         for line in report.stderr.strip().splitlines()[-1:]:
             reason += f": {plain(line)[:200]}"
-        if self.monitor.lent:
-            reason += f"; {_LENT}"
+        reason = self._with_origin(reason)
         tail = report.console.strip().splitlines()[-boots.TAIL_LINES :]
         raise GuestError(
             f"in the machine that {self.monitor.title} started: {reason}",

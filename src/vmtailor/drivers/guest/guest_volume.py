@@ -13,6 +13,7 @@ from pathlib import Path
 
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.natives import Natives
+from vmtailor.drivers.guest import guest_surroundings
 from vmtailor.drivers.image import signals
 from vmtailor.drivers.rootfs.rootfs import Extra, ExtraKind
 from vmtailor.model.boots.workload import KEY_BYTES, Run
@@ -119,6 +120,7 @@ def run_bytes(run: Run) -> bytes:
     stop = run.stop_signal or (run.exercise.stop_signal if run.exercise else "")
     if stop:
         pairs.append(("stop", str(signal_number(stop))))
+    pairs += guest_surroundings.pairs(run.surroundings)
     text = records(pairs)
     data = b"vtrun %d\n" % len(text) + text
     return data + bytes(-len(data) % _SECTOR)

@@ -19,6 +19,7 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import temporary
 from vmtailor.drivers.confinement import confinement
 from vmtailor.drivers.confinement.confinement import Confinement, Root
+from vmtailor.drivers.host import tap
 from vmtailor.drivers.qemu import descriptor_sets, qemu_program
 from vmtailor.drivers.qemu.plugin import Plugin
 from vmtailor.drivers.qemu.qemu_program import Qemu
@@ -44,8 +45,8 @@ _READ = os.O_RDONLY | os.O_CLOEXEC
 class Wanted:
     """The needs of a machine on the host. `named`: files that QEMU opens by name: what it is called there → its path.
     `disks`: path → whether it is written. `overlays`: disks are written into temporary files. `low_ports`: it binds
-    ports below 1024. `variables`: of its environment, besides what every QEMU sees; a library that it is to load first
-    (LD_PRELOAD) is a file that it opens by name."""
+    ports below 1024. `tap`: a TAP device that is its network. `variables`: of its environment, besides what every QEMU
+    sees; a library that it is to load first (LD_PRELOAD) is a file that it opens by name."""
 
     named: Mapping[str, str] = field(default_factory=dict)
     disks: Mapping[str, bool] = field(default_factory=dict)
@@ -54,6 +55,7 @@ class Wanted:
     kvm: bool = False
     outbound: bool = False
     low_ports: bool = False
+    tap: str = ""
     variables: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -66,13 +68,14 @@ class Wanted:
 class Handed:
     """The files as QEMU gets them, and the words of its launcher. `names`: path → what QEMU calls it, where that is not
     the same. `sets`: descriptors and the numbers of QEMU's descriptor sets that they are in; `descriptors`: all that
-    are inherited."""
+    are inherited, that of `tap` too."""
 
     launcher: list[str]
     environment: dict[str, str]
     names: dict[str, str] = field(default_factory=dict)
     sets: list[tuple[int, int]] = field(default_factory=list)
     descriptors: list[int] = field(default_factory=list)
+    tap: int | None = None
     _overlays: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
 
     def argv(self, command: list[str]) -> list[str]:
@@ -97,6 +100,10 @@ def handed(wanted: Wanted, qemu: Qemu, how: Confinement | None = None) -> Iterat
     made = Handed(launcher, {**qemu_program.environment(), **wanted.variables})
     with contextlib.ExitStack() as stack:
         stack.callback(made.settled)
+        if wanted.tap:
+            made.tap = tap.opened(wanted.tap)
+            stack.callback(os.close, made.tap)
+            made.descriptors.append(made.tap)
         if not how.by_path:
             _give_rights(made, wanted, how)
             for called, path in wanted.named.items():

@@ -136,6 +136,7 @@ def launch(
             names=given.names,
             sets=tuple(given.sets),
             console=second.guest_out if second and (attendant or port) else None,
+            opened_tap=given.tap,
         )
         argv = build(ends, program=qemu.program, sandbox=qemu.sandbox)
         words = [f"{name}={value}" for name, value in wanted.variables.items()]
@@ -192,6 +193,7 @@ def start(
         overlays=any(disk.mode is DiskMode.OVERLAID for disk in machine.disks),
         kvm=machine.accelerator is Accelerator.KVM,
         outbound=machine.outbound,
+        tap=machine.tap,
         low_ports=any(0 < port.host_port < 1024 for port in machine.ports),
         variables=net_guard.variables(machine, installed(machine.architecture).program),
     )

@@ -36,7 +36,7 @@ class Ends:
     its place: then standard input and output are the second one, for a conversation with an attendant, or the machine's
     virtio line. `names`: what it calls a file, where that is not its path (drivers/qemu/handover.py); `sets`:
     descriptors, each with the descriptor set that it is in. `tap`: a TAP device that is the guest's network, in place
-    of QEMU's own stack."""
+    of QEMU's own stack; `opened_tap`: the descriptor of one."""
 
     qmp: int | None = None
     probe: int | None = None
@@ -44,6 +44,7 @@ class Ends:
     sets: tuple[tuple[int, int], ...] = ()
     console: int | None = None
     tap: str = ""
+    opened_tap: int | None = None
 
     def name(self, path: str) -> str:
         """Return what QEMU calls the file at a path."""
@@ -202,10 +203,13 @@ def _network(machine: Machine, ends: Ends) -> list[str]:
     options = "".join(f",{one}" for one in machine.hardware.network)
     place = _transport(machine.hardware, len(machine.disks)) if bare or machine.hardware.all_placed else ""
     where = place + (options if bare else "")
-    behind = f"tap,id=net,ifname={_comma(ends.tap)},script=no,downscript=no" if ends.tap else f"user,id=net,{rules}"
+    device = ends.tap or machine.tap
+    behind = f"tap,id=net,ifname={_comma(device)},script=no,downscript=no" if device else f"user,id=net,{rules}"
+    if ends.opened_tap is not None:
+        behind = f"tap,id=net,fd={ends.opened_tap}"
     return [
         *("-netdev", behind),
-        *("-device", f"virtio-net-{_VIRTIO[machine.hardware.bus]},netdev=net,mac=52:54:00:12:34:56{where}"),
+        *("-device", f"virtio-net-{_VIRTIO[machine.hardware.bus]},netdev=net,mac={machine.mac}{where}"),
     ]
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 
+from vmtailor.model.boots.surroundings import USUAL, GuestSurroundings
 from vmtailor.model.boots.system_exercise import SystemExercise
 from vmtailor.model.exercise import Exercise
 from vmtailor.model.machine import Clock
@@ -48,7 +49,8 @@ class Run:
     all frames; make one for each run, fixed where two boots must agree to the byte. `privileged`: root in the container
     may do everything, not only what container engines leave it; an exercise may ask for that, too. `pid_one`: the
     entry point is PID 1 of a namespace of its own, where the kernel can do that; None: as the image's folder says.
-    `virtio_line`: init talks on the machine's virtio port."""
+    `virtio_line`: init talks on the machine's virtio port. `surroundings`: an init of a version before knows none but
+    the usual ones."""
 
     argv: tuple[str, ...] | None = None
     env: tuple[tuple[str, str], ...] = ()
@@ -66,6 +68,7 @@ class Run:
     privileged: bool = False
     pid_one: bool | None = None
     virtio_line: bool = False
+    surroundings: GuestSurroundings = USUAL
     grace_ms: int = 1000
     key: bytes = field(default_factory=lambda: secrets.token_bytes(KEY_BYTES))
 

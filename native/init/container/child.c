@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>
@@ -42,11 +43,12 @@ static void set_limits(void) {
 
 /* What the run says of its limits, and of who must go first where there is no memory. */
 static void set_asked(const struct surroundings *more, int status_fd) {
-    int resource;
-    unsigned long long soft, hard;
     for (size_t i = 0; i < more->limits.count; i++) {
         const char *text = more->limits.items[i];
-        if (sscanf(text, "%d %llu %llu", &resource, &soft, &hard) != 3)
+        char *after_resource, *after_soft, *end;
+        int resource = (int)strtoul(text, &after_resource, 10);
+        unsigned long long soft = strtoull(after_resource, &after_soft, 10), hard = strtoull(after_soft, &end, 10);
+        if (after_resource == text || after_soft == after_resource || end == after_soft)
             program_give_up(status_fd, CANNOT_EXECUTE, EINVAL, "setrlimit(%s)", text);
         if (setrlimit(resource, &(struct rlimit){(rlim_t)soft, (rlim_t)hard}) != 0)
             program_give_up(status_fd, CANNOT_EXECUTE, errno, "setrlimit(%s)", text);
@@ -144,6 +146,8 @@ pid_t child_further(struct order *order, struct stdio stdio, int *status_fd) {
             program_give_up(status[1], CANNOT_EXECUTE, errno, "prctl(%s)", "PR_CAPBSET_DROP");
         if (order->builtin != NULL)
             become_builtin(order, status[1]);
+        if (settings.surroundings != NULL)
+            set_asked(settings.surroundings, status[1]);
         const char *wrong = program_prepare_further(order);
         if (wrong != NULL)
             program_give_up(status[1], CANNOT_EXECUTE, 0, "%s", wrong);

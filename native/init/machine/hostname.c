@@ -100,20 +100,21 @@ void hostname_set(void) {
     struct net_words net = {0};
     if (settings.net != NULL)
         net_words_read(&net, settings.net);
+    const char *address = net.address[0] != '\0' ? net.address : "127.0.1.1";
     if (sethostname(settings.hostname, strlen(settings.hostname)) != 0)
         line_note("", "sethostname(%s): %s", settings.hostname, strerror(errno));
     mkdir("/etc", 0755);
     snprintf(text, sizeof text, "%.64s\n", settings.hostname);
     write_file("/etc/hostname", text);
     /* As where an engine gives no IPv6: resolvers would put ::1 first, and many servers listen on 127.0.0.1 alone. */
-    snprintf(text, sizeof text, "127.0.0.1\tlocalhost\n::1\tip6-localhost ip6-loopback\n%s\t%.64s\n",
-             net.address[0] != '\0' ? net.address : "127.0.1.1", settings.hostname);
+    snprintf(text, sizeof text, "127.0.0.1\tlocalhost\n::1\tip6-localhost ip6-loopback\n%s\t%.64s\n", address,
+             settings.hostname);
     write_file("/etc/hosts", text);
     if (net.dns[0] != '\0') {
         snprintf(text, sizeof text, "nameserver %s\n", net.dns);
         write_file("/etc/resolv.conf", text);
     }
     if (settings.surroundings != NULL)
-        write_names(settings.surroundings, address[0] != '\0' ? address : "127.0.1.1");
+        write_names(settings.surroundings, address);
     link_mounts();
 }

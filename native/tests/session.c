@@ -5,6 +5,8 @@
  * end is that of the container.
  *
  *     session < FRAMES
+ *
+ * With the word `port`, what comes in is as on a virtio port, under a key of zeros, and frames may be as long as there.
  */
 #include "init/container/session.h"
 
@@ -32,7 +34,8 @@
 
 static uint8_t held[1 << 20];
 static size_t held_length;
-static bool ended;
+static bool ended, on_port;
+static struct wire_port port;
 
 static void write_all(const void *data, size_t length) {
     const char *from = data;
@@ -46,7 +49,7 @@ static void write_all(const void *data, size_t length) {
 }
 
 void line_send(char type, const void *payload, size_t length) {
-    if (length > WIRE_PAYLOAD)
+    if (length > (on_port ? WIRE_BLOCK : WIRE_PAYLOAD))
         abort(); /* it must fit one frame */
     uint8_t head[HEAD] = {(uint8_t)type, (uint8_t)length, (uint8_t)(length >> 8), 0, 0};
     write_all(head, sizeof head);
@@ -54,7 +57,7 @@ void line_send(char type, const void *payload, size_t length) {
 }
 
 bool line_is_port(void) {
-    return false;
+    return on_port;
 }
 
 void line_note(const char *symbol, const char *format, ...) {
@@ -101,12 +104,22 @@ pid_t child_further(struct order *order, struct stdio stdio, int *status_fd) {
     return pid;
 }
 
+static void take_frame(void *context, char type, const uint8_t *payload, size_t length) {
+    (void)context;
+    session_frame(type, payload, length);
+}
+
 static void hear(struct watch *watch, short events) {
     (void)events;
     ssize_t got = read(watch->fd, held + held_length, sizeof held - held_length);
     if (got <= 0) {
         ended = true;
         loop_remove(watch);
+        return;
+    }
+    if (on_port) {
+        if (!wire_port_decode(&port, held, (size_t)got, take_frame, NULL))
+            abort();
         return;
     }
     held_length += (size_t)got;
@@ -129,8 +142,9 @@ static void reaped(pid_t pid, int status) {
     session_exit(pid, status);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     static struct watch host;
+    on_port = argc > 1 && strcmp(argv[1], "port") == 0;
     loop_start(reaped);
     loop_add(&host, 0, POLLIN, hear);
     while (!ended)

@@ -24,7 +24,7 @@ from vmtailor.drivers.guest.further import (
     Order,
     can_start_further,
 )
-from vmtailor.drivers.guest.wire import FURTHER, MAX_PAYLOAD, ToGuest
+from vmtailor.drivers.guest.wire import FURTHER, MAX_BLOCK, MAX_PAYLOAD, OPEN_KEY, ToGuest, encode_on_port
 from vmtailor.model.boots.workload import Terminal
 
 pytestmark = pytest.mark.contract
@@ -40,17 +40,22 @@ def frame(kind: str, payload: bytes) -> bytes:
 class Played:
     """A guest without a machine."""
 
-    def __init__(self, program: Path) -> None:
+    def __init__(self, program: Path, on_port: bool = False) -> None:
         self.child = subprocess.Popen(
-            [program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0
+            [program, *["port"] * on_port],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            bufsize=0,
         )
-        self.further = FurtherProcesses(self._send)
+        self.on_port = on_port
+        self.further = FurtherProcesses(self._send, on_port=on_port)
         self.frames: list[tuple[str, bytes]] = []
         self._held = b""
         self._out = bytearray()
 
     def _send(self, kind: ToGuest, payload: bytes, /) -> None:
-        self._out += frame(kind, payload)
+        self._out += encode_on_port(kind, payload, 0, OPEN_KEY) if self.on_port else frame(kind, payload)
 
     def pump(self) -> None:
         assert self.child.stdin is not None
@@ -69,7 +74,7 @@ class Played:
             if len(self._held) < HEAD.size + length:
                 break
             payload, self._held = self._held[HEAD.size : HEAD.size + length], self._held[HEAD.size + length :]
-            assert len(payload) <= MAX_PAYLOAD
+            assert len(payload) <= (MAX_BLOCK if self.on_port else MAX_PAYLOAD)
             assert chr(kind) in FURTHER
             self.frames.append((chr(kind), payload))
             self.further.hear(chr(kind), payload)
@@ -111,8 +116,9 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def guest(program: Path) -> Iterator[Played]:
-    played = Played(program)
+def guest(program: Path, request: pytest.FixtureRequest) -> Iterator[Played]:
+    """A guest; on a virtio port where a test asks for it."""
+    played = Played(program, getattr(request, "param", False))
     try:
         yield played
         played.end()
@@ -122,6 +128,9 @@ def guest(program: Path) -> Iterator[Played]:
         for pipe in (played.child.stdin, played.child.stdout, played.child.stderr):
             if pipe is not None:
                 pipe.close()
+
+
+BOTH = pytest.mark.parametrize("guest", [False, True], indirect=True, ids=["serial", "port"])
 
 
 def sh(script: str, stdin: bool = False) -> Order:
@@ -150,21 +159,26 @@ def test_what_cannot_be_executed_says_why(guest: Played) -> None:
     assert privileged.why.startswith("privileged: the container is not")
 
 
+@BOTH
 def test_every_byte_both_ways_and_the_end_of_input(guest: Played) -> None:
     data = bytes(range(256)) * 800
     process = guest.run(Order(("cat",), stdin=True), data)
     assert bytes(process.stdout) == data
+    slow = guest.run(sh("while head -c 40000 | grep -qa .; do :; done; echo all", stdin=True), data * 15)
+    assert bytes(slow.stdout) == b"all\n"
     # Input that ends first, and output that does.
     assert bytes(guest.run(sh("cat >/dev/null; echo late", stdin=True), data).stdout) == b"late\n"
     assert bytes(guest.run(sh("exec >&-; cat | wc -c >&2", stdin=True), data).stderr).strip() == b"%d" % len(data)
 
 
+@BOTH
 def test_input_that_nobody_reads_is_dropped(guest: Played) -> None:
     process = guest.run(sh("exec <&-; sleep 0.5; echo done", stdin=True), bytes(300_000))
     assert (process.exit_code, bytes(process.stdout)) == (0, b"done\n")
     assert guest.run(Order(("cat",))).exit_code == 0  # not asked for: /dev/null
 
 
+@BOTH
 def test_several_at_once_with_a_megabyte_each(guest: Played) -> None:
     random_bytes = random.Random(1).randbytes
     each = [(guest.further.start(Order(("cat",), stdin=True)), random_bytes(1 << 20)) for _ in range(5)]
@@ -175,6 +189,7 @@ def test_several_at_once_with_a_megabyte_each(guest: Played) -> None:
     assert all(bytes(process.stdout) == data for process, data in each)
 
 
+@BOTH
 def test_a_flood_without_a_reader_holds_nobody_up(guest: Played) -> None:
     flood = guest.further.start(sh("yes flood"), held=True)
     guest.until(lambda: len(flood.stdout) >= WINDOW_BYTES)
@@ -238,6 +253,7 @@ def test_a_detached_one_is_told_once_it_is_executed(guest: Played) -> None:
     assert guest.run(Order(("/nope",), detach=True)).exit_code == 127
 
 
+@BOTH
 def test_an_order_may_come_in_parts(guest: Played) -> None:
     words = tuple(f"{n:0100}" for n in range(1000))
     process = guest.run(Order(("printf", "%s\n", *words), env=(("A", "b"),)))

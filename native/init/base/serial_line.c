@@ -28,7 +28,9 @@
 #define MOST_MARK 96 /* bytes of one mark's line */
 /* Output that the host has not taken: what of it waits for the host lies in the kernel's memory. */
 #define MOST_AHEAD (256 * 1024)
-#define LEAST_PART 1024
+/* The kernel copies each write to a port into pages that lie together; eight of them a small machine may not have. */
+#define MOST_WRITE 8192
+#define LEAST_WRITE 1024
 
 static int line = -1;
 static bool port;
@@ -96,14 +98,14 @@ void line_key(const uint8_t new_key[WIRE_KEY]) {
 
 /* The kernel copies what is written to a port. Where it has no memory for that, less of it is written, and later. */
 static void write_port(const uint8_t *data, size_t length) {
-    size_t most = WIRE_BLOCK;
+    size_t most = MOST_WRITE;
     while (length > 0) {
         ssize_t written = write(line, data, length < most ? length : most);
         if (written > 0) {
             data += written;
             length -= (size_t)written;
         } else if (written < 0 && errno == ENOMEM) {
-            most = most / 2 > LEAST_PART ? most / 2 : LEAST_PART;
+            most = most / 2 > LEAST_WRITE ? most / 2 : LEAST_WRITE;
             nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
         } else if (written < 0 && errno == EAGAIN) {
             poll(&(struct pollfd){.fd = line, .events = POLLOUT}, 1, -1);

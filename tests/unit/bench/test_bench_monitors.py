@@ -234,6 +234,10 @@ def test_a_row_names_its_command_and_what_it_cannot_show() -> None:
         cannot_tell(job)
     )
     assert not MonitoredRow.within  # no several at once
+    # The host's share of a unit is a difference of boots: it is told where a unit is counted, and only there.
+    for suite, told in ((SuiteName.UNIXBENCH, True), (SuiteName.EFFICIENCY, True), (SuiteName.STARTUP, False)):
+        lines = cannot_tell(replace(job, suites=(suite,)))
+        assert any(line.startswith("vm:engines/kvm:mine: kernel and user a unit") for line in lines) is told
 
 
 def test_efficiency_is_counted_by_the_unit_within_a_machine_alone() -> None:
@@ -295,6 +299,7 @@ def test_starts_within_a_machine_stand_in_one_table() -> None:
     ]
     (found,) = starts_within(cells(unlike))
     assert found.executed == 1010 and found.spread == 60 / 1010 and found.row[2] == "5.9 %"
+    assert replace(found, spread=0.0009).row[2] == "< 0.1 %"
     (single,) = starts_within(cells(unlike[:1]))
     assert single.spread is None and single.row[2] == ""
     within = tuple(one for one in trials if "/" in one.runtime)

@@ -49,10 +49,10 @@ class StartWithin:
     @property
     def row(self) -> tuple[str, ...]:
         """Return the cells of the table's row."""
-        spread = "" if self.spread is None else f"{100 * self.spread:.2g} %"
         exits = "" if self.exits is None else f"{self.exits:,.0f}"
         millions = map(_millions, (self.kernel, self.user, self.guest, self.program))
-        return self.runtime, _millions(self.executed), spread, *millions, exits, f"{1e3 * self.seconds:,.1f}"
+        total = (_millions(self.executed), _percent(self.spread))
+        return self.runtime, *total, *millions, exits, f"{1e3 * self.seconds:,.1f}"
 
 
 def starts_within(cells: Iterable[Cell]) -> list[StartWithin]:
@@ -67,6 +67,12 @@ def starts_within(cells: Iterable[Cell]) -> list[StartWithin]:
 
 def _millions(value: float | None) -> str:
     return "" if value is None else f"{value / 1e6:,.1f}"
+
+
+def _percent(share: float | None) -> str:
+    if share is None:
+        return ""
+    return "0 %" if share == 0 else "< 0.1 %" if share < 0.001 else f"{100 * share:.1f} %"
 
 
 def _start(runtime: str, figures: Mapping[str, Cell]) -> StartWithin | None:

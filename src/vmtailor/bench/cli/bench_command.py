@@ -105,8 +105,8 @@ def bench(
         str | None,
         Option(
             name="--inside",
-            help="Run the engines within vm:DISK, a system that has them (make bench-engines), counted on the "
-            "instruction clock.",
+            help="Run engines and monitors within vm:DISK, a system that has them (make bench-engines, make "
+            "bench-lab), and count instructions.",
         ),
     ] = None,
     program: Annotated[

@@ -18,6 +18,7 @@
 #include "init/base/serial_line.h"
 #include "init/container/end_processes.h"
 #include "init/container/entry_point.h"
+#include "init/container/mounts.h"
 #include "init/container/session.h"
 #include "init/container/surroundings.h"
 #include "init/container/trace_log.h"
@@ -106,6 +107,7 @@ int main(int argc, char **argv) {
     hostname_set();
     network_up();
     tools_mount();
+    mounts_make();
     loop_start(reaped);
     trace_log_open();
     host_listen(settings.key, from_host);
@@ -124,5 +126,6 @@ int main(int argc, char **argv) {
     line_text(WIRE_EXIT, "%d %d %s", exit_code, by_signal, why);
     line_mark("end", vt_mark_end());
     trace_log_close();
+    mounts_end();
     power_off();
 }

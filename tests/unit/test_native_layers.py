@@ -25,6 +25,7 @@ PROGRAMS = {
     "collector": {"arch"},
     "small-init": {"common"},
     "launch": set[str](),
+    "serve": {"launch"},
     "guard": set[str](),
     "scope": set[str](),
     "enter": set[str](),

@@ -86,6 +86,11 @@ class Natives:
         return self.folder / "launch"
 
     @property
+    def serve(self) -> Path:
+        """Return the program that starts file servers for a machine, and then what starts the machine."""
+        return self.folder / "serve"
+
+    @property
     def begin(self) -> Path:
         """Return the program that starts monitors in the lab, and marks when they are executed, and gone."""
         return self.guest / "begin"
@@ -142,6 +147,7 @@ def locate() -> Natives:
                 "builtin",
                 "attendant",
                 "launch",
+                "serve",
                 "guard",
                 "libvtnetguard.so",
                 "krun-start",

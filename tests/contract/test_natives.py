@@ -19,7 +19,7 @@ from vmtailor.model.architecture import every, named
 pytestmark = pytest.mark.contract
 
 PROGRAMS = ("init", "stage1", "client")
-#: PID 1 lies in the memory of every machine. A tenth of it is what a run may ask for: mounts, limits, further processes.
+#: PID 1 lies in the memory of every machine. A tenth is what a run may ask for: mounts, limits, further processes.
 MOST_BYTES = 160_000
 
 

@@ -330,6 +330,8 @@ UNLIKE = {
     "--timeout": "`stop` has docker's -t, and whole seconds",
     "--signal": "`kill` and `stop` are docker's",
     "--quiet": "`ps` prints identifiers alone, `cp` says nothing",
+    "--force": "`rm` has docker's -f",
+    "--label": "`run` has docker's -l, which `volume` of docker has not",
 }
 #: Short names that stand for several, since docker's verbs have them so.
 DOCKERS_SHORT = {

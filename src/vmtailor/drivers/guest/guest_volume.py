@@ -29,8 +29,6 @@ REFUSED_OPTIONS = ("-DDD", "-f", "-qq", "-ttt", "-y", "-Y", "-Z", "-e", "signal=
 REFUSED_FILE = "refused"
 #: Words in an init that can tell refused calls; in those of versions before there are none.
 _TELLS_REFUSED = b"\0refused\0"
-#: A word in an init that can start further processes in the container.
-_TELLS_FURTHER = b"\0builtin\0"
 #: Names the record of a mount.
 _MOUNT = "mount-at"
 #: A word in an init that can talk on a virtio port.
@@ -55,11 +53,6 @@ def may_talk_on_port(init: bytes) -> bool:
 def tells_refused(init: bytes) -> bool:
     """Return whether an init can tell what its kernel refused (`Run.quiet`)."""
     return _TELLS_REFUSED in init
-
-
-def tells_further(init: bytes) -> bool:
-    """Return whether an init can start further processes in the container."""
-    return _TELLS_FURTHER in init
 
 
 def can_mount(init: bytes) -> bool:

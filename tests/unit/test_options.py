@@ -339,7 +339,7 @@ DOCKERS_SHORT = {
     "-f": {"--budgets", "--filter", "--follow", "--force", "--format"},
     "-n": {"--repeat", "--tail"},
     "-t": {"--timeout", "--timestamps", "--tty"},
-    "-v": {"--volumes"},
+    "-v": {"--volume", "--volumes"},
 }
 #: No help text begins with one of these: it begins with an imperative.
 NO_VERBS = {"a", "an", "the", "of", "what", "which", "where", "how", "who", "when", "whether", "its", "one", "another"}

@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, NoReturn
 
@@ -70,14 +70,23 @@ def run_kept(options: RunOptions, kept: KeptOptions) -> NoReturn:
     run_orders.become(_with(folder, orders, more))
 
 
-def _orders(record: KeptMachine, options: RunOptions, files: BundleFolder) -> bytes:
-    """Return the orders of a machine, without what is of one start."""
+@dataclass(frozen=True)
+class _Orders:
+    """Orders of a machine, without what is of one start. `inherited`: descriptors of ours that the supervisor is to
+    have; orders with some are good for one start."""
+
+    text: bytes
+    inherited: tuple[int, ...] = ()
+
+
+def _orders(record: KeptMachine, options: RunOptions, files: BundleFolder) -> _Orders:
+    """Return the orders of a machine."""
     orders, _ = orders_of(options, None, files)
     text = replace(orders, once_up="").text(known=True)
     more = [("restart", record.restart)]
     if further.can_start_further(files.init):
         more += _health(record.health)
-    return text + guest_volume.records(more).removeprefix(_VERSION)
+    return _Orders(text + guest_volume.records(more).removeprefix(_VERSION), orders.start.inherited)
 
 
 def _health(check: HealthCheck | None) -> list[tuple[str, str]]:
@@ -91,25 +100,32 @@ def _health(check: HealthCheck | None) -> list[tuple[str, str]]:
     ]
 
 
-def _save(folder: MachineFolder, orders: bytes) -> None:
-    write_atomic(folder.path / machine_folders.ORDERS, orders, private=True)
+def _save(folder: MachineFolder, orders: _Orders) -> None:
+    path = folder.path / machine_folders.ORDERS
+    if orders.inherited:
+        path.unlink(missing_ok=True)
+    else:
+        write_atomic(path, orders.text, private=True)
 
 
-def _with(folder: MachineFolder, orders: bytes, more: Sequence[tuple[str, str]]) -> bytes:
+def _with(folder: MachineFolder, orders: _Orders, more: Sequence[tuple[str, str]]) -> bytes:
     """Return orders with the places of a machine, and what is of one start."""
+    for descriptor in orders.inherited:
+        os.set_inheritable(descriptor, True)
     user_folders.private(folder.runtime.parent)
     user_folders.private(folder.runtime)
     places = [("state", str(folder.path)), ("runtime", str(folder.runtime))]
-    return orders + guest_volume.records([*places, *more]).removeprefix(_VERSION)
+    return orders.text + guest_volume.records([*places, *more]).removeprefix(_VERSION)
 
 
-def _saved(folder: MachineFolder) -> bytes | None:
+def _saved(folder: MachineFolder) -> _Orders | None:
     """Return the orders of a machine; None where there are none that could be followed."""
     found = machine_folders.bytes_of(folder.path, machine_folders.ORDERS, _MOST_ORDERS)
-    return found if found is not None and found.startswith(_VERSION) and found.endswith(b"\0") else None
+    whole = found is not None and found.startswith(_VERSION) and found.endswith(b"\0")
+    return _Orders(found) if found is not None and whole else None
 
 
-def _anew(folder: MachineFolder) -> bytes:
+def _anew(folder: MachineFolder) -> _Orders:
     """Return orders that are made from a machine's record, and keep them. Raises UserInputError, HostError."""
     record = folder.record
     files = bundle_folder.load(Path(record.bundle))
@@ -159,12 +175,12 @@ class _Start:
         self._made = orders is None
         self._process = self._begin(_anew(folder) if orders is None else orders)
 
-    def _begin(self, orders: bytes) -> subprocess.Popen[bytes]:
+    def _begin(self, orders: _Orders) -> subprocess.Popen[bytes]:
         self._said: IO[bytes] = self._stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
         number = run_orders.in_memory(_with(self._folder, orders, _DETACHED))
         self._stack.callback(os.close, number)
         argv = [str(run_orders.program()), str(number)]
-        return self._stack.enter_context(process.spawn(argv, stderr=self._said, pass_fds=(number,)))
+        return self._stack.enter_context(process.spawn(argv, stderr=self._said, pass_fds=(number, *orders.inherited)))
 
     def error(self) -> VmtailorError | None:
         """Return the error of a start; None once the machine is up."""

@@ -263,6 +263,8 @@ static const char *set(struct reader *reader, const char *key, char *value) {
         return set_list(&settings->trace, &reader->trace_seen, value);
     if (strcmp(key, "env") == 0)
         return strchr(value, '=') == NULL ? "not NAME=value" : list_put(&settings->env, value) ? NULL : "no memory";
+    if (strcmp(key, "mount-at") == 0)
+        return list_add(&settings->mounts, value) ? NULL : "no memory";
     if (strcmp(key, "volume") == 0)
         return list_add(&settings->volumes, value) ? NULL : "no memory";
     if (strcmp(key, "key") == 0) {

@@ -70,7 +70,7 @@ static unsigned number(const char *word) {
 static void add(enum kind kind, const char *source, const char *path) {
     if (want.root.count == MAX_ITEMS || path[0] != '/')
         usage(path);
-    want.root.items[want.root.count++] = (struct item){kind, source, path, -1};
+    want.root.items[want.root.count++] = (struct item){kind, source, path, -1, false};
 }
 
 static void parse(char **word) {

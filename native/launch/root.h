@@ -9,17 +9,19 @@
 
 #define MAX_ITEMS 128
 
-enum kind { SHOW, DEVICE, PLACE, COPY };
+enum kind { SHOW, DEVICE, PLACE, COPY, FOLDER, FILE_ALONE };
 
 struct item {
     enum kind kind;
     const char *source; // a path of the old root, or the number of a descriptor
     const char *path;   // in the new root
     int opened;
+    bool read_only; // of what is shared: FOLDER, FILE_ALONE
 };
 
 struct root {
     bool wanted, user;
+    void (*map)(void); // gives the new user namespace its users; NULL: the starter's alone, under its own number
     size_t count;
     struct item items[MAX_ITEMS];
 };

@@ -43,7 +43,8 @@ def test_what_is_said_to_be_there_is_there_and_what_is_not_is_not() -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [("--name", "x"), ("-d",), ("-itd",), ("--volume=/a:/b",), ("-v", "/a:/b"), ("--gpus", "all")]
+    "arguments",
+    [("--name", "x"), ("-d",), ("-itd",), ("--volumes-from=web",), ("--volume-driver", "x"), ("--gpus", "all")],
 )
 def test_an_option_that_is_not_there_says_why_and_what_to_do(arguments: tuple[str, ...]) -> None:
     result = CliRunner().invoke(app, ["run", *arguments, "bundle"])
@@ -65,7 +66,11 @@ def test_an_answer_without_a_next_step_of_its_own_names_the_page() -> None:
 
 def test_an_option_is_known_by_each_of_its_names() -> None:
     subjects.cache_clear()
-    for names, answer in ((("-v", "--volume"), Parity.MISSING), (("-p", "--publish"), Parity.DIFFERS)):
+    for names, answer in (
+        (("--memory-swap", "--memory-swappiness"), Parity.MISSING),
+        (("-v", "--volume"), Parity.DIFFERS),
+        (("-p", "--publish"), Parity.DIFFERS),
+    ):
         found = known(names[0])
         assert found is not None and found.answer is answer and set(names) <= set(found.names) and found.says
         assert known(names[1]) is found

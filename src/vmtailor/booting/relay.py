@@ -30,7 +30,8 @@ from vmtailor.drivers.monitors import monitors
 from vmtailor.drivers.monitors.monitor import Wants
 from vmtailor.drivers.monitors.running_machine import RunningMachine
 from vmtailor.model.boots.workload import Run
-from vmtailor.model.machine import Machine, TalkLine
+from vmtailor.model.guest_mounts import Share
+from vmtailor.model.machine import Disk, Machine, TalkLine
 
 #: Seconds that a machine has to go once its init has said the last word.
 LAST_S = 15.0
@@ -70,7 +71,8 @@ class Observer:
 class RelayOptions:
     """The caller's options. `grace_s`: seconds between the stop signal and the end of the machine. `start_s`: seconds
     in which init must have spoken, since a kernel that goes astray prints nothing. `once_up`: lines for standard error
-    once the guest has spoken and its ports are open. `observer`: called with refused calls."""
+    once the guest has spoken and its ports are open. `observer`: called with refused calls. `shares`: of the host's
+    files; `volumes`: further disks, behind init's own."""
 
     stop_signal: int
     grace_s: float
@@ -79,6 +81,8 @@ class RelayOptions:
     terminal: bool = False
     once_up: str = ""
     observer: Observer | None = None
+    shares: tuple[Share, ...] = ()
+    volumes: tuple[Disk, ...] = ()
 
 
 class Relay:
@@ -244,15 +248,17 @@ def relayed(machine: Machine, run: Run, wishes: RelayOptions, signals: CaughtSig
     with (
         temporary.memory_file(guest_volume.run_bytes(run)) as volume,
         monitors.of(machine).start(
-            _with_volumes(machine, volume, wishes.observer), Wants(control=True, greeted=False)
+            _with_volumes(machine, volume, wishes), Wants(control=True, greeted=False, shares=wishes.shares)
         ) as running,
     ):
         yield Relay(running, run.key, wishes, signals)
 
 
-def _with_volumes(machine: Machine, volume: str, observer: Observer | None) -> Machine:
+def _with_volumes(machine: Machine, volume: str, wishes: RelayOptions) -> Machine:
     machine = with_run(machine, volume)
-    return machine if observer is None else with_tools(machine, observer.tools)
+    if wishes.observer is not None:
+        machine = with_tools(machine, wishes.observer.tools)
+    return replace(machine, disks=(*machine.disks, *wishes.volumes))
 
 
 def _silence_errors() -> None:

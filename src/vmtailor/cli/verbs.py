@@ -15,6 +15,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
+from vmtailor.base.errors import UserInputError
 from vmtailor.cli.interrupt import work_begins
 from vmtailor.cli.signature import of_verb
 
@@ -120,6 +121,7 @@ VERBS = (
         "cache",
         "Show what the cache holds, and prune it to a limit, except for files that a running vmtailor may use.",
     ),
+    Verb("volume", "volume", "List, make, show or remove named volumes, which `run -v NAME:PATH` mounts."),
     Verb(
         "run",
         "run",
@@ -161,8 +163,26 @@ class OutputClosed(Exception):
     """The error of output that has no reader any more."""
 
 
+#: Options of `run` that counted and judged boots have none of.
+_MOUNTS = ("-v", "--volume", "--mount")
+_COUNTED = ("boot", "verify", "measure", "fit", "refit", "trace")
+
+
 class Command(TyperCommand):
     """The command of a verb."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:  # the library keeps its error classes to itself
+            name = getattr(error, "option_name", "") if type(error).__name__ == "NoSuchOption" else ""
+            if name not in _MOUNTS or self.name not in _COUNTED:
+                raise
+            raise UserInputError(
+                f"{self.name} has no {name}: a folder of the host is served on the host's clock, so that no two boots "
+                "would be alike",
+                hint="vmtailor run -v mounts folders and volumes",
+            ) from error
 
     def invoke(self, ctx: Any) -> Any:
         work_begins()

@@ -12,6 +12,7 @@ from pathlib import Path
 from vmtailor.base import notation
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files.regular_files import open_regular
+from vmtailor.model.guest_mounts import GROUPS
 from vmtailor.model.margin import NONE, Margin
 
 #: Longest content of a file that is tried on a system's disk.
@@ -65,6 +66,14 @@ def parse_image_size(text: str) -> int:
         raise UserInputError(f"'{text[:40]}' is not an image size", hint="write it as 500M, 32G or 1T")
     if not 1 << 20 <= size <= 1 << 44:
         raise UserInputError(f"an image cannot have a size of '{text}'", hint="from 1M to 16T")
+    return size
+
+
+def parse_volume_size(text: str) -> int:
+    """Return the bytes of `500M`, `16G`, `1T`. Raises UserInputError for other text."""
+    size = notation.parse_size(text, needs_unit=True)
+    if size is None:
+        raise UserInputError(f"'{text[:40]}' is not the size of a volume", hint="write it as 500M, 16G or 1T")
     return size
 
 
@@ -124,8 +133,10 @@ def margins(given: Sequence[str]) -> tuple[Margin, ...]:
 
 
 def kept_symbols(given: Sequence[str]) -> tuple[str, ...]:
-    """Return symbols as NAME or NAME=VALUE. Only names alone are split at commas: a value may hold one."""
-    return tuple(name for text in given for name in ([text] if "=" in text else text.split(",")) if name)
+    """Return symbols as NAME or NAME=VALUE. Only names alone are split at commas: a value may hold one. `folders` and
+    `volumes` are what `run -v` needs of a kernel."""
+    names = (name for text in given for name in ([text] if "=" in text else text.split(",")) if name)
+    return tuple(symbol for name in names for symbol in GROUPS.get(name, (name,)))
 
 
 def unit_names(names: Sequence[str]) -> tuple[str, ...]:

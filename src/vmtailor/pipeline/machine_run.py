@@ -31,7 +31,8 @@ from vmtailor.model.image import ImageConfig, Port
 from vmtailor.model.machine import Accelerator, Machine, PublishedPort, TalkLine
 from vmtailor.model.option import Option, OptionSubject, option, refuse
 from vmtailor.model.option_rows import ACCELERATOR, MEMORY
-from vmtailor.pipeline import run_environment, run_network, run_ports, run_surroundings
+from vmtailor.pipeline import mount_words, run_environment, run_mounts, run_network, run_ports, run_surroundings
+from vmtailor.pipeline.mount_words import WantedMount
 from vmtailor.pipeline.run_network import RunNetwork
 
 if TYPE_CHECKING:  # a run that is not watched loads none of what explains
@@ -160,6 +161,21 @@ class RunOptions:
         ),
         None,
     )  # fmt: skip
+    volumes: tuple[WantedMount, ...] = option(
+        Option(
+            name="--volume", short="-v", many=True, metavar="SOURCE:PATH[:ro]", read=mount_words.parse_volumes,
+            subjects=CONTAINERS,
+            help="Mount a folder or file of the host at PATH, or the volume of this name. Repeat it for more.",
+        ),
+        (),
+    )  # fmt: skip
+    mounts: tuple[WantedMount, ...] = option(
+        Option(
+            name="--mount", many=True, metavar="type=…,src=…,dst=…", read=mount_words.parse_mounts, subjects=CONTAINERS,
+            help="Mount a folder or file (type=bind), a volume, or memory (type=tmpfs). Repeat it for more.",
+        ),
+        (),
+    )  # fmt: skip
     read_only: bool = option(run_rows.READ_ONLY, False)
     tmpfs: tuple[Tmpfs, ...] = option(run_rows.TMPFS, ())
     shm_bytes: int | None = option(run_rows.SHM_SIZE, None)
@@ -209,6 +225,11 @@ class RunOptions:
     def watched(self) -> bool:
         """Return whether calls that the kernel refuses are reported."""
         return self.explain_failures or self.observed is not None
+
+    @property
+    def wanted_mounts(self) -> tuple[WantedMount, ...]:
+        """Return the mounts of both spellings."""
+        return (*self.volumes, *self.mounts)
 
 
 def run_of(options: RunOptions, image: ImageConfig, network: bool, privileged: bool = False) -> Run:
@@ -271,7 +292,7 @@ def require_meant(options: RunOptions, files: BundleFolder) -> None:
     bundle = files.bundle
     refuse(options, OptionSubject.SYSTEM if files.is_system else OptionSubject.CONTAINER, options.bundle)
     noun = "system" if files.is_system else "image"
-    run_network.require_ports(options.network, options.ports or options.publish_all)
+    run_network.require_ports(options.network, options.ports or options.publish_all, options.outbound)
     if (options.ports or options.publish_all) and not bundle.network:
         raise UserInputError(
             "this machine has no network device, so no port can be published",
@@ -282,6 +303,7 @@ def require_meant(options: RunOptions, files: BundleFolder) -> None:
             f"the bundle was fitted to {plural(bundle.cpus, 'CPU')}, and its kernel has no more",
             hint=f"fit the {noun} with --cpus {options.cpus}",
         )
+    run_mounts.require_meant(options.wanted_mounts, files)
 
 
 def run(options: RunOptions, watch: Watch | None = None) -> int:
@@ -330,8 +352,14 @@ def _container(
     machine = run_network.with_network(replace(_machine(options, files), ports=published), run, options.network)
     machine = replace(machine, line=_line(files, machine))
     temporary.require_usable()
-    with caught() as signals:
-        with relayed(machine, run, wishes, signals) as relay:
+    # Behind the root, init's orders, and the tracer.
+    first = len(machine.disks) + (1 if watch is None else 2)
+    with run_mounts.held(options.wanted_mounts, first) as mounted, caught() as signals:
+        run_mounts.require_room(
+            mounted, machine.hardware.bus, first + int(machine.network) + (machine.line is TalkLine.VIRTIO)
+        )
+        wishes = replace(wishes, shares=mounted.shares, volumes=mounted.disks)
+        with relayed(machine, replace(run, mounts=mounted.orders), wishes, signals) as relay:
             finish = relay.run()
             if watch is not None:
                 watch.began = relay.session.listening

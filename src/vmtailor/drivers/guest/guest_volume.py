@@ -29,6 +29,8 @@ REFUSED_OPTIONS = ("-DDD", "-f", "-qq", "-ttt", "-y", "-Y", "-Z", "-e", "signal=
 REFUSED_FILE = "refused"
 #: Words in an init that can tell refused calls; in those of versions before there are none.
 _TELLS_REFUSED = b"\0refused\0"
+#: Names the record of a mount.
+_MOUNT = "mount-at"
 #: A word in an init that can talk on a virtio port.
 _PORT = b"\0virtio-line\0"
 _SECTOR = 512
@@ -51,6 +53,11 @@ def may_talk_on_port(init: bytes) -> bool:
 def tells_refused(init: bytes) -> bool:
     """Return whether an init can tell what its kernel refused (`Run.quiet`)."""
     return _TELLS_REFUSED in init
+
+
+def can_mount(init: bytes) -> bool:
+    """Return whether an init can mount what the user asks for (`Run.mounts`); those of versions before cannot."""
+    return f"\0{_MOUNT}\0".encode() in init
 
 
 def records(pairs: Iterable[tuple[str, str]]) -> bytes:
@@ -81,12 +88,14 @@ def config_bytes(config: ImageConfig, hostname: str = "vm") -> bytes:
 
 
 def root_entries(natives: Natives, config: bytes) -> tuple[Extra, ...]:
-    """Return our entries in the root file system: `/.vmtailor` with init, client, configuration and mount points."""
+    """Return our entries in the root file system: `/.vmtailor` with init, client, builtins, configuration and mount
+    points."""
     base = ".vmtailor"
     return (
         Extra(base, ExtraKind.DIRECTORY, mode=0o711),
         Extra(f"{base}/init", data=natives.init, mode=0o755),
         Extra(f"{base}/client", data=natives.client, mode=0o700),
+        Extra(f"{base}/builtin", data=natives.builtin, mode=0o700),
         Extra(f"{base}/config", data=config, mode=0o600),
         *(Extra(f"{base}/{name}", ExtraKind.DIRECTORY, mode=0o700) for name in ("rw", "root", "tools")),
     )
@@ -109,6 +118,7 @@ def run_bytes(run: Run) -> bytes:
         pairs.append(("privileged", "1"))
     if run.pid_one is not None:
         pairs.append(("pid-one", str(int(run.pid_one))))
+    pairs += [(_MOUNT, mount.record) for mount in run.mounts]
     if run.virtio_line:
         pairs.append(("virtio-line", "1"))
     if run.terminal is not None:

@@ -20,6 +20,7 @@ from vmtailor.drivers.monitors.running_machine import RunningMachine
 from vmtailor.model.architecture import Bus, named
 from vmtailor.model.boots.counters import Counters, CountingConfig
 from vmtailor.model.checks import Check
+from vmtailor.model.guest_mounts import Share
 from vmtailor.model.machine import HOST_CPU, MOST_CPU, Accelerator, Clock, DiskFormat, DiskMode, Machine, TalkLine
 
 KVM_DEVICE = Path("/dev/kvm")
@@ -57,7 +58,7 @@ class Gives:
     tables of firmware. `models`: CPU models besides this host's own and all there is. `outbound`: a network that leads
     to the world. `protocols`: of ports that can be published. `second_port`: a second serial port. `virtio_line`: a
     port of a virtio console, on which our init talks. `extras`: further words of the monitor's own. `counting`:
-    instructions can be counted."""
+    instructions can be counted. `shares`: folders of the host."""
 
     buses: tuple[Bus, ...]
     accelerators: tuple[Accelerator, ...]
@@ -79,6 +80,7 @@ class Gives:
     virtio_line: bool = False
     extras: bool = False
     counting: bool = False
+    shares: bool = False
 
 
 @dataclass(frozen=True)
@@ -122,7 +124,7 @@ class Wants:
     """The wishes of a machine's starter, which the guest does not see. `counter`: counts its instructions.
     `control`: the machine can be asked while it runs; `greeted`: its monitor must have answered before the start is
     over. `probe`: a second serial port for what the guest says; `attendant`: one for a conversation, in its place.
-    `exits`: a file of zeros, long enough, that takes what KVM's trace tells of exits."""
+    `exits`: a file of zeros, long enough, that takes what KVM's trace tells of exits. `shares`: of the host's files."""
 
     counter: Counter | None = None
     exits: Path | None = None
@@ -130,6 +132,7 @@ class Wants:
     greeted: bool = True
     probe: bool = False
     attendant: bool = False
+    shares: tuple[Share, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -319,6 +322,7 @@ def _lacking(gives: Gives, machine: Machine, wants: Wants) -> Iterator[str]:
             False,
         ),
         "counter of instructions": (wants.counter is not None, gives.counting),
+        "folders of the host": (bool(wants.shares), gives.shares),
         "trace of exits": (wants.exits is not None, False),
     }
     yield from (what for what, (wanted, given) in asked.items() if wanted and not given)

@@ -23,6 +23,8 @@ from vmtailor.drivers.host import tap
 from vmtailor.drivers.qemu import descriptor_sets, qemu_program
 from vmtailor.drivers.qemu.plugin import Plugin
 from vmtailor.drivers.qemu.qemu_program import Qemu
+from vmtailor.drivers.shares import file_servers
+from vmtailor.model.guest_mounts import Share
 
 #: Devices that QEMU opens in any machine.
 _DEVICES = ("/dev/null", "/dev/urandom")
@@ -46,7 +48,8 @@ class Wanted:
     """The needs of a machine on the host. `named`: files that QEMU opens by name: what it is called there → its path.
     `disks`: path → whether it is written. `overlays`: disks are written into temporary files. `low_ports`: it binds
     ports below 1024. `tap`: a TAP device that is its network. `variables`: of its environment, besides what every QEMU
-    sees; a library that it is to load first (LD_PRELOAD) is a file that it opens by name."""
+    sees; a library that it is to load first (LD_PRELOAD) is a file that it opens by name. `shares`: of the host's
+    files, by servers that start before it."""
 
     named: Mapping[str, str] = field(default_factory=dict)
     disks: Mapping[str, bool] = field(default_factory=dict)
@@ -57,6 +60,7 @@ class Wanted:
     low_ports: bool = False
     tap: str = ""
     variables: Mapping[str, str] = field(default_factory=dict)
+    shares: tuple[Share, ...] = ()
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -68,7 +72,8 @@ class Wanted:
 class Handed:
     """The files as QEMU gets them, and the words of its launcher. `names`: path → what QEMU calls it, where that is not
     the same. `sets`: descriptors and the numbers of QEMU's descriptor sets that they are in; `descriptors`: all that
-    are inherited, that of `tap` too."""
+    are inherited, that of `tap` too. `servers`: the words before the launcher that start file servers; `shares`: the
+    descriptors by which they are reached, each with its tag."""
 
     launcher: list[str]
     environment: dict[str, str]
@@ -76,11 +81,13 @@ class Handed:
     sets: list[tuple[int, int]] = field(default_factory=list)
     descriptors: list[int] = field(default_factory=list)
     tap: int | None = None
+    servers: list[str] = field(default_factory=list)
+    shares: list[tuple[int, str]] = field(default_factory=list)
     _overlays: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
 
     def argv(self, command: list[str]) -> list[str]:
         """Return the command as it is started."""
-        return [*self.launcher, "--", *command]
+        return [*self.servers, *self.launcher, "--", *command]
 
     def give(self, path: str, name: str, *descriptors: int) -> None:
         """Let QEMU inherit a file's descriptors, and call the file by a name."""
@@ -119,6 +126,8 @@ def handed(wanted: Wanted, qemu: Qemu, how: Confinement | None = None) -> Iterat
                 _give_place(made, how)
         if how.root is not Root.SHARED:
             _show_host(made, wanted, qemu)
+        if wanted.shares:
+            _give_shares(made, stack, wanted.shares)
         yield made
 
 
@@ -193,6 +202,14 @@ def _give_plugin(made: Handed, stack: contextlib.ExitStack, how: Confinement, pl
     number = _open(stack, str(plugin.out), _READ_WRITE | os.O_CREAT | os.O_TRUNC)
     stack.callback(_unlink_if_empty, plugin.out)
     made.give(str(plugin.out), f"fd:{number}", number)
+
+
+def _give_shares(made: Handed, stack: contextlib.ExitStack, shares: tuple[Share, ...]) -> None:
+    """Have a server started for each share. Its connection takes the place of a descriptor that leads nowhere."""
+    numbers = [_open(stack, os.devnull, _READ) for _ in shares]
+    made.servers = file_servers.words(shares, numbers)
+    made.descriptors += numbers
+    made.shares = [(number, share.tag) for number, share in zip(numbers, shares, strict=True)]
 
 
 def _unlink_if_empty(path: Path) -> None:

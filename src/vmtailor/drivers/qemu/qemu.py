@@ -28,6 +28,7 @@ from vmtailor.drivers.qemu.qmp import Qmp
 from vmtailor.drivers.rootfs import boot_disk
 from vmtailor.model.architecture import Emulator, named, presumed
 from vmtailor.model.boots.ending import End
+from vmtailor.model.guest_mounts import Share
 from vmtailor.model.machine import Accelerator, DiskFormat, DiskMode, Machine, TalkLine
 
 _USERNET = re.compile(r"TCP\[([A-Z_0-9]+)\]\s+-?\d+\s+(\S+)\s+(\d+)\s+(\S+)\s+(\d+)")
@@ -136,6 +137,7 @@ def launch(
             names=given.names,
             sets=tuple(given.sets),
             console=second.guest_out if second and (attendant or port) else None,
+            shares=tuple(given.shares),
             opened_tap=given.tap,
         )
         argv = build(ends, program=qemu.program, sandbox=qemu.sandbox)
@@ -178,10 +180,11 @@ def start(
     probe: bool = False,
     attendant: bool = False,
     greeted: bool = True,
+    shares: tuple[Share, ...] = (),
 ) -> contextlib.AbstractContextManager[QemuMachine]:
     """Start a machine; `launch` says what else holds. `probe`: with a second serial port for what the guest says;
-    `attendant`: with one for a conversation, in its place. Raises UserInputError for a disk image that stands on
-    another file of the host."""
+    `attendant`: with one for a conversation, in its place. `shares`: of the host's files. Raises UserInputError for a
+    disk image that stands on another file of the host."""
     for disk in machine.disks:
         if disk.format is DiskFormat.QCOW2:
             boot_disk.require_alone(disk.path)
@@ -196,6 +199,7 @@ def start(
         tap=machine.tap,
         low_ports=any(0 < port.host_port < 1024 for port in machine.ports),
         variables=net_guard.variables(machine, installed(machine.architecture).program),
+        shares=shares,
     )
     return launch(
         build, wanted, architecture=machine.architecture, qmp=qmp, probe=probe, attendant=attendant,

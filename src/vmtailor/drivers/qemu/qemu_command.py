@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -36,7 +37,8 @@ class Ends:
     its place: then standard input and output are the second one, for a conversation with an attendant, or the machine's
     virtio line. `names`: what it calls a file, where that is not its path (drivers/qemu/handover.py); `sets`:
     descriptors, each with the descriptor set that it is in. `tap`: a TAP device that is the guest's network, in place
-    of QEMU's own stack; `opened_tap`: the descriptor of one."""
+    of QEMU's own stack; `opened_tap`: the descriptor of one. `shares`: connections to file servers,
+    each with the tag by which the guest mounts what it serves."""
 
     qmp: int | None = None
     probe: int | None = None
@@ -45,6 +47,7 @@ class Ends:
     console: int | None = None
     tap: str = ""
     opened_tap: int | None = None
+    shares: tuple[tuple[int, str], ...] = ()
 
     def name(self, path: str) -> str:
         """Return what QEMU calls the file at a path."""
@@ -71,7 +74,7 @@ def command(
     devices = [*disks, *network, *_entropy(machine)] if bare else [*network, *_entropy(machine), *disks]
     devices += _talk(machine)
     firmware = ["-bios", machine.firmware] if machine.firmware else []
-    return [*argv, *devices, *machine.extras, *firmware]
+    return [*argv, *devices, *_shares(machine, ends), *machine.extras, *firmware]
 
 
 def _board(machine: Machine, ends: Ends, program: str, sandbox: bool, plugin: Plugin | None) -> list[str]:
@@ -81,8 +84,12 @@ def _board(machine: Machine, ends: Ends, program: str, sandbox: bool, plugin: Pl
         raise UserInputError("the instruction clock runs under TCG only", hint="use the wall clock with KVM")
     if plugin is not None and machine.cpus != 1:
         raise UserInputError("instructions are counted on one CPU only", hint="use the wall clock, or one CPU")
-    argv = [program, "-machine", _type(machine), "-cpu", machine.cpu_model, "-smp", str(machine.cpus)]
-    argv += ["-m", f"{max(machine.memory_bytes >> 10, machine.hardware.installed_mib << 10)}K"]
+    shared = ",memory-backend=ram" if ends.shares else ""
+    argv = [program, "-machine", _type(machine) + shared, "-cpu", machine.cpu_model, "-smp", str(machine.cpus)]
+    memory = f"{max(machine.memory_bytes >> 10, machine.hardware.installed_mib << 10)}K"
+    argv += ["-m", memory]
+    if ends.shares:  # servers read and write the guest's memory
+        argv += ["-object", f"memory-backend-memfd,id=ram,size={memory},share=on"]
     argv += ["-accel", str(machine.accelerator)]
     argv += ["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]
     if sandbox:
@@ -144,7 +151,7 @@ def _talk(machine: Machine) -> list[str]:
     our ends nobody is at it."""
     if machine.line is not TalkLine.VIRTIO:
         return []
-    place = _transport(machine.hardware, len(machine.disks) + 2)
+    place = _transport(machine.hardware, _line_number(machine))
     device = f"virtio-serial-{_VIRTIO[machine.hardware.bus]},max_ports=2{place}"
     return ["-device", device, "-device", "virtserialport,chardev=line,nr=1"]
 
@@ -219,6 +226,28 @@ def _entropy(machine: Machine) -> list[str]:
     place = _transport(machine.hardware, len(machine.disks) + 1) if machine.hardware.all_placed else ""
     device = f"virtio-rng-{_VIRTIO[machine.hardware.bus]},rng=rng{place}"
     return ["-object", "rng-random,id=rng,filename=/dev/urandom", "-device", device]
+
+
+def _shares(machine: Machine, ends: Ends) -> list[str]:
+    """Return a device for each share, in the places that others leave (pipeline/run_mounts.py, `require_room`)."""
+    # Transports on a board without PCI are of the old kind otherwise, which such servers do not speak.
+    argv = ["-global", "virtio-mmio.force-legacy=false"] if ends.shares and machine.hardware.bus is Bus.MMIO else []
+    taken = {len(machine.disks) + 1} if machine.entropy else set()
+    taken |= {len(machine.disks)} if machine.network else set()
+    taken |= {_line_number(machine)} if machine.line is TalkLine.VIRTIO else set()
+    free = (number for number in itertools.count(len(machine.disks)) if number not in taken)
+    for descriptor, tag in ends.shares:
+        argv += ["-chardev", f"socket,id={tag},fd={descriptor}"]
+        device = f"vhost-user-fs-{_VIRTIO[machine.hardware.bus]},chardev={tag},tag={tag}"
+        argv += ["-device", device + _transport(machine.hardware, next(free))]
+    return argv
+
+
+def _line_number(machine: Machine) -> int:
+    """Return the number of the device on which init talks, among those that have places: behind a network device and a
+    source of entropy, unless so many disks come before that no place is left there."""
+    known, number = machine.hardware, len(machine.disks) + 2
+    return min(number, known.first_slot) if known.bus is Bus.MMIO and known.slot_step < 0 else number
 
 
 def _comma(path: str) -> str:

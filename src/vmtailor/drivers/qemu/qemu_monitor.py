@@ -37,7 +37,7 @@ class QemuMonitor(Monitor):
         counter = wants.counter if isinstance(wants.counter, Plugin) else None
         return qemu.start(
             machine, plugin=counter, qmp=wants.control, probe=wants.probe, attendant=wants.attendant,
-            greeted=wants.greeted,
+            greeted=wants.greeted, shares=wants.shares,
         )  # fmt: skip
 
     def require_cpu(self, architecture: str, board: str, model: str) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -21,6 +22,10 @@ class Ending(StrEnum):
     PANIC = "panic"  # the kernel said so on its console
     DEADLINE = "deadline"  # it still ran when its time was over
     DIED = "died"  # the monitor failed, or was killed from outside
+
+
+#: The words of the watcher over file servers (native/serve).
+_SERVER = re.compile(r"^serve: (the file server of .* ended \(.*\), and the machine with it)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -44,6 +49,9 @@ class End:
             Ending.DEADLINE: f"the guest was not done after {self.seconds:.0f} s",
             Ending.DIED: f"{self.monitor} ended with status {self.returncode}",
         }[self.ending]
+        if server := _SERVER.search(self.stderr):
+            hint = "what it served is as it was; start the machine again"
+            return GuestError(server[1], hint=hint, details=self.stderr)
         parts = (self.console_tail[-4000:], self.stderr, f"{self.command}\nafter {self.seconds:.1f} s")
         hint = "give it more time" if self.ending is Ending.DEADLINE else "the console's last lines tell more"
         return GuestError(what, hint=hint, details="\n".join(part.strip() for part in parts if part.strip()))

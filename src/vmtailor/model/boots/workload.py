@@ -15,6 +15,7 @@ from pathlib import Path
 from vmtailor.model.boots.surroundings import USUAL, GuestSurroundings
 from vmtailor.model.boots.system_exercise import SystemExercise
 from vmtailor.model.exercise import Exercise
+from vmtailor.model.guest_mounts import GuestMount
 from vmtailor.model.machine import Clock
 
 #: Bytes of the key that tags what a guest says.
@@ -50,7 +51,7 @@ class Run:
     may do everything, not only what container engines leave it; an exercise may ask for that, too. `pid_one`: the
     entry point is PID 1 of a namespace of its own, where the kernel can do that; None: as the image's folder says.
     `virtio_line`: init talks on the machine's virtio port. `surroundings`: an init of a version before knows none but
-    the usual ones."""
+    the usual ones. `mounts`: in their order."""
 
     argv: tuple[str, ...] | None = None
     env: tuple[tuple[str, str], ...] = ()
@@ -69,6 +70,7 @@ class Run:
     pid_one: bool | None = None
     virtio_line: bool = False
     surroundings: GuestSurroundings = USUAL
+    mounts: tuple[GuestMount, ...] = ()
     grace_ms: int = 1000
     key: bytes = field(default_factory=lambda: secrets.token_bytes(KEY_BYTES))
 

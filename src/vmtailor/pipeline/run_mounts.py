@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mounts of a run: what the machine has of them, and init's orders."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from vmtailor.base.errors import UserInputError
+from vmtailor.base.text import plain
+from vmtailor.drivers.guest import guest_volume
+from vmtailor.drivers.host.bundle_folder import BundleFolder
+from vmtailor.drivers.shares import volumes
+from vmtailor.model.architecture import Bus
+from vmtailor.model.guest_mounts import GROUPS, SYMBOLS, GuestMount, MountKind, Share
+from vmtailor.model.machine import Disk
+from vmtailor.pipeline.mount_words import WantedMount
+
+#: Most mounts of a machine.
+MOST = 16
+#: Transports of a board that has no PCI.
+_TRANSPORTS = 8
+_TAG = "vtfs{}"
+
+
+@dataclass(frozen=True)
+class Mounted:
+    """The mounts of a machine: what it shares, its further disks behind init's own, and init's orders."""
+
+    shares: tuple[Share, ...] = ()
+    disks: tuple[Disk, ...] = ()
+    orders: tuple[GuestMount, ...] = ()
+
+
+def require_meant(wanted: Sequence[WantedMount], files: BundleFolder) -> None:
+    """Raise UserInputError for mounts that a bundle's machine cannot have, with the command that makes one that can."""
+    if not wanted:
+        return
+    if len(wanted) > MOST:
+        raise UserInputError(f"{len(wanted)} mounts are too many for a machine", hint=f"at most {MOST}")
+    seen: set[str] = set()
+    for one in wanted:
+        if one.target in seen:
+            raise UserInputError(f"two mounts have the place {plain(one.target)}", hint="give each a place of its own")
+        seen.add(one.target)
+    groups = [name for name, symbols in GROUPS.items() if _lacks(wanted, symbols, files)]
+    if groups:
+        lacking = ", ".join(symbol for name in groups for symbol in GROUPS[name] if files.config.get(symbol) != "y")
+        raise UserInputError(
+            f"the kernel of {files.path} cannot mount {_words(groups)}: it lacks {lacking}",
+            hint=f"vmtailor refit {files.path} --keep {','.join(groups)} makes a second kernel, which takes minutes",
+        )
+    if not guest_volume.can_mount(files.init):
+        raise UserInputError(
+            f"the init of {files.path} is of a version that could not mount anything",
+            hint="fit the image again",
+        )
+
+
+def _words(groups: Sequence[str]) -> str:
+    return " and ".join("folders of the host" if name == "folders" else name for name in groups)
+
+
+def _lacks(wanted: Sequence[WantedMount], symbols: Sequence[str], files: BundleFolder) -> bool:
+    asked = any(SYMBOLS.get(one.kind) == symbols for one in wanted)
+    return asked and any(files.config.get(symbol) != "y" for symbol in symbols)
+
+
+@contextlib.contextmanager
+def held(wanted: Sequence[WantedMount], first_disk: int) -> Iterator[Mounted]:
+    """Find what is mounted, make what is made, and hold volumes against other machines. `first_disk`: the number of the
+    first further disk. Raises UserInputError for what is not there, and for a volume that another machine uses."""
+    shares: list[Share] = []
+    disks: dict[str, Disk] = {}
+    orders: list[GuestMount] = []
+    # As engines do it: what lies below another mount comes after it.
+    with contextlib.ExitStack() as stack:
+        for one in sorted(wanted, key=lambda one: one.target.count("/")):
+            order = GuestMount(
+                kind=one.kind, target=one.target, read_only=one.read_only, options=one.options,
+                as_image=one.kind is MountKind.VOLUME and one.as_image,
+            )  # fmt: skip
+            if one.kind is MountKind.FOLDER:
+                shares.append(_share(one, len(shares)))
+                order = replace(order, source=shares[-1].tag, single_file=shares[-1].single_file)
+            elif one.kind is MountKind.VOLUME:
+                if one.source not in disks:
+                    disks[one.source] = stack.enter_context(volumes.in_use(one.source))
+                order = replace(order, source=str(first_disk + list(disks).index(one.source)))
+            orders.append(order)
+        yield Mounted(tuple(shares), tuple(disks.values()), tuple(orders))
+
+
+def _share(one: WantedMount, number: int) -> Share:
+    if one.made and not os.path.lexists(one.source):
+        try:
+            Path(one.source).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise _cannot(one, error) from error
+    try:
+        path = Path(one.source).resolve(strict=True)
+        mode = path.stat().st_mode
+    except OSError as error:
+        raise _cannot(one, error) from error
+    except RuntimeError as error:
+        raise UserInputError(f"{plain(one.source)} is a link that leads to itself", hint="check the path") from error
+    if not (stat.S_ISDIR(mode) or stat.S_ISREG(mode)):
+        raise UserInputError(
+            f"{plain(one.source)} is neither a folder nor a file, and cannot be shared with a machine",
+            hint="sockets, FIFOs and devices of the host stay there",
+        )
+    if str(path) == "/":
+        raise UserInputError("the host's whole root cannot be shared with a machine", hint="name a folder in it")
+    return Share(_TAG.format(number), str(path), one.read_only, stat.S_ISREG(mode))
+
+
+def _cannot(one: WantedMount, error: OSError) -> UserInputError:
+    why = os.strerror(error.errno or 0).lower()
+    return UserInputError(f"{plain(one.source)} cannot be shared: {why}", hint="check the path given with -v")
+
+
+def require_room(mounted: Mounted, bus: Bus, others: int) -> None:
+    """Raise UserInputError where a board without PCI has too few places for the devices. `others`: those beside."""
+    if bus is Bus.MMIO and len(mounted.shares) + len(mounted.disks) + others > _TRANSPORTS:
+        raise UserInputError(
+            f"this machine has {_TRANSPORTS} places for devices, too few for so many folders and volumes",
+            hint=f"at most {_TRANSPORTS - others}; a folder above several of them takes one",
+        )

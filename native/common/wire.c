@@ -106,9 +106,14 @@ static size_t take_part(struct wire_port *port, const uint8_t *data, size_t leng
     size_t kept = least(part, sizeof port->text - port->text_length);
     memcpy(port->text + port->text_length, data, kept);
     port->text_length += kept;
-    if (port->left == 0)
+    bool stream = port->head[2] == WIRE_FURTHER_STDIN;
+    if (stream)
+        port->left += part - kept;
+    if (port->left == 0 || (stream && port->text_length == sizeof port->text)) {
         sink(context, (char)port->head[2], port->text, port->text_length);
-    return part;
+        port->text_length = 1; /* the number of the process: of the next part, too */
+    }
+    return stream ? kept : part;
 }
 
 bool wire_port_decode(struct wire_port *port, const uint8_t *data, size_t length, wire_sink *sink, void *context) {

@@ -35,6 +35,11 @@ enum wire_out {
     WIRE_FILE = 'D',
     WIRE_CREDIT = 'C',
     WIRE_BYE = 'Q',
+    /* Of a further process: its number is the first byte of the payload, in these and in those from the host. */
+    WIRE_FURTHER_STDOUT = 'o',
+    WIRE_FURTHER_STDERR = 'p',
+    WIRE_FURTHER_EXIT = 'y',
+    WIRE_FURTHER_CREDIT = 'c',
 };
 
 /* Frames from the host. */
@@ -46,7 +51,13 @@ enum wire_in {
     WIRE_GO = 'g',
     WIRE_GREETING = 'h',
     WIRE_TAKEN = 'c',
-    WIRE_HEARD = 'q',
+    WIRE_HEARD = 'b',
+    WIRE_FURTHER = 'x',
+    WIRE_FURTHER_STDIN = 'j',
+    WIRE_FURTHER_STDIN_END = 'k',
+    WIRE_FURTHER_SIGNAL = 'q',
+    WIRE_FURTHER_WINDOW = 'v',
+    WIRE_FURTHER_TAKEN = 'u',
 };
 
 struct wire_decoder {
@@ -60,7 +71,7 @@ struct wire_port {
     uint8_t key[WIRE_KEY];
     uint8_t head[WIRE_HEADER];
     size_t head_length, left;
-    uint8_t text[64];
+    uint8_t text[2 * WIRE_PAYLOAD];
     size_t text_length;
 };
 

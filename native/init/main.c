@@ -19,6 +19,7 @@
 #include "init/container/end_processes.h"
 #include "init/container/entry_point.h"
 #include "init/container/mounts.h"
+#include "init/container/session.h"
 #include "init/container/surroundings.h"
 #include "init/container/trace_log.h"
 #include "init/container/traced.h"
@@ -43,7 +44,6 @@ static void from_host(void *context, char type, const uint8_t *payload, size_t l
     (void)context;
     char text[32] = "";
     memcpy(text, payload, length < sizeof text - 1 ? length : sizeof text - 1);
-    unsigned rows, cols;
     switch (type) {
     case WIRE_STDIN:
         entry_stdin(payload, length);
@@ -55,8 +55,7 @@ static void from_host(void *context, char type, const uint8_t *payload, size_t l
         entry_signal(atoi(text));
         break;
     case WIRE_WINDOW:
-        if (sscanf(text, "%u %u", &rows, &cols) == 2)
-            entry_window(rows, cols);
+        entry_window(text);
         break;
     case WIRE_GO:
         exercise_go();
@@ -65,12 +64,18 @@ static void from_host(void *context, char type, const uint8_t *payload, size_t l
         line_taken((size_t)atol(text));
         entry_output_go();
         break;
+    default:
+        session_frame(type, payload, length);
     }
 }
 
 static void reaped(pid_t pid, int status) {
-    if (!entry_exit(pid, status))
-        exercise_exit(pid, status); /* false: an orphan of the container's */
+    if (!entry_exit(pid, status) && !exercise_exit(pid, status))
+        session_exit(pid, status); /* false: an orphan of the container's */
+}
+
+static uint64_t earlier(uint64_t a, uint64_t b) {
+    return a < b ? a : b;
 }
 
 int main(int argc, char **argv) {
@@ -112,12 +117,12 @@ int main(int argc, char **argv) {
 
     int exit_code, by_signal;
     const char *why;
-    while (!entry_ended(&exit_code, &by_signal, &why)) {
-        uint64_t next = exercise_advance(), line_next = line_advance();
-        loop_step(next < line_next ? next : line_next);
-    }
+    while (!entry_ended(&exit_code, &by_signal, &why))
+        loop_step(earlier(earlier(exercise_advance(), line_advance()), sessions_advance()));
     exercise_entry_ended(exit_code);
+    sessions_close();
     end_all_processes();
+    sessions_end();
     line_text(WIRE_EXIT, "%d %d %s", exit_code, by_signal, why);
     line_mark("end", vt_mark_end());
     trace_log_close();

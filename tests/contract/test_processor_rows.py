@@ -55,7 +55,8 @@ def test_qemu_makes_the_machine_as_the_row_has_it(row: Architecture, kind: Board
 def test_guest_programs_are_of_the_processor_and_need_no_executable_stack(row: Architecture) -> None:
     require(f"{row.kernel.cross}gcc")
     made = natives.for_guests(row.name, f"{row.kernel.cross}gcc", row.kernel.cross_packages)
-    for program in (made.init, made.stage1, made.client, made.attendant, made.collector, made.small_init, made.begin):
+    in_containers = (made.init, made.stage1, made.client, made.builtin)
+    for program in (*in_containers, made.attendant, made.collector, made.small_init, made.begin):
         data = program.read_bytes()
         assert int.from_bytes(data[18:20], "little") in row.elf, program.name
         assert elf.read(data, _stack) == [6], program.name

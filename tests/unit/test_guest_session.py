@@ -263,7 +263,7 @@ def test_the_host_greets_on_a_port_and_says_that_it_has_heard_all(on_port: PortG
     on_port.say("X", b"3 0 ")
     assert on_port.hear() == []
     on_port.say("Q")
-    assert [frame.type for frame in on_port.hear()] == ["q"]
+    assert [frame.type for frame in on_port.hear()] == ["b"]
     report = on_port.session.report()
     assert (report.exit_code, bytes(on_port.out), report.stdout) == (3, b"out", "")
 
@@ -321,7 +321,7 @@ def test_a_guest_on_a_port_that_reads_nothing_takes_no_memory(on_port: PortGuest
     assert on_port.session.stdin_queued > 5 << 20
     heard = 0
     while frames := on_port.hear():
-        heard += sum(frame.type == "q" for frame in frames)
+        heard += sum(frame.type == "b" for frame in frames)
         on_port.session.send_waiting()
     assert heard == 1
 

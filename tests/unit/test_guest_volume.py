@@ -133,4 +133,5 @@ def test_the_volume_is_readable_by_its_owner_only(tmp_path: Path) -> None:
 def test_our_entries_are_out_of_the_way_of_users() -> None:
     entries = {entry.path: entry.mode for entry in root_entries(Natives(Path("/nowhere")), b"x")}
     assert entries[".vmtailor/config"] == 0o600
+    assert entries[".vmtailor/builtin"] == 0o700
     assert all(path == ".vmtailor" or path.startswith(".vmtailor/") for path in entries)

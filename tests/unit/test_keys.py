@@ -17,7 +17,7 @@ from vmtailor.analysis.reach import image_reach
 from vmtailor.base.natives import Natives
 from vmtailor.drivers.monitors import monitors
 from vmtailor.drivers.qemu.qemu_program import firmware_in
-from vmtailor.model.machine import Accelerator, Clock, Devices, Disk, DiskMode, Machine, PublishedPort
+from vmtailor.model.machine import Accelerator, Clock, Devices, Disk, DiskMode, Machine, PublishedPort, TalkLine
 from vmtailor.pipeline import keys
 from vmtailor.stages import container_trace, measure, verify
 
@@ -174,6 +174,7 @@ def test_a_machine_is_known_by_every_value(machine: Machine) -> None:
         "ports": (PublishedPort("127.0.0.1", 1, 1),), "clock": Clock.WALL, "accelerator": Accelerator.KVM,
         "acpi": True, "outbound": True, "host_loopback": True, "devices": Devices.USUAL, "entropy": True,
         "firmware": "other", "extras": ("-x",), "architecture": "arm64", "pace": 1, "monitor": "toyvm",
+        "line": TalkLine.VIRTIO, "mac": "52:54:00:12:34:57", "tap": "tap0",
     }  # fmt: skip
     assert others.keys() == {one.name for one in fields(Machine)} - {"kernel", "initrd", "disks"}
     made = [keys.of_machine(replace(machine, **{name: value})) for name, value in others.items()]
@@ -186,7 +187,7 @@ def test_a_run_is_known_by_everything_that_takes_part(
 ) -> None:
     natives = Natives(tmp_path / "natives")
     (tmp_path / "natives").mkdir()
-    for name in ("init", "client", "stage1"):
+    for name in ("init", "client", "builtin", "stage1"):
         written(tmp_path / "natives" / name, name)
     firmware, version = written(tmp_path / "firmware", "one"), "9.2"
     asked = []
@@ -206,7 +207,7 @@ def test_a_run_is_known_by_everything_that_takes_part(
 
     found = [key(), key(measure), key(verify, replace(EXERCISE, load=())), key(verify, EXERCISE, machine, "more")]
     found.append(key(verify, EXERCISE, replace(machine, cpus=2)))
-    for name in ("init", "client", "stage1"):
+    for name in ("init", "client", "builtin", "stage1"):
         written(tmp_path / "natives" / name, f"another {name}")
         found.append(key())
     version = "10.0"

@@ -12,11 +12,14 @@ import pytest
 from vmtailor.base.natives import SOURCES
 
 #: Folders, each of which may take from those before it, and from itself.
-LAYERS = ("arch", "common", "init/base", "init/settings", "init/machine", "init/container", "init/exercise", "init")
+LAYERS = (
+    "arch", "common", "init/base", "init/settings", "init/machine", "init/container", "init/exercise", "init",
+)  # fmt: skip
 #: Programs of one folder each, with the layers they take from.
 PROGRAMS = {
     # Init's exercise without its container: what that asks of one is the attendant's own.
     "attendant": {"arch", "common", "init/base", "init/settings", "init/machine", "init/container", "init/exercise"},
+    "builtin": {"common", "init/base"},
     "client": {"common"},
     "stage1": {"common"},
     "collector": {"arch"},

@@ -240,6 +240,15 @@ def test_no_port_on_a_network_that_qemu_does_not_forward_to() -> None:
             run_network.require_ports(wanted, True)
 
 
+@pytest.mark.attack
+def test_a_tap_device_is_not_closed_by_an_option() -> None:
+    run_network.require_ports("none", (), outbound=False)
+    run_network.require_ports(None, True, outbound=False)
+    with pytest.raises(UserInputError, match="--no-outbound cannot close --network tap:t0") as error:
+        run_network.require_ports("tap:t0", (), outbound=False)
+    assert "firewall" in error.value.hint
+
+
 # ---- CPUs of the host
 
 

@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -11,10 +13,15 @@
 #include "common/clock.h"
 #include "init/base/power_off.h"
 
-#define MOST 16
+#define FEW 16 /* as many as there are without further processes */
+#define MOST 320
 
-static struct watch *watches[MOST];
-static size_t count;
+static struct watch *few[FEW];
+static struct watch **watches = few;
+static size_t count, room = FEW;
+/* Once there are more than a few: as many as `watches` has room for. */
+static struct pollfd *many_polls;
+static struct watch **many_asked;
 static bool children = true;
 static void (*on_end)(pid_t pid, int status);
 
@@ -32,13 +39,24 @@ void loop_start(void (*reaped)(pid_t pid, int status)) {
     signal(SIGPIPE, SIG_IGN);
 }
 
+static void make_room(void) {
+    struct watch **more = room < MOST ? malloc(MOST * sizeof *more) : NULL;
+    many_polls = malloc(MOST * sizeof *many_polls);
+    many_asked = malloc(MOST * sizeof *many_asked);
+    if (more == NULL || many_polls == NULL || many_asked == NULL)
+        fatal("", "too many things to watch");
+    memcpy(more, watches, count * sizeof *more);
+    watches = more;
+    room = MOST;
+}
+
 void loop_add(struct watch *watch, int fd, short events, void (*ready)(struct watch *watch, short events)) {
     watch->fd = fd;
     watch->events = events;
     watch->not_before_ns = 0;
     watch->ready = ready;
-    if (count == MOST)
-        fatal("", "too many things to watch");
+    if (count == room)
+        make_room();
     watches[count++] = watch;
 }
 
@@ -65,8 +83,8 @@ static void reap(void) {
 }
 
 void loop_step(uint64_t deadline_ns) {
-    struct pollfd polls[MOST];
-    struct watch *asked[MOST];
+    struct pollfd few_polls[FEW], *polls = room == FEW ? few_polls : many_polls;
+    struct watch *few_asked[FEW], **asked = room == FEW ? few_asked : many_asked;
     size_t asked_count = count;
     uint64_t now = now_ns();
     for (size_t i = 0; i < asked_count; i++) {

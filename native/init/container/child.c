@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>
@@ -14,6 +15,7 @@
 #include "init/container/program.h"
 #include "init/container/surroundings.h"
 #include "init/container/traced.h"
+#include "init/machine/capabilities.h"
 #include "init/machine/root.h"
 #include "init/settings/settings.h"
 
@@ -41,11 +43,12 @@ static void set_limits(void) {
 
 /* What the run says of its limits, and of who must go first where there is no memory. */
 static void set_asked(const struct surroundings *more, int status_fd) {
-    int resource;
-    unsigned long long soft, hard;
     for (size_t i = 0; i < more->limits.count; i++) {
         const char *text = more->limits.items[i];
-        if (sscanf(text, "%d %llu %llu", &resource, &soft, &hard) != 3)
+        char *after_resource, *after_soft, *end;
+        int resource = (int)strtoul(text, &after_resource, 10);
+        unsigned long long soft = strtoull(after_resource, &after_soft, 10), hard = strtoull(after_soft, &end, 10);
+        if (after_resource == text || after_soft == after_resource || end == after_soft)
             program_give_up(status_fd, CANNOT_EXECUTE, EINVAL, "setrlimit(%s)", text);
         if (setrlimit(resource, &(struct rlimit){(rlim_t)soft, (rlim_t)hard}) != 0)
             program_give_up(status_fd, CANNOT_EXECUTE, errno, "setrlimit(%s)", text);
@@ -111,6 +114,47 @@ pid_t child_start(struct list *argv, struct stdio stdio, bool mark, int *status_
     if (traced)
         start_tracer(&handover, mark);
     if (pid < 0 || status_fd == NULL)
+        close(status[0]);
+    else
+        *status_fd = status[0];
+    return pid;
+}
+
+/* Our own program, as root of the container; it keeps the one capability by which none of the container traces it. */
+static _Noreturn void become_builtin(const struct order *order, int status_fd) {
+    char *words[] = {"/.vmtailor/builtin", (char *)order->builtin, (char *)(order->path != NULL ? order->path : ""),
+                     order->follow ? "1" : "0", NULL};
+    execve(words[0], words, (char *[]){NULL});
+    program_give_up(status_fd, CANNOT_EXECUTE, errno, "execve(%s)", words[0]);
+}
+
+pid_t child_further(struct order *order, struct stdio stdio, int *status_fd) {
+    int status[2];
+    if (pipe2(status, O_CLOEXEC) != 0)
+        return -1;
+    pid_t pid = fork();
+    if (pid == 0) {
+        reset_signals();
+        set_limits();
+        setsid();
+        if (stdio.terminal)
+            ioctl(stdio.in, TIOCSCTTY, 0);
+        if (dup2(stdio.in, 0) < 0 || dup2(stdio.out, 1) < 0 || dup2(stdio.err, 2) < 0)
+            program_give_up(status[1], CANNOT_EXECUTE, errno, "dup2%s", "");
+        /* Where there is a tracer, init is not limited itself. */
+        if (settings.trace.count > 0 && !capabilities_limit_traced())
+            program_give_up(status[1], CANNOT_EXECUTE, errno, "prctl(%s)", "PR_CAPBSET_DROP");
+        if (order->builtin != NULL)
+            become_builtin(order, status[1]);
+        if (settings.surroundings != NULL)
+            set_asked(settings.surroundings, status[1]);
+        const char *wrong = program_prepare_further(order);
+        if (wrong != NULL)
+            program_give_up(status[1], CANNOT_EXECUTE, 0, "%s", wrong);
+        program_become(&order->argv, status[1], false);
+    }
+    close(status[1]);
+    if (pid < 0)
         close(status[0]);
     else
         *status_fd = status[0];

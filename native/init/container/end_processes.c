@@ -8,6 +8,7 @@
 #include "init/base/event_loop.h"
 #include "init/base/serial_line.h"
 #include "init/container/entry_point.h"
+#include "init/container/session.h"
 #include "init/container/traced.h"
 #include "init/settings/settings.h"
 
@@ -56,7 +57,7 @@ void end_all_processes(void) {
         wait_for_all(KILLED_MS);
     }
     uint64_t deadline = now_ns() + (uint64_t)KILLED_MS * 1000000u;
-    while (entry_streams_open() && now_ns() < deadline) {
+    while ((entry_streams_open() || sessions_open()) && now_ns() < deadline) {
         if (entry_streams_wait()) /* a reader may take its time, as on a serial line */
             deadline = now_ns() + (uint64_t)KILLED_MS * 1000000u;
         loop_step(deadline);

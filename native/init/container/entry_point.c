@@ -10,11 +10,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <termios.h>
 #include <unistd.h>
 
 #include "common/signals.h"
@@ -24,6 +22,7 @@
 #include "init/base/serial_line.h"
 #include "init/container/child.h"
 #include "init/container/program.h"
+#include "init/container/terminal.h"
 #include "init/container/trace_log.h"
 #include "init/machine/root.h"
 #include "init/settings/settings.h"
@@ -135,17 +134,10 @@ static void show_as_console(const char *path) {
 }
 
 static int open_terminal(int *slave) {
-    int number, unlock = 0;
-    char path[32];
-    int master = open("/dev/pts/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC | O_NONBLOCK);
-    if (master < 0 || ioctl(master, TIOCSPTLCK, &unlock) != 0 || ioctl(master, TIOCGPTN, &number) != 0)
-        fatal("UNIX98_PTYS", "open(/dev/pts/ptmx): %s", strerror(errno));
-    snprintf(path, sizeof path, "/dev/pts/%d", number);
-    *slave = open(path, O_RDWR | O_NOCTTY | O_CLOEXEC);
-    if (*slave < 0)
+    char path[TERMINAL_PATH];
+    int master = terminal_open(settings.rows, settings.cols, slave, path);
+    if (master < 0)
         fatal("UNIX98_PTYS", "open(%s): %s", path, strerror(errno));
-    ioctl(master, TIOCSWINSZ,
-          &(struct winsize){.ws_row = (unsigned short)settings.rows, .ws_col = (unsigned short)settings.cols});
     show_as_console(path);
     return master;
 }
@@ -279,7 +271,7 @@ void entry_stdin_end(void) {
     in.events = POLLOUT;
 }
 
-void entry_window(unsigned rows, unsigned cols) {
+void entry_window(const char *size) {
     if (settings.terminal)
-        ioctl(out.fd, TIOCSWINSZ, &(struct winsize){.ws_row = (unsigned short)rows, .ws_col = (unsigned short)cols});
+        terminal_resize(out.fd, size);
 }

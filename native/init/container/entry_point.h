@@ -15,12 +15,12 @@ bool entry_ended(int *exit_code, int *by_signal, const char **why);
 void entry_signal(int number);
 /* May a signal have an effect? It has none on PID 1 of a namespace that neither handles it nor waits for it. */
 bool entry_heeds(int number);
-/* From the host: standard input, its end, the terminal's new size. */
+/* From the host: standard input, its end, the terminal's new size ("ROWS COLS"). */
 void entry_stdin(const uint8_t *data, size_t length);
 void entry_stdin_end(void);
 /* The host has taken output: there may be room for more. */
 void entry_output_go(void);
-void entry_window(unsigned rows, unsigned cols);
+void entry_window(const char *size);
 /* Are there streams that may still bring output? */
 bool entry_streams_open(void);
 /* Do they wait for the host? */

@@ -21,6 +21,9 @@
 #define DEFAULT_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 static struct identity identity;
+static size_t given;       /* variables that were told, before those that are put beside them */
+static bool home_is_empty; /* it was told so */
+static bool further;
 
 static void put(const char *name, const char *value) {
     char *assignment = malloc(strlen(name) + strlen(value) + 2);
@@ -79,14 +82,32 @@ const char *program_prepare(void) {
     const char *wrong = identity_find(settings.user, groups_asked(), &identity);
     if (wrong != NULL)
         return wrong;
+    given = settings.env.count;
     put_default("PATH", DEFAULT_PATH);
     put_default("HOSTNAME", settings.hostname);
     if (settings.terminal)
         put_default("TERM", "xterm");
     const char *home = list_get(&settings.env, "HOME");
-    if (home == NULL || *home == '\0') /* engines fill an empty one, too */
+    home_is_empty = home != NULL && *home == '\0';
+    if (home == NULL || home_is_empty) /* engines fill an empty one, too */
         put("HOME", identity.home);
     return NULL;
+}
+
+const char *program_prepare_further(const struct order *order) {
+    settings.env.count = given;
+    if (home_is_empty)
+        put("HOME", "");
+    for (size_t i = 0; i < order->env.count; i++)
+        if (!list_put(&settings.env, order->env.items[i]))
+            return "no memory";
+    if (order->user != NULL)
+        settings.user = order->user;
+    if (order->cwd != NULL)
+        settings.cwd = order->cwd;
+    settings.terminal = order->terminal;
+    further = true;
+    return program_prepare();
 }
 
 /* Which kernel symbol would have helped: only users and groups can be missing by name. */
@@ -117,7 +138,8 @@ _Noreturn void program_give_up(int status_fd, int exit_code, int error, const ch
 }
 
 static void enter_directory(int status_fd) {
-    make_directories(settings.cwd);
+    if (!further) /* as engines do it */
+        make_directories(settings.cwd);
     if (chdir(settings.cwd) != 0)
         program_give_up(status_fd, CANNOT_EXECUTE, errno, "chdir(%s)", settings.cwd);
 }

@@ -7,6 +7,7 @@
 
 #include "common/records.h"
 #include "init/base/marks.h"
+#include "init/container/order.h"
 
 #define CANNOT_EXECUTE 126
 #define NOT_FOUND 127
@@ -23,6 +24,8 @@ struct child_status {
 
 /* Find the user, and complete the environment. NULL, or what is wrong. */
 const char *program_prepare(void);
+/* In the child that becomes a further process: the same, as it is told. NULL, or what is wrong. */
+const char *program_prepare_further(const struct order *order);
 /* Make a directory and those above it, where they are missing. */
 void make_directories(const char *path);
 /* Become the container's `argv`; with `mark`, mark "entry" just before. A failure goes to `status_fd`. */

@@ -4,12 +4,12 @@
 #include "init/machine/at_rest.h"
 
 #include <fcntl.h>
-#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 bool at_rest(void) {
     char text[64];
-    unsigned running;
     int fd = open("/proc/loadavg", O_RDONLY | O_CLOEXEC);
     ssize_t got = fd >= 0 ? read(fd, text, sizeof text - 1) : -1;
     if (fd >= 0)
@@ -18,5 +18,8 @@ bool at_rest(void) {
         return true;
     text[got] = '\0';
     /* Three averages, then running/all: of those that run, one is this process. */
-    return sscanf(text, "%*s %*s %*s %u/", &running) != 1 || running <= 1;
+    const char *word = text;
+    for (int before = 0; before < 3 && word != NULL; before++)
+        word = strchr(word, ' ') != NULL ? strchr(word, ' ') + 1 : NULL;
+    return word == NULL || strtoul(word, NULL, 10) <= 1;
 }

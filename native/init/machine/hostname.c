@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "init/base/serial_line.h"
+#include "init/machine/net_words.h"
 #include "init/settings/settings.h"
 
 /* The file that a link of the image leads to, emptied, as engines use it; -1 where there is none, or it is no file. */
@@ -41,13 +42,6 @@ static void write_file(const char *path, const char *text) {
     if (write(fd, text, length) != (ssize_t)length)
         line_note("", "write(%s): %s", path, strerror(errno));
     close(fd);
-}
-
-/* Does this address have the form "10.0.2.15/24,10.0.2.2,10.0.2.3"? Its parts, or empty strings. */
-static void split_net(const char *net, char address[16], char dns[16]) {
-    address[0] = dns[0] = '\0';
-    if (net == NULL || sscanf(net, "%15[0-9.]/%*d,%*[0-9.],%15[0-9.]", address, dns) < 1)
-        address[0] = '\0';
 }
 
 /* Where the image says nothing of it, what is mounted can be read where it always could. */
@@ -102,22 +96,25 @@ static void write_names(const struct surroundings *more, const char *address) {
 }
 
 void hostname_set(void) {
-    char address[16], dns[16], text[512];
-    split_net(settings.net, address, dns);
+    char text[512];
+    struct net_words net = {0};
+    if (settings.net != NULL)
+        net_words_read(&net, settings.net);
+    const char *address = net.address[0] != '\0' ? net.address : "127.0.1.1";
     if (sethostname(settings.hostname, strlen(settings.hostname)) != 0)
         line_note("", "sethostname(%s): %s", settings.hostname, strerror(errno));
     mkdir("/etc", 0755);
     snprintf(text, sizeof text, "%.64s\n", settings.hostname);
     write_file("/etc/hostname", text);
     /* As where an engine gives no IPv6: resolvers would put ::1 first, and many servers listen on 127.0.0.1 alone. */
-    snprintf(text, sizeof text, "127.0.0.1\tlocalhost\n::1\tip6-localhost ip6-loopback\n%s\t%.64s\n",
-             address[0] != '\0' ? address : "127.0.1.1", settings.hostname);
+    snprintf(text, sizeof text, "127.0.0.1\tlocalhost\n::1\tip6-localhost ip6-loopback\n%s\t%.64s\n", address,
+             settings.hostname);
     write_file("/etc/hosts", text);
-    if (dns[0] != '\0') {
-        snprintf(text, sizeof text, "nameserver %s\n", dns);
+    if (net.dns[0] != '\0') {
+        snprintf(text, sizeof text, "nameserver %s\n", net.dns);
         write_file("/etc/resolv.conf", text);
     }
     if (settings.surroundings != NULL)
-        write_names(settings.surroundings, address[0] != '\0' ? address : "127.0.1.1");
+        write_names(settings.surroundings, address);
     link_mounts();
 }

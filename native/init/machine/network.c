@@ -14,6 +14,7 @@
 
 #include "init/base/power_off.h"
 #include "init/base/serial_line.h"
+#include "init/machine/net_words.h"
 #include "init/settings/settings.h"
 
 static struct ifreq request(const char *name) {
@@ -36,12 +37,11 @@ static bool bring_up(int fd, const char *name) {
 }
 
 static void set_eth0(int fd) {
-    char address[16], gateway[16] = "";
-    int prefix;
-    if (sscanf(settings.net, "%15[0-9.]/%d,%15[0-9.]", address, &prefix, gateway) < 2 || prefix < 1 || prefix > 32)
+    struct net_words net;
+    if (!net_words_read(&net, settings.net) || net.prefix < 1)
         fatal("", "the network '%s' is not ADDRESS/PREFIX,GATEWAY,DNS", settings.net);
-    struct in_addr own, via, mask = {htonl(~0u << (32 - prefix))};
-    if (inet_aton(address, &own) == 0 || (gateway[0] != '\0' && inet_aton(gateway, &via) == 0))
+    struct in_addr own, via, mask = {htonl(~0u << (32 - net.prefix))};
+    if (inet_aton(net.address, &own) == 0 || (net.gateway[0] != '\0' && inet_aton(net.gateway, &via) == 0))
         fatal("", "the network '%s' has no valid address", settings.net);
 
     struct ifreq ask = request("eth0");
@@ -53,7 +53,7 @@ static void set_eth0(int fd) {
         fatal("", "ioctl(SIOCSIFNETMASK eth0): %s", strerror(errno));
     if (!bring_up(fd, "eth0"))
         fatal("", "ioctl(SIOCSIFFLAGS eth0): %s", strerror(errno));
-    if (gateway[0] == '\0')
+    if (net.gateway[0] == '\0')
         return;
     struct rtentry route = {.rt_flags = RTF_UP | RTF_GATEWAY};
     set_address(&route.rt_dst, (struct in_addr){0});

@@ -62,6 +62,11 @@ class Natives:
         return self.guest / "client"
 
     @property
+    def builtin(self) -> Path:
+        """Return the program that init runs in a container for tars and statistics."""
+        return self.guest / "builtin"
+
+    @property
     def collector(self) -> Path:
         """Return the program that watches a system with an init of its own."""
         return self.guest / "collector"
@@ -139,6 +144,7 @@ def locate() -> Natives:
                 "init",
                 "stage1",
                 "client",
+                "builtin",
                 "attendant",
                 "launch",
                 "serve",
@@ -152,7 +158,8 @@ def locate() -> Natives:
             made += [Natives(FOLDER).plugin(api) for api in PLUGIN_APIS]
         _up_to_date(FOLDER, made, (), tools)
     natives = Natives(FOLDER)
-    missing = _missing((natives.init, natives.stage1, natives.client, natives.attendant, natives.launch))
+    guest = (natives.init, natives.stage1, natives.client, natives.builtin, natives.attendant)
+    missing = _missing((*guest, natives.launch))
     if missing:
         raise HostError(
             f"this installation lacks its native parts ({missing})",
@@ -190,8 +197,8 @@ def lacking(architecture: str) -> str:
 
 
 def _guest_programs(natives: Natives) -> tuple[Path, ...]:
-    named = (natives.init, natives.stage1, natives.client, natives.attendant, natives.collector, natives.small_init)
-    return (*named, natives.begin)
+    named = (natives.init, natives.stage1, natives.client, natives.builtin, natives.attendant, natives.collector)
+    return (*named, natives.small_init, natives.begin)
 
 
 def _missing(paths: Iterable[Path]) -> str:

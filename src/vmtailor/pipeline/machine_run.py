@@ -292,7 +292,7 @@ def require_meant(options: RunOptions, files: BundleFolder) -> None:
     bundle = files.bundle
     refuse(options, OptionSubject.SYSTEM if files.is_system else OptionSubject.CONTAINER, options.bundle)
     noun = "system" if files.is_system else "image"
-    run_network.require_ports(options.network, options.ports or options.publish_all)
+    run_network.require_ports(options.network, options.ports or options.publish_all, options.outbound)
     if (options.ports or options.publish_all) and not bundle.network:
         raise UserInputError(
             "this machine has no network device, so no port can be published",

@@ -104,8 +104,14 @@ def with_network(machine: Machine, run: Run, wanted: str | None) -> Machine:
     return replace(made, tap=device, outbound=False, host_loopback=False) if device else made
 
 
-def require_ports(wanted: str | None, published: object) -> None:
-    """Raise UserInputError for published ports on a network that QEMU does not forward to."""
+def require_ports(wanted: str | None, published: object, outbound: bool = True) -> None:
+    """Raise UserInputError for published ports on a network that QEMU does not forward to, and for a TAP device that is
+    not to be `outbound`: only this host's firewall closes one."""
+    if not outbound and (wanted or "").startswith(TAP):
+        raise UserInputError(
+            f"--no-outbound cannot close --network {wanted}: what the guest reaches there is up to this host",
+            hint="leave --no-outbound out, and close the device in this host's firewall",
+        )
     if not published or wanted is None or wanted == USER_NETWORK:
         return
     if wanted == NO_NETWORK:

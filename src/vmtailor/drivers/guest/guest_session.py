@@ -12,8 +12,10 @@ from collections.abc import Callable, Mapping
 from typing import Protocol, TypeVar
 
 from vmtailor.base.text import is_number
+from vmtailor.drivers.guest.further import FurtherProcesses
 from vmtailor.drivers.guest.guest_text import parse_exit, parse_marks, parse_note, parse_result
 from vmtailor.drivers.guest.wire import (
+    FURTHER,
     MAX_BLOCK,
     OPEN_KEY,
     Decoder,
@@ -87,7 +89,7 @@ class GuestSession:
     kernel's alone then, unless init finds no port. `keep_output`: the streams are kept for the report. `on_stdout` and
     `on_stderr` get bytes as they come, `on_mark` each mark; `on_file`, by name, the parts of files that are too long to
     be kept. Everything heard is in `report()`; `farewell` is what the kernel said when something had it halt, power off
-    or start again. Not safe for several threads."""
+    or start again. `further` starts further processes in the container. Not safe for several threads."""
 
     def __init__(
         self,
@@ -139,6 +141,7 @@ class GuestSession:
         self._credit = self._window
         self._taken = 0
         self._said_bye = False
+        self.further = FurtherProcesses(self._frame, on_port=port is not None)
         if port is not None:
             self._greet(port)
 
@@ -268,6 +271,8 @@ class GuestSession:
             self._append(self.results, parse_result(payload))
         elif kind == FromGuest.FILE:
             self._hear_file(payload)
+        elif kind in FURTHER:
+            self.further.hear(kind, payload)
         elif kind == FromGuest.CREDIT and is_number(payload) and len(payload) < 8:
             self._credit = min(self._window, self._credit + int(payload))
             self._fill()

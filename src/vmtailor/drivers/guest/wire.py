@@ -45,6 +45,11 @@ class FromGuest(StrEnum):
     RESULT = "R"  # key=value NUL ...
     FILE = "D"  # name NUL part of the content
     CREDIT = "C"  # so many bytes of standard input were taken
+    # About a further process, whose number comes first (vmtailor.drivers.guest.further).
+    FURTHER_STDOUT = "o"
+    FURTHER_STDERR = "p"
+    FURTHER_EXIT = "y"  # as EXIT
+    FURTHER_CREDIT = "c"  # as CREDIT
     BYE = "Q"  # all is said; on a port alone
 
 
@@ -59,7 +64,19 @@ class ToGuest(StrEnum):
     # On a port alone.
     GREETING = "h"  # this port is the host's
     TAKEN = "c"  # so many bytes of output were taken
-    HEARD = "q"  # all is heard, the last word too
+    HEARD = "b"  # all is heard, the last word too
+    FURTHER = "x"  # number, part of an order
+    FURTHER_STDIN = "j"  # number, data
+    FURTHER_STDIN_END = "k"
+    FURTHER_SIGNAL = "q"
+    FURTHER_WINDOW = "v"
+    FURTHER_TAKEN = "u"  # so many bytes of output were taken
+
+
+#: Frames from the guest about further processes.
+FURTHER = frozenset(
+    {FromGuest.FURTHER_STDOUT, FromGuest.FURTHER_STDERR, FromGuest.FURTHER_EXIT, FromGuest.FURTHER_CREDIT}
+)
 
 
 #: Frames that are accepted under the open key, before init has its own.

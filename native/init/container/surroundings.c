@@ -75,9 +75,14 @@ void surroundings_read_only(void) {
     const struct surroundings *more = settings.surroundings;
     if (more == NULL || !more->read_only)
         return;
+    struct stat root, found;
+    if (stat("/", &root) != 0)
+        fatal("", "--read-only: stat(/): %s", strerror(errno));
     make_directories(settings.cwd);
     for (size_t i = 0; i < settings.volumes.count; i++) {
         const char *path = settings.volumes.items[i];
+        if (stat(path, &found) == 0 && found.st_dev != root.st_dev)
+            continue; /* a mount of its own, which must come off at the end */
         if (mount(path, path, NULL, MS_BIND, NULL) != 0)
             fatal("", "--read-only: mount(the volume %s): %s", path, strerror(errno));
     }

@@ -23,15 +23,18 @@ from vmtailor.base.natives import Natives
 from vmtailor.booting import bundle_booter, system_console
 from vmtailor.booting.bundle_booter import BundleBooter
 from vmtailor.booting.fitted_machine import Chosen
-from vmtailor.booting.relay import RelayOptions
+from vmtailor.booting.run_orders import RunOrders
 from vmtailor.drivers.distribution import packaged_baseline
 from vmtailor.drivers.host import bundle_folder, tty
 from vmtailor.drivers.host.bundle_folder import BundleFolder, seal
 from vmtailor.drivers.kernel.kernel_source import SourceTree
+from vmtailor.drivers.monitors import monitors
+from vmtailor.drivers.monitors.supervised_start import RUN_VOLUME, SupervisedStart
 from vmtailor.model.boots.boot import Boot, Outcome
 from vmtailor.model.boots.ending import Gathered
 from vmtailor.model.boots.workload import FIXED_KEY, NETWORK, Exercised, Run, Terminal
 from vmtailor.model.bundle import SYSTEM, Bundle
+from vmtailor.model.guest_mounts import Share
 from vmtailor.model.image import ImageConfig, Port
 from vmtailor.model.machine import Accelerator, Clock, Disk, DiskFormat, DiskMode, Machine, PublishedPort
 from vmtailor.pipeline import bundle_boots, bundle_kernel, machine_run, run_ports
@@ -80,7 +83,17 @@ def starts(monkeypatch: pytest.MonkeyPatch) -> None:
     def started(*given: Any, **named: Any) -> Any:
         raise Started(*given, *named.values())
 
-    monkeypatch.setattr(machine_run, "relayed", started)
+    asked: list[Machine] = []
+
+    def supervised(machine: Machine, shares: tuple[Share, ...] = ()) -> SupervisedStart:
+        asked.append(machine)
+        return SupervisedStart(("launch",), "qemu")
+
+    def ordered(*given: Any, **named: Any) -> Any:
+        raise Started(asked[-1], RunOrders(*given, **named))
+
+    monkeypatch.setattr(monitors.usual(), "supervised", supervised)
+    monkeypatch.setattr(machine_run, "RunOrders", ordered)
     monkeypatch.setattr(system_console, "attached", started)
     monkeypatch.setattr(run_ports, "chosen", lambda ports: ports)
 
@@ -95,11 +108,15 @@ def start(options: RunOptions) -> Started:
 def test_run_starts_the_bundles_machine_as_it_is(folder: Path) -> None:
     started = start(RunOptions(folder))
     assert started.machine == Machine(
-        board="microvm", memory_bytes=64 << 20, kernel=str(folder / "vmlinux"), words=("root=/dev/vda", "quiet"),
-        disks=(Disk(str(folder / "root.erofs")),), network=True, cpus=4, cpu_model="max", clock=Clock.WALL,
+        board="microvm", memory_bytes=64 << 20, kernel=str(folder / "vmlinux"),
+        words=("root=/dev/vda", "quiet", "VT_RUN=1"),
+        disks=(Disk(str(folder / "root.erofs")), Disk(RUN_VOLUME, mode=DiskMode.WRITTEN)),
+        network=True, cpus=4, cpu_model="max", clock=Clock.WALL,
         outbound=True, architecture="x86_64",
     )  # fmt: skip
-    assert started.given[1] == RelayOptions(15, 10.0, 120.0)
+    orders = started.given[0]
+    assert (orders.stop_signal, orders.grace_s, orders.start_s) == (15, 10.0, 120.0)
+    assert not (orders.interactive or orders.terminal or orders.once_up or orders.told)
 
 
 @pytest.mark.usefixtures("starts")
@@ -113,9 +130,9 @@ def test_run_starts_the_machine_as_it_was_asked_for(folder: Path) -> None:
     assert (machine.memory_bytes, machine.cpus, machine.ports) == (48 << 20, 2, (PORT,))
     assert (machine.accelerator, machine.cpu_model, machine.outbound) == (Accelerator.KVM, "host", False)
     assert start(replace(asked, outbound=True, host_loopback=True)).machine.host_loopback
-    wishes = started.given[1]
+    wishes = started.given[0]
     assert (wishes.stop_signal, wishes.grace_s, wishes.start_s) == (2, math.inf, 120.0)
-    assert wishes.interactive and wishes.terminal and wishes.observer is None
+    assert wishes.interactive and wishes.terminal and not wishes.told
 
 
 @pytest.mark.usefixtures("starts")
@@ -123,8 +140,8 @@ def test_less_memory_than_was_ever_enough_is_waited_for_less(folder: Path) -> No
     found = fit_run()
     records.save(replace(found, tailored=replace(found.tailored, min_memory_bytes=27 << 20)), folder / "run.json")
     seal(folder, records.load(Bundle, folder / "bundle.json"))
-    assert start(RunOptions(folder, memory_bytes=20 << 20)).given[1].start_s == 30.0
-    assert start(RunOptions(folder, memory_bytes=27 << 20)).given[1].start_s == 120.0
+    assert start(RunOptions(folder, memory_bytes=20 << 20)).given[0].start_s == 30.0
+    assert start(RunOptions(folder, memory_bytes=27 << 20)).given[0].start_s == 120.0
 
 
 @pytest.mark.usefixtures("starts")

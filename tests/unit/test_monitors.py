@@ -12,17 +12,20 @@ from typing import Any
 
 import grimp
 import pytest
+from tests.fakes.supervised import supervise
 
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import HostError, UserInputError
 from vmtailor.booting import boot_counter, series_run
 from vmtailor.booting.booter import boot
-from vmtailor.booting.relay import Finish, RelayOptions, relayed
+from vmtailor.booting.run_orders import RunOrders
+from vmtailor.booting.run_volume import with_run
 from vmtailor.booting.system_console import attached
 from vmtailor.drivers.host import host
 from vmtailor.drivers.host.caught_signals import caught
 from vmtailor.drivers.monitors import monitor, monitors
 from vmtailor.drivers.monitors.monitor import Wants
+from vmtailor.drivers.monitors.supervised_start import RUN_VOLUME
 from vmtailor.model.boots.boot import Outcome
 from vmtailor.model.boots.counters import CountingConfig
 from vmtailor.model.boots.ending import Ending
@@ -99,12 +102,15 @@ def test_a_container_runs_to_its_end(tmp_path: Path) -> None:
 
 
 def test_run_relays_a_container(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    wishes = RelayOptions(15, 5.0, 20.0)
-    with caught() as signals, relayed(machine(tmp_path, "init"), Run(key=FIXED_KEY), wishes, signals) as relay:
-        finish = relay.run()
-        relay.drain()
-    assert finish is Finish.CLOSED and relay.session.report().exit_code == 3
-    assert capfd.readouterr().out == "out\n"
+    toy = with_run(machine(tmp_path, "init"), RUN_VOLUME)
+    orders = RunOrders(monitors.of(toy).supervised(toy), (), 15, 5.0, 20.0)
+    assert supervise(orders, tmp_path / "end") == 3
+    assert capfd.readouterr().out == "out\n" and not (tmp_path / "end").exists()
+
+
+def test_a_monitor_that_runs_no_container_says_so(tmp_path: Path) -> None:
+    with pytest.raises(UserInputError, match="Firecracker does not run a container by itself"):
+        monitors.named("firecracker").supervised(machine(tmp_path, "init"))
 
 
 def test_the_console_of_a_system_is_attached(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -177,7 +183,7 @@ def test_each_monitor_remembers_for_itself_that_kvm_works(tmp_path: Path, monkey
 def test_results_depend_on_the_monitor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     toy, natives = machine(tmp_path, "init"), tmp_path / "native"
     natives.write_text("x")
-    parts: Any = SimpleNamespace(init=natives, client=natives, stage1=natives)
+    parts: Any = SimpleNamespace(init=natives, client=natives, builtin=natives, stage1=natives)
     exercise = Exercise("x", Ready(ReadyKind.EXIT))
     before = keys.of_run(verify, toy, exercise, parts)
     assert keys.of_run(verify, replace(toy, cpus=2), exercise, parts) != before

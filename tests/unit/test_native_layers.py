@@ -25,6 +25,7 @@ PROGRAMS = {
     "collector": {"arch"},
     "small-init": {"common"},
     "launch": set[str](),
+    "supervise": {"common"},
     "serve": {"launch"},
     "guard": set[str](),
     "scope": set[str](),

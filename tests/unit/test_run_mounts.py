@@ -3,10 +3,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
 
@@ -37,11 +35,7 @@ def bundle(config: dict[str, str], init: bytes = INIT) -> BundleFolder:
 
 @pytest.fixture
 def no_volumes(monkeypatch: pytest.MonkeyPatch) -> None:
-    @contextlib.contextmanager
-    def in_use(name: str) -> Iterator[Disk]:
-        yield Disk(f"/volumes/{name}")
-
-    monkeypatch.setattr(volumes, "in_use", in_use)
+    monkeypatch.setattr(volumes, "held", lambda name: (Disk(f"/volumes/{name}"), len(name)))
 
 
 def test_a_kernel_that_cannot_is_refused_with_the_command_that_makes_one() -> None:
@@ -84,31 +78,31 @@ def test_inits_orders_come_in_the_order_of_their_depth(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path)
     texts = [f"{file}:/a/b/c:ro", "two:/d:nocopy", f"{tmp_path}/link:/a", "one:/e", "two:/f:ro", "/g/h"]
     wanted = (*parse_volumes(texts), *parse_mounts(["type=tmpfs,dst=/a/b"]))
-    with held(wanted, 2) as mounted:
-        assert [order.record for order in mounted.orders] == [
-            "ext4 rw 2 /d", "virtiofs rw vtfs0 /a", "ext4 rw,copy 3 /e", "ext4 ro,copy 2 /f",
-            "place rw - /g/h", "tmpfs rw - /a/b", "virtiofs ro,file vtfs1 /a/b/c",
-        ]  # fmt: skip
-        assert mounted.disks == (Disk("/volumes/two"), Disk("/volumes/one"))
-        # Links are followed here, and the server is given none.
-        assert mounted.shares == (
-            Share("vtfs0", str(tmp_path)),
-            Share("vtfs1", str(file), read_only=True, single_file=True),
-        )
+    mounted = held(wanted, 2)
+    assert [order.record for order in mounted.orders] == [
+        "ext4 rw 2 /d", "virtiofs rw vtfs0 /a", "ext4 rw,copy 3 /e", "ext4 ro,copy 2 /f",
+        "place rw - /g/h", "tmpfs rw - /a/b", "virtiofs ro,file vtfs1 /a/b/c",
+    ]  # fmt: skip
+    assert mounted.disks == (Disk("/volumes/two"), Disk("/volumes/one")) and mounted.locks == (3, 3)
+    # Links are followed here, and the server is given none.
+    assert mounted.shares == (
+        Share("vtfs0", str(tmp_path)),
+        Share("vtfs1", str(file), read_only=True, single_file=True),
+    )
 
 
 def refusal(text: str, *, mount: bool = False) -> str:
     """The words with which a mount is refused."""
     wanted = parse_mounts([text]) if mount else parse_volumes([text])
-    with pytest.raises(UserInputError) as caught, held(wanted, 2):
-        pass
+    with pytest.raises(UserInputError) as caught:
+        held(wanted, 2)
     assert caught.value.hint
     return caught.value.message
 
 
 def test_v_makes_the_folder_that_it_names_and_mount_does_not(tmp_path: Path) -> None:
-    with held(parse_volumes([f"{tmp_path}/new/er:/x"]), 2) as mounted:
-        assert mounted.shares[0].path == f"{tmp_path}/new/er" and Path(mounted.shares[0].path).is_dir()
+    mounted = held(parse_volumes([f"{tmp_path}/new/er:/x"]), 2)
+    assert mounted.shares[0].path == f"{tmp_path}/new/er" and Path(mounted.shares[0].path).is_dir()
     assert "no such file" in refusal(f"type=bind,src={tmp_path}/no,dst=/x", mount=True)
     (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
     assert "no such file" in refusal(f"{tmp_path}/dangling:/x")

@@ -9,17 +9,17 @@ import re
 import tempfile
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from tests.fakes.fit_run_data import fit_run
+from tests.fakes.supervised import run
 
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import GuestError, HostError, UserInputError
 from vmtailor.base.files import records
 from vmtailor.booting.fitted_machine import Chosen, machine_of
-from vmtailor.booting.relay import Finish
+from vmtailor.booting.run_end import Finish, RunEnd
 from vmtailor.booting.run_verdict import Memory, memory_of, verdict
 from vmtailor.drivers.host import bundle_folder
 from vmtailor.drivers.host.bundle_folder import BundleFolder, seal
@@ -33,7 +33,7 @@ from vmtailor.model.image import ImageConfig
 from vmtailor.model.machine import Accelerator, PublishedPort
 from vmtailor.model.plan import RootFormat
 from vmtailor.pipeline import machine_run as running
-from vmtailor.pipeline.machine_run import RunOptions, run
+from vmtailor.pipeline.machine_run import RunOptions
 
 FAKE = Path(__file__).parents[1] / "fakes" / "qemu-system"
 
@@ -246,7 +246,6 @@ def test_only_a_container_that_runs_can_have_ended_the_machine(
 ) -> None:
     farewell = "reboot: System halted" if finish is Finish.FAREWELL else ""
     report = GuestReport(console=console)
-    session: Any = SimpleNamespace(report=lambda: report, listening=listening, farewell=farewell)
-    machine: Any = SimpleNamespace(elapsed_s=1.0, command="qemu")
-    error = verdict(finish, session, machine, memory).error
+    ended = RunEnd(finish, report, heard=True, listening=listening, farewell=farewell, elapsed_s=1.0)
+    error = verdict(ended, "qemu", memory).error
     assert isinstance(error, GuestError) and re.search(said, error.message) and hint in error.hint

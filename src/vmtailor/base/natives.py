@@ -38,7 +38,7 @@ BEGIN_MARKS = ("monitor", "gone")
 
 @dataclass(frozen=True)
 class Natives:
-    """Guest programs, the QEMU plugin, and the program that starts QEMU. `others`: where the guest programs are when
+    """Guest programs, the QEMU plugin, and the programs that start QEMU. `others`: where the guest programs are when
     they are of another processor than this host's."""
 
     folder: Path
@@ -84,6 +84,11 @@ class Natives:
     @property
     def launch(self) -> Path:
         return self.folder / "launch"
+
+    @property
+    def supervise(self) -> Path:
+        """Return the program that starts a machine by orders, and stays beside it."""
+        return self.folder / "supervise"
 
     @property
     def serve(self) -> Path:
@@ -147,6 +152,7 @@ def locate() -> Natives:
                 "builtin",
                 "attendant",
                 "launch",
+                "supervise",
                 "serve",
                 "guard",
                 "libvtnetguard.so",
@@ -159,7 +165,7 @@ def locate() -> Natives:
         _up_to_date(FOLDER, made, (), tools)
     natives = Natives(FOLDER)
     guest = (natives.init, natives.stage1, natives.client, natives.builtin, natives.attendant)
-    missing = _missing((*guest, natives.launch))
+    missing = _missing((*guest, natives.launch, natives.supervise))
     if missing:
         raise HostError(
             f"this installation lacks its native parts ({missing})",

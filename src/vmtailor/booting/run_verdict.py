@@ -12,10 +12,11 @@ from pathlib import Path
 from vmtailor.base import notation
 from vmtailor.base.errors import GuestError, HostError, VmtailorError
 from vmtailor.base.text import plain
-from vmtailor.booting.relay import Finish
-from vmtailor.drivers.guest.guest_session import GuestSession
+from vmtailor.booting.run_end import Finish, RunEnd
 from vmtailor.drivers.host import bundle_folder
-from vmtailor.drivers.monitors.running_machine import RunningMachine
+from vmtailor.drivers.monitors import monitors
+from vmtailor.drivers.monitors.running_machine import ending_of, refuses
+from vmtailor.model.boots.ending import End
 from vmtailor.model.bundle import RUN
 from vmtailor.model.fit_run import FitRun
 from vmtailor.model.guest import GuestNote, GuestReport
@@ -69,38 +70,48 @@ def memory_of(folder: Path, has_bytes: int) -> Memory:
         return Memory(has_bytes, None)
 
 
-def verdict(finish: Finish, session: GuestSession, running: RunningMachine, memory: Memory) -> RunVerdict:
-    """Return the meaning of the end to the caller. Raises HostError when the machine could not start."""
-    report = session.report()
+def verdict(ended: RunEnd, command: str, memory: Memory) -> RunVerdict:
+    """Return the meaning of the end to the caller. `command`: the monitor's, for people."""
+    report = ended.report
     if report.exit_code is not None:
-        return RunVerdict(report.exit_code, _words(report, memory))
-    if finish is Finish.KILLED:
+        error = None if report.exit_code else require_written(ended.failed)
+        return RunVerdict(report.exit_code, _words(report, memory), error)
+    if ended.finish is Finish.KILLED:
         return RunVerdict(KILLED)
     if report.fatal is not None:
         return _given_up(report.fatal, memory)
-    return RunVerdict(error=_without_status(finish, session, running, memory, report))
+    return RunVerdict(error=_without_status(ended, command, memory))
 
 
-def _without_status(
-    finish: Finish, session: GuestSession, running: RunningMachine, memory: Memory, report: GuestReport
-) -> VmtailorError:
-    halted = bool(session.farewell) or finish is Finish.HALTED
-    if finish is Finish.NOT_STARTED or (halted and not session.listening):
+def _without_status(ended: RunEnd, command: str, memory: Memory) -> VmtailorError:
+    report, halted = ended.report, bool(ended.farewell) or ended.finish is Finish.HALTED
+    if ended.finish is Finish.NOT_STARTED or (halted and not ended.listening):
         # Before its init has spoken, no container runs that could end a machine.
-        what = f"the machine's init has not started within {running.elapsed_s:.0f} s"
+        what = f"the machine's init has not started within {ended.elapsed_s:.0f} s"
         if halted:
-            what = f"the kernel halted before the machine's init started ('{session.farewell or 'without a word'}')"
-        details = f"{report.console[-4000:]}\n{running.command}".strip()
+            what = f"the kernel halted before the machine's init started ('{ended.farewell or 'without a word'}')"
+        details = f"{report.console[-4000:]}\n{command}".strip()
         if memory.too_little or _OUT_OF_MEMORY.search(report.console):
             return memory.error(what)
         return GuestError(what, hint="give the machine more memory, or fit the image again", details=details)
     if halted:
         return GuestError(
-            f"the container ended the machine, and left no exit status ('{session.farewell or 'halted in silence'}')",
+            f"the container ended the machine, and left no exit status ('{ended.farewell or 'halted in silence'}')",
             hint="a container ends when its first program ends; poweroff, halt and reboot are for whole machines",
         )
-    end = running.wait(5.0, report.console)
-    if _OUT_OF_MEMORY.search(report.console) or (memory.too_little and not session.listening):
+    monitor = monitors.usual()
+    end = End(
+        ending=ending_of(ended.status, report.console),
+        command=command,
+        console_tail=report.console,
+        stderr=ended.said,
+        seconds=ended.elapsed_s,
+        returncode=ended.status,
+        monitor=monitor.row.title,
+    )
+    if refuses(end, ended.heard):
+        return monitor.not_started(end)
+    if _OUT_OF_MEMORY.search(report.console) or (memory.too_little and not ended.listening):
         return memory.error("the machine ended too early")
     return end.error()
 

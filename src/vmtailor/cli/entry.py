@@ -5,12 +5,18 @@ escaped. Imports that take time come after that."""
 import io
 import sys
 
+from vmtailor.cli import quick_start
 from vmtailor.cli.interrupt import leave_at_interrupt
 
 
-def main() -> None:
-    """Run the program. Exits with the codes of `ExitCode`."""
+def main(*, quick: bool = True) -> None:
+    """Run the program. Exits with the codes of `ExitCode`. `quick`: a start that was kept is followed."""
     leave_at_interrupt()
+    start = quick_start.plain(sys.argv[1:])
+    if start is not None:
+        if quick:
+            quick_start.follow(start)
+        quick_start.missed = start
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

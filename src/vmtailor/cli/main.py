@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any, NoReturn
@@ -133,10 +133,15 @@ def main() -> NoReturn:
     signal.signal(signal.SIGTERM, _terminated)
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as nohup has it
         signal.signal(signal.SIGHUP, _terminated)
+    # Without its standalone mode the library turns typer.Exit into the value that is returned.
+    finish(lambda: app(standalone_mode=False, prog_name="vmtailor"), sys.argv[1:])
+
+
+def finish(work: Callable[[], object], arguments: Sequence[str]) -> NoReturn:
+    """Do the work of a verb with these arguments, and exit with its code, or with that of the error that it raises."""
     debug = "--debug" in sys.argv[1:]
     try:
-        # Without its standalone mode the library turns typer.Exit into the value that is returned.
-        result = app(standalone_mode=False, prog_name="vmtailor")
+        result = work()
         code: int = result if isinstance(result, int) else ExitCode.DONE
         if code == ExitCode.INTERRUPTED:  # so does it with Ctrl-C
             say_interrupted()
@@ -156,4 +161,4 @@ def main() -> NoReturn:
         code = ExitCode.DONE
     except Exception as error:
         code = _other(error, debug)
-    sys.exit(exit_code_of(int(code), sys.argv[1:]))
+    sys.exit(exit_code_of(int(code), arguments))

@@ -3,17 +3,19 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from pathlib import Path
 from typing import Any
 
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.files import records
-from vmtailor.cli import docker_options
+from vmtailor.booting import run_orders
+from vmtailor.booting.run_orders import RunOrders
+from vmtailor.cli import docker_options, quick_start
 from vmtailor.cli.verbs import Command
 from vmtailor.drivers.host import bundle_folder
-from vmtailor.pipeline.machine_run import RunOptions, require_meant
+from vmtailor.pipeline.machine_run import RunOptions, Watching, require_meant
 from vmtailor.pipeline.machine_run import run as run_machine
 
 
@@ -45,23 +47,23 @@ def run(options: RunOptions) -> None:
     if options.host_loopback and not options.outbound:
         raise UserInputError("--host-loopback needs outbound connections", hint="leave --no-outbound out")
     # typer.Exit would make 130 look like an interrupted program of ours
-    sys.exit(_watched(options, options.observed) if options.watched else run_machine(options))
+    sys.exit(_watched(options, options.observed) if options.watched else run_machine(options, made=_keep))
+
+
+def _keep(orders: RunOrders) -> None:
+    """Keep orders for the next start with the same options, where they hold for it."""
+    if quick_start.missed is not None and orders.of_files:
+        kept = functools.partial(orders.text, known=True, variables=False)
+        quick_start.keep(quick_start.missed, kept, orders.of_files, str(run_orders.program()), orders.holds_s)
 
 
 def _watched(options: RunOptions, out: Path | None) -> int:
-    """Run the machine and watch it; print the refused calls also when the run failed."""
+    """Run the machine and watch it; cli/run_end.py prints the refused calls, also when the run failed."""
     if out is not None and (out.is_dir() or not out.absolute().parent.is_dir()):
         raise UserInputError(f"{out} cannot be written", hint="name a file in a folder that exists")
     # A run that is not watched loads none of these.
-    from vmtailor.cli.tables import refused_table
     from vmtailor.pipeline.run_watch import Watch
 
     require_meant(options, bundle_folder.load(options.bundle))
-    watch = Watch(options.bundle)
-    try:
-        return run_machine(options, watch)
-    finally:
-        if watch.began:
-            if out is not None:
-                records.save(watch.observed(), out)
-            refused_table.show(watch.findings(), options.bundle, out)
+    told = os.memfd_create("vmtailor-refused")
+    return run_machine(options, Watching(Watch(options.bundle).tools(), told, out and out.absolute()))

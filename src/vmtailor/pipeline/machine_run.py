@@ -4,29 +4,36 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
-from dataclasses import dataclass, replace
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from vmtailor.analysis.demands.degradation import NORMAL
 from vmtailor.base.errors import GuestError, UserInputError
 from vmtailor.base.files import temporary
 from vmtailor.base.output import note
 from vmtailor.base.text import plural
-from vmtailor.booting import run_verdict, system_console
+from vmtailor.booting import run_orders, run_verdict, system_console
 from vmtailor.booting.fitted_machine import Chosen, machine_of
-from vmtailor.booting.relay import RelayOptions, relayed
+from vmtailor.booting.run_end import RunEnd
+from vmtailor.booting.run_orders import RunOrders
 from vmtailor.booting.run_verdict import Memory
-from vmtailor.drivers.guest import guest_volume
+from vmtailor.booting.run_volume import with_run, with_tools
+from vmtailor.drivers.guest import further, guest_volume
 from vmtailor.drivers.host import bundle_folder, tty
 from vmtailor.drivers.host.bundle_folder import BundleFolder
 from vmtailor.drivers.host.caught_signals import caught
 from vmtailor.drivers.host.kept_state import kept_state
 from vmtailor.drivers.monitors import monitors
+from vmtailor.drivers.monitors.monitor import KVM_DEVICE
+from vmtailor.drivers.monitors.supervised_start import RUN_VOLUME, SupervisedStart
 from vmtailor.model import option_values, run_rows, run_values
 from vmtailor.model.boots.surroundings import GuestSurroundings, Limit, Tmpfs
 from vmtailor.model.boots.workload import Run, Terminal
-from vmtailor.model.bundle import Bundle
+from vmtailor.model.bundle import INIT, RECORD, RUN
 from vmtailor.model.image import ImageConfig, Port
 from vmtailor.model.machine import Accelerator, Machine, PublishedPort, TalkLine
 from vmtailor.model.option import Option, OptionSubject, option, refuse
@@ -34,9 +41,6 @@ from vmtailor.model.option_rows import ACCELERATOR, MEMORY
 from vmtailor.pipeline import mount_words, run_environment, run_mounts, run_network, run_ports, run_surroundings
 from vmtailor.pipeline.mount_words import WantedMount
 from vmtailor.pipeline.run_network import RunNetwork
-
-if TYPE_CHECKING:  # a run that is not watched loads none of what explains
-    from vmtailor.pipeline.run_watch import Watch
 
 #: Seconds between the stop signal and the end of the machine, as container engines wait.
 STOP_S = 10.0
@@ -46,12 +50,15 @@ START_S = 120.0
 START_TOO_LITTLE_S = 30.0
 
 
+#: Seconds for which the orders of a start hold for others; the second one where KVM did not work this time.
+LONG_S, SHORT_S = 7 * 86400.0, 3600.0
+#: The program that words the end of a supervised run.
+EXPLAINER = "vmtailor.cli.run_end"
 #: Memory that a virtio line takes in the guest: QEMU's transport gives each queue 1,024 places, and the kernel's driver
 #: fills those of two queues with a page each.
 LINE_BYTES = 10 << 20
 #: From here on it is given without asking how much the container needs.
 LINE_FROM_BYTES = 128 << 20
-
 CONTAINERS = frozenset({OptionSubject.CONTAINER})
 
 
@@ -232,6 +239,37 @@ class RunOptions:
         return (*self.volumes, *self.mounts)
 
 
+@dataclass(frozen=True)
+class Watching:
+    """A watch over refused calls. `tools`: the tracer's volume. `told`: a descriptor that takes what init tells of
+    them. `out`: a file for them, or None."""
+
+    tools: Path
+    told: int
+    out: Path | None = None
+
+
+@dataclass(frozen=True)
+class EndContext:
+    """All that an end is worded with, besides its record. `bundle`: its folder. `memory_bytes`: the machine's;
+    `chosen`: by the caller. `command`: the monitor's, for people. `told` and `out`: of a watched run, as `Watching` has
+    them; 0 and empty elsewhere."""
+
+    bundle: str
+    memory_bytes: int
+    chosen: bool
+    command: str = ""
+    told: int = 0
+    out: str = ""
+
+    @property
+    def memory(self) -> Memory:
+        """Return the machine's memory. Whether it is enough is checked only when the caller chose it."""
+        if self.chosen:
+            return run_verdict.memory_of(Path(self.bundle), self.memory_bytes)
+        return Memory(self.memory_bytes, None)
+
+
 def run_of(options: RunOptions, image: ImageConfig, network: bool, privileged: bool = False) -> Run:
     """Return the orders to init for this start. `network`: the machine can have one; `privileged`: the container's
     default when the options do not say. Raises UserInputError when there is nothing to execute, and for surroundings
@@ -306,71 +344,122 @@ def require_meant(options: RunOptions, files: BundleFolder) -> None:
     run_mounts.require_meant(options.wanted_mounts, files)
 
 
-def run(options: RunOptions, watch: Watch | None = None) -> int:
-    """Run a bundle's machine to its end, and return its exit status: the container's, or 0 for a system. `watch` gets
-    the refused calls.
+def run(
+    options: RunOptions,
+    watching: Watching | None = None,
+    made: Callable[[RunOrders], None] = lambda orders: None,
+) -> int:
+    """Run a system's machine to its end, and return 0; or become the supervisor of a container's machine, which exits
+    with the container's status. `made` gets the supervisor's orders before.
 
-    Raises GuestError when the machine ended before the container had a status, or the system's kernel gave up. Raises
-    UserInputError for options that do not apply to this bundle; HostError when the host failed."""
+    Raises GuestError when the system's kernel gave up. Raises UserInputError for options that do not apply to this
+    bundle; HostError when the host failed."""
     tty.require_streams()
     bundle = bundle_folder.load(options.bundle)
+    if not bundle.is_system:
+        orders, _ = orders_of(options, watching, bundle)
+        made(orders)
+        run_orders.become(orders)
     require_meant(options, bundle)
+    run_surroundings.bind_to(options.host_cpus)
+    published = run_ports.chosen(options.ports)
+    return _system(options, bundle, published, run_ports.announced(options.ports, published))
+
+
+def orders_of(
+    options: RunOptions, watching: Watching | None = None, files: BundleFolder | None = None
+) -> tuple[RunOrders, EndContext]:
+    """Return the orders of a container's supervisor, and what its end is worded with. Raises UserInputError for options
+    that do not apply to this bundle, HostError when the host lacks something."""
+    files = files or bundle_folder.load(options.bundle)
+    require_meant(options, files)
+    temporary.require_usable()
     run_surroundings.bind_to(options.host_cpus)
     asked = options.ports
     if options.publish_all:
-        asked = run_network.with_exposed(asked, (*bundle.image.config.exposed_ports, *options.expose))
+        asked = run_network.with_exposed(asked, (*files.image.config.exposed_ports, *options.expose))
     published = run_ports.chosen(asked)
-    told = run_ports.announced(asked, published)
-    if bundle.is_system:
-        return _system(options, bundle, published, told)
-    return _container(options, bundle, published, told, watch)
+    run, as_asked = _run_of(options, files)
+    machine = run_network.with_network(replace(_machine(options, files), ports=published), run, options.network)
+    machine = replace(machine, line=_line(files, machine))
+    run = replace(run, virtio_line=machine.line is TalkLine.VIRTIO)
+    # Behind the root, init's orders, and the tracer.
+    first = len(machine.disks) + (1 if watching is None else 2)
+    mounted = run_mounts.held(options.wanted_mounts, first)
+    others = first + int(machine.network) + (machine.line is TalkLine.VIRTIO)
+    run_mounts.require_room(mounted, machine.hardware.bus, others)
+    run = replace(run, mounts=mounted.orders)
+    machine = with_run(machine, RUN_VOLUME)
+    if watching is not None:
+        run = replace(run, tracer=guest_volume.REFUSED_OPTIONS, quiet=tuple(sorted(NORMAL)))
+        machine = with_tools(machine, watching.tools)
+    machine = replace(machine, disks=(*machine.disks, *mounted.disks))
+    start = monitors.of(machine).supervised(machine, mounted.shares)
+    start = replace(start, inherited=(*start.inherited, *mounted.locks))
+    # What was said, chosen or found for this start alone holds for no other.
+    holds = as_asked and watching is None and not options.env_files and published == options.ports
+    holds = holds and not start.inherited and not options.wanted_mounts
+    sure = machine.accelerator is Accelerator.KVM or not KVM_DEVICE.exists() or options.accelerator is not None
+    context = EndContext(
+        bundle=str(files.path),
+        memory_bytes=options.memory_bytes or files.bundle.memory_bytes,
+        chosen=options.memory_bytes is not None,
+        command=start.command,
+        told=watching.told if watching is not None else 0,
+        out=str(watching.out) if watching is not None and watching.out is not None else "",
+    )
+    image = files.image.config
+    orders = RunOrders(
+        start=start,
+        volume=tuple(guest_volume.run_records(replace(run, env=()))),
+        variables=run.env,
+        stop_signal=guest_volume.signal_number(options.stop_signal or image.stop_signal or "SIGTERM"),
+        grace_s=STOP_S if options.stop_timeout_s is None else options.stop_timeout_s,
+        start_s=START_TOO_LITTLE_S if context.memory.too_little else START_S,
+        interactive=options.interactive,
+        terminal=options.terminal,
+        once_up=run_ports.announced(asked, published),
+        told=context.told,
+        builtins=further.can_start_further(files.init),
+        of_files=_of_files(files, start) if holds else (),
+        holds_s=LONG_S if sure else SHORT_S,
+        explain=(sys.executable, "-P", "-m", EXPLAINER, json.dumps(asdict(context))),
+    )
+    return orders, context
 
 
-def _container(
-    options: RunOptions, files: BundleFolder, published: tuple[PublishedPort, ...], told: str, watch: Watch | None
-) -> int:
+def ended(end: RunEnd, context: EndContext) -> int:
+    """Return the exit status of a run that has ended, and print what is to be said of it. Raises GuestError when the
+    machine ended before the container had a status, HostError when the host failed."""
+    verdict = run_verdict.verdict(end, context.command, context.memory)
+    for line in verdict.words:
+        note(f"vmtailor: {line}")
+    if verdict.error is not None:
+        raise verdict.error
+    return verdict.status
+
+
+def _of_files(files: BundleFolder, start: SupervisedStart) -> tuple[str, ...]:
+    """Return the files that orders were made from: those of the bundle that were read, and all of the monitor."""
+    read = (RECORD, *(name for name in (INIT, files.bundle.kernel_config, RUN) if files.lists(name)))
+    found = (*(str(files.path / name) for name in read), *(one.path for one in start.files), *start.programs)
+    return tuple(path for path in found if Path(path).is_file())
+
+
+def _run_of(options: RunOptions, files: BundleFolder) -> tuple[Run, bool]:
+    """Return the orders of init, and whether nothing had to be said of them."""
     bundle, image = files.bundle, files.image.config
     run = run_of(options, image, bundle.network, bundle.privileged)
     run_surroundings.require_able(files, run.surroundings, options.cap_drop)
     if files.may_be_pid_one and (options.pid is not None or options.init):
-        run = replace(run, pid_one=False)
-    elif _misses_pid_one(files, image if run.argv is None else replace(image, entrypoint=run.argv, cmd=())):
+        return replace(run, pid_one=False), True
+    if _misses_pid_one(files, image if run.argv is None else replace(image, entrypoint=run.argv, cmd=())):
         note(
             f"{(run.argv or image.argv)[0]} insists on being PID 1, and this kernel cannot have it so: fit the image "
             "again with --keep PID_NS"
         )
-    memory = _memory(options, bundle)
-    wishes = RelayOptions(
-        stop_signal=guest_volume.signal_number(options.stop_signal or image.stop_signal or "SIGTERM"),
-        grace_s=STOP_S if options.stop_timeout_s is None else options.stop_timeout_s,
-        start_s=START_TOO_LITTLE_S if memory.too_little else START_S,
-        interactive=options.interactive,
-        terminal=options.terminal,
-        once_up=told,
-        observer=watch.observer if watch is not None else None,
-    )
-    machine = run_network.with_network(replace(_machine(options, files), ports=published), run, options.network)
-    machine = replace(machine, line=_line(files, machine))
-    temporary.require_usable()
-    # Behind the root, init's orders, and the tracer.
-    first = len(machine.disks) + (1 if watch is None else 2)
-    with run_mounts.held(options.wanted_mounts, first) as mounted, caught() as signals:
-        run_mounts.require_room(
-            mounted, machine.hardware.bus, first + int(machine.network) + (machine.line is TalkLine.VIRTIO)
-        )
-        wishes = replace(wishes, shares=mounted.shares, volumes=mounted.disks)
-        with relayed(machine, replace(run, mounts=mounted.orders), wishes, signals) as relay:
-            finish = relay.run()
-            if watch is not None:
-                watch.began = relay.session.listening
-            end = run_verdict.verdict(finish, relay.session, relay.running, memory)
-        for line in end.words:
-            relay.say(line)
-        relay.drain()
-    error = end.error or (None if end.status else run_verdict.require_written(relay.failed()))
-    if error is not None:
-        raise error
-    return end.status
+        return run, False
+    return run, True
 
 
 def _misses_pid_one(files: BundleFolder, image: ImageConfig) -> bool:
@@ -429,10 +518,3 @@ def _has_room(files: BundleFolder, has_bytes: int) -> bool:
         return True
     least = run_verdict.memory_of(files.path, has_bytes).least_bytes
     return least is not None and has_bytes >= least + LINE_BYTES
-
-
-def _memory(options: RunOptions, bundle: Bundle) -> Memory:
-    """Return the machine's memory. Whether it is enough is checked only when the caller chose it."""
-    if options.memory_bytes is None:
-        return Memory(bundle.memory_bytes, None)
-    return run_verdict.memory_of(options.bundle, options.memory_bytes)

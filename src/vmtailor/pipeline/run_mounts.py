@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -29,11 +28,13 @@ _TAG = "vtfs{}"
 
 @dataclass(frozen=True)
 class Mounted:
-    """The mounts of a machine: what it shares, its further disks behind init's own, and init's orders."""
+    """The mounts of a machine: what it shares, its further disks behind init's own, and init's orders. `locks`:
+    descriptors that hold volumes against other machines as long as anybody has them."""
 
     shares: tuple[Share, ...] = ()
     disks: tuple[Disk, ...] = ()
     orders: tuple[GuestMount, ...] = ()
+    locks: tuple[int, ...] = ()
 
 
 def require_meant(wanted: Sequence[WantedMount], files: BundleFolder) -> None:
@@ -70,29 +71,29 @@ def _lacks(wanted: Sequence[WantedMount], symbols: Sequence[str], files: BundleF
     return asked and any(files.config.get(symbol) != "y" for symbol in symbols)
 
 
-@contextlib.contextmanager
-def held(wanted: Sequence[WantedMount], first_disk: int) -> Iterator[Mounted]:
+def held(wanted: Sequence[WantedMount], first_disk: int) -> Mounted:
     """Find what is mounted, make what is made, and hold volumes against other machines. `first_disk`: the number of the
     first further disk. Raises UserInputError for what is not there, and for a volume that another machine uses."""
     shares: list[Share] = []
     disks: dict[str, Disk] = {}
     orders: list[GuestMount] = []
+    locks: list[int] = []
     # As engines do it: what lies below another mount comes after it.
-    with contextlib.ExitStack() as stack:
-        for one in sorted(wanted, key=lambda one: one.target.count("/")):
-            order = GuestMount(
-                kind=one.kind, target=one.target, read_only=one.read_only, options=one.options,
-                as_image=one.kind is MountKind.VOLUME and one.as_image,
-            )  # fmt: skip
-            if one.kind is MountKind.FOLDER:
-                shares.append(_share(one, len(shares)))
-                order = replace(order, source=shares[-1].tag, single_file=shares[-1].single_file)
-            elif one.kind is MountKind.VOLUME:
-                if one.source not in disks:
-                    disks[one.source] = stack.enter_context(volumes.in_use(one.source))
-                order = replace(order, source=str(first_disk + list(disks).index(one.source)))
-            orders.append(order)
-        yield Mounted(tuple(shares), tuple(disks.values()), tuple(orders))
+    for one in sorted(wanted, key=lambda one: one.target.count("/")):
+        order = GuestMount(
+            kind=one.kind, target=one.target, read_only=one.read_only, options=one.options,
+            as_image=one.kind is MountKind.VOLUME and one.as_image,
+        )  # fmt: skip
+        if one.kind is MountKind.FOLDER:
+            shares.append(_share(one, len(shares)))
+            order = replace(order, source=shares[-1].tag, single_file=shares[-1].single_file)
+        elif one.kind is MountKind.VOLUME:
+            if one.source not in disks:
+                disks[one.source], lock = volumes.held(one.source)
+                locks.append(lock)
+            order = replace(order, source=str(first_disk + list(disks).index(one.source)))
+        orders.append(order)
+    return Mounted(tuple(shares), tuple(disks.values()), tuple(orders), tuple(locks))
 
 
 def _share(one: WantedMount, number: int) -> Share:

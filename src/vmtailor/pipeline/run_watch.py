@@ -16,7 +16,6 @@ from vmtailor.analysis.ksource import facts as ksource_facts
 from vmtailor.analysis.ksource.facts import Facts
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError, VmtailorError
-from vmtailor.booting.relay import Observer
 from vmtailor.drivers.guest.guest_volume import tells_refused
 from vmtailor.drivers.host import bundle_folder
 from vmtailor.drivers.host.bundle_folder import BundleFolder
@@ -56,8 +55,7 @@ class WatchedRun:
 
 
 class Watch:
-    """The watch over one run. Raises UserInputError for a bundle whose init cannot report refused calls, HostError
-    without a tracer."""
+    """The watch over one run. Raises UserInputError for a bundle whose init cannot report refused calls."""
 
     def __init__(self, bundle: Path, store: Store | None = None) -> None:
         self._store = store or Store()
@@ -68,11 +66,15 @@ class Watch:
                 hint="fit the image again",
             )
         self._told = Told()
-        #: True once the machine's init has spoken: before, nothing was watched.
-        self.began = False
-        bundle_of = self._loaded.bundle
-        tools = tools_volume(self._store, bundle_of.root_format, named(bundle_of.architecture))
-        self.observer = Observer(tools, self._told.hear)
+
+    def tools(self) -> Path:
+        """Return the tracer's volume. Raises HostError without a tracer."""
+        bundle = self._loaded.bundle
+        return tools_volume(self._store, bundle.root_format, named(bundle.architecture))
+
+    def hear(self, told: bytes) -> None:
+        """Take what init told of refused calls."""
+        self._told.hear(told)
 
     def observed(self) -> ObservedRun:
         """Return the calls refused so far."""

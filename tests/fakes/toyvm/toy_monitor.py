@@ -12,9 +12,12 @@ from typing import Any
 
 from vmtailor.base.natives import Natives
 from vmtailor.base.process import pasteable, spawn
+from vmtailor.drivers.confinement import confinement
 from vmtailor.drivers.guest.serial_line import SerialLine
 from vmtailor.drivers.monitors.monitor import KvmState, KvmVerdict, Monitor, Wants
 from vmtailor.drivers.monitors.running_machine import Lines, RunningMachine
+from vmtailor.drivers.monitors.supervised_start import MEMORY, RUN_VOLUME, SupervisedStart
+from vmtailor.model.guest_mounts import Share
 from vmtailor.model.machine import DiskMode, Machine
 
 PROGRAM = Path(__file__).with_name("toyvm")
@@ -57,6 +60,14 @@ class ToyMonitor(Monitor):
             )
             serial.started()
             yield ToyMachine(process, Lines(serial), pasteable(self.command(machine)), errors)
+
+    def supervised(self, machine: Machine, shares: tuple[Share, ...] = ()) -> SupervisedStart:
+        """Return the program with its configuration, which it inherits."""
+        described = configuration(machine)
+        for drive in described["drives"]:
+            drive["path"] = drive["path"].replace(RUN_VOLUME, f"/proc/self/fd/{MEMORY}")
+        words = [str(PROGRAM), "--config", json.dumps(described)]
+        return SupervisedStart((str(confinement.launcher()), "--", *words), pasteable(self.command(machine)))
 
     def version(self, architecture: str) -> str:
         """Return its version."""

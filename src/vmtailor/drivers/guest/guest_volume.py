@@ -106,9 +106,18 @@ def run_bytes(run: Run) -> bytes:
     overwrites."""
     if len(run.key) != KEY_BYTES:
         raise ValueError(f"a key has {KEY_BYTES} bytes")
+    pairs = [("key", run.key.hex()), *run_records(run)]
+    if run.terminal is not None:
+        pairs += [("rows", str(run.terminal.rows)), ("cols", str(run.terminal.columns))]
+    text = records(pairs)
+    data = b"vtrun %d\n" % len(text) + text
+    return data + bytes(-len(data) % _SECTOR)
+
+
+def run_records(run: Run) -> list[tuple[str, str]]:
+    """Return the records of the run volume, all but the key and the size of a terminal."""
     optional = (("user", run.user), ("cwd", run.cwd), ("hostname", run.hostname), ("net", run.network))
-    pairs: list[tuple[str, str]] = [("key", run.key.hex())]
-    pairs += [("arg", arg) for arg in run.argv or ()]
+    pairs: list[tuple[str, str]] = [("arg", arg) for arg in run.argv or ()]
     pairs += [("env", f"{name}={value}") for name, value in run.env]
     pairs += [(key, value) for key, value in optional if value is not None]
     pairs += [("trace", option) for option in run.tracer]
@@ -122,16 +131,14 @@ def run_bytes(run: Run) -> bytes:
     if run.virtio_line:
         pairs.append(("virtio-line", "1"))
     if run.terminal is not None:
-        pairs += [("terminal", "1"), ("rows", str(run.terminal.rows)), ("cols", str(run.terminal.columns))]
+        pairs.append(("terminal", "1"))
     if run.exercise is not None:
         pairs += exercise_records(run.exercise)
     stop = run.stop_signal or (run.exercise.stop_signal if run.exercise else "")
     if stop:
         pairs.append(("stop", str(signal_number(stop))))
     pairs += guest_surroundings.pairs(run.surroundings)
-    text = records(pairs)
-    data = b"vtrun %d\n" % len(text) + text
-    return data + bytes(-len(data) % _SECTOR)
+    return pairs
 
 
 def write_run_volume(path: Path, run: Run) -> None:

@@ -16,9 +16,11 @@ from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import HostError, UserInputError
 from vmtailor.base.files.regular_files import write_atomic
 from vmtailor.base.natives import Natives
-from vmtailor.drivers.monitors.running_machine import RunningMachine
+from vmtailor.drivers.monitors.running_machine import RunningMachine, not_started
+from vmtailor.drivers.monitors.supervised_start import SupervisedStart
 from vmtailor.model.architecture import Bus, named
 from vmtailor.model.boots.counters import Counters, CountingConfig
+from vmtailor.model.boots.ending import End
 from vmtailor.model.checks import Check
 from vmtailor.model.guest_mounts import Share
 from vmtailor.model.machine import HOST_CPU, MOST_CPU, Accelerator, Clock, DiskFormat, DiskMode, Machine, TalkLine
@@ -220,6 +222,15 @@ class Monitor(ABC):
         self.require(machine, wants)
         with self.run(machine, wants) as running:
             yield running
+
+    def supervised(self, machine: Machine, shares: tuple[Share, ...] = ()) -> SupervisedStart:
+        """Return the start of a machine by a supervisor, which makes the disk `RUN_VOLUME`. `shares`: of the host's
+        files. Raises UserInputError for what this monitor cannot give."""
+        raise UserInputError(f"{self.row.title} does not run a container by itself", hint="vmtailor boot starts it")
+
+    def not_started(self, end: End) -> HostError:
+        """Return the error of a monitor that ended before it had started its machine."""
+        return not_started(self.row.title, end)
 
     # --- what it is
 

@@ -95,8 +95,7 @@ class RunningMachine:
 
     def not_started(self, end: End) -> HostError:
         """Return the error of a monitor that ended before it had started its machine."""
-        hint = "vmtailor doctor checks the host"
-        return NotStarted(f"{self.title} did not start", hint=hint, details=f"{end.stderr}\n{end.command}")
+        return not_started(self.title, end)
 
     # --- the process
 
@@ -186,14 +185,8 @@ class RunningMachine:
     def _end(self, console: str | None) -> End:
         code = self._process.poll()
         text = kernel_text(bytes(self.serial.tail)) if console is None else console
-        if code is None:
-            ending = Ending.DEADLINE
-        elif code != 0:
-            ending = Ending.DIED
-        else:
-            ending = Ending.PANIC if _PANIC.search(text) else Ending.EXITED
         end = End(
-            ending=ending,
+            ending=ending_of(code, text),
             command=self.command,
             console_tail=text,
             stderr=self.stderr(),
@@ -203,7 +196,26 @@ class RunningMachine:
         )
         # A monitor that refuses says so with its status. One that a signal ended did start: QEMU 7.2
         # aborts in some guests that run out of memory before they have said a word ("cpu_io_recompile").
-        heard = self.serial.heard or (self.port is not None and self.port.heard)
-        if ending is Ending.DIED and not heard and code is not None and code > 0:
+        if refuses(end, self.serial.heard or (self.port is not None and self.port.heard)):
             raise self.not_started(end)
         return end
+
+
+def ending_of(code: int | None, console: str) -> Ending:
+    """Return how a machine ended whose monitor has this status, None while it runs, and whose kernel said this."""
+    if code is None:
+        return Ending.DEADLINE
+    if code != 0:
+        return Ending.DIED
+    return Ending.PANIC if _PANIC.search(console) else Ending.EXITED
+
+
+def refuses(end: End, heard: bool) -> bool:
+    """Return whether a monitor ended without starting its machine. `heard`: something came on the serial line."""
+    return end.ending is Ending.DIED and not heard and end.returncode is not None and end.returncode > 0
+
+
+def not_started(title: str, end: End) -> HostError:
+    """Return the error of a monitor that ended before it had started its machine."""
+    hint = "vmtailor doctor checks the host"
+    return NotStarted(f"{title} did not start", hint=hint, details=f"{end.stderr}\n{end.command}")

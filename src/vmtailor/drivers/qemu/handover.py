@@ -14,12 +14,14 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import temporary
 from vmtailor.drivers.confinement import confinement
 from vmtailor.drivers.confinement.confinement import Confinement, Root
 from vmtailor.drivers.host import tap
+from vmtailor.drivers.monitors.supervised_start import FIRST_FILE, MEMORY, RUN_VOLUME, FileHandover, ProgramFile
 from vmtailor.drivers.qemu import descriptor_sets, qemu_program
 from vmtailor.drivers.qemu.plugin import Plugin
 from vmtailor.drivers.qemu.qemu_program import Qemu
@@ -111,24 +113,92 @@ def handed(wanted: Wanted, qemu: Qemu, how: Confinement | None = None) -> Iterat
             made.tap = tap.opened(wanted.tap)
             stack.callback(os.close, made.tap)
             made.descriptors.append(made.tap)
-        if not how.by_path:
-            _give_rights(made, wanted, how)
-            for called, path in wanted.named.items():
-                _give_copy(made, stack, how, called, path)
-            for path, written in wanted.disks.items():
-                _give_disk(made, stack, path, written)
-            if wanted.plugin is not None:
-                _give_plugin(made, stack, how, wanted.plugin)
-            if library := wanted.variables.get(_PRELOAD):
-                _give_copy(made, stack, how, "preloaded.so", library)
-                made.environment[_PRELOAD] = made.names[library]
-            if wanted.overlays:
-                _give_place(made, how)
-        if how.root is not Root.SHARED:
-            _show_host(made, wanted, qemu)
+        _give_all(made, _Opened(stack), wanted, qemu, how)
+        if wanted.plugin is not None and not how.by_path:
+            _give_plugin(made, stack, how, wanted.plugin)
         if wanted.shares:
-            _give_shares(made, stack, wanted.shares)
+            _give_shares(made, _Opened(stack), wanted.shares)
         yield made
+
+
+def listed(wanted: Wanted, qemu: Qemu) -> tuple[Handed, tuple[ProgramFile, ...]]:
+    """Name everything for a supervisor, which opens it: return what QEMU gets, and the files. The launcher's words are
+    without those about its parent."""
+    how = confinement.of(qemu)
+    made = Handed([str(confinement.launcher()), *how.words], {**qemu_program.environment(), **wanted.variables})
+    if wanted.tap:
+        made.tap = tap.opened(wanted.tap)
+        made.descriptors.append(made.tap)
+    files = _Listed()
+    if wanted.shares:
+        _give_shares(made, files, wanted.shares)
+        # The supervisor tells the servers' starter of their parent, which tells the launcher.
+        made.servers = [made.servers[0], *made.servers[3:]]
+        made.launcher[1:1] = ["parent", "0"]
+    _give_all(made, files, wanted, qemu, how)
+    if how.by_path:
+        # QEMU opens them itself; the supervisor only looks whether they are what they were.
+        files.found += [ProgramFile(-1, FileHandover.READ, path) for path in wanted.files if path != RUN_VOLUME]
+        made.names[RUN_VOLUME] = f"/proc/self/fd/{MEMORY}"
+    return made, tuple(files.found)
+
+
+class _Source(Protocol):
+    """Gives the descriptors that QEMU inherits."""
+
+    def open(self, path: str, flags: int) -> int:
+        """Return the descriptor of a file."""
+
+    def copy(self, path: str) -> int:
+        """Return the descriptor of a copy that whoever inherits it may open again."""
+
+
+class _Opened:
+    """Opens files in this process, until the stack is left."""
+
+    def __init__(self, stack: contextlib.ExitStack) -> None:
+        self._stack = stack
+
+    def open(self, path: str, flags: int) -> int:
+        return _open(self._stack, path, flags)
+
+    def copy(self, path: str) -> int:
+        return _in_memory(self._stack, _open(self._stack, path, _READ))
+
+
+class _Listed:
+    """Numbers files that a supervisor opens."""
+
+    def __init__(self) -> None:
+        self.found: list[ProgramFile] = []
+
+    def open(self, path: str, flags: int) -> int:
+        if path == RUN_VOLUME:
+            return MEMORY if flags == _READ_WRITE else MEMORY + 1
+        return self._add(FileHandover.WRITE if flags == _READ_WRITE else FileHandover.READ, path)
+
+    def copy(self, path: str) -> int:
+        return self._add(FileHandover.COPY, path)
+
+    def _add(self, use: FileHandover, path: str) -> int:
+        self.found.append(ProgramFile(FIRST_FILE + len(self.found), use, path))
+        return self.found[-1].number
+
+
+def _give_all(made: Handed, source: _Source, wanted: Wanted, qemu: Qemu, how: Confinement) -> None:
+    if not how.by_path:
+        _give_rights(made, wanted, how)
+        for called, path in wanted.named.items():
+            _give_copy(made, source, how, called, path)
+        for path, written in wanted.disks.items():
+            _give_disk(made, source, path, written)
+        if library := wanted.variables.get(_PRELOAD):
+            _give_copy(made, source, how, "preloaded.so", library)
+            made.environment[_PRELOAD] = made.names[library]
+        if wanted.overlays:
+            _give_place(made, how)
+    if how.root is not Root.SHARED:
+        _show_host(made, wanted, qemu)
 
 
 def _give_rights(made: Handed, wanted: Wanted, how: Confinement) -> None:
@@ -167,20 +237,20 @@ def _open(stack: contextlib.ExitStack, path: str, flags: int) -> int:
     return number
 
 
-def _give_disk(made: Handed, stack: contextlib.ExitStack, path: str, written: bool) -> None:
+def _give_disk(made: Handed, source: _Source, path: str, written: bool) -> None:
     """Give a descriptor set, from which QEMU takes the files that it asks for. A writable disk is first opened for
     reading, too."""
-    opened = [_open(stack, path, flags) for flags in ((_READ, _READ_WRITE) if written else (_READ,))]
+    opened = [source.open(path, flags) for flags in ((_READ, _READ_WRITE) if written else (_READ,))]
     made.sets += [(number, opened[0]) for number in opened]
     made.give(path, descriptor_sets.path(opened[0]), *opened)
 
 
-def _give_copy(made: Handed, stack: contextlib.ExitStack, how: Confinement, called: str, path: str) -> None:
-    number = _open(stack, path, _READ)
+def _give_copy(made: Handed, source: _Source, how: Confinement, called: str, path: str) -> None:
     if how.root is Root.SHARED:
-        number = _in_memory(stack, number)
+        number = source.copy(path)
         name = f"/proc/self/fd/{number}"
     else:
+        number = source.open(path, _READ)
         name = f"{_FOLDER}/{called}"
         made.launcher += ["copy", str(number), name]
     made.give(path, name, number)
@@ -197,16 +267,17 @@ def _in_memory(stack: contextlib.ExitStack, source: int) -> int:
 
 
 def _give_plugin(made: Handed, stack: contextlib.ExitStack, how: Confinement, plugin: Plugin) -> None:
-    _give_copy(made, stack, how, "plugin.so", str(plugin.library))
-    _give_copy(made, stack, how, "plugin.conf", str(plugin.config))
+    source = _Opened(stack)
+    _give_copy(made, source, how, "plugin.so", str(plugin.library))
+    _give_copy(made, source, how, "plugin.conf", str(plugin.config))
     number = _open(stack, str(plugin.out), _READ_WRITE | os.O_CREAT | os.O_TRUNC)
     stack.callback(_unlink_if_empty, plugin.out)
     made.give(str(plugin.out), f"fd:{number}", number)
 
 
-def _give_shares(made: Handed, stack: contextlib.ExitStack, shares: tuple[Share, ...]) -> None:
+def _give_shares(made: Handed, source: _Source, shares: tuple[Share, ...]) -> None:
     """Have a server started for each share. Its connection takes the place of a descriptor that leads nowhere."""
-    numbers = [_open(stack, os.devnull, _READ) for _ in shares]
+    numbers = [source.open(os.devnull, _READ) for _ in shares]
     made.servers = file_servers.words(shares, numbers)
     made.descriptors += numbers
     made.shares = [(number, share.tag) for number, share in zip(numbers, shares, strict=True)]

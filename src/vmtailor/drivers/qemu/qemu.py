@@ -10,7 +10,7 @@ import re
 import socket
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Protocol
 
@@ -19,11 +19,12 @@ from vmtailor.base.process import pasteable, spawn
 from vmtailor.drivers.guest.serial_line import PortLine, SerialLine
 from vmtailor.drivers.host.host_ports import explained
 from vmtailor.drivers.monitors.running_machine import Lines, RunningMachine
+from vmtailor.drivers.monitors.supervised_start import CONTROL, LINE, RUN_VOLUME, SupervisedStart
 from vmtailor.drivers.qemu import net_guard
-from vmtailor.drivers.qemu.handover import Wanted, handed
+from vmtailor.drivers.qemu.handover import Wanted, handed, listed
 from vmtailor.drivers.qemu.plugin import Plugin
 from vmtailor.drivers.qemu.qemu_command import Ends, command
-from vmtailor.drivers.qemu.qemu_program import installed
+from vmtailor.drivers.qemu.qemu_program import Qemu, installed
 from vmtailor.drivers.qemu.qmp import Qmp
 from vmtailor.drivers.rootfs import boot_disk
 from vmtailor.model.architecture import Emulator, named, presumed
@@ -94,8 +95,7 @@ class QemuMachine(RunningMachine):
 
     def not_started(self, end: End) -> HostError:
         """Return the error of a machine that did not start, with the host port if one could not be opened."""
-        refused = _PORT_REFUSED.search(end.stderr)
-        return port_refusal(refused[1]) if refused else super().not_started(end)
+        return port_refused(end) or super().not_started(end)
 
 
 class Builder(Protocol):
@@ -122,9 +122,7 @@ def launch(
     does not start."""
     family = presumed() if architecture is None else named(architecture)
     qemu = installed(family.name)
-    for path in wanted.files:
-        if not Path(path).is_file():
-            raise UserInputError(f"{path} does not exist", hint="the machine cannot be booted without it")
+    _require(wanted.files)
     with contextlib.ExitStack() as stack:
         errors = stack.enter_context(tempfile.TemporaryFile())
         monitor = stack.enter_context(Qmp()) if qmp else None
@@ -141,8 +139,7 @@ def launch(
             opened_tap=given.tap,
         )
         argv = build(ends, program=qemu.program, sandbox=qemu.sandbox)
-        words = [f"{name}={value}" for name, value in wanted.variables.items()]
-        shown = pasteable([*(("env", *words) if words else ()), *build(program=qemu.program, sandbox=qemu.sandbox)])
+        shown = _shown(build, wanted, qemu)
         process = stack.enter_context(
             spawn(
                 given.argv(argv),
@@ -185,11 +182,51 @@ def start(
     """Start a machine; `launch` says what else holds. `probe`: with a second serial port for what the guest says;
     `attendant`: with one for a conversation, in its place. `shares`: of the host's files. Raises UserInputError for a
     disk image that stands on another file of the host."""
+    wanted = _wanted(machine, plugin, shares)
+    build = functools.partial(command, machine, plugin=plugin)
+    return launch(
+        build, wanted, architecture=machine.architecture, qmp=qmp, probe=probe, attendant=attendant,
+        port=machine.line is TalkLine.VIRTIO, greeted=greeted,
+    )  # fmt: skip
+
+
+def supervised(machine: Machine, shares: tuple[Share, ...] = ()) -> SupervisedStart:
+    """Return the start of a machine by a supervisor. Raises as `start` does, and for disks that need a place for
+    temporary files."""
+    wanted, family = _wanted(machine, shares=shares), named(machine.architecture)
+    qemu = installed(family.name)
+    if wanted.overlays:
+        raise UserInputError("a supervised machine has no disk of which what is written is thrown away")
+    _require(path for path in wanted.files if path != RUN_VOLUME)
+    given, files = listed(wanted, qemu)
+    line = LINE if machine.line is TalkLine.VIRTIO else 0
+    ends = Ends(
+        qmp=CONTROL,
+        names=given.names,
+        sets=tuple(given.sets),
+        console=line or None,
+        opened_tap=given.tap,
+        shares=tuple(given.shares),
+    )
+    return SupervisedStart(
+        argv=tuple(given.argv(command(machine, ends, program=qemu.program, sandbox=qemu.sandbox))),
+        command=_shown(functools.partial(command, machine), wanted, qemu),
+        environment=given.environment,
+        files=files,
+        programs=(given.launcher[0], qemu.program, *(path for path in qemu.needs or () if Path(path).is_file())),
+        inherited=() if given.tap is None else (given.tap,),
+        control=CONTROL,
+        line=line,
+        cpu=family.emulator.cpu,
+        halted=family.emulator.halted,
+    )
+
+
+def _wanted(machine: Machine, plugin: Plugin | None = None, shares: tuple[Share, ...] = ()) -> Wanted:
     for disk in machine.disks:
         if disk.format is DiskFormat.QCOW2:
             boot_disk.require_alone(disk.path)
-    build = functools.partial(command, machine, plugin=plugin)
-    wanted = Wanted(
+    return Wanted(
         named=machine.files,
         disks={disk.path: disk.mode is DiskMode.WRITTEN for disk in machine.disks},
         plugin=plugin,
@@ -201,10 +238,18 @@ def start(
         variables=net_guard.variables(machine, installed(machine.architecture).program),
         shares=shares,
     )
-    return launch(
-        build, wanted, architecture=machine.architecture, qmp=qmp, probe=probe, attendant=attendant,
-        port=machine.line is TalkLine.VIRTIO, greeted=greeted,
-    )  # fmt: skip
+
+
+def _require(paths: Iterable[str]) -> None:
+    for path in paths:
+        if not Path(path).is_file():
+            raise UserInputError(f"{path} does not exist", hint="the machine cannot be booted without it")
+
+
+def _shown(build: Builder, wanted: Wanted, qemu: Qemu) -> str:
+    """Return the command for people."""
+    words = [f"{name}={value}" for name, value in wanted.variables.items()]
+    return pasteable([*(("env", *words) if words else ()), *build(program=qemu.program, sandbox=qemu.sandbox)])
 
 
 def all_halted(registers: str, emulator: Emulator) -> bool:
@@ -214,6 +259,12 @@ def all_halted(registers: str, emulator: Emulator) -> bool:
         return False
     cpus = [found[0] for found in re.finditer(emulator.cpu, registers, re.DOTALL)]
     return bool(cpus) and all(re.fullmatch(emulator.halted, cpu, re.DOTALL) for cpu in cpus)
+
+
+def port_refused(end: End) -> HostError | None:
+    """Return the error of a QEMU that could not open a host port; None where that is not why it ended."""
+    refused = _PORT_REFUSED.search(end.stderr)
+    return port_refusal(refused[1]) if refused else None
 
 
 _FORWARD = re.compile(r"(?P<protocol>tcp|udp):(?P<address>[0-9.]+):(?P<port>[0-9]+)-")

@@ -6,15 +6,19 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+from vmtailor.base.errors import HostError
 from vmtailor.base.natives import Natives
 from vmtailor.drivers.monitors.monitor import KvmVerdict, Monitor, Orders, StartPlace, Wants
 from vmtailor.drivers.monitors.running_machine import RunningMachine
+from vmtailor.drivers.monitors.supervised_start import SupervisedStart
 from vmtailor.drivers.qemu import host_checks, kvm, plugin, qemu, qemu_command, qemu_program
 from vmtailor.drivers.qemu.plugin import Plugin
 from vmtailor.drivers.qemu.qemu_command import Ends
 from vmtailor.model.architecture import named
 from vmtailor.model.boots.counters import CountingConfig
+from vmtailor.model.boots.ending import End
 from vmtailor.model.checks import Check
+from vmtailor.model.guest_mounts import Share
 from vmtailor.model.machine import Machine
 
 
@@ -39,6 +43,15 @@ class QemuMonitor(Monitor):
             machine, plugin=counter, qmp=wants.control, probe=wants.probe, attendant=wants.attendant,
             greeted=wants.greeted, shares=wants.shares,
         )  # fmt: skip
+
+    def supervised(self, machine: Machine, shares: tuple[Share, ...] = ()) -> SupervisedStart:
+        """Return the start of QEMU, shut in as far as the host allows."""
+        self.require(machine, Wants(control=True, shares=shares))
+        return qemu.supervised(machine, shares)
+
+    def not_started(self, end: End) -> HostError:
+        """Return the error of a QEMU that did not start, with the host port if one could not be opened."""
+        return qemu.port_refused(end) or super().not_started(end)
 
     def require_cpu(self, architecture: str, board: str, model: str) -> None:
         """Raise UserInputError, with QEMU's own words, for a CPU that it does not emulate in this machine."""

@@ -131,12 +131,22 @@ def remove(name: str) -> None:
 def in_use(name: str) -> Iterator[Disk]:
     """Yield the disk of a volume, made where there is none, and hold it against other machines. Raises UserInputError
     where another has it."""
+    disk, descriptor = held(name)
+    try:
+        yield disk
+    finally:
+        os.close(descriptor)
+
+
+def held(name: str) -> tuple[Disk, int]:
+    """Return the disk of a volume, made where there is none, and the descriptor that holds it against other machines as
+    long as anybody has it. Raises UserInputError where another has it."""
     create(name)
     folder = _folder(name)
     with _opened(folder) as disk:
         if not _lock(disk):
             raise _busy(name)
-        yield Disk(str(folder / _DISK), mode=DiskMode.WRITTEN)
+        return Disk(str(folder / _DISK), mode=DiskMode.WRITTEN), os.dup(disk)
 
 
 def _busy(name: str) -> UserInputError:

@@ -13,15 +13,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+from tests.fakes.supervised import run
 from tests.unit.test_running import options
 
 from vmtailor.base.errors import GuestError, HostError
 from vmtailor.base.files import records
-from vmtailor.booting import relay
+from vmtailor.booting import run_orders
 from vmtailor.drivers.host.bundle_folder import seal
 from vmtailor.drivers.qemu import qemu_program
 from vmtailor.model.bundle import RECORD, Bundle
-from vmtailor.pipeline.machine_run import RunOptions, run
+from vmtailor.pipeline.machine_run import RunOptions
 
 FAKE = Path(__file__).parents[1] / "fakes" / "qemu-guest"
 
@@ -141,7 +142,7 @@ def test_an_unknown_user_is_126(tmp_path: Path) -> None:
 
 
 def test_a_machine_that_stays_when_all_is_said_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(relay, "LAST_S", 0.2)
+    monkeypatch.setattr(run_orders, "LAST_S", 0.2)
     said = run_it(tmp_path, options(tmp_path, "last"))
     assert (said.code, said.err) == (4, "")
 

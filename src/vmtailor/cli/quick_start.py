@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A second `run` of the same bundle with the same options: orders that the first one made are kept in the cache, and
+followed if nothing of what they were made from has changed. All else goes the long way, in which everything is checked.
+
+This module is imported before anything that takes time, and imports next to nothing itself. What is of one start alone
+is never kept: variables of -e, the size of the terminal, the key of the run, free ports, standard input."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+import time
+from collections.abc import Callable, Iterable
+
+from vmtailor import __version__
+
+#: Options that may be among those of a kept start, without and with a value. Others go the long way.
+FLAGS = (
+    "-i", "--interactive", "-t", "--tty", "-it", "-ti", "--rm", "--init", "--outbound", "--no-outbound",
+    "--host-loopback", "--privileged",
+)  # fmt: skip
+VALUES = (
+    "-e", "--env", "-p", "--publish", "-u", "--user", "-w", "--workdir", "-h", "--hostname", "--entrypoint",
+    "--stop-signal", "--stop-timeout", "-m", "--memory", "--cpus", "--accelerator", "--pid",
+)  # fmt: skip
+#: The kind of the cache's files of kept starts, and how many there are at most.
+KIND = "starts"
+MOST_KEPT = 256
+_MOST_BYTES = 8 << 20
+_VERSION = b"vmtailor-start 1"
+_ORDERS = b"orders"
+#: Seconds for which a changed file is too new to be remembered: a second change in one tick would not be seen.
+SETTLED_S = 2.0
+#: Variables on which a start depends.
+_VARIABLES = ("PATH", "TMPDIR", "LANG", "LC_ALL", "PYTHONPATH", "HOME", "XDG_CACHE_HOME")
+_QEMU = "VMTAILOR_QEMU"
+_KVM = "/dev/kvm"
+#: Characters of a port and of an address.
+_NUMBER = frozenset("0123456789.")
+_BOOT = "/proc/sys/kernel/random/boot_id"
+
+
+class QuickStart:
+    """A start that may be kept. `words`: the program's arguments; `parts`: all that its orders depend on besides files;
+    `variables`: NAME=VALUE of -e, the last one of a name last."""
+
+    def __init__(self, words: list[str], parts: list[str], variables: list[str]) -> None:
+        self.words = words
+        self.parts = parts
+        self.variables = variables
+
+    def path(self) -> str:
+        """Return the path of the kept orders. Raises KeyError for a user without a home."""
+        from hashlib import sha256
+
+        base = os.environ.get("XDG_CACHE_HOME", "")
+        if not base.startswith("/"):
+            base = os.path.join(os.environ["HOME"], ".cache")  # noqa: PTH118
+        text = "\0".join(self.parts).encode("utf-8", "surrogateescape")
+        return f"{base}/vmtailor/{KIND}/{sha256(text).hexdigest()[:40]}"
+
+
+#: The start that is under way, and is not kept yet.
+missed: QuickStart | None = None
+
+
+def plain(words: list[str]) -> QuickStart | None:
+    """Return the start that arguments of the program ask for; None for one that goes the long way."""
+    options: list[str] = []
+    variables: list[str] = []
+    rest = words[1:]
+    while rest and rest[0].startswith("-"):
+        option = _option(rest)
+        if option is None:
+            return None
+        name, value = option
+        if name not in ("-e", "--env"):
+            options.append(f"{name}={value}")
+        elif not _add_variable(value, variables):
+            return None
+    if words[:1] != ["run"] or not rest or "\0" in "".join(words) or _lacks_terminal(options):
+        return None
+    parts = [*_host(), *options, "--", os.path.abspath(rest[0]), *rest[1:]]  # noqa: PTH100
+    return QuickStart(words, parts, variables)
+
+
+def _option(rest: list[str]) -> tuple[str, str] | None:
+    """Take the next option and its value off the arguments; None for one that goes the long way."""
+    name, equals, value = rest.pop(0).partition("=")
+    if name in FLAGS and not equals:
+        return name, ""
+    if name not in VALUES or (equals and not name.startswith("--")) or (not equals and not rest):
+        return None
+    value = value if equals else rest.pop(0)
+    return None if name in ("-p", "--publish") and not _is_fixed_port(value) else (name, value)
+
+
+def _lacks_terminal(options: list[str]) -> bool:
+    given = {option.rstrip("=") for option in options}
+    both = given & {"-it", "-ti"} or (given & {"-i", "--interactive"} and given & {"-t", "--tty"})
+    return bool(both) and not os.isatty(0)
+
+
+def _add_variable(text: str, variables: list[str]) -> bool:
+    name, equals, _ = text.partition("=")
+    if equals:
+        variables.append(text)
+    elif name in os.environ:
+        variables.append(f"{name}={os.environ[name]}")
+    return bool(name)
+
+
+def _is_fixed_port(text: str) -> bool:
+    numbers = text.partition("/")[0].split(":")
+    return len(numbers) in (2, 3) and all(set(one) <= _NUMBER and one.strip("0") for one in numbers)
+
+
+def _host() -> list[str]:
+    """Return what a start depends on besides its options: this program, user and host."""
+    with open(_BOOT) as file:  # noqa: PTH123
+        boot = file.read().strip()
+    kvm = f"{os.path.exists(_KVM)} {os.access(_KVM, os.R_OK | os.W_OK)}"  # noqa: PTH110
+    names = [*_VARIABLES, *sorted(name for name in os.environ if name.startswith(_QEMU))]
+    told = [f"{name}={os.environ[name]}" for name in names if name in os.environ]
+    groups = ",".join(map(str, os.getgroups()))
+    return [__version__, sys.executable, __file__, f"{os.geteuid()} {os.getegid()} {groups}", boot, kvm, *told]
+
+
+def follow(start: QuickStart) -> None:
+    """Become the supervisor with kept orders; return where there are none, or something has changed."""
+    try:
+        text = _unchanged(start.path())
+    except (OSError, KeyError):
+        return
+    if text is None:
+        return
+    supervisor, orders = text
+    more = [("run", f"env {one}") for one in start.variables]
+    anew = (sys.executable, "-P", "-m", "vmtailor.cli.run_anew", *start.words)
+    more += [("otherwise", word) for word in anew]
+    added = b"".join(f"{key} {value}".encode("utf-8", "surrogateescape") + b"\0" for key, value in more)
+    for number in (0, 1, 2):  # a stream that is closed would be the next file that is opened
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open("/dev/null", os.O_RDWR)
+    descriptor = os.memfd_create("vmtailor-orders", 0)
+    view = memoryview(orders + added)
+    while view:
+        view = view[os.write(descriptor, view) :]
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    try:
+        os.execv(supervisor, [supervisor, str(descriptor)])
+    except OSError:
+        os.close(descriptor)
+
+
+def _unchanged(path: str) -> tuple[str, bytes] | None:
+    """Return the supervisor and its kept orders; None where a file is not what it was, or another user could have
+    changed it. Raises OSError."""
+    file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        found = os.fstat(file)
+        private = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o077
+        if not private or found.st_size > _MOST_BYTES:
+            return None
+        data = os.read(file, _MOST_BYTES)
+    finally:
+        os.close(file)
+    records = data.split(b"\0")
+    if len(data) != found.st_size or records[0] != _VERSION or _ORDERS not in records:
+        return None
+    if not found.st_mtime <= time.time() < float(records[1]):
+        return None
+    end = records.index(_ORDERS)
+    known: set[str] = set()
+    for record in records[2:end]:
+        numbers, _, name = record.decode("utf-8", "surrogateescape").partition(" /")
+        if fingerprint(f"/{name}") != numbers or not ours_alone(f"/{name}", known):
+            return None
+    supervisor = f"/{records[2].decode('utf-8', 'surrogateescape').partition(' /')[2]}"
+    return supervisor, data[sum(len(record) + 1 for record in records[: end + 1]) :]
+
+
+def fingerprint(path: str) -> str:
+    """Return what changes when a file does: device, inode, size, and times of modification and change in ns."""
+    found = os.stat(path)  # noqa: PTH116
+    return f"{found.st_dev} {found.st_ino} {found.st_size} {found.st_mtime_ns} {found.st_ctime_ns}"
+
+
+def ours_alone(path: str, known: set[str]) -> bool:
+    """Return whether nobody but us and root can change a file or replace it: owner and rights of the file, and of all
+    folders above it, links resolved. `known`: folders that were found so, to which others are added."""
+    one = os.path.realpath(path)
+    while one not in known:
+        found = os.lstat(one)
+        if found.st_uid not in (0, os.geteuid()):
+            return False
+        # In a sticky folder such as /tmp, others can neither remove nor rename what is not theirs.
+        sticky = stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX
+        if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not sticky:
+            return False
+        known.add(one)
+        one = os.path.dirname(one)  # noqa: PTH120
+    return True
+
+
+def keep(start: QuickStart, orders: Callable[[], bytes], files: Iterable[str], supervisor: str, holds_s: float) -> None:
+    """Keep orders that were made from files, the supervisor among them, for so many seconds. Nothing is kept where a
+    file is too new, or others can change it; a cache that cannot be used keeps nothing."""
+    import contextlib
+    from pathlib import Path
+
+    from vmtailor.base.cache.store import Store
+    from vmtailor.base.errors import HostError
+    from vmtailor.base.files.regular_files import write_atomic
+
+    with contextlib.suppress(OSError, HostError, KeyError):
+        path, known = Path(start.path()), set[str]()
+        names = list(dict.fromkeys((supervisor, *files)))
+        for name in names:
+            too_new = time.time() - Path(name).stat().st_ctime < SETTLED_S
+            if too_new or "\0" in name or not name.startswith("/") or not ours_alone(name, known):
+                return
+        marks = [f"{fingerprint(name)} {name}".encode("utf-8", "surrogateescape") for name in names]
+        data = b"\0".join((_VERSION, b"%d" % (time.time() + holds_s), *marks, _ORDERS, orders()))
+        folder = Store().folder(KIND)
+        if len(data) <= _MOST_BYTES and folder == path.parent:
+            for old in sorted(folder.iterdir(), key=lambda one: one.stat().st_mtime)[: -MOST_KEPT + 1]:
+                old.unlink(missing_ok=True)
+            write_atomic(path, data, private=True)

@@ -76,6 +76,7 @@ OTHERS = {
     "drivers/qemu/qemu.py": "registers, in QEMU's own words",
     "drivers/rootfs/initramfs.py": "one name, then all but a zero",
     "model/architecture.py": "checked there, used in booting/",
+    "pipeline/mount_words.py": "words of a row, each with limits; the text is the user's own",
     "stages/exercise_file.py": "the user's own",
 }
 

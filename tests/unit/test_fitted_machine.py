@@ -17,7 +17,7 @@ from vmtailor.drivers.host.bundle_folder import BundleFolder
 from vmtailor.model.bundle import SYSTEM
 from vmtailor.model.machine import Accelerator, Clock, Disk, DiskFormat, DiskMode, Machine, PublishedPort
 from vmtailor.model.option import OptionSubject, rows_of
-from vmtailor.pipeline import machine_run, reverify
+from vmtailor.pipeline import machine_run, reverify, run_mounts
 from vmtailor.pipeline.machine_run import RunOptions, require_meant
 from vmtailor.pipeline.reverify import VerifyRequest
 from vmtailor.stages.verify import Target
@@ -88,13 +88,16 @@ def test_what_a_system_writes_to_its_disk_is_thrown_away(tmp_path: Path, form: D
         if row.subjects == {taking}
     ],
 )
-def test_an_option_of_the_other_kind_is_refused_by_its_name(tmp_path: Path, name: str, taking: OptionSubject) -> None:
+def test_an_option_of_the_other_kind_is_refused_by_its_name(
+    tmp_path: Path, name: str, taking: OptionSubject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_mounts, "require_meant", lambda *_: None)  # what mounts need besides is not asked here
     container, folder = opened(tmp_path / "container"), tmp_path / "system"
     write_bundle(folder)
     (folder / SYSTEM).write_text("{}")
     system = opened(folder, image=None)
-    (field,) = (one.name for one, row in rows_of(RunOptions) if row.name == name)
-    asked: dict[str, Any] = {field: True}
+    ((field, row),) = ((one.name, row) for one, row in rows_of(RunOptions) if row.name == name)
+    asked: dict[str, Any] = {field: (True,) if row.many else True}
     options = RunOptions(folder, **asked)
     takes, refuses = (container, system) if taking is OptionSubject.CONTAINER else (system, container)
     require_meant(options, takes)

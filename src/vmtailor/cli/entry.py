@@ -17,12 +17,17 @@ def main(*, quick: bool = True) -> None:
         if quick:
             quick_start.follow(start)
         quick_start.missed = start
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
+    escape_what_lacks()
     from vmtailor.cli.main import main as program
 
     try:
         program()
     finally:
         leave_at_interrupt()
+
+
+def escape_what_lacks() -> None:
+    """Let the standard streams escape characters that they cannot encode."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")

@@ -4,13 +4,13 @@ descriptor 3. Its argument is what the run was, as JSON (`EndContext`)."""
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from vmtailor.cli.entry import escape_what_lacks
 from vmtailor.cli.interrupt import leave_at_interrupt, work_begins
 
 if TYPE_CHECKING:
@@ -51,9 +51,7 @@ def _show_refused(context: EndContext) -> None:
 def main() -> None:
     """Word the end, and exit with the status of `run`."""
     leave_at_interrupt()
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
+    escape_what_lacks()
     from vmtailor.cli.main import finish
 
     try:

@@ -51,7 +51,7 @@ struct surroundings {
 struct settings {
     struct list argv, env, volumes, trace;
     struct list mounts; /* init/container/mounts.c says what stands in them */
-    struct list quiet; /* errors: where there are any, refused calls are told, but for those with one of these */
+    struct list quiet;  /* errors: where there are any, refused calls are told, but for those with one of these */
     const char *cwd, *user, *hostname, *net;
     int stop_signal;
     int stop_timeout_ms, grace_ms;

@@ -109,8 +109,8 @@ static _Noreturn void become_explainer(const struct relay *relay) {
     signal(SIGPIPE, SIG_DFL);
     signal(SIGURG, SIG_DFL);
     int file = make_record(relay);
-    if (file != 3) {
-        dup2(file, 3);
+    if (file != END_RECORD) {
+        dup2(file, END_RECORD);
         close(file);
     }
     if (argv)

@@ -174,6 +174,8 @@ void orders_read(struct orders *orders, char *text, size_t length) {
         *value++ = '\0';
         set(orders, &program, key, value);
     }
+    if (orders->told == END_RECORD)
+        bad("told", "that descriptor is the end's");
     for (size_t i = 0; i < orders->count; i++)
         if (!orders->programs[i].argv.count)
             bad("arg", "a program without a name");

@@ -11,6 +11,7 @@
 
 #define MOST_FILES 64
 #define MOST_PROGRAMS 9
+#define END_RECORD 3 // the descriptor at which who words an end finds its record
 
 enum use { USE_READ, USE_WRITE, USE_COPY, USE_INHERIT };
 

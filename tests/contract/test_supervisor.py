@@ -121,6 +121,7 @@ def run(text: bytes, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
     "text",
     [
         b"", b"vmtailor 1", b"vmtailor 2\0arg x\0", b"vmtailor 1\0arg\0", b"vmtailor 1\0unknown x\0",
+        b"vmtailor 1\0told 3\0arg x\0",
         b"vmtailor 1\0open 1 r 0 0 0 0 0 /x\0", b"vmtailor 1\0open 99999 r 0 0 0 0 0 /x\0", b"vmtailor 1\0",
         b"vmtailor 1\0arg x\0open 70 x 0 0 0 0 0 /x\0", b"vmtailor 1\0arg x\0open 70 r 0 0 -1 0 0 /x\0",
         b"vmtailor 1\0arg x\0grace-ms soon\0", b"vmtailor 1\0arg x\0" + b"program beside\0" * 20,

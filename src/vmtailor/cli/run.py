@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import functools
 import os
 import sys
@@ -18,6 +19,9 @@ from vmtailor.drivers.host import bundle_folder
 from vmtailor.pipeline.kept_run import KeptOptions
 from vmtailor.pipeline.machine_run import RunOptions, Watching, require_meant
 from vmtailor.pipeline.machine_run import run as run_machine
+
+#: A descriptor behind those that have a meaning in the supervisor.
+_FREE = 10
 
 
 class RunCommand(Command):
@@ -73,5 +77,7 @@ def _watched(options: RunOptions, out: Path | None) -> int:
     from vmtailor.pipeline.run_watch import Watch
 
     require_meant(options, bundle_folder.load(options.bundle))
-    told = os.memfd_create("vmtailor-refused")
+    made = os.memfd_create("vmtailor-refused")
+    told = fcntl.fcntl(made, fcntl.F_DUPFD_CLOEXEC, _FREE)  # the record of the end comes at a low descriptor
+    os.close(made)
     return run_machine(options, Watching(Watch(options.bundle).tools(), told, out and out.absolute()))

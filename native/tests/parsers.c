@@ -3,17 +3,20 @@
  * Runs the parsers of init and client under the sanitizers over inputs from standard input, each with its length (4
  * bytes, little endian) before it, and prints what each made of it, one line an input.
  *
- *     parsers records|wire|port|http|user < INPUTS
+ *     parsers records|wire|port|http|user|registers < INPUTS
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "client/http.h"
 #include "common/records.h"
 #include "common/verdict.h"
 #include "common/wire.h"
 #include "init/container/user.h"
+#include "supervise/qmp.h"
 
 static void free_step(struct step *step) {
     free(step->argv.items);
@@ -150,11 +153,32 @@ static void try_user(char *data, size_t length) {
     free(identity.groups);
 }
 
+/* "pattern of a CPU NUL pattern of a halted one NUL lines of a monitor, which is asked for registers" */
+static void try_registers(char *data, size_t length) {
+    char *halted = data + strlen(data) + 1, *said = halted + strlen(halted) + 1;
+    int ends[2];
+    struct qmp qmp = {0};
+    bool all = false;
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0)
+        exit(3);
+    qmp_start(&qmp, ends[0]);
+    qmp_ask(&qmp);
+    size_t before = (size_t)(said - data), left = length > before ? length - before : 0;
+    if (write(ends[1], said, left) != (ssize_t)left || shutdown(ends[1], SHUT_WR) != 0)
+        exit(3);
+    while (qmp.state != QMP_GONE)
+        all = qmp_hear(&qmp, data, halted) || all;
+    printf("%s\n", all ? "halted" : "not");
+    bytes_free(&qmp.heard);
+    close(ends[0]);
+    close(ends[1]);
+}
+
 static const struct {
     const char *name;
     void (*try)(char *data, size_t length);
-} PARSERS[] = {
-    {"records", try_records}, {"wire", try_wire}, {"port", try_port}, {"http", try_http}, {"user", try_user}};
+} PARSERS[] = {{"records", try_records}, {"wire", try_wire}, {"port", try_port},
+               {"http", try_http},       {"user", try_user}, {"registers", try_registers}};
 
 int main(int argc, char **argv) {
     for (size_t i = 0; argc == 2 && i < sizeof PARSERS / sizeof *PARSERS; i++) {
@@ -163,8 +187,8 @@ int main(int argc, char **argv) {
         uint8_t head[4];
         while (fread(head, 1, 4, stdin) == 4) {
             size_t length = head[0] | (size_t)head[1] << 8 | (size_t)head[2] << 16 | (size_t)head[3] << 24;
-            /* Four NULs more, which the texts of `user` may lack; the others get their exact size. */
-            size_t more = PARSERS[i].try == try_user ? 4 : 0;
+            /* Four NULs more, which the texts of `user` and `registers` may lack; the others get their exact size. */
+            size_t more = PARSERS[i].try == try_user || PARSERS[i].try == try_registers ? 4 : 0;
             char *data = calloc(1, length + more + (length + more == 0));
             if (data == NULL || fread(data, 1, length, stdin) != length)
                 return 3;
@@ -173,6 +197,6 @@ int main(int argc, char **argv) {
         }
         return 0;
     }
-    fprintf(stderr, "use: parsers records|wire|port|http|user < INPUTS\n");
+    fprintf(stderr, "use: parsers records|wire|port|http|user|registers < INPUTS\n");
     return 2;
 }

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import random
 import subprocess
 from pathlib import Path
@@ -15,6 +16,7 @@ from tests.fakes.sanitized import compiled, records_of
 
 from vmtailor.drivers.guest.guest_volume import config_bytes
 from vmtailor.drivers.guest.wire import MAGIC, OPEN_KEY, Decoder, encode, encode_on_port
+from vmtailor.model.architecture import named
 from vmtailor.model.boots.surroundings import GuestSurroundings, Limit, Tmpfs
 from vmtailor.model.boots.workload import Run, Terminal
 from vmtailor.model.exercise import Exercise, Expect, Ready, ReadyKind, Step, StepKind
@@ -24,6 +26,23 @@ pytestmark = pytest.mark.contract
 
 #: Inputs of one round of damage; a round is one process.
 ROUND = 3000
+
+
+#: What QEMU says of its own accord, and of the request before: read until then.
+GREETED = b'{"QMP": {"version": {}, "capabilities": []}}\r\n{"return": {}}\r\n'
+
+
+def of_cpu(number: int, flags: int, waits: int) -> str:
+    return (
+        f"\r\nCPU#{number}\r\nRAX=0000000000000000 RBX=ffffffff81a0c940\r\n"
+        f"RIP=ffffffff816a5a0f RFL={flags:08x} [---Z-P-] CPL=0 II=0 A20=1 SMM=0 HLT={waits}\r\nES =0000\r\n"
+    )
+
+
+def asked(architecture: str, answer: bytes) -> bytes:
+    """An input of the parser of registers."""
+    row = named(architecture).emulator
+    return b"\0".join((row.cpu.encode(), row.halted.encode(), GREETED + answer))
 
 
 @pytest.fixture(scope="module")
@@ -302,3 +321,22 @@ def test_every_group_counts(program: Path, user: str, group: bytes, says: list[s
 def test_damaged_user_files(program: Path, seed: int) -> None:
     seeds = [user + b"\0" + PASSWD + b"\0" + GROUP + b"\0www,44,x" for user in (b"www:extra", b"33", b"")]
     assert len(parse(program, "user", damaged(seeds, seed))) >= ROUND
+
+
+def test_registers_say_when_nothing_runs_any_more(program: Path) -> None:
+    cases = [
+        (of_cpu(0, 0x046, 1), True),
+        (of_cpu(0, 0x246, 1), False),  # idle: the next interrupt wakes it
+        (of_cpu(0, 0x046, 0), False),  # at work with interrupts off
+        (of_cpu(0, 0x046, 1) + of_cpu(1, 0x046, 1), True),
+        (of_cpu(0, 0x046, 1) + of_cpu(1, 0x246, 1), False),
+        ("EAX=00000000\r\nEIP=0000fff0 EFL=00000002 [-------] CPL=0 II=0 A20=1 SMM=0 HLT=1\r\n", True),
+        ("unknown command: 'info registers'", False),
+        ("", False),
+    ]
+    inputs = [asked("x86_64", json.dumps({"return": text}).encode() + b"\r\n") for text, _ in cases]
+    assert [line == "halted" for line in parse(program, "registers", inputs)] == [halted for _, halted in cases]
+    known = asked("x86_64", json.dumps({"return": of_cpu(0, 0x046, 1)}).encode() + b"\r\n")
+    assert parse(program, "registers", [known[:-1], known.replace(GREETED, b""), b"\0\0" + known]) == ["not"] * 3
+    lines = parse(program, "registers", damaged([known, *inputs], seed=7))
+    assert len(lines) == ROUND and set(lines) <= {"halted", "not"}

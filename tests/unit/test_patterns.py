@@ -73,7 +73,6 @@ OTHERS = {
     "drivers/guest/ready.py": "the user's own",
     "drivers/kernel/kconfig_shell.py": "one name, then words that exclude each other",
     "drivers/kernel/kernel_source.py": "one name, then words that exclude each other",
-    "drivers/qemu/qemu.py": "registers, in QEMU's own words",
     "drivers/rootfs/initramfs.py": "one name, then all but a zero",
     "model/architecture.py": "checked there, used in booting/",
     "pipeline/mount_words.py": "words of a row, each with limits; the text is the user's own",

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from vmtailor.base.files.temporary import PREFIX, held_folder, memory_file, sweep
+from vmtailor.base.files.temporary import PREFIX, held_folder, sweep
 
 
 def test_a_folder_is_gone_when_its_block_is_left(tmp_path: Path) -> None:
@@ -76,9 +76,3 @@ def test_a_link_in_the_place_of_a_folder_is_not_followed(tmp_path: Path) -> None
     (tmp_path / f"{PREFIX}link").symlink_to(victim)
     sweep(tmp_path)
     assert (victim / "file").exists()
-
-
-def test_a_file_in_memory_can_be_opened_by_its_path() -> None:
-    with memory_file(b"secret") as path:
-        assert Path(path).read_bytes() == b"secret" and Path(path).is_file()
-    assert not Path(path).exists()

@@ -24,6 +24,8 @@ from vmtailor.model.code_patterns import MachineCode
 #: The folder of the rows; tests have folders of their own.
 FOLDER: Traversable | Path = resources.files("vmtailor") / "data" / "architectures"
 _NAME = re.compile(r"[a-z0-9][a-z0-9_]{0,31}")
+#: What patterns of Python have and those of regcomp(3) lack, or read otherwise.
+_PYTHONS_OWN = re.compile(r"\\[AZdD]|\(\?|[*+?}]\?")
 _ENTRY = re.compile(r"(?:[0-9a-f]{2}){0,8}")
 _BOARD = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
@@ -88,14 +90,15 @@ class KvmProbe:
 @dataclass(frozen=True)
 class Emulator:
     """QEMU for this family. `target`: what plugins are told that it emulates. `firmware`: files of QEMU's own that a
-    machine runs before its kernel. `cpu`: pattern of what the monitor's `info registers -a` says of one CPU; `halted`:
-    the pattern that its text matches, too, when the CPU waits for an interrupt and takes none. Empty where registers do
-    not tell. `kvm_probe`: None where there is no such guest. `pace`: on the instruction clock an instruction takes
-    2**pace nanoseconds of virtual time. `round_ns`: how long the counter of the guest's marks (native/arch) takes until
-    it begins anew; 0: it never does. `lab_cpu`: the CPU model of an emulated machine in which KVM works (drivers/lab);
-    empty where there is none; `lab_options`: further options of its board. `guest_entry`: the bytes, in hexadecimal, of
-    the instruction by which a hypervisor within the machine enters its guest, where QEMU emulates one; what follows it
-    is executed first when the guest is left. Empty: none is known."""
+    machine runs before its kernel. `cpu`: pattern of a line of the monitor's `info registers -a` that tells of a CPU;
+    `halted`: of one that waits for an interrupt and takes none, for ever. Both are extended regular expressions as
+    regcomp(3) takes them. Empty where registers do not tell. `kvm_probe`: None where there is no such guest. `pace`: on
+    the instruction clock an instruction takes 2**pace nanoseconds of virtual time. `round_ns`: how long the counter of
+    the guest's marks (native/arch) takes until it begins anew; 0: it never does. `lab_cpu`: the CPU model of an
+    emulated machine in which KVM works (drivers/lab); empty where there is none; `lab_options`: further options of its
+    board. `guest_entry`: the bytes, in hexadecimal, of the instruction by which a hypervisor within the machine enters
+    its guest, where QEMU emulates one; what follows it is executed first when the guest is left. Empty: none is
+    known."""
 
     program: str
     package: str
@@ -428,6 +431,9 @@ def _wrong(architecture: Architecture, file: str) -> Iterator[str]:
     if architecture.name != file or not _NAME.fullmatch(architecture.name):
         yield f"name = {architecture.name!r} is not the file's, or not of a-z, 0-9 and _"
     yield from _wrong_boards(architecture)
+    for pattern in (architecture.emulator.cpu, architecture.emulator.halted):
+        if _PYTHONS_OWN.search(pattern):
+            yield f"{pattern!r} is no extended regular expression of POSIX"
     for pattern in (
         architecture.emulator.cpu,
         architecture.emulator.halted,

@@ -126,19 +126,6 @@ def _is_at(folder: Path, descriptor: int) -> bool:
     return stat.S_ISDIR(there.st_mode) and (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino)
 
 
-@contextlib.contextmanager
-def memory_file(data: bytes) -> Iterator[str]:
-    """Make a file that is on no disk. Its path serves this process, and programs that it starts as the same user,
-    within the block."""
-    descriptor = os.memfd_create("vmtailor")
-    try:
-        with os.fdopen(os.dup(descriptor), "wb") as file:
-            file.write(data)
-        yield f"/proc/{os.getpid()}/fd/{descriptor}"
-    finally:
-        os.close(descriptor)
-
-
 def _free(folder: str) -> str:
     with contextlib.suppress(OSError):
         return f" ({shutil.disk_usage(folder).free // 1024} KiB are free there)"

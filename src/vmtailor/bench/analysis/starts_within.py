@@ -16,7 +16,7 @@ TITLE = "One more start in the machine, in millions of instructions"
 HEADER = (
     "runtime", "total", "spread", "host kernel", "host programs", "guest", "to the program", "VM exits", "virtual ms",
 )  # fmt: skip
-#: What stands below the table.
+#: Lines below the table.
 NOTE = (
     "host: the machine of --inside, which is emulated. guest: the machine that a monitor starts in it. total: both, "
     "from the start command to its end. spread: how far the boots of a row differ. to the program: the part of the "

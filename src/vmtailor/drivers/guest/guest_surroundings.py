@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from vmtailor.model.boots.surroundings import GuestSurroundings
 
-#: What setrlimit(2) takes for no limit.
+#: The value of setrlimit(2) that is no limit.
 _NO_LIMIT = 2**64 - 1
 
 

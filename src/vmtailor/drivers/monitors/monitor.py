@@ -123,15 +123,14 @@ class Counter(Protocol):
 
 @dataclass(frozen=True)
 class Wants:
-    """The wishes of a machine's starter, which the guest does not see. `counter`: counts its instructions.
-    `control`: the machine can be asked while it runs; `greeted`: its monitor must have answered before the start is
-    over. `probe`: a second serial port for what the guest says; `attendant`: one for a conversation, in its place.
-    `exits`: a file of zeros, long enough, that takes what KVM's trace tells of exits. `shares`: of the host's files."""
+    """The wishes of a machine's starter, which the guest does not see. `counter`: counts its instructions. `control`:
+    the machine can be asked while it runs. `probe`: a second serial port for what the guest says; `attendant`: one for
+    a conversation, in its place. `exits`: a file of zeros, long enough, that takes what KVM's trace tells of exits.
+    `shares`: of the host's files."""
 
     counter: Counter | None = None
     exits: Path | None = None
     control: bool = False
-    greeted: bool = True
     probe: bool = False
     attendant: bool = False
     shares: tuple[Share, ...] = ()

@@ -76,11 +76,6 @@ class RunningMachine:
 
     # --- what a monitor may tell
 
-    def halted(self) -> bool:
-        """Return whether all CPUs wait for interrupts that none of them takes, so that nothing in the guest runs any
-        more, for ever; False where it cannot be told."""
-        return False
-
     def executed(self) -> int | None:
         """Return how many instructions the guest has executed on the instruction clock; None where it is not told."""
         return None

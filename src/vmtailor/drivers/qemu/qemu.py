@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Protocol
 
-from vmtailor.base.errors import GuestError, HostError, UserInputError, VmtailorError
+from vmtailor.base.errors import GuestError, HostError, UserInputError
 from vmtailor.base.process import pasteable, spawn
 from vmtailor.drivers.guest.serial_line import PortLine, SerialLine
 from vmtailor.drivers.host.host_ports import explained
@@ -27,7 +27,7 @@ from vmtailor.drivers.qemu.qemu_command import Ends, command
 from vmtailor.drivers.qemu.qemu_program import Qemu, installed
 from vmtailor.drivers.qemu.qmp import Qmp
 from vmtailor.drivers.rootfs import boot_disk
-from vmtailor.model.architecture import Emulator, named, presumed
+from vmtailor.model.architecture import named, presumed
 from vmtailor.model.boots.ending import End
 from vmtailor.model.guest_mounts import Share
 from vmtailor.model.machine import Accelerator, DiskFormat, DiskMode, Machine, TalkLine
@@ -50,27 +50,14 @@ class QemuMachine(RunningMachine):
         command: str,
         errors: IO[bytes],
         qmp: Qmp | None,
-        emulator: Emulator,
     ) -> None:
         super().__init__(process, lines, command, errors, qmp)
         self.qmp = qmp
-        self._emulator = emulator
-        self._greeted = False
 
     def greet(self) -> None:
-        """Wait for the monitor's greeting, once. Raises HostError when QEMU ends first, or says none."""
-        if self.qmp is not None and not self._greeted:
-            self._greeted = True
-            self.qmp.accept(self.GREETING_S, lambda: self.running, self.stderr)
-
-    def halted(self) -> bool:
-        """Return whether the machine has halted, by QMP."""
-        said = ""
+        """Wait for the monitor's greeting. Raises HostError when QEMU ends first, or says none."""
         if self.qmp is not None:
-            with contextlib.suppress(VmtailorError):
-                self.greet()
-                said = self.qmp.ask_person("info registers -a")
-        return all_halted(said, self._emulator)
+            self.qmp.accept(self.GREETING_S, lambda: self.running, self.stderr)
 
     def executed(self) -> int | None:
         """Return QEMU's own count of instructions, which it keeps on the instruction clock alone."""
@@ -114,12 +101,10 @@ def launch(
     probe: bool = False,
     attendant: bool = False,
     port: bool = False,
-    greeted: bool = True,
 ) -> Iterator[QemuMachine]:
     """Start QEMU with the argument list that `build` gives, shut in as far as the host allows. When the block is left,
-    or we are gone, QEMU and all it started are gone. `wanted`: all that QEMU gets of the host. `greeted`: wait for the
-    monitor; else `greet` does when it is needed. Raises UserInputError when a file is not there, HostError when QEMU
-    does not start."""
+    or we are gone, QEMU and all it started are gone. `wanted`: all that QEMU gets of the host. Raises UserInputError
+    when a file is not there, HostError when QEMU does not start."""
     family = presumed() if architecture is None else named(architecture)
     qemu = installed(family.name)
     _require(wanted.files)
@@ -160,12 +145,11 @@ def launch(
             attendant=talk if attendant else None,
             port=talk if port else None,
         )
-        running = QemuMachine(process, lines, shown, errors, monitor, family.emulator)
+        running = QemuMachine(process, lines, shown, errors, monitor)
         if monitor is not None:
             monitor.started()
-            if greeted:
-                running.greet()
-                given.settled()
+            running.greet()
+            given.settled()
         yield running
 
 
@@ -176,7 +160,6 @@ def start(
     qmp: bool = False,
     probe: bool = False,
     attendant: bool = False,
-    greeted: bool = True,
     shares: tuple[Share, ...] = (),
 ) -> contextlib.AbstractContextManager[QemuMachine]:
     """Start a machine; `launch` says what else holds. `probe`: with a second serial port for what the guest says;
@@ -186,7 +169,7 @@ def start(
     build = functools.partial(command, machine, plugin=plugin)
     return launch(
         build, wanted, architecture=machine.architecture, qmp=qmp, probe=probe, attendant=attendant,
-        port=machine.line is TalkLine.VIRTIO, greeted=greeted,
+        port=machine.line is TalkLine.VIRTIO,
     )  # fmt: skip
 
 
@@ -250,15 +233,6 @@ def _shown(build: Builder, wanted: Wanted, qemu: Qemu) -> str:
     """Return the command for people."""
     words = [f"{name}={value}" for name, value in wanted.variables.items()]
     return pasteable([*(("env", *words) if words else ()), *build(program=qemu.program, sandbox=qemu.sandbox)])
-
-
-def all_halted(registers: str, emulator: Emulator) -> bool:
-    """Return whether every CPU waits for an interrupt while it takes none. Nothing but a reset ends that. False for a
-    text that names no CPU, and where registers do not tell."""
-    if not emulator.cpu:
-        return False
-    cpus = [found[0] for found in re.finditer(emulator.cpu, registers, re.DOTALL)]
-    return bool(cpus) and all(re.fullmatch(emulator.halted, cpu, re.DOTALL) for cpu in cpus)
 
 
 def port_refused(end: End) -> HostError | None:

@@ -41,7 +41,7 @@ class QemuMonitor(Monitor):
         counter = wants.counter if isinstance(wants.counter, Plugin) else None
         return qemu.start(
             machine, plugin=counter, qmp=wants.control, probe=wants.probe, attendant=wants.attendant,
-            greeted=wants.greeted, shares=wants.shares,
+            shares=wants.shares,
         )  # fmt: skip
 
     def supervised(self, machine: Machine, shares: tuple[Share, ...] = ()) -> SupervisedStart:

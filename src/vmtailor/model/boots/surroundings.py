@@ -46,5 +46,5 @@ class GuestSurroundings:
     sysctls: tuple[tuple[str, str], ...] = ()
 
 
-#: What engines do when they are asked for nothing.
+#: The surroundings that engines give when they are asked for none.
 USUAL = GuestSurroundings()

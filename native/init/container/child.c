@@ -82,17 +82,6 @@ static void start_tracer(const struct handover *handover, bool mark) {
     close(handover->attached[1]); /* without a tracer, the child reads the end of it, and gives up */
 }
 
-/* A session of its own, with its own standard streams. */
-static void begin(struct stdio stdio, int status_fd) {
-    reset_signals();
-    set_limits();
-    setsid();
-    if (stdio.terminal)
-        ioctl(stdio.in, TIOCSCTTY, 0);
-    if (dup2(stdio.in, 0) < 0 || dup2(stdio.out, 1) < 0 || dup2(stdio.err, 2) < 0)
-        program_give_up(status_fd, CANNOT_EXECUTE, errno, "dup2%s", "");
-}
-
 pid_t child_start(struct list *argv, struct stdio stdio, bool mark, int *status_fd) {
     int status[2];
     struct handover handover;
@@ -106,7 +95,13 @@ pid_t child_start(struct list *argv, struct stdio stdio, bool mark, int *status_
     }
     pid_t pid = fork();
     if (pid == 0) {
-        begin(stdio, status[1]);
+        reset_signals();
+        set_limits();
+        setsid();
+        if (stdio.terminal)
+            ioctl(stdio.in, TIOCSCTTY, 0);
+        if (dup2(stdio.in, 0) < 0 || dup2(stdio.out, 1) < 0 || dup2(stdio.err, 2) < 0)
+            program_give_up(status[1], CANNOT_EXECUTE, errno, "dup2%s", "");
         if (mark && settings.pid_one && getpid() == 1 && !root_proc_of_namespace())
             program_give_up(status[1], CANNOT_EXECUTE, errno, "mount(%s)", "/proc");
         if (settings.surroundings != NULL)
@@ -139,7 +134,13 @@ pid_t child_further(struct order *order, struct stdio stdio, int *status_fd) {
         return -1;
     pid_t pid = fork();
     if (pid == 0) {
-        begin(stdio, status[1]);
+        reset_signals();
+        set_limits();
+        setsid();
+        if (stdio.terminal)
+            ioctl(stdio.in, TIOCSCTTY, 0);
+        if (dup2(stdio.in, 0) < 0 || dup2(stdio.out, 1) < 0 || dup2(stdio.err, 2) < 0)
+            program_give_up(status[1], CANNOT_EXECUTE, errno, "dup2%s", "");
         /* Where there is a tracer, init is not limited itself. */
         if (settings.trace.count > 0 && !capabilities_limit_traced())
             program_give_up(status[1], CANNOT_EXECUTE, errno, "prctl(%s)", "PR_CAPBSET_DROP");

@@ -16,6 +16,7 @@
 #define MOST 8192
 #define LAST_PID 32768
 #define MOST_COMMAND 256
+#define KERNEL_THREAD 0x00200000u /* PF_KTHREAD among the flags of /proc/PID/stat */
 
 static void say(const char *key, unsigned long long value) {
     printf("%s %llu%c", key, value, 0);
@@ -31,9 +32,49 @@ static unsigned long long available(const struct sysinfo *now) {
     return told ? 1024 * kilobytes : (unsigned long long)(now->freeram + now->bufferram) * now->mem_unit;
 }
 
-/* Processes beside this one, as they are counted here; the kernel's own have no session. */
+/* A process as /proc/PID/stat tells it; 'name' lies in 'line', which is the caller's to free. */
+struct process {
+    char *line, *name, state;
+    int parent;
+    unsigned long user, system; /* ticks */
+    long pages;
+};
+
+/* Whether 'pid' is a program beside this one: not gone by now, and not one of the kernel's own threads. */
+static bool program_read(const char *pid, struct process *read) {
+    char path[64];
+    unsigned flags;
+    snprintf(path, sizeof path, "/proc/%.20s/stat", pid);
+    read->line = read_file(path, MOST, NULL);
+    read->name = read->line != NULL ? strchr(read->line, '(') : NULL;
+    char *end = read->name != NULL ? strrchr(read->name, ')') : NULL;
+    if (end == NULL || atoi(pid) == getpid())
+        return false;
+    *end = '\0';
+    read->name++;
+    return sscanf(end + 1, " %c %d %*d %*d %*d %*d %u %*u %*u %*u %*u %lu %lu %*d %*d %*d %*d %*d %*d %*u %*u %ld",
+                  &read->state, &read->parent, &flags, &read->user, &read->system, &read->pages) == 6 &&
+           (flags & KERNEL_THREAD) == 0;
+}
+
+static bool is_number(const char *name) {
+    return name[0] >= '0' && name[0] <= '9';
+}
+
+/* Programs beside this one. Without /proc those with a session count: the kernel's own threads have none. */
 static unsigned processes(void) {
     unsigned count = 0;
+    DIR *folder = opendir("/proc");
+    for (struct dirent *next; folder != NULL && (next = readdir(folder)) != NULL;)
+        if (is_number(next->d_name)) {
+            struct process read;
+            count += program_read(next->d_name, &read);
+            free(read.line);
+        }
+    if (folder != NULL)
+        closedir(folder);
+    if (count > 0)
+        return count;
     for (pid_t pid = 1; pid <= LAST_PID; pid++)
         count += pid != getpid() && getsid(pid) > 0;
     return count;
@@ -74,27 +115,17 @@ static void command_of(const char *pid, const char *name, char text[MOST_COMMAND
 }
 
 static void say_process(const char *pid) {
-    char path[64], command[MOST_COMMAND], state;
-    int parent, session;
-    unsigned long user, system;
-    long pages;
+    char path[64], command[MOST_COMMAND];
+    struct process read;
     struct stat owner;
-    snprintf(path, sizeof path, "/proc/%.20s/stat", pid);
-    char *line = read_file(path, MOST, NULL);
-    char *name = line != NULL ? strchr(line, '(') : NULL, *end = name != NULL ? strrchr(name, ')') : NULL;
-    if (end != NULL) {
-        *end = '\0';
-        if (stat(path, &owner) == 0 && atoi(pid) != getpid() &&
-            sscanf(end + 1, " %c %d %*d %d %*d %*d %*u %*u %*u %*u %*u %lu %lu %*d %*d %*d %*d %*d %*d %*u %*u %ld",
-                   &state, &parent, &session, &user, &system, &pages) == 6 &&
-            session > 0) {
-            command_of(pid, name + 1, command);
-            printf("process %s %d %u %c %llu %llu %s%c", pid, parent, (unsigned)owner.st_uid, state,
-                   (unsigned long long)(user + system) * 1000 / (unsigned long long)sysconf(_SC_CLK_TCK),
-                   (unsigned long long)pages * (unsigned long long)sysconf(_SC_PAGESIZE), command, 0);
-        }
+    snprintf(path, sizeof path, "/proc/%.20s", pid);
+    if (program_read(pid, &read) && stat(path, &owner) == 0) {
+        command_of(pid, read.name, command);
+        printf("process %s %d %u %c %llu %llu %s%c", pid, read.parent, (unsigned)owner.st_uid, read.state,
+               (unsigned long long)(read.user + read.system) * 1000 / (unsigned long long)sysconf(_SC_CLK_TCK),
+               (unsigned long long)read.pages * (unsigned long long)sysconf(_SC_PAGESIZE), command, 0);
     }
-    free(line);
+    free(read.line);
 }
 
 int top(void) {
@@ -106,7 +137,7 @@ int top(void) {
     }
     printf("vmtailor 1%c", 0);
     for (struct dirent *next; (next = readdir(folder)) != NULL;)
-        if (next->d_name[0] >= '0' && next->d_name[0] <= '9')
+        if (is_number(next->d_name))
             say_process(next->d_name);
     closedir(folder);
     return fflush(stdout) == 0 ? 0 : 1;

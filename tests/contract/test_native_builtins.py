@@ -386,3 +386,17 @@ def test_processes(program: Path) -> None:
     assert int(own[6]) > 1 << 20
     command = Path("/proc/self/cmdline").read_bytes().rstrip(b"\0").replace(b"\0", b" ").decode()
     assert own[7] and command.startswith(own[7])
+
+
+def test_a_session_that_began_outside(program: Path) -> None:
+    """Session 0 is what a PID namespace shows of a session from outside, as it is for a container's first program."""
+    apart = ["unshare", "--map-root-user", "--pid", "--fork", "--mount-proc"]
+    if subprocess.run([*apart, "true"], capture_output=True, check=False).returncode != 0:
+        pytest.skip("no namespaces for this user")
+    script = '"$0" top "" 0; "$0" stats "" 0; :'
+    told = subprocess.run([*apart, "sh", "-c", script, str(program)], capture_output=True, timeout=120, check=True)
+    processes, _, counted = told.stdout.partition(b"\0vmtailor 1\0")
+    first = processes.decode().split("\0")[1].split(" ", 7)
+    assert first[:3] == ["process", "1", "0"]
+    assert first[7].startswith("sh -c")
+    assert b"\0processes 1\0" in counted

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 from tests.fakes.program import run_program, started
-from tests.system.conftest import FIT_S, Fitted, with_image
 
 from vmtailor.base.errors import ExitCode
 
@@ -21,17 +20,6 @@ pytestmark = [pytest.mark.system, pytest.mark.slow, pytest.mark.attack]
 
 #: Gives the guest's shell its tools.
 _TOOLS = "/bin/busybox --install -s /bin; "
-KEEPER = Path(__file__).parents[1] / "guests" / "keeper"
-
-
-@pytest.fixture(scope="module")
-def bundle(lighttpd: Fitted, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A shell in a machine that can mount folders and volumes."""
-    folder = tmp_path_factory.mktemp("mounts")
-    refit = ("refit", lighttpd.bundle, "--keep", "folders,volumes", "-o", folder / "with", "--repeat", "1")
-    ended = run_program(folder, *refit, timeout_s=FIT_S)
-    assert ended.code == 0, ended.stderr
-    return with_image(folder / "with", KEEPER, folder, network=False)
 
 
 @pytest.fixture
@@ -49,7 +37,7 @@ def run(bundle: Path, tmp_path: Path, mounts: list[str], script: str) -> list[st
 
 
 @pytest.mark.usefixtures("state")
-def test_folders_and_files_in_a_hostile_neighbourhood(bundle: Path, tmp_path: Path) -> None:
+def test_folders_and_files_in_a_hostile_neighbourhood(keeper: Path, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("secret")
     folder, closed = tmp_path / "a b", tmp_path / "closed"
     for one in (folder, closed):
@@ -64,7 +52,7 @@ def test_folders_and_files_in_a_hostile_neighbourhood(bundle: Path, tmp_path: Pa
         "echo x 2>&1 > /closed/new; rm /closed/file 2>&1; cat /alone; echo x >> /alone; grep -c virtiofs /proc/mounts"
     )
     mounts = [f"{folder}:/m n", f"{closed}:/closed:ro", f"{closed / 'file'}:/alone:ro"]
-    said = run(bundle, tmp_path, mounts, script)
+    said = run(keeper, tmp_path, mounts, script)
     assert said[0] == "inside" and said[1] == "4" and "Operation not permitted" in said[2]
     assert sum("Read-only file system" in line for line in said) >= 1 and said[-1].endswith("3")
     assert (folder / "deep/er/moved").read_text() == "made\n" and not (folder / "device").exists()
@@ -72,21 +60,21 @@ def test_folders_and_files_in_a_hostile_neighbourhood(bundle: Path, tmp_path: Pa
     assert [one.name for one in closed.iterdir()] == ["file"] and (closed / "file").read_text() == "inside"
 
 
-def test_a_volume_begins_as_the_image_and_outlives_the_machine(bundle: Path, tmp_path: Path, state: Path) -> None:
+def test_a_volume_begins_as_the_image_and_outlives_the_machine(keeper: Path, tmp_path: Path, state: Path) -> None:
     show = "stat -c '%u %a' /var/kept/first; cat /var/kept/*; ls -A /var/kept | wc -l"
-    assert run(bundle, tmp_path, ["kept:/var/kept"], f"{show}; echo second > /var/kept/z") == ["5 4755", "image", "1"]
-    assert run(bundle, tmp_path, ["kept:/var/kept"], show) == ["5 4755", "image", "second", "2"]
-    assert run(bundle, tmp_path, ["bare:/var/kept:nocopy"], "ls -A /var/kept | wc -l") == ["0"]
+    assert run(keeper, tmp_path, ["kept:/var/kept"], f"{show}; echo second > /var/kept/z") == ["5 4755", "image", "1"]
+    assert run(keeper, tmp_path, ["kept:/var/kept"], show) == ["5 4755", "image", "second", "2"]
+    assert run(keeper, tmp_path, ["bare:/var/kept:nocopy"], "ls -A /var/kept | wc -l") == ["0"]
     listed = json.loads(run_program(tmp_path, "volume", "ls", "--json", timeout_s=60).stdout)
     assert [(one["Name"], one["InUse"]) for one in listed["volumes"]] == [("bare", False), ("kept", False)]
     assert (state / "vmtailor/volumes/kept/disk.raw").stat().st_blocks * 512 < 64 << 20
 
 
 @pytest.mark.usefixtures("state")
-def test_a_server_that_dies_ends_the_machine_with_a_sentence(bundle: Path, tmp_path: Path) -> None:
+def test_a_server_that_dies_ends_the_machine_with_a_sentence(keeper: Path, tmp_path: Path) -> None:
     folder = tmp_path / "shared"
     folder.mkdir()
-    with started(tmp_path, "run", "-v", f"{folder}:/m", bundle, _TOOLS + "touch /m/up; sleep 600") as program:
+    with started(tmp_path, "run", "-v", f"{folder}:/m", keeper, _TOOLS + "touch /m/up; sleep 600") as program:
         deadline = time.monotonic() + 300
         while not (folder / "up").exists():
             assert time.monotonic() < deadline and program.process.poll() is None, program.stderr

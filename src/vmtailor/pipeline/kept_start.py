@@ -18,15 +18,15 @@ from typing import IO, NoReturn
 from vmtailor.base import process
 from vmtailor.base.errors import AnswerNo, HostError, UserInputError, VmtailorError
 from vmtailor.base.files.regular_files import write_atomic
+from vmtailor.base.output import note
 from vmtailor.booting import run_orders
 from vmtailor.drivers.guest import further, guest_volume
 from vmtailor.drivers.host import bundle_folder, machine_folders, tty, user_folders
 from vmtailor.drivers.host.bundle_folder import BundleFolder
 from vmtailor.drivers.host.machine_folders import MachineFolder, MachineFolders
 from vmtailor.model.image import HealthCheck
-from vmtailor.model.kept_machine import KeptMachine
 from vmtailor.model.option import OptionSubject, refuse
-from vmtailor.pipeline import kept_run
+from vmtailor.pipeline import kept_layer, kept_run
 from vmtailor.pipeline.kept_run import KeptOptions
 from vmtailor.pipeline.machine_control import MachineOutcome
 from vmtailor.pipeline.machine_run import RunOptions, orders_of
@@ -56,16 +56,22 @@ def run_kept(options: RunOptions, kept: KeptOptions) -> NoReturn:
             "the init of this bundle is older than health checks", hint=f"vmtailor refit {options.bundle} renews it"
         )
     record, settled = kept_run.record_of(options, kept, files)
-    orders = _orders(record, settled, files)
     folders = MachineFolders()
     folder = folders.create(record)
     try:
+        kept_layer.make(folder)
+        orders = _orders(folder, settled, files)
         if kept.id_file is not None:
             kept_run.write_id(kept.id_file, record.id)
         _save(folder, orders)
     except BaseException:
         folders.remove(folder)
         raise
+    if record.layer_lacks and not options.rm and not options.read_only:
+        note(
+            f"vmtailor: {folder.record.name} keeps what it writes in memory, until it stops: {record.layer_lacks}; "
+            f"{kept_layer.lacks(files)[1]}"
+        )
     more = [*_DETACHED, ("start-print", record.id)] if kept.detach else []
     run_orders.become(_with(folder, orders, more))
 
@@ -79,9 +85,10 @@ class _Orders:
     inherited: tuple[int, ...] = ()
 
 
-def _orders(record: KeptMachine, options: RunOptions, files: BundleFolder) -> _Orders:
+def _orders(folder: MachineFolder, options: RunOptions, files: BundleFolder) -> _Orders:
     """Return the orders of a machine."""
-    orders, _ = orders_of(options, None, files)
+    record = folder.record
+    orders, _ = orders_of(options, None, files, folder.layer)
     text = replace(orders, once_up="").text(known=True)
     more = [("restart", record.restart)]
     if further.can_start_further(files.init):
@@ -134,7 +141,7 @@ def _anew(folder: MachineFolder) -> _Orders:
             f"the bundle {record.bundle} is another one than {record.name} was made from",
             hint=f"vmtailor rm {record.name}, and run it again",
         )
-    orders = _orders(record, kept_run.loaded_options(record), files)
+    orders = _orders(folder, kept_run.loaded_options(record), files)
     _save(folder, orders)
     return orders
 

@@ -131,7 +131,7 @@ def test_a_folder_with_something_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "mine" / "file").write_text("x")
     with pytest.raises(UserInputError, match="no OCI layout"):
         LayoutWriter(tmp_path / "mine", KIND)
-    assert os.listdir(tmp_path / "mine") == ["file"]
+    assert [one.name for one in (tmp_path / "mine").iterdir()] == ["file"]
 
 
 @pytest.mark.parametrize("text", ["bundle", "rootfs:x", "docker-daemon:x", "/a/b", "disk:x", "C:x"])

@@ -320,7 +320,8 @@ def test_what_is_no_file_is_never_opened(tmp_path: Path) -> None:
     path.unlink()
     outside = tmp_path / "outside"
     outside.write_bytes(NOISE)
-    for make in (lambda: os.mkfifo(path), lambda: path.symlink_to(outside), path.mkdir):
+    makes: list[Callable[[], None]] = [lambda: os.mkfifo(path), lambda: path.symlink_to(outside), path.mkdir]
+    for make in makes:
         make()
         with pytest.raises(UserInputError, match="something else than a file"):
             folder.write(blob, tmp_path / "out", 1 << 20)

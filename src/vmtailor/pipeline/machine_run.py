@@ -36,7 +36,7 @@ from vmtailor.model.boots.workload import Run, Terminal
 from vmtailor.model.bundle import INIT, RECORD, RUN
 from vmtailor.model.image import ImageConfig, Port
 from vmtailor.model.machine import Accelerator, Machine, PublishedPort, TalkLine
-from vmtailor.model.option import Option, OptionSubject, option, refuse
+from vmtailor.model.option import Option, OptionSubject, Suggests, option, refuse
 from vmtailor.model.option_rows import ACCELERATOR, MEMORY
 from vmtailor.pipeline import mount_words, run_environment, run_mounts, run_network, run_ports, run_surroundings
 from vmtailor.pipeline.mount_words import WantedMount
@@ -122,7 +122,13 @@ class RunOptions:
     )
     terminal: bool = option(Option(name="--tty", short="-t", type=bool, help="Give the container a terminal."), False)
     stop_signal: str | None = option(
-        Option(name="--stop-signal", subjects=CONTAINERS, help="Stop the container by this signal."), None
+        Option(
+            name="--stop-signal",
+            suggests=Suggests.SIGNALS,
+            subjects=CONTAINERS,
+            help="Stop the container by this signal.",
+        ),
+        None,
     )
     stop_timeout_s: float | None = option(
         Option(
@@ -166,7 +172,7 @@ class RunOptions:
     )  # fmt: skip
     pid: str | None = option(
         Option(
-            name="--pid", read=option_values.parse_pid, subjects=CONTAINERS,
+            name="--pid", suggests=("host",), read=option_values.parse_pid, subjects=CONTAINERS,
             help="Take `host` alone: the container's program is not PID 1, also one that insists.",
         ),
         None,
@@ -174,7 +180,7 @@ class RunOptions:
     volumes: tuple[WantedMount, ...] = option(
         Option(
             name="--volume", short="-v", many=True, metavar="SOURCE:PATH[:ro]", read=mount_words.parse_volumes,
-            subjects=CONTAINERS,
+            suggests=Suggests.MOUNTS, subjects=CONTAINERS,
             help="Mount a folder or file of the host at PATH, or the volume of this name. Repeat it for more.",
         ),
         (),
@@ -182,6 +188,7 @@ class RunOptions:
     mounts: tuple[WantedMount, ...] = option(
         Option(
             name="--mount", many=True, metavar="type=…,src=…,dst=…", read=mount_words.parse_mounts, subjects=CONTAINERS,
+            suggests=("type=bind,", "type=volume,", "type=tmpfs,"),
             help="Mount a folder or file (type=bind), a volume, or memory (type=tmpfs). Repeat it for more.",
         ),
         (),

@@ -44,7 +44,7 @@ class Named:
         return lines
 
     def tell(self, field: str) -> str:
-        return self.do("inspect", "-f", "{{json %s}}" % field, "web")
+        return self.do("inspect", "-f", f"{{{{json {field}}}}}", "web")
 
 
 @pytest.fixture
@@ -60,8 +60,11 @@ def web(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Named]:
 
 def test_a_kernel_that_keeps_nothing_is_told_once(talker: Path, web: Named) -> None:
     started = web.ask("run", "-d", "--name", "web", talker, "wait")
-    assert started.returncode == 0 and "web keeps what it writes in memory, until it stops: the kernel of" in started.stderr
-    assert "lacks EXT4_FS, EXT4_FS_SECURITY; vmtailor refit" in started.stderr and "--keep volumes" in started.stderr
+    assert started.returncode == 0 and "web keeps what it writes in memory, until it stops: " in started.stderr
+    assert (
+        "its kernel lacks EXT4_FS, EXT4_FS_SECURITY; vmtailor refit" in started.stderr
+        and "--keep volumes" in started.stderr
+    )
     assert json.loads(web.tell(".Layer"))["Kept"] is False and web.tell(".SizeRw") == "null"
     again = web.ask("restart", "-t", "0", "web")
     assert (again.returncode, again.stderr) == (0, "") and "in memory" in web.do("ps", "-s")
@@ -146,7 +149,8 @@ def apart() -> Iterator[list[str]]:
         try:
             within = ["nsenter", "--mount", "--net", "--target", str(holder.pid)]
             deadline = time.monotonic() + 30
-            while b"UP" not in subprocess.run([*within, "ip", "link", "show", "vt0"], capture_output=True).stdout:
+            shown = [*within, "ip", "link", "show", "vt0"]
+            while b"UP" not in subprocess.run(shown, capture_output=True, check=False).stdout:
                 assert time.monotonic() < deadline
                 time.sleep(0.05)
             yield within

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
 from dataclasses import replace
 
 from vmtailor.base.disk_full import disk_full_is_a_host_error
@@ -25,16 +24,14 @@ _SOON = "100"
 _SOON_SETTINGS = ("vm/dirty_expire_centisecs", "vm/dirty_writeback_centisecs")
 
 
-def parse_storage(texts: Sequence[str]) -> int:
-    """Return the bytes of `size=20G`. Raises UserInputError for other options and other text."""
-    sizes = []
-    for text in texts:
-        name, _, value = text.partition("=")
-        if name != "size":
-            raise UserInputError(f"--storage-opt {text[:80]}: '{name[:40]}' is not known", hint="size=20G")
-        sizes.append(parse_volume_size(value))
-    ext4_disks.require_size("the disk of a machine", sizes[-1])
-    return sizes[-1]
+def parse_storage(text: str) -> int:
+    """Return the bytes of `size=20G`. Raises UserInputError for another option, and for other text."""
+    name, _, value = text.partition("=")
+    if name != "size":
+        raise UserInputError(f"--storage-opt {text[:80]}: '{name[:40]}' is not known", hint="size=20G")
+    size = parse_volume_size(value)
+    ext4_disks.require_size("the disk of a machine", size)
+    return size
 
 
 def lacks(files: BundleFolder) -> tuple[str, str]:
@@ -43,10 +40,10 @@ def lacks(files: BundleFolder) -> tuple[str, str]:
     config = files.config if files.lists(files.bundle.kernel_config) else {}
     missing = [name for name in ("OVERLAY_FS", *GROUPS["volumes"]) if config.get(name) != "y"]
     if missing:
-        why = f"the kernel of {files.path} lacks {', '.join(missing)}"
-        return why, f"vmtailor refit {files.path} --keep volumes makes one that can"
+        helps = f"vmtailor refit {files.path} --keep volumes makes one that can"
+        return f"its kernel lacks {', '.join(missing)}", helps
     if not guest_surroundings.known(files.init, GuestSurroundings(layer="0")):
-        return f"the init of {files.path} is older than that", f"vmtailor refit {files.path} renews it"
+        return "its init is older than that", f"vmtailor refit {files.path} renews it"
     if shutil.which("mkfs.ext4") is None:
         return "there is no mkfs.ext4 on this host", "install e2fsprogs"
     return "", ""

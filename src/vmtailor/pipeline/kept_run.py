@@ -70,6 +70,7 @@ class KeptOptions:
     restart: RestartPolicy = option(
         Option(
             name="--restart", read=kept_machine.parse_restart, metavar="POLICY", subjects=CONTAINERS,
+            suggests=("no", "on-failure", "always", "unless-stopped"),
             help="Start the machine again when it has ended: no, on-failure[:N], always, unless-stopped.",
         ),
         RestartPolicy(),
@@ -110,7 +111,7 @@ class KeptOptions:
     )  # fmt: skip
     layer_bytes: int | None = option(
         Option(
-            name="--storage-opt", many=True, read=kept_layer.parse_storage, metavar="size=SIZE", subjects=CONTAINERS,
+            name="--storage-opt", read=kept_layer.parse_storage, metavar="size=SIZE", subjects=CONTAINERS,
             help="Let a machine that is kept write this much, such as size=20G (10G). Nothing is taken beforehand.",
         ),
         None,

@@ -20,13 +20,13 @@ from vmtailor.base.errors import AnswerNo, HostError, UserInputError, VmtailorEr
 from vmtailor.base.files.regular_files import write_atomic
 from vmtailor.base.output import note
 from vmtailor.booting import run_orders
-from vmtailor.drivers.guest import further, guest_volume
+from vmtailor.drivers.guest import guest_volume
 from vmtailor.drivers.host import bundle_folder, machine_folders, tty, user_folders
 from vmtailor.drivers.host.bundle_folder import BundleFolder
 from vmtailor.drivers.host.machine_folders import MachineFolder, MachineFolders
 from vmtailor.model.image import HealthCheck
 from vmtailor.model.option import OptionSubject, refuse
-from vmtailor.pipeline import kept_layer, kept_run
+from vmtailor.pipeline import image_bundle, kept_layer, kept_run
 from vmtailor.pipeline.kept_run import KeptOptions
 from vmtailor.pipeline.machine_control import MachineOutcome
 from vmtailor.pipeline.machine_run import RunOptions, orders_of
@@ -42,35 +42,42 @@ _MOST_ORDERS = 64 << 20
 _DETACHED = [("detached", "1")]
 
 
-def run_kept(options: RunOptions, kept: KeptOptions) -> NoReturn:
+def run_kept(options: RunOptions, kept: KeptOptions, *, placed: bool = False) -> NoReturn:
     """Make a machine with a name, and become its supervisor, which prints the identifier of a machine in the
-    background. Raises UserInputError, HostError."""
+    background. `placed`: the bundle lies in the cache, which may be pruned; so it is put beside what the machine
+    keeps. Raises UserInputError, HostError."""
     tty.require_streams()
     kept_run.require_together(options, kept)
     files = bundle_folder.load(options.bundle)
     refuse(kept, OptionSubject.SYSTEM if files.is_system else OptionSubject.CONTAINER, options.bundle)
     if kept.id_file is not None and os.path.lexists(kept.id_file):
         raise UserInputError(f"{kept.id_file} exists already", hint="remove it, or name another with --cidfile")
-    if kept.health_command is not None and not further.can_start_further(files.init):
+    if kept.health_command is not None and not guest_volume.can_start_further(files.init):
         raise UserInputError(
             "the init of this bundle is older than health checks", hint=f"vmtailor refit {options.bundle} renews it"
         )
     record, settled = kept_run.record_of(options, kept, files)
     folders = MachineFolders()
+    if placed:
+        settled = replace(settled, bundle=folders.machines / record.id / machine_folders.BUNDLE)
+        record = replace(record, bundle=str(settled.bundle), options=kept_run.saved_options(settled))
     folder = folders.create(record)
     try:
         kept_layer.make(folder)
-        orders = _orders(folder, settled, files)
         if kept.id_file is not None:
             kept_run.write_id(kept.id_file, record.id)
+        if placed:
+            image_bundle.placed(files.path, settled.bundle)
+        orders = _orders(folder, settled, bundle_folder.load(settled.bundle) if placed else files)
         _save(folder, orders)
     except BaseException:
         folders.remove(folder)
         raise
     if record.layer_lacks and not options.rm and not options.read_only:
+        fit = f"vmtailor fit {record.image} --keep volumes makes one that can"
         note(
             f"vmtailor: {folder.record.name} keeps what it writes in memory, until it stops: {record.layer_lacks}; "
-            f"{kept_layer.lacks(files)[1]}"
+            f"{fit if placed else kept_layer.lacks(files)[1]}"
         )
     more = [*_DETACHED, ("start-print", record.id)] if kept.detach else []
     run_orders.become(_with(folder, orders, more))
@@ -88,10 +95,10 @@ class _Orders:
 def _orders(folder: MachineFolder, options: RunOptions, files: BundleFolder) -> _Orders:
     """Return the orders of a machine."""
     record = folder.record
-    orders, _ = orders_of(options, None, files, folder.layer)
+    orders, _ = orders_of(options, None, files, layer=folder.layer)
     text = replace(orders, once_up="").text(known=True)
     more = [("restart", record.restart)]
-    if further.can_start_further(files.init):
+    if guest_volume.can_start_further(files.init):
         more += _health(record.health)
     return _Orders(text + guest_volume.records(more).removeprefix(_VERSION), orders.start.inherited)
 

@@ -124,15 +124,15 @@ def test_a_machine_that_goes_at_its_end_keeps_nothing(able: Path, capsys: pytest
 
 
 def test_sizes(able: Path, bundle: Path) -> None:
-    run(able, KeptOptions(name="web", layer_bytes=parse_storage(["size=1G"])))
+    run(able, KeptOptions(name="web", layer_bytes=parse_storage("size=1G")))
     assert MachineFolders().find("web").record.layer_bytes == 1 << 30
     for text in ("size=1", "size=4M", "size=1000T", "size", "dm.basesize=1G"):
         with pytest.raises(UserInputError):
-            parse_storage([text])
-    for more in ({"rm": True}, {}):
-        changed(bundle, KERNEL if more else "", ABLE)
+            parse_storage(text)
+    for rm in (True, False):
+        changed(bundle, KERNEL if rm else "", ABLE)
         with pytest.raises(UserInputError, match="--storage-opt: what this machine writes is in memory"):
-            kept_start.run_kept(RunOptions(bundle, **more), KeptOptions(name="other", layer_bytes=1 << 30))
+            kept_start.run_kept(RunOptions(bundle, rm=rm), KeptOptions(name="other", layer_bytes=1 << 30))
     assert not KeptOptions(layer_bytes=1 << 30).keeps
 
 

@@ -28,6 +28,8 @@ from vmtailor.model.kept_machine import ID, KILLED, NAME, KeptMachine, MachineSt
 RECORD, STATE, LOG, ORDERS, ALIVE, CONTROL = "machine.json", "state", "log", "orders", "alive", "control"
 #: The disk of what a machine writes, where it keeps that.
 LAYER = "layer.raw"
+#: The folder of a bundle that only this machine has: of an image that was run.
+BUNDLE = "bundle"
 #: Logs that were rotated, the newest first.
 OLD_LOGS = ("log.1", "log.2")
 #: Longest record and longest state that are read; machines that are listed.

@@ -121,9 +121,9 @@ static struct pollfd watch_outlet(const struct outlet *outlet) {
     return (struct pollfd){.fd = waits ? outlet->fd : -1, .events = POLLOUT};
 }
 
-// The guest's init has spoken: who waits for a machine in the background goes on.
+// The container's program is executed: who waits for a machine in the background goes on.
 static void tell_started(struct relay *relay) {
-    if (relay->started < 0 || !relay->guest.listening)
+    if (relay->started < 0 || !relay->guest.begun)
         return;
     if (write(relay->started, "", 1) != 1)
         relay->killed = true; // whoever asked for the machine has gone before it was there

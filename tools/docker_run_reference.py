@@ -22,6 +22,7 @@ MARK = (
     "<!-- What follows is written by tools/docker_run_reference.py from src/vmtailor/data/docker_run.toml: "
     "run `make docs`. -->"
 )
+HEAD = ("| option of `docker run` | here | | shown by |", "| --- | --- | --- | --- |")
 WORDS = {Parity.SAME: "same", Parity.DIFFERS: "differs", Parity.MISSING: "missing"}
 
 
@@ -37,13 +38,13 @@ def page() -> str:
     shown = shown_by()
     parts = [PAGE.read_text().partition(MARK)[0] + MARK + "\n"]
     for subject in subjects():
-        parts += [f"## {subject.title}\n", "| option of `docker run` | here | | shown by |", "| --- | --- | --- | --- |"]
+        parts += [f"## {subject.title}\n", *HEAD]
         parts += [_row(option, shown) for option in subject.options]
         parts.append("")
     parts += [
         "## Where podman differs\n",
-        "Cases are scripts of tests/data/podman/cases.toml, which podman and vmtailor run alike: what they print is compared. "
-        "In these it is another on purpose.\n",
+        "Cases are scripts of tests/data/podman/cases.toml, which podman and vmtailor run alike: what they print is "
+        "compared. In these it is another on purpose.\n",
         "| case | |",
         "| --- | --- |",
         *(f"| `{name}` | {reason} |" for name, reason in _reasons()),

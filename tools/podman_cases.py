@@ -45,8 +45,8 @@ cgroups = "disabled"
 log_driver = "k8s-file"
 default_ulimits = ["nofile=1024:4096", "nproc=4096:4096"]
 default_capabilities = [
-  "CHOWN", "DAC_OVERRIDE", "FSETID", "FOWNER", "MKNOD", "NET_RAW", "SETGID", "SETUID", "SETFCAP", "SETPCAP", "NET_BIND_SERVICE",
-  "SYS_CHROOT", "KILL", "AUDIT_WRITE",
+  "CHOWN", "DAC_OVERRIDE", "FSETID", "FOWNER", "MKNOD", "NET_RAW", "SETGID", "SETUID", "SETFCAP", "SETPCAP",
+  "NET_BIND_SERVICE", "SYS_CHROOT", "KILL", "AUDIT_WRITE",
 ]
 [network]
 network_backend = "cni"
@@ -166,7 +166,7 @@ def _prepare(folder: Path) -> Path:
 def _podman(root: Path) -> Iterator[tuple[str, ...]]:
     """Yield the words before podman's own: a folder to be in comes next. Its root directory is that of a mount
     namespace, and not of a chroot: who joins a container's namespace there would come out in this host's root."""
-    pivot = 'mkdir -p old && pivot_root . old && cd / && umount -l /old && echo && exec sleep infinity'
+    pivot = "mkdir -p old && pivot_root . old && cd / && umount -l /old && echo && exec sleep infinity"
     holder = subprocess.Popen(
         ["unshare", "--mount", "--propagation", "private", "sh", "-c", f'cd "$0" && {pivot}', str(root)],
         stdout=subprocess.PIPE,

@@ -47,7 +47,9 @@ def test_quick(case: podman_cases.Case, box: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", [case for case in CASES if not case.quick and not case.needs], ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    "case", [case for case in CASES if not case.quick and not case.needs], ids=lambda case: case.name
+)
 def test_all_others(case: podman_cases.Case, box: Path, tmp_path: Path) -> None:
     alike(case, box, tmp_path)
 

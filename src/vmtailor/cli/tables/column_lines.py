@@ -102,7 +102,9 @@ def show(documents: Iterable[Mapping[str, Any]], columns: Sequence[str], form: s
     inner = form.removeprefix("table ")
     fill = template_of(inner)
     if inner != form:
-        titles = _FIELD.sub(lambda match: title_of((match[2] or match[3]).rpartition(".")[2]), inner).replace("\\t", "\t")
+        titles = _FIELD.sub(lambda match: title_of((match[2] or match[3]).rpartition(".")[2]), inner).replace(
+            "\\t", "\t"
+        )
         rows = [titles.split("\t"), *(fill(one).split("\t") for one in documents)]
         width = max(len(row) for row in rows)
         for line in aligned([[*row, *[""] * (width - len(row))] for row in rows]):

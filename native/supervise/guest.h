@@ -22,7 +22,7 @@ struct guest {
     uint64_t told_bytes;
 
     bool open, heard, listening; // listening: init has said that it is there
-    bool begun;                          // the container's program is executed
+    bool begun;                  // the container's program is executed
     bool exited, given_up;
     int status, signal;
     char *reason;               // why it could not be executed

@@ -16,6 +16,7 @@ from vmtailor.booting.run_orders import RunOrders
 from vmtailor.cli import docker_options, quick_start
 from vmtailor.cli.verbs import Command
 from vmtailor.drivers.host import bundle_folder
+from vmtailor.pipeline import kept_run
 from vmtailor.pipeline.kept_run import KeptOptions
 from vmtailor.pipeline.machine_run import RunOptions, Watching, require_meant
 from vmtailor.pipeline.machine_run import run as run_machine
@@ -53,11 +54,11 @@ def run(options: RunOptions, kept: KeptOptions) -> None:
         raise UserInputError("standard input is not a terminal", hint="leave -t out, or run it from a terminal")
     if options.host_loopback and not options.outbound:
         raise UserInputError("--host-loopback needs outbound connections", hint="leave --no-outbound out")
-    if kept.keeps:
+    if kept_run.is_kept(options, kept):
         # A run without a name loads none of this.
         from vmtailor.pipeline import kept_start
 
-        kept_start.run_kept(options, kept)
+        sys.exit(kept_start.run_kept(options, kept))
     # typer.Exit would make 130 look like an interrupted program of ours
     sys.exit(_watched(options, options.observed) if options.watched else run_machine(options, made=_keep))
 

@@ -20,7 +20,7 @@ from vmtailor.base.errors import AnswerNo, HostError, UserInputError, VmtailorEr
 from vmtailor.base.files.regular_files import write_atomic
 from vmtailor.booting import control_relay, run_orders
 from vmtailor.booting.control_relay import ControlWishes
-from vmtailor.drivers.guest import further, guest_volume
+from vmtailor.drivers.guest import guest_volume
 from vmtailor.drivers.host import bundle_folder, machine_folders, tty, user_folders
 from vmtailor.drivers.host.bundle_folder import BundleFolder
 from vmtailor.drivers.host.machine_folders import MachineFolder, MachineFolders
@@ -28,7 +28,7 @@ from vmtailor.model import option_values
 from vmtailor.model.image import HealthCheck
 from vmtailor.model.kept_machine import KeptMachine
 from vmtailor.model.option import OptionSubject, refuse
-from vmtailor.pipeline import kept_run
+from vmtailor.pipeline import image_bundle, kept_run
 from vmtailor.pipeline.kept_run import KeptOptions
 from vmtailor.pipeline.machine_control import MachineOutcome
 from vmtailor.pipeline.machine_run import RunOptions, orders_of
@@ -44,10 +44,10 @@ _MOST_ORDERS = 64 << 20
 _DETACHED = [("detached", "1")]
 
 
-def run_kept(options: RunOptions, kept: KeptOptions) -> int:
+def run_kept(options: RunOptions, kept: KeptOptions, *, placed: bool = False) -> int:
     """Make a machine with a name, and become its supervisor, which prints the identifier of a machine in the
-    background. A machine that the caller may leave is joined; then returns the status. Raises UserInputError,
-    HostError."""
+    background. A machine that the caller may leave is joined; then returns the status. `placed`: the bundle lies in the
+    cache, which may be pruned; so it is put beside what the machine keeps. Raises UserInputError, HostError."""
     tty.require_streams()
     wishes = _wishes(options.interactive, options.terminal, options.attach, kept.detach_keys, proxy=kept.sig_proxy)
     kept_run.require_together(options, kept)
@@ -55,17 +55,25 @@ def run_kept(options: RunOptions, kept: KeptOptions) -> int:
     refuse(kept, OptionSubject.SYSTEM if files.is_system else OptionSubject.CONTAINER, options.bundle)
     if kept.id_file is not None and os.path.lexists(kept.id_file):
         raise UserInputError(f"{kept.id_file} exists already", hint="remove it, or name another with --cidfile")
-    if kept.health_command is not None and not further.can_start_further(files.init):
+    if kept.health_command is not None and not guest_volume.can_start_further(files.init):
         raise UserInputError(
             "the init of this bundle is older than health checks", hint=f"vmtailor refit {options.bundle} renews it"
         )
     record, settled = kept_run.record_of(options, kept, files)
-    orders = _orders(record, settled, files)
     folders = MachineFolders()
+    if placed:
+        settled = replace(settled, bundle=folders.machines / record.id / machine_folders.BUNDLE)
+        record = replace(record, bundle=str(settled.bundle), options=kept_run.saved_options(settled))
+        orders = None
+    else:
+        orders = _orders(record, settled, files)
     folder = folders.create(record)
     try:
         if kept.id_file is not None:
             kept_run.write_id(kept.id_file, record.id)
+        if orders is None:
+            image_bundle.placed(files.path, settled.bundle)
+            orders = _orders(record, settled, bundle_folder.load(settled.bundle))
         _save(folder, orders)
     except BaseException:
         folders.remove(folder)
@@ -129,7 +137,7 @@ def _orders(record: KeptMachine, options: RunOptions, files: BundleFolder) -> _O
     orders, _ = orders_of(replace(options, attach=()), None, files)
     text = replace(orders, once_up="").text(known=True)
     more = [("restart", record.restart)]
-    if further.can_start_further(files.init):
+    if guest_volume.can_start_further(files.init):
         more += _health(record.health)
     return _Orders(text + guest_volume.records(more).removeprefix(_VERSION), orders.start.inherited)
 

@@ -25,11 +25,16 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,127}(?:/[A-Za-z0-9_][A-Za-z0-
 _HINT = "a bundle holds plain files only; get it again, or fit the image again"
 
 
+def is_name(name: str) -> bool:
+    """Return whether a text is the plain name of a file in a folder, or in a folder of it."""
+    return _NAME.fullmatch(name) is not None
+
+
 def require_name(name: str, where: Path) -> str:
     """Return a name that a record gives to a file of its own folder (`kernel`, `trace/trace.json`).
 
     Raises UserInputError for anything else: absolute paths, `..`, deeper folders, control characters."""
-    if not _NAME.fullmatch(name):
+    if not is_name(name):
         raise UserInputError(f"{where} names a file '{plain(name)}', which is not a plain name", hint=_HINT)
     return name
 

@@ -77,10 +77,10 @@ def copy(
     soon as more was written than an image may have, or HostError (no network, disk full)."""
     # These are written twice: as the daemon or the store gives them, and in the form that is asked for.
     times = 2 if source.startswith(("docker-daemon:", STORE)) else 1
-    name, limits, before = name or source, limits or ImageLimits(), _occupied(temporary)
+    name, limits, before = name or source, limits or ImageLimits(), occupied(temporary)
     # A registry may send without end.
     written = WrittenByTool(
-        temporary, times * limits.unpacked_bytes, lambda: _occupied(temporary) - before, lambda: too_much(name, limits)
+        temporary, times * limits.unpacked_bytes, lambda: occupied(temporary) - before, lambda: too_much(name, limits)
     )
     argv = copy_command(source, destination, temporary, access)
     try:
@@ -89,7 +89,37 @@ def copy(
         raise explain(name, failure.finished.error_text, access) from failure
 
 
-def _occupied(folder: Path) -> int:
+def copy_artefact(source: str, destination: Path, temporary: Path, access: Access, written: WrittenByTool) -> None:
+    """Fetch the blobs of one manifest, which `source` names by its digest, as they are. Raises as `copy` does, and the
+    error of `written` for more than is announced."""
+    argv = copy_command(source, destination, temporary, access)
+    argv.insert(argv.index("copy") + 1, "--preserve-digests")
+    try:
+        run(argv, timeout_s=COPY_TIMEOUT_S, meanwhile=Meanwhile(LOOK_S, written.look))
+    except CommandFailed as failure:
+        raise explain(source, failure.finished.error_text, access) from failure
+
+
+def send_command(layout: Path, destination: str, temporary: Path, access: Access) -> list[str]:
+    """Return the command that copies the only entry of a layout, all processors of it, to a registry as it is."""
+    options = ["--dest-tls-verify=false"] if is_loopback(destination) else []
+    if access.authfile is not None:
+        options.append(f"--dest-authfile={access.authfile}")
+    return [
+        require_tool("skopeo"), "--tmpdir", str(temporary), "copy", "--quiet", "--all", "--preserve-digests",
+        *options, f"oci:{layout}", destination,
+    ]  # fmt: skip
+
+
+def send_artefact(layout: Path, destination: str, temporary: Path, access: Access) -> None:
+    """Send a layout's only entry to a registry. Raises UserInputError (not allowed), HostError (no network)."""
+    try:
+        run(send_command(layout, destination, temporary, access), timeout_s=COPY_TIMEOUT_S)
+    except CommandFailed as failure:
+        raise explain(destination, failure.finished.error_text, access) from failure
+
+
+def occupied(folder: Path) -> int:
     """Return bytes in the files below a folder, those that just vanish not counted."""
     total = 0
     for path in folder.rglob("*"):

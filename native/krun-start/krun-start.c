@@ -79,7 +79,7 @@ static void add_disk(uint32_t machine, const char *path, bool read_only) {
     name[0]++;
 }
 
-// x86-64 alone: elsewhere the library refuses it.
+// The library refuses it for processors that have none.
 static void leave_out(uint32_t machine, const char *what) {
     int32_t (*split)(uint32_t, bool);
     if (strcmp(what, "pic") != 0)

@@ -64,8 +64,8 @@ class RawTerminal:
         finally:
             if saved is not None:
                 # At once: waiting until all output is read (TCSADRAIN) would be for ever where nobody reads.
-                # In the background the terminal is another's, and asking for it would stop us; one that does not control
-                # us cannot.
+                # In the background the terminal is another's, and asking for it would stop us; one that controls others
+                # cannot.
                 with contextlib.suppress(termios.error, OSError):
                     if _group() in (None, os.getpgrp()):
                         termios.tcsetattr(0, termios.TCSANOW, saved)

@@ -33,6 +33,7 @@ from vmtailor.pipeline import fit, kept_run, kept_start, keys, machine_run
 from vmtailor.pipeline.kept_run import KeptOptions
 from vmtailor.pipeline.machine_run import RunOptions
 from vmtailor.pipeline.options import BootOptions, FitOptions
+from vmtailor.pipeline.pull_options import PullOptions
 from vmtailor.pipeline.reverify import VerifyRequest
 from vmtailor.pipeline.second_fit import RefitRequest
 
@@ -46,6 +47,7 @@ RECORDS: dict[type[Any], tuple[OptionSubject, ...]] = {
     ),
     RunOptions: (KINDS.CONTAINER, KINDS.SYSTEM),
     KeptOptions: (KINDS.CONTAINER, KINDS.SYSTEM),
+    PullOptions: (KINDS.CONTAINER, KINDS.SYSTEM),
     VerifyRequest: (KINDS.CONTAINER, KINDS.SYSTEM),
     RefitRequest: (KINDS.CONTAINER, KINDS.SYSTEM),
     BootOptions: (KINDS.MACHINE, KINDS.FITTED, KINDS.EXERCISED, KINDS.WATCHED),

@@ -7,6 +7,7 @@ import fcntl
 import functools
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,11 @@ from vmtailor.booting.run_orders import RunOrders
 from vmtailor.cli import docker_options, quick_start
 from vmtailor.cli.verbs import Command
 from vmtailor.drivers.host import bundle_folder
+from vmtailor.pipeline import bundle_reference
 from vmtailor.pipeline.kept_run import KeptOptions
 from vmtailor.pipeline.machine_run import RunOptions, Watching, require_meant
 from vmtailor.pipeline.machine_run import run as run_machine
+from vmtailor.pipeline.pull_options import PullOptions
 
 #: A descriptor behind those that have a meaning in the supervisor.
 _FREE = 10
@@ -39,7 +42,7 @@ class RunCommand(Command):
             raise UserInputError(f"run has no {name}: {says}", hint=known.hint) from error
 
 
-def run(options: RunOptions, kept: KeptOptions) -> None:
+def run(options: RunOptions, kept: KeptOptions, wanted: PullOptions) -> None:
     """Start a bundle's container in its machine. Exits with the container's status; 125 when vmtailor fails, 126 when
     the container cannot be executed as asked, 127 when its program is not found.
 
@@ -53,6 +56,9 @@ def run(options: RunOptions, kept: KeptOptions) -> None:
         raise UserInputError("standard input is not a terminal", hint="leave -t out, or run it from a terminal")
     if options.host_loopback and not options.outbound:
         raise UserInputError("--host-loopback needs outbound connections", hint="leave --no-outbound out")
+    if (bundle := bundle_reference.local(options.bundle, wanted)) != options.bundle:
+        options = replace(options, bundle=bundle)
+        quick_start.missed = None  # the same words may mean another bundle next time
     if kept.keeps:
         # A run without a name loads none of this.
         from vmtailor.pipeline import kept_start

@@ -130,6 +130,7 @@ VERBS = (
         kind="RunCommand",
         help_names=("--help",),  # as in docker run, whose -h is the host name
     ),
+    Verb("push", "push", "Send a bundle to a registry, or into an OCI layout, and print its reference by digest."),
     Verb("ps", "ps", "List named machines: those that run, or all."),
     Verb(
         "logs",

@@ -25,7 +25,7 @@ BENCHED ?= native,containerd,docker,gvisor,lxc,nspawn,podman,examples/runtimes/c
 
 PUBLISHED := $(foreach name,unixbench iozone netperf,$(if $($(shell echo $(name) | tr a-z A-Z)_SOURCE),--$(name)-source $($(shell echo $(name) | tr a-z A-Z)_SOURCE)))
 
-.PHONY: help lab setup setup-cross setup-dev wheel demo examples check format unit contract system attack test test-all test-times mutants bench-fit bench-margin bench-host bench-remedies bench-analyze setup-host setup-bench bench-image bench-engines bench-lab bench-loongson bench bench-published bench-bundle bench-kvm bench-aa bench-overhead bench-start bench-streams compare-quality fuzz docs clean
+.PHONY: help lab setup setup-cross setup-dev wheel share demo examples check format unit contract system attack test test-all test-times mutants bench-fit bench-margin bench-host bench-remedies bench-analyze setup-host setup-bench bench-image bench-engines bench-lab bench-loongson bench bench-published bench-bundle bench-kvm bench-aa bench-overhead bench-start bench-streams compare-quality fuzz docs clean
 
 help:
 	@echo "make demo           fit the lighttpd example: image to proven VM, with report (sets up first);"
@@ -39,6 +39,7 @@ help:
 	@echo "make setup-cross    the emulators and cross compilers of the other processors (asks for root)"
 	@echo "make setup-dev      what tests, checks and generated pages need, with all of setup-cross (asks for root)"
 	@echo "make wheel          build/wheel/vmtailor-*.whl, for hosts that only run bundles"
+	@echo "make share          build/share: manual pages and completions of shells, as the wheel has them"
 	@echo "make check          lint, types, import layers, generated docs"
 	@echo "make unit|contract|system   one kind of tests"
 	@echo "make attack         everything hostile that the tests know: images, bundles, guests, logs, terminals"
@@ -93,9 +94,14 @@ setup-cross: setup
 
 # With the guest programs of the other processors whose compiler is here. What an older build left would go into it.
 wheel: setup
-	rm -rf $(BUILD)/lib $(BUILD)/lib.* $(BUILD)/bdist.* $(BUILD)/wheel
+	rm -rf $(BUILD)/lib $(BUILD)/lib.* $(BUILD)/share-files $(BUILD)/bdist.* $(BUILD)/wheel
 	$(PIP) wheel --no-deps --no-build-isolation --wheel-dir $(BUILD)/wheel .
 	@echo "$$(echo $(BUILD)/wheel/*.whl)"
+
+# Manual pages and the completions of shells, for a checkout; a wheel has its own.
+share: setup
+	rm -rf $(BUILD)/share
+	$(BIN)/python tools/share_files.py $(BUILD)
 
 requirements.lock requirements-dev.lock: | pyproject.toml
 

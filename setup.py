@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What pyproject.toml cannot say: a wheel carries the native parts, compiled by native/Makefile, and the pages of
-documentation that `vmtailor help` prints."""
+"""What pyproject.toml cannot say: a wheel carries the native parts, compiled by native/Makefile, the pages of
+documentation that `vmtailor help` prints, manual pages, and the completions of shells."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
+import sys
+import tomllib
 from pathlib import Path
 
 from setuptools import Distribution, setup
@@ -27,6 +30,7 @@ class BuildWithNatives(build_py):
         if self.editable_mode:
             return
         self.copy_pages(Path(self.build_lib) / "vmtailor" / "docs")
+        self.write_share_files(Path(self.build_lib).resolve().parent / "share-files")
         for tool, package in (("make", "make"), ("cc", "gcc")):
             if shutil.which(tool) is None:
                 raise CompileError(f"'{tool}' is needed for the native parts: apt-get install {package} musl-tools")
@@ -50,6 +54,20 @@ class BuildWithNatives(build_py):
             for page in sorted((ROOT / "docs" / kind).glob("*.md")):
                 shutil.copy(page, out / kind)
 
+    def write_share_files(self, out: Path) -> None:
+        """Write manual pages and completions from the table of options, and let them be installed below `share`."""
+        shutil.rmtree(out, ignore_errors=True)
+        path = os.pathsep.join(filter(None, (str(ROOT / "src"), os.environ.get("PYTHONPATH"))))
+        command = [sys.executable, str(ROOT / "tools" / "share_files.py"), str(out)]
+        try:
+            subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": path})
+        except subprocess.CalledProcessError as error:
+            raise CompileError("the manual pages could not be written (see above)") from error
+        folders: dict[str, list[str]] = {}
+        for file in sorted(one for one in out.rglob("*") if one.is_file()):
+            folders.setdefault(str(file.parent.relative_to(out)), []).append(os.path.relpath(file, ROOT))
+        self.distribution.data_files = list(folders.items())
+
 
 class PlatformWheel(bdist_wheel):
     """Any Python 3, but one kind of machine."""
@@ -69,4 +87,6 @@ class Binary(Distribution):
         return True
 
 
-setup(distclass=Binary, cmdclass={"build_py": BuildWithNatives, "bdist_wheel": PlatformWheel})
+# The table of options is read by importing the program: a build of its own has what the program imports.
+IMPORTED = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]
+setup(setup_requires=IMPORTED, distclass=Binary, cmdclass={"build_py": BuildWithNatives, "bdist_wheel": PlatformWheel})

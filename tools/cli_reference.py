@@ -13,7 +13,7 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from typer.models import ArgumentInfo, OptionInfo
 
-from vmtailor.base.errors import ExitCode
+from vmtailor.cli.exit_texts import EXITS, RUN_EXITS
 from vmtailor.cli.main import app
 from vmtailor.cli.verbs import VERBS
 
@@ -35,24 +35,6 @@ On a terminal, progress shows how far a step is, and how long it has taken. Else
 begins and when it ends, and one each minute between. A verb that needs what another vmtailor is making waits for it.
 After a second, and then once a minute, it says which process makes it, since when, and how far that is.
 """
-
-EXITS = {
-    ExitCode.DONE: "done",
-    ExitCode.NO: "the answer is no (`verify`, `gate`)",
-    ExitCode.USER_INPUT: "the input is wrong: an image, an exercise, an option",
-    ExitCode.HOST: "the host lacks something: a tool, space, a free port (`vmtailor doctor` says what to do)",
-    ExitCode.BUILD: "a kernel, a configuration or a file system could not be built",
-    ExitCode.GUEST: "a guest failed: it crashed, hung, or its workload did",
-    ExitCode.BUG: "a bug of vmtailor: run it again with `--debug`, and report what it prints",
-    ExitCode.RUN: "`run` only: any of the failures above, because every other code may be the container's",
-    ExitCode.INTERRUPTED: "interrupted; finished work is kept, and the next try uses it",
-}
-
-RUN_EXITS = """`vmtailor run` exits with the container's own status if the container ended, as `docker run` does.
-It exits with 125 when vmtailor itself fails, a wrong option included, or when the machine ends without a status of the
-container's (`poweroff -f` inside); with 126 when the program cannot be executed (no permission, an unknown user, a bad
-working directory); with 127 when it is not found; with 137 when vmtailor ended it after its time to stop.
-[`run` and `docker run`](run-and-docker-run.md) has all differences."""
 
 
 def main(arguments: list[str]) -> int:

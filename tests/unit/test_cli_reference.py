@@ -38,7 +38,7 @@ def test_every_option_that_help_shows_is_in_the_page() -> None:
         text = result.stdout
         names = {word.strip("│, ") for word in text.split() if word.strip("│, ").startswith("--")} - {"--help"}
         shown = {name for name in names if name.replace("-", "").isalnum()}
-        assert bool(shown) == (path not in ("help", "wait", "rename", "generate")), path
+        assert bool(shown) == (path not in ("help", "completions", "wait", "rename", "generate")), path
         missing = {name for name in shown if name not in section and not name.startswith("--no-")}
         assert not missing, (path, missing)
 

@@ -10,7 +10,7 @@ import pytest
 from tests.fakes.started import Start
 from tests.unit.test_cli_reference import tool
 
-from vmtailor.cli.verbs import VERBS, Verb
+from vmtailor.cli.verbs import GROUPS, VERBS, Verb
 
 VERB = pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.name)
 
@@ -52,17 +52,25 @@ def test_the_list_of_verbs_says_what_each_says_of_itself(verb: Verb) -> None:
     assert verb.function().__name__ == verb.name
 
 
+def test_each_verb_is_in_one_line_of_the_list() -> None:
+    listed = [name for _, lines in GROUPS for names, _ in lines for name in names.split(", ")]
+    assert sorted(listed) == sorted(verb.name for verb in VERBS)
+
+
 def test_all_verbs_are_listed(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    for columns in ("40", "200"):
+    for columns in ("40", "80", "200"):
         monkeypatch.setenv("COLUMNS", columns)
         code, out, err = start("--help")
         assert (code, err) == (0, "")
-        assert all(f"\n  {verb.name} " in out for verb in VERBS) and "--version" in out and "--debug" in out
+        assert {verb.name for verb in VERBS} | {"--version;", "--debug", "--help."} <= set(out.replace(",", "").split())
+        lines = out.splitlines()
+        assert all(len(line) <= max(50, int(columns)) for line in lines)
+        assert columns == "40" or len(lines) < 24  # one screen, with the prompt below
 
 
 def test_without_a_verb_help_is_shown_and_it_counts_as_wrong(start: Start) -> None:
     code, out, err = start()
-    assert code == 2 and "Commands:" in out and err == ""
+    assert code == 2 and "Run it like a container:" in out and err == ""
 
 
 @pytest.mark.parametrize(

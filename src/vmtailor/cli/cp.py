@@ -9,14 +9,26 @@ from typing import Annotated
 from vmtailor.base import output
 from vmtailor.base.errors import UserInputError
 from vmtailor.drivers.host.machine_folders import MachineFolders
-from vmtailor.model.option import Option
+from vmtailor.model.option import Option, Suggests
 from vmtailor.pipeline import machine_copy
 from vmtailor.pipeline.machine_copy import STREAM, CopyWishes
 
 
 def cp(
-    source: Annotated[str, Option(name="SOURCE", help="Copy this: NAME:PATH, a path of the host, or - for a tar.")],
-    target: Annotated[str, Option(name="TARGET", help="Copy it there: NAME:PATH, a path of the host, or - for a tar.")],
+    source: Annotated[
+        str,
+        Option(
+            name="SOURCE", suggests=Suggests.COPIES, help="Copy this: NAME:PATH, a path of the host, or - for a tar."
+        ),
+    ],
+    target: Annotated[
+        str,
+        Option(
+            name="TARGET",
+            suggests=Suggests.COPIES,
+            help="Copy it there: NAME:PATH, a path of the host, or - for a tar.",
+        ),
+    ],
     owners: Annotated[
         bool, Option(name="--archive", short="-a", type=bool, help="Keep the numbers of users and groups.")
     ] = False,

@@ -11,13 +11,17 @@ from vmtailor.base import manual, output, terminal
 from vmtailor.base.errors import HostError, UserInputError
 from vmtailor.base.near_names import or_else
 from vmtailor.cli.verbs import VERBS, help_of, named
-from vmtailor.model.option import Option
+from vmtailor.model.option import Option, Suggests
 
 
 def help(
     page: Annotated[
         str | None,
-        Option(name="PAGE", help="Print this page, or the help of this verb; left out, list all pages."),
+        Option(
+            name="PAGE",
+            suggests=Suggests.PAGES,
+            help="Print this page, or the help of this verb; left out, list all pages.",
+        ),
     ] = None,
 ) -> None:
     """Print a page of the documentation, or list all pages.

@@ -10,7 +10,7 @@ from vmtailor.base import output
 from vmtailor.base.errors import UserInputError
 from vmtailor.cli.each import Failures
 from vmtailor.drivers.host.machine_folders import MachineFolders
-from vmtailor.model.option import Option
+from vmtailor.model.option import Option, Suggests
 from vmtailor.model.option_rows import MACHINES
 from vmtailor.pipeline import machine_control
 
@@ -18,7 +18,13 @@ _TIME = Option(
     name="--timeout", short="-t", type=int, least=-1, former=("--time",), metavar="SECONDS",
     help="End a machine that has not stopped after so many seconds; -1 waits for ever.",
 )  # fmt: skip
-_SIGNAL = Option(name="--signal", short="-s", metavar="SIGNAL", help="Send this signal, such as HUP or SIGUSR1.")
+_SIGNAL = Option(
+    name="--signal",
+    short="-s",
+    metavar="SIGNAL",
+    suggests=Suggests.SIGNALS,
+    help="Send this signal, such as HUP or SIGUSR1.",
+)
 
 
 def start(
@@ -137,7 +143,7 @@ def rm(
 
 
 def rename(
-    name: Annotated[str, Option(name="NAME", help="Rename this machine.")],
+    name: Annotated[str, Option(name="NAME", suggests=Suggests.MACHINES, help="Rename this machine.")],
     new_name: Annotated[str, Option(name="NEW_NAME", help="Call it so.")],
 ) -> None:
     """Give a named machine another name."""

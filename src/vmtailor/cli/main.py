@@ -20,7 +20,8 @@ from vmtailor.cli.verbs import HELP, WIDTH, OutputClosed, Verbs
 app = typer.Typer(
     name="vmtailor",
     cls=Verbs,
-    help="From a container image to the Linux virtual machine that fits it: traced, built, proven, measured.",
+    help="Make the Linux virtual machine that fits an image or a system disk.",
+    subcommand_metavar="VERB [ARGS]...",
     invoke_without_command=True,
     context_settings={**WIDTH, "help_option_names": HELP},
     pretty_exceptions_enable=False,
@@ -43,7 +44,7 @@ def options(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """From a container image to the Linux virtual machine that fits it."""
+    """Make the Linux virtual machine that fits an image or a system disk."""
     if debug:
         output.debug_log()
     if context.invoked_subcommand is None:

@@ -76,6 +76,7 @@ def ps(
         tuple[tuple[str, str], ...],
         Option(
             name="--filter", short="-f", many=True, read=_filters, metavar="KEY=VALUE",
+            suggests=("name=", "id=", "label=", "status=", "health=", "exited=", "ancestor="),
             help="List those that match: name, id, label, status, health, exited, ancestor. Repeat it for more.",
         ),
     ] = (),

@@ -13,7 +13,7 @@ from vmtailor.base.files import records
 from vmtailor.base.terminal import BREAK, Column, Table, TerminalConsole, Text, box
 from vmtailor.base.text import plural
 from vmtailor.model.architecture import named
-from vmtailor.model.option import Option
+from vmtailor.model.option import Option, Suggests
 from vmtailor.model.option_rows import JSON, PARTITION
 from vmtailor.model.systems.system import DiskLayout, InstalledKernel, System
 from vmtailor.pipeline.systems import subjects
@@ -24,6 +24,7 @@ def show(
         str,
         Option(
             name="SUBJECT",
+            suggests=Suggests.IMAGES,
             help="Show disk:FILE (raw or qcow2), rootfs:DIR, rootfs:ARCHIVE (a tar), an image whose entry point is an "
             "init, or a path.",
         ),

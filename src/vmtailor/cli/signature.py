@@ -30,6 +30,16 @@ class Parameter:
     default: Any
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """Return its long name; with the name that turns it off, for a flag that is on, or not known to be off."""
+        turns_off = self.row.type is bool and self.default is not False
+        return (self.row.name, f"--no-{self.row.name[2:]}") if turns_off else (self.row.name,)
+
+    @property
+    def is_required(self) -> bool:
+        return self.row.is_argument and (self.default is MISSING or self.default == "")
+
+    @property
     def former(self) -> dict[str, str]:
         """Return the keys of its former names."""
         return {f"{self.key}_formerly_{number}": name for number, name in enumerate(self.row.former)}
@@ -88,6 +98,14 @@ def of_verb(verb: str, function: Callable[..., Any]) -> Callable[..., Any]:
     return called
 
 
+def parameters_of(verb: str, function: Callable[..., Any]) -> tuple[Parameter, ...]:
+    """Return the options and arguments of a verb in the order of its help. `function`: as it is written."""
+    hints = get_type_hints(function, include_extras=True)
+    return tuple(
+        one for name, declared in _signature(function).items() for one in _parameters(verb, name, hints[name], declared)
+    )
+
+
 def _signature(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     return dict(inspect.signature(function).parameters)
 
@@ -109,12 +127,12 @@ def _typed(one: Parameter) -> Iterator[inspect.Parameter]:
     limits: dict[str, Any] = {"min": row.least, "max": row.most, "metavar": row.metavar or None}
     if row.is_argument:
         info: Any = typer.Argument(help=row.help, show_default=False, **limits)
-        required = one.default is MISSING or one.default == ""
+        required = one.is_required
         yield _parameter(
             one.key, kind if required else kind | None, info, inspect.Parameter.empty if required else None
         )
         return
-    names = f"{row.name}/--no-{row.name[2:]}" if row.type is bool and one.default is not False else row.name
+    names = "/".join(one.names)
     declared = [names, *([row.short] if row.short else [])]
     annotation = kind | None if one.shown is None else kind
     info = typer.Option(*declared, help=row.help, show_default=one.shown is not None, **limits)

@@ -17,7 +17,7 @@ from typer.main import get_command
 
 from vmtailor.base.errors import UserInputError
 from vmtailor.cli.interrupt import work_begins
-from vmtailor.cli.signature import of_verb
+from vmtailor.cli.signature import Parameter, of_verb, parameters_of
 
 #: Options that show help.
 HELP = ("-h", "--help")
@@ -41,6 +41,10 @@ class Verb:
     def function(self) -> Callable[..., Any]:
         """Load the verb's function."""
         return of_verb(self.name, getattr(self._load(), self.name))
+
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Load the verb, and return its options and arguments in the order of its help."""
+        return parameters_of(self.name, getattr(self._load(), self.name))
 
     def command_class(self) -> type[Command]:
         found: type[Command] = getattr(self._load(), self.kind) if self.kind else Command
@@ -115,6 +119,7 @@ VERBS = (
     ),
     *wing_verbs(),
     Verb("help", "help", "Print a page of the documentation, or list all pages."),
+    Verb("completions", "completions", "Print the file with which a shell completes the words of vmtailor."),
     Verb("doctor", "doctor", "Check what works on this host (tools, kernels, space, KVM) and say what to install."),
     Verb(
         "cache",
@@ -125,7 +130,7 @@ VERBS = (
     Verb(
         "run",
         "run",
-        "Start a bundle's container in its machine.",
+        "Start the container of a bundle, or of an image, in its machine.",
         mixed=False,
         kind="RunCommand",
         help_names=("--help",),  # as in docker run, whose -h is the host name
@@ -165,6 +170,47 @@ VERBS = (
 )
 _BY_NAME = {verb.name: verb for verb in VERBS}
 
+#: The lines of `vmtailor --help`, by their groups: verbs that go together, and what they do. They fit in 80x24.
+GROUPS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
+    (
+        "Fit a machine to an image or a system disk",
+        (
+            ("fit, refit", "Make the machine that fits; fit it again."),
+            ("trace, plan, build", "Take one step of a fit, and show its result."),
+            ("verify, measure, push", "Prove a bundle; measure its costs; send it."),
+            ("explain, report, show", "Explain a choice; write the page; show a system."),
+        ),
+    ),
+    (
+        "Run it like a container",
+        (
+            ("run, exec, attach, cp", "Start it; run another command; copy files."),
+            ("ps, logs, inspect, stats", "See what runs, what it prints, what it uses."),
+            ("start, stop, restart", "Start, stop and restart machines with names."),
+            ("kill, wait, rename, rm", "Send a signal; wait for the end; remove it."),
+            ("volume, generate", "Keep data in volumes; start it with the host."),
+        ),
+    ),
+    (
+        "Find where the time of a boot goes",
+        (
+            ("boot, analyze", "Boot and time a machine; read a boot's logs."),
+            ("compare, gate, bench", "Show changes; hold budgets; compare runtimes."),
+        ),
+    ),
+    (
+        "Look after this host",
+        (
+            ("doctor, cache", "Check the tools; show and prune the cache."),
+            ("help, completions", "Read the documentation; complete words."),
+        ),
+    ),
+)
+_MORE = (
+    "Options: --debug logs commands and shows tracebacks; --version; -h, --help.",
+    "vmtailor VERB --help shows a verb's options; vmtailor help lists the pages.",
+)
+
 
 #: Greatest width of help on a wide terminal.
 WIDTH: dict[str, Any] = {"max_content_width": 100}
@@ -180,10 +226,18 @@ class Verbs(TyperGroup):
         verb = _BY_NAME.get(cmd_name)
         return None if verb is None else command(verb)
 
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
-        # The library would load every verb to read its first line.
-        with formatter.section("Commands"):
-            formatter.write_dl([(verb.name, verb.help) for verb in VERBS])
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        # The library would load every verb to read its first line, and put blank lines between all groups.
+        self.format_usage(ctx, formatter)
+        self.format_help_text(ctx, formatter)
+        formatter.write_paragraph()
+        width = max(len(verbs) for _, lines in GROUPS for verbs, _ in lines)
+        for head, lines in GROUPS:
+            formatter.write(f"{head}:\n")
+            with formatter.indentation():
+                formatter.write_dl([(verbs.ljust(width), says) for verbs, says in lines])
+        for line in _MORE:
+            formatter.write_text(line)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         # Suggestions for a name that does not exist.

@@ -12,7 +12,7 @@ from vmtailor.base.errors import AnswerNo, UserInputError
 from vmtailor.base.terminal import Column, Table, TerminalConsole, box
 from vmtailor.drivers.shares import volumes
 from vmtailor.drivers.shares.volumes import USUAL_BYTES, VolumeState
-from vmtailor.model.option import Option
+from vmtailor.model.option import Option, Suggests
 from vmtailor.model.option_rows import JSON
 from vmtailor.model.option_values import parse_volume_size
 
@@ -30,7 +30,9 @@ def volume(
     action: Annotated[
         VolumeAction, Option(name="ACTION", type=VolumeAction, help="Choose ls, create, inspect or rm, as in docker.")
     ],
-    names: Annotated[tuple[str, ...], Option(name="NAME", many=True, help="Name these volumes.")] = (),
+    names: Annotated[
+        tuple[str, ...], Option(name="NAME", many=True, suggests=Suggests.VOLUMES, help="Name these volumes.")
+    ] = (),
     size: Annotated[
         int | None,
         Option(

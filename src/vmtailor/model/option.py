@@ -62,6 +62,28 @@ class OptionSubject(Enum):
         return str(self.value[1])
 
 
+@unique
+class Suggests(Enum):
+    """A kind of words that a shell suggests for the value of an option or argument."""
+
+    NOTHING = "nothing"
+    FILES = "files"
+    FOLDERS = "folders"
+    IMAGES = "images"
+    MACHINES = "machines"
+    VOLUMES = "volumes"
+    #: A folder of the host or a volume, up to the first colon.
+    MOUNTS = "mounts"
+    #: A file of the host, or a machine and a colon.
+    COPIES = "copies"
+    MONITORS = "monitors"
+    MARGINS = "margins"
+    KEPT = "kept"
+    SIGNALS = "signals"
+    CHANGES = "changes"
+    PAGES = "pages"
+
+
 ANY = frozenset(OptionSubject)
 IMAGES = frozenset({OptionSubject.IMAGE})
 SYSTEMS = frozenset({OptionSubject.TREE, OptionSubject.DISK})
@@ -78,7 +100,8 @@ class Option:
     `many`: it may be repeated; `commas`: one value may also hold several, between commas. `former`: names that it had,
     understood and hidden. `verbs`: those of its record's verbs that have it; empty for all. `unkeyed`: the reason why
     no result depends on it; empty where one does, so that the cache's key has it. `hint`: the next command for who
-    gave it where it does not apply; empty for the hint of the kind of subject."""
+    gave it where it does not apply; empty for the hint of the kind of subject. `suggests`: a kind of words, or the
+    words, that a shell offers for a value; None for those of its type."""
 
     name: str
     help: str
@@ -95,6 +118,7 @@ class Option:
     subjects: frozenset[OptionSubject] = ANY
     unkeyed: str = ""
     hint: str = ""
+    suggests: Suggests | tuple[str, ...] | None = None
 
     @property
     def is_argument(self) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from vmtailor.model import option_values
 from vmtailor.model.machine import Accelerator, Clock
-from vmtailor.model.option import Option, OptionSubject
+from vmtailor.model.option import Option, OptionSubject, Suggests
 
 JSON = Option(name="--json", type=bool, help="Print one JSON document.", unkeyed="it is how a result is printed")
 VERBOSE = Option(
@@ -37,7 +37,7 @@ TRUST_HOST_COMMANDS = Option(
 _OF_CONTAINERS = frozenset({OptionSubject.CONTAINER, OptionSubject.FITTED})
 _WHOSE_MACHINE = "leave it out: a system's machine is QEMU's"
 ON = Option(
-    name="--on", metavar="MONITOR", subjects=_OF_CONTAINERS, hint=_WHOSE_MACHINE,
+    name="--on", metavar="MONITOR", suggests=Suggests.MONITORS, subjects=_OF_CONTAINERS, hint=_WHOSE_MACHINE,
     help="Start the machine by this monitor under KVM: on this host where that works, else in the lab.",
 )  # fmt: skip
 IN_LAB = Option(
@@ -75,14 +75,14 @@ SOURCE = Option(
     unkeyed="the key has the digest of the source",
 )  # fmt: skip
 KEEP = Option(
-    name="--keep", many=True, read=option_values.kept_symbols,
+    name="--keep", many=True, suggests=Suggests.KEPT, read=option_values.kept_symbols,
     help="Keep a configuration symbol: NAME or NAME=VALUE. Repeat it, or join names by commas.",
 )  # fmt: skip
 DROP = Option(
     name="--drop", many=True, commas=True, help="Leave a configuration symbol out. Repeat it, or join names by commas."
 )
 MARGIN = Option(
-    name="--margin", many=True, metavar="WHAT", read=option_values.margins,
+    name="--margin", many=True, metavar="WHAT", suggests=Suggests.MARGINS, read=option_values.margins,
     help="Keep more than was demanded: none, reachable, server or reachable+server. Default: reachable; with server "
     "too where no load was given.",
 )  # fmt: skip
@@ -90,7 +90,7 @@ PARTITION = Option(
     name="--partition", type=int, least=1, most=1000, help="Use the system on this partition of the disk."
 )
 TRY = Option(
-    name="--try", many=True, commas=True, metavar="CHANGE",
+    name="--try", many=True, commas=True, metavar="CHANGE", suggests=Suggests.CHANGES,
     help="Try these changes, and keep or show what is faster; a+b is tried as one. Repeat it, or use commas.",
 )  # fmt: skip
 TOP = Option(name="--top", type=int, least=1, help="Print this many rows.")
@@ -99,14 +99,21 @@ BOOT = Option(
 )
 DRY_RUN = Option(name="--dry-run", type=bool, help="Show what would be done, and do nothing.")
 #: Options of the verbs for named machines.
-MACHINES = Option(name="NAME", many=True, help="Take these machines: names, identifiers, or the beginnings of these.")
-MACHINE = Option(name="NAME", help="Take this machine: its name, its identifier, or the beginning of that.")
+MACHINES = Option(
+    name="NAME", many=True, suggests=Suggests.MACHINES,
+    help="Take these machines: names, identifiers, or the beginnings of these.",
+)  # fmt: skip
+MACHINE = Option(
+    name="NAME",
+    suggests=Suggests.MACHINES,
+    help="Take this machine: its name, its identifier, or the beginning of that.",
+)
 FORMAT = Option(name="--format", metavar="FORM", help="Print a table, json, or the fields of a template: '{{.ID}}'.")
 NO_TRUNC = Option(name="--no-trunc", type=bool, help="Print identifiers and commands in full.")
 DETACH_KEYS = Option(
     name="--detach-keys", metavar="KEYS", help="Leave the terminal at these keys, such as ctrl-x,x (ctrl-p,ctrl-q)."
 )
 SIG_PROXY = Option(
-    name="--sig-proxy", metavar="true|false", read=option_values.parse_switch,
+    name="--sig-proxy", metavar="true|false", suggests=("true", "false"), read=option_values.parse_switch,
     help="Pass signals on (true), or leave the machine at the first one (false).",
 )  # fmt: skip

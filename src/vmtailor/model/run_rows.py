@@ -64,7 +64,8 @@ DOMAINNAME = Option(
     name="--domainname", read=run_values.domain_name, subjects=_CONTAINERS, help="Give the guest this domain name."
 )
 SECURITY_OPT = Option(
-    name="--security-opt", many=True, read=run_values.no_new_privileges, subjects=_CONTAINERS,
+    name="--security-opt", many=True, read=run_values.no_new_privileges,
+    subjects=_CONTAINERS, suggests=("no-new-privileges",),
     help="Take no-new-privileges: programs get no rights by setuid or file capabilities. Repeat it for more.",
 )  # fmt: skip
 PUBLISH_ALL = Option(
@@ -76,7 +77,7 @@ EXPOSE = Option(
     help="Name a port, or a range of ports, for --publish-all. Repeat it for more.",
 )  # fmt: skip
 NETWORK = Option(
-    name="--network", short="--net", read=run_values.network, subjects=_CONTAINERS,
+    name="--network", short="--net", suggests=("user", "none", "tap:"), read=run_values.network, subjects=_CONTAINERS,
     help="Choose the network: user, none, or tap:NAME for a TAP device of this host. Default: user.",
 )  # fmt: skip
 MAC_ADDRESS = Option(

@@ -69,7 +69,12 @@ def pulled(text: str, wanted: PullOptions, store: Store) -> Path | None:
         return known
     with disk_full_is_a_host_error(store.root), temporary.held_folder(store.folder("scratch")) as scratch:
         limits = ImageLimits.for_disk(scratch) if wanted.max_bytes is None else ImageLimits.of_size(wanted.max_bytes)
-        found = artefact_source.find(where, access, scratch, limits)
+        try:
+            found = artefact_source.find(where, access, scratch, limits)
+        except UserInputError:
+            if where.path is None or where.digest:
+                raise
+            return None  # what does not say that it is a bundle is none; the reader of images says what is wrong
         kind = artefact.type_of(found.data, text)
         if kind != KIND.type and artefact.may_be_image(found.data, text):
             return None
@@ -128,7 +133,7 @@ def _unpack(
 ) -> None:
     """Fill a folder with a bundle, every file checked. Raises UserInputError, HostError."""
     name = found.place.reference
-    blobs = artefact_source.fetch(found, wanted, access, scratch)
+    blobs = artefact_source.fetch(found, wanted, access, scratch, limits)
     data = blobs.document(wanted.config.digest)
     if len(data) != wanted.config.size_bytes:
         raise bad(name, "is damaged or cut short: its record has another length than it says")

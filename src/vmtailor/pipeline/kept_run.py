@@ -70,6 +70,7 @@ class KeptOptions:
     restart: RestartPolicy = option(
         Option(
             name="--restart", read=kept_machine.parse_restart, metavar="POLICY", subjects=CONTAINERS,
+            suggests=("no", "on-failure", "always", "unless-stopped"),
             help="Start the machine again when it has ended: no, on-failure[:N], always, unless-stopped.",
         ),
         RestartPolicy(),

@@ -21,7 +21,7 @@ from vmtailor.model.architecture import named
 from vmtailor.model.boots.series import JudgedBy
 from vmtailor.model.machine import Accelerator, Clock
 from vmtailor.model.margin import Margin
-from vmtailor.model.option import FETCHED, FITS, IMAGES, SYSTEMS, Option, OptionSubject, internal, option
+from vmtailor.model.option import FETCHED, FITS, IMAGES, SYSTEMS, Option, OptionSubject, Suggests, internal, option
 from vmtailor.model.plan import RootFormat
 from vmtailor.model.systems.units import UnitsMode
 
@@ -55,8 +55,13 @@ _REFITTED = _OF_CONTAINERS | {OptionSubject.SYSTEM}
 _KEPT = FITS | _REPLANNED | _REFITTED
 _RESUMED = frozenset({OptionSubject.PLANNED_FOLDER, OptionSubject.BUILT_FOLDER})
 
-ARCH = Option(name="--arch", help=f"Use this processor ({', '.join(architecture.names())}).")
-MACHINE = Option(name="--machine", help=f"Use this type of machine ({', '.join(architecture.every_board())}).")
+ARCH = Option(
+    name="--arch", suggests=architecture.names(), help=f"Use this processor ({', '.join(architecture.names())})."
+)
+MACHINE = Option(
+    name="--machine", suggests=architecture.every_board(),
+    help=f"Use this type of machine ({', '.join(architecture.every_board())}).",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -71,7 +76,7 @@ class FitOptions:
 
     reference: str = option(
         Option(
-            name="IMAGE",
+            name="IMAGE", suggests=Suggests.IMAGES,
             help="Fit docker://NAME, docker-daemon:NAME, containers-storage:NAME, docker-archive:FILE or -, "
             "oci-archive:FILE, oci:DIR[:TAG], rootfs:DIR, disk:FILE, or a path.",
             verbs=_STAGES, unkeyed="the key has the digest of what was found there, and its record",

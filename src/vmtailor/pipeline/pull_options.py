@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The options of a bundle that is pulled from a registry or a layout."""
+"""The options of a bundle, or an image, that comes from a registry or a layout."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ class PullWhen(StrEnum):
 
 @dataclass(frozen=True)
 class PullOptions:
-    """The options of a bundle that is pulled. `architecture`: of an index's part; empty for this host's."""
+    """The options of what is pulled. `when`: for bundles alone; `architecture`: of an index's part; empty for this
+    host's."""
 
     when: PullWhen = option(
         Option(
@@ -33,7 +34,7 @@ class PullOptions:
     architecture: str = option(
         Option(
             name="--arch",
-            help=f"Take the bundle for this processor ({', '.join(architecture.names())}). Default: this host's.",
+            help=f"Take what is for this processor ({', '.join(architecture.names())}). Default: this host's.",
         ),
         "",
     )  # fmt: skip
@@ -43,7 +44,7 @@ class PullOptions:
     max_bytes: int | None = option(
         Option(
             name="--max-image-size", read=option_values.parse_image_size,
-            help="Accept a bundle of this size, such as 32G. Default: 16G, or 2G if the cache has less than 32G free.",
+            help="Accept this size, such as 32G. Default: 16G, or 2G if the cache has less than 32G free.",
         ),
         None,
     )  # fmt: skip

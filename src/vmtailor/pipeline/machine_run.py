@@ -168,7 +168,7 @@ class RunOptions:
     pid: str | None = option(
         Option(
             name="--pid", suggests=("host",), read=option_values.parse_pid, subjects=CONTAINERS,
-            help="Take `host` alone: the container's program is not PID 1, also one that insists.",
+            help="Take only `host`: the container's program is not PID 1, even if it insists.",
         ),
         None,
     )  # fmt: skip

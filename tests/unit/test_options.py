@@ -30,6 +30,7 @@ from vmtailor.model.option import Option, OptionSubject, given, refusal, refuse,
 from vmtailor.model.plan import RootFormat
 from vmtailor.model.systems.units import UnitsMode
 from vmtailor.pipeline import fit, kept_run, kept_start, keys, machine_run
+from vmtailor.pipeline.image_run_options import ImageRunOptions
 from vmtailor.pipeline.kept_run import KeptOptions
 from vmtailor.pipeline.machine_run import RunOptions
 from vmtailor.pipeline.options import BootOptions, FitOptions
@@ -46,6 +47,7 @@ RECORDS: dict[type[Any], tuple[OptionSubject, ...]] = {
     ),
     RunOptions: (KINDS.CONTAINER, KINDS.SYSTEM),
     KeptOptions: (KINDS.CONTAINER, KINDS.SYSTEM),
+    ImageRunOptions: (KINDS.IMAGE,),
     VerifyRequest: (KINDS.CONTAINER, KINDS.SYSTEM),
     RefitRequest: (KINDS.CONTAINER, KINDS.SYSTEM),
     BootOptions: (KINDS.MACHINE, KINDS.FITTED, KINDS.EXERCISED, KINDS.WATCHED),

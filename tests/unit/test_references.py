@@ -258,9 +258,29 @@ def test_an_image_for_a_bundle_has_the_command_that_fits_it(
     write_layout(tmp_path / "layout", [tar_of(file("x"))], {})
     (tmp_path / "saved.tar").write_bytes(tar_of(file("manifest.json", b"[]")))
     (tmp_path / "d.qcow2").write_bytes(b"QFI\xfb" + bytes(600))
-    for verb in ("run", "verify", "measure", "refit", "explain", "report"):
+    for verb in ("verify", "measure", "refit", "explain", "report"):
         code, out, err = start(verb, typed)
-        assert code == (125 if verb == "run" else 2) and out == "" and f"{command} " in err, (verb, err)
+        assert code == 2 and out == "" and f"{command} " in err, (verb, err)
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ("nginx:1.27", "vmtailor run docker://nginx:1.27 starts the image of that name"),
+        (f"ghcr.io/x/y@{DIGEST}", f"vmtailor run docker://ghcr.io/x/y@{DIGEST} starts the image of that name"),
+        ("docker:nginx", "docker://nginx for the image nginx"),
+        ("saved.tar", "skopeo cannot read docker-archive:saved.tar"),
+        ("layout", "layout has no entry point and no command"),
+        ("disk:d.qcow2", "vmtailor fit disk:d.qcow2 -x EXERCISE -o d-vm "),
+        ("d.qcow2", "vmtailor fit disk:d.qcow2 -x EXERCISE -o d-vm "),
+    ],
+)
+def test_run_takes_images_and_says_how_a_name_is_one(typed: str, said: str, tmp_path: Path, start: Start) -> None:
+    write_layout(tmp_path / "layout", [tar_of(file("x"))], {})
+    (tmp_path / "saved.tar").write_bytes(tar_of(file("manifest.json", b"[]")))
+    (tmp_path / "d.qcow2").write_bytes(b"QFI\xfb" + bytes(600))
+    code, out, err = start("run", typed)
+    assert code == 125 and out == "" and said in err
 
 
 def test_booting_an_image(start: Start) -> None:

@@ -166,6 +166,23 @@ def spawn(
                     pipe.close()
 
 
+def leave(argv: Sequence[str], log_file: Path, *, nice: int, pass_fds: Sequence[int] = ()) -> int:
+    """Start a program that goes on when we end, in a session of its own, and return its process number. Both its
+    outputs go to a file; `nice` is added to our own nice value. Raises HostError."""
+    log.debug("leave: %s", pasteable(argv))
+    before = os.getpriority(os.PRIO_PROCESS, 0)
+    with log_file.open("wb") as output:
+        left = subprocess.Popen(
+            list(argv), stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
+            pass_fds=tuple(pass_fds),
+        )  # fmt: skip
+    with contextlib.suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, left.pid, min(19, before + nice))
+        Path(f"/proc/{left.pid}/autogroup").write_text(str(min(19, before + nice)))
+    left.returncode = 0  # nobody waits for it
+    return left.pid
+
+
 def _yields_as_we_do(pid: int) -> None:
     """Give our nice value to the session of a program. Where the kernel weighs sessions (autogroup, sched(7)), a
     program in a session of its own yields to others only if its session does."""

@@ -28,10 +28,10 @@ class RunOrders:
     the supervisor adds. `grace_s`: seconds between the stop signal and the end of the machine, may be infinite;
     `start_s`: seconds in which init must have spoken, since a kernel that goes astray prints nothing. `once_up`: lines
     for standard error once the guest has spoken and its ports are open. `told`: a descriptor of ours that takes what
-    init tells of refused calls; then the end is always explained. `builtins`: init starts further processes. `explain`:
-    the program that words the end. `variables`: of the container's environment, beside those of the image. `of_files`:
-    files that the orders were made from, where they hold for another start with the same options, and `holds_s`: for
-    how many seconds; empty where they do not."""
+    init tells of refused calls; then the end is always explained, as with `explained`. `builtins`: init starts further
+    processes. `explain`: the program that words the end. `variables`: of the container's environment, beside those of
+    the image. `of_files`: files that the orders were made from, where they hold for another start with the same
+    options, and `holds_s`: for how many seconds; empty where they do not."""
 
     start: SupervisedStart
     volume: tuple[tuple[str, str], ...]
@@ -42,6 +42,7 @@ class RunOrders:
     terminal: bool = False
     once_up: str = ""
     told: int = 0
+    explained: bool = False
     builtins: bool = False
     explain: tuple[str, ...] = ()
     variables: tuple[tuple[str, str], ...] = ()
@@ -76,7 +77,9 @@ class RunOrders:
         if self.once_up:
             yield "announce", self.once_up
         if self.told:
-            yield from (("told", str(self.told)), ("explain-always", "1"))
+            yield "told", str(self.told)
+        if self.told or self.explained:
+            yield "explain-always", "1"
         yield from (("explain", word) for word in self.explain)
 
 

@@ -40,6 +40,7 @@ _KINDS = {
     "counted": "boots that were counted",
     "errors": "what errors said that did not fit a screen",
     "facts": "what is known of a kernel's source",
+    "family": "family kernels",
     "fit": "fitted bundles",
     "image": "container images, as one archive each",
     "images": "which image a reference meant",
@@ -63,6 +64,7 @@ _KINDS = {
     "tools": "volumes with the tracer",
     "trace": "traces",
     caches.UNFINISHED: "what runs that were killed left half made",
+    "unfitted": "bundles of images on family kernels",
     "verification": "verifications that passed",
     "work": "what was read from work folders",
 }

@@ -7,6 +7,7 @@ import fcntl
 import functools
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,11 @@ from vmtailor.booting.run_orders import RunOrders
 from vmtailor.cli import docker_options, quick_start
 from vmtailor.cli.verbs import Command
 from vmtailor.drivers.host import bundle_folder
+from vmtailor.pipeline.image_run_options import ImageRunOptions
 from vmtailor.pipeline.kept_run import KeptOptions
 from vmtailor.pipeline.machine_run import RunOptions, Watching, require_meant
 from vmtailor.pipeline.machine_run import run as run_machine
+from vmtailor.pipeline.run_subject import subject_of
 
 #: A descriptor behind those that have a meaning in the supervisor.
 _FREE = 10
@@ -39,9 +42,11 @@ class RunCommand(Command):
             raise UserInputError(f"run has no {name}: {says}", hint=known.hint) from error
 
 
-def run(options: RunOptions, kept: KeptOptions) -> None:
-    """Start a bundle's container in its machine. Exits with the container's status; 125 when vmtailor fails, 126 when
-    the container cannot be executed as asked, 127 when its program is not found.
+def run(options: RunOptions, kept: KeptOptions, wanted: ImageRunOptions) -> None:
+    """Start the container of a bundle, or of an image, in its machine. Exits with the container's status; 125 when
+    vmtailor fails, 126 when the container cannot be executed as asked, 127 when its program is not found.
+
+    An image starts on the kernel that was fitted to it, else on a family kernel, for which nothing is proven.
 
     Ctrl-C, SIGTERM, SIGHUP and SIGQUIT become the image's stop signal; after the time to stop, or at a second Ctrl-C,
     the machine ends. Other signals are passed on.
@@ -53,13 +58,18 @@ def run(options: RunOptions, kept: KeptOptions) -> None:
         raise UserInputError("standard input is not a terminal", hint="leave -t out, or run it from a terminal")
     if options.host_loopback and not options.outbound:
         raise UserInputError("--host-loopback needs outbound connections", hint="leave --no-outbound out")
+    subject = subject_of(options, wanted)
+    options = replace(options, bundle=subject.bundle)
     if kept.keeps:
         # A run without a name loads none of this.
         from vmtailor.pipeline import kept_start
 
-        kept_start.run_kept(options, kept)
+        kept_start.run_kept(options, kept, placed=subject.of_image)
+    if subject.of_image:
+        quick_start.missed = None  # the same words may mean another image next time
     # typer.Exit would make 130 look like an interrupted program of ours
-    sys.exit(_watched(options, options.observed) if options.watched else run_machine(options, made=_keep))
+    watched = options.watched
+    sys.exit(_watched(options, options.observed) if watched else run_machine(options, None, _keep, subject.behind))
 
 
 def _keep(orders: RunOrders) -> None:

@@ -130,7 +130,7 @@ VERBS = (
     Verb(
         "run",
         "run",
-        "Start a bundle's container in its machine.",
+        "Start the container of a bundle, or of an image, in its machine.",
         mixed=False,
         kind="RunCommand",
         help_names=("--help",),  # as in docker run, whose -h is the host name

@@ -26,7 +26,7 @@ from vmtailor.drivers.host.machine_folders import MachineFolder, MachineFolders
 from vmtailor.model.image import HealthCheck
 from vmtailor.model.kept_machine import KeptMachine
 from vmtailor.model.option import OptionSubject, refuse
-from vmtailor.pipeline import kept_run
+from vmtailor.pipeline import image_bundle, kept_run
 from vmtailor.pipeline.kept_run import KeptOptions
 from vmtailor.pipeline.machine_control import MachineOutcome
 from vmtailor.pipeline.machine_run import RunOptions, orders_of
@@ -42,9 +42,10 @@ _MOST_ORDERS = 64 << 20
 _DETACHED = [("detached", "1")]
 
 
-def run_kept(options: RunOptions, kept: KeptOptions) -> NoReturn:
+def run_kept(options: RunOptions, kept: KeptOptions, *, placed: bool = False) -> NoReturn:
     """Make a machine with a name, and become its supervisor, which prints the identifier of a machine in the
-    background. Raises UserInputError, HostError."""
+    background. `placed`: the bundle lies in the cache, which may be pruned; so it is put beside what the machine
+    keeps. Raises UserInputError, HostError."""
     tty.require_streams()
     kept_run.require_together(options, kept)
     files = bundle_folder.load(options.bundle)
@@ -56,12 +57,20 @@ def run_kept(options: RunOptions, kept: KeptOptions) -> NoReturn:
             "the init of this bundle is older than health checks", hint=f"vmtailor refit {options.bundle} renews it"
         )
     record, settled = kept_run.record_of(options, kept, files)
-    orders = _orders(record, settled, files)
     folders = MachineFolders()
+    if placed:
+        settled = replace(settled, bundle=folders.machines / record.id / machine_folders.BUNDLE)
+        record = replace(record, bundle=str(settled.bundle), options=kept_run.saved_options(settled))
+        orders = None
+    else:
+        orders = _orders(record, settled, files)
     folder = folders.create(record)
     try:
         if kept.id_file is not None:
             kept_run.write_id(kept.id_file, record.id)
+        if orders is None:
+            image_bundle.placed(files.path, settled.bundle)
+            orders = _orders(record, settled, bundle_folder.load(settled.bundle))
         _save(folder, orders)
     except BaseException:
         folders.remove(folder)

@@ -69,7 +69,12 @@ class RunOptions:
     first. `stop_timeout_s` may be infinite. `keep_state`: files that a system with an init of its own writes are
     kept."""
 
-    bundle: Path = option(Option(name="BUNDLE", type=Path, help="Start this bundle that `fit` wrote."))
+    bundle: Path = option(
+        Option(
+            name="BUNDLE", type=Path, metavar="IMAGE|BUNDLE",
+            help="Start this image (docker://NAME, oci:DIR, …), or this bundle that `fit` wrote.",
+        )
+    )  # fmt: skip
     command: tuple[str, ...] = option(
         Option(name="COMMAND", many=True, subjects=CONTAINERS, help="Run this command instead of the image's."), ()
     )
@@ -258,7 +263,7 @@ class Watching:
 class EndContext:
     """All that an end is worded with, besides its record. `bundle`: its folder. `memory_bytes`: the machine's;
     `chosen`: by the caller. `command`: the monitor's, for people. `told` and `out`: of a watched run, as `Watching` has
-    them; 0 and empty elsewhere."""
+    them; 0 and empty elsewhere. `behind`: the folder of the image's fit that goes on meanwhile; empty for none."""
 
     bundle: str
     memory_bytes: int
@@ -266,6 +271,7 @@ class EndContext:
     command: str = ""
     told: int = 0
     out: str = ""
+    behind: str = ""
 
     @property
     def memory(self) -> Memory:
@@ -359,16 +365,18 @@ def run(
     options: RunOptions,
     watching: Watching | None = None,
     made: Callable[[RunOrders], None] = lambda orders: None,
+    behind: Path | None = None,
 ) -> int:
     """Run a system's machine to its end, and return 0; or become the supervisor of a container's machine, which exits
-    with the container's status. `made` gets the supervisor's orders before.
+    with the container's status. `made` gets the supervisor's orders before. `behind`: the folder of a fit that goes on
+    meanwhile, of which the end tells.
 
     Raises GuestError when the system's kernel gave up. Raises UserInputError for options that do not apply to this
     bundle; HostError when the host failed."""
     tty.require_streams()
     bundle = bundle_folder.load(options.bundle)
     if not bundle.is_system:
-        orders, _ = orders_of(options, watching, bundle)
+        orders, _ = orders_of(options, watching, bundle, behind)
         made(orders)
         run_orders.become(orders)
     require_meant(options, bundle)
@@ -378,10 +386,13 @@ def run(
 
 
 def orders_of(
-    options: RunOptions, watching: Watching | None = None, files: BundleFolder | None = None
+    options: RunOptions,
+    watching: Watching | None = None,
+    files: BundleFolder | None = None,
+    behind: Path | None = None,
 ) -> tuple[RunOrders, EndContext]:
-    """Return the orders of a container's supervisor, and what its end is worded with. Raises UserInputError for options
-    that do not apply to this bundle, HostError when the host lacks something."""
+    """Return the orders of a container's supervisor, and what its end is worded with. `behind`: as in `run`. Raises
+    UserInputError for options that do not apply to this bundle, HostError when the host lacks something."""
     files = files or bundle_folder.load(options.bundle)
     require_meant(options, files)
     temporary.require_usable()
@@ -418,6 +429,7 @@ def orders_of(
         command=start.command,
         told=watching.told if watching is not None else 0,
         out=str(watching.out) if watching is not None and watching.out is not None else "",
+        behind="" if behind is None else str(behind),
     )
     image = files.image.config
     orders = RunOrders(
@@ -431,6 +443,7 @@ def orders_of(
         terminal=options.terminal,
         once_up=run_ports.announced(asked, published),
         told=context.told,
+        explained=behind is not None,
         builtins=further.can_start_further(files.init),
         of_files=_of_files(files, start) if holds else (),
         holds_s=LONG_S if sure else SHORT_S,
@@ -445,6 +458,10 @@ def ended(end: RunEnd, context: EndContext) -> int:
     verdict = run_verdict.verdict(end, context.command, context.memory)
     for line in verdict.words:
         note(f"vmtailor: {line}")
+    if context.behind:
+        from vmtailor.pipeline import fit_behind  # other ends do without it
+
+        note(fit_behind.told(Path(context.behind)) or "the fit was stopped")
     if verdict.error is not None:
         raise verdict.error
     return verdict.status

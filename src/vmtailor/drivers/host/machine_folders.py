@@ -26,6 +26,8 @@ from vmtailor.drivers.host import machine_names, user_folders
 from vmtailor.model.kept_machine import ID, KILLED, NAME, KeptMachine, MachineState, MachineStatus
 
 RECORD, STATE, LOG, ORDERS, ALIVE, CONTROL = "machine.json", "state", "log", "orders", "alive", "control"
+#: The folder of a bundle that only this machine has: of an image that was run.
+BUNDLE = "bundle"
 #: Logs that were rotated, the newest first.
 OLD_LOGS = ("log.1", "log.2")
 #: Longest record and longest state that are read; machines that are listed.

@@ -273,12 +273,46 @@ def _beside(path: Path) -> Iterator[str]:
 # ---- in the place of a bundle
 
 
+def text_of(path: Path) -> str:
+    """Return a reference that was taken for a path, as it was typed: a path has no double slash."""
+    text = str(path)
+    return f"docker://{text.removeprefix('docker:/').lstrip('/')}" if text.startswith("docker:/") else text
+
+
+def in_place_of_bundle(path: Path) -> str:
+    """Return the image reference that stands where a bundle may be, too; empty for anything else. A folder without a
+    prefix is an image only where it is one for sure."""
+    text = text_of(path)
+    if path.is_dir() and not other_inputs.holds_image(path):
+        return ""
+    try:
+        parse_reference(text)
+    except UserInputError:
+        return ""
+    return text
+
+
+def without_source(path: Path) -> UserInputError | None:
+    """Return the error for the name of an image that does not say where the image is, where a bundle may stand, too;
+    None for what is no such name."""
+    text = text_of(path)
+    if text.partition(":")[0] in set(Source):
+        try:
+            parse_reference(text)
+        except UserInputError as error:
+            return error
+    if not image_name(text) or _is_path(text):
+        return None
+    return UserInputError(
+        f"{text} is neither a bundle's folder nor an image that says where it is",
+        hint=f"vmtailor run docker://{_without_second(text)} starts the image of that name",
+    )
+
+
 def instead_of_bundle(path: Path) -> UserInputError | None:
     """Return the error for an image, or a disk, that stands where a bundle is to be; it has the command that fits it.
     None for what may not be one."""
-    text = str(path)
-    if text.startswith("docker:/"):  # a path has no double slash
-        text = f"docker://{text.removeprefix('docker:/').lstrip('/')}"
+    text = text_of(path)
     prefix, _, rest = text.partition(":")
     if prefix == SubjectKind.DISK or (path.is_file() and path.suffix in _DISKS):
         file = rest if prefix == SubjectKind.DISK else text

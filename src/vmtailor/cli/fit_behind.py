@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The fit behind a run (`run --fit`). Its arguments are its folder in the cache and the image; its output goes to its
+log."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from vmtailor.base.cache.store import Store
+from vmtailor.base.errors import VmtailorError
+from vmtailor.cli.entry import escape_what_lacks
+from vmtailor.pipeline import fit_behind
+from vmtailor.pipeline.fit_behind import FitBehind
+
+
+def _fit(folder: Path, reference: str) -> None:
+    """Fit, and record the end, whatever it is."""
+    end = FitBehind(reference, False, "it was stopped")
+    try:
+        end = fit_behind.fit_of(reference, folder / fit_behind.BUNDLE, Store())
+    except VmtailorError as error:
+        end = FitBehind(reference, False, error.message)
+        raise
+    finally:
+        fit_behind.ended(folder, end)
+
+
+def main() -> None:
+    """Fit, and exit with the code of `fit`."""
+    escape_what_lacks()
+    from vmtailor.cli.main import finish
+
+    folder, reference = Path(sys.argv[1]), sys.argv[2]
+    finish(lambda: _fit(folder, reference), ("fit",))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A fit that goes on while an image runs on a family kernel: a process of its own, with a log in the cache. What it
+finds is an ordinary fit in the cache, which the next run of the image takes."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from vmtailor.base import process
+from vmtailor.base.cache.store import Store, digest
+from vmtailor.base.errors import UserInputError, VmtailorError
+from vmtailor.base.files import records
+from vmtailor.model.image import Image
+
+#: Names of such fits in the cache.
+KIND = "fit-behind"
+#: The files of one: its record, its log, the lock that it holds as long as it lives, and the bundle while it is made.
+RECORD, LOG, _LOCK, BUNDLE = "fit.json", "log", "lock", "bundle"
+#: The program that fits.
+PROGRAM = "vmtailor.cli.fit_behind"
+#: How much it yields to others.
+NICE = 15
+
+
+@dataclass(frozen=True)
+class FitBehind:
+    """The end of such a fit. `verified`: the image works on the kernel that was made; `said`: why it does not."""
+
+    SCHEMA: ClassVar[str] = "vmtailor/fit-behind/1"
+
+    reference: str
+    verified: bool
+    said: str = ""
+
+
+def folder_of(image: Image, store: Store) -> Path:
+    """Return the folder of an image's fit, which may not be there."""
+    return store.path(KIND, digest(image.digest, image.config.architecture))
+
+
+def goes_on(folder: Path) -> bool:
+    """Return whether the fit of a folder lives."""
+    with contextlib.suppress(OSError), _locked(folder) as free:
+        return not free
+    return False
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[int | None]:
+    """Hold the lock of a fit that does not live; yields its descriptor, or None for one that lives."""
+    lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield None
+            return
+        yield lock
+    finally:
+        os.close(lock)
+
+
+def begin(image: Image, store: Store) -> Path:
+    """Begin the fit of an image where none goes on, and return its folder. It outlives this process. Raises
+    HostError."""
+    folder = folder_of(image, store)
+    store.folder(KIND)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    with _locked(folder) as lock:
+        if lock is not None:
+            (folder / RECORD).unlink(missing_ok=True)
+            argv = [sys.executable, "-P", "-m", PROGRAM, str(folder), image.reference]
+            # It holds the lock by the descriptor that it inherits.
+            process.leave(argv, folder / LOG, nice=NICE, pass_fds=(lock,))
+    return folder
+
+
+def ended(folder: Path, end: FitBehind) -> None:
+    """Record the end of a fit; a bundle that was made lies in the cache as any other."""
+    shutil.rmtree(folder / BUNDLE, ignore_errors=True)
+    records.save(end, folder / RECORD, private=True)
+
+
+def told(folder: Path) -> str:
+    """Return the one line about a fit that is to be printed: how it ended, which is said once, or that it goes on;
+    empty where there is nothing to say."""
+    if goes_on(folder):
+        return f"the fit goes on: {folder / LOG} has its progress"
+    try:
+        end = records.load(FitBehind, folder / RECORD)
+        (folder / RECORD).unlink()
+    except (VmtailorError, OSError):
+        return ""
+    if end.verified:
+        return f"the fit of {end.reference} is done: runs of it take its own kernel from now on"
+    return f"the fit of {end.reference} failed: {end.said} ({folder / LOG} has all of it)"
+
+
+def fit_of(image_reference: str, folder: Path, store: Store) -> FitBehind:
+    """Fit an image to its end, and return what came of it. Raises what a fit raises."""
+    # Nothing else of `run` has a use for it.
+    from vmtailor.pipeline.fit import run_fit
+    from vmtailor.pipeline.options import FitOptions
+
+    command = f"vmtailor fit {image_reference}"
+    run = run_fit(FitOptions(reference=image_reference, out=folder, store=store, command=command, memory_asked=False))
+    return FitBehind(image_reference, run.verified, "" if run.verified else "the container does not work in it")
+
+
+def fit_first(image: Image, store: Store) -> None:
+    """Fit an image in the foreground, with its progress. Raises what a fit raises, and UserInputError where the image
+    does not work in the machine that was made."""
+    folder = store.folder(KIND) / f"{digest(image.digest, image.config.architecture)[:40]}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    try:
+        end = fit_of(image.reference, folder / BUNDLE, store)
+    finally:
+        shutil.rmtree(folder / BUNDLE, ignore_errors=True)
+    if not end.verified:
+        raise UserInputError(
+            f"{image.reference} does not work in the machine that was made for it",
+            hint=f"vmtailor fit {image.reference} -o FOLDER writes a report that says why",
+        )

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`run IMAGE`: the image is fetched, its root is made, and the best kernel that exists is taken."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from vmtailor.base import manual
+from vmtailor.base.cache.store import Store
+from vmtailor.base.errors import UserInputError
+from vmtailor.base.output import note
+from vmtailor.drivers.host import bundle_folder
+from vmtailor.drivers.host.family_kernels import Family
+from vmtailor.model.architecture import of_image
+from vmtailor.model.image import Image
+from vmtailor.pipeline import fit_behind, image_bundle
+from vmtailor.pipeline.image_run_options import ImageRunOptions, RunSubject
+from vmtailor.pipeline.machine_run import RunOptions
+from vmtailor.stages import image_fetch
+
+
+def subject(reference: str, options: RunOptions, wanted: ImageRunOptions, store: Store) -> RunSubject:
+    """Return the bundle of an image: its own fit's, else one on a family kernel."""
+    settings = image_fetch.ImageOptions(system=True)
+    image = image_fetch.fetch(reference, store, settings)
+    image_fetch.require_start(image, store, another=options.entrypoint is not None or bool(options.command))
+    row = of_image(image.config.architecture)
+    if row is None:
+        raise UserInputError(f"there is no support for the architecture {image.config.architecture!r}")
+    if before := fit_behind.told(fit_behind.folder_of(image, store)):
+        note(before)
+    own = None if wanted.family else image_bundle.fitted(image, row.name, store)
+    found = family_of(wanted.family, row.name, store) if own is None else None
+    if own is None and found is None:
+        if not wanted.fit:
+            raise _no_kernel(image, row.name)
+        fit_behind.fit_first(image, store)
+        own = image_bundle.fitted(image, row.name, store)
+    if own is not None:
+        return RunSubject(own, of_image=True)
+    if found is None:
+        raise _no_kernel(image, row.name)
+    note(f"{found.phrase}, not fitted: nothing proven for this image")
+    bundle = image_bundle.made(image, found, store)
+    if not wanted.fit:
+        return RunSubject(bundle, of_image=True)
+    behind = fit_behind.begin(image, store)
+    if not before:
+        note(f"the fit goes on in the background: {behind / fit_behind.LOG} has its progress")
+    return RunSubject(bundle, of_image=True, behind=behind)
+
+
+def family_of(named: str, architecture: str, store: Store) -> Family | None:
+    """Return the family kernel that was named, or the one that the cache has; None where there is none. Raises
+    UserInputError for one of another processor, and for what is none."""
+    if not named:
+        return image_bundle.family(architecture, store)
+    found = _named(named, store)
+    if found.record.architecture != architecture:
+        raise UserInputError(
+            f"the family kernel {named} is for {found.record.architecture}, and the image for {architecture}",
+            hint=f"vmtailor family build --arch {architecture} -o oci:DIR makes one",
+        )
+    return found
+
+
+def _named(text: str, store: Store) -> Family:
+    folder = Path(text)
+    if bundle_folder.is_bundle(folder):
+        return image_bundle.of_bundle(bundle_folder.load_container(folder, store), store)
+    raise UserInputError(
+        f"{text} is no family kernel", hint="give oci:DIR, docker://NAME, or the folder of a container's bundle"
+    )
+
+
+def _no_kernel(image: Image, architecture: str) -> UserInputError:
+    return UserInputError(
+        f"there is no kernel for {image.reference} yet: it was never fitted, and no family kernel for {architecture} "
+        "is here",
+        hint="vmtailor family build -o oci:DIR makes one, which starts any image (some minutes, once); "
+        f"--family takes one from elsewhere; vmtailor run --fit {image.reference} fits the image first. "
+        f"{manual.command('run-an-image')} explains it",
+    )

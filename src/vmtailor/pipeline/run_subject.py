@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The bundle that `run` starts: the one that was named, or that of an image: its own fit, or a family kernel."""
+
+from __future__ import annotations
+
+from vmtailor.base.cache.store import Store
+from vmtailor.drivers.host import bundle_folder
+from vmtailor.model.option import OptionSubject, refuse
+from vmtailor.pipeline.image_run_options import ImageRunOptions, RunSubject
+from vmtailor.pipeline.machine_run import RunOptions
+
+
+def subject_of(options: RunOptions, wanted: ImageRunOptions, store: Store | None = None) -> RunSubject:
+    """Return the bundle to start; that of an image is made where it is not there, which is said. Raises UserInputError
+    for what is neither, and where there is no kernel for an image; HostError."""
+    path = options.bundle
+    if bundle_folder.is_bundle(path):
+        if wanted != ImageRunOptions():
+            system = bundle_folder.load(path).is_system
+            refuse(wanted, OptionSubject.SYSTEM if system else OptionSubject.CONTAINER, path)
+        return RunSubject(path)
+    # What starts a bundle does without all of it.
+    from vmtailor.drivers.image import image_reference
+    from vmtailor.pipeline import image_run
+
+    reference = image_reference.in_place_of_bundle(path)
+    if reference:
+        return image_run.subject(reference, options, wanted, store or Store())
+    if not path.exists() and (error := image_reference.without_source(path)):
+        raise error
+    raise bundle_folder.no_bundle(path)

@@ -211,6 +211,8 @@ size_t guest_window_bytes(const struct guest *guest) {
 
 void guest_start(struct guest *guest, const uint8_t key[WIRE_KEY], int in, int out, int console) {
     struct guest before = *guest;
+    if (!before.began) // what a client said before the machine was there
+        guest->input = (struct bytes){0};
     guest_free(guest);
     *guest = (struct guest){.in = in,
                             .out = out,
@@ -220,7 +222,12 @@ void guest_start(struct guest *guest, const uint8_t key[WIRE_KEY], int in, int o
                             .console = console,
                             .on_port = console >= 0,
                             .port = before.port,
-                            .open = true};
+                            .open = true,
+                            .began = true};
+    if (!before.began) {
+        guest->input = before.input;
+        guest->input_ends = before.input_ends;
+    }
     guest->credit = (int)guest_window_bytes(guest);
     guest->hearing = (struct hearing){.frame = on_frame, .text = on_text, .context = guest};
     memcpy(guest->hearing.key, key, WIRE_KEY);

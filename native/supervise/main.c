@@ -124,6 +124,11 @@ static int status_of_run(void) {
     return status < 0 ? end_explained(&relay, relay.state.error, sizeof(relay.state.error)) : status;
 }
 
+// Why it could not be executed, for a client who was not told by the words of its end.
+static const char *why(void) {
+    return relay.state.error[0] ? "" : relay.guest.reason;
+}
+
 static bool is_started_again(int status) {
     const char *policy = orders.restart ? orders.restart : "no";
     if (!relay.restarts)
@@ -150,7 +155,7 @@ static int run(void) {
         relay.state.finished_ns = real_ns();
         relay.state.health = orders.health.count && again ? "starting" : "none";
         state_save(&relay.state);
-        control_ended(status, relay.guest.signal, relay.guest.reason, !again);
+        control_ended(status, relay.guest.signal, why(), !again);
         if (!again)
             return status;
         if (relay.finished_ms - relay.machine.started_ms > SETTLED_MS)
@@ -160,7 +165,7 @@ static int run(void) {
         if (!relay.restarts) { // it was asked to stop in between
             relay.state.status = "exited";
             state_save(&relay.state);
-            control_ended(status, relay.guest.signal, relay.guest.reason, true);
+            control_ended(status, relay.guest.signal, why(), true);
             return status;
         }
         relay.state.restarts++;
@@ -190,6 +195,10 @@ int main(int count, char **words) {
     } else {
         outlet_open(&relay.out, 1);
         outlet_open(&relay.err, 2);
+    }
+    if (orders.awaits && !relay_await(&relay)) {
+        control_close(&orders);
+        return FAILED;
     }
     int status = run();
     control_close(&orders);

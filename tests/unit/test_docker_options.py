@@ -43,7 +43,7 @@ def test_what_is_said_to_be_there_is_there_and_what_is_not_is_not() -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [("--runtime", "x"), ("-a", "stdin"), ("-ita",), ("--volumes-from=a",), ("-c", "5"), ("--gpus", "all")]
+    "arguments", [("--runtime", "x"), ("-itc",), ("--volumes-from=a",), ("-c", "5"), ("--gpus", "all")]
 )
 def test_an_option_that_is_not_there_says_why_and_what_to_do(arguments: tuple[str, ...]) -> None:
     result = CliRunner().invoke(app, ["run", *arguments, "bundle"])

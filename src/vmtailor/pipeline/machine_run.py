@@ -22,7 +22,7 @@ from vmtailor.booting.run_end import RunEnd
 from vmtailor.booting.run_orders import RunOrders
 from vmtailor.booting.run_verdict import Memory
 from vmtailor.booting.run_volume import with_run, with_tools
-from vmtailor.drivers.guest import further, guest_volume
+from vmtailor.drivers.guest import guest_volume
 from vmtailor.drivers.host import bundle_folder, tty
 from vmtailor.drivers.host.bundle_folder import BundleFolder
 from vmtailor.drivers.host.caught_signals import caught
@@ -121,6 +121,14 @@ class RunOptions:
         Option(name="--interactive", short="-i", type=bool, help="Pass standard input on."), False
     )
     terminal: bool = option(Option(name="--tty", short="-t", type=bool, help="Give the container a terminal."), False)
+    attach: tuple[str, ...] = option(
+        Option(
+            name="--attach", short="-a", many=True, metavar="STREAM", read=option_values.parse_streams,
+            subjects=CONTAINERS,
+            help="Attach this stream alone: stdin, stdout or stderr. Repeat it for more. Default: all.",
+        ),
+        (),
+    )  # fmt: skip
     stop_signal: str | None = option(
         Option(
             name="--stop-signal",
@@ -441,10 +449,11 @@ def orders_of(
         start_s=START_TOO_LITTLE_S if context.memory.too_little else START_S,
         interactive=options.interactive,
         terminal=options.terminal,
+        attached=options.attach or option_values.STREAMS,
         once_up=run_ports.announced(asked, published),
         told=context.told,
         explained=behind is not None,
-        builtins=further.can_start_further(files.init),
+        builtins=guest_volume.can_start_further(files.init),
         of_files=_of_files(files, start) if holds else (),
         holds_s=LONG_S if sure else SHORT_S,
         explain=(sys.executable, "-P", "-m", EXPLAINER, json.dumps(asdict(context))),

@@ -23,6 +23,7 @@ struct guest {
 
     bool began;                  // a conversation, once
     bool open, heard, listening; // listening: init has said that it is there
+    bool begun;                  // the container's program is executed
     bool exited, given_up;
     int status, signal;
     char *reason;               // why it could not be executed

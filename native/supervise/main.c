@@ -93,7 +93,8 @@ static void read_orders(int file) {
     orders_read(&orders, text, length);
 }
 
-// Go on in the background. Who started us ends once the machine is up, or as we do when it does not come up.
+// Go on in the background. Who started us ends once the container's program runs, or as we do when it does not come to
+// that.
 static int detach(void) {
     int line[2], status;
     char byte;
@@ -131,13 +132,18 @@ static const char *why(void) {
 
 static bool is_started_again(int status) {
     const char *policy = orders.restart ? orders.restart : "no";
-    if (!relay.restarts)
+    if (!relay.restarts || (orders.detached && !relay.alone)) // a container that never began is not tried again
         return false;
     if (!strncmp(policy, "on-failure", 10)) {
         long most = policy[10] == ':' ? strtol(policy + 11, NULL, 10) : 0;
         return status && (most <= 0 || relay.state.restarts < most);
     }
     return !strcmp(policy, "always") || !strcmp(policy, "unless-stopped");
+}
+
+// A machine whose program could not be executed at its first start is as it was created, as in docker.
+static bool is_as_created(void) {
+    return relay.state.restarts == 0 && relay.guest.reason && relay.guest.reason[0];
 }
 
 // Run the machine, again as the policy says; returns the last status.
@@ -150,7 +156,7 @@ static int run(void) {
             relay_drain(&relay);
         int status = status_of_run();
         again = is_started_again(status);
-        relay.state.status = again ? "restarting" : "exited";
+        relay.state.status = again ? "restarting" : is_as_created() ? "created" : "exited";
         relay.state.exit = status;
         relay.state.finished_ns = real_ns();
         relay.state.health = orders.health.count && again ? "starting" : "none";

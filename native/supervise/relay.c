@@ -124,9 +124,9 @@ static struct pollfd watch_outlet(const struct outlet *outlet) {
     return (struct pollfd){.fd = waits ? outlet->fd : -1, .events = POLLOUT};
 }
 
-// The guest's init has spoken: who waits for a machine in the background goes on.
+// The container's program is executed: who waits for a machine in the background goes on.
 static void tell_started(struct relay *relay) {
-    if (!relay->orders->detached || relay->alone || !relay->guest.listening)
+    if (!relay->orders->detached || relay->alone || !relay->guest.begun)
         return;
     relay->alone = true;
     if (relay->started >= 0 && write(relay->started, "", 1) != 1)

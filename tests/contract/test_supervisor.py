@@ -459,6 +459,17 @@ def test_a_start_that_fails_is_told_where_it_was_asked_for(folder: Folder) -> No
     assert (values["status"], values["exit"], values["error"]) == ("exited", "125", "worded ")
 
 
+@pytest.mark.parametrize("policy", ["no", "always"])
+def test_a_program_that_cannot_be_executed_is_told_too(folder: Folder, policy: str) -> None:
+    """The machine is as it was created, as in docker, and is not tried again."""
+    code = "say(frame('H', b'init 1')); end(127, 0, b'execve(nosuch): No such file or directory')"
+    explain = [("explain", word) for word in ("/bin/sh", "-c", "echo worded >&2; exit 127")]
+    ended = run(orders(code, *folder.detached, *explain, ("restart", policy)))
+    assert (ended.returncode, ended.stdout, ended.stderr) == (127, b"", b"worded\n")
+    values = folder.values()
+    assert (values["status"], values["exit"], values["restarts"]) == ("created", "127", "0")
+
+
 @pytest.mark.parametrize(
     ("policy", "code", "restarts"),
     [("no", 3, 0), ("on-failure:2", 3, 2), ("on-failure:2", 0, 0), ("on-failure", 0, 0)],

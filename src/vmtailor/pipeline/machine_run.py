@@ -105,8 +105,12 @@ class RunOptions:
         None,
     )
     cwd: str | None = option(
-        Option(name="--workdir", short="-w", subjects=CONTAINERS, help="Start in this working directory."), None
-    )
+        Option(
+            name="--workdir", short="-w", read=run_values.working_folder, subjects=CONTAINERS,
+            help="Start in this working directory.",
+        ),
+        None,
+    )  # fmt: skip
     hostname: str | None = option(
         Option(name="--hostname", short="-h", subjects=CONTAINERS, help="Give the guest this host name."), None
     )

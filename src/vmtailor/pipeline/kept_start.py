@@ -165,9 +165,10 @@ def _with(folder: MachineFolder, orders: _Orders, more: Sequence[tuple[str, str]
     """Return orders with the places of a machine, and what is of one start."""
     for descriptor in orders.inherited:
         os.set_inheritable(descriptor, True)
-    user_folders.private(folder.runtime.parent)
-    user_folders.private(folder.runtime)
-    places = [("state", str(folder.path)), ("runtime", str(folder.runtime))]
+    runtime = user_folders.runtime_home() / folder.record.id  # ours now, wherever it was before
+    user_folders.private(runtime.parent)
+    user_folders.private(runtime)
+    places = [("state", str(folder.path)), ("runtime", str(runtime))]
     return orders.text + guest_volume.records([*places, *more]).removeprefix(_VERSION)
 
 

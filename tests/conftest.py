@@ -35,14 +35,14 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 _TOGETHER = {
     "bundle": (
         "test_fit", "test_interrupted", "test_network", "test_observed", "test_run", "test_run_signals",
-        "test_repaired_kernel", "test_stages", "test_bundle_trials",
+        "test_pushed_bundle", "test_repaired_kernel", "test_stages", "test_bundle_trials",
     ),
     "host": ("test_bench", "test_host_cgroups", "test_private_places"),
     "source": ("test_architecture", "test_distribution", "test_house", "test_printing"),
 }  # fmt: skip
 _GROUPS = {file: group for group, files in _TOGETHER.items() for file in files}
-#: The longest come first. Who fits a system finds the kernels that the first bundle was fitted with.
-_FIRST = ("bundle", "test_attended_boot", "test_bad_systems", "test_other_processors", "test_system_fit", "host")
+#: The longest come first.
+_FIRST = ("bundle", "test_system_fit", "test_other_processors", "test_attended_boot", "test_bad_systems", "host")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

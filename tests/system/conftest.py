@@ -96,6 +96,16 @@ def talker(lighttpd: Fitted, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return with_image(lighttpd.bundle, TALKER, tmp_path_factory.mktemp("talker"), network=False)
 
 
+@pytest.fixture(scope="session")
+def foldered(lighttpd: Fitted, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`lighttpd` on a second kernel, which can mount folders and volumes: minutes, where that is not cached."""
+    made = tmp_path_factory.mktemp("foldered")
+    refit = ("refit", lighttpd.bundle, "--keep", "folders,volumes", "-o", made / "bundle", "--repeat", "1")
+    ended = run_program(made, *refit, timeout_s=FIT_S)
+    assert ended.code == 0, ended.stderr
+    return made / "bundle"
+
+
 @pytest.fixture
 def forget(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     """Makes plans lack a symbol that the container asks for: no demand names it any more."""

@@ -95,6 +95,21 @@ def test_two_builds_give_the_same_bytes(tmp_path: Path, cache: Path) -> None:
     assert compare.returncode == 0
 
 
+def test_a_disk_does_not_tell_when_it_was_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is made of the same disk is found in the cache."""
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    (tmp_path / "a file").write_text("x")
+    archive = tmp_path / "layer.tar"
+    subprocess.run(["tar", "-cf", archive, "-C", tmp_path, "--owner=0", "--group=0", "a file"], check=True)
+    importlib.import_module("disk").pack([archive], tmp_path / "disk.raw", "2M")
+    for path in ("/", "/a file"):
+        said = subprocess.run(
+            ["debugfs", "-R", f'stat "{path}"', tmp_path / "disk.raw"], capture_output=True, check=True
+        )
+        changed = [line for line in said.stdout.decode().splitlines() if "ctime: 0x" in line]
+        assert len(changed) == 1 and f"ctime: {1735689600:#010x}" in changed[0], said
+
+
 def test_kernels_of_this_host_are_those_that_vmtailor_knows(monkeypatch: pytest.MonkeyPatch) -> None:
     """`{flavour}` in the name of a package, for which nothing of vmtailor is asked where no processor is named."""
     monkeypatch.syspath_prepend(str(EXAMPLES))

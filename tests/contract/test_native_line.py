@@ -7,10 +7,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tests.fakes.port_wire import MAX_BLOCK, PortDecoder
 from tests.fakes.sanitized import compiled
 
 from vmtailor.drivers.guest.guest_text import parse_marks
-from vmtailor.drivers.guest.wire import MAX_BLOCK, OPEN_KEY, Decoder, Frame, PortDecoder
+from vmtailor.drivers.guest.wire import OPEN_KEY, Decoder, Frame
 
 pytestmark = pytest.mark.contract
 

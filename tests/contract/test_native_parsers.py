@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.fakes.port_wire import encode_on_port
 from tests.fakes.sanitized import compiled, records_of
 
 from vmtailor.drivers.guest.guest_volume import config_bytes
-from vmtailor.drivers.guest.wire import MAGIC, OPEN_KEY, Decoder, encode, encode_on_port
+from vmtailor.drivers.guest.wire import MAGIC, OPEN_KEY, Decoder, encode
 from vmtailor.model.architecture import named
 from vmtailor.model.boots.surroundings import GuestSurroundings, Limit, Tmpfs
 from vmtailor.model.boots.workload import Run, Terminal

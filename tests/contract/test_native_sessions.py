@@ -13,18 +13,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.fakes.further import MOST_AT_ONCE, WINDOW_BYTES, FurtherProcess, FurtherProcesses, Order
+from tests.fakes.port_wire import FURTHER, MAX_BLOCK, ToGuest, encode_on_port
 from tests.fakes.sanitized import compiled
 
 from vmtailor.base import natives
-from vmtailor.drivers.guest.further import (
-    MOST_AT_ONCE,
-    WINDOW_BYTES,
-    FurtherProcess,
-    FurtherProcesses,
-    Order,
-    can_start_further,
-)
-from vmtailor.drivers.guest.wire import FURTHER, MAX_BLOCK, MAX_PAYLOAD, OPEN_KEY, ToGuest, encode_on_port
+from vmtailor.drivers.guest.guest_volume import can_start_further
+from vmtailor.drivers.guest.wire import MAX_PAYLOAD, OPEN_KEY
 from vmtailor.model.boots.workload import Terminal
 
 pytestmark = pytest.mark.contract

@@ -245,6 +245,18 @@ def test_a_console_without_end_is_bounded(folder: Folder) -> None:
     assert 200_000 < len(end.report.console) <= 262_144
 
 
+@pytest.mark.attack
+def test_a_guest_that_reads_nothing_takes_no_memory(folder: Folder) -> None:
+    """It takes standard input over and over, and reads none of it."""
+    code = (
+        "hello()\nfor _ in range(8000): say(frame('C', b'2048')); time.sleep(0.0001)\n"
+        "said = open(f'/proc/{os.getppid()}/status').read()\n"
+        "say(frame('O', re.search(r'VmHWM:\\s+(\\d+) kB', said)[1].encode())); end(0)"
+    )
+    ended = run(orders(code, ("interactive", "1")), stdin=bytes(64 << 20))
+    assert ended.returncode == 0 and 0 < int(ended.stdout) < 8 << 10
+
+
 def test_the_record_of_an_end_that_needs_words(folder: Folder) -> None:
     code = (
         "print('monitor speaks', file=sys.stderr, flush=True); say(b'kernel\\0speaks\\n'); hello()\n"

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests.fakes.talking_session import TalkingSession
 
 from vmtailor.analysis.guests.varying_output import Output
 from vmtailor.base.cache.store import Store
 from vmtailor.base.natives import locate
 from vmtailor.base.process import require_tool
 from vmtailor.drivers.distribution import packaged_baseline, selection
-from vmtailor.drivers.guest.guest_session import GuestSession
 from vmtailor.drivers.guest.guest_volume import TRACER_OPTIONS, config_bytes, root_entries, write_run_volume
 from vmtailor.drivers.guest.wire import encode
 from vmtailor.drivers.qemu import qemu
@@ -141,7 +141,7 @@ def make_bench(folder: Path) -> Bench:
 
 
 def boot(
-    bench: Bench, run: Run | None, act: Callable[[GuestSession], None] | None = None, *, disks: tuple[Disk, ...] = (),
+    bench: Bench, run: Run | None, act: Callable[[TalkingSession], None] | None = None, *, disks: tuple[Disk, ...] = (),
     words: tuple[str, ...] = (), kind: str = "microvm", network: bool = False,
 ) -> GuestReport:  # fmt: skip
     """One boot to its end."""
@@ -155,7 +155,7 @@ def boot(
         network=network, acpi=kind == "microvm",
     )  # fmt: skip
     with qemu.start(machine) as running:
-        session = GuestSession(running.serial, key=run.key if run is not None else None)
+        session = TalkingSession(running.serial, key=run.key if run is not None else None)
         if act is not None:
             act(session)
         assert session.run(BOOT_S), f"still running:\n{session.report()}"
@@ -169,11 +169,11 @@ def sh(script: str) -> tuple[str, ...]:
     return ("/bin/sh", "-c", script)
 
 
-def heard(text: str) -> Callable[[GuestSession], bool]:
+def heard(text: str) -> Callable[[TalkingSession], bool]:
     return lambda session: text in session.report().stdout
 
 
-def asks_again(text: str) -> Callable[[GuestSession], bool]:
+def asks_again(text: str) -> Callable[[TalkingSession], bool]:
     """Whether a shell shows its prompt after a text: what is typed earlier is echoed into what a program still says."""
     return lambda session: "# " in session.report().stdout.partition(text)[2]
 
@@ -343,7 +343,7 @@ def test_a_watched_run_has_another_time_and_other_numbers(bench: Bench) -> None:
 
 
 def test_a_terminal(bench: Bench) -> None:
-    def act(session: GuestSession) -> None:
+    def act(session: TalkingSession) -> None:
         assert session.run(BOOT_S, heard("# "))
         session.send_stdin(b"tty; stty size; echo $TERM; ls -l /dev/console\n")
         assert session.run(BOOT_S, asks_again(" 136, "))
@@ -362,7 +362,7 @@ def test_a_terminal(bench: Bench) -> None:
 def test_input_signals_orphans_and_a_forger(bench: Bench) -> None:
     data = bytes(range(256)) * 30
 
-    def act(session: GuestSession) -> None:
+    def act(session: TalkingSession) -> None:
         session.send_stdin(data)
         session.end_stdin()
         assert session.run(BOOT_S, heard("waiting"))

@@ -8,10 +8,10 @@ import tarfile
 from collections.abc import Callable
 
 import pytest
+from tests.fakes.further import Builtin, FurtherProcess, Order
+from tests.fakes.talking_session import TalkingSession
 from tests.system.test_guest import BOOT_S, KEY, Bench, boot, heard, make_bench, sh
 
-from vmtailor.drivers.guest.further import Builtin, FurtherProcess, Order
-from vmtailor.drivers.guest.guest_session import GuestSession
 from vmtailor.model.boots.workload import Run, Terminal
 from vmtailor.model.guest import GuestReport
 
@@ -23,10 +23,10 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
     return make_bench(tmp_path_factory.mktemp("sessions"))
 
 
-def container(bench: Bench, act: Callable[[GuestSession], None], script: str = "", user: str = "root") -> GuestReport:
+def container(bench: Bench, act: Callable[[TalkingSession], None], script: str = "", user: str = "root") -> GuestReport:
     """One boot of a container that waits for SIGTERM while `act` starts further processes."""
 
-    def run(session: GuestSession) -> None:
+    def run(session: TalkingSession) -> None:
         assert session.run(BOOT_S, heard("up\n"))
         act(session)
         session.send_signal(15)
@@ -35,19 +35,19 @@ def container(bench: Bench, act: Callable[[GuestSession], None], script: str = "
     return boot(bench, Run(key=KEY, argv=sh(waits), env=(("RUN", "1"),), user=user, pid_one=True), run)
 
 
-def finished(session: GuestSession, *processes: FurtherProcess) -> None:
+def finished(session: TalkingSession, *processes: FurtherProcess) -> None:
     """Wait for the end of processes."""
     assert session.run(BOOT_S, lambda _: all(process.ended for process in processes))
 
 
-def ran(session: GuestSession, order: Order) -> tuple[int | None, str, str]:
+def ran(session: TalkingSession, order: Order) -> tuple[int | None, str, str]:
     process = session.further.start(order)
     finished(session, process)
     return process.exit_code, process.stdout.decode(), process.stderr.decode()
 
 
 def test_a_further_process_is_of_the_container(bench: Bench) -> None:
-    def act(session: GuestSession) -> None:
+    def act(session: TalkingSession) -> None:
         code, out, err = ran(session, Order(sh("id; pwd; env; ls -d /proc/1; echo bad >&2; exit 7"), (("E", "x y"),)))
         lines = out.splitlines()
         assert (code, err) == (7, "bad\n")
@@ -65,7 +65,7 @@ def test_a_further_process_is_of_the_container(bench: Bench) -> None:
 
 
 def test_streams_terminals_and_signals(bench: Bench) -> None:
-    def act(session: GuestSession) -> None:
+    def act(session: TalkingSession) -> None:
         data = bytes(range(256)) * 40
         cat = session.further.start(Order(("cat",), stdin=True))
         cat.send_stdin(data)
@@ -123,7 +123,7 @@ def test_tars_both_ways_and_what_is_used(bench: Bench) -> None:
             info.uid, info.gid, info.mtime, info.devmajor, info.devminor = 33, 44, 1577836800, 1, 3
             archive.addfile(info, io.BytesIO(content))
 
-    def act(session: GuestSession) -> None:
+    def act(session: TalkingSession) -> None:
         put = session.further.start(Order(builtin=Builtin.EXTRACT, path="/srv", stdin=True))
         put.send_stdin(out.getvalue())
         put.end_stdin()

@@ -6,9 +6,9 @@ from __future__ import annotations
 import re
 
 import pytest
+from tests.fakes.talking_session import TalkingSession
 from tests.system.test_guest import BOOT_S, KEY, Bench, boot, heard, make_bench, sh
 
-from vmtailor.drivers.guest.guest_session import GuestSession
 from vmtailor.drivers.guest.guest_volume import TRACER_OPTIONS
 from vmtailor.drivers.rootfs.tracer_volume import write_tools_volume
 from vmtailor.model.boots.workload import Run
@@ -182,7 +182,7 @@ def test_the_judge_cannot_be_read_or_steered(bench: Bench) -> None:
     ids=["forks", "steals its own output", "floods"],
 )
 def test_init_hears_the_stop_whatever_goes_on(bench: Bench, script: str) -> None:
-    def act(session: GuestSession) -> None:
+    def act(session: TalkingSession) -> None:
         assert session.run(BOOT_S, heard("under way"))
         session.send_signal(9)
 

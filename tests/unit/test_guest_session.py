@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import socket
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ from hypothesis import strategies as st
 
 from vmtailor.drivers.guest.guest_session import GuestSession
 from vmtailor.drivers.guest.guest_text import parse_exit, parse_marks, parse_note, parse_result
-from vmtailor.drivers.guest.wire import Decoder, Frame, PortDecoder, encode, encode_on_port
+from vmtailor.drivers.guest.wire import Decoder, Frame, encode
 from vmtailor.model.guest import READY_STEP, GuestReport
 
 KEY = b"0123456789abcdef"
@@ -42,6 +41,11 @@ class Guest:
             return []
 
 
+def ended(session: GuestSession) -> None:
+    while session.pump(5.0):
+        pass
+
+
 @pytest.fixture
 def guest() -> Iterator[Guest]:
     ours, theirs = socket.socketpair()
@@ -62,7 +66,7 @@ def test_a_whole_run_ends_in_a_report(guest: Guest) -> None:
     guest.say("D", b"kernel-log\0<6>two\n")
     guest.say("X", b"137 9 ")
     guest.line.close()
-    assert guest.session.run(5.0)
+    ended(guest.session)
     report = guest.session.report()
     assert (report.exit_code, report.signal, report.exit_reason) == (137, 9, "")
     assert (report.stdout, report.stderr) == ("out", "err")
@@ -78,91 +82,34 @@ def test_a_whole_run_ends_in_a_report(guest: Guest) -> None:
 
 
 def test_nothing_is_sent_before_init_listens(guest: Guest) -> None:
-    guest.session.send_stdin(b"early")
-    guest.session.send_signal(15)
+    guest.session.go()
     guest.session.pump(0)
     assert guest.hear() == []
     guest.say("H", b"init 1")
     guest.session.pump(0)
-    assert {(frame.type, frame.payload) for frame in guest.hear()} == {("i", b"early"), ("s", b"15")}
+    assert [(frame.type, frame.payload) for frame in guest.hear()] == [("g", b"")]
 
 
-def test_standard_input_waits_until_it_is_taken(guest: Guest) -> None:
-    guest.say("H", b"init 1")
-    data = bytes(range(256)) * 40
-    guest.session.send_stdin(data)
-    guest.session.end_stdin()
-    heard: list[Frame] = []
-    while not heard or heard[-1].type != "e":
-        guest.session.pump(0)
-        part = guest.hear()
-        size = sum(len(frame.payload) for frame in part)
-        assert 0 <= size <= 2048
-        assert part, "the host stopped sending"
-        heard += part
-        guest.say("C", b"%d" % size)
-    assert b"".join(frame.payload for frame in heard if frame.type == "i") == data
-    assert guest.session.stdin_queued == 0
-
-
-def test_what_is_kept_is_bounded_and_still_relayed() -> None:
+def test_what_is_kept_is_bounded() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         ours.setblocking(False)
-        heard: list[bytes] = []
-        session = GuestSession(ours, key=KEY, on_stdout=heard.append, keep_bytes=100)
+        session = GuestSession(ours, key=KEY, keep_bytes=100)
         for sequence in range(5):
             theirs.sendall(b"#" * 50 + encode("O", b"x" * 90, sequence, KEY))
             session.pump(1.0)
         report = session.report()
         assert len(report.stdout) == len(report.console) == 100
         assert report.truncated
-        assert sum(map(len, heard)) == 450
         assert report.stdout_sha256 == hashlib.sha256(b"x" * 450).hexdigest()  # of all of it
-
-
-@pytest.mark.parametrize(
-    ("parts", "farewell"),
-    [
-        ([b"reboot: System halted\r\n"], "reboot: System halted"),
-        ([b"x\n[    5.125000] reboot: Restar", b"ting system\r\n"], "reboot: Restarting system"),
-        ([b"[    5.125000][   T41] reboot: Power down\n"], "reboot: Power down"),
-        (
-            [b"reboot: Power off not available: System halted instead\r\n"],
-            "reboot: Power off not available: System halted instead",
-        ),
-        ([b"#" * 5000, b"\nreboot: System halted\r\n"], "reboot: System halted"),  # more than is kept
-        ([b"somebody said reboot: System halted\r\n"], ""),
-        ([b"reboot: System halted"], ""),
-    ],
-)
-def test_the_last_words_of_a_kernel_that_was_made_to_end(parts: list[bytes], farewell: str) -> None:
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        ours.setblocking(False)
-        session = GuestSession(ours, key=KEY, keep_bytes=100)
-        for part in parts:
-            theirs.sendall(part)
-            session.pump(1.0)
-        assert session.farewell == farewell
-
-
-def test_what_a_container_says_is_not_the_kernels(guest: Guest) -> None:
-    guest.say("H", b"init 1")
-    guest.say("O", b"reboot: System halted\r\n")
-    assert guest.session.farewell == ""
 
 
 def test_a_guest_that_dies_leaves_what_it_said(guest: Guest) -> None:
     guest.line.sendall(b"Kernel panic - not syncing\xf5T half a frame")
     guest.line.close()
-    assert guest.session.run(5.0)
+    ended(guest.session)
     assert guest.session.report().console.startswith("Kernel panic - not syncing")
-    assert not guest.session.ended
-
-
-def test_a_silent_guest_runs_out_of_time(guest: Guest) -> None:
-    assert not guest.session.run(0.05)
+    assert guest.session.exit_code is None and guest.session.fatal is None
 
 
 @given(st.binary(max_size=400), st.sampled_from("HOEMNFXRDC?"))
@@ -221,116 +168,3 @@ def test_a_result_says_what_was_wrong_first() -> None:
     assert not result.ok
     assert result.wrong is not None
     assert (result.wrong.exit_code, result.wrong.head, result.why) == (1, "oops", "exit status 1, not 0")
-
-
-@dataclass
-class PortGuest:
-    """Plays init on a port, and the kernel on the serial line."""
-
-    console: socket.socket
-    port: socket.socket
-    session: GuestSession
-    out: bytearray
-    said: int = 0
-    decoder: PortDecoder = field(default_factory=lambda: PortDecoder(KEY))
-
-    def say(self, kind: str, payload: bytes = b"") -> None:
-        self.port.sendall(encode_on_port(kind, payload, self.said, KEY))
-        self.said += 1
-        self.session.pump(1.0)
-
-    def hear(self) -> list[Frame]:
-        with contextlib.suppress(BlockingIOError):
-            return self.decoder.feed(self.port.recv(1 << 20))[0]
-        return []
-
-
-@pytest.fixture
-def on_port() -> Iterator[PortGuest]:
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(one) for _ in range(2) for one in socket.socketpair()]
-        for one in sockets:
-            one.setblocking(False)
-        out = bytearray()
-        session = GuestSession(sockets[0], key=KEY, port=sockets[2], on_stdout=out.extend, keep_output=False)
-        yield PortGuest(sockets[1], sockets[3], session, out)
-
-
-def test_the_host_greets_on_a_port_and_says_that_it_has_heard_all(on_port: PortGuest) -> None:
-    assert [frame.type for frame in on_port.hear()] == ["h"]
-    on_port.say("H", b"init 1")
-    on_port.say("O", b"out")
-    on_port.say("X", b"3 0 ")
-    assert on_port.hear() == []
-    on_port.say("Q")
-    assert [frame.type for frame in on_port.hear()] == ["b"]
-    report = on_port.session.report()
-    assert (report.exit_code, bytes(on_port.out), report.stdout) == (3, b"out", "")
-
-
-def test_standard_input_on_a_port_goes_out_in_blocks_as_credit_is_given(on_port: PortGuest) -> None:
-    on_port.hear()
-    on_port.say("H", b"init 1")
-    on_port.session.send_stdin(bytes(200_000))
-    on_port.session.end_stdin()
-
-    def heard() -> list[int]:
-        sizes: list[int] = []
-        while frames := on_port.hear():
-            assert {frame.type for frame in frames} <= {"i", "e"}
-            sizes += [len(frame.payload) for frame in frames]
-            on_port.session.send_waiting()
-        return sizes
-
-    assert heard() == [32768] * 4
-    assert on_port.session.stdin_queued == 200_000 - (128 << 10)
-    on_port.say("C", b"100000")
-    assert heard() == [32768, 32768, 200_000 - 6 * 32768, 0]
-
-
-def test_output_on_a_port_is_taken_in_bulk(on_port: PortGuest) -> None:
-    on_port.hear()
-    on_port.say("H", b"init 1")
-    on_port.say("O", bytes(32768))
-    assert on_port.hear() == []
-    on_port.say("E", bytes(32768))
-    assert [(frame.type, frame.payload) for frame in on_port.hear()] == [("c", b"65536")]
-
-
-def test_a_session_with_a_port_ends_with_both_lines(on_port: PortGuest) -> None:
-    on_port.console.sendall(b"Kernel panic - not syncing: x\n" + encode("F", b"TMPFS\0no room", 0, KEY))
-    on_port.session.pump(1.0)
-    assert on_port.session.fatal is not None and on_port.session.fatal.symbol == "TMPFS"
-    on_port.port.close()
-    assert on_port.session.pump(1.0)
-    on_port.console.close()
-    assert not on_port.session.pump(1.0)
-    assert "Kernel panic" in on_port.session.report().console
-
-
-@pytest.mark.attack
-def test_a_guest_on_a_port_that_reads_nothing_takes_no_memory(on_port: PortGuest) -> None:
-    """It says that it is done over and over, gives credit for what it has not read, and floods its output."""
-    on_port.say("H", b"init 1")
-    on_port.session.send_stdin(bytes(8 << 20))
-    for _ in range(100):
-        on_port.say("C", b"999999")
-        on_port.say("Q")
-        on_port.say("O", bytes(32768))
-    assert len(on_port.session._out) < 2 << 20
-    assert on_port.session.stdin_queued > 5 << 20
-    heard = 0
-    while frames := on_port.hear():
-        heard += sum(frame.type == "b" for frame in frames)
-        on_port.session.send_waiting()
-    assert heard == 1
-
-
-@pytest.mark.attack
-def test_credit_on_a_serial_line_for_what_was_not_read(guest: Guest) -> None:
-    guest.say("H", b"init 1")
-    guest.session.send_stdin(bytes(8 << 20))
-    for _ in range(2000):
-        guest.say("C", b"2048")
-    assert len(guest.session._out) < 2 << 20
-    assert guest.session.stdin_queued > 3 << 20

@@ -23,9 +23,12 @@ from vmtailor.model.guest import GuestMark
 
 ROWS = ExitRows(
     cause=(CauseRow("device", ("fault",), ("play",)), CauseRow("fault", ("fault",)), CauseRow("port", ("port",))),
-    event=(EventRow("kvm_pio", "pio_(?:read|write) at (0x[0-9a-f]+) "),),
+    event=(EventRow("kvm_pio", "pio_(?:read|(?P<write>write)) at (?P<number>0x[0-9a-f]+) "),),
     by_bytes=("clear",),
-    device=(DeviceRow("kvm_pio", 0x3F8, 0x3FF, "serial port"),),
+    device=(
+        DeviceRow("kvm_pio", 0x3F8, 0x3F8, "byte", written=True),
+        DeviceRow("kvm_pio", 0x3F8, 0x3FF, "serial port"),
+    ),
 )
 LAB = SymbolTable.of([(0x100, "a", True), (0x200, "clear", True), (0x300, "b", True)])
 
@@ -86,10 +89,25 @@ TRACE = (
 
 def test_places_are_of_the_first_exits_alone() -> None:
     found = monitor_costs.places(TRACE, ROWS, 2)
-    assert [(one.event, one.title, one.exits) for one in found] == [
-        ("kvm_pio", "serial port", 1), ("kvm_pio", "0x64", 1),
-    ]  # fmt: skip
-    assert monitor_costs.places(TRACE, ROWS, 3)[0].exits == 2
+    assert [(one.event, one.title, one.exits) for one in found] == [("kvm_pio", "byte", 1), ("kvm_pio", "0x64", 1)]
+    more = monitor_costs.places(TRACE + b"kvm_pio: pio_read at 0x3f8 size 1 count 1 val 0x41\n", ROWS, 3)
+    assert {one.title: one.exits for one in more} == {"byte": 1, "serial port": 2, "0x64": 1}
+
+
+@pytest.mark.parametrize(
+    ("line", "title"),
+    [
+        ("kvm_pio: pio_write at 0x3f8 size 1 count 1 val 0x41", "byte to the serial port"),
+        ("kvm_pio: pio_read at 0x3f8 size 1 count 1 val 0x41", "serial port"),
+        ("kvm_pio: pio_write at 0x3fd size 1 count 1 val 0x41", "serial port"),
+        ("kvm_mmio: mmio unsatisfied-read len 4 gpa 0xfec00010 val 0x0", "I/O interrupt controller"),
+        ("kvm_msr: msr_write 6e0 = 0x1", "0x6e0"),
+        ("kvm_cpuid: func 40000000 idx 0 rax 40000001", "search for a hypervisor"),
+    ],
+)
+def test_events_of_kvm_have_the_devices_of_the_data(line: str, title: str) -> None:
+    (found,) = monitor_costs.places(f"kvm_exit: vcpu 0\n{line}\n".encode(), exit_rows("x86_64"), 1)
+    assert found.title == title
 
 
 @pytest.mark.parametrize(
@@ -129,10 +147,14 @@ def test_the_rows_of_the_labs_processor_can_be_read() -> None:
 def test_figures_of_a_monitor_can_be_judged() -> None:
     boot = {
         "milestones": [{"name": "ready", "executed": 7}, {"name": "gone"}, "stray"],
-        "monitor": {"causes": [{"cause": "page fault", "exits": 3}, {"cause": "port", "exits": 2}, {"cause": "x"}]},
+        "monitor": {
+            "causes": [{"cause": "page fault", "exits": 3}, {"cause": "port", "exits": 2}, {"cause": "x"}],
+            "places": [{"title": "serial port", "exits": 4}, {"title": "serial port", "exits": 1}, {"title": "x"}, 7],
+        },
     }
     assert judged_document.of_monitor(boot) == {
         "monitor_ready_instructions": 7, "exits_page_fault": 3, "exits_port": 2, "exits": 5,
+        "accesses_serial_port": 5,
     }  # fmt: skip
     assert judged_document.of_monitor({"milestones": []}) == {}
 

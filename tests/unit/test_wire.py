@@ -10,14 +10,11 @@ from hypothesis import strategies as st
 from vmtailor.drivers.guest.wire import (
     HEADER_BYTES,
     MAGIC,
-    MAX_BLOCK,
     MAX_PAYLOAD,
     OPEN_KEY,
     Decoder,
     Frame,
-    PortDecoder,
     encode,
-    encode_on_port,
 )
 
 KEY = bytes(range(16))
@@ -29,7 +26,7 @@ noise = st.lists(
 ).map(b"".join)  # fmt: skip
 
 
-def feed(decoder: Decoder | PortDecoder, data: bytes, sizes: list[int]) -> tuple[list[Frame], bytes]:
+def feed(decoder: Decoder, data: bytes, sizes: list[int]) -> tuple[list[Frame], bytes]:
     """Everything that a decoder makes of bytes that come in pieces."""
     frames: list[Frame] = []
     text = b""
@@ -120,42 +117,3 @@ def test_lost_frames_are_counted_and_a_new_program_begins_anew() -> None:
 def test_a_payload_that_is_too_long_is_refused() -> None:
     with pytest.raises(ValueError, match="2048"):
         encode("i", bytes(MAX_PAYLOAD + 1), 0)
-
-
-@given(st.lists(st.tuples(kinds, payloads)), st.lists(st.integers(1, 50)))
-def test_every_frame_on_a_port_arrives_in_any_pieces(items: list[tuple[str, bytes]], sizes: list[int]) -> None:
-    line = b"".join(encode_on_port(kind, payload, n, KEY) for n, (kind, payload) in enumerate(items))
-    decoder = PortDecoder(KEY)
-    frames, text = feed(decoder, line, sizes)
-    assert [(frame.type, frame.payload) for frame in frames] == items
-    assert (text, decoder.damaged) == (b"", 0)
-
-
-@pytest.mark.attack
-@given(st.binary(min_size=HEADER_BYTES, max_size=3000), st.lists(st.integers(1, 500)))
-def test_any_other_bytes_on_a_port_are_damage_for_good(data: bytes, sizes: list[int]) -> None:
-    decoder = PortDecoder(KEY)
-    assert feed(decoder, data, sizes) == ([], b"")
-    assert decoder.damaged == 1
-    assert decoder.feed(encode_on_port("O", b"x", 0, KEY)) == ([], b"")
-
-
-@pytest.mark.attack
-def test_frames_on_a_port_have_the_key_and_their_longest_length() -> None:
-    for bad in (encode_on_port("O", b"x", 0, OPEN_KEY), encode("O", b"x", 0, KEY)):
-        decoder = PortDecoder(KEY)
-        assert decoder.feed(bad)[0] == [] and decoder.damaged == 1
-    whole = encode_on_port("O", bytes(MAX_BLOCK), 0, KEY)
-    assert len(PortDecoder(KEY).feed(whole)[0][0].payload) == MAX_BLOCK
-    with pytest.raises(ValueError, match="holds 32768 bytes"):
-        encode_on_port("O", bytes(MAX_BLOCK + 1), 0, KEY)
-    with pytest.raises(ValueError, match="16 bytes"):
-        PortDecoder(b"short")
-
-
-def test_gaps_on_a_port_are_counted_and_a_cut_frame_is_none() -> None:
-    decoder = PortDecoder(KEY)
-    decoder.feed(encode_on_port("H", b"init 1", 0, KEY) + encode_on_port("O", b"a", 3, KEY))
-    assert decoder.lost == 2
-    assert decoder.feed(encode_on_port("O", b"abc", 4, KEY)[:-1]) == ([], b"")
-    assert decoder.flush() == ([], b"")

@@ -19,7 +19,7 @@ from vmtailor.base import process
 from vmtailor.base.errors import AnswerNo, HostError, UserInputError, VmtailorError
 from vmtailor.base.files.regular_files import write_atomic
 from vmtailor.booting import run_orders
-from vmtailor.drivers.guest import further, guest_volume
+from vmtailor.drivers.guest import guest_volume
 from vmtailor.drivers.host import bundle_folder, machine_folders, tty, user_folders
 from vmtailor.drivers.host.bundle_folder import BundleFolder
 from vmtailor.drivers.host.machine_folders import MachineFolder, MachineFolders
@@ -52,7 +52,7 @@ def run_kept(options: RunOptions, kept: KeptOptions, *, placed: bool = False) ->
     refuse(kept, OptionSubject.SYSTEM if files.is_system else OptionSubject.CONTAINER, options.bundle)
     if kept.id_file is not None and os.path.lexists(kept.id_file):
         raise UserInputError(f"{kept.id_file} exists already", hint="remove it, or name another with --cidfile")
-    if kept.health_command is not None and not further.can_start_further(files.init):
+    if kept.health_command is not None and not guest_volume.can_start_further(files.init):
         raise UserInputError(
             "the init of this bundle is older than health checks", hint=f"vmtailor refit {options.bundle} renews it"
         )
@@ -93,7 +93,7 @@ def _orders(record: KeptMachine, options: RunOptions, files: BundleFolder) -> _O
     orders, _ = orders_of(options, None, files)
     text = replace(orders, once_up="").text(known=True)
     more = [("restart", record.restart)]
-    if further.can_start_further(files.init):
+    if guest_volume.can_start_further(files.init):
         more += _health(record.health)
     return _Orders(text + guest_volume.records(more).removeprefix(_VERSION), orders.start.inherited)
 

@@ -22,7 +22,7 @@ from vmtailor.booting.run_end import RunEnd
 from vmtailor.booting.run_orders import RunOrders
 from vmtailor.booting.run_verdict import Memory
 from vmtailor.booting.run_volume import with_run, with_tools
-from vmtailor.drivers.guest import further, guest_volume
+from vmtailor.drivers.guest import guest_volume
 from vmtailor.drivers.host import bundle_folder, tty
 from vmtailor.drivers.host.bundle_folder import BundleFolder
 from vmtailor.drivers.host.caught_signals import caught
@@ -444,7 +444,7 @@ def orders_of(
         once_up=run_ports.announced(asked, published),
         told=context.told,
         explained=behind is not None,
-        builtins=further.can_start_further(files.init),
+        builtins=guest_volume.can_start_further(files.init),
         of_files=_of_files(files, start) if holds else (),
         holds_s=LONG_S if sure else SHORT_S,
         explain=(sys.executable, "-P", "-m", EXPLAINER, json.dumps(asdict(context))),

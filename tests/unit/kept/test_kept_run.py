@@ -16,7 +16,7 @@ from tests.fakes.supervisor import Supervisor, made, pairs_of, running
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records
 from vmtailor.booting import run_orders
-from vmtailor.drivers.guest import further
+from vmtailor.drivers.guest import guest_volume
 from vmtailor.drivers.host import bundle_folder, machine_folders
 from vmtailor.drivers.host.bundle_folder import seal
 from vmtailor.drivers.host.machine_folders import MachineFolders
@@ -305,4 +305,4 @@ def test_every_option_of_a_run_is_saved_or_read() -> None:
     names = {one.name for one, _ in rows_of(RunOptions)}
     assert names == {one.name for one in fields(RunOptions)}
     assert kept_run.saved_options(RunOptions(Path("/b"), user="x")) == {"bundle": "/b", "user": "x"}
-    assert further.can_start_further(b"a\0builtin\0") and not further.can_start_further(b"a builtin")
+    assert guest_volume.can_start_further(b"a\0builtin\0") and not guest_volume.can_start_further(b"a builtin")

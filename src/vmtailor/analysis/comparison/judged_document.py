@@ -231,7 +231,8 @@ def samples(content: Mapping[str, Any]) -> dict[str, list[float]]:
 
 def of_monitor(boot: Mapping[str, Any]) -> dict[str, int]:
     """Return the figures of a boot in the lab: `monitor_ready_instructions` and so on for each milestone, counted from
-    the exec of the monitor; `exits` until ready, and those of each cause, such as `exits_page_fault`."""
+    the exec of the monitor; `exits` until ready, and those of each cause, such as `exits_page_fault`; of a traced boot
+    also accesses to each device, such as `accesses_serial_port`."""
     monitor = boot.get("monitor")
     if not isinstance(monitor, Mapping):
         return {}
@@ -244,6 +245,10 @@ def of_monitor(boot: Mapping[str, Any]) -> dict[str, int]:
             found[f"exits_{str(cause.get('cause'))[:64].lower().replace(' ', '_')}"] = exits
     if found:
         found["exits"] = sum(count for name, count in found.items() if name.startswith("exits_"))
+    for place in _mappings(monitor.get("places")):
+        if isinstance(count := place.get("exits"), int):
+            name = f"accesses_{str(place.get('title'))[:64].lower().replace(' ', '_')}"
+            found[name] = found.get(name, 0) + count
     return found
 
 

@@ -137,14 +137,15 @@ def places(trace: bytes, rows: ExitRows, exits: int) -> tuple[ExitPlace, ...]:
             event, pattern = patterns[word]
             match = pattern.match(rest)
             if match:
-                found[event, _title(event, match[1], rows)] += 1
+                found[event, _title(event, match, rows)] += 1
     return tuple(ExitPlace(event, title, count) for (event, title), count in found.most_common())
 
 
-def _title(event: str, text: str, rows: ExitRows) -> str:
-    number = int(text, 16)
-    known = (row.title for row in rows.device if row.event == event and row.first <= number <= row.last)
-    return next(known, f"{number:#x}")
+def _title(event: str, match: re.Match[str], rows: ExitRows) -> str:
+    said = match.groupdict()
+    number, writes = int(said["number"], 16), said.get("write") is not None
+    fitting = (row for row in rows.device if row.event == event and row.first <= number <= row.last)
+    return next((row.title for row in fitting if writes or not row.written), f"{number:#x}")
 
 
 def has_exits(trace: bytes, exits: int) -> bool:

@@ -25,10 +25,10 @@ TRACER_OPTIONS = ("-D", "-f", "-q", "-ttt", "-T", "-y", "-s", "64")
 #: The same for calls that failed, and nothing else, each with its program's name where the kernel tells it: the tracer
 #: in a session of its own, so that no key of a terminal reaches it.
 REFUSED_OPTIONS = ("-DDD", "-f", "-qq", "-ttt", "-y", "-Y", "-Z", "-e", "signal=none", "-s", "32")
-#: The file in which init tells them.
-REFUSED_FILE = "refused"
 #: Words in an init that can tell refused calls; in those of versions before there are none.
 _TELLS_REFUSED = b"\0refused\0"
+#: A word in an init that can start further processes.
+_STARTS_FURTHER = b"\0builtin\0"
 #: Names the record of a mount.
 _MOUNT = "mount-at"
 #: A word in an init that can talk on a virtio port.
@@ -53,6 +53,11 @@ def may_talk_on_port(init: bytes) -> bool:
 def tells_refused(init: bytes) -> bool:
     """Return whether an init can tell what its kernel refused (`Run.quiet`)."""
     return _TELLS_REFUSED in init
+
+
+def can_start_further(init: bytes) -> bool:
+    """Return whether an init can start further processes in a container that runs; those of versions before cannot."""
+    return _STARTS_FURTHER in init
 
 
 def can_mount(init: bytes) -> bool:

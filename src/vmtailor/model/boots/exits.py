@@ -23,8 +23,8 @@ class CauseRow:
 
 @dataclass(frozen=True)
 class EventRow:
-    """An event of KVM's trace that says what an exit is about. `pattern`: its first group is the number of a port, an
-    address, a register, in hexadecimal."""
+    """An event of KVM's trace that says what an exit is about. `pattern`: its group `number` is that of a port, an
+    address, a register, in hexadecimal; a group `write`, where there is one, matches a write alone."""
 
     name: str
     pattern: str
@@ -32,12 +32,14 @@ class EventRow:
 
 @dataclass(frozen=True)
 class DeviceRow:
-    """A device, by the event of its accesses and the numbers first <= number <= last."""
+    """A device, by the event of its accesses and the numbers first <= number <= last. `written`: by writes alone. The
+    first row that fits an access counts."""
 
     event: str
     first: int
     last: int
     title: str
+    written: bool = False
 
 
 @dataclass(frozen=True)

@@ -6,15 +6,16 @@ Each has a number of its own, which the host chooses, so that several talk at on
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
+from tests.fakes.port_wire import MAX_BLOCK, ToGuest
+
 from vmtailor.base.text import is_number
 from vmtailor.drivers.guest.guest_text import parse_exit
 from vmtailor.drivers.guest.guest_volume import records
-from vmtailor.drivers.guest.wire import MAX_BLOCK, MAX_PAYLOAD, FromGuest, ToGuest
+from vmtailor.drivers.guest.wire import MAX_PAYLOAD, FromGuest
 from vmtailor.model.boots.workload import Terminal
 
 #: Processes that init has at once, and the largest number that one may have.
@@ -27,8 +28,6 @@ SERIAL_WINDOW_BYTES = 2048
 #: Bytes that the host has taken before it says so.
 _GIVE_BYTES = 16384
 _PART = MAX_PAYLOAD - 1
-#: A word in an init that can start further processes; those of versions before lack it.
-_CAN_START = b"\0builtin\0"
 
 
 class Builtin(StrEnum):
@@ -74,11 +73,6 @@ class Order:
         return records(pairs) + b"\0"
 
 
-def can_start_further(init: bytes) -> bool:
-    """Return whether this init can start further processes in a container that runs."""
-    return _CAN_START in init
-
-
 class Send(Protocol):
     """Sends one frame to the guest."""
 
@@ -89,13 +83,10 @@ class Send(Protocol):
 class FurtherProcess:
     """One further process, from its order to its end.
 
-    `on_stdout` and `on_stderr` get bytes as they come; without them, `stdout` and `stderr` keep all. With `held`, the
-    host makes no room for more output: `release` makes it."""
+    `stdout` and `stderr` keep all. With `held`, the host makes no room for more output: `release` makes it."""
 
     number: int
     send: Send
-    on_stdout: Callable[[bytes], None] | None = None
-    on_stderr: Callable[[bytes], None] | None = None
     held: bool = False
     window: int = SERIAL_WINDOW_BYTES
     part: int = _PART
@@ -112,11 +103,6 @@ class FurtherProcess:
     def ended(self) -> bool:
         """Return whether init has told the end of it."""
         return self.exit_code is not None
-
-    @property
-    def stdin_queued(self) -> int:
-        """Return the bytes of standard input that have not been sent."""
-        return len(self._stdin)
 
     def send_stdin(self, data: bytes) -> None:
         """Queue standard input; it goes out as fast as the process takes it."""
@@ -145,9 +131,9 @@ class FurtherProcess:
     def hear(self, kind: str, payload: bytes) -> None:
         """Take a frame about this process, without its number."""
         if kind == FromGuest.FURTHER_STDOUT:
-            self._hear_output(payload, self.on_stdout, self.stdout)
+            self._hear_output(payload, self.stdout)
         elif kind == FromGuest.FURTHER_STDERR:
-            self._hear_output(payload, self.on_stderr, self.stderr)
+            self._hear_output(payload, self.stderr)
         elif kind == FromGuest.FURTHER_EXIT:
             self.exit_code, self.by_signal, self.why = parse_exit(payload)
             self._stdin.clear()
@@ -155,11 +141,8 @@ class FurtherProcess:
             self.window = min(WINDOW_BYTES, self.window + int(payload))
             self._fill()
 
-    def _hear_output(self, data: bytes, callback: Callable[[bytes], None] | None, kept: bytearray) -> None:
-        if callback is not None:
-            callback(data)
-        else:
-            kept += data
+    def _hear_output(self, data: bytes, kept: bytearray) -> None:
+        kept += data
         self._make_room(len(data))
 
     def _make_room(self, taken: int) -> None:
@@ -191,24 +174,14 @@ class FurtherProcesses:
         self._window, self._part = (WINDOW_BYTES, MAX_BLOCK - 1) if on_port else (SERIAL_WINDOW_BYTES, _PART)
         self._running: dict[int, FurtherProcess] = {}
 
-    def start(
-        self,
-        order: Order,
-        on_stdout: Callable[[bytes], None] | None = None,
-        on_stderr: Callable[[bytes], None] | None = None,
-        *,
-        held: bool = False,
-    ) -> FurtherProcess:
+    def start(self, order: Order, *, held: bool = False) -> FurtherProcess:
         """Send an order; returns the process, which tells its end when it could not be started. Raises
         UserInputError for a NUL in the order, ValueError when there is no number left."""
         text = order.encode()
         number = next((one for one in range(1, _MOST_NUMBER + 1) if one not in self._running), None)
         if number is None:
             raise ValueError(f"{_MOST_NUMBER} further processes run")
-        process = FurtherProcess(
-            number=number, send=self._send, on_stdout=on_stdout, on_stderr=on_stderr, held=held, window=self._window,
-            part=self._part,
-        )  # fmt: skip
+        process = FurtherProcess(number=number, send=self._send, held=held, window=self._window, part=self._part)
         self._running[number] = process
         for at in range(0, len(text), _PART):
             self._send(ToGuest.FURTHER, bytes((number,)) + text[at : at + _PART])

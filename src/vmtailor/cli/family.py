@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json as json_text
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,7 +18,7 @@ from vmtailor.drivers.host import bundle_folder, family_kernels
 from vmtailor.drivers.host.family_kernels import Family
 from vmtailor.model import architecture
 from vmtailor.model.option import Option
-from vmtailor.model.option_rows import CPUS, DROP, JSON, KEEP, KERNEL
+from vmtailor.model.option_rows import CPUS, DROP, JSON, KEEP, KERNEL, OUT
 from vmtailor.pipeline import family_artefact, family_build, image_bundle, image_run
 from vmtailor.pipeline.family_build import FamilyWishes
 
@@ -46,13 +47,13 @@ def family(
         tuple[str, ...],
         Option(
             name="--arch", many=True, commas=True,
-            help=f"Make a kernel for each of these processors ({', '.join(architecture.names())}). Default: this "
-            "host's.",
+            help=f"Make a kernel for this processor ({', '.join(architecture.names())}; this host's). Repeat it, or "
+            "join names by commas.",
         ),
     ] = (),
     out: Annotated[
-        str, Option(name="--out", short="-o", metavar="oci:DIR", help="Write the kernels into this OCI layout.")
-    ] = "",
+        Path | None, replace(OUT, metavar="oci:DIR", help="Write the kernels into this OCI layout.")
+    ] = None,
     keep: Annotated[tuple[str, ...], KEEP] = (),
     drop: Annotated[tuple[str, ...], DROP] = (),
     cpus: Annotated[int, CPUS] = 1,
@@ -70,7 +71,7 @@ def family(
         if names and (arch or keep or drop or kernel or cpus != 1):
             raise UserInputError("a bundle's kernel is taken as it is", hint="leave --arch and the like out, or NAME")
         wishes = FamilyWishes(keep=keep, drop=drop, cpus=cpus, kernel=kernel, store=store)
-        _build(names, arch, out, wishes, json=json)
+        _build(names, arch, "" if out is None else str(out), wishes, json=json)
     elif action is FamilyAction.SHOW:
         if not names:
             raise UserInputError("family show needs a name", hint="vmtailor family ls lists those in the cache")

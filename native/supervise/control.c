@@ -40,6 +40,7 @@ static struct relay *served;
 static struct {
     uint8_t session;
     int64_t next_ms, until_ms, failed, born_ms;
+    bool was_good; // since the start: from then on failed checks count
 } health;
 
 static uint8_t last_session;
@@ -307,8 +308,11 @@ static void serve(struct client *client, const struct request *request) {
         if (signal == 9) {
             served->restarts = false;
             served->killed = true;
-        } else {
+        } else if (served->guest.open && !guest_ended(&served->guest)) {
             guest_signal(&served->guest, signal);
+        } else { // between two runs
+            refuse(client, "the container does not run");
+            return;
         }
         send_frame(client, 'R', NULL, 0);
         client->role = ROLE_ANSWERED;
@@ -417,7 +421,6 @@ void control_open(struct relay *relay) {
     served = relay;
     for (size_t i = 0; i < MOST_CLIENTS; i++)
         clients[i].fd = -1;
-    health.born_ms = now_ms();
     if (relay->orders->runtime)
         listen_in(relay->orders->runtime);
 }
@@ -498,6 +501,17 @@ void control_output(bool errors, const uint8_t *data, size_t length) {
             send_frame(&clients[i], errors ? 'E' : 'O', data, length);
 }
 
+bool control_attached(void) {
+    for (size_t i = 0; i < MOST_CLIENTS; i++)
+        if (clients[i].fd >= 0 && clients[i].role == ROLE_ATTACHED)
+            return true;
+    return false;
+}
+
+void control_words(const void *words, size_t length) {
+    control_output(true, words, length);
+}
+
 bool control_full(void) {
     for (size_t i = 0; i < MOST_CLIENTS; i++)
         if (clients[i].fd >= 0 && clients[i].role == ROLE_ATTACHED && outlet_full(&clients[i].out))
@@ -509,7 +523,7 @@ void control_ended(int code, int signal, const char *why, bool final) {
     health.session = 0;
     health.failed = 0;
     health.next_ms = 0;
-    health.born_ms = now_ms();
+    health.was_good = false;
     for (size_t i = 0; i < MOST_CLIENTS; i++) {
         struct client *client = &clients[i];
         bool session = client->fd >= 0 && client->session;
@@ -558,9 +572,11 @@ static void end_health(int code) {
     health.next_ms = now_ms() + orders->health_interval_ms;
     if (code == 0) {
         health.failed = 0;
+        health.was_good = true;
         set_health("healthy");
-    } else if (now_ms() > health.born_ms + orders->health_start_ms && ++health.failed >= orders->health_retries) {
-        set_health("unhealthy");
+    } else if (health.was_good || now_ms() > health.born_ms + orders->health_start_ms) {
+        if (++health.failed >= orders->health_retries)
+            set_health("unhealthy");
     }
 }
 
@@ -574,6 +590,7 @@ void control_health(struct relay *relay) {
         guest_frame(&relay->guest, 'q', text, (size_t)snprintf(text, sizeof(text), "%c9", health.session));
         end_health(1);
     } else if (!health.session && health.next_ms == 0) {
+        health.born_ms = now;
         health.next_ms = now + orders->health_interval_ms;
     } else if (!health.session && now >= health.next_ms) {
         struct bytes text = {0};

@@ -26,6 +26,12 @@ void control_sweep(void);
 void control_output(bool errors, const uint8_t *data, size_t length);
 bool control_full(void);
 
+// Is a client attached?
+bool control_attached(void);
+
+// Pass on words about the machine's end to those who are attached.
+void control_words(const void *words, size_t length);
+
 // A frame of the guest about a further process.
 void control_session_frame(struct relay *relay, char type, const uint8_t *payload, size_t length);
 

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "supervise/caught.h"
+#include "supervise/control.h"
 
 #define KILLED (128 + SIGKILL)
 #define FAILED 125 // of container engines: the run failed, and not the container
@@ -147,7 +148,10 @@ int end_explained(const struct relay *relay, char *words, size_t size) {
         for (ssize_t i = 0; i < length; i++)
             if (kept + 1 < size)
                 words[kept++] = data[i] && data[i] != '\n' ? data[i] : ' ';
-        if (length > 0 && write(2, data, (size_t)length) < 0)
+        if (length <= 0)
+            continue;
+        control_words(data, (size_t)length);
+        if (write(2, data, (size_t)length) < 0)
             continue; // nobody reads it
     }
     words[kept] = '\0';

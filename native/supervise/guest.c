@@ -120,6 +120,7 @@ static void on_exit_frame(struct guest *guest, const uint8_t *payload, size_t le
     while (end > at && (end[-1] == '\n' || end[-1] == ' ' || !end[-1]))
         end--;
     guest->reason = text_of(at, (size_t)(end - at));
+    guest->begun |= end == at;
 }
 
 static void fill(struct guest *guest) {
@@ -152,12 +153,18 @@ static void on_file(struct guest *guest, const uint8_t *payload, size_t length) 
         guest->told_bytes += write(guest->told, part, length) == (ssize_t)length ? length : 0;
 }
 
+// A mark is NAME and times; one frame may hold some.
+static bool has_begun(const uint8_t *marks, size_t length) {
+    return memmem(marks, length, "entry ", 6) != NULL;
+}
+
 static void on_frame(void *context, char type, const uint8_t *payload, size_t length) {
     struct guest *guest = context;
     const uint8_t *at = payload;
     switch (type) {
     case WIRE_STDOUT:
     case WIRE_STDERR:
+        guest->begun = true;
         guest->output(type == WIRE_STDERR, payload, length);
         guest->taken += guest->on_port ? length : 0;
         if (guest->taken >= TAKEN_STEP) {
@@ -176,6 +183,9 @@ static void on_frame(void *context, char type, const uint8_t *payload, size_t le
             fill(guest);
             guest_write(guest);
         }
+        break;
+    case WIRE_MARK:
+        guest->begun |= has_begun(payload, length);
         break;
     case WIRE_NOTE:
         on_note(guest, payload, length);
@@ -211,6 +221,8 @@ size_t guest_window_bytes(const struct guest *guest) {
 
 void guest_start(struct guest *guest, const uint8_t key[WIRE_KEY], int in, int out, int console) {
     struct guest before = *guest;
+    if (!before.began) // what a client said before the machine was there
+        guest->input = (struct bytes){0};
     guest_free(guest);
     *guest = (struct guest){.in = in,
                             .out = out,
@@ -220,7 +232,12 @@ void guest_start(struct guest *guest, const uint8_t key[WIRE_KEY], int in, int o
                             .console = console,
                             .on_port = console >= 0,
                             .port = before.port,
-                            .open = true};
+                            .open = true,
+                            .began = true};
+    if (!before.began) {
+        guest->input = before.input;
+        guest->input_ends = before.input_ends;
+    }
     guest->credit = (int)guest_window_bytes(guest);
     guest->hearing = (struct hearing){.frame = on_frame, .text = on_text, .context = guest};
     memcpy(guest->hearing.key, key, WIRE_KEY);

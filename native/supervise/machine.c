@@ -155,7 +155,20 @@ struct gift {
     int from, to;
 };
 
-static _Noreturn void become(const struct program *program, const struct gift *gifts, size_t count, pid_t parent) {
+// Where our caller had much open, ours may lie at the numbers of others there.
+static void move_away(struct gift *gifts, size_t count, const char *program) {
+    int behind = 0;
+    for (size_t i = 0; i < count; i++)
+        behind = gifts[i].to >= behind ? gifts[i].to + 1 : behind;
+    for (size_t i = 0; i < count; i++)
+        if (gifts[i].from != gifts[i].to && gifts[i].from < behind && gifts[i].from > 2) {
+            gifts[i].from = fcntl(gifts[i].from, F_DUPFD_CLOEXEC, behind);
+            if (gifts[i].from < 0)
+                fail("give a descriptor to", program);
+        }
+}
+
+static _Noreturn void become(const struct program *program, struct gift *gifts, size_t count, pid_t parent) {
     char number[16];
     struct list argv = {0}, env = program->env;
     sigset_t none;
@@ -165,6 +178,7 @@ static _Noreturn void become(const struct program *program, const struct gift *g
         if (i != SIGHUP)
             signal(i, SIG_DFL);
     setsid();
+    move_away(gifts, count, program->argv.items[0]);
     for (size_t i = 0; i < count; i++)
         if (gifts[i].from == gifts[i].to ? fcntl(gifts[i].to, F_SETFD, 0) : dup2(gifts[i].from, gifts[i].to) < 0)
             fail("give a descriptor to", program->argv.items[0]);

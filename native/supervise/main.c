@@ -93,7 +93,8 @@ static void read_orders(int file) {
     orders_read(&orders, text, length);
 }
 
-// Go on in the background. Who started us ends once the machine is up, or as we do when it does not come up.
+// Go on in the background. Who started us ends once the container's program runs, or as we do when it does not come to
+// that.
 static int detach(void) {
     int line[2], status;
     char byte;
@@ -124,15 +125,25 @@ static int status_of_run(void) {
     return status < 0 ? end_explained(&relay, relay.state.error, sizeof(relay.state.error)) : status;
 }
 
+// Why it could not be executed, for a client who was not told by the words of its end.
+static const char *why(void) {
+    return relay.state.error[0] ? "" : relay.guest.reason;
+}
+
 static bool is_started_again(int status) {
     const char *policy = orders.restart ? orders.restart : "no";
-    if (!relay.restarts)
+    if (!relay.restarts || (orders.detached && !relay.alone)) // a container that never began is not tried again
         return false;
     if (!strncmp(policy, "on-failure", 10)) {
         long most = policy[10] == ':' ? strtol(policy + 11, NULL, 10) : 0;
         return status && (most <= 0 || relay.state.restarts < most);
     }
     return !strcmp(policy, "always") || !strcmp(policy, "unless-stopped");
+}
+
+// A machine whose program could not be executed at its first start is as it was created, as in docker.
+static bool is_as_created(void) {
+    return relay.state.restarts == 0 && relay.guest.reason && relay.guest.reason[0];
 }
 
 // Run the machine, again as the policy says; returns the last status.
@@ -145,12 +156,12 @@ static int run(void) {
             relay_drain(&relay);
         int status = status_of_run();
         again = is_started_again(status);
-        relay.state.status = again ? "restarting" : "exited";
+        relay.state.status = again ? "restarting" : is_as_created() ? "created" : "exited";
         relay.state.exit = status;
         relay.state.finished_ns = real_ns();
         relay.state.health = orders.health.count && again ? "starting" : "none";
         state_save(&relay.state);
-        control_ended(status, relay.guest.signal, relay.guest.reason, !again);
+        control_ended(status, relay.guest.signal, why(), !again);
         if (!again)
             return status;
         if (relay.finished_ms - relay.machine.started_ms > SETTLED_MS)
@@ -160,7 +171,7 @@ static int run(void) {
         if (!relay.restarts) { // it was asked to stop in between
             relay.state.status = "exited";
             state_save(&relay.state);
-            control_ended(status, relay.guest.signal, relay.guest.reason, true);
+            control_ended(status, relay.guest.signal, why(), true);
             return status;
         }
         relay.state.restarts++;
@@ -190,6 +201,10 @@ int main(int count, char **words) {
     } else {
         outlet_open(&relay.out, 1);
         outlet_open(&relay.err, 2);
+    }
+    if (orders.awaits && !relay_await(&relay)) {
+        control_close(&orders);
+        return FAILED;
     }
     int status = run();
     control_close(&orders);

@@ -93,6 +93,10 @@ static bool set_number(struct orders *orders, const char *key, char *value) {
     } flags[] = {{"interactive", &orders->interactive},
                  {"terminal", &orders->terminal},
                  {"detached", &orders->detached},
+                 {"awaits", &orders->awaits},
+                 {"no-stdin", &orders->no_stdin},
+                 {"no-stdout", &orders->no_stdout},
+                 {"no-stderr", &orders->no_stderr},
                  {"builtins", &orders->builtins},
                  {"explain-always", &orders->explain_always}};
     for (size_t i = 0; i < sizeof(longs) / sizeof(*longs); i++)

@@ -42,7 +42,9 @@ struct orders {
     int stop_signal;
     int64_t grace_ms, start_ms, last_ms; // -1: no limit
     bool interactive, terminal, detached, explain_always;
-    bool builtins; // init starts further processes, and has programs of its own for them
+    bool awaits;                         // in the background: nothing is started before a client is attached
+    bool no_stdin, no_stdout, no_stderr; // of the caller's streams, those that the container is not attached to
+    bool builtins;                       // init starts further processes, and has programs of its own for them
     const char *announce, *start_print, *cpu, *halted;
     const char *state, *runtime, *restart;
     int64_t log_bytes, log_files;

@@ -21,12 +21,14 @@
 #define SILENCE_MS                                                                                                     \
     5000                // silence after which it is asked whether the CPUs still take interrupts, and between two such
                         // looks: a kernel whose console was silenced says nothing when it halts
+#define AWAIT_MS 30000  // for the client that a machine waits for
 #define MONITOR_MS 5000 // what a monitor has to end whose machine has
 
 static struct relay *running; // the one whose guest speaks
 
 static void on_output(bool errors, const uint8_t *data, size_t length) {
-    if (!running->orders->detached)
+    const struct orders *orders = running->orders;
+    if (!orders->detached && !(errors ? orders->no_stderr : orders->no_stdout))
         outlet_put(errors ? &running->err : &running->out, data, length);
     log_output(errors, data, length);
     control_output(errors, data, length);
@@ -68,9 +70,10 @@ static enum finish finished(struct relay *relay) {
 
 static void pass_on(struct relay *relay, int number) {
     int rows, columns;
-    if (number == SIGCONT && relay->orders->terminal && relay->orders->interactive)
+    bool here = relay->orders->terminal && !relay->orders->detached;
+    if (number == SIGCONT && here && relay->orders->interactive)
         terminal_raw();
-    if (number == SIGWINCH && relay->orders->terminal) {
+    if (number == SIGWINCH && here) {
         terminal_size(&rows, &columns);
         guest_window(&relay->guest, rows, columns);
     } else {
@@ -121,11 +124,12 @@ static struct pollfd watch_outlet(const struct outlet *outlet) {
     return (struct pollfd){.fd = waits ? outlet->fd : -1, .events = POLLOUT};
 }
 
-// The guest's init has spoken: who waits for a machine in the background goes on.
+// The container's program is executed: who waits for a machine in the background goes on.
 static void tell_started(struct relay *relay) {
-    if (relay->started < 0 || !relay->guest.listening)
+    if (!relay->orders->detached || relay->alone || !relay->guest.begun)
         return;
-    if (write(relay->started, "", 1) != 1)
+    relay->alone = true;
+    if (relay->started >= 0 && write(relay->started, "", 1) != 1)
         relay->killed = true; // whoever asked for the machine has gone before it was there
     close_once(&relay->started);
     int nowhere = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -188,7 +192,7 @@ static void start(struct relay *relay) {
                 relay->machine.line);
     qmp_start(&relay->qmp, relay->machine.control);
     relay->waiting = relay->orders->announce;
-    relay->reading = relay->orders->interactive && !relay->orders->detached;
+    relay->reading = relay->orders->interactive && !relay->orders->detached && !relay->orders->no_stdin;
     relay->grace_ms = relay->orders->grace_ms;
     relay->asked_ms = relay->ended_ms = -1;
     relay->heard_ms = now_ms();
@@ -212,8 +216,25 @@ void relay_idle(struct relay *relay, int64_t wait_ms) {
     }
 }
 
+bool relay_await(struct relay *relay) {
+    struct pollfd watched[1 + CONTROL_POLLS] = {{.fd = relay->signals, .events = POLLIN}};
+    bool told = write(relay->started, "", 1) == 1;
+    close_once(&relay->started);
+    for (int64_t end = now_ms() + AWAIT_MS, now; told && relay->restarts && (now = now_ms()) < end;) {
+        if (control_attached())
+            return true;
+        size_t clients = control_polls(watched + 1);
+        if (poll(watched, 1 + clients, (int)(end - now)) <= 0)
+            continue;
+        hear_signals(relay);
+        control_ready(relay, watched + 1, clients);
+    }
+    return false;
+}
+
 void relay_run(struct relay *relay) {
-    bool raw = relay->orders->terminal && relay->orders->interactive && isatty(0);
+    const struct orders *orders = relay->orders;
+    bool raw = orders->terminal && orders->interactive && !orders->detached && !orders->no_stdin && isatty(0);
     start(relay);
     if (raw)
         terminal_raw();

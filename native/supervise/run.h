@@ -31,6 +31,7 @@ struct relay {
     struct state state;
     int signals;
     int started;   // told, once, when the guest's init has spoken; -1: nobody waits for that
+    bool alone;    // in the background, with no stream of the caller's any more
     bool restarts; // it may be started again
     bool reading, killed, gone, monitor_ended; // monitor_ended: by itself
     const char *waiting; // lines for standard error, once the guest has spoken and its ports are open

@@ -184,6 +184,29 @@ def test_a_program_gets_its_own_descriptors_and_no_others(tmp_path: Path) -> Non
     )  # and the list's
 
 
+def test_what_the_caller_had_open_moves_nothing(tmp_path: Path) -> None:
+    """Our own ends get high numbers then, which are those of the monitor's descriptors."""
+    code = (
+        "hello(); links = (os.readlink(f'/proc/self/fd/{n}') for n in (64, 65, 66, 70))\n"
+        "say(frame('O', ' '.join(link.partition(':')[0] for link in links).encode())); end(0)"
+    )
+    file = tmp_path / "file"
+    file.touch()
+    more: Pairs = [("open", f"70 r 0 0 0 0 0 {file}"), ("control", "66")]
+    descriptor = run_orders.in_memory(orders(code, *more))
+    crowded = (
+        "import os, sys; os.dup2(int(sys.argv[2]), 64); null = os.open('/dev/null', 0)\n"
+        "os.set_inheritable(null, True)\nfor number in range(3, 64): os.dup2(null, number)\n"
+        "os.execv(sys.argv[1], [sys.argv[1], '64'])"
+    )
+    try:
+        argv = [sys.executable, "-c", crowded, str(run_orders.program()), str(descriptor)]
+        ended = subprocess.run(argv, pass_fds=(descriptor,), capture_output=True, timeout=PATIENCE_S, check=False)
+    finally:
+        os.close(descriptor)
+    assert (ended.returncode, ended.stdout.decode()) == (0, f"/memfd /memfd socket {file}"), ended.stderr
+
+
 def test_a_program_beside_runs_as_long_as_the_machine(tmp_path: Path) -> None:
     mark, launch = tmp_path / "beside", str(locate().launch)
     beside: Pairs = [("program", "beside")]
@@ -199,6 +222,19 @@ def test_a_program_beside_runs_as_long_as_the_machine(tmp_path: Path) -> None:
 def test_exit_codes_and_streams() -> None:
     ended = run(orders("hello(); say(frame('O', b'o\\0\\xff'), frame('E', b'e')); end(7)"))
     assert (ended.returncode, ended.stdout, ended.stderr) == (7, b"o\0\xff", b"e")
+
+
+def test_a_stream_that_is_not_attached_is_not_there() -> None:
+    """And standard input that is not attached neither comes nor ends."""
+    code = (
+        "hello(); say(frame('O', b'o'), frame('E', b'e')); os.set_blocking(0, False); time.sleep(0.3)\n"
+        "try: end(len(os.read(0, 100)))\nexcept BlockingIOError: end(50)"
+    )
+    given: Pairs = [("interactive", "1"), ("no-stdin", "1")]
+    ended = run(orders(code, *given, ("no-stdout", "1")), b"given")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (50, b"", b"e")
+    ended = run(orders(code, *given, ("no-stderr", "1")), b"given")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (50, b"o", b"")
 
 
 def test_standard_input_goes_by_credit_and_ends() -> None:
@@ -371,6 +407,44 @@ def test_a_machine_in_the_background(folder: Folder) -> None:
     assert (found["log"], found["stream"]) == ("up\n", "stdout") and found["time"].endswith("Z")
 
 
+def test_a_machine_that_awaits_a_client_says_nothing_before(folder: Folder) -> None:
+    """It hears all: the first word, standard input that was there before the guest, and the words of its end."""
+    code = (
+        "hello(); say(frame('O', b'first'))\nfor kind, data in frames():\n"
+        " if kind == 'i': say(frame('E', data))\n if kind == 'e': end(126, 0, b'nosuch'); break"
+    )
+    detached = [pair for pair in folder.detached if pair[0] != "start-print"]
+    text = orders(code, *detached, ("awaits", "1"), ("interactive", "1"), *folder.explain)
+    descriptor, words = run_orders.in_memory(text), folder.path / "words"
+    with words.open("wb") as said:  # which it has until the guest speaks
+        starter = subprocess.Popen([run_orders.program(), str(descriptor)], pass_fds=(descriptor,), stdout=said)
+    os.close(descriptor)
+    assert starter.wait(PATIENCE_S) == 0 and not words.stat().st_size
+    assert not (folder.state / "log").stat().st_size
+    line = socket.socket(socket.AF_UNIX)
+    folder.lines.append(line)
+    line.settimeout(PATIENCE_S)
+    line.connect(str(folder.runtime / "control"))
+    first = b"do attach\0stdin 1\0"
+    line.sendall(struct.pack("<cI", b"Q", len(first)) + first + struct.pack("<cI", b"i", 5) + b"typed")
+    send(line, "e")
+    heard = list(frames(line))
+    assert heard == [("O", b"first"), ("E", b"typed"), ("E", b"worded\n"), ("X", b"125 0 ")]
+    folder.wait_ended()
+    assert folder.values()["error"].strip() == "worded"
+
+
+def test_between_two_runs_no_signal_is_taken(folder: Folder) -> None:
+    assert run(orders("hello(); end(0)", *folder.detached, ("restart", "always"))).returncode == 0
+    end = time.monotonic() + PATIENCE_S
+    while (folder.values()["status"], int(folder.values()["restarts"]) > 2) != ("restarting", True):
+        assert time.monotonic() < end
+        time.sleep(0.005)
+    ((kind, words),) = frames(ask(folder, "kill", ("signal", "1")))
+    assert (kind, words) == ("F", b"the container does not run")
+    assert [kind for kind, _ in frames(ask(folder, "stop"))] == ["R", "X"]
+
+
 def test_a_second_supervisor_of_a_machine_starts_nothing(folder: Folder) -> None:
     assert run(orders(SERVER, *folder.detached)).returncode == 0
     ended = run(orders(SERVER, *folder.detached))
@@ -383,6 +457,17 @@ def test_a_start_that_fails_is_told_where_it_was_asked_for(folder: Folder) -> No
     assert (ended.returncode, ended.stdout, ended.stderr) == (125, b"", b"worded\n")
     values = folder.values()
     assert (values["status"], values["exit"], values["error"]) == ("exited", "125", "worded ")
+
+
+@pytest.mark.parametrize("policy", ["no", "always"])
+def test_a_program_that_cannot_be_executed_is_told_too(folder: Folder, policy: str) -> None:
+    """The machine is as it was created, as in docker, and is not tried again."""
+    code = "say(frame('H', b'init 1')); end(127, 0, b'execve(nosuch): No such file or directory')"
+    explain = [("explain", word) for word in ("/bin/sh", "-c", "echo worded >&2; exit 127")]
+    ended = run(orders(code, *folder.detached, *explain, ("restart", policy)))
+    assert (ended.returncode, ended.stdout, ended.stderr) == (127, b"", b"worded\n")
+    values = folder.values()
+    assert (values["status"], values["exit"], values["restarts"]) == ("created", "127", "0")
 
 
 @pytest.mark.parametrize(
@@ -511,4 +596,24 @@ def test_health_of_a_container(folder: Folder) -> None:
             seen.append(folder.values()["health"])
         time.sleep(0.01)
     assert seen in (["starting", "healthy", "unhealthy"], ["healthy", "unhealthy"])
+    list(frames(ask(folder, "stop")))
+
+
+def test_failed_checks_count_from_the_first_good_one(folder: Folder) -> None:
+    """Also within the time in which they do not count; and that time begins with each start."""
+    code = (
+        "hello(); checks = 0\nfor kind, data in frames():\n"
+        " if kind == 'x': checks += 1; say(frame('y', data[:1] + (b'0 0 ' if checks == 2 else b'1 0 ')))\n"
+        " if kind == 's': end(0); break"
+    )
+    health: Pairs = [("health", "check"), ("health-interval-ms", "50"), ("health-retries", "1")]
+    health.append(("health-start-ms", "600000"))
+    assert run(orders(code, *folder.detached, ("builtins", "1"), *health)).returncode == 0
+    end = time.monotonic() + PATIENCE_S
+    seen: set[str] = set()
+    while "unhealthy" not in seen:
+        assert time.monotonic() < end
+        seen.add(folder.values()["health"])
+        time.sleep(0.005)
+    assert seen >= {"healthy"}
     list(frames(ask(folder, "stop")))

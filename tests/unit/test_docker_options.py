@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -43,7 +45,7 @@ def test_what_is_said_to_be_there_is_there_and_what_is_not_is_not() -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [("--runtime", "x"), ("-a", "stdin"), ("-ita",), ("--volumes-from=a",), ("-c", "5"), ("--gpus", "all")]
+    "arguments", [("--runtime", "x"), ("-itc",), ("--volumes-from=a",), ("-c", "5"), ("--gpus", "all")]
 )
 def test_an_option_that_is_not_there_says_why_and_what_to_do(arguments: tuple[str, ...]) -> None:
     result = CliRunner().invoke(app, ["run", *arguments, "bundle"])
@@ -80,6 +82,26 @@ def test_an_option_that_is_there_and_lacks_its_value_is_not_said_to_be_missing()
     result = CliRunner().invoke(app, ["run", "-p"])
     assert result.exit_code == 2 and "run has no" not in result.output
     assert not isinstance(result.exception, UserInputError)
+
+
+def test_every_option_that_is_the_same_is_shown_to_be() -> None:
+    """By a script that podman runs too, or by a test that is there."""
+    table = tomllib.loads((ROOT / "tests/data/podman/cases.toml").read_text())
+    printed = json.loads((ROOT / "tests/data/podman/expected.json").read_text())["printed"]
+    held = {name: case["name"] for case in table["case"] for name in case.get("holds", ())} | table["tests"]
+    same = {option.names: option for _, option in ALL if option.answer is Parity.SAME}
+    assert {names for names in same if not held.keys() & set(names)} == set()
+    assert held.keys() <= {name for names in same for name in names}
+    for where in table["tests"].values():
+        file, _, test = where.partition("::")
+        assert f"def {test}(" in (ROOT / file).read_text(), where
+    names = [case["name"] for case in table["case"]]
+    assert len(names) == len(set(names)) >= 60 and printed.keys() == set(names)
+    assert sum(case.get("quick", False) for case in table["case"]) >= 20
+    for case in table["case"]:
+        assert ("prints" in case) == ("reason" in case), case["name"]
+        # A difference that is none any more is no longer told.
+        assert case.get("prints") != printed[case["name"]], case["name"]
 
 
 def test_the_page_is_what_the_data_says() -> None:

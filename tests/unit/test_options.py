@@ -191,7 +191,7 @@ def test_what_is_refused_is_what_it_was() -> None:
     assert refused(RunOptions, KINDS.SYSTEM) == {
         *("COMMAND", "--entrypoint", "--env", "--env-file", "--user", "--workdir", "--hostname", "--stop-signal"),
         *("--stop-timeout", "--privileged", "--explain-failures", "--observed", "--pid", "--read-only", "--tmpfs"),
-        *("--volume", "--mount"),
+        *("--volume", "--mount", "--attach"),
         *("--shm-size", "--add-host", "--dns", "--dns-search", "--dns-option", "--cap-add", "--cap-drop"),
         *("--group-add", "--ulimit", "--sysctl", "--oom-score-adj", "--domainname", "--security-opt"),
         *("--publish-all", "--expose", "--network", "--ip"),

@@ -174,6 +174,7 @@ def test_addresses_and_cpus() -> None:
     assert run_values.ip_address("192.0.2.7") == "192.0.2.7" and run_values.ip_address("192.0.2.7/25") == "192.0.2.7/25"
     assert run_values.host_cpus("0-2,5") == {0, 1, 2, 5}
     assert run_values.domain_name("example.com") == "example.com"
+    assert run_values.working_folder("/srv") == "/srv"
 
 
 Single = Callable[[str], Any]
@@ -184,7 +185,8 @@ MANY: dict[str, Callable[[list[str]], Any]] = {
     "security": run_values.no_new_privileges, "exposed": run_values.exposed,
 }  # fmt: skip
 ONE: dict[str, Single] = {
-    "shm": run_values.shm_size, "domain": run_values.domain_name, "mac": run_values.mac_address,
+    "shm": run_values.shm_size, "domain": run_values.domain_name, "folder": run_values.working_folder,
+    "mac": run_values.mac_address,
     "network": run_values.network, "ip": run_values.ip_address, "cpus": run_values.host_cpus,
 }  # fmt: skip
 
@@ -209,6 +211,7 @@ NONE: dict[tuple[str, str], tuple[str, ...]] = {
     ("hosts", "names no host"): ("", "a", ":1.2.3.4", "=1.2.3.4", "a b:1.2.3.4", "a\nb:1.2.3.4"),
     ("hosts", "--add-host takes an address"): ("a:", "a:b", "a:1.2.3", "a:1.2.3.4 b", "a:1.2.3.4\n"),
     ("servers", "--dns takes an address"): ("", "x", "1.2.3.4:53", "1.2.3.4\noptions x"),
+    ("folder", "not an absolute path"): ("", ".", "srv", "~/x"),
     ("domains", "not a domain"): ("", "a b", "-a", "1.2", "a..b", "a\nb", "a" * 255),
     ("options", "no option of the resolver"): ("", "a b", "a\nb"),
     ("rights", "not a capability"): ("", "NOPE", "CAP_", "CAP_CAP_CHOWN", "NET ADMIN"),

@@ -10,10 +10,13 @@ import os
 import select
 import signal
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from vmtailor.base.errors import UserInputError
-from vmtailor.drivers.host import tty
+from vmtailor.base import output
+from vmtailor.base.errors import HostError, UserInputError
+from vmtailor.base.text import plain
+from vmtailor.drivers.host import control_socket, tty
 from vmtailor.drivers.host.caught_signals import STOPPING, CaughtSignals, caught
 from vmtailor.drivers.host.control_socket import (
     AHEAD_BYTES,
@@ -27,6 +30,7 @@ from vmtailor.drivers.host.control_socket import (
     failure_of,
     frame,
 )
+from vmtailor.drivers.host.machine_folders import MachineFolder
 from vmtailor.drivers.host.outlet import Outlet
 
 #: Keys that leave a terminal, unless others are named.
@@ -86,7 +90,8 @@ class DetachKeys:
 @dataclass(frozen=True)
 class ControlWishes:
     """The caller's wishes. `stdin`: standard input is passed on; `terminal`: the program has a terminal; `keys`: that
-    leave it; `proxy`: signals are passed on, else the first one that asks for an end leaves; `out`, `err`: shown."""
+    leave it; `proxy`: signals are passed on, else the first one that asks for an end leaves; `out`, `err`: shown;
+    `leaves`: once standard input has ended."""
 
     stdin: bool = False
     terminal: bool = False
@@ -94,6 +99,7 @@ class ControlWishes:
     proxy: bool = True
     out: bool = True
     err: bool = True
+    leaves: bool = False
 
 
 class ControlRelay:
@@ -119,6 +125,7 @@ class ControlRelay:
             while not self._line.ended and not self._left and self._end is None:
                 self._turn()
                 self._hear_signals()
+                self._left = self._left or (self._wishes.leaves and not self._reading and not self._line.unsent)
         self._drain()
         if self._end is None and not self._left:
             raise BrokenLine("ended, and the machine with it")
@@ -214,3 +221,17 @@ def relayed(line: ControlSocket, wishes: ControlWishes) -> tuple[ProgramExit | N
         relay = ControlRelay(line, wishes, signals)
         end = relay.run()
     return end, relay.unwritten
+
+
+def session(folder: MachineFolder, verb: str, pairs: Iterable[tuple[str, str]], wishes: ControlWishes) -> int | None:
+    """Relay a session with a machine to its end, and return the status of its program; None where the caller has left
+    it. Raises NotRunning, RequestRefused, BrokenLine, HostError. For the main thread."""
+    with control_socket.asked(folder, verb, pairs) as line:
+        end, unwritten = relayed(line, wishes)
+    if end is None:
+        return None
+    if end.why:
+        output.note(f"vmtailor: the command could not be started: {plain(end.why)}")
+    if unwritten and not end.code:
+        raise HostError(f"the output could not be written: {os.strerror(unwritten).lower()}", hint="free some space")
+    return end.code

@@ -15,6 +15,7 @@ from typing import NoReturn
 from vmtailor.base.natives import locate
 from vmtailor.drivers.guest import guest_volume
 from vmtailor.drivers.monitors.supervised_start import SupervisedStart
+from vmtailor.model.option_values import STREAMS
 
 #: Seconds that a machine has to go once its init has said the last word.
 LAST_S = 15.0
@@ -27,11 +28,12 @@ class RunOrders:
     """Orders for one run. `volume`: the records of the run volume, without its key and the size of a terminal, which
     the supervisor adds. `grace_s`: seconds between the stop signal and the end of the machine, may be infinite;
     `start_s`: seconds in which init must have spoken, since a kernel that goes astray prints nothing. `once_up`: lines
-    for standard error once the guest has spoken and its ports are open. `told`: a descriptor of ours that takes what
-    init tells of refused calls; then the end is always explained, as with `explained`. `builtins`: init starts further
-    processes. `explain`: the program that words the end. `variables`: of the container's environment, beside those of
-    the image. `of_files`: files that the orders were made from, where they hold for another start with the same
-    options, and `holds_s`: for how many seconds; empty where they do not."""
+    for standard error once the guest has spoken and its ports are open. `attached`: the caller's streams that the
+    container has. `told`: a descriptor of ours that takes what init tells of refused calls; then the end is always
+    explained, as with `explained`. `builtins`: init starts further processes. `explain`: the program that words the
+    end. `variables`: of the container's environment, beside those of the image. `of_files`: files that the orders were
+    made from, where they hold for another start with the same options, and `holds_s`: for how many seconds; empty where
+    they do not."""
 
     start: SupervisedStart
     volume: tuple[tuple[str, str], ...]
@@ -40,6 +42,7 @@ class RunOrders:
     start_s: float
     interactive: bool = False
     terminal: bool = False
+    attached: tuple[str, ...] = STREAMS
     once_up: str = ""
     told: int = 0
     explained: bool = False
@@ -73,6 +76,7 @@ class RunOrders:
             yield f"{name}-ms", str(-1 if math.isinf(seconds) else max(0, round(seconds * 1000)))
         yield "interactive", str(int(self.interactive))
         yield "terminal", str(int(self.terminal))
+        yield from ((f"no-{name}", "1") for name in STREAMS if name not in self.attached)
         yield "builtins", str(int(self.builtins))
         if self.once_up:
             yield "announce", self.once_up

@@ -25,6 +25,8 @@ from vmtailor.model.guest import GuestNote, GuestReport
 KILLED = 128 + signal.SIGKILL
 #: Exit status of what is there and cannot be executed as it was asked for.
 CANNOT_EXECUTE = 126
+#: Words of an end for lack of memory.
+USED_UP = "of memory were used up, and its kernel killed"
 _MIB = 1 << 20
 _OUT_OF_MEMORY = re.compile(r"Out of memory|System is deadlocked on memory|Initramfs unpacking failed: write error")
 _KILLED_FOR_MEMORY = re.compile(r"Out of memory: Killed process \d+ \(([^)\n]{1,32})\)")
@@ -147,7 +149,7 @@ def _words(report: GuestReport, memory: Memory) -> tuple[str, ...]:
     killed = _KILLED_FOR_MEMORY.search(report.file("kernel-log"))
     if killed and report.exit_code:
         words.append(
-            f"the machine's {notation.mebibytes(memory.has_bytes)} of memory were used up, and its kernel killed"
+            f"the machine's {notation.mebibytes(memory.has_bytes)} {USED_UP}"
             f" '{plain(killed[1])}': give it more with --memory"
         )
     return tuple(words)

@@ -8,8 +8,7 @@ import sys
 from pathlib import Path
 from typing import Annotated, NoReturn
 
-from vmtailor.base import output
-from vmtailor.base.errors import HostError, UserInputError
+from vmtailor.base.errors import UserInputError
 from vmtailor.base.text import plain
 from vmtailor.booting import control_relay
 from vmtailor.booting.control_relay import DETACH_KEYS as USUAL_KEYS
@@ -111,12 +110,4 @@ def attach(
 
 def _relay(folder: MachineFolder, verb: str, pairs: list[tuple[str, str]], wishes: ControlWishes) -> NoReturn:
     """Relay a session to its end, and exit with the status of its program."""
-    with control_socket.asked(folder, verb, pairs) as line:
-        end, unwritten = control_relay.relayed(line, wishes)
-    if end is None:
-        sys.exit(0)
-    if end.why:
-        output.note(f"vmtailor: the command could not be started: {plain(end.why)}")
-    if unwritten and not end.code:
-        raise HostError(f"the output could not be written: {os.strerror(unwritten).lower()}", hint="free some space")
-    sys.exit(end.code)
+    sys.exit(control_relay.session(folder, verb, pairs, wishes) or 0)

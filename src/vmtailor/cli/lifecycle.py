@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from typing import Annotated
 
@@ -11,7 +12,7 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.cli.each import Failures
 from vmtailor.drivers.host.machine_folders import MachineFolders
 from vmtailor.model.option import Option, Suggests
-from vmtailor.model.option_rows import MACHINES
+from vmtailor.model.option_rows import DETACH_KEYS, MACHINES, SIG_PROXY
 from vmtailor.pipeline import machine_control
 
 _TIME = Option(
@@ -35,6 +36,8 @@ def start(
     interactive: Annotated[
         bool, Option(name="--interactive", short="-i", type=bool, help="Pass standard input on, with --attach.")
     ] = False,
+    detach_keys: Annotated[str | None, DETACH_KEYS] = None,
+    sig_proxy: Annotated[bool, SIG_PROXY] = True,
 ) -> None:
     """Start named machines again, as they were started first.
 
@@ -45,7 +48,8 @@ def start(
     if attach or interactive:
         if len(names) != 1:
             raise UserInputError("--attach takes one machine", hint="vmtailor attach NAME joins one that runs")
-        kept_start.start_here(folders.find(names[0]), interactive=interactive)
+        found = folders.find(names[0])
+        sys.exit(kept_start.start_here(found, interactive=interactive, keys=detach_keys, proxy=sig_proxy))
     for outcome in kept_start.start_all(names, folders):
         if outcome.error is not None:
             failures.add(outcome.error)

@@ -17,6 +17,7 @@ from vmtailor.booting.run_orders import RunOrders
 from vmtailor.cli import docker_options, quick_start
 from vmtailor.cli.verbs import Command
 from vmtailor.drivers.host import bundle_folder
+from vmtailor.pipeline import kept_run
 from vmtailor.pipeline.image_run_options import ImageRunOptions
 from vmtailor.pipeline.kept_run import KeptOptions
 from vmtailor.pipeline.machine_run import RunOptions, Watching, require_meant
@@ -60,11 +61,11 @@ def run(options: RunOptions, kept: KeptOptions, wanted: ImageRunOptions) -> None
         raise UserInputError("--host-loopback needs outbound connections", hint="leave --no-outbound out")
     subject = subject_of(options, wanted)
     options = replace(options, bundle=subject.bundle)
-    if kept.keeps:
+    if kept_run.is_kept(options, kept):
         # A run without a name loads none of this.
         from vmtailor.pipeline import kept_start
 
-        kept_start.run_kept(options, kept, placed=subject.of_image)
+        sys.exit(kept_start.run_kept(options, kept, placed=subject.of_image))
     if subject.of_image:
         quick_start.missed = None  # the same words may mean another image next time
     # typer.Exit would make 130 look like an interrupted program of ours

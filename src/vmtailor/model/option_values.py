@@ -101,6 +101,19 @@ def stop_seconds(number: int) -> float:
     return math.inf if number == -1 else number
 
 
+#: Streams that a caller and a container can share.
+STREAMS = ("stdin", "stdout", "stderr")
+
+
+def parse_streams(texts: Sequence[str]) -> tuple[str, ...]:
+    """Return streams of `--attach`, each once: stdin, stdout, stderr. Raises UserInputError."""
+    found = tuple(dict.fromkeys(text.lower() for text in texts))
+    for text in found:
+        if text not in STREAMS:
+            raise UserInputError(f"--attach: no stream is called '{text[:40]}'", hint=f"one of {', '.join(STREAMS)}")
+    return found
+
+
 def parse_switch(text: str) -> bool:
     """Return a switch that is written out, as `--sig-proxy=false`. Raises UserInputError."""
     if text.lower() not in ("true", "false", "1", "0", "t", "f"):

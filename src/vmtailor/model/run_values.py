@@ -179,6 +179,13 @@ def resolver_options(texts: Iterable[str]) -> tuple[str, ...]:
     return found
 
 
+def working_folder(text: str) -> str:
+    """Return a working directory. Raises UserInputError."""
+    if not text.startswith("/"):
+        raise UserInputError(f"'{_shown(text)}' is not an absolute path", hint="give it from the root: -w /srv")
+    return text
+
+
 def domain_name(text: str) -> str:
     """Return a domain name. Raises UserInputError."""
     if not 0 < len(text.encode()) <= 64 or any(c.isspace() or not c.isprintable() for c in text):

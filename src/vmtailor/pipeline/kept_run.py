@@ -20,6 +20,7 @@ from vmtailor.model import kept_machine, option_values
 from vmtailor.model.image import HealthCheck
 from vmtailor.model.kept_machine import KeptMachine, RestartPolicy, RestartWhen
 from vmtailor.model.option import Option, option, rows_of
+from vmtailor.model.option_rows import DETACH_KEYS, SIG_PROXY
 from vmtailor.pipeline import run_environment, run_ports
 from vmtailor.pipeline.machine_run import CONTAINERS, RunOptions, command_of
 
@@ -109,6 +110,8 @@ class KeptOptions:
         ),
         None,
     )  # fmt: skip
+    detach_keys: str | None = option(replace(DETACH_KEYS, subjects=CONTAINERS), None)
+    sig_proxy: bool = option(replace(SIG_PROXY, subjects=CONTAINERS), True)
     no_health_check: bool = option(
         Option(name="--no-healthcheck", type=bool, subjects=CONTAINERS, help="Leave the image's health check out."),
         False,
@@ -118,6 +121,19 @@ class KeptOptions:
     def keeps(self) -> bool:
         """Return whether the machine gets a name and a folder."""
         return replace(self, no_health_check=False) != KeptOptions()
+
+
+def is_kept(options: RunOptions, kept: KeptOptions) -> bool:
+    """Return whether a machine gets a name and a folder: also where the command ends before it does."""
+    return kept.keeps or options.attach == ("stdin",)
+
+
+def is_joined(options: RunOptions, kept: KeptOptions) -> bool:
+    """Return whether the command joins a machine in the background, which it may leave: by keys that are typed, by a
+    signal that is not passed on, or once its standard input has ended."""
+    typed = options.terminal and options.interactive
+    left = typed or kept.detach_keys is not None or not kept.sig_proxy or options.attach == ("stdin",)
+    return left and not kept.detach
 
 
 def health_of(kept: KeptOptions, of_image: HealthCheck | None) -> HealthCheck | None:
@@ -145,6 +161,8 @@ def require_together(options: RunOptions, kept: KeptOptions) -> None:
     """Raise UserInputError for options that contradict each other."""
     if options.rm and kept.restart.when is not RestartWhen.NO:
         raise UserInputError("--rm does not go with --restart", hint="leave one of them out")
+    if kept.detach and options.attach:
+        raise UserInputError("--attach does not go with --detach", hint="leave one of them out")
     if options.watched:
         raise UserInputError(
             "--explain-failures and --observed do not go with a machine that has a name", hint="run it without one"

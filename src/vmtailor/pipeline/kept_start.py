@@ -13,16 +13,18 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, NoReturn
+from typing import IO
 
-from vmtailor.base import process
+from vmtailor.base import output, process
 from vmtailor.base.errors import AnswerNo, HostError, UserInputError, VmtailorError
 from vmtailor.base.files.regular_files import write_atomic
-from vmtailor.booting import run_orders
+from vmtailor.booting import control_relay, run_orders
+from vmtailor.booting.control_relay import ControlWishes
 from vmtailor.drivers.guest import guest_volume
 from vmtailor.drivers.host import bundle_folder, machine_folders, tty, user_folders
 from vmtailor.drivers.host.bundle_folder import BundleFolder
 from vmtailor.drivers.host.machine_folders import MachineFolder, MachineFolders
+from vmtailor.model import option_values
 from vmtailor.model.image import HealthCheck
 from vmtailor.model.kept_machine import KeptMachine
 from vmtailor.model.option import OptionSubject, refuse
@@ -42,11 +44,12 @@ _MOST_ORDERS = 64 << 20
 _DETACHED = [("detached", "1")]
 
 
-def run_kept(options: RunOptions, kept: KeptOptions, *, placed: bool = False) -> NoReturn:
+def run_kept(options: RunOptions, kept: KeptOptions, *, placed: bool = False) -> int:
     """Make a machine with a name, and become its supervisor, which prints the identifier of a machine in the
-    background. `placed`: the bundle lies in the cache, which may be pruned; so it is put beside what the machine
-    keeps. Raises UserInputError, HostError."""
+    background. A machine that the caller may leave is joined; then returns the status. `placed`: the bundle lies in the
+    cache, which may be pruned; so it is put beside what the machine keeps. Raises UserInputError, HostError."""
     tty.require_streams()
+    wishes = _wishes(options.interactive, options.terminal, options.attach, kept.detach_keys, proxy=kept.sig_proxy)
     kept_run.require_together(options, kept)
     files = bundle_folder.load(options.bundle)
     refuse(kept, OptionSubject.SYSTEM if files.is_system else OptionSubject.CONTAINER, options.bundle)
@@ -75,8 +78,49 @@ def run_kept(options: RunOptions, kept: KeptOptions, *, placed: bool = False) ->
     except BaseException:
         folders.remove(folder)
         raise
+    if kept_run.is_joined(options, kept):
+        return _joined(folder, orders, wishes)
     more = [*_DETACHED, ("start-print", record.id)] if kept.detach else []
+    more += [(f"no-{name}", "1") for name in option_values.STREAMS if options.attach and name not in options.attach]
     run_orders.become(_with(folder, orders, more))
+
+
+def _wishes(
+    interactive: bool, terminal: bool, streams: Sequence[str], keys: str | None, *, proxy: bool
+) -> ControlWishes:
+    """Return what the caller who joins a machine wants of it; no streams are all. Raises UserInputError for keys that
+    are none."""
+    attached = streams or option_values.STREAMS
+    return ControlWishes(
+        stdin=interactive and "stdin" in attached,
+        terminal=terminal,
+        keys=control_relay.parse_keys(control_relay.DETACH_KEYS if keys is None else keys),
+        proxy=proxy,
+        out="stdout" in attached,
+        err="stderr" in attached,
+        leaves=tuple(attached) == ("stdin",),
+    )
+
+
+def _joined(folder: MachineFolder, orders: _Orders, wishes: ControlWishes) -> int:
+    """Start a machine in the background, and join it before it says a word; returns its status, and 0 where the caller
+    has left it. Raises HostError."""
+    number = run_orders.in_memory(_with(folder, orders, [*_DETACHED, ("awaits", "1")]))
+    argv = [str(run_orders.program()), str(number)]
+    passed = (number, *orders.inherited)
+    try:
+        with process.spawn(argv, stdin=None, stdout=None, stderr=None, pass_fds=passed) as started:
+            status = started.wait(_UP_S)
+    finally:
+        os.close(number)
+    if status == DECLINED:
+        raise HostError("a file of the bundle has changed while it was started", hint="repeat the command")
+    if status:
+        return status
+    ended = control_relay.session(folder, "attach", [("stdin", str(int(wishes.stdin)))], wishes)
+    if ended is None and wishes.leaves:
+        output.say(folder.record.id)
+    return ended or 0
 
 
 @dataclass(frozen=True)
@@ -90,7 +134,7 @@ class _Orders:
 
 def _orders(record: KeptMachine, options: RunOptions, files: BundleFolder) -> _Orders:
     """Return the orders of a machine."""
-    orders, _ = orders_of(options, None, files)
+    orders, _ = orders_of(replace(options, attach=()), None, files)
     text = replace(orders, once_up="").text(known=True)
     more = [("restart", record.restart)]
     if guest_volume.can_start_further(files.init):
@@ -148,14 +192,22 @@ def _anew(folder: MachineFolder) -> _Orders:
     return orders
 
 
-def start_here(folder: MachineFolder, *, interactive: bool = False) -> NoReturn:
-    """Become the supervisor of a machine, in the foreground. Raises AnswerNo for one that runs, UserInputError,
+def start_here(folder: MachineFolder, *, interactive: bool = False, keys: str | None = None, proxy: bool = True) -> int:
+    """Become the supervisor of a machine, in the foreground; or join one that the caller may leave, by keys or because
+    signals are not passed on (`proxy`), and return its status. Raises AnswerNo for one that runs, UserInputError,
     HostError."""
     tty.require_streams()
     if folder.alive:
         name = folder.record.name
         raise AnswerNo(f"the machine {name} runs already", hint=f"vmtailor attach {name}")
-    more = [("interactive", "1" if interactive and folder.record.interactive else "0")]
+    record = folder.record
+    stdin = interactive and record.interactive
+    if stdin and record.terminal and not os.isatty(0):
+        raise UserInputError("standard input is not a terminal", hint="leave -i out, or run it from a terminal")
+    if (stdin and record.terminal) or keys is not None or not proxy:
+        wishes = _wishes(stdin, record.terminal, (), keys, proxy=proxy)
+        return _joined(folder, _anew(folder), wishes)
+    more = [("interactive", str(int(stdin)))]
     # In the foreground it is made anew: there is nobody to come back to when a file has changed.
     run_orders.become(_with(folder, _anew(folder), more))
 

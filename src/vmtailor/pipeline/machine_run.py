@@ -105,8 +105,12 @@ class RunOptions:
         None,
     )
     cwd: str | None = option(
-        Option(name="--workdir", short="-w", subjects=CONTAINERS, help="Start in this working directory."), None
-    )
+        Option(
+            name="--workdir", short="-w", read=run_values.working_folder, subjects=CONTAINERS,
+            help="Start in this working directory.",
+        ),
+        None,
+    )  # fmt: skip
     hostname: str | None = option(
         Option(name="--hostname", short="-h", subjects=CONTAINERS, help="Give the guest this host name."), None
     )
@@ -121,6 +125,14 @@ class RunOptions:
         Option(name="--interactive", short="-i", type=bool, help="Pass standard input on."), False
     )
     terminal: bool = option(Option(name="--tty", short="-t", type=bool, help="Give the container a terminal."), False)
+    attach: tuple[str, ...] = option(
+        Option(
+            name="--attach", short="-a", many=True, metavar="STREAM", read=option_values.parse_streams,
+            subjects=CONTAINERS,
+            help="Attach this stream alone: stdin, stdout or stderr. Repeat it for more. Default: all.",
+        ),
+        (),
+    )  # fmt: skip
     stop_signal: str | None = option(
         Option(
             name="--stop-signal",
@@ -441,6 +453,7 @@ def orders_of(
         start_s=START_TOO_LITTLE_S if context.memory.too_little else START_S,
         interactive=options.interactive,
         terminal=options.terminal,
+        attached=options.attach or option_values.STREAMS,
         once_up=run_ports.announced(asked, published),
         told=context.told,
         explained=behind is not None,

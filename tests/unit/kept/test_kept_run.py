@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import pytest
 from tests.fakes.supervisor import Supervisor, made, pairs_of, running
 
-from vmtailor.base.errors import UserInputError
+from vmtailor.base.errors import HostError, UserInputError
 from vmtailor.base.files import records
 from vmtailor.booting import run_orders
 from vmtailor.drivers.guest import guest_volume
@@ -26,7 +26,7 @@ from vmtailor.model.image import HealthCheck, Image, ImageConfig
 from vmtailor.model.kept_machine import KeptMachine, RestartPolicy, RestartWhen, parse_restart
 from vmtailor.model.machine import Accelerator, PublishedPort
 from vmtailor.model.option import rows_of
-from vmtailor.model.option_values import parse_duration
+from vmtailor.model.option_values import parse_duration, parse_streams
 from vmtailor.model.plan import RootFormat
 from vmtailor.pipeline import kept_run, kept_start
 from vmtailor.pipeline.kept_run import KeptOptions, health_of, loaded_options, record_of, saved_options
@@ -123,8 +123,59 @@ def test_a_machine_with_a_name_in_the_foreground(bundle: Path) -> None:
     assert MachineFolders().find("web").record.remove
 
 
+def test_attached_streams_of_a_machine_with_a_name(bundle: Path) -> None:
+    became = run(bundle, KeptOptions(name="web"), attach=("stdout",))
+    assert (became.all("no-stdin"), became.all("no-stdout"), became.all("no-stderr")) == (["1"], [], ["1"])
+    orders = (MachineFolders().find("web").path / machine_folders.ORDERS).read_bytes()
+    assert b"no-std" not in orders  # the next start has all
+
+
+@pytest.mark.parametrize(
+    ("kept", "more", "joined"),
+    [
+        (KeptOptions(name="x"), {"terminal": True, "interactive": True}, True),
+        (KeptOptions(name="x"), {"terminal": True}, False),
+        (KeptOptions(name="x", detach=True), {"terminal": True, "interactive": True}, False),
+        (KeptOptions(detach_keys="a"), {}, True),
+        (KeptOptions(detach_keys="a", detach=True), {}, False),
+        (KeptOptions(sig_proxy=False), {}, True),
+        (KeptOptions(), {"attach": ("stdin",)}, True),
+        (KeptOptions(name="x"), {"attach": ("stdin", "stdout")}, False),
+    ],
+)
+def test_a_machine_that_may_be_left_is_joined(kept: KeptOptions, more: dict[str, Any], joined: bool) -> None:
+    options = RunOptions(Path("/b"), **more)
+    assert kept_run.is_kept(options, kept) and kept_run.is_joined(options, kept) is joined
+
+
+def test_a_supervisor_that_cannot_be_joined(bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its status is the command's; the one for a file that has changed is an error of ours."""
+    program = tmp_path / "supervise"
+    program.write_text(f"#!/bin/sh\ncat /proc/self/fd/$1 >{tmp_path}/orders; exit $(cat {tmp_path}/status)\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(run_orders, "program", lambda: program)
+    options = RunOptions(bundle, accelerator=Accelerator.TCG, outbound=False)
+    (tmp_path / "status").write_text("125")
+    assert kept_start.run_kept(options, KeptOptions(detach_keys="ctrl-x")) == 125
+    orders = (tmp_path / "orders").read_bytes()
+    assert b"\0detached 1\0awaits 1\0" in orders and b"start-print" not in orders
+    (tmp_path / "status").write_text("200")
+    with pytest.raises(HostError, match="has changed while it was started"):
+        kept_start.run_kept(options, KeptOptions(sig_proxy=False))
+    with pytest.raises(UserInputError, match="no key is called 'f1'"):
+        kept_start.run_kept(options, KeptOptions(detach_keys="f1"))
+
+
+@pytest.mark.parametrize(("texts", "streams"), [(["stdin", "STDERR", "stdin"], ("stdin", "stderr")), ([], ())])
+def test_streams_by_name(texts: list[str], streams: tuple[str, ...]) -> None:
+    assert parse_streams(texts) == streams
+    with pytest.raises(UserInputError, match="no stream is called 'all'"):
+        parse_streams([*texts, "all"])
+
+
 def test_what_makes_a_machine_one_that_is_kept() -> None:
     assert not KeptOptions().keeps and not KeptOptions(no_health_check=True).keeps
+    assert not kept_run.is_kept(RunOptions(Path("/b"), attach=("stdout",)), KeptOptions())
     assert KeptOptions(detach=True).keeps and KeptOptions(labels=(("a", ""),)).keeps
 
 
@@ -133,6 +184,7 @@ def test_what_cannot_be_together(bundle: Path, tmp_path: Path) -> None:
     always = RestartPolicy(RestartWhen.ALWAYS)
     cases: list[tuple[KeptOptions, dict[str, Any], str]] = [
         (KeptOptions(restart=always), {"rm": True}, "--rm does not go with --restart"),
+        (KeptOptions(detach=True), {"attach": ("stdout",)}, "--attach does not go with --detach"),
         (KeptOptions(detach=True), {"observed": Path("x")}, "do not go with a machine that has a name"),
         (KeptOptions(id_file=tmp_path / "id"), {}, "exists already"),
         (KeptOptions(detach=True, no_health_check=True, health_retries=2), {}, "--no-healthcheck"),

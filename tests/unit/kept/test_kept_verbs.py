@@ -13,6 +13,7 @@ import pytest
 from tests.fakes.started import Start
 from tests.fakes.supervisor import Caller, Pairs, Supervisor, log_lines, made, running
 
+from vmtailor.booting import run_verdict
 from vmtailor.drivers.host import machine_folders
 from vmtailor.drivers.host.machine_folders import MachineFolders
 from vmtailor.model.image import HealthCheck
@@ -298,8 +299,8 @@ def test_inspect_has_dockers_fields(call: Start) -> None:
         web.write_state("running", pid=4, started_ns=1_700_000_000_000_000_001, health="healthy", restarts=2)
         found = json.loads(call("inspect", "web")[1])[0]
         assert found["State"] == {
-            "Status": "running", "Running": True, "Paused": False, "Restarting": False, "Dead": False, "Pid": 4,
-            "ExitCode": 0, "Error": "", "StartedAt": "2023-11-14T22:13:20.000000001Z",
+            "Status": "running", "Running": True, "Paused": False, "Restarting": False, "OOMKilled": False,
+            "Dead": False, "Pid": 4, "ExitCode": 0, "Error": "", "StartedAt": "2023-11-14T22:13:20.000000001Z",
             "FinishedAt": "0001-01-01T00:00:00Z", "Health": {"Status": "healthy"},
         }  # fmt: skip
         assert found["RestartCount"] == 2 and found["Config"]["Env"] == ["A=1"]
@@ -307,7 +308,11 @@ def test_inspect_has_dockers_fields(call: Start) -> None:
         assert found["NetworkSettings"]["Ports"]["53/udp"] == [{"HostIp": "127.0.0.1", "HostPort": "5353"}]
         assert call("inspect", "-f", "{{.State.Running}} {{.Path}} {{.Args}}", "web")[1] == "true /server [--port 80]\n"
         assert call("inspect", "-f", "{{json .Config.Labels}}", "web")[1] == "{}\n"
+        template = '{{index .NetworkSettings.Ports "80/tcp"}} {{index .Config.Labels "none"}}.{{index .Id "x"}}'
+        assert call("inspect", "-f", template, "web")[1] == "[map[HostIp:127.0.0.1 HostPort:8080]] .\n"
         assert "(healthy)" in call("ps")[1]
+        web.write_state("exited", exit=137, error=f"the machine's 64 MiB {run_verdict.USED_UP} 'x'")
+    assert call("inspect", "-f", "{{.State.OOMKilled}} {{.HostConfig.ReadonlyRootfs}}", "web")[1] == "true false\n"
 
 
 def test_inspect_of_some_that_are_not_there(call: Start) -> None:

@@ -14,7 +14,9 @@ from vmtailor.base.text import plain
 
 #: Blanks between columns.
 _GAP = 3
-_FIELD = re.compile(r"\{\{ ?(json )? ?(\.[A-Za-z0-9_.]{0,200}) ?\}\}")
+_FIELD = re.compile(
+    r"\{\{ ?(?:(json )? ?(\.[A-Za-z0-9_.]{0,200})|index (\.[A-Za-z0-9_.]{1,200}) \"([^\"{}\\\\]{0,500})\") ?\}\}"
+)
 #: Titles of columns that are not the field's name in capitals.
 _TITLES = {
     "ID": "MACHINE ID", "Names": "NAMES", "CreatedAt": "CREATED AT", "RunningFor": "CREATED", "CPUPerc": "CPU %",
@@ -49,8 +51,8 @@ def value_at(document: Any, path: str) -> Any:
 
 
 def template_of(text: str) -> Callable[[Any], str]:
-    """Return the function that fills a template: `{{.Field}}`, `{{json .Field}}`, `{{.Field.Inner}}`. Raises
-    UserInputError for what is no such template."""
+    """Return the function that fills a template: `{{.Field}}`, `{{json .Field}}`, `{{.Field.Inner}}`,
+    `{{index .Field "key"}}`, which is empty without such a key. Raises UserInputError for what is no such template."""
     rest = _FIELD.sub("", text)
     if "{{" in rest or "}}" in rest or not text:
         raise UserInputError(
@@ -61,6 +63,9 @@ def template_of(text: str) -> Callable[[Any], str]:
 
     def filled(document: Any) -> str:
         def field(match: re.Match[str]) -> str:
+            if match[3]:
+                found = value_at(document, match[3])
+                return go_text(found.get(match[4], "")) if isinstance(found, Mapping) else ""
             value = value_at(document, match[2])
             return json.dumps(value, ensure_ascii=False) if match[1] else go_text(value)
 
@@ -97,7 +102,9 @@ def show(documents: Iterable[Mapping[str, Any]], columns: Sequence[str], form: s
     inner = form.removeprefix("table ")
     fill = template_of(inner)
     if inner != form:
-        titles = _FIELD.sub(lambda match: title_of(match[2].rpartition(".")[2]), inner).replace("\\t", "\t")
+        titles = _FIELD.sub(lambda match: title_of((match[2] or match[3]).rpartition(".")[2]), inner).replace(
+            "\\t", "\t"
+        )
         rows = [titles.split("\t"), *(fill(one).split("\t") for one in documents)]
         width = max(len(row) for row in rows)
         for line in aligned([[*row, *[""] * (width - len(row))] for row in rows]):

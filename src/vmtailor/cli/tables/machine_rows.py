@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from vmtailor.booting.run_verdict import USED_UP
 from vmtailor.drivers.host.machine_folders import MachineFolder
 from vmtailor.drivers.host.machine_log import stamp_ns
 from vmtailor.model.kept_machine import MachineState, MachineStatus, parse_restart
@@ -110,6 +111,7 @@ def document(folder: MachineFolder, state: MachineState) -> dict[str, Any]:
         "Running": state.running,
         "Paused": False,
         "Restarting": state.running and state.status is MachineStatus.RESTARTING,
+        "OOMKilled": not state.running and USED_UP in state.error,
         "Dead": state.status is MachineStatus.DEAD,
         "Pid": state.pid if state.running else 0,
         "ExitCode": 0 if state.running else state.exit_code,
@@ -134,6 +136,7 @@ def document(folder: MachineFolder, state: MachineState) -> dict[str, Any]:
             "PortBindings": ports,
             "RestartPolicy": {"Name": str(policy.when), "MaximumRetryCount": policy.most},
             "AutoRemove": record.remove,
+            "ReadonlyRootfs": record.options.get("read_only", False) is True,
             "Memory": record.memory_bytes,
             "NanoCpus": record.cpus * 10**9,
         },

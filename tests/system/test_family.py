@@ -55,10 +55,10 @@ def test_any_image_starts_on_it_and_it_is_said(family: str, shell: Path, tmp_pat
         assert ended.stderr.startswith("kernel of oci:") and "not fitted: nothing proven for this image" in ended.stderr
         return ended
 
-    ended = run(f"oci:{shell}", "echo to $USER_OF_IT; exit 3")
-    assert (ended.code, ended.stdout) == (3, "to \n")
-    ended = run("-e", "USER_OF_IT=me", f"oci:{shell}", "echo to $USER_OF_IT")
-    assert (ended.code, ended.stdout) == (0, "to me\n") and len(ended.stderr.splitlines()) == 1
+    ended = run(f"oci:{shell}", "echo to=$USER_OF_IT; exit 3")
+    assert (ended.code, ended.stdout) == (3, "to=\n")
+    ended = run("-e", "USER_OF_IT=me", f"oci:{shell}", "echo to=$USER_OF_IT")
+    assert (ended.code, ended.stdout) == (0, "to=me\n") and len(ended.stderr.splitlines()) == 1
     assert len(bundles_of(shell)) == 1
 
 

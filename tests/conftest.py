@@ -41,8 +41,8 @@ _TOGETHER = {
     "source": ("test_architecture", "test_distribution", "test_house", "test_printing"),
 }  # fmt: skip
 _GROUPS = {file: group for group, files in _TOGETHER.items() for file in files}
-#: The longest come first. Who fits a system finds the kernels that the first bundle was fitted with.
-_FIRST = ("bundle", "test_attended_boot", "test_bad_systems", "test_other_processors", "test_system_fit", "host")
+#: The longest come first.
+_FIRST = ("bundle", "test_system_fit", "test_other_processors", "test_attended_boot", "test_bad_systems", "host")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

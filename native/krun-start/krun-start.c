@@ -12,6 +12,7 @@
 //   disk PATH         a raw disk, read-only; disks get their names in this order
 //   written PATH      a raw disk that is written
 //   tap NAME MAC      a network device before a TAP device
+//   without pic       no PIC: the I/O APIC is libkrun's, and not the host kernel's, which has both or none
 //
 // Standard input and output are the machine's serial line. `krun-start --version` says which library was found. Every
 // failure is said on standard error, and the status is 71; else libkrun ends this process with the machine.
@@ -78,6 +79,15 @@ static void add_disk(uint32_t machine, const char *path, bool read_only) {
     name[0]++;
 }
 
+// The library refuses it for processors that have none.
+static void leave_out(uint32_t machine, const char *what) {
+    int32_t (*split)(uint32_t, bool);
+    if (strcmp(what, "pic") != 0)
+        fail(what, "nothing that can be left out");
+    find("krun_split_irqchip", &split);
+    checked("krun_split_irqchip", split(machine, true));
+}
+
 static void open_library(void) {
     int32_t (*set_log_level)(uint32_t);
     library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
@@ -133,6 +143,8 @@ int main(int argc, char **argv) {
             words = value;
         else if (strcmp(word, "disk") == 0 || strcmp(word, "written") == 0)
             add_disk(machine, value, *word == 'd');
+        else if (strcmp(word, "without") == 0)
+            leave_out(machine, value);
         else if (strcmp(word, "tap") == 0 && at[2] != NULL)
             add_tap(machine, value, (at++)[2]);
         else

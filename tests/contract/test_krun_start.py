@@ -37,12 +37,12 @@ MACHINE = ("kernel", "/k", "memory", "64")
 
 def test_a_machine_is_described_word_by_word(folder: Path) -> None:
     more = ("cpus", "2", "format", "0", "words", "quiet ro", "disk", "/a", "written", "/b", "disk", "/c")
-    done = start(folder, *MACHINE, *more, "tap", "tap0", "52:54:00:0a:0b:ff", "disk", "/d")
+    done = start(folder, *MACHINE, *more, "tap", "tap0", "52:54:00:0a:0b:ff", "disk", "/d", "without", "pic")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [
         "no init of 7", "no console of 7", "no socket of 7",
         "disk a /a read of 7", "disk b /b written of 7", "disk c /c read of 7",
-        "tap tap0 5254000a0bff 0 0 of 7", "disk d /d read of 7",
+        "tap tap0 5254000a0bff 0 0 of 7", "disk d /d read of 7", "no pic of 7",
         "2 cpus, 64 MiB of 7", "kernel /k 0 alone |quiet ro| of 7", "serial 0 1 of 7", "start 7",
     ]  # fmt: skip
 
@@ -65,6 +65,7 @@ def test_the_version_is_the_librarys_file(folder: Path) -> None:
         ((*MACHINE, "tap", "tap0", "52:54"), "tap: no name and MAC address"),
         ((*MACHINE, "tap", "x" * 16, "52:54:00:0a:0b:ff"), "tap: no name and MAC address"),
         ((*MACHINE, *("disk", "/a") * 27), "/a: too many disks"),
+        ((*MACHINE, "without", "song"), "song: nothing that can be left out"),
         ((*MACHINE, "sing", "song"), "sing: no such word"),
     ],
 )

@@ -72,6 +72,18 @@ def test_libkrun_is_told_by_words() -> None:
     )  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("content", "without"),
+    [(b"\x7fELF\0" + b"3MPTABLE: no processors registered!\n", True), (b"\x7fELF MPTABLE", False), (b"", False)],
+)
+def test_libkrun_has_no_pic_where_the_kernel_finds_its_other_controller(
+    tmp_path: Path, content: bytes, without: bool
+) -> None:
+    (tmp_path / "vmlinux").write_bytes(content)
+    asked = replace(of("libkrun"), kernel=str(tmp_path / "vmlinux"))
+    assert (monitors.of(asked).orders(asked, PLACE).argv[-2:] == ("without", "pic")) is without
+
+
 def test_cloud_hypervisor_is_told_by_options() -> None:
     asked = replace(of("cloud-hypervisor"), network=True)
     orders = monitors.of(asked).orders(asked, PLACE)

@@ -84,3 +84,11 @@ def test_what_is_needed_is_what_is_in_use_without_half_of_the_caches() -> None:
     # In use: all but what is free; descriptors for that much alone.
     used = 256 * MIB - (230000 + 3200) * KIB - 261752 // 4 * 64
     assert memory_use.needed(found) == used * 4096 // 4032
+
+
+def test_a_system_needs_none_of_its_caches() -> None:
+    found = memory_use.use(256 * MIB, LOG, ACCOUNT)
+    assert found is not None
+    caches = 6400 * KIB
+    more = (memory_use.needed(found) - memory_use.needed(found, drops_caches=True)) * 4032 // 4096
+    assert abs(more - caches // 2) <= 2

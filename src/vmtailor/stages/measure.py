@@ -184,7 +184,8 @@ class _Least:
 
 def _least(search: _MemorySearch) -> _Least:
     told = search.told()
-    guess = max(search.floor, told + search.more_bytes) if told else 0
+    # Where the other needed less than was guessed, this one may not: boots with too little memory are the dear ones.
+    guess = max(search.floor, told + max(0, search.more_bytes)) if told else 0
 
     def passes(memory_bytes: int) -> bool:
         passed = search.passes(memory_bytes)
@@ -301,7 +302,7 @@ class _MemorySearch:
         """Return an estimate of the memory that it needs, from its use with plenty of memory; 0 if unknown. In
         bytes."""
         use = self.use(self._machine.memory_bytes)
-        return memory_use.needed(use) if use is not None else 0
+        return memory_use.needed(use, drops_caches=isinstance(self._work, Attended)) if use is not None else 0
 
     def passes(self, memory_bytes: int) -> bool:
         """Return whether the exercise passes with so much memory. QEMU does not even start when kernel, initial RAM
@@ -369,8 +370,9 @@ def least_memory(known: int, floor: int, passes: Callable[[int], bool], guess: i
 
 
 #: Sizes by which a guess may be wrong. One that is too small is seldom so by much, and a kernel without room to unpack
-#: says so at once; a size below the least costs twice what one above it does, so there steps are small.
-_UP, _DOWN = (0, 1, 2, 3, 5, 10), (-3, -5, -7, -10)
+#: says so at once. A system with too little memory reads its files over and over: such a boot takes several times what
+#: one takes that passes, so steps downwards become small.
+_UP, _DOWN = (0, 1, 2, 3, 5, 10), (-3, -5, -6, -7, -8, -10)
 
 
 def _sizes(low: int, high: int) -> list[int]:

@@ -41,6 +41,11 @@ int32_t krun_add_net_tap(uint32_t machine, const char *name, const uint8_t *mac,
     return 0;
 }
 
+int32_t krun_split_irqchip(uint32_t machine, bool enable) {
+    printf("%s of %u\n", enable ? "no pic" : "a pic", machine);
+    return 0;
+}
+
 int32_t krun_set_vm_config(uint32_t machine, uint8_t cpus, uint32_t mib) {
     printf("%u cpus, %u MiB of %u\n", cpus, mib, machine);
     return 0;

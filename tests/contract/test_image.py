@@ -9,14 +9,11 @@ import io
 import json
 import os
 import shutil
-import socket
-import subprocess
-import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.fakes.registry import registry
 from tests.fakes.tars import directory, file, largest_blob, layers_of, read_flat, symlink, tar_of, write_layout
 
 from vmtailor.base.cache.store import Store
@@ -29,6 +26,7 @@ from vmtailor.drivers.rootfs.rootfs import CONSOLE, Extra, extra_layer
 from vmtailor.model.image import HealthCheck, Port
 from vmtailor.stages.image_fetch import ImageOptions, fetch, host_architecture
 
+__all__ = ["registry"]
 pytestmark = [
     pytest.mark.contract,
     pytest.mark.skipif(host_architecture() != "amd64", reason="the images made here are for amd64"),
@@ -145,39 +143,6 @@ def test_the_user_s_words_are_put_over_the_image_s(layout: Path, store: Store) -
     assert dict(config.env) == {"PATH": "/nowhere:/sbin", "A": "new", "B": "2"}
     assert (config.user, config.working_dir) == ("root", "/")
     assert fetch(f"oci:{layout}", store, ImageOptions(cmd=("x",))).config.argv == ("prog", "x")
-
-
-@pytest.fixture
-def registry(tmp_path: Path) -> Iterator[str]:
-    program = require_tool("docker-registry")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    config = tmp_path / "registry.json"
-    config.write_text(
-        json.dumps(
-            {
-                "version": 0.1,
-                "storage": {"filesystem": {"rootdirectory": str(tmp_path / "registry")}},
-                "http": {"addr": f"127.0.0.1:{port}"},
-                "log": {"level": "error"},
-            }
-        )
-    )
-    process = subprocess.Popen([program, "serve", str(config)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        deadline = time.monotonic() + 20
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", port), timeout=1).close()
-                break
-            except OSError:
-                assert process.poll() is None and time.monotonic() < deadline, "the registry does not start"
-                time.sleep(0.05)
-        yield f"127.0.0.1:{port}"
-    finally:
-        process.terminate()
-        process.wait(20)
 
 
 def test_a_real_registry(layout: Path, registry: str, store: Store, tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def found_at(text: str, tmp_path: Path, access: Access = ACCESS) -> tuple[Artefa
     scratch.mkdir(exist_ok=True)
     found = artefact_source.find(where, access, scratch, LIMITS)
     wanted = artefact_source.read(found, KIND, access, LIMITS)
-    return wanted, artefact_source.fetch(found, wanted, access, scratch)
+    return wanted, artefact_source.fetch(found, wanted, access, scratch, LIMITS)
 
 
 def test_a_layout_is_read_as_it_was_written(tmp_path: Path) -> None:

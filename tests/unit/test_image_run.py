@@ -80,7 +80,7 @@ def test_the_newest_fit_of_the_same_image_is_taken(layout: str, capsys: pytest.C
     newer = fit_in_cache("newer", (), 2000, **own)
     fit_in_cache("another-image", SERVER, 3000)
     fit_in_cache("another-start", SERVER, 3000, **(own | {"image": replace(CONFIG, entrypoint=("/bin/else",))}))
-    assert start(layout) == RunSubject(newer, of_image=True)
+    assert start(layout) == RunSubject(newer, of_cache=True)
     assert capsys.readouterr().err == ""
     (newer / "vmlinux").unlink()  # what is damaged is passed over
     assert start(layout).bundle.name == "older"

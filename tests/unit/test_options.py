@@ -34,6 +34,7 @@ from vmtailor.pipeline.image_run_options import ImageRunOptions
 from vmtailor.pipeline.kept_run import KeptOptions
 from vmtailor.pipeline.machine_run import RunOptions
 from vmtailor.pipeline.options import BootOptions, FitOptions
+from vmtailor.pipeline.pull_options import PullOptions
 from vmtailor.pipeline.reverify import VerifyRequest
 from vmtailor.pipeline.second_fit import RefitRequest
 
@@ -47,6 +48,7 @@ RECORDS: dict[type[Any], tuple[OptionSubject, ...]] = {
     ),
     RunOptions: (KINDS.CONTAINER, KINDS.SYSTEM),
     KeptOptions: (KINDS.CONTAINER, KINDS.SYSTEM),
+    PullOptions: (KINDS.CONTAINER, KINDS.SYSTEM),
     ImageRunOptions: (KINDS.IMAGE,),
     VerifyRequest: (KINDS.CONTAINER, KINDS.SYSTEM),
     RefitRequest: (KINDS.CONTAINER, KINDS.SYSTEM),

@@ -11,6 +11,7 @@ from vmtailor.cli.boots.boot_machine import boot_machine, boot_system
 from vmtailor.cli.boots.boot_requests import boot_requests
 from vmtailor.drivers.host import bundle_folder
 from vmtailor.drivers.image import image_reference
+from vmtailor.pipeline import bundle_reference
 from vmtailor.pipeline.options import BootOptions
 from vmtailor.pipeline.systems.subjects import DISK
 
@@ -24,6 +25,8 @@ def boot(asked: BootOptions) -> None:
         return
     if asked.subject is not None and str(asked.subject).startswith(DISK):
         asked = replace(asked, subject=Path(str(asked.subject).removeprefix(DISK)))
+    if asked.subject is not None and asked.requests is None:
+        asked = replace(asked, subject=bundle_reference.local(asked.subject))
     if asked.subject is not None and not asked.subject.is_file() and not bundle_folder.is_bundle(asked.subject):
         error = image_reference.instead_of_bundle(asked.subject)
         if error is not None:

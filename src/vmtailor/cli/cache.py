@@ -33,8 +33,10 @@ MOST_IMAGES = 6
 _KINDS = {
     "baselines": "which packages a baseline comes from",
     "bench-archive": "the image of benchmarks, as container engines load it",
+    "bundle": "bundles that were pulled",
     "bundle-config": "configurations of others, held against the source",
     "bundle-data": "symbols of bundles' kernels",
+    "bundle-references": "which bundle a reference meant",
     "ccache": "the compiler's cache",
     "content": "digests of files",
     "counted": "boots that were counted",

@@ -41,6 +41,7 @@ from vmtailor.model.fit_run import FitRun
 from vmtailor.model.monitor_verdicts import MonitorVerdict
 from vmtailor.model.option import Option
 from vmtailor.model.option_rows import JSON, SOURCE
+from vmtailor.pipeline import bundle_reference
 from vmtailor.pipeline.known_source import SourceAtHand, newest_source, read_configuration, source_for
 
 EXPLAIN_SCHEMA = "vmtailor/explain/1"
@@ -104,6 +105,7 @@ def explain(
 
     Without WHAT: an overview of all symbols by cause. With --failure: which symbol a message asks for, if any."""
     console = TerminalConsole()
+    bundle = bundle if bundle is None else bundle_reference.local(bundle)
     if for_ is not None:
         if what is not None or failure is not None:
             raise UserInputError("--for goes without a name and without --failure", hint="ask one thing at a time")

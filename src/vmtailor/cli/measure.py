@@ -13,7 +13,7 @@ from vmtailor.base import output
 from vmtailor.base.text import plain
 from vmtailor.model.option import Option
 from vmtailor.model.option_rows import JSON, VERBOSE
-from vmtailor.pipeline import second_measure
+from vmtailor.pipeline import bundle_reference, second_measure
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.stages import report
 
@@ -29,6 +29,7 @@ def measure(
     """Measure both machines of a bundle or a work folder, the baseline and the tailored one, and print the figures.
     Earlier results for the same bytes are reused. A work folder keeps the figures. For a system's bundle, the tailored
     machine is measured; the baseline's figures come from its fit."""
+    folder = bundle_reference.local(folder)
     asked = replace(options, reference=str(folder), out=folder)
     found = second_measure.measure(folder, asked)
     if found.baseline_of:

@@ -12,6 +12,7 @@ from vmtailor.cli.fit_record import later_verdicts, load_run, words_of
 from vmtailor.model.bundle import PAGE
 from vmtailor.model.option import Option
 from vmtailor.model.option_rows import JSON, PAGE_OUT
+from vmtailor.pipeline import bundle_reference
 from vmtailor.stages.report import show, write_page
 
 
@@ -23,6 +24,7 @@ def report(
     json: Annotated[bool, replace(JSON, help="Print the document of fit --json, and write no page.")] = False,
 ) -> None:
     """Write the HTML page of a fit again, and print its tables."""
+    run = bundle_reference.local(run)
     found, folder = load_run(run)
     found = replace(found, bundle=str(folder.absolute()))  # a record names the folder in which it was written
     later = later_verdicts(run)

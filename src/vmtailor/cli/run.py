@@ -22,6 +22,7 @@ from vmtailor.pipeline.image_run_options import ImageRunOptions
 from vmtailor.pipeline.kept_run import KeptOptions
 from vmtailor.pipeline.machine_run import RunOptions, Watching, require_meant
 from vmtailor.pipeline.machine_run import run as run_machine
+from vmtailor.pipeline.pull_options import PullOptions
 from vmtailor.pipeline.run_subject import subject_of
 
 #: A descriptor behind those that have a meaning in the supervisor.
@@ -43,7 +44,7 @@ class RunCommand(Command):
             raise UserInputError(f"run has no {name}: {says}", hint=known.hint) from error
 
 
-def run(options: RunOptions, kept: KeptOptions, wanted: ImageRunOptions) -> None:
+def run(options: RunOptions, kept: KeptOptions, wanted: ImageRunOptions, pull: PullOptions) -> None:
     """Start the container of a bundle, or of an image, in its machine. Exits with the container's status; 125 when
     vmtailor fails, 126 when the container cannot be executed as asked, 127 when its program is not found.
 
@@ -59,15 +60,15 @@ def run(options: RunOptions, kept: KeptOptions, wanted: ImageRunOptions) -> None
         raise UserInputError("standard input is not a terminal", hint="leave -t out, or run it from a terminal")
     if options.host_loopback and not options.outbound:
         raise UserInputError("--host-loopback needs outbound connections", hint="leave --no-outbound out")
-    subject = subject_of(options, wanted)
+    subject = subject_of(options, wanted, pull=pull)
     options = replace(options, bundle=subject.bundle)
     if kept_run.is_kept(options, kept):
         # A run without a name loads none of this.
         from vmtailor.pipeline import kept_start
 
-        sys.exit(kept_start.run_kept(options, kept, placed=subject.of_image))
-    if subject.of_image:
-        quick_start.missed = None  # the same words may mean another image next time
+        sys.exit(kept_start.run_kept(options, kept, placed=subject.of_cache))
+    if subject.of_cache:
+        quick_start.missed = None  # the same words may mean another one next time
     # typer.Exit would make 130 look like an interrupted program of ours
     watched = options.watched
     sys.exit(_watched(options, options.observed) if watched else run_machine(options, None, _keep, subject.behind))

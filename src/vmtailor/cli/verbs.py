@@ -136,6 +136,7 @@ VERBS = (
         kind="RunCommand",
         help_names=("--help",),  # as in docker run, whose -h is the host name
     ),
+    Verb("push", "push", "Send a bundle to a registry, or into an OCI layout, and print its reference by digest."),
     Verb("ps", "ps", "List named machines: those that run, or all."),
     Verb(
         "logs",
@@ -177,7 +178,7 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
         (
             ("fit, refit", "Make the machine that fits; fit it again."),
             ("trace, plan, build", "Take one step of a fit, and show its result."),
-            ("verify, measure", "Prove a bundle on this host; measure its costs."),
+            ("verify, measure, push", "Prove a bundle; measure its costs; send it."),
             ("explain, report, show", "Explain a choice; write the page; show a system."),
         ),
     ),

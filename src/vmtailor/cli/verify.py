@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -15,7 +15,7 @@ from vmtailor.base.text import plural
 from vmtailor.base.verb_end import EndVerdict, NextCommand, VerbEnd, show_end
 from vmtailor.model.exercise import Proof
 from vmtailor.model.option_rows import JSON
-from vmtailor.pipeline import monitor_choice, reverify
+from vmtailor.pipeline import bundle_reference, monitor_choice, reverify
 from vmtailor.pipeline.reverify import PreparedVerify, SavedSystem, VerifyRequest
 from vmtailor.pipeline.work_files import is_work_folder
 from vmtailor.stages.report import mark_of
@@ -33,6 +33,7 @@ class _Words:
 def verify(request: VerifyRequest, json: Annotated[bool, JSON] = False) -> None:
     """Verify a bundle again on this host: run its exercise, and compare with its trace. In a work folder, verify the
     kernel that was built there. A system can be verified on another disk."""
+    request = replace(request, bundle=bundle_reference.local(request.bundle))
     prepared = reverify.prepare(request)
     for command in prepared.subject.runs:
         output.note(f"will be run on this host: {command}")

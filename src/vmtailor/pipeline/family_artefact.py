@@ -37,20 +37,20 @@ def written(families: Sequence[Family], folder: Path) -> str:
     return top.digest
 
 
-def fetched(text: str, architecture: str, store: Store) -> Family | None:
+def fetched(text: str, architecture: str, store: Store, authfile: Path | None = None) -> Family | None:
     """Return the family kernel that a reference names, for a processor, fetched into the cache; None for a text that is
-    no reference to an artefact.
+    no reference to an artefact. `authfile`: credentials for its registry; None for the user's own.
 
     Raises UserInputError for an artefact of another kind, without that processor, or that is not what its digests and
     its record say; HostError without a network."""
     where = artefact_source.place(text)
     if where is None:
         return None
-    access, limits = Access(None, named(architecture).image), ImageLimits.of_size(MOST_BYTES)
+    access, limits = Access(authfile, named(architecture).image), ImageLimits.of_size(MOST_BYTES)
     with temporary.held_folder(store.folder("scratch")) as scratch:
         found = artefact_source.find(where, access, scratch, limits)
         wanted = artefact_source.read(found, KIND, access, limits)
-        blobs = artefact_source.fetch(found, wanted, access, scratch)
+        blobs = artefact_source.fetch(found, wanted, access, scratch, limits)
         record = family_kernels.parsed(blobs.document(wanted.config.digest), f"the record of {text}")
         by_name = {one.title: one for one in wanted.files}
         if by_name.keys() != {one.name for one in record.files}:

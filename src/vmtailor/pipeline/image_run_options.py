@@ -34,9 +34,10 @@ class ImageRunOptions:
 
 @dataclass(frozen=True)
 class RunSubject:
-    """The bundle that is started, by its folder. `of_image`: it lies in the cache, for an image that was named.
+    """The bundle that is started, by its folder. `of_cache`: it lies in the cache, for an image or a
+    reference that was named.
     `behind`: the folder of a fit that goes on meanwhile."""
 
     bundle: Path
-    of_image: bool = False
+    of_cache: bool = False
     behind: Path | None = None

@@ -196,12 +196,17 @@ class SavedFolder(ABC):
 
 class BundleFolder(SavedFolder):
     """A bundle whose record was read and found sound. Each file is checked when it is first asked for, and is the same
-    one from then on. `record_sha256`: of the record's bytes."""
+    one from then on. `record_bytes`: its record as it was read."""
 
-    def __init__(self, path: Path, bundle: Bundle, store: Store, record_sha256: str = "") -> None:
+    def __init__(self, path: Path, bundle: Bundle, store: Store, record_bytes: bytes = b"") -> None:
         super().__init__(path, store)
         self.bundle = bundle
-        self.record_sha256 = record_sha256
+        self.record_bytes = record_bytes
+
+    @cached_property
+    def record_sha256(self) -> str:
+        """Return the SHA-256, in hex, of the record's bytes."""
+        return hashlib.sha256(self.record_bytes).hexdigest()
 
     def listed(self, name: str) -> BundleFile:
         """Return what the record says of a file."""
@@ -331,7 +336,7 @@ def load(folder: Path, store: Store | None = None) -> BundleFolder:
     data = plain_files.read(folder, RECORD, RECORD_BYTES)
     bundle = records.from_bytes(Bundle, data, str(folder / RECORD), hint="fit the image again")
     bundle_values.require_machine(bundle, folder / RECORD)
-    found = BundleFolder(folder.absolute(), bundle, store or Store(), hashlib.sha256(data).hexdigest())
+    found = BundleFolder(folder.absolute(), bundle, store or Store(), data)
     _require(found, bundle.kernel, bundle.root)
     if (bundle.image is None) is not found.is_system:
         raise UserInputError(f"{folder / RECORD} does not say whether it is of an image or a system", hint=_AGAIN)

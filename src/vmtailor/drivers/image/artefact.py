@@ -24,6 +24,11 @@ TITLE, REF_NAME = "org.opencontainers.image.title", "org.opencontainers.image.re
 PACKED = "+zstd"
 #: Files of one artefact, and processors of one index.
 MOST_FILES, MOST_PROCESSORS = 1000, 64
+#: Media types of the configuration of an image.
+_IMAGE_CONFIGS = (
+    "application/vnd.oci.image.config.v1+json",
+    "application/vnd.docker.container.image.v1+json",
+)
 DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
 _AGAIN = "get it again, or make it again"
 
@@ -101,6 +106,16 @@ def type_of(data: bytes, name: str) -> str:
     neither."""
     found = parse_document(data, f"the manifest of {name}", folded=True).get("artifacttype")
     return found[:200] if isinstance(found, str) else ""
+
+
+def may_be_image(data: bytes, name: str) -> bool:
+    """Return whether a manifest or an index is that of an image, which may say an artifactType, too."""
+    document = parse_document(data, f"the manifest of {name}", folded=True)
+    if not document.get("artifacttype"):
+        return True
+    config = document.get("config")
+    kind = config.get("mediatype") if isinstance(config, dict) else None
+    return kind in _IMAGE_CONFIGS
 
 
 def require_type(data: bytes, kind: ArtefactKind, name: str) -> None:

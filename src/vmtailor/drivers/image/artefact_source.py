@@ -15,6 +15,7 @@ from vmtailor.drivers.image import artefact, artefact_layout, image_archive, sko
 from vmtailor.drivers.image.allowance import ImageLimits, WrittenByTool, free_bytes
 from vmtailor.drivers.image.artefact import DIGEST, Artefact, ArtefactKind, bad, digest_of
 from vmtailor.drivers.image.artefact_layout import BlobFolder, LayoutWriter
+from vmtailor.drivers.image.documents import DOCUMENT_BYTES
 from vmtailor.drivers.image.image_reference import Reference, Source, parse_reference
 from vmtailor.drivers.image.skopeo import Access
 
@@ -88,8 +89,9 @@ def find(where: ArtefactPlace, access: Access, scratch: Path, limits: ImageLimit
     else:
         layout = where.path
         if where.source is Source.OCI_ARCHIVE:
-            layout = scratch / "layout"
-            image_archive.extract_layout(image_archive.BlobSource(where.path, where.reference), layout, limits)
+            # Its documents alone: it may be a large image.
+            layout = scratch / "documents"
+            _extract(where, layout, limits, DOCUMENT_BYTES)
         elif not layout.is_dir():
             raise bad(where.reference, "is not there", "check its path")
         top = artefact_layout.top_of(layout, where.reference, where.tag, where.digest)
@@ -97,6 +99,11 @@ def find(where: ArtefactPlace, access: Access, scratch: Path, limits: ImageLimit
     if where.digest and found.digest != where.digest:
         raise bad(where.reference, f"is damaged or cut short: it is answered by {found.digest}")
     return found
+
+
+def _extract(where: ArtefactPlace, folder: Path, limits: ImageLimits, most_bytes: int | None = None) -> None:
+    assert where.path is not None
+    image_archive.extract_layout(image_archive.BlobSource(where.path, where.reference), folder, limits, most_bytes)
 
 
 def read(found: FoundArtefact, kind: ArtefactKind, access: Access, limits: ImageLimits) -> Artefact:
@@ -119,12 +126,15 @@ def _document(found: FoundArtefact, digest: str, access: Access) -> bytes:
     return artefact_layout.blobs_of(found.layout, found.place.reference).document(digest)
 
 
-def fetch(found: FoundArtefact, wanted: Artefact, access: Access, scratch: Path) -> BlobFolder:
+def fetch(found: FoundArtefact, wanted: Artefact, access: Access, scratch: Path, limits: ImageLimits) -> BlobFolder:
     """Return the blobs of an artefact, fetched into `scratch` from a registry. Each is still to be checked while it is
     read. Raises UserInputError, HostError."""
     name = found.place.reference
+    if found.place.source is Source.OCI_ARCHIVE:
+        _extract(found.place, scratch / "layout", limits)
+        return artefact_layout.blobs_of(scratch / "layout", name, ours=True)
     if found.layout is not None:
-        return artefact_layout.blobs_of(found.layout, name, ours=found.place.source is Source.OCI_ARCHIVE)
+        return artefact_layout.blobs_of(found.layout, name)
     copied = scratch / "copied"
     announced = wanted.size_bytes
     if free_bytes(scratch) < announced:

@@ -83,14 +83,14 @@ def check_docker(source: BlobSource, limits: ImageLimits, scratch: Path) -> None
                 _count(reader, member, source, budget, scratch)
 
 
-def extract_layout(source: BlobSource, folder: Path, limits: ImageLimits) -> None:
-    """Write the OCI layout in an archive, compressed or not, to a new folder: its files, nothing else. Raises
-    UserInputError, TooLarge; HostError when there is no room."""
+def extract_layout(source: BlobSource, folder: Path, limits: ImageLimits, most_bytes: int | None = None) -> None:
+    """Write the OCI layout in an archive, compressed or not, to a new folder: its files, nothing else; those of more
+    than `most_bytes` are left out. Raises UserInputError, TooLarge; HostError when there is no room."""
     folder.mkdir()
     room, written = Room(folder), set[str]()
     with _opened(source, limits) as reader:
         for member in _members(reader, source, limits):
-            if not _OCI.fullmatch(member.name):
+            if not _OCI.fullmatch(member.name) or (most_bytes is not None and member.size > most_bytes):
                 continue
             if member.name in written:
                 raise _hostile(source, f"has {member.name[:100]} twice")

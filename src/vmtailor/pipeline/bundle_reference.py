@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bundles by reference: `docker://NAME`, `oci:DIR`, `oci-archive:FILE` wherever a verb takes a bundle's folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from vmtailor.base.cache.store import Store
+from vmtailor.base.errors import UserInputError
+from vmtailor.drivers.host import bundle_folder
+from vmtailor.pipeline.pull_options import PullOptions
+
+#: Beginnings of references that can name a bundle, as a path has them: without a double slash.
+_PREFIXES = ("docker:/", "oci:", "oci-archive:")
+
+
+def local(path: Path, wanted: PullOptions | None = None, store: Store | None = None) -> Path:
+    """Return the folder of the bundle that a reference names, pulled into the cache after its digest was printed. Any
+    other path, and the reference of an image, is returned as it is.
+
+    Raises UserInputError for an artefact of another type, for one that is not sound, and for options without a use;
+    HostError (no network, disk full)."""
+    wanted = wanted or PullOptions()
+    if not str(path).startswith(_PREFIXES) or bundle_folder.is_bundle(path):
+        if wanted != PullOptions() and bundle_folder.is_bundle(path):
+            raise UserInputError(
+                f"{path} is a bundle's folder, and nothing of it is pulled",
+                hint="--pull, --arch, --authfile and --max-image-size are for docker://NAME, oci:DIR, oci-archive:FILE",
+            )
+        return path
+    # What starts a bundle's folder does without these.
+    from vmtailor.pipeline import bundle_artefact
+
+    return bundle_artefact.pulled(_text_of(path), wanted, store or Store()) or path
+
+
+def _text_of(path: Path) -> str:
+    text = str(path)
+    return f"docker://{text.removeprefix('docker:/').lstrip('/')}" if text.startswith("docker:/") else text

@@ -210,7 +210,7 @@ bench-lab: bench-image demo $(BUILD)/bench/lab.raw
 
 # No two builds of a disk have the same bytes, and its digest stands in the results: it is built again only where its
 # description is newer, so that an interrupted run goes on.
-$(BUILD)/bench/lab.raw: tools/bench_lab.py $(wildcard benchmarks/engines/*.toml) | setup
+$(BUILD)/bench/lab.raw: tools/bench_lab.py native/krun-start/krun-start.c $(wildcard benchmarks/engines/*.toml) | setup
 	mkdir -p $(@D)
 	$(BIN)/python tools/bench_lab.py $@
 

@@ -421,8 +421,10 @@ void control_open(struct relay *relay) {
     served = relay;
     for (size_t i = 0; i < MOST_CLIENTS; i++)
         clients[i].fd = -1;
-    if (relay->orders->runtime)
-        listen_in(relay->orders->runtime);
+    if (!relay->orders->runtime)
+        return;
+    listen_in(relay->orders->runtime);
+    state_place(&relay->state, relay->orders->runtime);
 }
 
 static void take_connection(void) {

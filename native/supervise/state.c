@@ -55,6 +55,14 @@ bool state_open(struct state *state, const struct orders *orders) {
     return true;
 }
 
+void state_place(const struct state *state, const char *runtime) {
+    if (state->folder < 0)
+        return;
+    unlinkat(state->folder, "runtime.new", 0);
+    if (symlinkat(runtime, state->folder, "runtime.new") == 0)
+        renameat(state->folder, "runtime.new", state->folder, "runtime");
+}
+
 static void add(struct bytes *text, const char *key, const char *value) {
     bytes_add(text, key, strlen(key));
     bytes_add(text, " ", 1);

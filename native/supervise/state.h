@@ -22,6 +22,9 @@ struct state {
 // Take the machine: hold its lock as long as this process lives, and open its log. False when somebody runs it already.
 bool state_open(struct state *state, const struct orders *orders);
 
+// Write down where its control socket is: the folder depends on the environment of whoever started it.
+void state_place(const struct state *state, const char *runtime);
+
 // Write the state, by rename.
 void state_save(const struct state *state);
 

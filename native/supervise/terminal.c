@@ -36,8 +36,9 @@ void terminal_raw(void) {
 
 void terminal_restore(void) {
     // At once: waiting until all output is read (TCSADRAIN) would be for ever where nobody reads. In the background the
-    // terminal is another's, and asking for it would stop us.
-    if (is_saved && tcgetpgrp(0) == getpgrp())
+    // terminal is another's, and asking for it would stop us; one that does not control us cannot.
+    pid_t group = tcgetpgrp(0);
+    if (is_saved && (group < 0 || group == getpgrp()))
         tcsetattr(0, TCSANOW, &saved);
     is_saved = false;
 }

@@ -391,6 +391,7 @@ def test_a_machine_in_the_background(folder: Folder) -> None:
     assert values["status"] == "running" and folder.alive and int(values["started-ns"]) > 0
     number = int(values["pid"])
     assert os.getsid(number) == number  # a session of its own
+    assert (folder.state / "runtime").readlink() == folder.runtime
     assert {Path(f"/proc/{number}/fd/{fd}").readlink() for fd in (0, 1, 2)} == {Path("/dev/null")}
     os.kill(number, signal.SIGHUP)
     kind, payload = next(frames(ask(folder, "state")))

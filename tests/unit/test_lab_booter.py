@@ -73,7 +73,7 @@ def test_the_first_boot_is_repeated_with_the_trace_and_with_small_pages(
     second = booted(booter, boots, monkeypatch)
     assert len(boots.asked) == 4 and first == second
     assert first.monitor is not None and first.monitor.small_pages is not None
-    assert [(one.title, one.exits) for one in first.monitor.places] == [("serial port", 5)]
+    assert [(one.title, one.exits) for one in first.monitor.places] == [("byte to the serial port", 5)]
     assert [mark.name for mark in first.milestones] == [name for name in MARKS if name != "machine"]
 
 

@@ -28,7 +28,7 @@ def _filters(texts: Sequence[str]) -> tuple[tuple[str, str], ...]:
         key, equals, value = text.partition("=")
         if not equals or key not in _TESTS:
             raise UserInputError(
-                f"--filter: '{text[:_SHOWN]}' is no filter", hint=f"{', '.join(_TESTS)}; such as status=running"
+                f"--filter: '{text[:_SHOWN]}' is not a filter", hint=f"{', '.join(_TESTS)}; such as status=running"
             )
         known = {"status": _STATUSES, "health": _HEALTH}.get(key, (value,))
         if value not in known:

@@ -57,7 +57,7 @@ def run_kept(options: RunOptions, kept: KeptOptions, *, placed: bool = False) ->
         raise UserInputError(f"{kept.id_file} exists already", hint="remove it, or name another with --cidfile")
     if kept.health_command is not None and not guest_volume.can_start_further(files.init):
         raise UserInputError(
-            "the init of this bundle is older than health checks", hint=f"vmtailor refit {options.bundle} renews it"
+            "the init of this bundle is too old for health checks", hint=f"vmtailor refit {options.bundle} renews it"
         )
     record, settled = kept_run.record_of(options, kept, files)
     folders = MachineFolders()
@@ -165,9 +165,10 @@ def _with(folder: MachineFolder, orders: _Orders, more: Sequence[tuple[str, str]
     """Return orders with the places of a machine, and what is of one start."""
     for descriptor in orders.inherited:
         os.set_inheritable(descriptor, True)
-    user_folders.private(folder.runtime.parent)
-    user_folders.private(folder.runtime)
-    places = [("state", str(folder.path)), ("runtime", str(folder.runtime))]
+    runtime = user_folders.runtime_home() / folder.record.id  # ours now, wherever it was before
+    user_folders.private(runtime.parent)
+    user_folders.private(runtime)
+    places = [("state", str(folder.path)), ("runtime", str(runtime))]
     return orders.text + guest_volume.records([*places, *more]).removeprefix(_VERSION)
 
 
@@ -184,7 +185,7 @@ def _anew(folder: MachineFolder) -> _Orders:
     files = bundle_folder.load(Path(record.bundle))
     if f"sha256:{files.record_sha256}" != record.bundle_digest:
         raise UserInputError(
-            f"the bundle {record.bundle} is another one than {record.name} was made from",
+            f"the bundle {record.bundle} is not the one that {record.name} was made from",
             hint=f"vmtailor rm {record.name}, and run it again",
         )
     orders = _orders(record, kept_run.loaded_options(record), files)

@@ -185,7 +185,7 @@ class RunOptions:
     pid: str | None = option(
         Option(
             name="--pid", suggests=("host",), read=option_values.parse_pid, subjects=CONTAINERS,
-            help="Take `host` alone: the container's program is not PID 1, also one that insists.",
+            help="Take only `host`: the container's program is not PID 1, even if it insists.",
         ),
         None,
     )  # fmt: skip
@@ -496,7 +496,7 @@ def _run_of(options: RunOptions, files: BundleFolder) -> tuple[Run, bool]:
         return replace(run, pid_one=False), True
     if _misses_pid_one(files, image if run.argv is None else replace(image, entrypoint=run.argv, cmd=())):
         note(
-            f"{(run.argv or image.argv)[0]} insists on being PID 1, and this kernel cannot have it so: fit the image "
+            f"{(run.argv or image.argv)[0]} must be PID 1, which this kernel cannot do: fit the image "
             "again with --keep PID_NS"
         )
         return run, False

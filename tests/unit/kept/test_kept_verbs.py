@@ -120,6 +120,24 @@ def test_folders_that_make_no_sense(call: Start, tmp_path: Path) -> None:
         assert call("inspect", name)[0] == 1
 
 
+def test_a_machine_is_asked_where_its_supervisor_listens(
+    call: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have had another environment than we have. A link that makes no sense counts for nothing."""
+    with running("web") as supervisor:
+        monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "another"))
+        assert call("kill", "-s", "HUP", "web")[0] == 1
+        place = supervisor.folder.path / machine_folders.PLACE
+        for target in ("/nowhere", "relative", f"/x/../{supervisor.folder.record.id}"):
+            place.symlink_to(target)
+            assert (
+                MachineFolders().find("web").runtime == tmp_path / "another" / "vmtailor" / supervisor.folder.record.id
+            )
+            place.unlink()
+        place.symlink_to(supervisor.folder.runtime)
+        assert call("kill", "-s", "HUP", "web") == (0, "web\n", "")
+
+
 def test_a_machine_whose_supervisor_was_killed_has_exited(call: Start) -> None:
     with running("web") as web:
         web.kill()

@@ -26,6 +26,8 @@ from vmtailor.drivers.host import machine_names, user_folders
 from vmtailor.model.kept_machine import ID, KILLED, NAME, KeptMachine, MachineState, MachineStatus
 
 RECORD, STATE, LOG, ORDERS, ALIVE, CONTROL = "machine.json", "state", "log", "orders", "alive", "control"
+#: A link to the folder of the control socket.
+PLACE = "runtime"
 #: The folder of a bundle that only this machine has: of an image that was run.
 BUNDLE = "bundle"
 #: Logs that were rotated, the newest first.
@@ -188,7 +190,16 @@ class MachineFolders:
             return None
         # The link has the last word: a name that was changed is not written into the record.
         name = record.name if NAME.fullmatch(record.name) else record.short_id
-        return MachineFolder(path, self.runtime / identifier, replace(record, name=self._named(identifier, name)))
+        return MachineFolder(path, self._runtime(path, identifier), replace(record, name=self._named(identifier, name)))
+
+    def _runtime(self, path: Path, identifier: str) -> Path:
+        """Return the folder of a machine's socket: its supervisor has left a link to it, for it may have had another
+        environment than we have. It is looked at before it is used."""
+        with contextlib.suppress(OSError):
+            there = (path / PLACE).readlink()
+            if there.is_absolute() and there.name == identifier and ".." not in there.parts:
+                return there
+        return self.runtime / identifier
 
     def _named(self, identifier: str, name: str) -> str:
         if self._target(name) == identifier:

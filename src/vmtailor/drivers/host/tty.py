@@ -31,6 +31,14 @@ def require_streams() -> None:
             os.open("/dev/null", os.O_RDWR)  # takes the lowest number that is free
 
 
+def _group() -> int | None:
+    """Return the process group that has the terminal at standard input; None where it does not control us."""
+    try:
+        return os.tcgetpgrp(0)
+    except OSError:
+        return None
+
+
 class RawTerminal:
     """The terminal at standard input, raw where `wanted` and there is one."""
 
@@ -56,7 +64,8 @@ class RawTerminal:
         finally:
             if saved is not None:
                 # At once: waiting until all output is read (TCSADRAIN) would be for ever where nobody reads.
-                # In the background the terminal is another's, and asking for it would stop us.
+                # In the background the terminal is another's, and asking for it would stop us; one that controls others
+                # cannot.
                 with contextlib.suppress(termios.error, OSError):
-                    if os.tcgetpgrp(0) == os.getpgrp():
+                    if _group() in (None, os.getpgrp()):
                         termios.tcsetattr(0, termios.TCSANOW, saved)

@@ -60,7 +60,7 @@ def require_name(name: str) -> str:
     """Return a volume's name. Raises UserInputError for what is none."""
     if not _NAME.fullmatch(name):
         raise UserInputError(
-            f"'{plain(name[:200])}' is no name of a volume",
+            f"'{plain(name[:200])}' is not the name of a volume",
             hint="two letters, digits, '_', '.' or '-' at least; a folder of the host begins with / or ./",
         )
     return name

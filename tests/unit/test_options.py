@@ -320,6 +320,7 @@ def declared() -> Iterator[tuple[str, Option]]:
 ROWS = tuple(declared())
 #: Names that stand for different things, with the reason.
 UNLIKE = {
+    "--arch": "`family` makes kernels for several processors",
     "--kernel": "`boot` starts a file, as QEMU's -kernel does; elsewhere it is a version",
     "--disk": "`boot` takes several, `verify` one",
     "--cpus": "`run` reads decimals, as docker does",

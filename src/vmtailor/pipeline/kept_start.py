@@ -139,7 +139,7 @@ def _orders(record: KeptMachine, options: RunOptions, files: BundleFolder) -> _O
     more = [("restart", record.restart)]
     if guest_volume.can_start_further(files.init):
         more += _health(record.health)
-    return _Orders(text + guest_volume.records(more).removeprefix(_VERSION), orders.start.inherited)
+    return _Orders(text + guest_volume.records(more).removeprefix(_VERSION), orders.inherited)
 
 
 def _health(check: HealthCheck | None) -> list[tuple[str, str]]:

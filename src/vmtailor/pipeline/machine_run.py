@@ -35,10 +35,18 @@ from vmtailor.model.boots.surroundings import GuestSurroundings, Limit, Tmpfs
 from vmtailor.model.boots.workload import Run, Terminal
 from vmtailor.model.bundle import INIT, RECORD, RUN
 from vmtailor.model.image import ImageConfig, Port
-from vmtailor.model.machine import Accelerator, Machine, PublishedPort, TalkLine
+from vmtailor.model.machine import Accelerator, Disk, DiskMode, Machine, PublishedPort, TalkLine
 from vmtailor.model.option import Option, OptionSubject, Suggests, option, refuse
 from vmtailor.model.option_rows import ACCELERATOR, MEMORY
-from vmtailor.pipeline import mount_words, run_environment, run_mounts, run_network, run_ports, run_surroundings
+from vmtailor.pipeline import (
+    kept_layer,
+    mount_words,
+    run_environment,
+    run_mounts,
+    run_network,
+    run_ports,
+    run_surroundings,
+)
 from vmtailor.pipeline.mount_words import WantedMount
 from vmtailor.pipeline.run_network import RunNetwork
 
@@ -402,9 +410,11 @@ def orders_of(
     watching: Watching | None = None,
     files: BundleFolder | None = None,
     behind: Path | None = None,
+    layer: Path | None = None,
 ) -> tuple[RunOrders, EndContext]:
-    """Return the orders of a container's supervisor, and what its end is worded with. `behind`: as in `run`. Raises
-    UserInputError for options that do not apply to this bundle, HostError when the host lacks something."""
+    """Return the orders of a container's supervisor, and what its end is worded with. `behind`: as in `run`. `layer`: a
+    disk for what the container writes; without one that is in memory. Raises UserInputError for options that do not
+    apply to this bundle, HostError when the host lacks something."""
     files = files or bundle_folder.load(options.bundle)
     require_meant(options, files)
     temporary.require_usable()
@@ -420,6 +430,12 @@ def orders_of(
     # Behind the root, init's orders, and the tracer.
     first = len(machine.disks) + (1 if watching is None else 2)
     mounted = run_mounts.held(options.wanted_mounts, first)
+    if layer is not None:
+        number = first + len(mounted.disks)
+        run = replace(run, surroundings=kept_layer.given(run.surroundings, number))
+        mounted = replace(mounted, disks=(*mounted.disks, Disk(str(layer), mode=DiskMode.WRITTEN)))
+    if mounted.disks:
+        run = replace(run, surroundings=kept_layer.written_soon(run.surroundings, files))
     others = first + int(machine.network) + (machine.line is TalkLine.VIRTIO)
     run_mounts.require_room(mounted, machine.hardware.bus, others)
     run = replace(run, mounts=mounted.orders)

@@ -14,7 +14,7 @@ from typing import NoReturn
 
 from vmtailor.base.natives import locate
 from vmtailor.drivers.guest import guest_volume
-from vmtailor.drivers.monitors.supervised_start import ProgramBeside, SupervisedStart
+from vmtailor.drivers.monitors.supervised_start import FileHandover, ProgramBeside, SupervisedStart
 from vmtailor.model.option_values import STREAMS
 
 #: Seconds that a machine has to go once its init has said the last word.
@@ -54,7 +54,8 @@ class RunOrders:
     holds_s: float = 0.0
 
     def text(self, *, known: bool = False, variables: bool = True) -> bytes:
-        """Return the orders as the supervisor reads them. `known`: it declines when a file is not as it is now;
+        """Return the orders as the supervisor reads them. `known`: it declines when a file that is only read is not as
+        it is now;
         `variables`: with those of the environment. Raises UserInputError for a NUL, OSError for a file that is gone."""
         return guest_volume.records(self._pairs(known, variables))
 
@@ -62,8 +63,10 @@ class RunOrders:
         start = self.start
         yield from (("arg", word) for word in start.argv)
         yield from (("env", f"{name}={value}") for name, value in start.environment.items())
+        written = {file.path for file in start.files if file.use is FileHandover.WRITE}
         for file in start.files:
-            yield "open", f"{file.number} {file.use} {fingerprint(file.path) if known else '0 0 0 0 0'} {file.path}"
+            mark = fingerprint(file.path) if known and file.path not in written else "0 0 0 0 0"
+            yield "open", f"{file.number} {file.use} {mark} {file.path}"
         yield from (("inherit", str(descriptor)) for descriptor in start.inherited)
         yield from (("run", f"{key} {value}") for key, value in self.volume)
         if variables:

@@ -35,10 +35,11 @@ from vmtailor.model.boots.surroundings import GuestSurroundings, Limit, Tmpfs
 from vmtailor.model.boots.workload import Run, Terminal
 from vmtailor.model.bundle import INIT, RECORD, RUN
 from vmtailor.model.image import ImageConfig, Port
-from vmtailor.model.machine import Accelerator, Machine, PublishedPort, TalkLine
+from vmtailor.model.machine import Accelerator, Disk, DiskMode, Machine, PublishedPort, TalkLine
 from vmtailor.model.option import Option, OptionSubject, Suggests, option, refuse
 from vmtailor.model.option_rows import ACCELERATOR, MEMORY
 from vmtailor.pipeline import (
+    kept_layer,
     mount_words,
     run_environment,
     run_forwards,
@@ -193,7 +194,7 @@ class RunOptions:
     pid: str | None = option(
         Option(
             name="--pid", suggests=("host",), read=option_values.parse_pid, subjects=CONTAINERS,
-            help="Take `host` alone: the container's program is not PID 1, also one that insists.",
+            help="Take only `host`: the container's program is not PID 1, even if it insists.",
         ),
         None,
     )  # fmt: skip
@@ -411,9 +412,11 @@ def orders_of(
     watching: Watching | None = None,
     files: BundleFolder | None = None,
     behind: Path | None = None,
+    layer: Path | None = None,
 ) -> tuple[RunOrders, EndContext]:
-    """Return the orders of a container's supervisor, and what its end is worded with. `behind`: as in `run`. Raises
-    UserInputError for options that do not apply to this bundle, HostError when the host lacks something."""
+    """Return the orders of a container's supervisor, and what its end is worded with. `behind`: as in `run`. `layer`: a
+    disk for what the container writes; without one that is in memory. Raises UserInputError for options that do not
+    apply to this bundle, HostError when the host lacks something."""
     files = files or bundle_folder.load(options.bundle)
     require_meant(options, files)
     temporary.require_usable()
@@ -430,6 +433,12 @@ def orders_of(
     # Behind the root, init's orders, and the tracer.
     first = len(machine.disks) + (1 if watching is None else 2)
     mounted = run_mounts.held(options.wanted_mounts, first)
+    if layer is not None:
+        number = first + len(mounted.disks)
+        run = replace(run, surroundings=kept_layer.given(run.surroundings, number))
+        mounted = replace(mounted, disks=(*mounted.disks, Disk(str(layer), mode=DiskMode.WRITTEN)))
+    if mounted.disks:
+        run = replace(run, surroundings=kept_layer.written_soon(run.surroundings, files))
     others = first + int(machine.network) + (machine.line is TalkLine.VIRTIO)
     run_mounts.require_room(mounted, machine.hardware.bus, others)
     run = replace(run, mounts=mounted.orders)
@@ -507,7 +516,7 @@ def _run_of(options: RunOptions, files: BundleFolder) -> tuple[Run, bool]:
         return replace(run, pid_one=False), True
     if _misses_pid_one(files, image if run.argv is None else replace(image, entrypoint=run.argv, cmd=())):
         note(
-            f"{(run.argv or image.argv)[0]} insists on being PID 1, and this kernel cannot have it so: fit the image "
+            f"{(run.argv or image.argv)[0]} must be PID 1, which this kernel cannot do: fit the image "
             "again with --keep PID_NS"
         )
         return run, False

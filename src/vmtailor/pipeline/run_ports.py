@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from vmtailor.base.errors import UserInputError
+from vmtailor.base.text import plural
 from vmtailor.drivers.host import host_ports
 from vmtailor.model.machine import PublishedPort
 
@@ -37,7 +38,7 @@ def parse_ports(text: str) -> tuple[PublishedPort, ...]:
     host = [0] * len(guest) if numbers == "0" else _range(text, numbers)
     if len(host) != len(guest):
         raise UserInputError(
-            f"'{text}' is not as many ports on the host ({len(host)}) as in the guest ({len(guest)})",
+            f"'{text}' has {plural(len(host), 'host port')} for {plural(len(guest), 'guest port')}",
             hint="ranges go together one by one, such as -p 8000-8002:80-82",
         )
     protocol = match["protocol"] or "tcp"
@@ -118,7 +119,7 @@ def _range(text: str, numbers: str) -> list[int]:
 
 def _no_port(text: str) -> UserInputError:
     return UserInputError(
-        f"'{text[:60]}' publishes no port",
+        f"'{text[:60]}' is not a port to publish",
         hint="for example -p 8080:80, -p 80 (a free host port), -p 8000-8002:80-82, -p 0.0.0.0:8080:80/tcp, or "
         "-p '[::1]:8080:80'",
     )

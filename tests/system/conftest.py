@@ -30,7 +30,7 @@ from vmtailor.stages.image_fetch import fetch
 from vmtailor.stages.root_volume import build_root
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-TALKER = Path(__file__).parents[1] / "guests" / "talker"
+TALKER, KEEPER = (Path(__file__).parents[1] / "guests" / name for name in ("talker", "keeper"))
 #: A whole fit on a slow machine, compile included, in seconds.
 FIT_S = 3600.0
 
@@ -104,6 +104,12 @@ def foldered(lighttpd: Fitted, tmp_path_factory: pytest.TempPathFactory) -> Path
     ended = run_program(made, *refit, timeout_s=FIT_S)
     assert ended.code == 0, ended.stderr
     return made / "bundle"
+
+
+@pytest.fixture(scope="session")
+def keeper(foldered: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A shell on that kernel, whose machine keeps what it writes."""
+    return with_image(foldered, KEEPER, tmp_path_factory.mktemp("keeper"))
 
 
 @pytest.fixture

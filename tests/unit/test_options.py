@@ -336,10 +336,12 @@ UNLIKE = {
     "--signal": "`kill` and `stop` are docker's",
     "--quiet": "`ps` prints identifiers alone, `cp` says nothing",
     "--force": "`rm` has docker's -f",
+    "--size": "`ps` shows sizes, as docker's does",
     "--label": "`run` has docker's -l, which `volume` of docker has not",
 }
 #: Short names that stand for several, since docker's verbs have them so.
 DOCKERS_SHORT = {
+    "-s": {"--signal", "--size"},
     "-a": {"--all", "--archive", "--attach"},
     "-f": {"--budgets", "--filter", "--follow", "--force", "--format"},
     "-n": {"--repeat", "--tail"},

@@ -81,6 +81,9 @@ def ps(
         ),
     ] = (),
     no_trunc: Annotated[bool, NO_TRUNC] = False,
+    size: Annotated[
+        bool, Option(name="--size", short="-s", type=bool, help="Show what the files that it wrote take of this disk.")
+    ] = False,
     format_: Annotated[str, FORMAT] = "table",
 ) -> None:  # fmt: skip
     """List named machines: those that run, or all.
@@ -98,4 +101,4 @@ def ps(
         for row in rows:
             output.say(row["ID"])
         return
-    column_lines.show(rows, machine_rows.COLUMNS, format_)
+    column_lines.show(rows, (*machine_rows.COLUMNS, *(("Size",) if size else ())), format_)

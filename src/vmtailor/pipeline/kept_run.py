@@ -21,7 +21,7 @@ from vmtailor.model.image import HealthCheck
 from vmtailor.model.kept_machine import KeptMachine, RestartPolicy, RestartWhen
 from vmtailor.model.option import Option, option, rows_of
 from vmtailor.model.option_rows import DETACH_KEYS, SIG_PROXY
-from vmtailor.pipeline import run_environment, run_ports
+from vmtailor.pipeline import kept_layer, run_environment, run_ports
 from vmtailor.pipeline.machine_run import CONTAINERS, RunOptions, command_of
 
 #: Longest file of labels.
@@ -110,6 +110,13 @@ class KeptOptions:
         ),
         None,
     )  # fmt: skip
+    layer_bytes: int | None = option(
+        Option(
+            name="--storage-opt", read=kept_layer.parse_storage, metavar="size=SIZE", subjects=CONTAINERS,
+            help="Let a machine that is kept write this much, such as size=20G (10G). Nothing is taken beforehand.",
+        ),
+        None,
+    )  # fmt: skip
     detach_keys: str | None = option(replace(DETACH_KEYS, subjects=CONTAINERS), None)
     sig_proxy: bool = option(replace(SIG_PROXY, subjects=CONTAINERS), True)
     no_health_check: bool = option(
@@ -120,7 +127,7 @@ class KeptOptions:
     @property
     def keeps(self) -> bool:
         """Return whether the machine gets a name and a folder."""
-        return replace(self, no_health_check=False) != KeptOptions()
+        return replace(self, no_health_check=False, layer_bytes=None) != KeptOptions()
 
 
 def is_kept(options: RunOptions, kept: KeptOptions) -> bool:
@@ -182,6 +189,13 @@ def record_of(options: RunOptions, kept: KeptOptions, files: BundleFolder) -> tu
         ports=run_ports.chosen(options.ports),
     )
     grace_s = options.stop_timeout_s
+    # One that goes at its end keeps nothing.
+    why = "it is removed when it has ended" if options.rm else kept_layer.lacks(files)[0]
+    if why and kept.layer_bytes is not None:
+        raise UserInputError(
+            f"--storage-opt: what this machine writes is in memory: {why}",
+            hint=("leave --rm out" if options.rm else kept_layer.lacks(files)[1]),
+        )
     record = KeptMachine(
         id=machine_folders.new_id(),
         name=kept.name,
@@ -207,6 +221,9 @@ def record_of(options: RunOptions, kept: KeptOptions, files: BundleFolder) -> tu
         health=health_of(kept, image.health_check),
         memory_bytes=options.memory_bytes or bundle.memory_bytes,
         cpus=options.cpus or bundle.cpus,
+        layer_bytes=0 if why else kept.layer_bytes or kept_layer.USUAL_BYTES,
+        layer_lacks=why,
+        volumes=image.volumes,
     )
     return record, settled
 

@@ -80,7 +80,7 @@ class RunOptions:
 
     bundle: Path = option(
         Option(
-            name="BUNDLE", type=Path, metavar="IMAGE|BUNDLE",
+            name="BUNDLE", type=Path, metavar="IMAGE|BUNDLE", suggests=Suggests.IMAGES,
             help="Start this image (docker://NAME, oci:DIR, …), or this bundle that `fit` wrote.",
         )
     )  # fmt: skip
@@ -180,7 +180,9 @@ class RunOptions:
     )  # fmt: skip
     host_loopback: bool = option(
         Option(
-            name="--host-loopback", type=bool, help="Let it also reach servers on 127.0.0.1 of this host, as 10.0.2.2."
+            name="--host-loopback",
+            type=bool,
+            help="Let the guest also reach servers on 127.0.0.1 of this host, as 10.0.2.2.",
         ),
         False,
     )

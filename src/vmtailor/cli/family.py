@@ -48,7 +48,7 @@ def family(
         tuple[str, ...],
         Option(
             name="--arch", many=True, commas=True,
-            help=f"Take this processor's ({', '.join(architecture.names())}; this host's). Repeat it, or "
+            help=f"Make or show the kernel for this processor ({', '.join(architecture.names())}; this host's). Repeat it, or "
             "join names by commas.",
         ),
     ] = (),

@@ -143,7 +143,7 @@ def _orders(folder: MachineFolder, options: RunOptions, files: BundleFolder) -> 
     more = [("restart", record.restart)]
     if guest_volume.can_start_further(files.init):
         more += _health(record.health)
-    return _Orders(text + guest_volume.records(more).removeprefix(_VERSION), orders.start.inherited)
+    return _Orders(text + guest_volume.records(more).removeprefix(_VERSION), orders.inherited)
 
 
 def _health(check: HealthCheck | None) -> list[tuple[str, str]]:

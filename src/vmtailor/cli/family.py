@@ -48,8 +48,8 @@ def family(
         tuple[str, ...],
         Option(
             name="--arch", many=True, commas=True,
-            help=f"Make or show the kernel for this processor ({', '.join(architecture.names())}; this host's). Repeat it, "
-            "or join names by commas.",
+            help=f"Make or show the kernel for this processor ({', '.join(architecture.names())}; this host's). "
+            "Repeat it, or join names by commas.",
         ),
     ] = (),
     out: Annotated[

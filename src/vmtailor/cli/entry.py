@@ -14,10 +14,10 @@ def main(*, quick: bool = True) -> None:
     leave_at_interrupt()
     words = sys.argv[1:]
     if quick and len(words) == 2 and words[0] == "start":
-        from vmtailor.cli import quick_named
+        from vmtailor.cli import quick_machine
 
-        if quick_named.is_name(words[1]):
-            quick_named.start(words[1])
+        if quick_machine.is_name(words[1]):
+            quick_machine.start(words[1])
     start = quick_start.plain(words)
     if start is not None:
         if quick:

@@ -170,12 +170,12 @@ def follow(start: QuickStart) -> None:
 
 
 def _follow_named(start: QuickStart, supervisor: str, kept: bytes, name: str) -> None:
-    from vmtailor.cli import quick_named
+    from vmtailor.cli import quick_machine
 
-    if name and not quick_named.is_name(name):
+    if name and not quick_machine.is_name(name):
         return
     _hold_streams()
-    quick_named.follow(kept, supervisor, name, start.variables, start.words)
+    quick_machine.follow(kept, supervisor, name, start.variables, start.words)
 
 
 def _hold_streams() -> None:

@@ -15,7 +15,7 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records
 from vmtailor.booting import run_orders
 from vmtailor.booting.run_orders import RunOrders
-from vmtailor.cli import docker_options, quick_named, quick_start
+from vmtailor.cli import docker_options, quick_machine, quick_start
 from vmtailor.cli.verbs import Command
 from vmtailor.drivers.host import bundle_folder
 from vmtailor.pipeline import kept_run
@@ -86,7 +86,7 @@ def run(options: RunOptions, kept: KeptOptions, wanted: ImageRunOptions, pull: P
 
 
 def _named(like: LikeStart) -> bytes:
-    return quick_named.template(records.to_bytes(like.record), like.note, like.make_disk, like.orders)
+    return quick_machine.template(records.to_bytes(like.record), like.note, like.make_disk, like.orders)
 
 
 def _keep(orders: RunOrders) -> None:

@@ -188,7 +188,7 @@ def _orders(folder: MachineFolder, options: RunOptions, files: BundleFolder) -> 
     if guest_volume.can_start_further(files.init):
         more += _health(record.health)
     added = guest_volume.records(more).removeprefix(_VERSION)
-    return _Orders(orders.text(known=True) + added, orders.start.inherited, orders, added)
+    return _Orders(orders.text(known=True) + added, orders.inherited, orders, added)
 
 
 def _health(check: HealthCheck | None) -> list[tuple[str, str]]:

@@ -42,6 +42,7 @@ from vmtailor.pipeline import (
     kept_layer,
     mount_words,
     run_environment,
+    run_forwards,
     run_mounts,
     run_network,
     run_ports,
@@ -79,7 +80,7 @@ class RunOptions:
 
     bundle: Path = option(
         Option(
-            name="BUNDLE", type=Path, metavar="IMAGE|BUNDLE",
+            name="BUNDLE", type=Path, metavar="IMAGE|BUNDLE", suggests=Suggests.IMAGES,
             help="Start this image (docker://NAME, oci:DIR, …), or this bundle that `fit` wrote.",
         )
     )  # fmt: skip
@@ -179,7 +180,9 @@ class RunOptions:
     )  # fmt: skip
     host_loopback: bool = option(
         Option(
-            name="--host-loopback", type=bool, help="Let it also reach servers on 127.0.0.1 of this host, as 10.0.2.2."
+            name="--host-loopback",
+            type=bool,
+            help="Let the guest also reach servers on 127.0.0.1 of this host, as 10.0.2.2.",
         ),
         False,
     )
@@ -401,6 +404,7 @@ def run(
         run_orders.become(orders)
     require_meant(options, bundle)
     run_surroundings.bind_to(options.host_cpus)
+    run_forwards.require_none(options.ports)
     published = run_ports.chosen(options.ports)
     return _system(options, bundle, published, run_ports.announced(options.ports, published))
 
@@ -423,8 +427,9 @@ def orders_of(
     if options.publish_all:
         asked = run_network.with_exposed(asked, (*files.image.config.exposed_ports, *options.expose))
     published = run_ports.chosen(asked)
+    of_qemu, beside = run_forwards.opened(published)
     run, as_asked = _run_of(options, files)
-    machine = run_network.with_network(replace(_machine(options, files), ports=published), run, options.network)
+    machine = run_network.with_network(replace(_machine(options, files), ports=of_qemu), run, options.network)
     machine = replace(machine, line=_line(files, machine))
     run = replace(run, virtio_line=machine.line is TalkLine.VIRTIO)
     # Behind the root, init's orders, and the tracer.
@@ -448,7 +453,7 @@ def orders_of(
     start = replace(start, inherited=(*start.inherited, *mounted.locks))
     # What was said, chosen or found for this start alone holds for no other.
     holds = as_asked and watching is None and not options.env_files and published == options.ports
-    holds = holds and not start.inherited and not options.wanted_mounts
+    holds = holds and not start.inherited and not beside and not options.wanted_mounts
     sure = machine.accelerator is Accelerator.KVM or not KVM_DEVICE.exists() or options.accelerator is not None
     context = EndContext(
         bundle=str(files.path),
@@ -474,6 +479,7 @@ def orders_of(
         told=context.told,
         explained=behind is not None,
         builtins=guest_volume.can_start_further(files.init),
+        beside=beside,
         of_files=_of_files(files, start) if holds else (),
         holds_s=LONG_S if sure else SHORT_S,
         explain=(sys.executable, "-P", "-m", EXPLAINER, json.dumps(asdict(context))),

@@ -17,7 +17,7 @@ from tests.unit.kept.test_kept_layer import ABLE, KERNEL, changed
 from tests.unit.kept.test_kept_run import Became, bundle, no_supervisor
 
 from vmtailor.base.files import records
-from vmtailor.cli import quick_named, run_anew
+from vmtailor.cli import quick_machine, run_anew
 from vmtailor.cli.quick_start import plain
 from vmtailor.drivers.host import machine_folders
 from vmtailor.drivers.host.machine_folders import MachineFolder, MachineFolders
@@ -61,12 +61,12 @@ def long_way(bundle: Path, kept: KeptOptions = KEPT, **more: Any) -> tuple[list[
 
 
 def kept_of(start: LikeStart) -> bytes:
-    return quick_named.template(records.to_bytes(start.record), start.note, start.make_disk, start.orders)
+    return quick_machine.template(records.to_bytes(start.record), start.note, start.make_disk, start.orders)
 
 
 def quick_way(kept: bytes, name: str, *variables: str) -> list[tuple[str, str]]:
     with pytest.raises(Executed) as caught:
-        quick_named.follow(kept, "/supervise", name, list(variables), WORDS)
+        quick_machine.follow(kept, "/supervise", name, list(variables), WORDS)
     assert caught.value.program == "/supervise"
     return caught.value.pairs
 
@@ -134,12 +134,12 @@ def test_what_cannot_be_goes_the_long_way_and_leaves_nothing(bundle: Path, monke
         (whole, "web", ()),  # the name is taken
         (b"", "new", ()),
         (whole.replace(b"record ", b"record x"), "new", ()),
-        (quick_named.template(damaged, "", (), start.orders), "new", ()),
-        (quick_named.template(record, "", ("/bin/false",), start.orders), "new", ()),
-        (quick_named.template(record, "", ("/nowhere",), start.orders), "new", ()),
+        (quick_machine.template(damaged, "", (), start.orders), "new", ()),
+        (quick_machine.template(record, "", ("/bin/false",), start.orders), "new", ()),
+        (quick_machine.template(record, "", ("/nowhere",), start.orders), "new", ()),
         (whole, "new", ("A=\udc80",)),
     ):
-        quick_named.follow(kept, "/supervise", name, list(variables), WORDS)
+        quick_machine.follow(kept, "/supervise", name, list(variables), WORDS)
     folders = MachineFolders()
     assert [folder.record.name for folder in folders.every()] == ["web"] and len(list(folders.names.iterdir())) == 1
     assert len(list(folders.machines.iterdir())) == 1
@@ -148,7 +148,7 @@ def test_what_cannot_be_goes_the_long_way_and_leaves_nothing(bundle: Path, monke
         raise OSError
 
     monkeypatch.setattr(os, "execv", fails)
-    quick_named.follow(whole, "/supervise", "new", [], WORDS)
+    quick_machine.follow(whole, "/supervise", "new", [], WORDS)
     assert len(list(folders.machines.iterdir())) == 1
 
 
@@ -173,7 +173,7 @@ def test_the_name_is_no_part_of_what_is_kept() -> None:
     one, other, third = (plain(["run", "-d", *more, "/b"]) for more in (("--name", "x1"), ("--name", "x2"), ("--rm",)))
     assert one is not None and other is not None and third is not None
     assert one.path() == other.path() != third.path()
-    assert [quick_named.is_name(text) for text in ("web", "w", "-web", "a/b", "..", "wéb", "a" * 129, "")] == [
+    assert [quick_machine.is_name(text) for text in ("web", "w", "-web", "a/b", "..", "wéb", "a" * 129, "")] == [
         True, *[False] * 7,
     ]  # fmt: skip
 
@@ -200,7 +200,7 @@ def folder(tmp_path: Path) -> MachineFolder:
 def started(capfd: pytest.CaptureFixture[str]) -> tuple[int | None, str, str]:
     """The exit code, or None where it goes the long way."""
     try:
-        quick_named.start("web")
+        quick_machine.start("web")
     except SystemExit as end:
         assert isinstance(end.code, int)
         return end.code, *capfd.readouterr()

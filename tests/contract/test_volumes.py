@@ -89,8 +89,9 @@ def test_the_verb() -> None:
     assert (row["Name"], row["Size"], row["Labels"], row["InUse"]) == ("data", 16 << 20, {"a": "b"}, False)
     assert len(json.loads(said("ls", "--json"))["volumes"]) == 2 and "data" in said("ls")
     assert said("rm", "data", made).split() == ["data", made] and said("rm", "--force", "data") == ""
-    for action in ("rm", "inspect"):
-        assert isinstance(CliRunner().invoke(app, ["volume", action, "data"]).exception, AnswerNo)  # 1, as in docker
-    for words in (("rm",), ("ls", "x1"), ("create", "aa", "bb"), ("rm", "aa", "--size", "1G")):
-        assert isinstance(CliRunner().invoke(app, ["volume", *words]).exception, UserInputError)
+    for words in (("rm", "data"), ("inspect", "data")):
+        assert isinstance(CliRunner().invoke(app, ["volume", *words]).exception, AnswerNo)  # 1, as in docker
+    wrong: tuple[tuple[str, ...], ...] = (("rm",), ("ls", "x1"), ("create", "aa", "bb"), ("rm", "aa", "--size", "1G"))
+    for asked in wrong:
+        assert isinstance(CliRunner().invoke(app, ["volume", *asked]).exception, UserInputError)
     assert volumes.names() == ()

@@ -332,6 +332,45 @@ bool machine_wait(struct machine *machine, int64_t wait_ms) {
     return true;
 }
 
+static size_t read_proc(pid_t pid, const char *thread, const char *name, char *text, size_t size) {
+    char path[96];
+    snprintf(path, sizeof(path), "/proc/%d/task/%.20s/%s", pid, thread, name);
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t length = file < 0 ? 0 : read(file, text, size - 1);
+    text[length > 0 ? length : 0] = '\0';
+    close_once(&file);
+    return strlen(text);
+}
+
+int64_t machine_asleep(const struct machine *machine, struct bytes *places) {
+    char path[32], stat[512], place[64];
+    struct dirent *entry;
+    int64_t used = 0;
+    snprintf(path, sizeof(path), "/proc/%d/task", machine->pid);
+    DIR *folder = opendir(path);
+    while (folder && used >= 0 && (entry = readdir(folder))) {
+        unsigned long long user = 0, system = 0;
+        char state = 0;
+        if (entry->d_name[0] == '.')
+            continue;
+        read_proc(machine->pid, entry->d_name, "stat", stat, sizeof(stat));
+        char *name = strchr(stat, '('), *end = strrchr(stat, ')');
+        int got =
+            end ? sscanf(end + 1, " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu", &state, &user, &system) : 0;
+        used = got == 3 && state == 'S' ? used + (int64_t)(user + system) : -1;
+        if (used < 0 || !name)
+            break;
+        read_proc(machine->pid, entry->d_name, "wchan", place, sizeof(place));
+        bytes_add(places, name, (size_t)(end + 1 - name));
+        bytes_add(places, " ", 1);
+        bytes_add(places, place, strlen(place));
+        bytes_add(places, " ", 1);
+    }
+    if (folder)
+        closedir(folder);
+    return folder ? used : -1;
+}
+
 static void stop_beside(pid_t pid) {
     if (pid <= 0)
         return;

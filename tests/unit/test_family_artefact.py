@@ -5,26 +5,40 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from tests.fakes.bundle_data import bundle, write_bundle
+from tests.fakes.fit_run_data import fit_run
 from tests.fakes.started import Start
 
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records
+from vmtailor.drivers.distribution import packaged_baseline
 from vmtailor.drivers.host import bundle_folder, family_kernels
 from vmtailor.drivers.host.bundle_folder import seal
 from vmtailor.drivers.host.family_kernels import Family
 from vmtailor.drivers.image.artefact import ArtefactKind
 from vmtailor.drivers.image.artefact_layout import LayoutWriter
-from vmtailor.pipeline import family_artefact, image_bundle
+from vmtailor.drivers.kernel.kernel_source import SourceTree
+from vmtailor.model.kernel import KernelFiles
+from vmtailor.model.plan import Plan
+from vmtailor.pipeline import family_artefact, family_build, image_bundle
 from vmtailor.pipeline.family_artefact import KIND, fetched
+from vmtailor.stages import build, kernel_plan
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 attack = pytest.mark.attack
+
+
+def put(families: list[Family], layout: Path) -> str:
+    """Write them into a layout; returns their digest."""
+    to = family_artefact.require_place(f"oci:{layout}")
+    return family_artefact.put(families, to, Store()).rpartition("@")[2]
 
 
 def family_of(folder: Path, architecture: str = "x86_64", **record: Any) -> Family:
@@ -43,7 +57,7 @@ def both(tmp_path: Path) -> Path:
     """A layout with kernels of two processors."""
     layout = tmp_path / "layout"
     families = [family_of(tmp_path / "one"), family_of(tmp_path / "other", "arm64")]
-    family_artefact.written(families, layout)
+    put(families, layout)
     return layout
 
 
@@ -61,7 +75,7 @@ def test_what_is_written_is_read_again_for_each_processor(both: Path, tmp_path: 
 
 def test_the_same_kernels_make_the_same_artefact_with_one_name_and_its_own_types(both: Path, tmp_path: Path) -> None:
     families = [family_of(tmp_path / "one"), family_of(tmp_path / "other", "arm64")]
-    digest = family_artefact.written(families, tmp_path / "again")
+    digest = put(families, tmp_path / "again")
     assert (tmp_path / "again/index.json").read_text() == (both / "index.json").read_text()
     (top,) = json.loads((both / "index.json").read_text())["manifests"]
     assert top["digest"] == digest
@@ -117,7 +131,7 @@ def test_a_damaged_blob_is_refused_whichever_it_is(damage: Callable[[Path], obje
     family = family_of(tmp_path / "own")
     for number in range(7):  # index, manifest, configuration, four files
         layout = tmp_path / f"layout-{number}"
-        family_artefact.written([family], layout)
+        put([family], layout)
         damage(_blobs(layout)[number])
         with pytest.raises(UserInputError) as error:
             fetched(f"oci:{layout}", "x86_64", Store(tmp_path / f"cache-{number}"))
@@ -190,10 +204,73 @@ def test_the_verb_takes_a_bundles_kernel_and_shows_it(tmp_path: Path, start: Sta
         "its margin is not server"
     )
     for words, message in {
-        ("ls", "x"): "takes no name", ("show",): "needs a name", ("ls", "--arch", "arm64"): "takes no option",
-        ("build", "-o", "x"): "is no OCI layout", ("build", "--arch", "vax"): "no architecture 'vax'",
+        ("ls", "x"): "takes no name", ("show",): "needs a name", ("ls", "--cpus", "2"): "makes no kernel",
+        ("build", "-o", "x"): "is no place", ("build", "-o", f"oci:x@sha256:{'0' * 64}"): "is pinned by a digest",
+        ("build", "--arch", "vax"): "no architecture 'vax'",
         ("build", str(one), "--cpus", "2"): "is taken as it is", ("build", str(one), str(one)): "the same processor",
         ("show", str(tmp_path)): "is no family kernel",
     }.items():  # fmt: skip
         code, _, err = start("family", *words)
         assert code == 2 and message in err, (words, err)
+
+
+class _Package:
+    """A packaged kernel whose source and configuration are there."""
+
+    version, packages, source_package = "6.12.7", ("linux-image 6.12.7-1",), "linux 6.12.7-1"
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        (folder / "config").write_text("CONFIG_NET=y\n")
+
+    def image(self, store: Store) -> Path:
+        return self._folder
+
+    def source(self, store: Store) -> SourceTree:
+        return SourceTree(self._folder, "5a" * 32)
+
+
+@pytest.fixture
+def compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> KernelFiles:
+    """A kernel that is compiled from a plan, which is made from the packaged kernel's configuration."""
+    folder = tmp_path / "compiled"
+    folder.mkdir()
+    for name in ("vmlinux", "config", "System.map"):
+        (folder / name).write_text(f"the {name}")
+    files = KernelFiles(
+        release="6.12.7", image=str(folder / "vmlinux"), image_bytes=11, zstd_bytes=None, packed_bytes=9,
+        config=str(folder / "config"), system_map=str(folder / "System.map"), sha256="", compiler="gcc 14",
+        objects_compiled=1, seconds=1.0,
+    )  # fmt: skip
+    plan = replace(fit_run().plan, architecture="x86_64", margins=family_build.MARGINS, network=True)
+    monkeypatch.setattr(family_build, "require_tools", lambda row: None)
+    monkeypatch.setattr(packaged_baseline, "select", lambda *_: _Package(tmp_path))
+    monkeypatch.setattr(kernel_plan, "read_tree", lambda *_, **__: SimpleNamespace(facts=_Facts()))
+    monkeypatch.setattr(family_build, "planned", lambda tree, config, wishes: plan if config == {"NET": "y"} else None)
+    monkeypatch.setattr(build, "build_kernel", lambda *_, **__: files)
+    return files
+
+
+class _Facts:
+    def compiled(self, values: dict[str, str]) -> tuple[str, ...]:
+        return ()
+
+
+@pytest.mark.usefixtures("compiled")
+def test_a_kernel_that_was_built_is_what_images_start_on(tmp_path: Path, start: Start) -> None:
+    out = f"oci:{tmp_path}/made"
+    code, said, _ = start("family", "build", "--arch", "x86_64", "-o", out, "--json")
+    assert code == 0
+    document = json.loads(said)
+    found = family_kernels.newest(Store(), "x86_64")
+    assert found is not None and found.phrase == "family kernel" and found.key == document["kernels"][0]["key"]
+    record = found.record
+    assert record.made_for == "" and record.network and record.sources[1] == ("compiler", "gcc 14")
+    assert "root=/dev/vda" in record.words and "init=/.vmtailor/init" in record.words
+    assert (found.folder / "vmlinux").read_text() == "the vmlinux"
+    assert records.load(Plan, found.folder / "plan.json").margins == family_build.MARGINS
+    assert fetched(f"{out}@{document['digest']}", "x86_64", Store(tmp_path / "elsewhere")) is not None
+    assert json.loads(start("family", "ls", "--arch", "arm64", "--json")[1])["kernels"] == []
+    code, said, _ = start("family", "ls")
+    assert code == 0 and found.key[:8] in said and "any image" in said
+    assert start("family", "build")[1].splitlines()[-1] == "in the cache: vmtailor run IMAGE finds it"

@@ -16,6 +16,7 @@ from vmtailor.base.files import records
 from vmtailor.base.terminal import Column, Table, TerminalConsole, box
 from vmtailor.drivers.host import bundle_folder, family_kernels
 from vmtailor.drivers.host.family_kernels import Family
+from vmtailor.drivers.image import image_reference
 from vmtailor.model import architecture
 from vmtailor.model.option import Option
 from vmtailor.model.option_rows import CPUS, DROP, JSON, KEEP, KERNEL, OUT
@@ -47,12 +48,12 @@ def family(
         tuple[str, ...],
         Option(
             name="--arch", many=True, commas=True,
-            help=f"Make a kernel for this processor ({', '.join(architecture.names())}; this host's). Repeat it, or "
-            "join names by commas.",
+            help=f"Make or show the kernel for this processor ({', '.join(architecture.names())}; this host's). "
+            "Repeat it, or join names by commas.",
         ),
     ] = (),
     out: Annotated[
-        Path | None, replace(OUT, metavar="oci:DIR", help="Write the kernels into this OCI layout.")
+        Path | None, replace(OUT, metavar="REFERENCE", help="Write the kernels there: oci:DIR, or docker://NAME.")
     ] = None,
     keep: Annotated[tuple[str, ...], KEEP] = (),
     drop: Annotated[tuple[str, ...], DROP] = (),
@@ -64,26 +65,24 @@ def family(
 
     It has what the margin `server` keeps, and what `run -v` needs. It is compiled once, in some minutes, and kept in
     the cache, where `run IMAGE` finds it; --out also writes it to where other hosts can get it."""
-    if action is not FamilyAction.BUILD and (arch or out or keep or drop or kernel or cpus != 1):
-        raise UserInputError(f"family {action} takes no option but --json", hint="leave the others out")
+    if action is not FamilyAction.BUILD and (out or keep or drop or kernel or cpus != 1):
+        raise UserInputError(f"family {action} makes no kernel, and takes none of its options", hint="leave them out")
     store = Store()
     if action is FamilyAction.BUILD:
         if names and (arch or keep or drop or kernel or cpus != 1):
             raise UserInputError("a bundle's kernel is taken as it is", hint="leave --arch and the like out, or NAME")
         wishes = FamilyWishes(keep=keep, drop=drop, cpus=cpus, kernel=kernel, store=store)
-        _build(names, arch, "" if out is None else str(out), wishes, json=json)
+        _build(names, arch, "" if out is None else image_reference.text_of(out), wishes, json=json)
     elif action is FamilyAction.SHOW:
         if not names:
             raise UserInputError("family show needs a name", hint="vmtailor family ls lists those in the cache")
         _document([_named(name, arch, store) for name in names])
     else:
-        _list(names, store, json=json)
+        _list(names, arch, store, json=json)
 
 
 def _build(names: tuple[str, ...], arch: tuple[str, ...], out: str, wishes: FamilyWishes, *, json: bool) -> None:
-    prefix, _, path = out.partition(":")
-    if out and (prefix != "oci" or not path):
-        raise UserInputError(f"--out {out} is no OCI layout", hint="its form is oci:DIR")
+    to = family_artefact.require_place(out) if out else None
     processors = arch or (architecture.of_host().name,)
     rows = [architecture.named(one).name for one in processors]  # before anything long begins
     if names:
@@ -92,23 +91,23 @@ def _build(names: tuple[str, ...], arch: tuple[str, ...], out: str, wishes: Fami
         made = [family_build.made(one, wishes) for one in rows]
     if len({one.record.architecture for one in made}) != len(made):
         raise UserInputError("two kernels are for the same processor", hint="name one for each")
-    digest = family_artefact.written(made, Path(path)) if out else ""
+    reference = family_artefact.put(made, to, wishes.store) if to is not None else ""
     if json:
-        _document(made, digest)
+        _document(made, reference.rpartition("@")[2])
         return
     for one in made:
         output.say(f"{one.record.architecture}: {_size(one)}, Linux {one.record.kernel_version}")
-    output.say(f"{out}@{digest}" if out else "in the cache: vmtailor run IMAGE finds it")
+    output.say(reference or "in the cache: vmtailor run IMAGE finds it")
 
 
 def _named(name: str, arch: tuple[str, ...], store: Store) -> Family:
     return image_run.named_family(name, arch[0] if arch else architecture.of_host().name, store)
 
 
-def _list(names: tuple[str, ...], store: Store, *, json: bool) -> None:
+def _list(names: tuple[str, ...], arch: tuple[str, ...], store: Store, *, json: bool) -> None:
     if names:
         raise UserInputError("family ls takes no name", hint="vmtailor family show NAME")
-    found = family_kernels.every(store)
+    found = [one for one in family_kernels.every(store) if not arch or one.record.architecture in arch]
     if json:
         _document(found)
         return

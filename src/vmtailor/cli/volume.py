@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Annotated, Any
 
 from vmtailor.base import figures, output
-from vmtailor.base.errors import AnswerNo, UserInputError
+from vmtailor.base.errors import AnswerNo, UserInputError, VmtailorError
 from vmtailor.base.terminal import Column, Table, TerminalConsole, box
 from vmtailor.drivers.shares import volumes
 from vmtailor.drivers.shares.volumes import USUAL_BYTES, VolumeState
@@ -37,14 +37,14 @@ def volume(
         int | None,
         Option(
             name="--size", read=parse_volume_size,
-            help="Make a volume that may hold this much, such as 500M (16G). Nothing is taken beforehand.",
+            help="Make a volume that may hold this much, such as 500M (16G). It takes space as it is written.",
         ),
     ] = None,
     labels: Annotated[
         tuple[str, ...], Option(name="--label", many=True, metavar="NAME=VALUE", help="Label the volume. Repeat it.")
     ] = (),
     force: Annotated[
-        bool, Option(name="--force", type=bool, help="Pass over volumes that are not there.")
+        bool, Option(name="--force", type=bool, help="Skip volumes that do not exist.")
     ] = False,
     quiet: Annotated[bool, Option(name="--quiet", short="-q", type=bool, help="Print names alone.")] = False,
     json: Annotated[bool, JSON] = False,
@@ -110,17 +110,15 @@ def _create(names: tuple[str, ...], size_bytes: int, labels: tuple[str, ...]) ->
 
 
 def _remove(names: tuple[str, ...], force: bool) -> None:
-    wrong = []
+    wrong: list[VmtailorError] = []
     for name in names:
         if force and name not in volumes.names():
             continue
         try:
             volumes.remove(name)
-        except UserInputError as error:
+        except (AnswerNo, UserInputError) as error:
             wrong.append(error)
         else:
             output.say(name)
-    if len(wrong) == 1:
-        raise wrong[0]
     if wrong:
         raise AnswerNo("; ".join(error.message for error in wrong), hint=wrong[0].hint)

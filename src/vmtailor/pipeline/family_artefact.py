@@ -10,12 +10,15 @@ from pathlib import Path
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records, temporary
+from vmtailor.base.progress import step
 from vmtailor.drivers.host import family_kernels
 from vmtailor.drivers.host.family_kernels import MOST_FILE_BYTES, Family
 from vmtailor.drivers.image import artefact_source
 from vmtailor.drivers.image.allowance import ImageLimits
 from vmtailor.drivers.image.artefact import ArtefactKind, bad
 from vmtailor.drivers.image.artefact_layout import LayoutWriter
+from vmtailor.drivers.image.artefact_source import ArtefactPlace
+from vmtailor.drivers.image.image_reference import Source
 from vmtailor.drivers.image.skopeo import Access
 from vmtailor.model.architecture import named
 
@@ -24,16 +27,38 @@ KIND = ArtefactKind("family", "a family kernel")
 MOST_BYTES = 1 << 30
 
 
-def written(families: Sequence[Family], folder: Path) -> str:
-    """Write family kernels, of one processor each, into an OCI layout, which holds nothing else afterwards under no
-    tag. Returns the digest of their index. Raises UserInputError for a folder with something else."""
-    layout = LayoutWriter(folder, KIND)
+def require_place(text: str) -> ArtefactPlace:
+    """Return the place that family kernels are to be put at. Raises UserInputError for what is none."""
+    to = artefact_source.place(text)
+    if to is None or to.source is Source.OCI_ARCHIVE:
+        raise UserInputError(
+            f"{text} is no place for a family kernel", hint="give oci:DIR[:TAG] or docker://HOST/NAME[:TAG]"
+        )
+    if to.digest:
+        raise UserInputError(f"{text} is pinned by a digest", hint="name it by a tag: the digest follows from it")
+    return to
+
+
+def put(families: Sequence[Family], to: ArtefactPlace, store: Store) -> str:
+    """Write family kernels, of one processor each, into an OCI layout or a registry, and return their reference by
+    digest. Raises UserInputError for a folder with something else, HostError without a network."""
+    if to.path is not None:
+        return to.pinned(_written(families, LayoutWriter(to.path, KIND), to.tag))
+    with temporary.held_folder(store.folder("scratch")) as scratch, step("push the family kernel"):
+        layout = LayoutWriter(scratch / "layout", KIND)
+        digest = _written(families, layout)
+        artefact_source.send(layout, digest, to, Access(None, ""), scratch)
+    return to.pinned(digest)
+
+
+def _written(families: Sequence[Family], layout: LayoutWriter, tag: str = "") -> str:
+    """Write family kernels into a layout, and return the digest of their index."""
     parts = {}
     for family in families:
         blobs = [layout.file(family.folder / one.name, one.name)[0] for one in family.record.files]
         parts[named(family.record.architecture).image] = layout.artefact(records.to_bytes(family.record), blobs)
     top = layout.index(parts)
-    layout.name(top)
+    layout.name(top, tag)
     return top.digest
 
 

@@ -43,7 +43,7 @@ class KeptOptions:
     name: str = option(
         Option(
             name="--name", read=machine_folders.require_name, subjects=CONTAINERS,
-            help="Call the machine so. What it writes is kept until vmtailor rm.",
+            help="Give the machine this name. What it writes is kept until vmtailor rm.",
         ),
         "",
     )  # fmt: skip
@@ -85,7 +85,7 @@ class KeptOptions:
     health_interval_s: float | None = option(
         Option(
             name="--health-interval", read=option_values.parse_duration, metavar="TIME", subjects=CONTAINERS,
-            help="Check the health so often (30s).",
+            help="Check the health at this interval (30s).",
         ),
         None,
     )  # fmt: skip
@@ -99,14 +99,14 @@ class KeptOptions:
     health_retries: int | None = option(
         Option(
             name="--health-retries", type=int, least=0, subjects=CONTAINERS,
-            help="Call the container unhealthy after so many failed checks (3).",
+            help="Call the container unhealthy after this many failed checks (3).",
         ),
         None,
     )  # fmt: skip
     health_start_s: float | None = option(
         Option(
             name="--health-start-period", read=option_values.parse_duration, metavar="TIME", subjects=CONTAINERS,
-            help="Do not count failed checks in the beginning, for so long (0s).",
+            help="Ignore failed checks for this long after the start (0s).",
         ),
         None,
     )  # fmt: skip

@@ -29,7 +29,7 @@ from vmtailor.drivers.host.caught_signals import caught
 from vmtailor.drivers.host.kept_state import kept_state
 from vmtailor.drivers.monitors import monitors
 from vmtailor.drivers.monitors.monitor import KVM_DEVICE
-from vmtailor.drivers.monitors.supervised_start import RUN_VOLUME, SupervisedStart
+from vmtailor.drivers.monitors.supervised_start import RUN_VOLUME, FileHandover, SupervisedStart
 from vmtailor.model import option_values, run_rows, run_values
 from vmtailor.model.boots.surroundings import GuestSurroundings, Limit, Tmpfs
 from vmtailor.model.boots.workload import Run, Terminal
@@ -42,6 +42,7 @@ from vmtailor.pipeline import (
     kept_layer,
     mount_words,
     run_environment,
+    run_forwards,
     run_mounts,
     run_network,
     run_ports,
@@ -79,7 +80,7 @@ class RunOptions:
 
     bundle: Path = option(
         Option(
-            name="BUNDLE", type=Path, metavar="IMAGE|BUNDLE",
+            name="BUNDLE", type=Path, metavar="IMAGE|BUNDLE", suggests=Suggests.IMAGES,
             help="Start this image (docker://NAME, oci:DIR, …), or this bundle that `fit` wrote.",
         )
     )  # fmt: skip
@@ -179,7 +180,9 @@ class RunOptions:
     )  # fmt: skip
     host_loopback: bool = option(
         Option(
-            name="--host-loopback", type=bool, help="Let it also reach servers on 127.0.0.1 of this host, as 10.0.2.2."
+            name="--host-loopback",
+            type=bool,
+            help="Let the guest also reach servers on 127.0.0.1 of this host, as 10.0.2.2.",
         ),
         False,
     )
@@ -373,6 +376,11 @@ def require_meant(options: RunOptions, files: BundleFolder) -> None:
             "this machine has no network device, so no port can be published",
             hint=f"fit the {noun} with --keep VIRTIO_NET",
         )
+    if options.cpus is not None and options.cpus > bundle.cpus and not files.is_fitted:
+        raise UserInputError(
+            f"this family kernel is for {plural(bundle.cpus, 'CPU')}",
+            hint=f"vmtailor family build --cpus {options.cpus} makes one for more; the next run takes it",
+        )
     if options.cpus is not None and options.cpus > bundle.cpus:
         raise UserInputError(
             f"the bundle was fitted to {plural(bundle.cpus, 'CPU')}, and its kernel has no more",
@@ -401,6 +409,7 @@ def run(
         run_orders.become(orders)
     require_meant(options, bundle)
     run_surroundings.bind_to(options.host_cpus)
+    run_forwards.require_none(options.ports)
     published = run_ports.chosen(options.ports)
     return _system(options, bundle, published, run_ports.announced(options.ports, published))
 
@@ -423,8 +432,9 @@ def orders_of(
     if options.publish_all:
         asked = run_network.with_exposed(asked, (*files.image.config.exposed_ports, *options.expose))
     published = run_ports.chosen(asked)
+    of_qemu, beside = run_forwards.opened(published)
     run, as_asked = _run_of(options, files)
-    machine = run_network.with_network(replace(_machine(options, files), ports=published), run, options.network)
+    machine = run_network.with_network(replace(_machine(options, files), ports=of_qemu), run, options.network)
     machine = replace(machine, line=_line(files, machine))
     run = replace(run, virtio_line=machine.line is TalkLine.VIRTIO)
     # Behind the root, init's orders, and the tracer.
@@ -448,7 +458,7 @@ def orders_of(
     start = replace(start, inherited=(*start.inherited, *mounted.locks))
     # What was said, chosen or found for this start alone holds for no other.
     holds = as_asked and watching is None and not options.env_files and published == options.ports
-    holds = holds and not start.inherited and not options.wanted_mounts
+    holds = holds and not start.inherited and not beside and not options.wanted_mounts
     sure = machine.accelerator is Accelerator.KVM or not KVM_DEVICE.exists() or options.accelerator is not None
     context = EndContext(
         bundle=str(files.path),
@@ -474,6 +484,7 @@ def orders_of(
         told=context.told,
         explained=behind is not None,
         builtins=guest_volume.can_start_further(files.init),
+        beside=beside,
         of_files=_of_files(files, start) if holds else (),
         holds_s=LONG_S if sure else SHORT_S,
         explain=(sys.executable, "-P", "-m", EXPLAINER, json.dumps(asdict(context))),
@@ -499,7 +510,10 @@ def ended(end: RunEnd, context: EndContext) -> int:
 def _of_files(files: BundleFolder, start: SupervisedStart) -> tuple[str, ...]:
     """Return the files that orders were made from: those of the bundle that were read, and all of the monitor."""
     read = (RECORD, *(name for name in (INIT, files.bundle.kernel_config, RUN) if files.lists(name)))
-    found = (*(str(files.path / name) for name in read), *(one.path for one in start.files), *start.programs)
+    # What is written is never as it was.
+    written = {one.path for one in start.files if one.use is FileHandover.WRITE}
+    kept = (one.path for one in start.files if one.path not in written)
+    found = (*(str(files.path / name) for name in read), *kept, *start.programs)
     return tuple(path for path in found if Path(path).is_file())
 
 

@@ -67,7 +67,7 @@ def status_word(state: MachineState) -> str:
 
 def ports_text(ports: tuple[PublishedPort, ...]) -> str:
     """Return published ports: `127.0.0.1:8080->80/tcp`."""
-    return ", ".join(f"{one.host_address}:{one.host_port}->{one.guest_port}/{one.protocol}" for one in ports)
+    return ", ".join(f"{one.host_place}->{one.guest_port}/{one.protocol}" for one in ports)
 
 
 def row(folder: MachineFolder, state: MachineState, now_ns: int, *, whole: bool = False) -> dict[str, str]:

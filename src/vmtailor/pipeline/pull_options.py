@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The options of a bundle, or an image, that comes from a registry or a layout."""
+"""The options of a bundle, or an image, that comes from a registry or a layout, and a bundle that came."""
 
 from __future__ import annotations
 
@@ -17,6 +17,16 @@ class PullWhen(StrEnum):
     MISSING = "missing"
     ALWAYS = "always"
     NEVER = "never"
+
+
+@dataclass(frozen=True)
+class PulledBundle:
+    """A bundle in the cache. `said`: the line that tells its digest; `depends`: files that change when its reference
+    means another one."""
+
+    folder: Path
+    said: str
+    depends: tuple[Path, ...]
 
 
 @dataclass(frozen=True)

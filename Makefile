@@ -25,7 +25,7 @@ BENCHED ?= native,containerd,docker,gvisor,lxc,nspawn,podman,examples/runtimes/c
 
 PUBLISHED := $(foreach name,unixbench iozone netperf,$(if $($(shell echo $(name) | tr a-z A-Z)_SOURCE),--$(name)-source $($(shell echo $(name) | tr a-z A-Z)_SOURCE)))
 
-.PHONY: help lab setup setup-cross setup-dev wheel share demo examples check format unit contract system attack test test-all test-times mutants bench-fit bench-margin bench-host bench-remedies bench-analyze setup-host setup-bench bench-image bench-engines bench-lab bench-loongson bench bench-published bench-bundle bench-kvm bench-aa bench-overhead bench-start bench-streams compare-quality fuzz docs clean
+.PHONY: help lab family setup setup-cross setup-dev wheel share demo examples check format unit contract system attack test test-all test-times mutants bench-fit bench-margin bench-host bench-remedies bench-analyze setup-host setup-bench bench-image bench-engines bench-lab bench-loongson bench bench-published bench-bundle bench-kvm bench-aa bench-overhead bench-start bench-exec bench-streams compare-quality fuzz docs clean
 
 help:
 	@echo "make demo           fit the lighttpd example: image to proven VM, with report (sets up first);"
@@ -64,8 +64,10 @@ help:
 	@echo "make bench-aa       how often bench is wrong, from runtimes measured against themselves (root, two to three hours; resumable)"
 	@echo "make bench-overhead what the harness of bench adds to its figures"
 	@echo "make bench-streams  processor time of 64 MiB through a container and back (BUNDLE=FOLDER, whose image has cat)"
+	@echo "make bench-exec     how long a machine takes for exec, in its processor time (BUNDLE=FOLDER, whose image has sh and true)"
 	@echo "make bench-start    what a second run costs beside its machine, in pairs with QEMU by hand (BUNDLE=FOLDER)"
 	@echo "make lab            an emulated machine in which KVM works, for verify --lab; ARCH=arm64 for arm64's bundles"
+	@echo "make family         a kernel on which any image starts at once, in build/family (ARCH=x86_64,arm64: for these)"
 	@echo "make bench-analyze  time the analysis of 100 MB of each kind of log"
 	@echo "make compare-quality  how often compare is wrong, from thirty real boots"
 	@echo "make fuzz           a million inputs through every parser"
@@ -108,6 +110,10 @@ requirements.lock requirements-dev.lock: | pyproject.toml
 # An emulated machine in which KVM works: vmtailor verify BUNDLE --on MONITOR --lab. Built again only where it would differ.
 lab: $(if $(filter command line,$(origin ARCH)),setup-cross,setup)
 	$(BIN)/python tools/lab.py $(if $(filter command line,$(origin ARCH)),--arch $(ARCH)) $(LAB_ARGS)
+
+# A kernel on which any image starts: vmtailor run --family oci:build/family IMAGE. It is found in the cache, too.
+family: $(if $(filter command line,$(origin ARCH)),setup-cross,setup)
+	$(BIN)/vmtailor family build $(if $(filter command line,$(origin ARCH)),--arch $(ARCH)) -o oci:$(BUILD)/family
 
 examples: setup
 	for name in hello lighttpd nginx redis; do $(BIN)/python examples/build.py $$name $(BUILD)/images/$$name || exit 1; done
@@ -262,6 +268,9 @@ bench-start: setup
 
 bench-streams: setup
 	$(BIN)/python tools/bench_streams.py $(BUNDLE) $(BENCH_ARGS)
+
+bench-exec: setup
+	$(BIN)/python tools/bench_exec.py $(BENCH_ARGS) $(BUNDLE) $(COMMAND)
 
 bench-analyze: setup
 	$(BIN)/python tools/bench_analyze.py

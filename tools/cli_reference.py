@@ -135,7 +135,8 @@ class Parameter:
             return text
         if all(isinstance(t, type) and issubclass(t, Enum) for t in self.types):
             return f"{text} " + " or ".join(f"`{choice.value}`" for t in self.types for choice in t)
-        return f"{text} {(self.info.metavar or self.types[0].__name__.replace('str', 'text')).upper()}"
+        word = self.info.metavar or self.types[0].__name__.replace("str", "text").upper()
+        return f"{text} {_cell(word)}"
 
     @property
     def shown_default(self) -> str:
@@ -161,7 +162,7 @@ def _tables(found: list[Parameter]) -> list[str]:
     options = [p for p in found if not p.is_argument]
     if arguments:
         lines += ["| argument | meaning | default |", "| --- | --- | --- |"]
-        lines += [f"| `{p.word}` | {_cell(p.info.help)} | {p.shown_default} |" for p in arguments] + [""]
+        lines += [f"| `{_cell(p.word)}` | {_cell(p.info.help)} | {p.shown_default} |" for p in arguments] + [""]
     if options:
         lines += ["| option | meaning | default |", "| --- | --- | --- |"]
         lines += [f"| {p.names} | {_cell(p.info.help)} | {p.shown_default} |" for p in options] + [""]

@@ -39,6 +39,7 @@ struct surroundings {
     const char *shm;        /* bytes of /dev/shm, at most */
     const char *domain;     /* NIS domain name */
     const char *oom;        /* oom_score_adj */
+    const char *layer;      /* a disk for what is written: its number, the options of its mount */
     const char *rights;     /* of the container's root: capabilities, in hex */
     struct list hosts;      /* lines of /etc/hosts */
     struct list resolver;   /* lines of /etc/resolv.conf */

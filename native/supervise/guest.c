@@ -221,7 +221,7 @@ size_t guest_window_bytes(const struct guest *guest) {
 
 void guest_start(struct guest *guest, const uint8_t key[WIRE_KEY], int in, int out, int console) {
     struct guest before = *guest;
-    if (!before.began) // what a client said before the machine was there
+    if (!before.listening) // what was said before the machine was there, or when it never came up
         guest->input = (struct bytes){0};
     guest_free(guest);
     *guest = (struct guest){.in = in,
@@ -232,9 +232,8 @@ void guest_start(struct guest *guest, const uint8_t key[WIRE_KEY], int in, int o
                             .console = console,
                             .on_port = console >= 0,
                             .port = before.port,
-                            .open = true,
-                            .began = true};
-    if (!before.began) {
+                            .open = true};
+    if (!before.listening) {
         guest->input = before.input;
         guest->input_ends = before.input_ends;
     }

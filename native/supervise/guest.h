@@ -21,7 +21,6 @@ struct guest {
     int told; // takes the file of refused calls; 0: nobody asks
     uint64_t told_bytes;
 
-    bool began;                  // a conversation, once
     bool open, heard, listening; // listening: init has said that it is there
     bool begun;                  // the container's program is executed
     bool exited, given_up;

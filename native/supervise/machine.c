@@ -25,6 +25,7 @@
 #define MOST_SAID 8000
 #define TERM_MS 3000 // between SIGTERM and SIGKILL
 #define SECTOR 512
+#define FIRST_ANEW 512
 
 int64_t now_ms(void) {
     struct timespec now;
@@ -209,16 +210,33 @@ static void yield_as_we_do(pid_t pid) {
     close(file);
 }
 
+// The same file, opened anew: a monitor locks its disks, and that lock would outlive it in a descriptor that we hold.
+// It lies above all numbers that programs are given. Ours where there is no /proc, or no number left.
+static int opened_anew(const struct file *file) {
+    char path[32];
+    if (file->use == USE_INHERIT || file->use == USE_COPY)
+        return file->opened;
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", file->opened);
+    int made = open(path, O_CLOEXEC | O_NOCTTY | (file->use == USE_WRITE ? O_RDWR : O_RDONLY));
+    int high = made < 0 ? -1 : fcntl(made, F_DUPFD_CLOEXEC, FIRST_ANEW);
+    close_once(&made);
+    return high < 0 ? file->opened : high;
+}
+
 static pid_t start(const struct program *program, struct gift *gifts, size_t count) {
     pid_t self = getpid();
+    size_t before = count;
     for (size_t i = 0; i < program->count; i++)
         if (program->files[i].number >= 0)
-            gifts[count++] = (struct gift){program->files[i].opened, program->files[i].number};
+            gifts[count++] = (struct gift){opened_anew(&program->files[i]), program->files[i].number};
     pid_t pid = fork();
     if (pid < 0)
         fail("start", program->argv.items[0]);
     if (pid == 0)
         become(program, gifts, count, self);
+    for (size_t i = 0; i < program->count; i++)
+        if (program->files[i].number >= 0 && gifts[before++].from != program->files[i].opened)
+            close(gifts[before - 1].from);
     yield_as_we_do(pid);
     return pid;
 }
@@ -312,6 +330,45 @@ bool machine_wait(struct machine *machine, int64_t wait_ms) {
     }
     machine_listen(machine);
     return true;
+}
+
+static size_t read_proc(pid_t pid, const char *thread, const char *name, char *text, size_t size) {
+    char path[96];
+    snprintf(path, sizeof(path), "/proc/%d/task/%.20s/%s", pid, thread, name);
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t length = file < 0 ? 0 : read(file, text, size - 1);
+    text[length > 0 ? length : 0] = '\0';
+    close_once(&file);
+    return strlen(text);
+}
+
+int64_t machine_asleep(const struct machine *machine, struct bytes *places) {
+    char path[32], stat[512], place[64];
+    struct dirent *entry;
+    int64_t used = 0;
+    snprintf(path, sizeof(path), "/proc/%d/task", machine->pid);
+    DIR *folder = opendir(path);
+    while (folder && used >= 0 && (entry = readdir(folder))) {
+        unsigned long long user = 0, system = 0;
+        char state = 0;
+        if (entry->d_name[0] == '.')
+            continue;
+        read_proc(machine->pid, entry->d_name, "stat", stat, sizeof(stat));
+        char *name = strchr(stat, '('), *end = strrchr(stat, ')');
+        int got =
+            end ? sscanf(end + 1, " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu", &state, &user, &system) : 0;
+        used = got == 3 && state == 'S' ? used + (int64_t)(user + system) : -1;
+        if (used < 0 || !name)
+            break;
+        read_proc(machine->pid, entry->d_name, "wchan", place, sizeof(place));
+        bytes_add(places, name, (size_t)(end + 1 - name));
+        bytes_add(places, " ", 1);
+        bytes_add(places, place, strlen(place));
+        bytes_add(places, " ", 1);
+    }
+    if (folder)
+        closedir(folder);
+    return folder ? used : -1;
 }
 
 static void stop_beside(pid_t pid) {

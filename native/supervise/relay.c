@@ -18,6 +18,7 @@
 #define AHEAD 65536      // bytes of standard input that may wait for the guest
 #define SERIAL_READ 4096 // of it at once, for a serial line
 #define LOOK_MS 500
+#define LOOK_TICKS 3 // processor time of a monitor that only answers such a look
 #define SILENCE_MS                                                                                                     \
     5000                // silence after which it is asked whether the CPUs still take interrupts, and between two such
                         // looks: a kernel whose console was silenced says nothing when it halts
@@ -48,6 +49,31 @@ static bool is_over(int64_t now, int64_t since, int64_t limit) {
     return since >= 0 && limit >= 0 && now > since + limit;
 }
 
+// On a busy host a monitor was seen to sleep for ever before its guest had begun. Nothing of the container has run yet,
+// so it can be started once more: it did nothing between two looks at its silence.
+static bool sleeps(struct relay *relay) {
+    struct bytes places = {0};
+    char line[1024];
+    if (relay->guest.listening || relay->asked_ms >= 0 || relay->slept)
+        return false;
+    int64_t used = machine_asleep(&relay->machine, &places), before = relay->used;
+    relay->used = used;
+    relay->slept = used >= 0 && before >= 0 && used - before < LOOK_TICKS;
+    if (relay->slept) {
+        int length =
+            snprintf(line, sizeof(line),
+                     "vmtailor: the monitor slept before its guest had begun, and was "
+                     "started again: %.*s\n",
+                     (int)(bytes_left(&places) > 800 ? 800 : bytes_left(&places)), (const char *)bytes_first(&places));
+        if (!relay->orders->detached)
+            outlet_put(&relay->err, line, (size_t)length);
+        else if (!relay->alone && write(2, line, (size_t)length) < 0)
+            errno = 0; // nobody reads it
+    }
+    bytes_free(&places);
+    return relay->slept;
+}
+
 static enum finish finished(struct relay *relay) {
     const struct guest *guest = &relay->guest;
     int64_t now = now_ms();
@@ -63,6 +89,8 @@ static enum finish finished(struct relay *relay) {
         return FINISH_NOT_STARTED;
     if (!is_held_back(relay) && now > relay->heard_ms + SILENCE_MS) {
         relay->heard_ms = now;
+        if (sleeps(relay))
+            return FINISH_SLEPT;
         qmp_ask(&relay->qmp);
     }
     return FINISH_NONE;
@@ -196,6 +224,7 @@ static void start(struct relay *relay) {
     relay->grace_ms = relay->orders->grace_ms;
     relay->asked_ms = relay->ended_ms = -1;
     relay->heard_ms = now_ms();
+    relay->used = -1;
     relay->killed = relay->gone = false;
     relay->finish = FINISH_NONE;
     relay->state.status = "running";
@@ -235,14 +264,19 @@ bool relay_await(struct relay *relay) {
 void relay_run(struct relay *relay) {
     const struct orders *orders = relay->orders;
     bool raw = orders->terminal && orders->interactive && !orders->detached && !orders->no_stdin && isatty(0);
+    relay->slept = false;
     start(relay);
     if (raw)
         terminal_raw();
     while (relay->finish == FINISH_NONE) {
         hear_signals(relay);
         relay->finish = finished(relay);
-        if (relay->finish == FINISH_NONE)
+        if (relay->finish == FINISH_NONE) {
             turn(relay);
+        } else if (relay->finish == FINISH_SLEPT) {
+            machine_stop(&relay->machine);
+            start(relay);
+        }
     }
     if (raw)
         terminal_restore();

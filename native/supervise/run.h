@@ -20,6 +20,7 @@ enum finish {
     FINISH_HALTED,      // the same, without a word of the kernel
     FINISH_KILLED,      // the grace period is over, or it was asked twice
     FINISH_NOT_STARTED, // init has not spoken in time
+    FINISH_SLEPT,       // the monitor did nothing at all before init has spoken: it is started once more
 };
 
 struct relay {
@@ -34,6 +35,8 @@ struct relay {
     bool alone;    // in the background, with no stream of the caller's any more
     bool restarts; // it may be started again
     bool reading, killed, gone, monitor_ended; // monitor_ended: by itself
+    bool slept;                                // it was started once more for that
+    int64_t used;        // processor time at the last look at a silent monitor that sleeps, in ticks; -1: none
     const char *waiting; // lines for standard error, once the guest has spoken and its ports are open
     int64_t grace_ms, asked_ms, ended_ms, heard_ms, finished_ms; // of asked and ended -1: not yet
     enum finish finish;

@@ -27,8 +27,8 @@ static void try_surroundings(struct surroundings *more, bool shown) {
         return;
     struct list *lists[] = {&more->hosts, &more->resolver, &more->groups, &more->limits, &more->tmpfs, &more->sysctls};
     if (shown)
-        printf(" read-only=%d no-new-privileges=%d shm=%s domain=%s oom=%s rights=%s lists", more->read_only,
-               more->no_new_privileges, more->shm, more->domain, more->oom, more->rights);
+        printf(" read-only=%d no-new-privileges=%d shm=%s domain=%s oom=%s layer=%s rights=%s lists", more->read_only,
+               more->no_new_privileges, more->shm, more->domain, more->oom, more->layer, more->rights);
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
         if (shown)
             printf(" %zu", lists[i]->count);

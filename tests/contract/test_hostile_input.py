@@ -209,7 +209,7 @@ LOGS: dict[str, tuple[Callable[[Path], object], tuple[str, ...], str]] = {
     "boot: a FIFO as the kernel": (os.mkfifo, ("boot", "--kernel", "LOG"), "not a file"),
     "boot: a FIFO as the disk": (os.mkfifo, ("boot", "LOG"), ""),
     "boot: a port of 5,000 digits": (Path.touch, ("boot", "--kernel", "LOG", "--ready", f"tcp:{DIGITS}"), ""),
-    "run: a port of 5,000 digits": (Path.mkdir, ("run", "-p", f"{DIGITS}:80", "LOG"), "publishes no port"),
+    "run: a port of 5,000 digits": (Path.mkdir, ("run", "-p", f"{DIGITS}:80", "LOG"), "is not a port to publish"),
     "run: memory 1e3G": (Path.mkdir, ("run", "--memory", "1e3G", "LOG"), "1e3G"),
 }  # fmt: skip
 

@@ -90,7 +90,7 @@ CONFIG = config_bytes(
 SURROUNDINGS = GuestSurroundings(
     read_only=True, no_new_privileges=True, shm_bytes=5, domain="d", oom_score_adj=-1, rights=0xFF, hosts=("a", "b"),
     resolver=("c",), groups=("d",) * 3, limits=(Limit(1, 2, -1),) * 4, tmpfs=(Tmpfs("/t", 14, "size=1m"),) * 5,
-    sysctls=(("a/b", "1 2"),) * 6,
+    sysctls=(("a/b", "1 2"),) * 6, layer="2 commit=1",
 )  # fmt: skip
 FULL = Run(
     argv=("a", "b", "c"), env=(("A", "2"), ("C", "3")), user="1:2", terminal=Terminal(), tracer=("-f",),
@@ -115,9 +115,9 @@ def test_surroundings_are_read_as_they_were_written(program: Path) -> None:
     few = Run(surroundings=GuestSurroundings(rights=0))
     assert parse(program, "records", [records_of(Run(surroundings=SURROUNDINGS)), records_of(few)]) == [
         "argv=0 env=0 steps=0 stop=15 user= cwd=/ privileged=0 read-only=1 no-new-privileges=1 shm=5 domain=d oom=-1 "
-        "rights=ff lists 2 1 3 4 5 6",
+        "layer=2 commit=1 rights=ff lists 2 1 3 4 5 6",
         "argv=0 env=0 steps=0 stop=15 user= cwd=/ privileged=0 read-only=0 no-new-privileges=0 shm=(null) "
-        "domain=(null) oom=(null) rights=0 lists 0 0 0 0 0 0",
+        "domain=(null) oom=(null) layer=(null) rights=0 lists 0 0 0 0 0 0",
     ]
 
 

@@ -164,8 +164,9 @@ def test_machines_and_files_are_copied(complete: Complete) -> None:
 
 
 def test_bundles_are_folders_and_images_may_be_files(complete: Complete) -> None:
-    assert _bare(complete("vmtailor run ")) == {"bundle"}
+    assert _bare(complete("vmtailor run ")) >= {"bundle", "oci", "docker"}
     assert _bare(complete("vmtailor run -p 8080:80 -e A=b --name web bun")) == {"bundle"}
+    assert _bare(complete("vmtailor verify ")) == {"bundle"}
     assert _bare(complete("vmtailor explain ")) >= {"bundle"}
     assert complete("vmtailor fit oci-") == {"oci-archive:"}
     assert {one.rpartition(":")[2] for one in _bare(complete("vmtailor fit oci:bun"))} == {"bundle"}

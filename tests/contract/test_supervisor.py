@@ -7,6 +7,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import signal
 import socket
 import struct
@@ -235,6 +236,26 @@ def test_a_stream_that_is_not_attached_is_not_there() -> None:
     assert (ended.returncode, ended.stdout, ended.stderr) == (50, b"", b"e")
     ended = run(orders(code, *given, ("no-stderr", "1")), b"given")
     assert (ended.returncode, ended.stdout, ended.stderr) == (50, b"o", b"")
+
+
+def test_a_monitor_that_sleeps_before_its_guest_has_begun_is_started_once_more(tmp_path: Path) -> None:
+    """What was typed meanwhile is not lost."""
+    mark = tmp_path / "mark"
+    code = (
+        f"first = not os.path.exists('{mark}'); open('{mark}', 'a').write(key.hex() + ' ')\n"
+        "if first: time.sleep(600)\n"
+        "hello(); kind, data = next(frames()); say(frame('O', data)); end(0)"
+    )
+    ended = run(orders(code, ("interactive", "1")), b"typed")
+    assert (ended.returncode, ended.stdout) == (0, b"typed")
+    assert re.fullmatch(rb"vmtailor: the monitor slept before its guest had begun, .*\(python.*\n", ended.stderr)
+    assert len(set(mark.read_text().split())) == 2  # each start has a key of its own
+
+
+def test_a_start_that_takes_too_long_is_ended(tmp_path: Path) -> None:
+    ended = run(orders("time.sleep(600)", ("start-ms", "4000"), *Folder(tmp_path).explain))
+    assert ended.returncode == 125 and ended.stderr == b"worded\n"  # before it was looked at twice
+    assert run_end.parse((tmp_path / "end").read_bytes()).finish is Finish.NOT_STARTED
 
 
 def test_standard_input_goes_by_credit_and_ends() -> None:

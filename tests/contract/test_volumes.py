@@ -72,7 +72,7 @@ def test_a_disk_that_became_a_link_is_not_opened(state: Path, tmp_path: Path) ->
 @pytest.mark.parametrize("name", ["x", "..", "a/b", "-a", "a" * 129, "a b", "", "a\n"])
 def test_names_lead_nowhere(name: str) -> None:
     for use in (volumes.create, volumes.remove, volumes.state):
-        with pytest.raises(UserInputError, match="no name of a volume"):
+        with pytest.raises(UserInputError, match="not the name of a volume"):
             use(name)
 
 

@@ -30,7 +30,7 @@ from vmtailor.stages.image_fetch import fetch
 from vmtailor.stages.root_volume import build_root
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-TALKER = Path(__file__).parents[1] / "guests" / "talker"
+TALKER, KEEPER = (Path(__file__).parents[1] / "guests" / name for name in ("talker", "keeper"))
 #: A whole fit on a slow machine, compile included, in seconds.
 FIT_S = 3600.0
 
@@ -94,6 +94,22 @@ def hello(lighttpd: Fitted, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def talker(lighttpd: Fitted, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same with a program that says how it was started."""
     return with_image(lighttpd.bundle, TALKER, tmp_path_factory.mktemp("talker"), network=False)
+
+
+@pytest.fixture(scope="session")
+def foldered(lighttpd: Fitted, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`lighttpd` on a second kernel, which can mount folders and volumes: minutes, where that is not cached."""
+    made = tmp_path_factory.mktemp("foldered")
+    refit = ("refit", lighttpd.bundle, "--keep", "folders,volumes", "-o", made / "bundle", "--repeat", "1")
+    ended = run_program(made, *refit, timeout_s=FIT_S)
+    assert ended.code == 0, ended.stderr
+    return made / "bundle"
+
+
+@pytest.fixture(scope="session")
+def keeper(foldered: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A shell on that kernel, whose machine keeps what it writes."""
+    return with_image(foldered, KEEPER, tmp_path_factory.mktemp("keeper"))
 
 
 @pytest.fixture

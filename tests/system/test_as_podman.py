@@ -13,8 +13,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.fakes.program import argv_of, run_program
-from tests.system.conftest import FIT_S, Fitted, with_image
+from tests.fakes.program import argv_of
+from tests.system.conftest import Fitted, with_image
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
 
@@ -33,12 +33,8 @@ def box(lighttpd: Fitted, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def box_with_folders(lighttpd: Fitted, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("folders")
-    refit = ("refit", lighttpd.bundle, "--keep", "folders,volumes", "-o", folder / "with", "--repeat", "1")
-    ended = run_program(folder, *refit, timeout_s=FIT_S)
-    assert ended.code == 0, ended.stderr
-    return with_image(folder / "with", BOX, folder, network=False)
+def box_with_folders(foldered: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return with_image(foldered, BOX, tmp_path_factory.mktemp("folders"), network=False)
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.quick], ids=lambda case: case.name)

@@ -5,15 +5,18 @@ The kernel is compiled for these tests: that of the session, with what they need
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import json
 import os
 import signal
+import sqlite3
 import time
 from pathlib import Path
 
 import pytest
 from tests.fakes.program import run_program, started
-from tests.system.conftest import FIT_S, Fitted, with_image
+from tests.system.conftest import with_image
 
 from vmtailor.base.errors import ExitCode
 
@@ -21,17 +24,21 @@ pytestmark = [pytest.mark.system, pytest.mark.slow, pytest.mark.attack]
 
 #: Gives the guest's shell its tools.
 _TOOLS = "/bin/busybox --install -s /bin; "
-KEEPER = Path(__file__).parents[1] / "guests" / "keeper"
+KEEPER, WORKER = (Path(__file__).parents[1] / "guests" / name for name in ("keeper", "worker"))
+#: Seconds that work on thousands of files may take, emulated and on a busy host.
+_WORK_S = 1800.0
 
 
 @pytest.fixture(scope="module")
-def bundle(lighttpd: Fitted, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def bundle(foldered: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A shell in a machine that can mount folders and volumes."""
-    folder = tmp_path_factory.mktemp("mounts")
-    refit = ("refit", lighttpd.bundle, "--keep", "folders,volumes", "-o", folder / "with", "--repeat", "1")
-    ended = run_program(folder, *refit, timeout_s=FIT_S)
-    assert ended.code == 0, ended.stderr
-    return with_image(folder / "with", KEEPER, folder, network=False)
+    return with_image(foldered, KEEPER, tmp_path_factory.mktemp("mounts"), network=False)
+
+
+@pytest.fixture(scope="module")
+def worker(foldered: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same with git and a database."""
+    return with_image(foldered, WORKER, tmp_path_factory.mktemp("worker"), network=False)
 
 
 @pytest.fixture
@@ -40,10 +47,10 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "state"
 
 
-def run(bundle: Path, tmp_path: Path, mounts: list[str], script: str) -> list[str]:
+def run(bundle: Path, tmp_path: Path, mounts: list[str], script: str, timeout_s: float = 600) -> list[str]:
     """The lines that a script in the guest prints."""
     options = [word for mount in mounts for word in ("-v", mount)]
-    ended = run_program(tmp_path, "run", *options, bundle, _TOOLS + script, timeout_s=600)
+    ended = run_program(tmp_path, "run", *options, bundle, _TOOLS + script, timeout_s=timeout_s)
     assert ended.code == 0, ended.stderr
     return ended.stdout.splitlines()
 
@@ -94,6 +101,68 @@ def test_a_server_that_dies_ends_the_machine_with_a_sentence(bundle: Path, tmp_p
         os.kill(server_of(folder), signal.SIGKILL)
         assert program.process.wait(120) == ExitCode.RUN
     assert f"the file server of {folder} ended (signal 9), and the machine with it" in program.stderr
+
+
+@pytest.fixture
+def many(tmp_path: Path) -> Path:
+    """A folder with 10,000 files in a hundred folders."""
+    made = tmp_path / "many"
+    for number in range(100):
+        inner = made / f"d{number}"
+        inner.mkdir(parents=True)
+        for file in range(100):
+            (inner / f"f{file}").write_text(f"{number} {file}\n" * (file % 7 + 1))
+    return made
+
+
+def _digest(folder: Path) -> str:
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return hashlib.md5(b"".join(path.read_bytes() for path in files)).hexdigest()
+
+
+@pytest.mark.usefixtures("state")
+def test_ten_thousand_files_are_found_read_and_packed(bundle: Path, tmp_path: Path, many: Path) -> None:
+    script = (
+        "cd /many; find . -type f | wc -l; tar c . | tar t | wc -l; "
+        "find . -type f | LC_ALL=C sort | xargs cat | md5sum; mkdir /many/copy; tar c d7 d8 | tar x -C copy; "
+        "rm -r d9; find . | wc -l"
+    )
+    digest = _digest(many)
+    assert run(bundle, tmp_path, [f"{many}:/many"], script, _WORK_S) == ["10000", "10101", f"{digest}  -", "10203"]
+    assert not (many / "d9").exists() and _digest(many / "copy/d7") == _digest(many / "d7")
+
+
+@pytest.mark.usefixtures("state")
+def test_git_in_a_folder_of_the_host(worker: Path, tmp_path: Path, many: Path) -> None:
+    script = (
+        "cd /many; git config --global safe.directory '*'; git config --global user.email a@b; "
+        "git config --global user.name a; git init -q . && git add . && git commit -q -m one; git status --short; "
+        "echo x >> d3/f3; rm d4/f4; echo > new; git mv d5/f5 d6/moved; git status --short; git fsck 2>&1 | wc -l; "
+        "git log --format=%s; git ls-files | wc -l"
+    )
+    said = run(worker, tmp_path, [f"{many}:/many"], script, _WORK_S)
+    assert said == [" M d3/f3", " D d4/f4", "R  d5/f5 -> d6/moved", "?? new", "0", "one", "10000"]
+
+
+@pytest.mark.usefixtures("state")
+def test_a_database_in_a_folder_of_the_host(worker: Path, tmp_path: Path) -> None:
+    """Each commit is a journal that is synced, a file that is synced, and a journal that goes. The kernel has no locks
+    of files, so the database takes none."""
+    folder = tmp_path / "kept"
+    folder.mkdir()
+    row = "begin; insert into t values(%d, hex(randomblob(2000))); commit;"
+    lines = ["create table t(n integer, x text);", *(row % number for number in range(40))]
+    (folder / "sql").write_text("\n".join([*lines, "pragma integrity_check; select count(*), sum(n) from t;"]))
+    script = (
+        "sqlite3 'file:/kept/db?vfs=unix-none' 'pragma synchronous=full' 'pragma journal_mode=delete' "
+        "'.read /kept/sql'; "
+        "dd if=/dev/zero of=/kept/synced bs=4k count=64 conv=fsync 2>/dev/null; sync; ls /kept"
+    )
+    said = run(worker, tmp_path, [f"{folder}:/kept"], script, _WORK_S)
+    assert said == ["delete", "ok", "40|780", "db", "sql", "synced"]
+    with contextlib.closing(sqlite3.connect(folder / "db")) as database:
+        assert database.execute("pragma integrity_check").fetchall() == [("ok",)]
+        assert database.execute("select count(*), sum(n), min(length(x)) from t").fetchone() == (40, 780, 4000)
 
 
 def server_of(folder: Path) -> int:

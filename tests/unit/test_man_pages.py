@@ -22,7 +22,9 @@ def test_the_page_of_a_verb_has_all_that_it_takes(verb: Verb) -> None:
     page = man_pages.verb_page(verb, DATE)
     plain = page.replace("\\-", "-")
     for one in verb.parameters():
-        names = (one.row.name,) if one.row.is_argument else (*one.names, *filter(None, [one.row.short]))
+        names = (
+            (one.row.metavar or one.row.name,) if one.row.is_argument else (*one.names, *filter(None, [one.row.short]))
+        )
         for name in names:
             assert re.search(rf"^\\f[BI].*{re.escape(name)}\\fR", plain, re.M), name
     assert plain.splitlines()[2].startswith(f".TH VMTAILOR-{verb.name.upper()} 1 {DATE} ")

@@ -320,6 +320,7 @@ def declared() -> Iterator[tuple[str, Option]]:
 ROWS = tuple(declared())
 #: Names that stand for different things, with the reason.
 UNLIKE = {
+    "--arch": "`family` makes kernels for several processors",
     "--kernel": "`boot` starts a file, as QEMU's -kernel does; elsewhere it is a version",
     "--disk": "`boot` takes several, `verify` one",
     "--cpus": "`run` reads decimals, as docker does",
@@ -335,10 +336,12 @@ UNLIKE = {
     "--signal": "`kill` and `stop` are docker's",
     "--quiet": "`ps` prints identifiers alone, `cp` says nothing",
     "--force": "`rm` has docker's -f",
+    "--size": "`ps` shows sizes, as docker's does",
     "--label": "`run` has docker's -l, which `volume` of docker has not",
 }
 #: Short names that stand for several, since docker's verbs have them so.
 DOCKERS_SHORT = {
+    "-s": {"--signal", "--size"},
     "-a": {"--all", "--archive", "--attach"},
     "-f": {"--budgets", "--filter", "--follow", "--force", "--format"},
     "-n": {"--repeat", "--tail"},

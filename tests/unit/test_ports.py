@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import re
 import socket
 
@@ -17,6 +18,7 @@ from vmtailor.cli.main import app
 from vmtailor.drivers.host.host_ports import explained
 from vmtailor.drivers.qemu.qemu import port_refusal
 from vmtailor.model.machine import PublishedPort
+from vmtailor.pipeline import run_forwards
 from vmtailor.pipeline.run_ports import MOST_PORTS, announced, chosen, parse_all, parse_ports
 
 KINDS = {"tcp": socket.SOCK_STREAM, "udp": socket.SOCK_DGRAM}
@@ -54,21 +56,53 @@ def test_ranges_go_together_one_by_one() -> None:
      "127.0.0.1:80", "65535-65536", "-80", "80-"],
 )  # fmt: skip
 def test_what_is_no_port(text: str) -> None:
-    with pytest.raises(UserInputError, match="publishes no port") as caught:
+    with pytest.raises(UserInputError, match="is not a port to publish") as caught:
         parse_ports(text)
     assert caught.value.hint
 
 
 def test_ranges_that_do_not_go_together() -> None:
-    with pytest.raises(UserInputError, match=r"on the host \(3\) as in the guest \(1\)"):
+    with pytest.raises(UserInputError, match="has 3 host ports for 1 guest port"):
         parse_ports("8000-8002:80")
 
 
-@pytest.mark.parametrize("text", ["[::1]:8080:80", "[::]::80", "[fe80::1]:8080:80/udp"])
-def test_ipv6_is_refused_by_name(text: str) -> None:
-    with pytest.raises(UserInputError, match=r"IPv6.*QEMU's user-mode network") as caught:
-        parse_ports(text)
-    assert "IPv4" in caught.value.hint
+def test_addresses_of_ipv6() -> None:
+    (first,), (second,) = parse_ports("[0:0::1]:8080:80"), parse_ports("[::]::80")
+    assert (first.host_place, second.host_place, first.six) == ("[::1]:8080", "[::]:0", True)
+    assert len(parse_all(["8080:80", "[::1]:8080:80"])) == 2
+    for text in ("[::1]:8080:80/udp", "[::1]::80/udp"):
+        with pytest.raises(UserInputError, match="cannot be published: connections of TCP alone") as caught:
+            parse_all([text])
+        assert "IPv4" in caught.value.hint
+    for text in ("[::1%lo]:8080:80", "[1.2.3.4]:8080:80", "[]:8080:80", "[::1]:80"):
+        with pytest.raises(UserInputError, match="is not a port to publish"):
+            parse_ports(text)
+    with pytest.raises(UserInputError, match=r"a system cannot publish on \[::1\]:8080"):
+        run_forwards.require_none([first])
+    run_forwards.require_none(parse_ports("8080:80"))
+
+
+def test_a_program_beside_leads_from_addresses_of_ipv6() -> None:
+    """QEMU gets a free port of loopback in their place; others stay as they are."""
+    asked = chosen(parse_all(["[::1]::80", "8080:81", "[::1]::82"]))
+    of_qemu, (beside,) = run_forwards.opened(asked)
+    try:
+        assert of_qemu[1] == asked[1] and [port.guest_port for port in of_qemu] == [80, 81, 82]
+        assert all(port.host_address == "127.0.0.1" and port.host_port for port in of_qemu)
+        at = beside.argv.index("--")
+        first, second = beside.inherited
+        assert beside.argv[at + 2 :] == (str(first), str(of_qemu[0].host_port), str(second), str(of_qemu[2].host_port))
+        with socket.create_connection(("::1", asked[0].host_port), 10):
+            pass
+        with pytest.raises(HostError, match=rf"\[::1\]:{asked[2].host_port}/tcp is already in use"):
+            run_forwards.opened([asked[2]])
+    finally:
+        for descriptor in beside.inherited:
+            os.close(descriptor)
+    assert run_forwards.opened(asked[1:2]) == (asked[1:2], ())
+    with pytest.raises(HostError, match=r"2001:db8::77 is not an address of this host") as caught:
+        chosen(parse_ports("[2001:db8::77]::80"))
+    assert "ip -6 address" in caught.value.hint
 
 
 def test_one_host_port_cannot_lead_to_two() -> None:
@@ -94,6 +128,9 @@ def test_nothing_but_numbers_reaches_the_machine(text: str) -> None:
         return
     for port in ports:
         assert 0 <= port.host_port < 65536 and 0 < port.guest_port < 65536
+        if port.six:
+            assert set(port.host_address) <= set("0123456789abcdef:.")
+            continue
         parts = port.host_address.split(".")
         assert len(parts) == 4 and all(part.isascii() and 0 <= int(part) <= 255 for part in parts)
 

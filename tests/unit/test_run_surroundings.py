@@ -261,7 +261,7 @@ def test_the_cpus_of_this_host() -> None:
         assert os.sched_getaffinity(0) == {min(had)}
     finally:
         os.sched_setaffinity(0, had)
-    with pytest.raises(HostError, match=r"--cpuset-cpus 60000: these CPUs are not all there"):
+    with pytest.raises(HostError, match=r"--cpuset-cpus 60000: not all of these CPUs are available"):
         run_surroundings.bind_to(frozenset({60000}))
 
 

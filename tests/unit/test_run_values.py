@@ -202,7 +202,7 @@ READ: dict[str, Single] = {**ONE, **{name: single(read) for name, read in MANY.i
 NONE: dict[tuple[str, str], tuple[str, ...]] = {
     ("shm", "not a size"): ("", "x", "-1", "1x", "1e3", "99999t"),
     ("tmpfs", "absolute path"): ("", "run", "./run", ":size=1"),
-    ("tmpfs", "no path"): ("/a/../b", "/a\nb", "/" + "a" * 5000),
+    ("tmpfs", "not a path"): ("/a/../b", "/a\nb", "/" + "a" * 5000),
     ("tmpfs", "cannot cover"): ("/", "//", "/proc", "/proc/x", "/sys/fs", "/dev", "/.vmtailor"),
     ("tmpfs", "cannot have the option"): (
         "/r:size", "/r:size=", "/r:size=1x", "/r:size=-1", "/r:mode=9", "/r:bind", "/r:mpol=default", "/r:uid=root",
@@ -213,22 +213,22 @@ NONE: dict[tuple[str, str], tuple[str, ...]] = {
     ("servers", "--dns takes an address"): ("", "x", "1.2.3.4:53", "1.2.3.4\noptions x"),
     ("folder", "not an absolute path"): ("", ".", "srv", "~/x"),
     ("domains", "not a domain"): ("", "a b", "-a", "1.2", "a..b", "a\nb", "a" * 255),
-    ("options", "no option of the resolver"): ("", "a b", "a\nb"),
+    ("options", "not an option of the resolver"): ("", "a b", "a\nb"),
     ("rights", "not a capability"): ("", "NOPE", "CAP_", "CAP_CAP_CHOWN", "NET ADMIN"),
     ("groups", "not a group"): ("", "a:b", "a\nb", "4294967295", "a" * 65),
-    ("limits", "limits nothing"): ("", "as=1", "NOFILE=1", "=1", "nofile:1"),
+    ("limits", "not a known limit"): ("", "as=1", "NOFILE=1", "=1", "nofile:1"),
     ("limits", "not a limit"): (
         "nofile", "nofile=", "nofile=x", "nofile=-2", "nofile=1:2:3", "core=9223372036854775808", "core=1:", "core=١",
     ),
     ("limits", "above the hard"): ("nofile=3:2", "nofile=-1:2"),
-    ("sysctls", "sets nothing"): (
+    ("sysctls", "not a setting"): (
         "", "a", "a=", "=1", "a..b=1", "a.=1", "../../etc/x=1", "a/../b=1", "/a=1", "a b=1", "a=1\nb",
         "a" * 201 + "=1", "net/./x=1",
     ),
-    ("security", "--security-opt cannot"): (
+    ("security", "--security-opt does not take"): (
         "", "seccomp=/x.json", "label=type:x", "no-new-privileges:1", "systempaths=unconfined", "apparmor=x",
     ),
-    ("exposed", "exposes no port"): ("", "0", "65536", "82-80", "80/x", "80:80", "a"),
+    ("exposed", "is not a port to expose"): ("", "0", "65536", "82-80", "80/x", "80:80", "a"),
     ("mac", "not the MAC address"): (
         "", "x", "02:42:ac:11:00", "03:42:ac:11:00:02", "00:00:00:00:00:00", "02:42-ac:11:00:02", "02:42:ac:11:00:02\n",
         "0242.ac11.0002",
@@ -239,7 +239,7 @@ NONE: dict[tuple[str, str], tuple[str, ...]] = {
         "tap:", "tap:a b", "tap:" + "a" * 16, "tap:a/b", "tap:..", "tap:a%d", "tap:a:b", "tap:a\n",
     ),
     ("ip", "not an IPv4 address"): ("", "x", "::1", "1.2.3.4/33", "1.2.3"),
-    ("cpus", "names no CPUs"): ("", "x", "1-", "3-1", "0,,1", "-1"),
+    ("cpus", "is not a list of CPUs"): ("", "x", "1-", "3-1", "0,,1", "-1"),
     ("domain", "not a domain name"): ("", "a b", "a\nb", "a" * 65),
 }  # fmt: skip
 

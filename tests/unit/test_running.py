@@ -96,7 +96,7 @@ def test_an_init_that_cannot_be_pid_1_is_told_of(
         (tmp_path / name).write_bytes(data)
     with pytest.raises(GuestError, match="by itself"):
         run(replace(options(tmp_path, "exit"), command=command, **more))
-    assert ("insists on being PID 1, and this kernel cannot have it so" in capsys.readouterr().err) is says
+    assert ("must be PID 1, which this kernel cannot do" in capsys.readouterr().err) is says
 
 
 def test_a_port_needs_a_network(tmp_path: Path) -> None:

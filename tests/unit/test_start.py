@@ -105,7 +105,7 @@ def test_an_interrupt_during_work_is_said() -> None:
     patch = "import vmtailor.cli.gate as gate\ngate._read = lambda *_: os.kill(os.getpid(), signal.SIGINT)\n"
     result = python(f"{BEFORE}{patch}{START}", "gate", "/nowhere", "x <= 1")
     assert result.returncode == 130
-    assert result.stderr == "interrupted: what was finished is kept, and found again at the next try\n"
+    assert result.stderr == "interrupted: finished work is kept, and the next try uses it\n"
 
 
 def test_an_interrupt_after_the_work_ends_it_quietly() -> None:

@@ -154,10 +154,11 @@ static void begin_volume(const struct wanted *wanted) {
         fatal("", "rename(in the volume at %s): %s", wanted->target, strerror(errno));
 }
 
-static void mount_volume(const struct wanted *wanted) {
+static void mount_volume(struct wanted *wanted) {
     if (mknod(NODE, S_IFBLK | 0600, disk_number(atoi(wanted->source))) != 0)
         fatal("", "mknod(the volume of %s): %s", wanted->target, strerror(errno));
     beside_make();
+    strcpy(wanted->options, "commit=1"); /* what a machine that is killed loses is what came last, in seconds */
     do_mount(wanted, NODE, BESIDE, MS_NODEV);
     unlink(NODE);
     begin_volume(wanted);

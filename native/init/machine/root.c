@@ -16,6 +16,7 @@
 #include "init/base/disks.h"
 #include "init/base/power_off.h"
 #include "init/base/serial_line.h"
+#include "init/container/layer.h"
 #include "init/machine/capabilities.h"
 #include "init/settings/settings.h"
 
@@ -40,8 +41,9 @@ void root_writable(void) {
             fatal("", "mount(/ writable): %s", strerror(errno));
         return;
     }
-    if (mkdir(SCRATCH "/upper", 0755) != 0 || mkdir(SCRATCH "/work", 0755) != 0)
-        fatal("", "mkdir(in %s): %s", SCRATCH, strerror(errno));
+    layer_mount(SCRATCH);
+    layer_folder(SCRATCH "/upper");
+    layer_folder(SCRATCH "/work");
     if (mount("overlay", NEW_ROOT, "overlay", 0, "lowerdir=/,upperdir=" SCRATCH "/upper,workdir=" SCRATCH "/work") != 0)
         fatal(errno == ENODEV ? "OVERLAY_FS" : "", "mount(overlay on %s): %s", NEW_ROOT, strerror(errno));
     /* Our own programs as they are on the read-only disk, so that the container's root cannot put others in their

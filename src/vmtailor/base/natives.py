@@ -96,6 +96,11 @@ class Natives:
         return self.folder / "serve"
 
     @property
+    def forward(self) -> Path:
+        """Return the program that passes connections on, to ports of this host's loopback."""
+        return self.folder / "forward"
+
+    @property
     def begin(self) -> Path:
         """Return the program that starts monitors in the lab, and marks when they are executed, and gone."""
         return self.guest / "begin"
@@ -154,6 +159,7 @@ def locate() -> Natives:
                 "launch",
                 "supervise",
                 "serve",
+                "forward",
                 "guard",
                 "libvtnetguard.so",
                 "krun-start",

@@ -14,7 +14,7 @@ from typing import NoReturn
 
 from vmtailor.base.natives import locate
 from vmtailor.drivers.guest import guest_volume
-from vmtailor.drivers.monitors.supervised_start import SupervisedStart
+from vmtailor.drivers.monitors.supervised_start import FileHandover, ProgramBeside, SupervisedStart
 from vmtailor.model.option_values import STREAMS
 
 #: Seconds that a machine has to go once its init has said the last word.
@@ -31,9 +31,9 @@ class RunOrders:
     for standard error once the guest has spoken and its ports are open. `attached`: the caller's streams that the
     container has. `told`: a descriptor of ours that takes what init tells of refused calls; then the end is always
     explained, as with `explained`. `builtins`: init starts further processes. `explain`: the program that words the
-    end. `variables`: of the container's environment, beside those of the image. `of_files`: files that the orders were
-    made from, where they hold for another start with the same options, and `holds_s`: for how many seconds; empty where
-    they do not."""
+    end. `variables`: of the container's environment, beside those of the image. `beside`: programs that run beside the
+    monitor. `of_files`: files that the orders were made from, where they hold for another start with the same options,
+    and `holds_s`: for how many seconds; empty where they do not."""
 
     start: SupervisedStart
     volume: tuple[tuple[str, str], ...]
@@ -49,11 +49,13 @@ class RunOrders:
     builtins: bool = False
     explain: tuple[str, ...] = ()
     variables: tuple[tuple[str, str], ...] = ()
+    beside: tuple[ProgramBeside, ...] = ()
     of_files: tuple[str, ...] = ()
     holds_s: float = 0.0
 
     def text(self, *, known: bool = False, variables: bool = True) -> bytes:
-        """Return the orders as the supervisor reads them. `known`: it declines when a file is not as it is now;
+        """Return the orders as the supervisor reads them. `known`: it declines when a file that is only read is not as
+        it is now;
         `variables`: with those of the environment. Raises UserInputError for a NUL, OSError for a file that is gone."""
         return guest_volume.records(self._pairs(known, variables))
 
@@ -61,8 +63,10 @@ class RunOrders:
         start = self.start
         yield from (("arg", word) for word in start.argv)
         yield from (("env", f"{name}={value}") for name, value in start.environment.items())
+        written = {file.path for file in start.files if file.use is FileHandover.WRITE}
         for file in start.files:
-            yield "open", f"{file.number} {file.use} {fingerprint(file.path) if known else '0 0 0 0 0'} {file.path}"
+            mark = fingerprint(file.path) if known and file.path not in written else "0 0 0 0 0"
+            yield "open", f"{file.number} {file.use} {mark} {file.path}"
         yield from (("inherit", str(descriptor)) for descriptor in start.inherited)
         yield from (("run", f"{key} {value}") for key, value in self.volume)
         if variables:
@@ -85,6 +89,18 @@ class RunOrders:
         if self.told or self.explained:
             yield "explain-always", "1"
         yield from (("explain", word) for word in self.explain)
+        for one in self.beside:
+            yield "program", "beside"
+            yield from (("arg", word) for word in one.argv)
+            yield from (("inherit", str(descriptor)) for descriptor in one.inherited)
+        if self.beside:
+            yield "program", "monitor"
+
+    @property
+    def inherited(self) -> tuple[int, ...]:
+        """Return all descriptors of ours that the supervisor gets."""
+        beside = (descriptor for one in self.beside for descriptor in one.inherited)
+        return (*self.start.inherited, *beside, *((self.told,) if self.told else ()))
 
 
 def fingerprint(path: str) -> str:
@@ -112,7 +128,7 @@ def become(orders: RunOrders | bytes) -> NoReturn:
     """Become the supervisor with these orders."""
     argv = [str(program()), str(in_memory(orders if isinstance(orders, bytes) else orders.text()))]
     if not isinstance(orders, bytes):
-        for descriptor in (*orders.start.inherited, *((orders.told,) if orders.told else ())):
+        for descriptor in orders.inherited:
             os.set_inheritable(descriptor, True)
     sys.stdout.flush()
     sys.stderr.flush()

@@ -44,6 +44,7 @@ _KINDS = {
     "facts": "what is known of a kernel's source",
     "family": "family kernels",
     "fit": "fitted bundles",
+    "fit-behind": "logs of fits behind runs",
     "image": "container images, as one archive each",
     "images": "which image a reference meant",
     "initrd": "initial RAM disks of baselines",

@@ -51,7 +51,9 @@ def compare(
             help="Compare this log, chart, saved analyze --json, folder of logs, or what boot or fit wrote.",
         ),
     ],
-    after: Annotated[Path, Option(name="AFTER", type=Path, help="Compare it with this, of the other side.")],
+    after: Annotated[
+        Path, Option(name="AFTER", type=Path, help="Compare it with this log, chart or folder of the other side.")
+    ],
     more_before: Annotated[
         Sequence[Path],
         Option(name="--before", type=Path, many=True, help="Add another boot of the first side. Repeat it for more."),

@@ -21,7 +21,7 @@ def completions(
 ) -> None:
     """Print the file with which a shell completes the words of vmtailor.
 
-    `vmtailor help complete-words` says where to put it. A shell that has it never starts vmtailor to complete."""
+    `vmtailor help complete-words` says where to put it. With it, the shell completes without starting vmtailor."""
     from vmtailor.cli.shells import scripts  # loads every verb
 
     output.lines(scripts.script(shell.value))

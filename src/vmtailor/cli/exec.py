@@ -92,8 +92,8 @@ def attach(
     """Attach standard input, output and error to a named machine's container. Exits with its status, or 0 when it was
     left.
 
-    Output from now on is shown; `logs` has what was before. Keys leave a container that has a terminal and standard
-    input; the machine goes on. Ctrl-C and other signals go to the container."""
+    `attach` shows output from now on; `logs` has the earlier output. The detach keys leave a container that has a
+    terminal and standard input, and the machine goes on. Ctrl-C and other signals go to the container."""
     tty.require_streams()
     folder = MachineFolders().find(name)
     record = folder.record

@@ -4,6 +4,7 @@ log."""
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from vmtailor.pipeline.fit_behind import FitBehind
 
 def _fit(folder: Path, reference: str) -> None:
     """Fit, and record the end, whatever it is."""
-    end = FitBehind(reference, False, "it was stopped")
+    end = FitBehind(reference, False, fit_behind.ENDED_EARLY)
     try:
         end = fit_behind.fit_of(reference, folder / fit_behind.BUNDLE, Store())
     except VmtailorError as error:
@@ -31,6 +32,7 @@ def main() -> None:
     escape_what_lacks()
     from vmtailor.cli.main import finish
 
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     folder, reference = Path(sys.argv[1]), sys.argv[2]
     finish(lambda: _fit(folder, reference), ("fit",))
 

@@ -17,7 +17,7 @@ from vmtailor.pipeline import machine_control
 
 _TIME = Option(
     name="--timeout", short="-t", type=int, least=-1, former=("--time",), metavar="SECONDS",
-    help="End a machine that has not stopped after so many seconds; -1 waits for ever.",
+    help="End a machine that has not stopped after this many seconds; -1 waits for ever.",
 )  # fmt: skip
 _SIGNAL = Option(
     name="--signal",
@@ -41,7 +41,7 @@ def start(
 ) -> None:
     """Start named machines again, as they were started first.
 
-    A machine that runs already is left alone. With --attach there is one, and its exit status is the program's."""
+    A machine that already runs is left alone. --attach takes one machine, and exits with its program's status."""
     from vmtailor.pipeline import kept_start  # what ends machines loads nothing that starts them
 
     folders, failures = MachineFolders(), Failures()
@@ -148,7 +148,7 @@ def rm(
 
 def rename(
     name: Annotated[str, Option(name="NAME", suggests=Suggests.MACHINES, help="Rename this machine.")],
-    new_name: Annotated[str, Option(name="NEW_NAME", help="Call it so.")],
+    new_name: Annotated[str, Option(name="NEW_NAME", help="Give it this name.")],
 ) -> None:
     """Give a named machine another name."""
     folders = MachineFolders()

@@ -23,7 +23,7 @@ def _tail(text: str) -> int | None:
     if text == "all":
         return None
     if not is_number(text) or len(text) > 9:
-        raise UserInputError(f"--tail: '{text[:40]}' is no number of lines", hint="a number, or all")
+        raise UserInputError(f"--tail: '{text[:40]}' is not a number of lines", hint="a number, or all")
     return int(text)
 
 

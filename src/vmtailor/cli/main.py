@@ -72,7 +72,7 @@ def _show_traceback() -> None:
 
 def say_interrupted() -> None:
     """Tell a person who pressed Ctrl-C that nothing is lost."""
-    output.note("interrupted: what was finished is kept, and found again at the next try")
+    output.note("interrupted: finished work is kept, and the next try uses it")
 
 
 def _no_space(where: str = "for temporary files, or for the cache") -> HostError:

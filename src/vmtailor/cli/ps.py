@@ -28,7 +28,7 @@ def _filters(texts: Sequence[str]) -> tuple[tuple[str, str], ...]:
         key, equals, value = text.partition("=")
         if not equals or key not in _TESTS:
             raise UserInputError(
-                f"--filter: '{text[:_SHOWN]}' is no filter", hint=f"{', '.join(_TESTS)}; such as status=running"
+                f"--filter: '{text[:_SHOWN]}' is not a filter", hint=f"{', '.join(_TESTS)}; such as status=running"
             )
         known = {"status": _STATUSES, "health": _HEALTH}.get(key, (value,))
         if value not in known:
@@ -81,6 +81,9 @@ def ps(
         ),
     ] = (),
     no_trunc: Annotated[bool, NO_TRUNC] = False,
+    size: Annotated[
+        bool, Option(name="--size", short="-s", type=bool, help="Show what the files that it wrote take of this disk.")
+    ] = False,
     format_: Annotated[str, FORMAT] = "table",
 ) -> None:  # fmt: skip
     """List named machines: those that run, or all.
@@ -98,4 +101,4 @@ def ps(
         for row in rows:
             output.say(row["ID"])
         return
-    column_lines.show(rows, machine_rows.COLUMNS, format_)
+    column_lines.show(rows, (*machine_rows.COLUMNS, *(("Size",) if size else ())), format_)

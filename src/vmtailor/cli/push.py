@@ -8,7 +8,7 @@ from typing import Annotated
 
 from vmtailor.base import figures, output
 from vmtailor.base.cache.store import Store
-from vmtailor.model.option import Option
+from vmtailor.model.option import Option, Suggests
 
 
 def push(
@@ -18,7 +18,11 @@ def push(
     ],
     destination: Annotated[
         str,
-        Option(name="DESTINATION", help="Send them to docker://HOST/NAME[:TAG], oci:DIR[:TAG] or oci-archive:FILE."),
+        Option(
+            name="DESTINATION",
+            suggests=Suggests.IMAGES,
+            help="Send them to docker://HOST/NAME[:TAG], oci:DIR[:TAG] or oci-archive:FILE.",
+        ),
     ],
     authfile: Annotated[
         Path | None,

@@ -53,7 +53,8 @@ def run(options: RunOptions, kept: KeptOptions, wanted: ImageRunOptions, pull: P
     Ctrl-C, SIGTERM, SIGHUP and SIGQUIT become the image's stop signal; after the time to stop, or at a second Ctrl-C,
     the machine ends. Other signals are passed on.
 
-    With -d or --name the machine is kept until `vmtailor rm`: its logs, its state, and what it writes.
+    With -d or --name the machine is kept until `vmtailor rm`: its logs, its state, and what it writes. Where its kernel
+    lacks ext4, that is in memory until it stops, and a line says so.
 
     A system with an init of its own starts with its console on this terminal; Ctrl-] ends it."""
     if options.terminal and options.interactive and not kept.detach and not os.isatty(0):

@@ -126,6 +126,7 @@ VERBS = (
         "cache",
         "Show what the cache holds, and prune it to a limit, except for files that a running vmtailor may use.",
     ),
+    Verb("family", "family", "Make a family kernel, which starts any image without a fit, or show those in the cache."),
     Verb("volume", "volume", "List, make, show or remove named volumes, which `run -v NAME:PATH` mounts."),
     Verb(
         "run",
@@ -188,7 +189,7 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
             ("ps, logs, inspect, stats", "See what runs, what it prints, what it uses."),
             ("start, stop, restart", "Start, stop and restart machines with names."),
             ("kill, wait, rename, rm", "Send a signal; wait for the end; remove it."),
-            ("volume, generate", "Keep data in volumes; start it with the host."),
+            ("family, volume, generate", "Have a kernel; keep data; start with the host."),
         ),
     ),
     (

@@ -37,14 +37,14 @@ def volume(
         int | None,
         Option(
             name="--size", read=parse_volume_size,
-            help="Make a volume that may hold this much, such as 500M (16G). Nothing is taken beforehand.",
+            help="Make a volume that may hold this much, such as 500M (16G). It takes space as it is written.",
         ),
     ] = None,
     labels: Annotated[
         tuple[str, ...], Option(name="--label", many=True, metavar="NAME=VALUE", help="Label the volume. Repeat it.")
     ] = (),
     force: Annotated[
-        bool, Option(name="--force", type=bool, help="Pass over volumes that are not there.")
+        bool, Option(name="--force", type=bool, help="Skip volumes that do not exist.")
     ] = False,
     quiet: Annotated[bool, Option(name="--quiet", short="-q", type=bool, help="Print names alone.")] = False,
     json: Annotated[bool, JSON] = False,

@@ -71,7 +71,8 @@ class KeptMachine:
     """A named machine, as it was made. `bundle`: the absolute path of its folder; `bundle_digest`: `sha256:…` of the
     bundle's record; `command`: what is executed; `created`: RFC 3339; `ports`: with the ports that were chosen;
     `options`: of `run`, those that differ from their defaults, by field; `restart`: a policy as `--restart` takes it;
-    `remove`: it goes when it has ended; `memory_bytes`, `cpus`: of its machine."""
+    `remove`: it goes when it has ended; `memory_bytes`, `cpus`: of its machine; `layer_bytes`: the most that the disk
+    of what it writes may hold, 0 where that is in memory, and `layer_lacks` says why; `volumes`: the image's."""
 
     SCHEMA: ClassVar[str] = "vmtailor/kept-machine/1"
 
@@ -99,6 +100,9 @@ class KeptMachine:
     health: HealthCheck | None = None
     memory_bytes: int = 0
     cpus: int = 1
+    layer_bytes: int = 0
+    layer_lacks: str = ""
+    volumes: tuple[str, ...] = ()
 
     @property
     def short_id(self) -> str:

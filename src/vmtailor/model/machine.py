@@ -54,6 +54,16 @@ class PublishedPort:
     guest_port: int
     protocol: str = "tcp"
 
+    @property
+    def six(self) -> bool:
+        """Return whether the host's address is one of IPv6."""
+        return ":" in self.host_address
+
+    @property
+    def host_place(self) -> str:
+        """Return address and port on the host, such as `[::1]:8080`."""
+        return f"[{self.host_address}]:{self.host_port}" if self.six else f"{self.host_address}:{self.host_port}"
+
 
 class TalkLine(StrEnum):
     """The line on which our init and the host talk. The kernel's own messages are on the serial line in any case."""

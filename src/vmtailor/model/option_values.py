@@ -139,7 +139,7 @@ def label(text: str) -> tuple[str, str]:
     """Return the name and the value of one label. Raises UserInputError for one without a name."""
     name, _, value = text.partition("=")
     if not name or "\0" in text:
-        raise UserInputError(f"'{text[:80]}' is no label", hint="write it as NAME=VALUE")
+        raise UserInputError(f"'{text[:80]}' is not a label", hint="write it as NAME=VALUE")
     return name, value
 
 

@@ -58,7 +58,7 @@ SYSCTL = Option(
 )  # fmt: skip
 OOM_SCORE_ADJ = Option(
     name="--oom-score-adj", type=int, metavar="SCORE", least=-1000, most=1000, subjects=_CONTAINERS,
-    help="Set which processes are ended first where there is no memory.",
+    help="Set how early the kernel ends these processes when memory runs out.",
 )  # fmt: skip
 DOMAINNAME = Option(
     name="--domainname", read=run_values.domain_name, subjects=_CONTAINERS, help="Give the guest this domain name."

@@ -103,7 +103,7 @@ def _tmpfs(text: str) -> Tmpfs:
     parts = [part for part in path.split("/") if part not in ("", ".")]
     if ".." in parts or len(path) > 4000 or any(ord(c) < 32 for c in path):
         raise UserInputError(
-            f"'{_shown(path)}' is no path for --tmpfs", hint="write it without .. and control characters"
+            f"'{_shown(path)}' is not a path for --tmpfs", hint="write it without .. and control characters"
         )
     path = "/" + "/".join(parts)
     if path in ("/", "/dev") or any(path == stays or path.startswith(f"{stays}/") for stays in _STAYING):
@@ -174,7 +174,7 @@ def resolver_options(texts: Iterable[str]) -> tuple[str, ...]:
     for text in found:
         if not text or any(c.isspace() or not c.isprintable() for c in text):
             raise UserInputError(
-                f"'{_shown(text)}' is no option of the resolver", hint="for example --dns-option ndots:2"
+                f"'{_shown(text)}' is not an option of the resolver", hint="for example --dns-option ndots:2"
             )
     return found
 
@@ -239,7 +239,7 @@ def _limit(text: str) -> Limit:
     name, _, values = text.partition("=")
     if name not in RESOURCES:
         raise UserInputError(
-            f"'{_shown(text)}' limits nothing known", hint=f"NAME=SOFT[:HARD], of {', '.join(RESOURCES)}"
+            f"'{_shown(text)}' is not a known limit", hint=f"NAME=SOFT[:HARD], of {', '.join(RESOURCES)}"
         )
     match = re.fullmatch(r"(-1|[0-9]{1,19})(?::(-1|[0-9]{1,19}))?", values, re.ASCII)
     if match is None or any(int(value) > _MOST_LIMIT for value in match.groups("0")):
@@ -272,7 +272,7 @@ def _sysctl(text: str) -> tuple[str, str]:
         or any(part in ("", ".", "..") for part in parts) or any(ord(c) < 32 and c != "\t" for c in value)
     ):  # fmt: skip
         raise UserInputError(
-            f"'{_shown(text)}' sets nothing of the kernel", hint="for example --sysctl net.core.somaxconn=1024"
+            f"'{_shown(text)}' is not a setting of the kernel", hint="for example --sysctl net.core.somaxconn=1024"
         )
     return path, value
 
@@ -290,7 +290,7 @@ def no_new_privileges(texts: Iterable[str]) -> bool:
         match = _NO_NEW_PRIVILEGES.fullmatch(text)
         if match is None and not _HOLDING.fullmatch(text):
             raise UserInputError(
-                f"--security-opt cannot have '{_shown(text)}': the machine is the boundary, and has no profiles",
+                f"--security-opt does not take '{_shown(text)}': the machine is the boundary, and has no profiles",
                 hint="no-new-privileges; seccomp=unconfined, apparmor=unconfined and label=disable hold anyway",
             )
         wanted = wanted if match is None else match[1] != "false"
@@ -305,7 +305,7 @@ def exposed(texts: Iterable[str]) -> tuple[Port, ...]:
         low, high = (int(match[1]), int(match[2] or match[1])) if match is not None else (0, 0)
         if match is None or not 0 < low <= high < 65536:
             raise UserInputError(
-                f"'{_shown(text)}' exposes no port", hint="for example --expose 80 or --expose 8000-8002/udp"
+                f"'{_shown(text)}' is not a port to expose", hint="for example --expose 80 or --expose 8000-8002/udp"
             )
         found += [Port(number, match[3] or "tcp") for number in range(low, high + 1)]
     return tuple(found)
@@ -342,11 +342,11 @@ def network(text: str) -> str:
         return text
     if text == "host":
         raise UserInputError(
-            "--network cannot have host: the machine has a network of its own",
+            "--network host is not possible: the machine has a network of its own",
             hint="-p publishes a port, --host-loopback leads to servers on 127.0.0.1 of this host",
         )
     raise UserInputError(
-        f"--network cannot have '{_shown(text)}': machines share no networks",
+        f"--network does not take '{_shown(text)}': machines share no networks",
         hint="user (the default), none, or tap:NAME for a TAP device of this host",
     )
 
@@ -358,7 +358,7 @@ def host_cpus(text: str) -> frozenset[int]:
         match = re.fullmatch(r"\s*([0-9]{1,5})(?:-([0-9]{1,5}))?\s*", part, re.ASCII)
         low, high = (int(match[1]), int(match[2] or match[1])) if match is not None else (1, 0)
         if low > high:
-            raise UserInputError(f"'{_shown(text)}' names no CPUs", hint="for example --cpuset-cpus 0-3 or 0,2")
+            raise UserInputError(f"'{_shown(text)}' is not a list of CPUs", hint="for example --cpuset-cpus 0-3 or 0,2")
         found |= set(range(low, high + 1))
     return frozenset(found)
 

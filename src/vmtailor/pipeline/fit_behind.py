@@ -26,6 +26,8 @@ KIND = "fit-behind"
 RECORD, LOG, _LOCK, BUNDLE = "fit.json", "log", "lock", "bundle"
 #: The program that fits.
 PROGRAM = "vmtailor.cli.fit_behind"
+#: What is said of a fit whose process was ended.
+ENDED_EARLY = "its process was ended"
 #: How much it yields to others.
 NICE = 15
 
@@ -76,7 +78,8 @@ def begin(image: Image, store: Store) -> Path:
     folder.mkdir(mode=0o700, exist_ok=True)
     with _locked(folder) as lock:
         if lock is not None:
-            (folder / RECORD).unlink(missing_ok=True)
+            # It stays where the process is killed.
+            records.save(FitBehind(image.reference, False, ENDED_EARLY), folder / RECORD, private=True)
             argv = [sys.executable, "-P", "-m", PROGRAM, str(folder), image.reference]
             # It holds the lock by the descriptor that it inherits.
             process.leave(argv, folder / LOG, nice=NICE, pass_fds=(lock,))

@@ -14,7 +14,7 @@ from vmtailor.drivers.host.family_kernels import Family
 from vmtailor.drivers.image.allowance import ImageLimits
 from vmtailor.model.architecture import named, of_image
 from vmtailor.model.image import Image
-from vmtailor.pipeline import fit_behind, image_bundle
+from vmtailor.pipeline import family_artefact, fit_behind, image_bundle
 from vmtailor.pipeline.image_run_options import ImageRunOptions, RunSubject
 from vmtailor.pipeline.machine_run import RunOptions
 from vmtailor.pipeline.pull_options import PullOptions
@@ -40,7 +40,7 @@ def subject(
     if before := fit_behind.told(fit_behind.folder_of(image, store)):
         note(before)
     own = None if wanted.family else image_bundle.fitted(image, row.name, store)
-    found = family_of(wanted.family, row.name, store) if own is None else None
+    found = family_of(wanted.family, row.name, store, pull.authfile) if own is None else None
     if own is None and found is None:
         if not wanted.fit:
             raise _no_kernel(image, row.name)
@@ -60,12 +60,12 @@ def subject(
     return RunSubject(bundle, of_cache=True, behind=behind)
 
 
-def family_of(named: str, architecture: str, store: Store) -> Family | None:
-    """Return the family kernel that was named, or the one that the cache has; None where there is none. Raises
-    UserInputError for one of another processor, and for what is none."""
+def family_of(named: str, architecture: str, store: Store, authfile: Path | None = None) -> Family | None:
+    """Return the family kernel that was named, or the one that the cache has; None where there is none. `authfile`:
+    credentials for its registry. Raises UserInputError for one of another processor, and for what is none."""
     if not named:
         return image_bundle.family(architecture, store)
-    found = _named(named, store)
+    found = named_family(named, architecture, store, authfile)
     if found.record.architecture != architecture:
         raise UserInputError(
             f"the family kernel {named} is for {found.record.architecture}, and the image for {architecture}",
@@ -74,20 +74,25 @@ def family_of(named: str, architecture: str, store: Store) -> Family | None:
     return found
 
 
-def _named(text: str, store: Store) -> Family:
+def named_family(text: str, architecture: str, store: Store, authfile: Path | None = None) -> Family:
+    """Return the family kernel that a reference or the folder of a bundle names. `architecture`: which one, where there
+    are several. Raises UserInputError for anything else, HostError."""
     folder = Path(text)
     if bundle_folder.is_bundle(folder):
         return image_bundle.of_bundle(bundle_folder.load_container(folder, store), store)
-    raise UserInputError(
-        f"{text} is no family kernel", hint="give oci:DIR, docker://NAME, or the folder of a container's bundle"
-    )
+    found = family_artefact.fetched(text, architecture, store, authfile)
+    if found is None:
+        raise UserInputError(
+            f"{text} is no family kernel", hint="give oci:DIR, docker://NAME, or the folder of a container's bundle"
+        )
+    return found
 
 
 def _no_kernel(image: Image, architecture: str) -> UserInputError:
     return UserInputError(
         f"there is no kernel for {image.reference} yet: it was never fitted, and no family kernel for {architecture} "
         "is here",
-        hint="vmtailor family build -o oci:DIR makes one, which starts any image (some minutes, once); "
+        hint="vmtailor family build makes one, which starts any image (some minutes, once); "
         f"--family takes one from elsewhere; vmtailor run --fit {image.reference} fits the image first. "
         f"{manual.command('run-an-image')} explains it",
     )

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from vmtailor.model.option import IMAGES, Option, option
+from vmtailor.model.option import IMAGES, Option, Suggests, option
 from vmtailor.pipeline.pull_options import PulledBundle
 
 _HINT = "leave it out: a bundle has a kernel of its own"
@@ -19,7 +19,7 @@ class ImageRunOptions:
 
     family: str = option(
         Option(
-            name="--family", subjects=IMAGES, hint=_HINT,
+            name="--family", suggests=Suggests.IMAGES, subjects=IMAGES, hint=_HINT,
             help="Start an image on this family kernel: oci:DIR, docker://NAME, or a bundle's folder.",
         ),
         "",

@@ -21,7 +21,7 @@ from vmtailor.model.image import HealthCheck
 from vmtailor.model.kept_machine import KeptMachine, RestartPolicy, RestartWhen
 from vmtailor.model.option import Option, option, rows_of
 from vmtailor.model.option_rows import DETACH_KEYS, SIG_PROXY
-from vmtailor.pipeline import run_environment, run_ports
+from vmtailor.pipeline import kept_layer, run_environment, run_ports
 from vmtailor.pipeline.machine_run import CONTAINERS, RunOptions, command_of
 
 #: Longest file of labels.
@@ -43,7 +43,7 @@ class KeptOptions:
     name: str = option(
         Option(
             name="--name", read=machine_folders.require_name, subjects=CONTAINERS,
-            help="Call the machine so. What it writes is kept until vmtailor rm.",
+            help="Give the machine this name. What it writes is kept until vmtailor rm.",
         ),
         "",
     )  # fmt: skip
@@ -85,7 +85,7 @@ class KeptOptions:
     health_interval_s: float | None = option(
         Option(
             name="--health-interval", read=option_values.parse_duration, metavar="TIME", subjects=CONTAINERS,
-            help="Check the health so often (30s).",
+            help="Check the health at this interval (30s).",
         ),
         None,
     )  # fmt: skip
@@ -99,14 +99,21 @@ class KeptOptions:
     health_retries: int | None = option(
         Option(
             name="--health-retries", type=int, least=0, subjects=CONTAINERS,
-            help="Call the container unhealthy after so many failed checks (3).",
+            help="Call the container unhealthy after this many failed checks (3).",
         ),
         None,
     )  # fmt: skip
     health_start_s: float | None = option(
         Option(
             name="--health-start-period", read=option_values.parse_duration, metavar="TIME", subjects=CONTAINERS,
-            help="Do not count failed checks in the beginning, for so long (0s).",
+            help="Ignore failed checks for this long after the start (0s).",
+        ),
+        None,
+    )  # fmt: skip
+    layer_bytes: int | None = option(
+        Option(
+            name="--storage-opt", read=kept_layer.parse_storage, metavar="size=SIZE", subjects=CONTAINERS,
+            help="Let a machine that is kept write this much, such as size=20G (10G). Nothing is taken beforehand.",
         ),
         None,
     )  # fmt: skip
@@ -120,7 +127,7 @@ class KeptOptions:
     @property
     def keeps(self) -> bool:
         """Return whether the machine gets a name and a folder."""
-        return replace(self, no_health_check=False) != KeptOptions()
+        return replace(self, no_health_check=False, layer_bytes=None) != KeptOptions()
 
 
 def is_kept(options: RunOptions, kept: KeptOptions) -> bool:
@@ -182,6 +189,13 @@ def record_of(options: RunOptions, kept: KeptOptions, files: BundleFolder) -> tu
         ports=run_ports.chosen(options.ports),
     )
     grace_s = options.stop_timeout_s
+    # One that goes at its end keeps nothing.
+    why = "it is removed when it has ended" if options.rm else kept_layer.lacks(files)[0]
+    if why and kept.layer_bytes is not None:
+        raise UserInputError(
+            f"--storage-opt: what this machine writes is in memory: {why}",
+            hint=("leave --rm out" if options.rm else kept_layer.lacks(files)[1]),
+        )
     record = KeptMachine(
         id=machine_folders.new_id(),
         name=kept.name,
@@ -207,6 +221,9 @@ def record_of(options: RunOptions, kept: KeptOptions, files: BundleFolder) -> tu
         health=health_of(kept, image.health_check),
         memory_bytes=options.memory_bytes or bundle.memory_bytes,
         cpus=options.cpus or bundle.cpus,
+        layer_bytes=0 if why else kept.layer_bytes or kept_layer.USUAL_BYTES,
+        layer_lacks=why,
+        volumes=image.volumes,
     )
     return record, settled
 

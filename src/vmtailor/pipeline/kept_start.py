@@ -26,9 +26,8 @@ from vmtailor.drivers.host.bundle_folder import BundleFolder
 from vmtailor.drivers.host.machine_folders import MachineFolder, MachineFolders
 from vmtailor.model import option_values
 from vmtailor.model.image import HealthCheck
-from vmtailor.model.kept_machine import KeptMachine
 from vmtailor.model.option import OptionSubject, refuse
-from vmtailor.pipeline import image_bundle, kept_run
+from vmtailor.pipeline import image_bundle, kept_layer, kept_run
 from vmtailor.pipeline.kept_run import KeptOptions
 from vmtailor.pipeline.machine_control import MachineOutcome
 from vmtailor.pipeline.machine_run import RunOptions, orders_of
@@ -57,27 +56,31 @@ def run_kept(options: RunOptions, kept: KeptOptions, *, placed: bool = False) ->
         raise UserInputError(f"{kept.id_file} exists already", hint="remove it, or name another with --cidfile")
     if kept.health_command is not None and not guest_volume.can_start_further(files.init):
         raise UserInputError(
-            "the init of this bundle is older than health checks", hint=f"vmtailor refit {options.bundle} renews it"
+            "the init of this bundle is too old for health checks", hint=f"vmtailor refit {options.bundle} renews it"
         )
     record, settled = kept_run.record_of(options, kept, files)
     folders = MachineFolders()
     if placed:
         settled = replace(settled, bundle=folders.machines / record.id / machine_folders.BUNDLE)
         record = replace(record, bundle=str(settled.bundle), options=kept_run.saved_options(settled))
-        orders = None
-    else:
-        orders = _orders(record, settled, files)
     folder = folders.create(record)
     try:
+        kept_layer.make(folder)
         if kept.id_file is not None:
             kept_run.write_id(kept.id_file, record.id)
-        if orders is None:
+        if placed:
             image_bundle.placed(files.path, settled.bundle)
-            orders = _orders(record, settled, bundle_folder.load(settled.bundle))
+        orders = _orders(folder, settled, bundle_folder.load(settled.bundle) if placed else files)
         _save(folder, orders)
     except BaseException:
         folders.remove(folder)
         raise
+    if record.layer_lacks and not options.rm and not options.read_only:
+        fit = f"vmtailor fit {record.image} --keep volumes makes one that can"
+        output.note(
+            f"vmtailor: {folder.record.name} keeps what it writes in memory, until it stops: {record.layer_lacks}; "
+            f"{fit if placed else kept_layer.lacks(files)[1]}"
+        )
     if kept_run.is_joined(options, kept):
         return _joined(folder, orders, wishes)
     more = [*_DETACHED, ("start-print", record.id)] if kept.detach else []
@@ -132,14 +135,15 @@ class _Orders:
     inherited: tuple[int, ...] = ()
 
 
-def _orders(record: KeptMachine, options: RunOptions, files: BundleFolder) -> _Orders:
+def _orders(folder: MachineFolder, options: RunOptions, files: BundleFolder) -> _Orders:
     """Return the orders of a machine."""
-    orders, _ = orders_of(replace(options, attach=()), None, files)
+    record = folder.record
+    orders, _ = orders_of(replace(options, attach=()), None, files, layer=folder.layer)
     text = replace(orders, once_up="").text(known=True)
     more = [("restart", record.restart)]
     if guest_volume.can_start_further(files.init):
         more += _health(record.health)
-    return _Orders(text + guest_volume.records(more).removeprefix(_VERSION), orders.start.inherited)
+    return _Orders(text + guest_volume.records(more).removeprefix(_VERSION), orders.inherited)
 
 
 def _health(check: HealthCheck | None) -> list[tuple[str, str]]:
@@ -185,10 +189,10 @@ def _anew(folder: MachineFolder) -> _Orders:
     files = bundle_folder.load(Path(record.bundle))
     if f"sha256:{files.record_sha256}" != record.bundle_digest:
         raise UserInputError(
-            f"the bundle {record.bundle} is another one than {record.name} was made from",
+            f"the bundle {record.bundle} is not the one that {record.name} was made from",
             hint=f"vmtailor rm {record.name}, and run it again",
         )
-    orders = _orders(record, kept_run.loaded_options(record), files)
+    orders = _orders(folder, kept_run.loaded_options(record), files)
     _save(folder, orders)
     return orders
 

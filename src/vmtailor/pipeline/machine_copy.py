@@ -134,7 +134,7 @@ def _from_guest(folder: MachineFolder, path: str, target: str, wishes: CopyWishe
             return ""
         archive = ArchiveFromGuest(chunks)
         if source.endswith(("/", "/.")) and not archive.is_folder:
-            raise _refused(folder, path, "it is no folder")
+            raise _refused(folder, path, "it is not a folder")
         into, name = host_place(Path(target), target, folder=archive.is_folder, base=_base(source))
         return _told(archive.unpack(into, name, owners=wishes.owners))
 
@@ -159,7 +159,7 @@ def host_place(path: Path, text: str, *, folder: bool, base: str) -> tuple[Path,
         if folder:
             raise UserInputError(f"{path} is a file, and a folder cannot take its place", hint="name a folder")
         if wants_folder:
-            raise UserInputError(f"{path} is no folder", hint="leave the last / out")
+            raise UserInputError(f"{path} is not a folder", hint="leave the last / out")
         return path.parent, path.name
     if not path.parent.is_dir():
         raise UserInputError(f"the folder {path.parent} does not exist", hint="make it first")
@@ -222,7 +222,7 @@ def _to_guest(folder: MachineFolder, source: str, target: str, wishes: CopyWishe
     # A slash at the end follows a link.
     is_folder = path.is_dir() and (not path.is_symlink() or source.endswith(("/", "/.")))
     if source.endswith(("/", "/.")) and not is_folder:
-        raise UserInputError(f"{plain(source)} is no folder", hint="leave the last / out")
+        raise UserInputError(f"{plain(source)} is not a folder", hint="leave the last / out")
     base = _base(source) if source not in ("..", "../") else Path(os.path.realpath(source)).name
     into, name = _guest_place(folder, place, there, is_folder=is_folder, base=base)
     real = Path(os.path.realpath(path)) if is_folder else path
@@ -242,7 +242,7 @@ def _guest_place(
         if is_folder:
             raise _refused(folder, place, "it is a file, and a folder cannot take its place")
         if wants_folder:
-            raise _refused(folder, place, "it is no folder")
+            raise _refused(folder, place, "it is not a folder")
     elif wants_folder and not is_folder:
         raise _refused(folder, place, "the folder does not exist")
     parent, name = posixpath.split(clean)

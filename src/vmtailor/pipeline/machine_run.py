@@ -35,10 +35,19 @@ from vmtailor.model.boots.surroundings import GuestSurroundings, Limit, Tmpfs
 from vmtailor.model.boots.workload import Run, Terminal
 from vmtailor.model.bundle import INIT, RECORD, RUN
 from vmtailor.model.image import ImageConfig, Port
-from vmtailor.model.machine import Accelerator, Machine, PublishedPort, TalkLine
+from vmtailor.model.machine import Accelerator, Disk, DiskMode, Machine, PublishedPort, TalkLine
 from vmtailor.model.option import Option, OptionSubject, Suggests, option, refuse
 from vmtailor.model.option_rows import ACCELERATOR, MEMORY
-from vmtailor.pipeline import mount_words, run_environment, run_mounts, run_network, run_ports, run_surroundings
+from vmtailor.pipeline import (
+    kept_layer,
+    mount_words,
+    run_environment,
+    run_forwards,
+    run_mounts,
+    run_network,
+    run_ports,
+    run_surroundings,
+)
 from vmtailor.pipeline.mount_words import WantedMount
 from vmtailor.pipeline.run_network import RunNetwork
 
@@ -71,7 +80,7 @@ class RunOptions:
 
     bundle: Path = option(
         Option(
-            name="BUNDLE", type=Path, metavar="IMAGE|BUNDLE",
+            name="BUNDLE", type=Path, metavar="IMAGE|BUNDLE", suggests=Suggests.IMAGES,
             help="Start this image (docker://NAME, oci:DIR, …), or this bundle that `fit` wrote.",
         )
     )  # fmt: skip
@@ -171,7 +180,9 @@ class RunOptions:
     )  # fmt: skip
     host_loopback: bool = option(
         Option(
-            name="--host-loopback", type=bool, help="Let it also reach servers on 127.0.0.1 of this host, as 10.0.2.2."
+            name="--host-loopback",
+            type=bool,
+            help="Let the guest also reach servers on 127.0.0.1 of this host, as 10.0.2.2.",
         ),
         False,
     )
@@ -185,7 +196,7 @@ class RunOptions:
     pid: str | None = option(
         Option(
             name="--pid", suggests=("host",), read=option_values.parse_pid, subjects=CONTAINERS,
-            help="Take `host` alone: the container's program is not PID 1, also one that insists.",
+            help="Take only `host`: the container's program is not PID 1, even if it insists.",
         ),
         None,
     )  # fmt: skip
@@ -393,6 +404,7 @@ def run(
         run_orders.become(orders)
     require_meant(options, bundle)
     run_surroundings.bind_to(options.host_cpus)
+    run_forwards.require_none(options.ports)
     published = run_ports.chosen(options.ports)
     return _system(options, bundle, published, run_ports.announced(options.ports, published))
 
@@ -402,9 +414,11 @@ def orders_of(
     watching: Watching | None = None,
     files: BundleFolder | None = None,
     behind: Path | None = None,
+    layer: Path | None = None,
 ) -> tuple[RunOrders, EndContext]:
-    """Return the orders of a container's supervisor, and what its end is worded with. `behind`: as in `run`. Raises
-    UserInputError for options that do not apply to this bundle, HostError when the host lacks something."""
+    """Return the orders of a container's supervisor, and what its end is worded with. `behind`: as in `run`. `layer`: a
+    disk for what the container writes; without one that is in memory. Raises UserInputError for options that do not
+    apply to this bundle, HostError when the host lacks something."""
     files = files or bundle_folder.load(options.bundle)
     require_meant(options, files)
     temporary.require_usable()
@@ -413,13 +427,20 @@ def orders_of(
     if options.publish_all:
         asked = run_network.with_exposed(asked, (*files.image.config.exposed_ports, *options.expose))
     published = run_ports.chosen(asked)
+    of_qemu, beside = run_forwards.opened(published)
     run, as_asked = _run_of(options, files)
-    machine = run_network.with_network(replace(_machine(options, files), ports=published), run, options.network)
+    machine = run_network.with_network(replace(_machine(options, files), ports=of_qemu), run, options.network)
     machine = replace(machine, line=_line(files, machine))
     run = replace(run, virtio_line=machine.line is TalkLine.VIRTIO)
     # Behind the root, init's orders, and the tracer.
     first = len(machine.disks) + (1 if watching is None else 2)
     mounted = run_mounts.held(options.wanted_mounts, first)
+    if layer is not None:
+        number = first + len(mounted.disks)
+        run = replace(run, surroundings=kept_layer.given(run.surroundings, number))
+        mounted = replace(mounted, disks=(*mounted.disks, Disk(str(layer), mode=DiskMode.WRITTEN)))
+    if mounted.disks:
+        run = replace(run, surroundings=kept_layer.written_soon(run.surroundings, files))
     others = first + int(machine.network) + (machine.line is TalkLine.VIRTIO)
     run_mounts.require_room(mounted, machine.hardware.bus, others)
     run = replace(run, mounts=mounted.orders)
@@ -432,7 +453,7 @@ def orders_of(
     start = replace(start, inherited=(*start.inherited, *mounted.locks))
     # What was said, chosen or found for this start alone holds for no other.
     holds = as_asked and watching is None and not options.env_files and published == options.ports
-    holds = holds and not start.inherited and not options.wanted_mounts
+    holds = holds and not start.inherited and not beside and not options.wanted_mounts
     sure = machine.accelerator is Accelerator.KVM or not KVM_DEVICE.exists() or options.accelerator is not None
     context = EndContext(
         bundle=str(files.path),
@@ -458,6 +479,7 @@ def orders_of(
         told=context.told,
         explained=behind is not None,
         builtins=guest_volume.can_start_further(files.init),
+        beside=beside,
         of_files=_of_files(files, start) if holds else (),
         holds_s=LONG_S if sure else SHORT_S,
         explain=(sys.executable, "-P", "-m", EXPLAINER, json.dumps(asdict(context))),
@@ -496,7 +518,7 @@ def _run_of(options: RunOptions, files: BundleFolder) -> tuple[Run, bool]:
         return replace(run, pid_one=False), True
     if _misses_pid_one(files, image if run.argv is None else replace(image, entrypoint=run.argv, cmd=())):
         note(
-            f"{(run.argv or image.argv)[0]} insists on being PID 1, and this kernel cannot have it so: fit the image "
+            f"{(run.argv or image.argv)[0]} must be PID 1, which this kernel cannot do: fit the image "
             "again with --keep PID_NS"
         )
         return run, False

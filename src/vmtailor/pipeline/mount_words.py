@@ -50,7 +50,7 @@ def parse_mounts(texts: Sequence[str]) -> tuple[WantedMount, ...]:
 def _volume(text: str) -> WantedMount:
     parts = text.split(":")
     if len(parts) > 3 or not all(parts) or "\0" in text:
-        raise UserInputError(f"-v {plain(text[:200])} is no mount", hint=_HINT)
+        raise UserInputError(f"-v {plain(text[:200])} is not a mount", hint=_HINT)
     if len(parts) == 1:
         return WantedMount(kind=MountKind.PLACE, source="", target=_target(text, text), text=text)
     source, target, *rest = parts
@@ -77,7 +77,7 @@ def _mode(words: Sequence[str], text: str) -> bool:
                 hint="leave it out",
             )
         if word not in _IDLE | {"ro", "rw", "nocopy"}:
-            raise UserInputError(f"-v {plain(text)}: '{plain(word[:80])}' is no option of a mount", hint="ro or rw")
+            raise UserInputError(f"-v {plain(text)}: '{plain(word[:80])}' is not an option of a mount", hint="ro or rw")
     if "ro" in words and "rw" in words:
         raise UserInputError(f"-v {plain(text)} is both ro and rw", hint="choose one")
     return "ro" in words
@@ -131,7 +131,7 @@ def _values(text: str) -> dict[str, str]:
         (fields,) = csv.reader([text], strict=True)
     except (csv.Error, ValueError) as error:
         hint = "type=bind,src=…,dst=…"
-        raise UserInputError(f"--mount {plain(text[:200])} is no line of fields", hint=hint) from error
+        raise UserInputError(f"--mount {plain(text[:200])} is not a line of fields", hint=hint) from error
     found: dict[str, str] = {}
     for field in fields:
         name, sign, value = field.partition("=")

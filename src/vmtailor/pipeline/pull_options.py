@@ -43,7 +43,7 @@ class PullOptions:
     )  # fmt: skip
     architecture: str = option(
         Option(
-            name="--arch",
+            name="--arch", suggests=architecture.names(),
             help=f"Take what is for this processor ({', '.join(architecture.names())}). Default: this host's.",
         ),
         "",

@@ -20,7 +20,7 @@ def _variable(text: str) -> tuple[tuple[str, str], ...]:
     """Return a variable: NAME=VALUE sets it; NAME alone passes ours on if it is set, as container engines do."""
     name, equals, value = text.partition("=")
     if not name or "\0" in text:
-        raise UserInputError(f"'{text}' sets no variable", hint="write it as NAME=VALUE")
+        raise UserInputError(f"'{text}' is not a variable", hint="write it as NAME=VALUE")
     if equals:
         return ((name, value),)
     return ((name, os.environ[name]),) if name in os.environ else ()

@@ -46,7 +46,9 @@ def require_meant(wanted: Sequence[WantedMount], files: BundleFolder) -> None:
     seen: set[str] = set()
     for one in wanted:
         if one.target in seen:
-            raise UserInputError(f"two mounts have the place {plain(one.target)}", hint="give each a place of its own")
+            raise UserInputError(
+                f"two mounts have the same target {plain(one.target)}", hint="give each a target of its own"
+            )
         seen.add(one.target)
     groups = [name for name, symbols in GROUPS.items() if _lacks(wanted, symbols, files)]
     if groups:
@@ -57,7 +59,7 @@ def require_meant(wanted: Sequence[WantedMount], files: BundleFolder) -> None:
         )
     if not guest_volume.can_mount(files.init):
         raise UserInputError(
-            f"the init of {files.path} is of a version that could not mount anything",
+            f"the init of {files.path} is too old to mount anything",
             hint="fit the image again",
         )
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from vmtailor.base.errors import UserInputError
+from vmtailor.base.text import plural
 from vmtailor.drivers.host import host_ports
 from vmtailor.model.machine import PublishedPort
 
@@ -26,7 +27,8 @@ _PORT = re.compile(
 
 def parse_ports(text: str) -> tuple[PublishedPort, ...]:
     """Read `[[ADDRESS:][HOST]:]GUEST[/PROTOCOL]`, where HOST and GUEST are a port or a range of ports. The default
-    address is loopback; host port 0 stands for a free port to be chosen. Raises UserInputError."""
+    address is loopback, one of IPv6 stands in brackets; host port 0 stands for a free port to be chosen. Raises
+    UserInputError."""
     match = _PORT.match(text)
     if match is None:
         raise _no_port(text)
@@ -36,7 +38,7 @@ def parse_ports(text: str) -> tuple[PublishedPort, ...]:
     host = [0] * len(guest) if numbers == "0" else _range(text, numbers)
     if len(host) != len(guest):
         raise UserInputError(
-            f"'{text}' is not as many ports on the host ({len(host)}) as in the guest ({len(guest)})",
+            f"'{text}' has {plural(len(host), 'host port')} for {plural(len(guest), 'guest port')}",
             hint="ranges go together one by one, such as -p 8000-8002:80-82",
         )
     protocol = match["protocol"] or "tcp"
@@ -49,10 +51,13 @@ def parse_all(texts: Iterable[str]) -> tuple[PublishedPort, ...]:
     require_few(len(found))
     taken: set[tuple[str, int, str]] = set()
     for port in found:
-        if not port.host_port:
-            continue
         place = (port.host_address, port.host_port, port.protocol)
-        if place in taken:
+        if port.six and port.protocol != "tcp":
+            raise UserInputError(
+                f"{port.host_place}/udp cannot be published: connections of TCP alone are led from an IPv6 address",
+                hint=f"publish on an IPv4 address; without one it is {LOOPBACK}",
+            )
+        if port.host_port and place in taken:
             raise UserInputError(
                 f"the host port {port.host_port}/{port.protocol} is published twice", hint="give each a port of its own"
             )
@@ -74,7 +79,7 @@ def chosen(ports: Sequence[PublishedPort]) -> tuple[PublishedPort, ...]:
 
 def _free(port: PublishedPort, held: contextlib.ExitStack) -> PublishedPort:
     kind = socket.SOCK_DGRAM if port.protocol == "udp" else socket.SOCK_STREAM
-    holder = held.enter_context(socket.socket(socket.AF_INET, kind))
+    holder = held.enter_context(socket.socket(socket.AF_INET6 if port.six else socket.AF_INET, kind))
     try:
         holder.bind((port.host_address, 0))
     except OSError as error:
@@ -85,22 +90,21 @@ def _free(port: PublishedPort, held: contextlib.ExitStack) -> PublishedPort:
 def announced(asked: Sequence[PublishedPort], given: Sequence[PublishedPort]) -> str:
     """Return lines that name the chosen host ports; empty when none was chosen."""
     return "".join(
-        f"vmtailor: {port.host_address}:{port.host_port} leads to port {port.guest_port}/{port.protocol}\n"
+        f"vmtailor: {port.host_place} leads to port {port.guest_port}/{port.protocol}\n"
         for wanted, port in zip(asked, given, strict=True)
         if wanted.host_port == 0
     )
 
 
 def _address(text: str, four: str | None, six: str | None) -> str:
-    if six is not None:
-        raise UserInputError(
-            f"'{text}' publishes on an IPv6 address, which QEMU's user-mode network cannot do",
-            hint=f"publish on an IPv4 address; without one it is {LOOPBACK}",
-        )
-    if not four:
+    if not four and six is None:
         return LOOPBACK
     try:
-        return str(ipaddress.IPv4Address(four))
+        if six is None:
+            return str(ipaddress.IPv4Address(four))
+        if "%" not in six:  # a zone, which may be any text
+            return str(ipaddress.IPv6Address(six))
+        raise _no_port(text)
     except ValueError:
         raise _no_port(text) from None
 
@@ -115,6 +119,7 @@ def _range(text: str, numbers: str) -> list[int]:
 
 def _no_port(text: str) -> UserInputError:
     return UserInputError(
-        f"'{text[:60]}' publishes no port",
-        hint="for example -p 8080:80, -p 80 (a free host port), -p 8000-8002:80-82, or -p 0.0.0.0:8080:80/tcp",
+        f"'{text[:60]}' is not a port to publish",
+        hint="for example -p 8080:80, -p 80 (a free host port), -p 8000-8002:80-82, -p 0.0.0.0:8080:80/tcp, or "
+        "-p '[::1]:8080:80'",
     )

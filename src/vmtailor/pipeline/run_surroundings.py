@@ -82,6 +82,6 @@ def bind_to(cpus: frozenset[int] | None) -> None:
     if there != cpus:
         had = ",".join(map(str, sorted(os.sched_getaffinity(0))))
         raise HostError(
-            f"--cpuset-cpus {','.join(map(str, sorted(cpus)))}: these CPUs are not all there to be had",
+            f"--cpuset-cpus {','.join(map(str, sorted(cpus)))}: not all of these CPUs are available",
             hint=f"this process may run on {had}",
         )

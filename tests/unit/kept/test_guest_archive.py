@@ -141,7 +141,7 @@ def test_a_way_through_links_is_none(tmp_path: Path) -> None:
     out, outside = tmp_path / "out", tmp_path / "outside"
     outside.mkdir()
     data = tar_of(directory("t"), directory("t/d"), symlink("t/d/y", ".."), symlink("t/x", "d/y"), file("t/x/f", b"1"))
-    with pytest.raises(UserInputError, match="is in the way: it is no folder"):
+    with pytest.raises(UserInputError, match="is in the way: it is not a folder"):
         unpack(data, out)
     # A link that is there already, of the user's own, is no way either.
     (out / "copy" / "link").symlink_to(outside)

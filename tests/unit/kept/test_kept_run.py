@@ -204,7 +204,7 @@ def test_an_init_of_before_checks_no_health(bundle: Path) -> None:
     seal(bundle, records.load(Bundle, bundle / "bundle.json"))
     became = run(bundle, KeptOptions(name="web"))
     assert became.all("health") == [] and became.all("builtins") == ["0"]
-    with pytest.raises(UserInputError, match="older than health checks"):
+    with pytest.raises(UserInputError, match="too old for health checks"):
         kept_start.run_kept(RunOptions(bundle), KeptOptions(health_command="true"))
 
 
@@ -338,7 +338,7 @@ def test_a_bundle_that_is_another_one_is_not_started(bundle: Path, supervise: Pa
     (bundle / "vmlinux").write_bytes(b"y" * 512)
     seal(bundle, records.load(Bundle, bundle / "bundle.json"))
     (supervise / "status").write_text("200\n")
-    assert "is another one than web was made from" in started("web")[0][1]
+    assert "is not the one that web was made from" in started("web")[0][1]
 
 
 def test_start_in_the_foreground(bundle: Path) -> None:

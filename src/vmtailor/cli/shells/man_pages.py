@@ -80,7 +80,14 @@ def verb_page(verb: Verb, date: str) -> str:
     lines = [*_title(f"vmtailor-{verb.name}", brief, date), ".SH SYNOPSIS", " ".join([*words, *map(_shown, arguments)])]
     lines += [".SH DESCRIPTION", *_text(says)]
     if arguments:
-        lines += [".SH ARGUMENTS", *(line for one in arguments for line in _described(f"\\fI{one.row.name}\\fR", one))]
+        lines += [
+            ".SH ARGUMENTS",
+            *(
+                line
+                for one in arguments
+                for line in _described(f"\\fI{_plain(one.row.metavar or one.row.name)}\\fR", one)
+            ),
+        ]
     lines += [".SH OPTIONS", *(line for one in options for line in _described(_names(one), one))]
     helps = ", ".join(f"\\fB{_plain(name)}\\fR" for name in verb.help_names)
     lines += [".TP", helps, "Show help and exit."]
@@ -101,7 +108,7 @@ def _beside(verb: Verb) -> list[str]:
 
 
 def _shown(argument: Parameter) -> str:
-    word = f"\\fI{_plain(argument.row.name)}\\fR" + ("..." if argument.row.many else "")
+    word = f"\\fI{_plain(argument.row.metavar or argument.row.name)}\\fR" + ("..." if argument.row.many else "")
     return word if argument.is_required else f"[{word}]"
 
 

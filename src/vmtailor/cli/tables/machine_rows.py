@@ -8,14 +8,18 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from vmtailor.base import figures
 from vmtailor.booting.run_verdict import USED_UP
 from vmtailor.drivers.host.machine_folders import MachineFolder
 from vmtailor.drivers.host.machine_log import stamp_ns
-from vmtailor.model.kept_machine import MachineState, MachineStatus, parse_restart
+from vmtailor.model.guest_mounts import MountKind
+from vmtailor.model.kept_machine import KeptMachine, MachineState, MachineStatus, parse_restart
 from vmtailor.model.machine import PublishedPort
 
 #: Columns of `ps`.
 COLUMNS = ("ID", "Image", "Command", "RunningFor", "Status", "Ports", "Names")
+#: Kinds of mounts in docker's words.
+_KINDS: Mapping[str, str] = {MountKind.FOLDER: "bind", MountKind.MEMORY: "tmpfs"}
 _NEVER = "0001-01-01T00:00:00Z"
 _COMMAND = 20
 _SPANS = ((60, "seconds", 1), (3600, "minutes", 60), (48 * 3600, "hours", 3600), (14 * 86400, "days", 86400),
@@ -63,7 +67,7 @@ def status_word(state: MachineState) -> str:
 
 def ports_text(ports: tuple[PublishedPort, ...]) -> str:
     """Return published ports: `127.0.0.1:8080->80/tcp`."""
-    return ", ".join(f"{one.host_address}:{one.host_port}->{one.guest_port}/{one.protocol}" for one in ports)
+    return ", ".join(f"{one.host_place}->{one.guest_port}/{one.protocol}" for one in ports)
 
 
 def row(folder: MachineFolder, state: MachineState, now_ns: int, *, whole: bool = False) -> dict[str, str]:
@@ -84,6 +88,7 @@ def row(folder: MachineFolder, state: MachineState, now_ns: int, *, whole: bool 
         "Ports": ports_text(record.ports) if state.running else "",
         "Names": record.name,
         "Labels": ",".join(f"{key}={value}" for key, value in record.labels),
+        "Size": "in memory" if (taken := folder.layer_taken_bytes()) is None else figures.file_bytes(taken),
     }
 
 
@@ -151,11 +156,43 @@ def document(folder: MachineFolder, state: MachineState) -> dict[str, Any]:
             "WorkingDir": record.cwd,
             "Labels": dict(record.labels),
             "StopSignal": record.stop_signal,
+            "Volumes": {path: {} for path in record.volumes},
         },
         "NetworkSettings": {"Ports": ports if state.running else {}},
+        "SizeRw": folder.layer_taken_bytes(),
+        "Layer": _layer(folder),
+        "Mounts": _mounts(record),
         "Bundle": {"Path": record.bundle, "Digest": record.bundle_digest},
         "Folder": str(folder.path),
     }
+
+
+def _layer(folder: MachineFolder) -> dict[str, Any]:
+    """Return where what the container writes is, and how much it may be."""
+    if folder.layer is not None:
+        return {"Kept": True, "Path": str(folder.layer), "Limit": folder.record.layer_bytes}
+    # A record of a version before says nothing.
+    return {"Kept": False, "Why": folder.record.layer_lacks or "it was made by a version that kept nothing"}
+
+
+def _mounts(record: KeptMachine) -> list[dict[str, Any]]:
+    """Return what is mounted, as docker has it; volumes without a name of their own lie in the machine's layer."""
+    found: dict[str, dict[str, Any]] = {
+        path: {"Type": "volume", "Name": "", "Source": "", "Destination": path, "RW": True} for path in record.volumes
+    }
+    for one in (*record.options.get("volumes", ()), *record.options.get("mounts", ())):
+        if not isinstance(one, dict) or not isinstance(target := one.get("target"), str):
+            continue
+        kind = _KINDS.get(str(one.get("kind")), "volume")
+        source = one.get("source", "")
+        found[target] = {
+            "Type": kind,
+            "Name": source if kind == "volume" else "",
+            "Source": source if kind == "bind" else "",
+            "Destination": target,
+            "RW": not one.get("read_only", False),
+        }
+    return list(found.values())
 
 
 def _bindings(ports: tuple[PublishedPort, ...]) -> Mapping[str, Any]:

@@ -17,6 +17,7 @@ def pairs(asked: GuestSurroundings) -> list[tuple[str, str]]:
         ("+shm", _text(asked.shm_bytes)),
         ("+domain", asked.domain),
         ("+oom", _text(asked.oom_score_adj)),
+        ("+layer", asked.layer),
         ("+rights", None if asked.rights is None else f"{asked.rights:x}"),
     )
     return [

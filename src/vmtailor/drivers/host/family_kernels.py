@@ -49,6 +49,11 @@ def names_of(architecture: str) -> tuple[str, ...]:
     return Path(named(architecture).kernel.file).name, CONFIG, SYSTEM_MAP, PLAN
 
 
+def digest_of(data: bytes) -> str:
+    """Return the SHA-256, in hex, of a file's bytes."""
+    return hashlib.sha256(data).hexdigest()
+
+
 def parsed(data: bytes, origin: str) -> FamilyKernel:
     """Read the record of a family kernel, which may be a stranger's. Raises UserInputError for one that is damaged, and
     for a machine that no fit makes."""
@@ -83,7 +88,7 @@ def kept(record: FamilyKernel, store: Store, write: Callable[[str, Path], None])
     """Return a family kernel in the cache. Where it is not there yet, `write` puts each of its files at a path. Raises
     UserInputError for a file that is not what the record says."""
     data = records.to_bytes(record)
-    key = hashlib.sha256(data).hexdigest()
+    key = digest_of(data)
 
     def fill(folder: Path) -> None:
         for one in record.files:
@@ -109,7 +114,7 @@ def every(store: Store) -> list[Family]:
         for folder in (store.root / KIND).iterdir():
             with contextlib.suppress(VmtailorError, OSError):
                 data = plain_files.read(folder, RECORD, MOST_RECORD_BYTES)
-                key = hashlib.sha256(data).hexdigest()
+                key = digest_of(data)
                 record = parsed(data, str(folder / RECORD))
                 if key[:40] == folder.name and Margin.SERVER in record.margins:
                     found.append(((folder / RECORD).stat().st_mtime, Family(record, folder, key)))

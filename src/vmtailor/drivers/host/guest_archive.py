@@ -212,7 +212,7 @@ class _Writer:
             if error.errno not in _NO_WAY:
                 raise
             raise UserInputError(
-                f"{self._path.joinpath(*parts)} is in the way: it is no folder", hint="copy to another folder"
+                f"{self._path.joinpath(*parts)} is in the way: it is not a folder", hint="copy to another folder"
             ) from error
 
     def leave_out(self, kind: str) -> None:

@@ -13,13 +13,15 @@ _FIRST_FREE = Path("/proc/sys/net/ipv4/ip_unprivileged_port_start")
 
 def explained(error: OSError, protocol: str, address: str, port: int) -> HostError:
     """Return the error of a bind(2) to a host port, in words."""
-    what = f"the host port {address}:{port}/{protocol}"
+    six = ":" in address
+    what = f"the host port {f'[{address}]' if six else address}:{port}/{protocol}"
     if error.errno == errno.EADDRINUSE:
         return HostError(f"{what} is already in use", hint="publish another port; -p GUEST_PORT alone finds a free one")
     if error.errno == errno.EADDRNOTAVAIL:
         return HostError(
             f"{address} is not an address of this host ({error.strerror})",
-            hint="publish on one of its own (ip -4 address), on 0.0.0.0 for all of them, or without an address",
+            hint=f"publish on one of its own (ip -{6 if six else 4} address), on "
+            f"{'[::]' if six else '0.0.0.0'} for all of them, or without an address",
         )
     if error.errno in (errno.EACCES, errno.EPERM):
         return HostError(

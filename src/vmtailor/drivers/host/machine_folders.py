@@ -26,6 +26,8 @@ from vmtailor.drivers.host import machine_names, user_folders
 from vmtailor.model.kept_machine import ID, KILLED, NAME, KeptMachine, MachineState, MachineStatus
 
 RECORD, STATE, LOG, ORDERS, ALIVE, CONTROL = "machine.json", "state", "log", "orders", "alive", "control"
+#: The disk of what a machine writes, where it keeps that.
+LAYER = "layer.raw"
 #: A link to the folder of the control socket.
 PLACE = "runtime"
 #: The folder of a bundle that only this machine has: of an image that was run.
@@ -59,6 +61,18 @@ class MachineFolder:
     def logs(self) -> tuple[Path, ...]:
         """Return the paths of its logs, the oldest first; each may be missing."""
         return (*(self.path / name for name in reversed(OLD_LOGS)), self.path / LOG)
+
+    @property
+    def layer(self) -> Path | None:
+        """Return the path of the disk of what it writes; None where that is in memory."""
+        return self.path / LAYER if self.record.layer_bytes else None
+
+    def layer_taken_bytes(self) -> int | None:
+        """Return what the disk of what it writes takes of the host's; None where there is none."""
+        try:
+            return None if self.layer is None else self.layer.lstat().st_blocks * 512
+        except OSError:
+            return None
 
     @property
     def alive(self) -> bool:

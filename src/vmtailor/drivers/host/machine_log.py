@@ -61,7 +61,7 @@ def stamp_ns(text: str) -> int:
     """Return the nanoseconds since 1970 of an RFC 3339 time; UTC where it names no zone. Raises ValueError."""
     match = _STAMP.fullmatch(text)
     if match is None:
-        raise ValueError(f"{text[:40]!r} is no time")
+        raise ValueError(f"{text[:40]!r} is not a time")
     day, minutes, seconds, fraction, zone = match.groups()
     whole = datetime.fromisoformat(f"{day}T{minutes or '00:00'}{seconds or ':00'}")
     offset = timedelta()
@@ -85,7 +85,7 @@ def parse_moment(text: str) -> int:
         return stamp_ns(text)
     except ValueError:
         raise UserInputError(
-            f"'{text[:60]}' is no time", hint="write it as 10m, 1h30m, 2026-01-31T12:00:00Z or seconds since 1970"
+            f"'{text[:60]}' is not a time", hint="write it as 10m, 1h30m, 2026-01-31T12:00:00Z or seconds since 1970"
         ) from None
 
 

@@ -50,7 +50,7 @@ def private(folder: Path) -> Path:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = folder.lstat()
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
-            why = "it is somebody else's" if stat.S_ISDIR(found.st_mode) else "it is no folder"
+            why = "it is somebody else's" if stat.S_ISDIR(found.st_mode) else "it is not a folder"
             raise HostError(f"{folder} cannot hold machines: {why}", hint="set XDG_STATE_HOME and XDG_RUNTIME_DIR")
         if found.st_mode & _OTHERS:
             folder.chmod(0o700)

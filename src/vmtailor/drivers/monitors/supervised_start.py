@@ -35,6 +35,15 @@ class ProgramFile:
 
 
 @dataclass(frozen=True)
+class ProgramBeside:
+    """A program that runs beside a monitor, and ends with it. `argv`: the launcher with its words, without those about
+    its parent, and the program with its arguments. `inherited`: descriptors of ours that it gets."""
+
+    argv: tuple[str, ...]
+    inherited: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
 class SupervisedStart:
     """One start of a monitor. `argv`: the launcher (native/launch) with its words, without those about its parent, and
     the monitor with its arguments, whose standard input and output are the serial line. `programs`: files of the

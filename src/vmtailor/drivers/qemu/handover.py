@@ -137,8 +137,9 @@ def listed(wanted: Wanted, qemu: Qemu) -> tuple[Handed, tuple[ProgramFile, ...]]
         made.launcher[1:1] = ["parent", "0"]
     _give_all(made, files, wanted, qemu, how)
     if how.by_path:
-        # QEMU opens them itself; the supervisor only looks whether they are what they were.
-        files.found += [ProgramFile(-1, FileHandover.READ, path) for path in wanted.files if path != RUN_VOLUME]
+        # QEMU opens them itself; the supervisor only looks whether those that are only read are what they were.
+        read = (path for path in wanted.files if not wanted.disks.get(path))
+        files.found += [ProgramFile(-1, FileHandover.READ, path) for path in read]
         made.names[RUN_VOLUME] = f"/proc/self/fd/{MEMORY}"
     return made, tuple(files.found)
 

@@ -21,16 +21,14 @@ from vmtailor.base.errors import HostError, UserInputError
 from vmtailor.base.files import records
 from vmtailor.base.text import plain
 from vmtailor.drivers.host import user_folders
+from vmtailor.drivers.shares import ext4_disks
 from vmtailor.model.machine import Disk, DiskMode
 
 #: Bytes that a volume may hold unless its maker says otherwise. Nothing of them is taken before it is written.
 USUAL_BYTES = 16 << 30
-#: Smallest volume: a journal has room in it.
-LEAST_BYTES, MOST_BYTES = 8 << 20, 16 << 40
 #: As docker has it; one character is no volume, so that a drive's letter is none.
 _NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]{1,127}")
 _DISK, _RECORD = "disk.raw", "volume.json"
-_MKFS_S = 120.0
 
 
 # vmtailor/volume/1: the first.
@@ -60,7 +58,7 @@ def require_name(name: str) -> str:
     """Return a volume's name. Raises UserInputError for what is none."""
     if not _NAME.fullmatch(name):
         raise UserInputError(
-            f"'{plain(name[:200])}' is no name of a volume",
+            f"'{plain(name[:200])}' is not the name of a volume",
             hint="two letters, digits, '_', '.' or '-' at least; a folder of the host begins with / or ./",
         )
     return name
@@ -81,9 +79,8 @@ def create(name: str, size_bytes: int = USUAL_BYTES, labels: tuple[tuple[str, st
     """Make a volume, and return whether there was none of that name. Raises HostError where the host cannot make a file
     system; UserInputError for a size that none can have."""
     require_name(name)
-    if not LEAST_BYTES <= size_bytes <= MOST_BYTES:
-        raise UserInputError(f"a volume cannot hold {size_bytes} bytes", hint="from 8M to 16T")
-    mkfs = process.require_tool("mkfs.ext4", "e2fsprogs")
+    ext4_disks.require_size("a volume", size_bytes)
+    process.require_tool("mkfs.ext4", "e2fsprogs")
     user_folders.private(_root().parent)
     root = user_folders.private(_root())
     with _locked(root):
@@ -93,13 +90,7 @@ def create(name: str, size_bytes: int = USUAL_BYTES, labels: tuple[tuple[str, st
         _remove(made)  # of a process that was killed
         made.mkdir(mode=0o700)
         with disk_full_is_a_host_error(root):
-            disk = made / _DISK
-            with disk.open("xb") as file:
-                file.truncate(size_bytes)
-            disk.chmod(0o600)
-            # What nothing needs but a whole system's check is left out; tables are written when they are used.
-            options = ("-E", "lazy_itable_init=1,lazy_journal_init=1,nodiscard,root_owner=0:0", "-m", "0")
-            process.run([mkfs, "-q", "-F", *options, str(disk)], timeout_s=_MKFS_S)
+            ext4_disks.make(made / _DISK, size_bytes)
             created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
             records.save(NamedVolume(name=name, created=created, size_bytes=size_bytes, labels=labels), made / _RECORD)
             made.rename(root / name)

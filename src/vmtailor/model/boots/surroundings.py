@@ -30,7 +30,8 @@ class GuestSurroundings:
     """None and empty keep what engines do. `read_only`: the root. `shm_bytes`: of /dev/shm, at most. `domain`: the NIS
     domain name. `rights`: the capabilities of the container's root, a bit each. `hosts`, `resolver`: lines of
     /etc/hosts and /etc/resolv.conf. `groups`: further ones of the user, names or numbers. `sysctls`: paths below
-    /proc/sys, with their values."""
+    /proc/sys, with their values. `layer`: the number of a disk that keeps what is written, and the options of its
+    mount."""
 
     read_only: bool = False
     no_new_privileges: bool = False
@@ -38,6 +39,7 @@ class GuestSurroundings:
     domain: str | None = None
     oom_score_adj: int | None = None
     rights: int | None = None
+    layer: str | None = None
     hosts: tuple[str, ...] = ()
     resolver: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The program that passes connections on (native/forward), between a caller and a server that are played."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import struct
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from vmtailor.base.natives import locate
+
+PATIENCE_S = 30.0
+
+
+@contextlib.contextmanager
+def forwarded(port: int) -> Iterator[int]:
+    """A port of ::1 that leads to one of 127.0.0.1."""
+    with socket.socket(socket.AF_INET6) as listening:
+        listening.bind(("::1", 0))
+        listening.listen()
+        argv = [str(locate().forward), str(listening.fileno()), str(port)]
+        process = subprocess.Popen(argv, pass_fds=(listening.fileno(),))
+        try:
+            yield listening.getsockname()[1]
+            assert process.poll() is None
+        finally:
+            process.kill()
+            process.wait()
+
+
+@contextlib.contextmanager
+def server() -> Iterator[socket.socket]:
+    with socket.socket() as made:
+        made.settimeout(PATIENCE_S)
+        made.bind(("127.0.0.1", 0))
+        made.listen()
+        yield made
+
+
+@contextlib.contextmanager
+def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
+    """A caller and a server, connected through the program."""
+    with (
+        server() as there,
+        forwarded(there.getsockname()[1]) as port,
+        socket.create_connection(("::1", port), PATIENCE_S) as caller,
+        there.accept()[0] as served,
+    ):
+        served.settimeout(PATIENCE_S)
+        yield caller, served
+
+
+def all_of(connection: socket.socket) -> bytes:
+    data = bytearray()
+    while part := connection.recv(65536):
+        data += part
+    return bytes(data)
+
+
+def test_every_byte_both_ways_each_with_its_own_end() -> None:
+    """The server has read all before it answers: the caller's end does not end the answer."""
+    sent = [os.urandom(3 << 20), os.urandom(2 << 20)]
+    got = []
+    with pair() as (caller, served):
+
+        def serve() -> None:
+            got.append(all_of(served))
+            served.sendall(sent[1])
+            served.shutdown(socket.SHUT_WR)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        caller.sendall(sent[0])
+        caller.shutdown(socket.SHUT_WR)
+        answer = all_of(caller)
+        thread.join(PATIENCE_S)
+    assert (got, answer) == ([sent[0]], sent[1])
+
+
+def test_a_reader_that_is_slow_holds_the_writer_back() -> None:
+    with pair() as (caller, served):
+        caller.setblocking(False)
+        sent = 0
+        with contextlib.suppress(BlockingIOError):
+            while sent < 256 << 20:
+                sent += caller.send(bytes(1 << 20))
+        assert sent < 256 << 20
+        assert len(served.recv(1000)) == 1000
+
+
+@pytest.mark.parametrize("by_caller", [True, False])
+def test_a_reset_resets_the_other_side(by_caller: bool) -> None:
+    with pair() as (caller, served):
+        first, second = (caller, served) if by_caller else (served, caller)
+        first.sendall(b"x")
+        assert second.recv(1) == b"x"
+        first.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        first.close()
+        with pytest.raises(ConnectionResetError):
+            second.recv(1)
+
+
+def test_where_nobody_serves_callers_are_told_and_the_next_is_taken() -> None:
+    with server() as there:
+        port = there.getsockname()[1]
+    with forwarded(port) as here:
+        for _ in range(3):
+            with socket.create_connection(("::1", here), PATIENCE_S) as caller, pytest.raises(ConnectionResetError):
+                caller.recv(1)
+
+
+def test_more_callers_than_it_takes_wait() -> None:
+    with server() as there, forwarded(there.getsockname()[1]) as port, contextlib.ExitStack() as held:
+        there.listen(300)
+        callers = [held.enter_context(socket.create_connection(("::1", port), PATIENCE_S)) for _ in range(256)]
+        served = [held.enter_context(there.accept()[0]) for _ in callers]
+        late = held.enter_context(socket.create_connection(("::1", port), PATIENCE_S))
+        there.settimeout(0.3)
+        with pytest.raises(TimeoutError):
+            there.accept()
+        callers[0].close()
+        served[0].close()
+        for one in served[1:3]:
+            one.close()
+        callers[1].close()
+        callers[2].close()
+        there.settimeout(PATIENCE_S)
+        with there.accept()[0] as last:
+            late.sendall(b"x")
+            assert last.recv(1) == b"x"
+
+
+@pytest.mark.parametrize("words", [[], ["3"], ["3", "0"], ["3", "65536"], ["x", "80"], ["3", "80", "4"]])
+def test_words_that_are_none(words: list[str]) -> None:
+    ended = subprocess.run([locate().forward, *words], capture_output=True, timeout=PATIENCE_S, check=False)
+    assert ended.returncode == 64 and b"is not understood" in ended.stderr
+
+
+def test_a_descriptor_that_is_none(tmp_path: Path) -> None:
+    ended = subprocess.run([locate().forward, "77", "80"], capture_output=True, timeout=PATIENCE_S, check=False)
+    assert ended.returncode == 71 and b"descriptor 77" in ended.stderr

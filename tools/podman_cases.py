@@ -139,7 +139,7 @@ def _prepare(folder: Path) -> Path:
     """Return the root directory with podman in it, and its mounts. What is mounted ends with this namespace."""
     root = folder / "root"
     _unpack(_layout("podman", folder), root)
-    for name in ("proc", "sys", "dev", "run", "tmp", "var/lib/containers"):
+    for name in ("proc", "sys", "dev", "run", "srv", "tmp", "var/lib/containers"):
         (root / name).mkdir(parents=True, exist_ok=True)
     # What is below a root must be a mount of its own, or podman cannot change it.
     _mount("--bind", root, root)
@@ -183,14 +183,15 @@ def _podman(root: Path) -> Iterator[tuple[str, ...]]:
 
 def _by_podman(chosen: Sequence[Case], folder: Path) -> tuple[str, dict[str, str]]:
     """Return podman's version, and what each case prints."""
-    work = folder / "shared"
-    with _podman(_prepare(folder)) as podman:
-        layout = _layout("box", work)
+    work, root = folder / "shared", _prepare(folder)
+    # Its path becomes the image's name: a temporary folder's would seldom be one.
+    _layout("box", root / "srv")
+    with _podman(root) as podman:
 
         def said(*words: str) -> str:
             return subprocess.run([*podman, "/", *words], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
 
-        image, printed = said("pull", "--quiet", f"oci:{layout}"), {}
+        image, printed = said("pull", "--quiet", "oci:/srv/box"), {}
         for case in chosen:
             done = run_script(case, (*podman, str(work / case.name)), image, work, {})
             print(f"{case.name}: {done.status}\n{done.errors}", file=sys.stderr, end="")

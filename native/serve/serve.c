@@ -44,6 +44,7 @@
 #define LATE_S 3 // between a server's orderly end and its program's
 #define SHARED "/shared"
 #define ONE_FILE SHARED "/file"
+#define MOST_FILES 1048576 // as many as kernels let a process have
 
 struct share {
     enum kind kind;
@@ -252,10 +253,11 @@ static void close_range_from(unsigned first) {
         close(one);
 }
 
-// Everything of the server that needs many files: its root sets a folder's files apart by one descriptor each.
+// The server holds a descriptor for each file that the guest knows. Who may raises the limit beyond its hard value.
 static void raise_limit(void) {
-    struct rlimit files;
-    if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+    struct rlimit files, most = {MOST_FILES, MOST_FILES};
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0 &&
+        (files.rlim_max >= MOST_FILES || setrlimit(RLIMIT_NOFILE, &most) != 0)) {
         files.rlim_cur = files.rlim_max;
         setrlimit(RLIMIT_NOFILE, &files);
     }

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from vmtailor.base import process
-from vmtailor.base.errors import HostError, UserInputError
+from vmtailor.base.errors import AnswerNo, HostError, UserInputError
 from vmtailor.cli.main import app
 from vmtailor.drivers.shares import volumes
 from vmtailor.model.machine import DiskMode
@@ -89,6 +89,9 @@ def test_the_verb() -> None:
     assert (row["Name"], row["Size"], row["Labels"], row["InUse"]) == ("data", 16 << 20, {"a": "b"}, False)
     assert len(json.loads(said("ls", "--json"))["volumes"]) == 2 and "data" in said("ls")
     assert said("rm", "data", made).split() == ["data", made] and said("rm", "--force", "data") == ""
-    for words in (("rm", "data"), ("rm",), ("ls", "x1"), ("create", "aa", "bb"), ("rm", "aa", "--size", "1G")):
-        assert isinstance(CliRunner().invoke(app, ["volume", *words]).exception, UserInputError)
+    for words in (("rm", "data"), ("inspect", "data")):
+        assert isinstance(CliRunner().invoke(app, ["volume", *words]).exception, AnswerNo)  # 1, as in docker
+    wrong: tuple[tuple[str, ...], ...] = (("rm",), ("ls", "x1"), ("create", "aa", "bb"), ("rm", "aa", "--size", "1G"))
+    for asked in wrong:
+        assert isinstance(CliRunner().invoke(app, ["volume", *asked]).exception, UserInputError)
     assert volumes.names() == ()

@@ -13,6 +13,7 @@ from vmtailor.base.cache.store import Store
 from vmtailor.cli import quick_start
 from vmtailor.cli.quick_start import QuickStart, plain
 from vmtailor.model.option import rows_of
+from vmtailor.pipeline.kept_run import KeptOptions
 from vmtailor.pipeline.machine_run import RunOptions
 
 
@@ -22,11 +23,13 @@ def parts(*words: str) -> list[str] | None:
 
 
 def test_the_options_of_a_kept_start_are_those_of_run() -> None:
-    known = {name: row for _, row in rows_of(RunOptions) for name in (row.name, row.short) if name}
-    flags = {name.replace("--no-", "--") for name in quick_start.FLAGS} - {"-it", "-ti"}
-    assert flags <= known.keys() and set(quick_start.VALUES) <= known.keys()
+    rows = (*rows_of(RunOptions), *rows_of(KeptOptions))
+    known = {name: row for _, row in rows for name in (row.name, row.short) if name}
+    flags = {name.replace("--no-", "--") for name in (*quick_start.FLAGS, *quick_start.DETACH)} - {"-it", "-ti"}
+    values = {*quick_start.VALUES, *quick_start.NAMED_VALUES}
+    assert flags | values <= known.keys()
     assert all(known[name].type is bool for name in flags)
-    assert not any(known[name].type is bool for name in quick_start.VALUES)
+    assert not any(known[name].type is bool for name in values)
 
 
 @pytest.mark.parametrize(
@@ -52,7 +55,7 @@ def test_plain_starts(words: tuple[str, ...]) -> None:
         ("-e=A=1", "/b"),
         ("--env-file", "f", "/b"),
         ("--name", "x", "/b"),
-        ("-d", "/b"),
+        ("-d", "--cidfile", "x", "/b"),
         ("-v", "/x:/y", "/b"),
         ("--explain-failures", "/b"),
         ("-p", "80", "/b"),  # a free port is chosen

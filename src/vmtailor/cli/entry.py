@@ -12,7 +12,13 @@ from vmtailor.cli.interrupt import leave_at_interrupt
 def main(*, quick: bool = True) -> None:
     """Run the program. Exits with the codes of `ExitCode`. `quick`: a start that was kept is followed."""
     leave_at_interrupt()
-    start = quick_start.plain(sys.argv[1:])
+    words = sys.argv[1:]
+    if quick and len(words) == 2 and words[0] == "start":
+        from vmtailor.cli import quick_machine
+
+        if quick_machine.is_name(words[1]):
+            quick_machine.start(words[1])
+    start = quick_start.plain(words)
     if start is not None:
         if quick:
             quick_start.follow(start)

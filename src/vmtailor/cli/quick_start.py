@@ -25,6 +25,10 @@ VALUES = (
     "-e", "--env", "-p", "--publish", "-u", "--user", "-w", "--workdir", "-h", "--hostname", "--entrypoint",
     "--stop-signal", "--stop-timeout", "-m", "--memory", "--cpus", "--accelerator", "--pid",
 )  # fmt: skip
+#: Options of a machine in the background that may be among those of a kept start, with it alone.
+DETACH = ("-d", "--detach")
+NAME = "--name"
+NAMED_VALUES = (NAME, "-l", "--label", "--restart")
 #: The kind of the cache's files of kept starts, and how many there are at most.
 KIND = "starts"
 MOST_KEPT = 256
@@ -36,7 +40,9 @@ _MARKS = 4
 #: Seconds for which a changed file is too new to be remembered: a second change in one tick would not be seen.
 SETTLED_S = 2.0
 #: Variables on which a start depends.
-_VARIABLES = ("PATH", "TMPDIR", "LANG", "LC_ALL", "PYTHONPATH", "HOME", "XDG_CACHE_HOME")
+_VARIABLES = (
+    "PATH", "TMPDIR", "LANG", "LC_ALL", "PYTHONPATH", "HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR",
+)  # fmt: skip
 _QEMU = "VMTAILOR_QEMU"
 _KVM = "/dev/kvm"
 #: Characters of a port and of an address.
@@ -46,15 +52,19 @@ _BOOT = "/proc/sys/kernel/random/boot_id"
 
 class QuickStart:
     """A start that may be kept. `words`: the program's arguments; `parts`: all that its orders depend on besides files;
-    `variables`: NAME=VALUE of -e, the last one of a name last. Of a bundle that was pulled, `said`: a line to say
-    first; `entry`: its folder in the cache; `files`: those that change with what its reference means."""
+    `variables`: NAME=VALUE of -e, the last one of a name last. `name`: of a machine in the background, empty where one
+    is drawn; None for one in the foreground.
 
-    def __init__(self, words: list[str], parts: list[str], variables: list[str]) -> None:
+    Of a bundle that was pulled, `said`: a line to say first; `entry`: its folder in the cache; `files`: those that
+    change with what its reference means."""
+
+    def __init__(self, words: list[str], parts: list[str], variables: list[str], name: str | None = None) -> None:
         self.words = words
         self.parts = parts
         self.variables = variables
         self.said = self.entry = ""
         self.files: tuple[str, ...] = ()
+        self.name = name
 
     def path(self) -> str:
         """Return the path of the kept orders. Raises KeyError for a user without a home."""
@@ -75,28 +85,34 @@ def plain(words: list[str]) -> QuickStart | None:
     """Return the start that arguments of the program ask for; None for one that goes the long way."""
     options: list[str] = []
     variables: list[str] = []
+    given = ""
     rest = words[1:]
     while rest and rest[0].startswith("-"):
         option = _option(rest)
         if option is None:
             return None
         name, value = option
-        if name not in ("-e", "--env"):
+        if name == NAME:
+            given = value
+        elif name not in ("-e", "--env"):
             options.append(f"{name}={value}")
         elif not _add_variable(value, variables):
             return None
     if words[:1] != ["run"] or not rest or "\0" in "".join(words) or _lacks_terminal(options):
         return None
+    named = any(option.rstrip("=") in DETACH for option in options)
+    if not named and (given or any(option.partition("=")[0] in NAMED_VALUES for option in options)):
+        return None
     parts = [*_host(), *options, "--", os.path.abspath(rest[0]), *rest[1:]]  # noqa: PTH100
-    return QuickStart(words, parts, variables)
+    return QuickStart(words, parts, variables, given if named else None)
 
 
 def _option(rest: list[str]) -> tuple[str, str] | None:
     """Take the next option and its value off the arguments; None for one that goes the long way."""
     name, equals, value = rest.pop(0).partition("=")
-    if name in FLAGS and not equals:
+    if name in (*FLAGS, *DETACH) and not equals:
         return name, ""
-    if name not in VALUES or (equals and not name.startswith("--")) or (not equals and not rest):
+    if name not in (*VALUES, *NAMED_VALUES) or (equals and not name.startswith("--")) or (not equals and not rest):
         return None
     value = value if equals else rest.pop(0)
     return None if name in ("-p", "--publish") and not _is_fixed_port(value) else (name, value)
@@ -142,19 +158,18 @@ def follow(start: QuickStart) -> None:
     if text is None:
         return
     supervisor, orders, said, entry = text
-    if said:
-        os.write(2, f"{said}\n".encode("utf-8", "backslashreplace"))
-        with contextlib.suppress(OSError):  # of a cache that cannot be written nothing is ever removed
-            os.utime(entry)
+    if start.name is not None:
+        _follow_named(start, supervisor, orders, start.name)
+        return
     more = [("run", f"env {one}") for one in start.variables]
     anew = (sys.executable, "-P", "-m", "vmtailor.cli.run_anew", *start.words)
     more += [("otherwise", word) for word in anew]
     added = b"".join(f"{key} {value}".encode("utf-8", "surrogateescape") + b"\0" for key, value in more)
-    for number in (0, 1, 2):  # a stream that is closed would be the next file that is opened
-        try:
-            os.fstat(number)
-        except OSError:
-            os.open("/dev/null", os.O_RDWR)
+    _hold_streams()
+    if said:
+        with contextlib.suppress(OSError):  # nobody may read it; and of a cache that cannot be written nothing goes
+            os.write(2, f"{said}\n".encode("utf-8", "backslashreplace"))
+            os.utime(entry)
     descriptor = os.memfd_create("vmtailor-orders", 0)
     view = memoryview(orders + added)
     while view:
@@ -164,6 +179,24 @@ def follow(start: QuickStart) -> None:
         os.execv(supervisor, [supervisor, str(descriptor)])
     except OSError:
         os.close(descriptor)
+
+
+def _follow_named(start: QuickStart, supervisor: str, kept: bytes, name: str) -> None:
+    from vmtailor.cli import quick_machine
+
+    if name and not quick_machine.is_name(name):
+        return
+    _hold_streams()
+    quick_machine.follow(kept, supervisor, name, start.variables, start.words)
+
+
+def _hold_streams() -> None:
+    """Open something in place of a standard stream that is closed: it would be the next file that is opened."""
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open("/dev/null", os.O_RDWR)
 
 
 def _unchanged(path: str) -> tuple[str, bytes, str, str] | None:

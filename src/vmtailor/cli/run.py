@@ -9,12 +9,13 @@ import os
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vmtailor.base.errors import UserInputError
+from vmtailor.base.files import records
 from vmtailor.booting import run_orders
 from vmtailor.booting.run_orders import RunOrders
-from vmtailor.cli import docker_options, quick_start
+from vmtailor.cli import docker_options, quick_machine, quick_start
 from vmtailor.cli.verbs import Command
 from vmtailor.drivers.host import bundle_folder
 from vmtailor.pipeline import kept_run
@@ -24,6 +25,9 @@ from vmtailor.pipeline.machine_run import RunOptions, Watching, require_meant
 from vmtailor.pipeline.machine_run import run as run_machine
 from vmtailor.pipeline.pull_options import PulledBundle, PullOptions
 from vmtailor.pipeline.run_subject import subject_of
+
+if TYPE_CHECKING:
+    from vmtailor.pipeline.kept_start import LikeStart
 
 #: A descriptor behind those that have a meaning in the supervisor.
 _FREE = 10
@@ -67,7 +71,13 @@ def run(options: RunOptions, kept: KeptOptions, wanted: ImageRunOptions, pull: P
         # A run without a name loads none of this.
         from vmtailor.pipeline import kept_start
 
-        sys.exit(kept_start.run_kept(options, kept, placed=subject.of_cache))
+        def keep(like: LikeStart) -> None:
+            started = quick_start.missed
+            if started is not None and started.name is not None and like.of_files:
+                supervisor = str(run_orders.program())
+                quick_start.keep(started, functools.partial(_named, like), like.of_files, supervisor, like.holds_s)
+
+        sys.exit(kept_start.run_kept(options, kept, placed=subject.of_cache, keep=keep))
     if subject.of_cache and not _tell(subject.pulled):
         quick_start.missed = None  # the same words may mean another image next time
     # typer.Exit would make 130 look like an interrupted program of ours
@@ -83,6 +93,10 @@ def _tell(pulled: PulledBundle | None) -> bool:
         quick_start.missed.entry = str(pulled.folder)
         quick_start.missed.files = tuple(map(str, pulled.depends))
     return pulled is not None
+
+
+def _named(like: LikeStart) -> bytes:
+    return quick_machine.template(records.to_bytes(like.record), like.note, like.make_disk, like.orders)
 
 
 def _keep(orders: RunOrders) -> None:

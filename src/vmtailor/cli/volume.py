@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Annotated, Any
 
 from vmtailor.base import figures, output
-from vmtailor.base.errors import AnswerNo, UserInputError
+from vmtailor.base.errors import AnswerNo, UserInputError, VmtailorError
 from vmtailor.base.terminal import Column, Table, TerminalConsole, box
 from vmtailor.drivers.shares import volumes
 from vmtailor.drivers.shares.volumes import USUAL_BYTES, VolumeState
@@ -110,17 +110,15 @@ def _create(names: tuple[str, ...], size_bytes: int, labels: tuple[str, ...]) ->
 
 
 def _remove(names: tuple[str, ...], force: bool) -> None:
-    wrong = []
+    wrong: list[VmtailorError] = []
     for name in names:
         if force and name not in volumes.names():
             continue
         try:
             volumes.remove(name)
-        except UserInputError as error:
+        except (AnswerNo, UserInputError) as error:
             wrong.append(error)
         else:
             output.say(name)
-    if len(wrong) == 1:
-        raise wrong[0]
     if wrong:
         raise AnswerNo("; ".join(error.message for error in wrong), hint=wrong[0].hint)

@@ -5,11 +5,8 @@ finds is an ordinary fit in the cache, which the next run of the image takes."""
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import os
 import shutil
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -17,7 +14,7 @@ from typing import ClassVar
 from vmtailor.base import process
 from vmtailor.base.cache.store import Store, digest
 from vmtailor.base.errors import UserInputError, VmtailorError
-from vmtailor.base.files import records
+from vmtailor.base.files import file_lock, records
 from vmtailor.model.image import Image
 
 #: Names of such fits in the cache.
@@ -50,24 +47,9 @@ def folder_of(image: Image, store: Store) -> Path:
 
 def goes_on(folder: Path) -> bool:
     """Return whether the fit of a folder lives."""
-    with contextlib.suppress(OSError), _locked(folder) as free:
-        return not free
+    with contextlib.suppress(OSError), file_lock.tried(folder / _LOCK) as lock:
+        return lock is None
     return False
-
-
-@contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[int | None]:
-    """Hold the lock of a fit that does not live; yields its descriptor, or None for one that lives."""
-    lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield None
-            return
-        yield lock
-    finally:
-        os.close(lock)
 
 
 def begin(image: Image, store: Store) -> Path:
@@ -76,7 +58,7 @@ def begin(image: Image, store: Store) -> Path:
     folder = folder_of(image, store)
     store.folder(KIND)
     folder.mkdir(mode=0o700, exist_ok=True)
-    with _locked(folder) as lock:
+    with file_lock.tried(folder / _LOCK) as lock:
         if lock is not None:
             # It stays where the process is killed.
             records.save(FitBehind(image.reference, False, ENDED_EARLY), folder / RECORD, private=True)

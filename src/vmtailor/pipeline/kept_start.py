@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,14 +18,18 @@ from typing import IO
 from vmtailor.base import output, process
 from vmtailor.base.errors import AnswerNo, HostError, UserInputError, VmtailorError
 from vmtailor.base.files.regular_files import write_atomic
+from vmtailor.base.text import plain
 from vmtailor.booting import control_relay, run_orders
 from vmtailor.booting.control_relay import ControlWishes
+from vmtailor.booting.run_orders import RunOrders
 from vmtailor.drivers.guest import guest_volume
 from vmtailor.drivers.host import bundle_folder, machine_folders, tty, user_folders
 from vmtailor.drivers.host.bundle_folder import BundleFolder
 from vmtailor.drivers.host.machine_folders import MachineFolder, MachineFolders
+from vmtailor.drivers.shares import ext4_disks
 from vmtailor.model import option_values
 from vmtailor.model.image import HealthCheck
+from vmtailor.model.kept_machine import KeptMachine
 from vmtailor.model.option import OptionSubject, refuse
 from vmtailor.pipeline import image_bundle, kept_layer, kept_run
 from vmtailor.pipeline.kept_run import KeptOptions
@@ -43,10 +47,31 @@ _MOST_ORDERS = 64 << 20
 _DETACHED = [("detached", "1")]
 
 
-def run_kept(options: RunOptions, kept: KeptOptions, *, placed: bool = False) -> int:
+@dataclass(frozen=True, kw_only=True)
+class LikeStart:
+    """The start of a machine, for others like it. `record` and `orders` are without variables of -e; `note`: a line
+    that was said, without the name; `make_disk`: the command that makes the disk of what it writes, without its path.
+    `of_files` and `holds_s`: as RunOrders has them."""
+
+    record: KeptMachine
+    orders: bytes
+    note: str
+    make_disk: tuple[str, ...]
+    of_files: tuple[str, ...]
+    holds_s: float
+
+
+def run_kept(
+    options: RunOptions,
+    kept: KeptOptions,
+    *,
+    placed: bool = False,
+    keep: Callable[[LikeStart], None] = lambda like: None,
+) -> int:
     """Make a machine with a name, and become its supervisor, which prints the identifier of a machine in the
     background. A machine that the caller may leave is joined; then returns the status. `placed`: the bundle lies in the
-    cache, which may be pruned; so it is put beside what the machine keeps. Raises UserInputError, HostError."""
+    cache, which may be pruned; so it is put beside what the machine keeps. `keep` gets a start in the background that
+    holds for others. Raises UserInputError, HostError."""
     tty.require_streams()
     wishes = _wishes(options.interactive, options.terminal, options.attach, kept.detach_keys, proxy=kept.sig_proxy)
     kept_run.require_together(options, kept)
@@ -75,12 +100,16 @@ def run_kept(options: RunOptions, kept: KeptOptions, *, placed: bool = False) ->
     except BaseException:
         folders.remove(folder)
         raise
+    said = ""
     if record.layer_lacks and not options.rm and not options.read_only:
         fit = f"vmtailor fit {record.image} --keep volumes makes one that can"
-        output.note(
-            f"vmtailor: {folder.record.name} keeps what it writes in memory, until it stops: {record.layer_lacks}; "
-            f"{fit if placed else kept_layer.lacks(files)[1]}"
-        )
+        helps = fit if placed else kept_layer.lacks(files)[1]
+        said = f"keeps what it writes in memory, until it stops: {record.layer_lacks}; {helps}"
+        output.note(f"vmtailor: {folder.record.name} {said}")
+    # Free ports, and values of variables, are of one start.
+    if not (placed or kept.id_file or kept.label_files or options.env_files) and settled.ports == options.ports:
+        bare, _ = kept_run.record_of(replace(options, env=()), kept, files)
+        keep(orders.like(replace(bare, id=record.id, name=folder.record.name), plain(said), folder))
     if kept_run.is_joined(options, kept):
         return _joined(folder, orders, wishes)
     more = [*_DETACHED, ("start-print", record.id)] if kept.detach else []
@@ -129,21 +158,37 @@ def _joined(folder: MachineFolder, orders: _Orders, wishes: ControlWishes) -> in
 @dataclass(frozen=True)
 class _Orders:
     """Orders of a machine, without what is of one start. `inherited`: descriptors of ours that the supervisor is to
-    have; orders with some are good for one start."""
+    have; orders with some are good for one start. `made`: what they were made from, where they are new, and `more` what
+    was added."""
 
     text: bytes
     inherited: tuple[int, ...] = ()
+    made: RunOrders | None = None
+    more: bytes = b""
+
+    def like(self, record: KeptMachine, note: str, folder: MachineFolder) -> LikeStart:
+        """Return the start, for others like it; it holds for none where nothing says how long."""
+        assert self.made is not None
+        return LikeStart(
+            record=record,
+            orders=self.made.text(known=True, variables=False) + self.more,
+            note=note,
+            make_disk=ext4_disks.command() if folder.layer is not None else (),
+            of_files=self.made.of_files,
+            holds_s=self.made.holds_s,
+        )
 
 
 def _orders(folder: MachineFolder, options: RunOptions, files: BundleFolder) -> _Orders:
     """Return the orders of a machine."""
     record = folder.record
     orders, _ = orders_of(replace(options, attach=()), None, files, layer=folder.layer)
-    text = replace(orders, once_up="").text(known=True)
+    orders = replace(orders, once_up="")
     more = [("restart", record.restart)]
     if guest_volume.can_start_further(files.init):
         more += _health(record.health)
-    return _Orders(text + guest_volume.records(more).removeprefix(_VERSION), orders.inherited)
+    added = guest_volume.records(more).removeprefix(_VERSION)
+    return _Orders(orders.text(known=True) + added, orders.inherited, orders, added)
 
 
 def _health(check: HealthCheck | None) -> list[tuple[str, str]]:

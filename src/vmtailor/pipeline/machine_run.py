@@ -29,7 +29,7 @@ from vmtailor.drivers.host.caught_signals import caught
 from vmtailor.drivers.host.kept_state import kept_state
 from vmtailor.drivers.monitors import monitors
 from vmtailor.drivers.monitors.monitor import KVM_DEVICE
-from vmtailor.drivers.monitors.supervised_start import RUN_VOLUME, SupervisedStart
+from vmtailor.drivers.monitors.supervised_start import RUN_VOLUME, FileHandover, SupervisedStart
 from vmtailor.model import option_values, run_rows, run_values
 from vmtailor.model.boots.surroundings import GuestSurroundings, Limit, Tmpfs
 from vmtailor.model.boots.workload import Run, Terminal
@@ -505,7 +505,10 @@ def ended(end: RunEnd, context: EndContext) -> int:
 def _of_files(files: BundleFolder, start: SupervisedStart) -> tuple[str, ...]:
     """Return the files that orders were made from: those of the bundle that were read, and all of the monitor."""
     read = (RECORD, *(name for name in (INIT, files.bundle.kernel_config, RUN) if files.lists(name)))
-    found = (*(str(files.path / name) for name in read), *(one.path for one in start.files), *start.programs)
+    # What is written is never as it was.
+    written = {one.path for one in start.files if one.use is FileHandover.WRITE}
+    kept = (one.path for one in start.files if one.path not in written)
+    found = (*(str(files.path / name) for name in read), *kept, *start.programs)
     return tuple(path for path in found if Path(path).is_file())
 
 

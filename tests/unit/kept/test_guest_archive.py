@@ -60,7 +60,8 @@ def test_a_folder_comes_out_as_it_was(tmp_path: Path) -> None:
 
 def test_what_is_in_a_folder_goes_into_one_that_is_there(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    out.mkdir(mode=0o711)
+    out.mkdir()
+    out.chmod(0o711)
     (out / "a").write_text("old")
     (out / "kept").write_text("kept")
     for top in ("etc", ".", "./etc/"):

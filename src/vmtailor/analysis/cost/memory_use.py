@@ -53,13 +53,12 @@ def use(machine_bytes: int, kernel_log: str, account: str) -> MemoryUse | None:
     return MemoryUse(machine_bytes, tuple(part for part in parts if part.bytes))
 
 
-def needed(found: MemoryUse, *, drops_caches: bool = False) -> int:
+def needed(found: MemoryUse, caches_kept: float = 0.5) -> int:
     """Return about how much memory would do, told by the use of a machine that has more, in bytes: what is in use and
-    descriptors for that much, with half of what can be dropped. `drops_caches`: without any of it; a system with an
-    init of its own reads much once, and at its least has 1 to 3 MiB of caches."""
+    descriptors for that much. `caches_kept`: the share that stays of what can be dropped."""
     bytes_of = {part.name: part.bytes for part in found.parts}
-    caches = bytes_of.get("caches", 0) // (1 if drops_caches else 2)
-    spare = bytes_of.get("free", 0) + bytes_of.get("page descriptors", 0) + caches
+    dropped = int(bytes_of.get("caches", 0) * (1 - caches_kept))
+    spare = bytes_of.get("free", 0) + bytes_of.get("page descriptors", 0) + dropped
     return (found.machine_bytes - spare) * PAGE_BYTES // (PAGE_BYTES - DESCRIPTOR_BYTES)
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from vmtailor.base import near_names
 from vmtailor.base.disk_full import disk_full_is_a_host_error
 from vmtailor.base.errors import AnswerNo, HostError, UserInputError, VmtailorError
-from vmtailor.base.files import records
+from vmtailor.base.files import file_lock, records
 from vmtailor.base.text import is_number, plain
 from vmtailor.drivers.host import machine_names, user_folders
 from vmtailor.model.kept_machine import ID, KILLED, NAME, KeptMachine, MachineState, MachineStatus
@@ -92,16 +92,8 @@ class MachineFolder:
     @contextlib.contextmanager
     def held(self) -> Iterator[bool]:
         """Hold the lock of a machine that does not run, so that nobody starts it; yields whether it is held."""
-        lock = os.open(self.path / ALIVE, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        try:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                yield False
-                return
-            yield True
-        finally:
-            os.close(lock)
+        with file_lock.tried(self.path / ALIVE) as lock:
+            yield lock is not None
 
     def state(self) -> MachineState:
         """Return its state as it is now. A machine whose supervisor was killed has exited with status 137."""

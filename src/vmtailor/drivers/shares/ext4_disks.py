@@ -21,11 +21,16 @@ def require_size(what: str, size_bytes: int) -> None:
         raise UserInputError(f"{what} cannot hold {size_bytes} bytes", hint="from 8M to 16T")
 
 
+def command() -> tuple[str, ...]:
+    """Return the command that makes the file system, without the disk. Raises HostError where the host has none."""
+    return (process.require_tool("mkfs.ext4", "e2fsprogs"), "-q", "-F", *_OPTIONS)
+
+
 def make(disk: Path, size_bytes: int) -> None:
     """Make a disk, for us alone, where there is no file yet. Raises HostError where the host has no `mkfs.ext4`, and
     OSError."""
-    mkfs = process.require_tool("mkfs.ext4", "e2fsprogs")
+    argv = command()
     with disk.open("xb") as file:
         file.truncate(size_bytes)
     disk.chmod(0o600)
-    process.run([mkfs, "-q", "-F", *_OPTIONS, str(disk)], timeout_s=_MKFS_S)
+    process.run([*argv, str(disk)], timeout_s=_MKFS_S)

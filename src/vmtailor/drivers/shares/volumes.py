@@ -17,7 +17,7 @@ from typing import ClassVar
 
 from vmtailor.base import process
 from vmtailor.base.disk_full import disk_full_is_a_host_error
-from vmtailor.base.errors import HostError, UserInputError
+from vmtailor.base.errors import AnswerNo, HostError, UserInputError
 from vmtailor.base.files import records
 from vmtailor.base.text import plain
 from vmtailor.drivers.host import user_folders
@@ -98,7 +98,7 @@ def create(name: str, size_bytes: int = USUAL_BYTES, labels: tuple[tuple[str, st
 
 
 def state(name: str) -> VolumeState:
-    """Return what is known of a volume. Raises UserInputError where there is none."""
+    """Return what is known of a volume. Raises AnswerNo where there is none."""
     folder = _folder(name)
     with _opened(folder) as disk:
         busy = not _lock(disk)
@@ -107,7 +107,8 @@ def state(name: str) -> VolumeState:
 
 
 def remove(name: str) -> None:
-    """Remove a volume and all that is in it. Raises UserInputError where there is none, or a machine uses it."""
+    """Remove a volume and all that is in it. Raises AnswerNo where there is none, UserInputError where a machine uses
+    it."""
     folder = _folder(name)
     with _locked(_root()), _opened(folder) as disk:
         if not _lock(disk):
@@ -147,7 +148,7 @@ def _busy(name: str) -> UserInputError:
 def _folder(name: str) -> Path:
     folder = _root() / require_name(name)
     if not folder.is_dir():
-        raise UserInputError(f"there is no volume {name}", hint="vmtailor volume ls names them")
+        raise AnswerNo(f"there is no volume {name}", hint="vmtailor volume ls names them")
     return folder
 
 

@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A lock that a process holds by a file's descriptor, also by one that it inherited, as long as it lives."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+
+@contextlib.contextmanager
+def tried(path: Path) -> Iterator[int | None]:
+    """Hold the lock of a file, which is made where it does not exist, while the block runs. Yields its descriptor, or
+    None where another process has it."""
+    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield None
+            return
+        yield lock
+    finally:
+        os.close(lock)

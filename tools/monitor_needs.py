@@ -52,8 +52,9 @@ A kernel tailored to lighttpd, with its default margin and on the smallest board
 """
 
 END = """
-With `ACPI`, the kernel need not read tables of the kind that machines without it have (`X86_MPPARSE`), and that is left out: on the smallest
-board its interrupts then come through the PIC. These are the differences between two fits of one image:
+With `ACPI`, the kernel need not read tables of the kind that machines without it have (`X86_MPPARSE`), and that is
+left out: on the smallest board its interrupts then come through the PIC. These are the differences between two fits of
+one image:
 
     vmtailor refit BUNDLE {keeps} -o WITH --repeat 2
     .venv/bin/python tools/monitor_needs.py --price BUNDLE/run.json WITH/run.json

@@ -87,8 +87,8 @@ class Gives:
 
 @dataclass(frozen=True)
 class NeedPrice:
-    """By how much a need makes a tailored kernel larger: symbols that are y, bytes of the kernel file, instructions from
-    kernel entry to init (net)."""
+    """The growth of a tailored kernel by a need: symbols that are y, bytes of the kernel file, instructions from kernel
+    entry to init (net)."""
 
     symbols_y: int
     kernel_bytes: int

@@ -74,6 +74,21 @@ static bool sleeps(struct relay *relay) {
     return relay->slept;
 }
 
+// Is the machine to be ended? A guest that writes disks ends its container itself at first, and writes what it holds:
+// a container that is killed loses nothing, as with engines.
+static bool is_to_end(struct relay *relay, int64_t now) {
+    struct guest *guest = &relay->guest;
+    if (!relay->killed && !is_over(now, relay->asked_ms, relay->grace_ms))
+        return false;
+    if (relay->orders->flush_ms <= 0 || !guest->listening)
+        return true;
+    if (relay->flush_ms < 0) {
+        relay->flush_ms = now;
+        guest_signal(guest, SIGKILL);
+    }
+    return is_over(now, relay->flush_ms, relay->orders->flush_ms);
+}
+
 static enum finish finished(struct relay *relay) {
     const struct guest *guest = &relay->guest;
     int64_t now = now_ms();
@@ -83,7 +98,7 @@ static enum finish finished(struct relay *relay) {
         return FINISH_CLOSED;
     if (guest->farewell && !guest_ended(guest))
         return FINISH_FAREWELL;
-    if (relay->killed || is_over(now, relay->asked_ms, relay->grace_ms))
+    if (is_to_end(relay, now))
         return FINISH_KILLED;
     if (!guest->listening && is_over(now, relay->machine.started_ms, relay->orders->start_ms))
         return FINISH_NOT_STARTED;
@@ -222,7 +237,7 @@ static void start(struct relay *relay) {
     relay->waiting = relay->orders->announce;
     relay->reading = relay->orders->interactive && !relay->orders->detached && !relay->orders->no_stdin;
     relay->grace_ms = relay->orders->grace_ms;
-    relay->asked_ms = relay->ended_ms = -1;
+    relay->asked_ms = relay->ended_ms = relay->flush_ms = -1;
     relay->heard_ms = now_ms();
     relay->used = -1;
     relay->killed = relay->gone = false;

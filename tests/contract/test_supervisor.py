@@ -504,6 +504,34 @@ def test_a_machine_is_started_again_as_its_policy_says(folder: Folder, policy: s
     assert (values["exit"], values["restarts"]) == (str(code), str(restarts))
 
 
+@pytest.mark.parametrize(("heeds", "status"), [(True, "143"), (False, "137")])
+def test_a_guest_with_disks_ends_its_container_itself(folder: Folder, heeds: bool, status: str) -> None:
+    """It is given time to write what it holds, and no more than that."""
+    heeded = "end(143)" if heeds else "time.sleep(60)"
+    code = f"hello()\nfor kind, payload in frames():\n if (kind, payload) == ('s', b'9'): {heeded}; break"
+    flush = ("flush-ms", "30000" if heeds else "200")
+    assert run(orders(code, *folder.detached, flush, ("restart", "always"))).returncode == 0
+    assert [kind for kind, _ in frames(ask(folder, "kill", ("signal", "9")))] == ["R"]
+    folder.wait_ended()
+    assert (folder.values()["status"], folder.values()["exit"]) == ("exited", status)
+
+
+def test_the_lock_of_a_disk_ends_with_its_monitor(folder: Folder) -> None:
+    """As QEMU locks: on the open file, which the supervisor must not hold beyond a run."""
+    disk = folder.path / "disk"
+    disk.write_bytes(b"x" * 512)
+    code = (
+        "import fcntl\nlock = lambda kind: struct.pack('hhqqi', kind, 0, 0, 1, 0)\n"
+        "held = fcntl.fcntl(70, fcntl.F_OFD_GETLK, lock(fcntl.F_WRLCK))\n"
+        "fcntl.fcntl(71, fcntl.F_OFD_SETLK, lock(fcntl.F_WRLCK))\n"
+        "hello(); end(3 if struct.unpack('hhqqi', held)[0] == fcntl.F_UNLCK else 4)"
+    )
+    files = [("open", f"70 r 0 0 0 0 0 {disk}"), ("open", f"71 rw 0 0 0 0 0 {disk}")]
+    assert run(orders(code, *folder.detached, *files, ("restart", "on-failure:2"))).returncode == 0
+    folder.wait_ended()
+    assert (folder.values()["exit"], folder.values()["restarts"]) == ("3", "2")
+
+
 def test_a_machine_that_is_started_again_for_ever_can_be_stopped(folder: Folder) -> None:
     assert run(orders("hello(); end(0)", *folder.detached, ("restart", "always"))).returncode == 0
     end = time.monotonic() + PATIENCE_S

@@ -258,6 +258,14 @@ def test_a_start_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     assert run_end.parse((tmp_path / "end").read_bytes()).finish is Finish.NOT_STARTED
 
 
+def test_a_monitor_that_does_not_get_the_processor_is_waited_for() -> None:
+    code = (
+        "if os.fork() == 0:\n time.sleep(2.5); os.kill(os.getppid(), signal.SIGCONT); os._exit(0)\n"
+        "os.kill(os.getpid(), signal.SIGSTOP); hello(); end(5)"
+    )
+    assert run(orders(code, ("start-ms", "500"))).returncode == 5
+
+
 def test_standard_input_goes_by_credit_and_ends() -> None:
     code = (
         "hello()\nmost = under = 0\nfor kind, data in frames():\n"

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "common/clock.h"
+#include "common/large.h"
 #include "init/base/event_loop.h"
 #include "init/base/power_off.h"
 #include "init/base/serial_line.h"
@@ -104,8 +105,10 @@ static bool open_pipe(struct watch *watch, int *write_end) {
     return true;
 }
 
+LARGE char job_records[8][1024];
+
 static void start_client(bool until, int timeout_ms) {
-    static char records[8][1024], timeout[16];
+    static char timeout[16];
     const struct step *step = job.step;
     char *argv[16] = {"/.vmtailor/client", until ? "until" : "count", timeout};
     int count = 3, out = -1;
@@ -126,12 +129,12 @@ static void start_client(bool until, int timeout_ms) {
     };
     for (size_t i = 0; i < sizeof says / sizeof *says; i++) {
         if (says[i].text != NULL)
-            snprintf(records[i], sizeof *records, "%s %s", says[i].key, says[i].text);
+            snprintf(job_records[i], sizeof *job_records, "%s %s", says[i].key, says[i].text);
         else if (says[i].number >= 0)
-            snprintf(records[i], sizeof *records, "%s %d", says[i].key, says[i].number);
+            snprintf(job_records[i], sizeof *job_records, "%s %d", says[i].key, says[i].number);
         else
             continue;
-        argv[count++] = records[i];
+        argv[count++] = job_records[i];
     }
     char *contains = step->contains != NULL ? malloc(strlen(step->contains) + 16) : NULL;
     if (contains != NULL) {

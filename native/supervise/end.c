@@ -150,7 +150,8 @@ int end_explained(const struct relay *relay, char *words, size_t size) {
                 words[kept++] = data[i] && data[i] != '\n' ? data[i] : ' ';
         if (length <= 0)
             continue;
-        control_words(data, (size_t)length);
+        if (!relay->orders->awaits || relay->alone) // the client has our standard error still
+            control_words(data, (size_t)length);
         if (write(2, data, (size_t)length) < 0)
             continue; // nobody reads it
     }

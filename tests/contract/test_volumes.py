@@ -91,6 +91,7 @@ def test_the_verb() -> None:
     assert said("rm", "data", made).split() == ["data", made] and said("rm", "--force", "data") == ""
     for words in (("rm", "data"), ("inspect", "data")):
         assert isinstance(CliRunner().invoke(app, ["volume", *words]).exception, AnswerNo)  # 1, as in docker
-    for words in (("rm",), ("ls", "x1"), ("create", "aa", "bb"), ("rm", "aa", "--size", "1G")):
-        assert isinstance(CliRunner().invoke(app, ["volume", *words]).exception, UserInputError)
+    wrong: tuple[tuple[str, ...], ...] = (("rm",), ("ls", "x1"), ("create", "aa", "bb"), ("rm", "aa", "--size", "1G"))
+    for asked in wrong:
+        assert isinstance(CliRunner().invoke(app, ["volume", *asked]).exception, UserInputError)
     assert volumes.names() == ()

@@ -6,12 +6,14 @@ The kernel is the one that was fitted to `lighttpd`, with a shell (tests/guests/
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
 import pty
 import re
 import select
+import socket
 import struct
 import subprocess
 import termios
@@ -55,8 +57,13 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Call]:
         called("rm", "-f", *names)
 
 
+def complaints(ended: Ended) -> str:
+    """What was said on standard error, but for one line: this kernel has no file system for what machines write."""
+    return "".join(line for line in ended.stderr.splitlines(True) if "keeps what it writes in memory" not in line)
+
+
 def said(ended: Ended, code: int = 0) -> str:
-    assert (ended.returncode, ended.stderr) == (code, ""), (ended.stdout, ended.stderr)
+    assert (ended.returncode, complaints(ended)) == (code, ""), (ended.stdout, ended.stderr)
     return ended.stdout
 
 
@@ -167,7 +174,7 @@ def test_a_terminal_is_left_and_joined_again(shell: Path, call: Call) -> None:
 def test_logs_health_and_signals_over_restarts(shell: Path, call: Call, tmp_path: Path) -> None:
     # A health check is a shell's command, and this image has none by that name.
     script = (
-        "busybox ln -s busybox /bin/sh; echo started $0; trap 'echo reload' HUP; trap 'exit 5' TERM\n"
+        "rm -f /tmp/good; busybox ln -sf busybox /bin/sh; echo started $0; trap 'echo reload' HUP; trap 'exit 5' TERM\n"
         "while :; do sleep 0.1; done"
     )
     words = (
@@ -203,13 +210,33 @@ def test_streams_that_are_attached_and_how_machines_end(shell: Path, call: Call)
     ended = call("run", "-a", "stderr", shell, "echo out; echo err >&2; exit 3")
     assert (ended.returncode, ended.stdout, ended.stderr) == (3, "", "err\n")
     missing = call("run", "--sig-proxy=false", "--rm", "--entrypoint", "nosuch", shell)
-    plain = call("run", "--entrypoint", "nosuch", shell)
-    assert (missing.returncode, missing.stdout, missing.stderr) == (127, plain.stdout, plain.stderr)
-    assert "execve(nosuch)" in missing.stderr
+    words = "vmtailor: the container could not be started: execve(nosuch): No such file or directory\n"
+    assert (missing.returncode, missing.stdout, complaints(missing)) == (127, "", words)
     said(call("run", "-d", "--name", "deaf", shell, "trap '' TERM; echo up; while :; do sleep 0.1; done"))
     until(lambda: call("logs", "deaf").stdout == "up\n")
-    said(call("run", "-d", "--name", "short", shell, "sleep 0.5; exit 4"))
     began = time.monotonic()
     assert said(call("stop", "-t", "1", "deaf")) == "deaf\n"
     assert 1.0 <= time.monotonic() - began < PATIENCE_S
-    assert said(call("wait", "deaf", "short")) == "137\n4\n"
+    assert said(call("wait", "deaf", "deaf")) == "137\n137\n"
+
+
+def test_a_port_of_ipv6(shell: Path, call: Call) -> None:
+    """Beside one of IPv4, and after a restart: the program beside the machine stays as long as that."""
+    script = "while :; do echo answer | busybox nc -l -p 80; done"
+    said(call("run", "-d", "--name", "six", "-p", "[::1]::80", "-p", "0:81", shell, script))
+    first, second = json.loads(said(call("inspect", "-f", "{{json .NetworkSettings.Ports}}", "six"))).values()
+    assert (first[0]["HostIp"], second[0]["HostIp"]) == ("::1", "127.0.0.1")
+    port = int(first[0]["HostPort"])
+    assert f"[::1]:{port}->80/tcp" in said(call("ps"))
+
+    def answers() -> bool:
+        with contextlib.suppress(OSError), socket.create_connection(("::1", port), PATIENCE_S) as line:
+            line.settimeout(PATIENCE_S)
+            return line.recv(100) == b"answer\n"
+        return False
+
+    until(answers)
+    said(call("restart", "-t", "0", "six"))
+    until(answers)
+    taken = call("run", "-p", f"[::1]:{port}:80", shell)
+    assert (taken.returncode, f"[::1]:{port}/tcp is already in use" in taken.stderr) == (125, True)

@@ -25,10 +25,10 @@ from vmtailor.drivers.image import image_reference
 from vmtailor.model.bundle import RUN
 from vmtailor.model.image import Image, ImageConfig
 from vmtailor.model.margin import Margin
-from vmtailor.pipeline import fit_behind, image_bundle, image_run
+from vmtailor.pipeline import fit_behind, image_bundle, image_run, mount_words
 from vmtailor.pipeline.fit_behind import FitBehind
 from vmtailor.pipeline.image_run_options import ImageRunOptions, RunSubject
-from vmtailor.pipeline.machine_run import RunOptions
+from vmtailor.pipeline.machine_run import RunOptions, require_meant
 from vmtailor.pipeline.run_subject import subject_of
 from vmtailor.stages import image_fetch
 
@@ -126,6 +126,21 @@ def test_a_bundle_gives_its_kernel_and_another_processors_does_not(
     (given / "vmlinux").write_text("changed since")
     with pytest.raises(UserInputError, match="the file vmlinux of the family kernel is damaged"):
         start(layout, family=str(given))
+
+
+def test_what_a_family_kernel_lacks_is_said_with_what_makes_one(layout: str) -> None:
+    fit_in_cache("server", SERVER, 2000)
+    found = bundle_folder.load(start(layout).bundle)
+    (mount,) = mount_words.parse_volumes(("/tmp:/x",))
+    for options, said, hint in (
+        (RunOptions(found.path, volumes=(mount,)), "cannot mount folders of the host", "vmtailor family build makes"),
+        (RunOptions(found.path, cpus=2), "this family kernel is for 1 CPU", "vmtailor family build --cpus 2 makes"),
+    ):
+        with pytest.raises(UserInputError, match=said) as error:
+            require_meant(options, found)
+        assert hint in error.value.hint
+    with pytest.raises(UserInputError, match="compare with a trace, and this image was never fitted"):
+        subject_of(RunOptions(Path(layout), explain_failures=True), ImageRunOptions())
 
 
 def test_a_bundle_needs_neither_option_and_a_name_alone_says_no_source(tmp_path: Path) -> None:

@@ -25,6 +25,8 @@ KERNEL = {"FUSE_FS": "y", "VIRTIO_FS": "y", "EXT4_FS": "y", "EXT4_FS_SECURITY": 
 
 
 class FakeBundle:
+    is_fitted = True
+
     def __init__(self, config: dict[str, str], init: bytes = INIT) -> None:
         self.path, self.config, self.init = Path("/bundles/web"), config, init
 

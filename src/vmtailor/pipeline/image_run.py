@@ -50,6 +50,11 @@ def subject(
         return RunSubject(own, of_cache=True)
     if found is None:
         raise _no_kernel(image, row.name)
+    if options.watched:
+        raise UserInputError(
+            "--explain-failures and --observed compare with a trace, and this image was never fitted",
+            hint=f"vmtailor fit {reference} -o FOLDER, then run FOLDER with them",
+        )
     note(f"{found.phrase}, not fitted: nothing proven for this image")
     bundle = image_bundle.made(image, found, store)
     if not wanted.fit:

@@ -376,6 +376,11 @@ def require_meant(options: RunOptions, files: BundleFolder) -> None:
             "this machine has no network device, so no port can be published",
             hint=f"fit the {noun} with --keep VIRTIO_NET",
         )
+    if options.cpus is not None and options.cpus > bundle.cpus and not files.is_fitted:
+        raise UserInputError(
+            f"this family kernel is for {plural(bundle.cpus, 'CPU')}",
+            hint=f"vmtailor family build --cpus {options.cpus} makes one for more; the next run takes it",
+        )
     if options.cpus is not None and options.cpus > bundle.cpus:
         raise UserInputError(
             f"the bundle was fitted to {plural(bundle.cpus, 'CPU')}, and its kernel has no more",

@@ -53,6 +53,11 @@ def require_meant(wanted: Sequence[WantedMount], files: BundleFolder) -> None:
     groups = [name for name, symbols in GROUPS.items() if _lacks(wanted, symbols, files)]
     if groups:
         lacking = ", ".join(symbol for name in groups for symbol in GROUPS[name] if files.config.get(symbol) != "y")
+        if not files.is_fitted:
+            raise UserInputError(
+                f"this family kernel cannot mount {_words(groups)}: it lacks {lacking}",
+                hint="vmtailor family build makes one that can, which takes minutes; the next run takes it",
+            )
         raise UserInputError(
             f"the kernel of {files.path} cannot mount {_words(groups)}: it lacks {lacking}",
             hint=f"vmtailor refit {files.path} --keep {','.join(groups)} makes a second kernel, which takes minutes",

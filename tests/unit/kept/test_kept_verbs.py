@@ -198,6 +198,13 @@ def test_names_are_taken_once(call: Start) -> None:
     assert call("rename", "store", "store")[0] == 2
 
 
+def test_a_link_that_leads_to_no_identifier_is_no_name(call: Start) -> None:
+    made("web")
+    (MachineFolders().names / "wet").symlink_to("/etc/passwd")
+    code, out, err = call("inspect", "wet")
+    assert (code, out) == (1, "[]\n") and "no machine is called 'wet'" in err and "did you mean web?" in err
+
+
 def test_a_name_of_a_machine_that_is_gone_is_free() -> None:
     folders = MachineFolders()
     made("web")

@@ -30,6 +30,7 @@ from vmtailor.model.boots.system_exercise import SystemExercise
 from vmtailor.model.bundle import (
     BASELINE_CONFIG,
     EXERCISE,
+    IMAGE,
     INIT,
     MONITORS,
     PAGE,
@@ -292,6 +293,11 @@ class BundleFolder(SavedFolder):
     def init(self) -> bytes:
         """Return the init in the root file system; empty when the bundle does not say."""
         return self.data(INIT, MOST_INIT_BYTES) if self.lists(INIT) else b""
+
+    @property
+    def is_fitted(self) -> bool:
+        """Return whether a fit made it; else it is an image on a family kernel, for which nothing is proven."""
+        return self.lists(EXERCISE) or not self.lists(IMAGE)
 
     @property
     def may_be_pid_one(self) -> bool:

@@ -264,7 +264,7 @@ class MachineFolders:
             )
         folder = self._folder(found[0]) if found else None
         if folder is None or self._swept(folder):
-            names = [name for name, _ in self._links()]
+            names = [name for name, target in self._links() if target]
             raise NoMachine(
                 f"no machine is called '{plain(word[:80])}'",
                 hint=near_names.or_else(word, names, "vmtailor ps -a lists all machines"),

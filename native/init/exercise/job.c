@@ -17,6 +17,8 @@
 #include "init/base/serial_line.h"
 #include "init/container/child.h"
 
+#define LONGEST_RECORD 1024
+
 struct job job;
 unsigned job_stretch = 100;
 
@@ -105,7 +107,8 @@ static bool open_pipe(struct watch *watch, int *write_end) {
     return true;
 }
 
-LARGE char job_records[8][1024];
+/* Behind one another, so that few pages are written: each is copied after the fork. */
+LARGE char job_records[8 * LONGEST_RECORD];
 
 static void start_client(bool until, int timeout_ms) {
     static char timeout[16];
@@ -127,14 +130,16 @@ static void start_client(bool until, int timeout_ms) {
         {".status", NULL, step->status},
         {".sha256", step->sha256, -1},
     };
+    char *record = job_records;
     for (size_t i = 0; i < sizeof says / sizeof *says; i++) {
         if (says[i].text != NULL)
-            snprintf(job_records[i], sizeof *job_records, "%s %s", says[i].key, says[i].text);
+            snprintf(record, LONGEST_RECORD, "%s %s", says[i].key, says[i].text);
         else if (says[i].number >= 0)
-            snprintf(job_records[i], sizeof *job_records, "%s %d", says[i].key, says[i].number);
+            snprintf(record, LONGEST_RECORD, "%s %d", says[i].key, says[i].number);
         else
             continue;
-        argv[count++] = job_records[i];
+        argv[count++] = record;
+        record += strlen(record) + 1;
     }
     char *contains = step->contains != NULL ? malloc(strlen(step->contains) + 16) : NULL;
     if (contains != NULL) {

@@ -16,7 +16,7 @@
 #include "init/base/disks.h"
 #include "init/base/power_off.h"
 #include "init/base/serial_line.h"
-#include "init/container/layer.h"
+#include "init/machine/layer.h"
 #include "init/machine/capabilities.h"
 #include "init/settings/settings.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "init/container/layer.h"
+#include "init/machine/layer.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -16,8 +16,8 @@
 #include "init/base/disks.h"
 #include "init/base/power_off.h"
 #include "init/base/serial_line.h"
-#include "init/machine/layer.h"
 #include "init/machine/capabilities.h"
+#include "init/machine/layer.h"
 #include "init/settings/settings.h"
 
 #define SCRATCH "/.vmtailor/rw"

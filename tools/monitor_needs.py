@@ -4,9 +4,11 @@ symbols, and the price of it (src/vmtailor/data/monitors).
 
     tools/monitor_needs.py [--check]
     tools/monitor_needs.py --costs RUN
+    tools/monitor_needs.py --price FORMER REFIT
 
 With --check it only says whether the page is up to date. With --costs it prints how many instructions the code of each
-need executed on the baseline of a fit, from its record (run.json): the `executed` of a row.
+need executed on the baseline of a fit, from its record (run.json): the `executed` of a row. With --price it prints by
+how much the second of two fits of one image is dearer: the `price` of a row.
 """
 
 from __future__ import annotations
@@ -15,10 +17,10 @@ import argparse
 import sys
 from pathlib import Path
 
-from vmtailor.base.errors import VmtailorError
+from vmtailor.base.errors import UserInputError, VmtailorError
 from vmtailor.base.files import records
 from vmtailor.drivers.monitors import monitors
-from vmtailor.drivers.monitors.monitor import MonitorNeed
+from vmtailor.drivers.monitors.monitor import MonitorNeed, NeedPrice
 from vmtailor.model.fit_run import FitRun
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "monitor-needs.md"
@@ -31,7 +33,7 @@ libkrun start it unchanged under KVM, and Firecracker does by its documentation.
 besides for other machines. `fit --keep SYMBOL` keeps a symbol.
 
 | monitor | need | machines | symbols | executed | why |
-| --- | --- | --- | --- | --- | --- |
+| --- | --- | --- | --- | ---: | --- |
 """
 
 TAIL = """
@@ -40,6 +42,22 @@ the smallest board, with lighttpd as its container. The code looks there for dev
 machine that has them it costs more. This command prints the figures of any fit:
 
     .venv/bin/python tools/monitor_needs.py --costs BUNDLE/run.json
+
+## The price in a tailored kernel
+
+A kernel tailored to lighttpd, with its default margin and on the smallest board, gets that much larger:
+
+| need | symbols =y | kernel file | kernel entry → init, net |
+| --- | ---: | ---: | ---: |
+"""
+
+END = """
+With `ACPI`, the kernel need not read tables of the kind that machines without it have (`X86_MPPARSE`), and that is
+left out: on the smallest board its interrupts then come through the PIC. These are the differences between two fits of
+one image:
+
+    vmtailor refit BUNDLE {keeps} -o WITH --repeat 2
+    .venv/bin/python tools/monitor_needs.py --price BUNDLE/run.json WITH/run.json
 """
 
 
@@ -55,7 +73,33 @@ def page() -> str:
         symbols = " ".join(f"`{name}`" if value == "y" else f"`{name}={value}`" for name, value in need.symbols.items())
         executed = "not counted" if need.executed is None else f"{need.executed:,}"
         parts.append(f"| {title} | `{need.id}` | {need.where} | {symbols} | {executed} | {need.reason} |\n")
-    return "".join((*parts, TAIL))
+    parts.append(TAIL)
+    fitted = [(need, need.price) for _, need in rows() if need.price is not None]
+    parts += [f"| `{need.id}` | {' | '.join(words(price).values())} |\n" for need, price in fitted]
+    keeps = " ".join(f"--keep {name}" for name in fitted[0][0].symbols)
+    return "".join((*parts, END.format(keeps=keeps)))
+
+
+def words(price: NeedPrice) -> dict[str, str]:
+    """A price as a person reads it, by the name of the figure."""
+    return {
+        "symbols_y": f"{price.symbols_y:+,}",
+        "kernel_bytes": f"{price.kernel_bytes:+,} bytes",
+        "init_instructions_net": f"{price.init_instructions_net:+,} instructions",
+    }
+
+
+def price(former: FitRun, refit: FitRun) -> NeedPrice:
+    """By how much the second fit is dearer. Raises UserInputError where a figure is missing, or the images differ."""
+    if former.image_digest != refit.image_digest:
+        raise UserInputError("the two fits are of different images", hint="refit the first bundle")
+    found = {}
+    for name in words(NeedPrice(0, 0, 0)):
+        before, after = getattr(former.tailored, name), getattr(refit.tailored, name)
+        if before is None or after is None:
+            raise UserInputError(f"a fit has no figure {name}", hint="its warnings say why")
+        found[name] = after - before
+    return NeedPrice(**found)
 
 
 def costs(run: FitRun) -> dict[str, int]:
@@ -73,10 +117,16 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--costs", type=Path, metavar="RUN")
+    parser.add_argument("--price", type=Path, nargs=2, metavar=("FORMER", "REFIT"))
     given = parser.parse_args(arguments)
     if given.costs is not None:
         for name, executed in costs(records.load(FitRun, given.costs)).items():
             print(f"{name}: {executed:,} instructions")
+        return 0
+    if given.price is not None:
+        former, refit = (records.load(FitRun, path) for path in given.price)
+        for name, text in words(price(former, refit)).items():
+            print(f"{name}: {text}")
         return 0
     wanted = page()
     if given.check:

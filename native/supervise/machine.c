@@ -342,6 +342,14 @@ static size_t read_proc(pid_t pid, const char *thread, const char *name, char *t
     return strlen(text);
 }
 
+int64_t machine_used_ms(const struct machine *machine) {
+    clockid_t clock;
+    struct timespec used;
+    if (clock_getcpuclockid(machine->pid, &clock) != 0 || clock_gettime(clock, &used) != 0)
+        return 0;
+    return (int64_t)used.tv_sec * 1000 + used.tv_nsec / 1000000;
+}
+
 int64_t machine_asleep(const struct machine *machine, struct bytes *places) {
     char path[32], stat[512], place[64];
     struct dirent *entry;

@@ -35,6 +35,9 @@ void machine_listen(struct machine *machine);
 // Look whether the monitor has ended; wait so long for it.
 bool machine_wait(struct machine *machine, int64_t wait_ms);
 
+// Milliseconds that the monitor has been on a processor.
+int64_t machine_used_ms(const struct machine *machine);
+
 // Processor time that the monitor has used, in ticks, when all of its threads sleep, and where they do (`places`); else
 // -1.
 int64_t machine_asleep(const struct machine *machine, struct bytes *places);

@@ -73,6 +73,7 @@ static bool set_number(struct orders *orders, const char *key, char *value) {
     } longs[] = {{"grace-ms", &orders->grace_ms},
                  {"start-ms", &orders->start_ms},
                  {"last-ms", &orders->last_ms},
+                 {"flush-ms", &orders->flush_ms},
                  {"log-bytes", &orders->log_bytes},
                  {"log-files", &orders->log_files},
                  {"health-interval-ms", &orders->health_interval_ms},

@@ -41,6 +41,7 @@ struct orders {
     int memory, control, line; // the monitor's descriptors of the run volume, QMP and the console; 0: none
     int stop_signal;
     int64_t grace_ms, start_ms, last_ms; // -1: no limit
+    int64_t flush_ms;                    // for what a guest that is killed has not written yet; 0: it is ended at once
     bool interactive, terminal, detached, explain_always;
     bool awaits;                         // in the background: nothing is started before a client is attached
     bool no_stdin, no_stdout, no_stderr; // of the caller's streams, those that the container is not attached to

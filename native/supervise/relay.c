@@ -20,10 +20,12 @@
 #define LOOK_MS 500
 #define LOOK_TICKS 3 // processor time of a monitor that only answers such a look
 #define SILENCE_MS                                                                                                     \
-    5000                // silence after which it is asked whether the CPUs still take interrupts, and between two such
-                        // looks: a kernel whose console was silenced says nothing when it halts
-#define AWAIT_MS 30000  // for the client that a machine waits for
-#define MONITOR_MS 5000 // what a monitor has to end whose machine has
+    5000                 // silence after which it is asked whether the CPUs still take interrupts, and between two such
+                         // looks: a kernel whose console was silenced says nothing when it halts
+#define AWAIT_MS 30000   // for the client that a machine waits for
+#define STARVED_PART 8   // of the time to start, when a monitor that had less than this part of it is waited for
+#define STARVED_TIMES 10 // at most so many times that time
+#define MONITOR_MS 5000  // what a monitor has to end whose machine has
 
 static struct relay *running; // the one whose guest speaks
 
@@ -74,6 +76,32 @@ static bool sleeps(struct relay *relay) {
     return relay->slept;
 }
 
+// Is the machine to be ended? A guest that writes disks ends its container itself at first, and writes what it holds:
+// a container that is killed loses nothing, as with engines.
+static bool is_to_end(struct relay *relay, int64_t now) {
+    struct guest *guest = &relay->guest;
+    if (!relay->killed && !is_over(now, relay->asked_ms, relay->grace_ms))
+        return false;
+    if (relay->orders->flush_ms <= 0 || !guest->listening)
+        return true;
+    if (relay->flush_ms < 0) {
+        relay->flush_ms = now;
+        guest_signal(guest, SIGKILL);
+    }
+    return is_over(now, relay->flush_ms, relay->orders->flush_ms);
+}
+
+// A monitor that wants the processor and hardly had it is not to blame that its guest has not begun: the host is busy.
+static bool is_starved(const struct relay *relay, int64_t now) {
+    struct bytes places = {0};
+    int64_t had = now - relay->machine.started_ms;
+    bool starved = had < STARVED_TIMES * relay->orders->start_ms &&
+                   STARVED_PART * machine_used_ms(&relay->machine) < had &&
+                   machine_asleep(&relay->machine, &places) < 0;
+    bytes_free(&places);
+    return starved;
+}
+
 static enum finish finished(struct relay *relay) {
     const struct guest *guest = &relay->guest;
     int64_t now = now_ms();
@@ -83,9 +111,10 @@ static enum finish finished(struct relay *relay) {
         return FINISH_CLOSED;
     if (guest->farewell && !guest_ended(guest))
         return FINISH_FAREWELL;
-    if (relay->killed || is_over(now, relay->asked_ms, relay->grace_ms))
+    if (is_to_end(relay, now))
         return FINISH_KILLED;
-    if (!guest->listening && is_over(now, relay->machine.started_ms, relay->orders->start_ms))
+    if (!guest->listening && is_over(now, relay->machine.started_ms, relay->orders->start_ms) &&
+        !is_starved(relay, now))
         return FINISH_NOT_STARTED;
     if (!is_held_back(relay) && now > relay->heard_ms + SILENCE_MS) {
         relay->heard_ms = now;
@@ -222,7 +251,7 @@ static void start(struct relay *relay) {
     relay->waiting = relay->orders->announce;
     relay->reading = relay->orders->interactive && !relay->orders->detached && !relay->orders->no_stdin;
     relay->grace_ms = relay->orders->grace_ms;
-    relay->asked_ms = relay->ended_ms = -1;
+    relay->asked_ms = relay->ended_ms = relay->flush_ms = -1;
     relay->heard_ms = now_ms();
     relay->used = -1;
     relay->killed = relay->gone = false;

@@ -39,6 +39,7 @@ struct relay {
     int64_t used;        // processor time at the last look at a silent monitor that sleeps, in ticks; -1: none
     const char *waiting; // lines for standard error, once the guest has spoken and its ports are open
     int64_t grace_ms, asked_ms, ended_ms, heard_ms, finished_ms; // of asked and ended -1: not yet
+    int64_t flush_ms;                                            // when its container was killed; -1: not yet
     enum finish finish;
 };
 

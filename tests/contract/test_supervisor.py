@@ -258,6 +258,14 @@ def test_a_start_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     assert run_end.parse((tmp_path / "end").read_bytes()).finish is Finish.NOT_STARTED
 
 
+def test_a_monitor_that_does_not_get_the_processor_is_waited_for() -> None:
+    code = (
+        "if os.fork() == 0:\n time.sleep(2.5); os.kill(os.getppid(), signal.SIGCONT); os._exit(0)\n"
+        "os.kill(os.getpid(), signal.SIGSTOP); hello(); end(5)"
+    )
+    assert run(orders(code, ("start-ms", "500"))).returncode == 5
+
+
 def test_standard_input_goes_by_credit_and_ends() -> None:
     code = (
         "hello()\nmost = under = 0\nfor kind, data in frames():\n"
@@ -502,6 +510,34 @@ def test_a_machine_is_started_again_as_its_policy_says(folder: Folder, policy: s
     folder.wait_ended()
     values = folder.values()
     assert (values["exit"], values["restarts"]) == (str(code), str(restarts))
+
+
+@pytest.mark.parametrize(("heeds", "status"), [(True, "143"), (False, "137")])
+def test_a_guest_with_disks_ends_its_container_itself(folder: Folder, heeds: bool, status: str) -> None:
+    """It is given time to write what it holds, and no more than that."""
+    heeded = "end(143)" if heeds else "time.sleep(60)"
+    code = f"hello()\nfor kind, payload in frames():\n if (kind, payload) == ('s', b'9'): {heeded}; break"
+    flush = ("flush-ms", "30000" if heeds else "200")
+    assert run(orders(code, *folder.detached, flush, ("restart", "always"))).returncode == 0
+    assert [kind for kind, _ in frames(ask(folder, "kill", ("signal", "9")))] == ["R"]
+    folder.wait_ended()
+    assert (folder.values()["status"], folder.values()["exit"]) == ("exited", status)
+
+
+def test_the_lock_of_a_disk_ends_with_its_monitor(folder: Folder) -> None:
+    """As QEMU locks: on the open file, which the supervisor must not hold beyond a run."""
+    disk = folder.path / "disk"
+    disk.write_bytes(b"x" * 512)
+    code = (
+        "import fcntl\nlock = lambda kind: struct.pack('hhqqi', kind, 0, 0, 1, 0)\n"
+        "held = fcntl.fcntl(70, fcntl.F_OFD_GETLK, lock(fcntl.F_WRLCK))\n"
+        "fcntl.fcntl(71, fcntl.F_OFD_SETLK, lock(fcntl.F_WRLCK))\n"
+        "hello(); end(3 if struct.unpack('hhqqi', held)[0] == fcntl.F_UNLCK else 4)"
+    )
+    files = [("open", f"70 r 0 0 0 0 0 {disk}"), ("open", f"71 rw 0 0 0 0 0 {disk}")]
+    assert run(orders(code, *folder.detached, *files, ("restart", "on-failure:2"))).returncode == 0
+    folder.wait_ended()
+    assert (folder.values()["exit"], folder.values()["restarts"]) == ("3", "2")
 
 
 def test_a_machine_that_is_started_again_for_ever_can_be_stopped(folder: Folder) -> None:

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real registry on loopback, of the test's own."""
+"""Registries of a test's own: a real one on loopback, and a folder in which the fake skopeo looks."""
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import socket
 import subprocess
 import time
@@ -47,3 +49,26 @@ def registry(tmp_path: Path) -> Iterator[str]:
     finally:
         process.terminate()
         process.wait(20)
+
+
+def folder_registry(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Put the fake skopeo in the place of the real one. Returns the folder of its registry, made by its first call."""
+    tools = folder / "tools"
+    tools.mkdir()
+    (tools / "skopeo").symlink_to(Path(__file__).with_name("skopeo"))
+    monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
+    monkeypatch.setenv("FAKE_REGISTRY", str(folder / "registry"))
+    monkeypatch.delenv("FAKE_SKOPEO", raising=False)
+    return folder / "registry"
+
+
+def has_image(registry: Path, *tags: str) -> None:
+    """Let the fake skopeo find an image under these tags."""
+    kind = "application/vnd.oci.image.config.v1+json"
+    manifest = json.dumps({"schemaVersion": 2, "config": {"mediaType": kind}, "layers": []}).encode()
+    digest = hashlib.sha256(manifest).hexdigest()
+    for name in ("blobs", "tags"):
+        (registry / name).mkdir(parents=True, exist_ok=True)
+    (registry / "blobs" / digest).write_bytes(manifest)
+    for tag in tags:
+        (registry / "tags" / tag).write_text(digest)

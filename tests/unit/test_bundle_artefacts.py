@@ -13,11 +13,14 @@ from typing import Any
 import pytest
 from tests.fakes.bundle_data import write_bundle
 from tests.fakes.hostile_bundles import own_cache
+from tests.fakes.registry import folder_registry
 
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import HostError, UserInputError
 from vmtailor.base.files import records
+from vmtailor.cli import quick_start, run
 from vmtailor.cli.push import push as push_verb
+from vmtailor.cli.refit import refit
 from vmtailor.drivers.host import bundle_folder
 from vmtailor.drivers.image import skopeo
 from vmtailor.drivers.image.artefact import ArtefactBlob, ArtefactKind
@@ -28,7 +31,13 @@ from vmtailor.model.image import ImageConfig
 from vmtailor.pipeline import bundle_artefact
 from vmtailor.pipeline.bundle_artefact import KIND
 from vmtailor.pipeline.bundle_reference import local
+from vmtailor.pipeline.image_run_options import ImageRunOptions, RunSubject
+from vmtailor.pipeline.machine_run import RunOptions
+from vmtailor.pipeline.options import FitOptions
 from vmtailor.pipeline.pull_options import PullOptions, PullWhen
+from vmtailor.pipeline.run_subject import subject_of
+from vmtailor.pipeline.second_fit import RefitRequest
+from vmtailor.stages import image_fetch
 
 __all__ = ["own_cache"]
 NAME = "docker://127.0.0.1:5000/made/up"
@@ -49,13 +58,7 @@ def arm(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    tools = tmp_path / "tools"
-    tools.mkdir()
-    (tools / "skopeo").symlink_to(Path(__file__).parents[1] / "fakes" / "skopeo")
-    monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
-    monkeypatch.setenv("FAKE_REGISTRY", str(tmp_path / "registry"))
-    monkeypatch.delenv("FAKE_SKOPEO", raising=False)
-    return tmp_path / "registry"
+    return folder_registry(tmp_path, monkeypatch)
 
 
 def push(*bundles: Path, to: str) -> str:
@@ -66,6 +69,10 @@ def files_of(folder: Path) -> dict[str, bytes]:
     return {
         path.relative_to(folder).as_posix(): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()
     }
+
+
+def started(bundle: str, **options: Any) -> RunSubject:
+    return subject_of(RunOptions(Path(bundle), **options), ImageRunOptions())
 
 
 def is_host(name: str) -> bool:
@@ -218,6 +225,43 @@ def test_bundles_that_are_not_pushed(bundle: Path, arm: Path, tmp_path: Path) ->
     assert not (tmp_path / "layout" / "index.json").exists()
     with pytest.raises(UserInputError, match="is not a bundle"):
         push(tmp_path / "nothing", to=f"oci:{tmp_path}/layout")
+
+
+def test_run_takes_a_reference_and_tells_what_its_next_start_depends_on(
+    bundle: Path, registry: Path, own_cache: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not registry.exists()
+    pinned = push(bundle, to=NAME)
+    push(bundle, to=f"oci:{tmp_path}/layout")
+    found = started(NAME)
+    assert found.of_cache and found.pulled is not None and found.bundle == found.pulled.folder
+    (memory,) = (own_cache.root / "bundle-references").iterdir()
+    assert found.pulled.said == f"bundle {pinned}" and found.pulled.depends == (memory,)
+    of_layout = started(f"oci:{tmp_path}/layout")
+    assert of_layout.pulled is not None and of_layout.pulled.depends == (tmp_path / "layout" / "index.json",)
+    kept = quick_start.plain(["run", NAME])
+    monkeypatch.setattr(quick_start, "missed", kept)
+    assert run._tell(found.pulled) and kept is not None
+    assert (kept.said, kept.entry) == (f"bundle {pinned}", str(found.bundle)) and kept.files == (str(memory),)
+    assert not run._tell(started(str(bundle)).pulled)
+
+
+def test_nothing_is_kept_beside_a_bundle_in_the_cache(bundle: Path, tmp_path: Path) -> None:
+    push(bundle, to=f"oci:{tmp_path}/layout")
+    with pytest.raises(UserInputError, match="--keep-state writes") as caught:
+        started(f"oci:{tmp_path}/layout", keep_state=True)
+    assert caught.value.hint.startswith("cp -r --sparse=always ")
+    for given in (Path(f"oci:{tmp_path}/layout"), local(Path(f"oci:{tmp_path}/layout"))):
+        with pytest.raises(UserInputError, match="the new bundle cannot be beside it"):
+            refit(RefitRequest(given), FitOptions())
+
+
+def test_a_bundle_is_no_image(bundle: Path, registry: Path, tmp_path: Path) -> None:
+    assert not registry.exists()
+    for place in (NAME, f"oci:{tmp_path}/layout"):
+        push(bundle, to=place)
+        with pytest.raises(UserInputError, match="is no image"):
+            image_fetch.fetch(place, Store())
 
 
 # ---- what is never believed

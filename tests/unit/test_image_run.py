@@ -80,7 +80,11 @@ def test_the_newest_fit_of_the_same_image_is_taken(layout: str, capsys: pytest.C
     newer = fit_in_cache("newer", (), 2000, **own)
     fit_in_cache("another-image", SERVER, 3000)
     fit_in_cache("another-start", SERVER, 3000, **(own | {"image": replace(CONFIG, entrypoint=("/bin/else",))}))
+    for folder in newer.parent.iterdir():
+        os.utime(folder, (1, 1))
     assert start(layout) == RunSubject(newer, of_cache=True)
+    used = {folder.name for folder in newer.parent.iterdir() if folder.stat().st_mtime > 1}
+    assert used == {"newer"}, "what is only looked at may be pruned as before"
     assert capsys.readouterr().err == ""
     (newer / "vmlinux").unlink()  # what is damaged is passed over
     assert start(layout).bundle.name == "older"

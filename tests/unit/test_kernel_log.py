@@ -88,6 +88,13 @@ def test_what_begins_like_a_dump_still_counts() -> None:
     assert list(new_lines(said, [], expected_messages())) == said
 
 
+def test_a_kernel_that_keeps_acpi_finds_none_on_the_usual_board() -> None:
+    said = "<3>[    0.0] ACPI BIOS Error (bug): A valid RSDP was not found (20240827/tbxfroot-222)\n"
+    assert list(new_lines(complaints(said), [], expected_messages())) == []
+    other = said.replace("A valid RSDP was not found", "Could not resolve symbol")
+    assert len(list(new_lines(complaints(other), [], expected_messages()))) == 1
+
+
 def test_a_kernel_without_names_dumps_addresses() -> None:
     frames = ["? 0xffffffff8081393f", "0xffffffff81000000", "own_way+0x1/0x2", "? own_way+0x1/0x2 [a_module]"]
     assert list(new_lines(frames, [], expected_messages())) == []

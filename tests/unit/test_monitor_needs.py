@@ -48,6 +48,25 @@ def test_the_price_is_of_the_code_of_all_symbols_of_a_need(tmp_path: Path) -> No
     assert said == "pci-and-acpi: 1,002,000 instructions\nvirtio-console: 0 instructions\n"
 
 
+def test_the_price_in_a_tailored_kernel_is_the_difference_of_two_fits_of_one_image(tmp_path: Path) -> None:
+    run = fit_run()
+    more = replace(
+        run.tailored, symbols_y=run.tailored.symbols_y + 7, kernel_bytes=run.tailored.kernel_bytes + 1_500_000,
+        init_instructions_net=(run.tailored.init_instructions_net or 0) + 2_000_000,
+    )  # fmt: skip
+    former, refit, other = (tmp_path / name for name in ("former.json", "refit.json", "other.json"))
+    records.save(run, former)
+    records.save(replace(run, tailored=more), refit)
+    records.save(replace(run, image_digest="sha256:" + "0" * 64), other)
+    tool = (sys.executable, ROOT / "tools/monitor_needs.py", "--price", former)
+    said = subprocess.run((*tool, refit), check=True, stdout=subprocess.PIPE, text=True).stdout
+    assert said.splitlines() == [
+        "symbols_y: +7", "kernel_bytes: +1,500,000 bytes", "init_instructions_net: +2,000,000 instructions",
+    ]  # fmt: skip
+    refused = subprocess.run((*tool, other), check=False, stderr=subprocess.PIPE, text=True)
+    assert refused.returncode == 1 and "different images" in refused.stderr
+
+
 def test_needs_have_names_of_their_own_and_reasons() -> None:
     assert len(NEEDS) == sum(len(one.row.need) for one in monitors.every()) >= 3
     assert all(one.where and one.reason and one.symbols for one in NEEDS.values())

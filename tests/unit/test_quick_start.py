@@ -167,6 +167,19 @@ def test_kept_orders_are_followed_with_what_is_of_this_start(folder: Path) -> No
     assert orders.startswith(b"vmtailor 1\0arg x\0run env A=1\0otherwise ") and orders.endswith(b"\0otherwise /b\0")
 
 
+def test_a_pulled_bundles_digest_is_said_first_and_it_counts_as_used(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pulled = start()
+    pulled.said, pulled.entry = "bundle docker://x@sha256:0", str(folder)
+    os.utime(folder, (1, 1))
+    quick_start.keep(pulled, lambda: b"vmtailor 1\0", [str(folder / "kernel")], str(folder / "supervisor"), 60.0)
+    assert follows() and capfd.readouterr().err == "bundle docker://x@sha256:0\n"
+    assert folder.stat().st_mtime > 1
+    keep(folder)
+    assert follows() and capfd.readouterr().err == ""
+
+
 def touched(path: Path) -> None:
     os.utime(path, (1, 1))
 
@@ -232,7 +245,16 @@ def test_kept_orders_behind_a_link_are_not_followed(folder: Path, tmp_path: Path
 
 
 @pytest.mark.attack
-@pytest.mark.parametrize("data", [b"", b"\0", b"vmtailor-start 1\0", b"vmtailor-start 2\0" + b"9999999999\0orders\0x"])
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\0",
+        b"vmtailor-start 2\0",
+        b"vmtailor-start 2\0" + b"9999999999\0orders\0x",
+        b"vmtailor-start 1\0" + b"9999999999\0\0\0x\0orders\0x",
+    ],
+)
 def test_kept_orders_that_are_damaged_are_not_followed(folder: Path, data: bytes) -> None:
     keep(folder).write_bytes(data)
     assert not follows()

@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 
 import pytest
+from tests.fakes.registry import folder_registry, has_image
 from tests.fakes.started import Start
 from tests.fakes.tars import directory, file, tar_of, write_layout
 
@@ -253,8 +254,9 @@ def test_a_bundle_is_fitted_already(start: Start) -> None:
     ],
 )
 def test_an_image_for_a_bundle_has_the_command_that_fits_it(
-    typed: str, command: str, tmp_path: Path, start: Start
+    typed: str, command: str, tmp_path: Path, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    has_image(folder_registry(tmp_path, monkeypatch), "1.27")  # which may have bundles, too
     write_layout(tmp_path / "layout", [tar_of(file("x"))], {})
     (tmp_path / "saved.tar").write_bytes(tar_of(file("manifest.json", b"[]")))
     (tmp_path / "d.qcow2").write_bytes(b"QFI\xfb" + bytes(600))
@@ -283,7 +285,8 @@ def test_run_takes_images_and_says_how_a_name_is_one(typed: str, said: str, tmp_
     assert code == 125 and out == "" and said in err
 
 
-def test_booting_an_image(start: Start) -> None:
+def test_booting_an_image(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    has_image(folder_registry(tmp_path, monkeypatch), "1")
     assert "vmtailor fit docker://nginx:1 " in start("boot", "docker://nginx:1")[2]
 
 

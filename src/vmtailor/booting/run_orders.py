@@ -33,7 +33,8 @@ class RunOrders:
     explained, as with `explained`. `builtins`: init starts further processes. `explain`: the program that words the
     end. `variables`: of the container's environment, beside those of the image. `beside`: programs that run beside the
     monitor. `of_files`: files that the orders were made from, where they hold for another start with the same options,
-    and `holds_s`: for how many seconds; empty where they do not."""
+    and `holds_s`: for how many seconds; empty where they do not. `flush_s`: seconds in which a guest that is killed
+    may write to its disks."""
 
     start: SupervisedStart
     volume: tuple[tuple[str, str], ...]
@@ -52,6 +53,7 @@ class RunOrders:
     beside: tuple[ProgramBeside, ...] = ()
     of_files: tuple[str, ...] = ()
     holds_s: float = 0.0
+    flush_s: float = 0.0
 
     def text(self, *, known: bool = False, variables: bool = True) -> bytes:
         """Return the orders as the supervisor reads them. `known`: it declines when a file that is only read is not as
@@ -78,6 +80,8 @@ class RunOrders:
         yield "stop-signal", str(self.stop_signal)
         for name, seconds in (("grace", self.grace_s), ("start", self.start_s), ("last", LAST_S)):
             yield f"{name}-ms", str(-1 if math.isinf(seconds) else max(0, round(seconds * 1000)))
+        if self.flush_s:
+            yield "flush-ms", str(round(self.flush_s * 1000))
         yield "interactive", str(int(self.interactive))
         yield "terminal", str(int(self.terminal))
         yield from ((f"no-{name}", "1") for name in STREAMS if name not in self.attached)

@@ -7,6 +7,7 @@ is never kept: variables of -e, the size of the terminal, the key of the run, fr
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 import sys
@@ -32,8 +33,10 @@ NAMED_VALUES = (NAME, "-l", "--label", "--restart")
 KIND = "starts"
 MOST_KEPT = 256
 _MOST_BYTES = 8 << 20
-_VERSION = b"vmtailor-start 1"
+_VERSION = b"vmtailor-start 2"
 _ORDERS = b"orders"
+#: The first record of a file, behind the version, the end of its time, what is said first, and the cache's entry.
+_MARKS = 4
 #: Seconds for which a changed file is too new to be remembered: a second change in one tick would not be seen.
 SETTLED_S = 2.0
 #: Variables on which a start depends.
@@ -50,12 +53,17 @@ _BOOT = "/proc/sys/kernel/random/boot_id"
 class QuickStart:
     """A start that may be kept. `words`: the program's arguments; `parts`: all that its orders depend on besides files;
     `variables`: NAME=VALUE of -e, the last one of a name last. `name`: of a machine in the background, empty where one
-    is drawn; None for one in the foreground."""
+    is drawn; None for one in the foreground.
+
+    Of a bundle that was pulled, `said`: a line to say first; `entry`: its folder in the cache; `files`: those that
+    change with what its reference means."""
 
     def __init__(self, words: list[str], parts: list[str], variables: list[str], name: str | None = None) -> None:
         self.words = words
         self.parts = parts
         self.variables = variables
+        self.said = self.entry = ""
+        self.files: tuple[str, ...] = ()
         self.name = name
 
     def path(self) -> str:
@@ -149,7 +157,7 @@ def follow(start: QuickStart) -> None:
         return
     if text is None:
         return
-    supervisor, orders = text
+    supervisor, orders, said, entry = text
     if start.name is not None:
         _follow_named(start, supervisor, orders, start.name)
         return
@@ -158,6 +166,10 @@ def follow(start: QuickStart) -> None:
     more += [("otherwise", word) for word in anew]
     added = b"".join(f"{key} {value}".encode("utf-8", "surrogateescape") + b"\0" for key, value in more)
     _hold_streams()
+    if said:
+        with contextlib.suppress(OSError):  # nobody may read it; and of a cache that cannot be written nothing goes
+            os.write(2, f"{said}\n".encode("utf-8", "backslashreplace"))
+            os.utime(entry)
     descriptor = os.memfd_create("vmtailor-orders", 0)
     view = memoryview(orders + added)
     while view:
@@ -187,9 +199,9 @@ def _hold_streams() -> None:
             os.open("/dev/null", os.O_RDWR)
 
 
-def _unchanged(path: str) -> tuple[str, bytes] | None:
-    """Return the supervisor and its kept orders; None where a file is not what it was, or another user could have
-    changed it. Raises OSError."""
+def _unchanged(path: str) -> tuple[str, bytes, str, str] | None:
+    """Return the supervisor, its kept orders, the line that is said first, and the entry of the cache that is used.
+    None where a file is not what it was, or another user could have changed it. Raises OSError."""
     file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         found = os.fstat(file)
@@ -200,18 +212,19 @@ def _unchanged(path: str) -> tuple[str, bytes] | None:
     finally:
         os.close(file)
     records = data.split(b"\0")
-    if len(data) != found.st_size or records[0] != _VERSION or _ORDERS not in records:
+    if len(data) != found.st_size or records[0] != _VERSION or _ORDERS not in records[_MARKS + 1 :]:
         return None
     if not found.st_mtime <= time.time() < float(records[1]):
         return None
-    end = records.index(_ORDERS)
+    end = records.index(_ORDERS, _MARKS + 1)
     known: set[str] = set()
-    for record in records[2:end]:
+    for record in records[_MARKS:end]:
         numbers, _, name = record.decode("utf-8", "surrogateescape").partition(" /")
         if fingerprint(f"/{name}") != numbers or not ours_alone(f"/{name}", known):
             return None
-    supervisor = f"/{records[2].decode('utf-8', 'surrogateescape').partition(' /')[2]}"
-    return supervisor, data[sum(len(record) + 1 for record in records[: end + 1]) :]
+    said, entry, first = (records[n].decode("utf-8", "surrogateescape") for n in (2, 3, _MARKS))
+    supervisor = f"/{first.partition(' /')[2]}"
+    return supervisor, data[sum(len(record) + 1 for record in records[: end + 1]) :], said, entry
 
 
 def fingerprint(path: str) -> str:
@@ -240,7 +253,6 @@ def ours_alone(path: str, known: set[str]) -> bool:
 def keep(start: QuickStart, orders: Callable[[], bytes], files: Iterable[str], supervisor: str, holds_s: float) -> None:
     """Keep orders that were made from files, the supervisor among them, for so many seconds. Nothing is kept where a
     file is too new, or others can change it; a cache that cannot be used keeps nothing."""
-    import contextlib
     from pathlib import Path
 
     from vmtailor.base.cache.store import Store
@@ -255,7 +267,8 @@ def keep(start: QuickStart, orders: Callable[[], bytes], files: Iterable[str], s
             if too_new or "\0" in name or not name.startswith("/") or not ours_alone(name, known):
                 return
         marks = [f"{fingerprint(name)} {name}".encode("utf-8", "surrogateescape") for name in names]
-        data = b"\0".join((_VERSION, b"%d" % (time.time() + holds_s), *marks, _ORDERS, orders()))
+        told = [text.encode("utf-8", "surrogateescape") for text in (start.said, start.entry)]
+        data = b"\0".join((_VERSION, b"%d" % (time.time() + holds_s), *told, *marks, _ORDERS, orders()))
         folder = Store().folder(KIND)
         if len(data) <= _MOST_BYTES and folder == path.parent:
             for old in sorted(folder.iterdir(), key=lambda one: one.stat().st_mtime)[: -MOST_KEPT + 1]:

@@ -8,13 +8,13 @@ from typing import Annotated, Any
 
 from vmtailor.analysis.changes.plan_summary import PlanDifference, cause_of
 from vmtailor.base import output
-from vmtailor.base.errors import AnswerNo
+from vmtailor.base.errors import AnswerNo, UserInputError
 from vmtailor.base.terminal import Table, TerminalConsole, Text, box, folding
 from vmtailor.base.text import plain, plural
 from vmtailor.drivers.host import bundle_folder
 from vmtailor.model.change import Change
 from vmtailor.model.option_rows import JSON, VERBOSE
-from vmtailor.pipeline import bundle_files, second_fit
+from vmtailor.pipeline import bundle_files, bundle_reference, second_fit
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.pipeline.second_fit import RefitRequest, Replanned
 from vmtailor.stages import report as report_stage
@@ -31,9 +31,15 @@ def refit(
     """Fit a bundle again, with calls refused in runs, or on another kernel, and show how the plan changes.
 
     Then build, verify and measure it, as `fit` does. Nothing is built when the plan is unchanged."""
+    request = replace(request, bundle=bundle_reference.local(request.bundle))
     bundle, dry_run = request.bundle, request.dry_run
     if request.out is None and not bundle.absolute().parent.is_dir():  # the new one is placed beside it
         raise bundle_folder.no_bundle(bundle)
+    if request.out is None and not dry_run and bundle.absolute().is_relative_to(asked.store.root):
+        raise UserInputError(
+            f"{bundle} was pulled into the cache, which is pruned: the new bundle cannot be beside it",
+            hint="name its folder with -o",
+        )
     target = request.out or bundle.absolute().with_name(f"{bundle.absolute().name}-refit")
     if not dry_run:
         bundle_files.require_writable(target)

@@ -23,7 +23,7 @@ from vmtailor.pipeline.image_run_options import ImageRunOptions
 from vmtailor.pipeline.kept_run import KeptOptions
 from vmtailor.pipeline.machine_run import RunOptions, Watching, require_meant
 from vmtailor.pipeline.machine_run import run as run_machine
-from vmtailor.pipeline.pull_options import PullOptions
+from vmtailor.pipeline.pull_options import PulledBundle, PullOptions
 from vmtailor.pipeline.run_subject import subject_of
 
 if TYPE_CHECKING:
@@ -78,11 +78,21 @@ def run(options: RunOptions, kept: KeptOptions, wanted: ImageRunOptions, pull: P
                 quick_start.keep(started, functools.partial(_named, like), like.of_files, supervisor, like.holds_s)
 
         sys.exit(kept_start.run_kept(options, kept, placed=subject.of_cache, keep=keep))
-    if subject.of_cache:
-        quick_start.missed = None  # the same words may mean another one next time
+    if subject.of_cache and not _tell(subject.pulled):
+        quick_start.missed = None  # the same words may mean another image next time
     # typer.Exit would make 130 look like an interrupted program of ours
     watched = options.watched
     sys.exit(_watched(options, options.observed) if watched else run_machine(options, None, _keep, subject.behind))
+
+
+def _tell(pulled: PulledBundle | None) -> bool:
+    """Let the next start with the same options say the digest of a pulled bundle, as long as its reference means it.
+    Returns whether there is one."""
+    if pulled is not None and quick_start.missed is not None:
+        quick_start.missed.said = pulled.said
+        quick_start.missed.entry = str(pulled.folder)
+        quick_start.missed.files = tuple(map(str, pulled.depends))
+    return pulled is not None
 
 
 def _named(like: LikeStart) -> bytes:
@@ -93,7 +103,8 @@ def _keep(orders: RunOrders) -> None:
     """Keep orders for the next start with the same options, where they hold for it."""
     if quick_start.missed is not None and orders.of_files:
         kept = functools.partial(orders.text, known=True, variables=False)
-        quick_start.keep(quick_start.missed, kept, orders.of_files, str(run_orders.program()), orders.holds_s)
+        files = (*orders.of_files, *quick_start.missed.files)
+        quick_start.keep(quick_start.missed, kept, files, str(run_orders.program()), orders.holds_s)
 
 
 def _watched(options: RunOptions, out: Path | None) -> int:

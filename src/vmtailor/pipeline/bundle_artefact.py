@@ -30,7 +30,7 @@ from vmtailor.drivers.image.image_reference import Source
 from vmtailor.drivers.image.skopeo import Access
 from vmtailor.model import architecture
 from vmtailor.model.bundle import MONITORS, PAGE, RECORD, STATES, Bundle
-from vmtailor.pipeline.pull_options import PullOptions, PullWhen
+from vmtailor.pipeline.pull_options import PulledBundle, PullOptions, PullWhen
 
 KIND = ArtefactKind("bundle", "a bundle")
 #: Changes when the same artefact would give another folder: part of the cache's keys.
@@ -55,9 +55,9 @@ class PulledReference:
 # ---- pulled
 
 
-def pulled(text: str, wanted: PullOptions, store: Store) -> Path | None:
-    """Return the folder in the cache of the bundle that a reference names, after printing its digest; None for an
-    image. Raises UserInputError, HostError."""
+def pulled(text: str, wanted: PullOptions, store: Store) -> PulledBundle | None:
+    """Return the bundle that a reference names, in the cache, after printing its digest; None for an image. Raises
+    UserInputError, HostError."""
     where = artefact_source.place(text)
     if where is None:
         return None
@@ -79,7 +79,7 @@ def pulled(text: str, wanted: PullOptions, store: Store) -> Path | None:
         if kind != KIND.type and artefact.may_be_image(found.data, text):
             return None
         one = artefact_source.read(found, KIND, access, limits)
-        note(f"bundle {where.pinned(found.digest)}")
+        said = _say(where, found.digest)
 
         def fill(folder: Path) -> None:
             with step("pull the bundle"):
@@ -87,12 +87,21 @@ def pulled(text: str, wanted: PullOptions, store: Store) -> Path | None:
 
         kept = store.get(_FOLDERS, _key(one.digest), fill)
     _require_processor(bundle_folder.load(kept, store), wanted, text)
-    records.save(PulledReference(found.digest, one.digest), _memory(where, access, store), private=True)
-    return kept
+    memory = _memory(where, access, store)
+    records.save(PulledReference(found.digest, one.digest), memory, private=True)
+    if where.path is None:
+        return PulledBundle(kept, said, (memory,))
+    return PulledBundle(kept, said, (artefact_layout.changes_with(where.path),))
 
 
-def _known(where: ArtefactPlace, wanted: PullOptions, access: Access, store: Store) -> Path | None:
-    """Return the folder that a reference meant before, where the registry need not be asked. Raises UserInputError
+def _say(where: ArtefactPlace, digest: str) -> str:
+    said = f"bundle {where.pinned(digest)}"
+    note(said)
+    return said
+
+
+def _known(where: ArtefactPlace, wanted: PullOptions, access: Access, store: Store) -> PulledBundle | None:
+    """Return the bundle that a reference meant before, where the registry need not be asked. Raises UserInputError
     where it may not be asked."""
     if where.path is not None:
         return None
@@ -103,8 +112,8 @@ def _known(where: ArtefactPlace, wanted: PullOptions, access: Access, store: Sto
         except UserInputError:
             before = PulledReference("", "")  # of another version, or damaged: asked again
         if DIGEST.fullmatch(before.manifest) and store.has(_FOLDERS, _key(before.manifest)):
-            note(f"bundle {where.pinned(before.top)}")
-            return store.path(_FOLDERS, _key(before.manifest))
+            folder = store.path(_FOLDERS, _key(before.manifest))
+            return PulledBundle(folder, _say(where, before.top), (path,))
     if wanted.when is PullWhen.NEVER:
         raise UserInputError(f"{where.reference} is no bundle in the cache", hint="leave --pull never out")
     return None

@@ -53,6 +53,7 @@ def fitted(image: Image, architecture: str, store: Store) -> Path | None:
         if (said.image_digest, said.architecture) == (image.digest, architecture):
             with contextlib.suppress(VmtailorError, OSError):
                 if bundle_folder.load(folder, store).bundle.image == image.config:
+                    store.used(folder)
                     return folder
     return None
 
@@ -81,9 +82,7 @@ def _fits(store: Store) -> Iterator[tuple[Path, _Summary]]:
                 found.append(((folder / RECORD).stat().st_mtime, folder))
     for _, folder in sorted(found, key=lambda one: (-one[0], one[1].name)):
         with contextlib.suppress(VmtailorError, OSError, msgspec.MsgspecError):
-            said = msgspec.json.decode(plain_files.read(folder, RECORD, _MOST_BYTES), type=_Summary)
-            store.used(folder)
-            yield folder, said
+            yield folder, msgspec.json.decode(plain_files.read(folder, RECORD, _MOST_BYTES), type=_Summary)
 
 
 def margins_of(files: BundleFolder) -> tuple[Margin, ...]:

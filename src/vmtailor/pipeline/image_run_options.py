@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vmtailor.model.option import IMAGES, Option, Suggests, option
+from vmtailor.pipeline.pull_options import PulledBundle
 
 _HINT = "leave it out: a bundle has a kernel of its own"
 
@@ -35,9 +36,10 @@ class ImageRunOptions:
 @dataclass(frozen=True)
 class RunSubject:
     """The bundle that is started, by its folder. `of_cache`: it lies in the cache, for an image or a
-    reference that was named.
+    reference that was named. `pulled`: for a reference.
     `behind`: the folder of a fit that goes on meanwhile."""
 
     bundle: Path
     of_cache: bool = False
     behind: Path | None = None
+    pulled: PulledBundle | None = None

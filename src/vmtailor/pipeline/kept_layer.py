@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import replace
 
+from vmtailor.base import process
 from vmtailor.base.disk_full import disk_full_is_a_host_error
 from vmtailor.base.errors import UserInputError
 from vmtailor.drivers.guest import guest_surroundings
@@ -44,7 +44,7 @@ def lacks(files: BundleFolder) -> tuple[str, str]:
         return f"its kernel lacks {', '.join(missing)}", helps
     if not guest_surroundings.known(files.init, GuestSurroundings(layer="0")):
         return "its init is older than that", f"vmtailor refit {files.path} renews it"
-    if shutil.which("mkfs.ext4") is None:
+    if process.on_path("mkfs.ext4") is None:
         return "there is no mkfs.ext4 on this host", "install e2fsprogs"
     return "", ""
 

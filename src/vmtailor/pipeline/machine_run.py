@@ -59,6 +59,8 @@ START_S = 120.0
 START_TOO_LITTLE_S = 30.0
 
 
+#: Seconds in which a guest whose container is killed writes to its disks what it holds.
+FLUSH_S = 5.0
 #: Seconds for which the orders of a start hold for others; the second one where KVM did not work this time.
 LONG_S, SHORT_S = 7 * 86400.0, 3600.0
 #: The program that words the end of a supervised run.
@@ -476,6 +478,7 @@ def orders_of(
         variables=run.env,
         stop_signal=guest_volume.signal_number(options.stop_signal or image.stop_signal or "SIGTERM"),
         grace_s=STOP_S if options.stop_timeout_s is None else options.stop_timeout_s,
+        flush_s=FLUSH_S if mounted.disks else 0.0,
         start_s=START_TOO_LITTLE_S if context.memory.too_little else START_S,
         interactive=options.interactive,
         terminal=options.terminal,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The options of a bundle, or an image, that comes from a registry or a layout."""
+"""The options of a bundle, or an image, that comes from a registry or a layout, and a bundle that came."""
 
 from __future__ import annotations
 
@@ -20,6 +20,16 @@ class PullWhen(StrEnum):
 
 
 @dataclass(frozen=True)
+class PulledBundle:
+    """A bundle in the cache. `said`: the line that tells its digest; `depends`: files that change when its reference
+    means another one."""
+
+    folder: Path
+    said: str
+    depends: tuple[Path, ...]
+
+
+@dataclass(frozen=True)
 class PullOptions:
     """The options of what is pulled. `when`: for bundles alone; `architecture`: of an index's part; empty for this
     host's."""
@@ -33,7 +43,7 @@ class PullOptions:
     )  # fmt: skip
     architecture: str = option(
         Option(
-            name="--arch",
+            name="--arch", suggests=architecture.names(),
             help=f"Take what is for this processor ({', '.join(architecture.names())}). Default: this host's.",
         ),
         "",

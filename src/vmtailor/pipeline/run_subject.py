@@ -20,12 +20,15 @@ def subject_of(
 
     Raises UserInputError for what is neither, and where there is no kernel for an image; HostError."""
     pull = pull or PullOptions()
-    path = bundle_reference.local(options.bundle, pull, store)
+    found = bundle_reference.pulled(options.bundle, pull, store)
+    if options.keep_state:
+        bundle_reference.require_own(options.bundle, found, "--keep-state writes the system's disk")
+    path = options.bundle if found is None else found.folder
     if bundle_folder.is_bundle(path):
         if wanted != ImageRunOptions():
             system = bundle_folder.load(path).is_system
             refuse(wanted, OptionSubject.SYSTEM if system else OptionSubject.CONTAINER, path)
-        return RunSubject(path, of_cache=path != options.bundle)
+        return RunSubject(path, of_cache=found is not None, pulled=found)
     # What starts a bundle does without all of it.
     from vmtailor.drivers.image import image_reference
     from vmtailor.pipeline import image_run

@@ -19,7 +19,7 @@ from vmtailor.base.files import records, temporary
 from vmtailor.base.files.digests import sha256_of
 from vmtailor.base.files.regular_files import open_regular, write_atomic
 from vmtailor.drivers.host.bundle_folder import BundleFolder
-from vmtailor.drivers.image import documents, image_archive, image_config, layers, oci_layout, skopeo
+from vmtailor.drivers.image import artefact, documents, image_archive, image_config, layers, oci_layout, skopeo
 from vmtailor.drivers.image.allowance import Allowance, ImageLimits, Room, too_much
 from vmtailor.drivers.image.entry_point import check_entry_point, strangers
 from vmtailor.drivers.image.image_reference import Reference, Source, parse_reference, require_text
@@ -91,7 +91,9 @@ def fetch(
             spelled = oci_layout.check(parsed.path, parsed.name, options.architecture, limits)
             parsed = replace(parsed, architecture=spelled)
         elif parsed.source == Source.DOCKER:
-            parsed = replace(parsed, pinned=skopeo.pin(parsed.text, _access(options)))
+            pinned = skopeo.pin(parsed.text, _access(options))
+            _require_image(pinned.manifest, parsed)
+            parsed = replace(parsed, pinned=pinned)
         image = _from_memory(parsed, store, options)
         if image is None:
             if parsed.source == Source.ROOTFS:
@@ -105,6 +107,15 @@ def fetch(
     if not options.system:
         require_start(image, store)
     return image
+
+
+def _require_image(manifest: bytes, parsed: Reference) -> None:
+    """Raise UserInputError for one of our own artefacts in the place of an image."""
+    if artefact.type_of(manifest, parsed.name).startswith(artefact.OURS):
+        raise UserInputError(
+            f"{parsed.name} is no image: vmtailor made it of one",
+            hint=f"vmtailor run {parsed.name} starts it, if it is a bundle",
+        )
 
 
 def _passed_over(image: Image, parsed: Reference) -> str:
@@ -241,6 +252,7 @@ def _from_skopeo(parsed: Reference, store: Store, options: ImageOptions, limits:
     skopeo.copy(source, copied, scratch, access, name=parsed.name, limits=limits)
     manifest_file = copied / "manifest.json"
     manifest = documents.read_json(manifest_file)
+    _require_image(manifest_file.read_bytes(), parsed)
     config_digest, layer_digests = image_config.digests_of(manifest)
     for blob in (config_digest, *layer_digests):
         _verify(parsed, copied, blob)

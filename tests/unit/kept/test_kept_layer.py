@@ -83,6 +83,13 @@ def test_the_disk_lies_behind_volumes(able: Path, monkeypatch: pytest.MonkeyPatc
     assert not (MachineFolders().find("web").path / machine_folders.ORDERS).exists()  # they are for one start
 
 
+def test_a_user_whose_path_lacks_the_administrators_programs_has_a_disk(
+    able: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    assert lacks(bundle_folder.load(able)) == ("", "")
+
+
 @pytest.mark.parametrize(
     ("config", "init", "why", "hint"),
     [
@@ -105,7 +112,7 @@ def test_a_bundle_that_keeps_nothing(
 
 
 def test_a_host_that_can_make_no_file_system(able: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shutil, "which", lambda name: None)
+    monkeypatch.setattr(shutil, "which", lambda name, path="": None)
     assert lacks(bundle_folder.load(able)) == ("there is no mkfs.ext4 on this host", "install e2fsprogs")
 
     def fail(disk: Path, size: int) -> None:

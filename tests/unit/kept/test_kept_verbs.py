@@ -298,6 +298,9 @@ def test_a_machine_with_rm_goes_by_itself(call: Start) -> None:
         assert len(lines(call("ps", "-q")[1])) == 1
         web.end(4)
         assert call("ps", "-aq")[1] == "" and not web.folder.path.exists()
+    with running("failed", remove=True) as failed:
+        failed.write_state("created", exit=127, started_ns=1, finished_ns=2)
+        failed.kill()
     made("not-yet", remove=True)
     assert len(lines(call("ps", "-aq")[1])) == 1
 

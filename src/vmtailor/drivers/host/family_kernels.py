@@ -104,7 +104,10 @@ def kept(record: FamilyKernel, store: Store, write: Callable[[str, Path], None])
 def newest(store: Store, architecture: str) -> Family | None:
     """Return the family kernel of a processor that was put into the cache last; None where there is none."""
     found = [one for one in every(store) if one.record.architecture == architecture]
-    return found[0] if found else None
+    if not found:
+        return None
+    store.used(found[0].folder)
+    return found[0]
 
 
 def every(store: Store) -> list[Family]:
@@ -118,6 +121,4 @@ def every(store: Store) -> list[Family]:
                 record = parsed(data, str(folder / RECORD))
                 if key[:40] == folder.name and Margin.SERVER in record.margins:
                     found.append(((folder / RECORD).stat().st_mtime, Family(record, folder, key)))
-    for _, one in found:
-        store.used(one.folder)
     return [one for _, one in sorted(found, key=lambda pair: (-pair[0], pair[1].key))]

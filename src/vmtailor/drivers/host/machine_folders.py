@@ -242,7 +242,8 @@ class MachineFolders:
         """Remove a machine that was started with `--rm` and has ended; returns whether it was."""
         if not folder.record.remove or folder.alive:
             return False
-        if folder.state().status is MachineStatus.CREATED:
+        state = folder.state()
+        if state.status is MachineStatus.CREATED and not state.finished_ns:  # else its program could not be executed
             return False
         with contextlib.suppress(VmtailorError, OSError):
             return self.remove(folder)

@@ -18,6 +18,8 @@ from vmtailor.model.architecture import image_name
 
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 INDEX = "application/vnd.oci.image.index.v1+json"
+#: Beginning of every artifactType of ours.
+OURS = "application/vnd.vmtailor."
 #: The annotation that names a blob's file, and the one that names an entry of a layout.
 TITLE, REF_NAME = "org.opencontainers.image.title", "org.opencontainers.image.ref.name"
 #: Suffix of the media type of a file that travels compressed by zstd.
@@ -43,7 +45,7 @@ class ArtefactKind:
     @property
     def type(self) -> str:
         """Return the artifactType of its manifests and indices."""
-        return f"application/vnd.vmtailor.{self.name}.v1"
+        return f"{OURS}{self.name}.v1"
 
     @property
     def config_type(self) -> str:

@@ -326,6 +326,11 @@ def top_of(folder: Path, name: str, tag: str = "", digest: str = "") -> str:
     return found[0]
 
 
+def changes_with(path: Path) -> Path:
+    """Return the file that changes when a layout, or an archive of one, gets another entry."""
+    return path / _TOP if path.is_dir() else path
+
+
 def _entries(folder: Path, name: str = "") -> list[dict[str, Any]]:
     """Return the entries of a layout; none where it is new."""
     if not os.path.lexists(folder / _TOP) and not name:

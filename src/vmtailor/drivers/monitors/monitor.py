@@ -86,10 +86,21 @@ class Gives:
 
 
 @dataclass(frozen=True)
+class NeedPrice:
+    """The growth of a tailored kernel by a need: symbols that are y, bytes of the kernel file, instructions from kernel
+    entry to init (net)."""
+
+    symbols_y: int
+    kernel_bytes: int
+    init_instructions_net: int
+
+
+@dataclass(frozen=True)
 class MonitorNeed:
     """Symbols that a kernel needs for machines of a monitor, beyond those of the usual board: name → value. `where`:
     the machines that need them, in words; `architectures`: by name, empty for all. `executed`: instructions of their
-    code from kernel entry to ready, in the distribution's kernel on the usual board; None where none was counted."""
+    code from kernel entry to ready, in the distribution's kernel on the usual board; None where none was counted.
+    `price`: of a kernel tailored to lighttpd that has them; None where none was fitted."""
 
     id: str
     where: str
@@ -97,6 +108,7 @@ class MonitorNeed:
     symbols: Mapping[str, str]
     architectures: tuple[str, ...] = ()
     executed: int | None = None
+    price: NeedPrice | None = None
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,7 @@ help:
 	@echo "make bench-exec     how long a machine takes for exec, in its processor time (BUNDLE=FOLDER, whose image has sh and true)"
 	@echo "make bench-start    what a second run costs beside its machine, in pairs with QEMU by hand (BUNDLE=FOLDER)"
 	@echo "make lab            an emulated machine in which KVM works, for verify --lab; ARCH=arm64 for arm64's bundles"
-	@echo "make family         a kernel on which any image starts at once, in build/family (ARCH=x86_64,arm64: for these)"
+	@echo "make family         a kernel on which any image starts at once, in build/family (FAMILY=x86_64,arm64: for these)"
 	@echo "make bench-analyze  time the analysis of 100 MB of each kind of log"
 	@echo "make compare-quality  how often compare is wrong, from thirty real boots"
 	@echo "make fuzz           a million inputs through every parser"
@@ -112,8 +112,8 @@ lab: $(if $(filter command line,$(origin ARCH)),setup-cross,setup)
 	$(BIN)/python tools/lab.py $(if $(filter command line,$(origin ARCH)),--arch $(ARCH)) $(LAB_ARGS)
 
 # A kernel on which any image starts: vmtailor run --family oci:build/family IMAGE. It is found in the cache, too.
-family: $(if $(filter command line,$(origin ARCH)),setup-cross,setup)
-	$(BIN)/vmtailor family build $(if $(filter command line,$(origin ARCH)),--arch $(ARCH)) -o oci:$(BUILD)/family
+family: $(if $(FAMILY),setup-cross,setup)
+	$(BIN)/vmtailor family build $(if $(FAMILY),--arch $(FAMILY)) -o oci:$(BUILD)/family
 
 examples: setup
 	for name in hello lighttpd nginx redis; do $(BIN)/python examples/build.py $$name $(BUILD)/images/$$name || exit 1; done

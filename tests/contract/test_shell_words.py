@@ -92,7 +92,7 @@ def complete(shell: str, written: Path, tmp_path: Path) -> Complete:
     def completed(line: str) -> set[str]:
         command = _command(shell, written / _file(shell), line)
         ended = subprocess.run(
-            command, cwd=here, env=environment, capture_output=True, text=True, timeout=60, check=False
+            command, cwd=here, env=environment, capture_output=True, text=True, timeout=240, check=False
         )
         assert ended.returncode == 0 and not ended.stderr, (ended.returncode, ended.stderr, ended.stdout)
         assert not (here / "hurt").exists()

@@ -104,7 +104,7 @@ def test_a_program_of_a_thread_that_yields_does_so_in_its_own_session() -> None:
     before = os.getpriority(os.PRIO_PROCESS, 0)
     with spawn(["sleep", "60"]) as process:
         seen.append(weight(str(process.pid)))
-    assert seen == [before + 5, before]
+    assert seen == [min(19, before + 5), before]  # 19 is the most that there is
 
 
 def test_long_output_is_whole_and_on_no_disk(monkeypatch: pytest.MonkeyPatch) -> None:

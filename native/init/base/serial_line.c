@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "common/clock.h"
+#include "common/large.h"
 
 #define KLOG_READ_ALL 3
 #define KLOG_CONSOLE_OFF 6
@@ -287,11 +288,12 @@ void line_file(const char *name, const void *data, size_t length) {
     } while (length > 0);
 }
 
+LARGE char line_kernel_log[256 * 1024];
+
 static void send_kernel_log(void) {
-    static char log[256 * 1024];
-    int length = klogctl(KLOG_READ_ALL, log, sizeof log);
+    int length = klogctl(KLOG_READ_ALL, line_kernel_log, sizeof line_kernel_log);
     if (length > 0)
-        line_file("kernel-log", log, (size_t)length);
+        line_file("kernel-log", line_kernel_log, (size_t)length);
     else if (length < 0 && errno == ENOSYS)
         line_file("no-kernel-log", "", 0);
 }

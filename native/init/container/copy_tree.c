@@ -10,23 +10,25 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include "common/large.h"
+
 #define DEEPEST 128
 #define AT_ONCE (1 << 16)
 
-static char buffer[AT_ONCE];
+LARGE char copy_tree_buffer[AT_ONCE];
 
 /* The rights that a program has by its file; other attributes stay behind, as with engines. */
 static bool copy_capabilities(int from, int to) {
     static const char name[] = "security.capability";
-    ssize_t size = fgetxattr(from, name, buffer, sizeof buffer);
-    return size <= 0 || fsetxattr(to, name, buffer, (size_t)size, 0) == 0;
+    ssize_t size = fgetxattr(from, name, copy_tree_buffer, sizeof copy_tree_buffer);
+    return size <= 0 || fsetxattr(to, name, copy_tree_buffer, (size_t)size, 0) == 0;
 }
 
 static bool copy_data(int from, int to) {
     ssize_t got;
-    while ((got = read(from, buffer, sizeof buffer)) > 0)
+    while ((got = read(from, copy_tree_buffer, sizeof copy_tree_buffer)) > 0)
         for (ssize_t done = 0, put; done < got; done += put) {
-            put = write(to, buffer + done, (size_t)(got - done));
+            put = write(to, copy_tree_buffer + done, (size_t)(got - done));
             if (put <= 0)
                 return false;
         }

@@ -15,6 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/large.h"
 #include "common/signals.h"
 #include "init/base/event_loop.h"
 #include "init/base/power_off.h"
@@ -40,16 +41,17 @@ static struct watch out, err, in, status_pipe;
 #define MOST_PENDING (2 * WIRE_PAYLOAD)
 #define MOST_PENDING_PORT (128 * 1024)
 #define CREDIT_STEP (32 * 1024)
-static char pending[2 * MOST_PENDING_PORT];
+LARGE char entry_pending[2 * MOST_PENDING_PORT];
 static size_t pending_start, pending_length, uncredited;
 static bool stdin_ended;
 
+LARGE char entry_block[WIRE_BLOCK];
+
 static void relay(struct watch *watch, short events) {
     (void)events;
-    static char block[WIRE_BLOCK];
     char small[WIRE_PAYLOAD];
-    char *data = line_is_port() ? block : small;
-    ssize_t got = read(watch->fd, data, line_is_port() ? sizeof block : sizeof small);
+    char *data = line_is_port() ? entry_block : small;
+    ssize_t got = read(watch->fd, data, line_is_port() ? sizeof entry_block : sizeof small);
     if (got > 0)
         line_send(watch == &err ? WIRE_STDERR : WIRE_STDOUT, data, (size_t)got);
     else if (got == 0 || (errno != EAGAIN && errno != EINTR))
@@ -88,7 +90,7 @@ static void give_credit(size_t taken) {
 
 static void feed(struct watch *watch, short events) {
     (void)events;
-    ssize_t written = pending_length > 0 ? write(watch->fd, pending + pending_start, pending_length) : 0;
+    ssize_t written = pending_length > 0 ? write(watch->fd, entry_pending + pending_start, pending_length) : 0;
     if (written < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     size_t taken = written < 0 ? pending_length : (size_t)written; /* nobody reads: dropped, as a pipe's writer would */
@@ -257,11 +259,11 @@ void entry_stdin(const uint8_t *data, size_t length) {
     size_t most = line_is_port() ? MOST_PENDING_PORT : MOST_PENDING;
     if (length > most - pending_length)
         length = most - pending_length; /* more than the credit we gave */
-    if (length > sizeof pending - pending_start - pending_length) {
-        memmove(pending, pending + pending_start, pending_length);
+    if (length > sizeof entry_pending - pending_start - pending_length) {
+        memmove(entry_pending, entry_pending + pending_start, pending_length);
         pending_start = 0;
     }
-    memcpy(pending + pending_start + pending_length, data, length);
+    memcpy(entry_pending + pending_start + pending_length, data, length);
     pending_length += length;
     in.events = POLLOUT;
 }

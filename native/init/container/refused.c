@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/large.h"
 #include "init/base/serial_line.h"
 #include "init/settings/settings.h"
 
@@ -16,10 +17,11 @@
 #define NAME "refused"
 #define LONGEST 1900 /* of a line: with name and numbers it fits a frame */
 
-static struct kind {
+struct kind {
     uint64_t hash;
     uint32_t number, count, told;
-} kinds[KINDS];
+};
+LARGE struct kind refused_kinds[KINDS];
 static uint32_t known;
 static struct kind others; /* what there was no room for */
 static uint64_t begin_us = UINT64_MAX;
@@ -124,8 +126,8 @@ static uint64_t hash_of(const char *call, const char *end) {
 
 static struct kind *place_of(uint64_t hash) {
     for (size_t i = 0, slot = hash % KINDS; i < KINDS; i++, slot = (slot + 1) % KINDS)
-        if (kinds[slot].hash == hash || kinds[slot].hash == 0)
-            return &kinds[slot];
+        if (refused_kinds[slot].hash == hash || refused_kinds[slot].hash == 0)
+            return &refused_kinds[slot];
     return NULL;
 }
 
@@ -155,8 +157,8 @@ void refused_line(const char *line, size_t length) {
 
 void refused_close(void) {
     for (size_t i = 0; i < KINDS; i++)
-        if (kinds[i].count > kinds[i].told)
-            tell(&kinds[i], "", 0);
+        if (refused_kinds[i].count > refused_kinds[i].told)
+            tell(&refused_kinds[i], "", 0);
     if (others.count > others.told)
         tell(&others, "", 0);
     if (refused_wanted())

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "common/clock.h"
+#include "common/large.h"
 #include "init/base/disks.h"
 #include "init/base/event_loop.h"
 #include "init/base/power_off.h"
@@ -36,7 +37,7 @@ struct source {
 };
 
 static const char *const PATHS[] = {"/dev/.vt-trace-entry", "/dev/.vt-trace-command"};
-static struct source sources[2];
+LARGE struct source trace_sources[2];
 static int disk = -1;
 static bool full;
 
@@ -134,15 +135,15 @@ void trace_log_open(void) {
             fd = open(PATHS[i], O_RDWR | O_NONBLOCK | O_CLOEXEC);
         if (fd < 0)
             fatal("", "mkfifo(%s): %s", PATHS[i], strerror(errno));
-        sources[i].watch.fd = fd;
+        trace_sources[i].watch.fd = fd;
         if (!refused_wanted())
-            loop_add(&sources[i].watch, fd, POLLIN, ready);
+            loop_add(&trace_sources[i].watch, fd, POLLIN, ready);
     }
 }
 
 static void drain(void) {
     for (size_t i = 0; i < 2; i++)
-        while (take(&sources[i]))
+        while (take(&trace_sources[i]))
             ;
 }
 
@@ -153,7 +154,7 @@ void trace_log_entry(uint64_t real_ns) {
     /* Not read before: what was seen earlier is ours, and only now we know when that ended. */
     refused_begin(real_ns);
     for (size_t i = 0; i < 2; i++)
-        loop_add(&sources[i].watch, sources[i].watch.fd, POLLIN, ready);
+        loop_add(&trace_sources[i].watch, trace_sources[i].watch.fd, POLLIN, ready);
 }
 
 void trace_log_mark(const char *name) {
@@ -172,8 +173,8 @@ void trace_log_close(void) {
     if (disk < 0)
         return;
     for (size_t i = 0; i < 2; i++)
-        if (sources[i].length > 0) {
-            put(sources[i].held, sources[i].length);
+        if (trace_sources[i].length > 0) {
+            put(trace_sources[i].held, trace_sources[i].length);
             put("\n", 1);
         }
     put("+++ vmtailor end of trace +++\n", 30);

@@ -11,10 +11,13 @@
 #include <unistd.h>
 
 #include "common/clock.h"
+#include "common/large.h"
 #include "init/base/event_loop.h"
 #include "init/base/power_off.h"
 #include "init/base/serial_line.h"
 #include "init/container/child.h"
+
+#define LONGEST_RECORD 1024
 
 struct job job;
 unsigned job_stretch = 100;
@@ -104,8 +107,11 @@ static bool open_pipe(struct watch *watch, int *write_end) {
     return true;
 }
 
+/* Behind one another, so that few pages are written: each is copied after the fork. */
+LARGE char job_records[8 * LONGEST_RECORD];
+
 static void start_client(bool until, int timeout_ms) {
-    static char records[8][1024], timeout[16];
+    static char timeout[16];
     const struct step *step = job.step;
     char *argv[16] = {"/.vmtailor/client", until ? "until" : "count", timeout};
     int count = 3, out = -1;
@@ -124,14 +130,16 @@ static void start_client(bool until, int timeout_ms) {
         {".status", NULL, step->status},
         {".sha256", step->sha256, -1},
     };
+    char *record = job_records;
     for (size_t i = 0; i < sizeof says / sizeof *says; i++) {
         if (says[i].text != NULL)
-            snprintf(records[i], sizeof *records, "%s %s", says[i].key, says[i].text);
+            snprintf(record, LONGEST_RECORD, "%s %s", says[i].key, says[i].text);
         else if (says[i].number >= 0)
-            snprintf(records[i], sizeof *records, "%s %d", says[i].key, says[i].number);
+            snprintf(record, LONGEST_RECORD, "%s %d", says[i].key, says[i].number);
         else
             continue;
-        argv[count++] = records[i];
+        argv[count++] = record;
+        record += strlen(record) + 1;
     }
     char *contains = step->contains != NULL ? malloc(strlen(step->contains) + 16) : NULL;
     if (contains != NULL) {

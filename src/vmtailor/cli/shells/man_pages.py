@@ -94,7 +94,7 @@ def verb_page(verb: Verb, date: str) -> str:
     if verb.name in _OF_CONTAINERS:
         lines += [
             ".SH EXIT STATUS",
-            *_text(re.sub(r"\[([^]]*)\]\([^)]*\) has", r"`vmtailor help run-and-docker-run` has", RUN_EXITS)),
+            *_text(re.sub(r"\[([^][]*)\]\([^()]*\) has", r"`vmtailor help run-and-docker-run` has", RUN_EXITS)),
         ]
     else:
         lines += _exits((code, text) for code, text in EXITS.items() if code is not ExitCode.RUN)

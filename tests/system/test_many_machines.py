@@ -197,7 +197,8 @@ def _assert_told(place: Place, name: str) -> None:
     while place.running() and time.monotonic() < end:
         time.sleep(0.01)
     _reap()
-    assert place.running() == {}
+    left = place.running()
+    assert left == {}, left
     assert name not in place.call("ps", "--format", "{{.Names}}").split()
     (found,) = json.loads(place.call("inspect", name))
     assert found["State"]["Running"] is False and found["State"]["Status"] in ("exited", "created"), found["State"]

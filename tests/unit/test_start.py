@@ -124,13 +124,15 @@ def test_an_interrupt_that_the_caller_ignores_stays_ignored() -> None:
         signal.signal(signal.SIGINT, before)
 
 
-def test_a_reader_that_goes_away_is_no_error() -> None:
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_reader_that_goes_away_is_no_error(unbuffered: str) -> None:
     lines = "".join(f"[{n / 1000:12.6f}] initcall f{n}+0x0/0x10 returned 0 after 5 usecs\n" for n in range(3000))
     read, write = os.pipe()
     os.close(read)
     result = subprocess.run(
         [sys.executable, "-c", BEFORE + START, "analyze", "-", "--json"], input=lines.encode(),
         stderr=subprocess.PIPE, stdout=write, timeout=60, check=False,
+        env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
     )  # fmt: skip
     os.close(write)
     assert (result.returncode, result.stderr) == (0, b"")

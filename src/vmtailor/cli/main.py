@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -158,6 +159,8 @@ def finish(work: Callable[[], object], arguments: Sequence[str]) -> NoReturn:
         _show(error)
         code = error.exit_code
     except OutputClosed:
+        # What still waits for that reader goes nowhere, and fails at no later end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         sys.stderr.close()
         code = ExitCode.DONE
     except Exception as error:

@@ -7,7 +7,6 @@ is never kept: variables of -e, the size of the terminal, the key of the run, fr
 
 from __future__ import annotations
 
-import contextlib
 import os
 import stat
 import sys
@@ -167,9 +166,11 @@ def follow(start: QuickStart) -> None:
     added = b"".join(f"{key} {value}".encode("utf-8", "surrogateescape") + b"\0" for key, value in more)
     _hold_streams()
     if said:
-        with contextlib.suppress(OSError):  # nobody may read it; and of a cache that cannot be written nothing goes
+        try:
             os.write(2, f"{said}\n".encode("utf-8", "backslashreplace"))
             os.utime(entry)
+        except OSError:  # nobody may read it; and of a cache that cannot be written nothing goes
+            pass
     descriptor = os.memfd_create("vmtailor-orders", 0)
     view = memoryview(orders + added)
     while view:
@@ -253,6 +254,7 @@ def ours_alone(path: str, known: set[str]) -> bool:
 def keep(start: QuickStart, orders: Callable[[], bytes], files: Iterable[str], supervisor: str, holds_s: float) -> None:
     """Keep orders that were made from files, the supervisor among them, for so many seconds. Nothing is kept where a
     file is too new, or others can change it; a cache that cannot be used keeps nothing."""
+    import contextlib
     from pathlib import Path
 
     from vmtailor.base.cache.store import Store

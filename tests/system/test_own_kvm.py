@@ -75,7 +75,7 @@ def installed(host: Path) -> Path:
     """The folder with vmtailor, from a wheel, and the libraries that it uses, with all of Python compiled."""
     made_of = [path for name in ("src", "native", "docs", "LICENSES") for path in sorted((TREE / name).rglob("*"))]
     made_of = [path for path in made_of if path.is_file() and not {"_native", "__pycache__"} & set(path.parts)]
-    made_of += [TREE / name for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE")]
+    made_of += [TREE / name for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE", "tools/share_files.py")]
     key = digest(*made_of, TREE / "requirements.lock", *sorted((host / PYTHON).glob("*.py")), sys.version)
     if (new := kept("installed", key)) is not None:
         packages = new / "packages"

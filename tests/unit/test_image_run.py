@@ -147,6 +147,39 @@ def test_what_a_family_kernel_lacks_is_said_with_what_makes_one(layout: str) -> 
         subject_of(RunOptions(Path(layout), explain_failures=True), ImageRunOptions())
 
 
+def test_a_family_kernel_mounts_what_the_images_own_cannot(layout: str, capsys: pytest.CaptureFixture[str]) -> None:
+    own = fit_in_cache("own", (), 3000, image_digest=IMAGE.digest, image=CONFIG)
+    options = RunOptions(Path(layout), volumes=mount_words.parse_volumes(("/tmp:/x",)))
+    with pytest.raises(UserInputError, match="cannot mount folders of the host, and no family kernel") as error:
+        subject_of(options, ImageRunOptions())
+    assert f"vmtailor fit {layout} --keep folders makes one" in error.value.hint
+    assert "vmtailor family build" in error.value.hint
+    server = fit_in_cache("server", SERVER, 2000)
+    with pytest.raises(UserInputError, match="cannot mount folders of the host, and no family kernel that can"):
+        subject_of(options, ImageRunOptions())
+    (server / "config").write_text("CONFIG_FUSE_FS=y\nCONFIG_VIRTIO_FS=y\n")
+    seal(server, bundle(architecture="x86_64", image_reference="oci:server", memory_bytes=1 << 28))
+    os.utime(server / "bundle.json", (4000, 4000))
+    shutil.rmtree(Store().root / family_kernels.KIND)
+    capsys.readouterr()
+    found = bundle_folder.load(subject_of(options, ImageRunOptions()).bundle)
+    assert found.data("vmlinux") == b"kernel of server"
+    assert capsys.readouterr().err.endswith("whose own kernel cannot mount folders of the host\n")
+    assert start(layout).bundle == own, "without a mount it is the image's own"
+
+
+def test_a_family_kernel_by_the_name_that_is_listed(layout: str) -> None:
+    fit_in_cache("server", SERVER, 2000)
+    found = start(layout).bundle
+    (listed,) = family_kernels.every(Store())
+    assert start(layout, family=listed.key[:12]).bundle == found
+    assert start(layout, family=listed.key).bundle == found
+    for other in ("0" * 12, listed.key[:11]):
+        with pytest.raises(UserInputError, match=f"{other} is no family kernel") as error:
+            start(layout, family=other)
+        assert "vmtailor family ls" in error.value.hint
+
+
 def test_a_bundle_needs_neither_option_and_a_name_alone_says_no_source(tmp_path: Path) -> None:
     given = write_bundle(tmp_path / "given")
     assert start(str(given)) == RunSubject(given)

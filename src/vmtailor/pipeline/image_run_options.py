@@ -20,7 +20,7 @@ class ImageRunOptions:
     family: str = option(
         Option(
             name="--family", suggests=Suggests.IMAGES, subjects=IMAGES, hint=_HINT,
-            help="Start an image on this family kernel: oci:DIR, docker://NAME, or a bundle's folder.",
+            help="Start an image on this family kernel: oci:DIR, docker://NAME, a bundle, or one of `family ls`.",
         ),
         "",
     )  # fmt: skip

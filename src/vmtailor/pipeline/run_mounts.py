@@ -50,16 +50,16 @@ def require_meant(wanted: Sequence[WantedMount], files: BundleFolder) -> None:
                 f"two mounts have the same target {plain(one.target)}", hint="give each a target of its own"
             )
         seen.add(one.target)
-    groups = [name for name, symbols in GROUPS.items() if _lacks(wanted, symbols, files)]
+    groups = lacking(wanted, files)
     if groups:
-        lacking = ", ".join(symbol for name in groups for symbol in GROUPS[name] if files.config.get(symbol) != "y")
+        says = f"cannot mount {words(groups)}: it lacks {_symbols(groups, files)}"
         if not files.is_fitted:
             raise UserInputError(
-                f"this family kernel cannot mount {_words(groups)}: it lacks {lacking}",
+                f"this family kernel {says}",
                 hint="vmtailor family build makes one that can, which takes minutes; the next run takes it",
             )
         raise UserInputError(
-            f"the kernel of {files.path} cannot mount {_words(groups)}: it lacks {lacking}",
+            f"the kernel of {files.path} {says}",
             hint=f"vmtailor refit {files.path} --keep {','.join(groups)} makes a second kernel, which takes minutes",
         )
     if not guest_volume.can_mount(files.init):
@@ -69,8 +69,18 @@ def require_meant(wanted: Sequence[WantedMount], files: BundleFolder) -> None:
         )
 
 
-def _words(groups: Sequence[str]) -> str:
+def lacking(wanted: Sequence[WantedMount], files: BundleFolder) -> list[str]:
+    """Return the groups of symbols, by their words of --keep, that these mounts need and a bundle's kernel lacks."""
+    return [name for name, symbols in GROUPS.items() if _lacks(wanted, symbols, files)]
+
+
+def words(groups: Sequence[str]) -> str:
+    """Return what these groups mount, in words."""
     return " and ".join("folders of the host" if name == "folders" else name for name in groups)
+
+
+def _symbols(groups: Sequence[str], files: BundleFolder) -> str:
+    return ", ".join(symbol for name in groups for symbol in GROUPS[name] if files.config.get(symbol) != "y")
 
 
 def _lacks(wanted: Sequence[WantedMount], symbols: Sequence[str], files: BundleFolder) -> bool:

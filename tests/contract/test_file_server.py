@@ -146,9 +146,13 @@ def until(what: object, marker: str, count: int) -> list[int]:
 
 @pytest.fixture
 def machine(folder: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A machine (a shell that sleeps) with the real server of one folder."""
+    """A machine (a program that sleeps) with the real server of one folder."""
     command = [*file_servers.words([Share("vtfs0", str(folder))], [9]), "/bin/sleep", "61"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as started:
+        deadline = time.monotonic() + _S
+        while not Path(f"/proc/{started.pid}/exe").samefile("/bin/sleep"):  # until then it may fail to start
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
         yield started, str(folder)
         started.kill()
 

@@ -52,8 +52,9 @@ def follow(kept: bytes, supervisor: str, name: str, variables: list[str], words:
         return
     try:
         if note := values[b"note"].decode("utf-8", "surrogateescape"):
-            sys.stderr.write(f"vmtailor: {made.name} {note}\n")
-            sys.stderr.flush()
+            from vmtailor.base import output
+
+            output.note(f"vmtailor: {made.name} {note}")
         runtime = os.fsdecode(values[b"runtime"])
         anew = (sys.executable, "-P", "-m", "vmtailor.cli.run_anew", "--undo", made.identifier, *words)
         more = [("start-print", made.identifier), *(("otherwise", word) for word in anew)]
@@ -198,8 +199,9 @@ def start(name: str) -> None:
         return
     status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     if status == 0:
-        print(name)
-        sys.stdout.flush()
+        from vmtailor.base import output
+
+        output.say(name)
         sys.exit(0)
     if status != _DECLINED:
         _fail(name, os.pread(said, _MOST_BYTES, 0).decode("utf-8", "replace").strip())

@@ -18,7 +18,8 @@ from typing import Any
 
 import pytest
 from tests.fakes import systems
-from tests.system.conftest import Fitted
+from tests.fakes.program import run_program
+from tests.system.conftest import FIT_S, Fitted, layout_of, with_image
 
 from vmtailor.base.cache.store import Store, digest
 from vmtailor.drivers.guest import guest_programs
@@ -30,7 +31,8 @@ from vmtailor.pipeline.systems import inputs, subjects
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 TREE = Path(__file__).parents[2]
-DESCRIPTION = TREE / "tests" / "guests" / "kvm_host"
+GUESTS = TREE / "tests" / "guests"
+DESCRIPTION = GUESTS / "kvm_host"
 MADE = TREE / "build" / "kvm-host"
 #: The version of Python, here and there, as folders are called.
 PYTHON = f"python3.{sys.version_info.minor}"
@@ -73,9 +75,11 @@ def made_host() -> Path:
 
 def installed(host: Path) -> Path:
     """The folder with vmtailor, from a wheel, and the libraries that it uses, with all of Python compiled."""
-    made_of = [path for name in ("src", "native", "docs", "LICENSES") for path in sorted((TREE / name).rglob("*"))]
+    made_of = [
+        path for name in ("src", "native", "docs", "LICENSES", "tools") for path in sorted((TREE / name).rglob("*"))
+    ]
     made_of = [path for path in made_of if path.is_file() and not {"_native", "__pycache__"} & set(path.parts)]
-    made_of += [TREE / name for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE", "tools/share_files.py")]
+    made_of += [TREE / name for name in ("pyproject.toml", "setup.py", "README.md", "CHANGELOG.md", "LICENSE")]
     key = digest(*made_of, TREE / "requirements.lock", *sorted((host / PYTHON).glob("*.py")), sys.version)
     if (new := kept("installed", key)) is not None:
         packages = new / "packages"
@@ -116,15 +120,16 @@ def compile_all(source: Path, place: str, out: Path) -> None:
             )  # fmt: skip
 
 
-def seen(bundles: dict[str, Path], folder: Path) -> dict[str, dict[str, Any]]:
-    """Boot the host with these bundles, and return how each use ended, by its name."""
+def seen(bundles: dict[str, Path], images: dict[str, Path], folder: Path) -> dict[str, dict[str, Any]]:
+    """Boot the host with these bundles and images, and return how each use ended, by its name."""
     host = made_host()
     content = folder / "content"
     shutil.copytree(installed(host), content, ignore=shutil.ignore_patterns("*.whl", "key"))
     shutil.copy(DESCRIPTION / "steps.py", content / "steps.py")
     shutil.copy(host / inputs.KERNEL, content / "kernel")
-    for name, bundle in bundles.items():
-        shutil.copytree(bundle, content / "bundles" / name)
+    for kind, known in (("bundles", bundles), ("images", images)):
+        for name, one in known.items():
+            shutil.copytree(one, content / kind / name)
     disk = systems.ext4(folder / "content.raw", content, size_mib=600)
     shutil.rmtree(content)
     console = bytearray()
@@ -140,10 +145,24 @@ def seen(bundles: dict[str, Path], folder: Path) -> dict[str, dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
+def processors(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A bundle fitted to two processors, whose kernel is compiled on a fresh machine."""
+    folder = tmp_path_factory.mktemp("processors")
+    image, exercise = layout_of(GUESTS / "processors", folder), GUESTS / "processors" / "exercise.toml"
+    fit = ("fit", f"oci:{image}", "--exercise", exercise, "--cpus", "2", "-o", folder / "bundle")
+    ended = run_program(folder, *fit, timeout_s=FIT_S)
+    assert ended.code == 0, ended.stderr
+    return folder / "bundle"
+
+
+@pytest.fixture(scope="module")
 def uses(
-    lighttpd: Fitted, hello: Path, talker: Path, tmp_path_factory: pytest.TempPathFactory
+    lighttpd: Fitted, hello: Path, talker: Path, processors: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, dict[str, Any]]:
-    return seen({"lighttpd": lighttpd.bundle, "hello": hello, "talker": talker}, tmp_path_factory.mktemp("kvm-host"))
+    folder = tmp_path_factory.mktemp("kvm-host")
+    bench = with_image(lighttpd.bundle, GUESTS / "bencher", folder, network=False)
+    bundles = {"lighttpd": lighttpd.bundle, "hello": hello, "talker": talker, "processors": processors, "bench": bench}
+    return seen(bundles, {"bench": folder / "layout"}, folder)
 
 
 def machine_of(host: Path, content: Path) -> Machine:
@@ -200,6 +219,14 @@ def test_two_processors(uses: dict[str, dict[str, Any]]) -> None:
     assert found["boot"]["outcome"] == "ready"
 
 
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_kernel_that_was_fitted_to_two_processors_runs_on_as_many_as_are_asked_for(
+    uses: dict[str, dict[str, Any]], count: int
+) -> None:
+    said = use(uses, f"on {count}", 0)["stdout"]
+    assert said == "".join(f"processor {number}\n" for number in range(count))
+
+
 def test_boots_are_timed(uses: dict[str, dict[str, Any]]) -> None:
     boots = json.loads(use(uses, "booted", 0)["stdout"])["boots"]
     assert [found["boot"]["outcome"] for found in boots] == ["ready", "ready"]
@@ -208,3 +235,18 @@ def test_boots_are_timed(uses: dict[str, dict[str, Any]]) -> None:
 def test_a_bundle_is_verified_on_the_wall_clock(uses: dict[str, dict[str, Any]]) -> None:
     found = json.loads(use(uses, "verified", 0)["stdout"])
     assert found["verified"] and not found["failures"]
+
+
+def test_a_machine_is_timed_beside_the_host(uses: dict[str, dict[str, Any]]) -> None:
+    (run,) = json.loads(use(uses, "benched", 0)["stdout"])["runs"]
+    assert run["host"]["kvm"]
+    known = {one["runtime"]: one for one in run["identities"]}
+    assert {name: one["problem"] for name, one in known.items()} == {"native": "", "vm:bench": ""}
+    assert known["vm:bench"]["own_kernel"] and not known["native"]["own_kernel"]
+    assert not [trial["failure"] for trial in run["trials"] if trial["failure"]]
+    timed = [trial for trial in run["trials"] if trial["block"] > 0]
+    assert sorted(trial["runtime"] for trial in timed) == ["native", "native", "vm:bench", "vm:bench"]
+    for trial in timed:
+        figures = {figure["name"]: figure["value"] for figure in trial["figures"]}
+        first = figures["program started" if trial["runtime"] == "vm:bench" else "own report"]
+        assert 0 < first <= figures["exit"]

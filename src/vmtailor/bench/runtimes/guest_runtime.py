@@ -190,7 +190,9 @@ class _Guest:
             _must("mount", "-t", "overlay", "-o", options, "overlay", root),
         ]
         if self.one.root is RootForm.KERNEL_DIRECTORY:
-            found += [_must("mount", "--rbind", f"/{name}", f"{root}/{name}") for name in ("proc", "sys", "dev")]
+            inside = [(f"/{name}", f"{root}/{name}") for name in ("proc", "sys", "dev")]
+            found.append(_must("mkdir", "-p", *(at for _, at in inside)))  # an image may lack them
+            found += [_must("mount", "--rbind", name, at) for name, at in inside]
             for volume in spec.volumes:  # which nobody else mounts
                 found.append(_must("mkdir", "-p", f"{root}{volume.target}"))
                 found.append(_must("mount", "--bind", volume.source, f"{root}{volume.target}"))

@@ -53,7 +53,8 @@ class Overlay:
         options = f"lowerdir={self._tree},upperdir={self._folder}/upper,workdir={self._folder}/work"
         self._mount("-t", "overlay", "-o", options, "overlay", at=self.root)
         if kernel:
-            for name in ("proc", "sys", "dev"):
+            for name in ("proc", "sys", "dev"):  # an image may lack them
+                (self.root / name).mkdir(exist_ok=True)
                 self._mount("--rbind", f"/{name}", at=self.root / name)
             for volume in spec.volumes:
                 target = self.root / volume.target.lstrip("/")

@@ -143,7 +143,7 @@ def test_what_a_family_kernel_lacks_is_said_with_what_makes_one(layout: str) -> 
         with pytest.raises(UserInputError, match=said) as error:
             require_meant(options, found)
         assert hint in error.value.hint
-    with pytest.raises(UserInputError, match="compare with a trace, and this image was never fitted"):
+    with pytest.raises(UserInputError, match="compare with a trace, and nothing was traced for this kernel"):
         subject_of(RunOptions(Path(layout), explain_failures=True), ImageRunOptions())
 
 
@@ -164,6 +164,8 @@ def test_a_family_kernel_mounts_what_the_images_own_cannot(layout: str, capsys: 
     capsys.readouterr()
     found = bundle_folder.load(subject_of(options, ImageRunOptions()).bundle)
     assert found.data("vmlinux") == b"kernel of server"
+    with pytest.raises(UserInputError, match="nothing was traced for this kernel"):
+        subject_of(replace(options, explain_failures=True), ImageRunOptions())
     assert capsys.readouterr().err.endswith("whose own kernel cannot mount folders of the host\n")
     assert start(layout).bundle == own, "without a mount it is the image's own"
 

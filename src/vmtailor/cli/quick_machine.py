@@ -7,7 +7,6 @@ As cli/quick_start.py, this imports next to nothing."""
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import stat
@@ -16,6 +15,7 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
+from vmtailor.base.files import file_lock
 from vmtailor.drivers.host import machine_names, user_folders
 
 #: Exit status of a supervisor that found a file changed, and has started nothing.
@@ -187,7 +187,7 @@ def start(name: str) -> None:
         first = orders.removeprefix(_VERSION).partition(b"\0")[0]
         whole = orders.startswith(_VERSION) and orders.endswith(b"\0") and first.startswith(b"arg /")
         supervisor = os.path.join(os.path.dirname(os.fsdecode(first[4:])), "supervise")  # noqa: PTH118, PTH120
-        if not whole or record["id"] != identifier or record["remove"] or _is_alive(folder):
+        if not whole or record["id"] != identifier or record["remove"] or file_lock.is_held(f"{folder}/alive"):
             return
         runtime = user_folders.private(user_folders.private(user_folders.runtime_home()) / identifier)
         number = _orders(orders, folder, str(runtime), ())
@@ -227,17 +227,3 @@ def _of_us(folder: str, name: str) -> bytes:
         if found.st_uid != os.geteuid() or not stat.S_ISREG(found.st_mode) or found.st_mode & 0o077:
             raise PermissionError
         return opened.read(_MOST_BYTES)
-
-
-def _is_alive(folder: str) -> bool:
-    try:
-        lock = os.open(f"{folder}/alive", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(lock)
-    return False

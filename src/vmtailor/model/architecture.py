@@ -24,7 +24,7 @@ from vmtailor.model.code_patterns import MachineCode
 #: The folder of the rows; tests have folders of their own.
 FOLDER: Traversable | Path = resources.files("vmtailor") / "data" / "architectures"
 _NAME = re.compile(r"[a-z0-9][a-z0-9_]{0,31}")
-#: What patterns of Python have and those of regcomp(3) lack, or read otherwise.
+#: Parts of Python's patterns that regcomp(3) lacks, or reads otherwise.
 _PYTHONS_OWN = re.compile(r"\\[AZdD]|\(\?|[*+?}]\?")
 _ENTRY = re.compile(r"(?:[0-9a-f]{2}){0,8}")
 _BOARD = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")

@@ -36,9 +36,10 @@ def pulled(path: Path, wanted: PullOptions | None = None, store: Store | None = 
             )
         return None
     # What starts a bundle's folder does without these.
+    from vmtailor.drivers.image import image_reference
     from vmtailor.pipeline import bundle_artefact
 
-    return bundle_artefact.pulled(_text_of(path), wanted, store or Store())
+    return bundle_artefact.pulled(image_reference.text_of(path), wanted, store or Store())
 
 
 def require_own(path: Path, found: PulledBundle | None, what: str) -> None:
@@ -48,8 +49,3 @@ def require_own(path: Path, found: PulledBundle | None, what: str) -> None:
             f"{what} beside a bundle's folder, and {path} was pulled into the cache, which is pruned",
             hint=f"cp -r --sparse=always {found.folder} FOLDER gives it a folder of its own; give that",
         )
-
-
-def _text_of(path: Path) -> str:
-    text = str(path)
-    return f"docker://{text.removeprefix('docker:/').lstrip('/')}" if text.startswith("docker:/") else text

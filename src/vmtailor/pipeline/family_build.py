@@ -37,7 +37,7 @@ from vmtailor.stages.kernel_plan import KernelTree, Wishes
 
 #: The margins of a family kernel.
 MARGINS = (Margin.SERVER,)
-#: What it has beyond its margin: the place among its reasons, symbols by root format (or any), and the reason.
+#: Symbols beyond its margin: their place among its reasons, the symbols, and the reason.
 _BEYOND = (
     ("folders", GROUPS["folders"], "run -v mounts folders of the host"),
     ("volumes", GROUPS["volumes"], "run -v mounts named volumes"),

@@ -4,7 +4,6 @@ finds is an ordinary fit in the cache, which the next run of the image takes."""
 
 from __future__ import annotations
 
-import contextlib
 import shutil
 import sys
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ KIND = "fit-behind"
 RECORD, LOG, _LOCK, BUNDLE = "fit.json", "log", "lock", "bundle"
 #: The program that fits.
 PROGRAM = "vmtailor.cli.fit_behind"
-#: What is said of a fit whose process was ended.
+#: The words for a fit whose process was ended.
 ENDED_EARLY = "its process was ended"
 #: How much it yields to others.
 NICE = 15
@@ -45,19 +44,22 @@ def folder_of(image: Image, store: Store) -> Path:
     return store.path(KIND, digest(image.digest, image.config.architecture))
 
 
+def _made(image: Image, store: Store) -> Path:
+    folder = folder_of(image, store)
+    store.folder(KIND)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return folder
+
+
 def goes_on(folder: Path) -> bool:
     """Return whether the fit of a folder lives."""
-    with contextlib.suppress(OSError), file_lock.tried(folder / _LOCK) as lock:
-        return lock is None
-    return False
+    return file_lock.is_held(folder / _LOCK)
 
 
 def begin(image: Image, store: Store) -> Path:
     """Begin the fit of an image where none goes on, and return its folder. It outlives this process. Raises
     HostError."""
-    folder = folder_of(image, store)
-    store.folder(KIND)
-    folder.mkdir(mode=0o700, exist_ok=True)
+    folder = _made(image, store)
     with file_lock.tried(folder / _LOCK) as lock:
         if lock is not None:
             # It stays where the process is killed.
@@ -103,8 +105,7 @@ def fit_of(image_reference: str, folder: Path, store: Store) -> FitBehind:
 def fit_first(image: Image, store: Store) -> None:
     """Fit an image in the foreground, with its progress. Raises what a fit raises, and UserInputError where the image
     does not work in the machine that was made."""
-    folder = store.folder(KIND) / f"{digest(image.digest, image.config.architecture)[:40]}"
-    folder.mkdir(mode=0o700, exist_ok=True)
+    folder = _made(image, store)
     try:
         end = fit_of(image.reference, folder / BUNDLE, store)
     finally:

@@ -57,11 +57,7 @@ def subject(
         return RunSubject(own, of_cache=True)
     if found is None:
         raise _no_kernel(image, row.name)
-    if options.watched:
-        raise UserInputError(
-            "--explain-failures and --observed compare with a trace, and this image was never fitted",
-            hint=f"vmtailor fit {reference} -o FOLDER, then run FOLDER with them",
-        )
+    _require_unwatched(image, options)
     note(f"{found.phrase}, not fitted: nothing proven for this image")
     bundle = image_bundle.made(image, found, store)
     if not wanted.fit:
@@ -77,6 +73,7 @@ def _on_a_wider_kernel(
 ) -> RunSubject:
     """Return the bundle of an image on the family kernel of the cache, where that has what its own kernel lacks."""
     mounts = run_mounts.words(groups)
+    _require_unwatched(image, options)
     found = image_bundle.family(architecture, store)
     bundle = None if found is None else image_bundle.made(image, found, store)
     if found is None or bundle is None or run_mounts.lacking(options.wanted_mounts, bundle_folder.load(bundle)):
@@ -87,6 +84,14 @@ def _on_a_wider_kernel(
         )
     note(f"{found.phrase}, not fitted: nothing proven for this image, whose own kernel cannot mount {mounts}")
     return RunSubject(bundle, of_cache=True)
+
+
+def _require_unwatched(image: Image, options: RunOptions) -> None:
+    if options.watched:
+        raise UserInputError(
+            "--explain-failures and --observed compare with a trace, and nothing was traced for this kernel",
+            hint=f"vmtailor fit {image.reference} -o FOLDER, then run FOLDER with them",
+        )
 
 
 def family_of(named: str, architecture: str, store: Store, authfile: Path | None = None) -> Family | None:

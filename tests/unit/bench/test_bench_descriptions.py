@@ -256,3 +256,20 @@ def test_what_is_no_description_is_refused_in_words(text: bytes) -> None:
     with pytest.raises(UserInputError, match=r"x\.toml describes no runtime") as error:
         description.parse(text, "x.toml")
     assert len(error.value.message) < 500
+
+
+def test_nothing_is_mounted_through_what_an_image_has_there(tmp_path: Path) -> None:
+    overlay = Overlay(tmp_path / "one", tmp_path / "tree")
+    overlay.root.mkdir(parents=True)
+    there = tmp_path / "of-the-host"
+    there.mkdir()
+    assert overlay.folder("proc") == overlay.root / "proc" and (overlay.root / "proc").is_dir()
+    assert overlay.folder("proc") == overlay.root / "proc"
+    assert overlay.folder("/data/deep") == overlay.root / "data" / "deep"
+    (overlay.root / "sys").symlink_to(there)
+    (overlay.root / "gone").symlink_to(there / "gone")
+    (overlay.root / "dev").write_text("")
+    for name in ("sys", "gone", "dev", "/sys/deep", "/data/../sys"):
+        with pytest.raises(HostError, match="it is a link or a file"):
+            overlay.folder(name)
+    assert list(there.iterdir()) == []

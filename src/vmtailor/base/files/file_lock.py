@@ -24,3 +24,18 @@ def tried(path: Path) -> Iterator[int | None]:
         yield lock
     finally:
         os.close(lock)
+
+
+def is_held(path: str | Path) -> bool:
+    """Return whether a process holds the lock of a file; False where there is no such file, or it cannot be read."""
+    try:
+        lock = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(lock)
+    return False

@@ -6,9 +6,11 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
+import stat
 from pathlib import Path
 from typing import Any
 
+from vmtailor.base.errors import HostError
 from vmtailor.base.process import CommandFailed, run
 from vmtailor.bench.model.instance import InstanceSpec
 from vmtailor.bench.runtimes.instance_cgroups import PERIOD_US
@@ -47,19 +49,31 @@ class Overlay:
 
     def mount(self, spec: InstanceSpec, *, kernel: bool) -> None:
         """Mount it. With `kernel`, it has the host's /proc, /sys and /dev in it, and the volumes, which nothing else
-        mounts. Raises CommandFailed."""
+        mounts. Raises CommandFailed, HostError."""
         for path in (self.root, self._folder / "upper", self._folder / "work"):
             path.mkdir(parents=True, exist_ok=True)
         options = f"lowerdir={self._tree},upperdir={self._folder}/upper,workdir={self._folder}/work"
         self._mount("-t", "overlay", "-o", options, "overlay", at=self.root)
         if kernel:
-            for name in ("proc", "sys", "dev"):  # an image may lack them
-                (self.root / name).mkdir(exist_ok=True)
-                self._mount("--rbind", f"/{name}", at=self.root / name)
+            for name in ("proc", "sys", "dev"):
+                self._mount("--rbind", f"/{name}", at=self.folder(name))
             for volume in spec.volumes:
-                target = self.root / volume.target.lstrip("/")
-                target.mkdir(parents=True, exist_ok=True)
-                self._mount("--bind", volume.source, at=target)
+                self._mount("--bind", volume.source, at=self.folder(volume.target))
+
+    def folder(self, name: str) -> Path:
+        """Return a folder of the root, made where the image lacks it. Raises HostError for anything else of the image's
+        there: through a link of it, a mount would land in a folder of this host."""
+        target = self.root
+        for part in Path(name.lstrip("/")).parts:
+            target /= part
+            with contextlib.suppress(FileExistsError):
+                target.mkdir()
+            if not stat.S_ISDIR(target.lstat().st_mode):
+                raise HostError(
+                    f"nothing can be mounted on {name} of the image: it is a link or a file",
+                    hint="measure another image, or leave this way to run it out",
+                )
+        return target
 
     def _mount(self, *words: str, at: Path) -> None:
         run(["mount", *words, str(at)], timeout_s=_MOUNT_S)

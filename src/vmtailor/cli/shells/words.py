@@ -18,7 +18,7 @@ from vmtailor.model.option import Option, Suggests
 
 #: Names of arguments that are a bundle's folder.
 _BUNDLES = ("BUNDLE", "FOLDER", "RUN")
-#: What an image's reference begins with; a path may follow the first of them at once.
+#: Prefixes of image references; a path may follow the first five directly.
 IMAGE_WORDS = (
     "oci:", "oci-archive:", "docker-archive:", "rootfs:", "disk:", "docker://", "docker-daemon:", "containers-storage:",
 )  # fmt: skip

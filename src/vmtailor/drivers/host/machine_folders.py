@@ -7,7 +7,6 @@ regular files of ours alone, bounded, and nothing in them becomes a path outside
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import secrets
 import shutil
@@ -77,17 +76,7 @@ class MachineFolder:
     @property
     def alive(self) -> bool:
         """Return whether its supervisor lives, which holds a lock as long as it does."""
-        try:
-            lock = os.open(self.path / ALIVE, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
-        except OSError:
-            return False
-        try:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        finally:
-            os.close(lock)
-        return False
+        return file_lock.is_held(self.path / ALIVE)
 
     @contextlib.contextmanager
     def held(self) -> Iterator[bool]:

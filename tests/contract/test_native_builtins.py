@@ -386,6 +386,9 @@ def test_processes(program: Path) -> None:
     assert int(own[6]) > 1 << 20
     command = Path("/proc/self/cmdline").read_bytes().rstrip(b"\0").replace(b"\0", b" ").decode()
     assert own[7] and command.startswith(own[7])
+    threads = Path("/proc/2/comm")  # where the kernel's own are to be seen, they are its children
+    if threads.exists() and threads.read_text() == "kthreadd\n":
+        assert not [line for line in lines if "2" in line[1:3]]
 
 
 def test_a_session_that_began_outside(program: Path) -> None:

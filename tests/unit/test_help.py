@@ -82,7 +82,7 @@ def test_without_a_verb_help_is_shown_and_it_counts_as_wrong(start: Start) -> No
         (("analyze", "--tpo", "3", "x"), "--top"),
         (("analyze", "--top", "x", "x"), "'--top'"),
         (("analyze",), "Missing argument"),
-        (("boot", "--clock", "sundial"), "'sundial' is not one of"),
+        (("boot", "--clock", "sundial"), "Invalid value for '--clock': 'sundial' is not one of"),
         (("gate", "x", "--budgets"), "requires an argument"),
         (("analyze", "--top", "\x1b[2J", "x"), "'--top'"),
         (("\x1b[2Jx\nhint: y",), "No such command"),

@@ -109,7 +109,8 @@ def _other(error: Exception, debug: bool) -> ExitCode:
     if hasattr(error, "format_message"):  # the library's own words for wrong options
         context: Any = getattr(error, "ctx", None)
         path = context.command_path if context is not None else "vmtailor"
-        _show(UserInputError(" ".join(error.format_message().split()), hint=f"{path} --help"))
+        said = " ".join(error.format_message().split()).replace(": Value error, ", ": ")
+        _show(UserInputError(said, hint=f"{path} --help"))
         return ExitCode.USER_INPUT
     if debug:
         _show_traceback()

@@ -59,8 +59,9 @@ def test_a_registry_is_asked_once_which_image_a_tag_names(registry: str, tmp_pat
 
 
 def test_a_fit_behind_a_run_gets_its_image_from_a_private_registry(
-    private_registry: str, own_cache: Store, tmp_path: Path
+    private_registry: str, own_cache: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(fit_behind, "NICE", 0)  # a busy host would let it wait
     name = f"docker://{private_registry}/team/made-up:1"
     # A fit of it ends as soon as it is fetched.
     send(tmp_path, name, f"--dest-creds={USER}:{PASSWORD}", entrypoint="/missing")

@@ -56,23 +56,22 @@ def answer(url: str, limit_s: float = 120.0) -> bytes:
             time.sleep(0.3)
 
 
+def console_of(out: Path) -> bytes:
+    """All that a machine says whose container ends by itself, under emulation."""
+    env = {**os.environ, "ACCEL": "tcg"}
+    done = subprocess.run([out / "start"], capture_output=True, timeout=120, check=False, env=env)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 def test_a_script_starts_the_machine_and_its_console_shows_the_container(hello: Path, tmp_path: Path) -> None:
-    out = exported(hello, tmp_path, "--to", "qemu")
-    done = subprocess.run(
-        [out / "start"], capture_output=True, timeout=120, check=False, env={**os.environ, "ACCEL": "tcg"}
-    )
-    assert done.stdout == b"Hello from a machine made to measure.\r\nvmtailor: the container ended with status 3\r\n", (
-        done.stderr
-    )
-    assert done.returncode == 0
+    said = console_of(exported(hello, tmp_path, "--to", "qemu"))
+    assert said == b"Hello from a machine made to measure.\r\nvmtailor: the container ended with status 3\r\n"
 
 
 def test_variables_and_a_command_go_with_the_machine_time_after_time(talker: Path, tmp_path: Path) -> None:
     out = exported(talker, tmp_path, "--to", "qemu", "-e", "EXPORTED=as it was told", "--", "say", "so")
-    env = {**os.environ, "ACCEL": "tcg"}
-    first, second = (
-        subprocess.run([out / "start"], capture_output=True, timeout=120, check=False, env=env).stdout for _ in "12"
-    )
+    first, second = console_of(out), console_of(out)
     assert b"word so\r\n" in first and b"EXPORTED=as it was told\r\n" in first and first == second
 
 

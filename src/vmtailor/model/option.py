@@ -79,6 +79,7 @@ class Suggests(Enum):
     #: A file of the host, or a machine and a colon.
     COPIES = "copies"
     MONITORS = "monitors"
+    TARGETS = "targets"
     MARGINS = "margins"
     KEPT = "kept"
     SIGNALS = "signals"

@@ -137,7 +137,7 @@ def _fixed(kind: Suggests) -> tuple[str, ...]:
         return (NONE, *(one.value for one in Margin), "+".join(one.value for one in Margin))
     if kind is Suggests.PAGES:
         return (*manual.pages(), *(verb.name for verb in VERBS))
-    if kind in (Suggests.MONITORS, Suggests.CHANGES):
+    if kind in (Suggests.MONITORS, Suggests.CHANGES, Suggests.TARGETS):
         return _rows(kind.value)
     return {Suggests.KEPT: tuple(GROUPS), Suggests.SIGNALS: _SIGNALS}.get(kind, ())
 

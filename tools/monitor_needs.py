@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write docs/reference/monitor-needs.md: what kernels need for machines of each monitor beyond the usual board's
-symbols, and the price of it (src/vmtailor/data/monitors).
+"""Write docs/reference/monitor-needs.md: what kernels need for machines of each monitor, and for each target of
+`export`, and the price of it (src/vmtailor/data/monitors, src/vmtailor/data/targets).
 
     tools/monitor_needs.py [--check]
     tools/monitor_needs.py --costs RUN
@@ -20,19 +20,21 @@ from pathlib import Path
 from vmtailor.base.errors import UserInputError, VmtailorError
 from vmtailor.base.files import records
 from vmtailor.drivers.monitors import monitors
+from vmtailor.drivers.targets import targets
 from vmtailor.model.fit_run import FitRun
 from vmtailor.model.kernel_needs import KernelNeed, NeedPrice
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "monitor-needs.md"
 
-HEAD = """<!-- Written by tools/monitor_needs.py from src/vmtailor/data/monitors: change that, then run `make docs`. -->
-# Kernel symbols that monitors need
+HEAD = """<!-- Written by tools/monitor_needs.py from src/vmtailor/data/monitors and targets: change these, then run `make docs`. -->
+# Kernel symbols that monitors and targets need
 
 A kernel is fitted to QEMU's smallest board: virtio-mmio, a serial line, neither PCI nor ACPI. On x86-64, QEMU and
 libkrun start it unchanged under KVM, and Firecracker does by its documentation. This page lists what a kernel needs
-besides for other machines. `fit --keep SYMBOL` keeps a symbol.
+for other machines. `fit --keep SYMBOL` keeps a symbol, and `fit --for TARGET` all that a
+[target of `export`](../how-to/export-a-bundle.md) needs.
 
-| monitor | need | machines | symbols | executed | why |
+| monitor or target | need | machines | symbols | executed | why |
 | --- | --- | --- | --- | ---: | --- |
 """
 
@@ -62,8 +64,9 @@ one image:
 
 
 def rows() -> list[tuple[str, KernelNeed]]:
-    """All needs, each with the title of its monitor."""
-    return [(one.row.title, need) for one in monitors.every() for need in one.row.need]
+    """All needs, each with the title of its monitor, or the name of its target."""
+    of_monitors = [(one.row.title, need) for one in monitors.every() for need in one.row.need]
+    return of_monitors + [(f"`{row.name}`", need) for row in targets.every() for need in row.need]
 
 
 def page() -> str:
@@ -132,7 +135,7 @@ def main(arguments: list[str]) -> int:
     if given.check:
         if PAGE.is_file() and PAGE.read_text() == wanted:
             return 0
-        print(f"{PAGE} is not what the rows of monitors say; run: make docs", file=sys.stderr)
+        print(f"{PAGE} is not what the rows of monitors and targets say; run: make docs", file=sys.stderr)
         return 1
     PAGE.write_text(wanted)
     return 0

@@ -12,6 +12,7 @@ from typing import Any
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files.holes import copy_with_holes
 from vmtailor.drivers.host.bundle_folder import BundleFolder
+from vmtailor.drivers.monitors import monitors
 from vmtailor.model.architecture import named
 from vmtailor.model.bundle import Bundle
 from vmtailor.model.kernel_needs import KernelNeed
@@ -20,10 +21,12 @@ from vmtailor.model.machine import Disk, Machine, PublishedPort
 
 @dataclass(frozen=True)
 class TargetVariant:
-    """A way in which a target can start a machine. `about`: in words. The first of a row is the usual one."""
+    """A way in which a target can start a machine. `about`: in words. The first of a row is the usual one.
+    `architectures`: by name; empty for all of the row's."""
 
     name: str
     about: str
+    architectures: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,7 @@ class TargetRow:
     address: str = ""
     power_off: bool = False
     console: str = ""
+    monitor: str = ""
     variant: tuple[TargetVariant, ...] = ()
     need: tuple[KernelNeed, ...] = ()
     tool: tuple[dict[str, Any], ...] = ()
@@ -62,7 +66,7 @@ class TargetRow:
         """Return what kernels of a processor need for a variant."""
         return tuple(
             one
-            for one in self.need
+            for one in (*self.need, *(monitors.named(self.monitor).row.need if self.monitor else ()))
             if (not one.architectures or architecture in one.architectures)
             and (not one.variants or variant in one.variants)
             and (network or not one.network)

@@ -45,7 +45,7 @@ class FirecrackerTarget(ExportTarget):
         return None
 
     def write(self, export: Export, folder: ExportFolder) -> Guide:
-        network = tap_network.of(export, self.row.address) if export.machine.network else None
+        network = tap_network.of(export) if export.machine.network else None
         folder.copy(export.kernel, export.kernel_name)
         machine = replace(_machine(export), kernel=export.kernel_name, disks=folder.disks(export))
         place = StartPlace(".", tap=network.tap if network else "")

@@ -76,15 +76,15 @@ class TapNetwork:
     gateway: ipaddress.IPv4Interface
 
 
-def of(export: Export, usual: str) -> TapNetwork:
-    """Return the network of an exported machine; `usual`: its address where the user gave none. Raises UserInputError
-    for a device or an address that cannot be, and for a port that cannot be led to it."""
+def of(export: Export) -> TapNetwork:
+    """Return the network of an exported machine that has one. Raises UserInputError for a device or an address that
+    cannot be, and for a port that cannot be led to it."""
     tap = export.wishes.tap
     if not _DEVICE.fullmatch(tap):
         raise UserInputError(
             f"'{tap[:64]}' is no name of a TAP device", hint="--tap: at most 15 letters, digits, '-' and '_'"
         )
-    text = export.wishes.address or usual
+    text = export.address
     own, _, rest = text.partition(",")
     try:
         guest = ipaddress.IPv4Interface(own)

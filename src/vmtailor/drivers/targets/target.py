@@ -20,10 +20,13 @@ from vmtailor.model.machine import Disk, Machine, PublishedPort
 
 @dataclass(frozen=True)
 class TargetVariant:
-    """A way in which a target can start a machine. `about`: in words. The first of a row is the usual one."""
+    """A way in which a target can start a machine. `about`: in words. The first of a row is the usual one.
+    `kernel`: the form of the kernel that it takes, by its name in data/kernel_forms.toml; empty for the bundle's own
+    file."""
 
     name: str
     about: str
+    kernel: str = ""
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,7 @@ class ExportWishes:
 class Export:
     """A machine to be written for a target. `machine` has the words and disks of the exported machine, its paths those
     of the bundle's files here. `name`: letters, digits and `-` alone. `volume`: content of the run volume, the second
-    disk; None where there is none."""
+    disk; None where there is none. `form`: the kernel in the form that the variant takes; None for the bundle's own."""
 
     bundle: Bundle
     files: BundleFolder
@@ -99,6 +102,7 @@ class Export:
     wishes: ExportWishes
     config: Mapping[str, str]
     volume: bytes | None = None
+    form: Path | None = None
 
     @property
     def is_system(self) -> bool:
@@ -107,13 +111,13 @@ class Export:
 
     @property
     def kernel(self) -> Path:
-        """Return the kernel file of the bundle, checked."""
-        return Path(self.machine.kernel or "")
+        """Return the kernel in the variant's form, or the bundle's own file, checked."""
+        return self.form or Path(self.machine.kernel or "")
 
     @property
     def kernel_name(self) -> str:
-        """Return the kernel's name in the export: `vmlinux`, or as its processor calls it."""
-        return Path(named(self.bundle.architecture).kernel.file).name
+        """Return the kernel's name in the export: `vmlinux`, or as its processor or its form calls it."""
+        return self.form.name if self.form is not None else Path(named(self.bundle.architecture).kernel.file).name
 
 
 @dataclass(frozen=True)

@@ -30,23 +30,8 @@ SYMBOLS = b"".join(
 def packed(*segments: tuple[int, int, bytes], entry: int = 0x200123) -> bytes:
     """An ELF kernel of segments: physical and virtual address, content."""
     head = 64 + 56 * len(segments)
-    header = struct.pack(
-        "<16sHHIQQQIHHHHHH",
-        b"\x7fELF\2\1\1".ljust(16, b"\0"),
-        2,
-        62,
-        1,
-        entry,
-        64,
-        0,
-        0,
-        64,
-        56,
-        len(segments),
-        0,
-        0,
-        0,
-    )
+    own = (entry, 64, 0, 0, 64, 56, len(segments), 0, 0, 0)
+    header = struct.pack("<16sHHIQQQIHHHHHH", b"\x7fELF\2\1\1".ljust(16, b"\0"), 2, 62, 1, *own)
     headers, bodies = b"", b""
     for physical, virtual, content in segments:
         headers += struct.pack(

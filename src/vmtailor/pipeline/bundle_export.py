@@ -63,7 +63,7 @@ def export(bundle: Path, target: str, out: Path | None, wishes: ExportWishes, st
         try:
             writing = ExportFolder(folder)
             guide = targets.named(chosen.row.name).write(made, writing)
-            writing.text(README, readme(made, chosen.row, guide))
+            writing.text(README, readme(made, chosen.row.of(chosen.variant), guide))
             written = tuple(sorted(writing.written))
             writing.text(RECORD, _record(made, chosen, written))
             folder.chmod(0o755)
@@ -79,7 +79,7 @@ def export(bundle: Path, target: str, out: Path | None, wishes: ExportWishes, st
 
 def prepare(files: BundleFolder, chosen: targets.ChosenTarget, wishes: ExportWishes) -> Export:
     """Return a bundle's machine for a target. Raises UserInputError where the target cannot have it."""
-    bundle, row = files.bundle, chosen.row
+    bundle, row = files.bundle, chosen.row.of(chosen.variant)
     targets.require_architecture(row, bundle.architecture)
     if files.is_system and not row.systems:
         raise UserInputError(
@@ -102,7 +102,7 @@ def prepare(files: BundleFolder, chosen: targets.ChosenTarget, wishes: ExportWis
         )
     made = Export(
         bundle=bundle, files=files, machine=machine, variant=chosen.variant, name=wishes.name, wishes=wishes,
-        config=files.config, volume=_volume(files, wishes),
+        config=files.config, volume=_volume(files, wishes), address=_address(machine, wishes, row),
     )  # fmt: skip
     words = machine.words if files.is_system else (*_own_words(machine, row), *_guest_words(made, row))
     made = replace(made, machine=replace(machine, words=words))
@@ -182,15 +182,20 @@ def _own_words(machine: Machine, row: TargetRow) -> tuple[str, ...]:
     return tuple(word for word in words if not (row.power_off and word == "reboot=t"))
 
 
-def _guest_words(made: Export, row: TargetRow) -> tuple[str, ...]:
-    address = made.wishes.address or row.address
+def _address(machine: Machine, wishes: ExportWishes, row: TargetRow) -> str:
+    """Return the guest's address. Raises UserInputError for one that the user gave and that is none."""
+    address = wishes.address or row.address
     if address and not _ADDRESS.fullmatch(address):
         raise UserInputError(
             f"'{address[:64]}' is no address of a machine", hint="ADDRESS/PREFIX,GATEWAY[,DNS], such as "
             "172.16.0.2/30,172.16.0.1,1.1.1.1",
         )  # fmt: skip
+    return address if machine.network else ""
+
+
+def _guest_words(made: Export, row: TargetRow) -> tuple[str, ...]:
     words = [_PLAIN]
-    words += [f"VT_NET={address}"] if made.machine.network and address else []
+    words += [f"VT_NET={made.address}"] if made.address else []
     words += [_OFF] if row.power_off else []
     words += ["VT_RUN=1"] if made.volume is not None else []
     return tuple(words)

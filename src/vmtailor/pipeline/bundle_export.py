@@ -24,7 +24,7 @@ from vmtailor.drivers.targets import targets
 from vmtailor.drivers.targets.target import Export, ExportFolder, ExportWishes, Guide, TargetRow
 from vmtailor.model.architecture import named
 from vmtailor.model.kernel_needs import KernelNeed
-from vmtailor.model.machine import Machine, PublishedPort
+from vmtailor.model.machine import DiskMode, Machine, PublishedPort
 from vmtailor.pipeline import bundle_kernel_forms, run_ports
 
 #: Marks a folder as one that an export wrote, and may write again.
@@ -88,6 +88,10 @@ def prepare(files: BundleFolder, chosen: targets.ChosenTarget, wishes: ExportWis
         )
     machine = fitted_machine.machine_of(files, Chosen(memory_bytes=wishes.memory_bytes))
     machine = replace(machine, cpus=wishes.cpus or machine.cpus, ports=_ports(files, wishes, machine))
+    if files.is_system:  # the disk is a copy, and the system's own
+        machine = replace(machine, disks=tuple(replace(disk, mode=DiskMode.WRITTEN) for disk in machine.disks))
+    if wishes.outbound:
+        machine = replace(machine, outbound=True, host_loopback=True)
     lacking = [
         (need, names)
         for need in row.needed(bundle.architecture, chosen.variant, network=machine.network)

@@ -88,14 +88,15 @@ class TargetRow:
 
 @dataclass(frozen=True)
 class ExportWishes:
-    """The user's choices for an exported machine. Sizes in bytes; None and empty keep what the bundle has. `tap`: the
-    name of a TAP device; `address`: of the guest, as ADDRESS/PREFIX,GATEWAY[,DNS]; `env`: NAME=VALUE, over the
-    image's; `command`: in place of the image's."""
+    """The user's choices for an exported machine. Sizes in bytes; None and empty keep what the bundle has. `outbound`:
+    the guest may open connections to the world; `tap`: the name of a TAP device; `address`: of the guest, as
+    ADDRESS/PREFIX,GATEWAY[,DNS]; `env`: NAME=VALUE, over the image's; `command`: in place of the image's."""
 
     name: str = ""
     memory_bytes: int | None = None
     cpus: int | None = None
     ports: tuple[PublishedPort, ...] = ()
+    outbound: bool = False
     tap: str = "tap0"
     address: str = ""
     env: tuple[str, ...] = ()

@@ -8,6 +8,7 @@ import os
 import shlex
 import subprocess
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -203,6 +204,15 @@ def test_only_ports_that_others_reach_make_the_host_forward(tmp_path: Path) -> N
     others = (export(tmp_path, "firecracker", MMIO, every).folder / "network").read_text()
     assert others.count("fib daddr type local udp dport 53 dnat to 10.1.0.9:53") == 2 and "ip_forward" in others
     assert 'iifname "tap_1" ip daddr 127.0.0.0/8 drop' in others and "address replace 10.1.0.1/24 dev tap_1" in others
+
+
+def test_a_way_out_to_the_world_is_asked_for(tmp_path: Path) -> None:
+    ports = ExportWishes(ports=(PORT,))
+    shut = (export(tmp_path, "firecracker", MMIO, ports).folder / "network").read_text()
+    done = export(tmp_path, "firecracker", MMIO, replace(ports, outbound=True))
+    opened = (done.folder / "network").read_text()
+    rule, forward = "        ip saddr 172.16.0.2 masquerade\n", "    echo 1 >/proc/sys/net/ipv4/ip_forward\n"
+    assert opened.replace(rule, "").replace(forward, "") == shut != opened and rule in opened and forward in opened
 
 
 HOSTILE = ("'\"`touch${IFS}owned`", "$(touch\\towned)", "a,b]]>%n%s", "--api-socket=/etc/x", "x='", "&&reboot;#")

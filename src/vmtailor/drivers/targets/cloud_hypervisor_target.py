@@ -94,7 +94,7 @@ def configuration(machine: Machine, network: TapNetwork | None) -> dict[str, Any
 def _machine(export: Export) -> Machine:
     """Return the machine as Cloud Hypervisor has it: devices on PCI, tables of ACPI."""
     return replace(
-        export.machine, board=_BOARD, acpi=True, ports=(), accelerator=Accelerator.KVM, clock=Clock.WALL,
+        export.machine, board=_BOARD, acpi=True, ports=(), outbound=False, host_loopback=False, accelerator=Accelerator.KVM, clock=Clock.WALL,
         cpu_model=HOST_CPU,
     )  # fmt: skip
 

@@ -67,5 +67,12 @@ def _machine(export: Export) -> Machine:
     if export.variant == "mmio" and export.config.get("ACPI") == "y":
         words = (*words, "acpi=off")
     return replace(
-        export.machine, words=words, ports=(), accelerator=Accelerator.KVM, clock=Clock.WALL, cpu_model=HOST_CPU
+        export.machine,
+        words=words,
+        ports=(),
+        outbound=False,
+        host_loopback=False,
+        accelerator=Accelerator.KVM,
+        clock=Clock.WALL,
+        cpu_model=HOST_CPU,
     )

@@ -61,6 +61,7 @@ table ip {table} {{
     chain leaving {{
         type nat hook postrouting priority srcnat; policy accept;
         oifname "{tap}" ip saddr 127.0.0.0/8 masquerade
+{outward}\
     }}
 }}
 END
@@ -105,14 +106,16 @@ def write(export: Export, network: TapNetwork, folder: ExportFolder) -> tuple[st
     """Write the script, and return notes on it, as lines of Markdown."""
     ports, table = export.machine.ports, f"vmtailor-{export.name}"
     kernel = undo = ""
-    if ports:
+    outbound = export.wishes.outbound
+    if ports or outbound:
         settings = [f"net/ipv4/conf/{network.tap}/route_localnet"]
-        settings += ["net/ipv4/ip_forward"] if any(not _is_loopback(one) for one in ports) else []
+        settings += ["net/ipv4/ip_forward"] if outbound or any(not _is_loopback(one) for one in ports) else []
         kernel = "".join(f"    echo 1 >/proc/sys/{one}\n" for one in settings)
         kernel += _TABLE.format(
             table=table, tap=network.tap,
             arriving="".join(_rules(one for one in _led(ports, network) if not one[0])),
             local="".join(_rules(_led(ports, network))),
+            outward=f"        ip saddr {network.guest} masquerade\n" if outbound else "",
         )  # fmt: skip
         undo = f"    nft delete table ip {table} || true\n"
     content = _TEXT.format(tap=network.tap, name=export.name, gateway=network.gateway, kernel=kernel, undo=undo)
@@ -126,6 +129,7 @@ def write(export: Export, network: TapNetwork, folder: ExportFolder) -> tuple[st
         "does it."
         for port in ports
     ]
+    notes += ["- The machine may open connections to the world: `./network up` makes this host forward."] * outbound
     return tuple(notes)
 
 

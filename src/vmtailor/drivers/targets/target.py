@@ -73,7 +73,7 @@ class TargetRow:
 class ExportWishes:
     """The user's choices for an exported machine. Sizes in bytes; None and empty keep what the bundle has. `tap`: the
     name of a TAP device; `address`: of the guest, as ADDRESS/PREFIX,GATEWAY[,DNS]; `env`: NAME=VALUE, over the
-    image's; `command`: in place of the image's."""
+    image's; `command`: in place of the image's. `image`: where the target's image is pushed to."""
 
     name: str = ""
     memory_bytes: int | None = None
@@ -83,6 +83,7 @@ class ExportWishes:
     address: str = ""
     env: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
+    image: str = ""
 
 
 @dataclass(frozen=True)
@@ -109,6 +110,11 @@ class Export:
     def kernel(self) -> Path:
         """Return the kernel file of the bundle, checked."""
         return Path(self.machine.kernel or "")
+
+    @property
+    def root(self) -> Path:
+        """Return the file of the first disk, checked."""
+        return Path(self.machine.disks[0].path)
 
     @property
     def kernel_name(self) -> str:

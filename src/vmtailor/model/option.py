@@ -70,6 +70,8 @@ class Suggests(Enum):
     FILES = "files"
     FOLDERS = "folders"
     IMAGES = "images"
+    #: References to bundles and family kernels, which no engine's store has.
+    ARTEFACTS = "artefacts"
     MACHINES = "machines"
     VOLUMES = "volumes"
     #: A folder of the host or a volume, up to the first colon.

@@ -14,7 +14,7 @@ from vmtailor.drivers.monitors.monitor import StartPlace
 from vmtailor.drivers.targets import tap_network, unit
 from vmtailor.drivers.targets.tap_network import TapNetwork
 from vmtailor.drivers.targets.target import Export, ExportFolder, ExportTarget, Guide
-from vmtailor.model.machine import HOST_CPU, Accelerator, Clock, DiskMode, Machine
+from vmtailor.model.machine import DiskMode, Machine
 
 #: The machine as the API's vm.create takes it.
 _API = "vm.json"
@@ -93,10 +93,7 @@ def configuration(machine: Machine, network: TapNetwork | None) -> dict[str, Any
 
 def _machine(export: Export) -> Machine:
     """Return the machine as Cloud Hypervisor has it: devices on PCI, tables of ACPI."""
-    return replace(
-        export.machine, board=_BOARD, acpi=True, ports=(), outbound=False, host_loopback=False, accelerator=Accelerator.KVM, clock=Clock.WALL,
-        cpu_model=HOST_CPU,
-    )  # fmt: skip
+    return replace(tap_network.under_kvm(export.machine), board=_BOARD, acpi=True)
 
 
 def _lines(argv: list[str]) -> str:

@@ -10,7 +10,7 @@ from vmtailor.drivers.monitors import monitors
 from vmtailor.drivers.monitors.monitor import StartPlace
 from vmtailor.drivers.targets import tap_network, unit
 from vmtailor.drivers.targets.target import Export, ExportFolder, ExportTarget, Guide
-from vmtailor.model.machine import HOST_CPU, Accelerator, Clock, Machine
+from vmtailor.model.machine import Machine
 
 _CONFIGURATION = "config.json"
 

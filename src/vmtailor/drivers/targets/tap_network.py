@@ -6,11 +6,11 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vmtailor.base.errors import UserInputError
 from vmtailor.drivers.targets.target import Export, ExportFolder
-from vmtailor.model.machine import PublishedPort
+from vmtailor.model.machine import HOST_CPU, Accelerator, Clock, Machine, PublishedPort
 
 #: The script's name in an export.
 SCRIPT = "network"
@@ -100,6 +100,14 @@ def of(export: Export) -> TapNetwork:
                 f"{port.host_place} cannot be led to a TAP device", hint="-p [ADDRESS:]HOST:GUEST, with IPv4"
             )
     return TapNetwork(tap, guest.ip, ipaddress.IPv4Interface(f"{gateway}/{guest.network.prefixlen}"))
+
+
+def under_kvm(machine: Machine) -> Machine:
+    """Return a machine that a monitor starts under KVM on such a network: the script has its ports and its way out."""
+    return replace(
+        machine, ports=(), outbound=False, host_loopback=False, accelerator=Accelerator.KVM, clock=Clock.WALL,
+        cpu_model=HOST_CPU,
+    )  # fmt: skip
 
 
 def write(export: Export, network: TapNetwork, folder: ExportFolder) -> tuple[str, ...]:

@@ -66,13 +66,4 @@ def _machine(export: Export) -> Machine:
     words = export.machine.words
     if export.variant == "mmio" and export.config.get("ACPI") == "y":
         words = (*words, "acpi=off")
-    return replace(
-        export.machine,
-        words=words,
-        ports=(),
-        outbound=False,
-        host_loopback=False,
-        accelerator=Accelerator.KVM,
-        clock=Clock.WALL,
-        cpu_model=HOST_CPU,
-    )
+    return replace(tap_network.under_kvm(export.machine), words=words)

@@ -93,7 +93,8 @@ class TargetRow:
 class ExportWishes:
     """The user's choices for an exported machine. Sizes in bytes; None and empty keep what the bundle has. `outbound`:
     the guest may open connections to the world; `tap`: the name of a TAP device; `address`: of the guest, as
-    ADDRESS/PREFIX,GATEWAY[,DNS]; `env`: NAME=VALUE, over the image's; `command`: in place of the image's."""
+    ADDRESS/PREFIX,GATEWAY[,DNS]; `env`: NAME=VALUE, over the image's; `command`: in place of the image's. `image`:
+    where the target's image is pushed to."""
 
     name: str = ""
     memory_bytes: int | None = None
@@ -104,6 +105,7 @@ class ExportWishes:
     address: str = ""
     env: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
+    image: str = ""
 
 
 @dataclass(frozen=True)
@@ -134,6 +136,11 @@ class Export:
     def kernel(self) -> Path:
         """Return the kernel in the variant's form, or the bundle's own file, checked."""
         return self.form or Path(self.machine.kernel or "")
+
+    @property
+    def root(self) -> Path:
+        """Return the file of the first disk, checked."""
+        return Path(self.machine.disks[0].path)
 
     @property
     def kernel_name(self) -> str:

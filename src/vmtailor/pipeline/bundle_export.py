@@ -24,8 +24,8 @@ from vmtailor.drivers.targets import targets
 from vmtailor.drivers.targets.target import Export, ExportFolder, ExportWishes, Guide, TargetRow
 from vmtailor.model.architecture import named
 from vmtailor.model.kernel_needs import KernelNeed
-from vmtailor.model.machine import Machine, PublishedPort
-from vmtailor.pipeline import run_ports
+from vmtailor.model.machine import DiskMode, Machine, PublishedPort
+from vmtailor.pipeline import bundle_kernel_forms, run_ports
 
 #: Marks a folder as one that an export wrote, and may write again.
 RECORD, SCHEMA = "export.json", "vmtailor/export/1"
@@ -55,6 +55,9 @@ def export(bundle: Path, target: str, out: Path | None, wishes: ExportWishes, st
     to = (out or Path(f"{name}-{chosen.row.name}")).absolute()
     _require_place(to)
     made = prepare(files, chosen, replace(wishes, name=name))
+    form = next((one.kernel for one in chosen.row.variant if one.name == chosen.variant), "")
+    if form:
+        made = replace(made, form=bundle_kernel_forms.made(files, form, store))
     with disk_full_is_a_host_error(to.parent):
         folder = Path(tempfile.mkdtemp(dir=to.parent, prefix=f".{to.name}-"))
         try:
@@ -85,6 +88,10 @@ def prepare(files: BundleFolder, chosen: targets.ChosenTarget, wishes: ExportWis
         )
     machine = fitted_machine.machine_of(files, Chosen(memory_bytes=wishes.memory_bytes))
     machine = replace(machine, cpus=wishes.cpus or machine.cpus, ports=_ports(files, wishes, machine))
+    if files.is_system:  # the disk is a copy, and the system's own
+        machine = replace(machine, disks=tuple(replace(disk, mode=DiskMode.WRITTEN) for disk in machine.disks))
+    if wishes.outbound:
+        machine = replace(machine, outbound=True, host_loopback=True)
     lacking = [
         (need, names)
         for need in row.needed(bundle.architecture, chosen.variant, network=machine.network)

@@ -26,7 +26,7 @@ from vmtailor.model.kernel_needs import KernelNeed, NeedPrice
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "monitor-needs.md"
 
-HEAD = """<!-- Written by tools/monitor_needs.py from data/monitors and data/targets: change these, then `make docs`. -->
+HEAD = """<!-- Written by tools/monitor_needs.py from data/monitors and data/targets: change those, then make docs. -->
 # Kernel symbols that monitors and targets need
 
 A kernel is fitted to QEMU's smallest board: virtio-mmio, a serial line, neither PCI nor ACPI. On x86-64, QEMU and

@@ -18,11 +18,13 @@ from vmtailor.base.process import require_tool
 
 TREE = Path(__file__).parents[2]
 #: Files of this host's configuration that programs ask for.
-_KNOWN = ("passwd", "group", "ld.so.cache", "nsswitch.conf", "os-release", "alternatives", "localtime")
+_KNOWN = ("passwd", "group", "ld.so.cache", "nsswitch.conf", "os-release", "alternatives", "pam.d", "security")
 #: What stands in PATH there.
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin"
 #: A mount on which nspawn may remove what it made, whatever /run is here; it goes with its namespace.
 _BEGIN = 'mkdir -p "$0" && mount -t tmpfs -o mode=755 own "$0" && exec "$@"'
+#: An ordinary user there, called "someone".
+USER = 4711
 #: Status of nspawn whose host wants to boot again.
 _AGAIN = 133
 BOOT_S = 60.0
@@ -30,7 +32,7 @@ BOOT_S = 60.0
 
 @dataclass
 class LivingSystemd:
-    """A host below `folder`. `process`: nspawn's, while it is booted."""
+    """A host below `folder`. `shown`: folders of this host that it sees; `process`: nspawn's, while it is booted."""
 
     folder: Path
     shown: Sequence[Path]
@@ -38,7 +40,7 @@ class LivingSystemd:
 
     def boot(self) -> None:
         """Boot, and wait until systemd has started all that it was told to."""
-        binds = [f"--bind-ro={path}" for path in (Path("/usr"), TREE, *self.shown)]
+        binds = [f"--bind-ro={path}" for path in self.shown]
         argv = [
             require_tool("unshare"), "--mount", "sh", "-c", _BEGIN, "/run/systemd/nspawn",
             require_tool("systemd-nspawn"), "--quiet", "--boot", f"--directory={self.folder}", "--register=no",
@@ -56,15 +58,19 @@ class LivingSystemd:
         assert self.process is not None and self.process.wait(BOOT_S) == _AGAIN
         self.boot()
 
-    def run(self, *argv: str | Path, timeout_s: float = 120.0) -> subprocess.CompletedProcess[str]:
-        """Run a program there as somebody does who is logged in as root."""
+    def run(self, *argv: str | Path, user: int = 0, timeout_s: float = 120.0) -> subprocess.CompletedProcess[str]:
+        """Run a program there as somebody does who is logged in: root, or USER."""
         inside = _leader(self.process)
         if inside is None:
             return subprocess.CompletedProcess([], 1, "", "nothing is booted")
-        environment = ["env", "-i", f"PATH={_PATH}", "HOME=/root", "LC_ALL=C.UTF-8"]
+        home = "/home/someone" if user else "/root"
+        environment = ["env", f"--chdir={home}", "-i", f"PATH={_PATH}", f"HOME={home}", "LC_ALL=C.UTF-8"]
+        if user:
+            environment += [f"XDG_RUNTIME_DIR=/run/user/{user}"]
+            environment += [require_tool("setpriv"), f"--reuid={user}", f"--regid={user}", "--clear-groups"]
         enter = [require_tool("nsenter"), f"--target={inside}", "--mount", "--uts", "--ipc", "--net", "--pid", "--root"]
         return subprocess.run(
-            [*enter, "--wd=/root", "--", *environment, *map(str, argv)],
+            [*enter, "--", *environment, *map(str, argv)],
             stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout_s, check=False,
         )  # fmt: skip
 
@@ -78,9 +84,17 @@ class LivingSystemd:
             self.process.wait(30)
         self.process = None
 
+    def log_in(self) -> None:
+        """Let systemd start services of USER, now and whenever it boots."""
+        self.run("loginctl", "enable-linger", "someone")
+        end = time.monotonic() + BOOT_S
+        while self.run("systemctl", "--user", "is-system-running", user=USER).stdout.strip() != "running":
+            assert time.monotonic() < end, self.run("systemctl", "status", f"user@{USER}").stdout
+            time.sleep(0.1)
 
-def made(folder: Path, shown: Sequence[Path] = ()) -> LivingSystemd:
-    """Make such a host, which is not booted. `shown`: further folders of this host that it sees, read-only."""
+
+def made(folder: Path) -> LivingSystemd:
+    """Make such a host, which is not booted."""
     for name in ("usr", "proc", "sys", "dev", "run", "tmp", "var", "root"):
         (folder / name).mkdir(parents=True)
     for name in ("bin", "sbin", "lib", "lib64"):
@@ -93,13 +107,20 @@ def made(folder: Path, shown: Sequence[Path] = ()) -> LivingSystemd:
             shutil.copytree(known, etc / name, symlinks=True)
         elif known.exists():
             shutil.copy(known, etc / name)
+    with (etc / "passwd").open("a") as users, (etc / "group").open("a") as groups:
+        users.write(f"someone:x:{USER}:{USER}::/home/someone:/bin/sh\n")
+        groups.write(f"someone:x:{USER}:\n")
+    (etc / "shadow").write_text("root:*:19000::::::\nsomeone:*:19000::::::\n")
+    home = folder / "home" / "someone"
+    home.mkdir(parents=True)
+    os.chown(home, USER, USER)
     (etc / "machine-id").touch()
     (etc / "tmpfiles.d").mkdir()
     (etc / "tmpfiles.d" / "tmp.conf").symlink_to("/dev/null")  # what is shown there may lie below /tmp
     # Python and its packages, where they are not below /usr.
     prefixes = {Path(sys.base_prefix), Path(sys.prefix)}
     own = [path for path in sorted(prefixes) if not path.is_relative_to("/usr") and not path.is_relative_to(TREE)]
-    return LivingSystemd(folder, (*own, *shown))
+    return LivingSystemd(folder, (Path("/usr"), TREE, *own))
 
 
 def _leader(process: subprocess.Popen[bytes] | None) -> int | None:
@@ -108,7 +129,8 @@ def _leader(process: subprocess.Popen[bytes] | None) -> int | None:
         return None
     for number in _children(process.pid):
         try:
-            if os.readlink(f"/proc/{number}/ns/pid") != os.readlink(f"/proc/{process.pid}/ns/pid"):
+            own, others = (Path(f"/proc/{one}/ns/pid").readlink() for one in (process.pid, number))
+            if own != others:
                 return number
         except OSError:
             continue

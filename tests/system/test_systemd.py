@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.fakes import living_systemd
-from tests.fakes.living_systemd import LivingSystemd
+from tests.fakes.living_systemd import USER, LivingSystemd
 from tests.fakes.program import argv_of
 from tests.system.conftest import Fitted
 
@@ -23,27 +23,33 @@ pytestmark = [
     pytest.mark.skipif(shutil.which("systemd-nspawn") is None, reason="systemd-nspawn is not installed"),
 ]
 UNIT = "vmtailor-web.service"
+BUNDLE = Path("/srv/bundle")
 PATIENCE_S = 120.0
 
 
 @pytest.fixture
 def host(lighttpd: Fitted, tmp_path: Path) -> Iterator[LivingSystemd]:
-    host = living_systemd.made(tmp_path / "host", [lighttpd.bundle])
+    host = living_systemd.made(tmp_path / "host")
+    bundle = host.folder / BUNDLE.relative_to("/")
+    shutil.copytree(lighttpd.bundle, bundle)
+    for path in (bundle, *bundle.rglob("*")):
+        path.chmod(0o755)  # every user there may read it
     host.boot()
     yield host
     host.cut()
 
 
-def own(host: LivingSystemd, *words: str | Path) -> str:
+def own(host: LivingSystemd, *words: str | Path, user: int = 0) -> str:
     """Return what the program prints there."""
-    ended = host.run(*argv_of(*words))
+    ended = host.run(*argv_of(*words), user=user)
     assert ended.returncode == 0, (words, ended.stdout, ended.stderr)
     return ended.stdout
 
 
-def shown(host: LivingSystemd, *names: str) -> list[str]:
+def shown(host: LivingSystemd, *names: str, user: int = 0) -> list[str]:
     """Return properties of the unit."""
-    said = host.run("systemctl", "show", UNIT, *(f"--property={name}" for name in names)).stdout
+    whose = ["--user"] if user else []
+    said = host.run("systemctl", *whose, "show", UNIT, *(f"--property={name}" for name in names), user=user).stdout
     values = dict(line.split("=", 1) for line in said.splitlines())
     return [values[name] for name in names]
 
@@ -55,9 +61,9 @@ def until(what: str, true: Callable[[], bool]) -> None:
         time.sleep(0.2)
 
 
-def answers(host: LivingSystemd) -> bool:
+def answers(host: LivingSystemd, user: int = 0) -> bool:
     """Return whether a program starts in the machine."""
-    ended = host.run(*argv_of("exec", "web", "sh", "-c", "echo inside"))
+    ended = host.run(*argv_of("exec", "web", "sh", "-c", "echo inside"), user=user)
     return (ended.returncode, ended.stdout) == (0, "inside\n")
 
 
@@ -66,8 +72,8 @@ def processes(host: LivingSystemd, program: str) -> list[str]:
     return host.run("pgrep", "--exact", program[:15]).stdout.split()
 
 
-def test_a_unit_keeps_its_machine_under_a_living_systemd(host: LivingSystemd, lighttpd: Fitted) -> None:
-    own(host, "run", "-d", "--name", "web", "--restart", "on-failure", lighttpd.bundle)
+def test_a_unit_keeps_its_machine_under_a_living_systemd(host: LivingSystemd) -> None:
+    own(host, "run", "-d", "--name", "web", "--restart", "on-failure", BUNDLE)
     unit = own(host, "generate", "systemd", "web")
     (host.folder / "etc" / "systemd" / "system" / UNIT).write_text(unit)
     ended = host.run("systemctl", "enable", "--now", UNIT)
@@ -110,3 +116,23 @@ def test_a_unit_keeps_its_machine_under_a_living_systemd(host: LivingSystemd, li
     until("it answers after a power cut", lambda: answers(host))
     assert shown(host, "ActiveState", "NRestarts") == ["active", "0"]
     assert len(processes(host, "qemu-system-x86_64")) == 1
+
+
+def test_a_users_unit_is_there_again_without_a_login(host: LivingSystemd) -> None:
+    host.log_in()
+    own(host, "run", "-d", "--name", "web", "--restart", "always", BUNDLE, user=USER)
+    unit = own(host, "generate", "systemd", "web", user=USER)
+    folder = host.folder / "home" / "someone" / ".config" / "systemd" / "user"
+    assert host.run("mkdir", "-p", "/home/someone/.config/systemd/user", user=USER).returncode == 0
+    (folder / UNIT).write_text(unit)
+    ended = host.run("systemctl", "--user", "enable", "--now", UNIT, user=USER)
+    assert ended.returncode == 0, ended.stderr
+    until("it is started", lambda: answers(host, USER))
+    assert shown(host, "ActiveState", "NRestarts", user=USER) == ["active", "0"]
+    assert processes(host, "supervise") == shown(host, "MainPID", user=USER)
+    host.cut()
+    host.boot()
+    until("it answers after a power cut", lambda: answers(host, USER))
+    assert host.run("systemctl", "--user", "stop", UNIT, user=USER).returncode == 0
+    assert shown(host, "ActiveState", "Result", user=USER) == ["inactive", "success"]
+    assert processes(host, "qemu-system-x86_64") == []

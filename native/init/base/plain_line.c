@@ -71,8 +71,7 @@ void plain_line_say(int fd, char type, const void *payload, size_t length) {
     case WIRE_STDERR:
         write_all(fd, text, length);
         break;
-    case WIRE_NOTE:
-    case WIRE_FATAL:
+    case WIRE_FATAL: /* notes of what is missing, and was not asked for, are for a fit */
         if (behind != NULL)
             say(fd, behind + 1, length - (size_t)(behind + 1 - text));
         break;

@@ -47,12 +47,23 @@ def export(
         tuple[str, ...],
         Option(name="--env", short="-e", many=True, help="Set a variable of the container: NAME=VALUE. Repeat it."),
     ] = (),
+    outbound: Annotated[
+        bool,
+        Option(name="--outbound", type=bool, help="Let the guest open connections to the world, where a target asks."),
+    ] = False,
     tap: Annotated[str, Option(name="--tap", help="Use this TAP device where the target takes one.")] = "tap0",
     address: Annotated[
         str,
         Option(
             name="--address", metavar="ADDRESS/PREFIX,GATEWAY[,DNS]",
             help="Give the guest this address. Default: the target's.",
+        ),
+    ] = "",
+    image: Annotated[
+        str,
+        Option(
+            name="--image", metavar="REGISTRY/NAME[:TAG]",
+            help="Say in manifests that the image is there, where the target takes one.",
         ),
     ] = "",
 ) -> None:  # fmt: skip
@@ -62,8 +73,8 @@ def export(
     if not to:
         raise bundle_export.no_target()
     wishes = ExportWishes(
-        name=name, memory_bytes=memory, cpus=cpus, ports=run_ports.parse_all(publish), tap=tap, address=address,
-        env=env, command=command,
+        name=name, memory_bytes=memory, cpus=cpus, ports=run_ports.parse_all(publish), outbound=outbound,
+        tap=tap, address=address, env=env, command=command, image=image,
     )  # fmt: skip
     done = bundle_export.export(bundle_reference.local(bundle), to, out, wishes, Store())
     output.note(f"wrote {done.folder} for {done.target.row.title}: {', '.join(done.files)}")

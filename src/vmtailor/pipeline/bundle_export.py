@@ -24,8 +24,8 @@ from vmtailor.drivers.targets import targets
 from vmtailor.drivers.targets.target import Export, ExportFolder, ExportWishes, Guide, TargetRow
 from vmtailor.model.architecture import named
 from vmtailor.model.kernel_needs import KernelNeed
-from vmtailor.model.machine import Machine, PublishedPort
-from vmtailor.pipeline import run_ports
+from vmtailor.model.machine import DiskMode, Machine, PublishedPort
+from vmtailor.pipeline import bundle_kernel_forms, run_ports
 
 #: Marks a folder as one that an export wrote, and may write again.
 RECORD, SCHEMA = "export.json", "vmtailor/export/1"
@@ -55,12 +55,15 @@ def export(bundle: Path, target: str, out: Path | None, wishes: ExportWishes, st
     to = (out or Path(f"{name}-{chosen.row.name}")).absolute()
     _require_place(to)
     made = prepare(files, chosen, replace(wishes, name=name))
+    form = next((one.kernel for one in chosen.row.variant if one.name == chosen.variant), "")
+    if form:
+        made = replace(made, form=bundle_kernel_forms.made(files, form, store))
     with disk_full_is_a_host_error(to.parent):
         folder = Path(tempfile.mkdtemp(dir=to.parent, prefix=f".{to.name}-"))
         try:
             writing = ExportFolder(folder)
             guide = targets.named(chosen.row.name).write(made, writing)
-            writing.text(README, readme(made, chosen.row, guide))
+            writing.text(README, readme(made, chosen.row.of(chosen.variant), guide))
             written = tuple(sorted(writing.written))
             writing.text(RECORD, _record(made, chosen, written))
             folder.chmod(0o755)
@@ -76,7 +79,7 @@ def export(bundle: Path, target: str, out: Path | None, wishes: ExportWishes, st
 
 def prepare(files: BundleFolder, chosen: targets.ChosenTarget, wishes: ExportWishes) -> Export:
     """Return a bundle's machine for a target. Raises UserInputError where the target cannot have it."""
-    bundle, row = files.bundle, chosen.row
+    bundle, row = files.bundle, chosen.row.of(chosen.variant)
     targets.require_architecture(row, bundle.architecture)
     if files.is_system and not row.systems:
         raise UserInputError(
@@ -85,6 +88,10 @@ def prepare(files: BundleFolder, chosen: targets.ChosenTarget, wishes: ExportWis
         )
     machine = fitted_machine.machine_of(files, Chosen(memory_bytes=wishes.memory_bytes))
     machine = replace(machine, cpus=wishes.cpus or machine.cpus, ports=_ports(files, wishes, machine))
+    if files.is_system:  # the disk is a copy, and the system's own
+        machine = replace(machine, disks=tuple(replace(disk, mode=DiskMode.WRITTEN) for disk in machine.disks))
+    if wishes.outbound:
+        machine = replace(machine, outbound=True, host_loopback=True)
     lacking = [
         (need, names)
         for need in row.needed(bundle.architecture, chosen.variant, network=machine.network)
@@ -99,7 +106,7 @@ def prepare(files: BundleFolder, chosen: targets.ChosenTarget, wishes: ExportWis
         )
     made = Export(
         bundle=bundle, files=files, machine=machine, variant=chosen.variant, name=wishes.name, wishes=wishes,
-        config=files.config, volume=_volume(files, wishes),
+        config=files.config, volume=_volume(files, wishes), address=_address(machine, wishes, row),
     )  # fmt: skip
     words = machine.words if files.is_system else (*_own_words(machine, row), *_guest_words(made, row))
     made = replace(made, machine=replace(machine, words=words))
@@ -179,15 +186,20 @@ def _own_words(machine: Machine, row: TargetRow) -> tuple[str, ...]:
     return tuple(word for word in words if not (row.power_off and word == "reboot=t"))
 
 
-def _guest_words(made: Export, row: TargetRow) -> tuple[str, ...]:
-    address = made.wishes.address or row.address
+def _address(machine: Machine, wishes: ExportWishes, row: TargetRow) -> str:
+    """Return the guest's address. Raises UserInputError for one that the user gave and that is none."""
+    address = wishes.address or row.address
     if address and not _ADDRESS.fullmatch(address):
         raise UserInputError(
             f"'{address[:64]}' is no address of a machine", hint="ADDRESS/PREFIX,GATEWAY[,DNS], such as "
             "172.16.0.2/30,172.16.0.1,1.1.1.1",
         )  # fmt: skip
+    return address if machine.network else ""
+
+
+def _guest_words(made: Export, row: TargetRow) -> tuple[str, ...]:
     words = [_PLAIN]
-    words += [f"VT_NET={address}"] if made.machine.network and address else []
+    words += [f"VT_NET={made.address}"] if made.address else []
     words += [_OFF] if row.power_off else []
     words += ["VT_RUN=1"] if made.volume is not None else []
     return tuple(words)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +20,17 @@ from vmtailor.model.machine import Disk, Machine, PublishedPort
 
 @dataclass(frozen=True)
 class TargetVariant:
-    """A way in which a target can start a machine. `about`: in words. The first of a row is the usual one."""
+    """A way in which a target can start a machine. `about`: in words. The first of a row is the usual one. `address`,
+    `console`, `tried` and `checked`: in place of the row's, where they are not empty. `kernel`: the form of the kernel
+    that it takes, by its name in data/kernel_forms.toml; empty for the bundle's own file."""
 
     name: str
     about: str
+    address: str = ""
+    console: str = ""
+    tried: str = ""
+    checked: str = ""
+    kernel: str = ""
 
 
 @dataclass(frozen=True)
@@ -58,6 +65,16 @@ class TargetRow:
         """Return the names of its variants, the usual one first."""
         return tuple(one.name for one in self.variant)
 
+    def of(self, variant: str) -> TargetRow:
+        """Return the row as it is for one of its variants."""
+        own = next((one for one in self.variant if one.name == variant), None)
+        if own is None:
+            return self
+        fields = {name: value for name in ("address", "console") if (value := getattr(own, name))}
+        if own.tried or own.checked:
+            fields |= {"tried": own.tried, "checked": own.checked}
+        return replace(self, **fields)
+
     def needed(self, architecture: str, variant: str, *, network: bool = True) -> tuple[KernelNeed, ...]:
         """Return what kernels of a processor need for a variant."""
         return tuple(
@@ -71,25 +88,30 @@ class TargetRow:
 
 @dataclass(frozen=True)
 class ExportWishes:
-    """The user's choices for an exported machine. Sizes in bytes; None and empty keep what the bundle has. `tap`: the
-    name of a TAP device; `address`: of the guest, as ADDRESS/PREFIX,GATEWAY[,DNS]; `env`: NAME=VALUE, over the
-    image's; `command`: in place of the image's."""
+    """The user's choices for an exported machine. Sizes in bytes; None and empty keep what the bundle has. `outbound`:
+    the guest may open connections to the world; `tap`: the name of a TAP device; `address`: of the guest, as
+    ADDRESS/PREFIX,GATEWAY[,DNS]; `env`: NAME=VALUE, over the image's; `command`: in place of the image's. `image`:
+    where the target's image is pushed to."""
 
     name: str = ""
     memory_bytes: int | None = None
     cpus: int | None = None
     ports: tuple[PublishedPort, ...] = ()
+    outbound: bool = False
     tap: str = "tap0"
     address: str = ""
     env: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
+    image: str = ""
 
 
 @dataclass(frozen=True)
 class Export:
     """A machine to be written for a target. `machine` has the words and disks of the exported machine, its paths those
     of the bundle's files here. `name`: letters, digits and `-` alone. `volume`: content of the run volume, the second
-    disk; None where there is none."""
+    disk; None where there is none. `address`: of the guest, as VT_NET has it; empty where the target gives one
+    otherwise, or there is no network. `form`: the kernel in the form that the variant takes; None for the bundle's
+    own."""
 
     bundle: Bundle
     files: BundleFolder
@@ -99,6 +121,8 @@ class Export:
     wishes: ExportWishes
     config: Mapping[str, str]
     volume: bytes | None = None
+    address: str = ""
+    form: Path | None = None
 
     @property
     def is_system(self) -> bool:
@@ -107,13 +131,18 @@ class Export:
 
     @property
     def kernel(self) -> Path:
-        """Return the kernel file of the bundle, checked."""
-        return Path(self.machine.kernel or "")
+        """Return the kernel in the variant's form, or the bundle's own file, checked."""
+        return self.form or Path(self.machine.kernel or "")
+
+    @property
+    def root(self) -> Path:
+        """Return the file of the first disk, checked."""
+        return Path(self.machine.disks[0].path)
 
     @property
     def kernel_name(self) -> str:
-        """Return the kernel's name in the export: `vmlinux`, or as its processor calls it."""
-        return Path(named(self.bundle.architecture).kernel.file).name
+        """Return the kernel's name in the export: `vmlinux`, or as its processor or its form calls it."""
+        return self.form.name if self.form is not None else Path(named(self.bundle.architecture).kernel.file).name
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,8 @@ from pathlib import Path
 from vmtailor.base.errors import UserInputError, VmtailorError
 from vmtailor.base.files import records
 from vmtailor.drivers.monitors import monitors
-from vmtailor.drivers.monitors.monitor import MonitorNeed, NeedPrice
 from vmtailor.model.fit_run import FitRun
+from vmtailor.model.kernel_needs import KernelNeed, NeedPrice
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "monitor-needs.md"
 
@@ -61,7 +61,7 @@ one image:
 """
 
 
-def rows() -> list[tuple[str, MonitorNeed]]:
+def rows() -> list[tuple[str, KernelNeed]]:
     """All needs, each with the title of its monitor."""
     return [(one.row.title, need) for one in monitors.every() for need in one.row.need]
 

@@ -480,6 +480,7 @@ def test_a_second_supervisor_of_a_machine_starts_nothing(folder: Folder) -> None
     assert run(orders(SERVER, *folder.detached)).returncode == 0
     ended = run(orders(SERVER, *folder.detached))
     assert (ended.returncode, ended.stderr) == (125, b"vmtailor: the machine runs already\n")
+    list(frames(ask(folder, "stop")))
 
 
 def test_a_machine_that_was_removed_meanwhile_does_not_start(folder: Folder) -> None:
@@ -488,7 +489,6 @@ def test_a_machine_that_was_removed_meanwhile_does_not_start(folder: Folder) -> 
     ended = run(orders("raise SystemExit(0)", *folder.detached))
     assert (ended.returncode, ended.stderr) == (125, b"vmtailor: the machine was removed\n")
     assert not (folder.state / "state").exists() and not folder.runtime.exists()
-    list(frames(ask(folder, "stop")))
 
 
 def test_a_start_that_fails_is_told_where_it_was_asked_for(folder: Folder) -> None:

@@ -3,7 +3,7 @@
  * Runs the parsers of init and client under the sanitizers over inputs from standard input, each with its length (4
  * bytes, little endian) before it, and prints what each made of it, one line an input.
  *
- *     parsers records|wire|port|http|user|registers < INPUTS
+ *     parsers records|wire|port|http|user|registers|net < INPUTS
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +16,7 @@
 #include "common/verdict.h"
 #include "common/wire.h"
 #include "init/container/user.h"
+#include "init/machine/net_words.h"
 #include "supervise/qmp.h"
 
 static void free_step(struct step *step) {
@@ -174,11 +175,18 @@ static void try_registers(char *data, size_t length) {
     close(ends[1]);
 }
 
+static void try_net(char *data, size_t length) {
+    struct net_words net;
+    (void)length;
+    bool fine = net_words_read(&net, data);
+    printf("%s %s/%d,%s,%s\n", fine ? "fine" : "wrong", net.address, net.prefix, net.gateway, net.dns);
+}
+
 static const struct {
     const char *name;
     void (*try)(char *data, size_t length);
-} PARSERS[] = {{"records", try_records}, {"wire", try_wire}, {"port", try_port},
-               {"http", try_http},       {"user", try_user}, {"registers", try_registers}};
+} PARSERS[] = {{"records", try_records}, {"wire", try_wire},           {"port", try_port}, {"http", try_http},
+               {"user", try_user},       {"registers", try_registers}, {"net", try_net}};
 
 int main(int argc, char **argv) {
     for (size_t i = 0; argc == 2 && i < sizeof PARSERS / sizeof *PARSERS; i++) {
@@ -187,16 +195,17 @@ int main(int argc, char **argv) {
         uint8_t head[4];
         while (fread(head, 1, 4, stdin) == 4) {
             size_t length = head[0] | (size_t)head[1] << 8 | (size_t)head[2] << 16 | (size_t)head[3] << 24;
-            /* Four NULs more, which the texts of `user` and `registers` may lack; the others get their exact size. */
-            size_t more = PARSERS[i].try == try_user || PARSERS[i].try == try_registers ? 4 : 0;
+            /* Four NULs more, which the texts of these may lack; the others get their exact size. */
+            void (*try)(char *, size_t) = PARSERS[i].try;
+            size_t more = try == try_user || try == try_registers || try == try_net ? 4 : 0;
             char *data = calloc(1, length + more + (length + more == 0));
             if (data == NULL || fread(data, 1, length, stdin) != length)
                 return 3;
-            PARSERS[i].try(data, length);
+            try(data, length);
             free(data);
         }
         return 0;
     }
-    fprintf(stderr, "use: parsers records|wire|port|http|user|registers < INPUTS\n");
+    fprintf(stderr, "use: parsers records|wire|port|http|user|registers|net < INPUTS\n");
     return 2;
 }

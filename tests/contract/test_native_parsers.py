@@ -121,6 +121,23 @@ def test_surroundings_are_read_as_they_were_written(program: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("word", "read"),
+    [
+        ("10.0.2.15/24,10.0.2.2,10.0.2.3", "fine 10.0.2.15/24,10.0.2.2,10.0.2.3"),
+        ("10.4.0.2::10.4.0.1:255.255.255.0:urunc:eth0:off", "fine 10.4.0.2/24,10.4.0.1,"),
+        ("10.4.0.2::169.254.1.1:255.255.255.255:n:eth0:off:10.96.0.10", "fine 10.4.0.2/32,169.254.1.1,10.96.0.10"),
+        ("10.4.0.2:::255.0.255.0:", "fine 10.4.0.2/0,,"),  # init then says that it is no network
+        ("10.4.0.2:", "fine 10.4.0.2/0,,"),
+        ("dhcp", "wrong /0,,"),
+        (":::::eth0:dhcp", "wrong /0,,"),
+        ("10.4.0.2", "wrong 10.4.0.2/0,,"),
+    ],
+)
+def test_a_network_is_read_as_the_host_or_the_kernels_own_word_says_it(program: Path, word: str, read: str) -> None:
+    assert parse(program, "net", [word.encode()]) == [read]
+
+
 @pytest.mark.parametrize("kind", [kind for kind in StepKind if kind is not StepKind.HOST_COMMAND])
 def test_every_kind_of_step_that_is_asked_inside_is_read(program: Path, kind: StepKind) -> None:
     step = Step(kind, port=80, argv=("x",) if kind is StepKind.COMMAND else ())

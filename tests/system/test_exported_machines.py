@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -80,3 +81,25 @@ def test_a_published_port_of_an_exported_server_answers(lighttpd: Fitted, tmp_pa
     out = exported(lighttpd.bundle, tmp_path, "--to", "qemu", "-p", f"{port}:80", "--name", "web")
     with started("./start", cwd=out):
         assert b"<html" in answer(f"http://127.0.0.1:{port}/").lower()
+
+
+@pytest.mark.parametrize(
+    "form", ["bzimage", *(pytest.param(one, marks=pytest.mark.slow) for one in ("bzimage-lz4", "bzimage-xz"))]
+)
+def test_boot_code_around_the_kernel_starts_it(hello: Path, form: str, tmp_path: Path) -> None:
+    out = exported(hello, tmp_path, "--to", "qemu")
+    kernel = tmp_path / "kernel"
+    ended = run_program(tmp_path, "export", hello, "--to", f"kernel:{form}", "-o", kernel, timeout_s=600)
+    assert ended.code == 0, ended.stderr
+    image = (kernel / "bzImage").read_bytes()
+    assert image[0x202:0x206] == b"HdrS" and image[:2] == b"MZ"
+    assert "init=/.vmtailor/init" in (kernel / "cmdline.txt").read_text()
+    shutil.copyfile(kernel / "bzImage", out / "vmlinux")
+    assert b"the container ended with status 3" in console_of(out)
+
+
+@pytest.mark.parametrize(("form", "program"), [("zst", "zstd"), ("lz4", "lz4"), ("xz", "xz"), ("gz", "gzip")])
+def test_a_packed_kernel_is_the_bundles_own_file(hello: Path, form: str, program: str, tmp_path: Path) -> None:
+    packed = exported(hello, tmp_path, "--to", f"kernel:{form}") / f"vmlinux.{form}"
+    unpacked = subprocess.run([program, "-dc", packed], capture_output=True, timeout=60, check=True).stdout
+    assert unpacked == (hello / "vmlinux").read_bytes()

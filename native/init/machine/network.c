@@ -36,6 +36,16 @@ static bool bring_up(int fd, const char *name) {
     return ioctl(fd, SIOCSIFFLAGS, &flags) == 0;
 }
 
+/* A gateway outside of the network's own addresses is reached by a route of its own. */
+static void lead_to(int fd, struct in_addr via) {
+    char device[] = "eth0";
+    struct rtentry route = {.rt_flags = RTF_UP | RTF_HOST, .rt_dev = device};
+    set_address(&route.rt_dst, via);
+    set_address(&route.rt_genmask, (struct in_addr){~0u});
+    if (ioctl(fd, SIOCADDRT, &route) != 0)
+        fatal("", "ioctl(SIOCADDRT gateway): %s", strerror(errno));
+}
+
 static void set_eth0(int fd) {
     struct net_words net;
     if (!net_words_read(&net, settings.net) || net.prefix < 1)
@@ -55,6 +65,8 @@ static void set_eth0(int fd) {
         fatal("", "ioctl(SIOCSIFFLAGS eth0): %s", strerror(errno));
     if (net.gateway[0] == '\0')
         return;
+    if (((own.s_addr ^ via.s_addr) & mask.s_addr) != 0)
+        lead_to(fd, via);
     struct rtentry route = {.rt_flags = RTF_UP | RTF_GATEWAY};
     set_address(&route.rt_dst, (struct in_addr){0});
     set_address(&route.rt_genmask, (struct in_addr){0});

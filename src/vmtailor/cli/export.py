@@ -59,6 +59,13 @@ def export(
             help="Give the guest this address. Default: the target's.",
         ),
     ] = "",
+    image: Annotated[
+        str,
+        Option(
+            name="--image", metavar="REGISTRY/NAME[:TAG]",
+            help="Say in manifests that the image is there, where the target takes one.",
+        ),
+    ] = "",
 ) -> None:  # fmt: skip
     """Write a bundle's machine as files that start without vmtailor, with a README of two commands.
 
@@ -67,7 +74,7 @@ def export(
         raise bundle_export.no_target()
     wishes = ExportWishes(
         name=name, memory_bytes=memory, cpus=cpus, ports=run_ports.parse_all(publish), outbound=outbound,
-        tap=tap, address=address, env=env, command=command,
+        tap=tap, address=address, env=env, command=command, image=image,
     )  # fmt: skip
     done = bundle_export.export(bundle_reference.local(bundle), to, out, wishes, Store())
     output.note(f"wrote {done.folder} for {done.target.row.title}: {', '.join(done.files)}")

@@ -25,7 +25,7 @@ from vmtailor.drivers.targets.target import Export, ExportFolder, ExportWishes, 
 from vmtailor.model.architecture import named
 from vmtailor.model.kernel_needs import KernelNeed
 from vmtailor.model.machine import DiskMode, Machine, PublishedPort
-from vmtailor.pipeline import run_ports
+from vmtailor.pipeline import bundle_kernel_forms, run_ports
 
 #: Marks a folder as one that an export wrote, and may write again.
 RECORD, SCHEMA = "export.json", "vmtailor/export/1"
@@ -55,6 +55,9 @@ def export(bundle: Path, target: str, out: Path | None, wishes: ExportWishes, st
     to = (out or Path(f"{name}-{chosen.row.name}")).absolute()
     _require_place(to)
     made = prepare(files, chosen, replace(wishes, name=name))
+    form = next((one.kernel for one in chosen.row.variant if one.name == chosen.variant), "")
+    if form:
+        made = replace(made, form=bundle_kernel_forms.made(files, form, store))
     with disk_full_is_a_host_error(to.parent):
         folder = Path(tempfile.mkdtemp(dir=to.parent, prefix=f".{to.name}-"))
         try:

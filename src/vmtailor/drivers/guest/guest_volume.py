@@ -70,6 +70,11 @@ def has_plain_console(init: bytes) -> bool:
     return b"\0VT_CONSOLE\0" in init
 
 
+def reads_kernel_word(init: bytes) -> bool:
+    """Return whether an init can take its address from the kernel's word `ip=` (`VT_NET=kernel-word-ip`)."""
+    return b"\0kernel-word-ip\0" in init
+
+
 def records(pairs: Iterable[tuple[str, str]]) -> bytes:
     """Return pairs as a text of records. Raises UserInputError for a NUL in a value."""
     out = bytearray(b"vmtailor 1\0")

@@ -21,7 +21,8 @@ from vmtailor.model.machine import Disk, Machine, PublishedPort
 @dataclass(frozen=True)
 class TargetVariant:
     """A way in which a target can start a machine. `about`: in words. The first of a row is the usual one. `address`,
-    `console`, `tried` and `checked`: in place of the row's, where they are not empty."""
+    `console`, `tried` and `checked`: in place of the row's, where they are not empty. `kernel`: the form of the kernel
+    that it takes, by its name in data/kernel_forms.toml; empty for the bundle's own file."""
 
     name: str
     about: str
@@ -29,6 +30,7 @@ class TargetVariant:
     console: str = ""
     tried: str = ""
     checked: str = ""
+    kernel: str = ""
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,8 @@ class TargetRow:
 class ExportWishes:
     """The user's choices for an exported machine. Sizes in bytes; None and empty keep what the bundle has. `outbound`:
     the guest may open connections to the world; `tap`: the name of a TAP device; `address`: of the guest, as
-    ADDRESS/PREFIX,GATEWAY[,DNS]; `env`: NAME=VALUE, over the image's; `command`: in place of the image's."""
+    ADDRESS/PREFIX,GATEWAY[,DNS]; `env`: NAME=VALUE, over the image's; `command`: in place of the image's. `image`:
+    where the target's image is pushed to."""
 
     name: str = ""
     memory_bytes: int | None = None
@@ -99,6 +102,7 @@ class ExportWishes:
     address: str = ""
     env: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
+    image: str = ""
 
 
 @dataclass(frozen=True)
@@ -106,7 +110,8 @@ class Export:
     """A machine to be written for a target. `machine` has the words and disks of the exported machine, its paths those
     of the bundle's files here. `name`: letters, digits and `-` alone. `volume`: content of the run volume, the second
     disk; None where there is none. `address`: of the guest, as VT_NET has it; empty where the target gives one
-    otherwise, or there is no network."""
+    otherwise, or there is no network. `form`: the kernel in the form that the variant takes; None for the bundle's
+    own."""
 
     bundle: Bundle
     files: BundleFolder
@@ -117,6 +122,7 @@ class Export:
     config: Mapping[str, str]
     volume: bytes | None = None
     address: str = ""
+    form: Path | None = None
 
     @property
     def is_system(self) -> bool:
@@ -125,13 +131,18 @@ class Export:
 
     @property
     def kernel(self) -> Path:
-        """Return the kernel file of the bundle, checked."""
-        return Path(self.machine.kernel or "")
+        """Return the kernel in the variant's form, or the bundle's own file, checked."""
+        return self.form or Path(self.machine.kernel or "")
+
+    @property
+    def root(self) -> Path:
+        """Return the file of the first disk, checked."""
+        return Path(self.machine.disks[0].path)
 
     @property
     def kernel_name(self) -> str:
-        """Return the kernel's name in the export: `vmlinux`, or as its processor calls it."""
-        return Path(named(self.bundle.architecture).kernel.file).name
+        """Return the kernel's name in the export: `vmlinux`, or as its processor or its form calls it."""
+        return self.form.name if self.form is not None else Path(named(self.bundle.architecture).kernel.file).name
 
 
 @dataclass(frozen=True)

@@ -75,6 +75,11 @@ def reads_kernel_word(init: bytes) -> bool:
     return b"\0kernel-word-ip\0" in init
 
 
+def mounts_root_file(init: bytes) -> bool:
+    """Return whether an init can take its root from a file of a shared folder (`VT_ROOTFILE`)."""
+    return b"\0VT_ROOTFILE\0" in init
+
+
 def records(pairs: Iterable[tuple[str, str]]) -> bytes:
     """Return pairs as a text of records. Raises UserInputError for a NUL in a value."""
     out = bytearray(b"vmtailor 1\0")

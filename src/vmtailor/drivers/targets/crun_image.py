@@ -11,7 +11,7 @@ import shlex
 
 from vmtailor.drivers.guest import guest_volume
 from vmtailor.drivers.image.image_writer import ImageFile, NewImage, write_image
-from vmtailor.drivers.targets.target import Export, ExportFolder, Guide
+from vmtailor.drivers.targets.target import DHCP, Export, ExportFolder, Guide
 from vmtailor.model.architecture import image_name
 from vmtailor.model.plan import RootFormat
 
@@ -64,7 +64,8 @@ def write(export: Export, folder: ExportFolder) -> Guide:
     image = f"localhost/{export.name}:latest"
     argv = ["podman", "run", "--rm", "--runtime", "krun", "--annotation", "krun.custom_kernel=1"]
     if export.address:
-        argv += ["--annotation", "krun.use_passt=1", "--ip", export.address.partition("/")[0]]
+        argv += ["--annotation", "krun.use_passt=1"]
+        argv += ["--ip", export.address.partition("/")[0]] if export.address != DHCP else []
         for port in export.machine.ports:
             protocol = "/udp" if port.protocol == "udp" else ""
             argv += ["-p", f"{port.host_place}:{port.guest_port}{protocol}"]
@@ -78,11 +79,12 @@ def _notes(export: Export) -> tuple[str, ...]:
     found = [
         "- You need podman, crun with libkrun (its program is called `krun`), and `/dev/kvm`, in place of a compiler."
     ]
-    if export.address:
+    if export.address not in ("", DHCP):
         found.append(
             f"- The machine has a fixed address, {export.address.partition('/')[0]} of podman's usual network, and its "
             "container must have the same: `--ip`. `--address` of `vmtailor export` chooses."
         )
+    if export.address:
         tap = shlex.quote(f"krun.tap_name={export.wishes.tap}")
         found.append(
             f"- With a TAP device of the container's network in place of passt: `--annotation {tap}`, for crun's "

@@ -76,7 +76,9 @@ def made_host() -> Path:
 def installed(host: Path) -> Path:
     """The folder with vmtailor, from a wheel, and the libraries that it uses, with all of Python compiled."""
     made_of = [
-        path for name in ("src", "native", "docs", "LICENSES", "tools") for path in sorted((TREE / name).rglob("*"))
+        path
+        for name in ("bin", "src", "native", "docs", "LICENSES", "tools")
+        for path in sorted((TREE / name).rglob("*"))
     ]
     made_of = [path for path in made_of if path.is_file() and not {"_native", "__pycache__"} & set(path.parts)]
     made_of += [TREE / name for name in ("pyproject.toml", "setup.py", "README.md", "CHANGELOG.md", "LICENSE")]

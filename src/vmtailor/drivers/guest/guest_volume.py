@@ -65,6 +65,11 @@ def can_mount(init: bytes) -> bool:
     return f"\0{_MOUNT}\0".encode() in init
 
 
+def has_dhcp(init: bytes) -> bool:
+    """Return whether an init can get the machine's address by DHCP."""
+    return b"\0dhcp\0" in init
+
+
 def has_plain_console(init: bytes) -> bool:
     """Return whether an init can show on its console what the container writes, and no frames."""
     return b"\0VT_CONSOLE\0" in init

@@ -17,6 +17,9 @@ from vmtailor.model.bundle import Bundle
 from vmtailor.model.kernel_needs import KernelNeed
 from vmtailor.model.machine import Disk, Machine, PublishedPort
 
+#: In place of an address: the guest gets one by DHCP.
+DHCP = "dhcp"
+
 
 @dataclass(frozen=True)
 class TargetVariant:

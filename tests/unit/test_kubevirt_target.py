@@ -74,8 +74,8 @@ def test_an_address_with_a_resolver_replaces_the_usual_one(tmp_path: Path) -> No
 
 
 def test_hostile_values_stay_values(tmp_path: Path) -> None:
-    words = ("root=/dev/vda", "a:", "-", "{x:", "y}", "&a", "*a", "!!python/object/apply:os.system", "'", '"', "#x", "|", ">",
-             "%s", "${x}", "]]>", "no", "1e3")  # fmt: skip
+    hostile = """a: - {x: y} &a *a !!python/object/apply:os.system ' " #x | > %s ${x} ]]> no 1e3"""
+    words = ("root=/dev/vda", *hostile.split())
     done = exported(
         tmp_path, "kubevirt", words=words, image_reference="oci:x`$(y)`\n# injected", name="yes: [no]\n---\nkind: Pod"
     )

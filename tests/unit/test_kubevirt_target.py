@@ -29,7 +29,7 @@ def test_an_instance_starts_the_kernel_of_the_image_with_its_disk(tmp_path: Path
     domain = found["spec"]["domain"]
     assert domain["firmware"]["kernelBoot"] == {
         "container": {"image": IMAGE, "kernelPath": "/boot/vmlinux"},
-        "kernelArgs": "root=/dev/vda quiet VT_CONSOLE=plain VT_NET=10.0.2.2/24,10.0.2.1 VT_END=off",
+        "kernelArgs": "root=/dev/vda quiet VT_CONSOLE=plain VT_NET=dhcp VT_END=off",
     }
     assert domain["memory"] == {"guest": "48Mi"} and domain["cpu"] == {"cores": 2}
     assert domain["devices"]["interfaces"] == [

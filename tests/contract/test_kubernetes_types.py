@@ -51,7 +51,7 @@ def holds(again: Any, ours: Any) -> bool:
     return bool(again == ours)
 
 
-@pytest.mark.parametrize("target", ["kubevirt", "urunc"])
+@pytest.mark.parametrize("target", ["kata:clh", "kata:qemu", "kubevirt", "urunc"])
 @pytest.mark.parametrize("wishes", [ExportWishes(), ExportWishes(memory_bytes=96 << 20, cpus=3)])
 def test_the_types_know_every_field(reader: Path, tmp_path: Path, target: str, wishes: ExportWishes) -> None:
     folder = exported(tmp_path, target, wishes).folder

@@ -15,6 +15,7 @@
 #include "init/base/power_off.h"
 #include "init/base/serial_line.h"
 #include "init/machine/net_words.h"
+#include "init/machine/network6.h"
 #include "init/settings/settings.h"
 
 static struct ifreq request(const char *name) {
@@ -51,8 +52,12 @@ static void set_eth0(int fd) {
     set_address(&ask.ifr_netmask, mask);
     if (ioctl(fd, SIOCSIFNETMASK, &ask) != 0)
         fatal("", "ioctl(SIOCSIFNETMASK eth0): %s", strerror(errno));
+    if (settings.net6 != NULL)
+        network6_sure();
     if (!bring_up(fd, "eth0"))
         fatal("", "ioctl(SIOCSIFFLAGS eth0): %s", strerror(errno));
+    if (settings.net6 != NULL)
+        network6_up();
     if (net.gateway[0] == '\0')
         return;
     struct rtentry route = {.rt_flags = RTF_UP | RTF_GATEWAY};

@@ -47,9 +47,17 @@ def require_none(ports: Sequence[PublishedPort]) -> None:
             )
 
 
-def opened(ports: Sequence[PublishedPort]) -> tuple[tuple[PublishedPort, ...], tuple[ProgramBeside, ...]]:
+def opened(
+    ports: Sequence[PublishedPort], to_six: bool = False
+) -> tuple[tuple[PublishedPort, ...], tuple[ProgramBeside, ...]]:
     """Listen on addresses of IPv6; return the ports that QEMU opens, and the programs that lead from ours to them.
-    Raises HostError for one that cannot be opened."""
+    `to_six`: the guest has an address of IPv6, to which QEMU's guard leads them (native/net-guard). Raises HostError
+    for one that cannot be opened."""
+    if to_six:
+        for port in ports:
+            if port.six:
+                os.close(_listening(port))  # what the monitor would say of it names no cause
+        return tuple(ports), ()
     six = tuple(port for port in ports if port.six)
     if not six:
         return tuple(ports), ()

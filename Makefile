@@ -25,7 +25,7 @@ BENCHED ?= native,containerd,docker,gvisor,lxc,nspawn,podman,examples/runtimes/c
 
 PUBLISHED := $(foreach name,unixbench iozone netperf,$(if $($(shell echo $(name) | tr a-z A-Z)_SOURCE),--$(name)-source $($(shell echo $(name) | tr a-z A-Z)_SOURCE)))
 
-.PHONY: help lab family setup setup-cross setup-dev wheel share demo examples check format unit contract system attack test test-all test-times mutants bench-fit bench-margin bench-host bench-remedies bench-analyze setup-host setup-bench bench-image bench-engines bench-lab bench-loongson bench bench-published bench-bundle bench-kvm bench-aa bench-overhead bench-start bench-exec bench-streams compare-quality fuzz docs clean
+.PHONY: help lab family setup setup-cross setup-dev wheel share demo examples check format unit contract system attack test test-all test-times mutants bench-fit bench-margin bench-host bench-remedies bench-analyze setup-host setup-bench bench-image bench-engines bench-lab bench-run-lab bench-loongson bench bench-published bench-bundle bench-kvm bench-aa bench-overhead bench-start bench-exec bench-streams compare-quality fuzz docs clean
 
 help:
 	@echo "make demo           fit the lighttpd example: image to proven VM, with report (sets up first);"
@@ -59,6 +59,7 @@ help:
 	@echo "make bench-bundle   fit the image of the benchmarks, to be measured as vm:build/bench/bundle"
 	@echo "make bench-engines  a stock machine with the engines in it: vmtailor bench --inside vm:build/bench/engines.raw"
 	@echo "make bench-lab      engines beside monitors under KVM, in one emulated machine, counted (root; about an hour; resumable)"
+	@echo "make bench-run-lab  what vmtailor run costs on a host with KVM, counted by part, beside podman (ten minutes)"
 	@echo "make bench-loongson containers on an emulated Loongson-3, none to four at once, beside published figures (root; says its length; resumable)"
 	@echo "make bench-kvm      start-up and kernel work, machines timed beside engines: where KVM works (root)"
 	@echo "make bench-aa       how often bench is wrong, from runtimes measured against themselves (root, two to three hours; resumable)"
@@ -173,6 +174,7 @@ $(MUTANTS)/.installed: tools/mutants.lock $(DEV_STAMP)
 	touch $@
 
 test-all: check setup-host
+	sh tools/install-packages.sh tools/test_packages.py
 	$(BIN)/pytest $(IN_TWO)
 
 bench-fit: $(if $(filter command line,$(origin ARCH)),setup-cross,setup)
@@ -214,6 +216,14 @@ bench-lab: bench-image demo $(BUILD)/bench/lab.raw
 $(BUILD)/bench/lab.raw: tools/bench_lab.py native/krun-start/krun-start.c $(wildcard benchmarks/engines/*.toml) | setup
 	mkdir -p $(@D)
 	$(BIN)/python tools/bench_lab.py $@
+
+# Two starts of one container by `vmtailor run`, and podman's, in one emulated machine with KVM. The kernel is the demo's.
+bench-run-lab: bench-image demo $(BUILD)/bench/run-lab.raw
+	$(BIN)/python tools/bench_run_lab.py --bundle $(BUILD)/demo --image oci:$(BUILD)/images/bench $(BENCH_ARGS) $(BUILD)/bench/run-lab.raw
+
+$(BUILD)/bench/run-lab.raw: tools/bench_lab.py $(wildcard benchmarks/engines/*.toml) | setup
+	mkdir -p $(@D)
+	$(BIN)/python tools/bench_lab.py --python $@
 
 # Containers on a Loongson-3, as published work measured them: a machine with podman runs our set in none to four at once.
 # The page goes to build/bench/loongson.md. BENCH_ARGS="--repeat 3": so often.

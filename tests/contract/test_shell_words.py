@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from vmtailor.cli.shells import scripts
-from vmtailor.cli.shells.words import all_words
+from vmtailor.cli.shells.words import IMAGE_WORDS, all_words
 from vmtailor.cli.verbs import VERBS
 
 pytestmark = pytest.mark.contract
@@ -172,6 +172,20 @@ def test_bundles_are_folders_and_images_may_be_files(complete: Complete) -> None
     assert {one.rpartition(":")[2] for one in _bare(complete("vmtailor fit oci:bun"))} == {"bundle"}
     assert _bare(complete("vmtailor fit bundle -x exe")) == {"exercise.toml"}
     assert _bare(complete("vmtailor fit bundle --exercise=exe")) == {"exercise.toml"}
+
+
+def test_a_bundle_is_sent_to_a_folder_an_archive_or_a_registry(complete: Complete) -> None:
+    assert _bare(complete("vmtailor push bun")) == {"bundle"}
+    assert complete("vmtailor push oci") == set(), "a bundle to send is a folder of this host"
+    for before in ("bundle", "bundle other", "--authfile=x bundle"):
+        prefixes = _bare(complete(f"vmtailor push {before} ")) & {one.rstrip("/:") for one in IMAGE_WORDS}
+        assert prefixes == {"oci", "oci-archive", "docker"}
+        assert _bare(complete(f"vmtailor push {before} bun")) == {"bundle"}
+        assert {one.rpartition(":")[2] for one in _bare(complete(f"vmtailor push {before} oci:bun"))} == {"bundle"}
+    archives = _bare(complete("vmtailor push bundle oci-archive:exe"))
+    assert {one.rpartition(":")[2] for one in archives} == {"exercise.toml"}
+    assert {one.rpartition(":")[2] for one in _bare(complete("vmtailor family build -o oci:bun"))} == {"bundle"}
+    assert {one.rpartition(":")[2] for one in _bare(complete("vmtailor run --family=oci:bun"))} == {"bundle"}
 
 
 def test_the_words_of_values(complete: Complete) -> None:

@@ -3,23 +3,50 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
+import re
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from vmtailor.base.process import require_tool
 
+#: Name and password of a private registry, and the hash that it knows.
+USER, PASSWORD = "someone", "made-up-secret"
+_HASH = "$2b$04$abcdefghijklmnopqrstuuCKYMqOcrk.fjtvSDC6Ws/I4Cue2mhx2"
+
 
 @pytest.fixture
 def registry(tmp_path: Path) -> Iterator[str]:
     """Yield its host and port. Its files are in `registry` below the test's folder."""
+    with _served(tmp_path, {}) as name:
+        yield name
+
+
+@pytest.fixture
+def private_registry(tmp_path: Path) -> Iterator[str]:
+    """Yield the host and port of a registry that lets nobody in but USER with PASSWORD."""
+    known = tmp_path / "known"
+    known.write_text(f"{USER}:{_HASH}\n")
+    with _served(tmp_path, {"auth": {"htpasswd": {"realm": "a test", "path": str(known)}}}) as name:
+        yield name
+
+
+def requests(folder: Path) -> list[str]:
+    """Return what the registry of a test's folder was asked, such as `GET /v2/NAME/manifests/TAG`."""
+    return re.findall(r'"([A-Z]+ /v2/\S*) HTTP', (folder / "requests").read_text())
+
+
+@contextlib.contextmanager
+def _served(tmp_path: Path, more: Mapping[str, Any]) -> Iterator[str]:
     program = require_tool("docker-registry")
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -32,10 +59,12 @@ def registry(tmp_path: Path) -> Iterator[str]:
                 "storage": {"filesystem": {"rootdirectory": str(tmp_path / "registry")}},
                 "http": {"addr": f"127.0.0.1:{port}"},
                 "log": {"level": "error"},
+                **more,
             }
         )
     )
-    process = subprocess.Popen([program, "serve", str(config)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    with (tmp_path / "requests").open("wb") as log:
+        process = subprocess.Popen([program, "serve", str(config)], stdout=log, stderr=subprocess.DEVNULL)
     try:
         deadline = time.monotonic() + 20
         while True:

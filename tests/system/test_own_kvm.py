@@ -76,7 +76,9 @@ def made_host() -> Path:
 def installed(host: Path) -> Path:
     """The folder with vmtailor, from a wheel, and the libraries that it uses, with all of Python compiled."""
     made_of = [
-        path for name in ("src", "native", "docs", "LICENSES", "tools") for path in sorted((TREE / name).rglob("*"))
+        path
+        for name in ("bin", "src", "native", "docs", "LICENSES", "tools")
+        for path in sorted((TREE / name).rglob("*"))
     ]
     made_of = [path for path in made_of if path.is_file() and not {"_native", "__pycache__"} & set(path.parts)]
     made_of += [TREE / name for name in ("pyproject.toml", "setup.py", "README.md", "CHANGELOG.md", "LICENSE")]
@@ -208,6 +210,12 @@ def test_a_server_answers_through_its_port_and_ctrl_c_ends_it(uses: dict[str, di
     found = use(uses, "served", 0)
     assert "<html" in found["answer"].lower()
     assert any("-accel kvm" in line for line in found["at_work"])
+
+
+def test_an_exported_machine_starts_without_vmtailor(uses: dict[str, dict[str, Any]]) -> None:
+    found = use(uses, "exported", 0)
+    said = "Hello from a machine made to measure.\r\nvmtailor: the container ended with status 3\r\n"
+    assert found["stdout"].replace("\r\n", "\n") == said.replace("\r\n", "\n") and "-accel kvm" in found["stderr"]
 
 
 def test_a_guest_that_powers_off_is_seen(uses: dict[str, dict[str, Any]]) -> None:

@@ -6,7 +6,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from tests.fakes.bundle_data import bundle, write_bundle
 from tests.fakes.fit_run_data import fit_run
 
 from vmtailor.base import process
+from vmtailor.base.cache import lock_holder, store
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records
@@ -23,12 +26,15 @@ from vmtailor.drivers.host import bundle_folder, family_kernels
 from vmtailor.drivers.host.bundle_folder import seal
 from vmtailor.drivers.image import image_reference
 from vmtailor.model.bundle import RUN
+from vmtailor.model.fit_run import FitRun
 from vmtailor.model.image import Image, ImageConfig
 from vmtailor.model.margin import Margin
-from vmtailor.pipeline import fit_behind, image_bundle, image_run, mount_words
+from vmtailor.pipeline import fit, fit_behind, image_bundle, image_run, mount_words
 from vmtailor.pipeline.fit_behind import FitBehind
 from vmtailor.pipeline.image_run_options import ImageRunOptions, RunSubject
 from vmtailor.pipeline.machine_run import RunOptions, require_meant
+from vmtailor.pipeline.options import FitOptions
+from vmtailor.pipeline.pull_options import PullOptions
 from vmtailor.pipeline.run_subject import subject_of
 from vmtailor.stages import image_fetch
 
@@ -275,7 +281,8 @@ def test_the_fit_behind_a_run_is_begun_once_and_told_of_once(
     begun: list[int] = []
 
     def leave(argv: list[str], log: Path, *, nice: int, pass_fds: tuple[int, ...]) -> int:
-        assert argv[-1] == layout and log.name == fit_behind.LOG and nice > 0
+        assert layout in argv and log.name == fit_behind.LOG and nice > 0
+        log.touch()
         begun.append(os.dup(pass_fds[0]))  # as the program that inherits it does
         return 1
 
@@ -284,7 +291,7 @@ def test_the_fit_behind_a_run_is_begun_once_and_told_of_once(
     assert behind is not None and fit_behind.goes_on(behind)
     assert f"{behind / 'log'} has its progress" in capsys.readouterr().err
     assert start(layout, fit=True).behind == behind and len(begun) == 1
-    assert capsys.readouterr().err.splitlines()[0].startswith("the fit goes on: ")
+    assert capsys.readouterr().err.splitlines()[0].startswith("the fit goes on in the background: ")
     (behind / fit_behind.BUNDLE).mkdir()
     fit_behind.ended(behind, FitBehind(layout, False, "no compiler"))
     os.close(begun[0])
@@ -298,12 +305,82 @@ def test_the_fit_behind_a_run_is_begun_once_and_told_of_once(
 
 
 def test_with_no_kernel_at_all_the_fit_comes_first(layout: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fit(reference: str, folder: Path, store: Store) -> FitBehind:
+    def fit(reference: str, folder: Path, store: Store, _: PullOptions) -> FitBehind:
         fit_in_cache("own", (), 1000, image_digest=IMAGE.digest, image=CONFIG)
         return FitBehind(reference, True)
 
     monkeypatch.setattr(fit_behind, "fit_of", fit)
     assert start(layout, fit=True).bundle.name == "own"
+
+
+def test_a_second_run_that_would_fit_first_waits_and_takes_what_the_first_made(
+    layout: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    begun, second_waits, fits = threading.Event(), threading.Event(), []
+
+    def fit(reference: str, folder: Path, store: Store, _: PullOptions) -> FitBehind:
+        fits.append(folder)
+        folder.mkdir()  # as a fit does, whose work folder nobody else may have
+        begun.set()
+        assert second_waits.wait(30)
+        fit_in_cache("own", (), 1000, image_digest=IMAGE.digest, image=CONFIG)
+        return FitBehind(reference, True)
+
+    monkeypatch.setattr(fit_behind, "fit_of", fit)
+    monkeypatch.setattr(store, "_LOOK_S", 0.01)
+    monkeypatch.setattr(store, "FIRST_SAY_S", 0.0)
+    monkeypatch.setattr(lock_holder, "read", lambda _: second_waits.set())
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(start, layout, fit=True)
+        assert begun.wait(30)
+        second = pool.submit(start, layout, fit=True)
+        assert second.result(60) == first.result(60) and len(fits) == 1
+    said = capsys.readouterr().err
+    assert "the fit goes on in another run of this image" in said
+    assert f"waiting for the fit of {layout}, which another vmtailor has under way" in said
+
+
+def test_a_second_run_fits_where_the_first_failed(layout: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    tries = []
+
+    def fit(reference: str, folder: Path, store: Store, _: PullOptions) -> FitBehind:
+        tries.append(folder)
+        if len(tries) == 1:
+            raise UserInputError("no compiler")
+        fit_in_cache("own", (), 1000, image_digest=IMAGE.digest, image=CONFIG)
+        return FitBehind(reference, True)
+
+    monkeypatch.setattr(fit_behind, "fit_of", fit)
+    with pytest.raises(UserInputError, match="no compiler"):
+        start(layout, fit=True)
+    assert start(layout, fit=True).bundle.name == "own" and len(tries) == 2
+
+
+def test_the_fit_behind_a_run_gets_the_image_as_the_run_did(
+    layout: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fit_in_cache("server", SERVER, 2000)
+    monkeypatch.chdir(tmp_path)
+    Path("auth.json").write_text('{"auths": {"x": {"auth": "c2VjcmV0"}}}')
+    words: list[str] = []
+    monkeypatch.setattr(process, "leave", lambda argv, *_, **__: words.extend(argv))
+    wanted = PullOptions(architecture="x86_64", authfile=Path("auth.json"), max_bytes=1 << 30)
+    behind = subject_of(RunOptions(Path(layout)), ImageRunOptions(fit=True), pull=wanted).behind
+    assert behind is not None and words[4:6] == [str(behind), layout]
+    asked: list[FitOptions] = []
+
+    def run_fit(options: FitOptions) -> FitRun:
+        asked.append(options)
+        return replace(fit_run(), verified=True)
+
+    monkeypatch.setattr(fit, "run_fit", run_fit)
+    fit_behind.fit_of(layout, tmp_path / "out", Store(), fit_behind.of_words(words[6:]))
+    (options,) = asked
+    assert (options.authfile, options.max_image_bytes) == (tmp_path / "auth.json", 1 << 30)
+    assert options.architecture == "x86_64" and options.command == f"vmtailor fit {layout} --arch x86_64"
+    for file in (one for one in behind.rglob("*") if one.is_file()):
+        assert b"auth" not in file.read_bytes(), file
+    assert fit_behind.of_words(fit_behind.words_of(PullOptions())) == PullOptions()
 
 
 def test_an_image_that_does_not_work_when_it_is_fitted_first_is_an_error(

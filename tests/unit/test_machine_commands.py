@@ -69,3 +69,23 @@ def test_all_are_held() -> None:
 @pytest.mark.parametrize("name", EXPECTED)
 def test_not_a_word_has_changed(name: str) -> None:
     assert COMMANDS[name] == EXPECTED[name]
+
+
+@pytest.mark.parametrize(
+    ("board", "acpi", "accelerator", "content", "without"),
+    [
+        ("microvm", False, Accelerator.KVM, b"\x7fELF\x003MPTABLE: no processors registered!\n", True),
+        ("microvm", False, Accelerator.KVM, b"\x7fELF MPTABLE", False),
+        ("microvm", False, Accelerator.TCG, b"\x7fELF\x003MPTABLE: no processors registered!\n", False),
+        ("microvm", True, Accelerator.KVM, b"\x7fELF\x003MPTABLE: no processors registered!\n", False),
+        ("q35", False, Accelerator.KVM, b"\x7fELF\x003MPTABLE: no processors registered!\n", False),
+    ],
+)
+def test_a_board_has_no_pic_where_the_kernel_finds_its_other_controller_under_kvm(
+    tmp_path: Path, board: str, acpi: bool, accelerator: Accelerator, content: bytes, without: bool
+) -> None:
+    (tmp_path / "vmlinux").write_bytes(content)
+    kernel = str(tmp_path / "vmlinux")
+    asked = replace(MICROVM, board=board, acpi=acpi, accelerator=accelerator, clock=Clock.WALL, kernel=kernel)
+    board_options = command(asked)[2].split(",")
+    assert ("pic=off" in board_options) is without

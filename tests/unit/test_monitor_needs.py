@@ -16,8 +16,8 @@ from vmtailor.analysis.changes import symbol_catalogue
 from vmtailor.base.files import records
 from vmtailor.drivers.kernel import symbol_names
 from vmtailor.drivers.monitors import monitors
-from vmtailor.drivers.monitors.monitor import MonitorNeed
 from vmtailor.model.architecture import named
+from vmtailor.model.kernel_needs import KernelNeed
 from vmtailor.model.plan import RootFormat
 
 ROOT = Path(__file__).parents[2]
@@ -30,7 +30,7 @@ def test_the_page_is_up_to_date() -> None:
 
 
 @pytest.mark.parametrize("need", NEEDS.values(), ids=NEEDS)
-def test_what_a_monitor_needs_is_more_than_the_usual_board(need: MonitorNeed) -> None:
+def test_what_a_monitor_needs_is_more_than_the_usual_board(need: KernelNeed) -> None:
     assert set(need.symbols) <= set(symbol_names.shipped()[1])
     for name in need.architectures or ("x86_64", "arm64"):
         board = named(name).board_names[0]

@@ -181,9 +181,9 @@ def test_what_is_refused_is_what_it_was() -> None:
     folder = refused(FitOptions, KINDS.TRACED_FOLDER)
     assert {row.name for _, row in rows_of(FitOptions)} - folder == {"IMAGE", "--out"}
     assert folder - refused(FitOptions, KINDS.BUILT_FOLDER) == {"--source"}
-    planned = {"--keep", "--drop", "--margin", "--terminal", "--source"}
+    planned = {"--keep", "--for", "--drop", "--margin", "--terminal", "--source"}
     assert folder - refused(FitOptions, KINDS.PLANNED_FOLDER) == planned
-    again = {"--keep", "--drop", "--repeat", "--budget"}
+    again = {"--keep", "--for", "--drop", "--repeat", "--budget"}
     assert folder - refused(FitOptions, KINDS.SYSTEM) == again
     assert folder - refused(FitOptions, KINDS.CONTAINER) == {*again, "--kernel", "--margin"}
     assert refused(RefitRequest, KINDS.SYSTEM) == {"--observed"} and refused(RefitRequest, KINDS.CONTAINER) == set()
@@ -328,6 +328,7 @@ UNLIKE = {
     "--observed": "`run` writes one file, `refit` reads several",
     "--on": "`bench` takes several runtimes, `verify` one monitor",
     "--repeat": "`bench` has no -n, which would read like its --n",
+    "--for": "`explain` asks for one processor, `fit` names targets",
     "--env-file": "`exec` is docker's",
     "--format": "`inspect` has docker's -f, which is `--filter` of `ps`",
     "--all": "`ps` has docker's -a",

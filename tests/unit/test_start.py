@@ -3,14 +3,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from vmtailor.cli import interrupt
+from vmtailor.cli import interrupt, quick_start
 
 HEAVY = (
     "numpy",
@@ -36,7 +38,7 @@ class Interrupt:
 """
 OWN = ("vmtailor.cli.entry", "vmtailor.cli.interrupt", "vmtailor.cli.quick_start")
 #: What these load of Python's own, beside what the interpreter needs anyway.
-PYTHONS = ("__future__", "collections.abc")
+PYTHONS = ("__future__",)
 START = "from vmtailor.cli.entry import main\nmain()\n"
 
 
@@ -56,9 +58,26 @@ def loaded(*arguments: str) -> set[str]:
 
 def test_the_first_module_imports_next_to_nothing() -> None:
     # What the interpreter and its start script have loaded already, and what it is for besides.
-    there = "import io, os, re, signal, sys\nbefore = set(sys.modules)\n"
+    there = "import io, os, sys\nbefore = set(sys.modules)\n"
     code = f"{there}import vmtailor.cli.entry\nprint(*(set(sys.modules) - before))"
     assert set(python(code).stdout.split()) == {"vmtailor", "vmtailor.cli", *OWN, *PYTHONS}
+
+
+@pytest.mark.parametrize("lacking", [(), ("_sha2", "_sha256")])
+def test_kept_starts_are_found_by_sha_256_without_openssl(
+    monkeypatch: pytest.MonkeyPatch, lacking: tuple[str, ...]
+) -> None:
+    for name in lacking:
+        monkeypatch.setitem(sys.modules, name, None)
+    assert quick_start.sha256(b"run\0bundle") == hashlib.sha256(b"run\0bundle").hexdigest()
+
+
+def test_the_script_is_the_program() -> None:
+    # Installers replace the first line, and look for these words.
+    script = Path(__file__).parents[2] / "bin" / "vmtailor"
+    assert script.read_bytes().startswith(b"#!python\n")
+    code = f"import runpy, sys\nsys.argv[0] = 'vmtailor'\nrunpy.run_path({str(script)!r}, run_name='__main__')"
+    assert python(code, "--version").stdout.startswith("vmtailor ")
 
 
 @pytest.mark.parametrize("arguments", [("--version",), ("--help",), ()])

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/reboot.h>
 #include <unistd.h>
@@ -14,6 +15,10 @@ _Noreturn void power_off(void) {
     sync();
     line_drain();
     incoming_wait_for_host();
+    /* A reset ends the machine in most monitors; others start it again. */
+    const char *how = getenv("VT_END");
+    if (how != NULL && strcmp(how, "off") == 0)
+        reboot(RB_POWER_OFF);
     reboot(RB_AUTOBOOT);
     line_note("", "reboot: %s", strerror(errno));
     line_flush();

@@ -19,6 +19,7 @@
 
 #include "common/clock.h"
 #include "common/large.h"
+#include "init/base/plain_line.h"
 
 #define KLOG_READ_ALL 3
 #define KLOG_CONSOLE_OFF 6
@@ -35,6 +36,7 @@
 
 static int line = -1;
 static bool port;
+static bool plain; /* nobody is there who reads frames */
 static size_t ahead;
 static uint8_t key[WIRE_KEY];
 static uint8_t sequence;
@@ -64,9 +66,13 @@ void line_take(int fd) {
 void line_open(void) {
     /* The kernel opened /dev/console for us, which is the serial line. It has no node where the root has none. */
     line = -1;
+    plain = plain_line_asked();
     if (!isatty(0))
         return;
-    line_take(fcntl(0, F_DUPFD_CLOEXEC, 10));
+    if (plain)
+        line = plain_line_open();
+    else
+        line_take(fcntl(0, F_DUPFD_CLOEXEC, 10));
     ioctl(line, TIOCEXCL); /* nobody else opens it who may not administer the machine: neither to write nor to read */
     /* From here on the kernel is silent on this line (but for a panic): its log is sent at the end. */
     klogctl(KLOG_CONSOLE_OFF, NULL, 0);
@@ -196,6 +202,10 @@ static void hold(char type, const void *payload, size_t length) {
 
 void line_send(char type, const void *payload, size_t length) {
     const uint8_t *from = payload;
+    if (plain) {
+        plain_line_say(line < 0 ? 2 : line, type, payload, length);
+        return;
+    }
     if (holds && type == WIRE_NOTE && HEAD + length <= sizeof held) {
         hold(type, payload, length);
         return;
@@ -258,6 +268,8 @@ static bool is_earlier(struct stamp a, struct stamp b) {
 }
 
 void line_mark(const char *name, struct stamp stamp) {
+    if (plain)
+        return;
     if (marks_length > 0 && (is_earlier(stamp, last_mark) || marks_length + 2 * MOST_MARK > sizeof marks))
         line_flush();
     marks_length += (size_t)print_mark(marks + marks_length, name, stamp, marks_length > 0 ? &last_mark : NULL);
@@ -299,7 +311,8 @@ static void send_kernel_log(void) {
 }
 
 void line_drain(void) {
-    send_kernel_log();
+    if (!plain)
+        send_kernel_log();
     line_flush();
     if (line >= 0 && !port)
         tcdrain(line);

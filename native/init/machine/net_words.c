@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "init/machine/net_words.h"
 
+#include <arpa/inet.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,13 +14,44 @@ static const char *take(const char *text, char address[16]) {
     return text + kept;
 }
 
+/* The field of that number of a text with ':' between fields; empty where there is none. */
+static const char *field(const char *text, int number) {
+    for (; number > 0 && *text != '\0'; text++)
+        number -= *text == ':';
+    return text;
+}
+
+/* Ones at the start of a mask; 0 where others follow. */
+static int prefix_of(const char *mask) {
+    struct in_addr found;
+    if (inet_aton(mask, &found) == 0)
+        return 0;
+    unsigned int bits = ntohl(found.s_addr);
+    int prefix = __builtin_popcount(bits);
+    return prefix > 0 && bits == ~0u << (32 - prefix) ? prefix : 0;
+}
+
+/* As the kernel has it: ADDRESS:SERVER:GATEWAY:MASK:NAME:DEVICE:HOW:DNS. */
+static bool read_kernel_word(struct net_words *words, const char *text) {
+    char mask[16];
+    take(field(text, 2), words->gateway);
+    take(field(text, 3), mask);
+    take(field(text, 7), words->dns);
+    words->prefix = prefix_of(mask);
+    return true;
+}
+
 bool net_words_read(struct net_words *words, const char *text) {
     char *rest;
     memset(words, 0, sizeof *words);
-    text = take(text, words->address);
-    if (words->address[0] == '\0' || *text != '/' || text[1] < '0' || text[1] > '9')
+    const char *behind = take(text, words->address);
+    if (words->address[0] == '\0')
         return false;
-    unsigned long prefix = strtoul(text + 1, &rest, 10);
+    if (*behind == ':')
+        return read_kernel_word(words, text);
+    if (*behind != '/' || behind[1] < '0' || behind[1] > '9')
+        return false;
+    unsigned long prefix = strtoul(behind + 1, &rest, 10);
     words->prefix = prefix <= 32 ? (int)prefix : 0;
     if (*rest == ',')
         rest = (char *)take(rest + 1, words->gateway);

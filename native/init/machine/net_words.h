@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* "ADDRESS/PREFIX,GATEWAY,DNS", as the host says what the network is. */
+/* "ADDRESS/PREFIX,GATEWAY,DNS", as the host says what the network is, or what the kernel's word `ip=` has. */
 #ifndef VT_NET_WORDS_H
 #define VT_NET_WORDS_H
 
@@ -11,7 +11,7 @@ struct net_words {
     int prefix;
 };
 
-/* False where it does not begin with an address and a prefix. */
+/* False where it does not begin with an address, and a prefix or further fields of the kernel's word. */
 bool net_words_read(struct net_words *words, const char *text);
 
 #endif

@@ -27,4 +27,7 @@ void settings_load(void) {
         run_volume_read(&settings);
     if (settings.net == NULL)
         settings.net = getenv("VT_NET");
+    /* A kernel without IP_PNP hands on its own word, by which runtimes tell the address. */
+    if (settings.net != NULL && strcmp(settings.net, "kernel-word-ip") == 0)
+        settings.net = getenv("ip");
 }

@@ -55,6 +55,7 @@ _KINDS = {
     "kernel-compiled": "baselines that were compiled",
     "kernel-debug": "symbols of baselines",
     "kernel-debug-modules": "symbols of their modules",
+    "kernel-form": "kernels of bundles in other forms",
     "kernel-image": "baselines, with their modules",
     "kernel-source": "kernel sources",
     "kernel-subsystems": "which subsystems functions of baselines are of",

@@ -18,7 +18,7 @@ from vmtailor.drivers.host import bundle_folder, family_kernels
 from vmtailor.drivers.host.family_kernels import Family
 from vmtailor.drivers.image import image_reference
 from vmtailor.model import architecture
-from vmtailor.model.option import Option
+from vmtailor.model.option import Option, Suggests
 from vmtailor.model.option_rows import CPUS, DROP, JSON, KEEP, KERNEL, OUT
 from vmtailor.pipeline import family_artefact, family_build, image_bundle, image_run
 from vmtailor.pipeline.family_build import FamilyWishes
@@ -39,7 +39,7 @@ def family(
     names: Annotated[
         tuple[str, ...],
         Option(
-            name="NAME", many=True,
+            name="NAME", many=True, suggests=Suggests.ARTEFACTS,
             help="With build, take the kernels of these bundles, and compile nothing; with show, show these: oci:DIR, "
             "docker://NAME, or a bundle's folder.",
         ),
@@ -47,13 +47,17 @@ def family(
     arch: Annotated[
         tuple[str, ...],
         Option(
-            name="--arch", many=True, commas=True,
+            name="--arch", many=True, commas=True, suggests=architecture.names(),
             help=f"Make or show the kernel for this processor ({', '.join(architecture.names())}; this host's). "
             "Repeat it, or join names by commas.",
         ),
     ] = (),
     out: Annotated[
-        Path | None, replace(OUT, metavar="REFERENCE", help="Write the kernels there: oci:DIR, or docker://NAME.")
+        Path | None,
+        replace(
+            OUT, metavar="REFERENCE", suggests=Suggests.ARTEFACTS,
+            help="Write the kernels there: oci:DIR, or docker://NAME.",
+        ),
     ] = None,
     keep: Annotated[tuple[str, ...], KEEP] = (),
     drop: Annotated[tuple[str, ...], DROP] = (),

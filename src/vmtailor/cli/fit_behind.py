@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fit behind a run (`run --fit`). Its arguments are its folder in the cache and the image; its output goes to its
-log."""
+"""The fit behind a run (`run --fit`). Its arguments are its folder in the cache, the image, and how that is got; its
+output goes to its log."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from vmtailor.base.errors import VmtailorError
 from vmtailor.cli.entry import escape_what_lacks
 from vmtailor.pipeline import fit_behind
 from vmtailor.pipeline.fit_behind import FitBehind
+from vmtailor.pipeline.pull_options import PullOptions
 
 
-def _fit(folder: Path, reference: str) -> None:
+def _fit(folder: Path, reference: str, pull: PullOptions) -> None:
     """Fit, and record the end, whatever it is."""
     end = FitBehind(reference, False, fit_behind.ENDED_EARLY)
     try:
-        end = fit_behind.fit_of(reference, folder / fit_behind.BUNDLE, Store())
+        end = fit_behind.fit_of(reference, folder / fit_behind.BUNDLE, Store(), pull)
     except VmtailorError as error:
         end = FitBehind(reference, False, error.message)
         raise
@@ -33,8 +34,9 @@ def main() -> None:
     from vmtailor.cli.main import finish
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    folder, reference = Path(sys.argv[1]), sys.argv[2]
-    finish(lambda: _fit(folder, reference), ("fit",))
+    folder, reference, *words = sys.argv[1:]
+    pull = fit_behind.of_words(words)
+    finish(lambda: _fit(Path(folder), reference, pull), ("fit",))
 
 
 if __name__ == "__main__":

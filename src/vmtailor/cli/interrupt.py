@@ -1,9 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Handling of Ctrl-C: before and after the program's work it ends it silently, during the work it is an exception. This
-module is imported first, so it imports next to nothing."""
+module is imported first, so it imports next to nothing: the `signal` of the library brings `enum`, with all that this
+needs."""
 
 import os
-import signal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal
+else:
+    import _signal as signal
 
 INTERRUPTED = 130
 

@@ -20,7 +20,7 @@ def push(
         str,
         Option(
             name="DESTINATION",
-            suggests=Suggests.IMAGES,
+            suggests=Suggests.ARTEFACTS,
             help="Send them to docker://HOST/NAME[:TAG], oci:DIR[:TAG] or oci-archive:FILE.",
         ),
     ],

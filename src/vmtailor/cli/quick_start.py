@@ -11,9 +11,12 @@ import os
 import stat
 import sys
 import time
-from collections.abc import Callable, Iterable
 
 from vmtailor import __version__
+
+TYPE_CHECKING = False  # `typing` and `collections` would be the largest part of a start
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
 
 #: Options that may be among those of a kept start, without and with a value. Others go the long way.
 FLAGS = (
@@ -67,13 +70,11 @@ class QuickStart:
 
     def path(self) -> str:
         """Return the path of the kept orders. Raises KeyError for a user without a home."""
-        from hashlib import sha256
-
         base = os.environ.get("XDG_CACHE_HOME", "")
         if not base.startswith("/"):
             base = os.path.join(os.environ["HOME"], ".cache")  # noqa: PTH118
         text = "\0".join(self.parts).encode("utf-8", "surrogateescape")
-        return f"{base}/vmtailor/{KIND}/{sha256(text).hexdigest()[:40]}"
+        return f"{base}/vmtailor/{KIND}/{sha256(text)[:40]}"
 
 
 #: The start that is under way, and is not kept yet.
@@ -104,6 +105,19 @@ def plain(words: list[str]) -> QuickStart | None:
         return None
     parts = [*_host(), *options, "--", os.path.abspath(rest[0]), *rest[1:]]  # noqa: PTH100
     return QuickStart(words, parts, variables, given if named else None)
+
+
+def sha256(data: bytes) -> str:
+    """Return a digest in hexadecimal, by the interpreter's own module: `hashlib` loads OpenSSL, which takes longer than
+    all the rest."""
+    for name in ("_sha2", "_sha256"):  # since 3.12, before
+        try:
+            return str(__import__(name).sha256(data).hexdigest())
+        except (ImportError, AttributeError):
+            continue
+    import hashlib
+
+    return hashlib.sha256(data).hexdigest()
 
 
 def _option(rest: list[str]) -> tuple[str, str] | None:

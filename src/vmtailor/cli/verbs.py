@@ -137,6 +137,11 @@ VERBS = (
         help_names=("--help",),  # as in docker run, whose -h is the host name
     ),
     Verb("push", "push", "Send a bundle to a registry, or into an OCI layout, and print its reference by digest."),
+    Verb(
+        "export",
+        "export",
+        "Write a bundle's machine as files that start without vmtailor, with a README of two commands.",
+    ),
     Verb("ps", "ps", "List named machines: those that run, or all."),
     Verb(
         "logs",
@@ -177,8 +182,8 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
         "Fit a machine to an image or a system disk",
         (
             ("fit, refit", "Make the machine that fits; fit it again."),
-            ("trace, plan, build", "Take one step of a fit, and show its result."),
-            ("verify, measure, push", "Prove a bundle; measure its costs; send it."),
+            ("trace, plan, build, verify", "Take one step of a fit, and show its result."),
+            ("measure, push, export", "Measure a bundle; send it; write it for others."),
             ("explain, report, show", "Explain a choice; write the page; show a system."),
         ),
     ),

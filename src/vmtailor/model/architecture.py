@@ -53,10 +53,12 @@ class Board:
     devices are told theirs in any machine, behind the disks': QEMU would give them the disks'.
 
     Options for QEMU's -machine: `options` always; `with_acpi` and `without_acpi` in the machines of a fit, for the
-    baseline and for the tailored kernel; `usual` for whole systems, which expect more; `own_loader` where the disk's
-    own loader starts it. `network`: options of a fit's network device. `second_port`: there can be a second serial
-    port, on which a system can be watched; `port_device`: QEMU's device for it, where the board itself has one port;
-    `port_console`: what kernels call the board's port beside it, where that is not the name that it has alone.
+    baseline and for the tailored kernel; `by_table` under KVM beside `without_acpi`, for a kernel that reads the
+    machine's table of processors (drivers/monitors/processor_table.py); `usual` for whole systems, which expect more;
+    `own_loader` where the disk's own loader starts it. `network`: options of a fit's network device. `second_port`:
+    there can be a second serial port, on which a system can be watched; `port_device`: QEMU's device for it, where the
+    board itself has one port; `port_console`: what kernels call the board's port beside it, where that is not the name
+    that it has alone.
     `installed_mib`: what the machine has in any case, in MiB; a kernel is told of less by `memory_word` (`{kib}` in it
     is how much)."""
 
@@ -69,6 +71,7 @@ class Board:
     options: tuple[str, ...] = ()
     with_acpi: tuple[str, ...] = ()
     without_acpi: tuple[str, ...] = ()
+    by_table: tuple[str, ...] = ()
     usual: tuple[str, ...] = ()
     own_loader: tuple[str, ...] = ()
     network: tuple[str, ...] = ()

@@ -70,6 +70,8 @@ class Suggests(Enum):
     FILES = "files"
     FOLDERS = "folders"
     IMAGES = "images"
+    #: References to bundles and family kernels, which no engine's store has.
+    ARTEFACTS = "artefacts"
     MACHINES = "machines"
     VOLUMES = "volumes"
     #: A folder of the host or a volume, up to the first colon.
@@ -77,6 +79,7 @@ class Suggests(Enum):
     #: A file of the host, or a machine and a colon.
     COPIES = "copies"
     MONITORS = "monitors"
+    TARGETS = "targets"
     MARGINS = "margins"
     KEPT = "kept"
     SIGNALS = "signals"

@@ -78,6 +78,11 @@ KEEP = Option(
     name="--keep", many=True, suggests=Suggests.KEPT, read=option_values.kept_symbols,
     help="Keep a configuration symbol: NAME or NAME=VALUE. Repeat it, or join names by commas.",
 )  # fmt: skip
+FOR = Option(
+    name="--for", many=True, commas=True, metavar="TARGET", suggests=Suggests.TARGETS,
+    help="Keep what this target of `export` needs of a kernel: NAME or NAME:VARIANT. Repeat it, or join names by "
+    "commas.",
+)  # fmt: skip
 DROP = Option(
     name="--drop", many=True, commas=True, help="Leave a configuration symbol out. Repeat it, or join names by commas."
 )

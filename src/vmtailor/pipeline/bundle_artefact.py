@@ -27,7 +27,7 @@ from vmtailor.drivers.image.artefact import DIGEST, Artefact, ArtefactBlob, Arte
 from vmtailor.drivers.image.artefact_layout import LayoutWriter
 from vmtailor.drivers.image.artefact_source import ArtefactPlace, FoundArtefact
 from vmtailor.drivers.image.image_reference import Source
-from vmtailor.drivers.image.skopeo import Access
+from vmtailor.drivers.image.skopeo import Access, Pinned
 from vmtailor.model import architecture
 from vmtailor.model.bundle import MONITORS, PAGE, RECORD, STATES, Bundle
 from vmtailor.pipeline.pull_options import PulledBundle, PullOptions, PullWhen
@@ -55,9 +55,10 @@ class PulledReference:
 # ---- pulled
 
 
-def pulled(text: str, wanted: PullOptions, store: Store) -> PulledBundle | None:
-    """Return the bundle that a reference names, in the cache, after printing its digest; None for an image. Raises
-    UserInputError, HostError."""
+def pulled(text: str, wanted: PullOptions, store: Store) -> PulledBundle | Pinned | None:
+    """Return the bundle that a reference names, in the cache, after printing its digest. For an image, return what its
+    registry answered, which need not be asked again; None where it comes from elsewhere. Raises UserInputError,
+    HostError."""
     where = artefact_source.place(text)
     if where is None:
         return None
@@ -77,7 +78,7 @@ def pulled(text: str, wanted: PullOptions, store: Store) -> PulledBundle | None:
             return None  # what does not say that it is a bundle is none; the reader of images says what is wrong
         kind = artefact.type_of(found.data, text)
         if kind != KIND.type and artefact.may_be_image(found.data, text):
-            return None
+            return Pinned(where.reference, found.data) if where.path is None else None
         one = artefact_source.read(found, KIND, access, limits)
         said = _say(where, found.digest)
 

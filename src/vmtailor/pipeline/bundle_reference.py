@@ -4,11 +4,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
 from vmtailor.drivers.host import bundle_folder
 from vmtailor.pipeline.pull_options import PulledBundle, PullOptions
+
+if TYPE_CHECKING:  # what starts a bundle's folder does without it
+    from vmtailor.drivers.image.skopeo import Pinned
 
 #: Beginnings of references that can name a bundle, as a path has them: without a double slash.
 _PREFIXES = ("docker:/", "oci:", "oci-archive:")
@@ -18,12 +22,12 @@ def local(path: Path, wanted: PullOptions | None = None, store: Store | None = N
     """Return the folder of the bundle that a reference names, as `pulled` does. Any other path, and the reference of an
     image, is returned as it is."""
     found = pulled(path, wanted, store)
-    return path if found is None else found.folder
+    return found.folder if isinstance(found, PulledBundle) else path
 
 
-def pulled(path: Path, wanted: PullOptions | None = None, store: Store | None = None) -> PulledBundle | None:
-    """Return the bundle that a reference names, pulled into the cache after its digest was printed; None for a folder,
-    and for an image.
+def pulled(path: Path, wanted: PullOptions | None = None, store: Store | None = None) -> PulledBundle | Pinned | None:
+    """Return the bundle that a reference names, pulled into the cache after its digest was printed; the manifest of an
+    image that a registry has; None for a folder, and for an image from elsewhere.
 
     Raises UserInputError for an artefact of another type, for one that is not sound, and for options without a use;
     HostError (no network, disk full)."""

@@ -14,6 +14,7 @@ from vmtailor.base.output import note
 from vmtailor.drivers.host import bundle_folder, family_kernels
 from vmtailor.drivers.host.family_kernels import Family
 from vmtailor.drivers.image.allowance import ImageLimits
+from vmtailor.drivers.image.skopeo import Pinned
 from vmtailor.model.architecture import named, of_image
 from vmtailor.model.image import Image
 from vmtailor.pipeline import family_artefact, fit_behind, image_bundle, run_mounts
@@ -27,15 +28,22 @@ _KEY = re.compile(r"[0-9a-f]{12,64}")
 
 
 def subject(
-    reference: str, options: RunOptions, wanted: ImageRunOptions, store: Store, pull: PullOptions | None = None
+    reference: str,
+    options: RunOptions,
+    wanted: ImageRunOptions,
+    store: Store,
+    pull: PullOptions | None = None,
+    pinned: Pinned | None = None,
 ) -> RunSubject:
-    """Return the bundle of an image: its own fit's, else one on a family kernel."""
+    """Return the bundle of an image: its own fit's, else one on a family kernel. `pinned`: what its registry just
+    answered."""
     pull = pull or PullOptions()
     settings = image_fetch.ImageOptions(
         architecture=named(pull.architecture).image if pull.architecture else "",
         authfile=pull.authfile,
         limits=None if pull.max_bytes is None else ImageLimits.of_size(pull.max_bytes),
         system=True,
+        pinned=pinned,
     )
     image = image_fetch.fetch(reference, store, settings)
     image_fetch.require_start(image, store, another=options.entrypoint is not None or bool(options.command))
@@ -51,7 +59,7 @@ def subject(
     if own is None and found is None:
         if not wanted.fit:
             raise _no_kernel(image, row.name)
-        fit_behind.fit_first(image, store)
+        fit_behind.fit_first(image, row.name, store, pull)
         own = image_bundle.fitted(image, row.name, store)
     if own is not None:
         return RunSubject(own, of_cache=True)
@@ -62,9 +70,9 @@ def subject(
     bundle = image_bundle.made(image, found, store)
     if not wanted.fit:
         return RunSubject(bundle, of_cache=True)
-    behind = fit_behind.begin(image, store)
+    behind = fit_behind.begin(image, store, pull)
     if not before:
-        note(f"the fit goes on in the background: {behind / fit_behind.LOG} has its progress")
+        note(fit_behind.under_way(behind))
     return RunSubject(bundle, of_cache=True, behind=behind)
 
 

@@ -19,7 +19,7 @@ class ImageRunOptions:
 
     family: str = option(
         Option(
-            name="--family", suggests=Suggests.IMAGES, subjects=IMAGES, hint=_HINT,
+            name="--family", suggests=Suggests.ARTEFACTS, subjects=IMAGES, hint=_HINT,
             help="Start an image on this family kernel: oci:DIR, docker://NAME, a bundle, or one of `family ls`.",
         ),
         "",

@@ -30,6 +30,7 @@ from vmtailor.drivers.kernel import compiled_baseline, kernel_source
 from vmtailor.drivers.kernel.kernel_source import SourceTree
 from vmtailor.drivers.monitors import monitors
 from vmtailor.drivers.rootfs import initramfs, tracer_volume
+from vmtailor.drivers.targets import targets
 from vmtailor.model.architecture import Architecture, named, of_host, of_image
 from vmtailor.model.boots.boot import Boot
 from vmtailor.model.bundle import EXERCISE, IMAGE, INIT, LOGS, TRACED
@@ -230,6 +231,7 @@ class ImageSubject(Subject[ImageSeen]):
             root_format=options.root_format,
             terminal=options.terminal,
             keep=options.keep,
+            needs=targets.needed(options.targets, self.architecture.name),
             drop=(*options.drop, *drop),
             margins=self.margins if margins is None else margins,
         )

@@ -124,6 +124,7 @@ class FitOptions:
         None,
     )  # fmt: skip
     keep: tuple[str, ...] = option(option_rows.KEEP, (), subjects=_KEPT, verbs=_PLANNED | _REFIT)
+    targets: tuple[str, ...] = option(option_rows.FOR, (), subjects=_KEPT, verbs=_PLANNED | _REFIT)
     drop: tuple[str, ...] = option(option_rows.DROP, (), subjects=_KEPT, verbs=_PLANNED | _REFIT)
     margins: tuple[Margin, ...] | None = option(
         option_rows.MARGIN, None, subjects=IMAGES | _REPLANNED | _OF_CONTAINERS, verbs=_PLANNED | _REFIT

@@ -10,7 +10,7 @@ from vmtailor.model.option import OptionSubject, refuse
 from vmtailor.pipeline import bundle_reference
 from vmtailor.pipeline.image_run_options import ImageRunOptions, RunSubject
 from vmtailor.pipeline.machine_run import RunOptions
-from vmtailor.pipeline.pull_options import PullOptions
+from vmtailor.pipeline.pull_options import PulledBundle, PullOptions
 
 
 def subject_of(
@@ -20,7 +20,8 @@ def subject_of(
 
     Raises UserInputError for what is neither, and where there is no kernel for an image; HostError."""
     pull = pull or PullOptions()
-    found = bundle_reference.pulled(options.bundle, pull, store)
+    named = bundle_reference.pulled(options.bundle, pull, store)
+    found = named if isinstance(named, PulledBundle) else None
     if options.keep_state:
         bundle_reference.require_own(options.bundle, found, "--keep-state writes the system's disk")
     path = options.bundle if found is None else found.folder
@@ -35,7 +36,8 @@ def subject_of(
 
     reference = image_reference.in_place_of_bundle(path)
     if reference:
-        return image_run.subject(reference, options, wanted, store or Store(), pull)
+        pinned = None if isinstance(named, PulledBundle) else named
+        return image_run.subject(reference, options, wanted, store or Store(), pull, pinned)
     if not path.exists() and (error := image_reference.without_source(path)):
         raise error
     raise bundle_folder.no_bundle(path)

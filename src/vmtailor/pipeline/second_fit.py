@@ -27,6 +27,7 @@ from vmtailor.drivers.host import bundle_folder, bundle_values
 from vmtailor.drivers.host.bundle_folder import BundleFolder
 from vmtailor.drivers.kernel import kept_source
 from vmtailor.drivers.kernel.kernel_source import SourceTree
+from vmtailor.drivers.targets import targets
 from vmtailor.model import option_values
 from vmtailor.model.architecture import named
 from vmtailor.model.bundle import BASELINE_CONFIG, OBSERVED, PLAN, RUN
@@ -57,7 +58,7 @@ from vmtailor.pipeline.options import FitOptions
 from vmtailor.pipeline.reverify import SavedContainer, SavedSystem, VerifyRequest
 from vmtailor.pipeline.subject import Findings, Times
 from vmtailor.stages import image_fetch as image_stage
-from vmtailor.stages.kernel_plan import named_symbols
+from vmtailor.stages.kernel_plan import TARGET_REFERENCE, named_symbols
 from vmtailor.stages.measure import CPU_MODEL
 
 #: Longest record of what was refused.
@@ -221,6 +222,7 @@ def _options(asked: FitOptions, loaded: BundleFolder, plan: Plan) -> FitOptions:
         fitted_with(loaded, asked), privileged=loaded.bundle.privileged, mask=mask, tries=tries,
         terminal=any(r.reference == _TERMINAL for c in plan.symbols for r in c.reasons),
         margins=plan.margins if asked.margins is None else asked.margins,
+        targets=tuple(dict.fromkeys((*_targets(plan), *asked.targets))),
         keep=tuple(dict.fromkeys((*keep, *asked.keep))), drop=tuple(dict.fromkeys((*drop, *asked.drop))),
     )  # fmt: skip
 
@@ -237,6 +239,13 @@ def _beside(loaded: BundleFolder) -> tuple[tuple[str, ...], tuple[str, ...]]:
     tries = tuple(one.id for one in kept)
     choice.for_system(tries)
     return option_values.unit_names([name for name in masked if name not in others]), tries
+
+
+def _targets(plan: Plan) -> tuple[str, ...]:
+    """Return the targets of `export` that a plan was made for. Raises UserInputError for what no target is called."""
+    references = (reason.reference for one in plan.symbols for reason in one.reasons)
+    names = dict.fromkeys(one.removeprefix(TARGET_REFERENCE) for one in references if one.startswith(TARGET_REFERENCE))
+    return tuple(targets.chosen(name).text for name in names)
 
 
 def _by_user(change: Change, what: str) -> bool:

@@ -12,14 +12,17 @@ from vmtailor.base import near_names, output
 from vmtailor.base.errors import VmtailorError
 from vmtailor.drivers.distribution import packaged_baseline
 from vmtailor.drivers.kernel import kept_source, symbol_names
-from vmtailor.model.architecture import named, presumed
+from vmtailor.drivers.targets import targets
+from vmtailor.model.architecture import named, presumed, presumed_name
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.stages.kernel_plan import named_symbols
 
 
 def require_known(options: FitOptions) -> None:
-    """Raise UserInputError, with the name that was meant, for symbols to keep or to drop that the kernel does not have.
+    """Raise UserInputError for targets that nobody knows; and, with the name that was meant, for symbols to keep or to
+    drop that the kernel does not have.
     Where that cannot be told yet, a note says so."""
+    targets.needed(options.targets, options.architecture or presumed_name())
     names = named_symbols((*options.keep, *options.drop))
     versions, shipped = symbol_names.shipped()
     strange = sorted(name for name in names if name not in shipped)

@@ -65,6 +65,7 @@ class ImageOptions:
     user: str | None = None
     working_dir: str | None = None
     limits: ImageLimits | None = None
+    pinned: skopeo.Pinned | None = None  # what the registry of this reference just answered; None: it is asked
     system: bool = False  # it has an init of its own: what the image says is started may be missing
     asked: bool = False  # set by `fetch`: whether the user named the architecture
 
@@ -91,7 +92,7 @@ def fetch(
             spelled = oci_layout.check(parsed.path, parsed.name, options.architecture, limits)
             parsed = replace(parsed, architecture=spelled)
         elif parsed.source == Source.DOCKER:
-            pinned = skopeo.pin(parsed.text, _access(options))
+            pinned = options.pinned or skopeo.pin(parsed.text, _access(options))
             _require_image(pinned.manifest, parsed)
             parsed = replace(parsed, pinned=pinned)
         image = _from_memory(parsed, store, options)

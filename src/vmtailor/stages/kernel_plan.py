@@ -30,6 +30,7 @@ from vmtailor.model.architecture import named, presumed, presumed_name
 from vmtailor.model.change import Cause, Change, ChangeKind, Figure, Reason, Setting, exact, symbol
 from vmtailor.model.exercise import Exercise
 from vmtailor.model.image import ImageConfig
+from vmtailor.model.kernel_needs import KernelNeed
 from vmtailor.model.margin import Margin
 from vmtailor.model.plan import Plan, RootFormat
 from vmtailor.model.reach import Nearness
@@ -101,9 +102,14 @@ def _parsed(shell: KconfigShell) -> Kconfig:
         shell.close()
 
 
+#: Begins the reference of a symbol's reason where a target of `export` needs it.
+TARGET_REFERENCE = "target:"
+
+
 @dataclass(frozen=True)
 class Wishes:
     """The user's wishes: symbols to keep (`NAME` or `NAME=value`) and to drop, machine, CPUs, format of the root.
+    `needs`: of targets that the bundle is exported to, each with the target's text.
 
     `network`: None lets the trace decide. `terminal`: the entry point gets one. `writable`: the root can be written.
     `margins`: what is kept beyond what was demanded. `own_init`: the root has an init of its own; `partitioned`: it
@@ -118,6 +124,7 @@ class Wishes:
     writable: bool = True
     keep: tuple[str, ...] = ()
     drop: tuple[str, ...] = ()
+    needs: tuple[tuple[str, KernelNeed], ...] = ()
     margins: tuple[Margin, ...] = ()
     own_init: bool = False
     partitioned: bool = False
@@ -293,6 +300,10 @@ def _collect(
         name, _, value = text.removeprefix("CONFIG_").partition("=")
         _require_known(kconfig, name)
         wanted.add(name, value or "y", Reason(Cause.POLICY, "user:keep", "the user keeps it"))
+    for target, need in wishes.needs:
+        for name, value in need.symbols.items():
+            if kconfig.known(name):
+                wanted.add(name, value, Reason(Cause.USER, f"{TARGET_REFERENCE}{target}", need.reason))
     for text in wishes.drop:
         name = text.removeprefix("CONFIG_")
         _require_known(kconfig, name)
@@ -339,7 +350,8 @@ def _close(
 
     What the user drops excuses only what falls with it, and what the user keeps only policy that cannot be had beside
     it: a symbol that would be lost without that, too, is an error."""
-    dropped, kept = named_symbols(wishes.drop), named_symbols(wishes.keep)
+    dropped = named_symbols(wishes.drop)
+    kept = named_symbols(wishes.keep) | {name for _, need in wishes.needs for name in need.symbols}
     given_up: list[str] = []
     while True:
         closure = close(kconfig, wanted.values.items(), modules, baseline)

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,12 +41,12 @@ def others() -> list[str]:
 class Started:
     """vmtailor under way, in a process group of its own. Its output goes to files."""
 
-    def __init__(self, *words: str) -> None:
+    def __init__(self, *words: str, program: Sequence[str] = PROGRAM) -> None:
         self.began = time.monotonic()
         self.out, self.err = Path("out"), Path("err")
         with self.out.open("wb") as out, self.err.open("wb") as err:
             self.process = subprocess.Popen(
-                [*PROGRAM, *words], stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
+                [*program, *words], stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
             )
 
     def end(self, patience_s: float = PATIENCE_S, **more: Any) -> dict[str, Any]:
@@ -89,6 +90,15 @@ def served() -> dict[str, Any]:
     return running.end(answer=answer, at_work=at_work)
 
 
+def exported() -> dict[str, Any]:
+    """Export a bundle, and start what was written by its own script, which is to choose KVM."""
+    done = Started("export", "/mnt/bundles/hello", "--to", "qemu", "-o", "exported").end()
+    if done["code"] != 0:
+        return done
+    running = Started(program=["sh", "-x", "exported/start"])
+    return running.end()
+
+
 #: Uses that run to their end: name → words.
 USES = {
     "doctor": "doctor --run --json",
@@ -114,6 +124,7 @@ def main() -> None:
     os.chdir("/root")
     for name, words in USES.items():
         tell(name, Started(*words.split()).end())
+    tell("exported", exported())
     tell("served", served())
     tell("benched", Started(*BENCHED.split()).end(BENCH_S))
 

@@ -123,12 +123,12 @@ def test_an_image_that_cannot_be_packed_for_engines_is_refused_and_packed_once_w
     with pytest.raises(UserInputError, match="oci:mine cannot be packed for engines") as refused:
         bench(replace(begun.job, runtimes=on), store)
     assert refused.value.details == "oci:mine: no such tag"
-    assert launch._packed(("native",), "oci:mine", begun.image, store) == ""  # which no engine loads
+    assert launch.packed(("native",), "oci:mine", begun.image, store) == ""  # which no engine loads
     skopeo.write_text('#!/bin/sh\nfile=${4#docker-archive:}; echo "$3 $4" >"${file%:bench:1}"\n')
-    packed = Path(launch._packed(on, "mine", begun.image, store))
+    packed = Path(launch.packed(on, "mine", begun.image, store))
     assert packed.name == "image.tar" and packed.read_text().startswith("oci:mine docker-archive:")
     skopeo.unlink()
-    assert launch._packed(on, "oci:mine", begun.image, store) == str(packed)
+    assert launch.packed(on, "oci:mine", begun.image, store) == str(packed)
 
 
 def test_two_bundles_of_one_name_are_refused(tmp_path: Path, own_cache: Store) -> None:

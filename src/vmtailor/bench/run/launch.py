@@ -93,7 +93,7 @@ def bench(
         image_digest=image.digest,
         archive=image.archive,
         program_sha256=_program(image),
-        image_archive=_packed(described, job.reference, image, store),
+        image_archive=packed(described, job.reference, image, store),
     )
     if inside:
         monitors_ = machine_monitors.ready(monitored, programs, image, job.reference, store)
@@ -194,7 +194,7 @@ def _check_tests(job: BenchJob, *, with_machines: bool, inside: bool) -> None:
         )
 
 
-def _packed(described: Sequence[str], reference: str, image: Image, store: Store) -> str:
+def packed(described: Sequence[str], reference: str, image: Image, store: Store) -> str:
     """Return the image as engines load it; found again by its digest. Empty where none of the runtimes loads it."""
     if not any(description.load(name).root is description.RootForm.IMAGE for name in described):
         return ""

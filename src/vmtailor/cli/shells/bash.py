@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from vmtailor.cli.shells.words import IMAGE_WORDS, PROGRAM_FLAGS, Flag, Value, Words
+from vmtailor.cli.shells.words import ARTEFACT_WORDS, IMAGE_WORDS, PROGRAM_FLAGS, Flag, Value, Words
 from vmtailor.model.option import Suggests
 
 _HEAD = """# SPDX-License-Identifier: Apache-2.0
@@ -52,6 +52,20 @@ _vmtailor_paths() {
     while IFS= read -r path; do COMPREPLY+=("$path"); done < <(compgen "$1" -- "$part")
 }
 
+# _vmtailor_references PREFIX...: adds prefixes of references, and paths, alone or behind a prefix that takes one.
+_vmtailor_references() {
+    local before=${part%%:*}:
+    if [[ $part == *:* ]]; then
+        part=${part#*:}
+        case $before in oci: | oci-archive: | docker-archive: | rootfs: | disk:) _vmtailor_paths -f ;; esac
+        COMPREPLY=("${COMPREPLY[@]/#/$before}")
+    else
+        _vmtailor_offer words "$@"
+        if ((${#COMPREPLY[@]})); then compopt -o nospace 2>/dev/null; fi
+        _vmtailor_paths -f
+    fi
+}
+
 # _vmtailor_offer WHAT WORD...: adds what may stand for $part.
 _vmtailor_offer() {
     local what=$1 behind= word before=
@@ -80,18 +94,8 @@ _vmtailor_offer() {
             if ((${#COMPREPLY[@]})); then compopt -o nospace 2>/dev/null; else _vmtailor_paths -f; fi
         fi
         ;;
-    images)
-        if [[ $part == *:* ]]; then
-            before=${part%%:*}:
-            part=${part#*:}
-            case $before in oci: | oci-archive: | docker-archive: | rootfs: | disk:) _vmtailor_paths -f ;; esac
-            COMPREPLY=("${COMPREPLY[@]/#/$before}")
-        else
-            _vmtailor_offer words @IMAGES@
-            if ((${#COMPREPLY[@]})); then compopt -o nospace 2>/dev/null; fi
-            _vmtailor_paths -f
-        fi
-        ;;
+    images) _vmtailor_references @IMAGES@ ;;
+    artefacts) _vmtailor_references @ARTEFACTS@ ;;
     esac
 }
 
@@ -168,6 +172,7 @@ def script(verbs: Iterable[Words]) -> str:
         "STRICT": [" | ".join(one.verb for one in verbs if not one.mixed)],
         "VERBS": [" ".join(one.verb for one in verbs)],
         "IMAGES": [" ".join(IMAGE_WORDS)],
+        "ARTEFACTS": [" ".join(ARTEFACT_WORDS)],
     }
     text = _HEAD
     for name, lines in parts.items():

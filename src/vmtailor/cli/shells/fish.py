@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from vmtailor.cli.shells.words import IMAGE_WORDS, PROGRAM_FLAGS, Flag, Value, Words
+from vmtailor.cli.shells.words import ARTEFACT_WORDS, IMAGE_WORDS, PROGRAM_FLAGS, Flag, Value, Words
 from vmtailor.model.option import Suggests
 
 _HEAD = """# SPDX-License-Identifier: Apache-2.0
@@ -113,14 +113,24 @@ function __vmtailor_copies
     __vmtailor_files
 end
 
-function __vmtailor_images
-    set -l found (string match -r -- '^(oci|oci-archive|docker-archive|rootfs|disk):(.*)$' (commandline -ct))
+# __vmtailor_references PREFIX...: prints prefixes of references, and paths, alone or behind a prefix that takes one.
+function __vmtailor_references
+    set -l word (commandline -ct | string replace -r -- '^--[^=]*=' '')
+    set -l found (string match -r -- '^(oci|oci-archive|docker-archive|rootfs|disk):(.*)$' $word)
     if set -q found[3]
         string replace -r -- '^' $found[2]: (__fish_complete_path $found[3])
     else
-        string split ' ' -- '@IMAGES@'
+        printf '%s\\n' $argv
         __vmtailor_files
     end
+end
+
+function __vmtailor_images
+    __vmtailor_references @IMAGES@
+end
+
+function __vmtailor_artefacts
+    __vmtailor_references @ARTEFACTS@
 end
 
 # __vmtailor_list WORD...: prints words, each behind those that are there, joined by commas.
@@ -143,6 +153,7 @@ def script(verbs: Iterable[Words]) -> str:
         "TAKERS": "\n".join(line for one in verbs for line in _takers(one)),
         "STRICT": " ".join(one.verb for one in verbs if not one.mixed),
         "IMAGES": " ".join(IMAGE_WORDS),
+        "ARTEFACTS": " ".join(ARTEFACT_WORDS),
     }
     text = _HEAD
     for name, value in parts.items():

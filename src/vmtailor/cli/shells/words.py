@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from importlib import resources
@@ -22,6 +23,8 @@ _BUNDLES = ("BUNDLE", "FOLDER", "RUN")
 IMAGE_WORDS = (
     "oci:", "oci-archive:", "docker-archive:", "rootfs:", "disk:", "docker://", "docker-daemon:", "containers-storage:",
 )  # fmt: skip
+#: Prefixes of references to artefacts: bundles and family kernels.
+ARTEFACT_WORDS = ("oci:", "oci-archive:", "docker://")
 #: Signals that are sent by hand.
 _SIGNALS = ("HUP", "INT", "QUIT", "KILL", "USR1", "USR2", "TERM", "WINCH")
 _DATA = resources.files("vmtailor") / "data"
@@ -89,7 +92,7 @@ def words_of(verb: Verb) -> Words:
         verb=verb.name,
         says=verb.help,
         flags=(*(_flag(one) for one in rows if not one.row.is_argument), help_flag),
-        arguments=tuple(Argument(one.row.name, value_of(one.row), one.row.many) for one in rows if one.row.is_argument),
+        arguments=_arguments(one.row for one in rows if one.row.is_argument),
         mixed=verb.mixed,
     )
 
@@ -98,6 +101,14 @@ def _flag(one: Parameter) -> Flag:
     names = (*([one.row.short] if one.row.short else []), *one.names)
     value = None if one.row.type is bool else value_of(one.row)
     return Flag(names, value, one.row.many, first_sentence(one.row.help))
+
+
+def _arguments(rows: Iterable[Option]) -> tuple[Argument, ...]:
+    """Return a verb's arguments. Where one of many stands before the last, every place but the first may be the last's,
+    so that is offered there: a reference may be a path, too."""
+    rows = tuple(rows)
+    several = any(row.many for row in rows)
+    return tuple(Argument(row.name, value_of(row), several and row is rows[-1]) for row in rows)
 
 
 def value_of(row: Option) -> Value:
@@ -126,7 +137,7 @@ def _fixed(kind: Suggests) -> tuple[str, ...]:
         return (NONE, *(one.value for one in Margin), "+".join(one.value for one in Margin))
     if kind is Suggests.PAGES:
         return (*manual.pages(), *(verb.name for verb in VERBS))
-    if kind in (Suggests.MONITORS, Suggests.CHANGES):
+    if kind in (Suggests.MONITORS, Suggests.CHANGES, Suggests.TARGETS):
         return _rows(kind.value)
     return {Suggests.KEPT: tuple(GROUPS), Suggests.SIGNALS: _SIGNALS}.get(kind, ())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from vmtailor.cli.shells.words import IMAGE_WORDS, PROGRAM_FLAGS, Argument, Flag, Value, Words
+from vmtailor.cli.shells.words import ARTEFACT_WORDS, IMAGE_WORDS, PROGRAM_FLAGS, Argument, Flag, Value, Words
 from vmtailor.model.option import Suggests
 
 _HEAD = """#compdef vmtailor
@@ -47,13 +47,22 @@ _vmtailor_copies() {
     _files
 }
 
-_vmtailor_images() {
+# _vmtailor_references PREFIX...: prefixes of references, and paths, alone or behind a prefix that takes one.
+_vmtailor_references() {
     if compset -P 1 '(oci|oci-archive|docker-archive|rootfs|disk):'; then
         _files
     else
-        compadd -S '' -- @IMAGES@
+        compadd -S '' -- "$@"
         _files
     fi
+}
+
+_vmtailor_images() {
+    _vmtailor_references @IMAGES@
+}
+
+_vmtailor_artefacts() {
+    _vmtailor_references @ARTEFACTS@
 }
 
 # _vmtailor_list WORD...: words that may be joined by commas.
@@ -95,6 +104,7 @@ def script(verbs: Iterable[Words]) -> str:
         "PROGRAM": "\n".join(f"        {_flag(flag)} \\" for flag in PROGRAM_FLAGS),
         "CASES": "\n".join(_case(one) for one in verbs),
         "IMAGES": " ".join(IMAGE_WORDS),
+        "ARTEFACTS": " ".join(ARTEFACT_WORDS),
     }
     text = _HEAD
     for name, value in parts.items():

@@ -78,6 +78,21 @@ def can_mount(init: bytes, *, by_9p: bool = False) -> bool:
     return f"\0{_MOUNT}\0".encode() in init and (not by_9p or _MOUNTS_9P in init)
 
 
+def has_dhcp(init: bytes) -> bool:
+    """Return whether an init can get the machine's address by DHCP."""
+    return b"\0dhcp\0" in init
+
+
+def has_plain_console(init: bytes) -> bool:
+    """Return whether an init can show on its console what the container writes, and no frames."""
+    return b"\0VT_CONSOLE\0" in init
+
+
+def reads_kernel_word(init: bytes) -> bool:
+    """Return whether an init can take its address from the kernel's word `ip=` (`VT_NET=kernel-word-ip`)."""
+    return b"\0kernel-word-ip\0" in init
+
+
 def records(pairs: Iterable[tuple[str, str]]) -> bytes:
     """Return pairs as a text of records. Raises UserInputError for a NUL in a value."""
     out = bytearray(b"vmtailor 1\0")
@@ -127,6 +142,11 @@ def run_bytes(run: Run) -> bytes:
     pairs = [("key", run.key.hex()), *run_records(run)]
     if run.terminal is not None:
         pairs += [("rows", str(run.terminal.rows)), ("cols", str(run.terminal.columns))]
+    return volume(pairs)
+
+
+def volume(pairs: Iterable[tuple[str, str]]) -> bytes:
+    """Return the content of a run volume with these records: whole sectors."""
     text = records(pairs)
     data = b"vtrun %d\n" % len(text) + text
     return data + bytes(-len(data) % _SECTOR)

@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-import mmap
 from pathlib import Path
 
 from vmtailor.base import natives
 from vmtailor.base.errors import HostError
 from vmtailor.base.natives import Natives
 from vmtailor.base.process import run
+from vmtailor.drivers.monitors import processor_table
 from vmtailor.drivers.monitors.kvm_monitor import MAC, KvmMonitor, mebibytes, words
 from vmtailor.drivers.monitors.monitor import Orders, StartPlace
 from vmtailor.model.architecture import Packing, named
@@ -17,8 +17,6 @@ from vmtailor.model.machine import DiskMode, Machine
 
 #: Formats of kernels, as krun_set_kernel numbers them: a file that is copied, as it is, and an ELF file.
 _RAW, _ELF = 0, 1
-#: A message of kernels that read the table by which libkrun's machines name their I/O APIC (X86_MPPARSE).
-_READS_TABLE = b"MPTABLE: no processors registered"
 
 
 class LibkrunMonitor(KvmMonitor):
@@ -36,8 +34,7 @@ class LibkrunMonitor(KvmMonitor):
             argv += ["disk" if disk.mode is DiskMode.READ_ONLY else "written", place.name(disk.path)]
         if machine.network:
             argv += ["tap", place.tap, MAC]
-        if _reads_table(Path(kernel)):
-            # It finds its I/O APIC without a PIC. With one it clears each pin, by some 400 exits more.
+        if processor_table.is_read_by(Path(kernel)):
             argv += ["without", "pic"]
         return Orders(tuple(argv))
 
@@ -62,13 +59,3 @@ class LibkrunMonitor(KvmMonitor):
         Raises HostError when there is no library."""
         name = self.library().name
         return name.rpartition(".so.")[2] or name
-
-
-def _reads_table(kernel: Path) -> bool:
-    """Return whether an unpacked kernel of x86-64 reads the table by which libkrun's machines name their I/O APIC. One
-    that tells no messages, or is not there, counts as one that does not."""
-    try:
-        with kernel.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            return content.find(_READS_TABLE) >= 0
-    except (OSError, ValueError):  # an empty file cannot be mapped
-        return False

@@ -23,6 +23,7 @@ from vmtailor.model.boots.counters import Counters, CountingConfig
 from vmtailor.model.boots.ending import End
 from vmtailor.model.checks import Check
 from vmtailor.model.guest_mounts import Share
+from vmtailor.model.kernel_needs import KernelNeed
 from vmtailor.model.machine import HOST_CPU, MOST_CPU, Accelerator, Clock, DiskFormat, DiskMode, Machine, TalkLine
 
 KVM_DEVICE = Path("/dev/kvm")
@@ -86,32 +87,6 @@ class Gives:
 
 
 @dataclass(frozen=True)
-class NeedPrice:
-    """The growth of a tailored kernel by a need: symbols that are y, bytes of the kernel file, instructions from kernel
-    entry to init (net)."""
-
-    symbols_y: int
-    kernel_bytes: int
-    init_instructions_net: int
-
-
-@dataclass(frozen=True)
-class MonitorNeed:
-    """Symbols that a kernel needs for machines of a monitor, beyond those of the usual board: name → value. `where`:
-    the machines that need them, in words; `architectures`: by name, empty for all. `executed`: instructions of their
-    code from kernel entry to ready, in the distribution's kernel on the usual board; None where none was counted.
-    `price`: of a kernel tailored to lighttpd that has them; None where none was fitted."""
-
-    id: str
-    where: str
-    reason: str
-    symbols: Mapping[str, str]
-    architectures: tuple[str, ...] = ()
-    executed: int | None = None
-    price: NeedPrice | None = None
-
-
-@dataclass(frozen=True)
 class MonitorRow:
     """One row of data/monitors. `title` is for people; `driver`: MODULE:CLASS of the Monitor. `tool`: rows as
     data/tools.toml has them, of what it needs besides those. `console`: what kernels call its serial line, where
@@ -123,7 +98,7 @@ class MonitorRow:
     gives: Gives
     tool: tuple[dict[str, Any], ...] = ()
     console: str = ""
-    need: tuple[MonitorNeed, ...] = ()
+    need: tuple[KernelNeed, ...] = ()
 
 
 class Counter(Protocol):

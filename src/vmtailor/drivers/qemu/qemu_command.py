@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""QEMU's argument list as a pure function of a machine."""
+"""QEMU's argument list as a function of a machine, and of what its kernel file tells under KVM."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import ipaddress
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from vmtailor.base.errors import UserInputError
+from vmtailor.drivers.monitors import processor_table
 from vmtailor.drivers.qemu import descriptor_sets
 from vmtailor.drivers.qemu.plugin import Plugin
 from vmtailor.model.architecture import Board, Bus, named
@@ -179,9 +181,18 @@ def _type(machine: Machine) -> str:
     if machine.devices is Devices.USUAL:
         options = known.usual
     else:
-        options = known.with_acpi if machine.acpi else known.without_acpi
+        options = known.with_acpi if machine.acpi else (*known.without_acpi, *_by_table(machine))
     loader = known.own_loader if machine.kernel is None else ()
     return ",".join((known.name, *known.options, *options, *loader))
+
+
+def _by_table(machine: Machine) -> tuple[str, ...]:
+    """Return the options of a machine under KVM whose kernel reads its table of processors. Under emulation a machine
+    keeps what it was fitted with: counts depend on it."""
+    options, kernel = machine.hardware.by_table, machine.kernel
+    if not options or kernel is None or machine.accelerator is not Accelerator.KVM:
+        return ()
+    return options if processor_table.is_read_by(Path(kernel)) else ()
 
 
 def _transport(known: Board, number: int) -> str:

@@ -29,6 +29,7 @@ from vmtailor.drivers.image import image_packages
 from vmtailor.drivers.kernel import kernel_source
 from vmtailor.drivers.kernel.kernel_source import SourceTree
 from vmtailor.drivers.monitors import counts_file, monitors
+from vmtailor.drivers.targets import targets
 from vmtailor.model.architecture import Architecture, named
 from vmtailor.model.boots.boot import Outcome
 from vmtailor.model.boots.system_exercise import SystemExercise
@@ -251,6 +252,7 @@ class SystemSubject(DrivenSystem):
             machine=options.machine,
             cpus=options.cpus,
             keep=options.keep,
+            needs=targets.needed(options.targets, self.architecture.name),
             drop=(*options.drop, *drop),
             partitioned=disk is not None and disk.root != 0,
         )

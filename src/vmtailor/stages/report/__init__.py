@@ -3,6 +3,7 @@
 
 from vmtailor.stages.report.document import FIT_SCHEMA, fit_document
 from vmtailor.stages.report.fit_end import mark_of
+from vmtailor.stages.report.markdown import summary
 from vmtailor.stages.report.report_page import page, write_page
 from vmtailor.stages.report.report_tables import show, show_figures
 
@@ -13,5 +14,6 @@ __all__ = [
     "page",
     "show",
     "show_figures",
+    "summary",
     "write_page",
 ]

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The targets that a bundle is exported to: each writes files that start without vmtailor."""

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""QEMU as a target: a script that starts the machine, and a unit of systemd that starts the script."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import replace
+
+from vmtailor.drivers.monitors import monitors
+from vmtailor.drivers.targets.target import Export, ExportFolder, ExportTarget, Guide
+from vmtailor.model.architecture import named
+from vmtailor.model.machine import Accelerator, Clock, DiskMode, Machine
+
+_SCRIPT = """\
+#!/bin/sh
+# Starts the machine {name} in QEMU, with its console at this terminal. {end}
+# ACCEL=tcg or ACCEL=kvm: choose; by default KVM where it can be used. QEMU=PATH: another program.
+set -eu
+cd "$(dirname "$0")"
+accel=${{ACCEL:-tcg}}
+if [ -z "${{ACCEL:-}}" ] && [ "$(uname -m)" = {processor} ] && [ -r /dev/kvm ] && [ -w /dev/kvm ]; then accel=kvm; fi
+if [ "$accel" = kvm ]; then
+    exec "${{QEMU:-{program}}}" \\
+        {kvm} "$@"{stdin}
+fi
+exec "${{QEMU:-{program}}}" \\
+    {tcg} "$@"{stdin}
+"""
+
+_END, _END_SYSTEM = "Ctrl-C ends it.", "It ends when the system powers off."
+
+_UNIT = """\
+# Put this folder at /var/lib/machines/{name} (or change ExecStart), then:
+#   systemctl enable --now /var/lib/machines/{name}/{name}.service
+[Unit]
+Description=virtual machine {name}
+Wants=network-online.target
+After=network-online.target
+
+[Service]
+ExecStart=/var/lib/machines/{name}/start
+StandardInput=null
+Restart=on-failure
+NoNewPrivileges=yes
+ProtectSystem=strict
+ProtectHome=yes
+PrivateTmp=yes
+{user}
+[Install]
+WantedBy=multi-user.target
+"""
+
+#: The name of an architecture where `uname -m` calls it otherwise.
+_UNAME = {"arm64": "aarch64", "mips64el": "mips64"}
+
+
+class QemuTarget(ExportTarget):
+    """Writes `start`, a unit, kernel and disks."""
+
+    def write(self, export: Export, folder: ExportFolder) -> Guide:
+        folder.copy(export.kernel, export.kernel_name)
+        machine = replace(export.machine, kernel=export.kernel_name, disks=folder.disks(export))
+        program = named(machine.architecture).emulator.program
+        content = _SCRIPT.format(
+            name=export.name, program=program, processor=_UNAME.get(machine.architecture, machine.architecture),
+            kvm=_words(machine, Accelerator.KVM, 8), tcg=_words(machine, Accelerator.TCG, 4),
+            stdin="" if export.is_system else " </dev/null", end=_END_SYSTEM if export.is_system else _END,
+        )  # fmt: skip
+        folder.text("start", content, executable=True)
+        own = any(disk.mode is DiskMode.WRITTEN for disk in machine.disks)
+        user = "" if own else "DynamicUser=yes\nSupplementaryGroups=-kvm\n"
+        folder.text(f"{export.name}.service", _UNIT.format(name=export.name, user=user.replace("-kvm", "kvm")))
+        notes = [f"- `{port.host_place}` on this host leads to port {port.guest_port} of the machine."
+                 for port in machine.ports]  # fmt: skip
+        notes.append(
+            f"- `{export.name}.service` starts it with the host: its head says how. Stopping the unit ends the machine "
+            "at once, as a power cut does."
+        )
+        first = next((port for port in machine.ports if port.protocol == "tcp"), None)
+        second = f"curl http://{first.host_place}/" if first else "echo started"
+        return Guide("./start &", second, tuple(notes))
+
+
+def _words(machine: Machine, accelerator: Accelerator, indent: int) -> str:
+    """Return QEMU's arguments for a shell, one option a line, with so many spaces before each."""
+    kvm = accelerator is Accelerator.KVM
+    model = "host" if kvm else named(machine.architecture).emulator.cpu_model
+    started = replace(machine, accelerator=accelerator, clock=Clock.WALL, cpu_model=model)
+    argv = monitors.named(machine.monitor).command(started)[1:]
+    lines: list[str] = []
+    for word in argv:
+        if word.startswith("-") or not lines:
+            lines.append(shlex.quote(word))
+        else:
+            lines[-1] += f" {shlex.quote(word)}"
+    return f" \\\n{' ' * indent}".join(lines)

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Images of exports, by the real skopeo: in a registry, in the forms of other programs, and back."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from pathlib import Path
+
+import pytest
+from tests.fakes import urunc_rules
+from tests.fakes.exports import exported
+from tests.fakes.registry import registry
+
+from vmtailor.base.process import require_tool, run
+from vmtailor.drivers.targets.target import ExportWishes
+
+__all__ = ["registry"]
+pytestmark = pytest.mark.contract
+
+
+def copy(source: str, destination: str, *options: str) -> None:
+    run([require_tool("skopeo"), "copy", "--quiet", *options, source, destination], timeout_s=60)
+
+
+def read_back(folder: Path) -> tuple[dict[str, str], dict[str, tarfile.TarInfo], dict[str, bytes]]:
+    """The annotations, entries and contents of an image that skopeo wrote as `dir:`."""
+    manifest = json.loads((folder / "manifest.json").read_bytes())
+    entries, contents = {}, {}
+    for layer in manifest["layers"]:
+        with tarfile.open(folder / layer["digest"].removeprefix("sha256:")) as archive:
+            for one in archive:
+                entries[one.name] = one
+                if (file := archive.extractfile(one)) is not None:
+                    contents[one.name] = file.read()
+    return manifest.get("annotations", {}), entries, contents
+
+
+def test_annotations_go_through_a_registry_and_the_file_through_dockers_archives(registry: str, tmp_path: Path) -> None:
+    image = f"{registry}/team/web:1"
+    out = exported(tmp_path, "urunc", ExportWishes(image=image)).folder
+    copy(f"oci:{out}/image:latest", f"docker://{image}", "--dest-tls-verify=false")
+    copy(f"docker://{image}", f"dir:{tmp_path}/came", "--src-tls-verify=false")
+    told, entries, contents = read_back(tmp_path / "came")
+    assert urunc_rules.faults(told) == [] and told["com.urunc.unikernel.hypervisor"] == "qemu"
+    assert contents["boot/vmlinux"] == b"kernel" and contents["boot/root.img"] == b"root" * 128
+    assert {(one.uid, one.gid) for one in entries.values()} == {(0, 0)}
+
+    copy(f"oci:{out}/image:latest", f"docker-archive:{tmp_path}/docker.tar:web:1")
+    copy(f"docker-archive:{tmp_path}/docker.tar", f"oci:{tmp_path}/again:latest")
+    copy(f"oci:{tmp_path}/again:latest", f"dir:{tmp_path}/plain")
+    lost, _, kept = read_back(tmp_path / "plain")
+    assert lost == {}  # as Docker does it
+    assert urunc_rules.decoded(kept["urunc.json"]) == told

@@ -16,10 +16,27 @@ from vmtailor.model.architecture import presumed
 pytestmark = pytest.mark.contract
 
 #: What every fitted kernel has of these: the menus in which the symbols are.
-MENUS = """
-64BIT EXPERT HYPERVISOR_GUEST PARAVIRT PVH PRINTK BUG CC_OPTIMIZE_FOR_PERFORMANCE BLOCK BLK_DEV TTY VIRTIO_MENU NET INET
-NETDEVICES NET_CORE SCSI_LOWLEVEL SHMEM PERF_EVENTS
-""".split()
+MENUS = [
+    "64BIT",
+    "EXPERT",
+    "HYPERVISOR_GUEST",
+    "PARAVIRT",
+    "PVH",
+    "PRINTK",
+    "BUG",
+    "CC_OPTIMIZE_FOR_PERFORMANCE",
+    "BLOCK",
+    "BLK_DEV",
+    "TTY",
+    "VIRTIO_MENU",
+    "NET",
+    "INET",
+    "NETDEVICES",
+    "NET_CORE",
+    "SCSI_LOWLEVEL",
+    "SHMEM",
+    "PERF_EVENTS",
+]
 
 
 @pytest.mark.parametrize("name", [one.name for one in targets.every() if one.need])

@@ -129,7 +129,7 @@ def costs(run: FitRun) -> dict[str, int]:
     known = dict(run.baseline.symbol_costs)
     return {
         need.id: sum(known.get(name, 0) for name in need.symbols)
-        for _, need in rows()
+        for _, need in (*rows(), *target_rows())
         if run.plan.architecture in (need.architectures or (run.plan.architecture,))
     }
 

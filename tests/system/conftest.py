@@ -102,7 +102,7 @@ def talker(lighttpd: Fitted, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def foldered(lighttpd: Fitted, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """`lighttpd` on a second kernel, which can mount folders and volumes: minutes, where that is not cached."""
     made = tmp_path_factory.mktemp("foldered")
-    refit = ("refit", lighttpd.bundle, "--keep", "folders,volumes", "-o", made / "bundle", "--repeat", "1")
+    refit = ("refit", lighttpd.bundle, "--keep", "folders,folders-9p,volumes", "-o", made / "bundle", "--repeat", "1")
     ended = run_program(made, *refit, timeout_s=FIT_S)
     assert ended.code == 0, ended.stderr
     return made / "bundle"

@@ -80,7 +80,7 @@ def export(bundle: Path, target: str, out: Path | None, wishes: ExportWishes, st
 def prepare(files: BundleFolder, chosen: targets.ChosenTarget, wishes: ExportWishes) -> Export:
     """Return a bundle's machine for a target. Raises UserInputError where the target cannot have it."""
     bundle, row = files.bundle, chosen.row.of(chosen.variant)
-    targets.require_architecture(row, bundle.architecture)
+    targets.require_architecture(chosen, bundle.architecture)
     if files.is_system and not row.systems:
         raise UserInputError(
             f"{row.title} takes no system with an init of its own from vmtailor",

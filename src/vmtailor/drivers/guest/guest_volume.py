@@ -83,6 +83,11 @@ def has_dhcp(init: bytes) -> bool:
     return b"\0dhcp\0" in init
 
 
+def has_partitions(init: bytes) -> bool:
+    """Return whether an init finds its disks among the partitions of one."""
+    return b"\0VT_DISKS\0" in init
+
+
 def has_plain_console(init: bytes) -> bool:
     """Return whether an init can show on its console what the container writes, and no frames."""
     return b"\0VT_CONSOLE\0" in init

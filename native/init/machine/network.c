@@ -13,6 +13,7 @@
 #include "init/base/serial_line.h"
 #include "init/machine/lease.h"
 #include "init/machine/net_words.h"
+#include "init/machine/network6.h"
 #include "init/settings/settings.h"
 
 static void set_eth0(int fd) {
@@ -22,9 +23,13 @@ static void set_eth0(int fd) {
     struct in_addr own, via = {0};
     if (inet_aton(net.address, &own) == 0 || (net.gateway[0] != '\0' && inet_aton(net.gateway, &via) == 0))
         fatal("", "the network '%s' has no valid address", settings.net);
+    if (settings.net6 != NULL)
+        network6_sure();
     const char *failed = interface_configure(fd, "eth0", own, net.prefix, via);
     if (failed != NULL)
         fatal(strcmp(failed, "SIOCSIFADDR") == 0 ? "VIRTIO_NET" : "", "ioctl(%s eth0): %s", failed, strerror(errno));
+    if (settings.net6 != NULL)
+        network6_up();
 }
 
 static bool connects(const struct step *step) {

@@ -23,6 +23,7 @@ pytestmark = [pytest.mark.contract, pytest.mark.slow]
 DATA = Path(__file__).parents[1] / "data"
 SYMBOLS = (
     "VIRTIO_MMIO", "VIRTIO_MMIO_CMDLINE_DEVICES", "X86_MPPARSE", "ACPI", "PCI", "PCI_MSI", "VIRTIO_PCI",
+    "SERIAL_8250_PNP",
 )  # fmt: skip
 FULL = ExportWishes(cpus=3, memory_bytes=96 << 20, env=("A=b",), ports=(PublishedPort("0.0.0.0", 8080, 80),))
 

@@ -25,7 +25,7 @@ from vmtailor.pipeline.bundle_export import Exported
 pytestmark = pytest.mark.usefixtures("own_cache")
 
 MMIO = ("VIRTIO_MMIO", "VIRTIO_MMIO_CMDLINE_DEVICES", "X86_MPPARSE")
-PCI = ("ACPI", "PCI", "PCI_MSI", "VIRTIO_PCI", "VIRTIO_MMIO")
+PCI = ("ACPI", "PCI", "PCI_MSI", "VIRTIO_PCI", "VIRTIO_MMIO", "SERIAL_8250_PNP")
 WORDS = ("root=/dev/vda", "ro", "console=ttyS0", "quiet", "reboot=t")
 PORT = PublishedPort("127.0.0.1", 8080, 80)
 

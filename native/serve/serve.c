@@ -20,6 +20,7 @@
 // and watcher end with the program. Every failure is said on standard error, and the status is 71.
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdint.h>
@@ -28,6 +29,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
@@ -41,8 +43,12 @@
 
 #define MAX_SHARES 16
 #define MAX_WORDS 64
-#define SOCKET 3 // of a server
-#define LATE_S 3 // between a server's orderly end and its program's
+#define SOCKET 3     // of a server
+#define LATE_MS 3000 // between a server's orderly end and its program's
+#define LOOK_MS 500  // at the program, where the kernel has no descriptors of processes
+#ifndef SYS_pidfd_open
+#define SYS_pidfd_open 434
+#endif
 #define SHARED "/shared"
 #define ONE_FILE SHARED "/file"
 #define MOST_FILES 1048576 // as many as kernels let a process have
@@ -250,19 +256,40 @@ static void describe(char *text, size_t size, int status) {
         snprintf(text, size, "status %d", WEXITSTATUS(status));
 }
 
+// Descriptors that tell of the program's end and of ours. A program that became another user may not send us the signal
+// that we asked for at its end.
+static void watch_ends(pid_t program, struct pollfd polls[2]) {
+    sigset_t ends;
+    sigemptyset(&ends);
+    sigaddset(&ends, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &ends, NULL);
+    polls[0] = (struct pollfd){.fd = (int)syscall(SYS_pidfd_open, program, 0), .events = POLLIN};
+    polls[1] = (struct pollfd){.fd = signalfd(-1, &ends, SFD_CLOEXEC | SFD_NONBLOCK), .events = POLLIN};
+}
+
 static _Noreturn void watch(pid_t program, int go) {
     char byte, how[32];
     int status;
     pid_t ended;
+    struct signalfd_siginfo told;
+    struct pollfd polls[2];
     if (read(go, &byte, 1) != 1)
         _exit(71);
     close_range_from(3);
-    while ((ended = waitpid(-1, &status, 0)) > 0 || errno == EINTR) {
+    watch_ends(program, polls);
+    while (getppid() == program) {
+        while (read(polls[1].fd, &told, sizeof(told)) > 0)
+            ;
+        ended = waitpid(-1, &status, WNOHANG);
         if (ended < 0)
+            break;
+        if (ended == 0) {
+            poll(polls, 2, polls[0].fd < 0 ? LOOK_MS : -1);
             continue;
-        // Once the machine ends, its servers do, and then its program ends us.
+        }
+        // Once the machine ends, its servers do, and then its program.
         if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
-            nanosleep(&(struct timespec){LATE_S, 0}, NULL);
+            poll(polls, 1, LATE_MS);
         for (size_t i = 0; i < want.shares; i++) {
             if (want.share[i].server != ended || getppid() != program)
                 continue;
@@ -271,7 +298,7 @@ static _Noreturn void watch(pid_t program, int go) {
             kill(program, SIGKILL);
         }
     }
-    _exit(0);
+    _exit(0); // which ends servers that still run
 }
 
 static void pipes(struct share *share) {

@@ -17,7 +17,7 @@ from tests.fakes.program import run_program
 from tests.system.conftest import Fitted
 from tests.system.test_exported_machines import answer, free_port
 
-from vmtailor.drivers.lab.lab_monitor import LabMonitor
+from vmtailor.drivers.lab.lab_monitor import LabMonitor, drain
 from vmtailor.drivers.libkrun.libkrun_monitor import LibkrunMonitor
 from vmtailor.drivers.monitors import lab_folder, monitors
 from vmtailor.drivers.monitors.monitor import Orders, StartPlace
@@ -115,6 +115,13 @@ def place(library: Path, tmp_path: Path) -> Place:
     return Place(library, tmp_path)
 
 
+def console_of(running: RunningMachine) -> bytes:
+    """What the machine's console has shown so far."""
+    shown = bytearray()
+    drain(running.serial, shown)
+    return bytes(shown)
+
+
 def exported(bundle: Path, target: str, folder: Path) -> Path:
     out = folder / "out"
     ended = run_program(folder, "export", bundle, "--to", target, "--address", "10.0.2.15/24,10.0.2.2", "-o", out)
@@ -128,8 +135,9 @@ def test_the_program_starts_the_machine_under_kvm(place: Place, lighttpd: Fitted
     strict = "CFLAGS=-O2 -Wall -Wextra -Werror -std=c11 -pedantic"
     subprocess.run(["make", f"LIBKRUN={place.library}", strict], cwd=out, check=True, timeout=60)
     files = {name: (out / name).read_bytes() for name in ("start", "vmlinux", "root.erofs")}
-    with place.served(_STARTS, files) as (_, port):
+    with place.served(_STARTS, files) as (running, port):
         assert b"<html" in answer(f"http://127.0.0.1:{port}/", 300.0).lower()
+        assert b"server started" in console_of(running)
 
 
 def test_an_image_for_crun_starts_as_crun_starts_it(place: Place, exportable: Path) -> None:
@@ -143,3 +151,4 @@ def test_an_image_for_crun_starts_as_crun_starts_it(place: Place, exportable: Pa
     files = {f"image/{name}": content for name, content in contents.items()}
     with place.served(_SHARES, {**files, "start": place.compiled(source)}) as (running, port):
         assert b"<html" in answer(f"http://127.0.0.1:{port}/", 300.0).lower(), running.stderr()
+        assert b"server started" in console_of(running)

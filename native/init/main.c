@@ -92,6 +92,7 @@ int main(int argc, char **argv) {
         return 2;
     }
     hold_low_descriptors();
+    root_from_file();
     line_open();
     root_scratch();
     settings_load();

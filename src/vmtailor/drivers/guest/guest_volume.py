@@ -83,6 +83,11 @@ def has_dhcp(init: bytes) -> bool:
     return b"\0dhcp\0" in init
 
 
+def has_partitions(init: bytes) -> bool:
+    """Return whether an init finds its disks among the partitions of one."""
+    return b"\0VT_DISKS\0" in init
+
+
 def has_plain_console(init: bytes) -> bool:
     """Return whether an init can show on its console what the container writes, and no frames."""
     return b"\0VT_CONSOLE\0" in init
@@ -91,6 +96,11 @@ def has_plain_console(init: bytes) -> bool:
 def reads_kernel_word(init: bytes) -> bool:
     """Return whether an init can take its address from the kernel's word `ip=` (`VT_NET=kernel-word-ip`)."""
     return b"\0kernel-word-ip\0" in init
+
+
+def mounts_root_file(init: bytes) -> bool:
+    """Return whether an init can take its root from a file of a shared folder (`VT_ROOTFILE`)."""
+    return b"\0VT_ROOTFILE\0" in init
 
 
 def records(pairs: Iterable[tuple[str, str]]) -> bytes:

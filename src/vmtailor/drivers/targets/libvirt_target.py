@@ -13,7 +13,7 @@ from xml.etree.ElementTree import Element, SubElement
 
 from vmtailor.base.errors import UserInputError
 from vmtailor.drivers.monitors import monitors
-from vmtailor.drivers.targets.target import Export, ExportFolder, ExportTarget, Guide
+from vmtailor.drivers.targets.target import DHCP, Export, ExportFolder, ExportTarget, Guide
 from vmtailor.model.machine import Clock, Devices, Disk, DiskMode, Machine
 
 #: The board of the domain, as QEMU and libvirt call it.
@@ -136,7 +136,7 @@ def _interface(devices: Element, export: Export, machine: Machine) -> None:
     SubElement(made, "mac", {"address": machine.mac})
     if not passt:
         SubElement(made, "source", {"network": _NETWORK})
-    if passt and export.address:
+    if passt and export.address not in ("", DHCP):
         address, _, prefix = export.address.partition(",")[0].partition("/")
         SubElement(made, "ip", {"family": "ipv4", "address": address, "prefix": prefix})
     SubElement(made, "model", {"type": "virtio"})
@@ -171,7 +171,10 @@ def _network_notes(export: Export) -> list[str]:
         return [f"- `{port.host_place}` on this host leads to port {port.guest_port} of the machine."
                 for port in export.machine.ports]  # fmt: skip
     found = [f"- It is on libvirt's network `{_NETWORK}`: `virsh --connect qemu:///system net-start {_NETWORK}`."]
-    if export.address:
+    if export.address == DHCP:
+        tells = f"virsh --connect qemu:///system domifaddr {export.name}"
+        found += [f"- `{tells}` tells the address that it got. No port is published."]
+    elif export.address:
         found += [f"- Its address is {export.address.partition('/')[0]}, always; `--address` of `vmtailor export` "
                   "chooses. No port is published."]  # fmt: skip
     return found

@@ -11,13 +11,17 @@ from typing import Any, cast
 from xml.etree import ElementTree
 
 import pytest
+from tests.fakes.bundle_data import bundle, exportable
 
+from vmtailor.base.cache.store import Store
 from vmtailor.base.files import records
+from vmtailor.drivers.host.bundle_folder import seal
 from vmtailor.drivers.targets import libvirt_target, targets
 from vmtailor.drivers.targets.libvirt_target import LibvirtTarget
 from vmtailor.drivers.targets.target import Export, ExportFolder, ExportWishes
-from vmtailor.model.bundle import Bundle
+from vmtailor.model.bundle import SYSTEM, Bundle
 from vmtailor.model.machine import Disk, DiskFormat, DiskMode, Machine, PublishedPort
+from vmtailor.pipeline import bundle_export
 
 pytestmark = pytest.mark.contract
 
@@ -93,6 +97,21 @@ def test_the_disk_of_a_system_is_the_exports_own_and_written(tmp_path: Path) -> 
     driver = top.find("devices/disk/driver")
     assert driver is not None and driver.get("type") == "qcow2"
     assert top.find("devices/disk/readonly") is None
+
+
+def test_a_bundle_of_a_system_is_exported_with_its_disk(tmp_path: Path) -> None:
+    row = targets.chosen("libvirt").row
+    made = exportable(tmp_path / "bundle", *(name for need in row.need for name in need.symbols))
+    (made / SYSTEM).write_text("{}")
+    (made / "disk.qcow2").write_bytes(b"disk")
+    words = ("root=/dev/vda1", "console=ttyS0")
+    seal(made, bundle(image=None, root="disk.qcow2", architecture="x86_64", words=words))
+    ports = (PublishedPort("127.0.0.1", 2222, 22),)
+    done = bundle_export.export(made, "libvirt", tmp_path / "out", ExportWishes(ports=ports), Store(tmp_path / "cache"))
+    assert set(done.files) == {"README.md", "define", "disk.qcow2", "made-up.xml", "vmlinux"}
+    top = validated((done.folder / "made-up.xml").read_bytes(), tmp_path)
+    assert top.findtext("os/cmdline") == " ".join(words) and top.find("devices/disk/readonly") is None
+    assert "hostfwd=tcp:127.0.0.1:2222-:22" in (done.folder / "made-up.xml").read_text()
 
 
 def test_a_machine_has_its_name_and_addresses_of_its_own_and_keeps_them(tmp_path: Path) -> None:

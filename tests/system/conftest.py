@@ -32,7 +32,16 @@ from vmtailor.stages.root_volume import build_root
 EXAMPLES = Path(__file__).parents[2] / "examples"
 TALKER, KEEPER = (Path(__file__).parents[1] / "guests" / name for name in ("talker", "keeper"))
 #: Targets of `export` that need more of a kernel than the usual board; one kernel has all of it.
-TARGETS = ("libvirt", "disk", "libkrun:crun", "cloud-hypervisor", "firecracker:acpi", "firecracker:pci")
+TARGETS = (
+    "libvirt",
+    "disk",
+    "libkrun:crun",
+    "cloud-hypervisor",
+    "firecracker:acpi",
+    "firecracker:pci",
+    "kubevirt",
+    "urunc",
+)
 #: A whole fit on a slow machine, compile included, in seconds.
 FIT_S = 3600.0
 

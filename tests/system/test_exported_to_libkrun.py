@@ -17,7 +17,7 @@ from tests.fakes.program import run_program
 from tests.system.conftest import Fitted
 from tests.system.test_exported_machines import answer, free_port
 
-from vmtailor.drivers.lab.lab_monitor import LabMonitor
+from vmtailor.drivers.lab.lab_monitor import LabMonitor, drain
 from vmtailor.drivers.libkrun.libkrun_monitor import LibkrunMonitor
 from vmtailor.drivers.monitors import lab_folder, monitors
 from vmtailor.drivers.monitors.monitor import Orders, StartPlace
@@ -31,13 +31,17 @@ TREE = Path(__file__).parents[2]
 #: Starts the program where the lab has the exported files, which is a disk that is only read.
 _STARTS = "#!/bin/sh\ncp /mnt/start /run/start && chmod 755 /run/start && cd /mnt && exec /run/start\n"
 #: The same with an image's files in a folder that is the machine's root.
-_SHARES = (
-    "#!/bin/sh\ncp -r /mnt/image /mnt/start /run && chmod 755 /run/start /run/image/.vmtailor/init && exec /run/start\n"
-)
-#: Makes the calls that crun 1.29 makes: the container's folder is the root, its console libkrun's own (hvc0).
+_SHARES = """#!/bin/sh
+mkdir -p /dev/pts && mount -t devpts devpts /dev/pts && cp -r /mnt/image /mnt/start /run &&
+    chmod 755 /run/start /run/image/.vmtailor/init && exec /run/start
+"""
+#: Makes the calls that crun 1.29 makes: the container's folder is the root, its console libkrun's own (hvc0), before a
+#: terminal as podman makes one.
 _AS_CRUN = """
+#include <pty.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <unistd.h>
 int32_t krun_create_ctx(void);
 int32_t krun_set_vm_config(uint32_t ctx, uint8_t cpus, uint32_t ram_mib);
 int32_t krun_set_root(uint32_t ctx, const char *path);
@@ -49,6 +53,14 @@ int32_t krun_start_enter(uint32_t ctx);
 int main(void) {
     const char *none[] = {0};
     uint8_t mac[] = {0x52, 0x54, 0, 0x12, 0x34, 0x56};
+    char said[4096];
+    int terminal;
+    pid_t machine = forkpty(&terminal, 0, 0, 0);
+    if (machine < 0)
+        return 1;
+    for (ssize_t got; machine > 0;)
+        if ((got = read(terminal, said, sizeof said)) <= 0 || write(1, said, (size_t)got) < 0)
+            return 0;
     uint32_t ctx = (uint32_t)krun_create_ctx();
     if (krun_set_vm_config(ctx, %d, %d) || krun_set_root(ctx, "/run/image") || krun_set_workdir(ctx, "/") ||
         krun_set_kernel(ctx, "/run/image%s", %d, 0, %s) || krun_set_exec(ctx, "/.vmtailor/init", none, none) ||
@@ -115,6 +127,13 @@ def place(library: Path, tmp_path: Path) -> Place:
     return Place(library, tmp_path)
 
 
+def console_of(running: RunningMachine) -> bytes:
+    """What the machine's console has shown so far."""
+    shown = bytearray()
+    drain(running.serial, shown)
+    return bytes(shown)
+
+
 def exported(bundle: Path, target: str, folder: Path) -> Path:
     out = folder / "out"
     ended = run_program(folder, "export", bundle, "--to", target, "--address", "10.0.2.15/24,10.0.2.2", "-o", out)
@@ -128,8 +147,9 @@ def test_the_program_starts_the_machine_under_kvm(place: Place, lighttpd: Fitted
     strict = "CFLAGS=-O2 -Wall -Wextra -Werror -std=c11 -pedantic"
     subprocess.run(["make", f"LIBKRUN={place.library}", strict], cwd=out, check=True, timeout=60)
     files = {name: (out / name).read_bytes() for name in ("start", "vmlinux", "root.erofs")}
-    with place.served(_STARTS, files) as (_, port):
+    with place.served(_STARTS, files) as (running, port):
         assert b"<html" in answer(f"http://127.0.0.1:{port}/", 300.0).lower()
+        assert b"server started" in console_of(running)
 
 
 def test_an_image_for_crun_starts_as_crun_starts_it(place: Place, exportable: Path) -> None:
@@ -143,3 +163,4 @@ def test_an_image_for_crun_starts_as_crun_starts_it(place: Place, exportable: Pa
     files = {f"image/{name}": content for name, content in contents.items()}
     with place.served(_SHARES, {**files, "start": place.compiled(source)}) as (running, port):
         assert b"<html" in answer(f"http://127.0.0.1:{port}/", 300.0).lower(), running.stderr()
+        assert b"server started" in console_of(running)

@@ -35,6 +35,11 @@ def bundle(config: dict[str, str], init: bytes = INIT) -> BundleFolder:
     return cast("BundleFolder", FakeBundle(config, init))
 
 
+@pytest.fixture(autouse=True)
+def has_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_servers, "place", lambda: "/usr/libexec/virtiofsd")
+
+
 @pytest.fixture
 def no_volumes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(volumes, "held", lambda name: (Disk(f"/volumes/{name}"), len(name)))
@@ -81,6 +86,11 @@ def test_a_kernel_for_a_host_without_a_server_has_9p(monkeypatch: pytest.MonkeyP
     with pytest.raises(UserInputError, match=r"it lacks NET_9P, NET_9P_VIRTIO, 9P_FS$") as caught:
         require_meant(parse_volumes(["/srv:/a"]), bundle({}))
     assert "--keep folders-9p " in caught.value.hint
+    of_family = bundle({})
+    of_family.is_fitted = False  # type: ignore[misc]
+    with pytest.raises(UserInputError, match="this family kernel cannot mount folders of the host") as caught:
+        require_meant(parse_volumes(["/srv:/a"]), of_family)
+    assert caught.value.hint.startswith("vmtailor family build --keep folders-9p makes")
     with pytest.raises(UserInputError, match="too old to mount"):
         require_meant(parse_volumes(["/srv:/a"]), bundle(NINE_P))
 

@@ -56,7 +56,7 @@ def require_meant(wanted: Sequence[WantedMount], files: BundleFolder) -> None:
         if not files.is_fitted:
             raise UserInputError(
                 f"this family kernel {says}",
-                hint="vmtailor family build makes one that can, which takes minutes; the next run takes it",
+                hint=f"{family_command(groups)} makes one that can, which takes minutes; the next run takes it",
             )
         raise UserInputError(
             f"the kernel of {files.path} {says}",
@@ -80,6 +80,11 @@ def lacking(wanted: Sequence[WantedMount], files: BundleFolder) -> list[str]:
     if MountKind.VOLUME in kinds and not _has(files, VOLUMES):
         found.append(VOLUMES)
     return found
+
+
+def family_command(groups: Sequence[str]) -> str:
+    """Return the command that makes a family kernel with these groups. It has all but 9p by itself."""
+    return "vmtailor family build" + (f" --keep {FOLDERS_9P}" if FOLDERS_9P in groups else "")
 
 
 def words(groups: Sequence[str]) -> str:

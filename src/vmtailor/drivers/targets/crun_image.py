@@ -62,7 +62,8 @@ def write(export: Export, folder: ExportFolder) -> Guide:
         ),
     )  # fmt: skip
     image = f"localhost/{export.name}:latest"
-    argv = ["podman", "run", "--rm", "--runtime", "krun", "--annotation", "krun.custom_kernel=1"]
+    # Without a terminal, libkrun gives what the console shows to its own log.
+    argv = ["podman", "run", "--rm", "-t", "--runtime", "krun", "--annotation", "krun.custom_kernel=1"]
     if export.address:
         argv += ["--annotation", "krun.use_passt=1"]
         argv += ["--ip", export.address.partition("/")[0]] if export.address != DHCP else []

@@ -62,7 +62,7 @@ def qemu(out: Path, target: str, *cpu: str) -> list[str]:
         devices.append(f"virtio-blk-{bus},drive=d{number}")
     if tap:
         argv += ["-netdev", f"tap,id=n,ifname={tap},script=no,downscript=no"]
-        devices.append(f"virtio-net-{bus},netdev=n")
+        devices.append(f"virtio-net-{bus},netdev=n" + ",romfile=" * (bus == "pci"))
     for number, device in enumerate(devices):
         argv += ["-device", device + f",bus=virtio-mmio-bus.{number}" * ("acpi=on" in board)]
         words += f" virtio_mmio.device=512@{0xFEB00000 + 512 * number:#x}:{16 + number}" * ("acpi=on" in board)

@@ -17,9 +17,17 @@ from vmtailor.drivers.targets.target import Export
 NOWHERE = "registry.example"
 
 
+class _Plain(yaml.SafeDumper):
+    """Writes a value that stands twice as itself, and not as a name for the first one."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
 def text(*documents: Mapping[str, Any]) -> str:
     """Return documents as one file of YAML, in the order of their keys."""
-    made: str = yaml.safe_dump_all(documents, sort_keys=False, explicit_start=len(documents) > 1, width=4096)
+    several = len(documents) > 1
+    made: str = yaml.dump_all(documents, Dumper=_Plain, sort_keys=False, explicit_start=several, width=4096)
     return made
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -17,17 +18,11 @@ from vmtailor.drivers.targets.target import Export
 NOWHERE = "registry.example"
 
 
-class _Plain(yaml.SafeDumper):
-    """Writes a value that stands twice as itself, and not as a name for the first one."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        return True
-
-
 def text(*documents: Mapping[str, Any]) -> str:
     """Return documents as one file of YAML, in the order of their keys."""
-    several = len(documents) > 1
-    made: str = yaml.dump_all(documents, Dumper=_Plain, sort_keys=False, explicit_start=several, width=4096)
+    # A part that stands twice would be written once, under a name.
+    apart = [json.loads(json.dumps(one)) for one in documents]
+    made: str = yaml.safe_dump_all(apart, sort_keys=False, explicit_start=len(apart) > 1, width=4096)
     return made
 
 

@@ -31,6 +31,7 @@ from vmtailor.drivers.monitors import monitors
 from vmtailor.drivers.monitors.monitor import KVM_DEVICE
 from vmtailor.drivers.monitors.supervised_start import RUN_VOLUME, FileHandover, SupervisedStart
 from vmtailor.model import option_values, run_rows, run_values
+from vmtailor.model.architecture import named
 from vmtailor.model.boots.surroundings import GuestSurroundings, Limit, Tmpfs
 from vmtailor.model.boots.workload import Run, Terminal
 from vmtailor.model.bundle import INIT, RECORD, RUN
@@ -574,8 +575,10 @@ def _system(options: RunOptions, files: BundleFolder, published: tuple[Published
 
 def _machine(options: RunOptions, files: BundleFolder) -> Machine:
     """Return the bundle's machine as the caller wants it, all but the run volume."""
-    accelerator = options.accelerator or monitors.usual().best_accelerator(files.bundle.architecture)
-    machine = machine_of(files, Chosen(accelerator=accelerator, memory_bytes=options.memory_bytes))
+    architecture = files.bundle.architecture
+    accelerator = options.accelerator or monitors.usual().best_accelerator(architecture)
+    words = named(architecture).emulator.run_words if accelerator is Accelerator.TCG else ()
+    machine = machine_of(files, Chosen(accelerator=accelerator, memory_bytes=options.memory_bytes, append=words))
     return replace(
         machine,
         cpus=options.cpus or machine.cpus,

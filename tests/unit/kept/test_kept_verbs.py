@@ -16,9 +16,9 @@ from tests.fakes.supervisor import Caller, Pairs, Supervisor, log_lines, made, r
 
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import file_lock
-from vmtailor.booting import run_verdict
 from vmtailor.drivers.host import machine_folders, machine_removal
 from vmtailor.drivers.host.machine_folders import MachineFolders
+from vmtailor.model import kept_machine
 from vmtailor.model.image import HealthCheck
 from vmtailor.model.machine import PublishedPort
 
@@ -369,7 +369,7 @@ def test_inspect_has_dockers_fields(call: Start) -> None:
         template = '{{index .NetworkSettings.Ports "80/tcp"}} {{index .Config.Labels "none"}}.{{index .Id "x"}}'
         assert call("inspect", "-f", template, "web")[1] == "[map[HostIp:127.0.0.1 HostPort:8080]] .\n"
         assert "(healthy)" in call("ps")[1]
-        web.write_state("exited", exit=137, error=f"the machine's 64 MiB {run_verdict.USED_UP} 'x'")
+        web.write_state("exited", exit=137, error=f"the machine's 64 MiB {kept_machine.USED_UP} 'x'")
     assert call("inspect", "-f", "{{.State.OOMKilled}} {{.HostConfig.ReadonlyRootfs}}", "web")[1] == "true false\n"
 
 

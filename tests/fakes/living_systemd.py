@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from vmtailor.base import natives
 from vmtailor.base.process import require_tool
 
 TREE = Path(__file__).parents[2]
@@ -95,6 +96,7 @@ class LivingSystemd:
 
 def made(folder: Path) -> LivingSystemd:
     """Make such a host, which is not booted."""
+    natives.locate()  # nobody can make them there
     for name in ("usr", "proc", "sys", "dev", "run", "tmp", "var", "root"):
         (folder / name).mkdir(parents=True)
     for name in ("bin", "sbin", "lib", "lib64"):

@@ -4,7 +4,6 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <net/if.h>
 #include <net/route.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -15,6 +14,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "common/interface.h"
 #include "init/base/power_off.h"
 #include "init/base/serial_line.h"
 #include "init/settings/settings.h"
@@ -47,8 +47,10 @@ void network6_sure(void) {
 }
 
 static void add_name(const char *address) {
+    char line[128 + 64];
     int fd = open("/etc/hosts", O_WRONLY | O_APPEND | O_CLOEXEC);
-    if (fd < 0 || dprintf(fd, "%s\t%.64s\n", address, settings.hostname) < 0)
+    int length = snprintf(line, sizeof line, "%s\t%.64s\n", address, settings.hostname);
+    if (fd < 0 || write(fd, line, (size_t)length) != length)
         line_note("", "write(/etc/hosts): %s", strerror(errno));
     if (fd >= 0)
         close(fd);
@@ -68,14 +70,18 @@ static bool read_words(char *text, struct address_request *own, struct route_req
 
 void network6_up(void) {
     char words[128];
-    struct address_request request = {.device = (int)if_nametoindex("eth0")};
-    struct route_request route = {.metric = 1, .flags = RTF_UP | RTF_GATEWAY, .device = request.device};
+    struct ifreq eth0 = interface_request("eth0");
+    struct address_request request = {0};
+    struct route_request route = {.metric = 1, .flags = RTF_UP | RTF_GATEWAY};
     snprintf(words, sizeof words, "%s", settings.net6);
     if (!read_words(words, &request, &route))
         fatal("", "the network '%s' is not ADDRESS/PREFIX,GATEWAY of IPv6", settings.net6);
     int fd = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (fd < 0)
         fatal("IPV6", "socket(AF_INET6): %s", strerror(errno));
+    if (ioctl(fd, SIOCGIFINDEX, &eth0) != 0)
+        fatal("", "ioctl(SIOCGIFINDEX eth0): %s", strerror(errno));
+    request.device = route.device = eth0.ifr_ifindex;
     if (ioctl(fd, SIOCSIFADDR, &request) != 0)
         fatal("", "ioctl(SIOCSIFADDR eth0, IPv6): %s", strerror(errno));
     if (strchr(settings.net6, ',') != NULL && ioctl(fd, SIOCADDRT, &route) != 0)

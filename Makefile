@@ -174,6 +174,7 @@ $(MUTANTS)/.installed: tools/mutants.lock $(DEV_STAMP)
 	touch $@
 
 test-all: check setup-host
+	sh tools/install-packages.sh tools/test_packages.py
 	$(BIN)/pytest $(IN_TWO)
 
 bench-fit: $(if $(filter command line,$(origin ARCH)),setup-cross,setup)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write docs/reference/monitor-needs.md: what kernels need for machines of each monitor beyond the usual board's
-symbols, and the price of it (src/vmtailor/data/monitors).
+"""Write docs/reference/monitor-needs.md: what kernels need for machines of each monitor and of each target of `export`
+beyond the usual board's symbols, and the price of it (src/vmtailor/data/monitors, src/vmtailor/data/targets).
 
     tools/monitor_needs.py [--check]
     tools/monitor_needs.py --costs RUN
@@ -20,19 +20,27 @@ from pathlib import Path
 from vmtailor.base.errors import UserInputError, VmtailorError
 from vmtailor.base.files import records
 from vmtailor.drivers.monitors import monitors
+from vmtailor.drivers.targets import targets
 from vmtailor.model.fit_run import FitRun
 from vmtailor.model.kernel_needs import KernelNeed, NeedPrice
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "monitor-needs.md"
 
-HEAD = """<!-- Written by tools/monitor_needs.py from src/vmtailor/data/monitors: change that, then run `make docs`. -->
-# Kernel symbols that monitors need
+HEAD = """<!-- Written by tools/monitor_needs.py from data/monitors and data/targets: change those, then make docs. -->
+# Kernel symbols that monitors and targets need
 
 A kernel is fitted to QEMU's smallest board: virtio-mmio, a serial line, neither PCI nor ACPI. On x86-64, QEMU and
 libkrun start it unchanged under KVM, and Firecracker does by its documentation. This page lists what a kernel needs
 besides for other machines. `fit --keep SYMBOL` keeps a symbol.
 
 | monitor | need | machines | symbols | executed | why |
+| --- | --- | --- | --- | ---: | --- |
+"""
+
+TARGETS = """
+[Targets of `export`](../how-to/export-a-bundle.md) need these. `fit --for TARGET` keeps them.
+
+| target | need | machines | symbols | executed | why |
 | --- | --- | --- | --- | ---: | --- |
 """
 
@@ -47,8 +55,8 @@ machine that has them it costs more. This command prints the figures of any fit:
 
 A kernel tailored to lighttpd, with its default margin and on the smallest board, gets that much larger:
 
-| need | symbols =y | kernel file | kernel entry → init, net |
-| --- | ---: | ---: | ---: |
+| for | need | symbols =y | kernel file | kernel entry → init, net |
+| --- | --- | ---: | ---: | ---: |
 """
 
 END = """
@@ -62,21 +70,35 @@ one image:
 
 
 def rows() -> list[tuple[str, KernelNeed]]:
-    """All needs, each with the title of its monitor."""
+    """All needs of monitors, each with the title of its monitor."""
     return [(one.row.title, need) for one in monitors.every() for need in one.row.need]
+
+
+def target_rows() -> list[tuple[str, KernelNeed]]:
+    """All needs of targets, each with its target, or the variants of it that have it."""
+    return [
+        (", ".join(f"`{row.name}:{one}`" for one in need.variants) or f"`{row.name}`", need)
+        for row in targets.every()
+        for need in row.need
+    ]
+
+
+def table(found: list[tuple[str, KernelNeed]]) -> list[str]:
+    """The lines of a table of needs."""
+    lines = []
+    for title, need in found:
+        symbols = " ".join(f"`{name}`" if value == "y" else f"`{name}={value}`" for name, value in need.symbols.items())
+        executed = "not counted" if need.executed is None else f"{need.executed:,}"
+        lines.append(f"| {title} | `{need.id}` | {need.where} | {symbols} | {executed} | {need.reason} |\n")
+    return lines
 
 
 def page() -> str:
     """The whole page as Markdown."""
-    parts = [HEAD]
-    for title, need in rows():
-        symbols = " ".join(f"`{name}`" if value == "y" else f"`{name}={value}`" for name, value in need.symbols.items())
-        executed = "not counted" if need.executed is None else f"{need.executed:,}"
-        parts.append(f"| {title} | `{need.id}` | {need.where} | {symbols} | {executed} | {need.reason} |\n")
-    parts.append(TAIL)
-    fitted = [(need, need.price) for _, need in rows() if need.price is not None]
-    parts += [f"| `{need.id}` | {' | '.join(words(price).values())} |\n" for need, price in fitted]
-    keeps = " ".join(f"--keep {name}" for name in fitted[0][0].symbols)
+    parts = [HEAD, *table(rows()), TARGETS, *table(target_rows()), TAIL]
+    fitted = [(title, need, need.price) for title, need in (*rows(), *target_rows()) if need.price is not None]
+    parts += [f"| {title} | `{need.id}` | {' | '.join(words(price).values())} |\n" for title, need, price in fitted]
+    keeps = " ".join(f"--keep {name}" for name in fitted[0][1].symbols)
     return "".join((*parts, END.format(keeps=keeps)))
 
 
@@ -107,7 +129,7 @@ def costs(run: FitRun) -> dict[str, int]:
     known = dict(run.baseline.symbol_costs)
     return {
         need.id: sum(known.get(name, 0) for name in need.symbols)
-        for _, need in rows()
+        for _, need in (*rows(), *target_rows())
         if run.plan.architecture in (need.architectures or (run.plan.architecture,))
     }
 
@@ -132,7 +154,7 @@ def main(arguments: list[str]) -> int:
     if given.check:
         if PAGE.is_file() and PAGE.read_text() == wanted:
             return 0
-        print(f"{PAGE} is not what the rows of monitors say; run: make docs", file=sys.stderr)
+        print(f"{PAGE} is not what the rows of monitors and targets say; run: make docs", file=sys.stderr)
         return 1
     PAGE.write_text(wanted)
     return 0

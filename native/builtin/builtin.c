@@ -3,6 +3,7 @@
  * What init runs in a container beside its programs, and which needs nothing of the image: an image may have no tar.
  *
  *     builtin archive|extract|stats|top PATH FOLLOW
+ *     builtin dhcp INTERFACE HOSTNAME
  */
 #include <signal.h>
 #include <stdio.h>
@@ -10,12 +11,13 @@
 #include <sys/stat.h>
 
 #include "builtin/archive.h"
+#include "builtin/dhcp.h"
 #include "builtin/extract.h"
 #include "builtin/stats.h"
 
 int main(int argc, char **argv) {
     if (argc != 4) {
-        fprintf(stderr, "use: builtin archive|extract|stats|top PATH FOLLOW\n");
+        fprintf(stderr, "use: builtin archive|extract|stats|top|dhcp PATH FOLLOW\n");
         return 2;
     }
     const char *name = argv[1], *path = argv[2];
@@ -29,6 +31,8 @@ int main(int argc, char **argv) {
         return stats();
     if (strcmp(name, "top") == 0 || strcmp(name, "processes") == 0)
         return top();
+    if (strcmp(name, "dhcp") == 0)
+        return dhcp(path, argv[3]);
     fprintf(stderr, "there is no builtin '%s'\n", name);
     return 127;
 }

@@ -53,7 +53,7 @@ struct settings {
     struct list argv, env, volumes, trace;
     struct list mounts; /* init/container/mounts.c says what stands in them */
     struct list quiet;  /* errors: where there are any, refused calls are told, but for those with one of these */
-    const char *cwd, *user, *hostname, *net;
+    const char *cwd, *user, *hostname, *net, *net6;
     int stop_signal;
     int stop_timeout_ms, grace_ms;
     bool stdin_relay, terminal;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Passes connections on, from listening sockets of its starter's to ports of this host's loopback: what QEMU's own
+// Passes connections and datagrams on, from sockets of its starter's to ports of this host's loopback: what QEMU's own
 // network listens on has an address of IPv4.
 //
 //   forward DESCRIPTOR PORT [DESCRIPTOR PORT]...
 //
-// Both ways, each with its own end, as far as the slower side takes it. A connection that is reset resets the other.
+// Connections both ways, each with its own end, as far as the slower side takes it. A connection that is reset resets
+// the other. A socket for datagrams is known as one (forward/datagrams.h).
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -15,8 +16,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+#include "forward/datagrams.h"
 
 #define MOST_LISTENERS 256
 #define MOST_CONNECTIONS 256
@@ -26,6 +30,7 @@
 struct listener {
     int fd;
     in_port_t port;
+    bool datagrams;
 };
 
 // One way of a connection: what was read from one side and waits for the other.
@@ -150,18 +155,22 @@ static bool is_over(const struct connection *connection) {
 }
 
 static void turn(void) {
-    static struct pollfd polls[MOST_LISTENERS + 2 * MOST_CONNECTIONS];
+    static struct pollfd polls[MOST_LISTENERS + 2 * MOST_CONNECTIONS + MOST_CALLERS];
     size_t count = 0, before = open_connections;
-    for (size_t i = 0; i < listening; i++)
-        polls[count++] = (struct pollfd){.fd = before < MOST_CONNECTIONS ? listeners[i].fd : -1, .events = POLLIN};
+    for (size_t i = 0; i < listening; i++) {
+        bool takes = listeners[i].datagrams || before < MOST_CONNECTIONS;
+        polls[count++] = (struct pollfd){.fd = takes ? listeners[i].fd : -1, .events = POLLIN};
+    }
     for (size_t i = 0; i < before; i++)
         for (int side = 0; side < 2; side++) {
             short events = wanted(connections[i], side);
             // With nothing wanted, poll would tell of a peer that has left again and again.
             polls[count++] = (struct pollfd){.fd = events ? connections[i]->sides[side] : -1, .events = events};
         }
-    if (poll(polls, count, -1) < 0)
+    size_t callers = datagrams_wait(polls + count);
+    if (poll(polls, count + callers, -1) < 0)
         return;
+    datagrams_answer(polls + count, callers);
     for (size_t i = before; i-- > 0;) { // backwards: the last one takes the place of one that ends
         bool good = true;
         for (int side = 0; good && side < 2; side++) {
@@ -171,22 +180,40 @@ static void turn(void) {
         if (!good || is_over(connections[i]))
             end_connection(i, !good);
     }
-    for (size_t i = 0; i < listening; i++)
-        if (polls[i].revents && open_connections < MOST_CONNECTIONS)
+    for (size_t i = 0; i < listening; i++) {
+        if (polls[i].revents && listeners[i].datagrams)
+            datagrams_take(listeners[i].fd, listeners[i].port);
+        else if (polls[i].revents && open_connections < MOST_CONNECTIONS)
             take(&listeners[i]);
+    }
+}
+
+static void add_listener(int fd, in_port_t port) {
+    int kind = 0;
+    socklen_t size = sizeof(kind);
+    if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &kind, &size) || fcntl(fd, F_SETFL, O_NONBLOCK) ||
+        fcntl(fd, F_SETFD, FD_CLOEXEC) || (kind == SOCK_DGRAM && !datagrams_listen(fd))) {
+        fprintf(stderr, "forward: descriptor %d: %s\n", fd, strerror(errno));
+        exit(FAILED);
+    }
+    listeners[listening++] = (struct listener){fd, port, kind == SOCK_DGRAM};
+}
+
+// Connections take two descriptors each, and callers of datagrams one.
+static void raise_limit(void) {
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+        files.rlim_cur = files.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &files);
+    }
 }
 
 int main(int count, char **words) {
     if (count < 3 || count % 2 == 0 || (size_t)count > 2 * MOST_LISTENERS + 1)
         usage(count > 1 ? words[count - 1] : "");
-    for (int i = 1; i < count; i += 2) {
-        int fd = number(words[i], 1 << 20);
-        listeners[listening++] = (struct listener){fd, htons((in_port_t)number(words[i + 1], 65535))};
-        if (fcntl(fd, F_SETFL, O_NONBLOCK) || fcntl(fd, F_SETFD, FD_CLOEXEC)) {
-            fprintf(stderr, "forward: descriptor %d: %s\n", fd, strerror(errno));
-            return FAILED;
-        }
-    }
+    for (int i = 1; i < count; i += 2)
+        add_listener(number(words[i], 1 << 20), htons((in_port_t)number(words[i + 1], 65535)));
+    raise_limit();
     signal(SIGPIPE, SIG_IGN);
     for (;;)
         turn();

@@ -27,6 +27,7 @@
 #include "init/machine/capabilities.h"
 #include "init/machine/devices.h"
 #include "init/machine/hostname.h"
+#include "init/machine/lease.h"
 #include "init/machine/module_request.h"
 #include "init/machine/network.h"
 #include "init/machine/root.h"
@@ -91,6 +92,7 @@ int main(int argc, char **argv) {
         return 2;
     }
     hold_low_descriptors();
+    root_from_file();
     line_open();
     root_scratch();
     settings_load();
@@ -104,6 +106,8 @@ int main(int argc, char **argv) {
     root_mounts();
     devices_make();
     surroundings_tmpfs();
+    if (lease_asked())
+        settings.net = lease_wait();
     hostname_set();
     network_up();
     tools_mount();

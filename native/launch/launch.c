@@ -13,6 +13,11 @@
 //   show PATH             the same file or folder in the new root, read-only
 //   device PATH           the same device in the new root
 //   place FOLDER PATH     a folder of the old root, for writing, at PATH in the new one
+//   files                 keep the rights over files of any owner; in a user namespace its root is who starts it
+//   uids, gids FIRST COUNT   with these, its further users from 1 on are these numbers of the host
+//   mappers UIDS GIDS     the programs newuidmap and newgidmap, for these
+//   folder|folder-ro FOLDER PATH   a folder that is shared, at PATH in the new root, without devices and setuid
+//   file|file-ro FILE PATH         the same of a file alone
 //   copy DESCRIPTOR PATH  what can be read from a descriptor, as a file of the new root; the descriptor is closed
 //   work FOLDER           (without a new root) the folder to start in, for writing
 //
@@ -29,12 +34,19 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "launch/fail.h"
 #include "launch/root.h"
+#include "launch/users.h"
 
+#define CAP_CHOWN 0
+#define CAP_DAC_OVERRIDE 1
+#define CAP_FOWNER 3
+#define CAP_FSETID 4
 #define CAP_NET_BIND_SERVICE 10
+#define OVER_FILES (1u << CAP_CHOWN | 1u << CAP_DAC_OVERRIDE | 1u << CAP_FOWNER | 1u << CAP_FSETID)
 #define LAST_CAP 63
 #define CAP_VERSION_3 0x20080522
 #define MAX_GROUPS 8
@@ -45,7 +57,9 @@ static const struct range { unsigned base, count; } ranges[] = {{0x76740000u, 1u
 
 static struct {
     pid_t parent;
-    bool stranger, low_ports, keep_user;
+    bool stranger, files;
+    uint32_t kept; // capabilities
+    struct users users;
     gid_t groups[MAX_GROUPS];
     size_t group_count;
     const char *work;
@@ -67,10 +81,28 @@ static unsigned number(const char *word) {
     return (unsigned)value;
 }
 
-static void add(enum kind kind, const char *source, const char *path) {
+static void add(enum kind kind, const char *source, const char *path, bool read_only) {
     if (want.root.count == MAX_ITEMS || path[0] != '/')
         usage(path);
-    want.root.items[want.root.count++] = (struct item){kind, source, path, -1, false};
+    want.root.items[want.root.count++] = (struct item){kind, source, path, -1, read_only};
+}
+
+// Words for something at a place of the new root.
+static bool add_word(const char *name, const char *source, const char *path) {
+    static const struct {
+        const char *name;
+        enum kind kind;
+        bool read_only;
+    } words[] = {
+        {"place", PLACE, false},     {"copy", COPY, false},       {"folder", FOLDER, false},
+        {"folder-ro", FOLDER, true}, {"file", FILE_ALONE, false}, {"file-ro", FILE_ALONE, true},
+    };
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+        if (!strcmp(name, words[i].name)) {
+            add(words[i].kind, source, path, words[i].read_only);
+            return true;
+        }
+    return false;
 }
 
 static void parse(char **word) {
@@ -81,7 +113,12 @@ static void parse(char **word) {
             continue;
         }
         if (!strcmp(name, "low-ports")) {
-            want.low_ports = true;
+            want.kept |= 1u << CAP_NET_BIND_SERVICE;
+            continue;
+        }
+        if (!strcmp(name, "files")) {
+            want.kept |= OVER_FILES;
+            want.files = true;
             continue;
         }
         const char *value = *++word;
@@ -94,13 +131,13 @@ static void parse(char **word) {
         else if (!strcmp(name, "root") && (!strcmp(value, "mount") || !strcmp(value, "user")))
             want.root.wanted = true, want.root.user = value[0] == 'u';
         else if (!strcmp(name, "show"))
-            add(SHOW, value, value);
+            add(SHOW, value, value, true);
         else if (!strcmp(name, "device"))
-            add(DEVICE, value, value);
+            add(DEVICE, value, value, false);
         else if (!strcmp(name, "work"))
             want.work = value;
-        else if ((!strcmp(name, "place") || !strcmp(name, "copy")) && word[1])
-            add(name[0] == 'p' ? PLACE : COPY, value, *++word);
+        else if (word[1] && (users_word(&want.users, name, value, word[1]) || add_word(name, value, word[1])))
+            word++;
         else
             usage(name);
     }
@@ -144,23 +181,23 @@ static void drop_capabilities(void) {
         uint32_t version;
         int pid;
     } head = {CAP_VERSION_3, 0};
-    uint32_t kept = want.low_ports ? 1u << CAP_NET_BIND_SERVICE : 0;
     struct {
         uint32_t effective, permitted, inheritable;
-    } sets[2] = {{kept, kept, kept}, {0, 0, 0}};
+    } sets[2] = {{want.kept, want.kept, want.kept}, {0, 0, 0}};
     if (syscall(SYS_capset, &head, sets))
         fail("drop capabilities", "");
-    if (kept && prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, CAP_NET_BIND_SERVICE, 0, 0))
-        fail("keep the right to bind low ports", "");
+    for (unsigned cap = 0; cap < 32; cap++)
+        if (want.kept >> cap & 1 && prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, cap, 0, 0))
+            fail(cap == CAP_NET_BIND_SERVICE ? "keep the right to bind low ports" : "keep rights over files", "");
 }
 
 static void become(uid_t user, gid_t group) {
     for (unsigned cap = 0; cap <= LAST_CAP; cap++) // refused where there is nothing to be dropped from
-        if (!want.low_ports || cap != CAP_NET_BIND_SERVICE)
+        if (cap >= 32 || !(want.kept >> cap & 1))
             prctl(PR_CAPBSET_DROP, cap, 0, 0, 0);
     prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
     if (want.stranger) {
-        if (want.low_ports && prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0))
+        if (want.kept && prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0))
             fail("keep capabilities", "");
         if (setgroups(want.group_count, want.groups))
             fail("leave groups", "");
@@ -177,6 +214,31 @@ static void report(void) {
                              : "mount");
 }
 
+static void map_users(void) {
+    users_map(&want.users, "the program");
+}
+
+// Others can give a namespace its users only from outside: a child does, and has ended before the program starts.
+static pid_t giver(void) {
+    pid_t us = getpid(), child;
+    if (!want.files || !want.root.user)
+        return 0;
+    want.root.map = map_users;
+    users_prepare(&want.users, "the program");
+    if (!want.users.mappers[0])
+        return 0;
+    child = fork();
+    if (child < 0)
+        fail("start", want.users.mappers[0]);
+    if (child == 0) {
+        close(want.users.asked[1]);
+        users_give(&want.users, us, "the program");
+        _exit(0);
+    }
+    close(want.users.given[1]); // so that a child that fails is noticed
+    return child;
+}
+
 // Reached just before the program is executed, for whoever counts a start.
 static __attribute__((noinline)) void vt_mark_program(void) {
     __asm__ volatile("/* mark program */" ::: "memory");
@@ -185,6 +247,7 @@ static __attribute__((noinline)) void vt_mark_program(void) {
 int main(int count, char **words) {
     parse(words + (count > 0));
     die_with_parent();
+    pid_t child = giver(); // before: the programs that give users gain the rights to
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
         fail("give up new privileges", "");
     uid_t user = getuid();
@@ -199,6 +262,8 @@ int main(int count, char **words) {
         root_make(&want.root, user, group);
     else if (want.work && (chdir(want.work) || (want.stranger && chown(".", user, group))))
         fail("work in", want.work);
+    if (child)
+        waitpid(child, NULL, 0);
     if (confined)
         become(user, group);
     die_with_parent();

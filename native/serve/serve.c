@@ -20,6 +20,7 @@
 // and watcher end with the program. Every failure is said on standard error, and the status is 71.
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdint.h>
@@ -28,6 +29,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
@@ -37,11 +39,16 @@
 
 #include "launch/fail.h"
 #include "launch/root.h"
+#include "launch/users.h"
 
 #define MAX_SHARES 16
 #define MAX_WORDS 64
-#define SOCKET 3 // of a server
-#define LATE_S 3 // between a server's orderly end and its program's
+#define SOCKET 3     // of a server
+#define LATE_MS 3000 // between a server's orderly end and its program's
+#define LOOK_MS 500  // at the program, where the kernel has no descriptors of processes
+#ifndef SYS_pidfd_open
+#define SYS_pidfd_open 434
+#endif
 #define SHARED "/shared"
 #define ONE_FILE SHARED "/file"
 #define MOST_FILES 1048576 // as many as kernels let a process have
@@ -52,7 +59,7 @@ struct share {
     int number; // of the program's descriptor
     const char *path;
     int hand[2]; // by which the connection comes here
-    int asked[2], mapped[2];
+    struct users users;
     pid_t server;
 };
 
@@ -61,15 +68,14 @@ static struct {
     char *parent_word;
     struct root root;
     bool ids;
-    const char *first[2], *count[2], *mappers[2];
+    struct users users;
     char *command[MAX_WORDS + 1];
     size_t words, shares;
     struct share share[MAX_SHARES];
     char **program;
 } want;
 
-static struct share *own;   // in a server, before it is one
-static unsigned starter[2]; // user and group
+static struct share *own; // in a server, before it is one
 
 static _Noreturn void usage(const char *word) {
     fprintf(stderr, "serve: '%s' is not understood\n", word);
@@ -128,10 +134,8 @@ static void parse(char **word) {
             want.parent = number(value), want.parent_word = value;
         else if (!strcmp(name, "root"))
             parse_root(value);
-        else if (!strcmp(name, "uids") || !strcmp(name, "gids"))
-            want.first[*name == 'g'] = value, want.count[*name == 'g'] = second;
-        else if (!strcmp(name, "mappers"))
-            want.mappers[0] = value, want.mappers[1] = second;
+        else if (users_word(&want.users, name, value, second))
+            continue;
         else if (!strcmp(name, "show"))
             add_item(SHOW, value);
         else if (!strcmp(name, "device"))
@@ -158,50 +162,8 @@ static void die_with(pid_t parent) {
         raise(SIGKILL);
 }
 
-static void write_text(const char *path, const char *text) {
-    int file = open(path, O_WRONLY | O_CLOEXEC);
-    if (file < 0 || write(file, text, strlen(text)) != (ssize_t)strlen(text))
-        fail("write", path);
-    close(file);
-}
-
-// In a server: its root is who started it, and its other users are those that the watcher gives it, or nobody.
 static void map_users(void) {
-    char text[64], byte = 'm';
-    if (want.ids) {
-        errno = EPERM;
-        if (write(own->asked[1], &byte, 1) != 1 || read(own->mapped[0], &byte, 1) != 1)
-            fail("get users and groups for", own->path);
-        return;
-    }
-    write_text("/proc/self/setgroups", "deny");
-    snprintf(text, sizeof(text), "0 %u 1", starter[0]);
-    write_text("/proc/self/uid_map", text);
-    snprintf(text, sizeof(text), "0 %u 1", starter[1]);
-    write_text("/proc/self/gid_map", text);
-}
-
-// In the watcher: newuidmap and newgidmap give the server's namespace the starter and the further users.
-static void give_users(struct share *share) {
-    char byte, server[16], start[16];
-    if (read(share->asked[0], &byte, 1) != 1)
-        return; // it has failed, and said so
-    snprintf(server, sizeof(server), "%d", share->server);
-    for (int group = 0; group < 2; group++) {
-        snprintf(start, sizeof(start), "%u", starter[group]);
-        const char *words[] = {want.mappers[group], server, "0", start, "1", "1", want.first[group],
-                               want.count[group],   NULL};
-        int status = -1;
-        pid_t mapper = fork();
-        if (mapper == 0) {
-            execv(words[0], (char **)words);
-            _exit(71);
-        }
-        if (mapper < 0 || waitpid(mapper, &status, 0) != mapper || status != 0)
-            errno = EPERM, fail("get users and groups by", words[0]);
-    }
-    if (write(share->mapped[1], "m", 1) != 1)
-        fail("tell", share->path);
+    users_map(&own->users, own->path);
 }
 
 // A listening socket that nobody but us can reach, and a connection to it that waits there.
@@ -294,19 +256,40 @@ static void describe(char *text, size_t size, int status) {
         snprintf(text, size, "status %d", WEXITSTATUS(status));
 }
 
+// Descriptors that tell of the program's end and of ours. A program that became another user may not send us the signal
+// that we asked for at its end.
+static void watch_ends(pid_t program, struct pollfd polls[2]) {
+    sigset_t ends;
+    sigemptyset(&ends);
+    sigaddset(&ends, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &ends, NULL);
+    polls[0] = (struct pollfd){.fd = (int)syscall(SYS_pidfd_open, program, 0), .events = POLLIN};
+    polls[1] = (struct pollfd){.fd = signalfd(-1, &ends, SFD_CLOEXEC | SFD_NONBLOCK), .events = POLLIN};
+}
+
 static _Noreturn void watch(pid_t program, int go) {
     char byte, how[32];
     int status;
     pid_t ended;
+    struct signalfd_siginfo told;
+    struct pollfd polls[2];
     if (read(go, &byte, 1) != 1)
         _exit(71);
     close_range_from(3);
-    while ((ended = waitpid(-1, &status, 0)) > 0 || errno == EINTR) {
+    watch_ends(program, polls);
+    while (getppid() == program) {
+        while (read(polls[1].fd, &told, sizeof(told)) > 0)
+            ;
+        ended = waitpid(-1, &status, WNOHANG);
         if (ended < 0)
+            break;
+        if (ended == 0) {
+            poll(polls, 2, polls[0].fd < 0 ? LOOK_MS : -1);
             continue;
-        // Once the machine ends, its servers do, and then its program ends us.
+        }
+        // Once the machine ends, its servers do, and then its program.
         if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
-            nanosleep(&(struct timespec){LATE_S, 0}, NULL);
+            poll(polls, 1, LATE_MS);
         for (size_t i = 0; i < want.shares; i++) {
             if (want.share[i].server != ended || getppid() != program)
                 continue;
@@ -315,12 +298,13 @@ static _Noreturn void watch(pid_t program, int go) {
             kill(program, SIGKILL);
         }
     }
-    _exit(0);
+    _exit(0); // which ends servers that still run
 }
 
 static void pipes(struct share *share) {
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, share->hand) || pipe2(share->asked, O_CLOEXEC) ||
-        pipe2(share->mapped, O_CLOEXEC))
+    share->users = want.users;
+    users_prepare(&share->users, share->path);
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, share->hand))
         fail("make a socket", "");
 }
 
@@ -345,9 +329,9 @@ static _Noreturn void start_all(pid_t program, int go) {
         if (share->server == 0)
             serve(share, watcher);
         close(share->hand[1]);
-        close(share->asked[1]);
+        close(share->users.asked[1]);
         if (want.ids)
-            give_users(share);
+            users_give(&share->users, share->server, share->path);
     }
     watch(program, go);
 }
@@ -357,7 +341,6 @@ int main(int count, char **words) {
     parse(words + (count > 0));
     if (want.parent)
         die_with(want.parent);
-    starter[0] = getuid(), starter[1] = getgid();
     if (pipe2(go, O_CLOEXEC))
         fail("make a pipe", "");
     for (size_t i = 0; i < want.shares; i++)

@@ -48,6 +48,11 @@ bool state_open(struct state *state, const struct orders *orders) {
             return false;
         nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
     }
+    // Who removes a machine holds the lock while its record goes: nobody would find the machine that starts now.
+    if (faccessat(state->folder, "machine.json", F_OK, AT_SYMLINK_NOFOLLOW)) {
+        fprintf(stderr, "vmtailor: the machine was removed\n");
+        exit(125);
+    }
     logged.folder = state->folder;
     logged.most = orders->log_bytes;
     logged.files = orders->log_files < 1 ? 1 : orders->log_files > MOST_LOGS ? MOST_LOGS : orders->log_files;

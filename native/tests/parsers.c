@@ -3,14 +3,16 @@
  * Runs the parsers of init and client under the sanitizers over inputs from standard input, each with its length (4
  * bytes, little endian) before it, and prints what each made of it, one line an input.
  *
- *     parsers records|wire|port|http|user|registers|net < INPUTS
+ *     parsers records|wire|port|http|user|registers|dhcp|question|net < INPUTS
  */
+#include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "builtin/dhcp_message.h"
 #include "client/http.h"
 #include "common/records.h"
 #include "common/verdict.h"
@@ -175,6 +177,41 @@ static void try_registers(char *data, size_t length) {
     close(ends[1]);
 }
 
+/* An answer to the question 1234 of the card 2:0:0:0:0:1. */
+static void try_dhcp(char *data, size_t length) {
+    static const uint8_t mac[DHCP_MAC] = {2, 0, 0, 0, 0, 1};
+    struct dhcp_answer answer;
+    char own[16], gateway[16], dns[16], server[16];
+    if (!dhcp_read((const uint8_t *)data, length, 1234, mac, &answer)) {
+        printf("not\n");
+        return;
+    }
+    inet_ntop(AF_INET, &answer.address, own, sizeof own);
+    inet_ntop(AF_INET, &answer.gateway, gateway, sizeof gateway);
+    inet_ntop(AF_INET, &answer.dns, dns, sizeof dns);
+    inet_ntop(AF_INET, &answer.server, server, sizeof server);
+    printf("%d %s/%d %s %s %s %u %u\n", (int)answer.kind, own, answer.prefix, gateway, dns, server, answer.lease_s,
+           answer.renew_s);
+}
+
+/* What the client asks, in hex: of the first address, for the second one, of the server of the third. */
+static void try_question(char *data, size_t length) {
+    uint8_t message[DHCP_BYTES];
+    struct dhcp_question question = {
+        .kind = DHCP_REQUEST, .id = 1234, .mac = {2, 0, 0, 0, 0, 1}, .hostname = data + 12};
+    if (length < 13 || data[length - 1] != '\0') {
+        printf("not\n");
+        return;
+    }
+    memcpy(&question.own, data, 4);
+    memcpy(&question.wanted, data + 4, 4);
+    memcpy(&question.server, data + 8, 4);
+    size_t made = dhcp_write(&question, message);
+    for (size_t i = 0; i < made; i++)
+        printf("%02x", message[i]);
+    printf("\n");
+}
+
 static void try_net(char *data, size_t length) {
     struct net_words net;
     (void)length;
@@ -185,8 +222,9 @@ static void try_net(char *data, size_t length) {
 static const struct {
     const char *name;
     void (*try)(char *data, size_t length);
-} PARSERS[] = {{"records", try_records}, {"wire", try_wire},           {"port", try_port}, {"http", try_http},
-               {"user", try_user},       {"registers", try_registers}, {"net", try_net}};
+} PARSERS[] = {{"records", try_records}, {"wire", try_wire},         {"port", try_port},
+               {"http", try_http},       {"user", try_user},         {"registers", try_registers},
+               {"dhcp", try_dhcp},       {"question", try_question}, {"net", try_net}};
 
 int main(int argc, char **argv) {
     for (size_t i = 0; argc == 2 && i < sizeof PARSERS / sizeof *PARSERS; i++) {
@@ -206,6 +244,6 @@ int main(int argc, char **argv) {
         }
         return 0;
     }
-    fprintf(stderr, "use: parsers records|wire|port|http|user|registers|net < INPUTS\n");
+    fprintf(stderr, "use: parsers records|wire|port|http|user|registers|dhcp|question|net < INPUTS\n");
     return 2;
 }

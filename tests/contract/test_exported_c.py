@@ -45,6 +45,7 @@ def test_the_program_makes_the_calls_that_verify_makes(words: str, tmp_path: Pat
     ]  # fmt: skip
 
 
+@pytest.mark.attack
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=60))
 def test_a_string_of_c_holds_nothing_that_ends_it(text: str) -> None:
     for line in libkrun_target.c_strings(text).splitlines():

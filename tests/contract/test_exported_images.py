@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import json
+import shlex
+import subprocess
 import tarfile
 from pathlib import Path
 
@@ -52,3 +54,28 @@ def test_annotations_go_through_a_registry_and_the_file_through_dockers_archives
     lost, _, kept = read_back(tmp_path / "plain")
     assert lost == {}  # as Docker does it
     assert urunc_rules.decoded(kept["urunc.json"]) == told
+
+
+def test_kubevirts_image_has_kernel_and_disks_that_its_qemu_can_read(registry: str, tmp_path: Path) -> None:
+    image = f"{registry}/team/machine:1"
+    out = exported(tmp_path, "kubevirt", ExportWishes(image=image, env=("A=1",))).folder
+    copy(f"oci:{out}/image:latest", f"docker://{image}", "--dest-tls-verify=false")
+    copy(f"docker://{image}", f"dir:{tmp_path}/came", "--src-tls-verify=false")
+    _, entries, contents = read_back(tmp_path / "came")
+    assert {(one.uid, one.gid) for one in entries.values()} == {(107, 107)}
+    assert set(contents) == {"boot/vmlinux", "disk/root.img", "disk/run.img"}
+    assert entries["disk/run.img"].mode == 0o600 and b"env A=1\0" in contents["disk/run.img"]
+    assert len(contents["disk/run.img"]) % 512 == 0
+
+
+def test_the_readmes_tar_of_a_layout_is_an_archive_of_the_image(tmp_path: Path) -> None:
+    done = exported(tmp_path, "urunc", ExportWishes(name="web"))
+    command, bar, load = done.guide.first.partition(" | ")
+    assert bar and load == "sudo nerdctl load"
+    archive = tmp_path / "archive.tar"
+    with archive.open("wb") as file:
+        subprocess.run(shlex.split(command), cwd=done.folder, stdout=file, check=True, timeout=60)
+    copy(f"oci-archive:{archive}:latest", f"dir:{tmp_path}/came")
+    assert urunc_rules.faults(read_back(tmp_path / "came")[0]) == []
+    entry = json.loads((done.folder / "image" / "index.json").read_bytes())["manifests"][0]
+    assert entry["annotations"]["io.containerd.image.name"] == "docker.io/library/web:latest"

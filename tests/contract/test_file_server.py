@@ -181,6 +181,19 @@ def test_when_the_machine_dies_watcher_and_server_do(machine: tuple[subprocess.P
         time.sleep(0.05)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a machine another user")
+def test_a_machine_of_another_user_takes_a_server_with_it_that_does_not_end(folder: Path) -> None:
+    """Its end sends the watcher, which is root's, no signal."""
+    program = (str(locate().launch), "stranger", "--", "/bin/sleep", "63")
+    argv = words("arg", "/bin/sleep", "arg", "63", "folder", "9", str(folder), "--", *program)
+    with subprocess.Popen(argv, start_new_session=True) as machine:
+        (watcher,) = until("the watcher", str(folder), 1)  # the machine's command no longer names the folder
+        (server,) = Path(f"/proc/{watcher}/task/{watcher}/children").read_text().split()
+        machine.kill()
+    until("the watcher is gone", str(folder), 0)
+    assert not Path(f"/proc/{server}/exe").exists()
+
+
 def test_a_starter_that_was_killed_takes_all_with_it(folder: Path) -> None:
     command = [*file_servers.words([Share("vtfs0", str(folder))], [9]), "/bin/sleep", "62"]
     at = command.index("parent")

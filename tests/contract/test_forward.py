@@ -20,11 +20,12 @@ PATIENCE_S = 30.0
 
 
 @contextlib.contextmanager
-def forwarded(port: int) -> Iterator[int]:
+def forwarded(port: int, kind: socket.SocketKind = socket.SOCK_STREAM, address: str = "::1") -> Iterator[int]:
     """A port of ::1 that leads to one of 127.0.0.1."""
-    with socket.socket(socket.AF_INET6) as listening:
-        listening.bind(("::1", 0))
-        listening.listen()
+    with socket.socket(socket.AF_INET6, kind) as listening:
+        listening.bind((address, 0))
+        if kind is socket.SOCK_STREAM:
+            listening.listen()
         argv = [str(locate().forward), str(listening.fileno()), str(port)]
         process = subprocess.Popen(argv, pass_fds=(listening.fileno(),))
         try:
@@ -135,6 +136,82 @@ def test_more_callers_than_it_takes_wait() -> None:
         with there.accept()[0] as last:
             late.sendall(b"x")
             assert last.recv(1) == b"x"
+
+
+@contextlib.contextmanager
+def bound(address: str = "127.0.0.1") -> Iterator[socket.socket]:
+    """A socket for datagrams."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as made:
+        made.settimeout(PATIENCE_S)
+        made.bind((address, 0))
+        yield made
+
+
+@contextlib.contextmanager
+def datagrams(address: str = "::1") -> Iterator[tuple[socket.socket, int]]:
+    """A server of datagrams, and the port of IPv6 that leads to it."""
+    with bound() as there, forwarded(there.getsockname()[1], socket.SOCK_DGRAM, address) as port:
+        yield there, port
+
+
+def test_datagrams_come_whole_and_each_caller_gets_its_own_answers() -> None:
+    with datagrams() as (there, port), bound("::1") as first, bound("::1") as second:
+        for caller, sent in ((first, b"one"), (second, b""), (first, b"x" * 60000)):
+            caller.sendto(sent, ("::1", port))
+            got, who = there.recvfrom(65536)
+            assert got == sent
+            there.sendto(b"to " + sent, who)
+            there.sendto(b"more", who)
+            assert [caller.recvfrom(65536)[:2] for _ in range(2)] == [
+                (b"to " + sent, ("::1", port, 0, 0)), (b"more", ("::1", port, 0, 0)),
+            ]  # fmt: skip
+
+
+def test_an_answer_comes_from_the_address_that_was_asked() -> None:
+    """Of a socket on all addresses the kernel would choose the one nearest to the caller."""
+    with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as found:
+        try:
+            found.connect(("2001:db8::1", 9))
+        except OSError:
+            pytest.skip("this host has one address of IPv6, ::1")
+        asked = found.getsockname()[0]
+    with datagrams("::") as (there, port), bound("::1") as caller:
+        caller.sendto(b"x", (asked, port))
+        there.sendto(b"y", there.recvfrom(10)[1])
+        assert caller.recvfrom(10)[1][:2] == (asked, port)
+
+
+def test_datagrams_for_nobody_are_lost_and_the_next_arrive() -> None:
+    with bound() as gone:
+        port = gone.getsockname()
+    with forwarded(port[1], socket.SOCK_DGRAM) as here, bound("::1") as caller:
+        caller.sendto(b"lost", ("::1", here))
+        caller.sendto(b"lost", ("::1", here))
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as there:
+            there.settimeout(PATIENCE_S)
+            there.bind(port)
+            caller.sendto(b"kept", ("::1", here))
+            assert there.recv(10) in (b"lost", b"kept")
+
+
+def test_the_caller_that_was_silent_longest_makes_room() -> None:
+    with datagrams() as (there, port), contextlib.ExitStack() as held:
+        callers = [held.enter_context(bound("::1")) for _ in range(1026)]
+        ways = []
+        for caller in callers:
+            caller.sendto(b"x", ("::1", port))
+            ways.append(there.recvfrom(10)[1])
+            if len(ways) == 1000:  # the first speaks again, so the second is the oldest
+                callers[0].sendto(b"x", ("::1", port))
+                assert there.recvfrom(10)[1] == ways[0]
+        for number in (0, 3, 1025):
+            there.sendto(b"%d" % number, ways[number])
+            assert callers[number].recv(10) == b"%d" % number
+        there.sendto(b"late", ways[1])
+        callers[1].settimeout(0.3)
+        with pytest.raises(TimeoutError):
+            callers[1].recv(10)
 
 
 @pytest.mark.parametrize("words", [[], ["3"], ["3", "0"], ["3", "65536"], ["x", "80"], ["3", "80", "4"]])

@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import hashlib
+import ipaddress
 import json
 import random
+import struct
 import subprocess
 from pathlib import Path
 
@@ -44,6 +46,26 @@ def asked(architecture: str, answer: bytes) -> bytes:
     """An input of the parser of registers."""
     row = named(architecture).emulator
     return b"\0".join((row.cpu.encode(), row.halted.encode(), GREETED + answer))
+
+
+def option(number: int, value: bytes) -> bytes:
+    return bytes((number, len(value))) + value
+
+
+def leased(kind: int, *options: bytes, ip: str = "10.0.2.15", ident: int = 1234, mac: bytes = b"\2\0\0\0\0\1") -> bytes:
+    """An answer of a DHCP server."""
+    head = struct.pack(
+        "!BBBBIHHIIIII", 2, 1, 6, 0, ident, 0, 0, 0, int(ipaddress.IPv4Address(ip)), 0, 0, 0
+    )[:28]  # fmt: skip
+    fixed = head + mac.ljust(16, b"\0") + bytes(192) + b"\x63\x82\x53\x63"
+    return fixed + option(53, bytes((kind,))) + b"".join(options) + b"\xff"
+
+
+SERVER = option(54, bytes((10, 0, 2, 2)))
+GOOD_LEASE = leased(
+    5, SERVER, b"\0", option(1, b"\xff\xff\xff\0"), option(3, bytes((10, 0, 2, 2))), option(6, bytes((10, 0, 2, 3))),
+    option(51, (86400).to_bytes(4, "big")), option(58, (600).to_bytes(4, "big")),
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -358,3 +380,50 @@ def test_registers_say_when_nothing_runs_any_more(program: Path) -> None:
     assert parse(program, "registers", [known[:-1], known.replace(GREETED, b""), b"\0\0" + known]) == ["not"] * 3
     lines = parse(program, "registers", damaged([known, *inputs], seed=7))
     assert len(lines) == ROUND and set(lines) <= {"halted", "not"}
+
+
+def test_answers_of_dhcp_servers_are_read(program: Path) -> None:
+    bare = leased(2, SERVER, option(1, b"\xff\xff\xff\xff"), ip="192.0.2.7")
+    assert parse(program, "dhcp", [GOOD_LEASE, bare, leased(6, SERVER, ip="0.0.0.0")]) == [
+        "5 10.0.2.15/24 10.0.2.2 10.0.2.3 10.0.2.2 86400 600",
+        "2 192.0.2.7/32 0.0.0.0 0.0.0.0 10.0.2.2 0 0",
+        "6 0.0.0.0/0 0.0.0.0 0.0.0.0 10.0.2.2 0 0",
+    ]
+
+
+@pytest.mark.attack
+def test_what_is_no_answer_to_this_client_is_left(program: Path) -> None:
+    wrong = [
+        leased(5, SERVER, ident=1235), leased(5, SERVER, mac=b"\2\0\0\0\0\2"), leased(5), leased(1, SERVER),
+        b"\1" + GOOD_LEASE[1:], GOOD_LEASE[:239], b"", GOOD_LEASE[:236] + b"\0\0\0\0" + GOOD_LEASE[240:],
+        GOOD_LEASE[:-6], leased(5, SERVER, option(1, b"\xff\0\xff\0")), leased(5, SERVER, b"\x03\xff\x0a"),
+        *(leased(5, SERVER, ip=ip) for ip in ("0.0.0.0", "127.0.0.1", "224.0.0.1", "255.255.255.255")),
+    ]  # fmt: skip
+    assert set(parse(program, "dhcp", wrong)) == {"not"}
+    # A gateway that no host can be is as none.
+    odd = leased(5, SERVER, option(3, b"\x7f\0\0\1"), option(6, b"\xe0\0\0\1"), option(1, b"\xff\xff\0\0"))
+    assert parse(program, "dhcp", [odd]) == ["5 10.0.2.15/16 0.0.0.0 0.0.0.0 10.0.2.2 0 0"]
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize("seed", range(3))
+def test_damaged_answers_of_dhcp_servers_do_no_harm(program: Path, seed: int) -> None:
+    lines = parse(program, "dhcp", damaged([GOOD_LEASE, leased(2, SERVER), leased(6)], seed))
+    assert len(lines) == ROUND and any(line != "not" for line in lines)
+
+
+def test_questions_to_dhcp_servers_say_who_asks_for_what(program: Path) -> None:
+    own, wanted, server = b"\0\0\0\0", bytes((10, 0, 2, 15)), bytes((10, 0, 2, 2))
+    broad, renewing, long = parse(
+        program,
+        "question",
+        [own + wanted + server + b"web\0", wanted + own + own + b"\0", bytes(12) + b"x" * 300 + b"\0"],
+    )
+    first = bytes.fromhex(broad)
+    assert len(first) >= 300 and first[:3] == b"\1\1\6" and first[10] == 0x80 and first[12:16] == own
+    assert first[28:34] == b"\2\0\0\0\0\1" and first[236:240] == b"\x63\x82\x53\x63"
+    for part in (option(53, b"\3"), option(50, wanted), option(54, server), option(12, b"web")):
+        assert part in first[240:]
+    second = bytes.fromhex(renewing)
+    assert second[10] == 0 and second[12:16] == wanted and option(50, wanted) not in second
+    assert option(12, b"x" * 63) + b"\xff" in bytes.fromhex(long)

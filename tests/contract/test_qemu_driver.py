@@ -10,11 +10,15 @@ import pytest
 from tests.fakes.asking import told
 
 from vmtailor.base.errors import HostError
+from vmtailor.drivers.confinement import confinement
+from vmtailor.drivers.confinement.confinement import Root
 from vmtailor.drivers.monitors.monitor import KvmState
 from vmtailor.drivers.qemu import kvm, qemu
 from vmtailor.model.architecture import presumed
 from vmtailor.model.boots.ending import Ending
+from vmtailor.model.guest_mounts import MountKind, Share
 from vmtailor.model.machine import Clock, Disk, DiskMode, Machine, PublishedPort
+from vmtailor.pipeline import run_ports
 
 KINDS = presumed().board_names
 
@@ -34,6 +38,30 @@ def test_a_guest_that_ends_by_itself(kernel: Path, kind: str, clock: Clock) -> N
     assert "the end" in end.console_tail
     assert end.returncode == 0
     assert end.stderr == ""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_folders_that_qemu_serves_itself_are_there(kernel: Path, kind: str, tmp_path: Path) -> None:
+    """QEMU does not start where it cannot see what it is to serve."""
+    if confinement.available().root is Root.SHARED:
+        pytest.skip("this host has no namespaces for it")
+    (tmp_path / "file").touch()
+    shares = (
+        Share("vtfs0", str(tmp_path), by=MountKind.FOLDER_9P),
+        Share("vtfs1", str(tmp_path / "file"), read_only=True, single_file=True, by=MountKind.FOLDER_9P),
+    )
+    with qemu.start(machine(kernel, "x", kind, clock=Clock.WALL), shares=shares) as running:
+        end = running.run(30)
+    assert (end.ending, end.stderr) == (Ending.EXITED, "")
+
+
+def test_the_guard_opens_the_ports_of_ipv6(kernel: Path) -> None:
+    (port,) = run_ports.chosen(run_ports.parse_ports("[::1]::80"))
+    with socket.socket(socket.AF_INET6) as probe, pytest.raises(ConnectionRefusedError):
+        probe.connect(("::1", port.host_port))
+    made = machine(kernel, "h", network=True, ports=(port,), network6="fd00:1::5/64", clock=Clock.WALL)
+    with qemu.start(made, qmp=True), socket.create_connection(("::1", port.host_port), 20):
+        pass
 
 
 def test_what_the_host_lets_qemu_do_is_told_by_its_threads(kernel: Path) -> None:

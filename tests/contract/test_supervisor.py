@@ -49,6 +49,7 @@ class Folder:
     def __post_init__(self) -> None:
         self.state, self.runtime = self.path / "state", self.path / "runtime"
         self.state.mkdir(mode=0o700)
+        (self.state / "machine.json").touch()
 
     @property
     def explain(self) -> Pairs:
@@ -480,6 +481,14 @@ def test_a_second_supervisor_of_a_machine_starts_nothing(folder: Folder) -> None
     ended = run(orders(SERVER, *folder.detached))
     assert (ended.returncode, ended.stderr) == (125, b"vmtailor: the machine runs already\n")
     list(frames(ask(folder, "stop")))
+
+
+def test_a_machine_that_was_removed_meanwhile_does_not_start(folder: Folder) -> None:
+    """`rm` holds the lock while the record goes; nobody would find what starts behind it."""
+    (folder.state / "machine.json").unlink()
+    ended = run(orders("raise SystemExit(0)", *folder.detached))
+    assert (ended.returncode, ended.stderr) == (125, b"vmtailor: the machine was removed\n")
+    assert not (folder.state / "state").exists() and not folder.runtime.exists()
 
 
 def test_a_start_that_fails_is_told_where_it_was_asked_for(folder: Folder) -> None:

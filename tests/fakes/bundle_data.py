@@ -70,3 +70,12 @@ def write_bundle(folder: Path, exercise: Exercise = EXERCISE, trace: Trace | Non
     records.save(fit_run().plan, folder / "plan.json")
     seal(folder, bundle(**other))
     return folder
+
+
+def exportable(folder: Path, *symbols: str, init: bytes = b"\0VT_CONSOLE\0", **other: Any) -> Path:
+    """Write a bundle whose init has a plain console, and whose kernel has these symbols."""
+    write_bundle(folder, **other)
+    (folder / "init").write_bytes(init)
+    (folder / "config").write_text("".join(f"CONFIG_{name}=y\n" for name in dict.fromkeys(symbols)))
+    seal(folder, bundle(**other))
+    return folder

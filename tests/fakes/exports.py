@@ -15,7 +15,7 @@ from vmtailor.drivers.targets.target import ExportWishes
 from vmtailor.pipeline.bundle_export import Exported, export
 
 #: Marks of an init that knows all that exports need.
-INIT = b"\0VT_CONSOLE\0kernel-word-ip\0"
+INIT = b"\0VT_CONSOLE\0kernel-word-ip\0VT_ROOTFILE\0dhcp\0VT_DISKS\0"
 
 
 def made_bundle(folder: Path, target: str, **record: Any) -> Path:

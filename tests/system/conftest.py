@@ -31,6 +31,17 @@ from vmtailor.stages.root_volume import build_root
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 TALKER, KEEPER = (Path(__file__).parents[1] / "guests" / name for name in ("talker", "keeper"))
+#: Targets of `export` that need more of a kernel than the usual board; one kernel has all of it.
+TARGETS = (
+    "libvirt",
+    "disk",
+    "libkrun:crun",
+    "cloud-hypervisor",
+    "firecracker:acpi",
+    "firecracker:pci",
+    "kubevirt",
+    "urunc",
+)
 #: A whole fit on a slow machine, compile included, in seconds.
 FIT_S = 3600.0
 
@@ -100,7 +111,18 @@ def talker(lighttpd: Fitted, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def foldered(lighttpd: Fitted, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """`lighttpd` on a second kernel, which can mount folders and volumes: minutes, where that is not cached."""
     made = tmp_path_factory.mktemp("foldered")
-    refit = ("refit", lighttpd.bundle, "--keep", "folders,volumes", "-o", made / "bundle", "--repeat", "1")
+    refit = ("refit", lighttpd.bundle, "--keep", "folders,folders-9p,volumes", "-o", made / "bundle", "--repeat", "1")
+    ended = run_program(made, *refit, timeout_s=FIT_S)
+    assert ended.code == 0, ended.stderr
+    return made / "bundle"
+
+
+@pytest.fixture(scope="session")
+def exportable(lighttpd: Fitted, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`lighttpd` on a kernel for the targets that need more than the usual board. Slow tests alone use it: minutes,
+    where that is not cached."""
+    made = tmp_path_factory.mktemp("exportable")
+    refit = ("refit", lighttpd.bundle, "--for", ",".join(TARGETS), "-o", made / "bundle", "--repeat", "1")
     ended = run_program(made, *refit, timeout_s=FIT_S)
     assert ended.code == 0, ended.stderr
     return made / "bundle"

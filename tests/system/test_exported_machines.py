@@ -76,6 +76,14 @@ def test_variables_and_a_command_go_with_the_machine_time_after_time(talker: Pat
     assert b"word so\r\n" in first and b"EXPORTED=as it was told\r\n" in first and first == second
 
 
+def test_an_address_by_dhcp_serves_as_one_that_was_given(lighttpd: Fitted, tmp_path: Path) -> None:
+    port = free_port()
+    out = exported(lighttpd.bundle, tmp_path, "--to", "qemu", "-p", f"{port}:80", "--address", "dhcp")
+    assert "VT_NET=dhcp" in (out / "start").read_text()
+    with started("./start", cwd=out):
+        assert b"<html" in answer(f"http://127.0.0.1:{port}/").lower()
+
+
 def test_a_published_port_of_an_exported_server_answers(lighttpd: Fitted, tmp_path: Path) -> None:
     port = free_port()
     out = exported(lighttpd.bundle, tmp_path, "--to", "qemu", "-p", f"{port}:80", "--name", "web")

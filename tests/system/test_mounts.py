@@ -19,6 +19,7 @@ from tests.fakes.program import run_program, started
 from tests.system.conftest import with_image
 
 from vmtailor.base.errors import ExitCode
+from vmtailor.drivers.shares import file_servers
 
 pytestmark = [pytest.mark.system, pytest.mark.slow, pytest.mark.attack]
 
@@ -47,6 +48,14 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "state"
 
 
+@pytest.fixture(params=["virtiofs", "9p"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """How folders are mounted: by 9p where the host seems to have no server."""
+    if request.param == "9p":
+        monkeypatch.setenv(file_servers.PROGRAM_VARIABLE, "/nowhere/virtiofsd")
+    return str(request.param)
+
+
 def run(bundle: Path, tmp_path: Path, mounts: list[str], script: str, timeout_s: float = 600) -> list[str]:
     """The lines that a script in the guest prints."""
     options = [word for mount in mounts for word in ("-v", mount)]
@@ -56,7 +65,7 @@ def run(bundle: Path, tmp_path: Path, mounts: list[str], script: str, timeout_s:
 
 
 @pytest.mark.usefixtures("state")
-def test_folders_and_files_in_a_hostile_neighbourhood(bundle: Path, tmp_path: Path) -> None:
+def test_folders_and_files_in_a_hostile_neighbourhood(bundle: Path, tmp_path: Path, way: str) -> None:
     (tmp_path / "secret").write_text("secret")
     folder, closed = tmp_path / "a b", tmp_path / "closed"
     for one in (folder, closed):
@@ -68,7 +77,8 @@ def test_folders_and_files_in_a_hostile_neighbourhood(bundle: Path, tmp_path: Pa
     script = (
         "cd '/m n'; cat file; echo; cat out up ../secret /m*/../../secret 2>&1 | grep -c 'No such file'; "
         "echo made > new; mknod device c 1 3 2>&1; mkdir -p deep/er; mv new deep/er/moved; "
-        "echo x 2>&1 > /closed/new; rm /closed/file 2>&1; cat /alone; echo x >> /alone; grep -c virtiofs /proc/mounts"
+        "echo x 2>&1 > /closed/new; rm /closed/file 2>&1; cat /alone; echo x >> /alone; "
+        f"grep -c ' {way} ' /proc/mounts"
     )
     mounts = [f"{folder}:/m n", f"{closed}:/closed:ro", f"{closed / 'file'}:/alone:ro"]
     said = run(bundle, tmp_path, mounts, script)
@@ -121,19 +131,79 @@ def _digest(folder: Path) -> str:
 
 
 @pytest.mark.usefixtures("state")
-def test_ten_thousand_files_are_found_read_and_packed(bundle: Path, tmp_path: Path, many: Path) -> None:
+def test_names_that_lead_up_and_links_that_change_lead_nowhere(bundle: Path, tmp_path: Path, way: str) -> None:
+    """The guest swaps a folder for a link and back while it reads below it: the server meets either, and neither leads
+    out."""
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "secret" / "file").write_text("secret")
+    folder = tmp_path / "shared"
+    (folder / "real").mkdir(parents=True)
+    (folder / "real" / "file").write_text("inside")
+    odd = "new\\nline \\033[31m \\377"
+    script = (
+        f"cd /m; ln -s {tmp_path}/secret link; ln -s ../secret up; mkdir '...' ' '; "
+        f"touch \"$(printf '{odd}')\" -- '-rf' 'a:b' 'a\\b'; "
+        "(i=0; while [ $i -lt 100 ]; do mv real away; mv link real; mv real link; mv away real; i=$((i+1)); done) & "
+        "i=0; while [ $i -lt 200 ]; do cat real/file link/file up/file 2>/dev/null | grep -o secret; i=$((i+1)); done; "
+        "wait; cat real/file; echo; ls -A | wc -l; rm -- '-rf'; ln real/file hard; ln up hardlink 2>/dev/null; "
+        "mkdir -m 2775 grouped; chmod 4755 hard; stat -c %a grouped hard"
+    )
+    assert run(bundle, tmp_path, [f"{folder}:/m"], script) == ["inside", "9", "2775", "4755"], way
+    assert (tmp_path / "secret" / "file").read_text() == "secret"
+    names = {os.fsencode(one.name) for one in folder.iterdir()}
+    assert {b"new\nline \x1b[31m \xff", b"a:b", b"a\\b", b"...", b" "} <= names and b"-rf" not in names
+
+
+@pytest.mark.usefixtures("state")
+def test_the_way_is_told_where_it_is_the_second_choice(bundle: Path, tmp_path: Path, way: str) -> None:
+    ended = run_program(tmp_path, "run", "-v", f"{tmp_path}:/m:ro", bundle, _TOOLS + "ls /m", timeout_s=600)
+    told = "folders are mounted by 9p, for this host has no virtiofsd"
+    assert ended.code == 0 and (told in ended.stderr) is (way == "9p"), ended.stderr
+
+
+@pytest.mark.usefixtures("state")
+def test_users_and_modes_are_the_hosts(bundle: Path, tmp_path: Path, way: str) -> None:
+    folder = tmp_path / "kept"
+    folder.mkdir()
+    folder.chmod(0o777)
+    (folder / "closed").write_text("closed")
+    (folder / "closed").chmod(0o600)
+    script = (
+        "cd /kept; touch own; chown 7:8 own; chmod 640 own; stat -c '%u %g %a' own; ln -s nowhere link; readlink link"
+    )
+    assert run(bundle, tmp_path, [f"{folder}:/kept"], script) == ["7 8 640", "nowhere"], way
+    tools = (
+        "b=/bin/busybox; cd /kept; echo x > theirs; $b cat closed own 2>&1 | $b grep -c denied; $b stat -c %u theirs"
+    )
+    ended = run_program(tmp_path, "run", "-u", "1000:1000", "-v", f"{folder}:/kept", bundle, tools, timeout_s=600)
+    assert ended.stdout.split() == ["2", "1000"], (way, ended.stderr)
+    if os.geteuid() == 0:
+        made = [(folder / name).stat() for name in ("own", "theirs")]
+        assert [(one.st_uid, one.st_gid) for one in made] == [(7, 8), (1000, 1000)]
+
+
+@pytest.mark.usefixtures("state")
+def test_a_file_that_is_mapped_is_written(worker: Path, tmp_path: Path, way: str) -> None:
+    folder = tmp_path / "kept"
+    folder.mkdir()
+    assert run(worker, tmp_path, [f"{folder}:/kept"], "/mapped /kept/file text && cat /kept/file") == ["text"], way
+    assert (folder / "file").read_text() == "text"
+
+
+@pytest.mark.usefixtures("state")
+def test_ten_thousand_files_are_found_read_and_packed(bundle: Path, tmp_path: Path, many: Path, way: str) -> None:
     script = (
         "cd /many; find . -type f | wc -l; tar c . | tar t | wc -l; "
         "find . -type f | LC_ALL=C sort | xargs cat | md5sum; mkdir /many/copy; tar c d7 d8 | tar x -C copy; "
         "rm -r d9; find . | wc -l"
     )
     digest = _digest(many)
-    assert run(bundle, tmp_path, [f"{many}:/many"], script, _WORK_S) == ["10000", "10101", f"{digest}  -", "10203"]
+    assert run(bundle, tmp_path, [f"{many}:/many"], script, _WORK_S) == ["10000", "10101", f"{digest}  -", "10203"], way
     assert not (many / "d9").exists() and _digest(many / "copy/d7") == _digest(many / "d7")
 
 
 @pytest.mark.usefixtures("state")
-def test_git_in_a_folder_of_the_host(worker: Path, tmp_path: Path, many: Path) -> None:
+def test_git_in_a_folder_of_the_host(worker: Path, tmp_path: Path, many: Path, way: str) -> None:
     """Objects go into one pack: with a file each, the server would have 20,000 open, which may be this host's limit."""
     script = (
         "cd /many; git config --global safe.directory '*'; git config --global user.email a@b; "
@@ -144,11 +214,11 @@ def test_git_in_a_folder_of_the_host(worker: Path, tmp_path: Path, many: Path) -
         "git log --format=%s; git ls-files | wc -l"
     )
     said = run(worker, tmp_path, [f"{many}:/many"], script, _WORK_S)
-    assert said == [" M d3/f3", " D d4/f4", "R  d5/f5 -> d6/moved", "?? new", "0", "one", "10000"]
+    assert said == [" M d3/f3", " D d4/f4", "R  d5/f5 -> d6/moved", "?? new", "0", "one", "10000"], way
 
 
 @pytest.mark.usefixtures("state")
-def test_a_database_in_a_folder_of_the_host(worker: Path, tmp_path: Path) -> None:
+def test_a_database_in_a_folder_of_the_host(worker: Path, tmp_path: Path, way: str) -> None:
     """Each commit is a journal that is synced, a file that is synced, and a journal that goes. The kernel has no locks
     of files, so the database takes none."""
     folder = tmp_path / "kept"
@@ -162,7 +232,7 @@ def test_a_database_in_a_folder_of_the_host(worker: Path, tmp_path: Path) -> Non
         "dd if=/dev/zero of=/kept/synced bs=4k count=64 conv=fsync 2>/dev/null; sync; ls /kept"
     )
     said = run(worker, tmp_path, [f"{folder}:/kept"], script, _WORK_S)
-    assert said == ["delete", "ok", "40|780", "db", "sql", "synced"]
+    assert said == ["delete", "ok", "40|780", "db", "sql", "synced"], way
     with contextlib.closing(sqlite3.connect(folder / "db")) as database:
         assert database.execute("pragma integrity_check").fetchall() == [("ok",)]
         assert database.execute("select count(*), sum(n), min(length(x)) from t").fetchone() == (40, 780, 4000)

@@ -183,15 +183,15 @@ def end(running: Started) -> None:
     assert_nothing_left(ended)
 
 
-def ask_udp(port: int) -> bytes:
-    with socket.socket(type=socket.SOCK_DGRAM) as client:
+def ask_udp(port: int, address: str = "127.0.0.1") -> bytes:
+    with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM) as client:
         client.settimeout(20)
-        client.sendto(b"hello?", ("127.0.0.1", port))
+        client.sendto(b"hello?", (address, port))
         return client.recv(100)
 
 
-def ask_tcp(port: int) -> bytes:
-    with socket.create_connection(("127.0.0.1", port), timeout=20) as client:
+def ask_tcp(port: int, address: str = "127.0.0.1") -> bytes:
+    with socket.create_connection((address, port), timeout=20) as client:
         client.sendall(b"hello?\n")
         return client.recv(100)
 
@@ -209,6 +209,70 @@ def test_published_ports_answer(dialer: Path, tmp_path: Path, options: list[str]
             client.sendall(b"hello?\n")
             assert client.recv(100) == b"hello\n"
         end(running)
+
+
+@contextlib.contextmanager
+def loopback_server(asked: list[bytes]) -> Iterator[int]:
+    """A server on ::1, which says who came."""
+    with socket.create_server(("::1", 0), family=socket.AF_INET6) as taking:
+        taking.settimeout(0.1)
+        over = threading.Event()
+
+        def serve() -> None:
+            while not over.is_set():
+                with contextlib.suppress(TimeoutError), taking.accept()[0] as client:
+                    asked.append(b"tcp")
+                    client.sendall(ANSWER)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield taking.getsockname()[1]
+        finally:
+            over.set()
+            thread.join(20.0)
+
+
+@pytest.mark.parametrize("options", [[], ["--no-outbound"]])
+def test_a_server_of_ipv6_alone_is_reached_by_a_published_port(
+    dialer: Path, tmp_path: Path, options: list[str]
+) -> None:
+    ports = ("-p", "[::1]::80", "-p", "[::1]::7/udp", "-p", "80")
+    with serving(tmp_path, *options, "--ip6", "fd00:1::5", *ports, dialer, "serve", "six") as running:
+        said = dict(re.findall(r"\[::1\]:(\d+) leads to port (\d+/\w+)", running.stderr))
+        by_guest = {guest: int(port) for port, guest in said.items()}
+        assert set(by_guest) == {"80/tcp", "7/udp"}, running.stderr
+        assert ask_tcp(by_guest["80/tcp"], "::1") == b"hello\n"
+        assert ask_udp(by_guest["7/udp"], "::1") == b"hello\n"
+        (four,) = re.findall(r"127\.0\.0\.1:(\d+) leads", running.stderr)
+        with contextlib.suppress(ConnectionResetError):
+            assert ask_tcp(int(four)) == b""
+        end(running)
+
+
+def test_a_server_of_ipv4_is_reached_from_an_address_of_ipv6(dialer: Path, tmp_path: Path) -> None:
+    with serving(tmp_path, "-p", "[::1]::80", "-p", "[::1]::7/udp", dialer) as running:
+        said = dict(re.findall(r"\[::1\]:(\d+) leads to port (\d+/\w+)", running.stderr))
+        by_guest = {guest: int(port) for port, guest in said.items()}
+        assert ask_tcp(by_guest["80/tcp"], "::1") == b"hello\n"
+        assert ask_udp(by_guest["7/udp"], "::1") == b"hello\n"
+        end(running)
+
+
+@pytest.mark.attack
+def test_a_guest_with_ipv6_does_not_reach_the_hosts_loopback_by_it(dialer: Path, tmp_path: Path) -> None:
+    asked: list[bytes] = []
+    with loopback_server(asked) as port:
+        words = [
+            word for one in ("fd00:1::2", "fd00:1::3", "fd00:1::99", "fe80::2") for word in ("tcp", one, str(port))
+        ]
+        ended = run_program(tmp_path, "run", "--ip6", "fd00:1::5/64", dialer, *words)
+        assert ended.code == 0, ended.stderr
+        lines = ended.stdout.splitlines()
+        assert len(lines) == 4 and all(": nothing (" in line for line in lines), ended.stdout
+        assert "(Connection refused)" in lines[0] and asked == []
+        opened = run_program(tmp_path, "run", "--host-loopback", "--ip6", "fd00:1::5", dialer, *words[:3])
+        assert opened.stdout == f"tcp fd00:1::2 {port}: from the host\n" and asked == [b"tcp"]
 
 
 def test_many_clients_at_once_are_all_answered(lighttpd: Fitted, tmp_path: Path) -> None:

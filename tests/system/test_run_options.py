@@ -178,6 +178,9 @@ def test_a_bundle_that_cannot_is_refused_before_it_starts(shell: Path, tmp_path:
     for option in (("--cap-drop", "ALL"), ("--group-add", "audio")):
         ended = run_program(tmp_path, "run", *option, small)
         assert_clear(ended, 125, f"{option[0]} needs MULTIUSER", "--keep MULTIUSER")
+    four = lacking(shell, tmp_path / "four", "IPV6")
+    ended = run_program(tmp_path, "run", "--ip6", "fd00:1::5", four)
+    assert_clear(ended, 125, f"the kernel of {four} has no IPV6", "--keep IPV6")
 
 
 TAP = """
@@ -186,24 +189,43 @@ mount -t sysfs none /sys
 ip link set lo up
 ip tuntap add dev vt0 mode tap
 ip address add 192.0.2.1/24 dev vt0
+ip -6 address add fd00:9::1/64 dev vt0 nodad 2>/dev/null || :
 ip link set vt0 up
 exec "$@"
 """
 
 
-def test_a_tap_device(shell: Path, tmp_path: Path) -> None:
-    """In a network of its own, so that nothing of this host changes."""
+def on_tap(shell: Path, script: str, *options: str) -> list[str]:
+    """The lines that a script prints in a network of its own, so that nothing of this host changes."""
     apart = ["unshare", "--mount", "--net"]
     if subprocess.run([*apart, "test", "-w", "/dev/net/tun"], capture_output=True, check=False).returncode != 0:
         pytest.skip("TAP devices are made by root")
-    run = argv_of("run", "--network", "tap:vt0", "--dns", "192.0.2.53", shell)
-    script = "ip -4 -o address show eth0 | awk '{print $4}'; ip route | awk '/default/ {print $3}'; "
-    script += "ping -c 1 192.0.2.1 | grep -c 'bytes from'; cat /etc/resolv.conf"
+    run = argv_of("run", "--network", "tap:vt0", *options, shell)
     done = subprocess.run(
         [*apart, "sh", "-c", TAP, "sh", *run, script], capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == ["192.0.2.2/24", "192.0.2.1", "1", "nameserver 192.0.2.53"]
+    return done.stdout.splitlines()
+
+
+def test_a_tap_device(shell: Path) -> None:
+    script = "ip -4 -o address show eth0 | awk '{print $4}'; ip route | awk '/default/ {print $3}'; "
+    script += "ping -c 1 192.0.2.1 | grep -c 'bytes from'; cat /etc/resolv.conf"
+    said = on_tap(shell, script, "--dns", "192.0.2.53")
+    assert said == ["192.0.2.2/24", "192.0.2.1", "1", "nameserver 192.0.2.53"]
+
+
+@pytest.mark.parametrize(("options", "address"), [((), "fd00:9::2"), (("--ip6", "fd00:9::77"), "fd00:9::77")])
+def test_a_tap_device_with_ipv6(shell: Path, options: tuple[str, ...], address: str) -> None:
+    """The guest has the address beside the device's, or its own, and the name of the machine leads to it."""
+    if not Path("/proc/net/if_inet6").exists():
+        pytest.skip("this host has no IPv6")
+    script = (
+        "ip -6 -o address show dev eth0 scope global | awk '{print $4}'; ip -6 route | awk '/default/ {print $3}'; "
+        "ping -6 -c 1 fd00:9::1 | grep -c 'bytes from'; "
+        "awk '/fd00/ {print $1}' /etc/hosts"
+    )
+    assert on_tap(shell, script, *options) == [f"{address}/64", "fd00:9::1", "1", address]
 
 
 def test_a_tap_device_that_cannot_be(shell: Path, tmp_path: Path) -> None:

@@ -15,12 +15,14 @@ from vmtailor.base.errors import HostError
 from vmtailor.base.process import ProgramResult
 from vmtailor.drivers.confinement import confinement, program_needs
 from vmtailor.drivers.confinement.confinement import Confinement, Root
-from vmtailor.drivers.qemu import qemu_command
+from vmtailor.drivers.qemu import handover, qemu_command
+from vmtailor.drivers.qemu.handover import Wanted
 from vmtailor.drivers.qemu.qemu_command import Ends
+from vmtailor.drivers.qemu.qemu_program import Qemu
 from vmtailor.drivers.shares import file_servers
 from vmtailor.drivers.shares.file_servers import FileServer, Users
 from vmtailor.model.boots.ending import End, Ending
-from vmtailor.model.guest_mounts import Share
+from vmtailor.model.guest_mounts import MountKind, Share
 from vmtailor.model.machine import Clock, Disk, Machine, TalkLine
 
 SHARES = (Share("vtfs0", "/srv/a b"), Share("vtfs1", "/etc/x", read_only=True, single_file=True))
@@ -40,6 +42,33 @@ def test_each_share_has_a_server_that_is_shown_it_alone(monkeypatch: pytest.Monk
     command = pairs(words, "arg")
     assert command[0] == "/lib/virtiofsd" and {"--fd=3", "source=/shared", "sandbox=chroot"} <= set(command)
     assert "modcaps=-mknod:-setfcap" in command
+
+
+def test_a_monitor_that_serves_them_itself_is_shown_them_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And it has the rights over files that a server has, in the users that a server's would be."""
+    monkeypatch.setattr(file_servers, "users", lambda: Users("ids", ("uids", "100000", "65536")))
+    words = file_servers.in_monitor(SHARES, ("/shared/vtfs0", "/shared/vtfs1/file"))
+    assert words[:4] == ["files", "uids", "100000", "65536"] and words[-2:] == ["show", "/proc/self"]
+    assert words[4:-2] == ["folder", "/srv/a b", "/shared/vtfs0", "file-ro", "/etc/x", "/shared/vtfs1/file"]
+
+
+@pytest.mark.attack
+def test_a_monitor_that_sees_the_host_serves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = tuple(replace(share, by=MountKind.FOLDER_9P) for share in SHARES)
+    script = Qemu("/opt/qemu", (7, 2), sandbox=True, plugin_api=1, needs=None)
+    with pytest.raises(
+        HostError, match="QEMU cannot be shut in with the folders that it serves: /opt/qemu is a script"
+    ):
+        handover.listed(Wanted(shares=own), script)
+
+
+def test_qemu_serves_what_no_server_does() -> None:
+    machine = Machine(board="microvm", memory_bytes=256 << 20, kernel="/k", disks=(Disk("/root"),), clock=Clock.WALL)
+    argv = qemu_command.command(machine, Ends(folders=(("/shared/vtfs0", "vtfs0"),)))
+    words = " ".join(argv)
+    assert "-fsdev local,id=vtfs0,path=/shared/vtfs0,security_model=passthrough,multidevs=remap" in words
+    assert "-device virtio-9p-device,fsdev=vtfs0,mount_tag=vtfs0,bus=virtio-mmio-bus." in words
+    assert "memory-backend" not in words  # nobody else has the guest's memory
 
 
 @pytest.mark.parametrize(("said", "own"), [("-o source=PATH", True), ("--shared-dir <SHARED_DIR>", False)])
@@ -62,7 +91,7 @@ def test_a_host_without_a_server_says_what_to_install(monkeypatch: pytest.Monkey
     monkeypatch.setenv(file_servers.PROGRAM_VARIABLE, "/nowhere/virtiofsd")
     with pytest.raises(HostError, match="none \\(virtiofsd\\)") as caught:
         file_servers.installed()
-    assert "qemu-system-common" in caught.value.hint
+    assert "qemu-system-common" in caught.value.hint and "--keep folders-9p" in caught.value.hint
 
 
 @pytest.mark.attack

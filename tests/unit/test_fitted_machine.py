@@ -17,7 +17,7 @@ from vmtailor.drivers.host.bundle_folder import BundleFolder
 from vmtailor.model.bundle import SYSTEM
 from vmtailor.model.machine import Accelerator, Clock, Disk, DiskFormat, DiskMode, Machine, PublishedPort
 from vmtailor.model.option import OptionSubject, rows_of
-from vmtailor.pipeline import machine_run, reverify, run_mounts
+from vmtailor.pipeline import machine_run, reverify, run_mounts, run_network
 from vmtailor.pipeline.machine_run import RunOptions, require_meant
 from vmtailor.pipeline.reverify import VerifyRequest
 from vmtailor.stages.verify import Target
@@ -91,7 +91,9 @@ def test_what_a_system_writes_to_its_disk_is_thrown_away(tmp_path: Path, form: D
 def test_an_option_of_the_other_kind_is_refused_by_its_name(
     tmp_path: Path, name: str, taking: OptionSubject, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_mounts, "require_meant", lambda *_: None)  # what mounts need besides is not asked here
+    # What mounts and addresses need besides is not asked here.
+    monkeypatch.setattr(run_mounts, "require_meant", lambda *_: None)
+    monkeypatch.setattr(run_network, "require_six", lambda *_: None)
     container, folder = opened(tmp_path / "container"), tmp_path / "system"
     write_bundle(folder)
     (folder / SYSTEM).write_text("{}")

@@ -25,6 +25,7 @@ from vmtailor.base.files import records
 from vmtailor.drivers.host import bundle_folder, family_kernels
 from vmtailor.drivers.host.bundle_folder import seal
 from vmtailor.drivers.image import image_reference
+from vmtailor.drivers.shares import file_servers
 from vmtailor.model.bundle import RUN
 from vmtailor.model.fit_run import FitRun
 from vmtailor.model.image import Image, ImageConfig
@@ -138,6 +139,12 @@ def test_a_bundle_gives_its_kernel_and_another_processors_does_not(
         start(layout, family=str(given))
 
 
+@pytest.fixture
+def has_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_servers, "place", lambda: "/usr/libexec/virtiofsd")
+
+
+@pytest.mark.usefixtures("has_server")
 def test_what_a_family_kernel_lacks_is_said_with_what_makes_one(layout: str) -> None:
     fit_in_cache("server", SERVER, 2000)
     found = bundle_folder.load(start(layout).bundle)
@@ -153,6 +160,7 @@ def test_what_a_family_kernel_lacks_is_said_with_what_makes_one(layout: str) -> 
         subject_of(RunOptions(Path(layout), explain_failures=True), ImageRunOptions())
 
 
+@pytest.mark.usefixtures("has_server")
 def test_a_family_kernel_mounts_what_the_images_own_cannot(layout: str, capsys: pytest.CaptureFixture[str]) -> None:
     own = fit_in_cache("own", (), 3000, image_digest=IMAGE.digest, image=CONFIG)
     options = RunOptions(Path(layout), volumes=mount_words.parse_volumes(("/tmp:/x",)))

@@ -196,7 +196,7 @@ def test_what_is_refused_is_what_it_was() -> None:
         *("--volume", "--mount", "--attach"),
         *("--shm-size", "--add-host", "--dns", "--dns-search", "--dns-option", "--cap-add", "--cap-drop"),
         *("--group-add", "--ulimit", "--sysctl", "--oom-score-adj", "--domainname", "--security-opt"),
-        *("--publish-all", "--expose", "--network", "--ip"),
+        *("--publish-all", "--expose", "--network", "--ip", "--ip6"),
     }
     every = {row.name for _, row in rows_of(BootOptions)} - {"SUBJECT", "--out", "--json"}
     assert every - refused(BootOptions, KINDS.FITTED) == {

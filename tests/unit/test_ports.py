@@ -70,10 +70,7 @@ def test_addresses_of_ipv6() -> None:
     (first,), (second,) = parse_ports("[0:0::1]:8080:80"), parse_ports("[::]::80")
     assert (first.host_place, second.host_place, first.six) == ("[::1]:8080", "[::]:0", True)
     assert len(parse_all(["8080:80", "[::1]:8080:80"])) == 2
-    for text in ("[::1]:8080:80/udp", "[::1]::80/udp"):
-        with pytest.raises(UserInputError, match="cannot be published: connections of TCP alone") as caught:
-            parse_all([text])
-        assert "IPv4" in caught.value.hint
+    assert [port.protocol for port in parse_all(["[::1]:53:53/udp", "[::1]:53:53"])] == ["udp", "tcp"]
     for text in ("[::1%lo]:8080:80", "[1.2.3.4]:8080:80", "[]:8080:80", "[::1]:80"):
         with pytest.raises(UserInputError, match="is not a port to publish"):
             parse_ports(text)
@@ -103,6 +100,20 @@ def test_a_program_beside_leads_from_addresses_of_ipv6() -> None:
     with pytest.raises(HostError, match=r"2001:db8::77 is not an address of this host") as caught:
         chosen(parse_ports("[2001:db8::77]::80"))
     assert "ip -6 address" in caught.value.hint
+
+
+def test_datagrams_are_led_from_addresses_of_ipv6_too() -> None:
+    """Two programs cannot have the same port for datagrams, as for connections."""
+    (asked,) = chosen(parse_ports("[::1]::53/udp"))
+    (of_qemu,), (beside,) = run_forwards.opened([asked])
+    try:
+        assert (of_qemu.host_address, of_qemu.protocol, of_qemu.guest_port) == ("127.0.0.1", "udp", 53)
+        with socket.socket(fileno=os.dup(beside.inherited[0])) as taken:
+            assert taken.type == socket.SOCK_DGRAM and taken.getsockname()[:2] == ("::1", asked.host_port)
+        with pytest.raises(HostError, match=rf"\[::1\]:{asked.host_port}/udp is already in use"):
+            run_forwards.opened([asked])
+    finally:
+        os.close(beside.inherited[0])
 
 
 def test_one_host_port_cannot_lead_to_two() -> None:

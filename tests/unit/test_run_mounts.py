@@ -12,13 +12,13 @@ import pytest
 
 from vmtailor.base.errors import UserInputError
 from vmtailor.drivers.host.bundle_folder import BundleFolder
-from vmtailor.drivers.shares import volumes
+from vmtailor.drivers.shares import file_servers, volumes
 from vmtailor.model.architecture import Bus
-from vmtailor.model.guest_mounts import Share
+from vmtailor.model.guest_mounts import MountKind, Share
 from vmtailor.model.machine import Disk
 from vmtailor.model.option_values import kept_symbols
 from vmtailor.pipeline.mount_words import parse_mounts, parse_volumes
-from vmtailor.pipeline.run_mounts import Mounted, held, require_meant, require_room
+from vmtailor.pipeline.run_mounts import Mounted, held, require_meant, require_room, way_of_folders
 
 INIT = b"\0mount-at\0"
 KERNEL = {"FUSE_FS": "y", "VIRTIO_FS": "y", "EXT4_FS": "y", "EXT4_FS_SECURITY": "y"}
@@ -33,6 +33,11 @@ class FakeBundle:
 
 def bundle(config: dict[str, str], init: bytes = INIT) -> BundleFolder:
     return cast("BundleFolder", FakeBundle(config, init))
+
+
+@pytest.fixture(autouse=True)
+def has_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_servers, "place", lambda: "/usr/libexec/virtiofsd")
 
 
 @pytest.fixture
@@ -53,6 +58,48 @@ def test_a_kernel_that_cannot_is_refused_with_the_command_that_makes_one() -> No
         assert caught.value.hint.startswith(f"vmtailor refit /bundles/web --keep {groups} ")
     require_meant((folder, volume), bundle(KERNEL))
     require_meant(parse_volumes(["/x"]), bundle({}))  # in memory, as all of the root
+
+
+NINE_P = {"NET_9P": "y", "NET_9P_VIRTIO": "y", "9P_FS": "y"}
+
+
+@pytest.mark.parametrize(
+    ("server", "config", "way"),
+    [
+        (True, KERNEL, ("virtiofs", "")),
+        (True, KERNEL | NINE_P, ("virtiofs", "")),
+        (True, NINE_P, ("9p", "the kernel has no VIRTIO_FS")),
+        (False, KERNEL | NINE_P, ("9p", "this host has no virtiofsd")),
+        (False, KERNEL, ("virtiofs", "")),  # which is refused where it is started, with what to install
+    ],
+)
+def test_folders_are_mounted_by_what_host_and_kernel_have(
+    server: bool, config: dict[str, str], way: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_servers, "place", lambda: "/usr/libexec/virtiofsd" if server else None)
+    assert way_of_folders(bundle(config)) == way
+    require_meant(parse_volumes(["/srv:/a"]), bundle(config, INIT + b"trans=virtio,version=9p2000.L\0"))
+
+
+def test_a_kernel_for_a_host_without_a_server_has_9p(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_servers, "place", lambda: None)
+    with pytest.raises(UserInputError, match=r"it lacks NET_9P, NET_9P_VIRTIO, 9P_FS$") as caught:
+        require_meant(parse_volumes(["/srv:/a"]), bundle({}))
+    assert "--keep folders-9p " in caught.value.hint
+    of_family = bundle({})
+    of_family.is_fitted = False  # type: ignore[misc]
+    with pytest.raises(UserInputError, match="this family kernel cannot mount folders of the host") as caught:
+        require_meant(parse_volumes(["/srv:/a"]), of_family)
+    assert caught.value.hint.startswith("vmtailor family build --keep folders-9p makes")
+    with pytest.raises(UserInputError, match="too old to mount"):
+        require_meant(parse_volumes(["/srv:/a"]), bundle(NINE_P))
+
+
+@pytest.mark.usefixtures("no_volumes")
+def test_orders_and_shares_by_9p(tmp_path: Path) -> None:
+    mounted = held(parse_volumes([f"{tmp_path}:/a:ro", "one:/b"]), 2, MountKind.FOLDER_9P)
+    assert [order.record for order in mounted.orders] == ["9p ro vtfs0 /a", "ext4 rw,copy 2 /b"]
+    assert mounted.shares == (Share("vtfs0", str(tmp_path), read_only=True, by=MountKind.FOLDER_9P),)
 
 
 def test_the_symbols_of_a_group_are_kept_by_its_name() -> None:

@@ -132,3 +132,5 @@ def test_the_same_bundle_gives_the_same_image(tmp_path: Path) -> None:
         for name in ("one", "two")
     )
     assert (first / "image" / "index.json").read_bytes() == (second / "image" / "index.json").read_bytes()
+    layer = next(one for one in (first / "image" / "blobs" / "sha256").iterdir() if one.read_bytes()[:2] == b"\x1f\x8b")
+    assert layer.read_bytes()[4:8] == bytes(4)  # gzip's time

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the user mounts into the container. A record is "TYPE FLAGS SOURCE TARGET": `virtiofs` a tag that the machine
- * shares, `ext4` the number of a disk, `tmpfs` nothing, and `place` is a folder that is made, and nothing on it. FLAGS
- * are joined by commas: ro, rw; file: SOURCE has the one file "file", which is mounted; copy: a volume that is used for
- * the first time begins as the image's folder; the others are tmpfs's own.
+ * What the user mounts into the container. A record is "TYPE FLAGS SOURCE TARGET": `virtiofs`, `9p` a tag that the
+ * machine shares, `ext4` the number of a disk, `tmpfs` nothing, and `place` is a folder that is made, and nothing on
+ * it. FLAGS are joined by commas: ro, rw; file: SOURCE has the one file "file", which is mounted; copy: a volume that
+ * is used for the first time begins as the image's folder; the others are tmpfs's own.
  */
 #include "init/container/mounts.h"
 
@@ -90,10 +90,16 @@ static void read_record(struct wanted *wanted, char *record) {
     if (wanted->target[0] != '/' || strlen(wanted->target) >= LONGEST)
         fatal("", "mount(%.80s): not an absolute path", wanted->target);
     read_flags(wanted, parts[1]);
+    if (strcmp(wanted->type, "9p") == 0)
+        /* Pages of a file are kept while it is open, without which none can be mapped for writing. */
+        strcpy(wanted->options, "trans=virtio,version=9p2000.L,cache=mmap,msize=131072");
 }
 
 static const char *symbol_of(const char *type) {
-    return strcmp(type, "virtiofs") == 0 ? "VIRTIO_FS" : strcmp(type, "ext4") == 0 ? "EXT4_FS" : "TMPFS";
+    return strcmp(type, "virtiofs") == 0 ? "VIRTIO_FS"
+           : strcmp(type, "9p") == 0     ? "9P_FS"
+           : strcmp(type, "ext4") == 0   ? "EXT4_FS"
+                                         : "TMPFS";
 }
 
 static void do_mount(const struct wanted *wanted, const char *source, const char *where, unsigned long flags) {
@@ -184,7 +190,8 @@ void mounts_make(void) {
             mount_volume(&wanted);
         else if (wanted.file)
             mount_file(&wanted);
-        else if (strcmp(wanted.type, "virtiofs") == 0 || strcmp(wanted.type, "tmpfs") == 0)
+        else if (strcmp(wanted.type, "virtiofs") == 0 || strcmp(wanted.type, "9p") == 0 ||
+                 strcmp(wanted.type, "tmpfs") == 0)
             do_mount(&wanted, wanted.source, wanted.target, wanted.flags);
         else
             fatal("", "mount(%s): unknown type '%s'", wanted.target, wanted.type);

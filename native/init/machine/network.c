@@ -4,75 +4,32 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <net/if.h>
-#include <net/route.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "common/interface.h"
 #include "init/base/power_off.h"
 #include "init/base/serial_line.h"
+#include "init/machine/lease.h"
 #include "init/machine/net_words.h"
+#include "init/machine/network6.h"
 #include "init/settings/settings.h"
-
-static struct ifreq request(const char *name) {
-    struct ifreq request = {0};
-    snprintf(request.ifr_name, sizeof request.ifr_name, "%s", name);
-    return request;
-}
-
-static void set_address(struct sockaddr *where, struct in_addr address) {
-    struct sockaddr_in full = {.sin_family = AF_INET, .sin_addr = address};
-    memcpy(where, &full, sizeof full);
-}
-
-static bool bring_up(int fd, const char *name) {
-    struct ifreq flags = request(name);
-    if (ioctl(fd, SIOCGIFFLAGS, &flags) != 0)
-        return false;
-    flags.ifr_flags |= IFF_UP | IFF_RUNNING;
-    return ioctl(fd, SIOCSIFFLAGS, &flags) == 0;
-}
-
-/* A gateway outside of the network's own addresses is reached by a route of its own. */
-static void lead_to(int fd, struct in_addr via) {
-    char device[] = "eth0";
-    struct rtentry route = {.rt_flags = RTF_UP | RTF_HOST, .rt_dev = device};
-    set_address(&route.rt_dst, via);
-    set_address(&route.rt_genmask, (struct in_addr){~0u});
-    if (ioctl(fd, SIOCADDRT, &route) != 0)
-        fatal("", "ioctl(SIOCADDRT gateway): %s", strerror(errno));
-}
 
 static void set_eth0(int fd) {
     struct net_words net;
     if (!net_words_read(&net, settings.net) || net.prefix < 1)
         fatal("", "the network '%s' is not ADDRESS/PREFIX,GATEWAY,DNS", settings.net);
-    struct in_addr own, via, mask = {htonl(~0u << (32 - net.prefix))};
+    struct in_addr own, via = {0};
     if (inet_aton(net.address, &own) == 0 || (net.gateway[0] != '\0' && inet_aton(net.gateway, &via) == 0))
         fatal("", "the network '%s' has no valid address", settings.net);
-
-    struct ifreq ask = request("eth0");
-    set_address(&ask.ifr_addr, own);
-    if (ioctl(fd, SIOCSIFADDR, &ask) != 0)
-        fatal("VIRTIO_NET", "ioctl(SIOCSIFADDR eth0): %s", strerror(errno));
-    set_address(&ask.ifr_netmask, mask);
-    if (ioctl(fd, SIOCSIFNETMASK, &ask) != 0)
-        fatal("", "ioctl(SIOCSIFNETMASK eth0): %s", strerror(errno));
-    if (!bring_up(fd, "eth0"))
-        fatal("", "ioctl(SIOCSIFFLAGS eth0): %s", strerror(errno));
-    if (net.gateway[0] == '\0')
-        return;
-    if (((own.s_addr ^ via.s_addr) & mask.s_addr) != 0)
-        lead_to(fd, via);
-    struct rtentry route = {.rt_flags = RTF_UP | RTF_GATEWAY};
-    set_address(&route.rt_dst, (struct in_addr){0});
-    set_address(&route.rt_genmask, (struct in_addr){0});
-    set_address(&route.rt_gateway, via);
-    if (ioctl(fd, SIOCADDRT, &route) != 0)
-        fatal("", "ioctl(SIOCADDRT default): %s", strerror(errno));
+    if (settings.net6 != NULL)
+        network6_sure();
+    const char *failed = interface_configure(fd, "eth0", own, net.prefix, via);
+    if (failed != NULL)
+        fatal(strcmp(failed, "SIOCSIFADDR") == 0 ? "VIRTIO_NET" : "", "ioctl(%s eth0): %s", failed, strerror(errno));
+    if (settings.net6 != NULL)
+        network6_up();
 }
 
 static bool connects(const struct step *step) {
@@ -94,9 +51,9 @@ void network_up(void) {
             fatal(errno == ENOSYS ? "NET" : "INET", "socket(AF_INET): %s", strerror(errno));
         return; /* a container without a network in a kernel without one */
     }
-    if (!bring_up(fd, "lo"))
+    if (!interface_up(fd, "lo"))
         line_note("", "ioctl(SIOCSIFFLAGS lo): %s", strerror(errno));
-    if (settings.net != NULL)
+    if (settings.net != NULL && !lease_given())
         set_eth0(fd);
     close(fd);
 }

@@ -31,6 +31,34 @@ void root_scratch(void) {
         fatal("TMPFS", "mount(tmpfs on %s): %s", SCRATCH, strerror(errno));
 }
 
+/* What is mounted there becomes `/`. */
+static void become_root(const char *where) {
+    if (chdir(where) != 0)
+        fatal("", "chdir(%s): %s", where, strerror(errno));
+    if (mount(".", "/", NULL, MS_MOVE, NULL) != 0)
+        fatal("", "mount(%s moved to /): %s", where, strerror(errno));
+    if (chroot(".") != 0 || chdir("/") != 0)
+        fatal("", "chroot(%s): %s", where, strerror(errno));
+}
+
+/* VT_ROOTFILE: the root file system is a file in the folder that a runtime shares as root. Our own folder there is the
+ * place to mount it, and a console is opened from it where the shared folder had none. */
+void root_from_file(void) {
+    const char *path = getenv("VT_ROOTFILE");
+    if (path == NULL)
+        return;
+    if (mount(path, "/.vmtailor", "erofs", MS_RDONLY, NULL) != 0)
+        fatal(errno == ENOTBLK ? "EROFS_FS_BACKED_BY_FILE" : "", "mount(%s as erofs): %s", path, strerror(errno));
+    become_root("/.vmtailor");
+    int console = isatty(0) ? -1 : open("/dev/console", O_RDWR | O_NOCTTY);
+    if (console < 0)
+        return;
+    for (int fd = 0; fd < 3; fd++)
+        dup2(console, fd);
+    if (console > 2)
+        close(console);
+}
+
 /* VT_ROOT: `overlay` (the default), `ro` (left as it is), `rw` (remounted; for a writable format on a private disk). */
 void root_writable(void) {
     const char *wanted = getenv("VT_ROOT");
@@ -50,12 +78,7 @@ void root_writable(void) {
      * place. */
     if (capabilities_limited() && mount("/.vmtailor", NEW_ROOT "/.vmtailor", NULL, MS_BIND, NULL) != 0)
         fatal("", "mount(/.vmtailor in %s): %s", NEW_ROOT, strerror(errno));
-    if (chdir(NEW_ROOT) != 0)
-        fatal("", "chdir(%s): %s", NEW_ROOT, strerror(errno));
-    if (mount(".", "/", NULL, MS_MOVE, NULL) != 0)
-        fatal("", "mount(%s moved to /): %s", NEW_ROOT, strerror(errno));
-    if (chroot(".") != 0 || chdir("/") != 0)
-        fatal("", "chroot(%s): %s", NEW_ROOT, strerror(errno));
+    become_root(NEW_ROOT);
 }
 
 static const struct {

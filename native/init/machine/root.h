@@ -6,6 +6,8 @@
 
 #include <stdbool.h>
 
+/* Of a file, where the machine was told so; before the line to the host is opened. */
+void root_from_file(void);
 void root_scratch(void);
 void root_writable(void);
 void root_mounts(void);

@@ -20,13 +20,12 @@ from vmtailor.model.boots.ending import End
 from vmtailor.model.bundle import RUN
 from vmtailor.model.fit_run import FitRun
 from vmtailor.model.guest import GuestNote, GuestReport
+from vmtailor.model.kept_machine import USED_UP
 
 #: Exit status of what had to be killed.
 KILLED = 128 + signal.SIGKILL
 #: Exit status of what is there and cannot be executed as it was asked for.
 CANNOT_EXECUTE = 126
-#: Words of an end for lack of memory.
-USED_UP = "of memory were used up, and its kernel killed"
 _MIB = 1 << 20
 _OUT_OF_MEMORY = re.compile(r"Out of memory|System is deadlocked on memory|Initramfs unpacking failed: write error")
 _KILLED_FOR_MEMORY = re.compile(r"Out of memory: Killed process \d+ \(([^)\n]{1,32})\)")

@@ -56,7 +56,7 @@ def export(
         str,
         Option(
             name="--address", metavar="ADDRESS/PREFIX,GATEWAY[,DNS]",
-            help="Give the guest this address. Default: the target's.",
+            help="Give the guest this address, or `dhcp`. Default: the target's.",
         ),
     ] = "",
     image: Annotated[

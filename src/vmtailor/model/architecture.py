@@ -101,7 +101,8 @@ class Emulator:
     emulated machine in which KVM works (drivers/lab); empty where there is none; `lab_options`: further options of its
     board. `guest_entry`: the bytes, in hexadecimal, of the instruction by which a hypervisor within the machine enters
     its guest, where QEMU emulates one; what follows it is executed first when the guest is left. Empty: none is
-    known."""
+    known. `run_words`: words of the kernel of a machine that `run` starts under emulation, for mistakes of the
+    emulator; machines that are measured do without."""
 
     program: str
     package: str
@@ -112,6 +113,7 @@ class Emulator:
     firmware: tuple[str, ...] = ()
     cpu: str = ""
     halted: str = ""
+    run_words: tuple[str, ...] = ()
     pace: int = 0
     round_ns: int = 0
     guest_entry: str = ""

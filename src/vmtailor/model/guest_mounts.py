@@ -10,25 +10,37 @@ from enum import StrEnum
 class MountKind(StrEnum):
     """A kind of mount, by the file system that the guest's kernel mounts."""
 
-    FOLDER = "virtiofs"  # of the host, or a file alone
+    FOLDER = "virtiofs"  # of the host, or a file alone, by a server beside the monitor
+    FOLDER_9P = "9p"  # the same, by the monitor itself
     VOLUME = "ext4"  # a disk of its own
     MEMORY = "tmpfs"
     PLACE = "place"  # a volume without a name: a folder in the root, which can be written and is thrown away
 
 
-#: Symbols that a kernel needs for each kind, and the group of `--keep` that has them.
-SYMBOLS = {MountKind.FOLDER: ("FUSE_FS", "VIRTIO_FS"), MountKind.VOLUME: ("EXT4_FS", "EXT4_FS_SECURITY")}
-GROUPS = {"folders": SYMBOLS[MountKind.FOLDER], "volumes": SYMBOLS[MountKind.VOLUME]}
+#: Symbols that a kernel needs for mounts, by their words of `--keep`.
+FOLDERS, FOLDERS_9P, VOLUMES = "folders", "folders-9p", "volumes"
+GROUPS = {
+    FOLDERS: ("FUSE_FS", "VIRTIO_FS"),
+    FOLDERS_9P: ("NET_9P", "NET_9P_VIRTIO", "9P_FS"),
+    VOLUMES: ("EXT4_FS", "EXT4_FS_SECURITY"),
+}
 
 
 @dataclass(frozen=True)
 class Share:
-    """A folder of the host, or a file alone, that a machine shares under a tag. `path`: absolute, without links."""
+    """A folder of the host, or a file alone, that a machine shares under a tag. `path`: absolute, without links. `by`:
+    the file system in between, one of those of folders."""
 
     tag: str
     path: str
     read_only: bool = False
     single_file: bool = False
+    by: MountKind = MountKind.FOLDER
+
+    @property
+    def word(self) -> str:
+        """Return what native/launch and native/serve call a share of its kind."""
+        return ("file" if self.single_file else "folder") + ("-ro" if self.read_only else "")
 
 
 @dataclass(frozen=True, kw_only=True)

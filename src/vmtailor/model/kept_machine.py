@@ -18,6 +18,8 @@ NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]{1,127}")
 ID = re.compile(r"[0-9a-f]{64}")
 #: Digits of an identifier that tables show.
 SHORT = 12
+#: Words of the error of a machine that lacked memory.
+USED_UP = "of memory were used up, and its kernel killed"
 #: Status of a machine whose supervisor was killed: so it was killed itself.
 KILLED = 137
 

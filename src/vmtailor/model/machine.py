@@ -107,7 +107,7 @@ def _renewed(old: dict[str, Any]) -> dict[str, Any]:
 # vmtailor/machine/2: one record for both: `devices`, `entropy`, `machine_options` and `options`; a disk has a format
 #     and a mode; without `kernel`, the loader on the first disk starts. All monitors but QEMU were unknown.
 # vmtailor/machine/3: `board` was `kind`, `words` was `append`, `extras` was `options`; `monitor` and `firmware`. In
-#     records without `line`, it is the serial line. Later ones have `mac` and `tap`.
+#     records without `line`, it is the serial line. Later ones have `mac`, `tap` and `network6`.
 @dataclass(frozen=True)
 class Machine:
     """One virtual machine, in words that no monitor calls its own.
@@ -121,10 +121,11 @@ class Machine:
     `entropy`: a device that gives the host's randomness. `pace`: on the instruction clock an instruction takes 2**pace
     times as long as its processor's usually do.
 
-    `network` adds a virtio network device, for which no root is needed. `outbound`: the guest may open connections to
-    the world; otherwise only published ports lead in. `host_loopback`: with `outbound`, to the servers on the host's
-    loopback address, too. `mac`: its own address. `tap`: a TAP device of the host that it leads to, in place of the
-    monitor's own network. `line`: where our init and the host talk.
+    `network` adds a virtio network device, for which no root is needed. `network6`: the guest's address in an IPv6
+    network that the monitor's own is, too, as `ADDRESS/PREFIX`; empty: it is none. `outbound`: the guest may open
+    connections to the world; otherwise only published ports lead in. `host_loopback`: with `outbound`, to the servers
+    on the host's loopback address, too. `mac`: its own address. `tap`: a TAP device of the host that it leads to, in
+    place of the monitor's own network. `line`: where our init and the host talk.
 
     `monitor` starts the machine. `extras` are further words for this one monitor, as it spells them."""
 
@@ -155,6 +156,7 @@ class Machine:
     monitor: str = USUAL_MONITOR
     mac: str = USUAL_MAC
     tap: str = ""
+    network6: str = ""
     line: TalkLine = TalkLine.SERIAL
 
     @property

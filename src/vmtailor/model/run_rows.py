@@ -89,6 +89,10 @@ IP = Option(
     name="--ip", read=run_values.ip_address, subjects=_CONTAINERS,
     help="Give the guest this IPv4 address on a TAP device: ADDRESS or ADDRESS/PREFIX.",
 )  # fmt: skip
+IP6 = Option(
+    name="--ip6", read=run_values.ip6_address, subjects=_CONTAINERS,
+    help="Give the guest this IPv6 address, too: ADDRESS or ADDRESS/PREFIX. The kernel needs IPV6.",
+)  # fmt: skip
 CPUSET_CPUS = Option(
     name="--cpuset-cpus",
     read=run_values.host_cpus,

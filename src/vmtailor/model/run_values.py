@@ -363,6 +363,20 @@ def host_cpus(text: str) -> frozenset[int]:
     return frozenset(found)
 
 
+def ip6_address(text: str) -> str:
+    """Return the IPv6 address of the guest, `ADDRESS` or `ADDRESS/PREFIX`. Raises UserInputError."""
+    hint = "for example --ip6 fd00:1::5, or fd00:1::5/64"
+    try:
+        found = ipaddress.IPv6Interface(text)
+    except ValueError:
+        raise UserInputError(f"'{_shown(text)}' is not an IPv6 address", hint=hint) from None
+    one = found.ip
+    special = one.is_multicast or one.is_loopback or one.is_unspecified or one.is_link_local or one.ipv4_mapped
+    if special or one.scope_id or not found.network.prefixlen:
+        raise UserInputError(f"'{_shown(text)}' is not the IPv6 address of one machine in its network", hint=hint)
+    return str(found) if "/" in text else str(one)
+
+
 def ip_address(text: str) -> str:
     """Return the IPv4 address of the guest, `ADDRESS` or `ADDRESS/PREFIX`. Raises UserInputError."""
     try:

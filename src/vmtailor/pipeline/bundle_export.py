@@ -21,7 +21,7 @@ from vmtailor.drivers.guest import guest_volume
 from vmtailor.drivers.host import bundle_folder
 from vmtailor.drivers.host.bundle_folder import BundleFolder
 from vmtailor.drivers.targets import targets
-from vmtailor.drivers.targets.target import Export, ExportFolder, ExportWishes, Guide, TargetRow
+from vmtailor.drivers.targets.target import DHCP, Export, ExportFolder, ExportWishes, Guide, TargetRow
 from vmtailor.model.architecture import named
 from vmtailor.model.kernel_needs import KernelNeed
 from vmtailor.model.machine import DiskMode, Machine, PublishedPort
@@ -33,7 +33,7 @@ README = "README.md"
 #: Words of init's (native/init): its console shows no frames; it ends by ACPI.
 _PLAIN, _OFF = "VT_CONSOLE=plain", "VT_END=off"
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\Z")
-_ADDRESS = re.compile(r"[0-9.]{7,15}/[0-9]{1,2},[0-9.]{7,15}(?:,[0-9.]{7,15})?\Z")
+_ADDRESS = re.compile(rf"{DHCP}|[0-9.]{{7,15}}/[0-9]{{1,2}},[0-9.]{{7,15}}(?:,[0-9.]{{7,15}})?\Z")
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def export(bundle: Path, target: str, out: Path | None, wishes: ExportWishes, st
 def prepare(files: BundleFolder, chosen: targets.ChosenTarget, wishes: ExportWishes) -> Export:
     """Return a bundle's machine for a target. Raises UserInputError where the target cannot have it."""
     bundle, row = files.bundle, chosen.row.of(chosen.variant)
-    targets.require_architecture(row, bundle.architecture)
+    targets.require_architecture(chosen, bundle.architecture)
     if files.is_system and not row.systems:
         raise UserInputError(
             f"{row.title} takes no system with an init of its own from vmtailor",
@@ -104,9 +104,14 @@ def prepare(files: BundleFolder, chosen: targets.ChosenTarget, wishes: ExportWis
             f"the init of {files.path} is older than exports: its console would show frames",
             hint="fit the image again; its kernel is in the cache",
         )
+    address = _address(machine, wishes, row)
+    if address == DHCP and not guest_volume.has_dhcp(files.init):
+        raise UserInputError(
+            f"the init of {files.path} is older than its DHCP client", hint="fit the image again, or give --address"
+        )
     made = Export(
         bundle=bundle, files=files, machine=machine, variant=chosen.variant, name=wishes.name, wishes=wishes,
-        config=files.config, volume=_volume(files, wishes), address=_address(machine, wishes, row),
+        config=files.config, volume=_volume(files, wishes), address=address,
     )  # fmt: skip
     words = machine.words if files.is_system else (*_own_words(machine, row), *_guest_words(made, row))
     made = replace(made, machine=replace(machine, words=words))
@@ -191,7 +196,7 @@ def _address(machine: Machine, wishes: ExportWishes, row: TargetRow) -> str:
     address = wishes.address or row.address
     if address and not _ADDRESS.fullmatch(address):
         raise UserInputError(
-            f"'{address[:64]}' is no address of a machine", hint="ADDRESS/PREFIX,GATEWAY[,DNS], such as "
+            f"'{address[:64]}' is no address of a machine", hint=f"{DHCP}, or ADDRESS/PREFIX,GATEWAY[,DNS], such as "
             "172.16.0.2/30,172.16.0.1,1.1.1.1",
         )  # fmt: skip
     return address if machine.network else ""

@@ -87,8 +87,8 @@ def _on_a_wider_kernel(
     if found is None or bundle is None or run_mounts.lacking(options.wanted_mounts, bundle_folder.load(bundle)):
         raise UserInputError(
             f"the kernel of {image.reference} cannot mount {mounts}, and no family kernel that can is here",
-            hint=f"vmtailor fit {image.reference} --keep {','.join(groups)} makes one for this image, and vmtailor "
-            "family build one for any image; both take minutes, once",
+            hint=f"vmtailor fit {image.reference} --keep {','.join(groups)} makes one for this image, and "
+            f"{run_mounts.family_command(groups)} one for any image; both take minutes, once",
         )
     note(f"{found.phrase}, not fitted: nothing proven for this image, whose own kernel cannot mount {mounts}")
     return RunSubject(bundle, of_cache=True)

@@ -31,6 +31,7 @@ from vmtailor.drivers.monitors import monitors
 from vmtailor.drivers.monitors.monitor import KVM_DEVICE
 from vmtailor.drivers.monitors.supervised_start import RUN_VOLUME, FileHandover, SupervisedStart
 from vmtailor.model import option_values, run_rows, run_values
+from vmtailor.model.architecture import named
 from vmtailor.model.boots.surroundings import GuestSurroundings, Limit, Tmpfs
 from vmtailor.model.boots.workload import Run, Terminal
 from vmtailor.model.bundle import INIT, RECORD, RUN
@@ -238,6 +239,7 @@ class RunOptions:
     network: str | None = option(run_rows.NETWORK, None)
     mac: str | None = option(run_rows.MAC_ADDRESS, None)
     ip: str | None = option(run_rows.IP, None)
+    ip6: str | None = option(run_rows.IP6, None)
     host_cpus: frozenset[int] | None = option(run_rows.CPUSET_CPUS, None)
     keep_state: bool = option(
         Option(
@@ -306,12 +308,12 @@ class EndContext:
         return Memory(self.memory_bytes, None)
 
 
-def run_of(options: RunOptions, image: ImageConfig, network: bool, privileged: bool = False) -> Run:
-    """Return the orders to init for this start. `network`: the machine can have one; `privileged`: the container's
-    default when the options do not say. Raises UserInputError when there is nothing to execute, and for surroundings
-    that cannot be."""
+def run_of(options: RunOptions, image: ImageConfig, network: bool, privileged: bool = False, six: bool = False) -> Run:
+    """Return the orders to init for this start. `network`: the machine can have one; `six`: and an address of IPv6 in
+    it; `privileged`: the container's default when the options do not say. Raises UserInputError when there is nothing
+    to execute, and for surroundings that cannot be."""
     rows, columns = tty.size()
-    reached = run_network.chosen(options.network, options.ip, network)
+    reached = run_network.chosen(options.network, options.ip, network, options.ip6, six)
     return Run(
         argv=_argv(options, image),
         env=run_environment.variables(options.env_files, options.env),
@@ -321,6 +323,7 @@ def run_of(options: RunOptions, image: ImageConfig, network: bool, privileged: b
         terminal=Terminal(rows, columns) if options.terminal else None,
         stdin=options.interactive,
         network=reached.guest,
+        network6=reached.guest6,
         privileged=privileged if options.privileged is None else options.privileged,
         surroundings=_surroundings(options, reached),
     )
@@ -388,6 +391,7 @@ def require_meant(options: RunOptions, files: BundleFolder) -> None:
             f"the bundle was fitted to {plural(bundle.cpus, 'CPU')}, and its kernel has no more",
             hint=f"fit the {noun} with --cpus {options.cpus}",
         )
+    run_network.require_six(options.ip6, files)
     run_mounts.require_meant(options.wanted_mounts, files)
 
 
@@ -434,14 +438,17 @@ def orders_of(
     if options.publish_all:
         asked = run_network.with_exposed(asked, (*files.image.config.exposed_ports, *options.expose))
     published = run_ports.chosen(asked)
-    of_qemu, beside = run_forwards.opened(published)
     run, as_asked = _run_of(options, files)
+    of_qemu, beside = run_forwards.opened(published, to_six=run.network6 is not None)
     machine = run_network.with_network(replace(_machine(options, files), ports=of_qemu), run, options.network)
     machine = replace(machine, line=_line(files, machine))
     run = replace(run, virtio_line=machine.line is TalkLine.VIRTIO)
     # Behind the root, init's orders, and the tracer.
     first = len(machine.disks) + (1 if watching is None else 2)
-    mounted = run_mounts.held(options.wanted_mounts, first)
+    folders, why = run_mounts.way_of_folders(files)
+    mounted = run_mounts.held(options.wanted_mounts, first, folders)
+    if mounted.shares and why:
+        note(f"folders are mounted by 9p, for {why}")
     if layer is not None:
         number = first + len(mounted.disks)
         run = replace(run, surroundings=kept_layer.given(run.surroundings, number))
@@ -523,7 +530,8 @@ def _of_files(files: BundleFolder, start: SupervisedStart) -> tuple[str, ...]:
 def _run_of(options: RunOptions, files: BundleFolder) -> tuple[Run, bool]:
     """Return the orders of init, and whether nothing had to be said of them."""
     bundle, image = files.bundle, files.image.config
-    run = run_of(options, image, bundle.network, bundle.privileged)
+    six = bundle.network and run_network.may_have_six(files)
+    run = run_of(options, image, bundle.network, bundle.privileged, six)
     run_surroundings.require_able(files, run.surroundings, options.cap_drop)
     if files.may_be_pid_one and (options.pid is not None or options.init):
         return replace(run, pid_one=False), True
@@ -567,8 +575,10 @@ def _system(options: RunOptions, files: BundleFolder, published: tuple[Published
 
 def _machine(options: RunOptions, files: BundleFolder) -> Machine:
     """Return the bundle's machine as the caller wants it, all but the run volume."""
-    accelerator = options.accelerator or monitors.usual().best_accelerator(files.bundle.architecture)
-    machine = machine_of(files, Chosen(accelerator=accelerator, memory_bytes=options.memory_bytes))
+    architecture = files.bundle.architecture
+    accelerator = options.accelerator or monitors.usual().best_accelerator(architecture)
+    words = named(architecture).emulator.run_words if accelerator is Accelerator.TCG else ()
+    machine = machine_of(files, Chosen(accelerator=accelerator, memory_bytes=options.memory_bytes, append=words))
     return replace(
         machine,
         cpus=options.cpus or machine.cpus,

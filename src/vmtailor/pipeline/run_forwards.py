@@ -2,7 +2,7 @@
 """Ports that `run -p` publishes on addresses of IPv6.
 
 QEMU's own network listens on addresses of IPv4 alone. So we listen, and a program beside the machine (native/forward)
-passes each connection on to a free port of loopback, where QEMU listens for the guest."""
+passes each connection and datagram on to a free port of loopback, where QEMU listens for the guest."""
 
 from __future__ import annotations
 
@@ -47,9 +47,17 @@ def require_none(ports: Sequence[PublishedPort]) -> None:
             )
 
 
-def opened(ports: Sequence[PublishedPort]) -> tuple[tuple[PublishedPort, ...], tuple[ProgramBeside, ...]]:
+def opened(
+    ports: Sequence[PublishedPort], to_six: bool = False
+) -> tuple[tuple[PublishedPort, ...], tuple[ProgramBeside, ...]]:
     """Listen on addresses of IPv6; return the ports that QEMU opens, and the programs that lead from ours to them.
-    Raises HostError for one that cannot be opened."""
+    `to_six`: the guest has an address of IPv6, to which QEMU's guard leads them (native/net-guard). Raises HostError
+    for one that cannot be opened."""
+    if to_six:
+        for port in ports:
+            if port.six:
+                os.close(_listening(port))  # what the monitor would say of it names no cause
+        return tuple(ports), ()
     six = tuple(port for port in ports if port.six)
     if not six:
         return tuple(ports), ()
@@ -71,13 +79,17 @@ def opened(ports: Sequence[PublishedPort]) -> tuple[tuple[PublishedPort, ...], t
 
 
 def _listening(port: PublishedPort) -> int:
-    """Return a descriptor that listens on a port."""
-    with contextlib.closing(socket.socket(socket.AF_INET6, socket.SOCK_STREAM)) as made:
+    """Return a descriptor that listens on a port, or takes its datagrams."""
+    datagrams = port.protocol == "udp"
+    kind = socket.SOCK_DGRAM if datagrams else socket.SOCK_STREAM
+    with contextlib.closing(socket.socket(socket.AF_INET6, kind)) as made:
         try:
-            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if not datagrams:  # which would share the port with another program
+                made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
             made.bind((port.host_address, port.host_port))
-            made.listen(128)
+            if not datagrams:
+                made.listen(128)
         except OSError as error:
             raise host_ports.explained(error, port.protocol, port.host_address, port.host_port) from error
         descriptor = fcntl.fcntl(made.fileno(), fcntl.F_DUPFD_CLOEXEC, _FREE)

@@ -13,9 +13,9 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.base.text import plain
 from vmtailor.drivers.guest import guest_volume
 from vmtailor.drivers.host.bundle_folder import BundleFolder
-from vmtailor.drivers.shares import volumes
+from vmtailor.drivers.shares import file_servers, volumes
 from vmtailor.model.architecture import Bus
-from vmtailor.model.guest_mounts import GROUPS, SYMBOLS, GuestMount, MountKind, Share
+from vmtailor.model.guest_mounts import FOLDERS, FOLDERS_9P, GROUPS, VOLUMES, GuestMount, MountKind, Share
 from vmtailor.model.machine import Disk
 from vmtailor.pipeline.mount_words import WantedMount
 
@@ -56,13 +56,14 @@ def require_meant(wanted: Sequence[WantedMount], files: BundleFolder) -> None:
         if not files.is_fitted:
             raise UserInputError(
                 f"this family kernel {says}",
-                hint="vmtailor family build makes one that can, which takes minutes; the next run takes it",
+                hint=f"{family_command(groups)} makes one that can, which takes minutes; the next run takes it",
             )
         raise UserInputError(
             f"the kernel of {files.path} {says}",
             hint=f"vmtailor refit {files.path} --keep {','.join(groups)} makes a second kernel, which takes minutes",
         )
-    if not guest_volume.can_mount(files.init):
+    by_9p = MountKind.FOLDER in {one.kind for one in wanted} and way_of_folders(files)[0] is MountKind.FOLDER_9P
+    if not guest_volume.can_mount(files.init, by_9p=by_9p):
         raise UserInputError(
             f"the init of {files.path} is too old to mount anything",
             hint="fit the image again",
@@ -70,27 +71,47 @@ def require_meant(wanted: Sequence[WantedMount], files: BundleFolder) -> None:
 
 
 def lacking(wanted: Sequence[WantedMount], files: BundleFolder) -> list[str]:
-    """Return the groups of symbols, by their words of --keep, that these mounts need and a bundle's kernel lacks."""
-    return [name for name, symbols in GROUPS.items() if _lacks(wanted, symbols, files)]
+    """Return the groups of symbols, by their words of --keep, that these mounts need and a bundle's kernel lacks. For
+    folders one of two groups is enough."""
+    kinds = {one.kind for one in wanted}
+    found = []
+    if MountKind.FOLDER in kinds and not (_has(files, FOLDERS) or _has(files, FOLDERS_9P)):
+        found.append(FOLDERS if file_servers.place() is not None else FOLDERS_9P)
+    if MountKind.VOLUME in kinds and not _has(files, VOLUMES):
+        found.append(VOLUMES)
+    return found
+
+
+def family_command(groups: Sequence[str]) -> str:
+    """Return the command that makes a family kernel with these groups. It has all but 9p by itself."""
+    return "vmtailor family build" + (f" --keep {FOLDERS_9P}" if FOLDERS_9P in groups else "")
 
 
 def words(groups: Sequence[str]) -> str:
     """Return what these groups mount, in words."""
-    return " and ".join("folders of the host" if name == "folders" else name for name in groups)
+    return " and ".join("volumes" if name == VOLUMES else "folders of the host" for name in groups)
 
 
 def _symbols(groups: Sequence[str], files: BundleFolder) -> str:
     return ", ".join(symbol for name in groups for symbol in GROUPS[name] if files.config.get(symbol) != "y")
 
 
-def _lacks(wanted: Sequence[WantedMount], symbols: Sequence[str], files: BundleFolder) -> bool:
-    asked = any(SYMBOLS.get(one.kind) == symbols for one in wanted)
-    return asked and any(files.config.get(symbol) != "y" for symbol in symbols)
+def _has(files: BundleFolder, group: str) -> bool:
+    return all(files.config.get(symbol) == "y" for symbol in GROUPS[group])
 
 
-def held(wanted: Sequence[WantedMount], first_disk: int) -> Mounted:
+def way_of_folders(files: BundleFolder) -> tuple[MountKind, str]:
+    """Return how a bundle's machine on this host mounts folders, and why it is 9p; empty where it is virtiofs."""
+    if not _has(files, FOLDERS_9P) or (_has(files, FOLDERS) and file_servers.place() is not None):
+        return MountKind.FOLDER, ""
+    why = "this host has no virtiofsd" if _has(files, FOLDERS) else "the kernel has no VIRTIO_FS"
+    return MountKind.FOLDER_9P, why
+
+
+def held(wanted: Sequence[WantedMount], first_disk: int, folders: MountKind = MountKind.FOLDER) -> Mounted:
     """Find what is mounted, make what is made, and hold volumes against other machines. `first_disk`: the number of the
-    first further disk. Raises UserInputError for what is not there, and for a volume that another machine uses."""
+    first further disk; `folders`: how folders are mounted. Raises UserInputError for what is not there, and for a
+    volume that another machine uses."""
     shares: list[Share] = []
     disks: dict[str, Disk] = {}
     orders: list[GuestMount] = []
@@ -102,8 +123,8 @@ def held(wanted: Sequence[WantedMount], first_disk: int) -> Mounted:
             as_image=one.kind is MountKind.VOLUME and one.as_image,
         )  # fmt: skip
         if one.kind is MountKind.FOLDER:
-            shares.append(_share(one, len(shares)))
-            order = replace(order, source=shares[-1].tag, single_file=shares[-1].single_file)
+            shares.append(replace(_share(one, len(shares)), by=folders))
+            order = replace(order, kind=folders, source=shares[-1].tag, single_file=shares[-1].single_file)
         elif one.kind is MountKind.VOLUME:
             if one.source not in disks:
                 disks[one.source], lock = volumes.held(one.source)

@@ -9,31 +9,47 @@ from dataclasses import dataclass, replace
 
 from vmtailor.base.errors import HostError, UserInputError
 from vmtailor.base.output import note
+from vmtailor.drivers.guest import guest_volume
 from vmtailor.drivers.host import tap
+from vmtailor.drivers.host.bundle_folder import BundleFolder
 from vmtailor.model.boots.workload import NETWORK, Run
 from vmtailor.model.image import Port
 from vmtailor.model.machine import Machine, PublishedPort
 from vmtailor.model.run_values import NO_NETWORK, TAP, USER_NETWORK
 from vmtailor.pipeline import run_ports
 
+#: The length of an IPv6 network's prefix where none is given, and the longest that leaves room for QEMU.
+_SIX_PREFIX, _LONGEST_PREFIX = 64, 120
 #: Protocols that QEMU's network forwards.
 _PUBLISHED = ("tcp", "udp")
 
 
 @dataclass(frozen=True)
 class RunNetwork:
-    """`guest`: what init is told, `ADDRESS/PREFIX,GATEWAY,DNS`; None for no device. `servers`: name servers; `tap`: the
-    device on this host, or empty."""
+    """`guest`: what init is told, `ADDRESS/PREFIX,GATEWAY,DNS`; None for no device. `guest6`: the same of IPv6, without
+    the last. `servers`: name servers; `tap`: the device on this host, or empty."""
 
     guest: str | None = None
+    guest6: str | None = None
     gateway: str = ""
     servers: tuple[str, ...] = ()
     tap: str = ""
 
 
-def chosen(wanted: str | None, address: str | None, has_device: bool) -> RunNetwork:
-    """Return the network that `--network` and `--ip` ask for. Raises UserInputError where the machine has no device for
-    it, HostError where the host's device says no address."""
+def chosen(
+    wanted: str | None, address: str | None, has_device: bool, address6: str | None = None, six: bool = False
+) -> RunNetwork:
+    """Return the network that `--network`, `--ip` and `--ip6` ask for. `six`: the guest can have an address of IPv6.
+    Raises UserInputError where the machine has no device for it, HostError where the host's device says no address."""
+    found = _chosen(wanted, address, has_device)
+    if address6 is not None and found.guest is None:
+        raise UserInputError("--ip6 gives an address to a machine without a network", hint="leave --ip6 out")
+    if address6 is not None and not found.tap:
+        return replace(found, guest6=_six_behind_qemu(address6))
+    return replace(found, guest6=_six_behind_tap(found.tap, address6)) if found.tap and six else found
+
+
+def _chosen(wanted: str | None, address: str | None, has_device: bool) -> RunNetwork:
     if address is not None and not (wanted or "").startswith(TAP):
         raise UserInputError(
             "--ip goes with --network tap:NAME only: behind QEMU each machine has the same address",
@@ -75,6 +91,58 @@ def _behind_tap(name: str, address: str | None) -> RunNetwork:
     return RunNetwork(guest=guest, gateway=gateway, servers=tap.name_servers(), tap=name)
 
 
+def _six_behind_qemu(address: str) -> str:
+    """Return what init is told of IPv6 in QEMU's network: that is the address's own, in which QEMU has the second one,
+    and its name server the third."""
+    own = ipaddress.IPv6Interface(address if "/" in address else f"{address}/{_SIX_PREFIX}")
+    network = own.network
+    if network.prefixlen > _LONGEST_PREFIX:
+        raise UserInputError(f"--ip6 {address}: the network is too small", hint=f"give it a prefix of {_SIX_PREFIX}")
+    if own.ip in (network[0], network[2], network[3]):
+        raise UserInputError(f"--ip6 {address} is taken: QEMU has it in that network", hint=f"such as {network[5]}")
+    return f"{own},{network[2]}"
+
+
+def _six_behind_tap(name: str, address: str | None) -> str | None:
+    """Return what init is told of IPv6 on a TAP device: the address that is given, else the one next to the device's;
+    None where the device has none, and the guest waits for a router."""
+    host = tap.address6(name)
+    if address is None and host is None:
+        return None
+    if address is None:
+        assert host is not None
+        if int(host.ip) + 1 not in range(int(host.network[0]), int(host.network[-1]) + 1):
+            return None
+        own = ipaddress.IPv6Interface(f"{host.ip + 1}/{host.network.prefixlen}")
+    elif "/" in address:
+        own = ipaddress.IPv6Interface(address)
+    elif host is not None and ipaddress.IPv6Address(address) in host.network:
+        own = ipaddress.IPv6Interface(f"{address}/{host.network.prefixlen}")
+    else:
+        own = ipaddress.IPv6Interface(f"{address}/{_SIX_PREFIX}")
+    gateway = host is not None and host.ip in own.network and host.ip != own.ip
+    return f"{own},{host.ip}" if gateway and host is not None else f"{own}"
+
+
+def require_six(address: str | None, files: BundleFolder) -> None:
+    """Raise UserInputError for `--ip6` where a bundle's kernel or init has no IPv6."""
+    if address is None or may_have_six(files):
+        return
+    if files.config.get("IPV6") == "y":
+        raise UserInputError(f"the init of {files.path} is too old to know IPv6", hint="fit the image again")
+    raise UserInputError(
+        f"the kernel of {files.path} has no IPV6, so its guest can have no address of IPv6",
+        hint=f"vmtailor refit {files.path} --keep IPV6 makes a second kernel, which takes minutes; or leave --ip6 out"
+        if files.is_fitted
+        else "vmtailor family build makes one that has, which takes minutes; or leave --ip6 out",
+    )
+
+
+def may_have_six(files: BundleFolder) -> bool:
+    """Return whether a bundle's guest can have an address of IPv6."""
+    return files.config.get("IPV6") == "y" and guest_volume.may_have_six(files.init)
+
+
 def _beside(host: ipaddress.IPv4Interface) -> ipaddress.IPv4Address:
     """Return an address in the host's network that is not the host's: the next one, or the one before."""
     for found in (host.ip + 1, host.ip - 1):
@@ -101,7 +169,9 @@ def with_network(machine: Machine, run: Run, wanted: str | None) -> Machine:
     """Return the machine on the network that a run's init is told of, `--network` as it is wanted."""
     made = replace(machine, network=run.network is not None)
     device = (wanted or "").removeprefix(TAP) if (wanted or "").startswith(TAP) else ""
-    return replace(made, tap=device, outbound=False, host_loopback=False) if device else made
+    if device:
+        return replace(made, tap=device, outbound=False, host_loopback=False)
+    return replace(made, network6=run.network6.partition(",")[0]) if run.network6 else made
 
 
 def require_ports(wanted: str | None, published: object, outbound: bool = True) -> None:

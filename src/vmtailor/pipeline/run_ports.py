@@ -52,11 +52,6 @@ def parse_all(texts: Iterable[str]) -> tuple[PublishedPort, ...]:
     taken: set[tuple[str, int, str]] = set()
     for port in found:
         place = (port.host_address, port.host_port, port.protocol)
-        if port.six and port.protocol != "tcp":
-            raise UserInputError(
-                f"{port.host_place}/udp cannot be published: connections of TCP alone are led from an IPv6 address",
-                hint=f"publish on an IPv4 address; without one it is {LOOPBACK}",
-            )
         if port.host_port and place in taken:
             raise UserInputError(
                 f"the host port {port.host_port}/{port.protocol} is published twice", hint="give each a port of its own"

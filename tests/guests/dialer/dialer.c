@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `serve`: answers each client of TCP port 80, and each datagram to UDP port 7, with "hello". `PROTOCOL ADDRESS
-// PORT...`: asks there, and prints what came: one line for each three words.
+// `serve`: answers each client of TCP port 80, and each datagram to UDP port 7, with "hello"; `serve six` clients of
+// IPv6, and no others. `PROTOCOL ADDRESS PORT...`: asks there, and prints what came: one line for each three words.
 #define _DEFAULT_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -20,8 +20,24 @@ _Noreturn static void die(const char *what) {
     exit(1);
 }
 
-static int open_socket(const char *protocol) {
-    int fd = socket(AF_INET, strcmp(protocol, "udp") ? SOCK_STREAM : SOCK_DGRAM, 0);
+union address {
+    struct sockaddr any;
+    struct sockaddr_in four;
+    struct sockaddr_in6 six;
+};
+
+static union address address_of(const char *text, in_port_t port) {
+    union address found = {.four = {.sin_family = AF_INET, .sin_port = htons(port)}};
+    if (inet_pton(AF_INET, text, &found.four.sin_addr) == 1)
+        return found;
+    found = (union address){.six = {.sin6_family = AF_INET6, .sin6_port = htons(port)}};
+    if (inet_pton(AF_INET6, text, &found.six.sin6_addr) != 1)
+        exit(2);
+    return found;
+}
+
+static int open_socket(const char *protocol, int family) {
+    int fd = socket(family, strcmp(protocol, "udp") ? SOCK_STREAM : SOCK_DGRAM, 0);
     if (fd < 0)
         die("socket");
     struct timeval patience = {.tv_sec = PATIENCE_S};
@@ -29,13 +45,11 @@ static int open_socket(const char *protocol) {
     return fd;
 }
 
-static int ask(const char *protocol, const char *address, const char *port) {
-    struct sockaddr_in there = {.sin_family = AF_INET, .sin_port = htons((in_port_t)atoi(port))};
-    if (inet_aton(address, &there.sin_addr) == 0)
-        return 2;
-    int fd = open_socket(protocol);
+static void ask(const char *protocol, const char *address, const char *port) {
+    union address there = address_of(address, (in_port_t)atoi(port));
+    int fd = open_socket(protocol, there.any.sa_family);
     char answer[64] = "";
-    ssize_t got = connect(fd, (struct sockaddr *)&there, sizeof there);
+    ssize_t got = connect(fd, &there.any, sizeof there);
     if (got == 0)
         got = send(fd, "hello?\n", 7, MSG_NOSIGNAL);
     if (got >= 0)
@@ -45,20 +59,21 @@ static int ask(const char *protocol, const char *address, const char *port) {
     else
         printf("%s %s %s: nothing (%s)\n", protocol, address, port, got < 0 ? strerror(errno) : "closed");
     close(fd);
-    return 0;
 }
 
-static int bound(const char *protocol, in_port_t port) {
-    struct sockaddr_in here = {.sin_family = AF_INET, .sin_port = htons(port)};
-    int fd = open_socket(protocol), on = 1;
+static int bound(const char *protocol, const char *address, in_port_t port) {
+    union address here = address_of(address, port);
+    int fd = open_socket(protocol, here.any.sa_family), on = 1;
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (bind(fd, (struct sockaddr *)&here, sizeof here) != 0)
+    setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
+    if (bind(fd, &here.any, sizeof here) != 0)
         die("bind");
     return fd;
 }
 
-_Noreturn static void serve(void) {
-    struct pollfd doors[] = {{.fd = bound("tcp", 80), .events = POLLIN}, {.fd = bound("udp", 7), .events = POLLIN}};
+_Noreturn static void serve(const char *here) {
+    struct pollfd doors[] = {{.fd = bound("tcp", here, 80), .events = POLLIN},
+                             {.fd = bound("udp", here, 7), .events = POLLIN}};
     if (listen(doors[0].fd, 4096) != 0)
         die("listen");
     puts("serving");
@@ -74,10 +89,10 @@ _Noreturn static void serve(void) {
             close(client);
         }
         if (doors[1].revents) {
-            struct sockaddr_in client;
+            union address client;
             socklen_t size = sizeof client;
-            if (recvfrom(doors[1].fd, data, sizeof data, 0, (struct sockaddr *)&client, &size) >= 0)
-                sendto(doors[1].fd, "hello\n", 6, 0, (struct sockaddr *)&client, size);
+            if (recvfrom(doors[1].fd, data, sizeof data, 0, &client.any, &size) >= 0)
+                sendto(doors[1].fd, "hello\n", 6, 0, &client.any, size);
         }
     }
 }
@@ -89,9 +104,8 @@ static void leave(int number) {
 int main(int argc, char *argv[]) {
     signal(SIGTERM, leave);
     if (argc < 4)
-        serve();
+        serve(argc == 3 && strcmp(argv[2], "six") == 0 ? "::" : "0.0.0.0");
     for (int i = 1; i + 2 < argc; i += 3)
-        if (ask(argv[i], argv[i + 1], argv[i + 2]) != 0)
-            return 2;
+        ask(argv[i], argv[i + 1], argv[i + 2]);
     return 0;
 }

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import re
 import threading
@@ -13,9 +14,11 @@ import pytest
 from tests.fakes.started import Start
 from tests.fakes.supervisor import Caller, Pairs, Supervisor, log_lines, made, running
 
-from vmtailor.booting import run_verdict
-from vmtailor.drivers.host import machine_folders
+from vmtailor.base.errors import UserInputError
+from vmtailor.base.files import file_lock
+from vmtailor.drivers.host import machine_folders, machine_removal
 from vmtailor.drivers.host.machine_folders import MachineFolders
+from vmtailor.model import kept_machine
 from vmtailor.model.image import HealthCheck
 from vmtailor.model.machine import PublishedPort
 
@@ -212,6 +215,23 @@ def test_a_name_of_a_machine_that_is_gone_is_free() -> None:
     assert made("gone").record.name == "gone" and folders.find("gone").record.name == "gone"
 
 
+def test_what_a_killed_command_left_goes_and_its_name_is_free(call: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A `run` that was killed before it wrote the record, or an `rm` behind that; one that is just being made stays."""
+    left = [made(name) for name in ("web", "db")]
+    for one in left:
+        (one.path / machine_folders.RECORD).unlink()
+        one.runtime.mkdir(parents=True)
+    code, _, err = call("rm", "web")
+    assert code == 1 and "no machine is called 'web'" in err and "did you mean web" not in err
+    with pytest.raises(UserInputError, match="taken"):
+        made("web")
+    monkeypatch.setattr(machine_removal, "LEFT_S", -1.0)
+    with file_lock.tried(left[0].path / machine_folders.ALIVE):  # its supervisor still runs
+        assert call("ps", "-aq")[1] == "" and left[0].path.is_dir() and not left[1].path.exists()
+    assert made("web").record.name == "web"
+    assert not left[0].path.exists() and not any(one.runtime.exists() for one in left)
+
+
 def test_a_machine_without_a_name_gets_one() -> None:
     names = {made("").record.name for _ in range(20)}
     assert len(names) == 20 and all("_" in name for name in names)
@@ -287,6 +307,16 @@ def test_rm_removes_what_does_not_run(call: Start) -> None:
         assert list(MachineFolders().names.iterdir()) == []
 
 
+def test_rm_does_not_mind_who_looks_at_the_machine(call: Start) -> None:
+    """`ps` holds the lock for a moment to see whether another has it."""
+    folder = made("web")
+    (folder.path / machine_folders.ALIVE).touch()
+    look = (folder.path / machine_folders.ALIVE).open()
+    fcntl.flock(look, fcntl.LOCK_SH)
+    threading.Timer(0.05, look.close).start()
+    assert MachineFolders().remove(folder) and not folder.path.exists()
+
+
 def test_rm_with_force_ends_it(call: Start) -> None:
     with running("web") as web:
         assert call("rm", "-f", "web") == (0, "web\n", "")
@@ -339,7 +369,7 @@ def test_inspect_has_dockers_fields(call: Start) -> None:
         template = '{{index .NetworkSettings.Ports "80/tcp"}} {{index .Config.Labels "none"}}.{{index .Id "x"}}'
         assert call("inspect", "-f", template, "web")[1] == "[map[HostIp:127.0.0.1 HostPort:8080]] .\n"
         assert "(healthy)" in call("ps")[1]
-        web.write_state("exited", exit=137, error=f"the machine's 64 MiB {run_verdict.USED_UP} 'x'")
+        web.write_state("exited", exit=137, error=f"the machine's 64 MiB {kept_machine.USED_UP} 'x'")
     assert call("inspect", "-f", "{{.State.OOMKilled}} {{.HostConfig.ReadonlyRootfs}}", "web")[1] == "true false\n"
 
 

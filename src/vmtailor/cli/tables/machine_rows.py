@@ -9,11 +9,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from vmtailor.base import figures
-from vmtailor.booting.run_verdict import USED_UP
 from vmtailor.drivers.host.machine_folders import MachineFolder
 from vmtailor.drivers.host.machine_log import stamp_ns
 from vmtailor.model.guest_mounts import MountKind
-from vmtailor.model.kept_machine import KeptMachine, MachineState, MachineStatus, parse_restart
+from vmtailor.model.kept_machine import USED_UP, KeptMachine, MachineState, MachineStatus, parse_restart
 from vmtailor.model.machine import PublishedPort
 
 #: Columns of `ps`.

@@ -60,9 +60,32 @@ def can_start_further(init: bytes) -> bool:
     return _STARTS_FURTHER in init
 
 
-def can_mount(init: bytes) -> bool:
-    """Return whether an init can mount what the user asks for (`Run.mounts`); those of versions before cannot."""
-    return f"\0{_MOUNT}\0".encode() in init
+_NET6 = "net6"
+
+
+def may_have_six(init: bytes) -> bool:
+    """Return whether an init can give its machine an address of IPv6; those of versions before cannot."""
+    return f"\0{_NET6}\0".encode() in init
+
+
+#: Of the words with which init mounts by 9p (native/init/container/mounts.c).
+_MOUNTS_9P = b"version=9p2000.L"
+
+
+def can_mount(init: bytes, *, by_9p: bool = False) -> bool:
+    """Return whether an init can mount what the user asks for (`Run.mounts`), or folders by 9p; those of versions
+    before cannot."""
+    return f"\0{_MOUNT}\0".encode() in init and (not by_9p or _MOUNTS_9P in init)
+
+
+def has_dhcp(init: bytes) -> bool:
+    """Return whether an init can get the machine's address by DHCP."""
+    return b"\0dhcp\0" in init
+
+
+def has_partitions(init: bytes) -> bool:
+    """Return whether an init finds its disks among the partitions of one."""
+    return b"\0VT_DISKS\0" in init
 
 
 def has_plain_console(init: bytes) -> bool:
@@ -73,6 +96,11 @@ def has_plain_console(init: bytes) -> bool:
 def reads_kernel_word(init: bytes) -> bool:
     """Return whether an init can take its address from the kernel's word `ip=` (`VT_NET=kernel-word-ip`)."""
     return b"\0kernel-word-ip\0" in init
+
+
+def mounts_root_file(init: bytes) -> bool:
+    """Return whether an init can take its root from a file of a shared folder (`VT_ROOTFILE`)."""
+    return b"\0VT_ROOTFILE\0" in init
 
 
 def records(pairs: Iterable[tuple[str, str]]) -> bytes:
@@ -136,7 +164,9 @@ def volume(pairs: Iterable[tuple[str, str]]) -> bytes:
 
 def run_records(run: Run) -> list[tuple[str, str]]:
     """Return the records of the run volume, all but the key and the size of a terminal."""
-    optional = (("user", run.user), ("cwd", run.cwd), ("hostname", run.hostname), ("net", run.network))
+    optional = (
+        ("user", run.user), ("cwd", run.cwd), ("hostname", run.hostname), ("net", run.network), (_NET6, run.network6),
+    )  # fmt: skip
     pairs: list[tuple[str, str]] = [("arg", arg) for arg in run.argv or ()]
     pairs += [("env", f"{name}={value}") for name, value in run.env]
     pairs += [(key, value) for key, value in optional if value is not None]

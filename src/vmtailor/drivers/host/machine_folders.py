@@ -21,7 +21,7 @@ from vmtailor.base.disk_full import disk_full_is_a_host_error
 from vmtailor.base.errors import AnswerNo, HostError, UserInputError, VmtailorError
 from vmtailor.base.files import file_lock, records
 from vmtailor.base.text import is_number, plain
-from vmtailor.drivers.host import machine_names, user_folders
+from vmtailor.drivers.host import machine_names, machine_removal, user_folders
 from vmtailor.model.kept_machine import ID, KILLED, NAME, KeptMachine, MachineState, MachineStatus
 
 RECORD, STATE, LOG, ORDERS, ALIVE, CONTROL = "machine.json", "state", "log", "orders", "alive", "control"
@@ -37,6 +37,8 @@ OLD_LOGS = ("log.1", "log.2")
 MOST_RECORD_BYTES, MOST_STATE_BYTES, MOST_MACHINES = 4 << 20, 64 << 10, 10_000
 #: The first record of every text of records.
 _VERSION = b"vmtailor 1"
+#: Seconds for which a lock is tried that a look at a machine may hold for a moment.
+_LOOK_S = 0.2
 _HEALTH = ("none", "starting", "healthy", "unhealthy")
 
 
@@ -81,7 +83,7 @@ class MachineFolder:
     @contextlib.contextmanager
     def held(self) -> Iterator[bool]:
         """Hold the lock of a machine that does not run, so that nobody starts it; yields whether it is held."""
-        with file_lock.tried(self.path / ALIVE) as lock:
+        with file_lock.tried(self.path / ALIVE, _LOOK_S) as lock:
             yield lock is not None
 
     def state(self) -> MachineState:
@@ -222,10 +224,20 @@ class MachineFolders:
         return []
 
     def every(self) -> list[MachineFolder]:
-        """Return all machines, the newest first. Those that go by themselves when they have ended are removed."""
-        found = [folder for name in self._identifiers() if (folder := self._folder(name)) is not None]
-        there = [folder for folder in found if not self._swept(folder)]
-        return sorted(there, key=lambda folder: (folder.record.created, folder.record.id), reverse=True)
+        """Return all machines, the newest first. Those that go by themselves when they have ended are removed, and so
+        is what killed commands left."""
+        found = []
+        for name in self._identifiers():
+            folder = self._folder(name)
+            if folder is None:
+                self._clear(name)
+            elif not self._swept(folder):
+                found.append(folder)
+        return sorted(found, key=lambda folder: (folder.record.created, folder.record.id), reverse=True)
+
+    def _clear(self, identifier: str) -> None:
+        """Remove what a killed command has left of a machine."""
+        machine_removal.clear(self.machines / identifier, self.runtime / identifier, RECORD, ALIVE)
 
     def _swept(self, folder: MachineFolder) -> bool:
         """Remove a machine that was started with `--rm` and has ended; returns whether it was."""
@@ -254,7 +266,7 @@ class MachineFolders:
             )
         folder = self._folder(found[0]) if found else None
         if folder is None or self._swept(folder):
-            names = [name for name, target in self._links() if target]
+            names = [name for name, target in self._links() if target and name != word]
             raise NoMachine(
                 f"no machine is called '{plain(word[:80])}'",
                 hint=near_names.or_else(word, names, "vmtailor ps -a lists all machines"),
@@ -299,6 +311,8 @@ class MachineFolders:
                 return
             except FileExistsError:
                 target = self._target(name)
+                if target:
+                    self._clear(target)
                 if target and (self.machines / target).is_dir():
                     raise UserInputError(
                         f"the name '{name}' is taken by the machine {target[:12]}",
@@ -323,11 +337,10 @@ class MachineFolders:
         with folder.held() as held:
             if not held:
                 return False
-            self._free_name(folder.record.name, folder.record.id)
-            # Without its record nobody finds it any more, also where the rest cannot be removed at once.
+            # Without its record nobody finds or starts it any more, also where the rest cannot be removed at once.
             (folder.path / RECORD).unlink(missing_ok=True)
-        shutil.rmtree(folder.path)
-        shutil.rmtree(folder.runtime, ignore_errors=True)
+            self._free_name(folder.record.name, folder.record.id)
+        machine_removal.remove(folder.path, folder.runtime)
         return True
 
 

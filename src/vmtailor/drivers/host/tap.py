@@ -18,6 +18,8 @@ _DEVICES = Path("/sys/class/net")
 _TUNSETIFF, _IFF_TAP, _IFF_NO_PI, _IFF_VNET_HDR = 0x400454CA, 0x2, 0x1000, 0x4000
 _SIOCGIFADDR, _SIOCGIFNETMASK = 0x8915, 0x891B
 _REQUEST = "16sH22x"
+_SIX = Path("/proc/net/if_inet6")
+_MOST_SIX = 1 << 20
 _RESOLVER = Path("/etc/resolv.conf")
 _MOST_RESOLVER = 64 << 10
 
@@ -63,10 +65,8 @@ def _explained(error: OSError, name: str) -> HostError:
 
 def address(name: str) -> ipaddress.IPv4Interface | None:
     """Return the IPv4 address of a network device, or of the bridge that it is in; None where neither has one."""
-    bridge = _DEVICES / name / "master"
-    names = (name, bridge.readlink().name) if bridge.is_symlink() else (name,)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
-        for one in names:
+        for one in _with_bridge(name):
             try:
                 found, mask = (
                     socket.inet_ntoa(fcntl.ioctl(asked, request, struct.pack("256s", one.encode()))[20:24])
@@ -76,6 +76,28 @@ def address(name: str) -> ipaddress.IPv4Interface | None:
                 continue
             return ipaddress.IPv4Interface(f"{found}/{mask}")
     return None
+
+
+def address6(name: str) -> ipaddress.IPv6Interface | None:
+    """Return an IPv6 address of a network device, or of the bridge that it is in, that is not of its link alone; None
+    where neither has one."""
+    try:
+        with _SIX.open("rb") as file:
+            lines = file.read(_MOST_SIX).decode("ascii", "replace").splitlines()
+    except OSError:
+        return None
+    rows = [line.split() for line in lines]
+    for one in _with_bridge(name):
+        for row in rows:
+            # address, number, prefix, scope, flags, device
+            if len(row) == 6 and row[5] == one and row[3] in ("00", "40"):
+                return ipaddress.IPv6Interface((int(row[0], 16), int(row[2], 16)))
+    return None
+
+
+def _with_bridge(name: str) -> tuple[str, ...]:
+    bridge = _DEVICES / name / "master"
+    return (name, bridge.readlink().name) if bridge.is_symlink() else (name,)
 
 
 def name_servers() -> tuple[str, ...]:

@@ -6,6 +6,7 @@ and a `vmlinux` that is linked from the packed kernel file and its table of symb
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -56,7 +57,8 @@ def build(
         raise BuildError(f"this kernel's source has no boot code with {', '.join(lacking)}")
     _make(source, build_dir, toolchain, ["prepare0"])
     link(row, kernel, symbols, build_dir, toolchain)
-    steps = " && ".join(f"$(MAKE) $(build)={folder} {file} need-builtin=1" for file, folder in row.make)
+    there = [(file, folder) for file, folder in row.make if (source / folder).is_dir()]
+    steps = " && ".join(f"$(MAKE) $(build)={folder} {file} need-builtin=1" for file, folder in there)
     # A target of our own is the one way to reach the boot code without the whole kernel before it.
     _make(source, build_dir, toolchain, [f"--eval={_TARGET}: ; {steps}", _TARGET])
     made = build_dir / row.file
@@ -111,7 +113,7 @@ def marks(symbols: bytes, names: tuple[str, ...]) -> dict[str, int]:
 
 
 def _make(source: Path, build_dir: Path, toolchain: make.Toolchain, words: list[str]) -> None:
-    argv = make.make_argv(source, build_dir, toolchain, words, jobs=2)
+    argv = make.make_argv(source, build_dir, toolchain, words, jobs=len(os.sched_getaffinity(0)))
     try:
         process.run(argv, timeout_s=_STEP_S, env=make.environment(), umask=make.UMASK, name="the kernel's boot code")
     except process.CommandFailed as error:

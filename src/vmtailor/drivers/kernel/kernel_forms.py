@@ -42,7 +42,7 @@ class BootCode:
     """The boot code of a processor's kernels. `symbols`: values that its tree has in place of the kernel's;
     `needed`: those that must resolve to y. `marks`: symbols of the kernel whose addresses it has to know. `align`: of
     the kernel in memory, bytes. `emulation`: the linker's name of the ELF format. `make`: pairs of a file and its
-    folder, in the order in which they are made; `file` is the result."""
+    folder, in the order in which they are made, where the source has the folder; `file` is the result."""
 
     architecture: str
     symbols: dict[str, str]

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from vmtailor.base.errors import UserInputError
+from vmtailor.base.errors import HostError, UserInputError
 from vmtailor.base.files import temporary
 from vmtailor.drivers.confinement import confinement
 from vmtailor.drivers.confinement.confinement import Confinement, Root
@@ -26,13 +26,15 @@ from vmtailor.drivers.qemu import descriptor_sets, qemu_program
 from vmtailor.drivers.qemu.plugin import Plugin
 from vmtailor.drivers.qemu.qemu_program import Qemu
 from vmtailor.drivers.shares import file_servers
-from vmtailor.model.guest_mounts import Share
+from vmtailor.model.guest_mounts import MountKind, Share
 
 #: Devices that QEMU opens in any machine.
 _DEVICES = ("/dev/null", "/dev/urandom")
 _KVM = "/dev/kvm"
 #: Folder of the copies in QEMU's own root.
 _FOLDER = "/machine"
+#: Folder of what QEMU itself shares with its guest.
+_SHARED = "/shared"
 #: Folder of QEMU's temporary files.
 _OVERLAYS = "/var/tmp"
 #: Names the resolver for the guest's network.
@@ -75,7 +77,8 @@ class Handed:
     """The files as QEMU gets them, and the words of its launcher. `names`: path → what QEMU calls it, where that is not
     the same. `sets`: descriptors and the numbers of QEMU's descriptor sets that they are in; `descriptors`: all that
     are inherited, that of `tap` too. `servers`: the words before the launcher that start file servers; `shares`: the
-    descriptors by which they are reached, each with its tag."""
+    descriptors by which they are reached, each with its tag. `folders`: places of what QEMU serves itself, each with
+    its tag."""
 
     launcher: list[str]
     environment: dict[str, str]
@@ -85,6 +88,7 @@ class Handed:
     tap: int | None = None
     servers: list[str] = field(default_factory=list)
     shares: list[tuple[int, str]] = field(default_factory=list)
+    folders: list[tuple[str, str]] = field(default_factory=list)
     _overlays: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
 
     def argv(self, command: list[str]) -> list[str]:
@@ -117,7 +121,7 @@ def handed(wanted: Wanted, qemu: Qemu, how: Confinement | None = None) -> Iterat
         if wanted.plugin is not None and not how.by_path:
             _give_plugin(made, stack, how, wanted.plugin)
         if wanted.shares:
-            _give_shares(made, _Opened(stack), wanted.shares)
+            _give_shares(made, _Opened(stack), wanted.shares, how)
         yield made
 
 
@@ -131,7 +135,8 @@ def listed(wanted: Wanted, qemu: Qemu) -> tuple[Handed, tuple[ProgramFile, ...]]
         made.descriptors.append(made.tap)
     files = _Listed()
     if wanted.shares:
-        _give_shares(made, files, wanted.shares)
+        _give_shares(made, files, wanted.shares, how)
+    if made.servers:
         # The supervisor tells the servers' starter of their parent, which tells the launcher.
         made.servers = [made.servers[0], *made.servers[3:]]
         made.launcher[1:1] = ["parent", "0"]
@@ -276,12 +281,29 @@ def _give_plugin(made: Handed, stack: contextlib.ExitStack, how: Confinement, pl
     made.give(str(plugin.out), f"fd:{number}", number)
 
 
-def _give_shares(made: Handed, source: _Source, shares: tuple[Share, ...]) -> None:
-    """Have a server started for each share. Its connection takes the place of a descriptor that leads nowhere."""
-    numbers = [source.open(os.devnull, _READ) for _ in shares]
-    made.servers = file_servers.words(shares, numbers)
-    made.descriptors += numbers
-    made.shares = [(number, share.tag) for number, share in zip(numbers, shares, strict=True)]
+def _give_shares(made: Handed, source: _Source, shares: tuple[Share, ...], how: Confinement) -> None:
+    """Have a server started for each share, or have QEMU serve it. A server's connection takes the place of a
+    descriptor that leads nowhere. Raises HostError for a QEMU that would see more than it serves."""
+    own = [share for share in shares if share.by is MountKind.FOLDER_9P]
+    served = [share for share in shares if share not in own]
+    if served:
+        numbers = [source.open(os.devnull, _READ) for _ in served]
+        made.servers = file_servers.words(served, numbers)
+        made.descriptors += numbers
+        made.shares = [(number, share.tag) for number, share in zip(numbers, served, strict=True)]
+    if own and how.root is Root.SHARED:
+        raise HostError(
+            f"QEMU cannot be shut in with the folders that it serves: {', '.join(how.lacking) or 'no namespaces'}",
+            hint="install virtiofsd and fit the image with --keep folders, or run without -v",
+        )
+    if own:
+        # What it exports is a folder, in which a file alone lies.
+        made.folders = [(f"{_SHARED}/{share.tag}", share.tag) for share in own]
+        places = [
+            f"{place}/file" if share.single_file else place
+            for (place, _), share in zip(made.folders, own, strict=True)
+        ]  # fmt: skip
+        made.launcher += file_servers.in_monitor(own, places)
 
 
 def _unlink_if_empty(path: Path) -> None:

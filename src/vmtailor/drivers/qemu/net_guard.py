@@ -9,6 +9,7 @@ each connection. Where the guard is not loaded, the network stays closed."""
 from __future__ import annotations
 
 import functools
+import ipaddress
 import logging
 from enum import StrEnum
 
@@ -23,6 +24,7 @@ log = logging.getLogger(__name__)
 
 _LOADED_BY = "LD_PRELOAD"
 _REACH = "VMTAILOR_REACH"
+_SIX = "VMTAILOR_SIX"
 _PROBE = "VMTAILOR_REACH_PROBE"
 _STANDS = "vmtailor: the guard stands"
 
@@ -44,23 +46,33 @@ def reach_of(machine: Machine) -> NetworkReach:
     return NetworkReach.ANSWERS if any(port.protocol == "udp" for port in machine.ports) else NetworkReach.CLOSED
 
 
+def six_of(machine: Machine) -> str:
+    """Return the ports of IPv6 that the guard opens, as it reads them: the guest's address, and for each port its
+    protocol, address, number, and number in the guest."""
+    guest = str(ipaddress.IPv6Interface(machine.network6).ip)
+    ports = (f"{p.protocol},{p.host_address},{p.host_port},{p.guest_port}" for p in machine.ports if p.six)
+    return ";".join((guest, *ports))
+
+
 def variables(machine: Machine, program: str) -> dict[str, str]:
     """Return what QEMU's environment needs for the guard; nothing where a machine has nothing to guard. Raises
     HostError where the machine's network cannot be what was asked for without the guard, and this QEMU does not have
     it."""
-    if not machine.network or not (machine.ports or machine.outbound):
+    if not machine.network or not (machine.ports or machine.outbound or machine.network6):
         return {}
     reach = reach_of(machine)
+    needed = reach in (NetworkReach.WORLD, NetworkReach.ANSWERS) or bool(machine.network6)
     try:
         loaded = _loaded()
-        if reach in (NetworkReach.WORLD, NetworkReach.ANSWERS):
+        if needed:
             require(program)
     except HostError as error:
-        if reach in (NetworkReach.WORLD, NetworkReach.ANSWERS):
+        if needed:
             raise
         log.debug("few clients may wait at the published ports: %s", error.message)
         return {}
-    return {_LOADED_BY: loaded, _REACH: reach.value}
+    six = {_SIX: six_of(machine)} if machine.network6 else {}
+    return {_LOADED_BY: loaded, _REACH: reach.value, **six}
 
 
 def _loaded() -> str:

@@ -121,6 +121,7 @@ def launch(
             sets=tuple(given.sets),
             console=second.guest_out if second and (attendant or port) else None,
             shares=tuple(given.shares),
+            folders=tuple(given.folders),
             opened_tap=given.tap,
         )
         argv = build(ends, program=qemu.program, sandbox=qemu.sandbox)
@@ -190,6 +191,7 @@ def supervised(machine: Machine, shares: tuple[Share, ...] = ()) -> SupervisedSt
         console=line or None,
         opened_tap=given.tap,
         shares=tuple(given.shares),
+        folders=tuple(given.folders),
     )
     return SupervisedStart(
         argv=tuple(given.argv(command(machine, ends, program=qemu.program, sandbox=qemu.sandbox))),

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -40,7 +41,8 @@ class Ends:
     virtio line. `names`: what it calls a file, where that is not its path (drivers/qemu/handover.py); `sets`:
     descriptors, each with the descriptor set that it is in. `tap`: a TAP device that is the guest's network, in place
     of QEMU's own stack; `opened_tap`: the descriptor of one. `shares`: connections to file servers,
-    each with the tag by which the guest mounts what it serves."""
+    each with the tag by which the guest mounts what it serves. `folders`: the same of folders that QEMU serves, by
+    their names there."""
 
     qmp: int | None = None
     probe: int | None = None
@@ -50,6 +52,7 @@ class Ends:
     tap: str = ""
     opened_tap: int | None = None
     shares: tuple[tuple[int, str], ...] = ()
+    folders: tuple[tuple[str, str], ...] = ()
 
     def name(self, path: str) -> str:
         """Return what QEMU calls the file at a path."""
@@ -214,10 +217,13 @@ def _network(machine: Machine, ends: Ends) -> list[str]:
     bare = machine.devices is Devices.BARE
     if not machine.network:
         return ["-nic", "none"] if bare else []
-    forwards = "".join(f",hostfwd={p.protocol}:{p.host_address}:{p.host_port}-:{p.guest_port}" for p in machine.ports)
+    # Those of IPv6 are opened by the guard, which knows how (net_guard).
+    opened = (port for port in machine.ports if not port.six)
+    forwards = "".join(f",hostfwd={p.protocol}:{p.host_address}:{p.host_port}-:{p.guest_port}" for p in opened)
     # A network that opens to the world, and not to this host's loopback, is opened by the guard (net_guard).
     closed = not (machine.outbound and machine.host_loopback)
-    rules = f"{'ipv6=off,' if bare else ''}restrict={'on' if closed else 'off'}{forwards}"
+    six = f"ipv6-net={ipaddress.IPv6Interface(machine.network6).network}," if machine.network6 else "ipv6=off,"
+    rules = f"{six if bare else ''}restrict={'on' if closed else 'off'}{forwards}"
     options = "".join(f",{one}" for one in machine.hardware.network)
     place = _transport(machine.hardware, len(machine.disks)) if bare or machine.hardware.all_placed else ""
     where = place + (options if bare else "")
@@ -250,6 +256,11 @@ def _shares(machine: Machine, ends: Ends) -> list[str]:
     for descriptor, tag in ends.shares:
         argv += ["-chardev", f"socket,id={tag},fd={descriptor}"]
         device = f"vhost-user-fs-{_VIRTIO[machine.hardware.bus]},chardev={tag},tag={tag}"
+        argv += ["-device", device + _transport(machine.hardware, next(free))]
+    for path, tag in ends.folders:
+        # Mounts below have inode numbers of their own. Whether it is written is up to how QEMU sees it.
+        argv += ["-fsdev", f"local,id={tag},path={_comma(path)},security_model=passthrough,multidevs=remap"]
+        device = f"virtio-9p-{_VIRTIO[machine.hardware.bus]},fsdev={tag},mount_tag={tag}"
         argv += ["-device", device + _transport(machine.hardware, next(free))]
     return argv
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The program that serves a folder of the host to a machine (virtiofsd), shut in with that folder alone.
+"""Programs that serve a folder of the host to a machine, shut in with that folder alone: virtiofsd, or by 9p the
+monitor itself.
 
-Each folder has a server of its own, which native/serve starts before the monitor: in a root of its own that has the
-server's libraries and the folder, without a network, and with the rights of its starter at most."""
+With virtiofsd each folder has a server of its own, which native/serve starts before the monitor: in a root of its own
+that has the server's libraries and the folder, without a network, and with the rights of its starter at most."""
 
 from __future__ import annotations
 
@@ -29,6 +30,8 @@ _MOST_FILES = "/proc/sys/fs/file-max"
 #: Numbers of a user's further users and groups.
 _SUBORDINATE = {"uids": Path("/etc/subuid"), "gids": Path("/etc/subgid")}
 _MOST_TABLE_BYTES = 1 << 20
+#: A server's own descriptors, by which it opens files again; no other process.
+_OWN = "/proc/self"
 _MAPPERS = ("newuidmap", "newgidmap")
 
 
@@ -64,15 +67,20 @@ class Users:
     further: tuple[str, ...] = ()
 
 
+def place() -> str | None:
+    """Return the path of this host's server; None where there is none."""
+    named = os.environ.get(PROGRAM_VARIABLE)
+    return next((path for path in ([named] if named else _places()) if Path(path).is_file()), None)
+
+
 def installed() -> FileServer:
     """Return the server of this host. Raises HostError where there is none."""
-    named = os.environ.get(PROGRAM_VARIABLE)
-    places = [named] if named else _places()
-    found = next((path for path in places if Path(path).is_file()), None)
+    found = place()
     if found is None:
         raise HostError(
             "folders of the host need a file server, and this host has none (virtiofsd)",
-            hint="install the package virtiofsd; on Debian 12 qemu-system-common has it",
+            hint="install the package virtiofsd (on Debian 12 qemu-system-common has it), or fit the image with "
+            "--keep folders-9p: then QEMU serves them itself",
         )
     return _probe(found)
 
@@ -128,6 +136,15 @@ def _subordinate(word: str, table: Path) -> tuple[str, str, str] | None:
     return None
 
 
+def in_monitor(shares: Sequence[Share], places: Sequence[str]) -> list[str]:
+    """Return the launcher's words that show a monitor which serves them itself these shares at these places of its
+    root, and leave it the rights over files that a server has. Raises HostError where it cannot be shut in."""
+    made = ["files", *users().further]
+    for share, place_there in zip(shares, places, strict=True):
+        made += [share.word, share.path, place_there]
+    return [*made, "show", _OWN]
+
+
 def words(shares: Sequence[Share], descriptors: Sequence[int]) -> list[str]:
     """Return the command, up to the program that it becomes, which starts a server for each share. That program has the
     connections as these descriptors. Raises HostError where this host has no server, or cannot shut it in."""
@@ -142,6 +159,5 @@ def words(shares: Sequence[Share], descriptors: Sequence[int]) -> list[str]:
     for word in server.command:
         made += ["arg", word]
     for share, descriptor in zip(shares, descriptors, strict=True):
-        kind = "file" if share.single_file else "folder"
-        made += [f"{kind}-ro" if share.read_only else kind, str(descriptor), share.path]
+        made += [share.word, str(descriptor), share.path]
     return [*made, "--"]

@@ -3,19 +3,29 @@
 
 from __future__ import annotations
 
+from vmtailor.drivers.targets import unified_image
 from vmtailor.drivers.targets.target import Export, ExportFolder, ExportTarget, Guide
 
 _CMDLINE = "cmdline.txt"
+_UNIFIED, _INSIDE = "uki", ", which it has inside already"
 
 
 class KernelTarget(ExportTarget):
     """Writes the kernel, and `cmdline.txt`."""
 
     def write(self, export: Export, folder: ExportFolder) -> Guide:
-        folder.copy(export.kernel, export.kernel_name)
-        folder.text(_CMDLINE, " ".join(export.machine.words) + "\n")
+        words = " ".join(export.machine.words)
+        name = export.kernel_name
+        if export.variant == _UNIFIED:
+            name = f"{export.name}.efi"
+            version = export.bundle.kernel_version
+            unified_image.write(export.kernel, words, export.name, version, folder.made(name))
+        else:
+            folder.copy(export.kernel, name)
+        folder.text(_CMDLINE, words + "\n")
+        inside = _INSIDE if export.variant == _UNIFIED else ""
         notes = (
-            f"- Start `{export.kernel_name}` with the words of `{_CMDLINE}` as its command line.",
+            f"- Start `{name}` with the words of `{_CMDLINE}` as its command line{inside}.",
             "- The root file system is not here: it is a file of the bundle, and the machine's first disk.",
         )
-        return Guide(f"ls -l {export.kernel_name}", f"cat {_CMDLINE}", notes)
+        return Guide(f"ls -l {name}", f"cat {_CMDLINE}", notes)

@@ -14,7 +14,7 @@ from vmtailor.drivers.image.image_reference import image_name
 from vmtailor.drivers.targets.target import Export
 
 #: Where images are, in manifests of exports that name no registry.
-_NOWHERE = "registry.example"
+NOWHERE = "registry.example"
 
 
 def text(*documents: Mapping[str, Any]) -> str:
@@ -27,7 +27,7 @@ def image_of(export: Export) -> str:
     """Return where an export's image is pushed to. Raises UserInputError for what is no such place."""
     given = export.wishes.image
     if not given:
-        return f"{_NOWHERE}/{export.name}:latest"
+        return f"{NOWHERE}/{export.name}:latest"
     named = given.removeprefix("docker://")
     if "/" not in named or "@" in named or not named.isascii() or not image_name(named):
         raise UserInputError(

@@ -7,9 +7,10 @@ import string
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from vmtailor.base.errors import UserInputError
 from vmtailor.drivers.monitors import monitors
 from vmtailor.drivers.monitors.monitor import StartPlace
-from vmtailor.drivers.targets import tap_device
+from vmtailor.drivers.targets import crun_image, tap_device
 from vmtailor.drivers.targets.target import Export, ExportFolder, ExportTarget, Guide
 from vmtailor.model.machine import HOST_CPU, Accelerator, Clock
 
@@ -76,9 +77,16 @@ start: machine.c
 
 
 class LibkrunTarget(ExportTarget):
-    """Writes `machine.c`, a Makefile, kernel and disks."""
+    """Writes `machine.c`, a Makefile, kernel and disks; or an image for crun."""
+
+    def refusal(self, export: Export) -> UserInputError | None:
+        """Return the error for what crun's machines cannot have."""
+        refused = crun_image.refused(export) if export.variant == "crun" else None
+        return self.refuse(*refused) if refused else None
 
     def write(self, export: Export, folder: ExportFolder) -> Guide:
+        if export.variant == "crun":
+            return crun_image.write(export, folder)
         folder.copy(export.kernel, export.kernel_name)
         disks = folder.disks(export)
         names = {str(export.kernel): export.kernel_name}

@@ -7,9 +7,10 @@ import shlex
 from dataclasses import replace
 
 from vmtailor.drivers.monitors import monitors
+from vmtailor.drivers.targets import unit
 from vmtailor.drivers.targets.target import Export, ExportFolder, ExportTarget, Guide
 from vmtailor.model.architecture import named
-from vmtailor.model.machine import Accelerator, Clock, DiskMode, Machine
+from vmtailor.model.machine import Accelerator, Clock, Machine
 
 _SCRIPT = """\
 #!/bin/sh
@@ -29,27 +30,6 @@ exec "${{QEMU:-{program}}}" \\
 
 _END, _END_SYSTEM = "Ctrl-C ends it.", "It ends when the system powers off."
 
-_UNIT = """\
-# Put this folder at /var/lib/machines/{name} (or change ExecStart), then:
-#   systemctl enable --now /var/lib/machines/{name}/{name}.service
-[Unit]
-Description=virtual machine {name}
-Wants=network-online.target
-After=network-online.target
-
-[Service]
-ExecStart=/var/lib/machines/{name}/start
-StandardInput=null
-Restart=on-failure
-NoNewPrivileges=yes
-ProtectSystem=strict
-ProtectHome=yes
-PrivateTmp=yes
-{user}
-[Install]
-WantedBy=multi-user.target
-"""
-
 #: The name of an architecture where `uname -m` calls it otherwise.
 _UNAME = {"arm64": "aarch64", "mips64el": "mips64"}
 
@@ -67,15 +47,9 @@ class QemuTarget(ExportTarget):
             stdin="" if export.is_system else " </dev/null", end=_END_SYSTEM if export.is_system else _END,
         )  # fmt: skip
         folder.text("start", content, executable=True)
-        own = any(disk.mode is DiskMode.WRITTEN for disk in machine.disks)
-        user = "" if own else "DynamicUser=yes\nSupplementaryGroups=-kvm\n"
-        folder.text(f"{export.name}.service", _UNIT.format(name=export.name, user=user.replace("-kvm", "kvm")))
         notes = [f"- `{port.host_place}` on this host leads to port {port.guest_port} of the machine."
                  for port in machine.ports]  # fmt: skip
-        notes.append(
-            f"- `{export.name}.service` starts it with the host: its head says how. Stopping the unit ends the machine "
-            "at once, as a power cut does."
-        )
+        notes += unit.write(export, folder)
         first = next((port for port in machine.ports if port.protocol == "tcp"), None)
         second = f"curl http://{first.host_place}/" if first else "echo started"
         return Guide("./start &", second, tuple(notes))

@@ -5,13 +5,15 @@ from __future__ import annotations
 
 import shlex
 
-from vmtailor.drivers.targets.target import Export
+from vmtailor.drivers.targets.target import DHCP, Export
 
 
 def notes(export: Export) -> tuple[str, ...]:
     """Return the lines of a README on the machine's TAP device; none for a machine without a network."""
     if not export.address:
         return ()
+    if export.address == DHCP:
+        return (f"- Its network is the TAP device `{export.wishes.tap}`, on which a DHCP server must answer.",)
     guest, _, others = export.address.partition(",")
     address, _, prefix = guest.partition("/")
     gateway = others.partition(",")[0]

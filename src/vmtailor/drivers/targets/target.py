@@ -12,20 +12,26 @@ from typing import Any
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files.holes import copy_with_holes
 from vmtailor.drivers.host.bundle_folder import BundleFolder
+from vmtailor.drivers.monitors import monitors
 from vmtailor.model.architecture import named
 from vmtailor.model.bundle import Bundle
 from vmtailor.model.kernel_needs import KernelNeed
 from vmtailor.model.machine import Disk, Machine, PublishedPort
 
+#: In place of an address: the guest gets one by DHCP.
+DHCP = "dhcp"
+
 
 @dataclass(frozen=True)
 class TargetVariant:
-    """A way in which a target can start a machine. `about`: in words. The first of a row is the usual one. `address`,
-    `console`, `tried` and `checked`: in place of the row's, where they are not empty. `kernel`: the form of the kernel
-    that it takes, by its name in data/kernel_forms.toml; empty for the bundle's own file."""
+    """A way in which a target can start a machine. `about`: in words. The first of a row is the usual one.
+    `architectures`, `address`, `console`, `tried` and `checked`: in place of the row's, where they are not empty.
+    `kernel`: the form of the kernel that it takes, by its name in data/kernel_forms.toml; empty for the bundle's own
+    file."""
 
     name: str
     about: str
+    architectures: tuple[str, ...] = ()
     address: str = ""
     console: str = ""
     tried: str = ""
@@ -56,6 +62,7 @@ class TargetRow:
     address: str = ""
     power_off: bool = False
     console: str = ""
+    monitor: str = ""
     variant: tuple[TargetVariant, ...] = ()
     need: tuple[KernelNeed, ...] = ()
     tool: tuple[dict[str, Any], ...] = ()
@@ -79,7 +86,7 @@ class TargetRow:
         """Return what kernels of a processor need for a variant."""
         return tuple(
             one
-            for one in self.need
+            for one in (*self.need, *(monitors.named(self.monitor).row.need if self.monitor else ()))
             if (not one.architectures or architecture in one.architectures)
             and (not one.variants or variant in one.variants)
             and (network or not one.network)

@@ -60,17 +60,19 @@ def needed(texts: Sequence[str], architecture: str) -> tuple[tuple[str, KernelNe
     found = []
     for text in texts:
         one = chosen(text)
-        require_architecture(one.row, architecture)
+        require_architecture(one, architecture)
         found += [(one.text, need) for need in one.needed(architecture)]
     return tuple(found)
 
 
-def require_architecture(row: TargetRow, architecture: str) -> None:
-    """Raise UserInputError where a target has no machines of a processor."""
-    if architecture not in row.architectures:
+def require_architecture(chosen: ChosenTarget, architecture: str) -> None:
+    """Raise UserInputError where a target, or its variant, has no machines of a processor."""
+    row = chosen.row
+    own = next((one.architectures for one in row.variant if one.name == chosen.variant), ()) or row.architectures
+    if architecture not in own or architecture not in row.architectures:
         raise UserInputError(
-            f"vmtailor exports no {architecture} machine to {row.title}",
-            hint=f"it takes {', '.join(row.architectures)}",
+            f"vmtailor exports no {architecture} machine to {row.title}{f' ({chosen.text})' if row.variant else ''}",
+            hint=f"it takes {', '.join(own)}",
         )
 
 

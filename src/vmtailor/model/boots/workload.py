@@ -44,14 +44,14 @@ class Terminal:
 class Run:
     """One run: what differs from the image's configuration, and how it is driven. None leaves the image's.
 
-    `network` is `ADDRESS/PREFIX,GATEWAY,DNS`. `tracer`: options of strace (TRACER_OPTIONS); empty: not traced. `quiet`:
-    with any, init tells the calls that failed with other errors than these, in place of a whole trace. `hold`: after
-    the load, wait for the host's go. `grace_ms`: between SIGTERM and SIGKILL for what the entry point left. `key` tags
-    all frames; make one for each run, fixed where two boots must agree to the byte. `privileged`: root in the container
-    may do everything, not only what container engines leave it; an exercise may ask for that, too. `pid_one`: the
-    entry point is PID 1 of a namespace of its own, where the kernel can do that; None: as the image's folder says.
-    `virtio_line`: init talks on the machine's virtio port. `surroundings`: an init of a version before knows none but
-    the usual ones. `mounts`: in their order."""
+    `network` is `ADDRESS/PREFIX,GATEWAY,DNS`, `network6` the same of IPv6 without the last. `tracer`: options of strace
+    (TRACER_OPTIONS); empty: not traced. `quiet`: with any, init tells the calls that failed with other errors than
+    these, in place of a whole trace. `hold`: after the load, wait for the host's go. `grace_ms`: between SIGTERM and
+    SIGKILL for what the entry point left. `key` tags all frames; make one for each run, fixed where two boots must
+    agree to the byte. `privileged`: root in the container may do everything, not only what container engines leave it;
+    an exercise may ask for that, too. `pid_one`: the entry point is PID 1 of a namespace of its own, where the kernel
+    can do that; None: as the image's folder says. `virtio_line`: init talks on the machine's virtio port.
+    `surroundings`: an init of a version before knows none but the usual ones. `mounts`: in their order."""
 
     argv: tuple[str, ...] | None = None
     env: tuple[tuple[str, str], ...] = ()
@@ -61,6 +61,7 @@ class Run:
     terminal: Terminal | None = None
     stdin: bool = False
     network: str | None = None
+    network6: str | None = None
     exercise: Exercise | None = None
     stop_signal: str | None = None
     tracer: tuple[str, ...] = ()

@@ -196,6 +196,8 @@ def _by_podman(chosen: Sequence[Case], folder: Path) -> tuple[str, dict[str, str
             done = run_script(case, (*podman, str(work / case.name)), image, work, {})
             print(f"{case.name}: {done.status}\n{done.errors}", file=sys.stderr, end="")
             printed[case.name] = done.text
+            # On a busy host one that was to go by itself may still be there: the next case is not to see it.
+            said("rm", "--all", "--force", "--time", "0")
         return said("--version"), printed
 
 

@@ -44,6 +44,7 @@ def test_a_machine_is_the_same_instance_with_a_strategy(tmp_path: Path) -> None:
     machine, service = yaml.safe_load_all((done.folder / "vm.yaml").read_text())
     assert machine["spec"]["template"]["spec"] == instance_of(done)["spec"]
     assert machine["spec"]["runStrategy"] == "RerunOnFailure"
+    assert "&id" not in (done.folder / "vm.yaml").read_text()
     assert service["spec"]["selector"] == machine["spec"]["template"]["metadata"]["labels"]
 
 

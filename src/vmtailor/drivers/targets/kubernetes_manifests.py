@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -19,7 +20,9 @@ NOWHERE = "registry.example"
 
 def text(*documents: Mapping[str, Any]) -> str:
     """Return documents as one file of YAML, in the order of their keys."""
-    made: str = yaml.safe_dump_all(documents, sort_keys=False, explicit_start=len(documents) > 1, width=4096)
+    # A part that stands twice would be written once, under a name.
+    apart = [json.loads(json.dumps(one)) for one in documents]
+    made: str = yaml.safe_dump_all(apart, sort_keys=False, explicit_start=len(apart) > 1, width=4096)
     return made
 
 

@@ -117,8 +117,14 @@ def _notes(export: Export) -> tuple[str, ...]:
         manifests.image_note(export),
         f"- `kubectl wait --for=jsonpath='{{.status.phase}}'=Running vmi/{export.name}` waits for it; "
         f"`virtctl console {export.name}` shows what the container writes.",
-        *([f"- The service `{export.name}` leads to it: `kubectl port-forward service/{export.name} 8080:{port}`."]
-          if port else []),
+        *(
+            [
+                f"- In the cluster the service `{export.name}` leads to it; from here, "
+                f"`virtctl port-forward vmi/{export.name} 8080:{port}` does."
+            ]
+            if port
+            else []
+        ),
         "- `vm.yaml` is the same as a VirtualMachine, which is started again where it failed. Apply one of the two.",
         *(["- Variables and command of `-e` are in the image: whoever can pull it can read them."]
           if export.volume is not None else []),

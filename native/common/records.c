@@ -226,8 +226,11 @@ static const char *set(struct reader *reader, const char *key, char *value) {
     const struct {
         const char *key;
         const char **text;
-    } texts[] = {
-        {"cwd", &settings->cwd}, {"user", &settings->user}, {"hostname", &settings->hostname}, {"net", &settings->net}, {"net6", &settings->net6}};
+    } texts[] = {{"cwd", &settings->cwd},
+                 {"user", &settings->user},
+                 {"hostname", &settings->hostname},
+                 {"net", &settings->net},
+                 {"net6", &settings->net6}};
     const struct {
         const char *key;
         int *number;

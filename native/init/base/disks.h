@@ -5,7 +5,8 @@
 
 #include <sys/types.h>
 
-/* The device number of the n-th virtio disk, or partition where VT_DISKS says so (0 is the root). The first call must come while / is still that disk. */
+/* The device number of the n-th virtio disk, or partition where VT_DISKS says so (0 is the root). The first call must
+ * come while / is still that disk. */
 dev_t disk_number(int n);
 
 #endif

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // FILE TEXT: makes a file, and writes a text to it through a mapping that is shared.
+#define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>

@@ -152,7 +152,7 @@ def commands(export: Export, network: TapNetwork | None) -> tuple[str, str]:
 def _led(ports: tuple[PublishedPort, ...], network: TapNetwork) -> Iterator[tuple[bool, str]]:
     """Yield a rule for each port, behind whether the port is on loopback, where nothing arrives from outside."""
     for port in ports:
-        every = port.host_address == "0.0.0.0"  # noqa: S104 – nothing is bound
+        every = port.host_address == "0.0.0.0"
         where = "fib daddr type local" if every else f"ip daddr {port.host_address}"
         to = f"{network.guest}:{port.guest_port}"
         yield _is_loopback(port), f"{where} {port.protocol} dport {port.host_port} dnat to {to}"

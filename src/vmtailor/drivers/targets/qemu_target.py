@@ -59,7 +59,8 @@ def _words(machine: Machine, accelerator: Accelerator, indent: int) -> str:
     """Return QEMU's arguments for a shell, one option a line, with so many spaces before each."""
     kvm = accelerator is Accelerator.KVM
     model = "host" if kvm else named(machine.architecture).emulator.cpu_model
-    started = replace(machine, accelerator=accelerator, clock=Clock.WALL, cpu_model=model)
+    words = machine.words if kvm else (*machine.words, *named(machine.architecture).emulator.run_words)
+    started = replace(machine, accelerator=accelerator, clock=Clock.WALL, cpu_model=model, words=words)
     argv = monitors.named(machine.monitor).command(started)[1:]
     lines: list[str] = []
     for word in argv:

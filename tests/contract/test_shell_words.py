@@ -191,7 +191,7 @@ def test_a_bundle_is_sent_to_a_folder_an_archive_or_a_registry(complete: Complet
 def test_the_words_of_values(complete: Complete) -> None:
     assert complete("vmtailor fit --margin ") == {"none", "reachable", "server", "reachable+server"}
     assert complete("vmtailor verify --on ") == {"cloud-hypervisor", "firecracker", "libkrun", "qemu"}
-    assert _bare(complete("vmtailor fit --keep ")) == {"folders", "volumes"}
+    assert _bare(complete("vmtailor fit --keep ")) == {"folders", "folders-9p", "volumes"}
     assert {one.rpartition(",")[2] for one in complete("vmtailor fit --keep folders,vol")} == {"volumes"}
     assert complete("vmtailor kill -s U") == {"USR1", "USR2"}
     assert complete("vmtailor run --restart un") == {"unless-stopped"}

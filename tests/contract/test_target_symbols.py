@@ -35,6 +35,9 @@ MENUS = [
     "NET_CORE",
     "SCSI_LOWLEVEL",
     "SHMEM",
+    "MISC_FILESYSTEMS",
+    "EROFS_FS",
+    "SERIAL_8250",
     "PERF_EVENTS",
 ]
 

@@ -175,6 +175,7 @@ def test_a_machine_is_known_by_every_value(machine: Machine) -> None:
         "acpi": True, "outbound": True, "host_loopback": True, "devices": Devices.USUAL, "entropy": True,
         "firmware": "other", "extras": ("-x",), "architecture": "arm64", "pace": 1, "monitor": "toyvm",
         "line": TalkLine.VIRTIO, "mac": "52:54:00:12:34:57", "tap": "tap0",
+        "network6": True,
     }  # fmt: skip
     assert others.keys() == {one.name for one in fields(Machine)} - {"kernel", "initrd", "disks"}
     made = [keys.of_machine(replace(machine, **{name: value})) for name, value in others.items()]

@@ -35,6 +35,7 @@ from vmtailor.model.architecture import named
 from vmtailor.model.boots.surroundings import GuestSurroundings, Limit, Tmpfs
 from vmtailor.model.boots.workload import Run, Terminal
 from vmtailor.model.bundle import INIT, RECORD, RUN
+from vmtailor.model.guest_mounts import MountKind
 from vmtailor.model.image import ImageConfig, Port
 from vmtailor.model.machine import Accelerator, Disk, DiskMode, Machine, PublishedPort, TalkLine
 from vmtailor.model.option import Option, OptionSubject, Suggests, option, refuse
@@ -445,7 +446,7 @@ def orders_of(
     run = replace(run, virtio_line=machine.line is TalkLine.VIRTIO)
     # Behind the root, init's orders, and the tracer.
     first = len(machine.disks) + (1 if watching is None else 2)
-    folders, why = run_mounts.way_of_folders(files)
+    folders, why = run_mounts.way_of_folders(files) if options.wanted_mounts else (MountKind.FOLDER, "")
     mounted = run_mounts.held(options.wanted_mounts, first, folders)
     if mounted.shares and why:
         note(f"folders are mounted by 9p, for {why}")

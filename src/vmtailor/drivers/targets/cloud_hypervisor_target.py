@@ -11,16 +11,13 @@ from typing import Any
 from vmtailor.base.errors import UserInputError
 from vmtailor.drivers.monitors import kvm_monitor, monitors
 from vmtailor.drivers.monitors.monitor import StartPlace
-from vmtailor.drivers.targets import tap_network, unit
+from vmtailor.drivers.targets import tap_network, targets, unit
 from vmtailor.drivers.targets.tap_network import TapNetwork
 from vmtailor.drivers.targets.target import Export, ExportFolder, ExportTarget, Guide
 from vmtailor.model.machine import DiskMode, Machine
 
 #: The machine as the API's vm.create takes it.
 _API = "vm.json"
-
-#: The board whose devices are where Cloud Hypervisor has them.
-_BOARD = "q35"
 
 _SCRIPT = """\
 #!/bin/sh
@@ -93,7 +90,7 @@ def configuration(machine: Machine, network: TapNetwork | None) -> dict[str, Any
 
 def _machine(export: Export) -> Machine:
     """Return the machine as Cloud Hypervisor has it: devices on PCI, tables of ACPI."""
-    return replace(tap_network.under_kvm(export.machine), board=_BOARD, acpi=True)
+    return replace(tap_network.under_kvm(export.machine), board=targets.chosen("cloud-hypervisor").row.board, acpi=True)
 
 
 def _lines(argv: list[str]) -> str:

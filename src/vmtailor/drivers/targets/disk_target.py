@@ -12,6 +12,7 @@ from vmtailor.drivers.guest import guest_volume
 from vmtailor.drivers.targets import loader_disk, unified_image
 from vmtailor.drivers.targets.loader_disk import DiskContent
 from vmtailor.drivers.targets.target import DHCP, Export, ExportFolder, ExportTarget, Guide
+from vmtailor.model.architecture import named
 
 #: Init's word: its disks are partitions of the first one.
 _PARTITIONS = "VT_DISKS=partitions"
@@ -45,7 +46,7 @@ class DiskTarget(ExportTarget):
             process.run([tool, "convert", "-f", "raw", *options, str(raw), str(disk)], timeout_s=_CONVERT_S)
             raw.unlink()
         disk.chmod(0o600 if export.volume is not None else 0o644)  # the run volume may hold secrets
-        return _guide(export, disk.name)
+        return _guide(export, disk.name, self.row.board)
 
 
 def _write_raw(export: Export, disk: Path) -> None:
@@ -64,14 +65,14 @@ def _words(words: tuple[str, ...], root: str) -> tuple[str, ...]:
     return (f"root=PARTUUID={root}", *kept, _PARTITIONS)
 
 
-def _guide(export: Export, disk: str) -> Guide:
+def _guide(export: Export, disk: str, board: str) -> Guide:
     machine = export.machine
     form = disk.rpartition(".")[2]
     forward = "".join(f",hostfwd={one.protocol}:{one.host_place}-:{one.guest_port}" for one in machine.ports)
     network = f"-nic user,model=virtio-net-pci{forward}" if export.address else "-nic none"
     mib = machine.memory_bytes >> 20
     first = (
-        f"qemu-system-x86_64 -machine q35 -cpu max -m {mib} -nographic {network} "
+        f"{named(machine.architecture).emulator.program} -machine {board} -cpu max -m {mib} -nographic {network} "
         f"-drive file={disk},format={form},if=virtio </dev/null &"
     )
     port = next((one for one in machine.ports if one.protocol == "tcp"), None)

@@ -11,6 +11,7 @@ from typing import Any
 from vmtailor.base.errors import UserInputError
 from vmtailor.drivers.image.image_writer import ImageFile, NewImage, write_image
 from vmtailor.drivers.targets import kubernetes_manifests as manifests
+from vmtailor.drivers.targets import targets
 from vmtailor.drivers.targets.target import Export, ExportFolder, ExportTarget, Guide
 from vmtailor.model.architecture import image_name
 
@@ -54,7 +55,7 @@ def _instance(export: Export) -> dict[str, Any]:
         "domain": {
             "cpu": {"cores": export.machine.cpus},
             "memory": {"guest": manifests.quantity(export.machine.memory_bytes)},
-            "machine": {"type": "q35"},
+            "machine": {"type": targets.chosen("kubevirt").row.board},
             "features": {"acpi": {}},
             "firmware": {"bootloader": {"bios": {}}, "kernelBoot": _kernel(export)},
             "devices": {

@@ -127,7 +127,7 @@ def _calls(orders: Sequence[str]) -> Iterator[str]:
                 last.append(f"CALL(krun_add_net_tap, ctx, {_quoted(value)}, (const uint8_t[]){{{mac}}}, 0, 0);")
             case "without":
                 assert value == "pic"
-                last.append("CALL(krun_split_irqchip, ctx, true); /* the kernel finds its I/O APIC without a PIC */")
+                last.append("CALL(krun_split_irqchip, ctx, true); /* the kernel needs no PIC */")
             case "cpus" | "memory" | "format" | "kernel" | "words":
                 found[word] = value
             case _:

@@ -13,11 +13,10 @@ from xml.etree.ElementTree import Element, SubElement
 
 from vmtailor.base.errors import UserInputError
 from vmtailor.drivers.monitors import monitors
-from vmtailor.drivers.targets.target import DHCP, Export, ExportFolder, ExportTarget, Guide
+from vmtailor.drivers.targets import targets
+from vmtailor.drivers.targets.target import DHCP, Export, ExportFolder, ExportTarget, Guide, TargetRow
 from vmtailor.model.machine import Clock, Devices, Disk, DiskMode, Machine
 
-#: The board of the domain, as QEMU and libvirt call it.
-_BOARD = "q35"
 _QEMU = "http://libvirt.org/schemas/domain/qemu/1.0"
 ElementTree.register_namespace("qemu", _QEMU)
 #: The slot of a network device of QEMU's own: libvirt gives its devices the lower ones.
@@ -72,6 +71,11 @@ class LibvirtTarget(ExportTarget):
         )  # fmt: skip
 
 
+def _row() -> TargetRow:
+    """Return the row of this target."""
+    return targets.chosen("libvirt").row
+
+
 def domain(export: Export, machine: Machine, place: str) -> bytes:
     """Return the domain of a machine whose files, by their names, are in a folder."""
     top = Element("domain", {"type": "kvm"})
@@ -80,13 +84,15 @@ def domain(export: Export, machine: Machine, place: str) -> bytes:
     _text(top, "memory", str(machine.memory_bytes >> 10), unit="KiB")
     _text(top, "vcpu", str(machine.cpus))
     system = SubElement(top, "os")
-    _text(system, "type", "hvm", arch=machine.architecture, machine=_BOARD)
+    _text(system, "type", "hvm", arch=machine.architecture, machine=_row().board)
     for name, path in machine.files.items():
         _text(system, name, f"{place}/{path}")
     _text(system, "cmdline", " ".join(machine.words))
-    _nested(top, "features", {"acpi": {}, "apic": {}})
+    _nested(top, "features", {name: {} for name in _row().features})
     SubElement(top, "cpu", {"mode": "maximum"})
-    _nested(top, "clock", {"timer": {"name": "hpet", "present": "no"}}, offset="utc")
+    clock = SubElement(top, "clock", {"offset": "utc"})
+    for name in _row().absent_timers:
+        SubElement(clock, "timer", {"name": name, "present": "no"})
     for name, does in _ENDS.items():
         _text(top, name, does)
     devices = SubElement(top, "devices")
@@ -150,9 +156,16 @@ def _interface(devices: Element, export: Export, machine: Machine) -> None:
 def _user_network(machine: Machine) -> tuple[str, ...]:
     """Return the words by which QEMU gives a machine its own network, with the published ports."""
     bare = replace(
-        machine, board=_BOARD, disks=(), devices=Devices.BARE, clock=Clock.WALL, kernel=None, initrd=None, words=()
+        machine,
+        board=_row().board,
+        disks=(),
+        devices=Devices.BARE,
+        clock=Clock.WALL,
+        kernel=None,
+        initrd=None,
+        words=(),
     )
-    argv = monitors.of(bare).command(bare)
+    argv = monitors.of(bare).command(replace(bare, words=()))
     at = argv.index("-netdev")
     netdev, device = argv[at + 1], argv[at + 3]
     return ("-netdev", netdev, "-device", f"{device},{_SLOT}")

@@ -27,7 +27,8 @@ _TYPES = {
 }  # fmt: skip
 #: Numbers of partitions. Init finds the run volume behind the root; GRUB's configuration names the last one.
 NUMBERS = {"root": 1, "run": 2, "bios": 3, "efi": 4}
-_GRUB = Path("/usr/lib/grub/i386-pc")
+#: GRUB's files for the firmware of PCs that is no UEFI; the folder is called as grub-mkimage calls that.
+_GRUB = next(iter(sorted(Path("/usr/lib/grub").glob("*-pc"))), Path("/usr/lib/grub/pc"))
 _GRUB_PACKAGE = "grub-pc-bin"
 _MODULES = ("biosdisk", "part_gpt", "fat", "linux")
 #: Room for GRUB's core, and least room of the FAT file system: UEFI wants FAT12, 16 or 32 by size.
@@ -145,7 +146,7 @@ def _core(target: Path, words: Sequence[str]) -> None:
         raise HostError(f"{_GRUB} is missing: a BIOS starts the kernel by GRUB", hint=f"install {_GRUB_PACKAGE}")
     lines = target.with_suffix(".cfg")
     lines.write_text(grub_lines(words))
-    argv = [tool, "-O", "i386-pc", "-d", str(_GRUB), "-p", f"(,gpt{NUMBERS['efi']})/", "-c", str(lines),
+    argv = [tool, "-O", _GRUB.name, "-d", str(_GRUB), "-p", f"(,gpt{NUMBERS['efi']})/", "-c", str(lines),
             "-o", str(target), *_MODULES]  # fmt: skip
     process.run(argv, timeout_s=_TIMEOUT_S)
 

@@ -19,7 +19,9 @@ _SCRIPT = """\
 set -eu
 cd "$(dirname "$0")"
 accel=${{ACCEL:-tcg}}
-if [ -z "${{ACCEL:-}}" ] && [ "$(uname -m)" = {processor} ] && [ -r /dev/kvm ] && [ -w /dev/kvm ]; then accel=kvm; fi
+case $(uname -m) in
+{processors}) if [ -z "${{ACCEL:-}}" ] && [ -r /dev/kvm ] && [ -w /dev/kvm ]; then accel=kvm; fi ;;
+esac
 if [ "$accel" = kvm ]; then
     exec "${{QEMU:-{program}}}" \\
         {kvm} "$@"{stdin}
@@ -30,9 +32,6 @@ exec "${{QEMU:-{program}}}" \\
 
 _END, _END_SYSTEM = "Ctrl-C ends it.", "It ends when the system powers off."
 
-#: The name of an architecture where `uname -m` calls it otherwise.
-_UNAME = {"arm64": "aarch64", "mips64el": "mips64"}
-
 
 class QemuTarget(ExportTarget):
     """Writes `start`, a unit, kernel and disks."""
@@ -42,7 +41,7 @@ class QemuTarget(ExportTarget):
         machine = replace(export.machine, kernel=export.kernel_name, disks=folder.disks(export))
         program = named(machine.architecture).emulator.program
         content = _SCRIPT.format(
-            name=export.name, program=program, processor=_UNAME.get(machine.architecture, machine.architecture),
+            name=export.name, program=program, processors=" | ".join(named(machine.architecture).hosts),
             kvm=_words(machine, Accelerator.KVM, 8), tcg=_words(machine, Accelerator.TCG, 4),
             stdin="" if export.is_system else " </dev/null", end=_END_SYSTEM if export.is_system else _END,
         )  # fmt: skip

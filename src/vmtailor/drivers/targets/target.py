@@ -45,7 +45,8 @@ class TargetRow:
     `needs`: what must be installed where it is started, in words. `architectures`: by name. `systems`: it takes systems
     with an init of their own, too. `tap`: its network is a TAP device. `address`: of its network, as VT_NET has it;
     empty where the target gives one otherwise. `power_off`: a reset starts its machines again, so that they end by
-    ACPI. `console`: what kernels call its serial line, where that is not the processor's usual one.
+    ACPI. `console`: what kernels call its serial line, where that is not the processor's usual one. `board`: its
+    machines' kind, as the target calls it; `features`, `absent_timers`: of these, in the target's own words.
     `tried`: what vmtailor's tests do with its files, behind "vmtailor's tests"; empty where they start nothing of it.
     `checked`: a sentence of what is checked instead."""
 
@@ -62,6 +63,9 @@ class TargetRow:
     address: str = ""
     power_off: bool = False
     console: str = ""
+    board: str = ""
+    features: tuple[str, ...] = ()
+    absent_timers: tuple[str, ...] = ()
     monitor: str = ""
     variant: tuple[TargetVariant, ...] = ()
     need: tuple[KernelNeed, ...] = ()

@@ -17,18 +17,20 @@ HEAD = """<!-- Written by tools/load_reference.py; change data/changes/load inst
 
     vmtailor boot BUNDLE --try load --under load
 
-boots the bundle with each proposed change alone and then with all that helped, and judges by the kernel's instructions a request of its exercise.
-`--judge request` counts the programs' instructions, too; `--under both` asks that neither the boot nor the load is worse. A name of the tables below
-tries one change, `a+b` two as one. These can be named besides:
+boots the bundle with each proposed change alone and then with all that helped, and judges by the kernel's
+instructions a request of its exercise. `--judge request` counts the programs' instructions, too; `--under both` asks
+that neither the boot nor the load is worse. A name of the tables below tries one change, `a+b` two as one. These can be
+named besides:
 
 | name | what is tried |
 | --- | --- |
 | `SYMBOL=VALUE` | the kernel compiled with another value of a configuration symbol |
-| `cc:-O3`, `cc:-march=x86-64-v3`, `cc:--param=NAME=NUMBER` | the kernel compiled with a flag behind its own; no flag names a file |
+| `cc:-O3`, `cc:-march=NAME`, `cc:--param=NAME=NUMBER` | the kernel compiled with a flag behind its own |
 | `/proc/sys/NAME=VALUE`, `/sys/FILE=VALUE` | init writes it before the container starts (`VT_SET`) |
 
-A change that cannot be had is a row with its reason: a flag that the compiler does not take, a patch that does not apply, a scheduler that the kernel lacks. The
-others go on. Kernels are compiled once for the same source, configuration, flags and patches, and the cache keeps them.
+A change that cannot be had is a row with its reason: a flag that the compiler does not take, a patch that does not
+apply, a scheduler that the kernel lacks. The others go on. Kernels are compiled once for the same source,
+configuration, flags and patches, and the cache keeps them. No flag names a file or a program.
 
 What is not proposed is tried by its name alone: it gives up a protection, or the network would pay for it.
 """

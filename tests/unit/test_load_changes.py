@@ -15,6 +15,7 @@ from vmtailor.analysis.changes.change_catalogue import Candidate
 from vmtailor.analysis.changes.effects import Samples, TrialRun, judge
 from vmtailor.analysis.guests.machine_variants import USUAL
 from vmtailor.base.errors import BuildError, UserInputError, VmtailorError
+from vmtailor.base.files.digests import sha256_of
 from vmtailor.booting.booter import OnProgress
 from vmtailor.drivers.kernel import compiler_flags, kernel_patches
 from vmtailor.drivers.kernel.make import Toolchain
@@ -198,7 +199,7 @@ def test_a_patch_is_laid_beside_the_source_and_never_in_it(tmp_path: Path, monke
     (data / "two.patch").write_text(diff)
     row = 'id = "two"\ntitle = "t"\ngives_up = "g"\nsha256 = "{}"\nprocessors = "all"\n'
     row += 'from_version = "6"\nuntil_version = "7"\n'
-    sha256 = kernel_patches.sha256_of(data / "two.patch")
+    sha256 = sha256_of(data / "two.patch")
     (data / "two.toml").write_text(row.format(sha256))
     monkeypatch.setattr(kernel_patches, "FOLDER", data)
     kernel_patches.every.cache_clear()

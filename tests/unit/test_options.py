@@ -201,7 +201,7 @@ def test_what_is_refused_is_what_it_was() -> None:
     every = {row.name for _, row in rows_of(BootOptions)} - {"SUBJECT", "--out", "--json"}
     assert every - refused(BootOptions, KINDS.FITTED) == {
         *("--append", "--repeat", "--timeout", "--clock", "--memory", "--cpu-model", "--accelerator"),
-        *("--debug-initcalls", "--try", "--attribute", "--judge", "--on", "--lab", "--program"),
+        *("--debug-initcalls", "--try", "--attribute", "--under", "--judge", "--on", "--lab", "--program"),
     }
     assert every - refused(BootOptions, KINDS.EXERCISED) == {
         *("--exercise", "--kernel", "--initrd", "--append", "--repeat", "--timeout", "--clock", "--machine"),
@@ -210,7 +210,8 @@ def test_what_is_refused_is_what_it_was() -> None:
     assert every - refused(BootOptions, KINDS.WATCHED) == {
         *("--requests", "--ready", "--also", "--mark", "--timeout", "--memory", "--cpus")
     }
-    assert refused(BootOptions, KINDS.MACHINE) == {"--exercise", "--requests", "--on", "--lab", "--program"}
+    on_bundles = {"--under", "--on", "--lab", "--program"}
+    assert refused(BootOptions, KINDS.MACHINE) == {"--exercise", "--requests", *on_bundles}
 
 
 def test_a_refusal_names_all_options_and_what_to_do_instead() -> None:

@@ -24,6 +24,7 @@ struct activity {
     uint64_t told_own, told_soft; // of these, in earlier stretches
     uint32_t next_free;
     bool live, named, settled; // settled: nothing is kept back any more
+    uint32_t share;            // when settled
     struct step *steps;
     unsigned kept, room;
 };
@@ -90,6 +91,26 @@ void activities_prepare(void) {
     make_room(&cases);
 }
 
+// The number of the row of a purpose, by which the tree keeps figures.
+static uint32_t share_of(const struct purpose *purpose) {
+    struct work_row key = {.purpose = *purpose};
+    struct work_row *row = row_of(&works, &key);
+    return (uint32_t)(row - (struct work_row *)works.rows);
+}
+
+static void give_back(struct activity *one) {
+    uint32_t share = share_of(&one->purpose);
+    for (unsigned i = 0; i < one->kept; i++)
+        tree_add(one->steps[i].node, share, one->steps[i].self, one->steps[i].entered);
+    one->kept = 0;
+}
+
+static void settle_purpose(struct activity *one) {
+    one->settled = true;
+    one->share = share_of(&one->purpose);
+    give_back(one);
+}
+
 uint32_t activity_begin(enum activity_kind kind, uint32_t function, unsigned owner) {
     uint32_t number = first_free;
     if (number) {
@@ -106,12 +127,14 @@ uint32_t activity_begin(enum activity_kind kind, uint32_t function, unsigned own
     }
     struct step *steps = activities[number].steps;
     unsigned steps_room = activities[number].room;
-    activities[number] = (struct activity){.steps = steps,
-                                           .room = steps_room,
-                                           .settled = kind != ACTIVITY_CALL,
-                                           .purpose = {(uint16_t)kind, (uint16_t)owner, -1, function},
-                                           .live = true,
-                                           .named = kind != ACTIVITY_CALL};
+    struct activity *one = &activities[number];
+    *one = (struct activity){.purpose = {(uint16_t)kind, (uint16_t)owner, -1, function},
+                             .live = true,
+                             .named = kind != ACTIVITY_CALL,
+                             .steps = steps,
+                             .room = steps_room};
+    if (one->named)
+        settle_purpose(one);
     return number;
 }
 
@@ -122,34 +145,20 @@ void activity_named(uint32_t activity, uint32_t function) {
     activities[activity].purpose.function = function;
 }
 
-// The number by which the tree keeps figures: of the owner, and of what the call is made on.
-static uint32_t share_of(const struct purpose *purpose) {
-    return (uint32_t)purpose->owner << 16 | (uint16_t)(purpose->object + 1);
-}
-
-static void give_back(struct activity *one) {
-    uint32_t share = share_of(&one->purpose);
-    for (unsigned i = 0; i < one->kept; i++)
-        tree_add(one->steps[i].node, share, one->steps[i].self, one->steps[i].entered);
-    one->kept = 0;
-}
-
 void activity_on(uint32_t activity, int object) {
     struct activity *one = &activities[activity];
     if (one->settled || !one->named)
         return;
     one->purpose.object = object;
-    one->settled = true;
-    give_back(one);
+    settle_purpose(one);
 }
 
 static void step_at(struct activity *one, uint32_t node, uint64_t self, uint32_t entered) {
     if (!one->settled && one->kept == MAX_KEPT) {
-        one->settled = true;
-        give_back(one);
+        settle_purpose(one);
     }
     if (one->settled) {
-        tree_add(node, share_of(&one->purpose), self, entered);
+        tree_add(node, one->share, self, entered);
         return;
     }
     if (one->kept && one->steps[one->kept - 1].node == node) {
@@ -234,8 +243,10 @@ uint32_t activities_case_rows(const struct case_row **rows) {
 }
 
 void activities_begin_anew(void) {
-    works.used = cases.used = 0;
-    memset(works.slots, 0, works.slot_count * sizeof(*works.slots));
+    struct work_row *row = (struct work_row *)works.rows;
+    for (uint32_t i = 0; i < works.used; i++)
+        row[i].own = row[i].soft = 0;
+    cases.used = 0;
     memset(cases.slots, 0, cases.slot_count * sizeof(*cases.slots));
 }
 

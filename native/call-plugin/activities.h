@@ -3,8 +3,8 @@
  * What the kernel works for: one system call of one program, one interrupt, one exception of a program, a thread. Each
  * instruction belongs to one of them. A call that waits keeps its own until it goes on.
  *
- * The figures of the tree are kept by shares: the owner, and what a call is made on. Those from before that was known
- * are kept back until then, so that a call's whole path is in its share.
+ * The figures of the tree are kept by purposes. Those from before it was known what a call is made on are kept back
+ * until then, so that a call's whole path is there.
  */
 #ifndef VT_ACTIVITIES_H
 #define VT_ACTIVITIES_H
@@ -21,7 +21,8 @@ struct purpose {
     uint32_t function;
 };
 
-// Work since the last mark: `own` and, within it but apart, deferred work of interrupts.
+// Work since the last mark: `own` and, within it but apart, deferred work of interrupts. A purpose keeps its row's
+// number.
 struct work_row {
     struct purpose purpose;
     uint32_t pad;
@@ -52,7 +53,7 @@ void activity_entered(uint32_t activity, uint32_t node);
 // It is over. Threads end without.
 void activity_end(uint32_t activity);
 
-// All rows since the last mark; they are then begun anew.
+// All rows, with what was done since the last mark; it is then begun anew.
 uint32_t activities_work_rows(const struct work_row **rows);
 uint32_t activities_case_rows(const struct case_row **rows);
 void activities_begin_anew(void);

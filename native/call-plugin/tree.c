@@ -80,9 +80,16 @@ uint32_t tree_count(void) {
 }
 
 void tree_add(uint32_t node, uint32_t share, uint64_t self, uint64_t entered) {
-    uint32_t at = nodes[node].cells;
-    while (at && cells[at].share != share)
+    uint32_t at = nodes[node].cells, before = 0;
+    while (at && cells[at].share != share) {
+        before = at;
         at = cells[at].next;
+    }
+    if (at && before) { // what was asked for last is found first
+        cells[before].next = cells[at].next;
+        cells[at].next = nodes[node].cells;
+        nodes[node].cells = at;
+    }
     if (!at) {
         if (cells_used >= cells_room) {
             cells_room = cells_room ? cells_room * 2 : 1u << 15;

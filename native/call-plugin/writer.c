@@ -26,8 +26,7 @@ struct step_row {
 };
 
 struct count_row {
-    uint32_t node;
-    uint16_t object, owner; // object: 0 none, or one more than its number
+    uint32_t node, purpose;
     uint64_t self, entered;
 };
 
@@ -96,10 +95,9 @@ static void put_counts(void) {
     put_chunk("CONT", rows, (uint64_t)rows * sizeof(struct count_row));
     for (uint32_t i = 1; i < tree_cell_count(); i++) {
         struct cell *cell = tree_cell(i);
-        struct count_row row = {.node = cell->node, .object = (uint16_t)cell->share};
+        struct count_row row = {cell->node, cell->share, 0, 0};
         if (!changed(cell))
             continue;
-        row.owner = (uint16_t)(cell->share >> 16);
         row.self = cell->self - cell->seen_self;
         row.entered = cell->entered - cell->seen_entered;
         put(&row, sizeof(row));
@@ -118,11 +116,11 @@ void writer_stretch(int mark, const struct executed *now, const uint64_t *users,
     put(&step, sizeof(step));
     put_chunk("USER", user_count, user_count * sizeof(*users));
     put(users, user_count * sizeof(*users));
-    put_counts();
     put_chunk("WORK", work_count, (uint64_t)work_count * sizeof(*works));
     put(works, work_count * sizeof(*works));
     put_chunk("CASE", case_count, (uint64_t)case_count * sizeof(*cases));
     put(cases, case_count * sizeof(*cases));
+    put_counts();
     activities_begin_anew();
 }
 

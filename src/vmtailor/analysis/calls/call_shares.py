@@ -131,25 +131,35 @@ class FollowedBoot:
         rows = [_cost(one, work.get(one, [0, 0]), ended.get(one, [])) for one in {**work, **ended}]
         return tuple(sorted(rows, key=lambda row: (-row.own - row.soft, row.call, row.on, row.owner)))
 
-    def tree(self, during: During, owner: str = "", on: str = "") -> CallTree:
-        """Return the tree of calls with its figures, of one owner's work and of calls on one thing where they are
-        named. Raises UserInputError for a thing or an owner that is not known."""
-        wanted = _object_number(on) if on else None
-        owners = [i for i, name in enumerate(self.graph.owners) if owner in (name, self.owner(name))]
-        if owner and not owners:
-            known = ", ".join(self.owner(name) for name in self.graph.owners)
-            raise UserInputError(f"nobody is called '{owner[:64]}'", hint=f"known: {known}")
+    def tree(self, during: During, call: str = "", on: str = "", owner: str = "") -> CallTree:
+        """Return the tree of calls with its figures: of all work, or of one call, of calls on one thing, of one owner's
+        where they are named. Raises UserInputError for a name that nothing in this part of the boot has."""
         own = np.zeros(len(self.graph.parent), np.int64)
         entered = np.zeros(len(self.graph.parent), np.int64)
-        for stretch in self.stretches(during):
-            chosen = np.ones(len(stretch.node), np.bool_)
-            if wanted is not None:
-                chosen &= stretch.object == wanted
-            if owner:
-                chosen &= np.isin(stretch.owner, owners)
+        stretches = self.stretches(during)
+        purposes = [work.purpose for stretch in stretches for work in stretch.works if work.own or work.soft]
+        self._require("call", call, {self.call(one.function) for one in purposes})
+        self._require("thing that calls are made on", on, {self.object_title(one.object) for one in purposes})
+        self._require("owner of work", owner, {self.owner(one.owner) for one in purposes})
+        for stretch in stretches:
+            matching = [self._is_of(work.purpose, call, on, owner) for work in stretch.works]
+            chosen = np.array(matching, np.bool_)[stretch.purpose.astype(np.int64)]
             np.add.at(own, stretch.node[chosen], stretch.self[chosen].astype(np.int64))
             np.add.at(entered, stretch.node[chosen], stretch.entered[chosen].astype(np.int64))
         return CallTree(self, own, entered)
+
+    def _is_of(self, purpose: CallPurpose, call: str, on: str, owner: str) -> bool:
+        return (
+            (not call or self.call(purpose.function) == call)
+            and (not on or self.object_title(purpose.object) == on)
+            and (not owner or self.owner(purpose.owner) == owner)
+        )
+
+    @staticmethod
+    def _require(what: str, name: str, known: set[str]) -> None:
+        if name and name not in known:
+            near = ", ".join(sorted(one for one in known if one)[:40])
+            raise UserInputError(f"no {what} is called '{name[:64]}' here", hint=f"there are: {near}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,24 +195,6 @@ class CallTree:
         """Return the name of a node's function, or of a root."""
         return _ROOTS[node] if node < ROOT_NODES else self.boot.function(int(self.boot.graph.function[node]))
 
-    def of_call(self, call: str) -> tuple[int, ...]:
-        """Return the nodes of a system call, or of any function, by name; none lies below another."""
-        graph, names = self.boot.graph, self.boot.names
-        wanted = {i for i, name in enumerate(names) if followed_code.call_name(name, self.boot.code) == call}
-        found = []
-        below: set[int] = set()
-        for node in np.flatnonzero(np.isin(graph.function, sorted(wanted))).tolist():
-            if node < ROOT_NODES:
-                continue
-            at = int(graph.parent[node])
-            while at >= ROOT_NODES and at not in below:
-                at = int(graph.parent[at])
-            if at < ROOT_NODES:
-                below.add(node)
-                if self.whole[node] or self.entered[node]:
-                    found.append(node)
-        return tuple(found)
-
     def roots(self) -> tuple[int, ...]:
         """Return the roots that ran."""
         return tuple(node for node in range(ROOT_NODES) if self.whole[node])
@@ -217,15 +209,6 @@ class CallTree:
             name = self.boot.function(number)
             found[name] = found.get(name, 0) + int(sums[number])
         return found
-
-
-def _object_number(name: str) -> int:
-    rows = followed_code.objects().object
-    found = next((i for i, one in enumerate(rows) if name in (one.id, one.title)), None)
-    if found is None:
-        known = ", ".join(one.id for one in rows)
-        raise UserInputError(f"no call is made on '{name[:64]}'", hint=f"known: {known}")
-    return found
 
 
 def _cost(key: tuple[WorkKind, str, str, str], work: Sequence[int], cases: Iterable[CallCase]) -> CallCost:

@@ -15,7 +15,7 @@ _SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 def stacks(tree: CallTree, tops: tuple[int, ...]) -> Iterator[tuple[tuple[str, ...], int]]:
     """Yield each path below some nodes, from the outermost function on, with its own instructions."""
     for top in tops:
-        waiting = [(top, (tree.name(top),))]
+        waiting: list[tuple[int, tuple[str, ...]]] = [(top, (tree.name(top),))]
         while waiting:
             node, path = waiting.pop()
             if tree.own[node]:

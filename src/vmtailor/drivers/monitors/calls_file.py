@@ -7,10 +7,9 @@ It is `VTCALLS1`, then chunks, all little-endian: tag (4 bytes), count (u32), by
     NODE   nodes of the tree since the last NODE: parent u32, function u32; the first four are no functions
     STEP   a stretch that ended: mark i64 (-1: QEMU's end); early, kernel, user instructions since reset, three u64
     USER   behind a STEP: instructions of each owner's programs since the last one, u64
-    CONT   likewise: rows of nodes that ran: node u32, object u16 (0: none, or one more than its number), owner u16,
-           own instructions u64, times entered u64
-    WORK   likewise: rows (purpose, own u64, soft u64)
+    WORK   likewise: rows (purpose, own u64, soft u64); a purpose has the same place in all of them
     CASE   likewise: rows (purpose, own u64, soft u64, count u64, sum of own u64, sum of soft u64)
+    CONT   likewise: rows of nodes that ran: node u32, place of the purpose u32, own instructions u64, times entered u64
     CUT.   entries for which there was no node, u64; whether cases were rounded, u64
     END.   nothing; its absence says that QEMU died
 
@@ -44,7 +43,7 @@ _PURPOSE = "HHiII"
 _WORK = struct.Struct(f"<{_PURPOSE}2Q")
 _CASE = struct.Struct(f"<{_PURPOSE}5Q")
 _NODE = np.dtype([("parent", "<u4"), ("function", "<u4")])
-_COUNT = np.dtype([("node", "<u4"), ("object", "<u2"), ("owner", "<u2"), ("self", "<u8"), ("entered", "<u8")])
+_COUNT = np.dtype([("node", "<u4"), ("purpose", "<u4"), ("self", "<u8"), ("entered", "<u8")])
 
 
 def parse(data: bytes, origin: str = "calls") -> CallGraph:
@@ -135,15 +134,15 @@ class _Reader:
         for step in self.steps:
             if len(step.rows) and step.rows["node"].max() >= len(table):
                 raise ValueError("a count of an unknown node")
-            if len(step.rows) and step.rows["owner"].max() >= len(self.owners):
-                raise ValueError("a count of an unknown owner")
+            if len(step.rows) and step.rows["purpose"].max() >= len(step.works):
+                raise ValueError("a count of an unknown purpose")
             end = END_MARK if step.mark < 0 else self.marks[step.mark]
             found.append(
                 CallStretch(
                     begin=begin, end=end, early=step.early - early, kernel=step.kernel - kernel,
                     users=dict(zip(self.owners, step.users, strict=True)),
                     node=step.rows["node"], self=step.rows["self"], entered=step.rows["entered"],
-                    object=step.rows["object"].astype(np.int32) - 1, owner=step.rows["owner"],
+                    purpose=step.rows["purpose"],
                     works=tuple(step.works), cases=tuple(step.cases),
                 )
             )  # fmt: skip

@@ -64,9 +64,8 @@ class CallCase:
 @dataclass(frozen=True, eq=False)
 class CallStretch:
     """The code that was executed between two marks: `early` outside of the tree, `kernel` in it, `users` by programs
-    (owner → instructions). `node`, `object`, `owner`, `self`, `entered` are parallel: a node of the tree that ran, what
-    the call that it ran for is made on (-1: nothing known), whose it is (an index of the graph's owners), its own
-    instructions, and how often it was entered."""
+    (owner → instructions). `node`, `purpose`, `self`, `entered` are parallel: a node of the tree that ran, what it
+    ran for (an index of `works`), its own instructions, and how often it was entered."""
 
     begin: str
     end: str
@@ -74,8 +73,7 @@ class CallStretch:
     kernel: int
     users: dict[str, int]
     node: NDArray[np.uint32]
-    object: NDArray[np.int32]
-    owner: NDArray[np.uint16]
+    purpose: NDArray[np.uint32]
     self: NDArray[np.uint64]
     entered: NDArray[np.uint64]
     works: tuple[KernelWork, ...]

@@ -33,6 +33,15 @@ apply, a scheduler that the kernel lacks. The others go on. Kernels are compiled
 configuration, flags and patches, and the cache keeps them. No flag names a file or a program.
 
 What is not proposed is tried by its name alone: it gives up a protection, or the network would pay for it.
+
+    vmtailor fit IMAGE -x EXERCISE --try load --under load
+
+tries them on the fitted machine, and keeps in the bundle what was better together, if the whole proof passes with it.
+The report has a row for each change, and the ledger each trial.
+
+A patch of the kernel's source is an experiment, and unsafe. It is one of this program's own (`data/patches`), named by
+its digest, and changes C files of the kernel alone. A bundle with one says so in red, `export` refuses it without
+`--allow-patched PATCH`, and `run IMAGE` passes it over. A bundle that names any other patch is refused.
 """
 
 

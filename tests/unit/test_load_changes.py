@@ -6,28 +6,40 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from tests.fakes.boot_data import GATHERED
+from tests.fakes.fit_run_data import fit_run
+from tests.unit.test_boot_bundle import write_bundle
 
 from vmtailor.analysis.changes import choice, load_catalogue
 from vmtailor.analysis.changes.change_catalogue import Candidate
 from vmtailor.analysis.changes.effects import Samples, TrialRun, judge
 from vmtailor.analysis.guests.machine_variants import USUAL
+from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import BuildError, UserInputError, VmtailorError
+from vmtailor.base.files import records
 from vmtailor.base.files.digests import sha256_of
 from vmtailor.booting.booter import OnProgress
+from vmtailor.cli.unsafe_bundle import show_patches
+from vmtailor.drivers.host import bundle_folder
+from vmtailor.drivers.host.bundle_folder import seal
 from vmtailor.drivers.kernel import compiler_flags, kernel_patches
 from vmtailor.drivers.kernel.make import Toolchain
+from vmtailor.drivers.targets import targets
+from vmtailor.drivers.targets.target import ExportWishes
 from vmtailor.model.boots.boot import Boot, ContainerRun, Milestone, Outcome, Phase, PhaseCounts
 from vmtailor.model.boots.ending import Gathered
 from vmtailor.model.boots.series import JudgedBy, Under, judging
 from vmtailor.model.boots.workload import FIXED_KEY, Exercised, Run, Workload
+from vmtailor.model.bundle import RECORD, Bundle
 from vmtailor.model.change import Change, ChangeKind, Figure, Setting, Verdict
 from vmtailor.model.machine import Clock, Machine
-from vmtailor.pipeline import machine_testbed
+from vmtailor.pipeline import bundle_export, bundle_kernel, image_bundle, machine_testbed
 from vmtailor.pipeline.change_means import KernelRequest, Means, applied
 from vmtailor.pipeline.machine_testbed import MachineTestbed
+from vmtailor.stages import build
 
 VM = replace(USUAL, board="microvm", kernel="/bundle/vmlinux", words=("quiet",), network=False, entropy=False)
 
@@ -219,3 +231,57 @@ def test_a_patch_is_laid_beside_the_source_and_never_in_it(tmp_path: Path, monke
             kernel_patches.every()
     finally:
         kernel_patches.every.cache_clear()
+
+
+def test_exports_refuse_a_patched_kernel_unless_its_patches_are_named(tmp_path: Path) -> None:
+    ours = tuple((name, kernel_patches.every()[name].sha256) for name in ("one-user", "accept4-flags"))
+    write_bundle(tmp_path / "b")
+    record = records.load(Bundle, tmp_path / "b" / RECORD)
+    seal(tmp_path / "b", replace(record, patches=ours))
+    files = bundle_folder.load(tmp_path / "b", Store(tmp_path / "cache"))
+    chosen = targets.chosen("qemu")
+    with pytest.raises(
+        UserInputError, match=r"has patches of its source, which are unsafe: one-user, accept4-flags"
+    ) as e:
+        bundle_export.prepare(files, chosen, ExportWishes())
+    assert "--allow-patched one-user --allow-patched accept4-flags" in e.value.hint
+    with pytest.raises(UserInputError, match=r"unsafe: accept4-flags$"):
+        bundle_export.prepare(files, chosen, ExportWishes(patches=("one-user",)))
+    with pytest.raises(UserInputError, match="is patched, and none that others may be given"):
+        image_bundle.of_bundle(files, Store(tmp_path / "cache"))
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize("patch", [("one-user", "0" * 64), ("../../etc/x", "0" * 64), ("\x1b[31m", "")])
+def test_a_bundle_that_names_another_patch_is_refused(patch: tuple[str, str], tmp_path: Path) -> None:
+    write_bundle(tmp_path / "b")
+    record = records.load(Bundle, tmp_path / "b" / RECORD)
+    seal(tmp_path / "b", replace(record, patches=(patch,)))
+    with pytest.raises(UserInputError, match="which is none of this program's") as caught:
+        bundle_folder.load(tmp_path / "b", Store(tmp_path / "cache"))
+    assert "\x1b" not in caught.value.message
+
+
+def test_a_patched_bundle_is_shown_in_red(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    bundle = SimpleNamespace(patches=(("one-user", ""),))
+    show_patches(bundle)  # type: ignore[arg-type]
+    said = capsys.readouterr().err
+    assert "\x1b[1;31munsafe" in said and "protect no file" in said
+    show_patches(SimpleNamespace(patches=()))  # type: ignore[arg-type]
+    assert capsys.readouterr().err == ""
+
+
+def test_a_plan_says_what_its_kernel_was_compiled_with() -> None:
+    asked = KernelRequest(flags={"-O3": "", "-march": "x86-64-v3"}, patches={"one-user": "1" * 64})
+    made = replace(fit_run().plan, changes=())
+    first = replace(made, changes=bundle_kernel.compiler_changes(made, asked))
+    assert first.flags == ("-O3", "-march=x86-64-v3") and first.patches == (("one-user", "1" * 64),)
+    assert build.toolchain_of(first).flags == first.flags
+    other = KernelRequest(flags={"-O3": None, "-march": "x86-64-v2", "-O2": ""})
+    second = replace(first, changes=bundle_kernel.compiler_changes(first, other))
+    assert second.flags == ("-march=x86-64-v2", "-O2") and second.patches == first.patches
+    keys = {build.kernel_key(plan, "source", build.toolchain_of(plan)) for plan in (made, first, second)}
+    assert len(keys) == 3
+    with pytest.raises(UserInputError, match="no compiler flag"):
+        build.toolchain_of(replace(made, changes=(Change("x", "", (Setting(ChangeKind.COMPILER, "-B", "/tmp"),)),)))

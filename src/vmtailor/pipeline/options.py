@@ -175,10 +175,12 @@ class FitOptions:
         (),
     )  # fmt: skip
     tries: tuple[str, ...] = option(
-        option_rows.TRY, (), subjects=SYSTEMS, verbs=_FIT, hint=_TRY_HINT,
-        help="Try changes of the catalogue, or sysctl.NAME=VALUE, on a fitted system; keep what is faster. a+b is one. "
-        "Repeat it, or use commas.",
+        option_rows.TRY, (), subjects=FITS, verbs=_FIT,
+        help="Try changes of the catalogue or sysctl.NAME=VALUE on the fitted machine (an image's: `load`, too); keep "
+        "what is better. a+b is one. Repeat it.",
     )  # fmt: skip
+    under: Under | None = option(option_rows.UNDER, None, subjects=IMAGES, verbs=_FIT)
+    judged_by: JudgedBy | None = option(option_rows.JUDGE, None, subjects=IMAGES, verbs=_FIT)
     files: tuple[tuple[str, str | None], ...] = option(
         Option(
             name="--try-file", many=True, metavar="PATH=FILE", read=option_values.tried_files, subjects=SYSTEMS,

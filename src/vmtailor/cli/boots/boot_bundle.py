@@ -12,6 +12,7 @@ from vmtailor.base.cache.store import Store
 from vmtailor.base.progress import step
 from vmtailor.booting.fitted_machine import Chosen
 from vmtailor.cli.boots.boot_output import show_boot_cost, show_series, telling
+from vmtailor.cli.unsafe_bundle import show_patches
 from vmtailor.drivers.guest import guest_programs
 from vmtailor.drivers.host import bundle_folder
 from vmtailor.drivers.monitors import monitors
@@ -28,7 +29,9 @@ def boot_bundle(asked: BootOptions, bundle: Path) -> None:
     """Boot a bundle `times` times, try changes on it, or attribute one boot. Raises UserInputError for options that do
     not apply to bundles."""
     refuse(asked, OptionSubject.FITTED, bundle)
-    architecture = bundle_folder.load(bundle).bundle.architecture
+    record = bundle_folder.load(bundle).bundle
+    show_patches(record)
+    architecture = record.architecture
     words = (*asked.append, *(profile.INITCALLS if asked.debug_initcalls else ()))
     own = Chosen(
         cpu_model=asked.cpu_model or "",

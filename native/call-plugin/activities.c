@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "activities.h"
 
-#include "die.h"
+#include "tcg-plugin/die.h"
 #include "tree.h"
 
 #include <stdlib.h>

@@ -2,9 +2,9 @@
 #include "graph.h"
 
 #include "activities.h"
-#include "die.h"
 #include "functions.h"
 #include "stacks.h"
+#include "tcg-plugin/die.h"
 #include "tree.h"
 
 #include <stdlib.h>

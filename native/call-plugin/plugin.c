@@ -7,13 +7,13 @@
  * It sees neither registers nor memory, but where a call pushes its return address and where a return pops one: so it
  * knows the stack, and by it the task, whatever switches between them.
  */
-#include "blocks.h"
-#include "config.h"
-#include "counters.h"
-#include "die.h"
 #include "functions.h"
 #include "graph.h"
-#include "settle.h"
+#include "tcg-plugin/blocks.h"
+#include "tcg-plugin/config.h"
+#include "tcg-plugin/counters.h"
+#include "tcg-plugin/die.h"
+#include "tcg-plugin/settle.h"
 #include "writer.h"
 
 #include <stdlib.h>

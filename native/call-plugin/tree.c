@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "tree.h"
 
-#include "die.h"
+#include "tcg-plugin/die.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 #include "writer.h"
 
 #include "activities.h"
-#include "die.h"
+#include "tcg-plugin/die.h"
 #include "tree.h"
 
 #include <errno.h>

@@ -3,7 +3,7 @@
 #ifndef VT_WRITER_H
 #define VT_WRITER_H
 
-#include "config.h"
+#include "tcg-plugin/config.h"
 
 #include <stdint.h>
 

@@ -77,5 +77,5 @@ class FollowedCode:
     the tree of calls. `image_map`: virtual minus physical address of the kernel's image."""
 
     functions: tuple[FollowedFunction, ...]
-    most_nodes: int = 1 << 21
+    most_nodes: int
     image_map: int = 0

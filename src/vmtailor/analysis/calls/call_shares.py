@@ -35,6 +35,8 @@ from vmtailor.model.call_code import CallCode
 #: The owner of the container's own programs, as people know it: the plugin tells ours from all others.
 PROGRAM = "program"
 _OWNERS = {"other": PROGRAM, "boot": "kernel"}
+#: Work of the code that the kernel begins with, and which becomes its idle thread.
+_FIRST = "[boot and idle]"
 _ROOTS = {ROOT: "[kernel]", INTERRUPTS: "[interrupts]", THREADS: "[threads]", OTHERS: "[other paths]"}
 
 
@@ -103,9 +105,11 @@ class FollowedBoot:
         """Return an owner's name for people."""
         return _OWNERS.get(name, name)
 
-    def call(self, function: int) -> str:
+    def work(self, purpose: CallPurpose) -> str:
         """Return the system call's name, or that of the function that began other work."""
-        return followed_code.call_name(self.function(function), self.code)
+        if purpose.function >= len(self.names):
+            return _FIRST
+        return followed_code.call_name(self.function(purpose.function), self.code)
 
     def object_title(self, number: int) -> str:
         """Return the title of what calls are made on, or empty."""
@@ -119,7 +123,7 @@ class FollowedBoot:
 
         def key(purpose: CallPurpose) -> Key:
             on = self.object_title(purpose.object)
-            return purpose.kind, self.call(purpose.function), on, self.owner(purpose.owner)
+            return purpose.kind, self.work(purpose), on, self.owner(purpose.owner)
 
         for stretch in self.stretches(during):
             for one in stretch.works:
@@ -138,7 +142,7 @@ class FollowedBoot:
         entered = np.zeros(len(self.graph.parent), np.int64)
         stretches = self.stretches(during)
         purposes = [work.purpose for stretch in stretches for work in stretch.works if work.own or work.soft]
-        self._require("call", call, {self.call(one.function) for one in purposes})
+        self._require("call", call, {self.work(one) for one in purposes})
         self._require("thing that calls are made on", on, {self.object_title(one.object) for one in purposes})
         self._require("owner of work", owner, {self.owner(one.owner) for one in purposes})
         for stretch in stretches:
@@ -150,7 +154,7 @@ class FollowedBoot:
 
     def _is_of(self, purpose: CallPurpose, call: str, on: str, owner: str) -> bool:
         return (
-            (not call or self.call(purpose.function) == call)
+            (not call or self.work(purpose) == call)
             and (not on or self.object_title(purpose.object) == on)
             and (not owner or self.owner(purpose.owner) == owner)
         )

@@ -12,6 +12,8 @@ from vmtailor.analysis.cost.plugin_counts import SymbolTable
 from vmtailor.base.files import toml_files
 from vmtailor.model.call_code import CallCode, FollowedCode, FollowedFunction, FunctionFlags
 
+#: The most nodes that a tree of calls has: a boot and a load of lighttpd take some 70,000.
+MOST_NODES = 1 << 21
 _FILE = resources.files("vmtailor") / "data" / "calls" / "objects.toml"
 
 
@@ -56,7 +58,7 @@ class Names:
         return next((self._begins[name[:n]] for n in self._lengths if name[:n] in self._begins), None)
 
 
-def of_table(table: SymbolTable, code: CallCode) -> FollowedCode:
+def of_table(table: SymbolTable, code: CallCode, most_nodes: int = MOST_NODES) -> FollowedCode:
     """Return the functions of a kernel, with what is special of each. Several names for one address have what any of
     them has."""
     flags = [
@@ -84,7 +86,7 @@ def of_table(table: SymbolTable, code: CallCode) -> FollowedCode:
     functions = tuple(
         FollowedFunction(at, found.get(at, FunctionFlags.NONE), on.get(at, -1)) for at in table.starts.tolist()
     )
-    return FollowedCode(functions, image_map=table.image_map)
+    return FollowedCode(functions, most_nodes, table.image_map)
 
 
 def call_name(function: str, code: CallCode) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.natives import Natives
-from vmtailor.drivers.guest import guest_surroundings
+from vmtailor.drivers.guest import guest_surroundings, load_words
 from vmtailor.drivers.image import signals
 from vmtailor.drivers.rootfs.rootfs import Extra, ExtraKind
 from vmtailor.model.boots.workload import KEY_BYTES, Run
@@ -210,8 +210,11 @@ def exercise_records(exercise: Exercise) -> list[tuple[str, str]]:
         if ready.step is None:
             raise UserInputError(f"the exercise's ready check ({ready.kind}) does not say what to ask")
         pairs += _step_records(ready.step)
-    for step in exercise.load:
-        if step.kind != StepKind.HOST_COMMAND:
+    for number, step in enumerate(step for step in exercise.load if step.kind != StepKind.HOST_COMMAND):
+        if step.load is not None:
+            pairs += [("step", "load"), (".timeout-ms", str(_ms(step.load.limit_s)))]
+            pairs += [(".arg", word) for word in load_words.words(step, number)]
+        else:
             pairs += [("step", step.kind.value), *_step_records(step)]
     return pairs
 

@@ -70,7 +70,8 @@ def test_a_script_of_qemu_starts_it_and_what_it_writes_stays(system: Path, tmp_p
     with_address(out / "disk.raw")
     with started("./start", cwd=out):
         assert answer(f"http://127.0.0.1:{port}/", 300.0) == PAGE
-    systems.tool("debugfs", "-w", "-R", "jr", out / "disk.raw")  # what the power cut left in the journal
+    # The machine ended as by a power cut: the journal is played first.
+    subprocess.run(["/usr/sbin/e2fsck", "-fy", out / "disk.raw"], capture_output=True, timeout=60, check=False)
     assert systems.tool("debugfs", "-R", "cat /srv/www/kept", out / "disk.raw") == b"kept\n"
 
 

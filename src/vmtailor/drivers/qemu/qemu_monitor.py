@@ -8,7 +8,7 @@ from pathlib import Path
 
 from vmtailor.base.errors import HostError
 from vmtailor.base.natives import Natives
-from vmtailor.drivers.monitors.monitor import KvmVerdict, Monitor, Orders, StartPlace, Wants
+from vmtailor.drivers.monitors.monitor import KvmTrial, KvmVerdict, Monitor, Orders, StartPlace, Wants
 from vmtailor.drivers.monitors.running_machine import RunningMachine
 from vmtailor.drivers.monitors.supervised_start import SupervisedStart
 from vmtailor.drivers.qemu import host_checks, kvm, plugin, qemu, qemu_command, qemu_program
@@ -75,6 +75,10 @@ class QemuMonitor(Monitor):
     def kvm(self) -> KvmVerdict:
         """Start a small guest under KVM."""
         return kvm.kvm_works()
+
+    def kvm_trial(self, architecture: str) -> KvmTrial | None:
+        """Return the trial of this host's own processor, whose guest was compiled here."""
+        return kvm.trial(architecture)
 
     def require_counting(self, architecture: str) -> None:
         """Raise HostError where the QEMU for an architecture loads no plugin of ours."""

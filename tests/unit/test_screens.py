@@ -31,7 +31,7 @@ from vmtailor.base.terminal import TerminalConsole
 from vmtailor.cli import analyze, cache, compare, doctor, explain, gate, refit, show, stages, verify
 from vmtailor.cli.boots import boot_requests
 from vmtailor.cli.fit_record import TraceLines
-from vmtailor.cli.tables import followed
+from vmtailor.cli.tables import call_tables
 from vmtailor.model.boots import comparison as compared
 from vmtailor.model.boots import timeline as boots
 from vmtailor.model.boots.boot import Phase
@@ -393,10 +393,10 @@ CALLS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("part", [followed.Show.SYSCALLS, followed.Show.TASKS])
-def test_trace_shows_calls_by_name_and_by_task(part: followed.Show, screen: Screen) -> None:
+@pytest.mark.parametrize("part", [call_tables.Show.SYSCALLS, call_tables.Show.TASKS])
+def test_trace_shows_calls_by_name_and_by_task(part: call_tables.Show, screen: Screen) -> None:
     rows = stages._rows(part, CALLS, ())
-    followed.print_rows(rows, False)
+    call_tables.print_rows(rows, False)
     screen(f"trace-{part}.txt")
     same_document(rows, f"trace-{part}.json")
 
@@ -417,10 +417,10 @@ FILES = (FileUse("/etc/passwd", 3, 0, False), FileUse("/var/log/x", 1, 2, True))
 
 
 def test_trace_shows_files_as_rows(screen: Screen) -> None:
-    followed.print_rows(stages._rows(followed.Show.FILES, (), FILES), False)
-    followed.print_rows([], False)
+    call_tables.print_rows(stages._rows(call_tables.Show.FILES, (), FILES), False)
+    call_tables.print_rows([], False)
     screen("trace-files.txt")
-    followed.print_rows(stages._rows(followed.Show.FILES, (), FILES), True)
+    call_tables.print_rows(stages._rows(call_tables.Show.FILES, (), FILES), True)
     screen("trace-files.json")
 
 
@@ -429,7 +429,7 @@ def test_trace_shows_what_ran_by_phase_the_dearest_first(screen: Screen) -> None
         AttributedCost(Phase.INIT, "f", "f.c", "F", 10), AttributedCost(Phase.KERNEL, "g", "g.c", "", 5),
         AttributedCost(Phase.INIT, "h", "h.c", "H", 900),
     )  # fmt: skip
-    followed.print_rows(stages._coverage(cast("Any", SimpleNamespace(costs=SimpleNamespace(rows=rows)))), False)
+    call_tables.print_rows(stages._coverage(cast("Any", SimpleNamespace(costs=SimpleNamespace(rows=rows)))), False)
     assert stages._coverage(cast("Any", SimpleNamespace(costs=None))) == []
     screen("trace-coverage.txt")
 

@@ -19,13 +19,14 @@ from vmtailor.base.files import records
 from vmtailor.base.terminal import Table, Text, box, folding, for_table
 from vmtailor.base.text import plural
 from vmtailor.base.verb_end import EndVerdict, NextCommand, VerbEnd, VerdictMark, show_end
-from vmtailor.cli.tables.followed import (
+from vmtailor.cli.tables.call_tables import (
     CALL,
     CALLED_ON,
     DURING,
     FLAME_PAGE,
     FOLDED,
     FOLLOWED_PARTS,
+    SHOW,
     SPEEDSCOPE,
     WHOSE,
     Pictures,
@@ -37,7 +38,7 @@ from vmtailor.cli.tables.followed import (
 )
 from vmtailor.drivers.host.bundle_folder import is_bundle
 from vmtailor.model.bundle import PLAN
-from vmtailor.model.option import Option, OptionSubject, refusal, refuse
+from vmtailor.model.option import OptionSubject, refusal, refuse
 from vmtailor.model.option_rows import JSON, OUT
 from vmtailor.model.syscalls import SyscallEvent
 from vmtailor.model.trace import FileUse
@@ -50,7 +51,7 @@ from vmtailor.pipeline.work_files import WorkFolder, is_work_folder
 def trace(
     asked: FitOptions,
     out: Annotated[Path | None, replace(OUT, help="Begin a work folder here: the trace, for the next stages.")] = None,
-    show: Annotated[Show, Option(name="--show", type=Show, help="Print this part of the trace.")] = Show.SYSCALLS,
+    show: Annotated[Show, SHOW] = Show.SYSCALLS,
     call: Annotated[str, CALL] = "",
     called_on: Annotated[str, CALLED_ON] = "",
     whose: Annotated[str, WHOSE] = "",
@@ -68,7 +69,7 @@ def trace(
         require_followed(shown, files, show)
     if show is Show.CALLGRAPH and not call:
         raise UserInputError("--show callgraph needs the name of a call", hint="add --call NAME, such as --call read")
-    if is_bundle(Path(asked.reference)):
+    if show in FOLLOWED_PARTS and is_bundle(Path(asked.reference)):
         _of_bundle(asked, out, show, shown, files, json)
         return
     saved = _folder_of(asked, OptionSubject.TRACED_FOLDER)
@@ -100,11 +101,6 @@ def _of_bundle(asked: FitOptions, out: Path | None, show: Show, shown: Selection
     refuse(asked, OptionSubject.FITTED, asked.reference)
     if out is not None:
         raise refusal(("--out",), OptionSubject.FITTED, asked.reference)
-    if show not in FOLLOWED_PARTS:
-        raise UserInputError(
-            f"--show {show} is for images and work folders",
-            hint=f"--show {', --show '.join(FOLLOWED_PARTS)} take a bundle",
-        )
     show_followed(followed_calls.of_bundle(Path(asked.reference), asked.store), show, shown, files, json)
 
 

@@ -54,7 +54,11 @@ def bars(tree: CallTree) -> tuple[FlameBar, ...]:
             room = max(0, int((width - 4) / _LETTER))
             label = name if len(name) <= room else name[: room - 1] + "…" if room > 3 else ""
             tone = 0 if node < ROOT_NODES else 1 + sum(name.encode()) % (_TONES - 1)
-            found.append(FlameBar(round(x, 2), depth * _ROW, round(width, 2), text, label, tone))
+            found.append(
+                FlameBar(
+                    x=round(x, 2), y=depth * _ROW, width=round(width, 2), text=text, label=label, tone=tone,
+                )
+            )  # fmt: skip
             waiting.append((tree.children.get(node, []), x, depth + 1))
             x += width
     return tuple(found)

@@ -60,6 +60,9 @@ class Show(StrEnum):
 FOLLOWED_PARTS = (Show.COSTS, Show.CALLGRAPH, Show.FLAME, Show.CONSTANTS)
 
 
+SHOW = Option(name="--show", type=Show, metavar="PART", help=f"Print this part of the trace: {', '.join(Show)}.")
+
+
 @dataclass(frozen=True)
 class Selection:
     """The choice of the calls to show; empty words choose all."""

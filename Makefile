@@ -133,6 +133,7 @@ check: setup-dev
 	find examples benchmarks tests/guests -name '*.c' -print0 | xargs -0 -n 1 $(CC) -std=c11 -O2 -Wall -Wextra -Werror -Inative -c -o /dev/null
 	$(BIN)/python tools/cli_reference.py --check
 	$(BIN)/python tools/advice_reference.py --check
+	$(BIN)/python tools/load_reference.py --check
 	$(BIN)/python tools/docker_run_reference.py --check
 	$(BIN)/python tools/monitor_needs.py --check
 
@@ -294,6 +295,7 @@ fuzz: setup
 docs: setup
 	$(BIN)/python tools/cli_reference.py
 	$(BIN)/python tools/advice_reference.py
+	$(BIN)/python tools/load_reference.py
 	$(BIN)/python tools/catalogue_reference.py
 	$(BIN)/python tools/docker_run_reference.py
 	$(BIN)/python tools/monitor_needs.py

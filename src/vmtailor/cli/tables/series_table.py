@@ -32,6 +32,21 @@ _JUDGED = {
     JudgedBy.READY: "the time of ready",
     JudgedBy.INSTRUCTIONS: "instructions executed from kernel entry to init",
     JudgedBy.CPU: "QEMU's processor time up to ready",
+    JudgedBy.REQUEST_KERNEL: "instructions of the kernel for a request of the load",
+    JudgedBy.REQUEST: "instructions of kernel and programs for a request of the load",
+}
+#: Unit of a table's savings, and how many of the figure's are one; seconds for all others.
+_UNITS = {
+    JudgedBy.INSTRUCTIONS: ("M instr", 1e6),
+    JudgedBy.REQUEST_KERNEL: ("k instr a request", 1e3),
+    JudgedBy.REQUEST: ("k instr a request", 1e3),
+}
+#: Columns beside the figures that are judged by.
+_BESIDE = {
+    "k kernel a request": (Figure.REQUEST_KERNEL, 1e3),
+    "k a request": (Figure.REQUEST, 1e3),
+    "wall s": (Figure.WALL, 1.0),
+    "cpu s": (Figure.CPU, 1.0),
 }
 
 
@@ -134,10 +149,12 @@ def _end_of(folder: Path, name: str) -> str:
 
 
 def _trials(series: BootSeries, console: TerminalConsole) -> None:
-    counted = series.judged_by is JudgedBy.INSTRUCTIONS
-    unit = "M instr" if counted else "s"
+    unit, per = _UNITS.get(series.judged_by, ("s", 1.0))
     # On the wall clock, what is judged by is that very figure.
-    shown = ("wall s", "cpu s") if series.judged_by is not JudgedBy.READY else ("cpu s",)
+    own = {JudgedBy.READY: "wall s", JudgedBy.REQUEST_KERNEL: "k kernel a request", JudgedBy.REQUEST: "k a request"}
+    # What is done under load takes as long as the host likes: only its instructions are shown.
+    hidden = {own.get(series.judged_by, ""), *(("wall s", "cpu s") if series.judged_by.of_load else ())}
+    shown = [name for name in _BESIDE if name not in hidden]
     columns = [name for name in shown if any(_more(one, name) is not None for one in series.trials)]
     savings = (Column(name, justify="right") for name in ("predicted", "measured", "95 %", *columns))
     table = Table(
@@ -148,16 +165,17 @@ def _trials(series: BootSeries, console: TerminalConsole) -> None:
         series.trials, key=lambda t: (t.id == "together", not t.measured, t.measured[0].value if t.measured else 0.0)
     )
     for one in order:
-        table.add_row(*_trial_row(one, 1e6 if counted else 1.0, columns))
+        table.add_row(*_trial_row(one, per, columns))
     console.print(table)
     virtual = series.judged_by is JudgedBy.READY and series.clock is Clock.INSTRUCTIONS
     judged = "the virtual time of ready" if virtual else _JUDGED[series.judged_by]
+    judged += f", and by {_JUDGED[series.also]}" if series.also is not None else ""
     console.print(Text(f"judged by {judged}; + is a saving", style="dim"))
     if moved := _moved(series):
         console.print(Text(moved, style="dim"))
     if series.interaction is not None:
         more = "more" if series.interaction >= 0 else "less"
-        size = abs(series.interaction) / (1e6 if counted else 1.0)
+        size = abs(series.interaction) / per
         console.print(Text(f"together the changes save {size:.2f} {unit} {more} than the sum of each alone"))
 
 
@@ -172,7 +190,7 @@ def _moved(series: BootSeries) -> str:
 
 
 def _more(one: Change, name: str) -> Effect | None:
-    return one.measures(Figure.WALL if name == "wall s" else Figure.CPU)
+    return one.measures(_BESIDE[name][0])
 
 
 def _trial_row(one: Change, per: float, more: Sequence[str]) -> tuple[Text | str, ...]:
@@ -184,7 +202,7 @@ def _trial_row(one: Change, per: float, more: Sequence[str]) -> tuple[Text | str
     untried = bool(one.problem) and measured is None and one.verdict is Verdict.UNDECIDED
     verdict = Text("not tried" if untried else str(one.verdict), style="dim" if untried else _COLOURS[one.verdict])
     figures = (_saving(one.expected[0] if one.expected else None, per), _saving(measured, per), interval)
-    return change, *figures, *(_saving(_more(one, name)) for name in more), verdict
+    return change, *figures, *(_saving(_more(one, name), _BESIDE[name][1]) for name in more), verdict
 
 
 def _saving(effect: Effect | None, per: float = 1.0) -> str:

@@ -56,6 +56,10 @@ def require_machine(bundle: Bundle, where: Path) -> None:
             raise _wrong(where, f"the digest of {one.name} is none")
     if len({one.name for one in bundle.files}) != len(bundle.files):
         raise _wrong(where, "a file is listed twice")
+    if bundle.patches:
+        from vmtailor.drivers.kernel import kernel_patches  # what starts other bundles does without it
+
+        kernel_patches.require_ours(bundle.patches, str(where))
     require_hardware(
         where,
         architecture=bundle.architecture,

@@ -40,8 +40,8 @@ SLOW_SESSIONS, SLOW_AT_ONCE, SLOW_TIMES = 40, 8, 20
 @dataclass(frozen=True)
 class LoadPage:
     """One request, and the right answer: of HTTP (`method`, `path`), or a command of Redis (`command`). None asks for
-    nothing. `answer` must be equal; `contains` be a part of each answer; `sha256`: of one answer, which all others must
-    be like."""
+    nothing. `answer` must be equal; `contains` be a part of each answer; `sha256`: of the first right answer, which all
+    others must be like."""
 
     path: str = "/"
     method: str = "GET"

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from vmtailor.analysis.cost.side_figures import per_request
 from vmtailor.analysis.statistics.boot_statistics import Summary, summarise
 from vmtailor.base.figures import millions
 from vmtailor.base.files import plain_files
@@ -183,12 +184,24 @@ def _trials(series: BootSeries, console: TerminalConsole) -> None:
 
 def _moved(series: BootSeries) -> str:
     """Return a sentence on the effect of meaningless words on the unchanged machine; empty when none were tried."""
+    if series.judged_by.of_load:
+        return _load_moved(series)
     before = [at for one in series.of(series.variants[0].name) if (at := one.at("ready", series.clock)) is not None]
     after = [at for one in series.controls if (at := one.at("ready", series.clock)) is not None]
     if not before or not after:
         return ""
     most = max(abs(at - statistics.median(before)) for at in after)
     return f"a word that means nothing moves it by up to {_s(most)} s: what is less is no saving"
+
+
+def _load_moved(series: BootSeries) -> str:
+    """Return that sentence for the load, in the kernel's instructions a request."""
+    base = [pair[0] for one in series.of(series.variants[0].name) if (pair := per_request(one)) is not None]
+    moved = [pair[0] for one in series.controls if (pair := per_request(one)) is not None]
+    if not base or not moved:
+        return ""
+    most = max(abs(one - statistics.median(base)) for one in moved)
+    return f"a word that means nothing moves it by up to {most / 1e3:.2f} k instr a request: what is less is no saving"
 
 
 def _more(one: Change, name: str) -> Effect | None:

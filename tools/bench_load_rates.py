@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make bench-load`: a container under load, on the packaged kernel and on the one that was fitted to it.
+"""`make bench-load-rates`: a container under load, on the packaged kernel and on the one that was fitted to it.
 
-    tools/bench_load.py [--bundle build/demo] [--loads peak surf sweep] [--out build/bench-load] [--page FILE]
+    tools/bench_load_rates.py [--bundle build/demo] [--loads peak surf sweep] [--out build/bench-load] [--page FILE]
 
 Each load is examples/lighttpd/exercise-NAME.toml, driven on the instruction clock by the client in the guest, with
 every instruction counted. Two machines and three loads are six boots of one to five minutes each. Each is a file of
 OUT: what is there is not made again. The knee of the sweep stands beside the rate that one processor gives by the
-instructions of a request under the peak load, the client's included. OUT/load.md has the tables; `--page` writes them
+instructions of a request under the peak load, the client's included. OUT/rates.md has the tables; `--page` writes them
 into a page, between its marks.
 """
 
@@ -127,7 +127,7 @@ def main() -> None:
                 say(f"{load} on the {name}")
                 records.save(driven(machine, table, load, loaded, given.out), file)
             found[load, name] = records.load(Boot, file)
-    publish(given.out, given.page, "load", page(found))
+    publish(given.out, given.page, "rates", page(found))
 
 
 if __name__ == "__main__":

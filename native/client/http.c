@@ -68,6 +68,8 @@ static void read_header(struct http *http) {
         http->sized = digits(value, 10, &http->left);
         if (!http->sized)
             http->state = HTTP_BAD;
+    } else if (length == 10 && strncasecmp(http->line, "connection", 10) == 0) {
+        http->closes = strcasecmp(value, "close") == 0;
     } else if (length == 17 && strncasecmp(http->line, "transfer-encoding", 17) == 0) {
         http->chunked = strcasecmp(value, "chunked") == 0;
     }

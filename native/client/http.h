@@ -17,6 +17,7 @@ struct http {
     int status;
     bool no_body; /* asked by HEAD */
     bool chunked, sized;
+    bool closes;   /* the server says that it closes the connection */
     uint64_t left; /* bytes of the body, or of this chunk */
     int lines;
     char line[HTTP_LINE];

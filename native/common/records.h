@@ -12,7 +12,7 @@
 
 #define MAX_STEPS 256
 
-enum step_kind { STEP_NONE, STEP_HTTP, STEP_TCP, STEP_COMMAND, STEP_EXIT };
+enum step_kind { STEP_NONE, STEP_HTTP, STEP_TCP, STEP_COMMAND, STEP_EXIT, STEP_LOAD };
 
 /* A list of strings, NULL at its end, grown as needed. */
 struct list {
@@ -24,7 +24,7 @@ struct step {
     enum step_kind kind;
     int port;
     const char *method, *path;
-    struct list argv;
+    struct list argv; /* of a command; the words of a load (client/load/plan.h) */
     int repeat;
     int timeout_ms; /* of one request or command */
     /* What is right: -1 and NULL ask for nothing. */

@@ -15,6 +15,7 @@ from tests.fakes.sanitized import compiled, records_of
 
 from vmtailor.model.boots.workload import Run
 from vmtailor.model.exercise import Exercise, Expect, Ready, ReadyKind, Step, StepKind
+from vmtailor.model.load import Load, LoadPage
 
 pytestmark = pytest.mark.contract
 
@@ -119,6 +120,46 @@ def test_ready_as_soon_as_the_client_is_content(drive: Drive, kind: ReadyKind, r
     assert did.results == [
         {"step": "-1", "kind": kind.value, "ns": "700000000", "done": "1", "right": "1", "same": "1"}
     ]
+
+
+def test_what_a_load_told_of_itself_is_sent_once_the_load_is_over(drive: Drive) -> None:
+    load = Load((LoadPage("/x", status=200),), at_once=2, sessions=3, timeout_s=1.0, limit_s=9.0)
+    step = Step(StepKind.PEAK, port=80, load=load)
+    told = "load 0\\nstage right=3\\nend\\n"
+    did = drive(
+        exercise(HEALTHY, step, step), "exit 0", RESTS,
+        f"out {told}", "out \\0done=3\\0", "out right=3\\0same=1\\0", "exit 0",
+        f"out {told}\\0done=1\\0right=0\\0why=refused\\0", "exit 1",
+    )  # fmt: skip
+    words = "protocol=http|at-once=2|calls=1|keep=0|keep-between=0|timeout-ns=1000000000|limit-ns=9000000000"
+    more = "pause-least-ns=0|pause-most-ns=0|seed=1|sessions=3|port=80|step={}|page=/x|method=GET|status=200"
+    assert did.what == [
+        "command healthy",
+        "mark ready",
+        "mark load",
+        *(f"client load|{words}|{more.format(number)}" for number in (0, 1)),
+        "mark load_end",
+        f"file load {told}{told}",
+        "memory",
+        "mark stop",
+        "signal 15",
+    ]
+    judged = [(one["kind"], one["done"], one["right"]) for one in did.results[1:]]
+    assert judged == [("load", "3", "3"), ("load", "1", "0")]
+
+
+def test_a_client_that_dies_during_a_load_leaves_what_it_had_told(drive: Drive) -> None:
+    step = Step(StepKind.PEAK, port=80, load=Load((LoadPage("/x"),), sessions=3))
+    did = drive(exercise(HEALTHY, step), "exit 0", RESTS, "out load 0\\nstage right=1\\n", "die 9")
+    assert "file load load 0\\nstage right=1\\n" in did.what and "mark stop" in did.what
+    assert did.results[-1]["why"] == "the client failed (is /.vmtailor/client there?)"
+
+
+def test_a_client_that_never_ends_a_load_is_killed(drive: Drive) -> None:
+    step = Step(StepKind.PEAK, port=80, load=Load((LoadPage("/x"),), sessions=3, limit_s=9.0))
+    did = drive(exercise(HEALTHY, step), "exit 0", RESTS, "wait 13000", "wait 2000", "die 9")
+    assert "kill job" in did.what
+    assert did.results[-1]["why"] == "the client did not end in time"
 
 
 def test_ready_when_a_command_succeeds_which_is_tried_again_after_a_twentieth_of_the_time(drive: Drive) -> None:

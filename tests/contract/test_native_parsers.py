@@ -22,8 +22,9 @@ from vmtailor.drivers.guest.wire import MAGIC, OPEN_KEY, Decoder, encode
 from vmtailor.model.architecture import named
 from vmtailor.model.boots.surroundings import GuestSurroundings, Limit, Tmpfs
 from vmtailor.model.boots.workload import Run, Terminal
-from vmtailor.model.exercise import Exercise, Expect, Ready, ReadyKind, Step, StepKind
+from vmtailor.model.exercise import LOADS, Exercise, Expect, Ready, ReadyKind, Step, StepKind
 from vmtailor.model.image import ImageConfig
+from vmtailor.model.load import Load, LoadPage
 
 pytestmark = pytest.mark.contract
 
@@ -162,7 +163,8 @@ def test_a_network_is_read_as_the_host_or_the_kernels_own_word_says_it(program: 
 
 @pytest.mark.parametrize("kind", [kind for kind in StepKind if kind is not StepKind.HOST_COMMAND])
 def test_every_kind_of_step_that_is_asked_inside_is_read(program: Path, kind: StepKind) -> None:
-    step = Step(kind, port=80, argv=("x",) if kind is StepKind.COMMAND else ())
+    load = Load((LoadPage("/"),), sessions=1) if kind in LOADS else None
+    step = Step(kind, port=80, argv=("x",) if kind is StepKind.COMMAND else (), load=load)
     run = Run(exercise=Exercise("x", Ready(ReadyKind.HTTP, Step(StepKind.HTTP, port=80)), (step, step)))
     assert parse(program, "records", [records_of(run)])[0].startswith("argv=0 env=0 steps=2 ")
 

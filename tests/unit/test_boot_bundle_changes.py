@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,7 +33,7 @@ from vmtailor.model.boots.workload import FIXED_KEY, Exercised, Run, Workload
 from vmtailor.model.change import Change, ChangeKind, Figure, Verdict, exact
 from vmtailor.model.machine import Accelerator, Clock, Machine
 from vmtailor.pipeline import boot_trials, bundle_kernel, machine_testbed
-from vmtailor.pipeline.change_means import Means, Rebuild, applied
+from vmtailor.pipeline.change_means import KernelRequest, Means, Rebuild, applied
 from vmtailor.pipeline.machine_testbed import MachineTestbed
 from vmtailor.pipeline.options import BootOptions
 from vmtailor.stages import debug_kernel
@@ -49,7 +49,7 @@ VM = replace(
 )
 
 
-def no_build(values: Mapping[str, str]) -> Path:
+def no_build(asked: KernelRequest) -> Path:
     raise AssertionError("nothing was to be compiled")
 
 
@@ -91,8 +91,9 @@ def test_choosing() -> None:
 def test_changes_are_made_on_the_machine() -> None:
     asked: list[dict[str, str]] = []
 
-    def rebuild(values: Mapping[str, str]) -> Path:
-        asked.append(dict(values))
+    def rebuild(request: KernelRequest) -> Path:
+        assert not request.flags and not request.patches
+        asked.append(dict(request.symbols))
         return Path("/other/vmlinux")
 
     chosen = choice.for_bundle(["random-trust", "AUDIT=n", "IPV6=n"], "6.12")
@@ -112,7 +113,7 @@ def test_changes_are_made_on_the_machine() -> None:
     q35 = replace(USUAL, board="q35", kernel="/k")
     with pytest.raises(UserInputError, match="--machine microvm"):
         change(choice.for_bundle(["pci-or-mmio"], "6.12"), q35, no_build)
-    with pytest.raises(UserInputError, match="on a bundle only"):
+    with pytest.raises(UserInputError, match="on a container's bundle only"):
         applied([chosen[1].change], replace(USUAL, kernel="/k"), Means(Path(), Path()))
 
 
@@ -155,7 +156,7 @@ def test_a_kernel_like_the_bundles_own_is_not_compiled(tmp_path: Path) -> None:
     write_bundle(tmp_path, "CONFIG_NET=y\n# CONFIG_AUDIT is not set\n")
     loaded = bundle_folder.load_container(tmp_path)
     rebuild = bundle_kernel.Rebuilder(loaded, NoStore(tmp_path))  # type: ignore[arg-type]
-    assert rebuild({"AUDIT": "n", "NET": "y"}) == loaded.kernel
+    assert rebuild(KernelRequest({"AUDIT": "n", "NET": "y"})) == loaded.kernel
 
 
 class NoStore:

@@ -246,7 +246,7 @@ def test_a_bundle_is_booted_as_it_was_asked_for(
     boot_bundle.boot_bundle(replace(asked, changes=("NET=n",), judged_by=JudgedBy.CPU), folder)
     (tried, wanted, where), named = trials[0]
     assert tried.loaded.path == folder and [one.change.id for one in wanted] == ["NET=n"] and where == out
-    assert (named["times"], named["judged_by"]) == (4, JudgedBy.CPU)
+    assert (named["times"], named["judged_by"]) == (4, (JudgedBy.CPU,))
     assert shown == [("series", out, False), ("cost", out, True, "arm64"), ("trials", out, False)]
 
 

@@ -38,6 +38,7 @@ from vmtailor.model.guest_mounts import Share
 from vmtailor.model.image import ImageConfig, Port
 from vmtailor.model.machine import Accelerator, Clock, Disk, DiskFormat, DiskMode, Machine, PublishedPort
 from vmtailor.pipeline import bundle_boots, bundle_kernel, machine_run, run_ports
+from vmtailor.pipeline.change_means import KernelRequest
 from vmtailor.pipeline.machine_run import RunOptions, run, run_of
 from vmtailor.stages import build, debug_kernel
 from vmtailor.stages import kernel_plan as planning
@@ -356,9 +357,9 @@ def test_what_is_known_of_a_bundles_kernel(folder: Path, source: SourceTree, mon
     assert found.system_map.read_bytes() == loaded.symbols and found.system_map.name == "System.map"
     assert "CONFIG_NET=y" in found.config.read_text()
     assert asked == [(source.path, source.version, source.digest, store, "arm64")]
-    assert compiled == [(found.config, found.system_map, source.path, source.digest, store, "arm64")]
+    assert compiled == [(found.config, found.system_map, source.path, source.digest, store, "arm64", (), ())]
     assert bundle_kernel.known(loaded, store, only_cached=True) is None
-    ready.append((found.config, found.system_map, SOURCE_DIGEST, store, "arm64"))
+    ready.append((found.config, found.system_map, SOURCE_DIGEST, store, "arm64", (), ()))
     assert bundle_kernel.known(loaded, store, only_cached=True) == found and len(asked) == 1
 
 
@@ -381,14 +382,14 @@ def test_a_kernel_with_other_values_is_compiled_from_the_plan(
     monkeypatch.setattr(build, "build_kernel", noting(built, SimpleNamespace(image="/vmlinux")))
     store = Store()
     rebuild = bundle_kernel.Rebuilder(bundle_folder.load(folder), store)
-    assert rebuild({"INET": "n"}) == Path("/vmlinux")
+    assert rebuild(KernelRequest({"INET": "n"})) == Path("/vmlinux")
     made, *rest = built[0]
     assert dict(made.fragment)["NET"] == "y" and "IPV6" not in dict(made.fragment) and made.changes == ()
     assert rest == [source.path, source.digest, store] and made.kernel_version == plan.kernel_version
     assert rebuild.fallen == {(("INET", "n"),): ("IPV6",)}
-    rebuild({"IPV6": "n"})
+    rebuild(KernelRequest({"IPV6": "n"}))
     assert asked == [(source.path, source.version, source.digest, store, "x86_64")] and len(built) == 2
-    assert rebuild({"NET": "y"}) == folder / "vmlinux" and len(built) == 2
+    assert rebuild(KernelRequest({"NET": "y"})) == folder / "vmlinux" and len(built) == 2
 
 
 NAMED = ("kernel source", f"6.12.7, {SOURCE_DIGEST}")

@@ -18,6 +18,7 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import dot_config
 from vmtailor.drivers.host import bundle_folder
 from vmtailor.pipeline import bundle_kernel
+from vmtailor.pipeline.change_means import KernelRequest
 
 pytestmark = [pytest.mark.attack, pytest.mark.usefixtures("own_cache")]
 
@@ -123,7 +124,7 @@ def test_a_bundle_does_not_choose_whose_makefiles_are_run(tmp_path: Path, said: 
         with pytest.raises(UserInputError, match="does not say which source"):
             ask(loaded, store)
     with pytest.raises(UserInputError, match="does not say which source"):
-        bundle_kernel.Rebuilder(loaded, store)({"AUDIT": "y"})
+        bundle_kernel.Rebuilder(loaded, store)(KernelRequest({"AUDIT": "y"}))
 
 
 def test_a_source_is_of_the_version_that_the_bundle_says(tmp_path: Path) -> None:

@@ -155,7 +155,7 @@ def test_a_sparse_record_is_not_read_into_memory(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "data",
-    [b"", b"[]", b"{", b'{"schema":"\xff"}', b'{"schema":"vmtailor/bundle/3","x":' + b"[" * 200_000, b"\0" * 64],
+    [b"", b"[]", b"{", b'{"schema":"\xff"}', b'{"schema":"vmtailor/bundle/4","x":' + b"[" * 200_000, b"\0" * 64],
 )
 def test_a_damaged_record_is_wrong_input(tmp_path: Path, data: bytes) -> None:
     (tmp_path / RECORD).write_bytes(data)

@@ -27,6 +27,7 @@ PROGRAMS = {
     "launch": set[str](),
     "supervise": {"common"},
     "serve": {"launch"},
+    "call-plugin": {"tcg-plugin"},
     "forward": set[str](),
     "guard": set[str](),
     "scope": set[str](),

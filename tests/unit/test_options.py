@@ -174,10 +174,11 @@ def refused(record: type[Any], kind: OptionSubject) -> set[str]:
 def test_what_is_refused_is_what_it_was() -> None:
     """The table's own words, once more: what an option applies to changes on purpose, and here too."""
     images = {"--kernel", "--baseline-config", "--root", "--margin", "--price-margins", "--terminal", "--entrypoint"}
+    images |= {"--under", "--judge"}
     tree = {*images, "--cmd", "--privileged", "--partition"}
     assert refused(FitOptions, KINDS.TREE) == tree
     assert refused(FitOptions, KINDS.DISK) == {*tree, "--authfile", "--max-image-size"} - {"--partition"}
-    assert refused(FitOptions, KINDS.IMAGE) == {"--units", "--mask", "--try", "--try-file", "--partition"}
+    assert refused(FitOptions, KINDS.IMAGE) == {"--units", "--mask", "--try-file", "--partition"}
     folder = refused(FitOptions, KINDS.TRACED_FOLDER)
     assert {row.name for _, row in rows_of(FitOptions)} - folder == {"IMAGE", "--out"}
     assert folder - refused(FitOptions, KINDS.BUILT_FOLDER) == {"--source"}
@@ -201,7 +202,8 @@ def test_what_is_refused_is_what_it_was() -> None:
     every = {row.name for _, row in rows_of(BootOptions)} - {"SUBJECT", "--out", "--json"}
     assert every - refused(BootOptions, KINDS.FITTED) == {
         *("--append", "--repeat", "--timeout", "--clock", "--memory", "--cpu-model", "--accelerator"),
-        *("--debug-initcalls", "--try", "--attribute", "--judge", "--on", "--lab", "--program"),
+        *("--debug-initcalls", "--try", "--attribute", "--under", "--judge", "--on", "--lab", "--program"),
+        "--exercise",
     }
     assert every - refused(BootOptions, KINDS.EXERCISED) == {
         *("--exercise", "--kernel", "--initrd", "--append", "--repeat", "--timeout", "--clock", "--machine"),
@@ -210,7 +212,8 @@ def test_what_is_refused_is_what_it_was() -> None:
     assert every - refused(BootOptions, KINDS.WATCHED) == {
         *("--requests", "--ready", "--also", "--mark", "--timeout", "--memory", "--cpus")
     }
-    assert refused(BootOptions, KINDS.MACHINE) == {"--exercise", "--requests", "--on", "--lab", "--program"}
+    on_bundles = {"--under", "--on", "--lab", "--program"}
+    assert refused(BootOptions, KINDS.MACHINE) == {"--exercise", "--requests", *on_bundles}
 
 
 def test_a_refusal_names_all_options_and_what_to_do_instead() -> None:
@@ -226,8 +229,8 @@ def test_a_refusal_names_all_options_and_what_to_do_instead() -> None:
         refuse(BootOptions(cpus=2, sample=True, accelerator=Accelerator.KVM, arch="arm64"), KINDS.FITTED, "b")
     assert error.value.message.startswith("--cpus, --arch, --sample do not go with b, a bundle")
     with pytest.raises(UserInputError) as error:
-        refuse(FitOptions("x", tries=("usb",), units=UnitsMode.ASK), KINDS.IMAGE, "oci:x")
-    assert error.value.message == "--units ask, --try do not go with the image oci:x"
+        refuse(FitOptions("x", files=(("/a", None),), units=UnitsMode.ASK), KINDS.IMAGE, "oci:x")
+    assert error.value.message == "--units ask, --try-file do not go with the image oci:x"
     assert error.value.hint.startswith("vmtailor boot BUNDLE --try CHANGE")
 
 

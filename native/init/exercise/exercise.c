@@ -75,6 +75,7 @@ static void stop(void) {
 static void load_done(void) {
     line_mark("load_end", vt_mark_load_end());
     trace_log_mark("load_end");
+    job_report_loads();
     memory_account();
     if (settings.hold) {
         state = HOLDING;

@@ -18,6 +18,7 @@
 #include "init/container/child.h"
 
 #define LONGEST_RECORD 1024
+#define LONGEST_LOADS (1 << 20) /* a sweep of 64 stages takes less */
 
 struct job job;
 unsigned job_stretch = 100;
@@ -36,7 +37,7 @@ static void set_limit(uint64_t ms) {
 
 void job_report(const char *items, size_t length) {
     char payload[WIRE_PAYLOAD];
-    const char *kinds[] = {"none", "http", "tcp", "command", "exit"};
+    const char *kinds[] = {"none", "http", "tcp", "command", "exit", "load"};
     int held = snprintf(payload, sizeof payload, "step=%d%ckind=%s%cns=%llu%c", job.number, 0, kinds[job.step->kind], 0,
                         (unsigned long long)(now_ns() - job.began), 0);
     if (length > sizeof payload - (size_t)held)
@@ -64,7 +65,34 @@ void job_report_fault(const char *why) {
     job_report(items, (size_t)length);
 }
 
+void job_report_loads(void) {
+    for (size_t at = 0; at < job.record_length; at += LONGEST_RECORD) {
+        size_t left = job.record_length - at;
+        line_file("load", job.record + at, left < LONGEST_RECORD ? left : LONGEST_RECORD);
+    }
+    free(job.record);
+    job.record = NULL;
+    job.record_length = 0;
+}
+
 /* --- jobs --- */
+
+/* A load tells of itself up to a NUL. Returns how many bytes of `data` belong to that. */
+static size_t take_record(const char *data, size_t length) {
+    const char *end = job.recorded ? data : memchr(data, '\0', length);
+    size_t part = end == NULL ? length : (size_t)(end - data);
+    size_t taken = end == NULL || job.recorded ? part : part + 1;
+    size_t room = LONGEST_LOADS - job.record_length;
+    job.recorded |= end != NULL;
+    part = part < room ? part : room;
+    char *more = part > 0 ? realloc(job.record, job.record_length + part) : NULL;
+    if (more != NULL) {
+        job.record = more;
+        memcpy(job.record + job.record_length, data, part);
+        job.record_length += part;
+    }
+    return taken;
+}
 
 static void take_out(struct watch *watch, short events) {
     (void)events;
@@ -88,8 +116,10 @@ static void take_out(struct watch *watch, short events) {
         memcpy(job.errors + job.errors_length, data, part);
         job.errors_length += part;
     } else if (job.tool) {
-        size_t part = length < sizeof job.said - job.said_length ? length : sizeof job.said - job.said_length;
-        memcpy(job.said + job.said_length, data, part);
+        size_t taken = job.step->kind == STEP_LOAD ? take_record(data, length) : 0;
+        size_t room = sizeof job.said - job.said_length;
+        size_t part = length - taken < room ? length - taken : room;
+        memcpy(job.said + job.said_length, data + taken, part);
         job.said_length += part;
     } else {
         answer_add(&job.answer, data, length);
@@ -110,11 +140,33 @@ static bool open_pipe(struct watch *watch, int *write_end) {
 /* Behind one another, so that few pages are written: each is copied after the fork. */
 LARGE char job_records[8 * LONGEST_RECORD];
 
+static void start_tool(char *const argv[]) {
+    int out = -1;
+    job.tool = true;
+    job.pid = open_pipe(&job.out, &out) ? child_tool(argv, out) : -1;
+    if (out >= 0)
+        close(out);
+}
+
+/* The words of a load are the client's. */
+static void start_load(void) {
+    const struct list *words = &job.step->argv;
+    char **argv = calloc(words->count + 3, sizeof *argv);
+    if (argv == NULL)
+        fatal("", "no memory");
+    argv[0] = "/.vmtailor/client";
+    argv[1] = "load";
+    memcpy(argv + 2, words->items, words->count * sizeof *argv);
+    job.recorded = false;
+    start_tool(argv);
+    free(argv);
+}
+
 static void start_client(bool until, int timeout_ms) {
     static char timeout[16];
     const struct step *step = job.step;
     char *argv[16] = {"/.vmtailor/client", until ? "until" : "count", timeout};
-    int count = 3, out = -1;
+    int count = 3;
     uint64_t most = stretched((unsigned)step->timeout_ms);
     snprintf(timeout, sizeof timeout, "%d", timeout_ms);
     const struct {
@@ -147,10 +199,7 @@ static void start_client(bool until, int timeout_ms) {
         argv[count++] = contains;
     }
     argv[count] = NULL;
-    job.tool = true;
-    job.pid = open_pipe(&job.out, &out) ? child_tool(argv, out) : -1;
-    if (out >= 0)
-        close(out);
+    start_tool(argv);
     free(contains);
 }
 
@@ -191,7 +240,10 @@ void job_start(int number, const struct step *step, uint64_t ready_deadline) {
     job.since = job.began;
     job.limit_ms = (uint64_t)timeout_ms + 5000;
     job.deadline = job.began + job.limit_ms * MS;
-    start_client(number == READY, timeout_ms);
+    if (step->kind == STEP_LOAD)
+        start_load();
+    else
+        start_client(number == READY, timeout_ms);
 }
 
 void job_kill(void) {

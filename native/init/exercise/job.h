@@ -29,6 +29,9 @@ struct job {
     struct match match;
     char said[1900];
     size_t said_length;
+    char *record; /* what loads told of themselves, all of them together: the host gets it once the load is over */
+    size_t record_length;
+    bool recorded; /* this one has told all of it */
     char last_words[200];
     char errors[1024]; /* what it said on its standard error, all times together */
     size_t errors_length;
@@ -51,5 +54,7 @@ void job_report_verdict(void);
 /* Send what a command of the load said on its standard error, as part of the file of that name. */
 void job_report_errors(void);
 void job_report_fault(const char *why);
+/* Send what loads told of themselves, as the file of that name. */
+void job_report_loads(void);
 
 #endif

@@ -18,6 +18,7 @@
 #include "init/base/serial_line.h"
 #include "init/machine/capabilities.h"
 #include "init/machine/layer.h"
+#include "init/machine/tuning.h"
 #include "init/settings/settings.h"
 
 #define SCRATCH "/.vmtailor/rw"
@@ -81,12 +82,15 @@ void root_writable(void) {
     become_root(NEW_ROOT);
 }
 
+#define SYS "/sys"
+#define SYS_FLAGS (MS_NOSUID | MS_NODEV | MS_NOEXEC)
+
 static const struct {
     const char *type, *target, *options, *symbol;
     unsigned long flags;
 } MOUNTS[] = {
     {"proc", "/proc", NULL, "PROC_FS", MS_NOSUID | MS_NODEV | MS_NOEXEC},
-    {"sysfs", "/sys", NULL, "SYSFS", MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_RDONLY},
+    {"sysfs", SYS, NULL, "SYSFS", SYS_FLAGS | MS_RDONLY},
     {"tmpfs", "/dev", "mode=0755", "TMPFS", MS_NOSUID | MS_STRICTATIME},
     {"devpts", "/dev/pts", "newinstance,ptmxmode=0666,mode=0620,gid=5", "UNIX98_PTYS", MS_NOSUID | MS_NOEXEC},
     {"tmpfs", "/dev/shm", "mode=1777", "TMPFS", MS_NOSUID | MS_NODEV | MS_NOEXEC},
@@ -143,6 +147,17 @@ static void settings_asked(void) {
     }
 }
 
+/* Settings below /sys, which a container finds read-only. */
+static void sys_tuned(void) {
+    if (!tuning_asks(SYS "/"))
+        return;
+    if (mount(NULL, SYS, NULL, MS_REMOUNT | SYS_FLAGS, NULL) != 0)
+        fatal("", "mount(%s writable): %s", SYS, strerror(errno));
+    tuning_apply(SYS "/");
+    if (!settings.privileged && mount(NULL, SYS, NULL, MS_REMOUNT | SYS_FLAGS | MS_RDONLY, NULL) != 0)
+        fatal("", "mount(%s read-only): %s", SYS, strerror(errno));
+}
+
 void root_mounts(void) {
     for (size_t i = 0; i < sizeof MOUNTS / sizeof *MOUNTS; i++) {
         unsigned long flags = MOUNTS[i].flags & ~(settings.privileged ? (unsigned long)MS_RDONLY : 0);
@@ -152,9 +167,12 @@ void root_mounts(void) {
                       strerror(errno));
         else if (i == 0) { /* proc */
             settings_usual();
+            tuning_apply("/proc/sys/");
             settings_asked();
             if (!settings.pid_one) /* else once more, from inside the namespace */
                 root_proc_read_only();
+        } else if (strcmp(MOUNTS[i].target, SYS) == 0) {
+            sys_tuned();
         }
     }
 }

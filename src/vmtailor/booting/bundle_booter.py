@@ -18,26 +18,33 @@ from vmtailor.model.boots.counters import CountingConfig
 from vmtailor.model.boots.ending import Gathered
 from vmtailor.model.boots.workload import FIXED_KEY, Exercised, Run, Workload
 from vmtailor.model.bundle import SYSTEM_MAP
+from vmtailor.model.exercise import Exercise
 from vmtailor.model.machine import Clock, Machine
 
 OTHER_INIT = "its init was not met where it marks the milestones: the bundle is of another version; fit the image again"
 
 
-class BundleBooter:
-    """A booter of a bundle's variants, with its exercise. A variant with another kernel has that kernel's table of
-    symbols beside it."""
+class ExercisedBooter:
+    """A booter of machines that our init starts, with an exercise. Each kernel has its table of symbols beside it."""
 
-    def __init__(self, loaded: BundleFolder, natives: Natives) -> None:
-        self._loaded = loaded
+    def __init__(self, natives: Natives, architecture: str) -> None:
         self._natives = natives
+        self._architecture = architecture
         self._tables: dict[str, SymbolTable] = {}
 
+    def symbols_of(self, kernel: str) -> bytes:
+        """Return the table of a kernel's symbols, as its file has it."""
+        return Path(kernel).with_name(SYSTEM_MAP).read_bytes()
+
+    def init_marks(self) -> dict[str, int]:
+        """Return the places where init marks the milestones of a boot."""
+        return self._natives.marks()
+
     def table(self, kernel: str) -> SymbolTable:
-        """Return the symbols of the bundle's kernel, or of a recompiled one from the table beside it."""
+        """Return the symbols of a kernel."""
         if kernel not in self._tables:
-            own = kernel == str(self._loaded.kernel)
-            data = self._loaded.symbols if own else Path(kernel).with_name(SYSTEM_MAP).read_bytes()
-            self._tables[kernel] = SymbolTable.parse(data.decode("ascii", "replace"), self._loaded.bundle.architecture)
+            text = self.symbols_of(kernel).decode("ascii", "replace")
+            self._tables[kernel] = SymbolTable.parse(text, self._architecture)
         return self._tables[kernel]
 
     def __call__(
@@ -55,9 +62,7 @@ class BundleBooter:
         return found, replace(gathered, console=console)
 
     def _counting(self, table: SymbolTable) -> Counting:
-        # The bundle's own init tells where its marks are: another version of this program has another one.
-        own_marks = self._loaded.init_marks
-        marks = boots.marks_at(table, self._natives.marks() if own_marks is None else own_marks)
+        marks = boots.marks_at(table, self.init_marks())
         return Counting(
             self._natives,
             CountingConfig(marks=marks, spans=initcall_spans(table), architecture=table.architecture),
@@ -65,9 +70,27 @@ class BundleBooter:
         )
 
 
-def workload_of(loaded: BundleFolder, timeout_s: float) -> Exercised:
-    """Return the workload of a bundle: its own exercise, with the same bytes in every boot."""
-    return Exercised(Run(exercise=loaded.exercise, key=FIXED_KEY), timeout_s)
+class BundleBooter(ExercisedBooter):
+    """A booter of a bundle's variants, with its exercise. A variant with another kernel has that kernel's table of
+    symbols beside it."""
+
+    def __init__(self, loaded: BundleFolder, natives: Natives) -> None:
+        super().__init__(natives, loaded.bundle.architecture)
+        self._loaded = loaded
+
+    def symbols_of(self, kernel: str) -> bytes:
+        """Return the table of the bundle's kernel, or of a recompiled one from the file beside it."""
+        return self._loaded.symbols if kernel == str(self._loaded.kernel) else super().symbols_of(kernel)
+
+    def init_marks(self) -> dict[str, int]:
+        """Return the marks of the bundle's own init: another version of this program has another one."""
+        own = self._loaded.init_marks
+        return super().init_marks() if own is None else own
+
+
+def workload_of(exercise: Exercise, timeout_s: float) -> Exercised:
+    """Return the workload of a bundle: an exercise, with the same bytes in every boot."""
+    return Exercised(Run(exercise=exercise, key=FIXED_KEY), timeout_s)
 
 
 def kernel_of(machine: Machine) -> str:

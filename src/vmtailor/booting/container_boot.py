@@ -25,7 +25,7 @@ from vmtailor.model.boots.counters import CodeOwner
 from vmtailor.model.boots.ending import End, Gathered
 from vmtailor.model.boots.workload import Exercised, Patience
 from vmtailor.model.guest import GuestReport
-from vmtailor.model.machine import Disk, DiskMode, Machine
+from vmtailor.model.machine import Clock, Disk, DiskMode, Machine
 
 #: Room for the tracer's log.
 TRACE_BYTES = 1 << 30
@@ -49,6 +49,8 @@ def boot(
 ) -> tuple[Boot, Gathered]:
     """Boot, run the container, and wait for the end. `machine.disks[0]` is the root; our volumes follow the machine's
     disks."""
+    if work.tools is not None or machine.clock is not Clock.INSTRUCTIONS:
+        work = replace(work, run=work.run.unpaced())
     with temporary.held_folder(scratch) as folder:
         counter = boot_counter.prepare(machine, wanted, folder, owners())
         driven = _with_volumes(machine, work, folder)

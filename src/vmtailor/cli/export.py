@@ -66,6 +66,13 @@ def export(
             help="Say in manifests that the image is there, where the target takes one.",
         ),
     ] = "",
+    allow_patched: Annotated[
+        tuple[str, ...],
+        Option(
+            name="--allow-patched", many=True, metavar="PATCH",
+            help="Export a kernel with this patch of its source, which is unsafe. Repeat it for more.",
+        ),
+    ] = (),
 ) -> None:  # fmt: skip
     """Write a bundle's machine as files that start without vmtailor, with a README of two commands.
 
@@ -74,7 +81,7 @@ def export(
         raise bundle_export.no_target()
     wishes = ExportWishes(
         name=name, memory_bytes=memory, cpus=cpus, ports=run_ports.parse_all(publish), outbound=outbound,
-        tap=tap, address=address, env=env, command=command, image=image,
+        tap=tap, address=address, env=env, command=command, image=image, patches=allow_patched,
     )  # fmt: skip
     done = bundle_export.export(bundle_reference.local(bundle), to, out, wishes, Store())
     output.note(f"wrote {done.folder} for {done.target.row.title}: {', '.join(done.files)}")

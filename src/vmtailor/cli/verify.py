@@ -13,6 +13,8 @@ from vmtailor.base import output
 from vmtailor.base.errors import AnswerNo
 from vmtailor.base.text import plural
 from vmtailor.base.verb_end import EndVerdict, NextCommand, VerbEnd, show_end
+from vmtailor.cli.unsafe_bundle import show_patches
+from vmtailor.drivers.host.bundle_folder import BundleFolder
 from vmtailor.model.exercise import Proof
 from vmtailor.model.option_rows import JSON
 from vmtailor.pipeline import bundle_reference, monitor_choice, reverify
@@ -37,6 +39,8 @@ def verify(request: VerifyRequest, json: Annotated[bool, JSON] = False) -> None:
     prepared = reverify.prepare(request)
     for command in prepared.subject.runs:
         output.note(f"will be run on this host: {command}")
+    if isinstance(prepared.subject.files, BundleFolder):
+        show_patches(prepared.subject.files.bundle)
     choice = prepared.choice
     if choice is not None:
         monitor_choice.say(choice)

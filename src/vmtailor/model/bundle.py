@@ -82,19 +82,21 @@ def _undressed(old: dict[str, Any]) -> dict[str, Any]:
 #     verified. The same fit, made again, takes all that is slow from the cache.
 # vmtailor/bundle/2: `files`.
 # vmtailor/bundle/3: a system has no `image`, which held its processor and ports.
+# vmtailor/bundle/4: `patches`.
 @dataclass(frozen=True)
 class Bundle:
     """Files are named relative to the bundle's folder, so that it can be moved. `words` is the kernel command line
     without what depends on a start (root device and init stay in). `memory_bytes` is the default size of the machine.
     `privileged`: the container was fitted so, and is run so unless told otherwise. `image`: None for a system.
+    `patches`: those of the kernel's source, each with its digest: such a kernel is unsafe.
 
     `files` has every file of the folder but this record, the page that `report` writes again whenever it is asked to,
     and the verdicts of other monitors, which name this record by its digest. Digests find accidents, and files that
     were exchanged without the record. They are no signature: who can write the record can write other digests into
     it."""
 
-    SCHEMA: ClassVar[str] = "vmtailor/bundle/3"
-    OLDER: ClassVar[Older] = {"vmtailor/bundle/2": _undressed}
+    SCHEMA: ClassVar[str] = "vmtailor/bundle/4"
+    OLDER: ClassVar[Older] = {"vmtailor/bundle/2": _undressed, "vmtailor/bundle/3": dict}
 
     name: str
     image_reference: str
@@ -114,4 +116,5 @@ class Bundle:
     sources: tuple[tuple[str, str], ...]
     files: tuple[BundleFile, ...] = ()
     privileged: bool = False
+    patches: tuple[tuple[str, str], ...] = ()
     architecture: str = field(default_factory=presumed_name)

@@ -41,7 +41,7 @@ class ChangeKind(StrEnum):
     MACHINE = "machine"  # an option of the machine or its monitor
     COMPILER = "compiler"
     KERNEL_VERSION = "kernel-version"
-    PATCH = "patch"
+    PATCH = "patch"  # of the kernel's source: the id of one of data/patches, and its digest
 
 
 class Figure(StrEnum):
@@ -55,6 +55,8 @@ class Figure(StrEnum):
     KERNEL_BYTES = "kernel file"
     SYMBOLS = "symbols with a prompt"
     READY = "time of ready"  # on the clock that is judged by
+    REQUEST_KERNEL = "kernel instructions a request"  # of the load; the client's own are left out
+    REQUEST = "kernel and user instructions a request"
     WALL = "host time to ready"
     CPU = "QEMU's processor time to ready"
 
@@ -64,6 +66,7 @@ UNITS = {
     Figure.KERNEL_BYTES: "bytes",
     Figure.SYMBOLS: "",
     **dict.fromkeys((Figure.READY, Figure.WALL, Figure.CPU), "s"),
+    **dict.fromkeys((Figure.REQUEST_KERNEL, Figure.REQUEST), "instructions"),
 }
 
 
@@ -104,6 +107,8 @@ class Setting:
             return f"without {self.name}"
         if self.is_file:
             return f"{self.name}, of {len(self.value.encode())} bytes"
+        if self.kind is ChangeKind.PATCH:
+            return f"patch {self.name}"
         return f"{self.name}={self.value}" if self.value else self.name
 
 

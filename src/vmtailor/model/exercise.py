@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import ClassVar
 
+from vmtailor.model.load import Load
+
 #: Stands for the host's port that leads to a port of the guest, in a word of a command on the host.
 HOST_PORT = re.compile(r"\{port:(\d{1,9})\}")
 
@@ -28,6 +30,13 @@ class StepKind(StrEnum):
     TCP = "tcp"  # a port accepts a connection
     COMMAND = "command"  # in the guest
     HOST_COMMAND = "host-command"  # on the host, against the published port; wall clock only
+    PEAK = "peak"  # a load: so many requests at once
+    SURF = "surf"  # a load: sessions of several pages, with pauses
+    RATE = "rate"  # a load: so many requests a second, answered or not
+
+
+#: Kinds of steps that are loads of many requests.
+LOADS = (StepKind.PEAK, StepKind.SURF, StepKind.RATE)
 
 
 @dataclass(frozen=True)
@@ -45,7 +54,7 @@ class Expect:
 @dataclass(frozen=True)
 class Step:
     """One step. HTTP: `port`, `method`, `path`. TCP: `port`. Commands: `argv`; a host command sees `{port:N}` replaced.
-    `repeat` is how often it is done, each time judged; each time counts as one request."""
+    `repeat` is how often it is done, each time judged; each time counts as one request. Loads: `port`, `load`."""
 
     kind: StepKind
     port: int = 0
@@ -54,6 +63,14 @@ class Step:
     argv: tuple[str, ...] = ()
     repeat: int = 1
     expect: Expect = Expect()
+    load: Load | None = None
+
+    @property
+    def title(self) -> str:
+        """Return the step in a few words, for a sentence about it."""
+        if self.load is not None:
+            return f"{self.kind} of {self.load.pages[0].title}, port {self.port}"
+        return " ".join(self.argv) if self.argv else f"{self.method} :{self.port}{self.path}"
 
 
 @dataclass(frozen=True)
@@ -81,6 +98,7 @@ class Proof(StrEnum):
 DERIVED = ("healthcheck", "ports", "run-to-end")
 
 
+# vmtailor/exercise/1: first; steps that are loads came later.
 @dataclass(frozen=True)
 class Exercise:
     """`origin` says where it came from: a file's name, `healthcheck`, `ports` or `run-to-end`.
@@ -108,7 +126,19 @@ class Exercise:
         """Return the exercise for a slower machine: it waits so many times as long for the container to be ready and to
         end."""
         ready = replace(self.ready, timeout_s=times * self.ready.timeout_s)
-        return replace(self, ready=ready, stop_timeout_s=times * self.stop_timeout_s)
+        load = tuple(replace(one, load=one.load.patient(times)) if one.load else one for one in self.load)
+        return replace(self, ready=ready, load=load, stop_timeout_s=times * self.stop_timeout_s)
+
+    def unpaced(self) -> Exercise:
+        """Return the exercise for a machine whose time says nothing: its loads are small, and ask the same."""
+        return replace(
+            self, load=tuple(replace(one, load=one.load.unpaced()) if one.load else one for one in self.load)
+        )
+
+    @property
+    def loads(self) -> tuple[Step, ...]:
+        """Return the steps that are loads."""
+        return tuple(step for step in self.load if step.load is not None)
 
     @property
     def proof(self) -> Proof:

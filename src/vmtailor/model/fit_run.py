@@ -83,6 +83,10 @@ class Warning:
     text: str
 
 
+#: The code of the warning that a kernel's source is patched.
+PATCHED = "patched"
+
+
 @dataclass(frozen=True)
 class Untouched:
     """The parts of the image that the exercise never touched."""

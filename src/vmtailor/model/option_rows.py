@@ -6,6 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from vmtailor.model import option_values
+from vmtailor.model.boots.series import JudgedBy, Under
 from vmtailor.model.machine import Accelerator, Clock
 from vmtailor.model.option import Option, OptionSubject, Suggests
 
@@ -97,6 +98,15 @@ PARTITION = Option(
 TRY = Option(
     name="--try", many=True, commas=True, metavar="CHANGE", suggests=Suggests.CHANGES,
     help="Try these changes, and keep or show what is faster; a+b is tried as one. Repeat it, or use commas.",
+)  # fmt: skip
+UNDER = Option(
+    name="--under", type=Under,
+    help="Try changes under the boot, the exercise's load, or both. Default: what --judge is a figure of.",
+)  # fmt: skip
+JUDGE = Option(
+    name="--judge", type=JudgedBy, metavar="FIGURE",
+    help="Judge trials by ready, instructions (up to init, exact), cpu (time of QEMU), request-kernel or request "
+    "(instructions for one). Default: ready or request-kernel.",
 )  # fmt: skip
 TOP = Option(name="--top", type=int, least=1, help="Print this many rows.")
 BOOT = Option(

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import ClassVar
 
 from vmtailor.model.architecture import presumed_name
-from vmtailor.model.change import Change, ChangeKind, Figure
+from vmtailor.model.change import Change, ChangeKind, Figure, Setting
 from vmtailor.model.margin import Margin
 
 
@@ -74,6 +74,19 @@ class Plan:
     def words(self) -> tuple[Change, ...]:
         """Return the kernel's command line, word by word."""
         return tuple(c for c in self.changes if c.settings and c.settings[0].kind is ChangeKind.COMMAND_LINE)
+
+    @cached_property
+    def flags(self) -> tuple[str, ...]:
+        """Return the flags that the kernel is compiled with beside its own."""
+        return tuple(str(one) for one in self._settings(ChangeKind.COMPILER) if one.value is not None)
+
+    @cached_property
+    def patches(self) -> tuple[tuple[str, str], ...]:
+        """Return the patches of the kernel's source: each id with its digest."""
+        return tuple((one.name, one.value) for one in self._settings(ChangeKind.PATCH) if one.value is not None)
+
+    def _settings(self, kind: ChangeKind) -> tuple[Setting, ...]:
+        return tuple(one for change in self.changes for one in change.settings if one.kind is kind)
 
     def symbol(self, name: str) -> Change | None:
         """Return a symbol of the configuration, by its name without CONFIG_."""

@@ -85,23 +85,33 @@ def on_machine(
 
 
 def on_bundle(
-    subject: Booted, wanted: Sequence[Candidate], out: Path, *, times: int, judged_by: JudgedBy, on_boot: OnBoot
-) -> BootSeries:
-    """Try changes on a bundle, the exercise judging every boot.
+    subject: Booted, wanted: Sequence[Candidate], out: Path, *, times: int, judged_by: Sequence[JudgedBy],
+    on_boot: OnBoot,
+) -> BootSeries:  # fmt: skip
+    """Try changes on a bundle, the exercise judging every boot. `judged_by`: the figure that decides, or two. Nothing
+    is expected of the load beforehand.
 
     On the instruction clock savings are expected from what each part of the kernel costs; by file and symbol where its
     debug information was compiled before (`attribute`), else by name of function and initcall. On the wall clock they
     are read from a boot that logs its initcalls."""
-    if judged_by is JudgedBy.CPU:
-        raise UserInputError("a bundle's trials are judged by ready or by instructions")
-    if judged_by is JudgedBy.INSTRUCTIONS:
+    first, also = judged_by[0], judged_by[1] if len(judged_by) > 1 else None
+    if first is JudgedBy.CPU:
+        raise UserInputError("a bundle's trials are judged by ready, by instructions, or by the load's")
+    of_load = first.of_load or (also is not None and also.of_load)
+    if of_load and not subject.loaded.exercise.load:
+        raise UserInputError(
+            f"the exercise of {subject.loaded.path} has no load", hint="fit with an exercise that asks for something"
+        )
+    if first is JudgedBy.INSTRUCTIONS or of_load:
         subject = subject.on(Clock.INSTRUCTIONS)
     regular_files.make_folder(out)
-    if subject.machine.clock is Clock.INSTRUCTIONS:
-        predict = by_cost(_cost(subject, out), judged_by)
+    if first.of_load:
+        predict: Predict = _nothing
+    elif subject.machine.clock is Clock.INSTRUCTIONS:
+        predict = by_cost(_cost(subject, out), first)
     else:
-        predict = _by_log(subject, out, judged_by)
-    means = Means(out, Path(), bundle_kernel.Rebuilder(subject.loaded, subject.store), subject.loaded.config)
+        predict = _by_log(subject, out, first)
+    means = bundle_means(subject, out)
     testbed = MachineTestbed(
         subject=str(subject.loaded.path),
         base=subject.machine,
@@ -110,10 +120,21 @@ def on_bundle(
         booter=subject.booter,
         make=partial(make_on_bundle, means=means),
         times=times,
-        judged_by=judged_by,
+        judged_by=first,
+        also=also,
         on_boot=on_boot,
     )
     return tried(testbed, expected(wanted, predict))
+
+
+def bundle_means(subject: Booted, out: Path) -> Means:
+    """Return the means to change a bundle's machine."""
+    rebuild = bundle_kernel.Rebuilder(subject.loaded, subject.store)
+    return Means(out, Path(), rebuild, subject.loaded.config, compiled=rebuild.compiled, tuned=subject.loaded.is_tuned)
+
+
+def _nothing(one: Candidate) -> tuple[Effect, ...]:
+    return ()
 
 
 def make_on_bundle(changes: Sequence[Change], machine: Machine, means: Means) -> tuple[Machine, tuple[Change, ...]]:

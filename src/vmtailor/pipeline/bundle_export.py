@@ -80,6 +80,11 @@ def export(bundle: Path, target: str, out: Path | None, wishes: ExportWishes, st
 def prepare(files: BundleFolder, chosen: targets.ChosenTarget, wishes: ExportWishes) -> Export:
     """Return a bundle's machine for a target. Raises UserInputError where the target cannot have it."""
     bundle, row = files.bundle, chosen.row.of(chosen.variant)
+    if patched := [name for name, _ in bundle.patches if name not in wishes.patches]:
+        raise UserInputError(
+            f"the kernel of {files.path} has patches of its source, which are unsafe: {', '.join(patched)}",
+            hint=" ".join(f"--allow-patched {name}" for name in patched) + " exports it all the same",
+        )
     targets.require_architecture(chosen, bundle.architecture)
     if files.is_system and not row.systems:
         raise UserInputError(
@@ -105,7 +110,7 @@ def prepare(files: BundleFolder, chosen: targets.ChosenTarget, wishes: ExportWis
             hint="fit the image again; its kernel is in the cache",
         )
     address = _address(machine, wishes, row)
-    if address == DHCP and not guest_volume.has_dhcp(files.init):
+    if address == DHCP and not files.is_system and not guest_volume.has_dhcp(files.init):
         raise UserInputError(
             f"the init of {files.path} is older than its DHCP client", hint="fit the image again, or give --address"
         )

@@ -88,6 +88,7 @@ def fill(folder: Path, run: FitRun, found: Findings[Any], fitted: Fitted, own: O
         words=fitted.machine.words,
         sources=run.sources,
         privileged=run.exercise.privileged,
+        patches=plan.patches,
     )
     seal(folder, bundle)
 

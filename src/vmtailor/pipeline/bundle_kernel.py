@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 
 from vmtailor.analysis.ksource import foreign_config
@@ -18,11 +19,13 @@ from vmtailor.base.progress import step
 from vmtailor.drivers.distribution import packaged_baseline, selection
 from vmtailor.drivers.distribution.distribution import Distribution
 from vmtailor.drivers.host.bundle_folder import BundleFolder
-from vmtailor.drivers.kernel import kept_source
+from vmtailor.drivers.kernel import compiler_flags, kept_source, kernel_patches
 from vmtailor.drivers.kernel.kernel_source import SourceTree, require_version
 from vmtailor.model.architecture import named
 from vmtailor.model.bundle import PLAN
+from vmtailor.model.change import Change, ChangeKind, Setting
 from vmtailor.model.plan import Plan
+from vmtailor.pipeline.change_means import KernelRequest
 from vmtailor.stages import build, debug_kernel
 from vmtailor.stages import kernel_plan as planning
 from vmtailor.stages.boot.boot_attribution import Known
@@ -85,9 +88,14 @@ def known(loaded: BundleFolder, store: Store, *, only_cached: bool = False) -> K
     system_map = _kept(loaded.symbols, "System.map", store)
     key = digest(_CONFIG_RULES, wanted, dot_config.render(loaded.config))
     architecture = loaded.bundle.architecture
+    made = loaded.record(Plan, PLAN) if loaded.lists(PLAN) else None
+    flags, patches = ((), ()) if made is None else (made.flags, made.patches)
     if only_cached:
         config = store.path("bundle-config", key) / "config"
-        if not config.is_file() or debug_kernel.cached(config, system_map, wanted, store, architecture) is None:
+        if (
+            not config.is_file()
+            or debug_kernel.cached(config, system_map, wanted, store, architecture, flags, patches) is None
+        ):
             return None
     source = source_of(loaded, store)
 
@@ -100,7 +108,7 @@ def known(loaded: BundleFolder, store: Store, *, only_cached: bool = False) -> K
         (folder / "config").write_text(dot_config.render(taken))
 
     config = store.get("bundle-config", key, fill) / "config"
-    debug = debug_kernel.provide(config, system_map, source.path, source.digest, store, architecture)
+    debug = debug_kernel.provide(config, system_map, source.path, source.digest, store, architecture, flags, patches)
     version = loaded.bundle.kernel_version
     return Known(
         release=version,
@@ -126,7 +134,8 @@ def _write(path: Path, data: bytes) -> None:
 
 
 class Rebuilder:
-    """A compiler of a bundle's kernel with other values of some symbols. It changes nothing else."""
+    """A compiler of a bundle's kernel with other values of some symbols, other flags or patches. It changes nothing
+    else."""
 
     def __init__(self, loaded: BundleFolder, store: Store) -> None:
         self._loaded = loaded
@@ -134,16 +143,31 @@ class Rebuilder:
         self._kconfig: Kconfig | None = None
         self.fallen: dict[tuple[tuple[str, str], ...], tuple[str, ...]] = {}
 
-    def __call__(self, values: Mapping[str, str]) -> Path:
+    @cached_property
+    def plan(self) -> Plan:
+        return self._loaded.record(Plan, PLAN)
+
+    @cached_property
+    def compiled(self) -> Mapping[str, str]:
+        """Return the flags and patches of the bundle's kernel, by name."""
+        return compiled_with(self.plan)
+
+    def __call__(self, asked: KernelRequest) -> Path:
         """The kernel's file, with its table of symbols beside it; the bundle's own where nothing changes.
 
-        Raises UserInputError for symbols that are not there or cannot have these values, BuildError when the kernel
-        does not compile."""
-        config = self._loaded.config
-        if all(config.get(name, "n") == value for name, value in values.items()):
+        Raises UserInputError for symbols, flags and patches that are not there, or values that cannot be had,
+        BuildError when the kernel does not compile."""
+        values, config = asked.symbols, self._loaded.config
+        compiled = {**asked.flags, **asked.patches}
+        same = all(self.compiled.get(name) == value for name, value in compiled.items())
+        if same and all(config.get(name, "n") == value for name, value in values.items()):
             return self._loaded.kernel
+        made, where = self.plan, str(self._loaded.path / PLAN)
+        other = replace(made, changes=compiler_changes(made, asked))
+        architecture = named(self._loaded.bundle.architecture)
+        compiler_flags.require_known(other.flags, build.toolchain_of(other))
         source = source_of(self._loaded, self._store)
-        made, where = self._loaded.record(Plan, PLAN), str(self._loaded.path / PLAN)
+        kernel_patches.require_for(other.patches, source.version, architecture.name)
         if self._kconfig is None:
             with step("facts of the kernel source"):
                 self._kconfig = planning.read_tree(
@@ -154,12 +178,36 @@ class Rebuilder:
         fragment, fallen = changed(self._kconfig, planned, values, made.baseline)
         self.fallen[tuple(sorted(values.items()))] = fallen
         # The symbols are those of the plan before: they are not held against this kernel.
-        other = replace(made, fragment=fragment, changes=())
-        asked = ", ".join(f"{name}={value}" for name, value in values.items())
+        other = replace(other, fragment=fragment)
+        words = [f"{name}={value}" for name, value in values.items()]
+        words += [str(one) for change in other.changes for one in change.settings if one.name in compiled]
         gone = f", without {', '.join(fallen)}" if fallen else ""
         # Others may be compiling in the same folder: this waits for them.
-        with step(f"the kernel with {asked}{gone}: what that changes is compiled"):
+        with step(f"the kernel with {', '.join(words)}{gone}: what that changes is compiled"):
             return Path(build.build_kernel(other, source.path, source.digest, self._store).image)
+
+
+def compiled_with(made: Plan) -> dict[str, str]:
+    """Return the flags and patches of a plan's kernel: name → value."""
+    kinds = (ChangeKind.COMPILER, ChangeKind.PATCH)
+    every = (one for change in made.changes for one in change.settings if one.kind in kinds)
+    return {one.name: one.value for one in every if one.value is not None}
+
+
+def compiler_changes(made: Plan, asked: KernelRequest) -> tuple[Change, ...]:
+    """Return the flags and patches of a plan's kernel with those of a request, as changes of a plan, a setting each."""
+    found: dict[tuple[ChangeKind, str], str | None] = {}
+    for change in made.changes:
+        for one in change.settings:
+            if one.kind in (ChangeKind.COMPILER, ChangeKind.PATCH):
+                found[one.kind, one.name] = one.value
+    # A flag that is asked for again comes last: of two that exclude each other, a compiler takes the later one.
+    for kind, values in ((ChangeKind.COMPILER, asked.flags), (ChangeKind.PATCH, asked.patches)):
+        for name, value in values.items():
+            found.pop((kind, name), None)
+            found[kind, name] = value
+    settings = (Setting(kind, name, value) for (kind, name), value in found.items() if value is not None)
+    return tuple(Change(one.name, str(one), (one,)) for one in settings)
 
 
 def changed(

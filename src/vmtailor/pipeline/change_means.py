@@ -5,6 +5,7 @@ An applied setting records the value that was there before, and applying `Change
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,14 +13,29 @@ from pathlib import Path
 from vmtailor.analysis.changes import choice
 from vmtailor.analysis.changes.change_catalogue import SPOKEN
 from vmtailor.base.errors import UserInputError
+from vmtailor.drivers.kernel import kernel_patches
 from vmtailor.drivers.rootfs import small_initrd
 from vmtailor.model.change import Change, ChangeKind, Setting
 from vmtailor.model.machine import Machine
 
 #: Words that the kernel gathers: the values of all are one list, separated by commas.
 GATHERED = ("module_blacklist", "initcall_blacklist")
-#: Gives the kernel with other values of these symbols.
-Rebuild = Callable[[Mapping[str, str]], Path]
+#: The word by which init is told what to write below /proc/sys and /sys (docs/reference/guest-init.md).
+SET = "VT_SET"
+
+
+@dataclass(frozen=True)
+class KernelRequest:
+    """Another kernel: values of symbols, flags of the compiler, patches of the source (id → digest). A flag or patch
+    with None is taken away."""
+
+    symbols: Mapping[str, str] = field(default_factory=dict)
+    flags: Mapping[str, str | None] = field(default_factory=dict)
+    patches: Mapping[str, str | None] = field(default_factory=dict)
+
+
+#: Gives that kernel.
+Rebuild = Callable[[KernelRequest], Path]
 #: Gives the machine with other files on its first disk (path → content; None: there is none), and what stood there.
 Write = Callable[[Machine, Mapping[str, str | None]], tuple[Machine, Mapping[str, str | None]]]
 
@@ -27,14 +43,17 @@ Write = Callable[[Machine, Mapping[str, str | None]], tuple[Machine, Mapping[str
 @dataclass(frozen=True)
 class Means:
     """The means to apply changes. `folder`: keeps intermediate files. `small_init`: the init of a small initial RAM
-    disk. `rebuild`: compiles the kernel with other values of symbols, if that is possible; `config` has its values.
-    `write`: puts files on a copy of the disk, if one may be made."""
+    disk. `rebuild`: compiles another kernel, if that is possible; `config` has the values of its symbols, `compiled`
+    its flags and patches, by name. `write`: puts files on a copy of the disk, if one may be made. `tuned`: our init
+    starts the machine, and writes settings of the kernel before anything else."""
 
     folder: Path
     small_init: Path
     rebuild: Rebuild | None = None
     config: Mapping[str, str] = field(default_factory=dict)
     write: Write | None = None
+    compiled: Mapping[str, str] = field(default_factory=dict)
+    tuned: bool = False
 
 
 def applied(changes: Sequence[Change], machine: Machine, means: Means) -> tuple[Machine, tuple[Change, ...]]:
@@ -43,6 +62,7 @@ def applied(changes: Sequence[Change], machine: Machine, means: Means) -> tuple[
     changes, and for those of other processors."""
     made: list[Change] = []
     symbols: dict[str, str] = {}
+    compiled: dict[ChangeKind, dict[str, str | None]] = {ChangeKind.COMPILER: {}, ChangeKind.PATCH: {}}
     files: dict[str, str | None] = {}
     for change in changes:
         if why := choice.not_for(change, machine.architecture):
@@ -53,6 +73,11 @@ def applied(changes: Sequence[Change], machine: Machine, means: Means) -> tuple[
                 symbols[setting.name] = "n" if setting.value is None else setting.value
                 settings.append(replace(setting, before=means.config.get(setting.name, "n")))
                 continue
+            if setting.kind in compiled:
+                named = kernel_patched(setting)
+                compiled[setting.kind][setting.name] = named.value
+                settings.append(replace(named, before=means.compiled.get(setting.name)))
+                continue
             if setting.is_file:
                 files[setting.name] = setting.value
                 settings.append(setting)
@@ -60,16 +85,32 @@ def applied(changes: Sequence[Change], machine: Machine, means: Means) -> tuple[
             machine, done = HOW[setting.kind](setting, machine, means)
             settings.append(done)
         made.append(replace(change, settings=tuple(settings)))
-    if symbols:
+    if symbols or any(compiled.values()):
         if means.rebuild is None:
-            raise UserInputError("another kernel configuration can be tried on a bundle only")
-        machine = replace(machine, kernel=str(means.rebuild(symbols)))
+            raise UserInputError(
+                "a kernel with another configuration, compiler flag or patch is tried on a container's bundle only"
+            )
+        asked = KernelRequest(symbols, compiled[ChangeKind.COMPILER], compiled[ChangeKind.PATCH])
+        machine = replace(machine, kernel=str(means.rebuild(asked)))
     if files:
         if means.write is None:
             raise UserInputError("files of a disk can be tried by the fit of a system only")
         machine, before = means.write(machine, files)
         made = [_with_before(change, before) for change in made]
     return machine, tuple(made)
+
+
+def kernel_patched(setting: Setting) -> Setting:
+    """Return a setting that names a patch with its digest; any other as it is. Raises UserInputError for an unknown
+    patch."""
+    if setting.kind is not ChangeKind.PATCH or setting.value is None:
+        return setting
+    known = kernel_patches.every().get(setting.name)
+    if known is None:
+        raise UserInputError(
+            f"there is no patch '{setting.name}'", hint=f"there are: {', '.join(kernel_patches.every())}"
+        )
+    return replace(setting, value=known.sha256)
 
 
 def _with_before(change: Change, before: Mapping[str, str | None]) -> Change:
@@ -157,6 +198,35 @@ def _machine(setting: Setting, machine: Machine, means: Means) -> tuple[Machine,
     raise _not_yet(setting)
 
 
+def _runtime(setting: Setting, machine: Machine, means: Means) -> tuple[Machine, Setting]:
+    """Set a file of the kernel's below /proc/sys or /sys, through the word that init reads."""
+    if not means.tuned:
+        raise _not_yet(setting)
+    if not _SETTABLE.fullmatch(setting.name) or "/../" in setting.name:
+        raise UserInputError(f"{setting.name} is no setting of the kernel below /proc/sys or /sys")
+    if setting.value is not None and not _SET_VALUE.fullmatch(setting.value):
+        raise UserInputError(f"{setting.value!r} cannot be written to {setting.name}")
+    now = next((word.partition("=")[2] for word in machine.words if word.startswith(f"{SET}=")), "")
+    there = dict(one.partition("=")[::2] for one in now.split(";") if one)
+    done = replace(setting, before=_spaces(there.get(setting.name)))
+    if setting.value is None:
+        there.pop(setting.name, None)
+    else:
+        there[setting.name] = setting.value.replace(" ", "%20")
+    word = f"{SET}=" + ";".join(f"{name}={value}" for name, value in there.items())
+    kept = tuple(one for one in machine.words if not one.startswith(f"{SET}="))
+    return replace(machine, words=(*kept, word) if there else kept), done
+
+
+#: Files that init may set, and values that a word of the command line can carry to it.
+_SETTABLE = re.compile(r"/(?:proc/sys|sys)/[A-Za-z0-9_./:-]{1,200}")
+_SET_VALUE = re.compile(r"[A-Za-z0-9_.,:/ +-]{1,100}")
+
+
+def _spaces(text: str | None) -> str | None:
+    return None if text is None else text.replace("%20", " ")
+
+
 def _require_kernel(machine: Machine) -> None:
     if machine.kernel is None:
         raise UserInputError("the command line and initial RAM disk can be changed only with --kernel")
@@ -169,12 +239,13 @@ def _refused(setting: Setting, machine: Machine, means: Means) -> tuple[Machine,
 def _not_yet(setting: Setting) -> UserInputError:
     return UserInputError(
         f"{setting}: a change of the kind {SPOKEN[setting.kind]} cannot be applied here yet",
-        hint="words, units, the initial RAM disk, options of the machine and, of a bundle, symbols can be",
+        hint="words, units, the initial RAM disk, options of the machine can be; of a container's bundle, symbols, "
+        "compiler flags, patches, and settings of the kernel, too",
     )
 
 
-#: Kind → how it is applied: the machine with it made, and the setting with what stood there before. Symbols are set
-#: together, above.
+#: Kind → how it is applied: the machine with it made, and the setting with what stood there before. Symbols, flags and
+#: patches are set together, above.
 HOW: Mapping[ChangeKind, Callable[[Setting, Machine, Means], tuple[Machine, Setting]]] = {
     ChangeKind.COMMAND_LINE: _word,
     ChangeKind.UNIT: _unit,
@@ -182,7 +253,7 @@ HOW: Mapping[ChangeKind, Callable[[Setting, Machine, Means], tuple[Machine, Sett
     ChangeKind.MACHINE: _machine,
     ChangeKind.CONFIG: _refused,
     ChangeKind.INIT: _refused,
-    ChangeKind.RUNTIME: _refused,
+    ChangeKind.RUNTIME: _runtime,
     ChangeKind.COMPILER: _refused,
     ChangeKind.KERNEL_VERSION: _refused,
     ChangeKind.PATCH: _refused,

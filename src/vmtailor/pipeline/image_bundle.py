@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from vmtailor.base.cache.store import Store, digest
-from vmtailor.base.errors import VmtailorError
+from vmtailor.base.errors import UserInputError, VmtailorError
 from vmtailor.base.files import plain_files, records
 from vmtailor.base.files.holes import copy_with_holes
 from vmtailor.base.natives import Natives
@@ -52,7 +52,8 @@ def fitted(image: Image, architecture: str, store: Store) -> Path | None:
     for folder, said in _fits(store):
         if (said.image_digest, said.architecture) == (image.digest, architecture):
             with contextlib.suppress(VmtailorError, OSError):
-                if bundle_folder.load(folder, store).bundle.image == image.config:
+                found = bundle_folder.load(folder, store).bundle
+                if found.image == image.config and not found.patches:
                     store.used(folder)
                     return folder
     return None
@@ -68,7 +69,7 @@ def family(architecture: str, store: Store) -> Family | None:
         if said.architecture == architecture:
             with contextlib.suppress(VmtailorError, OSError):
                 files = bundle_folder.load(folder, store)
-                if not files.is_system and Margin.SERVER in margins_of(files):
+                if not files.is_system and not files.bundle.patches and Margin.SERVER in margins_of(files):
                     return of_bundle(files, store)
     return None
 
@@ -97,6 +98,8 @@ def of_bundle(files: BundleFolder, store: Store) -> Family:
     """Return the kernel of a container's bundle as a family kernel, in the cache. Raises UserInputError for files that
     are not what the bundle's record says."""
     bundle = files.bundle
+    if bundle.patches:
+        raise UserInputError(f"the kernel of {files.path} is patched, and none that others may be given")
     kernel, *others = family_kernels.names_of(bundle.architecture)
     names = {kernel: bundle.kernel, CONFIG: bundle.kernel_config, SYSTEM_MAP: bundle.system_map, PLAN: PLAN}
     there = {name: names[name] for name in (kernel, *others) if name != PLAN or files.lists(PLAN)}

@@ -45,12 +45,12 @@ from vmtailor.model.plan import Plan, RootFormat
 from vmtailor.model.syscalls import ObservedCall, SyscallEvent
 from vmtailor.model.trace import FileUse, Trace
 from vmtailor.model.trial import Verification
-from vmtailor.pipeline import bundle_files, code_cost, fit_sides, keys, margin_cost, reach_cache
+from vmtailor.pipeline import bundle_files, code_cost, fit_sides, image_changes, keys, margin_cost, reach_cache
 from vmtailor.pipeline.bundle_files import OwnFiles
 from vmtailor.pipeline.keys import content
 from vmtailor.pipeline.measured_machines import Ahead, MeasureRequest
 from vmtailor.pipeline.options import FitOptions
-from vmtailor.pipeline.subject import Findings, Fitted, Subject, Times, WorkFiles
+from vmtailor.pipeline.subject import AskUnits, Findings, Fitted, Improved, Subject, Times, WorkFiles
 from vmtailor.stages import container_trace, exercise_file, kernel_plan, measure, verify
 from vmtailor.stages import image_fetch as image_stage
 from vmtailor.stages.kernel_plan import KernelTree, Wishes
@@ -273,6 +273,14 @@ class ImageSubject(Subject[ImageSeen]):
         return MeasureRequest(
             title=title, key=key, boots=boots, store=self.store, scratch=self.scratch, subject=lambda _: measured
         )
+
+    def improve(self, found: Findings[ImageSeen], fitted: Fitted, times: Times, ask: AskUnits | None) -> Improved:
+        if not self.options.tries:
+            return Improved(fitted)
+        with times.of("changes"):
+            named = image_changes.NamedChanges(found, fitted, self.exercise, max(2, self.options.boots - 1))
+            best, tuning = named.chosen()
+        return Improved(best, tuned=tuning, warnings=image_changes.warnings(best.plan, tuning))
 
     def price(
         self, found: Findings[ImageSeen], fitted: Fitted, tailored: Side, times: Times

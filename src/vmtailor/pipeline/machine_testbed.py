@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from vmtailor.analysis.changes.effects import Samples, TrialRun
+from vmtailor.analysis.cost import side_figures
 from vmtailor.analysis.guests import machine_variants
 from vmtailor.analysis.statistics.significance import can_decide
 from vmtailor.base.errors import UserInputError
@@ -28,7 +29,16 @@ BASE, CONTROL = "base", "control"
 #: Changed machines that are booted between two boots of the unchanged machine.
 BETWEEN = 6
 #: The figure that each way of judging is by.
-JUDGED = {JudgedBy.READY: Figure.READY, JudgedBy.INSTRUCTIONS: Figure.INIT_INSTRUCTIONS, JudgedBy.CPU: Figure.CPU}
+JUDGED = {
+    JudgedBy.READY: Figure.READY,
+    JudgedBy.INSTRUCTIONS: Figure.INIT_INSTRUCTIONS,
+    JudgedBy.CPU: Figure.CPU,
+    JudgedBy.REQUEST_KERNEL: Figure.REQUEST_KERNEL,
+    JudgedBy.REQUEST: Figure.REQUEST,
+}
+
+#: Figures that are noted beside those that are judged by.
+BESIDE = (Figure.REQUEST_KERNEL, Figure.REQUEST, Figure.WALL, Figure.CPU)
 
 #: Gives the machine with changes made, and the changes with what stood there before; an equal machine where nothing
 #: changes. Raises UserInputError for what cannot be made.
@@ -47,7 +57,8 @@ class Changed:
 class MachineTestbed:
     """A testbed that boots the unchanged machine and each changed one in turn, `times` times. The unchanged machine is
     booted again after every few changed ones, which gives the spread between its boots. If its boots would hardly
-    differ, it is also booted with meaningless words. `found`: every boot so far."""
+    differ, it is also booted with meaningless words. `also`: a second figure that is judged by. `found`: every boot so
+    far."""
 
     subject: str
     base: Machine
@@ -58,6 +69,7 @@ class MachineTestbed:
     times: int
     judged_by: JudgedBy
     on_boot: OnBoot | None = None
+    also: JudgedBy | None = None
     found: BootSeries | None = None
     _schedule: list[tuple[Variant, int]] = field(default_factory=list)
 
@@ -86,19 +98,25 @@ class MachineTestbed:
             self.subject, self._schedule, self.workload, self.out,
             before=(*before, *earlier), booter=self.booter, on_boot=self.on_boot,
         )  # fmt: skip
-        return TrialRun(samples=self._samples(*(one.name for one in self._unchanged()))), {
-            name: self._ran(name) for name in made
-        }
+        before_it = self._samples(*(one.name for one in self._unchanged()))
+        return TrialRun(samples=before_it, deciding=len(self._judged)), {name: self._ran(name) for name in made}
+
+    @property
+    def _judged(self) -> tuple[JudgedBy, ...]:
+        return (self.judged_by,) if self.also is None else (self.judged_by, self.also)
 
     def _can_be_judged(self, found: Boot) -> bool:
         """Return whether a boot has the figure that is judged by. An earlier run may have been judged by another."""
-        if self.judged_by is not JudgedBy.INSTRUCTIONS or found.outcome is not Outcome.READY:
+        if found.outcome is not Outcome.READY:
             return True
-        return found.instructions is not None
+        if any(one.of_load for one in self._judged) and side_figures.per_request(found) is None:
+            return False
+        return JudgedBy.INSTRUCTIONS not in self._judged or found.instructions is not None
 
     def _unchanged(self) -> tuple[Variant, ...]:
         """Return the machine as it is, first, and its controls."""
-        others = machine_variants.controls(self.base) if self.judged_by is JudgedBy.READY else ()
+        moved = any(one is JudgedBy.READY or one.of_load for one in self._judged)
+        others = machine_variants.controls(self.base) if moved else ()
         controls = (series_run.variant(f"{CONTROL}-{number}", one) for number, one in enumerate(others, 1))
         return (series_run.variant(BASE, self.base), *controls)
 
@@ -106,31 +124,38 @@ class MachineTestbed:
         assert self.found is not None
         boots = self.found.of(name)
         failures = tuple(f"{b.outcome}: {b.problem}" for b in boots if b.outcome is not Outcome.READY)
-        return Ran(TrialRun(failures, self._samples(name)), boots)
+        return Ran(TrialRun(failures, self._samples(name), len(self._judged)), boots)
 
     def _samples(self, *names: str) -> tuple[Samples, ...]:
-        """Return the figure that is judged by, then host time and processor time, where they mean anything."""
+        """Return the figures that are judged by, then the load's, host time and processor time, where there are."""
         assert self.found is not None
         clock = self.found.clock
         found = [b for name in names for b in self.found.of(name) if b.outcome is Outcome.READY]
         ready = tuple(at for b in found if (at := b.at("ready", clock)) is not None)
+        asked = [pair for b in found if (pair := side_figures.per_request(b)) is not None]
         values = {
+            Figure.REQUEST_KERNEL: tuple(kernel for kernel, _ in asked),
+            Figure.REQUEST: tuple(kernel + user for kernel, user in asked),
             Figure.READY: ready,
             Figure.INIT_INSTRUCTIONS: tuple(float(b.instructions) for b in found if b.instructions),
             Figure.WALL: ready if clock is Clock.WALL else (),
             Figure.CPU: tuple(b.cpu_s for b in found if b.cpu_s is not None),
         }
-        judged = JUDGED[self.judged_by]
-        beside = [figure for figure in (Figure.WALL, Figure.CPU) if figure is not judged and values[figure]]
-        exact = hardly_varies(clock, self.judged_by)
-        return (Samples(judged, values[judged], exact), *(Samples(figure, values[figure]) for figure in beside))
+        judged = {JUDGED[one]: hardly_varies(clock, one) for one in self._judged}
+        beside = [figure for figure in BESIDE if figure not in judged and values[figure]]
+        return (
+            *(Samples(figure, values[figure], exact) for figure, exact in judged.items()),
+            *(Samples(figure, values[figure]) for figure in beside),
+        )
 
 
 def tried(testbed: MachineTestbed, changes: Sequence[Change]) -> BootSeries:
     """Try changes on a testbed, each alone, then all that were better. The record is in the testbed's folder."""
     judged = Trials(testbed).each_alone_then_together(changes)
     assert testbed.found is not None
-    done = replace(testbed.found, trials=judged, interaction=_interaction(judged), judged_by=testbed.judged_by)
+    done = replace(
+        testbed.found, trials=judged, interaction=_interaction(judged), judged_by=testbed.judged_by, also=testbed.also
+    )
     records.save(done, testbed.out / RECORD)
     return done
 
@@ -174,4 +199,4 @@ def doubt(clock: Clock, judged_by: JudgedBy, changes: int, times: int) -> str:
 
 def hardly_varies(clock: Clock, judged_by: JudgedBy) -> bool:
     """Return whether the figure that is judged by hardly varies, so that few boots are enough."""
-    return clock is Clock.INSTRUCTIONS or judged_by is JudgedBy.INSTRUCTIONS
+    return clock is Clock.INSTRUCTIONS or judged_by is JudgedBy.INSTRUCTIONS or judged_by.of_load

@@ -18,7 +18,7 @@ from vmtailor.drivers.distribution.selection import of_host
 from vmtailor.drivers.guest.ready import FORMS
 from vmtailor.model import architecture, option_rows, option_values
 from vmtailor.model.architecture import named
-from vmtailor.model.boots.series import JudgedBy
+from vmtailor.model.boots.series import JudgedBy, Under
 from vmtailor.model.machine import Accelerator, Clock
 from vmtailor.model.margin import Margin
 from vmtailor.model.option import FETCHED, FITS, IMAGES, SYSTEMS, Option, OptionSubject, Suggests, internal, option
@@ -175,10 +175,12 @@ class FitOptions:
         (),
     )  # fmt: skip
     tries: tuple[str, ...] = option(
-        option_rows.TRY, (), subjects=SYSTEMS, verbs=_FIT, hint=_TRY_HINT,
-        help="Try changes of the catalogue, or sysctl.NAME=VALUE, on a fitted system; keep what is faster. a+b is one. "
-        "Repeat it, or use commas.",
+        option_rows.TRY, (), subjects=FITS, verbs=_FIT,
+        help="Try changes of the catalogue or sysctl.NAME=VALUE on the fitted machine (an image's: `load`, too); keep "
+        "what is better. a+b is one. Repeat it.",
     )  # fmt: skip
+    under: Under | None = option(option_rows.UNDER, None, subjects=IMAGES, verbs=_FIT)
+    judged_by: JudgedBy | None = option(option_rows.JUDGE, None, subjects=IMAGES, verbs=_FIT)
     files: tuple[tuple[str, str | None], ...] = option(
         Option(
             name="--try-file", many=True, metavar="PATH=FILE", read=option_values.tried_files, subjects=SYSTEMS,
@@ -278,8 +280,8 @@ class BootOptions:
         None,
     )  # fmt: skip
     exercise: Path | None = option(
-        option_rows.EXERCISE, None, subjects=frozenset({OptionSubject.EXERCISED}),
-        help="Drive the system on a disk by this exercise (TOML), and shut it down.",
+        option_rows.EXERCISE, None, subjects=frozenset({OptionSubject.EXERCISED, OptionSubject.FITTED}),
+        help="Drive the system on a disk by this exercise (TOML), and shut it down; a bundle, in place of its own.",
     )  # fmt: skip
     kernel: Path | None = option(
         Option(
@@ -360,8 +362,8 @@ class BootOptions:
     )  # fmt: skip
     changes: tuple[str, ...] = option(
         option_rows.TRY, (), subjects=_FITTED,
-        help="Try changes of the catalogue, or `all`; a+b is one. On a bundle also SYMBOL=VALUE and ID/configuration. "
-        "Repeat it, or use commas.",
+        help="Try changes of the catalogue, `all` or `load`; a+b is one. On a bundle also SYMBOL=VALUE, "
+        "ID/configuration, cc:FLAG, /sys/FILE=VALUE. Repeat it, or use commas.",
     )  # fmt: skip
     attribute: bool = option(
         Option(
@@ -370,13 +372,8 @@ class BootOptions:
         ),
         False,
     )  # fmt: skip
-    judged_by: JudgedBy = option(
-        Option(
-            name="--judge", type=JudgedBy, subjects=_FITTED,
-            help="Judge trials by the time of ready, by instructions up to init (exact), or by processor time of QEMU.",
-        ),
-        JudgedBy.READY,
-    )  # fmt: skip
+    under: Under | None = option(option_rows.UNDER, None, subjects=frozenset({OptionSubject.FITTED}))
+    judged_by: JudgedBy | None = option(option_rows.JUDGE, None, subjects=_FITTED)
     on: str | None = option(option_rows.ON, None)
     lab: bool = option(option_rows.IN_LAB, False)
     program: tuple[tuple[str, Path], ...] = option(option_rows.PROGRAM, ())

@@ -14,7 +14,7 @@ from vmtailor.base.cache.store import Store, digest, locked
 from vmtailor.base.errors import BuildError
 from vmtailor.base.files import records
 from vmtailor.base.files.digests import sha256_of
-from vmtailor.drivers.kernel import elf_pack, make
+from vmtailor.drivers.kernel import build_folder, compiler_flags, elf_pack, kernel_patches, make
 from vmtailor.model.architecture import Architecture, Packing, named
 from vmtailor.model.kernel import Configured, KernelFiles
 from vmtailor.model.plan import Plan
@@ -29,12 +29,14 @@ KIND = "kernel"
 def kernel_key(plan: Plan, source_digest: str, toolchain: make.Toolchain) -> str:
     """Return the digest of everything that a kernel's bytes depend on: source, configuration, compiler."""
     fragment = [f"{name}={value}" for name, value in sorted(plan.fragment)]
-    return digest(_LAYOUT, source_digest, toolchain.describe(), *toolchain.variables(), *fragment)
+    patches = [f"patch {sha256}" for _, sha256 in plan.patches]
+    return digest(_LAYOUT, source_digest, toolchain.describe(), *toolchain.variables(), *fragment, *patches)
 
 
 def toolchain_of(plan: Plan) -> make.Toolchain:
-    """Return the default toolchain of a plan's kernel."""
-    return make.Toolchain.of(named(plan.architecture))
+    """Return the toolchain of a plan's kernel, with its flags. Raises UserInputError for flags that none may have."""
+    compiler_flags.require_allowed(plan.flags)
+    return make.Toolchain.of(named(plan.architecture), flags=plan.flags)
 
 
 def cached(plan: Plan, source_digest: str, store: Store) -> KernelFiles | None:
@@ -65,12 +67,13 @@ def build_kernel(
     """
     row = named(plan.architecture)
     toolchain = toolchain or toolchain_of(plan)
-    work = store.root / "kernel-build" / digest(source_digest, toolchain.describe(), *toolchain.variables())[:16]
+    work = build_folder.of(store, source_digest, toolchain, plan.patches)
 
     def fill(folder: Path) -> None:
         store.folder("kernel-build")
         store.used(work)
         with locked(work.with_suffix(".lock"), "a kernel of this source"):
+            kernel_patches.lay(plan.patches, source_dir, work)
             configured = make.configure(source_dir, work, plan.fragment, toolchain)
             require_nothing_lost(configured, explain or {})
             compiled = make.compile_kernel(configured, (row.kernel.target,), toolchain, sources=sources)

@@ -12,11 +12,13 @@ from pathlib import Path
 from vmtailor.analysis.cost import counterparts
 from vmtailor.base.cache.store import Store, digest, locked
 from vmtailor.base.errors import BuildError, HostError
-from vmtailor.drivers.kernel import make
+from vmtailor.drivers.kernel import build_folder, compiler_flags, kernel_patches, make
 from vmtailor.model.architecture import named, presumed
 
 # Part of every key: raise it when the steps change.
 _LAYOUT = "2"
+#: Patches of the source, each an id with its digest.
+Patches = tuple[tuple[str, str], ...]
 _VMLINUX, _MOVED = "vmlinux", "System.map"
 
 
@@ -34,37 +36,43 @@ class DebugKernel:
         return cls(folder / _VMLINUX, table if table.is_file() else None)
 
 
-def key_of(config: Path, system_map: Path, source_digest: str, toolchain: make.Toolchain) -> str:
+def key_of(config: Path, system_map: Path, source_digest: str, toolchain: make.Toolchain, patches: Patches = ()) -> str:
     """Return the digest of everything that the debug kernel depends on."""
-    return digest(_LAYOUT, source_digest, toolchain.describe(), *toolchain.variables(), config, system_map)
+    laid = [f"patch {sha256}" for _, sha256 in patches]
+    return digest(_LAYOUT, source_digest, toolchain.describe(), *toolchain.variables(), config, system_map, *laid)
 
 
 def cached(
-    config: Path, system_map: Path, source_digest: str, store: Store, architecture: str | None = None
-) -> DebugKernel | None:
+    config: Path, system_map: Path, source_digest: str, store: Store, architecture: str | None = None,
+    flags: tuple[str, ...] = (), patches: Patches = (),
+) -> DebugKernel | None:  # fmt: skip
     """Return the kernel with debug information if it has been compiled already."""
-    key = key_of(config, system_map, source_digest, _toolchain(architecture))
+    key = key_of(config, system_map, source_digest, _toolchain(architecture, flags), patches)
     return DebugKernel.at(store.path("kernel-symbols", key)) if store.has("kernel-symbols", key) else None
 
 
-def _toolchain(architecture: str | None) -> make.Toolchain:
-    return make.Toolchain.of(presumed() if architecture is None else named(architecture), debug=True)
+def _toolchain(architecture: str | None, flags: tuple[str, ...]) -> make.Toolchain:
+    compiler_flags.require_allowed(flags)
+    return make.Toolchain.of(presumed() if architecture is None else named(architecture), debug=True, flags=flags)
 
 
 def provide(
-    config: Path, system_map: Path, source_dir: Path, source_digest: str, store: Store, architecture: str | None = None
-) -> DebugKernel:
-    """Compile a kernel's own configuration with debug information, or find it in the cache.
+    config: Path, system_map: Path, source_dir: Path, source_digest: str, store: Store,
+    architecture: str | None = None, flags: tuple[str, ...] = (), patches: Patches = (),
+) -> DebugKernel:  # fmt: skip
+    """Compile a kernel's own configuration, with its flags and patches, with debug information, or find it in the
+    cache.
 
     It takes as long as the kernel itself did at first. Raises HostError when this compiler makes another kernel of it,
     BuildError when it does not compile."""
-    toolchain = _toolchain(architecture)
-    work = store.root / "kernel-build" / digest(source_digest, toolchain.describe(), *toolchain.variables())[:16]
+    toolchain = _toolchain(architecture, flags)
+    work = build_folder.of(store, source_digest, toolchain, patches)
 
     def fill(folder: Path) -> None:
         store.folder("kernel-build")
         store.used(work)
         with locked(work.with_suffix(".lock"), "a kernel of this source"):
+            kernel_patches.lay(patches, source_dir, work)
             configured = make.configure_file(source_dir, work, config, toolchain)
             title = "compiling the kernel once more, with debug information"
             compiled = make.compile_kernel(configured, ("vmlinux",), toolchain, title=title)
@@ -72,7 +80,8 @@ def provide(
                 shutil.copyfile(compiled.system_map, folder / _MOVED)
             shutil.copyfile(compiled.vmlinux, folder / _VMLINUX)
 
-    return DebugKernel.at(store.get("kernel-symbols", key_of(config, system_map, source_digest, toolchain), fill))
+    key = key_of(config, system_map, source_digest, toolchain, patches)
+    return DebugKernel.at(store.get("kernel-symbols", key, fill))
 
 
 def require_alike(wanted: Path, got: Path) -> bool:

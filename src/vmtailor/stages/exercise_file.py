@@ -11,13 +11,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from vmtailor.base import manual, near_names
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files.digests import SHA256
 from vmtailor.base.files.regular_files import read_regular
 from vmtailor.base.text import plain
+from vmtailor.drivers.host import exercise_loads
+from vmtailor.drivers.host.exercise_table import EXAMPLE, ExerciseTable
 from vmtailor.drivers.image.documents import shown
-from vmtailor.drivers.image.image_config import WORD_BYTES
 from vmtailor.drivers.image.signals import name_of
 from vmtailor.model.boots.system_exercise import READY_TIMEOUT_S as SYSTEM_READY_TIMEOUT_S
 from vmtailor.model.boots.system_exercise import (
@@ -32,7 +32,7 @@ from vmtailor.model.boots.system_exercise import (
     SystemReadyKind,
 )
 from vmtailor.model.boots.system_exercise import STOP_TIMEOUT_S as SYSTEM_STOP_TIMEOUT_S
-from vmtailor.model.exercise import HOST_PORT, Exercise, Expect, Ready, ReadyKind, Step, StepKind
+from vmtailor.model.exercise import HOST_PORT, LOADS, Exercise, Expect, Ready, ReadyKind, Step, StepKind
 from vmtailor.model.image import Image
 
 E = TypeVar("E", Exercise, SystemExercise)
@@ -53,99 +53,6 @@ PORTS_MAX = 16
 
 _METHOD = re.compile(r"[A-Z]{1,16}")
 _LONG_KEY = re.compile(rf"(?:(?<![\w-])[\w-]++\s*+\.\s*+){{{_KEY_PARTS}}}")
-_EXAMPLE = f"{manual.command('exercise')} shows all keys"
-
-
-class _Table:
-    """One table of the file. Every key that is read is struck off; what is left at the end is a mistake."""
-
-    def __init__(self, origin: str, where: str, values: Any) -> None:
-        if not isinstance(values, dict):
-            raise UserInputError(f"{origin}: {where} must be a table", hint=_EXAMPLE)
-        self.origin = origin
-        self.where = where
-        self._left: dict[str, Any] = dict(values)
-        self._given = frozenset(values)
-        self._known: set[str] = set()
-
-    def wrong(self, key: str, what: str) -> UserInputError:
-        """Return the error for a key. One that was not given may stand there misspelt: then the error is that one's."""
-        if key in self._known and key not in self._given and (meant := near_names.nearest(key, self._left, 1)):
-            return self._unknown(meant[0], key)
-        return self._error(key, what)
-
-    def _unknown(self, key: str, meant: str) -> UserInputError:
-        error = self._error(key, "is not known here")
-        error.hint = f"did you mean {meant}? {error.hint}" if meant else error.hint
-        return error
-
-    def _take(self, key: str, default: Any = None) -> Any:
-        self._known.add(key)
-        return self._left.pop(key, default)
-
-    def _error(self, key: str, what: str) -> UserInputError:
-        key = key if len(key) <= 60 and key.isprintable() else shown(key, 60)
-        place = f"{self.where}.{key}" if self.where else key
-        return UserInputError(f"{self.origin}: {place} {what}", hint=_EXAMPLE)
-
-    def text(self, key: str, default: str | None = None) -> str | None:
-        value = self._take(key, default)
-        if value is not None and not isinstance(value, str):
-            raise self.wrong(key, f"must be a text, not {shown(value)}")
-        if value is not None and "\0" in value:
-            raise self.wrong(key, "holds a NUL")
-        return value
-
-    def whole(self, key: str, low: int, high: int, default: int | None = None) -> int | None:
-        value = self._take(key, default)
-        if value is None:
-            return None
-        if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-            raise self.wrong(key, f"must be a number from {low} to {high}, not {shown(value)}")
-        return value
-
-    def seconds(self, key: str, default: float) -> float:
-        value = self._take(key, default)
-        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value <= 86400:
-            raise self.wrong(key, f"must be a number of seconds from above 0 to 86400, not {shown(value)}")
-        return float(value)
-
-    def argv(self, key: str = "argv") -> tuple[str, ...]:
-        value = self._take(key)
-        if not isinstance(value, list) or not value or not all(isinstance(word, str) for word in value):
-            raise self.wrong(key, 'must be a list of words, such as ["redis-cli", "ping"]')
-        if not value[0] or any("\0" in word for word in value):
-            raise self.wrong(key, "has an empty program or a NUL")
-        if max(len(word.encode()) for word in value) > WORD_BYTES:
-            raise self.wrong(key, f"has a word of more than {WORD_BYTES} bytes, which no program can be given")
-        return tuple(value)
-
-    def numbers(self, key: str, low: int, high: int, most: int) -> tuple[int, ...]:
-        values = self._take(key, [])
-        fits = isinstance(values, list) and all(type(value) is int and low <= value <= high for value in values)
-        if not fits or len(values) > most:
-            raise self.wrong(key, f"must be a list of at most {most} numbers from {low} to {high}")
-        return tuple(values)
-
-    def has(self, key: str) -> bool:
-        self._known.add(key)
-        return key in self._left
-
-    def table(self, key: str) -> _Table | None:
-        if not self.has(key):
-            return None
-        return _Table(self.origin, f"{self.where}.{key}" if self.where else key, self._left.pop(key))
-
-    def tables(self, key: str) -> list[_Table]:
-        values = self._take(key, [])
-        if not isinstance(values, list):
-            raise self.wrong(key, f"must be written as [[{key}]]")
-        return [_Table(self.origin, f"{key}[{index}]", value) for index, value in enumerate(values, 1)]
-
-    def end(self) -> None:
-        if self._left:
-            strange = sorted(self._left)[0]
-            raise self._unknown(strange, next(iter(near_names.nearest(strange, self._known, 1)), ""))
 
 
 def load(path: Path, image: Image) -> Exercise:
@@ -159,13 +66,13 @@ def load_system(path: Path) -> SystemExercise:
 
 
 def _document(path: Path) -> dict[str, Any]:
-    data = read_regular(path, "the exercise", FILE_BYTES, hint=_EXAMPLE)
+    data = read_regular(path, "the exercise", FILE_BYTES, hint=EXAMPLE)
     try:
         return _decoded(data)
     except RecursionError:
-        raise UserInputError(f"{path} is not TOML that can be read: it is nested too deep", hint=_EXAMPLE) from None
+        raise UserInputError(f"{path} is not TOML that can be read: it is nested too deep", hint=EXAMPLE) from None
     except ValueError as error:  # of TOML, of UTF-8, or a number of thousands of digits
-        raise UserInputError(f"{path} is not TOML: {str(error)[:300]}", hint=_EXAMPLE) from error
+        raise UserInputError(f"{path} is not TOML: {str(error)[:300]}", hint=EXAMPLE) from error
 
 
 def _decoded(data: bytes) -> dict[str, Any]:
@@ -177,7 +84,7 @@ def _decoded(data: bytes) -> dict[str, Any]:
 
 def parse(document: Mapping[str, Any], image: Image, origin: str) -> Exercise:
     """Return the exercise in a parsed TOML file. Raises UserInputError naming the key."""
-    top = _Table(origin, "", dict(document))
+    top = ExerciseTable(origin, "", dict(document))
     ready_table = top.table("ready")
     ready = _ready(ready_table, image) if ready_table else derive(image).ready
     load = top.tables("load")
@@ -186,7 +93,7 @@ def parse(document: Mapping[str, Any], image: Image, origin: str) -> Exercise:
     load_steps = tuple(_step(table) for table in load)
     expect_table = top.table("expect")
     expect = _expect(expect_table, ("exit_code", "stdout", "contains", "sha256")) if expect_table else Expect()
-    stop = top.table("stop") or _Table(origin, "stop", {})
+    stop = top.table("stop") or ExerciseTable(origin, "stop", {})
     stop_signal = stop.text("signal", "") or ""
     if stop_signal:
         name = name_of(stop_signal)
@@ -211,7 +118,7 @@ def parse(document: Mapping[str, Any], image: Image, origin: str) -> Exercise:
 
 def parse_system(document: Mapping[str, Any], origin: str) -> SystemExercise:
     """Return a system's exercise in a parsed TOML file. Raises UserInputError naming the key."""
-    top = _Table(origin, "", dict(document))
+    top = ExerciseTable(origin, "", dict(document))
     ready_table = top.table("ready")
     if ready_table is None:
         raise top.wrong("ready", "is missing: when does the system count as ready?")
@@ -220,9 +127,11 @@ def parse_system(document: Mapping[str, Any], origin: str) -> SystemExercise:
     if len(tables) > STEPS_MAX:
         raise top.wrong("load", f"has {len(tables)} steps; at most {STEPS_MAX} can be driven")
     steps = tuple(_step(table) for table in tables)
+    if any(step.load is not None for step in steps):
+        raise top.wrong("load", "has a step of many requests at once, which only containers are driven by")
     ports = top.numbers("ports", 1, 65535, PORTS_MAX)
     step_timeout_s = top.seconds("step_timeout_s", STEP_TIMEOUT_S)
-    stop = top.table("stop") or _Table(origin, "stop", {})
+    stop = top.table("stop") or ExerciseTable(origin, "stop", {})
     command = stop.argv() if stop.has("argv") else STOP
     stop_timeout_s = stop.seconds("timeout_s", SYSTEM_STOP_TIMEOUT_S)
     stop.end()
@@ -245,7 +154,7 @@ def parse_system(document: Mapping[str, Any], origin: str) -> SystemExercise:
     )
 
 
-def _says(top: _Table) -> tuple[Saying, ...]:
+def _says(top: ExerciseTable) -> tuple[Saying, ...]:
     """Return the commands that ask the system about itself."""
     found: list[Saying] = []
     tables = top.tables("says")
@@ -262,7 +171,7 @@ def _says(top: _Table) -> tuple[Saying, ...]:
     return tuple(found)
 
 
-def _system_ready(table: _Table) -> SystemReady:
+def _system_ready(table: ExerciseTable) -> SystemReady:
     kind = table.text("kind")
     if kind not in set(SystemReadyKind):
         raise table.wrong("kind", f"must be one of {', '.join(SystemReadyKind)}, not {shown(kind)}")
@@ -284,7 +193,7 @@ def _system_ready(table: _Table) -> SystemReady:
     return SystemReady(kind=SystemReadyKind(kind), step=step, unit=unit, pattern=pattern, timeout_s=timeout_s)
 
 
-def _require_host_ports(top: _Table, steps: Sequence[Step], image: Image) -> None:
+def _require_host_ports(top: ExerciseTable, steps: Sequence[Step], image: Image) -> None:
     """Require that a command on the host uses a port that leads into the machine, and no other."""
     exposed = {port.number for port in image.config.exposed_ports if port.protocol == "tcp"}
     for number, step in enumerate(steps, 1):
@@ -299,7 +208,7 @@ def _require_host_ports(top: _Table, steps: Sequence[Step], image: Image) -> Non
                 raise top.wrong(f"load[{number}].argv", f"asks for port {port}, which the image does not expose")
 
 
-def _ready(table: _Table, image: Image) -> Ready:
+def _ready(table: ExerciseTable, image: Image) -> Ready:
     kind = table.text("kind")
     kinds = [HEALTHCHECK, *ReadyKind]
     if kind not in kinds:
@@ -316,7 +225,7 @@ def _ready(table: _Table, image: Image) -> Ready:
     return Ready(ReadyKind(str(kind)), step, timeout_s)
 
 
-def _ready_step(table: _Table, kind: str | None) -> Step | None:
+def _ready_step(table: ExerciseTable, kind: str | None) -> Step | None:
     """Return the step that succeeds once a container or a system is ready; None for the other kinds of ready."""
     if kind == StepKind.COMMAND:
         expect = _expect(table, ("exit_code", "stdout", "contains"), exit_code=0, ended=False)
@@ -328,14 +237,14 @@ def _ready_step(table: _Table, kind: str | None) -> Step | None:
     return None
 
 
-def _port(table: _Table) -> int:
+def _port(table: ExerciseTable) -> int:
     port = table.whole("port", 1, 65535)
     if port is None:
         raise table.wrong("port", "is missing")
     return port
 
 
-def _http(table: _Table, expect: Expect, repeat: int = 1) -> Step:
+def _http(table: ExerciseTable, expect: Expect, repeat: int = 1) -> Step:
     method = table.text("method", "GET") or ""
     path = table.text("path", "/") or ""
     if not _METHOD.fullmatch(method):
@@ -345,12 +254,16 @@ def _http(table: _Table, expect: Expect, repeat: int = 1) -> Step:
     return Step(StepKind.HTTP, port=_port(table), method=method, path=path, repeat=repeat, expect=expect)
 
 
-def _step(table: _Table) -> Step:
+def _step(table: ExerciseTable) -> Step:
     kind = table.text("kind")
     if kind not in set(StepKind):
         raise table.wrong("kind", f"must be one of {', '.join(StepKind)}, not {shown(kind)}")
+    if kind in LOADS:
+        step = Step(StepKind(str(kind)), port=_port(table), load=exercise_loads.read(StepKind(str(kind)), table))
+        table.end()
+        return step
     repeat = table.whole("repeat", 1, REPEAT_MAX, 1) or 1
-    inner = table.table("expect") or _Table(table.origin, f"{table.where}.expect", {})
+    inner = table.table("expect") or ExerciseTable(table.origin, f"{table.where}.expect", {})
     if kind == StepKind.HTTP:
         step = _http(table, _expect(inner, ("status", "contains", "sha256"), status=200), repeat)
     elif kind == StepKind.TCP:
@@ -363,7 +276,12 @@ def _step(table: _Table) -> Step:
 
 
 def _expect(
-    table: _Table, keys: tuple[str, ...], *, status: int | None = None, exit_code: int | None = None, ended: bool = True
+    table: ExerciseTable,
+    keys: tuple[str, ...],
+    *,
+    status: int | None = None,
+    exit_code: int | None = None,
+    ended: bool = True,
 ) -> Expect:
     readers: dict[str, Callable[[], Any]] = {
         "status": lambda: table.whole("status", 100, 599, status),

@@ -207,7 +207,9 @@ def _audience(raw: dict[str, Any]) -> Audience:
     return Audience(seen, never)
 
 
-def _value(raw: object) -> str | None:
+def setting_value(raw: object) -> str | None:
+    """Return the value of a setting in a file: `true` is a word without one, `false` takes it away. Raises TypeError
+    for anything else but text."""
     if isinstance(raw, bool):
         return "" if raw else None
     if not isinstance(raw, str):
@@ -237,8 +239,9 @@ def _trial(raw: dict[str, Any], entry: str, title: str) -> Candidate:
     processors = processors_of(raw.pop("processors", ALL_PROCESSORS))
     # Anything that is no id and no place to read from is a kind; ChangeKind raises for an unknown one.
     settings = tuple(
-        Setting(ChangeKind(kind), key, _value(value)) for kind, table in raw.items() for key, value in table.items()
-    )
+        Setting(ChangeKind(kind), key, setting_value(value)) for kind, table in raw.items()
+        for key, value in table.items()
+    )  # fmt: skip
     if not settings:
         raise ValueError(f"the trial {name} sets nothing")
     reason = Reason(Cause.ADVICE, f"advice:{entry}", title)

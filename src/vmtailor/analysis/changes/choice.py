@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 
+from vmtailor.analysis.changes import load_catalogue
 from vmtailor.analysis.changes.change_catalogue import (
     SPOKEN,
     Candidate,
@@ -24,6 +25,8 @@ from vmtailor.model.change import Cause, Change, ChangeKind, Reason, Setting
 #: Suffix of a catalogue id that selects its change of the configuration, not of the command line.
 CONFIGURATION = "/configuration"
 _SYMBOL = re.compile(r"(?:CONFIG_)?([A-Z0-9][A-Za-z0-9_]*)=([^\s+]+)")
+#: A flag of the compiler, and files that init sets.
+_FLAG, _FILE = "cc:", ("/proc/sys/", "/sys/")
 #: A setting of the kernel's, which kernels since 5.8 take from their command line, before any program runs.
 _SYSCTL = re.compile(r"(sysctl\.[a-z][\w./-]*)=([\w.,:/-]+)")
 
@@ -83,23 +86,38 @@ def _by_id(name: str) -> list[Candidate]:
 
 
 def for_bundle(wanted: Sequence[str], kernel_version: str) -> tuple[Candidate, ...]:
-    """Return the changes to try on a bundle: as `for_machine`, and `SYMBOL=VALUE`, and `ID/configuration`. `all` is
-    every one that needs no other kernel. Raises UserInputError for an unknown one."""
+    """Return the changes to try on a bundle: as `for_machine`, and `SYMBOL=VALUE`, `ID/configuration`, `cc:FLAG`, files
+    of /proc/sys and /sys, and what is tried under load. `all` is every one that needs no other kernel, `load` every one
+    that is proposed under load. Raises UserInputError for an unknown one."""
     chosen: dict[str, Candidate] = {}
     for name in wanted:
         chosen.update((one.change.id, one) for one in _for_bundle(name, kernel_version))
     return tuple(chosen.values())
 
 
+def _typed(name: str) -> list[Candidate]:
+    """Return the change that a name spells out: cc:FLAG, or a file below /proc/sys or /sys with its value."""
+    asked = Reason(Cause.USER, "user:try", "asked for")
+    if name.startswith(_FLAG) and len(name) > len(_FLAG):
+        flag, equals, value = name.removeprefix(_FLAG).partition("=")
+        setting = Setting(ChangeKind.COMPILER, flag, value if equals else "")
+        return [Candidate(Change(name, f"the kernel compiled with {setting}", (setting,), (asked,)))]
+    if name.startswith(_FILE) and "=" in name:
+        path, _, value = name.partition("=")
+        setting = Setting(ChangeKind.RUNTIME, path, value)
+        return [Candidate(Change(name, f"{path} is {value} before the container starts", (setting,), (asked,)))]
+    return []
+
+
 def _for_bundle(name: str, kernel_version: str) -> Sequence[Candidate]:
     if match := _SYMBOL.fullmatch(name):
         asked = Reason(Cause.USER, "user:try", "asked for")
         return (_configured(f"{match[1]}={match[2]}", "", ((match[1], match[2]),), asked),)
-    if "+" in name:
+    if "+" in name and not name.startswith(_FILE):
         return (joined(name, functools.partial(for_bundle, kernel_version=kernel_version)),)
     if name == "all":
         return [one for one in candidates() if not obstacle(one.change)]
-    if found := _by_id(name):
+    if found := _by_id(name) or _typed(name) or load_catalogue.named(name):
         return found
     entry = next((one for one in catalogue() if one.id == name.removesuffix(CONFIGURATION)), None)
     values = _configuration(entry, kernel_version) if entry is not None else ()
@@ -108,7 +126,8 @@ def _for_bundle(name: str, kernel_version: str) -> Sequence[Candidate]:
         there = [one.change.id for one in candidates() if not obstacle(one.change)]
         raise UserInputError(
             f"no change {name!r} can be tried on a bundle",
-            hint=f"there are: {', '.join(there)}; with another kernel, {', '.join(configured)}, or any SYMBOL=VALUE",
+            hint=f"there are: {', '.join(there)}; with another kernel, {', '.join(configured)}, or any SYMBOL=VALUE; "
+            f"under load, {', '.join(one.id for one in load_catalogue.catalogue())}, cc:FLAG, /proc/sys/NAME=VALUE",
         )
     reason = Reason(Cause.ADVICE, f"advice:{entry.id}", entry.title)
     return (_configured(entry.id + CONFIGURATION, entry.id, values, reason),)

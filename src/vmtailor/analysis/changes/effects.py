@@ -114,13 +114,19 @@ class Samples:
 
 @dataclass(frozen=True)
 class TrialRun:
-    """A run of a trial: why it did not work (empty, if it did), and its figures, the one that is judged by first."""
+    """A run of a trial: why it did not work (empty, if it did), and its figures. The first of them, `deciding`, are
+    judged by."""
 
     failures: tuple[str, ...] = ()
     samples: tuple[Samples, ...] = ()
+    deciding: int = 1
 
     def values(self, figure: Figure) -> tuple[float, ...]:
         return next((one.values for one in self.samples if one.figure is figure), ())
+
+
+#: Of the verdicts by several figures, the first of these counts.
+_FIRST = (Verdict.WORSE, Verdict.UNDECIDED, Verdict.BETTER, Verdict.SAME)
 
 
 #: An empty run: no failure and no figures.
@@ -131,15 +137,18 @@ def judge(change: Change, before: TrialRun, after: TrialRun) -> Change:
     """Return the change with its measured effects, a verdict, and what no longer works.
 
     A change is worse if the machine works only without it, and better if only with it. If neither works, nothing is
-    decided. Otherwise the first figure of the run decides: less is better."""
+    decided. Otherwise the deciding figures do: less is better, and of several one must be, and none worse."""
     measured = tuple(e for one in after.samples if (e := effect(one.figure, before.values(one.figure), one.values)))
     if after.failures:
         verdict = Verdict.UNDECIDED if before.failures else Verdict.WORSE
     elif before.failures:
         verdict = Verdict.BETTER
     elif after.samples:
-        first = after.samples[0]
-        verdict = boot_statistics.judge(before.values(first.figure), first.values, exact=first.exact)
+        each = [
+            boot_statistics.judge(before.values(one.figure), one.values, exact=one.exact)
+            for one in after.samples[: after.deciding]
+        ]
+        verdict = next((one for one in _FIRST if one in each), Verdict.UNDECIDED)
     else:
         verdict = Verdict.UNDECIDED
     return replace(change, measured=measured, verdict=verdict, problem="; ".join(dict.fromkeys(after.failures)))

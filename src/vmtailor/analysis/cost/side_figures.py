@@ -92,7 +92,9 @@ def _median_int(values: Sequence[int]) -> int | None:
     return int(statistics.median(values)) if values else None
 
 
-def _per_request(boot: Boot) -> tuple[float, float] | None:
+def per_request(boot: Boot) -> tuple[float, float] | None:
+    """Return the instructions that a request of the load took in the kernel and in programs, the exercise's client left
+    out; None for a boot without a load that was counted."""
     load = next((p for p in boot.phases if p.phase is Phase.LOAD), None)
     if load is None or boot.container is None or not boot.container.requests:
         return None
@@ -141,7 +143,7 @@ def make_side(
     first = boots[0]
     to_init = loops_of(first, loops, TO_INIT)
     from_reset = loops_of(first, loops, FROM_RESET)
-    requests = [pair for boot in boots if (pair := _per_request(boot)) is not None]
+    requests = [pair for boot in boots if (pair := per_request(boot)) is not None]
     init_us, ready_us = _virtual_us(boots, "init"), _virtual_us(boots, "ready")
     spreads = [
         ("init_instructions", spread(init)),

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from vmtailor.analysis.cost import plugin_counts
 from vmtailor.analysis.cost.plugin_counts import SymbolTable
-from vmtailor.analysis.guests import kernel_complaints
+from vmtailor.analysis.guests import kernel_complaints, load_faults, load_records
 from vmtailor.analysis.guests.varying_output import Output
 from vmtailor.base import wrong_answers
 from vmtailor.base.natives import Natives
@@ -70,6 +70,7 @@ def make_boot(gathered: Gathered, exercise: Exercise | None, table: SymbolTable 
         exit_code=report.exit_code,
         answers_right=not found if exercise is not None else None,
         requests=requests(report),
+        loads=load_records.of_exercise(report.file("load"), exercise),
         stdout=report.stdout,
         stderr=report.stderr,
     )
@@ -181,19 +182,23 @@ def _stretched(report: GuestReport) -> str:
 def wrong_steps(report: GuestReport, exercise: Exercise) -> list[str]:
     """Return steps of the load that were not answered right, in sentences."""
     by_number = {result.step: result for result in report.results}
-    found = []
+    loads = {load.step: load for load in load_records.parse(report.file("load"))}
+    found: list[str] = []
     number = 0
     for step in exercise.load:
         if step.kind is StepKind.HOST_COMMAND:
             continue
         result = by_number.get(number)
         number += 1
-        name = " ".join(step.argv) if step.argv else f"{step.method} :{step.port}{step.path}"
         if result is None:
             if report.ready is not None and report.ready.ok:
-                found.append(f"load step {number} ({name}) was not done")
+                found.append(f"load step {number} ({step.title}) was not done")
+        elif step.load is not None and (number - 1 in loads or result.ok):
+            found += filter(None, [load_faults.told(step, number - 1, loads)])
         elif not result.ok or result.done < step.repeat:
-            found.append(f"load step {number} ({name}): {result.right} of {step.repeat} right{why_wrong(result, step)}")
+            found.append(
+                f"load step {number} ({step.title}): {result.right} of {step.repeat} right{why_wrong(result, step)}"
+            )
     return found
 
 

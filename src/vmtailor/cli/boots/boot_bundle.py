@@ -12,10 +12,11 @@ from vmtailor.base.cache.store import Store
 from vmtailor.base.progress import step
 from vmtailor.booting.fitted_machine import Chosen
 from vmtailor.cli.boots.boot_output import show_boot_cost, show_series, telling
+from vmtailor.cli.unsafe_bundle import show_patches
 from vmtailor.drivers.guest import guest_programs
 from vmtailor.drivers.host import bundle_folder
 from vmtailor.drivers.monitors import monitors
-from vmtailor.model.boots.series import BootSeries
+from vmtailor.model.boots.series import BootSeries, judging
 from vmtailor.model.machine import Accelerator, Clock
 from vmtailor.model.option import OptionSubject, refuse
 from vmtailor.pipeline import boot_trials, bundle_boots, machine_testbed, monitor_choice
@@ -28,7 +29,9 @@ def boot_bundle(asked: BootOptions, bundle: Path) -> None:
     """Boot a bundle `times` times, try changes on it, or attribute one boot. Raises UserInputError for options that do
     not apply to bundles."""
     refuse(asked, OptionSubject.FITTED, bundle)
-    architecture = bundle_folder.load(bundle).bundle.architecture
+    record = bundle_folder.load(bundle).bundle
+    show_patches(record)
+    architecture = record.architecture
     words = (*asked.append, *(profile.INITCALLS if asked.debug_initcalls else ()))
     own = Chosen(
         cpu_model=asked.cpu_model or "",
@@ -40,7 +43,8 @@ def boot_bundle(asked: BootOptions, bundle: Path) -> None:
     choice = _monitor(asked, architecture)
     if choice is not None:
         own = replace(own, monitor=choice.monitor, accelerator=choice.accelerator, clock=choice.clock)
-    subject = bundle_boots.prepare(bundle, own, asked.timeout_s, guest_programs.of(architecture), Store())
+    natives = guest_programs.of(architecture)
+    subject = bundle_boots.prepare(bundle, own, asked.timeout_s, natives, Store(), exercise=asked.exercise)
     with monitors.lab_programs({} if choice is None else choice.programs):
         monitors.of(subject.machine).require(subject.machine)
         if choice is not None:
@@ -66,13 +70,12 @@ def _boot(asked: BootOptions, subject: bundle_boots.Booted, bundle: Path, archit
 def _boots(asked: BootOptions, subject: bundle_boots.Booted, name: str) -> BootSeries:
     """Return the bundle booted, or changes tried on it."""
     wanted = choice.for_bundle(asked.changes, subject.loaded.bundle.kernel_version)
-    if wanted and (words := machine_testbed.doubt(asked.clock, asked.judged_by, len(wanted), asked.times)):
+    judged = judging(asked.under, asked.judged_by)
+    if wanted and (words := machine_testbed.doubt(asked.clock, judged[0], len(wanted), asked.times)):
         output.note(words)
     title = f"try {len(wanted)} changes on" if wanted else "boot"
     with step(f"{title} {name}") as progress:
         on_boot = telling(progress, asked.times)
         if not wanted:
             return bundle_boots.boots(subject, asked.times, asked.out, on_boot)
-        return boot_trials.on_bundle(
-            subject, wanted, asked.out, times=asked.times, judged_by=asked.judged_by, on_boot=on_boot
-        )
+        return boot_trials.on_bundle(subject, wanted, asked.out, times=asked.times, judged_by=judged, on_boot=on_boot)

@@ -140,17 +140,20 @@ def _tried(prepared: MachineRequest) -> BootSeries:
     asked, machine = prepared.asked, prepared.machine
     wanted = choice.for_machine(asked.changes)
     store, known = Store(), None
-    if asked.judged_by is JudgedBy.INSTRUCTIONS:
+    judged_by = asked.judged_by or JudgedBy.READY
+    if judged_by.of_load:
+        raise UserInputError(f"--judge {judged_by} is for bundles of containers, whose load is counted")
+    if judged_by is JudgedBy.INSTRUCTIONS:
         if machine.kernel is None:
             raise UserInputError("judging by instructions needs --kernel")
         known = boot_attribution.of_package(Path(machine.kernel), store, machine.architecture)
-    if words := machine_testbed.doubt(machine.clock, asked.judged_by, len(wanted), asked.times):
+    if words := machine_testbed.doubt(machine.clock, judged_by, len(wanted), asked.times):
         output.note(words)
     parts = guest_programs.of(machine.architecture)
     with step(f"try {len(wanted)} changes on {Path(prepared.name).name}") as progress:
         return boot_trials.on_machine(
             prepared.name, machine, prepared.workload, wanted, asked.out, times=asked.times,
-            natives=parts, judged_by=asked.judged_by, known=known, store=store,
+            natives=parts, judged_by=judged_by, known=known, store=store,
             on_boot=telling(progress, asked.times),
         )  # fmt: skip
 

@@ -11,12 +11,14 @@ from typing import Any
 
 import msgspec
 
+from vmtailor.analysis.cost.side_figures import per_request
 from vmtailor.analysis.statistics.boot_statistics import Summary, summarise
 from vmtailor.base.figures import millions
 from vmtailor.base.files import plain_files
 from vmtailor.base.terminal import BREAK, Column, Table, TerminalConsole, Text, box
 from vmtailor.base.text import plural
 from vmtailor.base.verb_end import NextCommand, VerbEnd, VerdictMark, show_end
+from vmtailor.cli.tables.load_table import show_loads
 from vmtailor.cli.tables.monitor_table import show_monitor
 from vmtailor.model.boots.boot import Outcome
 from vmtailor.model.boots.series import BootSeries, JudgedBy
@@ -32,6 +34,21 @@ _JUDGED = {
     JudgedBy.READY: "the time of ready",
     JudgedBy.INSTRUCTIONS: "instructions executed from kernel entry to init",
     JudgedBy.CPU: "QEMU's processor time up to ready",
+    JudgedBy.REQUEST_KERNEL: "instructions of the kernel for a request of the load",
+    JudgedBy.REQUEST: "instructions of kernel and programs for a request of the load",
+}
+#: Unit of a table's savings, and how many of the figure's are one; seconds for all others.
+_UNITS = {
+    JudgedBy.INSTRUCTIONS: ("M instr", 1e6),
+    JudgedBy.REQUEST_KERNEL: ("k instr a request", 1e3),
+    JudgedBy.REQUEST: ("k instr a request", 1e3),
+}
+#: Columns beside the figures that are judged by.
+_BESIDE = {
+    "k kernel a request": (Figure.REQUEST_KERNEL, 1e3),
+    "k a request": (Figure.REQUEST, 1e3),
+    "wall s": (Figure.WALL, 1.0),
+    "cpu s": (Figure.CPU, 1.0),
 }
 
 
@@ -67,6 +84,7 @@ def show(series: BootSeries, out: Path, console: TerminalConsole) -> None:
     _failures(series, out, console)
     if series.trials:
         _trials(series, console)
+    show_loads(series.of(base.name), console)
     monitor = next((boot.monitor for boot in series.of(base.name) if boot.monitor is not None), None)
     if monitor is not None:
         show_monitor(monitor, console)
@@ -134,10 +152,12 @@ def _end_of(folder: Path, name: str) -> str:
 
 
 def _trials(series: BootSeries, console: TerminalConsole) -> None:
-    counted = series.judged_by is JudgedBy.INSTRUCTIONS
-    unit = "M instr" if counted else "s"
+    unit, per = _UNITS.get(series.judged_by, ("s", 1.0))
     # On the wall clock, what is judged by is that very figure.
-    shown = ("wall s", "cpu s") if series.judged_by is not JudgedBy.READY else ("cpu s",)
+    own = {JudgedBy.READY: "wall s", JudgedBy.REQUEST_KERNEL: "k kernel a request", JudgedBy.REQUEST: "k a request"}
+    # What is done under load takes as long as the host likes: only its instructions are shown.
+    hidden = {own.get(series.judged_by, ""), *(("wall s", "cpu s") if series.judged_by.of_load else ())}
+    shown = [name for name in _BESIDE if name not in hidden]
     columns = [name for name in shown if any(_more(one, name) is not None for one in series.trials)]
     savings = (Column(name, justify="right") for name in ("predicted", "measured", "95 %", *columns))
     table = Table(
@@ -148,21 +168,24 @@ def _trials(series: BootSeries, console: TerminalConsole) -> None:
         series.trials, key=lambda t: (t.id == "together", not t.measured, t.measured[0].value if t.measured else 0.0)
     )
     for one in order:
-        table.add_row(*_trial_row(one, 1e6 if counted else 1.0, columns))
+        table.add_row(*_trial_row(one, per, columns))
     console.print(table)
     virtual = series.judged_by is JudgedBy.READY and series.clock is Clock.INSTRUCTIONS
     judged = "the virtual time of ready" if virtual else _JUDGED[series.judged_by]
+    judged += f", and by {_JUDGED[series.also]}" if series.also is not None else ""
     console.print(Text(f"judged by {judged}; + is a saving", style="dim"))
     if moved := _moved(series):
         console.print(Text(moved, style="dim"))
     if series.interaction is not None:
         more = "more" if series.interaction >= 0 else "less"
-        size = abs(series.interaction) / (1e6 if counted else 1.0)
+        size = abs(series.interaction) / per
         console.print(Text(f"together the changes save {size:.2f} {unit} {more} than the sum of each alone"))
 
 
 def _moved(series: BootSeries) -> str:
     """Return a sentence on the effect of meaningless words on the unchanged machine; empty when none were tried."""
+    if series.judged_by.of_load:
+        return _load_moved(series)
     before = [at for one in series.of(series.variants[0].name) if (at := one.at("ready", series.clock)) is not None]
     after = [at for one in series.controls if (at := one.at("ready", series.clock)) is not None]
     if not before or not after:
@@ -171,8 +194,18 @@ def _moved(series: BootSeries) -> str:
     return f"a word that means nothing moves it by up to {_s(most)} s: what is less is no saving"
 
 
+def _load_moved(series: BootSeries) -> str:
+    """Return that sentence for the load, in the kernel's instructions a request."""
+    base = [pair[0] for one in series.of(series.variants[0].name) if (pair := per_request(one)) is not None]
+    moved = [pair[0] for one in series.controls if (pair := per_request(one)) is not None]
+    if not base or not moved:
+        return ""
+    most = max(abs(one - statistics.median(base)) for one in moved)
+    return f"a word that means nothing moves it by up to {most / 1e3:.2f} k instr a request: what is less is no saving"
+
+
 def _more(one: Change, name: str) -> Effect | None:
-    return one.measures(Figure.WALL if name == "wall s" else Figure.CPU)
+    return one.measures(_BESIDE[name][0])
 
 
 def _trial_row(one: Change, per: float, more: Sequence[str]) -> tuple[Text | str, ...]:
@@ -184,7 +217,7 @@ def _trial_row(one: Change, per: float, more: Sequence[str]) -> tuple[Text | str
     untried = bool(one.problem) and measured is None and one.verdict is Verdict.UNDECIDED
     verdict = Text("not tried" if untried else str(one.verdict), style="dim" if untried else _COLOURS[one.verdict])
     figures = (_saving(one.expected[0] if one.expected else None, per), _saving(measured, per), interval)
-    return change, *figures, *(_saving(_more(one, name)) for name in more), verdict
+    return change, *figures, *(_saving(_more(one, name), _BESIDE[name][1]) for name in more), verdict
 
 
 def _saving(effect: Effect | None, per: float = 1.0) -> str:

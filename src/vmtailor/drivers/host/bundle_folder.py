@@ -304,6 +304,11 @@ class BundleFolder(SavedFolder):
         """Return whether that init can make the entry point PID 1 (`Run.pid_one`); those of versions before cannot."""
         return PID_ONE in self.init
 
+    @property
+    def is_tuned(self) -> bool:
+        """Return whether that init writes settings of the kernel (VT_SET); those of versions before cannot."""
+        return b"\0VT_SET\0" in self.init
+
     @cached_property
     def init_marks(self) -> dict[str, int] | None:
         """Return the places where that init marks the milestones of a boot; None when the bundle has none."""

@@ -19,8 +19,9 @@ from vmtailor.drivers.guest.guest_volume import signal_number
 from vmtailor.model.architecture import Architecture, named
 from vmtailor.model.boots.system_exercise import SAYS_MAX, SAYS_NAME, UNIT, SystemExercise, SystemReadyKind
 from vmtailor.model.bundle import Bundle
-from vmtailor.model.exercise import Exercise, Expect, ReadyKind, Step, StepKind
+from vmtailor.model.exercise import LOADS, Exercise, Expect, ReadyKind, Step, StepKind
 from vmtailor.model.image import ImageConfig
+from vmtailor.model.load import AT_ONCE_MAX, CALLS_MAX, PAGES_MAX, RATE_MAX, Load
 from vmtailor.model.trace import Trace
 from vmtailor.model.watched.system_trace import SystemTrace
 
@@ -55,6 +56,10 @@ def require_machine(bundle: Bundle, where: Path) -> None:
             raise _wrong(where, f"the digest of {one.name} is none")
     if len({one.name for one in bundle.files}) != len(bundle.files):
         raise _wrong(where, "a file is listed twice")
+    if bundle.patches:
+        from vmtailor.drivers.kernel import kernel_patches  # what starts other bundles does without it
+
+        kernel_patches.require_ours(bundle.patches, str(where))
     require_hardware(
         where,
         architecture=bundle.architecture,
@@ -188,17 +193,43 @@ def require_cpu_s(seconds: float | None, where: Path) -> None:
 
 
 def _require_step(step: Step, where: Path) -> None:
-    asks_port = step.kind in (StepKind.HTTP, StepKind.TCP)
+    asks_port = step.kind in (StepKind.HTTP, StepKind.TCP, *LOADS)
     if not (0 < step.port < 65536 if asks_port else 0 <= step.port < 65536):
         raise _wrong(where, f"{step.port} is not a port")
     if not 0 < step.repeat <= MOST_REPEATS:
         raise _wrong(where, f"a step cannot be repeated {step.repeat} times")
     if not _METHOD.fullmatch(step.method) or not _PATH.fullmatch(step.path):
         raise _wrong(where, f"'{plain((step.method + ' ' + step.path)[:80])}' is no request")
-    if not asks_port and (not step.argv or not step.argv[0]):
+    if (step.load is None) is (step.kind in LOADS):
+        raise _wrong(where, "a step is a load by its kind alone, or by its requests alone")
+    if step.load is not None:
+        _require_load(step, step.load, where)
+    elif not asks_port and (not step.argv or not step.argv[0]):
         raise _wrong(where, "a command names no program")
     _require_clean(step.argv, where)
     _require_expect(step.expect, where)
+
+
+def _require_load(step: Step, load: Load, where: Path) -> None:
+    """Raise UserInputError unless an exercise file could have asked for this load."""
+    seconds = (load.timeout_s, load.limit_s, load.seconds)
+    if not all(math.isfinite(one) and 0 < one <= MOST_SECONDS for one in seconds):
+        raise _wrong(where, "a load has a time that is no number of seconds")
+    if not all(math.isfinite(one) and 0 <= one <= MOST_SECONDS for one in load.pause_s):
+        raise _wrong(where, "a pause is no number of seconds")
+    rates = [rate for rate in (load.rate, load.to_rate) if rate is not None]
+    if any(not math.isfinite(rate) or not 0 < rate <= RATE_MAX for rate in rates) or not 1 < load.step <= 10:
+        raise _wrong(where, "no load has such a rate")
+    numbers = ((load.at_once, AT_ONCE_MAX), (load.calls, CALLS_MAX), (len(load.pages), PAGES_MAX))
+    if any(not 0 < number <= most for number, most in numbers) or not 0 <= load.seed < 2**63:
+        raise _wrong(where, "a load asks for too many requests, or for none")
+    if (step.kind is StepKind.RATE) is (load.rate is None) or (load.rate is None and load.sessions < 1):
+        raise _wrong(where, "a load names neither a rate nor a number of sessions")
+    for page in load.pages:
+        if not _METHOD.fullmatch(page.method) or not _PATH.fullmatch(page.path):
+            raise _wrong(where, f"'{plain(page.title[:80])}' is no request")
+        _require_expect(Expect(page.status, contains=page.contains, stdout=page.answer, sha256=page.sha256), where)
+        _require_clean(page.command, where)
 
 
 def _require_expect(expect: Expect, where: Path) -> None:

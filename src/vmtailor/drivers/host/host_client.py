@@ -53,7 +53,7 @@ def wrong_answers(exercise: Exercise, where: Mapping[int, int], listening: Colle
                 host = where[step.port]
                 found += _http(step, host) if step.kind is StepKind.HTTP else _tcp(step.port, host)
         except (OSError, http.client.HTTPException, VmtailorError) as error:
-            found.append(f"from the host, {_name(step)} is not answered: {error}")
+            found.append(f"from the host, {step.title} is not answered: {error}")
     for guest, host in where.items():
         if guest not in asked and guest in listening:
             try:
@@ -76,10 +76,6 @@ def _tcp(guest: int, host: int) -> list[str]:
     return [f"from the host, a connection to port {guest} is closed at once: nobody listens behind it"]
 
 
-def _name(step: Step) -> str:
-    return " ".join(step.argv) if step.argv else f"{step.method} :{step.port}{step.path}"
-
-
 def _http(step: Step, port: int) -> list[str]:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT_S)
     connection.connect()
@@ -96,9 +92,9 @@ def _http(step: Step, port: int) -> list[str]:
         cut.cancel()
         connection.close()
     if late.is_set():
-        return [f"from the host, {_name(step)} is not answered within {TIMEOUT_S:.0f} s"]
+        return [f"from the host, {step.title} is not answered within {TIMEOUT_S:.0f} s"]
     if answer.length and len(body) < MOST_BYTES:  # what is left of it
-        return [f"from the host, {_name(step)}: the answer ends {answer.length} bytes early"]
+        return [f"from the host, {step.title}: the answer ends {answer.length} bytes early"]
     return _judge(step, body, status=answer.status)
 
 
@@ -135,4 +131,4 @@ def _judge(step: Step, body: bytes, *, status: int | None = None, exit_code: int
         wrong.append(unlike(what, expect.stdout, body.decode("utf-8", "replace")))
     elif wrong:
         wrong.append(began(what, body[:HEAD_BYTES].decode("utf-8", "replace")))
-    return [f"from the host, {_name(step)}: {'; '.join(wrong)}"] if wrong else []
+    return [f"from the host, {step.title}: {'; '.join(wrong)}"] if wrong else []

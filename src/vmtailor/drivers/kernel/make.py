@@ -161,7 +161,8 @@ _ERROR = re.compile(
 class Toolchain:
     """The compiler and its options. `arch`: make's ARCH. `cc` is used through ccache where there is one; `cross` is a
     prefix (`NAME-linux-gnu-`). `debug`: with debug information, which changes no instruction and no address.
-    `packages`: those that compiler and linker are from, for hints."""
+    `packages`: those that compiler and linker are from, for hints. `flags`: given to the compiler after the kernel's
+    own."""
 
     arch: str
     cc: str = "gcc"
@@ -169,22 +170,26 @@ class Toolchain:
     ccache: bool = field(default_factory=lambda: shutil.which("ccache") is not None)
     debug: bool = False
     packages: tuple[str, str] = ("gcc", "binutils")
+    flags: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, architecture: Architecture, *, debug: bool = False) -> Toolchain:
+    def of(cls, architecture: Architecture, *, debug: bool = False, flags: tuple[str, ...] = ()) -> Toolchain:
         """Return the toolchain for an architecture on this host."""
         kernel = architecture.kernel
         if architecture.is_host:
-            return cls(kernel.arch, debug=debug)
+            return cls(kernel.arch, debug=debug, flags=flags)
         compiler, *more = kernel.cross_packages
-        return cls(kernel.arch, cross=kernel.cross, debug=debug, packages=(compiler, (more or [compiler])[0]))
+        packages = (compiler, (more or [compiler])[0])
+        return cls(kernel.arch, cross=kernel.cross, debug=debug, packages=packages, flags=flags)
 
     def variables(self) -> list[str]:
         """Return the words for make."""
         prefix = "ccache " if self.ccache else ""
         words = [f"ARCH={self.arch}", f"CC={prefix}{self.cross}{self.cc}", f"HOSTCC={prefix}gcc"]
         words += [f"CROSS_COMPILE={self.cross}"] if self.cross else []
-        return [*words, "KCFLAGS=-g", "KAFLAGS=-g"] if self.debug else words
+        flags = [*(["-g"] if self.debug else []), *self.flags]
+        words += [f"KCFLAGS={' '.join(flags)}"] if flags else []
+        return [*words, "KAFLAGS=-g"] if self.debug else words
 
     def describe(self) -> str:
         """Return name and version of compiler and linker, as they print them. Raises HostError when there is none."""

@@ -20,6 +20,8 @@ from vmtailor.model.machine import Disk, Machine, PublishedPort
 
 #: In place of an address: the guest gets one by DHCP.
 DHCP = "dhcp"
+#: The second command where the first one ends with the machine.
+ENDED = 'echo "it ended with $?"'
 
 
 @dataclass(frozen=True)
@@ -102,7 +104,7 @@ class ExportWishes:
     """The user's choices for an exported machine. Sizes in bytes; None and empty keep what the bundle has. `outbound`:
     the guest may open connections to the world; `tap`: the name of a TAP device; `address`: of the guest, as
     ADDRESS/PREFIX,GATEWAY[,DNS]; `env`: NAME=VALUE, over the image's; `command`: in place of the image's. `image`:
-    where the target's image is pushed to."""
+    where the target's image is pushed to. `patches`: those of the kernel's source that may be exported."""
 
     name: str = ""
     memory_bytes: int | None = None
@@ -114,6 +116,7 @@ class ExportWishes:
     env: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
     image: str = ""
+    patches: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import ClassVar
 
 from vmtailor.model.boots.exits import MonitorCost
+from vmtailor.model.boots.load_result import LoadResult
 from vmtailor.model.machine import Clock
 
 
@@ -82,17 +83,19 @@ class FunctionCost:
 @dataclass(frozen=True)
 class ContainerRun:
     """The container's run. `answers_right` is the exercise's word (None: nothing was asked); `requests`: answers that
-    were judged."""
+    were judged. `loads`: the results of steps that are loads, in the order in which they ended."""
 
     exit_code: int | None = None
     answers_right: bool | None = None
     requests: int = 0
     stdout: str = ""
     stderr: str = ""
+    loads: tuple[LoadResult, ...] = ()
 
 
 # vmtailor/boot/1: of a container only; what a system with its own init gave was another record.
-# vmtailor/boot/2: one record for both, with `outcome`; what the container did is in `container`.
+# vmtailor/boot/2: one record for both, with `outcome`; what the container did is in `container`. Results of loads came
+# later.
 @dataclass(frozen=True)
 class Boot:
     """The record of one boot; a field that does not apply is empty or None. `seconds`: of host time. `failures`: what

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, ClassVar
 
+from vmtailor.base.errors import UserInputError
 from vmtailor.base.files.records import Older
 from vmtailor.model.boots.boot import Boot
 from vmtailor.model.boots.workload import ReadySignal
@@ -17,12 +18,43 @@ from vmtailor.model.machine import Clock, Machine, with_machine
 RECORD = "boots.json"
 
 
+class Under(StrEnum):
+    """The parts of a run that changes are tried under."""
+
+    BOOT = "boot"  # from the start to ready
+    LOAD = "load"  # the requests of the exercise
+    BOTH = "both"  # better under one, and not worse under the other
+
+
 class JudgedBy(StrEnum):
     """The figures that trials are judged by."""
 
     READY = "ready"  # the time of the ready signal, on the clock of the series
     INSTRUCTIONS = "instructions"  # executed from kernel entry to init: exact, and of the kernel's part only
     CPU = "cpu"  # processor time that QEMU used up to then: a busy host sways it less, but it does not see waits
+    REQUEST_KERNEL = "request-kernel"  # instructions of the kernel for a request of the exercise's load: exact
+    REQUEST = "request"  # those of the kernel and of the container's programs
+
+    @property
+    def of_load(self) -> bool:
+        """Return whether the figure is of the load."""
+        return self in (JudgedBy.REQUEST_KERNEL, JudgedBy.REQUEST)
+
+
+def judging(under: Under | None, by: JudgedBy | None) -> tuple[JudgedBy, ...]:
+    """Return the figures that changes are judged by, from the user's choices (None: not given). Raises UserInputError
+    for a figure of the boot under load, and the reverse."""
+    if under is None:
+        under = Under.LOAD if by is not None and by.of_load else Under.BOOT
+    if under is Under.BOTH:
+        if by is None or not by.of_load:
+            return (by or JudgedBy.READY, JudgedBy.REQUEST_KERNEL)
+        return (JudgedBy.READY, by)
+    found = by or (JudgedBy.REQUEST_KERNEL if under is Under.LOAD else JudgedBy.READY)
+    if found.of_load is not (under is Under.LOAD):
+        fitting = ", ".join(one for one in JudgedBy if one.of_load is not found.of_load)
+        raise UserInputError(f"--judge {found} does not go with --under {under}", hint=f"--judge {fitting}, or both")
+    return (found,)
 
 
 @dataclass(frozen=True)
@@ -56,12 +88,13 @@ def _renewed(old: dict[str, Any]) -> dict[str, Any]:
 # vmtailor/boots/1: a variant's machine (`vm`) and its boots were records of their own.
 # vmtailor/boots/2: variants have the one `machine`, and each entry of `boots` the one `boot`.
 #     Their machines were vmtailor/machine/2.
+# vmtailor/boots/3: without `also`.
 @dataclass(frozen=True)
 class BootSeries:
-    """All boots of one call, with every raw sample."""
+    """All boots of one call, with every raw sample. `also`: a second figure that the trials were judged by."""
 
-    SCHEMA: ClassVar[str] = "vmtailor/boots/3"
-    OLDER: ClassVar[Older] = {"vmtailor/boots/2": _renewed}
+    SCHEMA: ClassVar[str] = "vmtailor/boots/4"
+    OLDER: ClassVar[Older] = {"vmtailor/boots/2": _renewed, "vmtailor/boots/3": dict}
 
     version: str
     subject: str
@@ -72,6 +105,7 @@ class BootSeries:
     conditions: tuple[tuple[str, str], ...] = field(default=())
     trials: tuple[Change, ...] = ()
     judged_by: JudgedBy = JudgedBy.READY
+    also: JudgedBy | None = None
     interaction: float | None = None  # what the changes together save beyond the sum of each alone
 
     @property

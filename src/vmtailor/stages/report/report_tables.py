@@ -12,7 +12,7 @@ from vmtailor.base.terminal import Group, RenderableType, Table, TerminalConsole
 from vmtailor.base.text import plural
 from vmtailor.base.verb_end import show_end
 from vmtailor.drivers.monitors import monitor_proof
-from vmtailor.model.fit_run import FitRun
+from vmtailor.model.fit_run import PATCHED, FitRun
 from vmtailor.model.monitor_verdicts import MonitorVerdict
 from vmtailor.stages.report import fit_end, ledger_waterfall, margin_prices, pictures, tuned_changes
 from vmtailor.stages.report.document import fit_document, repairs
@@ -228,8 +228,11 @@ def doubts(run: FitRun) -> list[Text]:
     for call in run.degraded:
         failing = f"{call.name}({call.arguments}) answers {call.error}"
         lines.append(line("failing", f"{failing}, {plural(call.count, 'time')}", "bold red"))
+    unsafe = [warning for warning in run.warnings if warning.code == PATCHED]
+    lines += [line("unsafe", warning.text, "bold red") for warning in unsafe]
     lines += [line("unexplained", f"{name} is in the kernel, and no reason is on record") for name in run.unexplained]
-    lines += [line("warning", f"{warning.text} [{warning.code}]") for warning in run.warnings]
+    others = (warning for warning in run.warnings if warning not in unsafe)
+    lines += [line("warning", f"{warning.text} [{warning.code}]") for warning in others]
     lines += _margin(run)
     for one in run.absent:
         what = f"{one.call.name}({one.call.arguments}) answers {one.call.error}: {one.reason}"

@@ -12,7 +12,10 @@ from vmtailor.model.change import Effect, Figure
 from vmtailor.model.fit_run import FitRun
 from vmtailor.model.systems.kept_changes import words_of
 
-MEANING = "seconds that ready comes earlier or later, on the instruction clock, each alone on the fitted machine"
+MEANING = (
+    "seconds that ready comes earlier or later, or instructions a request, on the instruction clock, each alone on the "
+    "fitted machine"
+)
 
 
 @dataclass(frozen=True)
@@ -35,12 +38,16 @@ def rows(run: FitRun) -> Iterator[TunedRow]:
     for one in (*run.tuned.kept, *run.tuned.others):
         yield TunedRow(
             id=one.id, does=one.does, settings=", ".join(words_of(one)), expected=_signed(one.expects(Figure.READY)),
-            measured=_signed(one.measures(Figure.READY)), outcome=run.tuned.outcome(one), kept=one in run.tuned.kept,
+            measured=_signed(one.measured[0] if one.measured else None), outcome=run.tuned.outcome(one),
+            kept=one in run.tuned.kept,
         )  # fmt: skip
 
 
 def _signed(found: Effect | None) -> str:
-    return figures.NONE if found is None else f"{found.value:+.3f}{figures.NARROW_SPACE}s".replace("-", "−")
+    if found is None:
+        return figures.NONE
+    text = f"{found.value:+.3f}{figures.NARROW_SPACE}s" if found.unit == "s" else f"{found.value:+,.0f}"
+    return text.replace("-", "−")
 
 
 def document(run: FitRun) -> list[dict[str, Any]] | None:
@@ -55,6 +62,7 @@ def document(run: FitRun) -> list[dict[str, Any]] | None:
             "outcome": run.tuned.outcome(one),
             "expected_s": _seconds(one.expects(Figure.READY)),
             "measured_s": _seconds(one.measures(Figure.READY)),
+            "measured": {effect.figure: effect.value for effect in one.measured},
         }
         for one in (*run.tuned.kept, *run.tuned.others)
     ]

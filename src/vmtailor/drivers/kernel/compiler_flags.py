@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Flags that a kernel is compiled with beside its own: which may be given, and whether the compiler knows them.
+
+A bundle that somebody else made may name flags, so no flag may name a file or start a program."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from vmtailor.base import process
+from vmtailor.base.errors import UserInputError
+from vmtailor.base.text import plain
+from vmtailor.drivers.kernel import make
+
+#: Optimisation levels, switches and numbers, the processor; no paths, no plugins, nothing for a shell.
+_FLAG = re.compile(
+    r"-O[0-3sg]|-f(?!plugin)[a-z][a-z0-9-]{0,60}(?:=[0-9]{1,9})?|-m[a-z][a-z0-9-]{0,40}(?:=[a-z0-9-]{1,40})?"
+    r"|--param=[a-z][a-z0-9-]{0,60}=[0-9]{1,9}"
+)
+#: Most flags of one kernel.
+MOST = 32
+#: Words that gcc and clang have for what they do not know.
+_UNKNOWN = re.compile(r"(?:error: |unrecognized |unknown |bad value |invalid )[^\n]{0,200}")
+
+
+def require_allowed(flags: Sequence[str]) -> None:
+    """Raise UserInputError for words that are no flag of a compiler, or none that may be given here."""
+    if len(flags) > MOST:
+        raise UserInputError(f"{len(flags)} compiler flags are more than the {MOST} that a kernel may have")
+    for flag in flags:
+        if not _FLAG.fullmatch(flag):
+            raise UserInputError(
+                f"'{plain(flag[:80])}' is no compiler flag that can be tried",
+                hint="levels (-O3), switches (-funroll-loops), -march=NAME, --param=NAME=NUMBER",
+            )
+
+
+def require_known(flags: Sequence[str], toolchain: make.Toolchain) -> None:
+    """Compile an empty file with each flag. Raises UserInputError for the first one that the compiler does not take."""
+    require_allowed(flags)
+    compiler = process.require_tool(toolchain.cross + toolchain.cc, toolchain.packages[0])
+    for flag in flags:
+        argv = [compiler, "-Werror", flag, "-x", "c", "-c", "-o", "/dev/null", "/dev/null"]
+        try:
+            process.run(argv, timeout_s=60, env=make.environment())
+        except process.CommandFailed as error:
+            said = _UNKNOWN.search(error.finished.error_text)
+            name = toolchain.cross + toolchain.cc
+            raise UserInputError(
+                f"{name} does not take the flag {flag}" + (f": {plain(said[0])}" if said else ""),
+                hint=f"{name} --help=optimizers lists the flags of this compiler",
+            ) from error

@@ -29,7 +29,7 @@ def test_what_calls_cost_adds_up_to_what_is_counted(lighttpd: Fitted, tmp_path: 
     loaded = bundle_folder.load_container(lighttpd.bundle, store)
     booter = BundleBooter(loaded, natives.locate())
     machine = machine_of(loaded, Chosen(clock=Clock.INSTRUCTIONS))
-    _, gathered = booter(machine, workload_of(loaded, 600), tmp_path)
+    _, gathered = booter(machine, workload_of(loaded.exercise, 600), tmp_path)
     counters, table = gathered.counters, booter.table(str(loaded.kernel))
     assert counters is not None and boot.graph.complete and not boot.graph.cut
     before = 0

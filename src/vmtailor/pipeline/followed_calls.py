@@ -71,7 +71,7 @@ def of_bundle(path: Path, store: Store) -> FollowedCalls:
     followed_code.require(named(loaded.bundle.architecture))
     machine = fitted_machine.machine_of(loaded, Chosen(clock=Clock.INSTRUCTIONS))
     marks = loaded.init_marks
-    work = bundle_booter.workload_of(loaded, _MOST_S)
+    work = bundle_booter.workload_of(loaded.exercise, _MOST_S)
     found = _followed(machine, work, table, ours, ours.marks() if marks is None else marks, store)
     record, folder, _ = saved_trace.of_container(loaded)
     events = container_trace.read_log(folder, record).events

@@ -108,7 +108,9 @@ def test_a_bundle_of_a_system_is_exported_with_its_disk(tmp_path: Path) -> None:
     seal(made, bundle(image=None, root="disk.qcow2", architecture="x86_64", words=words))
     ports = (PublishedPort("127.0.0.1", 2222, 22),)
     done = bundle_export.export(made, "libvirt", tmp_path / "out", ExportWishes(ports=ports), Store(tmp_path / "cache"))
-    assert set(done.files) == {"README.md", "define", "disk.qcow2", "made-up.xml", "vmlinux"}
+    assert set(done.files) == {
+        "README.md", "define", "disk.qcow2", "kvm-probe.bin", "made-up.xml", "vmlinux",
+    }  # fmt: skip
     top = validated((done.folder / "made-up.xml").read_bytes(), tmp_path)
     assert top.findtext("os/cmdline") == " ".join(words) and top.find("devices/disk/readonly") is None
     assert "hostfwd=tcp:127.0.0.1:2222-:22" in (done.folder / "made-up.xml").read_text()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from vmtailor.drivers.targets import loader_disk, unified_image
+from vmtailor.drivers.targets import disk_table, loader_disk, unified_image
 from vmtailor.drivers.targets.loader_disk import DiskContent
 
 pytestmark = pytest.mark.contract
@@ -43,7 +43,7 @@ def test_a_disk_has_a_table_both_loaders_and_the_files(content: DiskContent, tmp
     found = json.loads(said("/usr/sbin/sfdisk", "--json", disk))["partitiontable"]
     parts = {part["name"]: part for part in found["partitions"]}
     assert found["label"] == "gpt" and list(parts) == ["root", "run", "bios", "efi"]
-    assert parts["root"]["uuid"].lower() == str(loader_disk.uuid_of("root", "seed"))
+    assert parts["root"]["uuid"].lower() == str(disk_table.uuid_of("root", "seed"))
     assert parts["root"]["node"].endswith("1") and parts["run"]["node"].endswith("2")
     data = disk.read_bytes()
     assert data[parts["root"]["start"] * 512 :].startswith(content.root.read_bytes())

@@ -36,14 +36,21 @@ BOARDS = {
 }
 
 
-def told(out: Path) -> tuple[str, list[str], str]:
-    """The words, the disks and the TAP device of an exported machine; no device where it has no network."""
+def told(out: Path) -> tuple[str, dict[str, str], str]:
+    """The words of an exported machine, its disks with QEMU's words for each, and the TAP device; no device where it
+    has no network. For a root device there are the words that Firecracker adds."""
     if (out / "vm.json").exists():
         found: dict[str, Any] = json.loads((out / "vm.json").read_text())
-        return found["payload"]["cmdline"], [one["path"] for one in found["disks"]], _tap(found.get("net", []), "tap")
+        disks = {one["path"]: "readonly=on" for one in found["disks"]}
+        return found["payload"]["cmdline"], disks, _tap(found.get("net", []), "tap")
     found = json.loads((out / "config.json").read_text())
-    disks = [one["path_on_host"] for one in found["drives"]]
-    return found["boot-source"]["boot_args"], disks, _tap(found.get("network-interfaces", []), "host_dev_name")
+    disks = {one["path_on_host"]: f"readonly={'on' if one['is_read_only'] else 'off'}" for one in found["drives"]}
+    words = found["boot-source"]["boot_args"]
+    for one in found["drives"]:
+        if one["is_root_device"]:
+            root = f"PARTUUID={one['partuuid']}" if "partuuid" in one else "/dev/vda"
+            words += f" root={root} {'ro' if one['is_read_only'] else 'rw'}"
+    return words, disks, _tap(found.get("network-interfaces", []), "host_dev_name")
 
 
 def _tap(interfaces: list[dict[str, str]], field: str) -> str:
@@ -57,8 +64,8 @@ def qemu(out: Path, target: str, *cpu: str) -> list[str]:
     argv = ["qemu-system-x86_64", "-M", board, *(cpu or ("-accel", "tcg", "-cpu", "max")), "-m", "256", "-nodefaults"]
     argv += ["-no-user-config", "-display", "none", "-serial", "stdio", "-kernel", "vmlinux"]
     devices = []
-    for number, disk in enumerate(disks):
-        argv += ["-drive", f"id=d{number},file={disk},format=raw,if=none,readonly=on"]
+    for number, (disk, more) in enumerate(disks.items()):
+        argv += ["-drive", f"id=d{number},file={disk},format=raw,if=none,{more}"]
         devices.append(f"virtio-blk-{bus},drive=d{number}")
     if tap:
         argv += ["-netdev", f"tap,id=n,ifname={tap},script=no,downscript=no"]

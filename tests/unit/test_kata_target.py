@@ -16,6 +16,8 @@ from vmtailor.drivers.targets import targets
 from vmtailor.drivers.targets.target import ExportWishes
 from vmtailor.pipeline.bundle_export import Exported
 
+FRAGMENTS = tomllib.loads((Path(__file__).parents[1] / "data" / "kata" / "fragments.toml").read_text())
+PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "export-to-kata.md").read_text()
 #: Keys of Kata 3's tables [hypervisor.qemu] and [hypervisor.clh] that concern a kernel, with their types.
 KEYS = {"kernel": str, "kernel_params": str, "enable_annotations": list}
 
@@ -88,3 +90,12 @@ def test_what_agent_and_runtime_cannot_do_without_is_needed() -> None:
         "VIRTIO_VSOCKETS", "VIRTIO_FS", "MEMORY_HOTPLUG", "BLK_DEV_PMEM", "EXT4_FS", "SECCOMP_FILTER", "CGROUPS",
         "PID_NS", "VIRTIO_CONSOLE", "SCSI_VIRTIO", "HOTPLUG_PCI", "OVERLAY_FS",
     }  # fmt: skip
+
+
+def test_what_is_needed_is_in_katas_own_kernels() -> None:
+    needed = {name for _, need in targets.needed(["kata"], "x86_64") for name in need.symbols}
+    named = {name for one in FRAGMENTS["fragment"] for name in one["symbols"]}
+    others = set(FRAGMENTS["by_default"]) | set(FRAGMENTS["elsewhere"])
+    assert needed - named == others and not others & named
+    assert f"needs {len(needed)} symbols: {len(needed & named)} are in" in PAGE
+    assert f"{len(FRAGMENTS['fragment'])} fragments" in PAGE and f"{len(named - needed)} further symbols" in PAGE

@@ -10,27 +10,27 @@ from pathlib import Path
 import pytest
 
 from vmtailor.base.errors import HostError
-from vmtailor.drivers.targets import loader_disk, unified_image
+from vmtailor.drivers.targets import disk_table, loader_disk, unified_image
 
 MIB = 1 << 20
 
 
 def test_partitions_lie_behind_each_other_at_whole_mebibytes() -> None:
-    parts = loader_disk.layout([("root", 3 * MIB + 1), ("bios", 1), ("efi", 16 * MIB)], "seed")
+    parts = disk_table.layout([("root", 3 * MIB + 1), ("bios", 1), ("efi", 16 * MIB)], "seed")
     found = [(part.number, part.start // MIB, part.length // MIB) for part in parts]
     assert found == [(1, 1, 4), (3, 5, 1), (4, 6, 16)]
-    assert parts[0].uuid == loader_disk.uuid_of("root", "seed") != loader_disk.uuid_of("root", "other")
-    lines = loader_disk.table(parts, "seed").splitlines()
-    assert lines[0] == "label: gpt" and len(lines) == 6
-    assert lines[3].startswith("1 : start=2048, size=8192, type=0FC63DAF-") and f"uuid={parts[0].uuid}" in lines[3]
+    assert parts[0].uuid == disk_table.uuid_of("root", "seed") != disk_table.uuid_of("root", "other")
+    lines = disk_table.table(parts, "seed").splitlines()
+    assert lines[0] == "label: gpt" and len(lines) == 7
+    assert lines[4].startswith("1 : start=2048, size=8192, type=0FC63DAF-") and f"uuid={parts[0].uuid}" in lines[4]
 
 
 def test_the_run_volume_is_the_second_partition(tmp_path: Path) -> None:
     for name in ("root", "kernel", "unified"):
         (tmp_path / name).write_bytes(b"x" * 1000)
     content = loader_disk.DiskContent(tmp_path / "root", tmp_path / "kernel", tmp_path / "unified", b"run")
-    assert [name for name, _ in content.lengths()] == ["root", "run", "bios", "efi"]
-    assert [name for name, _ in replace(content, run=None).lengths()] == ["root", "bios", "efi"]
+    assert [one.name for one in content.parts("seed")] == ["root", "run", "bios", "efi"]
+    assert [one.name for one in replace(content, run=None).parts("seed")] == ["root", "bios", "efi"]
 
 
 def test_grub_gets_each_word_of_the_command_line_as_it_is() -> None:
@@ -46,7 +46,7 @@ def test_words_that_grub_would_change_are_none_for_it(word: str) -> None:
 
 
 def test_grub_is_told_where_its_core_lies() -> None:
-    part = loader_disk.layout([("root", 8 * MIB), ("bios", MIB)], "seed")[1]
+    part = disk_table.layout([("root", 8 * MIB), ("bios", MIB)], "seed")[1]
     boot, core = bytes(512), bytes(3 * 512 + 7)
     first, rest = loader_disk.grub_sectors(boot, core, part)
     assert len(first) == 440 and struct.unpack_from("<Q", first, 0x5C)[0] == part.start // 512

@@ -36,7 +36,7 @@ FIRECRACKER: Mapping[str, Mapping[str, tuple[type, bool]]] = {
     "machine-config": {"vcpu_count": (int, True), "mem_size_mib": (int, True), "smt": (bool, False)},
     "drives": {
         "drive_id": (str, True), "is_root_device": (bool, True), "path_on_host": (str, True),
-        "is_read_only": (bool, True),
+        "is_read_only": (bool, True), "partuuid": (str, False),
     },
     "network-interfaces": {"iface_id": (str, True), "host_dev_name": (str, True), "guest_mac": (str, False)},
     "entropy": {},

@@ -110,7 +110,7 @@ def prepare(files: BundleFolder, chosen: targets.ChosenTarget, wishes: ExportWis
             hint="fit the image again; its kernel is in the cache",
         )
     address = _address(machine, wishes, row)
-    if address == DHCP and not guest_volume.has_dhcp(files.init):
+    if address == DHCP and not files.is_system and not guest_volume.has_dhcp(files.init):
         raise UserInputError(
             f"the init of {files.path} is older than its DHCP client", hint="fit the image again, or give --address"
         )

@@ -62,19 +62,26 @@ def read(disk: Path, size_bytes: int, name: str) -> tuple[TableKind, tuple[Parti
         raise UserInputError(f"{name} has a damaged partition table: its GPT is not there", hint=_CUT_OFF)
     if kind not in _KINDS:
         raise UserInputError(f"{name} has a partition table of the unsupported kind {plain(kind)}", hint=_HINT)
+    found = parse(_listed(disk, name), size_bytes, name)
+    return _KINDS[kind], tuple(_described(one, probe(disk, one.start_bytes, one.size_bytes)) for one in found)
+
+
+def names(disk: Path) -> dict[int, str]:
+    """Return the names that a GPT gives its partitions, by their numbers; a stranger's, of at most 36 signs."""
+    table = msgspec.json.decode(_listed(disk, disk.name))["partitiontable"]
+    rows = [(_number(row, table), str(row.get("name", ""))[:36]) for row in table.get("partitions", ())]
+    return {number: name for number, name in rows if name}
+
+
+def _listed(disk: Path, name: str) -> bytes:
+    """Return a table as sfdisk prints it in JSON."""
     try:
-        done = run_shut_in(
-            "sfdisk",
-            ["--json", str(disk)],
-            shown=(disk,),
-            package="fdisk",
-            most_bytes=_MOST_BYTES,
+        return run_shut_in(
+            "sfdisk", ["--json", str(disk)], shown=(disk,), package="fdisk", most_bytes=_MOST_BYTES,
             timeout_s=_TIMEOUT_S,
-        )
+        ).stdout  # fmt: skip
     except CommandFailed as error:
         raise UserInputError(f"{name} has a damaged partition table", hint=_HINT, details=error.details) from error
-    found = parse(done.stdout, size_bytes, name)
-    return _KINDS[kind], tuple(_described(one, probe(disk, one.start_bytes, one.size_bytes)) for one in found)
 
 
 def parse(data: bytes, size_bytes: int, name: str) -> tuple[Partition, ...]:
@@ -100,13 +107,17 @@ def parse(data: bytes, size_bytes: int, name: str) -> tuple[Partition, ...]:
 
 
 def _partition(row: Mapping[str, Any], table: Mapping[str, Any], unit: int) -> Partition:
-    number = int(str(row["node"]).removeprefix(str(table["device"])).lstrip("p"))
+    number = _number(row, table)
     # An entry of an MBR has no name of its own: Linux makes one of the disk's.
     own = str(row.get("uuid", "")) or f"{str(table.get('id', '')).removeprefix('0x')}-{number:02x}"
     return Partition(
         number, int(row["start"]) * unit, int(row["size"]) * unit, str(row["type"]).lower()[:40],
         partition_uuid=own[:40].lower(),
     )  # fmt: skip
+
+
+def _number(row: Mapping[str, Any], table: Mapping[str, Any]) -> int:
+    return int(str(row["node"]).removeprefix(str(table["device"])).lstrip("p"))
 
 
 def _described(one: Partition, found: Mapping[str, str]) -> Partition:

@@ -38,6 +38,16 @@ class KvmState(StrEnum):
 
 
 @dataclass(frozen=True)
+class KvmTrial:
+    """A small guest that tries KVM. `arguments`: of the monitor, for the file `guest` in the folder where it is
+    started; `says`: the line that it prints where KVM works."""
+
+    arguments: tuple[str, ...]
+    guest: Path
+    says: str
+
+
+@dataclass(frozen=True)
 class KvmVerdict:
     """`reason` is a sentence for a person, empty when it works; `said`: by guest and monitor; `seconds` it took."""
 
@@ -237,6 +247,10 @@ class Monitor(ABC):
     @abstractmethod
     def kvm(self) -> KvmVerdict:
         """Return whether its machines run under KVM on this host, tried with a small guest and a deadline."""
+
+    def kvm_trial(self, architecture: str) -> KvmTrial | None:
+        """Return a trial for scripts that start this monitor elsewhere; None where no guest is made for a processor."""
+        return None
 
     def best_accelerator(self, architecture: str, store: Store | None = None) -> Accelerator:
         """Return KVM where a guest of this host's own architecture really runs under it, or else emulation.

@@ -13,10 +13,10 @@ import time
 from vmtailor.base import natives
 from vmtailor.base.process import pasteable, spawn
 from vmtailor.drivers.guest.serial_line import SerialLine
-from vmtailor.drivers.monitors.monitor import KVM_DEVICE, KvmState, KvmVerdict
+from vmtailor.drivers.monitors.monitor import KVM_DEVICE, KvmState, KvmTrial, KvmVerdict
 from vmtailor.drivers.qemu import qemu_program
 from vmtailor.drivers.qemu.handover import Wanted, handed
-from vmtailor.model.architecture import KvmProbe, of_host
+from vmtailor.model.architecture import KvmProbe, named, of_host
 
 #: Printed by the guest if everything a kernel needs has worked (the architecture's kvm-probe, below native/arch).
 SAID_WHEN_FINE = b"VTKVM ok\n"
@@ -37,6 +37,16 @@ def kvm_works(deadline_s: float = 5.0, *, accelerator: str = "kvm") -> KvmVerdic
         except OSError as error:
             return KvmVerdict(KvmState.FORBIDDEN, f"{KVM_DEVICE} cannot be opened: {os.strerror(error.errno or 0)}")
     return _try(accelerator, deadline_s)
+
+
+def trial(architecture: str) -> KvmTrial | None:
+    """Return the same trial for scripts; None for another processor than this host's."""
+    family = named(architecture)
+    probe, guest = family.emulator.kvm_probe, natives.locate().folder / PROBE
+    if probe is None or not family.is_host or not guest.is_file():
+        return None
+    argv = probe_command("", PROBE, "kvm", probe)[1:]
+    return KvmTrial(tuple(argv), guest, SAID_WHEN_FINE.decode().strip())
 
 
 def probe_command(program: str, guest: str, accelerator: str, probe: KvmProbe) -> list[str]:

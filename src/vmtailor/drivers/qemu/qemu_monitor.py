@@ -8,7 +8,7 @@ from pathlib import Path
 
 from vmtailor.base.errors import HostError
 from vmtailor.base.natives import Natives
-from vmtailor.drivers.monitors.monitor import KvmVerdict, Monitor, Orders, StartPlace, Wants
+from vmtailor.drivers.monitors.monitor import KvmTrial, KvmVerdict, Monitor, Orders, StartPlace, Wants
 from vmtailor.drivers.monitors.running_machine import RunningMachine
 from vmtailor.drivers.monitors.supervised_start import SupervisedStart
 from vmtailor.drivers.qemu import host_checks, kvm, plugin, qemu, qemu_command, qemu_program
@@ -76,10 +76,16 @@ class QemuMonitor(Monitor):
         """Start a small guest under KVM."""
         return kvm.kvm_works()
 
+    def kvm_trial(self, architecture: str) -> KvmTrial | None:
+        """Return the trial of this host's own processor, whose guest was compiled here."""
+        return kvm.trial(architecture)
+
     def require_counting(self, architecture: str) -> None:
         """Raise HostError where the QEMU for an architecture loads no plugin of ours."""
         qemu_program.plugin_api(architecture)
 
     def counter(self, config: CountingConfig, natives: Natives, folder: Path) -> Plugin:
         """Return the plugin with its files. Raises HostError where this QEMU loads none."""
-        return plugin.prepare(natives.plugin(qemu_program.plugin_api(config.architecture)), config, folder)
+        api = qemu_program.plugin_api(config.architecture)
+        library = natives.plugin(api) if config.follow is None else natives.call_plugin(api)
+        return plugin.prepare(library, config, folder)

@@ -13,8 +13,9 @@ from xml.etree.ElementTree import Element, SubElement
 
 from vmtailor.base.errors import UserInputError
 from vmtailor.drivers.monitors import monitors
-from vmtailor.drivers.targets import targets
+from vmtailor.drivers.targets import kvm_trial, targets
 from vmtailor.drivers.targets.target import DHCP, Export, ExportFolder, ExportTarget, Guide, TargetRow
+from vmtailor.model.architecture import named
 from vmtailor.model.machine import Clock, Devices, Disk, DiskMode, Machine
 
 _QEMU = "http://libvirt.org/schemas/domain/qemu/1.0"
@@ -31,15 +32,16 @@ _ENDS = {"on_poweroff": "destroy", "on_reboot": "destroy", "on_crash": "destroy"
 _SCRIPT = """\
 #!/bin/sh
 # Defines the machine {name} in libvirt ({connection}), with the files of this folder.
-# TYPE=kvm or TYPE=qemu (emulation): choose; by default KVM where this host has it.
+# TYPE=kvm or TYPE=qemu (emulation): choose; by default KVM where it works.
 set -eu
 cd "$(dirname "$0")"
 here=$(pwd)
 case $here in
 *[!A-Za-z0-9/._+-]*) echo "put this folder where its path has letters, digits and /._+- alone" >&2 && exit 1 ;;
 esac
+{trial}
 type=qemu
-if [ -e /dev/kvm ]; then type=kvm; fi
+if [ -z "${{TYPE:-}}" ] && kvm_works; then type=kvm; fi
 sed -e "1s|type=\\"kvm\\"|type=\\"${{TYPE:-$type}}\\"|" -e "s|{place}|$here|g" {name}.xml |
     virsh --connect {connection} define /dev/stdin
 """
@@ -63,7 +65,9 @@ class LibvirtTarget(ExportTarget):
             machine = replace(machine, initrd="initrd")
         folder.text(f"{export.name}.xml", domain(export, machine, place))
         connection = _CONNECTIONS[export.variant]
-        script = _SCRIPT.format(name=export.name, place=place, connection=connection)
+        program = named(machine.architecture).emulator.program
+        trial = kvm_trial.write(export, folder, program, others=export.variant == "system")
+        script = _SCRIPT.format(name=export.name, place=place, connection=connection, trial=trial)
         folder.text("define", script, executable=True)
         return Guide(
             "./define", f"virsh --connect {connection} start {export.name} --console",

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import re
 import struct
-import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,17 +15,11 @@ from pathlib import Path
 from vmtailor.base import process
 from vmtailor.base.errors import HostError
 from vmtailor.base.files.holes import stretches
+from vmtailor.drivers.targets import disk_table
+from vmtailor.drivers.targets.disk_table import ALIGN, SECTOR, DiskPart
+from vmtailor.drivers.targets.system_parts import SystemParts
 
-SECTOR = 512
-#: Partitions begin at whole MiB.
-_ALIGN = 1 << 20
 _TIMEOUT_S = 120
-_TYPES = {
-    "root": "0FC63DAF-8483-4772-8E79-3D69D8477DE4", "run": "0FC63DAF-8483-4772-8E79-3D69D8477DE4",
-    "bios": "21686148-6449-6E6F-744E-656564454649", "efi": "C12A7328-F81F-11D2-BA4B-00A0C93EC93B",
-}  # fmt: skip
-#: Numbers of partitions. Init finds the run volume behind the root; GRUB's configuration names the last one.
-NUMBERS = {"root": 1, "run": 2, "bios": 3, "efi": 4}
 #: GRUB's files for the firmware of PCs that is no UEFI; the folder is called as grub-mkimage calls that.
 _GRUB = next(iter(sorted(Path("/usr/lib/grub").glob("*-pc"))), Path("/usr/lib/grub/pc"))
 _GRUB_PACKAGE = "grub-pc-bin"
@@ -38,44 +31,6 @@ _CORE_AT, _REST_AT = 0x5C, 0x1F4
 _BOOT_CODE_BYTES = 440
 _PLAIN = re.compile(r"[!#-&(-\[\]-~]+")
 KERNEL, UEFI_PROGRAM = "vmlinuz", "EFI/BOOT/BOOTX64.EFI"
-
-
-@dataclass(frozen=True)
-class DiskPart:
-    """A partition: its name in NUMBERS, where it begins and its length, in bytes, and its UUID."""
-
-    name: str
-    start: int
-    length: int
-    uuid: uuid.UUID
-
-    @property
-    def number(self) -> int:
-        """Return its number in the table."""
-        return NUMBERS[self.name]
-
-
-def uuid_of(name: str, seed: str) -> uuid.UUID:
-    """Return a partition's UUID. `seed`: it follows from it, so that equal exports are equal."""
-    return uuid.uuid5(uuid.NAMESPACE_OID, f"vmtailor {seed} {name}")
-
-
-def layout(lengths: Sequence[tuple[str, int]], seed: str) -> tuple[DiskPart, ...]:
-    """Return partitions of at least these lengths, in bytes, one behind the other. `seed`: of `uuid_of`."""
-    found, start = [], _ALIGN
-    for name, length in lengths:
-        whole = max(_ALIGN, -(-length // _ALIGN) * _ALIGN)
-        found.append(DiskPart(name, start, whole, uuid_of(name, seed)))
-        start += whole
-    return tuple(found)
-
-
-def table(parts: Sequence[DiskPart], seed: str) -> str:
-    """Return what sfdisk makes a GPT of."""
-    label = uuid.uuid5(uuid.NAMESPACE_OID, f"vmtailor {seed}")
-    lines = [f"{part.number} : start={part.start // SECTOR}, size={part.length // SECTOR}, "
-             f"type={_TYPES[part.name]}, uuid={part.uuid}, name={part.name}" for part in parts]  # fmt: skip
-    return "\n".join(["label: gpt", f"label-id: {label}", "unit: sectors", *lines]) + "\n"
 
 
 def plain_words(words: Sequence[str]) -> bool:
@@ -91,41 +46,49 @@ def grub_lines(words: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class DiskContent:
-    """Files on a disk: root file system, bzImage, unified kernel image. `run`: the run volume's bytes."""
+    """Files on a disk: root file system, bzImage, unified kernel image. `run`: the run volume's bytes. `system`: the
+    partitions of a system's disk, in place of `root`."""
 
     root: Path
     kernel: Path
     unified: Path
     run: bytes | None = None
+    system: SystemParts | None = None
 
-    def lengths(self) -> tuple[tuple[str, int], ...]:
-        """Return the least lengths of its partitions, in bytes."""
-        files = self.kernel.stat().st_size + self.unified.stat().st_size
+    def parts(self, seed: str) -> tuple[DiskPart, ...]:
+        """Return its partitions, those of the loaders last. `seed`: of their UUIDs."""
+        efi = _EFI_BYTES + self.kernel.stat().st_size + self.unified.stat().st_size
+        if self.system is not None:
+            return self.system.placed(_CORE_BYTES, efi)
         found = [("root", self.root.stat().st_size)]
         found += [("run", len(self.run))] if self.run is not None else []
-        return (*found, ("bios", _CORE_BYTES), ("efi", _EFI_BYTES + files))
+        return disk_table.layout((*found, ("bios", _CORE_BYTES), ("efi", efi)), seed)
 
 
 def write(disk: Path, content: DiskContent, words: Sequence[str], seed: str, scratch: Path) -> None:
     """Write a raw disk with both loaders. `scratch`: a folder for files on the way. Raises HostError without sfdisk,
     mtools or GRUB."""
-    parts = layout(content.lengths(), seed)
-    by_name = {part.name: part for part in parts}
+    parts = content.parts(seed)
+    *own, bios, loaders = parts
     with disk.open("xb") as made:
-        made.truncate(parts[-1].start + parts[-1].length + _ALIGN)
+        made.truncate(parts[-1].end + ALIGN)
     sfdisk = [process.require_tool("sfdisk", "fdisk"), "--quiet", "--no-tell-kernel", "--no-reread", str(disk)]
-    process.run(sfdisk, stdin_bytes=table(parts, seed).encode(), timeout_s=_TIMEOUT_S)
+    process.run(sfdisk, stdin_bytes=disk_table.table(parts, seed).encode(), timeout_s=_TIMEOUT_S)
     efi, core = scratch / "efi.img", scratch / "core.img"
-    _fat(efi, by_name["efi"], content)
-    _core(core, words)
+    _fat(efi, loaders, content)
+    _core(core, words, loaders.number)
     with disk.open("r+b") as made:
-        _place(made.fileno(), content.root, by_name["root"].start)
-        _place(made.fileno(), efi, by_name["efi"].start)
+        if content.system is not None:
+            for one in content.system.kept:
+                _place(made.fileno(), content.system.raw, one.part.start, one.at, one.part.length)
+        else:
+            _place(made.fileno(), content.root, own[0].start)
+        _place(made.fileno(), efi, loaders.start)
         if content.run is not None:
-            os.pwrite(made.fileno(), content.run, by_name["run"].start)
-        first, rest = grub_sectors((_GRUB / "boot.img").read_bytes(), core.read_bytes(), by_name["bios"])
+            os.pwrite(made.fileno(), content.run, own[1].start)
+        first, rest = grub_sectors((_GRUB / "boot.img").read_bytes(), core.read_bytes(), bios)
         os.pwrite(made.fileno(), first, 0)
-        os.pwrite(made.fileno(), rest, by_name["bios"].start)
+        os.pwrite(made.fileno(), rest, bios.start)
 
 
 def grub_sectors(boot: bytes, core: bytes, part: DiskPart) -> tuple[bytes, bytes]:
@@ -140,13 +103,13 @@ def grub_sectors(boot: bytes, core: bytes, part: DiskPart) -> tuple[bytes, bytes
     return bytes(first), bytes(rest)
 
 
-def _core(target: Path, words: Sequence[str]) -> None:
+def _core(target: Path, words: Sequence[str], efi: int) -> None:
     tool = process.require_tool("grub-mkimage", "grub-common")
     if not (_GRUB / "boot.img").is_file():
         raise HostError(f"{_GRUB} is missing: a BIOS starts the kernel by GRUB", hint=f"install {_GRUB_PACKAGE}")
     lines = target.with_suffix(".cfg")
     lines.write_text(grub_lines(words))
-    argv = [tool, "-O", _GRUB.name, "-d", str(_GRUB), "-p", f"(,gpt{NUMBERS['efi']})/", "-c", str(lines),
+    argv = [tool, "-O", _GRUB.name, "-d", str(_GRUB), "-p", f"(,gpt{efi})/", "-c", str(lines),
             "-o", str(target), *_MODULES]  # fmt: skip
     process.run(argv, timeout_s=_TIMEOUT_S)
 
@@ -156,8 +119,10 @@ def _fat(target: Path, part: DiskPart, content: DiskContent) -> None:
     env = {"PATH": os.environ.get("PATH", ""), "MTOOLS_SKIP_CHECK": "1", "SOURCE_DATE_EPOCH": "1767225600"}
     with target.open("xb") as made:
         made.truncate(part.length)
-    serial = f"{part.uuid.int & 0xFFFFFFFF:08x}"
-    calls = [["mformat", "-i", str(target), "-v", "VMTAILOR", "-N", serial, "-T", str(part.length // SECTOR), "::"]]
+    old = content.system
+    serial = (old.serial if old is not None else "") or f"{part.uuid.int & 0xFFFFFFFF:08x}"
+    label = (old.label if old is not None else "") or "VMTAILOR"
+    calls = [["mformat", "-i", str(target), "-v", label, "-N", serial, "-T", str(part.length // SECTOR), "::"]]
     folder = ""
     for name in UEFI_PROGRAM.split("/")[:-1]:
         folder += f"/{name}"
@@ -168,12 +133,13 @@ def _fat(target: Path, part: DiskPart, content: DiskContent) -> None:
         process.run([process.require_tool(tool, "mtools"), *rest], timeout_s=_TIMEOUT_S, env=env)
 
 
-def _place(disk: int, source: Path, start: int) -> None:
-    """Copy a file into a disk, without its holes."""
+def _place(disk: int, source: Path, start: int, at: int = 0, length: int | None = None) -> None:
+    """Copy a file into a disk, from its byte `at` on, without its holes."""
     with source.open("rb") as given:
-        for begin, end in stretches(given.fileno(), 0, source.stat().st_size):
-            at = begin
-            while at < end:
-                data = os.pread(given.fileno(), min(end - at, 4 << 20), at)
-                os.pwrite(disk, data, start + at)
-                at += len(data)
+        size = source.stat().st_size if length is None else min(source.stat().st_size, at + length)
+        for begin, end in stretches(given.fileno(), at, size):
+            here, to = max(begin, at), min(end, size)
+            while here < to:
+                data = os.pread(given.fileno(), min(to - here, 4 << 20), here)
+                os.pwrite(disk, data, start + here - at)
+                here += len(data)

@@ -7,20 +7,21 @@ import shlex
 from dataclasses import replace
 
 from vmtailor.drivers.monitors import monitors
-from vmtailor.drivers.targets import unit
-from vmtailor.drivers.targets.target import Export, ExportFolder, ExportTarget, Guide
+from vmtailor.drivers.targets import kvm_trial, unit
+from vmtailor.drivers.targets.target import ENDED, Export, ExportFolder, ExportTarget, Guide
 from vmtailor.model.architecture import named
 from vmtailor.model.machine import Accelerator, Clock, Machine
 
 _SCRIPT = """\
 #!/bin/sh
 # Starts the machine {name} in QEMU, with its console at this terminal. {end}
-# ACCEL=tcg or ACCEL=kvm: choose; by default KVM where it can be used. QEMU=PATH: another program.
+# ACCEL=tcg or ACCEL=kvm: choose; by default KVM where it works. QEMU=PATH: another program.
 set -eu
 cd "$(dirname "$0")"
+{trial}
 accel=${{ACCEL:-tcg}}
 case $(uname -m) in
-{processors}) if [ -z "${{ACCEL:-}}" ] && [ -r /dev/kvm ] && [ -w /dev/kvm ]; then accel=kvm; fi ;;
+{processors}) if [ -z "${{ACCEL:-}}" ] && kvm_works; then accel=kvm; fi ;;
 esac
 if [ "$accel" = kvm ]; then
     exec "${{QEMU:-{program}}}" \\
@@ -40,8 +41,9 @@ class QemuTarget(ExportTarget):
         folder.copy(export.kernel, export.kernel_name)
         machine = replace(export.machine, kernel=export.kernel_name, disks=folder.disks(export))
         program = named(machine.architecture).emulator.program
+        trial = kvm_trial.write(export, folder, f'"${{QEMU:-{program}}}"')
         content = _SCRIPT.format(
-            name=export.name, program=program, processors=" | ".join(named(machine.architecture).hosts),
+            name=export.name, program=program, processors=" | ".join(named(machine.architecture).hosts), trial=trial,
             kvm=_words(machine, Accelerator.KVM, 8), tcg=_words(machine, Accelerator.TCG, 4),
             stdin="" if export.is_system else " </dev/null", end=_END_SYSTEM if export.is_system else _END,
         )  # fmt: skip
@@ -50,8 +52,9 @@ class QemuTarget(ExportTarget):
                  for port in machine.ports]  # fmt: skip
         notes += unit.write(export, folder)
         first = next((port for port in machine.ports if port.protocol == "tcp"), None)
-        second = f"curl http://{first.host_place}/" if first else "echo started"
-        return Guide("./start &", second, tuple(notes))
+        if export.is_system or first is None:
+            return Guide("./start", ENDED, tuple(notes))
+        return Guide("./start &", f"curl http://{first.host_place}/", tuple(notes))
 
 
 def _words(machine: Machine, accelerator: Accelerator, indent: int) -> str:

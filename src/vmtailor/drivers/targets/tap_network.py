@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from vmtailor.base.errors import UserInputError
-from vmtailor.drivers.targets.target import Export, ExportFolder
+from vmtailor.drivers.targets.target import ENDED, Export, ExportFolder
 from vmtailor.model.machine import HOST_CPU, Accelerator, Clock, Machine, PublishedPort
 
 #: The script's name in an export.
@@ -144,7 +144,9 @@ def write(export: Export, network: TapNetwork, folder: ExportFolder) -> tuple[st
 def commands(export: Export, network: TapNetwork | None) -> tuple[str, str]:
     """Return the command that starts a machine by its script `start`, and the one that shows that it works."""
     if network is None:
-        return "./start", 'echo "it ended with $?"'
+        return "./start", ENDED
+    if export.is_system:
+        return "sudo ./network up; ./start", ENDED
     first = next((one for one in export.machine.ports if one.protocol == "tcp"), None)
     return "sudo ./network up; ./start &", f"curl http://{first.host_place}/" if first else f"ping -c 1 {network.guest}"
 

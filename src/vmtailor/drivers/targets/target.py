@@ -20,6 +20,8 @@ from vmtailor.model.machine import Disk, Machine, PublishedPort
 
 #: In place of an address: the guest gets one by DHCP.
 DHCP = "dhcp"
+#: The second command where the first one ends with the machine.
+ENDED = 'echo "it ended with $?"'
 
 
 @dataclass(frozen=True)

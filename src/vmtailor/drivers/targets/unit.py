@@ -31,15 +31,18 @@ _AMBIENT = "AmbientCapabilities={capability}\n"
 #: A disk that the machine writes, or run.img, is root's alone: root reads its own files without any capability.
 _ANY_USER = "DynamicUser=yes\nSupplementaryGroups=kvm\n"
 _ROOT = "CapabilityBoundingSet={capability}\nSupplementaryGroups=kvm\n"
+_WRITES = "ReadWritePaths={place}\n"
 
 
 def write(export: Export, folder: ExportFolder, network: str = "", capability: str = "") -> tuple[str, ...]:
     """Write the unit, and return a note on it. `network`: a script of the export that makes the machine's network as
     root, by `up` and `down`; `capability`: one that the monitor needs."""
     place = f"/var/lib/machines/{export.name}"
-    own = export.volume is not None or any(disk.mode is DiskMode.WRITTEN for disk in export.machine.disks)
+    writes = any(disk.mode is DiskMode.WRITTEN for disk in export.machine.disks)
+    own = export.volume is not None or writes
     user = _ROOT.format(capability=capability) if own else _ANY_USER
     user += _AMBIENT.format(capability=capability) if capability and not own else ""
+    user += _WRITES.format(place=place) if writes else ""
     content = _UNIT.format(
         name=export.name, place=place, user=user,
         before=f"ExecStartPre=+{place}/{network} up\n" if network else "",

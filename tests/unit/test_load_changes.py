@@ -36,10 +36,13 @@ from vmtailor.model.boots.workload import FIXED_KEY, Exercised, Run, Workload
 from vmtailor.model.bundle import RECORD, Bundle
 from vmtailor.model.change import Change, ChangeKind, Figure, Setting, Verdict
 from vmtailor.model.machine import Clock, Machine
-from vmtailor.pipeline import bundle_export, bundle_kernel, image_bundle, machine_testbed
+from vmtailor.model.plan import Plan
+from vmtailor.model.systems.kept_changes import Tuning
+from vmtailor.pipeline import bundle_export, bundle_kernel, image_bundle, image_changes, machine_testbed
 from vmtailor.pipeline.change_means import KernelRequest, Means, applied
 from vmtailor.pipeline.machine_testbed import MachineTestbed
 from vmtailor.stages import build
+from vmtailor.stages.report import report_tables
 
 VM = replace(USUAL, board="microvm", kernel="/bundle/vmlinux", words=("quiet",), network=False, entropy=False)
 
@@ -285,3 +288,18 @@ def test_a_plan_says_what_its_kernel_was_compiled_with() -> None:
     assert len(keys) == 3
     with pytest.raises(UserInputError, match="no compiler flag"):
         build.toolchain_of(replace(made, changes=(Change("x", "", (Setting(ChangeKind.COMPILER, "-B", "/tmp"),)),)))
+
+
+def test_a_plan_with_flags_settings_and_patches_is_saved_and_reported_in_red() -> None:
+    found = fit_run()
+    sha256 = kernel_patches.every()["one-user"].sha256
+    asked = KernelRequest(flags={"-O3": ""}, patches={"one-user": sha256})
+    compiled = bundle_kernel.compiler_changes(found.plan, asked)
+    plan = replace(found.plan, changes=(*found.plan.changes, *compiled))
+    assert records.from_bytes(Plan, records.to_bytes(plan)) == plan
+    assert plan.symbols == found.plan.symbols and plan.words == found.plan.words and plan.gone == found.plan.gone
+    told = image_changes.warnings(plan, Tuning())
+    lines = report_tables.doubts(replace(found, plan=plan, warnings=told))
+    (line,) = [line for line in lines if "unsafe" in line.plain]
+    assert line.plain.startswith("unsafe  ") and "one-user" in line.plain
+    assert any("red" in str(span.style) for span in line.spans)

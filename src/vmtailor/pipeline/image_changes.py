@@ -12,6 +12,7 @@ from typing import Any
 
 from vmtailor.analysis.changes import choice
 from vmtailor.analysis.changes.change_catalogue import SPOKEN
+from vmtailor.analysis.guests import machine_variants
 from vmtailor.base.errors import BuildError, UserInputError
 from vmtailor.base.files import temporary
 from vmtailor.base.progress import step
@@ -99,7 +100,7 @@ class NamedChanges:
         clock = Clock.INSTRUCTIONS
         run = Run(exercise=self.exercise, key=FIXED_KEY)
         return MachineTestbed(
-            subject=subject.reference, base=replace(machine, clock=clock),
+            subject=subject.reference, base=machine_variants.counted(replace(machine, clock=clock)),
             workload=Exercised(run, BOOT_S + 4 * self.exercise.ready.timeout_s).unhurried(clock), out=folder,
             booter=ExercisedBooter(subject.natives, machine.architecture), make=partial(self._made, folder),
             times=self.boots, judged_by=judged_by[0], also=judged_by[1] if len(judged_by) > 1 else None,

@@ -122,6 +122,19 @@ def test_a_kept_connection_that_the_server_closes_is_opened_again(client: Path) 
     assert stage.right == stage.asked == 200 and stage.failures == ()
 
 
+def test_answers_that_are_not_like_the_first_right_one_are_wrong(client: Path) -> None:
+    others = iter([ANSWER, ANSWER.replace(b"hello", b"HELLO", 1), ANSWER[:-1] + b"\r"])
+
+    def other(line: socket.socket) -> None:
+        next(requests(line))
+        line.sendall(next(others, ANSWER))
+
+    with served(other) as port:
+        (stage,) = driven(client, port, StepKind.PEAK, peak(20, at_once=1))
+    assert (stage.right, stage.failures) == (18, (("wrong", 2),))
+    assert stage.why == f"{len(BODY)} bytes that are not those of the first right answer"
+
+
 def test_users_read_their_pages_in_turn_and_pause(client: Path) -> None:
     seen: list[bytes] = []
 

@@ -20,8 +20,8 @@ Point = tuple[float, float]
 
 
 @dataclass(frozen=True)
-class Line:
-    """One side's line: its points as SVG has them, in a picture of WIDTH × HEIGHT, and its class."""
+class LoadCurve:
+    """One side's curve: its points as SVG has them, in a picture of WIDTH × HEIGHT, and its class."""
 
     name: str
     kind: str
@@ -33,7 +33,7 @@ class LoadPicture:
     """Lines of both sides on one scale. `across`, `up`: ticks of the axes, each with its place and label."""
 
     title: str
-    lines: tuple[Line, ...]
+    lines: tuple[LoadCurve, ...]
     across: tuple[tuple[float, str], ...]
     up: tuple[tuple[float, str], ...]
 
@@ -147,7 +147,6 @@ def _ticks(marks: Sequence[tuple[float, str]], size: int) -> tuple[tuple[float, 
     return tuple((size * share, label) for share, label in marks)
 
 
-def _drawn(lines: Sequence[tuple[str, Sequence[Point]]]) -> tuple[Line, ...]:
-    return tuple(
-        Line(name, name, " ".join(f"{WIDTH * x:.1f},{HEIGHT * y:.1f}" for x, y in points)) for name, points in lines
-    )
+def _drawn(lines: Sequence[tuple[str, Sequence[Point]]]) -> tuple[LoadCurve, ...]:
+    places = [(name, " ".join(f"{WIDTH * x:.1f},{HEIGHT * y:.1f}" for x, y in points)) for name, points in lines]
+    return tuple(LoadCurve(name, name, points) for name, points in places)

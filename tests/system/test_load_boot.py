@@ -70,5 +70,5 @@ def test_on_the_wall_clock_the_same_is_asked_and_a_wrong_answer_is_named(lighttp
     (tmp_path / "loads.toml").write_text(LOADS.replace("status = 404", "status = 200"))
     words = ("-x", tmp_path / "loads.toml", "-n", "1", "-o", tmp_path / "out")
     ended = run_program(tmp_path, "boot", lighttpd.bundle, *words, timeout_s=600)
-    assert ended.code == 5 and "wrong: status 404, not 200" in " ".join(ended.stdout.split())
+    assert ended.code == 5 and "wrong): status 404, not 200" in " ".join(ended.stdout.split())
     assert "peak of GET /, port 80" in ended.stdout

@@ -66,8 +66,11 @@ def _words(load: LoadResult) -> list[str]:
 
 
 def _stages(load: LoadResult) -> Table:
-    numbers = (Column(name, justify="right") for name in load_rows.HEADS)
+    shown = rows(load)
+    # Percentiles that no stage supports only make the others fold.
+    kept = [at for at, head in enumerate(load_rows.HEADS) if head[0] != "p" or any(row[at] != "–" for row in shown)]
+    numbers = (Column(load_rows.HEADS[at], justify="right") for at in kept)
     table = Table(*numbers, title=plain(load.title), title_justify="left", box=box.SIMPLE_HEAD, title_style="bold")
-    for row in rows(load):
-        table.add_row(*row)
+    for row in shown:
+        table.add_row(*(row[at] for at in kept))
     return table

@@ -25,7 +25,7 @@ BENCHED ?= native,containerd,docker,gvisor,lxc,nspawn,podman,examples/runtimes/c
 
 PUBLISHED := $(foreach name,unixbench iozone netperf,$(if $($(shell echo $(name) | tr a-z A-Z)_SOURCE),--$(name)-source $($(shell echo $(name) | tr a-z A-Z)_SOURCE)))
 
-.PHONY: help lab family setup setup-cross setup-dev wheel share demo examples check format unit contract system attack test test-all test-times mutants bench-fit bench-margin bench-load bench-load-changes bench-host bench-remedies bench-analyze setup-host setup-bench bench-image bench-engines bench-lab bench-run-lab bench-loongson bench bench-published bench-bundle bench-kvm bench-aa bench-overhead bench-start bench-exec bench-streams compare-quality fuzz docs clean
+.PHONY: help lab family setup setup-cross setup-dev wheel share demo examples check format unit contract system attack test test-all test-times mutants bench-fit bench-margin bench-load bench-load-rates bench-load-changes bench-host bench-remedies bench-analyze setup-host setup-bench bench-image bench-engines bench-lab bench-run-lab bench-loongson bench bench-published bench-bundle bench-kvm bench-aa bench-overhead bench-start bench-exec bench-streams compare-quality fuzz docs clean
 
 help:
 	@echo "make demo           fit the lighttpd example: image to proven VM, with report (sets up first);"
@@ -47,7 +47,9 @@ help:
 	@echo "                    ARCH=arm64 (mips64el, riscv64) fits hello and lighttpd for another processor, with both margins;"
 	@echo "                    BENCH_ARGS=--cold begins with nothing but downloads"
 	@echo "make bench-margin   fit further images with each margin, probe what newly fails (says its hours; resumable)"
-	@echo "make bench-load     what changes under load save a request of the examples, beside published figures (says its hours; resumable)"
+	@echo "make bench-load-rates  the demo under load, on the packaged kernel and its own: instructions a request, latencies,"
+	@echo "                    and the rate at which it breaks (half an hour; resumable); a part of bench-load"
+	@echo "make bench-load     the same, and what changes under load save a request of the examples, beside published figures (says its hours; resumable)"
 	@echo "make bench-host     fit the example's machine that hosts containers, hold its figures against their goals (hours; resumable)"
 	@echo "make bench-remedies   each remedy that earlier work published, tried on today's machine (hours; resumable)"
 	@echo "make setup-bench    the packages of container engines, which nothing but benchmarks needs (asks for root)"
@@ -194,7 +196,11 @@ setup-host: setup
 bench-load-changes: setup
 	$(BIN)/python tools/bench_load_changes.py --out $(BUILD)/bench-load $(BENCH_ARGS)
 
-bench-load: bench-load-changes
+bench-load-rates: setup
+	test -f $(BUILD)/demo/bundle.json || $(MAKE) demo
+	$(BIN)/python tools/bench_load_rates.py --bundle $(BUILD)/demo --out $(BUILD)/bench-load $(BENCH_ARGS)
+
+bench-load: bench-load-rates bench-load-changes
 
 bench-host: setup-host
 	$(BIN)/python tools/bench_host.py --out $(BUILD)/bench-host $(BENCH_ARGS)

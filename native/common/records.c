@@ -92,8 +92,11 @@ static enum step_kind kind_of(const char *name) {
     static const struct {
         const char *name;
         enum step_kind kind;
-    } kinds[] = {
-        {"http", STEP_HTTP}, {"tcp", STEP_TCP}, {"command", STEP_COMMAND}, {"exit", STEP_EXIT}, {"load", STEP_LOAD}};
+    } kinds[] = {{"http", STEP_HTTP},
+                 {"tcp", STEP_TCP},
+                 {"command", STEP_COMMAND},
+                 {"exit", STEP_EXIT},
+                 {"requests", STEP_LOAD}};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (strcmp(kinds[i].name, name) == 0)
             return kinds[i].kind;

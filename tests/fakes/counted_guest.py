@@ -47,14 +47,28 @@ def boot(
     program: qemu_program.Qemu, guest: Guest, config: CountingConfig, folder: Path
 ) -> tuple[Counters, list[int], bytes]:
     """Return the counters, the guest's readings of its TSC, and the plugin's file."""
+    prepared, readings = _run(program, guest, library(program), config, folder)
+    return counts_file.read(prepared.out), readings, prepared.out.read_bytes()
+
+
+def follow(program: qemu_program.Qemu, guest: Guest, config: CountingConfig, folder: Path) -> bytes:
+    """Return the file of the plugin that follows calls."""
+    assert program.plugin_api is not None
+    followed = natives.locate().call_plugin(program.plugin_api)
+    prepared, _ = _run(program, guest, followed, config, folder)
+    return prepared.out.read_bytes()
+
+
+def _run(
+    program: qemu_program.Qemu, guest: Guest, loaded: Path, config: CountingConfig, folder: Path
+) -> tuple[plugin.Plugin, list[int]]:
     folder.mkdir(exist_ok=True)
-    prepared = plugin.prepare(library(program), config, folder)
+    prepared = plugin.prepare(loaded, config, folder)
     argv = [program.program, "-machine", "microvm,acpi=off,auto-kernel-cmdline=off", "-m", "16M", "-cpu", "max"]
     argv += ["-accel", "tcg", "-icount", "shift=0,sleep=off", "-nodefaults", "-display", "none", "-no-reboot"]
     argv += ["-serial", "stdio", "-bios", str(guest.image), "-plugin", prepared.option()]
     finished = run(argv, timeout_s=60, env=qemu_program.environment())
-    readings = [one for (one,) in struct.iter_unpack("<Q", finished.stdout)]
-    return counts_file.read(prepared.out), readings, prepared.out.read_bytes()
+    return prepared, [one for (one,) in struct.iter_unpack("<Q", finished.stdout)]
 
 
 def assert_refused(program: qemu_program.Qemu, text: str, words: str, folder: Path) -> None:

@@ -72,7 +72,7 @@ def test_entries_are_kvms_own_exits_and_the_parts_are_all_that_the_processor_cou
     monkeypatch.setattr(lab_monitor, "_WORDS", (*lab_monitor._WORDS, "idle=poll"))
     loaded = bundle_folder.load_container(lighttpd.bundle)
     machine = machine_of(loaded, Chosen(clock=Clock.INSTRUCTIONS, monitor=f"{LAB}{USUAL_MONITOR}"))
-    workload = bundle_booter.workload_of(loaded, 900.0)
+    workload = bundle_booter.workload_of(loaded.exercise, 900.0)
     workload = replace(workload, timeout_s=workload.timeout_s * monitors.of(machine).slowness)
     with monitors.lab_programs({USUAL_MONITOR: program}):
         found, gathered, cost = LabBooter(loaded, natives.locate())._counted(machine, workload, tmp_path, None)

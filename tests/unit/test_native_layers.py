@@ -35,6 +35,9 @@ PROGRAMS = {
     "begin": {"arch"},
 }
 
+#: QEMU's plugins, which are no programs.
+PLUGINS = {"call-plugin": {"tcg-plugin"}}
+
 _INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
 #: A function of another file that is declared by hand instead of by including its header.
 _DECLARED = re.compile(
@@ -105,7 +108,7 @@ def test_each_folder_takes_only_from_what_lies_below_it() -> None:
     wrong = []
     for room, others in includes().items():
         own = folder(room)
-        below = set(LAYERS[: LAYERS.index(own)]) if own in LAYERS else PROGRAMS.get(own, set())
+        below = set(LAYERS[: LAYERS.index(own)]) if own in LAYERS else {**PROGRAMS, **PLUGINS}.get(own, set())
         if own != "tests":
             wrong += [f"{room} -> {other}" for other in others if folder(other) not in below | {own}]
     assert wrong == []

@@ -203,6 +203,7 @@ def test_what_is_refused_is_what_it_was() -> None:
     assert every - refused(BootOptions, KINDS.FITTED) == {
         *("--append", "--repeat", "--timeout", "--clock", "--memory", "--cpu-model", "--accelerator"),
         *("--debug-initcalls", "--try", "--attribute", "--under", "--judge", "--on", "--lab", "--program"),
+        "--exercise",
     }
     assert every - refused(BootOptions, KINDS.EXERCISED) == {
         *("--exercise", "--kernel", "--initrd", "--append", "--repeat", "--timeout", "--clock", "--machine"),

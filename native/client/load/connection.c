@@ -14,8 +14,6 @@
 static void done(struct connection *connection, enum failure failure) {
     connection->progress = DONE;
     connection->failure = failure;
-    if (connection->page->digested_by == connection)
-        connection->page->digested_by = NULL;
 }
 
 void connection_close(struct connection *connection) {
@@ -39,10 +37,9 @@ void connection_ask(struct connection *connection, struct page *page) {
     connection->mix = UINT64_C(0x9e3779b97f4a7c15);
     connection->match = page->match;
     match_again(&connection->match);
-    if (page->sha256 != NULL && page->digested_by == NULL) {
-        page->digested_by = connection;
-        sha256_start(&page->hash);
-    }
+    connection->digesting = page->sha256 != NULL && !page->known;
+    if (connection->digesting)
+        sha256_start(&connection->hash);
 }
 
 /* --- the body --- */
@@ -76,8 +73,8 @@ static void take_body(void *context, const char *data, size_t length) {
     struct page *page = connection->page;
     if (page->sha256 != NULL)
         mix_add(connection, data, length);
-    if (page->digested_by == connection)
-        sha256_add(&page->hash, data, length);
+    if (connection->digesting)
+        sha256_add(&connection->hash, data, length);
     if (page->contains != NULL)
         match_add(&connection->match, data, length);
     if (page->answer != NULL) {
@@ -100,26 +97,22 @@ static bool wrong(struct connection *connection, int status, char why[200]) {
     if (page->sha256 == NULL)
         return false;
     mix_word(connection, connection->word);
-    if (!page->known) {
+    if (connection->digesting) {
+        uint8_t digest[32];
+        char hex[65];
+        sha256_end(&connection->hash, digest);
+        sha256_hex(digest, hex);
+        if (strcmp(hex, page->sha256) != 0)
+            return snprintf(why, 200, "%llu bytes with SHA-256 %.12s…, not %.12s…",
+                            (unsigned long long)connection->length, hex, page->sha256) > 0;
         page->known = true;
         page->known_mix = connection->mix;
         page->known_length = connection->length;
     }
-    if (page->digested_by == connection) {
-        uint8_t digest[32];
-        char hex[65];
-        sha256_end(&page->hash, digest);
-        sha256_hex(digest, hex);
-        page->digested_by = page;
-        page->bad = strcmp(hex, page->sha256) != 0;
-        if (page->bad)
-            return snprintf(why, 200, "%llu bytes with SHA-256 %.12s…, not %.12s…",
-                            (unsigned long long)connection->length, hex, page->sha256) > 0;
-    }
     if (page->known_mix != connection->mix || page->known_length != connection->length)
-        return snprintf(why, 200, "%llu bytes that are not those of the first answer",
+        return snprintf(why, 200, "%llu bytes that are not those of the first right answer",
                         (unsigned long long)connection->length) > 0;
-    return page->bad;
+    return false;
 }
 
 /* --- the socket --- */

@@ -28,7 +28,9 @@ struct connection {
     bool closes;        /* the server closes it behind this answer */
     uint64_t length;    /* of the answer's body */
     uint64_t mix, word; /* a quick digest of it, and what is left of less than eight bytes */
-    bool unequal;       /* it is not the text that is right */
+    bool digesting;     /* no answer has been found right by its digest yet */
+    struct sha256 hash;
+    bool unequal; /* it is not the text that is right */
     struct match match;
     union {
         struct http http;

@@ -23,10 +23,8 @@ struct page {
     char *request;
     size_t length;
     struct match match; /* copied for each answer */
-    /* With `sha256`, one answer is digested; the others must be like the first one that ended. */
-    const void *digested_by;
-    struct sha256 hash;
-    bool known, bad;
+    /* With `sha256`: a right answer was digested, and this is its quick digest, which others must have. */
+    bool known;
     uint64_t known_mix, known_length;
 };
 

@@ -38,7 +38,7 @@ BEGIN_MARKS = ("monitor", "gone")
 
 @dataclass(frozen=True)
 class Natives:
-    """Guest programs, the QEMU plugin, and the programs that start QEMU. `others`: where the guest programs are when
+    """Guest programs, the QEMU plugins, and the programs that start QEMU. `others`: where the guest programs are when
     they are of another processor than this host's."""
 
     folder: Path
@@ -114,6 +114,10 @@ class Natives:
         """Return the QEMU plugin for one version (PLUGIN_APIS) of the plugin interface."""
         return self.folder / f"libvtplugin-{api}.so"
 
+    def call_plugin(self, api: int) -> Path:
+        """Return the QEMU plugin that follows calls, for one version of the plugin interface."""
+        return self.folder / f"libvtcalls-{api}.so"
+
     @property
     def net_guard(self) -> Path:
         """Return the library that QEMU loads to guard its network."""
@@ -167,7 +171,8 @@ def locate() -> Natives:
             )
         ]
         if (SOURCES / "tcg-plugin" / "Makefile").is_file():
-            made += [Natives(FOLDER).plugin(api) for api in PLUGIN_APIS]
+            there = Natives(FOLDER)
+            made += [path for api in PLUGIN_APIS for path in (there.plugin(api), there.call_plugin(api))]
         _up_to_date(FOLDER, made, (), tools)
     natives = Natives(FOLDER)
     guest = (natives.init, natives.stage1, natives.client, natives.builtin, natives.attendant)

@@ -18,6 +18,7 @@ from vmtailor.model.boots.counters import CountingConfig
 from vmtailor.model.boots.ending import Gathered
 from vmtailor.model.boots.workload import FIXED_KEY, Exercised, Run, Workload
 from vmtailor.model.bundle import SYSTEM_MAP
+from vmtailor.model.exercise import Exercise
 from vmtailor.model.machine import Clock, Machine
 
 OTHER_INIT = "its init was not met where it marks the milestones: the bundle is of another version; fit the image again"
@@ -87,9 +88,9 @@ class BundleBooter(ExercisedBooter):
         return super().init_marks() if own is None else own
 
 
-def workload_of(loaded: BundleFolder, timeout_s: float) -> Exercised:
-    """Return the workload of a bundle: its own exercise, with the same bytes in every boot."""
-    return Exercised(Run(exercise=loaded.exercise, key=FIXED_KEY), timeout_s)
+def workload_of(exercise: Exercise, timeout_s: float) -> Exercised:
+    """Return the workload of a bundle: an exercise, with the same bytes in every boot."""
+    return Exercised(Run(exercise=exercise, key=FIXED_KEY), timeout_s)
 
 
 def kernel_of(machine: Machine) -> str:

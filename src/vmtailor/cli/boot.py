@@ -20,7 +20,7 @@ def boot(asked: BootOptions) -> None:
     """Boot a machine N times, from the start of QEMU to a ready signal, and show where the time goes.
 
     A guest that panics or never gets ready is a result: it is shown with its console, and the exit code is 5."""
-    if asked.exercise is not None:
+    if asked.exercise is not None and not (asked.subject is not None and bundle_folder.is_bundle(asked.subject)):
         boot_system(asked, asked.exercise)
         return
     if asked.subject is not None and str(asked.subject).startswith(DISK):

@@ -19,6 +19,7 @@ from typing import Any
 
 from vmtailor.base.errors import HostError, UserInputError
 from vmtailor.base.files import toml_files
+from vmtailor.model.call_code import CallCode
 from vmtailor.model.code_patterns import MachineCode
 
 #: The folder of the rows; tests have folders of their own.
@@ -312,7 +313,8 @@ class Architecture:
     `platform` and `policy` are entries of the catalogue (analysis/changes/symbol_catalogue.py) for this family alone.
     `left_out`: protection that is neither, with the reasons. `warnings`: patterns of kernel messages, at the begin
     of a line, that say that something of it went wrong.
-    `code`: None where programs of the family are known by their imports and strings alone."""
+    `code`: None where programs of the family are known by their imports and strings alone. `following`: None where a
+    kernel's calls cannot be followed."""
 
     name: str
     title: str
@@ -335,6 +337,7 @@ class Architecture:
     warnings: tuple[str, ...] = ()
     presumed: bool = False
     code: MachineCode | None = None
+    following: CallCode | None = None
 
     @property
     def board_names(self) -> tuple[str, ...]:

@@ -32,7 +32,7 @@ CALLS_MAX = 1_000_000
 #: Pages of a session.
 PAGES_MAX = 64
 #: Halvings of the gap between the last rate that held and the first that did not.
-REFINE = 5
+REFINE = 4
 #: A load of a slowed machine is this small: nothing is measured there, and it proves the same answers.
 SLOW_SESSIONS, SLOW_AT_ONCE, SLOW_TIMES = 40, 8, 20
 
@@ -40,8 +40,8 @@ SLOW_SESSIONS, SLOW_AT_ONCE, SLOW_TIMES = 40, 8, 20
 @dataclass(frozen=True)
 class LoadPage:
     """One request, and the right answer: of HTTP (`method`, `path`), or a command of Redis (`command`). None asks for
-    nothing. `answer` must be equal; `contains` be a part of each answer; `sha256`: of one answer, which all others must
-    be like."""
+    nothing. `answer` must be equal; `contains` be a part of each answer; `sha256`: of the first right answer, which all
+    others must be like."""
 
     path: str = "/"
     method: str = "GET"

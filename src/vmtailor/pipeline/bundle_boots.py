@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from vmtailor.base.cache.store import Store
-from vmtailor.base.errors import GuestError
+from vmtailor.base.errors import GuestError, UserInputError
 from vmtailor.base.files import records, regular_files
 from vmtailor.base.natives import Natives
 from vmtailor.base.progress import step
@@ -16,6 +16,7 @@ from vmtailor.booting.bundle_booter import BundleBooter
 from vmtailor.booting.fitted_machine import Chosen
 from vmtailor.booting.lab_booter import LabBooter
 from vmtailor.booting.series_run import OnBoot
+from vmtailor.drivers.guest import guest_volume
 from vmtailor.drivers.host import bundle_folder
 from vmtailor.drivers.host.bundle_folder import BundleFolder
 from vmtailor.model.boots.boot_cost import BootCost
@@ -24,6 +25,7 @@ from vmtailor.model.boots.series import BootSeries
 from vmtailor.model.boots.workload import Exercised
 from vmtailor.model.machine import LAB, Clock, Machine
 from vmtailor.pipeline import bundle_kernel
+from vmtailor.stages import exercise_file
 from vmtailor.stages.boot import boot_attribution
 
 
@@ -51,12 +53,19 @@ class Booted:
         return BundleBooter(self.loaded, self.natives)
 
 
-def prepare(path: Path, own: Chosen, timeout_s: float, natives: Natives, store: Store) -> Booted:
-    """Read a bundle and prepare its boots. Its exercise defines ready."""
+def prepare(
+    path: Path, own: Chosen, timeout_s: float, natives: Natives, store: Store, *, exercise: Path | None = None
+) -> Booted:
+    """Read a bundle and prepare its boots. Its exercise defines ready, or another one in the file `exercise`. Raises
+    UserInputError for loads that the bundle's client is too old for."""
     loaded = bundle_folder.load_container(path, store)
-    return Booted(
-        loaded=loaded, own=own, workload=bundle_booter.workload_of(loaded, timeout_s), natives=natives, store=store
-    )
+    asked = exercise_file.load(exercise, loaded.image) if exercise is not None else loaded.exercise
+    if asked.loads and not guest_volume.knows_loads(loaded.init):
+        raise UserInputError(
+            f"the init of {path} is of a version that knows no loads", hint="fit the image again: vmtailor fit"
+        )
+    workload = bundle_booter.workload_of(asked, timeout_s)
+    return Booted(loaded=loaded, own=own, workload=workload, natives=natives, store=store)
 
 
 def boots(subject: Booted, times: int, out: Path, on_boot: OnBoot) -> BootSeries:

@@ -280,8 +280,8 @@ class BootOptions:
         None,
     )  # fmt: skip
     exercise: Path | None = option(
-        option_rows.EXERCISE, None, subjects=frozenset({OptionSubject.EXERCISED}),
-        help="Drive the system on a disk by this exercise (TOML), and shut it down.",
+        option_rows.EXERCISE, None, subjects=frozenset({OptionSubject.EXERCISED, OptionSubject.FITTED}),
+        help="Drive the system on a disk by this exercise (TOML), and shut it down; a bundle, in place of its own.",
     )  # fmt: skip
     kernel: Path | None = option(
         Option(

@@ -45,12 +45,12 @@ def measure(folder: Path, asked: FitOptions) -> BothSides:
         return _of_system(loaded, asked)
     loaded = bundle_folder.container_of(loaded)
     run = loaded.record(FitRun, RUN)
-    inputs = _inputs(loaded, asked)
+    inputs = inputs_of(loaded, asked)
     chosen = Chosen(cpu_model=cpu_model_of(loaded), clock=Clock.INSTRUCTIONS)
     tailored = replace(machine_of(loaded, chosen), network=False)  # measured without, as its baseline is
     before, after = measured_machines.both(
         fit_sides.baseline_asked(inputs),
-        inputs.asked(tailored, _table(loaded), fit_sides.TAILORED, network=loaded.bundle.network),
+        inputs.asked(tailored, table_of(loaded), fit_sides.TAILORED, network=loaded.bundle.network),
     )
     return BothSides(
         fit_sides.side_of(_facts(run.baseline), "baseline", inputs.baseline, before, {}),
@@ -64,7 +64,7 @@ def _of_system(loaded: BundleFolder, asked: FitOptions) -> BothSides:
     run, saved = loaded.record(FitRun, RUN), reverify.saved_system(VerifyRequest(loaded.path), loaded)
     machine = machine_of(loaded, Chosen(cpu_model=cpu_model_of(loaded), clock=Clock.INSTRUCTIONS))
     target = SystemTarget(machine, saved.root, saved.exercise, guest_programs.of(saved.architecture))
-    wanted = until_ready(target, _table(loaded), fit_sides.TAILORED, asked.boots, asked.store)
+    wanted = until_ready(target, table_of(loaded), fit_sides.TAILORED, asked.boots, asked.store)
     after = measured_machines.measured(wanted)
     return BothSides(
         replace(run.baseline, init_wall_us=None, ready_wall_us=None, wall_conditions=()),
@@ -73,7 +73,7 @@ def _of_system(loaded: BundleFolder, asked: FitOptions) -> BothSides:
     )
 
 
-def _table(loaded: BundleFolder) -> SymbolTable:
+def table_of(loaded: BundleFolder) -> SymbolTable:
     return SymbolTable.parse(loaded.symbols.decode("ascii", "replace"), loaded.bundle.architecture)
 
 
@@ -88,7 +88,7 @@ def _facts(side: Side) -> KernelFacts:
     )
 
 
-def _inputs(loaded: BundleFolder, asked: FitOptions) -> ImageSubject:
+def inputs_of(loaded: BundleFolder, asked: FitOptions) -> ImageSubject:
     """Return the subject that the fit began with, on exactly the kernel release it used."""
     bundle, record, parts = loaded.bundle, loaded.trace, guest_programs.of(loaded.bundle.architecture)
     if loaded.init != parts.init.read_bytes():

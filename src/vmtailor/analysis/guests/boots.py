@@ -70,7 +70,7 @@ def make_boot(gathered: Gathered, exercise: Exercise | None, table: SymbolTable 
         exit_code=report.exit_code,
         answers_right=not found if exercise is not None else None,
         requests=requests(report),
-        loads=load_records.parse(report.file("load")),
+        loads=load_records.of_exercise(report.file("load"), exercise),
         stdout=report.stdout,
         stderr=report.stderr,
     )

@@ -29,7 +29,7 @@ def fault(step: Step, result: LoadResult | None) -> str:
     if not result.whole:
         return "its client did not tell all of it"
     if first.failed or first.gave_up:
-        return f"{_at(first)}{first.right} of {first.asked} right ({_failures(first)}){_why(first)}"
+        return of_stage(first)
     if first.rate is not None and not first.held:
         got = figures.grouped(first.achieved or 0)
         return f"{_at(first)}{got} a second were answered: the machine can give no more on this clock"
@@ -41,6 +41,13 @@ def told(step: Step, number: int, loads: Mapping[int, LoadResult]) -> str:
     """Return the sentence about a load by its number in the guest, or an empty one."""
     found = fault(step, loads.get(number))
     return f"load step {number + 1} ({step.title}): {found}" if found else ""
+
+
+def of_stage(stage: LoadStage) -> str:
+    """Return what failed in one stage, in a sentence; empty where nothing did."""
+    if not stage.failed and not stage.gave_up:
+        return ""
+    return f"{_at(stage)}{stage.right} of {stage.asked} right ({_failures(stage)}){_why(stage)}"
 
 
 def _at(stage: LoadStage) -> str:

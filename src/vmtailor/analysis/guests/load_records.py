@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from vmtailor.base.text import is_number, plain
 from vmtailor.model.boots.load_result import BUCKETS, FAILURES, Latencies, LoadResult, LoadStage
+from vmtailor.model.exercise import Exercise, StepKind
 
 #: Stages of a load, and loads of an exercise, that are read.
 _STAGES, _LOADS = 64, 256
@@ -46,6 +47,7 @@ class _Stage:
 def parse(text: str) -> tuple[LoadResult, ...]:
     """Return the results in what the client told, in its order; of a load that was told twice, the last."""
     found: dict[int, tuple[list[_Stage], bool]] = {}
+    fine: dict[int, int] = {}
     stages: list[_Stage] | None = None
     step = -1
     for line in text.split("\n"):
@@ -55,6 +57,8 @@ def parse(text: str) -> tuple[LoadResult, ...]:
             found[step] = (stages, False)
         elif stages is None:
             continue
+        elif word == "clock":
+            fine[step] = _numbers(rest).get("fine-ns", 0)
         elif word == "stage" and len(stages) < _STAGES:
             stages.append(_Stage(_numbers(rest)))
         elif word == "why" and stages:
@@ -65,7 +69,18 @@ def parse(text: str) -> tuple[LoadResult, ...]:
             found[step] = (stages, True)
             stages = None
     return tuple(
-        LoadResult(number, tuple(one.made() for one in rows), whole) for number, (rows, whole) in found.items()
+        LoadResult(number, tuple(one.made() for one in rows), whole, fine.get(number, 0))
+        for number, (rows, whole) in found.items()
+    )
+
+
+def of_exercise(text: str, exercise: Exercise | None) -> tuple[LoadResult, ...]:
+    """Return the results in what the client told, with the titles of their steps."""
+    steps = exercise.load if exercise is not None else ()
+    titles = [step.title for step in steps if step.kind is not StepKind.HOST_COMMAND]
+    return tuple(
+        replace(one, title=titles[one.step] if one.step < len(titles) else f"step {one.step + 1}")
+        for one in parse(text)
     )
 
 

@@ -43,7 +43,8 @@ def boot_bundle(asked: BootOptions, bundle: Path) -> None:
     choice = _monitor(asked, architecture)
     if choice is not None:
         own = replace(own, monitor=choice.monitor, accelerator=choice.accelerator, clock=choice.clock)
-    subject = bundle_boots.prepare(bundle, own, asked.timeout_s, guest_programs.of(architecture), Store())
+    natives = guest_programs.of(architecture)
+    subject = bundle_boots.prepare(bundle, own, asked.timeout_s, natives, Store(), exercise=asked.exercise)
     with monitors.lab_programs({} if choice is None else choice.programs):
         monitors.of(subject.machine).require(subject.machine)
         if choice is not None:

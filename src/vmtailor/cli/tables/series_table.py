@@ -18,6 +18,7 @@ from vmtailor.base.files import plain_files
 from vmtailor.base.terminal import BREAK, Column, Table, TerminalConsole, Text, box
 from vmtailor.base.text import plural
 from vmtailor.base.verb_end import NextCommand, VerbEnd, VerdictMark, show_end
+from vmtailor.cli.tables.load_table import show_loads
 from vmtailor.cli.tables.monitor_table import show_monitor
 from vmtailor.model.boots.boot import Outcome
 from vmtailor.model.boots.series import BootSeries, JudgedBy
@@ -83,6 +84,7 @@ def show(series: BootSeries, out: Path, console: TerminalConsole) -> None:
     _failures(series, out, console)
     if series.trials:
         _trials(series, console)
+    show_loads(series.of(base.name), console)
     monitor = next((boot.monitor for boot in series.of(base.name) if boot.monitor is not None), None)
     if monitor is not None:
         show_monitor(monitor, console)

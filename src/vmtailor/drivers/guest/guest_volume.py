@@ -33,6 +33,8 @@ _STARTS_FURTHER = b"\0builtin\0"
 _MOUNT = "mount-at"
 #: A word in an init that can talk on a virtio port.
 _PORT = b"\0virtio-line\0"
+#: Names the record of a step that is a load.
+_REQUESTS = "requests"
 _SECTOR = 512
 
 
@@ -76,6 +78,11 @@ def can_mount(init: bytes, *, by_9p: bool = False) -> bool:
     """Return whether an init can mount what the user asks for (`Run.mounts`), or folders by 9p; those of versions
     before cannot."""
     return f"\0{_MOUNT}\0".encode() in init and (not by_9p or _MOUNTS_9P in init)
+
+
+def knows_loads(init: bytes) -> bool:
+    """Return whether an init drives loads; those of versions before know single requests alone."""
+    return f"\0{_REQUESTS}\0".encode() in init
 
 
 def has_dhcp(init: bytes) -> bool:
@@ -212,7 +219,7 @@ def exercise_records(exercise: Exercise) -> list[tuple[str, str]]:
         pairs += _step_records(ready.step)
     for number, step in enumerate(step for step in exercise.load if step.kind != StepKind.HOST_COMMAND):
         if step.load is not None:
-            pairs += [("step", "load"), (".timeout-ms", str(_ms(step.load.limit_s)))]
+            pairs += [("step", _REQUESTS), (".timeout-ms", str(_ms(step.load.limit_s)))]
             pairs += [(".arg", word) for word in load_words.words(step, number)]
         else:
             pairs += [("step", step.kind.value), *_step_records(step)]

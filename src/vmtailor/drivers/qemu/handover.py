@@ -276,6 +276,8 @@ def _give_plugin(made: Handed, stack: contextlib.ExitStack, how: Confinement, pl
     source = _Opened(stack)
     _give_copy(made, source, how, "plugin.so", str(plugin.library))
     _give_copy(made, source, how, "plugin.conf", str(plugin.config))
+    if plugin.functions is not None:
+        _give_copy(made, source, how, "plugin.functions", str(plugin.functions))
     number = _open(stack, str(plugin.out), _READ_WRITE | os.O_CREAT | os.O_TRUNC)
     stack.callback(_unlink_if_empty, plugin.out)
     made.give(str(plugin.out), f"fd:{number}", number)

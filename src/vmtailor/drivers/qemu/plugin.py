@@ -18,6 +18,7 @@ from vmtailor.model.boots.counters import (
     CountingConfig,
     CountingMode,
 )
+from vmtailor.model.call_code import FollowedCode
 
 #: Owners that the plugin can tell apart, besides "boot" and "other".
 MAX_OWNERS = 14
@@ -85,12 +86,13 @@ def _opcode(one: Opcode) -> str:
 
 @dataclass(frozen=True)
 class Plugin:
-    """A plugin's library, and the files it reads and writes."""
+    """A plugin's library, and the files it reads and writes. `functions`: of the one that follows calls."""
 
     library: Path
     config: Path
     out: Path
     mode: CountingMode = CountingMode.COUNTS
+    functions: Path | None = None
 
     def counted(self) -> tuple[bytes, Counters | None]:
         """Return the file that the plugin left, and what it says; nothing where it counts or wrote nothing."""
@@ -99,21 +101,45 @@ class Plugin:
         from vmtailor.drivers.monitors import counts_file  # a run counts nothing: it loads no numpy
 
         data = self.out.read_bytes()
+        if self.functions is not None:
+            return data, None
         return data, counts_file.parse(data, "the plugin's counts") if data else None
 
     def option(self, name: Callable[[str], str] = str) -> str:
         """Return the value of QEMU's -plugin option. `name`: what QEMU calls a file; its output may be "fd:NUMBER",
         too."""
-        library, config, out = (name(str(path)).replace(",", ",,") for path in (self.library, self.config, self.out))
-        return f"{library},config={config},out={out}"
+        paths = (self.library, self.config, self.out, *((self.functions,) if self.functions is not None else ()))
+        library, config, out, *functions = (name(str(path)).replace(",", ",,") for path in paths)
+        return f"{library},config={config},out={out}{''.join(f',functions={one}' for one in functions)}"
 
 
 def prepare(library: Path, config: CountingConfig, folder: Path) -> Plugin:
     """Write the configuration into a folder, where the results will be, too."""
-    plugin = Plugin(library, folder / "plugin.conf", folder / "plugin.counts", config.mode)
+    functions = folder / "plugin.functions" if config.follow is not None else None
+    plugin = Plugin(
+        library=library,
+        config=folder / "plugin.conf",
+        out=folder / "plugin.counts",
+        mode=config.mode,
+        functions=functions,
+    )
+    if functions is not None and config.follow is not None:
+        functions.write_text(functions_text(named(config.architecture), config.follow))
     plugin.config.write_text(text_of(config))
     plugin.out.unlink(missing_ok=True)
     return plugin
+
+
+def functions_text(architecture: Architecture, code: FollowedCode) -> str:
+    """Return the text of the file of functions, for the plugin that follows calls, of a processor whose calls can be
+    followed."""
+    following = architecture.following
+    if following is None:
+        raise VmtailorError(f"the calls of a kernel for {architecture.title} cannot be followed")
+    lines = [f"stack {following.stack_bytes:x}", f"nodes {code.most_nodes:x}", f"image-map {code.image_map:x}"]
+    lines += [f"opcode {o.kind} {o.value:x} {o.mask:x} {o.next:x} {o.next_mask:x}" for o in following.opcodes]
+    lines += [f"function {one.address:x} {one.flags:x} {one.object}" for one in code.functions]
+    return "\n".join(lines) + "\n"
 
 
 def _word(name: str) -> str:

@@ -86,4 +86,6 @@ class QemuMonitor(Monitor):
 
     def counter(self, config: CountingConfig, natives: Natives, folder: Path) -> Plugin:
         """Return the plugin with its files. Raises HostError where this QEMU loads none."""
-        return plugin.prepare(natives.plugin(qemu_program.plugin_api(config.architecture)), config, folder)
+        api = qemu_program.plugin_api(config.architecture)
+        library = natives.plugin(api) if config.follow is None else natives.call_plugin(api)
+        return plugin.prepare(library, config, folder)

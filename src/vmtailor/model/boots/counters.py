@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from vmtailor.model.architecture import presumed_name
+from vmtailor.model.call_code import FollowedCode
 
 if TYPE_CHECKING:  # a run names marks and counts nothing: it loads no numpy
     import numpy as np
@@ -66,7 +67,8 @@ class CountingConfig:
     afterwards user code, unless it is firmware that stays. By default that of the mark of that name. `devices`: count
     memory-mapped device accesses, and let a device's work finish before the guest goes on; without it, boots with disks
     differ a little. `architecture`: its name, as model/architecture.py knows it. `guests`: the machine is a host
-    itself, and its hypervisor's guest is counted apart; `guest_kernel`: as `kernel`, of that guest."""
+    itself, and its hypervisor's guest is counted apart; `guest_kernel`: as `kernel`, of that guest. `follow`: the
+    kernel's calls are followed instead; the file that is left has them, and there are no Counters."""
 
     kernel: int | None = None
     mode: CountingMode = CountingMode.COUNTS
@@ -77,6 +79,7 @@ class CountingConfig:
     architecture: str = field(default_factory=presumed_name)
     guests: bool = False
     guest_kernel: int | None = None
+    follow: FollowedCode | None = None
 
 
 @dataclass(frozen=True, slots=True)

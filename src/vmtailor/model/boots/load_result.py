@@ -99,11 +99,14 @@ class LoadStage:
 @dataclass(frozen=True)
 class LoadResult:
     """The result of one step that is a load, by its number in the exercise as it was driven. `whole`: the client told
-    all of it."""
+    all of it. `fine_ns`: what the guest's timers were right to; 0 where it was not told. `title`: the
+    step in a few words."""
 
     step: int
     stages: tuple[LoadStage, ...]
     whole: bool = True
+    fine_ns: int = 0
+    title: str = ""
 
     @property
     def asked(self) -> int:

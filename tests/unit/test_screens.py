@@ -31,6 +31,7 @@ from vmtailor.base.terminal import TerminalConsole
 from vmtailor.cli import analyze, cache, compare, doctor, explain, gate, refit, show, stages, verify
 from vmtailor.cli.boots import boot_requests
 from vmtailor.cli.fit_record import TraceLines
+from vmtailor.cli.tables import call_tables
 from vmtailor.model.boots import comparison as compared
 from vmtailor.model.boots import timeline as boots
 from vmtailor.model.boots.boot import Phase
@@ -392,10 +393,10 @@ CALLS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("part", [stages.Show.SYSCALLS, stages.Show.TASKS])
-def test_trace_shows_calls_by_name_and_by_task(part: stages.Show, screen: Screen) -> None:
+@pytest.mark.parametrize("part", [call_tables.Show.SYSCALLS, call_tables.Show.TASKS])
+def test_trace_shows_calls_by_name_and_by_task(part: call_tables.Show, screen: Screen) -> None:
     rows = stages._rows(part, CALLS, ())
-    stages._print(rows, False)
+    call_tables.print_rows(rows, False)
     screen(f"trace-{part}.txt")
     same_document(rows, f"trace-{part}.json")
 
@@ -416,10 +417,10 @@ FILES = (FileUse("/etc/passwd", 3, 0, False), FileUse("/var/log/x", 1, 2, True))
 
 
 def test_trace_shows_files_as_rows(screen: Screen) -> None:
-    stages._print(stages._rows(stages.Show.FILES, (), FILES), False)
-    stages._print([], False)
+    call_tables.print_rows(stages._rows(call_tables.Show.FILES, (), FILES), False)
+    call_tables.print_rows([], False)
     screen("trace-files.txt")
-    stages._print(stages._rows(stages.Show.FILES, (), FILES), True)
+    call_tables.print_rows(stages._rows(call_tables.Show.FILES, (), FILES), True)
     screen("trace-files.json")
 
 
@@ -428,7 +429,7 @@ def test_trace_shows_what_ran_by_phase_the_dearest_first(screen: Screen) -> None
         AttributedCost(Phase.INIT, "f", "f.c", "F", 10), AttributedCost(Phase.KERNEL, "g", "g.c", "", 5),
         AttributedCost(Phase.INIT, "h", "h.c", "H", 900),
     )  # fmt: skip
-    stages._print(stages._coverage(cast("Any", SimpleNamespace(costs=SimpleNamespace(rows=rows)))), False)
+    call_tables.print_rows(stages._coverage(cast("Any", SimpleNamespace(costs=SimpleNamespace(rows=rows)))), False)
     assert stages._coverage(cast("Any", SimpleNamespace(costs=None))) == []
     screen("trace-coverage.txt")
 

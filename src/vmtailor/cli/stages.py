@@ -5,64 +5,103 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 
+from vmtailor.analysis.calls.call_shares import During
 from vmtailor.analysis.changes import plan_summary
 from vmtailor.analysis.demands import strace_log
 from vmtailor.base import figures, output
+from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records
 from vmtailor.base.terminal import Table, Text, box, folding, for_table
 from vmtailor.base.text import plural
 from vmtailor.base.verb_end import EndVerdict, NextCommand, VerbEnd, VerdictMark, show_end
+from vmtailor.cli.tables.call_tables import (
+    CALL,
+    CALLED_ON,
+    DURING,
+    FLAME_PAGE,
+    FOLDED,
+    FOLLOWED_PARTS,
+    SHOW,
+    SPEEDSCOPE,
+    WHOSE,
+    Pictures,
+    Selection,
+    Show,
+    print_rows,
+    require_followed,
+    show_followed,
+)
+from vmtailor.drivers.host.bundle_folder import is_bundle
 from vmtailor.model.bundle import PLAN
-from vmtailor.model.option import Option, OptionSubject, refusal, refuse
+from vmtailor.model.option import OptionSubject, refusal, refuse
 from vmtailor.model.option_rows import JSON, OUT
 from vmtailor.model.syscalls import SyscallEvent
 from vmtailor.model.trace import FileUse
-from vmtailor.pipeline import kernel_trials, subject_kind, work_stages
+from vmtailor.pipeline import followed_calls, kernel_trials, subject_kind, work_stages
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.pipeline.subject import Findings
 from vmtailor.pipeline.work_files import WorkFolder, is_work_folder
 
 
-class Show(StrEnum):
-    """The parts of a trace that `trace --show` prints."""
-
-    SYSCALLS = "syscalls"
-    TASKS = "tasks"
-    FILES = "files"
-    COVERAGE = "coverage"
-
-
 def trace(
     asked: FitOptions,
     out: Annotated[Path | None, replace(OUT, help="Begin a work folder here: the trace, for the next stages.")] = None,
-    show: Annotated[Show, Option(name="--show", type=Show, help="Print this part of the trace.")] = Show.SYSCALLS,
+    show: Annotated[Show, SHOW] = Show.SYSCALLS,
+    call: Annotated[str, CALL] = "",
+    called_on: Annotated[str, CALLED_ON] = "",
+    whose: Annotated[str, WHOSE] = "",
+    during: Annotated[During, DURING] = During.LOAD,
+    folded: Annotated[Path | None, FOLDED] = None,
+    speedscope: Annotated[Path | None, SPEEDSCOPE] = None,
+    page: Annotated[Path | None, FLAME_PAGE] = None,
     json: Annotated[bool, JSON] = False,
 ) -> None:
-    """Run the exercise on the baseline, and show its trace. For a work folder, show the saved trace."""
+    """Run the exercise on the baseline, and show its trace. For a work folder, show the saved trace; for a bundle, what
+    its kernel's calls cost."""
+    shown = Selection(call=call, on=called_on, owner=whose, during=during)
+    files = Pictures(folded=folded, speedscope=speedscope, page=page)
+    if show not in FOLLOWED_PARTS:
+        require_followed(shown, files, show)
+    if show is Show.CALLGRAPH and not call:
+        raise UserInputError("--show callgraph needs the name of a call", hint="add --call NAME, such as --call read")
+    if show in FOLLOWED_PARTS and is_bundle(Path(asked.reference)):
+        _of_bundle(asked, out, show, shown, files, json)
+        return
     saved = _folder_of(asked, OptionSubject.TRACED_FOLDER)
     if saved is not None and out is not None:
         raise refusal(("--out",), OptionSubject.TRACED_FOLDER, saved)
     if saved is not None:
         work = WorkFolder(saved, asked.store)
-        if show is not Show.COVERAGE:
-            _print(_rows(show, *work_stages.calls(work)), json)
-            return
-        with work_stages.findings(work, asked) as findings:
-            _print(_coverage(findings), json)
+        if show in FOLLOWED_PARTS:
+            show_followed(work_stages.followed(work, asked), show, shown, files, json)
+        elif show is not Show.COVERAGE:
+            print_rows(_rows(show, *work_stages.calls(work)), json)
+        else:
+            with work_stages.findings(work, asked) as findings:
+                print_rows(_coverage(findings), json)
         return
     begun = subject_kind.prepare(asked) if out is None else work_stages.trace(asked, out)
     with begun as subject:
-        _print(_coverage(subject.trace()) if show is Show.COVERAGE else _rows(show, *subject.calls()), json)
+        if show in FOLLOWED_PARTS:
+            show_followed(followed_calls.of_image(subject), show, shown, files, json)
+        else:
+            print_rows(_coverage(subject.trace()) if show is Show.COVERAGE else _rows(show, *subject.calls()), json)
     if out is not None and not json:
         after = NextCommand("Plan the kernel", ("vmtailor", "plan", str(out)))
         verdict = EndVerdict(VerdictMark.GOOD, "traced", f"the trace is in {out}")
         show_end(VerbEnd(verdict=verdict, commands=(after,)))
+
+
+def _of_bundle(asked: FitOptions, out: Path | None, show: Show, shown: Selection, files: Pictures, json: bool) -> None:
+    refuse(asked, OptionSubject.FITTED, asked.reference)
+    if out is not None:
+        raise refusal(("--out",), OptionSubject.FITTED, asked.reference)
+    show_followed(followed_calls.of_bundle(Path(asked.reference), asked.store), show, shown, files, json)
 
 
 def _rows(show: Show, events: Iterable[SyscallEvent], files: Sequence[FileUse]) -> list[dict[str, Any]]:
@@ -116,17 +155,6 @@ def _coverage(findings: Findings[Any]) -> list[dict[str, Any]]:
         }
         for row in rows
     ]
-
-
-def _print(rows: list[dict[str, Any]], json: bool) -> None:
-    if json:
-        output.document({"schema": "vmtailor/trace-rows/1", "rows": rows})
-        return
-    names = (name.replace("_", " ") for name in (rows[0] if rows else ("nothing was seen",)))
-    table = Table(*folding(*names), box=box.SIMPLE_HEAD)
-    for row in rows:
-        table.add_row(*(str(value) for value in row.values()))
-    for_table().print(table)
 
 
 def plan(

@@ -26,7 +26,8 @@ from vmtailor.model.plan import Plan
 from vmtailor.model.syscalls import SyscallEvent
 from vmtailor.model.systems.system import System
 from vmtailor.model.trace import FileUse
-from vmtailor.pipeline import bundle_files, fit_sides, saved_trace, subject_kind, system_bundle
+from vmtailor.pipeline import bundle_files, fit_sides, followed_calls, saved_trace, subject_kind, system_bundle
+from vmtailor.pipeline.followed_calls import FollowedCalls
 from vmtailor.pipeline.image_subject import ImageSubject, assembled, machine_with
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.pipeline.subject import Built, Findings, Subject
@@ -58,6 +59,14 @@ def calls(work: WorkFolder) -> tuple[Iterable[SyscallEvent], Sequence[FileUse]]:
     if work.is_system:
         return calls_of(work.file(f"{TRACE}/{REQUESTS}")), work.system_trace.files
     return container_trace.log_of(work.requests(), work.trace).events, work.trace.files
+
+
+def followed(work: WorkFolder, asked: FitOptions) -> FollowedCalls:
+    """Follow the calls of the baseline that was traced in the folder. Raises UserInputError for a system."""
+    if work.is_system:
+        return followed_calls.of_image(None)
+    record, folder, _ = saved_trace.of_container(work)
+    return followed_calls.of_image(inputs_of(work, asked), record, folder)
 
 
 def plan(folder: Path, asked: FitOptions) -> Plan:

@@ -113,7 +113,8 @@ class FollowedBoot:
 
     def object_title(self, number: int) -> str:
         """Return the title of what calls are made on, or empty."""
-        return followed_code.objects().object[number].title if number >= 0 else ""
+        known = followed_code.objects().object
+        return known[number].title if 0 <= number < len(known) else ""
 
     def costs(self, during: During) -> tuple[CallCost, ...]:
         """Return the cost of each kind of work, dearest first. Their sum is the kernel's total."""
@@ -127,6 +128,8 @@ class FollowedBoot:
 
         for stretch in self.stretches(during):
             for one in stretch.works:
+                if not one.own + one.soft:
+                    continue  # done in another stretch
                 sums = work.setdefault(key(one.purpose), [0, 0])
                 sums[0] += one.own
                 sums[1] += one.soft

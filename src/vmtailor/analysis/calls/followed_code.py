@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
-from vmtailor.analysis.cost.plugin_counts import SymbolTable
+from vmtailor.analysis.cost.plugin_counts import UNKNOWN, SymbolTable
+from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import toml_files
+from vmtailor.model.architecture import Architecture
 from vmtailor.model.call_code import CallCode, FollowedCode, FollowedFunction, FunctionFlags
 
 #: The most nodes that a tree of calls has: a boot and a load of lighttpd take some 70,000.
@@ -38,6 +40,15 @@ class CallObjects:
 def objects() -> CallObjects:
     """Return data/calls/objects.toml. Raises UserInputError when it is wrong."""
     return toml_files.read_strictly(_FILE.read_text("utf-8"), CallObjects, _FILE.name)
+
+
+def require(architecture: Architecture) -> CallCode:
+    """Return how the calls of a kernel look. Raises UserInputError for a processor whose calls cannot be followed."""
+    if architecture.following is None:
+        raise UserInputError(
+            f"the calls of a kernel for {architecture.title} cannot be followed", hint="vmtailor trace --show coverage"
+        )
+    return architecture.following
 
 
 class Names:
@@ -76,7 +87,8 @@ def of_table(table: SymbolTable, code: CallCode, most_nodes: int = MOST_NODES) -
     methods = Names((name, i) for i, one in enumerate(objects().object) for name in one.functions)
     found: dict[int, FunctionFlags] = {}
     on: dict[int, int] = {}
-    for address, name in table.everywhere:
+    for address, whole in table.everywhere:
+        name = whole.partition(" ")[0]  # a module's name stands behind
         for flag, names in flags:
             if names.of(name) is not None:
                 found[address] = found.get(address, FunctionFlags.NONE) | flag
@@ -98,3 +110,13 @@ def call_name(function: str, code: CallCode) -> str:
         return function
     name = function.removeprefix(begin)
     return code.names.get(name, name)
+
+
+def with_modules(table: SymbolTable, functions: Iterable[tuple[int, str]], ends: Iterable[int]) -> SymbolTable:
+    """Return a kernel's table with the functions of loaded modules. `ends`: addresses behind which no module's code
+    lies. Code of no known function is UNKNOWN's."""
+    known = {int(at) for at in table.starts[:-1]}
+    image = [(at, name, at in known) for at, name in table.everywhere]
+    behind = table.addresses.get("_end")
+    gaps = [(at, UNKNOWN, True) for at in (*ends, *((behind,) if behind is not None else ()))]
+    return SymbolTable.of([*image, *((at, name, True) for at, name in functions), *gaps], table.architecture)

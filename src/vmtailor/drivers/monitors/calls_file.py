@@ -80,6 +80,7 @@ class _Step:
     rows: np.ndarray = field(default_factory=lambda: np.empty(0, _COUNT))
     works: list[KernelWork] = field(default_factory=list)
     cases: list[CallCase] = field(default_factory=list)
+    whole: bool = False
 
 
 @dataclass
@@ -107,6 +108,7 @@ class _Reader:
             self.steps[-1].users = list(struct.unpack(f"<{count}Q", payload))
         elif tag == b"CONT":
             self.steps[-1].rows = np.frombuffer(payload, _COUNT)
+            self.steps[-1].whole = True
         elif tag == b"WORK":
             self.steps[-1].works = [KernelWork(self._purpose(row[:5]), *row[5:]) for row in _WORK.iter_unpack(payload)]
         elif tag == b"CASE":
@@ -131,7 +133,7 @@ class _Reader:
         ].any():
             raise ValueError("a node's parent comes behind it")
         begin, found, early, kernel = "reset", [], 0, 0
-        for step in self.steps:
+        for step in (one for one in self.steps if one.whole):  # the last one may be cut off
             if len(step.rows) and step.rows["node"].max() >= len(table):
                 raise ValueError("a count of an unknown node")
             if len(step.rows) and step.rows["purpose"].max() >= len(step.works):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from vmtailor.base.errors import UserInputError, VmtailorError
+from vmtailor.base.errors import VmtailorError
 from vmtailor.model.architecture import Architecture, Opcode, named
 from vmtailor.model.boots.counters import (
     ENTRY,
@@ -18,7 +18,7 @@ from vmtailor.model.boots.counters import (
     CountingConfig,
     CountingMode,
 )
-from vmtailor.model.call_code import CallCode, FollowedCode
+from vmtailor.model.call_code import FollowedCode
 
 #: Owners that the plugin can tell apart, besides "boot" and "other".
 MAX_OWNERS = 14
@@ -131,22 +131,15 @@ def prepare(library: Path, config: CountingConfig, folder: Path) -> Plugin:
 
 
 def functions_text(architecture: Architecture, code: FollowedCode) -> str:
-    """Return the text of the file of functions, for the plugin that follows calls. Raises UserInputError for a
-    processor whose calls cannot be followed."""
-    following = calls_of(architecture)
+    """Return the text of the file of functions, for the plugin that follows calls, of a processor whose calls can be
+    followed."""
+    following = architecture.following
+    if following is None:
+        raise VmtailorError(f"the calls of a kernel for {architecture.title} cannot be followed")
     lines = [f"stack {following.stack_bytes:x}", f"nodes {code.most_nodes:x}", f"image-map {code.image_map:x}"]
     lines += [f"opcode {o.kind} {o.value:x} {o.mask:x} {o.next:x} {o.next_mask:x}" for o in following.opcodes]
     lines += [f"function {one.address:x} {one.flags:x} {one.object}" for one in code.functions]
     return "\n".join(lines) + "\n"
-
-
-def calls_of(architecture: Architecture) -> CallCode:
-    """Return how calls are followed. Raises UserInputError for a processor whose calls cannot be."""
-    if architecture.following is None:
-        raise UserInputError(
-            f"the calls of a kernel for {architecture.title} cannot be followed", hint="vmtailor trace --show coverage"
-        )
-    return architecture.following
 
 
 def _word(name: str) -> str:

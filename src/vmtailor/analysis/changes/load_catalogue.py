@@ -66,7 +66,10 @@ def _change(subject: str, row: dict[str, Any]) -> LoadChange:
     if not settings:
         raise ValueError(f"{name} sets nothing")
     change = Change(name, does, settings, (Reason(Cause.ADVICE, f"load:{name}", reason),))
-    return LoadChange(subject, Candidate(change, processors=processors), reason, gives_up, proposed, published)
+    candidate = Candidate(change, processors=processors)
+    return LoadChange(
+        subject=subject, candidate=candidate, reason=reason, gives_up=gives_up, proposed=proposed, published=published
+    )
 
 
 @functools.cache

@@ -66,6 +66,9 @@ one image:
 
     vmtailor refit BUNDLE {keeps} -o WITH --repeat 2
     .venv/bin/python tools/monitor_needs.py --price BUNDLE/run.json WITH/run.json
+
+With `vmtailor refit BUNDLE --for TARGET` in the first line, the second prints the price of all that a target needs.
+Not measured yet: {unpriced}.
 """
 
 
@@ -96,10 +99,15 @@ def table(found: list[tuple[str, KernelNeed]]) -> list[str]:
 def page() -> str:
     """The whole page as Markdown."""
     parts = [HEAD, *table(rows()), TARGETS, *table(target_rows()), TAIL]
-    fitted = [(title, need, need.price) for title, need in (*rows(), *target_rows()) if need.price is not None]
+    needs = (*rows(), *target_rows())
+    fitted = [(title, need, need.price) for title, need in needs if need.price is not None]
     parts += [f"| {title} | `{need.id}` | {' | '.join(words(price).values())} |\n" for title, need, price in fitted]
+    whole = [(row.name, row.price) for row in targets.every() if row.price is not None]
+    parts += [f"| `{name}` | all that it needs | {' | '.join(words(price).values())} |\n" for name, price in whole]
+    same = {tuple(need.symbols.items()) for _, need, _ in fitted}
+    unpriced = [f"{title} `{need.id}`" for title, need in needs if tuple(need.symbols.items()) not in same]
     keeps = " ".join(f"--keep {name}" for name in fitted[0][1].symbols)
-    return "".join((*parts, END.format(keeps=keeps)))
+    return "".join((*parts, END.format(keeps=keeps, unpriced="; ".join(unpriced))))
 
 
 def words(price: NeedPrice) -> dict[str, str]:

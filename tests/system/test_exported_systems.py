@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,12 +18,14 @@ from tests.system.test_exported_monitors import qemu
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 
-#: Writes a file, and gives the system the address of QEMU's own network: it has none of its own.
-ADDRESS = """\
+#: Writes a file, and gives the system the address of QEMU's own network: it has none of its own. udev may give the
+#: interface another name meanwhile.
+ADDRESS = r"""
 [Service]
 Type=oneshot
 ExecStart=/usr/bin/busybox sh -c "echo kept >/srv/www/kept && sync"
-ExecStart=/usr/bin/busybox ifconfig eth0 10.0.2.15 netmask 255.255.255.0 up
+ExecStart=/usr/bin/busybox sh -c "until busybox ifconfig $(busybox ls /sys/class/net | busybox grep ^e) 10.0.2.15 \
+    netmask 255.255.255.0 up; do busybox sleep 1; done"
 [Install]
 WantedBy=multi-user.target
 """
@@ -94,6 +97,25 @@ def test_firmware_boots_it_from_a_disk_with_our_loaders(kind: str, for_pci: Path
     with_address(out / "disk.raw", 1 << 20)
     command = command_of(out).replace("-nic user,", f"-nic user,hostfwd=tcp:127.0.0.1:{port}-:80,")
     with started("sh", "-c", command + firmware_of(kind, tmp_path), cwd=out):
+        assert answer(f"http://127.0.0.1:{port}/", 400.0) == PAGE
+
+
+def test_uefi_firmware_starts_a_unified_kernel_image_alone(for_pci: Path, tmp_path: Path) -> None:
+    """From a folder as a FAT file system: no loader, no disk but the root, and the words that are inside."""
+    port = free_port()
+    out = exported(for_pci, tmp_path, "--to", "kernel:uki", "--name", "uki")
+    boot = tmp_path / "esp" / "EFI" / "BOOT"
+    boot.mkdir(parents=True)
+    shutil.copyfile(out / "uki.efi", boot / "BOOTX64.EFI")
+    disk = shutil.copyfile(for_pci / "disk.raw", tmp_path / "disk.raw")
+    with_address(disk)
+    command = (
+        "exec qemu-system-x86_64 -machine q35 -accel tcg -cpu max -m 512 -nographic -no-reboot"
+        f" -nic user,model=virtio-net-pci,hostfwd=tcp:127.0.0.1:{port}-:80"
+        f" -drive file={disk},format=raw,if=virtio -drive file=fat:{tmp_path}/esp,format=raw,if=none,id=esp,readonly=on"
+        " -device virtio-blk-pci,drive=esp,bootindex=1"
+    )
+    with started("sh", "-c", command + firmware_of("uefi", tmp_path), cwd=out):
         assert answer(f"http://127.0.0.1:{port}/", 400.0) == PAGE
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -16,8 +17,8 @@ from pathlib import Path
 
 import pytest
 from tests.fakes.program import run_program
-from tests.system.conftest import with_image
-from tests.system.test_exported_machines import answer, free_port
+from tests.system.conftest import Fitted, with_image
+from tests.system.test_exported_machines import answer, exported, free_port, started
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 #: The user of a session where the tests run as root: libvirt would take root's for the host's own.
@@ -113,3 +114,32 @@ def test_a_machine_ends_with_its_container(exportable: Path, session: Session, t
         time.sleep(0.5)
     said = (out / "console.log").read_bytes()
     assert b"Hello from a machine made to measure.\r\nvmtailor: the container ended with status 3\r\n" in said
+
+
+def test_passt_leads_to_a_machine_that_has_the_address_of_the_domain(lighttpd: Fitted, tmp_path: Path) -> None:
+    """As libvirt starts both for `libvirt:passt`, which Debian 12's libvirt refuses. passt runs as nobody: its socket
+    is in a folder of everybody's."""
+    port = free_port()
+    out = exported(lighttpd.bundle, tmp_path, "--to", "qemu")
+    script = (out / "start").read_text()
+    with tempfile.TemporaryDirectory(prefix="vt-") as folder:
+        Path(folder).chmod(0o777)
+        netdev = f"-netdev stream,id=net,server=off,addr.type=unix,addr.path={folder}/socket"
+        (out / "start").write_text(re.sub(r"-netdev \S+", netdev, script))
+        words = (
+            "--foreground",
+            "--one-off",
+            "--socket",
+            f"{folder}/socket",
+            "--address",
+            "10.0.2.15",
+            "--netmask",
+            "24",
+        )
+        with started("passt", *words, "--tcp-ports", f"127.0.0.1/{port}:80", cwd=tmp_path) as passt:
+            end = time.monotonic() + 30
+            while not (Path(folder) / "socket").exists():
+                assert passt.poll() is None and time.monotonic() < end, (tmp_path / "console").read_text()
+                time.sleep(0.1)
+            with started("./start", cwd=out):
+                assert b"<html" in answer(f"http://127.0.0.1:{port}/").lower()

@@ -19,11 +19,14 @@ _DEVICE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,14}\Z")
 _TEXT = """\
 #!/bin/sh
 # As root: `./network up` makes the TAP device {tap} of the machine {name}, and leads its ports to it. `./network down`
-# undoes both. Members of the group kvm may use the device; GROUP=NAME: another group.
+# undoes both. Members of the group kvm may use the device; GROUP=NAME: another group. A host without that group gives
+# it to your own.
 set -eu
+group=${{GROUP:-kvm}}
+[ -n "${{GROUP:-}}" ] || getent group kvm >/dev/null || group=$(id -gn "${{SUDO_USER:-root}}")
 case "${{1:-}}" in
 up)
-    ip link show dev {tap} >/dev/null 2>&1 || ip tuntap add dev {tap} mode tap group "${{GROUP:-kvm}}"
+    ip link show dev {tap} >/dev/null 2>&1 || ip tuntap add dev {tap} mode tap group "$group"
     ip address replace {gateway} dev {tap}
     ip link set dev {tap} up
 {kernel}\

@@ -15,7 +15,7 @@ from vmtailor.drivers.host.bundle_folder import BundleFolder
 from vmtailor.drivers.monitors import monitors
 from vmtailor.model.architecture import named
 from vmtailor.model.bundle import Bundle
-from vmtailor.model.kernel_needs import KernelNeed
+from vmtailor.model.kernel_needs import KernelNeed, NeedPrice
 from vmtailor.model.machine import Disk, Machine, PublishedPort
 
 #: In place of an address: the guest gets one by DHCP.
@@ -50,7 +50,7 @@ class TargetRow:
     ACPI. `console`: what kernels call its serial line, where that is not the processor's usual one. `board`: its
     machines' kind, as the target calls it; `features`, `absent_timers`: of these, in the target's own words.
     `tried`: what vmtailor's tests do with its files, behind "vmtailor's tests"; empty where they start nothing of it.
-    `checked`: a sentence of what is checked instead."""
+    `checked`: a sentence of what is checked instead. `price`: of all that it needs; None where that was not fitted."""
 
     name: str
     title: str
@@ -69,6 +69,7 @@ class TargetRow:
     features: tuple[str, ...] = ()
     absent_timers: tuple[str, ...] = ()
     monitor: str = ""
+    price: NeedPrice | None = None
     variant: tuple[TargetVariant, ...] = ()
     need: tuple[KernelNeed, ...] = ()
     tool: tuple[dict[str, Any], ...] = ()

@@ -21,7 +21,7 @@ from bench_page import publish, say
 
 from vmtailor.analysis.cost import request_costs
 from vmtailor.analysis.cost.plugin_counts import SymbolTable
-from vmtailor.analysis.guests import boots, machine_variants
+from vmtailor.analysis.guests import boots, load_rows, machine_variants
 from vmtailor.base import figures
 from vmtailor.base.cache.store import Store
 from vmtailor.base.files import records, temporary
@@ -85,8 +85,8 @@ def page(found: Mapping[tuple[str, str], Boot]) -> str:
     for (load, name), one in found.items():
         assert one.container is not None
         for result in one.container.loads:
-            lines += ["", f"{load}, {name}:", "", f"| rate | {' | '.join(load_table.COLUMNS)} |"]
-            lines.append("|" + " --- |" * (len(load_table.COLUMNS) + 1))
+            lines += ["", f"{load}, {name}:", "", f"| {' | '.join(load_rows.HEADS)} |"]
+            lines.append("|" + " --- |" * len(load_rows.HEADS))
             lines += [f"| {' | '.join(cell or '–' for cell in row)} |" for row in load_table.rows(result)]
     return "\n".join([*lines, "", *knees(found), ""])
 

@@ -18,8 +18,9 @@ import pytest
 from vmtailor.analysis.guests import load_faults, load_records
 from vmtailor.base.natives import locate
 from vmtailor.drivers.guest import load_words
+from vmtailor.drivers.host import host_client
 from vmtailor.model.boots.load_result import LoadResult, LoadStage
-from vmtailor.model.exercise import Step, StepKind
+from vmtailor.model.exercise import Exercise, Ready, ReadyKind, Step, StepKind
 from vmtailor.model.load import Arrivals, Load, LoadPage, LoadProtocol
 
 pytestmark = pytest.mark.contract
@@ -121,6 +122,19 @@ def test_a_kept_connection_that_the_server_closes_is_opened_again(client: Path) 
     assert stage.right == stage.asked == 200 and stage.failures == ()
 
 
+def test_answers_that_are_not_like_the_first_right_one_are_wrong(client: Path) -> None:
+    others = iter([ANSWER, ANSWER.replace(b"hello", b"HELLO", 1), ANSWER[:-1] + b"\r"])
+
+    def other(line: socket.socket) -> None:
+        next(requests(line))
+        line.sendall(next(others, ANSWER))
+
+    with served(other) as port:
+        (stage,) = driven(client, port, StepKind.PEAK, peak(20, at_once=1))
+    assert (stage.right, stage.failures) == (18, (("wrong", 2),))
+    assert stage.why == f"{len(BODY)} bytes that are not those of the first right answer"
+
+
 def test_users_read_their_pages_in_turn_and_pause(client: Path) -> None:
     seen: list[bytes] = []
 
@@ -201,6 +215,19 @@ def test_a_server_of_redis(client: Path) -> None:
         load = Load((LoadPage(command=("GET", "bad")),), LoadProtocol.REDIS, sessions=3)
         (stage,) = driven(client, port, StepKind.PEAK, load)
     assert stage.failures == (("wrong", 3),) and "answered with an error" in stage.why
+
+
+def test_a_small_load_comes_from_the_host_through_a_published_port() -> None:
+    load = Load((PAGE,), at_once=64, rate=5000.0, to_rate=9000.0, seconds=3.0)
+    driven_so = Exercise("x", Ready(ReadyKind.TCP, Step(StepKind.TCP, port=80)), (Step(StepKind.RATE, 80, load=load),))
+    with served(good) as port:
+        assert host_client.ports_asked(driven_so) == {80}
+        assert host_client.wrong_answers(driven_so, {80: port}) == []
+    wrong = replace(load, pages=(LoadPage("/", status=204),))
+    driven_so = replace(driven_so, load=(Step(StepKind.RATE, 80, load=wrong),))
+    with served(good) as port:
+        (sentence,) = host_client.wrong_answers(driven_so, {80: port})
+    assert sentence == "from the host, rate of GET /, port 80: 0 of 40 right: status 200, not 204"
 
 
 # --- servers that do not answer, or answer anything ---

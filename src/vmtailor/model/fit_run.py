@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from vmtailor.base.files.records import Older
 from vmtailor.model.boots.boot import FunctionCost, PhaseCounts
 from vmtailor.model.boots.boot_cost import MemoryUse
+from vmtailor.model.boots.load_result import LoadResult
 from vmtailor.model.change import Change
 from vmtailor.model.exercise import Exercise, Proof
 from vmtailor.model.image import ImageConfig
@@ -73,6 +74,7 @@ class Side:
     wall_conditions: tuple[tuple[str, str], ...] = ()
     device_accesses_net: int | None = None  # without those of the named loops
     memory: MemoryUse | None = None  # of the machine with the least memory
+    loads: tuple[LoadResult, ...] = ()  # of the first boot on the instruction clock
 
 
 @dataclass(frozen=True)

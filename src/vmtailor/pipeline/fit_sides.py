@@ -106,8 +106,10 @@ def side_of(kernel: KernelFacts, name: str, machine: Machine, found: Measured, w
         subsystems=() if where is None else by_folder(found, where),
         initcalls=found.initcalls,
     )
+    container = found.exact[0].container
     return replace(
         side,
+        loads=container.loads if container is not None else (),
         conditions=measure.conditions(machine, Clock.INSTRUCTIONS),
         wall_conditions=(*measure.conditions(machine, Clock.WALL), ("boots", str(len(found.wall)))),
     )

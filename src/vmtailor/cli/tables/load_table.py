@@ -6,16 +6,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from vmtailor.analysis.cost import request_costs
-from vmtailor.analysis.guests import load_faults
+from vmtailor.analysis.guests import load_faults, load_rows
 from vmtailor.base import figures
 from vmtailor.base.terminal import Column, Table, TerminalConsole, Text, box
 from vmtailor.base.text import plain
 from vmtailor.model.boots.boot import Boot
-from vmtailor.model.boots.load_result import ABOVE, SHARES, LoadResult, LoadStage
-
-#: The columns of a table of stages, but for the first one.
-COLUMNS = ("a second", "right", "failed", *(f"p{100 * share:g}" for share in SHARES), "most", "held")
-LEGEND = f"latency from the moment at which a request was to begin; a percentile needs {ABOVE} answers that took longer"
+from vmtailor.model.boots.load_result import LoadResult
 
 
 def show_loads(boots: Sequence[Boot], console: TerminalConsole) -> None:
@@ -29,7 +25,7 @@ def show_loads(boots: Sequence[Boot], console: TerminalConsole) -> None:
         console.print(_stages(load))
         for sentence in _words(load):
             console.print(Text(sentence))
-    console.print(Text(LEGEND, style="dim"))
+    console.print(Text(load_rows.LEGEND, style="dim"))
     if sentence := costs(first):
         console.print(Text(sentence))
     others = [boot for boot in loaded[1:] if boot.container and boot.container.loads != first.container.loads]
@@ -39,8 +35,8 @@ def show_loads(boots: Sequence[Boot], console: TerminalConsole) -> None:
 
 
 def rows(load: LoadResult) -> list[tuple[str, ...]]:
-    """Return a row for each stage, in the order of its rate: its rate, and COLUMNS."""
-    return [_row(stage) for stage in sorted(load.stages, key=lambda stage: stage.rate or 0)]
+    """Return a row for each stage, in the order of its rate."""
+    return [load_rows.row(stage) for stage in sorted(load.stages, key=lambda stage: stage.rate or 0)]
 
 
 def costs(boot: Boot) -> str:
@@ -70,22 +66,11 @@ def _words(load: LoadResult) -> list[str]:
 
 
 def _stages(load: LoadResult) -> Table:
-    numbers = (Column(name, justify="right") for name in ("rate", *COLUMNS))
+    shown = rows(load)
+    # Percentiles that no stage supports only make the others fold.
+    kept = [at for at, head in enumerate(load_rows.HEADS) if head[0] != "p" or any(row[at] != "–" for row in shown)]
+    numbers = (Column(load_rows.HEADS[at], justify="right") for at in kept)
     table = Table(*numbers, title=plain(load.title), title_justify="left", box=box.SIMPLE_HEAD, title_style="bold")
-    for row in rows(load):
-        table.add_row(*row)
+    for row in shown:
+        table.add_row(*(row[at] for at in kept))
     return table
-
-
-def _row(stage: LoadStage) -> tuple[str, ...]:
-    latencies = stage.latencies
-    times = [latencies.at(share) for share in SHARES]
-    most = latencies.most_ns if stage.right else None
-    return (
-        figures.grouped(stage.rate) if stage.rate is not None else "at once",
-        figures.grouped(stage.achieved),
-        figures.grouped(stage.right),
-        figures.grouped(stage.failed),
-        *(figures.microseconds(None if time is None else time / 1e3) for time in (*times, most)),
-        "" if stage.rate is None else "yes" if stage.held else "no",
-    )

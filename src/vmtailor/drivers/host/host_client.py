@@ -10,11 +10,17 @@ import re
 import socket
 import threading
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 from vmtailor.base.errors import UserInputError, VmtailorError
+from vmtailor.base.natives import locate
 from vmtailor.base.process import run
+from vmtailor.base.text import plain
 from vmtailor.base.wrong_answers import EXPECTED, began, quoted, unlike
-from vmtailor.model.exercise import HOST_PORT, Exercise, Expect, Step, StepKind
+from vmtailor.drivers.guest import load_words
+from vmtailor.drivers.guest.guest_text import parse_result
+from vmtailor.model.exercise import HOST_PORT, LOADS, Exercise, Expect, Step, StepKind
+from vmtailor.model.load import Load
 
 TIMEOUT_S = 60.0
 #: A guest that does not listen refuses within this time, also on a busy host.
@@ -34,20 +40,23 @@ def free_port() -> int:
 
 def ports_asked(exercise: Exercise) -> set[int]:
     """Return the guest's ports that an exercise asks from the host."""
-    found = {step.port for step in exercise.load if step.kind in (StepKind.HTTP, StepKind.TCP)}
+    found = {step.port for step in exercise.load if step.kind in (StepKind.HTTP, StepKind.TCP, *LOADS)}
     return found | {int(port) for step in exercise.load for word in step.argv for port in HOST_PORT.findall(word)}
 
 
 def wrong_answers(exercise: Exercise, where: Mapping[int, int], listening: Collection[int] = ()) -> list[str]:
-    """Ask once what each step of the load asks, through the published ports (`where`: guest port → host port). Behind
-    a port that no step asks, but on which the container listens (`listening`), somebody must be there. Returns what is
-    wrong, in sentences."""
+    """Ask once what each step of the load asks (of a load of many requests, a few at once), through the published ports
+    (`where`: guest port → host port). Behind a port that no step asks, but on which the container listens
+    (`listening`), somebody must be there. Returns what is wrong, in sentences."""
     found = []
     asked = set()
     for step in exercise.load:
         try:
             if step.kind is StepKind.HOST_COMMAND:
                 found += _command(step, where)
+            elif step.load is not None and step.port in where:
+                asked.add(step.port)
+                found += _load(step, step.load.unpaced(), where[step.port])
             elif step.kind in (StepKind.HTTP, StepKind.TCP) and step.port in where:
                 asked.add(step.port)
                 host = where[step.port]
@@ -96,6 +105,15 @@ def _http(step: Step, port: int) -> list[str]:
     if answer.length and len(body) < MOST_BYTES:  # what is left of it
         return [f"from the host, {step.title}: the answer ends {answer.length} bytes early"]
     return _judge(step, body, status=answer.status)
+
+
+def _load(step: Step, load: Load, port: int) -> list[str]:
+    """Drive a small load from this host by the guest's own client."""
+    words = load_words.words(replace(step, load=load, port=port), 0)
+    finished = run([str(locate().client), "load", *words], timeout_s=load.limit_s + TIMEOUT_S, ok=(0, 1))
+    result = parse_result(finished.stdout.partition(b"\0")[2])
+    why = f": {plain(result.why)}" if result.why else ""
+    return [] if result.ok else [f"from the host, {step.title}: {result.right} of {result.done} right{why}"]
 
 
 def _cut(line: socket.socket, late: threading.Event) -> None:

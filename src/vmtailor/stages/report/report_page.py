@@ -10,6 +10,7 @@ from typing import Any
 
 from vmtailor.analysis.changes import machine_words
 from vmtailor.analysis.changes.plan_summary import MEANING, ORDER, cause_of, counts
+from vmtailor.analysis.guests import load_rows
 from vmtailor.base import figures, pages
 from vmtailor.base.files.regular_files import write_atomic
 from vmtailor.drivers.monitors import monitor_proof
@@ -19,7 +20,7 @@ from vmtailor.model.change import Figure
 from vmtailor.model.exercise import Proof
 from vmtailor.model.fit_run import FitRun, Side
 from vmtailor.model.monitor_verdicts import MonitorVerdict
-from vmtailor.stages.report import ledger_waterfall, margin_prices, pictures, tuned_changes
+from vmtailor.stages.report import ledger_waterfall, load_pictures, margin_prices, pictures, tuned_changes
 from vmtailor.stages.report.document import fit_document, repairs
 from vmtailor.stages.report.figure_rows import groups
 
@@ -213,6 +214,10 @@ def page(run: FitRun, words: tuple[str, ...] = (), later: Sequence[MonitorVerdic
             "groups": groups(run),
             "picture": pictures.boot_picture(run.baseline, run.tailored),
             "memory": pictures.memory_picture(run.baseline, run.tailored),
+            "loads": load_pictures.loads(run.baseline, run.tailored),
+            "load_heads": load_rows.HEADS,
+            "load_legend": load_rows.LEGEND,
+            "load_size": (load_pictures.WIDTH, load_pictures.HEIGHT),
             "phase_meaning": pictures.MEANING,
             "phases": [(phase, before.get(phase), after.get(phase)) for phase in Phase],
             "phase_cost": pictures.cost,

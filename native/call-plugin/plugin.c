@@ -22,6 +22,8 @@
 VT_EXPORT int qemu_plugin_version = VT_PLUGIN_API;
 VT_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc, char **argv);
 
+#define PLACES (1u << 16)
+
 static struct config config;
 static bool kernel_seen;
 static unsigned kernel_counter, early_counter, user_counters[MAX_OWNERS];
@@ -124,17 +126,29 @@ static enum insn_kind kind_of(const struct qemu_plugin_insn *insn) {
     return insn_kind_of(code + i, size - i);
 }
 
-// A block of code that may be translated often has one place.
+// The place of a block's begin: the same one however often it is translated.
 static struct place *place_of(struct qemu_plugin_tb *tb, uint64_t offset) {
-    struct place *place = malloc(sizeof(*place));
-    if (!place)
+    static struct known {
+        struct place place;
+        struct known *next;
+    } * known[PLACES];
+    uint64_t address = qemu_plugin_tb_vaddr(tb) + offset;
+    struct known **list = &known[(address * 0x9e3779b97f4a7c15u >> 32) % PLACES], *one = *list;
+    while (one && one->place.address != address)
+        one = one->next;
+    if (one)
+        return &one->place;
+    one = malloc(sizeof(*one));
+    if (!one)
         die("out of memory for blocks");
-    place->address = qemu_plugin_tb_vaddr(tb) + offset;
-    place->function = function_at(place->address);
-    const struct function *function = function_numbered(place->function);
-    place->at_start = place->function == functions_count() || place->address == function->address;
-    place->flags = place->at_start || function->flags & IS_STUBS ? function->flags : 0;
-    return place;
+    unsigned number = function_at(address);
+    const struct function *function = function_numbered(number);
+    bool at_start = number == functions_count() || address == function->address;
+    one->place = (struct place){.address = address, .function = number, .at_start = at_start};
+    one->place.flags = at_start || function->flags & IS_STUBS ? function->flags : 0;
+    one->next = *list;
+    *list = one;
+    return &one->place;
 }
 
 static void watch_points(struct qemu_plugin_tb *tb) {

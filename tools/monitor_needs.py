@@ -105,7 +105,8 @@ def page() -> str:
     whole = [(row.name, row.price) for row in targets.every() if row.price is not None]
     parts += [f"| `{name}` | all that it needs | {' | '.join(words(price).values())} |\n" for name, price in whole]
     same = {tuple(need.symbols.items()) for _, need, _ in fitted}
-    unpriced = [f"{title} `{need.id}`" for title, need in needs if tuple(need.symbols.items()) not in same]
+    unpriced = [f"{title} `{need.id}`" for title, need in needs if tuple(need.symbols.items()) not in same
+                and not any(title == f"`{name}`" for name, _ in whole)]  # fmt: skip
     keeps = " ".join(f"--keep {name}" for name in fitted[0][1].symbols)
     return "".join((*parts, END.format(keeps=keeps, unpriced="; ".join(unpriced))))
 

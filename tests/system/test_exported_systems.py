@@ -112,7 +112,8 @@ def test_uefi_firmware_starts_a_unified_kernel_image_alone(for_pci: Path, tmp_pa
     command = (
         "exec qemu-system-x86_64 -machine q35 -accel tcg -cpu max -m 512 -nographic -no-reboot"
         f" -nic user,model=virtio-net-pci,hostfwd=tcp:127.0.0.1:{port}-:80"
-        f" -drive file={disk},format=raw,if=virtio -drive file=fat:{tmp_path}/esp,format=raw,if=none,id=esp,readonly=on"
+        f" -drive file={disk},format=raw,if=none,id=root -device virtio-blk-pci,drive=root"
+        f" -drive file=fat:{tmp_path}/esp,format=raw,if=none,id=esp,readonly=on"
         " -device virtio-blk-pci,drive=esp,bootindex=1"
     )
     with started("sh", "-c", command + firmware_of("uefi", tmp_path), cwd=out):

@@ -57,7 +57,7 @@ def _words(load: LoadResult) -> list[str]:
     if load.knee is not None:
         held, broken = load.knee
         found.append(f"{figures.grouped(held)} a second were held, {figures.grouped(broken)} were not")
-    if load.fine_ns > 1_000_000:
+    if load.fine_ns > 1_000_000 and any(stage.rate for stage in load.stages):
         found.append(f"the guest's timers were right to {load.fine_ns / 1e6:g} ms only: so late may each request be")
     for stage in load.stages:
         if why := load_faults.of_stage(stage):

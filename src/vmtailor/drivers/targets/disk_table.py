@@ -51,7 +51,16 @@ def layout(lengths: Sequence[tuple[str, int]], seed: str) -> tuple[DiskPart, ...
     """Return partitions of at least these lengths, in bytes, one behind the other. `seed`: of `uuid_of`."""
     found, start = [], ALIGN
     for name, length in lengths:
-        found.append(DiskPart(name, start, aligned(length), NUMBERS[name], TYPES[name], uuid_of(name, seed)))
+        found.append(
+            DiskPart(
+                name=name,
+                start=start,
+                length=aligned(length),
+                number=NUMBERS[name],
+                type=TYPES[name],
+                uuid=uuid_of(name, seed),
+            )
+        )
         start = found[-1].end
     return tuple(found)
 

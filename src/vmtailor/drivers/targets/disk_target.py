@@ -73,7 +73,7 @@ def _write_content(export: Export, disk: Path, words: tuple[str, ...], seed: str
     with tempfile.TemporaryDirectory(dir=disk.parent) as scratch:
         unified = Path(scratch) / "unified.efi"
         unified_image.write(export.kernel, " ".join(words), export.name, export.bundle.kernel_version, unified)
-        content = DiskContent(export.root, export.kernel, unified, export.volume, parts)
+        content = DiskContent(root=export.root, kernel=export.kernel, unified=unified, run=export.volume, system=parts)
         loader_disk.write(disk, content, words, seed, Path(scratch))
 
 

@@ -88,7 +88,7 @@ def opened(export: Export) -> Iterator[SystemDisk]:
         if root is None:
             raise UserInputError(f"{export.root} has no partition {number}", hint="fit the system again")
         names = {} if table is TableKind.NONE else partitions.names(disk.raw)
-        yield SystemDisk(disk.raw, disk.size_bytes, table, parts, root, names)
+        yield SystemDisk(raw=disk.raw, size_bytes=disk.size_bytes, table=table, parts=parts, root=root, names=names)
 
 
 def beside_loaders(disk: SystemDisk, seed: str) -> SystemParts:
@@ -96,8 +96,21 @@ def beside_loaders(disk: SystemDisk, seed: str) -> SystemParts:
     take their numbers. A file system without a table becomes the first partition. Raises UserInputError for a disk
     that leaves no room for that."""
     if disk.table is TableKind.NONE:
-        root = DiskPart("root", ALIGN, disk_table.aligned(disk.size_bytes), 1, LINUX, disk_table.uuid_of("root", seed))
-        return SystemParts(disk.raw, (KeptPart(root, 0),), root, _loader("bios", 3, seed), _loader("efi", 4, seed))
+        root = DiskPart(
+            name="root",
+            start=ALIGN,
+            length=disk_table.aligned(disk.size_bytes),
+            number=1,
+            type=LINUX,
+            uuid=disk_table.uuid_of("root", seed),
+        )
+        return SystemParts(
+            raw=disk.raw,
+            kept=(KeptPart(root, 0),),
+            root=root,
+            bios=_loader("bios", 3, seed),
+            efi=_loader("efi", 4, seed),
+        )
     kept = [one for one in disk.parts if one.type not in (partitions.BIOS_BOOT, *partitions.EFI)]
     if disk.root not in kept or any(one.start_bytes < _FIRST for one in kept):
         raise UserInputError(
@@ -115,11 +128,13 @@ def beside_loaders(disk: SystemDisk, seed: str) -> SystemParts:
     bios = _loader("bios", _number(grub, taken | {efi.number}), seed)
     serial = old.uuid if old is not None and _SERIAL.match(old.uuid) else ""
     label = old.label if old is not None and _LABEL.match(old.label) else ""
-    return SystemParts(disk.raw, parts, root, bios, efi, serial.replace("-", "").lower(), label)
+    return SystemParts(
+        raw=disk.raw, kept=parts, root=root, bios=bios, efi=efi, serial=serial.replace("-", "").lower(), label=label
+    )
 
 
 def _loader(name: str, number: int, seed: str) -> DiskPart:
-    return DiskPart(name, 0, 0, number, TYPES[name], disk_table.uuid_of(name, seed))
+    return DiskPart(name=name, start=0, length=0, number=number, type=TYPES[name], uuid=disk_table.uuid_of(name, seed))
 
 
 def _number(old: Partition | None, taken: set[int]) -> int:
@@ -138,9 +153,13 @@ def _part(one: Partition, disk: SystemDisk, seed: str) -> DiskPart:
     usual = SWAP if one.type == _SWAP_MBR else LINUX
     name = disk.names.get(one.number, "")
     return DiskPart(
-        name if _NAME.match(name) else "", one.start_bytes, one.size_bytes, one.number, str(kind or usual).upper(),
-        own or disk_table.uuid_of(f"partition {one.number}", seed),
-    )  # fmt: skip
+        name=name if _NAME.match(name) else "",
+        start=one.start_bytes,
+        length=one.size_bytes,
+        number=one.number,
+        type=str(kind or usual).upper(),
+        uuid=own or disk_table.uuid_of(f"partition {one.number}", seed),
+    )
 
 
 def _uuid(text: str) -> uuid.UUID | None:

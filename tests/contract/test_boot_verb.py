@@ -126,7 +126,7 @@ def test_the_verb_says_what_failed_and_exits_with_five(kernel: Path, tmp_path: P
     done = verb("--kernel", str(kernel), "--append", "panic", "-n", "1", "--json", "-o", str(tmp_path / "out"))
     assert done.returncode == 5, done.stderr
     document = json.loads(done.stdout)
-    assert next(iter(document)) == "schema" and document["schema"] == "vmtailor/boots/3"
+    assert next(iter(document)) == "schema" and document["schema"] == "vmtailor/boots/4"
     assert document["boots"][0]["boot"]["outcome"] == "panic"
     assert (tmp_path / "out" / document["boots"][0]["folder"] / "console.log").is_file()
 

@@ -148,7 +148,7 @@ def test_saved_boots_have_figures_and_an_identity(tmp_path: Path) -> None:
 def test_saved_boots_of_another_version_are_to_be_made_again(tmp_path: Path) -> None:
     record = {"schema": "vmtailor/boots/1", "boots": [{"variant": "base", "outcome": "ready", "milestones": []}]}
     (tmp_path / "boots.json").write_text(json.dumps(record))
-    with pytest.raises(UserInputError, match="schema 'vmtailor/boots/1', this version reads 'vmtailor/boots/3'"):
+    with pytest.raises(UserInputError, match="schema 'vmtailor/boots/1', this version reads 'vmtailor/boots/4'"):
         judged_document.read(tmp_path)
 
 

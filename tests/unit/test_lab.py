@@ -403,7 +403,7 @@ def test_verify_warns_before_it_starts_the_monitor(
         raise HostError("it was started")
 
     choice = MonitorChoice("firecracker", Accelerator.KVM, Clock.WALL)
-    prepared = SimpleNamespace(subject=SimpleNamespace(runs=()), choice=choice)
+    prepared = SimpleNamespace(subject=SimpleNamespace(runs=(), files=None), choice=choice)
     monkeypatch.setattr(reverify, "prepare", lambda _: prepared)
     monkeypatch.setattr(reverify, "verify_prepared", started)
     with pytest.raises(HostError, match="it was started"):

@@ -4,10 +4,11 @@
  *
  *     client until|count TIMEOUT_MS RECORD...      (records of one step, see common/records.h: "step http" ".port 80"
  * ...)
- *     client load WORD...                          (a load of many requests at once: client/load)
  *
  * `count` does the step as often as it says; `until` tries again until one answer is right or the time is up. A program
- * of its own, at addresses of its own, so that what it costs can be told from what the container costs.
+ * of its own, at addresses of its own, so that what it costs can be told from what the container costs. Loads have
+ * another one (client/load): what this one's pages cost the kernel is in the figures of a step, so it has no more of
+ * them than it needs.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -23,7 +24,6 @@
 #include <unistd.h>
 
 #include "client/http.h"
-#include "client/load/load.h"
 #include "common/clock.h"
 #include "common/records.h"
 #include "common/verdict.h"
@@ -175,10 +175,8 @@ static const struct step *read_step(int count, char **records) {
 int main(int argc, char **argv) {
     static struct verdict verdict;
     static struct answer answer;
-    if (argc > 2 && strcmp(argv[1], "load") == 0)
-        return load_run(argc - 2, argv + 2);
     if (argc < 4) {
-        fprintf(stderr, "use: client until|count TIMEOUT_MS RECORD..., client load WORD...\n");
+        fprintf(stderr, "use: client until|count TIMEOUT_MS RECORD...\n");
         return 2;
     }
     bool until = strcmp(argv[1], "until") == 0;

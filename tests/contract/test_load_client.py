@@ -74,7 +74,7 @@ def good(line: socket.socket) -> None:
 
 @pytest.fixture(scope="module")
 def client() -> Path:
-    return locate().client
+    return locate().load_client
 
 
 def driven(client: Path, port: int, kind: StepKind, load: Load) -> tuple[LoadStage, ...]:
@@ -84,7 +84,7 @@ def driven(client: Path, port: int, kind: StepKind, load: Load) -> tuple[LoadSta
 
 
 def told(client: Path, step: Step) -> tuple[LoadResult, list[str]]:
-    done = subprocess.run([client, "load", *load_words.words(step, 0)], capture_output=True, timeout=120, check=False)
+    done = subprocess.run([client, *load_words.words(step, 0)], capture_output=True, timeout=120, check=False)
     assert done.returncode in (0, 1), done.stderr
     record, _, said = done.stdout.decode().partition("\0")
     (found,) = load_records.parse(record)
@@ -161,7 +161,8 @@ def test_an_open_loop_asks_at_its_rate(client: Path, arrivals: Arrivals) -> None
 
 
 def test_a_wait_of_the_server_is_in_the_latency_of_all_that_were_to_begin(client: Path) -> None:
-    """One that measures from the moment of sending would find a single slow answer."""
+    """One that measures from the moment of sending would find a single slow answer. Half of the requests begin while
+    the server waits: for the median among them next to nothing is left of that, for the upper quartile half of it."""
     first = threading.Lock()
 
     def slow_once(line: socket.socket) -> None:
@@ -173,7 +174,7 @@ def test_a_wait_of_the_server_is_in_the_latency_of_all_that_were_to_begin(client
     with served(slow_once) as port:
         (stage,) = driven(client, port, StepKind.RATE, Load((PAGE,), at_once=1, rate=100.0, seconds=1.0))
     assert stage.right == 100
-    assert (stage.latencies.at(0.5) or 0) > 100e6 and stage.latest_ns > 300e6
+    assert (stage.latencies.at(0.75) or 0) > 150e6 and stage.latest_ns > 300e6
 
 
 def test_a_sweep_goes_on_until_a_rate_is_not_held(client: Path) -> None:
@@ -318,5 +319,5 @@ def test_a_rate_that_nobody_can_give_is_no_hang(client: Path) -> None:
 
 @pytest.mark.parametrize("words", [["page=/"], ["port=80", "page=/"], ["x"], ["port=99999"], ["sessions=1", "word=x"]])
 def test_words_that_are_no_load_are_refused(client: Path, words: list[str]) -> None:
-    done = subprocess.run([client, "load", *words], capture_output=True, timeout=60, check=False)
-    assert done.returncode == 2 and done.stderr.startswith(b"client: ")
+    done = subprocess.run([client, *words], capture_output=True, timeout=60, check=False)
+    assert done.returncode == 2 and done.stderr.startswith(b"load-client: ")

@@ -137,7 +137,7 @@ def test_what_a_load_told_of_itself_is_sent_once_the_load_is_over(drive: Drive) 
         "command healthy",
         "mark ready",
         "mark load",
-        *(f"client load|{words}|{more.format(number)}" for number in (0, 1)),
+        *(f"client {words}|{more.format(number)}" for number in (0, 1)),
         "mark load_end",
         f"file load {told}{told}",
         "memory",

@@ -9,7 +9,6 @@
  *     latency BUCKET:COUNT ...    of the stage
  *     end
  */
-#include "client/load/load.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -131,12 +130,12 @@ static void print_verdict(void) {
     item("why=%s", why);
 }
 
-int load_run(int count, char **words) {
-    const char *wrong = plan_read(&plan, count, words);
+int main(int argc, char **argv) {
+    const char *wrong = plan_read(&plan, argc - 1, argv + 1);
     if (wrong == NULL && !stage_prepare(&plan))
         wrong = "no memory for so many connections, or no way to wait for them";
     if (wrong != NULL) {
-        fprintf(stderr, "client: %s\n", wrong);
+        fprintf(stderr, "load-client: %s\n", wrong);
         return 2;
     }
     prctl(PR_SET_TIMERSLACK, 1);

@@ -148,15 +148,14 @@ static void start_tool(char *const argv[]) {
         close(out);
 }
 
-/* The words of a load are the client's. */
+/* The words of a load are its client's. */
 static void start_load(void) {
     const struct list *words = &job.step->argv;
-    char **argv = calloc(words->count + 3, sizeof *argv);
+    char **argv = calloc(words->count + 2, sizeof *argv);
     if (argv == NULL)
         fatal("", "no memory");
-    argv[0] = "/.vmtailor/client";
-    argv[1] = "load";
-    memcpy(argv + 2, words->items, words->count * sizeof *argv);
+    argv[0] = "/.vmtailor/load-client";
+    memcpy(argv + 1, words->items, words->count * sizeof *argv);
     job.recorded = false;
     start_tool(argv);
     free(argv);

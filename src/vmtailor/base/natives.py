@@ -62,6 +62,11 @@ class Natives:
         return self.guest / "client"
 
     @property
+    def load_client(self) -> Path:
+        """Return the client that drives loads: many requests, some of them at the same time."""
+        return self.guest / "load-client"
+
+    @property
     def builtin(self) -> Path:
         """Return the program that init runs in a container for tars and statistics."""
         return self.guest / "builtin"
@@ -158,6 +163,7 @@ def locate() -> Natives:
                 "init",
                 "stage1",
                 "client",
+                "load-client",
                 "builtin",
                 "attendant",
                 "launch",
@@ -175,7 +181,7 @@ def locate() -> Natives:
             made += [path for api in PLUGIN_APIS for path in (there.plugin(api), there.call_plugin(api))]
         _up_to_date(FOLDER, made, (), tools)
     natives = Natives(FOLDER)
-    guest = (natives.init, natives.stage1, natives.client, natives.builtin, natives.attendant)
+    guest = (natives.init, natives.stage1, natives.client, natives.load_client, natives.builtin, natives.attendant)
     missing = _missing((*guest, natives.launch, natives.supervise))
     if missing:
         raise HostError(
@@ -214,8 +220,8 @@ def lacking(architecture: str) -> str:
 
 
 def _guest_programs(natives: Natives) -> tuple[Path, ...]:
-    named = (natives.init, natives.stage1, natives.client, natives.builtin, natives.attendant, natives.collector)
-    return (*named, natives.small_init, natives.begin)
+    named = (natives.init, natives.stage1, natives.client, natives.load_client, natives.builtin, natives.attendant)
+    return (*named, natives.collector, natives.small_init, natives.begin)
 
 
 def _missing(paths: Iterable[Path]) -> str:

@@ -305,7 +305,8 @@ class ImageSubject(Subject[ImageSeen]):
     def seal(self, folder: Path, run: FitRun, found: Findings[ImageSeen], fitted: Fitted) -> None:
         root, traced = f"root.{fitted.plan.root_format}", found.seen.record
         natives = self.natives
-        listed = {"init": natives.init, "client": natives.client, "builtin": natives.builtin, root: self.root}
+        listed = {path.name: path for path in (natives.init, natives.client, natives.load_client, natives.builtin)}
+        listed[root] = self.root
         names = (container_trace.RECORD, traced.coverage_file, traced.requests_file)
         own = OwnFiles(
             root=root,

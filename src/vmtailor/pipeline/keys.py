@@ -57,7 +57,8 @@ def of_run(
 ) -> str:
     """Return the digest of everything that one boot with the exercise depends on: the code of the stage that judges
     it, machine, exercise, our native parts, QEMU with its firmware."""
-    parts = [content(path) for path in (natives.init, natives.client, natives.builtin, natives.stage1)]
+    own = (natives.init, natives.client, natives.load_client, natives.builtin, natives.stage1)
+    parts = [content(path) for path in own]
     identity = monitors.of(machine).identity(machine.architecture, natives)
     tools = [content(one) if isinstance(one, Path) else one for one in identity]
     return digest(code_of(judge.__name__), of_machine(machine), records.to_bytes(exercise), *parts, *tools, *more)

@@ -25,7 +25,7 @@ def hostname_of(image: Image) -> str:
 def build_root(image: Image, form: RootFormat, natives: Natives, store: Store) -> Path:
     """Return the root file system of an image, the same file for baseline and tailored machine. Made once."""
     config = guest_volume.config_bytes(image.config, hostname_of(image))
-    programs = (natives.init, natives.client, natives.builtin)
+    programs = (natives.init, natives.client, natives.load_client, natives.builtin)
     key = digest(_LAYOUT, rootfs.identity(form), image.archive_sha256, config, *programs, form)
 
     def fill(folder: Path) -> None:

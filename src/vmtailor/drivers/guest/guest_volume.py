@@ -138,13 +138,14 @@ def config_bytes(config: ImageConfig, hostname: str = "vm") -> bytes:
 
 
 def root_entries(natives: Natives, config: bytes) -> tuple[Extra, ...]:
-    """Return our entries in the root file system: `/.vmtailor` with init, client, builtins, configuration and mount
+    """Return our entries in the root file system: `/.vmtailor` with init, clients, builtins, configuration and mount
     points."""
     base = ".vmtailor"
     return (
         Extra(base, ExtraKind.DIRECTORY, mode=0o711),
         Extra(f"{base}/init", data=natives.init, mode=0o755),
         Extra(f"{base}/client", data=natives.client, mode=0o700),
+        Extra(f"{base}/load-client", data=natives.load_client, mode=0o700),
         Extra(f"{base}/builtin", data=natives.builtin, mode=0o700),
         Extra(f"{base}/config", data=config, mode=0o600),
         *(Extra(f"{base}/{name}", ExtraKind.DIRECTORY, mode=0o700) for name in ("rw", "root", "tools")),

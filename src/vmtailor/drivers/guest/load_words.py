@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A load as the words of the exercise's client (native/client/load/plan.h)."""
+"""A load as the words of the exercise's client of loads (native/client/load/plan.h)."""
 
 from __future__ import annotations
 

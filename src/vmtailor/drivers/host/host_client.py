@@ -110,7 +110,7 @@ def _http(step: Step, port: int) -> list[str]:
 def _load(step: Step, load: Load, port: int) -> list[str]:
     """Drive a small load from this host by the guest's own client."""
     words = load_words.words(replace(step, load=load, port=port), 0)
-    finished = run([str(locate().client), "load", *words], timeout_s=load.limit_s + TIMEOUT_S, ok=(0, 1))
+    finished = run([str(locate().load_client), *words], timeout_s=load.limit_s + TIMEOUT_S, ok=(0, 1))
     result = parse_result(finished.stdout.partition(b"\0")[2])
     why = f": {plain(result.why)}" if result.why else ""
     return [] if result.ok else [f"from the host, {step.title}: {result.right} of {result.done} right{why}"]

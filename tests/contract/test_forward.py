@@ -109,12 +109,12 @@ def test_a_reset_resets_the_other_side(by_caller: bool) -> None:
 
 
 def test_where_nobody_serves_callers_are_told_and_the_next_is_taken() -> None:
-    with server() as there:
-        port = there.getsockname()[1]
-    with forwarded(port) as here:
-        for _ in range(3):
-            with socket.create_connection(("::1", here), PATIENCE_S) as caller, pytest.raises(ConnectionResetError):
-                caller.recv(1)
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))  # it does not listen, and nobody else can have its port
+        with forwarded(silent.getsockname()[1]) as here:
+            for _ in range(3):
+                with socket.create_connection(("::1", here), PATIENCE_S) as caller, pytest.raises(ConnectionResetError):
+                    caller.recv(1)
 
 
 def test_more_callers_than_it_takes_wait() -> None:

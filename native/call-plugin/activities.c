@@ -10,6 +10,8 @@
 #define NO_FUNCTION UINT32_MAX
 #define MAX_ACTIVITIES (1u << 20)
 #define EXACT_CASES (1u << 19)
+#define MAX_ROWS (1u << 21) // of one table
+#define MAX_ALL_KEPT (1u << 22)
 #define MAX_KEPT 4096u // steps of a call after which nobody waits to see what it is made on
 
 // A step of a call of which it is not known yet what it is made on.
@@ -43,6 +45,7 @@ static uint32_t used = 1, room, first_free;
 static struct table works = {.key_size = sizeof(struct purpose) + 4, .row_size = sizeof(struct work_row)};
 static struct table cases = {.key_size = sizeof(struct purpose) + 4 + 16, .row_size = sizeof(struct case_row)};
 static bool rounded;
+static uint32_t all_room; // for the steps that are kept back, of all activities
 
 static size_t slot_of(const struct table *table, const void *key) {
     const uint8_t *bytes = key;
@@ -56,6 +59,8 @@ static size_t slot_of(const struct table *table, const void *key) {
 }
 
 static void make_room(struct table *table) {
+    if (table->used == MAX_ROWS)
+        die("more than %u kinds of work, or of cases of it", MAX_ROWS);
     if (table->used == table->room) {
         table->room = table->room ? table->room * 2 : 1024;
         table->rows = realloc(table->rows, table->room * table->row_size);
@@ -154,9 +159,8 @@ void activity_on(uint32_t activity, int object) {
 }
 
 static void step_at(struct activity *one, uint32_t node, uint64_t self, uint32_t entered) {
-    if (!one->settled && one->kept == MAX_KEPT) {
+    if (!one->settled && (one->kept == MAX_KEPT || (one->kept == one->room && all_room >= MAX_ALL_KEPT)))
         settle_purpose(one);
-    }
     if (one->settled) {
         tree_add(node, one->share, self, entered);
         return;
@@ -167,6 +171,7 @@ static void step_at(struct activity *one, uint32_t node, uint64_t self, uint32_t
         return;
     }
     if (one->kept == one->room) {
+        all_room += one->room ? one->room : 32;
         one->room = one->room ? one->room * 2 : 32;
         one->steps = realloc(one->steps, one->room * sizeof(*one->steps));
         if (!one->steps)

@@ -23,6 +23,7 @@ VT_EXPORT int qemu_plugin_version = VT_PLUGIN_API;
 VT_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc, char **argv);
 
 #define PLACES (1u << 16)
+#define MAX_PLACES (1u << 22)
 
 static struct config config;
 static bool kernel_seen;
@@ -95,33 +96,10 @@ static void on_interrupt_return(unsigned vcpu, void *userdata) {
     graph_interrupt_return((uint64_t)(uintptr_t)userdata);
 }
 
-static bool answers_at_once(uint64_t physical) {
-    uint64_t page = physical & ~(uint64_t)0xfff;
-    for (unsigned i = 0; i < config.page_count; i++)
-        if (config.pages[i] == page)
-            return true;
-    return false;
-}
-
-static void on_store(unsigned vcpu, qemu_plugin_meminfo_t info, uint64_t vaddr, void *userdata) {
-    struct qemu_plugin_hwaddr *address = qemu_plugin_get_hwaddr(info, vaddr);
-    (void)vcpu;
-    (void)userdata;
-    if (address && qemu_plugin_hwaddr_is_io(address) && !answers_at_once(qemu_plugin_hwaddr_phys_addr(address)))
-        settle();
-}
-
-static bool is_prefix(uint8_t byte) {
-    for (unsigned i = 0; i < config.prefixes.count; i++)
-        if ((byte & config.prefixes.rows[i].mask) == config.prefixes.rows[i].value)
-            return true;
-    return false;
-}
-
 static enum insn_kind kind_of(const struct qemu_plugin_insn *insn) {
     uint8_t code[MAX_INSN_BYTES];
     size_t size = insn_bytes(insn, code), i = 0;
-    while (i < size && is_prefix(code[i]))
+    while (i < size && opcodes_hold(&config.prefixes, code[i], true))
         i++;
     return insn_kind_of(code + i, size - i);
 }
@@ -132,15 +110,16 @@ static struct place *place_of(struct qemu_plugin_tb *tb, uint64_t offset) {
         struct place place;
         struct known *next;
     } * known[PLACES];
+    static unsigned count;
     uint64_t address = qemu_plugin_tb_vaddr(tb) + offset;
     struct known **list = &known[(address * 0x9e3779b97f4a7c15u >> 32) % PLACES], *one = *list;
     while (one && one->place.address != address)
         one = one->next;
     if (one)
         return &one->place;
-    one = malloc(sizeof(*one));
+    one = ++count <= MAX_PLACES ? malloc(sizeof(*one)) : NULL;
     if (!one)
-        die("out of memory for blocks");
+        die("no room for the %uth block of the kernel", count);
     unsigned number = function_at(address);
     const struct function *function = function_numbered(number);
     bool at_start = number == functions_count() || address == function->address;
@@ -177,7 +156,7 @@ static void watch_kernel(struct qemu_plugin_tb *tb) {
         if (kind == INSN_CALL)
             qemu_plugin_register_vcpu_mem_cb(insn, on_call, QEMU_PLUGIN_CB_NO_REGS, QEMU_PLUGIN_MEM_RW, NULL);
         else if (config.devices && kind != INSN_RETURN)
-            qemu_plugin_register_vcpu_mem_cb(insn, on_store, QEMU_PLUGIN_CB_NO_REGS, QEMU_PLUGIN_MEM_W, NULL);
+            settle_after_stores(&config, insn);
         if (kind == INSN_RETURN)
             qemu_plugin_register_vcpu_mem_cb(insn, on_return, QEMU_PLUGIN_CB_NO_REGS, QEMU_PLUGIN_MEM_RW, NULL);
         if (kind == INSN_INTERRUPT_RETURN)
@@ -194,7 +173,7 @@ static void watch_early(struct qemu_plugin_tb *tb) {
         struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
         counter_add_at_insn(early_counter, insn, 1);
         if (config.devices)
-            qemu_plugin_register_vcpu_mem_cb(insn, on_store, QEMU_PLUGIN_CB_NO_REGS, QEMU_PLUGIN_MEM_W, NULL);
+            settle_after_stores(&config, insn);
     }
 }
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #define MAX_STACKS (1u << 18)
+#define MAX_FRAMES (1u << 23) // room of all stacks
 
 struct frame {
     uint64_t slot;
@@ -23,7 +24,7 @@ struct stack {
 static struct stack *stacks; // open addressing by region; one without room is free
 static size_t size, count;
 static struct stack *last;
-static unsigned shift;
+static unsigned shift, frames;
 
 static struct stack *place_of(uint64_t region) {
     size_t at = (region * 0x9e3779b97f4a7c15u >> 24) & (size - 1);
@@ -63,7 +64,8 @@ static struct stack *stack_at(uint64_t slot) {
         grow();
         last = place_of(region);
     }
-    *last = (struct stack){.region = region, .room = 32};
+    *last = (struct stack){.region = region, .room = 8};
+    frames += last->room;
     last->frames = malloc(last->room * sizeof(*last->frames));
     if (!last->frames)
         die("out of memory for stacks");
@@ -75,7 +77,10 @@ void stack_push(uint64_t slot, const struct state *caller) {
     while (stack->used && stack->frames[stack->used - 1].slot <= slot)
         stack->used--;
     if (stack->used == stack->room) {
+        frames += stack->room;
         stack->room *= 2;
+        if (frames > MAX_FRAMES)
+            die("the kernel's stacks have more frames than this can follow (%u)", frames);
         stack->frames = realloc(stack->frames, stack->room * sizeof(*stack->frames));
         if (!stack->frames)
             die("out of memory for %u frames", stack->room);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #define NO_FUNCTION UINT32_MAX
+#define MAX_CELLS (1u << 23)
 #define MAX_DEPTH 1000u // of a function that calls itself: a stack has room for few more
 
 static struct node *nodes;
@@ -91,6 +92,8 @@ void tree_add(uint32_t node, uint32_t share, uint64_t self, uint64_t entered) {
         nodes[node].cells = at;
     }
     if (!at) {
+        if (cells_used == MAX_CELLS)
+            die("more than %u figures of nodes", MAX_CELLS);
         if (cells_used >= cells_room) {
             cells_room = cells_room ? cells_room * 2 : 1u << 15;
             cells = realloc(cells, cells_room * sizeof(*cells));

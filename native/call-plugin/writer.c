@@ -2,19 +2,8 @@
 #include "writer.h"
 
 #include "activities.h"
-#include "tcg-plugin/die.h"
+#include "tcg-plugin/chunks.h"
 #include "tree.h"
-
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-struct chunk {
-    char tag[4];
-    uint32_t count;
-    uint64_t bytes; // of what follows
-};
 
 struct node_row {
     uint32_t parent, function;
@@ -30,48 +19,12 @@ struct count_row {
     uint64_t self, entered;
 };
 
-static FILE *file;
-static const char *path;
 static uint32_t nodes_written;
 
-static void put(const void *data, size_t size) {
-    if (size && fwrite(data, 1, size, file) != size)
-        die("write %s: %s", path, strerror(errno));
-}
-
-static void put_chunk(const char *tag, uint32_t count, uint64_t bytes) {
-    struct chunk chunk = {.count = count, .bytes = bytes};
-    memcpy(chunk.tag, tag, sizeof(chunk.tag));
-    put(&chunk, sizeof(chunk));
-}
-
-static void put_names(const char *tag, char *const *names, unsigned count) {
-    size_t size = 0;
-    for (unsigned i = 0; i < count; i++)
-        size += strlen(names[i]) + 1;
-    put_chunk(tag, count, size);
-    for (unsigned i = 0; i < count; i++)
-        put(names[i], strlen(names[i]) + 1);
-}
-
 void writer_open(const char *to, const struct config *config) {
-    char *owners[MAX_OWNERS], **marks = calloc(config->mark_count + 1, sizeof(*marks));
-    path = to;
-    // A QEMU that may open nothing inherits the file: "fd:NUMBER".
-    file = strncmp(path, "fd:", 3) ? fopen(path, "wb") : fdopen(atoi(path + 3), "wb");
-    if (!file)
-        die("create %s: %s", path, strerror(errno));
-    if (!marks)
-        die("out of memory for names");
-    for (unsigned i = 0; i < config->owner_count; i++)
-        owners[i] = config->owners[i].name;
-    for (unsigned i = 0; i < config->point_count; i++)
-        if (!config->points[i].is_span)
-            marks[config->points[i].number] = config->points[i].name;
-    put("VTCALLS1", 8);
-    put_names("OWNR", owners, config->owner_count);
-    put_names("MRKN", marks, config->mark_count);
-    free(marks);
+    chunks_open(to, "VTCALLS1");
+    put_owners(config);
+    put_points("MRKN", config, false);
 }
 
 static void put_new_nodes(void) {
@@ -128,7 +81,5 @@ void writer_close(void) {
     uint64_t limits[] = {tree_cut(), activities_rounded()};
     put_chunk("CUT.", 2, sizeof(limits));
     put(limits, sizeof(limits));
-    put_chunk("END.", 0, 0);
-    if (fclose(file))
-        die("write %s: %s", path, strerror(errno));
+    chunks_close();
 }

@@ -7,7 +7,7 @@
  *
  * `count` does the step as often as it says; `until` tries again until one answer is right or the time is up. A program
  * of its own, at addresses of its own, so that what it costs can be told from what the container costs. Loads have
- * another one (client/load): what this one's pages cost the kernel is in the figures of a step, so it has no more of
+ * another one (load-client): what this one's pages cost the kernel is in the figures of a step, so it has no more of
  * them than it needs.
  */
 #include <arpa/inet.h>
@@ -23,8 +23,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "client/http.h"
 #include "common/clock.h"
+#include "common/http.h"
 #include "common/records.h"
 #include "common/verdict.h"
 

@@ -24,7 +24,7 @@ struct step {
     enum step_kind kind;
     int port;
     const char *method, *path;
-    struct list argv; /* of a command; the words of a load (client/load/plan.h) */
+    struct list argv; /* of a command; the words of a load (load-client/plan.h) */
     int repeat;
     int timeout_ms; /* of one request or command */
     /* What is right: -1 and NULL ask for nothing. */

@@ -222,3 +222,12 @@ unsigned config_owner_of(const struct config *config, uint64_t address) {
             return i;
     return OWNER_OTHER;
 }
+
+bool opcodes_hold(const struct opcodes *opcodes, uint8_t byte, bool in_half) {
+    for (unsigned i = 0; i < opcodes->count; i++) {
+        const struct opcode *opcode = &opcodes->rows[i];
+        if ((byte & opcode->mask) == opcode->value && (in_half || !opcode->in_half))
+            return true;
+    }
+    return false;
+}

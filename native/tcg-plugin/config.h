@@ -84,6 +84,9 @@ const char *config_read(struct config *config, const char *path);
 // address 0.
 struct point *config_point_at(const struct config *config, uint64_t start, uint64_t end);
 
+// Whether a byte is of one of these instructions. `in_half`: it is in code of the kernel's half.
+bool opcodes_hold(const struct opcodes *opcodes, uint8_t byte, bool in_half);
+
 // The owner of a user address.
 unsigned config_owner_of(const struct config *config, uint64_t address);
 

@@ -2,21 +2,10 @@
 #include "output.h"
 
 #include "blocks.h"
+#include "chunks.h"
 #include "counters.h"
-#include "die.h"
-
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define SPANS_KEPT 4096u
-
-struct chunk {
-    char tag[4];
-    uint32_t count;
-    uint64_t bytes; // of what follows
-};
 
 struct block_row {
     uint64_t vaddr;
@@ -40,45 +29,12 @@ struct span_row {
     struct totals now;
 };
 
-static FILE *file;
-static const char *path;
 static unsigned blocks_written;
 static size_t lengths_written;
 static struct span_row spans[SPANS_KEPT];
 static struct guest_totals guest_spans[SPANS_KEPT];
 static bool guest_counted;
 static unsigned spans_kept;
-
-static void put(const void *data, size_t size) {
-    if (size && fwrite(data, 1, size, file) != size)
-        die("write %s: %s", path, strerror(errno));
-}
-
-static void put_chunk(const char *tag, uint32_t count, uint64_t bytes) {
-    struct chunk chunk = {.count = count, .bytes = bytes};
-    memcpy(chunk.tag, tag, sizeof(chunk.tag));
-    put(&chunk, sizeof(chunk));
-}
-
-static void put_text(const char *tag, char *const *lines, unsigned count) {
-    size_t size = 0;
-    for (unsigned i = 0; i < count; i++)
-        size += strlen(lines[i]) + 1;
-    put_chunk(tag, count, size);
-    for (unsigned i = 0; i < count; i++)
-        put(lines[i], strlen(lines[i]) + 1);
-}
-
-static void put_point_names(const char *tag, const struct config *config, bool spans_wanted, unsigned count) {
-    char **names = calloc(count + 1, sizeof(*names));
-    if (!names)
-        die("out of memory for names");
-    for (unsigned i = 0; i < config->point_count; i++)
-        if (config->points[i].is_span == spans_wanted)
-            names[config->points[i].number] = config->points[i].name;
-    put_text(tag, names, count);
-    free(names);
-}
 
 static void put_spans(void) {
     if (!spans_kept)
@@ -112,24 +68,17 @@ static void put_new_blocks(void) {
 }
 
 void output_open(const char *to, const struct config *config) {
-    char *owners[MAX_OWNERS], *modes[2], *architecture[] = {config->architecture};
+    char *modes[2], *architecture[] = {config->architecture};
     static char counts[] = "counts", coverage[] = "coverage", on[] = "on", off[] = "off";
-    path = to;
-    // A QEMU that may open nothing inherits the file: "fd:NUMBER".
-    file = strncmp(path, "fd:", 3) ? fopen(path, "wb") : fdopen(atoi(path + 3), "wb");
-    if (!file)
-        die("create %s: %s", path, strerror(errno));
-    for (unsigned i = 0; i < config->owner_count; i++)
-        owners[i] = config->owners[i].name;
     guest_counted = config->guest_entry_size > 0;
     modes[0] = config->exact ? counts : coverage;
     modes[1] = config->devices ? on : off;
-    put("VTCOUNT2", 8);
-    put_text("ARCH", architecture, 1);
-    put_text("MODE", modes, 2);
-    put_text("OWNR", owners, config->owner_count);
-    put_point_names("MRKN", config, false, config->mark_count);
-    put_point_names("SPNN", config, true, config->span_count);
+    chunks_open(to, "VTCOUNT2");
+    put_texts("ARCH", architecture, 1);
+    put_texts("MODE", modes, 2);
+    put_owners(config);
+    put_points("MRKN", config, false);
+    put_points("SPNN", config, true);
 }
 
 static unsigned rows_changed(void) {
@@ -183,8 +132,6 @@ void output_span(unsigned span, const struct totals *now, const struct guest_tot
 }
 
 void output_close(char *const *devices, unsigned device_count) {
-    put_text("DEVN", devices, device_count);
-    put_chunk("END.", 0, 0);
-    if (fclose(file))
-        die("write %s: %s", path, strerror(errno));
+    put_texts("DEVN", devices, device_count);
+    chunks_close();
 }

@@ -140,51 +140,16 @@ static unsigned device_number(const struct qemu_plugin_hwaddr *address) {
     return device_count++;
 }
 
-// Interrupt controllers, timers: nobody else works for them.
-static bool answers_at_once(uint64_t physical) {
-    uint64_t page = physical & ~(uint64_t)0xfff;
-    for (unsigned i = 0; i < config.page_count; i++)
-        if (config.pages[i] == page)
-            return true;
-    return false;
-}
-
-static bool is_device(const struct qemu_plugin_hwaddr *address) {
-    return address && qemu_plugin_hwaddr_is_io(address);
-}
-
-static void settle_after(const struct qemu_plugin_hwaddr *address) {
-    if (!answers_at_once(qemu_plugin_hwaddr_phys_addr(address)))
-        settle();
-}
-
-static void on_store(unsigned vcpu, qemu_plugin_meminfo_t info, uint64_t vaddr, void *userdata) {
-    struct qemu_plugin_hwaddr *address = qemu_plugin_get_hwaddr(info, vaddr);
-    (void)vcpu;
-    (void)userdata;
-    if (is_device(address))
-        settle_after(address);
-}
-
 static void on_memory(unsigned vcpu, qemu_plugin_meminfo_t info, uint64_t vaddr, void *userdata) {
     struct qemu_plugin_hwaddr *address = qemu_plugin_get_hwaddr(info, vaddr);
     (void)vcpu;
     (void)userdata;
-    if (!is_device(address))
+    if (!address || !qemu_plugin_hwaddr_is_io(address))
         return;
     mmio_total++;
     device_accesses[device_number(address)]++;
     if (qemu_plugin_mem_is_store(info))
-        settle_after(address);
-}
-
-static bool is_among(const struct opcodes *opcodes, uint8_t byte, bool in_half) {
-    for (unsigned i = 0; i < opcodes->count; i++) {
-        const struct opcode *opcode = &opcodes->rows[i];
-        if ((byte & opcode->mask) == opcode->value && (in_half || !opcode->in_half))
-            return true;
-    }
-    return false;
+        settle_after(&config, address);
 }
 
 // An instruction that accesses ports, behind any prefixes. One that repeats counts once for each element: so it
@@ -196,9 +161,9 @@ static bool is_port_access(const struct qemu_plugin_insn *insn) {
     if (!config.ports.count)
         return false;
     size = insn_bytes(insn, code);
-    while (i < size && is_among(&config.prefixes, code[i], in_half))
+    while (i < size && opcodes_hold(&config.prefixes, code[i], in_half))
         i++;
-    return i < size && is_among(&config.ports, code[i], in_half);
+    return i < size && opcodes_hold(&config.ports, code[i], in_half);
 }
 
 // Whether a block is the firmware's, and whoever called it waits. A program may have memory of its own at these virtual
@@ -281,8 +246,7 @@ static void count_system(struct qemu_plugin_tb *tb, enum block_class class, unsi
 static void watch_stores(struct qemu_plugin_tb *tb) {
     size_t count = qemu_plugin_tb_n_insns(tb);
     for (size_t i = 0; i < count; i++)
-        qemu_plugin_register_vcpu_mem_cb(qemu_plugin_tb_get_insn(tb, i), on_store, QEMU_PLUGIN_CB_NO_REGS,
-                                         QEMU_PLUGIN_MEM_W, NULL);
+        settle_after_stores(&config, qemu_plugin_tb_get_insn(tb, i));
 }
 
 static void on_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb) {

@@ -58,7 +58,8 @@ static long milliseconds_now(void) {
     return now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-void settle(void) {
+// Returns when every other thread of the process sleeps.
+static void settle(void) {
     static DIR *tasks;
     static long self;
     const struct timespec pause = {.tv_nsec = PAUSE_NS};
@@ -80,4 +81,29 @@ void settle(void) {
         if (waited > PATIENCE_MS)
             die("QEMU's threads were not done with a device within %d s: the host is too busy", PATIENCE_MS / 1000);
     }
+}
+
+// Interrupt controllers, timers: nobody else works for them.
+static bool answers_at_once(const struct config *config, uint64_t physical) {
+    uint64_t page = physical & ~(uint64_t)0xfff;
+    for (unsigned i = 0; i < config->page_count; i++)
+        if (config->pages[i] == page)
+            return true;
+    return false;
+}
+
+void settle_after(const struct config *config, const struct qemu_plugin_hwaddr *address) {
+    if (!answers_at_once(config, qemu_plugin_hwaddr_phys_addr(address)))
+        settle();
+}
+
+static void on_store(unsigned vcpu, qemu_plugin_meminfo_t info, uint64_t vaddr, void *userdata) {
+    struct qemu_plugin_hwaddr *address = qemu_plugin_get_hwaddr(info, vaddr);
+    (void)vcpu;
+    if (address && qemu_plugin_hwaddr_is_io(address))
+        settle_after(userdata, address);
+}
+
+void settle_after_stores(const struct config *config, struct qemu_plugin_insn *insn) {
+    qemu_plugin_register_vcpu_mem_cb(insn, on_store, QEMU_PLUGIN_CB_NO_REGS, QEMU_PLUGIN_MEM_W, (void *)config);
 }

@@ -10,7 +10,13 @@
 #ifndef VT_SETTLE_H
 #define VT_SETTLE_H
 
-// Returns when every other thread of the process sleeps, or after two to three seconds.
-void settle(void);
+#include "config.h"
+#include "qemu_api.h"
+
+// Settle after a device was told to work, unless it is one that answers at once.
+void settle_after(const struct config *config, const struct qemu_plugin_hwaddr *address);
+
+// Do so after each store of an instruction to a device.
+void settle_after_stores(const struct config *config, struct qemu_plugin_insn *insn);
 
 #endif

@@ -3,7 +3,7 @@
  * Runs the parsers of init and client under the sanitizers over inputs from standard input, each with its length (4
  * bytes, little endian) before it, and prints what each made of it, one line an input.
  *
- *     parsers records|wire|port|http|user|registers|dhcp|question|net < INPUTS
+ *     parsers records|wire|port|http|user|registers|dhcp|question|net|redis|tuning < INPUTS
  */
 #include <arpa/inet.h>
 #include <stdio.h>
@@ -13,12 +13,15 @@
 #include <unistd.h>
 
 #include "builtin/dhcp_message.h"
-#include "client/http.h"
+#include "common/http.h"
 #include "common/records.h"
 #include "common/verdict.h"
 #include "common/wire.h"
+#include "init/base/power_off.h"
 #include "init/container/user.h"
 #include "init/machine/net_words.h"
+#include "init/machine/tuning.h"
+#include "load-client/redis.h"
 #include "supervise/qmp.h"
 
 static void free_step(struct step *step) {
@@ -129,6 +132,32 @@ static void try_http(char *data, size_t length) {
            hex);
 }
 
+static void try_redis(char *data, size_t length) {
+    static struct redis redis;
+    static struct answer answer;
+    size_t piece = length > 0 ? (unsigned char)data[0] + 1u : 1;
+    redis_start(&redis);
+    answer_start(&answer);
+    for (size_t at = 1; at < length; at += piece)
+        redis_add(&redis, data + at, length - at < piece ? length - at : piece, count_body, &answer);
+    printf("%s %d %llu\n",
+           redis.state == REDIS_DONE  ? "done"
+           : redis.state == REDIS_BAD ? "bad"
+                                      : "more",
+           redis.error, (unsigned long long)answer.length);
+}
+
+static void try_tuning(char *data, size_t length) {
+    (void)length;
+    setenv("VT_SET", data, 1);
+    printf("%d %d\n", tuning_asks("/proc/sys/"), tuning_asks("/sys/"));
+}
+
+void fatal(const char *symbol, const char *format, ...) {
+    printf("fatal %s%s\n", symbol, format);
+    exit(4);
+}
+
 /* "USER NUL passwd NUL group NUL groups to add, separated by commas" */
 static void try_user(char *data, size_t length) {
     (void)length;
@@ -224,7 +253,8 @@ static const struct {
     void (*try)(char *data, size_t length);
 } PARSERS[] = {{"records", try_records}, {"wire", try_wire},         {"port", try_port},
                {"http", try_http},       {"user", try_user},         {"registers", try_registers},
-               {"dhcp", try_dhcp},       {"question", try_question}, {"net", try_net}};
+               {"dhcp", try_dhcp},       {"question", try_question}, {"net", try_net},
+               {"redis", try_redis},     {"tuning", try_tuning}};
 
 int main(int argc, char **argv) {
     for (size_t i = 0; argc == 2 && i < sizeof PARSERS / sizeof *PARSERS; i++) {
@@ -235,7 +265,7 @@ int main(int argc, char **argv) {
             size_t length = head[0] | (size_t)head[1] << 8 | (size_t)head[2] << 16 | (size_t)head[3] << 24;
             /* Four NULs more, which the texts of these may lack; the others get their exact size. */
             void (*try)(char *, size_t) = PARSERS[i].try;
-            size_t more = try == try_user || try == try_registers || try == try_net ? 4 : 0;
+            size_t more = try == try_user || try == try_registers || try == try_net || try == try_tuning ? 4 : 0;
             char *data = calloc(1, length + more + (length + more == 0));
             if (data == NULL || fread(data, 1, length, stdin) != length)
                 return 3;
@@ -244,6 +274,6 @@ int main(int argc, char **argv) {
         }
         return 0;
     }
-    fprintf(stderr, "use: parsers records|wire|port|http|user|registers|dhcp|question|net < INPUTS\n");
+    fprintf(stderr, "use: parsers records|wire|port|http|user|registers|dhcp|question|net|redis|tuning < INPUTS\n");
     return 2;
 }

@@ -285,6 +285,50 @@ def test_damaged_responses(program: Path, seed: int) -> None:
     assert len(parse(program, "http", damaged(seeds, seed))) == ROUND
 
 
+ANSWERS = {
+    "a status": (b"+OK\r\n", "done 0 2"),
+    "an error": (b"-ERR no\r\n", "done 1 6"),
+    "a number": (b":12\r\n", "done 0 2"),
+    "a text": (b"$5\r\nhello\r\n", "done 0 5"),
+    "an empty text": (b"$0\r\n\r\n", "done 0 0"),
+    "nothing": (b"$-1\r\n", "done 0 0"),
+    "an array": (b"*2\r\n$1\r\na\r\n:7\r\n", "done 0 2"),
+    "arrays in arrays": (b"*1\r\n*1\r\n$1\r\na\r\n", "done 0 1"),
+    "half of a text": (b"$5\r\nhel", "more 0 3"),
+    "a long line": (b"+" + b"a" * 600 + b"\r\n", "bad 0 0"),
+    "too many items": (b"*1000001\r\n", "bad 0 0"),
+    "a length that is none": (b"$5x\r\n", "bad 0 0"),
+    "another protocol": (b"HTTP/1.1 200 OK\r\n", "bad 0 0"),
+}
+
+
+@pytest.mark.parametrize("piece", [0, 2, 255])
+@pytest.mark.parametrize("name", ANSWERS)
+def test_answers_of_redis_in_pieces(program: Path, name: str, piece: int) -> None:
+    data, says = ANSWERS[name]
+    assert parse(program, "redis", [bytes([piece]) + data]) == [says]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_damaged_answers_of_redis(program: Path, seed: int) -> None:
+    seeds = [bytes([piece]) + data for piece in (0, 30, 255) for data, _ in ANSWERS.values()]
+    assert len(parse(program, "redis", damaged(seeds, seed))) == ROUND
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("/proc/sys/vm/swappiness=1", "1 0"),
+        ("/sys/block/vda/queue/scheduler=none", "0 1"),
+        ("/sys/a=1;/proc/sys/b=2", "1 1"),
+        ("/proc/sys/a=/sys/b", "1 0"),
+        ("", "0 0"),
+    ],
+)
+def test_where_settings_lie(program: Path, words: str, says: str) -> None:
+    assert parse(program, "tuning", [words.encode()]) == [says]
+
+
 PASSWD = (
     b"root:x:0:0:root:/root:/bin/sh\n\nbad line\nwww:x:33:34::/srv:\nx:x:70000:1\n1000:x:5:6::/five:\nlast:x:9:9::/l:"
 )

@@ -17,6 +17,8 @@ import grimp
 import pytest
 from tests.fakes.source_words import PACKAGE, trees
 
+from vmtailor.base.process import require_tool, run
+
 REPOSITORY = Path(__file__).parents[2]
 #: Names that break a rule, with the reason: tables `classes`, `modules` and `endings`.
 EXCEPTIONS: dict[str, dict[str, str]] = tomllib.loads((REPOSITORY / "tests/data/house.toml").read_text())
@@ -65,6 +67,21 @@ def test_where_things_go_names_what_is_there(page: str) -> None:
 
 #: Files of other projects, and of a processor or a distribution that the reader is to add.
 NOT_OURS = {"xattr.c", "elf.h", "arch.h", "NAME.py", "NAME.toml"}
+
+
+def test_nothing_that_was_made_is_kept() -> None:
+    """An export or a bundle that somebody made in the checkout is no part of it."""
+    if not (REPOSITORY / ".git").exists():
+        pytest.skip("no checkout")
+    kept = run([require_tool("git"), "-C", str(REPOSITORY), "ls-files", "-z"], timeout_s=60).stdout.decode()
+    begins = {}
+    for name in kept.split("\0"):
+        if (path := REPOSITORY / name).is_file():
+            with path.open("rb") as file:
+                begins[name] = file.read(1028)
+    magic = (b"\x7fELF", b"MZ", b"QFI\xfb", b"hsqs")
+    made = [name for name, begin in begins.items() if begin.startswith(magic) or begin[1024:] == b"\xe2\xe1\xf5\xe0"]
+    assert made == [] and len(begins) > 1000
 
 
 def test_pages_name_source_files_that_are_there() -> None:

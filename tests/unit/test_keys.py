@@ -188,7 +188,7 @@ def test_a_run_is_known_by_everything_that_takes_part(
 ) -> None:
     natives = Natives(tmp_path / "natives")
     (tmp_path / "natives").mkdir()
-    for name in ("init", "client", "builtin", "stage1"):
+    for name in ("init", "client", "load-client", "builtin", "stage1"):
         written(tmp_path / "natives" / name, name)
     firmware, version = written(tmp_path / "firmware", "one"), "9.2"
     asked = []
@@ -208,7 +208,7 @@ def test_a_run_is_known_by_everything_that_takes_part(
 
     found = [key(), key(measure), key(verify, replace(EXERCISE, load=())), key(verify, EXERCISE, machine, "more")]
     found.append(key(verify, EXERCISE, replace(machine, cpus=2)))
-    for name in ("init", "client", "builtin", "stage1"):
+    for name in ("init", "client", "load-client", "builtin", "stage1"):
         written(tmp_path / "natives" / name, f"another {name}")
         found.append(key())
     version = "10.0"

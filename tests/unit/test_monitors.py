@@ -183,7 +183,7 @@ def test_each_monitor_remembers_for_itself_that_kvm_works(tmp_path: Path, monkey
 def test_results_depend_on_the_monitor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     toy, natives = machine(tmp_path, "init"), tmp_path / "native"
     natives.write_text("x")
-    parts: Any = SimpleNamespace(init=natives, client=natives, builtin=natives, stage1=natives)
+    parts: Any = SimpleNamespace(init=natives, client=natives, load_client=natives, builtin=natives, stage1=natives)
     exercise = Exercise("x", Ready(ReadyKind.EXIT))
     before = keys.of_run(verify, toy, exercise, parts)
     assert keys.of_run(verify, replace(toy, cpus=2), exercise, parts) != before

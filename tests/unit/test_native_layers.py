@@ -21,6 +21,7 @@ PROGRAMS = {
     "attendant": {"arch", "common", "init/base", "init/settings", "init/machine", "init/container", "init/exercise"},
     "builtin": {"common", "init/base"},
     "client": {"common"},
+    "load-client": {"common"},
     "stage1": {"common"},
     "collector": {"arch"},
     "small-init": {"common"},

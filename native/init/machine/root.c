@@ -162,10 +162,13 @@ void root_mounts(void) {
     for (size_t i = 0; i < sizeof MOUNTS / sizeof *MOUNTS; i++) {
         unsigned long flags = MOUNTS[i].flags & ~(settings.privileged ? (unsigned long)MS_RDONLY : 0);
         mkdir(MOUNTS[i].target, 0755); /* is there, or cannot be made: mount tells */
-        if (mount(MOUNTS[i].type, MOUNTS[i].target, MOUNTS[i].type, flags, MOUNTS[i].options) != 0)
+        if (mount(MOUNTS[i].type, MOUNTS[i].target, MOUNTS[i].type, flags, MOUNTS[i].options) != 0) {
+            if (tuning_asks(MOUNTS[i].target))
+                fatal(errno == ENODEV ? MOUNTS[i].symbol : "", "this kernel has no %s, and is to set a file there",
+                      MOUNTS[i].target);
             line_note(errno == ENODEV ? MOUNTS[i].symbol : "", "mount(%s on %s): %s", MOUNTS[i].type, MOUNTS[i].target,
                       strerror(errno));
-        else if (i == 0) { /* proc */
+        } else if (i == 0) { /* proc */
             settings_usual();
             tuning_apply("/proc/sys/");
             settings_asked();

@@ -11,11 +11,17 @@
 
 #include "init/base/power_off.h"
 
+#define PROC "/proc/sys/"
+#define SYS "/sys/"
 #define MOST 2048 /* bytes of the longest command line */
 
 bool tuning_asks(const char *below) {
-    const char *wanted = getenv("VT_SET");
-    return wanted != NULL && strstr(wanted, below) != NULL;
+    for (const char *at = getenv("VT_SET"); at != NULL; at = strchr(at, ';')) {
+        at += *at == ';';
+        if (strncmp(at, below, strlen(below)) == 0)
+            return true;
+    }
+    return false;
 }
 
 /* %20 becomes a space, in place. */
@@ -51,7 +57,10 @@ void tuning_apply(const char *below) {
     char *rest = words;
     for (char *one; (one = strsep(&rest, ";")) != NULL;) {
         char *value = strchr(one, '=');
-        if (value == NULL || strncmp(one, below, strlen(below)) != 0 || strstr(one, "/../") != NULL)
+        if (value == NULL || strstr(one, "/../") != NULL ||
+            (strncmp(one, PROC, strlen(PROC)) != 0 && strncmp(one, SYS, strlen(SYS)) != 0))
+            fatal("", "VT_SET names no setting of the kernel: %s", one);
+        if (strncmp(one, below, strlen(below)) != 0)
             continue;
         *value = '\0';
         set(one, value + 1);

@@ -44,6 +44,10 @@ class ChangeKind(StrEnum):
     PATCH = "patch"  # of the kernel's source: the id of one of data/patches, and its digest
 
 
+#: The kinds that another kernel is compiled for, beside symbols.
+COMPILED = (ChangeKind.COMPILER, ChangeKind.PATCH)
+
+
 class Figure(StrEnum):
     """The figures that an effect can be on. Instructions are executed ones; net ones exclude the loops that only
     emulation causes."""

@@ -23,7 +23,7 @@ from vmtailor.drivers.kernel import compiler_flags, kept_source, kernel_patches
 from vmtailor.drivers.kernel.kernel_source import SourceTree, require_version
 from vmtailor.model.architecture import named
 from vmtailor.model.bundle import PLAN
-from vmtailor.model.change import Change, ChangeKind, Setting
+from vmtailor.model.change import COMPILED, Change, ChangeKind, Setting
 from vmtailor.model.plan import Plan
 from vmtailor.pipeline.change_means import KernelRequest
 from vmtailor.stages import build, debug_kernel
@@ -189,8 +189,7 @@ class Rebuilder:
 
 def compiled_with(made: Plan) -> dict[str, str]:
     """Return the flags and patches of a plan's kernel: name → value."""
-    kinds = (ChangeKind.COMPILER, ChangeKind.PATCH)
-    every = (one for change in made.changes for one in change.settings if one.kind in kinds)
+    every = (one for change in made.changes for one in change.settings if one.kind in COMPILED)
     return {one.name: one.value for one in every if one.value is not None}
 
 
@@ -199,7 +198,7 @@ def compiler_changes(made: Plan, asked: KernelRequest) -> tuple[Change, ...]:
     found: dict[tuple[ChangeKind, str], str | None] = {}
     for change in made.changes:
         for one in change.settings:
-            if one.kind in (ChangeKind.COMPILER, ChangeKind.PATCH):
+            if one.kind in COMPILED:
                 found[one.kind, one.name] = one.value
     # A flag that is asked for again comes last: of two that exclude each other, a compiler takes the later one.
     for kind, values in ((ChangeKind.COMPILER, asked.flags), (ChangeKind.PATCH, asked.patches)):

@@ -15,7 +15,7 @@ from vmtailor.analysis.changes.change_catalogue import SPOKEN
 from vmtailor.base.errors import UserInputError
 from vmtailor.drivers.kernel import kernel_patches
 from vmtailor.drivers.rootfs import small_initrd
-from vmtailor.model.change import Change, ChangeKind, Setting
+from vmtailor.model.change import COMPILED, Change, ChangeKind, Setting
 from vmtailor.model.machine import Machine
 
 #: Words that the kernel gathers: the values of all are one list, separated by commas.
@@ -62,7 +62,7 @@ def applied(changes: Sequence[Change], machine: Machine, means: Means) -> tuple[
     changes, and for those of other processors."""
     made: list[Change] = []
     symbols: dict[str, str] = {}
-    compiled: dict[ChangeKind, dict[str, str | None]] = {ChangeKind.COMPILER: {}, ChangeKind.PATCH: {}}
+    compiled: dict[ChangeKind, dict[str, str | None]] = {kind: {} for kind in COMPILED}
     files: dict[str, str | None] = {}
     for change in changes:
         if why := choice.not_for(change, machine.architecture):

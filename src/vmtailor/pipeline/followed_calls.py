@@ -48,10 +48,7 @@ def of_image(subject: Any, record: Trace | None = None, folder: Path | None = No
     """Follow the calls of an image's baseline. `record`: of a trace that was saved, its files in `folder`. Raises
     UserInputError for a system."""
     if not isinstance(subject, ImageSubject):
-        raise UserInputError(
-            "calls are followed in the machines of containers",
-            hint="vmtailor boot DISK tells the cost of a system's boot",
-        )
+        raise of_no_container()
     followed_code.require(subject.architecture)
     if record is None or folder is None:
         record, folder = subject.traced()
@@ -61,6 +58,13 @@ def of_image(subject: Any, record: Trace | None = None, folder: Path | None = No
     found = _followed(record.machine, work, table, subject.natives, subject.natives.marks(), subject.store)
     events = container_trace.read_log(folder, record).events
     return FollowedCalls(found, events, f"{subject.reference}, Linux {subject.kernel.release}")
+
+
+def of_no_container() -> UserInputError:
+    """Return the error for a system with an init of its own."""
+    return UserInputError(
+        "calls are followed in the machines of containers", hint="vmtailor boot DISK tells the cost of a system's boot"
+    )
 
 
 def of_bundle(path: Path, store: Store) -> FollowedCalls:

@@ -21,7 +21,7 @@ from vmtailor.booting.bundle_booter import ExercisedBooter
 from vmtailor.drivers.kernel import compiler_flags, kernel_patches
 from vmtailor.model.boots.series import JudgedBy, judging
 from vmtailor.model.boots.workload import FIXED_KEY, Exercised, Run
-from vmtailor.model.change import Cause, Change, ChangeKind, Reason, Setting, Verdict, symbol
+from vmtailor.model.change import COMPILED, Cause, Change, ChangeKind, Reason, Setting, Verdict, symbol
 from vmtailor.model.exercise import Exercise
 from vmtailor.model.fit_run import PATCHED, Warning
 from vmtailor.model.machine import Clock, Machine
@@ -37,9 +37,7 @@ from vmtailor.stages import build
 from vmtailor.stages.measure import BOOT_S
 
 #: Kinds that a bundle keeps.
-_KEPT = (
-    ChangeKind.CONFIG, ChangeKind.COMMAND_LINE, ChangeKind.COMPILER, ChangeKind.PATCH, ChangeKind.RUNTIME,
-)  # fmt: skip
+_KEPT = (ChangeKind.CONFIG, ChangeKind.COMMAND_LINE, ChangeKind.RUNTIME, *COMPILED)
 #: The code of warnings of the changes that a machine has, and those tried in vain.
 TRIED = "tried"
 
@@ -129,7 +127,7 @@ class NamedChanges:
             except BuildError as error:
                 raise UserInputError(error.message, hint=error.hint) from error
         compiled = bundle_kernel.compiler_changes(self.fitted.plan, asked)
-        kept = (change for change in made.changes if not any(one.kind in _COMPILED for one in change.settings))
+        kept = (change for change in made.changes if not any(one.kind in COMPILED for one in change.settings))
         other = replace(made, changes=(*kept, *compiled))
         kernel_patches.require_for(other.patches, made.kernel_version, made.architecture)
         compiler_flags.require_known(other.flags, build.toolchain_of(other))
@@ -158,7 +156,6 @@ class NamedChanges:
         return Fitted(made, kernel, machine, self.found.verified(made, machine))
 
 
-_COMPILED = (ChangeKind.COMPILER, ChangeKind.PATCH)
 _WORDS = (ChangeKind.COMMAND_LINE, ChangeKind.RUNTIME)
 
 

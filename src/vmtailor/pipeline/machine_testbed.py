@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from vmtailor.analysis.changes.effects import Samples, TrialRun
-from vmtailor.analysis.cost import side_figures
+from vmtailor.analysis.cost import request_costs
 from vmtailor.analysis.guests import machine_variants
 from vmtailor.analysis.statistics.significance import can_decide
 from vmtailor.base.errors import UserInputError
@@ -109,7 +109,7 @@ class MachineTestbed:
         """Return whether a boot has the figure that is judged by. An earlier run may have been judged by another."""
         if found.outcome is not Outcome.READY:
             return True
-        if any(one.of_load for one in self._judged) and side_figures.per_request(found) is None:
+        if any(one.of_load for one in self._judged) and request_costs.of_boot(found) is None:
             return False
         return JudgedBy.INSTRUCTIONS not in self._judged or found.instructions is not None
 
@@ -132,10 +132,10 @@ class MachineTestbed:
         clock = self.found.clock
         found = [b for name in names for b in self.found.of(name) if b.outcome is Outcome.READY]
         ready = tuple(at for b in found if (at := b.at("ready", clock)) is not None)
-        asked = [pair for b in found if (pair := side_figures.per_request(b)) is not None]
+        asked = [cost for b in found if (cost := request_costs.of_boot(b)) is not None]
         values = {
-            Figure.REQUEST_KERNEL: tuple(kernel for kernel, _ in asked),
-            Figure.REQUEST: tuple(kernel + user for kernel, user in asked),
+            Figure.REQUEST_KERNEL: tuple(cost.kernel for cost in asked),
+            Figure.REQUEST: tuple(cost.container for cost in asked),
             Figure.READY: ready,
             Figure.INIT_INSTRUCTIONS: tuple(float(b.instructions) for b in found if b.instructions),
             Figure.WALL: ready if clock is Clock.WALL else (),

@@ -64,7 +64,7 @@ def calls(work: WorkFolder) -> tuple[Iterable[SyscallEvent], Sequence[FileUse]]:
 def followed(work: WorkFolder, asked: FitOptions) -> FollowedCalls:
     """Follow the calls of the baseline that was traced in the folder. Raises UserInputError for a system."""
     if work.is_system:
-        return followed_calls.of_image(None)
+        raise followed_calls.of_no_container()
     record, folder, _ = saved_trace.of_container(work)
     return followed_calls.of_image(inputs_of(work, asked), record, folder)
 

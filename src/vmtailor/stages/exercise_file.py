@@ -51,7 +51,6 @@ _KEY_PARTS = 100
 #: Exposed ports that are asked without an exercise; a range may name thousands.
 PORTS_MAX = 16
 
-_METHOD = re.compile(r"[A-Z]{1,16}")
 _LONG_KEY = re.compile(rf"(?:(?<![\w-])[\w-]++\s*+\.\s*+){{{_KEY_PARTS}}}")
 
 
@@ -245,12 +244,7 @@ def _port(table: ExerciseTable) -> int:
 
 
 def _http(table: ExerciseTable, expect: Expect, repeat: int = 1) -> Step:
-    method = table.text("method", "GET") or ""
-    path = table.text("path", "/") or ""
-    if not _METHOD.fullmatch(method):
-        raise table.wrong("method", f"is {shown(method, 40)}")
-    if not path.startswith("/") or not path.isascii() or any(c <= " " or c == "\x7f" for c in path):
-        raise table.wrong("path", "must begin with / and hold neither blanks nor control characters (write %20)")
+    method, path = table.request()
     return Step(StepKind.HTTP, port=_port(table), method=method, path=path, repeat=repeat, expect=expect)
 
 

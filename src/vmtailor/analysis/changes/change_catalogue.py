@@ -25,6 +25,7 @@ from __future__ import annotations
 import functools
 import re
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -207,9 +208,18 @@ def _audience(raw: dict[str, Any]) -> Audience:
     return Audience(seen, never)
 
 
-def setting_value(raw: object) -> str | None:
-    """Return the value of a setting in a file: `true` is a word without one, `false` takes it away. Raises TypeError
-    for anything else but text."""
+def settings_of(tables: Mapping[str, Any], name: str) -> tuple[Setting, ...]:
+    """Return the settings in the tables of a change, one a kind of setting. Raises ValueError for an unknown kind, and
+    where there are none; TypeError for a value that is none."""
+    found = tuple(
+        Setting(ChangeKind(kind), key, _value(value)) for kind, table in tables.items() for key, value in table.items()
+    )
+    if not found:
+        raise ValueError(f"{name} sets nothing")
+    return found
+
+
+def _value(raw: object) -> str | None:
     if isinstance(raw, bool):
         return "" if raw else None
     if not isinstance(raw, str):
@@ -238,12 +248,7 @@ def _trial(raw: dict[str, Any], entry: str, title: str) -> Candidate:
     name, does = raw.pop("id", entry), raw.pop("does")
     processors = processors_of(raw.pop("processors", ALL_PROCESSORS))
     # Anything that is no id and no place to read from is a kind; ChangeKind raises for an unknown one.
-    settings = tuple(
-        Setting(ChangeKind(kind), key, setting_value(value)) for kind, table in raw.items()
-        for key, value in table.items()
-    )  # fmt: skip
-    if not settings:
-        raise ValueError(f"the trial {name} sets nothing")
+    settings = settings_of(raw, f"the trial {name}")
     reason = Reason(Cause.ADVICE, f"advice:{entry}", title)
     return Candidate(Change(name, does, settings, (reason,)), entry, timeline, cost, processors=processors)
 

@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vmtailor.analysis.changes.change_catalogue import ALL_PROCESSORS, Candidate, processors_of, setting_value
+from vmtailor.analysis.changes.change_catalogue import ALL_PROCESSORS, Candidate, processors_of, settings_of
 from vmtailor.base.errors import VmtailorError
-from vmtailor.model.change import Cause, Change, ChangeKind, Reason, Setting
+from vmtailor.model.change import Cause, Change, Reason
 
 FOLDER = Path(__file__).resolve().parents[2] / "data" / "changes" / "load"
 #: The name of all that are proposed.
@@ -59,13 +59,7 @@ def _change(subject: str, row: dict[str, Any]) -> LoadChange:
     name, does, reason, gives_up = (row.pop(key) for key in ("id", "does", "reason", "gives_up"))
     proposed, published = row.pop("proposed", True), tuple(row.pop("published", ()))
     processors = processors_of(row.pop("processors", ALL_PROCESSORS))
-    settings = tuple(
-        Setting(ChangeKind(kind), key, setting_value(value)) for kind, table in row.items()
-        for key, value in table.items()
-    )  # fmt: skip
-    if not settings:
-        raise ValueError(f"{name} sets nothing")
-    change = Change(name, does, settings, (Reason(Cause.ADVICE, f"load:{name}", reason),))
+    change = Change(name, does, settings_of(row, name), (Reason(Cause.ADVICE, f"load:{name}", reason),))
     candidate = Candidate(change, processors=processors)
     return LoadChange(
         subject=subject, candidate=candidate, reason=reason, gives_up=gives_up, proposed=proposed, published=published

@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from vmtailor.analysis.cost import request_costs
 from vmtailor.analysis.cost.loops import LoopNames, functions, plain
 from vmtailor.model.boots.boot import Boot, FunctionCost, Phase
 from vmtailor.model.boots.boot_cost import MemoryUse
@@ -92,15 +93,6 @@ def _median_int(values: Sequence[int]) -> int | None:
     return int(statistics.median(values)) if values else None
 
 
-def per_request(boot: Boot) -> tuple[float, float] | None:
-    """Return the instructions that a request of the load took in the kernel and in programs, the exercise's client left
-    out; None for a boot without a load that was counted."""
-    load = next((p for p in boot.phases if p.phase is Phase.LOAD), None)
-    if load is None or boot.container is None or not boot.container.requests:
-        return None
-    return load.kernel / boot.container.requests, load.user / boot.container.requests
-
-
 def top_functions(boot: Boot) -> tuple[FunctionCost, ...]:
     """Return the functions that a boot spent most on, those first."""
     return tuple(sorted(boot.functions, key=lambda row: (-row.instructions, row.function, row.phase))[:TOP_FUNCTIONS])
@@ -143,7 +135,7 @@ def make_side(
     first = boots[0]
     to_init = loops_of(first, loops, TO_INIT)
     from_reset = loops_of(first, loops, FROM_RESET)
-    requests = [pair for boot in boots if (pair := per_request(boot)) is not None]
+    requests = [cost for boot in boots if (cost := request_costs.of_boot(boot)) is not None]
     init_us, ready_us = _virtual_us(boots, "init"), _virtual_us(boots, "ready")
     spreads = [
         ("init_instructions", spread(init)),
@@ -152,7 +144,7 @@ def make_side(
         ("ready_virtual_us", spread(ready_us)),
     ]
     if requests:
-        spreads.append(("request_kernel_instructions", spread([pair[0] for pair in requests])))
+        spreads.append(("request_kernel_instructions", spread([cost.kernel for cost in requests])))
     accesses = accesses_net = None
     if device_boot is not None:
         accesses = sum(
@@ -173,8 +165,8 @@ def make_side(
         device_accesses=accesses,
         device_accesses_net=accesses_net,
         requests=first.container.requests if first.container is not None else 0,
-        request_kernel_instructions=statistics.median(p[0] for p in requests) if requests else None,
-        request_user_instructions=statistics.median(p[1] for p in requests) if requests else None,
+        request_kernel_instructions=statistics.median(cost.kernel for cost in requests) if requests else None,
+        request_user_instructions=statistics.median(cost.user for cost in requests) if requests else None,
         min_memory_bytes=min_memory_bytes,
         memory=memory,
         init_wall_us=_wall_us(wall_boots, "init"),

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from vmtailor.analysis.cost.side_figures import per_request
+from vmtailor.analysis.cost import request_costs
 from vmtailor.analysis.statistics.boot_statistics import Summary, summarise
 from vmtailor.base.figures import millions
 from vmtailor.base.files import plain_files
@@ -196,8 +196,8 @@ def _moved(series: BootSeries) -> str:
 
 def _load_moved(series: BootSeries) -> str:
     """Return that sentence for the load, in the kernel's instructions a request."""
-    base = [pair[0] for one in series.of(series.variants[0].name) if (pair := per_request(one)) is not None]
-    moved = [pair[0] for one in series.controls if (pair := per_request(one)) is not None]
+    base = [cost.kernel for one in series.of(series.variants[0].name) if (cost := request_costs.of_boot(one))]
+    moved = [cost.kernel for one in series.controls if (cost := request_costs.of_boot(one))]
     if not base or not moved:
         return ""
     most = max(abs(one - statistics.median(base)) for one in moved)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A load as the words of the exercise's client of loads (native/client/load/plan.h)."""
+"""A load as the words of the exercise's client of loads (native/load-client/plan.h)."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from vmtailor.model.boots.system_exercise import SAYS_MAX, SAYS_NAME, UNIT, Syst
 from vmtailor.model.bundle import Bundle
 from vmtailor.model.exercise import LOADS, Exercise, Expect, ReadyKind, Step, StepKind
 from vmtailor.model.image import ImageConfig
-from vmtailor.model.load import AT_ONCE_MAX, CALLS_MAX, PAGES_MAX, RATE_MAX, Load
+from vmtailor.model.load import AT_ONCE_MAX, CALLS_MAX, PAGES_MAX, RATE_MAX, SESSIONS_MAX, Load
 from vmtailor.model.trace import Trace
 from vmtailor.model.watched.system_trace import SystemTrace
 
@@ -221,7 +221,11 @@ def _require_load(step: Step, load: Load, where: Path) -> None:
     if any(not math.isfinite(rate) or not 0 < rate <= RATE_MAX for rate in rates) or not 1 < load.step <= 10:
         raise _wrong(where, "no load has such a rate")
     numbers = ((load.at_once, AT_ONCE_MAX), (load.calls, CALLS_MAX), (len(load.pages), PAGES_MAX))
-    if any(not 0 < number <= most for number, most in numbers) or not 0 <= load.seed < 2**63:
+    if (
+        any(not 0 < number <= most for number, most in numbers)
+        or not 0 <= load.seed < 2**63
+        or load.sessions > SESSIONS_MAX
+    ):
         raise _wrong(where, "a load asks for too many requests, or for none")
     if (step.kind is StepKind.RATE) is (load.rate is None) or (load.rate is None and load.sessions < 1):
         raise _wrong(where, "a load names neither a rate nor a number of sessions")

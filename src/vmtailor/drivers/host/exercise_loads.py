@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from enum import StrEnum
 from typing import TypeVar
@@ -31,7 +30,6 @@ RATE_AT_ONCE = 256
 PAUSE_S = (0.5, 3.0)
 #: Bytes of a text that is looked for, or sent.
 TEXT_BYTES = 65_535
-_METHOD = re.compile(r"[A-Z]{1,16}")
 
 E = TypeVar("E", bound=StrEnum)
 
@@ -128,11 +126,7 @@ def _page(table: ExerciseTable, protocol: LoadProtocol, expect: ExerciseTable | 
 
 
 def _http_page(table: ExerciseTable, right: ExerciseTable) -> LoadPage:
-    method, path = table.text("method", "GET") or "", table.text("path", "/") or ""
-    if not _METHOD.fullmatch(method):
-        raise table.wrong("method", f"is {shown(method, 40)}")
-    if not path.startswith("/") or not path.isascii() or any(c <= " " or c == "\x7f" for c in path):
-        raise table.wrong("path", "must begin with / and hold neither blanks nor control characters (write %20)")
+    method, path = table.request()
     sha256 = right.text("sha256")
     if sha256 is not None and not SHA256.fullmatch(sha256):
         raise right.wrong("sha256", "must be 64 hexadecimal digits in lower case")

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from vmtailor.base import manual, near_names
@@ -10,6 +11,7 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.drivers.image.documents import shown
 from vmtailor.drivers.image.image_config import WORD_BYTES
 
+_METHOD = re.compile(r"[A-Z]{1,16}")
 EXAMPLE = f"{manual.command('exercise')} shows all keys"
 
 
@@ -52,6 +54,15 @@ class ExerciseTable:
         if value is not None and "\0" in value:
             raise self.wrong(key, "holds a NUL")
         return value
+
+    def request(self) -> tuple[str, str]:
+        """Return method and path of a request of HTTP."""
+        method, path = self.text("method", "GET") or "", self.text("path", "/") or ""
+        if not _METHOD.fullmatch(method):
+            raise self.wrong("method", f"is {shown(method, 40)}")
+        if not path.startswith("/") or not path.isascii() or any(c <= " " or c == "\x7f" for c in path):
+            raise self.wrong("path", "must begin with / and hold neither blanks nor control characters (write %20)")
+        return method, path
 
     def whole(self, key: str, low: int, high: int, default: int | None = None) -> int | None:
         value = self._take(key, default)

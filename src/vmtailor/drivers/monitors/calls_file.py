@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """File of calls, as the plugin that follows them leaves it.
 
-It is `VTCALLS1`, then chunks, all little-endian: tag (4 bytes), count (u32), bytes of payload (u64), payload.
+It is `VTCALLS1`, then chunks (plugin_chunks.py):
 
     OWNR MRKN  `count` strings, each ended by a zero byte: names of owners, of marks
     NODE   nodes of the tree since the last NODE: parent u32, function u32; the first four are no functions
@@ -19,12 +19,11 @@ purpose: kind u16, owner u16, object i32, function u32, 0 u32.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from vmtailor.base.errors import UserInputError
+from vmtailor.drivers.monitors import plugin_chunks
 from vmtailor.model.boots.call_graph import (
     ROOT_NODES,
     CallCase,
@@ -37,7 +36,6 @@ from vmtailor.model.boots.call_graph import (
 from vmtailor.model.boots.counters import END_MARK
 
 MAGIC = b"VTCALLS1"
-_CHUNK = struct.Struct("<4sIQ")
 _STEP = struct.Struct("<q3Q")
 _PURPOSE = "HHiII"
 _WORK = struct.Struct(f"<{_PURPOSE}2Q")
@@ -49,26 +47,8 @@ _COUNT = np.dtype([("node", "<u4"), ("purpose", "<u4"), ("self", "<u8"), ("enter
 def parse(data: bytes, origin: str = "calls") -> CallGraph:
     """Return the calls in a file. Raises UserInputError when it is damaged; a file that lacks its end is read as far as
     it goes, and says so (`complete`)."""
-    if data[:8] != MAGIC:
-        raise UserInputError(f"{origin} is not a file of calls", hint="make it again with this version of vmtailor")
     reader = _Reader()
-    try:
-        for tag, count, payload in _chunks(data):
-            reader.take(tag, count, payload)
-        return reader.finish()
-    except (ValueError, IndexError, struct.error, UnicodeDecodeError) as error:
-        raise UserInputError(f"{origin} is damaged: {error}", hint="make it again") from error
-
-
-def _chunks(data: bytes) -> Iterator[tuple[bytes, int, memoryview]]:
-    at, view = len(MAGIC), memoryview(data)
-    while at + _CHUNK.size <= len(data):
-        tag, count, size = _CHUNK.unpack_from(data, at)
-        at += _CHUNK.size
-        if size > len(data) - at:  # cut off: QEMU died while it wrote
-            return
-        yield tag, count, view[at : at + size]
-        at += size
+    return plugin_chunks.read(data, MAGIC, origin, reader.take, reader.finish)
 
 
 @dataclass
@@ -94,10 +74,7 @@ class _Reader:
 
     def take(self, tag: bytes, count: int, payload: memoryview) -> None:
         if tag in (b"OWNR", b"MRKN"):
-            texts = bytes(payload).split(b"\0")
-            if len(texts) != count + 1:
-                raise ValueError(f"{count} names announced, {len(texts) - 1} found")
-            names = [text.decode() for text in texts[:-1]]
+            names = plugin_chunks.texts(payload, count)
             self.owners, self.marks = (names, self.marks) if tag == b"OWNR" else (self.owners, names)
         elif tag == b"NODE":
             self.nodes.append(np.frombuffer(payload, _NODE))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """File of counts, as a counter of instructions leaves it.
 
-It is `VTCOUNT2`, then chunks, all little-endian: tag (4 bytes), count (u32), bytes of payload (u64), payload.
+It is `VTCOUNT2`, then chunks (plugin_chunks.py):
 
     ARCH MODE OWNR MRKN SPNN DEVN
            `count` strings, each ended by a zero byte: the architecture; the mode and whether devices are counted; names
@@ -23,13 +23,13 @@ A guest's: early, kernel, user instructions, entries, four u64, since reset; the
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
 from vmtailor.base.errors import UserInputError
+from vmtailor.drivers.monitors import plugin_chunks
 from vmtailor.model.architecture import presumed_name
 from vmtailor.model.boots.counters import (
     END_MARK,
@@ -44,7 +44,6 @@ from vmtailor.model.boots.counters import (
 )
 
 MAGIC = b"VTCOUNT2"
-_CHUNK = struct.Struct("<4sIQ")
 _STEP = struct.Struct("<q5Q4I")
 _GUEST = struct.Struct("<4Q")
 _BLOCK = np.dtype(
@@ -66,26 +65,8 @@ def read(path: Path) -> Counters:
 
 def parse(data: bytes, origin: str = "counts") -> Counters:
     """Read counts as `read` does, from bytes."""
-    if data[:8] != MAGIC:
-        raise UserInputError(f"{origin} is not a file of the plugin", hint="trace again with this version of vmtailor")
     reader = _Reader()
-    try:
-        for tag, count, payload in _chunks(data):
-            reader.take(tag, count, payload)
-        return reader.finish()
-    except (ValueError, IndexError, struct.error, UnicodeDecodeError) as error:
-        raise UserInputError(f"{origin} is damaged: {error}", hint="make it again") from error
-
-
-def _chunks(data: bytes) -> Iterator[tuple[bytes, int, memoryview]]:
-    at, view = len(MAGIC), memoryview(data)
-    while at + _CHUNK.size <= len(data):
-        tag, count, size = _CHUNK.unpack_from(data, at)
-        at += _CHUNK.size
-        if size > len(data) - at:  # cut off: QEMU died while it wrote
-            return
-        yield tag, count, view[at : at + size]
-        at += size
+    return plugin_chunks.read(data, MAGIC, origin, reader.take, reader.finish)
 
 
 @dataclass
@@ -112,10 +93,7 @@ class _Reader:
 
     def take(self, tag: bytes, count: int, payload: memoryview) -> None:
         if tag in (b"ARCH", b"MODE", b"OWNR", b"MRKN", b"SPNN", b"DEVN"):
-            texts = bytes(payload).split(b"\0")
-            if len(texts) != count + 1:
-                raise ValueError(f"{count} names announced, {len(texts) - 1} found")
-            self.names[tag] = [text.decode() for text in texts[:-1]]
+            self.names[tag] = plugin_chunks.texts(payload, count)
         elif tag == b"BLCK":
             self.blocks.append(np.frombuffer(payload, _BLOCK))
         elif tag == b"LENS":

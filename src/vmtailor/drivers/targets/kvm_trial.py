@@ -30,7 +30,7 @@ kvm_works() {{
 """
 
 
-#: What to answer where this user may not open it: no, or that another user's monitor may.
+#: Lines for a /dev/kvm that this user may not open: KVM does not work, or it does, since another user starts it.
 _CLOSED = f"    {_OPEN} || return 1\n"
 _OTHERS = f"    [ -e /dev/kvm ] || return 1\n    {{ {_OPEN}; }} || return 0\n"
 

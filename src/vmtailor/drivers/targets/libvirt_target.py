@@ -169,7 +169,7 @@ def _user_network(machine: Machine) -> tuple[str, ...]:
         initrd=None,
         words=(),
     )
-    argv = monitors.of(bare).command(replace(bare, words=()))
+    argv = monitors.of(bare).command(bare)
     at = argv.index("-netdev")
     netdev, device = argv[at + 1], argv[at + 3]
     return ("-netdev", netdev, "-device", f"{device},{_SLOT}")

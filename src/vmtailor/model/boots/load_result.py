@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-#: Buckets of a histogram for each doubling of a duration, as a power of two (native/client/load/histogram.h).
+#: Buckets of a histogram for each doubling of a duration, as a power of two (native/load-client/histogram.h).
 BUCKET_BITS = 7
 #: Durations beyond this power of two, in nanoseconds, are in the last bucket.
 BUCKET_MOST = 44

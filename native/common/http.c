@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "client/http.h"
+#include "common/http.h"
 
 #include <string.h>
 #include <strings.h>

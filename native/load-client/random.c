@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "client/load/random.h"
+#include "load-client/random.h"
 
 uint64_t random_next(uint64_t *state) {
     uint64_t mixed = *state += UINT64_C(0x9e3779b97f4a7c15);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "client/load/connection.h"
+#include "load-client/connection.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

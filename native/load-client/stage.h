@@ -3,9 +3,9 @@
 #ifndef VT_STAGE_H
 #define VT_STAGE_H
 
-#include "client/load/connection.h"
-#include "client/load/histogram.h"
-#include "client/load/plan.h"
+#include "load-client/connection.h"
+#include "load-client/histogram.h"
+#include "load-client/plan.h"
 
 /* `asked`: requests that belong to it; each was right, or failed in one way. */
 struct stage {

@@ -6,9 +6,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "client/http.h"
-#include "client/load/plan.h"
-#include "client/load/redis.h"
+#include "common/http.h"
+#include "load-client/plan.h"
+#include "load-client/redis.h"
 
 enum failure { RIGHT, REFUSED, RESET, TIMEOUT, UNSENT, WRONG, OTHER, FAILURES };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "client/load/plan.h"
+#include "load-client/plan.h"
 
 #include <stdio.h>
 #include <stdlib.h>

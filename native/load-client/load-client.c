@@ -16,9 +16,9 @@
 #include <sys/prctl.h>
 #include <time.h>
 
-#include "client/load/plan.h"
-#include "client/load/stage.h"
 #include "common/clock.h"
+#include "load-client/plan.h"
+#include "load-client/stage.h"
 
 #define MOST_STAGES 64
 #define ON_A_LINE 16

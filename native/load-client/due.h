@@ -3,7 +3,7 @@
 #ifndef VT_DUE_H
 #define VT_DUE_H
 
-#include "client/load/connection.h"
+#include "load-client/connection.h"
 
 struct due {
     struct connection **items; /* from 1 */

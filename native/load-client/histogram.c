@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "client/load/histogram.h"
+#include "load-client/histogram.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "client/load/stage.h"
+#include "load-client/stage.h"
 
 #include <errno.h>
 #include <math.h>
@@ -13,9 +13,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "client/load/due.h"
-#include "client/load/random.h"
 #include "common/clock.h"
+#include "load-client/due.h"
+#include "load-client/random.h"
 
 #define EVENTS 64
 #define FAILS_AT_LEAST 100 /* failures without any right answer, after which nobody is expected to answer */

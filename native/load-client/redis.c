@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "client/load/redis.h"
+#include "load-client/redis.h"
 
 #include <string.h>
 

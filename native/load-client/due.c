@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "client/load/due.h"
+#include "load-client/due.h"
 
 static void put(struct due *due, unsigned place, struct connection *connection) {
     due->items[place] = connection;

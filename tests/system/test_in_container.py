@@ -24,7 +24,6 @@ pytestmark = [
 TREE = Path(__file__).parents[2]
 MADE = TREE / "build" / "container"
 BASE, BUILT = "localhost/vmtailor-base", "localhost/vmtailor-tested"
-MIRROR = "http://deb.debian.org/debian"
 #: Limits that a user without further rights may set.
 SETTINGS = '[containers]\ndefault_ulimits = ["nofile=1024:4096", "nproc=1024:4096"]\ncgroups = "disabled"\n'
 #: The host's ways to reach packages, where it has such.
@@ -49,9 +48,7 @@ def image() -> str:
     MADE.mkdir(parents=True, exist_ok=True)
     if podman("image", "exists", BASE).returncode != 0:
         archive = MADE / "root.tar"
-        subprocess.run(
-            ["mmdebstrap", "--variant=minbase", "--quiet", "bookworm", archive, MIRROR], check=True, timeout=900
-        )
+        subprocess.run(["mmdebstrap", "--variant=minbase", "--quiet", "bookworm", archive], check=True, timeout=900)
         done = podman("import", archive, BASE, limit_s=300)
         assert done.returncode == 0, done.stderr.decode()
         archive.unlink()

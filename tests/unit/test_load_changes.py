@@ -250,6 +250,8 @@ def test_exports_refuse_a_patched_kernel_unless_its_patches_are_named(tmp_path: 
     assert "--allow-patched one-user --allow-patched accept4-flags" in e.value.hint
     with pytest.raises(UserInputError, match=r"unsafe: accept4-flags$"):
         bundle_export.prepare(files, chosen, ExportWishes(patches=("one-user",)))
+    with pytest.raises(UserInputError, match="has no patch another"):
+        bundle_export.prepare(files, chosen, ExportWishes(patches=("one-user", "accept4-flags", "another")))
     with pytest.raises(UserInputError, match="is patched, and none that others may be given"):
         image_bundle.of_bundle(files, Store(tmp_path / "cache"))
 

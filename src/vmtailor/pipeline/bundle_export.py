@@ -15,6 +15,7 @@ from vmtailor.base.cache.store import Store
 from vmtailor.base.disk_full import disk_full_is_a_host_error
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import durable
+from vmtailor.base.text import plain
 from vmtailor.booting import fitted_machine
 from vmtailor.booting.fitted_machine import Chosen
 from vmtailor.drivers.guest import guest_volume
@@ -80,7 +81,10 @@ def export(bundle: Path, target: str, out: Path | None, wishes: ExportWishes, st
 def prepare(files: BundleFolder, chosen: targets.ChosenTarget, wishes: ExportWishes) -> Export:
     """Return a bundle's machine for a target. Raises UserInputError where the target cannot have it."""
     bundle, row = files.bundle, chosen.row.of(chosen.variant)
-    if patched := [name for name, _ in bundle.patches if name not in wishes.patches]:
+    laid = [name for name, _ in bundle.patches]
+    if strange := [name for name in wishes.patches if name not in laid]:
+        raise UserInputError(f"the kernel of {files.path} has no patch {', '.join(plain(one[:64]) for one in strange)}")
+    if patched := [name for name in laid if name not in wishes.patches]:
         raise UserInputError(
             f"the kernel of {files.path} has patches of its source, which are unsafe: {', '.join(patched)}",
             hint=" ".join(f"--allow-patched {name}" for name in patched) + " exports it all the same",

@@ -84,6 +84,14 @@ class Load:
     step: float = 1.25
     arrivals: Arrivals = Arrivals.EVEN
 
+    @property
+    def first_requests(self) -> int:
+        """Return the requests of the first stage."""
+        if self.rate is None:
+            return self.sessions * self.calls
+        # As the client rounds (native/load-client/stage.c).
+        return max(1, int(self.rate / self.calls * self.seconds + 0.5)) * self.calls
+
     def patient(self, times: int) -> Load:
         """Return the load for a machine that is so many times slower."""
         scaled = replace(self, timeout_s=times * self.timeout_s, limit_s=times * self.limit_s)

@@ -12,6 +12,7 @@ from typing import Any
 
 from vmtailor.analysis.changes import choice
 from vmtailor.analysis.changes.change_catalogue import SPOKEN
+from vmtailor.analysis.cost import load_latency
 from vmtailor.analysis.guests import machine_variants
 from vmtailor.base.errors import BuildError, UserInputError
 from vmtailor.base.files import temporary
@@ -65,6 +66,7 @@ class NamedChanges:
         judged_by = judging(options.under, options.judged_by)
         if any(by.of_load for by in judged_by) and not self.exercise.load:
             raise UserInputError("--under load needs an exercise that asks for something", hint="--exercise FILE")
+        load_latency.require_enough(judged_by, self.exercise)
         with (
             step(f"{plural(len(wanted), 'change', 'changes')}, each alone, then together"),
             temporary.held_folder(self.found.subject.scratch) as folder,

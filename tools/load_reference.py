@@ -27,6 +27,7 @@ named besides:
 | --- | --- |
 | `SYMBOL=VALUE` | the kernel compiled with another value of a configuration symbol |
 | `cc:-O3`, `cc:-march=NAME`, `cc:--param=NAME=NUMBER` | the kernel compiled with a flag behind its own |
+| `cc:CC=clang-19` | the kernel compiled by clang and linked by lld of that version, where they are installed |
 | `/proc/sys/NAME=VALUE`, `/sys/FILE=VALUE` | init writes it before the container starts (`VT_SET`) |
 
 A change that cannot be had is a row with its reason: a flag that the compiler does not take, a patch that does not

@@ -33,6 +33,7 @@ from vmtailor.drivers.kernel import compiler_flags, kernel_patches
 from vmtailor.drivers.kernel.make import Toolchain
 from vmtailor.drivers.targets import targets
 from vmtailor.drivers.targets.target import ExportWishes
+from vmtailor.model.architecture import presumed
 from vmtailor.model.boots.boot import Boot, ContainerRun, Milestone, Outcome, Phase, PhaseCounts
 from vmtailor.model.boots.ending import Gathered
 from vmtailor.model.boots.load_result import Latencies, LoadResult, LoadStage, bucket_of
@@ -250,6 +251,22 @@ def test_flags_come_last_and_are_of_the_toolchains_identity() -> None:
     assert more.variables() == [*plain.variables(), "KCFLAGS=-O3 -march=x86-64-v3"]
     debug = replace(more, debug=True).variables()
     assert debug[-2:] == ["KCFLAGS=-g -O3 -march=x86-64-v3", "KAFLAGS=-g"]
+
+
+def test_clang_is_chosen_by_a_word_among_the_flags() -> None:
+    family = presumed()
+    made = replace(Toolchain.of(family, flags=("CC=clang-19", "-O3")), ccache=True)
+    assert made.programs == ("clang-19", "ld.lld-19") and made.packages == ("clang-19", "lld-19")
+    words = made.variables()
+    assert {"CC=ccache clang-19", "HOSTCC=ccache gcc", "LLVM=-19", "KCFLAGS=-O3"} <= set(words)
+    assert not any(word.startswith("LLVM=") for word in Toolchain.of(family).variables())
+    compiler_flags.require_allowed(["CC=clang-19", "-O3"])
+    for other in ("CC=clang", "CC=clang-19;x", "CC=/tmp/clang-19", "CC=gcc -B/tmp"):
+        with pytest.raises(UserInputError, match="is no compiler flag that can be tried"):
+            compiler_flags.require_allowed([other])
+    (change,) = choice.for_bundle(["clang-thin-lto"], "6.12")
+    kinds = {str(setting): setting.kind for setting in change.change.settings}
+    assert kinds == {"CC=clang-19": ChangeKind.COMPILER, "LTO_CLANG_THIN=y": ChangeKind.CONFIG}
 
 
 def test_patches_are_ours_and_change_nothing_but_the_kernel() -> None:

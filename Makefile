@@ -193,7 +193,7 @@ setup-host: setup
 	sh tools/install-packages.sh examples/debian-vm/packages.py
 
 # Every change of data/changes/load on the examples; BENCH_ARGS="--only lighttpd --changes optimise-more": some.
-bench-load-changes: setup
+bench-load-changes: setup-dev
 	$(BIN)/python tools/bench_load_changes.py --out $(BUILD)/bench-load $(BENCH_ARGS)
 
 bench-load-rates: setup

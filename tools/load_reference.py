@@ -18,14 +18,16 @@ HEAD = """<!-- Written by tools/load_reference.py; change data/changes/load inst
     vmtailor boot BUNDLE --try load --under load
 
 boots the bundle with each proposed change alone and then with all that helped, and judges by the kernel's
-instructions a request of its exercise. `--judge request` counts the programs' instructions, too; `--under both` asks
-that neither the boot nor the load is worse. A name of the tables below tries one change, `a+b` two as one. These can be
+instructions a request of its exercise. `--judge request` counts the programs' instructions, too; `--judge p99`
+(`p50`, `p90`, `p99.9`) is the latency of its load at a rate, in virtual time. `--under both` asks that neither the
+boot nor the load is worse. A name of the tables below tries one change, `a+b` two as one. These can be
 named besides:
 
 | name | what is tried |
 | --- | --- |
 | `SYMBOL=VALUE` | the kernel compiled with another value of a configuration symbol |
 | `cc:-O3`, `cc:-march=NAME`, `cc:--param=NAME=NUMBER` | the kernel compiled with a flag behind its own |
+| `cc:CC=clang-19` | the kernel compiled by clang and linked by lld of that version, where they are installed |
 | `/proc/sys/NAME=VALUE`, `/sys/FILE=VALUE` | init writes it before the container starts (`VT_SET`) |
 
 A change that cannot be had is a row with its reason: a flag that the compiler does not take, a patch that does not

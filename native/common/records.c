@@ -92,11 +92,8 @@ static enum step_kind kind_of(const char *name) {
     static const struct {
         const char *name;
         enum step_kind kind;
-    } kinds[] = {{"http", STEP_HTTP},
-                 {"tcp", STEP_TCP},
-                 {"command", STEP_COMMAND},
-                 {"exit", STEP_EXIT},
-                 {"requests", STEP_LOAD}};
+    } kinds[] = {{"http", STEP_HTTP}, {"tcp", STEP_TCP},       {"command", STEP_COMMAND},
+                 {"exit", STEP_EXIT}, {"requests", STEP_LOAD}, {"commands", STEP_COMMANDS}};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (strcmp(kinds[i].name, name) == 0)
             return kinds[i].kind;
@@ -114,7 +111,8 @@ static const char *open_ready(struct reader *reader, const char *kind) {
     step_default(step, kind_of(kind));
     reader->step = step;
     reader->settings->exercise = true;
-    return step->kind == STEP_NONE || step->kind == STEP_LOAD ? "unknown kind of ready" : NULL;
+    bool known = step->kind != STEP_NONE && step->kind != STEP_LOAD && step->kind != STEP_COMMANDS;
+    return known ? NULL : "unknown kind of ready";
 }
 
 static const char *open_step(struct reader *reader, const char *kind) {

@@ -12,7 +12,7 @@
 
 #define MAX_STEPS 256
 
-enum step_kind { STEP_NONE, STEP_HTTP, STEP_TCP, STEP_COMMAND, STEP_EXIT, STEP_LOAD };
+enum step_kind { STEP_NONE, STEP_HTTP, STEP_TCP, STEP_COMMAND, STEP_EXIT, STEP_LOAD, STEP_COMMANDS };
 
 /* A list of strings, NULL at its end, grown as needed. */
 struct list {

@@ -11,6 +11,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "load-client/command.h"
+
 static void done(struct connection *connection, enum failure failure) {
     connection->progress = DONE;
     connection->failure = failure;
@@ -23,6 +25,7 @@ void connection_close(struct connection *connection) {
 }
 
 void connection_give_up(struct connection *connection, enum failure failure) {
+    command_kill(connection);
     connection_close(connection);
     done(connection, failure);
 }
@@ -89,7 +92,7 @@ static void take_body(void *context, const char *data, size_t length) {
 static bool wrong(struct connection *connection, int status, char why[200]) {
     struct page *page = connection->page;
     if (page->status >= 0 && status != page->status)
-        return snprintf(why, 200, "status %d, not %d", status, page->status) > 0;
+        return snprintf(why, 200, "%sstatus %d, not %d", page->program ? "exit " : "", status, page->status) > 0;
     if (page->answer != NULL && (connection->unequal || connection->length != strlen(page->answer)))
         return snprintf(why, 200, "the answer is not '%.100s'", page->answer) > 0;
     if (page->contains != NULL && !connection->match.found)
@@ -180,9 +183,17 @@ static bool send_request(struct connection *connection) {
     return false; /* an answer takes its time, and its arrival is told */
 }
 
-static void answered(struct connection *connection, const struct plan *plan, int status, char why[200]) {
+void connection_take(struct connection *connection, const char *data, size_t length) {
+    take_body(connection, data, length);
+}
+
+void connection_judge(struct connection *connection, int status, char why[200]) {
     bool is_wrong = wrong(connection, status, why);
     done(connection, is_wrong ? WRONG : RIGHT);
+}
+
+static void answered(struct connection *connection, const struct plan *plan, int status, char why[200]) {
+    connection_judge(connection, status, why);
     if (!plan->keep || connection->closes)
         connection_close(connection);
 }
@@ -240,7 +251,11 @@ static bool receive(struct connection *connection, const struct plan *plan, char
 }
 
 void connection_advance(struct connection *connection, const struct plan *plan, int poller, char why[200]) {
-    bool more = true;
+    bool more = plan->protocol != COMMAND;
+    if (!more && connection->progress == CONNECTING)
+        command_start(connection, poller, why);
+    else if (!more)
+        command_read(connection);
     while (more)
         more = connection->progress == CONNECTING  ? open_socket(connection, plan, poller)
                : connection->progress == SENDING   ? send_request(connection)

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One connection of a load: a request at a time, its answer judged as it comes in. */
+/* One connection of a load, or one command after the other: a request at a time, its answer judged as it comes in. */
 #ifndef VT_CONNECTION_H
 #define VT_CONNECTION_H
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "common/http.h"
 #include "load-client/plan.h"
@@ -15,7 +16,8 @@ enum failure { RIGHT, REFUSED, RESET, TIMEOUT, UNSENT, WRONG, OTHER, FAILURES };
 enum progress { FREE, PAUSED, CONNECTING, SENDING, RECEIVING, DONE };
 
 struct connection {
-    int fd; /* -1: none is open */
+    int fd;    /* of the socket, or of a command's output; -1: none is open */
+    pid_t pid; /* of a command that runs, else 0 */
     enum progress progress;
     enum failure failure; /* once it is DONE */
     struct page *page;
@@ -45,5 +47,9 @@ void connection_ask(struct connection *connection, struct page *page);
 /* End a request that has no answer. */
 void connection_give_up(struct connection *connection, enum failure failure);
 void connection_close(struct connection *connection);
+/* Take a part of the answer. */
+void connection_take(struct connection *connection, const char *data, size_t length);
+/* Judge a whole answer by its status, and what came of it: the request is DONE. */
+void connection_judge(struct connection *connection, int status, char why[200]);
 
 #endif

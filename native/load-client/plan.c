@@ -82,8 +82,14 @@ static const char *set(struct plan *plan, const char *key, char *value) {
         return NULL;
     }
     if (strcmp(key, "protocol") == 0) {
-        plan->protocol = strcmp(value, "redis") == 0 ? REDIS : HTTP;
-        return plan->protocol == REDIS || strcmp(value, "http") == 0 ? NULL : "neither http nor redis";
+        static const char *const names[] = {"http", "redis", "command"};
+        for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {
+            if (strcmp(value, names[i]) != 0)
+                continue;
+            plan->protocol = (enum protocol)i;
+            return NULL;
+        }
+        return "neither http nor redis nor command";
     }
     if (strcmp(key, "page") == 0) {
         struct page *page = page_new(plan);
@@ -137,7 +143,9 @@ const char *plan_read(struct plan *plan, int count, char **words) {
         if (wrong != NULL)
             return wrong;
     }
-    if (plan->page_count == 0 || plan->port == 0 || plan->at_once == 0 || plan->calls == 0 || plan->timeout_ns == 0)
+    bool to_port = plan->protocol != COMMAND;
+    if (plan->page_count == 0 || (to_port && plan->port == 0) || plan->at_once == 0 || plan->calls == 0 ||
+        plan->timeout_ns == 0)
         return "no page, port, connection, call or time is named";
     if (plan->rate > 0 ? plan->stage_ns == 0 || plan->step_percent <= 100 : plan->sessions == 0)
         return "neither a rate nor a number of sessions is named";
@@ -145,10 +153,10 @@ const char *plan_read(struct plan *plan, int count, char **words) {
         return "the longest pause is shorter than the shortest";
     for (unsigned i = 0; i < plan->page_count; i++) {
         struct page *page = &plan->pages[i];
-        if (plan->protocol == REDIS && page->words.count == 0)
+        if (plan->protocol != HTTP && page->words.count == 0)
             return "a command of no words";
-        if (!(plan->protocol == REDIS ? redis_request(page) : http_request(plan, page)) ||
-            !match_start(&page->match, page->contains))
+        if ((plan->protocol == REDIS && !redis_request(page)) ||
+            (plan->protocol == HTTP && !http_request(plan, page)) || !match_start(&page->match, page->contains))
             return "no memory";
     }
     return NULL;

@@ -12,13 +12,14 @@
 #define MAX_PAGES 64
 #define MAX_CONNECTIONS 4096
 
-enum protocol { HTTP, REDIS };
+enum protocol { HTTP, REDIS, COMMAND };
 
 /* One request, and what is right about its answer. */
 struct page {
     const char *method, *path;
-    struct list words; /* of a command of Redis */
-    int status;        /* -1: any */
+    struct list words;   /* of a command, of Redis or of the container */
+    const char *program; /* where the container's is; NULL: it is none */
+    int status;          /* of HTTP, or of the command's exit; -1: any */
     const char *contains, *sha256, *answer;
     char *request;
     size_t length;

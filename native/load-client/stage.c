@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <math.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,7 @@
 #include <unistd.h>
 
 #include "common/clock.h"
+#include "load-client/command.h"
 #include "load-client/due.h"
 #include "load-client/random.h"
 
@@ -39,7 +41,7 @@ static struct {
     uint64_t asked; /* requests, over all connections: whose turn it is among the pages of a closed loop */
 } run;
 
-bool stage_prepare(const struct plan *plan) {
+bool stage_prepare(struct plan *plan) {
     struct rlimit files = {plan->at_once + 64, plan->at_once + 64}, now;
     if (getrlimit(RLIMIT_NOFILE, &now) == 0 && now.rlim_cur < files.rlim_cur) {
         files.rlim_max = now.rlim_max > files.rlim_max ? now.rlim_max : files.rlim_max;
@@ -48,8 +50,8 @@ bool stage_prepare(const struct plan *plan) {
     connections = calloc(plan->at_once, sizeof *connections);
     due.items = calloc(plan->at_once + 1, sizeof(struct connection *));
     poller = epoll_create1(EPOLL_CLOEXEC);
+    struct epoll_event none = {.events = 0};
 #ifdef SYS_epoll_pwait2
-    struct epoll_event none;
     if (poller >= 0 && syscall(SYS_epoll_pwait2, poller, &none, 1, &(struct timespec){0, 0}, NULL, 0) < 0) {
         close(poller);
         poller = -1;
@@ -58,8 +60,15 @@ bool stage_prepare(const struct plan *plan) {
     poller = -1;
 #endif
     if (poller < 0) {
-        polled = calloc(plan->at_once, sizeof *polled);
-        by_poll = calloc(plan->at_once, sizeof(struct connection *));
+        polled = calloc(plan->at_once + 1, sizeof *polled);
+        by_poll = calloc(plan->at_once + 1, sizeof(struct connection *));
+    }
+    if (plan->protocol == COMMAND) {
+        if (!command_prepare(plan))
+            return false;
+        none = (struct epoll_event){.events = EPOLLIN, .data.ptr = NULL};
+        if (poller >= 0 && epoll_ctl(poller, EPOLL_CTL_ADD, command_errors(), &none) != 0)
+            return false;
     }
     for (unsigned i = 0; connections != NULL && i < plan->at_once; i++)
         connections[i].fd = -1;
@@ -176,16 +185,29 @@ static void begin_sessions(uint64_t now) {
 
 /* --- waiting --- */
 
+/* NULL: those that are blocked now. */
+static const sigset_t *signals(void) {
+    return run.plan->protocol == COMMAND ? command_signals() : NULL;
+}
+
+/* Without a connection, a command's standard error. */
+static void came(struct connection *connection) {
+    if (connection == NULL)
+        command_take_errors();
+    else
+        advance(connection);
+}
+
 static void wait_by_epoll(const struct timespec *left) {
     struct epoll_event events[EVENTS];
     long count = 0;
 #ifdef SYS_epoll_pwait2
-    count = syscall(SYS_epoll_pwait2, poller, events, EVENTS, left, NULL, 0);
+    count = syscall(SYS_epoll_pwait2, poller, events, EVENTS, left, signals(), _NSIG / 8);
 #else
     (void)left;
 #endif
     for (long i = 0; i < count; i++)
-        advance(events[i].data.ptr);
+        came(events[i].data.ptr);
 }
 
 static void wait_by_poll(const struct timespec *left) {
@@ -197,11 +219,15 @@ static void wait_by_poll(const struct timespec *left) {
         polled[count] = (struct pollfd){connection->fd, connection->progress == RECEIVING ? POLLIN : POLLOUT, 0};
         by_poll[count++] = connection;
     }
-    if (ppoll(polled, count, left, NULL) <= 0)
+    if (run.plan->protocol == COMMAND) {
+        polled[count] = (struct pollfd){command_errors(), POLLIN, 0};
+        by_poll[count++] = NULL;
+    }
+    if (ppoll(polled, count, left, signals()) <= 0)
         return;
     for (unsigned i = 0; i < count; i++)
         if (polled[i].revents != 0)
-            advance(by_poll[i]);
+            came(by_poll[i]);
 }
 
 static void wait_until(uint64_t then) {
@@ -212,6 +238,10 @@ static void wait_until(uint64_t then) {
         wait_by_epoll(&time);
     else
         wait_by_poll(&time);
+    struct connection *ended;
+    while (run.plan->protocol == COMMAND &&
+           (ended = command_next_end(connections, (unsigned)run.plan->at_once, run.stage->why)) != NULL)
+        take_end(ended, now_ns());
 }
 
 static void end_what_is_due(uint64_t now) {

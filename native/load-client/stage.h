@@ -21,7 +21,7 @@ struct stage {
 };
 
 /* False when there is no memory or no way to wait. */
-bool stage_prepare(const struct plan *plan);
+bool stage_prepare(struct plan *plan);
 /* Until all is answered or failed, at the latest at `limit` (ns). */
 void stage_run(struct stage *stage, struct plan *plan, uint64_t rate, uint64_t limit);
 /* An open loop's requests were all answered right, and no more than a hundredth late. */

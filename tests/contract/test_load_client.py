@@ -321,3 +321,61 @@ def test_a_rate_that_nobody_can_give_is_no_hang(client: Path) -> None:
 def test_words_that_are_no_load_are_refused(client: Path, words: list[str]) -> None:
     done = subprocess.run([client, *words], capture_output=True, timeout=60, check=False)
     assert done.returncode == 2 and done.stderr.startswith(b"load-client: ")
+
+
+# --- commands ---
+
+
+def commands(client: Path, *argv: str, kind: StepKind = StepKind.PEAK, **more: object) -> tuple[LoadResult, list[str]]:
+    """Run a load of a command on this host."""
+    page = LoadPage(command=argv, status=0)
+    load = Load((replace(page, **more),), LoadProtocol.COMMAND, at_once=4, sessions=40)  # type: ignore[arg-type]
+    return told(client, Step(kind, load=load))
+
+
+def test_commands_are_run_at_once_and_judged_by_status_and_output(client: Path) -> None:
+    found, said = commands(client, "echo", "hi", answer="hi\n")
+    (stage,) = found.stages
+    assert (stage.right, stage.failed, stage.connections) == (40, 0, 40) and "right=40" in said
+    # More than a pipe holds, on both streams, and a process that stays behind with the output open.
+    text = "head -c 300000 /dev/zero; head -c 300000 /dev/zero >&2; sleep 20 & exit 0"
+    digest = sha256(bytes(300_000)).hexdigest()
+    found, _ = commands(client, "sh", "-c", text, sha256=digest)
+    assert found.stages[0].right == 40 and found.stages[0].latencies.most_ns < 10e9
+
+
+@pytest.mark.parametrize(
+    ("argv", "why"),
+    [
+        (("no-such-program", "x"), "no-such-program: No such file or directory"),
+        (("/etc/passwd",), "/etc/passwd: Permission denied"),
+        (("sh", "-c", "echo never mind; echo no table >&2; exit 3"), "exit status 3, not 0: no table"),
+        (("sh", "-c", "kill -9 $$"), "exit status 137, not 0"),
+    ],
+)
+def test_a_command_that_fails_or_is_absent_is_a_sentence(client: Path, argv: tuple[str, ...], why: str) -> None:
+    found, said = commands(client, *argv)
+    (stage,) = found.stages
+    assert stage.right == 0 and f"why={why}" in said
+    step = Step(StepKind.PEAK, load=Load((LoadPage(command=argv),), LoadProtocol.COMMAND))
+    sentence = load_faults.fault(step, found)
+    assert sentence.startswith("0 of 40 right (40 ") and sentence.endswith(f": {why}")
+    assert "\n" not in sentence
+
+
+def test_a_command_that_does_not_end_is_killed_with_its_children(client: Path, tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    load = Load(
+        (LoadPage(command=("sh", "-c", f"(sleep 2; touch {mark}) & wait"), status=0),), LoadProtocol.COMMAND,
+        at_once=2, sessions=2, timeout_s=0.3,
+    )  # fmt: skip
+    (stage,) = told(client, Step(StepKind.PEAK, load=load))[0].stages
+    assert dict(stage.failures) == {"timeout": 2}
+    time.sleep(2.5)
+    assert not mark.exists()
+
+
+def test_commands_come_at_a_rate(client: Path) -> None:
+    load = Load((LoadPage(command=("true",), status=0),), LoadProtocol.COMMAND, at_once=8, rate=50.0, seconds=0.4)
+    (stage,) = told(client, Step(StepKind.RATE, load=load))[0].stages
+    assert (stage.asked, stage.right, stage.offered_ns) == (20, 20, 400_000_000)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from vmtailor.analysis.guests import load_faults, load_records
 from vmtailor.base.errors import UserInputError
-from vmtailor.drivers.guest import load_words
+from vmtailor.drivers.guest import guest_volume, load_words
 from vmtailor.model.boots.load_result import (
     BUCKETS,
     Latencies,
@@ -43,6 +43,58 @@ def latencies(*durations_ns: int) -> Latencies:
 
 
 # --- files ---
+
+
+def test_a_load_of_commands_is_read_and_told_and_has_no_port() -> None:
+    found = asked(
+        """
+        [[load]]
+        kind = "peak"
+        protocol = "command"
+        argv = ["redis-cli", "get", "key"]
+        at_once = 4
+        requests = 100
+        expect = { stdout = "value\\n" }
+        [[load]]
+        kind = "rate"
+        protocol = "command"
+        argv = ["false"]
+        rate = 20
+        expect = { exit_code = 1 }
+        """
+    )
+    peak, rate = found.loads
+    assert peak.load is not None and rate.load is not None and not peak.port and not rate.port
+    assert peak.load.pages == (LoadPage(command=("redis-cli", "get", "key"), status=0, answer="value\n"),)
+    assert rate.load.pages == (LoadPage(command=("false",), status=1),) and rate.load.rate == 20
+    assert peak.title == "peak of redis-cli get key"
+    words = load_words.words(peak, 0)
+    assert {"protocol=command", "port=0", "word=redis-cli", "status=0", "answer=value\n"} <= set(words)
+    # Init is told that it starts as the container, and one that cannot is known.
+    records = dict(guest_volume.exercise_records(replace(found, load=(peak,))))
+    assert records["step"] == "commands"
+    assert guest_volume.knows_loads(b"\0requests\0commands\0", found)
+    assert not guest_volume.knows_loads(b"\0requests\0", found)
+    # Where time says nothing, the tracer sees each command: they are steps of their own.
+    small = found.unpaced().load
+    assert [(one.kind, one.argv, one.load) for one in small] == [
+        (StepKind.COMMAND, ("redis-cli", "get", "key"), None), (StepKind.COMMAND, ("false",), None),
+    ]  # fmt: skip
+    assert [(one.expect.exit_code, one.expect.stdout) for one in small] == [(0, "value\n"), (1, None)]
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("port = 80", "port"), ("keep_alive = true", "is of connections, and a command has none"),
+        ('command = ["true"]', "command"), ('path = "/"', "path"),
+    ],
+)  # fmt: skip
+def test_what_a_load_of_commands_does_not_have_is_refused(line: str, why: str) -> None:
+    text = '[[load]]\nkind = "peak"\nprotocol = "command"\nargv = ["true"]\nat_once = 1\nrequests = 1\n'
+    asked(text)
+    with pytest.raises(UserInputError, match=why):
+        asked(text + line)
 
 
 def test_each_kind_of_load_is_read() -> None:

@@ -18,10 +18,11 @@ from vmtailor.model.boots.load_result import LoadResult, LoadStage
 from vmtailor.model.boots.workload import Clients, Exercised, Run
 from vmtailor.model.exercise import Exercise, Ready, ReadyKind, Step, StepKind
 from vmtailor.model.guest import GuestReport, StepResult
-from vmtailor.model.load import Load, LoadPage
+from vmtailor.model.load import Load, LoadPage, LoadProtocol
 from vmtailor.model.machine import Clock, Machine
 
 PEAK = Step(StepKind.PEAK, port=80, load=Load(pages=(LoadPage(),), sessions=20, at_once=2))
+COMMANDS = replace(PEAK, load=Load(pages=(LoadPage(),), protocol=LoadProtocol.COMMAND, sessions=2))
 PAGE = Step(StepKind.HTTP, port=80)
 EXERCISE = Exercise(ready=Ready(ReadyKind.TCP, Step(StepKind.TCP, port=80)), load=(PEAK, PAGE), origin="file")
 WORK = Exercised(Run(exercise=EXERCISE), timeout_s=60.0, clients=Clients.HOST)
@@ -63,6 +64,7 @@ def test_the_guest_does_the_rest_of_the_exercise() -> None:
     [
         (replace(IN_LAB, network=False), EXERCISE, "no network"),
         (IN_LAB, replace(EXERCISE, load=(PAGE,)), "no load for the host"),
+        (IN_LAB, replace(EXERCISE, load=(COMMANDS,)), "starts them in the container"),
         (replace(HERE, clock=Clock.INSTRUCTIONS), EXERCISE, "do not share the guest's clock"),
     ],
 )

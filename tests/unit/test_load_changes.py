@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,12 +17,15 @@ from tests.unit.test_boot_bundle import write_bundle
 from vmtailor.analysis.changes import choice, load_catalogue
 from vmtailor.analysis.changes.change_catalogue import Candidate
 from vmtailor.analysis.changes.effects import Samples, TrialRun, judge
+from vmtailor.analysis.cost import load_latency
 from vmtailor.analysis.guests.machine_variants import USUAL
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import BuildError, UserInputError, VmtailorError
 from vmtailor.base.files import records
 from vmtailor.base.files.digests import sha256_of
+from vmtailor.base.terminal import TerminalConsole
 from vmtailor.booting.booter import OnProgress
+from vmtailor.cli.tables import series_table
 from vmtailor.cli.unsafe_bundle import show_patches
 from vmtailor.drivers.host import bundle_folder
 from vmtailor.drivers.host.bundle_folder import seal
@@ -29,12 +33,16 @@ from vmtailor.drivers.kernel import compiler_flags, kernel_patches
 from vmtailor.drivers.kernel.make import Toolchain
 from vmtailor.drivers.targets import targets
 from vmtailor.drivers.targets.target import ExportWishes
+from vmtailor.model.architecture import presumed
 from vmtailor.model.boots.boot import Boot, ContainerRun, Milestone, Outcome, Phase, PhaseCounts
 from vmtailor.model.boots.ending import Gathered
+from vmtailor.model.boots.load_result import Latencies, LoadResult, LoadStage, bucket_of
 from vmtailor.model.boots.series import JudgedBy, Under, judging
 from vmtailor.model.boots.workload import FIXED_KEY, Exercised, Run, Workload
 from vmtailor.model.bundle import RECORD, Bundle
 from vmtailor.model.change import Change, ChangeKind, Figure, Setting, Verdict
+from vmtailor.model.exercise import Exercise, Ready, ReadyKind, Step, StepKind
+from vmtailor.model.load import Load, LoadPage
 from vmtailor.model.machine import Clock, Machine
 from vmtailor.model.plan import Plan
 from vmtailor.model.systems.kept_changes import Tuning
@@ -60,6 +68,8 @@ def test_what_is_judged_by_follows_from_what_is_named() -> None:
     assert judging(Under.BOTH, None) == (JudgedBy.READY, kernel)
     assert judging(Under.BOTH, JudgedBy.INSTRUCTIONS) == (JudgedBy.INSTRUCTIONS, kernel)
     assert judging(Under.BOTH, request) == (JudgedBy.READY, request)
+    assert judging(None, JudgedBy.P99) == (JudgedBy.P99,)
+    assert judging(Under.BOTH, JudgedBy.P50) == (JudgedBy.READY, JudgedBy.P50)
     for under, by in ((Under.LOAD, JudgedBy.CPU), (Under.BOOT, request)):
         with pytest.raises(UserInputError, match=f"--judge {by} does not go with --under {under}"):
             judging(under, by)
@@ -107,6 +117,71 @@ def test_trials_under_load(tmp_path: Path) -> None:
     saved = by_id["a"].measures(Figure.REQUEST_KERNEL)
     assert saved is not None and saved.value == -6 and saved.unit == "instructions"
     assert found.judged_by is JudgedBy.REQUEST_KERNEL and found.also is None
+
+
+def latencies(at_us: int, slow_us: int, slow: int) -> Latencies:
+    """Return a thousand answers, some of them slow."""
+    pairs = ((at_us, 1000 - slow), (slow_us, slow))
+    return Latencies(tuple((bucket_of(us * 1000), count) for us, count in pairs), 0, at_us * 1000, slow_us * 1000)
+
+
+def test_trials_are_judged_by_a_percentile_of_the_load_at_a_rate(tmp_path: Path) -> None:
+    """Of a sweep the first rate counts. What differs by less than a bucket of the histogram is the same."""
+    slow = {(): 900, ("a",): 700, ("b",): 902, ("c",): 1200}
+
+    def make(wanted: Sequence[Change], vm: Machine) -> tuple[Machine, tuple[Change, ...]]:
+        return replace(vm, words=tuple(change.id for change in wanted)), tuple(wanted)
+
+    def boot(
+        machine: Machine, workload: Workload, scratch: Path, *, on_progress: OnProgress | None = None
+    ) -> tuple[Boot, Gathered]:
+        first = LoadStage(2000.0, 1000, 1000, latencies=latencies(100, slow.get(machine.words, 900), 20))
+        later = LoadStage(9000.0, 1000, 1000, latencies=latencies(5000, 90_000, 400))
+        peak = LoadStage(None, 1000, 1000, latencies=latencies(2000, 3000, 900))
+        loads = (LoadResult(0, (peak,)), LoadResult(1, (first, later)))
+        marks = (Milestone("ready", wall_s=1.0, virtual_ns=10**9),)
+        counts = PhaseCounts(Phase.LOAD, 7100, 1200, client_kernel=9000, client_user=90000)
+        run = ContainerRun(requests=3000, answers_right=True, loads=loads)
+        return Boot(Outcome.READY, marks, 1.0, phases=(counts,), container=run), GATHERED
+
+    base = replace(VM, words=(), clock=Clock.INSTRUCTIONS)
+    work = Exercised(Run(key=FIXED_KEY), 1.0)
+    bench = MachineTestbed("x", base, work, tmp_path, boot, make, 1, JudgedBy.P99)
+    found = machine_testbed.tried(bench, [Change(name, name, ()) for name in "abc"])
+    by_id = {trial.id: trial for trial in found.trials}
+    assert {name: trial.verdict for name, trial in by_id.items()} == {
+        "a": Verdict.BETTER, "b": Verdict.SAME, "c": Verdict.WORSE,
+    }  # fmt: skip
+    saved = by_id["a"].measures(Figure.P99)
+    assert saved is not None and saved.unit == "s" and saved.value == pytest.approx(-200e-6, rel=0.01)
+    # Beside it: the others that so many answers give. 1000 are too few for a p99.9.
+    assert by_id["a"].measures(Figure.P50) is not None and by_id["a"].measures(Figure.P999) is None
+    written = io.StringIO()
+    series_table.show(found, tmp_path, TerminalConsole(width=200, file=written))
+    text = written.getvalue()
+    assert "savings in µs" in text and "judged by latency under the load's rate, p99 in virtual time" in text
+    assert "what is less is no saving" in text
+
+
+def test_a_percentile_that_the_load_does_not_give_is_refused_in_one_sentence() -> None:
+    def asked(by: JudgedBy, *loads: Load) -> None:
+        steps = tuple(Step(StepKind.RATE if one.rate else StepKind.PEAK, load=one) for one in loads)
+        load_latency.require_enough((by,), Exercise("web.toml", Ready(ReadyKind.TCP), steps))
+
+    page = (LoadPage(),)
+    enough = Load(page, rate=1000.0, seconds=1.0)
+    asked(JudgedBy.P99, enough)
+    asked(JudgedBy.REQUEST)
+    asked(JudgedBy.P50, replace(enough, seconds=0.02))
+    asked(JudgedBy.P99, replace(enough, seconds=0.5), replace(enough, seconds=0.5, to_rate=9000.0))
+    few = r"^--judge p99 needs 1.000 requests at the rate of a load, and web\.toml asks 999 requests$"
+    with pytest.raises(UserInputError, match=few) as caught:
+        asked(JudgedBy.P99, replace(enough, rate=999.0))
+    assert "seconds = 1" in caught.value.hint
+    with pytest.raises(UserInputError, match=r"--judge p99\.9 needs 10.000 requests"):
+        asked(JudgedBy.P999, enough)
+    with pytest.raises(UserInputError, match=r"is of a load at a rate, and the exercise web\.toml has none$"):
+        asked(JudgedBy.P50, Load(page, sessions=4000))
 
 
 def test_every_change_of_the_catalogue_can_be_made_and_says_what_it_costs() -> None:
@@ -176,6 +251,22 @@ def test_flags_come_last_and_are_of_the_toolchains_identity() -> None:
     assert more.variables() == [*plain.variables(), "KCFLAGS=-O3 -march=x86-64-v3"]
     debug = replace(more, debug=True).variables()
     assert debug[-2:] == ["KCFLAGS=-g -O3 -march=x86-64-v3", "KAFLAGS=-g"]
+
+
+def test_clang_is_chosen_by_a_word_among_the_flags() -> None:
+    family = presumed()
+    made = replace(Toolchain.of(family, flags=("CC=clang-19", "-O3")), ccache=True)
+    assert made.programs == ("clang-19", "ld.lld-19") and made.packages == ("clang-19", "lld-19")
+    words = made.variables()
+    assert {"CC=ccache clang-19", "HOSTCC=ccache gcc", "LLVM=-19", "KCFLAGS=-O3"} <= set(words)
+    assert not any(word.startswith("LLVM=") for word in Toolchain.of(family).variables())
+    compiler_flags.require_allowed(["CC=clang-19", "-O3"])
+    for other in ("CC=clang", "CC=clang-19;x", "CC=/tmp/clang-19", "CC=gcc -B/tmp"):
+        with pytest.raises(UserInputError, match="is no compiler flag that can be tried"):
+            compiler_flags.require_allowed([other])
+    (change,) = choice.for_bundle(["clang-thin-lto"], "6.12")
+    kinds = {str(setting): setting.kind for setting in change.change.settings}
+    assert kinds == {"CC=clang-19": ChangeKind.COMPILER, "LTO_CLANG_THIN=y": ChangeKind.CONFIG}
 
 
 def test_patches_are_ours_and_change_nothing_but_the_kernel() -> None:

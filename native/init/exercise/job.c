@@ -37,7 +37,7 @@ static void set_limit(uint64_t ms) {
 
 void job_report(const char *items, size_t length) {
     char payload[WIRE_PAYLOAD];
-    const char *kinds[] = {"none", "http", "tcp", "command", "exit", "load"};
+    const char *kinds[] = {"none", "http", "tcp", "command", "exit", "load", "load"};
     int held = snprintf(payload, sizeof payload, "step=%d%ckind=%s%cns=%llu%c", job.number, 0, kinds[job.step->kind], 0,
                         (unsigned long long)(now_ns() - job.began), 0);
     if (length > sizeof payload - (size_t)held)
@@ -116,7 +116,7 @@ static void take_out(struct watch *watch, short events) {
         memcpy(job.errors + job.errors_length, data, part);
         job.errors_length += part;
     } else if (job.tool) {
-        size_t taken = job.step->kind == STEP_LOAD ? take_record(data, length) : 0;
+        size_t taken = job.step->kind >= STEP_LOAD ? take_record(data, length) : 0;
         size_t room = sizeof job.said - job.said_length;
         size_t part = length - taken < room ? length - taken : room;
         memcpy(job.said + job.said_length, data + taken, part);
@@ -148,6 +148,17 @@ static void start_tool(char *const argv[]) {
         close(out);
 }
 
+/* A client that starts the container's commands is as they are: of its user, in its environment. */
+static void start_as_container(struct list *argv) {
+    int out = -1;
+    job.tool = true;
+    job.pid = -1;
+    if (open_pipe(&job.out, &out))
+        job.pid = child_start(argv, (struct stdio){out, out, out, false}, false, NULL);
+    if (out >= 0)
+        close(out);
+}
+
 /* The words of a load are its client's. */
 static void start_load(void) {
     const struct list *words = &job.step->argv;
@@ -157,7 +168,10 @@ static void start_load(void) {
     argv[0] = "/.vmtailor/load-client";
     memcpy(argv + 1, words->items, words->count * sizeof *argv);
     job.recorded = false;
-    start_tool(argv);
+    if (job.step->kind == STEP_COMMANDS)
+        start_as_container(&(struct list){.items = argv, .count = words->count + 1});
+    else
+        start_tool(argv);
     free(argv);
 }
 
@@ -239,7 +253,7 @@ void job_start(int number, const struct step *step, uint64_t ready_deadline) {
     job.since = job.began;
     job.limit_ms = (uint64_t)timeout_ms + 5000;
     job.deadline = job.began + job.limit_ms * MS;
-    if (step->kind == STEP_LOAD)
+    if (step->kind >= STEP_LOAD)
         start_load();
     else
         start_client(number == READY, timeout_ms);
@@ -247,7 +261,7 @@ void job_start(int number, const struct step *step, uint64_t ready_deadline) {
 
 void job_kill(void) {
     if (job.pid > 0)
-        child_kill(job.pid, job.step->kind == STEP_COMMAND);
+        child_kill(job.pid, job.step->kind == STEP_COMMAND || job.step->kind == STEP_COMMANDS);
     job.killed = true;
 }
 

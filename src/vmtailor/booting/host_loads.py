@@ -14,6 +14,7 @@ from vmtailor.drivers.monitors.running_machine import RunningMachine
 from vmtailor.model.boots.workload import NETWORK, Clients, Exercised
 from vmtailor.model.exercise import Exercise
 from vmtailor.model.guest import GuestReport
+from vmtailor.model.load import LoadProtocol
 from vmtailor.model.machine import LAB, Clock, Machine, PublishedPort
 
 #: Names the guest's file with the record of loads.
@@ -33,13 +34,17 @@ class HostLoad:
 def prepared(machine: Machine, work: Exercised, slowness: float) -> tuple[Machine, Exercised, tuple[HostLoad, ...]]:
     """Return the machine with its network, and the boot with the loads behind all other steps, as its host drives them;
     all as it was where the clients are inside. `slowness`: of the monitor. Raises UserInputError for a machine without
-    a network, an exercise without loads, and a clock that this host does not share."""
+    a network, an exercise without loads or with loads of commands, and a clock that this host does not share."""
     exercise = work.run.exercise
     if work.clients is Clients.INSIDE or exercise is None:
         return machine, work, ()
     in_lab = machine.monitor.startswith(LAB)
     if not exercise.loads:
         raise UserInputError("the exercise has no load for the host to drive", hint="add a [[load]] of many requests")
+    if any(step.load.protocol is LoadProtocol.COMMAND for step in exercise.loads if step.load is not None):
+        raise UserInputError(
+            "a load of commands starts them in the container, which its host cannot", hint="leave --clients out"
+        )
     if not machine.network:
         raise UserInputError(
             "the machine has no network by which its host could ask", hint="fit an image that exposes a port"

@@ -61,6 +61,10 @@ class Figure(StrEnum):
     READY = "time of ready"  # on the clock that is judged by
     REQUEST_KERNEL = "kernel instructions a request"  # of the load; the client's own are left out
     REQUEST = "kernel and user instructions a request"
+    P50 = "latency under load, p50"  # of the load at a rate, in virtual time
+    P90 = "latency under load, p90"
+    P99 = "latency under load, p99"
+    P999 = "latency under load, p99.9"
     WALL = "host time to ready"
     CPU = "QEMU's processor time to ready"
 
@@ -70,6 +74,7 @@ UNITS = {
     Figure.KERNEL_BYTES: "bytes",
     Figure.SYMBOLS: "",
     **dict.fromkeys((Figure.READY, Figure.WALL, Figure.CPU), "s"),
+    **{figure: "s" for figure in Figure if figure.startswith("latency")},
     **dict.fromkeys((Figure.REQUEST_KERNEL, Figure.REQUEST), "instructions"),
 }
 

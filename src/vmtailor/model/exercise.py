@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import ClassVar
 
-from vmtailor.model.load import Load
+from vmtailor.model.load import SLOW_COMMANDS, Load, LoadProtocol
 
 #: Stands for the host's port that leads to a port of the guest, in a word of a command on the host.
 HOST_PORT = re.compile(r"\{port:(\d{1,9})\}")
@@ -69,7 +70,8 @@ class Step:
     def title(self) -> str:
         """Return the step in a few words, for a sentence about it."""
         if self.load is not None:
-            return f"{self.kind} of {self.load.pages[0].title}, port {self.port}"
+            port = f", port {self.port}" if self.port else ""
+            return f"{self.kind} of {self.load.pages[0].title}{port}"
         return " ".join(self.argv) if self.argv else f"{self.method} :{self.port}{self.path}"
 
 
@@ -92,6 +94,17 @@ class Proof(StrEnum):
     def headline(self) -> str:
         """Return what may be said of a container that passed."""
         return {Proof.LOAD: "verified with load", Proof.ENDED: "ran to its end"}.get(self, "started; no load seen")
+
+
+def _unpaced(step: Step) -> Iterator[Step]:
+    if step.load is None:
+        yield step
+    elif step.load.protocol is not LoadProtocol.COMMAND:
+        yield replace(step, load=step.load.unpaced())
+    else:
+        for page in step.load.pages:
+            expect = Expect(exit_code=page.status, stdout=page.answer, contains=page.contains, sha256=page.sha256)
+            yield Step(StepKind.COMMAND, argv=page.command, repeat=SLOW_COMMANDS, expect=expect)
 
 
 #: Values of `Exercise.origin` for exercises derived from the image's configuration.
@@ -130,10 +143,9 @@ class Exercise:
         return replace(self, ready=ready, load=load, stop_timeout_s=times * self.stop_timeout_s)
 
     def unpaced(self) -> Exercise:
-        """Return the exercise for a machine whose time says nothing: its loads are small, and ask the same."""
-        return replace(
-            self, load=tuple(replace(one, load=one.load.unpaced()) if one.load else one for one in self.load)
-        )
+        """Return the exercise for a machine whose time says nothing: its loads are small, and ask the same. Loads of
+        commands are steps of one command each there, which the tracer sees."""
+        return replace(self, load=tuple(small for one in self.load for small in _unpaced(one)))
 
     @property
     def loads(self) -> tuple[Step, ...]:

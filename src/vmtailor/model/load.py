@@ -13,6 +13,7 @@ class LoadProtocol(StrEnum):
 
     HTTP = "http"
     REDIS = "redis"
+    COMMAND = "command"  # a program in the container, a process for each request
 
 
 class Arrivals(StrEnum):
@@ -35,13 +36,15 @@ PAGES_MAX = 64
 REFINE = 4
 #: A load of a slowed machine is this small: nothing is measured there, and it proves the same answers.
 SLOW_SESSIONS, SLOW_AT_ONCE, SLOW_TIMES = 40, 8, 20
+#: There each command is run so often.
+SLOW_COMMANDS = 5
 
 
 @dataclass(frozen=True)
 class LoadPage:
-    """One request, and the right answer: of HTTP (`method`, `path`), or a command of Redis (`command`). None asks for
-    nothing. `answer` must be equal; `contains` be a part of each answer; `sha256`: of the first right answer, which all
-    others must be like."""
+    """One request, and the right answer: of HTTP (`method`, `path`), or a command (`command`), of Redis or a program's
+    in the container. None asks for nothing. `status`: of HTTP, or of the program's exit. `answer` must be equal;
+    `contains` be a part of each answer; `sha256`: of the first right answer, which all others must be like."""
 
     path: str = "/"
     method: str = "GET"
@@ -83,6 +86,14 @@ class Load:
     seconds: float = 1.0
     step: float = 1.25
     arrivals: Arrivals = Arrivals.EVEN
+
+    @property
+    def first_requests(self) -> int:
+        """Return the requests of the first stage."""
+        if self.rate is None:
+            return self.sessions * self.calls
+        # As the client rounds (native/load-client/stage.c).
+        return max(1, int(self.rate / self.calls * self.seconds + 0.5)) * self.calls
 
     def patient(self, times: int) -> Load:
         """Return the load for a machine that is so many times slower."""

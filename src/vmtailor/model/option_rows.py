@@ -110,8 +110,8 @@ UNDER = Option(
 )  # fmt: skip
 JUDGE = Option(
     name="--judge", type=JudgedBy, metavar="FIGURE",
-    help="Judge trials by ready, instructions (up to init, exact), cpu (time of QEMU), request-kernel or request "
-    "(instructions for one). Default: ready or request-kernel.",
+    help="Judge trials by ready, instructions (up to init), cpu, request-kernel or request (instructions for one), "
+    "p50 to p99.9. Default: ready or request-kernel.",
 )  # fmt: skip
 TOP = Option(name="--top", type=int, least=1, help="Print this many rows.")
 BOOT = Option(

@@ -12,6 +12,7 @@ from pathlib import Path
 from vmtailor.analysis.changes import effects
 from vmtailor.analysis.changes.change_catalogue import Candidate
 from vmtailor.analysis.changes.effects import Predict
+from vmtailor.analysis.cost import load_latency
 from vmtailor.analysis.cost.attribution import by_table, rows_of
 from vmtailor.analysis.guests.machine_variants import countable
 from vmtailor.base.cache.store import Store
@@ -98,10 +99,12 @@ def on_bundle(
     if first is JudgedBy.CPU:
         raise UserInputError("a bundle's trials are judged by ready, by instructions, or by the load's")
     of_load = first.of_load or (also is not None and also.of_load)
-    if of_load and not subject.loaded.exercise.load:
+    exercise = subject.workload.run.exercise
+    if of_load and (exercise is None or not exercise.load):
         raise UserInputError(
-            f"the exercise of {subject.loaded.path} has no load", hint="fit with an exercise that asks for something"
+            f"the exercise of {subject.loaded.path} has no load", hint="--exercise FILE, of one that asks for something"
         )
+    load_latency.require_enough(tuple(judged_by), exercise)
     if first is JudgedBy.INSTRUCTIONS or of_load:
         subject = subject.on(Clock.INSTRUCTIONS)
     regular_files.make_folder(out)

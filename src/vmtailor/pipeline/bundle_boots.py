@@ -67,9 +67,10 @@ def prepare(
     UserInputError for loads that the bundle's client is too old for."""
     loaded = bundle_folder.load_container(path, store)
     asked = exercise_file.load(exercise, loaded.image) if exercise is not None else loaded.exercise
-    if asked.loads and clients is Clients.INSIDE and not guest_volume.knows_loads(loaded.init):
+    if clients is Clients.INSIDE and not guest_volume.knows_loads(loaded.init, asked):
         raise UserInputError(
-            f"the init of {path} is of a version that knows no loads", hint="fit the image again: vmtailor fit"
+            f"the init of {path} is of a version that does not know such a load",
+            hint="fit the image again: vmtailor fit",
         )
     workload = replace(bundle_booter.workload_of(asked, timeout_s), clients=clients)
     return Booted(loaded=loaded, own=own, workload=workload, natives=natives, store=store)

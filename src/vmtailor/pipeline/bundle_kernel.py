@@ -19,7 +19,7 @@ from vmtailor.base.progress import step
 from vmtailor.drivers.distribution import packaged_baseline, selection
 from vmtailor.drivers.distribution.distribution import Distribution
 from vmtailor.drivers.host.bundle_folder import BundleFolder
-from vmtailor.drivers.kernel import compiler_flags, kept_source, kernel_patches
+from vmtailor.drivers.kernel import compiler_flags, kept_source, kernel_patches, make
 from vmtailor.drivers.kernel.kernel_source import SourceTree, require_version
 from vmtailor.model.architecture import named
 from vmtailor.model.bundle import PLAN
@@ -140,7 +140,7 @@ class Rebuilder:
     def __init__(self, loaded: BundleFolder, store: Store) -> None:
         self._loaded = loaded
         self._store = store
-        self._kconfig: Kconfig | None = None
+        self._kconfigs: dict[str, Kconfig] = {}
         self.fallen: dict[tuple[tuple[str, str], ...], tuple[str, ...]] = {}
 
     @cached_property
@@ -168,14 +168,9 @@ class Rebuilder:
         compiler_flags.require_known(other.flags, build.toolchain_of(other))
         source = source_of(self._loaded, self._store)
         kernel_patches.require_for(other.patches, source.version, architecture.name)
-        if self._kconfig is None:
-            with step("facts of the kernel source"):
-                self._kconfig = planning.read_tree(
-                    source.path, source.version, source.digest, self._store,
-                    architecture=self._loaded.bundle.architecture,
-                ).kconfig  # fmt: skip
-        planned = foreign_config.harmless(self._kconfig, dict(made.fragment), where)
-        fragment, fallen = changed(self._kconfig, planned, values, made.baseline)
+        kconfig = self._kconfig_for(source, make.llvm_of(other.flags))
+        planned = foreign_config.harmless(kconfig, dict(made.fragment), where)
+        fragment, fallen = changed(kconfig, planned, values, made.baseline)
         self.fallen[tuple(sorted(values.items()))] = fallen
         # The symbols are those of the plan before: they are not held against this kernel.
         other = replace(other, fragment=fragment)
@@ -185,6 +180,16 @@ class Rebuilder:
         # Others may be compiling in the same folder: this waits for them.
         with step(f"the kernel with {', '.join(words)}{gone}: what that changes is compiled"):
             return Path(build.build_kernel(other, source.path, source.digest, self._store).image)
+
+    def _kconfig_for(self, source: SourceTree, llvm: str) -> Kconfig:
+        """Return the symbols that the source has under gcc, or under LLVM of this suffix."""
+        if llvm not in self._kconfigs:
+            with step("facts of the kernel source"):
+                self._kconfigs[llvm] = planning.read_tree(
+                    source.path, source.version, source.digest, self._store,
+                    architecture=self._loaded.bundle.architecture, llvm=llvm,
+                ).kconfig  # fmt: skip
+        return self._kconfigs[llvm]
 
 
 def compiled_with(made: Plan) -> dict[str, str]:

@@ -12,13 +12,14 @@ from typing import Any
 
 from vmtailor.analysis.changes import choice
 from vmtailor.analysis.changes.change_catalogue import SPOKEN
+from vmtailor.analysis.cost import load_latency
 from vmtailor.analysis.guests import machine_variants
 from vmtailor.base.errors import BuildError, UserInputError
 from vmtailor.base.files import temporary
 from vmtailor.base.progress import step
 from vmtailor.base.text import plural
 from vmtailor.booting.bundle_booter import ExercisedBooter
-from vmtailor.drivers.kernel import compiler_flags, kernel_patches
+from vmtailor.drivers.kernel import compiler_flags, kernel_patches, make
 from vmtailor.model.boots.series import JudgedBy, judging
 from vmtailor.model.boots.workload import FIXED_KEY, Exercised, Run
 from vmtailor.model.change import COMPILED, Cause, Change, ChangeKind, Reason, Setting, Verdict, symbol
@@ -33,7 +34,7 @@ from vmtailor.pipeline.change_means import KernelRequest, Means, applied
 from vmtailor.pipeline.machine_testbed import MachineTestbed
 from vmtailor.pipeline.subject import Findings, Fitted
 from vmtailor.pipeline.trials import Trials
-from vmtailor.stages import build
+from vmtailor.stages import build, kernel_plan
 from vmtailor.stages.measure import BOOT_S
 
 #: Kinds that a bundle keeps.
@@ -65,6 +66,7 @@ class NamedChanges:
         judged_by = judging(options.under, options.judged_by)
         if any(by.of_load for by in judged_by) and not self.exercise.load:
             raise UserInputError("--under load needs an exercise that asks for something", hint="--exercise FILE")
+        load_latency.require_enough(judged_by, self.exercise)
         with (
             step(f"{plural(len(wanted), 'change', 'changes')}, each alone, then together"),
             temporary.held_folder(self.found.subject.scratch) as folder,
@@ -117,21 +119,37 @@ class NamedChanges:
         """Return the plan with other symbols, flags and patches. Raises UserInputError for those that cannot be had."""
         why = Reason(Cause.USER, "user:try", "asked for, and better")
         now = {change.id: change.value for change in self.fitted.plan.symbols}
-        if all(now.get(name, "n") == value for name, value in asked.symbols.items()):
+        compiled = bundle_kernel.compiler_changes(self.fitted.plan, asked)
+        llvm = make.llvm_of(replace(self.fitted.plan, changes=compiled).flags)
+        if not llvm and all(now.get(name, "n") == value for name, value in asked.symbols.items()):
             made = self.fitted.plan
         else:
             # What is off already is no change, and a choice is made by the one that is on.
             wanted = [(name, value) for name, value in asked.symbols.items() if now.get(name, "n") != value]
+            changes = [symbol(name, value, why, before=now.get(name)) for name, value in wanted]
             try:
-                made = self.found.planned([symbol(name, value, why, before=now.get(name)) for name, value in wanted])
+                made = self._found_under(llvm).planned(changes)
             except BuildError as error:
                 raise UserInputError(error.message, hint=error.hint) from error
-        compiled = bundle_kernel.compiler_changes(self.fitted.plan, asked)
         kept = (change for change in made.changes if not any(one.kind in COMPILED for one in change.settings))
         other = replace(made, changes=(*kept, *compiled))
         kernel_patches.require_for(other.patches, made.kernel_version, made.architecture)
         compiler_flags.require_known(other.flags, build.toolchain_of(other))
         return other
+
+    def _found_under(self, llvm: str) -> Findings[Any]:
+        """Return the findings with the symbols that the source has under LLVM of this suffix, or under gcc."""
+        if not llvm:
+            return self.found
+        chosen = (make.CLANG + llvm,)
+        compiler_flags.require_known(chosen, make.Toolchain.of(self.found.subject.architecture, flags=chosen))
+        source, subject = self.found.source, self.found.subject
+        with step("facts of the kernel source"):
+            tree = kernel_plan.read_tree(
+                source.path, self.found.tree.facts.kernel_version, source.digest, subject.store,
+                architecture=subject.architecture.name, llvm=llvm,
+            )  # fmt: skip
+        return replace(self.found, tree=tree)
 
     def with_changes(self, changes: Sequence[Change]) -> Fitted:
         """Return the machine with changes that were tried, verified. Its plan has each of them, with what it saved."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from vmtailor.analysis.changes.effects import Samples, TrialRun
-from vmtailor.analysis.cost import request_costs
+from vmtailor.analysis.cost import load_latency, request_costs
 from vmtailor.analysis.guests import machine_variants
 from vmtailor.analysis.statistics.significance import can_decide
 from vmtailor.base.errors import UserInputError
@@ -18,6 +18,7 @@ from vmtailor.booting import series_run
 from vmtailor.booting.booter import Booter
 from vmtailor.booting.series_run import OnBoot
 from vmtailor.model.boots.boot import Boot, Outcome
+from vmtailor.model.boots.load_result import BUCKET_SHARE
 from vmtailor.model.boots.series import RECORD, BootSeries, JudgedBy, SeriesBoot, Variant
 from vmtailor.model.boots.workload import Workload
 from vmtailor.model.change import Change, Figure, Verdict
@@ -35,10 +36,16 @@ JUDGED = {
     JudgedBy.CPU: Figure.CPU,
     JudgedBy.REQUEST_KERNEL: Figure.REQUEST_KERNEL,
     JudgedBy.REQUEST: Figure.REQUEST,
+    JudgedBy.P50: Figure.P50,
+    JudgedBy.P90: Figure.P90,
+    JudgedBy.P99: Figure.P99,
+    JudgedBy.P999: Figure.P999,
 }
 
+#: The shares of latencies.
+_LATENCIES = {JUDGED[by]: share for by in JudgedBy if (share := by.percentile) is not None}
 #: Figures that are noted beside those that are judged by.
-BESIDE = (Figure.REQUEST_KERNEL, Figure.REQUEST, Figure.WALL, Figure.CPU)
+BESIDE = (Figure.REQUEST_KERNEL, Figure.REQUEST, *_LATENCIES, Figure.WALL, Figure.CPU)
 
 #: Gives the machine with changes made, and the changes with what stood there before; an equal machine where nothing
 #: changes. Raises UserInputError for what cannot be made.
@@ -111,6 +118,9 @@ class MachineTestbed:
             return True
         if any(one.of_load for one in self._judged) and request_costs.of_boot(found) is None:
             return False
+        shares = [one.percentile for one in self._judged if one.percentile is not None]
+        if any(load_latency.of_boot(found, share) is None for share in shares):
+            return False
         return JudgedBy.INSTRUCTIONS not in self._judged or found.instructions is not None
 
     def _unchanged(self) -> tuple[Variant, ...]:
@@ -140,13 +150,23 @@ class MachineTestbed:
             Figure.INIT_INSTRUCTIONS: tuple(float(b.instructions) for b in found if b.instructions),
             Figure.WALL: ready if clock is Clock.WALL else (),
             Figure.CPU: tuple(b.cpu_s for b in found if b.cpu_s is not None),
+            **{figure: _latencies(found, share) for figure, share in _LATENCIES.items()},
         }
         judged = {JUDGED[one]: hardly_varies(clock, one) for one in self._judged}
         beside = [figure for figure in BESIDE if figure not in judged and values[figure]]
         return (
-            *(Samples(figure, values[figure], exact) for figure, exact in judged.items()),
+            *(Samples(figure, values[figure], exact, _grain(figure)) for figure, exact in judged.items()),
             *(Samples(figure, values[figure]) for figure in beside),
         )
+
+
+def _latencies(boots: Sequence[Boot], share: float) -> tuple[float, ...]:
+    """Return the latency of this share of answers in each boot that has it, in seconds."""
+    return tuple(ns / 1e9 for boot in boots if (ns := load_latency.of_boot(boot, share)) is not None)
+
+
+def _grain(figure: Figure) -> float:
+    return BUCKET_SHARE if figure in _LATENCIES else 0.0
 
 
 def tried(testbed: MachineTestbed, changes: Sequence[Change]) -> BootSeries:

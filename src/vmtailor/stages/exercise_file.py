@@ -34,6 +34,7 @@ from vmtailor.model.boots.system_exercise import (
 from vmtailor.model.boots.system_exercise import STOP_TIMEOUT_S as SYSTEM_STOP_TIMEOUT_S
 from vmtailor.model.exercise import HOST_PORT, LOADS, Exercise, Expect, Ready, ReadyKind, Step, StepKind
 from vmtailor.model.image import Image
+from vmtailor.model.load import LoadProtocol
 
 E = TypeVar("E", Exercise, SystemExercise)
 
@@ -253,7 +254,10 @@ def _step(table: ExerciseTable) -> Step:
     if kind not in set(StepKind):
         raise table.wrong("kind", f"must be one of {', '.join(StepKind)}, not {shown(kind)}")
     if kind in LOADS:
-        step = Step(StepKind(str(kind)), port=_port(table), load=exercise_loads.read(StepKind(str(kind)), table))
+        # A command has no port, and one that is named is an unknown key.
+        load = exercise_loads.read(StepKind(str(kind)), table)
+        port = 0 if load.protocol is LoadProtocol.COMMAND else _port(table)
+        step = Step(StepKind(str(kind)), port=port, load=load)
         table.end()
         return step
     repeat = table.whole("repeat", 1, REPEAT_MAX, 1) or 1

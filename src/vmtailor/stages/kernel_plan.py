@@ -59,15 +59,16 @@ class KernelTree:
 
 
 def read_tree(
-    source: Path, version: str, source_id: str, store: Store | None = None, *, architecture: str | None = None
-) -> KernelTree:
+    source: Path, version: str, source_id: str, store: Store | None = None, *, architecture: str | None = None,
+    llvm: str = "",
+) -> KernelTree:  # fmt: skip
     """Return the facts of a source tree for an architecture, from the store if it has them. `source_id`: names its
-    content by a digest, or by package and version.
+    content by a digest, or by package and version. `llvm`: the suffix of LLVM's programs, where these compile it.
 
     Raises BuildError when its Kconfig files cannot be read.
     """
     row = presumed() if architecture is None else named(architecture)
-    shell = KconfigShell(source, architecture=row, store=store, source_id=source_id)
+    shell = KconfigShell(source, architecture=row, store=store, source_id=source_id, llvm=llvm)
     with no_collections():
         kconfig = _kconfig(shell, store or Store())
     return KernelTree(ksource_facts.load(source, version, source_id, store, architecture=row), kconfig, row.name)

@@ -105,11 +105,13 @@ def _saved(candidate: Candidate, cost: BootCost) -> tuple[float | None, str]:
 
 @dataclass(frozen=True)
 class Samples:
-    """One figure of what ran. `exact`: it hardly varies, as instructions do, so that few samples decide."""
+    """One figure of what ran. `exact`: it hardly varies, as instructions do, so that few samples decide. `grain`: the
+    share of a value that it is right to; what differs by less is the same."""
 
     figure: Figure
     values: tuple[float, ...]
     exact: bool = False
+    grain: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -145,7 +147,7 @@ def judge(change: Change, before: TrialRun, after: TrialRun) -> Change:
         verdict = Verdict.BETTER
     elif after.samples:
         each = [
-            boot_statistics.judge(before.values(one.figure), one.values, exact=one.exact)
+            boot_statistics.judge(before.values(one.figure), one.values, exact=one.exact, grain=one.grain)
             for one in after.samples[: after.deciding]
         ]
         verdict = next((one for one in _FIRST if one in each), Verdict.UNDECIDED)

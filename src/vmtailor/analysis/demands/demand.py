@@ -328,7 +328,7 @@ def of_access_lists(paths: Sequence[str], form: RootFormat, demands: Demands) ->
 def of_exercise(exercise: Exercise, demands: Demands) -> None:
     """Return the demands of the exercise's own client inside the guest: TCP over the loopback interface."""
     steps = [*([exercise.ready.step] if exercise.ready.step else []), *exercise.load]
-    if any(step.kind in (StepKind.HTTP, StepKind.TCP, *LOADS) for step in steps):
+    if any(step.port and step.kind in (StepKind.HTTP, StepKind.TCP, *LOADS) for step in steps):
         text = "the exercise talks to the container over TCP, inside the machine"
         demands.add(EvidenceKind.SOCKET, "exercise over TCP", ["NET", "INET"], "exercise:load", text)
 

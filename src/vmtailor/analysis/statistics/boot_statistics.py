@@ -65,12 +65,13 @@ def difference(before: Sequence[float], after: Sequence[float]) -> tuple[float, 
     return -found.change, -found.high, -found.low
 
 
-def judge(before: Sequence[float], after: Sequence[float], *, exact: bool) -> Verdict:
-    """Better (less), worse, same or undecided. `exact`: of a figure that hardly varies, such as instructions."""
+def judge(before: Sequence[float], after: Sequence[float], *, exact: bool, grain: float = 0.0) -> Verdict:
+    """Better (less), worse, same or undecided. `exact`: of a figure that hardly varies, such as instructions. `grain`:
+    the share of a value that such a figure is right to."""
     if not before or not after:
         return Verdict.UNDECIDED
     if exact:
-        return significance.exact(before, after).verdict
+        return significance.exact(before, after, max(grain, significance.EXACT_SHARE)).verdict
     return significance.compare(before, after, significance.Thresholds(relative=SAME_SHARE)).verdict
 
 

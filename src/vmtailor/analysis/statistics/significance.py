@@ -103,15 +103,15 @@ def compare(before: Sequence[float], after: Sequence[float], thresholds: Thresho
     return Difference(before=left, after=right, change=change, low=low, high=high, p=None, verdict=verdict)
 
 
-def exact(before: Sequence[float], after: Sequence[float]) -> Difference:
+def exact(before: Sequence[float], after: Sequence[float], share: float = EXACT_SHARE) -> Difference:
     """Judge counts that hardly vary, smaller being better: one value a side is enough. A difference is real when it is
-    larger than a thousandth, and larger than the spread within either side. Raises ValueError for an empty side."""
+    larger than this share, and larger than the spread within either side. Raises ValueError for an empty side."""
     if not before or not after:
         raise ValueError("a side has no values")
     left, right = statistics.median(before), statistics.median(after)
     change, scale = right - left, abs(left) or 1.0
     low, high = min(after) - max(before), max(after) - min(before)
-    slack = max(EXACT_SHARE * scale, spread(before), spread(after))
+    slack = max(share * scale, spread(before), spread(after))
     if abs(change) > slack:
         verdict = Verdict.BETTER if change < 0 else Verdict.WORSE
     else:

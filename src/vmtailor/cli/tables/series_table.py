@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from vmtailor.analysis.cost import request_costs
+from vmtailor.analysis.cost import load_latency, request_costs
 from vmtailor.analysis.statistics.boot_statistics import Summary, summarise
 from vmtailor.base.figures import millions
 from vmtailor.base.files import plain_files
@@ -21,6 +21,7 @@ from vmtailor.base.verb_end import NextCommand, VerbEnd, VerdictMark, show_end
 from vmtailor.cli.tables.load_table import show_loads
 from vmtailor.cli.tables.monitor_table import show_monitor
 from vmtailor.model.boots.boot import Outcome
+from vmtailor.model.boots.load_result import BUCKET_SHARE
 from vmtailor.model.boots.series import BootSeries, JudgedBy
 from vmtailor.model.change import Change, Effect, Figure, Verdict
 from vmtailor.model.machine import Clock
@@ -36,12 +37,14 @@ _JUDGED = {
     JudgedBy.CPU: "QEMU's processor time up to ready",
     JudgedBy.REQUEST_KERNEL: "instructions of the kernel for a request of the load",
     JudgedBy.REQUEST: "instructions of kernel and programs for a request of the load",
+    **{by: f"latency under the load's rate, {by} in virtual time" for by in JudgedBy if by.percentile is not None},
 }
 #: Unit of a table's savings, and how many of the figure's are one; seconds for all others.
 _UNITS = {
     JudgedBy.INSTRUCTIONS: ("M instr", 1e6),
     JudgedBy.REQUEST_KERNEL: ("k instr a request", 1e3),
     JudgedBy.REQUEST: ("k instr a request", 1e3),
+    **{by: ("µs", 1e-6) for by in JudgedBy if by.percentile is not None},
 }
 #: Columns beside the figures that are judged by.
 _BESIDE = {
@@ -184,6 +187,8 @@ def _trials(series: BootSeries, console: TerminalConsole) -> None:
 
 def _moved(series: BootSeries) -> str:
     """Return a sentence on the effect of meaningless words on the unchanged machine; empty when none were tried."""
+    if series.judged_by.percentile is not None:
+        return _latency_moved(series, series.judged_by.percentile)
     if series.judged_by.of_load:
         return _load_moved(series)
     before = [at for one in series.of(series.variants[0].name) if (at := one.at("ready", series.clock)) is not None]
@@ -202,6 +207,19 @@ def _load_moved(series: BootSeries) -> str:
         return ""
     most = max(abs(one - statistics.median(base)) for one in moved)
     return f"a word that means nothing moves it by up to {most / 1e3:.2f} k instr a request: what is less is no saving"
+
+
+def _latency_moved(series: BootSeries, share: float) -> str:
+    """Return that sentence for a latency under load."""
+    base = [at for one in series.of(series.variants[0].name) if (at := load_latency.of_boot(one, share)) is not None]
+    moved = [at for one in series.controls if (at := load_latency.of_boot(one, share)) is not None]
+    if not base or not moved:
+        return ""
+    most = max(abs(one - statistics.median(base)) for one in moved)
+    return (
+        f"a word that means nothing moves it by up to {most / 1e3:.2f} µs, and it is right to "
+        f"{BUCKET_SHARE:.1%}: what is less is no saving"
+    )
 
 
 def _more(one: Change, name: str) -> Effect | None:

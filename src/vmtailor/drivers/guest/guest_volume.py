@@ -19,6 +19,7 @@ from vmtailor.drivers.rootfs.rootfs import Extra, ExtraKind
 from vmtailor.model.boots.workload import KEY_BYTES, Run
 from vmtailor.model.exercise import Exercise, ReadyKind, Step
 from vmtailor.model.image import ImageConfig
+from vmtailor.model.load import LoadProtocol
 
 #: Options of the tracer that every call's deciding arguments, result, time of day and time inside need.
 TRACER_OPTIONS = ("-D", "-f", "-q", "-ttt", "-T", "-y", "-s", "64")
@@ -33,8 +34,8 @@ _STARTS_FURTHER = b"\0builtin\0"
 _MOUNT = "mount-at"
 #: A word in an init that can talk on a virtio port.
 _PORT = b"\0virtio-line\0"
-#: Names the record of a step that is a load.
-_REQUESTS = "requests"
+#: Names the record of a step that is a load: of requests to a port, or of commands.
+_REQUESTS, _COMMANDS = "requests", "commands"
 _SECTOR = 512
 
 
@@ -80,9 +81,11 @@ def can_mount(init: bytes, *, by_9p: bool = False) -> bool:
     return f"\0{_MOUNT}\0".encode() in init and (not by_9p or _MOUNTS_9P in init)
 
 
-def knows_loads(init: bytes) -> bool:
-    """Return whether an init drives loads; those of versions before know single requests alone."""
-    return f"\0{_REQUESTS}\0".encode() in init
+def knows_loads(init: bytes, exercise: Exercise) -> bool:
+    """Return whether an init drives the loads of an exercise; those of versions before know single requests alone."""
+    protocols = {step.load.protocol for step in exercise.loads if step.load is not None}
+    kinds = {_COMMANDS if one is LoadProtocol.COMMAND else _REQUESTS for one in protocols}
+    return all(f"\0{kind}\0".encode() in init for kind in kinds)
 
 
 def has_dhcp(init: bytes) -> bool:
@@ -145,7 +148,7 @@ def root_entries(natives: Natives, config: bytes) -> tuple[Extra, ...]:
         Extra(base, ExtraKind.DIRECTORY, mode=0o711),
         Extra(f"{base}/init", data=natives.init, mode=0o755),
         Extra(f"{base}/client", data=natives.client, mode=0o700),
-        Extra(f"{base}/load-client", data=natives.load_client, mode=0o700),
+        Extra(f"{base}/load-client", data=natives.load_client, mode=0o755),
         Extra(f"{base}/builtin", data=natives.builtin, mode=0o700),
         Extra(f"{base}/config", data=config, mode=0o600),
         *(Extra(f"{base}/{name}", ExtraKind.DIRECTORY, mode=0o700) for name in ("rw", "root", "tools")),
@@ -220,7 +223,8 @@ def exercise_records(exercise: Exercise) -> list[tuple[str, str]]:
         pairs += _step_records(ready.step)
     for number, step in enumerate(exercise.guest_steps):
         if step.load is not None:
-            pairs += [("step", _REQUESTS), (".timeout-ms", str(_ms(step.load.limit_s)))]
+            kind = _COMMANDS if step.load.protocol is LoadProtocol.COMMAND else _REQUESTS
+            pairs += [("step", kind), (".timeout-ms", str(_ms(step.load.limit_s)))]
             pairs += [(".arg", word) for word in load_words.words(step, number)]
         else:
             pairs += [("step", step.kind.value), *_step_records(step)]

@@ -21,7 +21,7 @@ from vmtailor.model.boots.system_exercise import SAYS_MAX, SAYS_NAME, UNIT, Syst
 from vmtailor.model.bundle import Bundle
 from vmtailor.model.exercise import LOADS, Exercise, Expect, ReadyKind, Step, StepKind
 from vmtailor.model.image import ImageConfig
-from vmtailor.model.load import AT_ONCE_MAX, CALLS_MAX, PAGES_MAX, RATE_MAX, SESSIONS_MAX, Load
+from vmtailor.model.load import AT_ONCE_MAX, CALLS_MAX, PAGES_MAX, RATE_MAX, SESSIONS_MAX, Load, LoadProtocol
 from vmtailor.model.trace import Trace
 from vmtailor.model.watched.system_trace import SystemTrace
 
@@ -193,7 +193,8 @@ def require_cpu_s(seconds: float | None, where: Path) -> None:
 
 
 def _require_step(step: Step, where: Path) -> None:
-    asks_port = step.kind in (StepKind.HTTP, StepKind.TCP, *LOADS)
+    runs_commands = step.load is not None and step.load.protocol is LoadProtocol.COMMAND
+    asks_port = step.kind in (StepKind.HTTP, StepKind.TCP, *LOADS) and not runs_commands
     if not (0 < step.port < 65536 if asks_port else 0 <= step.port < 65536):
         raise _wrong(where, f"{step.port} is not a port")
     if not 0 < step.repeat <= MOST_REPEATS:
@@ -232,6 +233,9 @@ def _require_load(step: Step, load: Load, where: Path) -> None:
     for page in load.pages:
         if not _METHOD.fullmatch(page.method) or not _PATH.fullmatch(page.path):
             raise _wrong(where, f"'{plain(page.title[:80])}' is no request")
+        if load.protocol is not LoadProtocol.HTTP and (not page.command or not page.command[0]):
+            raise _wrong(where, "a command names no program")
+        _require_clean(page.command, where)
         _require_expect(Expect(page.status, contains=page.contains, stdout=page.answer, sha256=page.sha256), where)
         _require_clean(page.command, where)
 

@@ -35,8 +35,10 @@ E = TypeVar("E", bound=StrEnum)
 
 
 def read(kind: StepKind, table: ExerciseTable) -> Load:
-    """Return the load in a table whose `kind` and `port` were read. Raises UserInputError naming the key."""
+    """Return the load in a table whose `kind` was read; its `port` is left. Raises UserInputError naming the key."""
     protocol = _choice(table, "protocol", LoadProtocol, LoadProtocol.HTTP)
+    if protocol is LoadProtocol.COMMAND and table.has("keep_alive"):
+        raise table.wrong("keep_alive", "is of connections, and a command has none")
     many = kind is StepKind.SURF
     pages = _pages(table, protocol) if many else (_page(table, protocol, table.table("expect")),)
     timeout_s, limit_s = table.seconds("timeout_s", TIMEOUT_S), table.seconds("limit_s", LIMIT_S)
@@ -118,6 +120,11 @@ def _page(table: ExerciseTable, protocol: LoadProtocol, expect: ExerciseTable | 
     right = expect or ExerciseTable(table.origin, f"{table.where}.expect", {})
     if protocol is LoadProtocol.REDIS:
         page = LoadPage(command=table.argv("command"), contains=_text(right, "contains"), answer=_text(right, "answer"))
+    elif protocol is LoadProtocol.COMMAND:
+        page = LoadPage(
+            command=table.argv(), status=right.whole("exit_code", 0, 255, 0), contains=_text(right, "contains"),
+            answer=_text(right, "stdout"), sha256=_sha256(right),
+        )  # fmt: skip
     else:
         page = _http_page(table, right)
     if right is not table:
@@ -127,12 +134,15 @@ def _page(table: ExerciseTable, protocol: LoadProtocol, expect: ExerciseTable | 
 
 def _http_page(table: ExerciseTable, right: ExerciseTable) -> LoadPage:
     method, path = table.request()
-    sha256 = right.text("sha256")
-    if sha256 is not None and not SHA256.fullmatch(sha256):
+    status, contains = right.whole("status", 100, 599, 200), _text(right, "contains")
+    return LoadPage(path, method, status=status, contains=contains, sha256=_sha256(right))
+
+
+def _sha256(right: ExerciseTable) -> str | None:
+    found = right.text("sha256")
+    if found is not None and not SHA256.fullmatch(found):
         raise right.wrong("sha256", "must be 64 hexadecimal digits in lower case")
-    return LoadPage(
-        path, method, status=right.whole("status", 100, 599, 200), contains=_text(right, "contains"), sha256=sha256
-    )
+    return found
 
 
 def _text(table: ExerciseTable, key: str) -> str | None:

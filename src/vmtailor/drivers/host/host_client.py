@@ -40,7 +40,7 @@ def free_port() -> int:
 
 def ports_asked(exercise: Exercise) -> set[int]:
     """Return the guest's ports that an exercise asks from the host."""
-    found = {step.port for step in exercise.load if step.kind in (StepKind.HTTP, StepKind.TCP, *LOADS)}
+    found = {step.port for step in exercise.load if step.port and step.kind in (StepKind.HTTP, StepKind.TCP, *LOADS)}
     return found | {int(port) for step in exercise.load for word in step.argv for port in HOST_PORT.findall(word)}
 
 

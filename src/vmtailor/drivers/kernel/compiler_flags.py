@@ -9,14 +9,14 @@ import re
 from collections.abc import Sequence
 
 from vmtailor.base import process
-from vmtailor.base.errors import UserInputError
+from vmtailor.base.errors import HostError, UserInputError
 from vmtailor.base.text import plain
 from vmtailor.drivers.kernel import make
 
 #: Optimisation levels, switches and numbers, the processor; no paths, no plugins, nothing for a shell.
 _FLAG = re.compile(
     r"-O[0-3sg]|-f(?!plugin)[a-z][a-z0-9-]{0,60}(?:=[0-9]{1,9})?|-m[a-z][a-z0-9-]{0,40}(?:=[a-z0-9-]{1,40})?"
-    r"|--param=[a-z][a-z0-9-]{0,60}=[0-9]{1,9}"
+    r"|--param=[a-z][a-z0-9-]{0,60}=[0-9]{1,9}|CC=clang-[1-9][0-9]"
 )
 #: Most flags of one kernel.
 MOST = 32
@@ -32,21 +32,28 @@ def require_allowed(flags: Sequence[str]) -> None:
         if not _FLAG.fullmatch(flag):
             raise UserInputError(
                 f"'{plain(flag[:80])}' is no compiler flag that can be tried",
-                hint="levels (-O3), switches (-funroll-loops), -march=NAME, --param=NAME=NUMBER",
+                hint="levels (-O3), switches (-funroll-loops), -march=NAME, --param=NAME=NUMBER, CC=clang-VERSION",
             )
 
 
 def require_known(flags: Sequence[str], toolchain: make.Toolchain) -> None:
-    """Compile an empty file with each flag. Raises UserInputError for the first one that the compiler does not take."""
+    """Compile an empty file with each flag. Raises UserInputError for the first one that the compiler does not take,
+    and where flags choose a compiler that is not installed."""
     require_allowed(flags)
-    compiler = process.require_tool(toolchain.cross + toolchain.cc, toolchain.packages[0])
-    for flag in flags:
+    name = toolchain.programs[0]
+    try:
+        compiler = process.require_tool(name, toolchain.packages[0])
+    except HostError as error:
+        if not toolchain.llvm:
+            raise
+        # A compiler that a change names is that change's matter: others are tried without it.
+        raise UserInputError(error.message, hint=error.hint) from error
+    for flag in (one for one in flags if not one.startswith(make.CLANG)):
         argv = [compiler, "-Werror", flag, "-x", "c", "-c", "-o", "/dev/null", "/dev/null"]
         try:
             process.run(argv, timeout_s=60, env=make.environment())
         except process.CommandFailed as error:
             said = _UNKNOWN.search(error.finished.error_text)
-            name = toolchain.cross + toolchain.cc
             raise UserInputError(
                 f"{name} does not take the flag {flag}" + (f": {plain(said[0])}" if said else ""),
                 hint=f"{name} --help=optimizers lists the flags of this compiler",

@@ -25,8 +25,9 @@ TOOLS = {
     "CC": "gcc", "LD": "ld", "AR": "ar", "NM": "nm", "OBJCOPY": "objcopy", "HOSTCC": "gcc", "HOSTCXX": "g++",
     "RUSTC": "rustc", "BINDGEN": "bindgen", "PAHOLE": "pahole",
 }  # fmt: skip
-#: Those that make for the kernel, and not for this host.
+#: Those that make for the kernel, and not for this host; and LLVM's in their place.
 _TARGET = ("CC", "LD", "AR", "NM", "OBJCOPY")
+_LLVM = {"CC": "clang", "LD": "ld.lld", "AR": "llvm-ar", "NM": "llvm-nm", "OBJCOPY": "llvm-objcopy"}
 _PASSED_ON = ("PATH", "HOME", "TMPDIR", "CARGO_HOME", "RUSTUP_HOME", "RUSTUP_TOOLCHAIN")
 
 
@@ -50,19 +51,24 @@ class KconfigShell:
     """Callable: a command → its output with line feeds as spaces, as Kconfig wants it. `close()` saves new answers."""
 
     def __init__(
-        self, source: Path, *, architecture: Architecture | None = None, store: Store | None = None, source_id: str = ""
-    ) -> None:
-        """`source_id` names the tree's content (its package and version); without it nothing is kept."""
+        self, source: Path, *, architecture: Architecture | None = None, store: Store | None = None,
+        source_id: str = "", llvm: str = "",
+    ) -> None:  # fmt: skip
+        """`source_id` names the tree's content (its package and version); without it nothing is kept. `llvm`: the
+        suffix of LLVM's programs, where these make the kernel."""
         family = architecture or presumed()
         prefix, package = ("", "gcc") if family.is_host else (family.kernel.cross, family.kernel.cross_packages[0])
         tools = {name: prefix + tool if name in _TARGET else tool for name, tool in TOOLS.items()}
+        if llvm:
+            tools |= {name: tool + llvm for name, tool in _LLVM.items()}
+            package = f"clang{llvm}"
         self.source = source.resolve()
         path = os.environ.get("PATH", "/usr/bin:/bin")
         self._base = {n: os.environ[n] for n in _PASSED_ON if n in os.environ} | {"LC_ALL": "C", "PATH": path}
         self.env = self._base | {
             **tools,
             **family.kernel.kconfig,
-            "CLANG_FLAGS": "",
+            "CLANG_FLAGS": f"--target={family.kernel.cross.rstrip('-')} -fintegrated-as" if llvm else "",
             "KERNELVERSION": kernel_version(self.source), "srctree": str(self.source), "objtree": ".",
             "CC_VERSION_TEXT": self._first_line([require_tool(tools["CC"], package), "--version"]),
             "RUSTC_VERSION_TEXT": self._first_line(["rustc", "--version"]),

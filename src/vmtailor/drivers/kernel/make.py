@@ -162,7 +162,8 @@ class Toolchain:
     """The compiler and its options. `arch`: make's ARCH. `cc` is used through ccache where there is one; `cross` is a
     prefix (`NAME-linux-gnu-`). `debug`: with debug information, which changes no instruction and no address.
     `packages`: those that compiler and linker are from, for hints. `flags`: given to the compiler after the kernel's
-    own."""
+    own. `llvm`: the suffix of LLVM's programs (`-19`), which then make all of the kernel; empty for gcc and binutils.
+    """
 
     arch: str
     cc: str = "gcc"
@@ -171,22 +172,33 @@ class Toolchain:
     debug: bool = False
     packages: tuple[str, str] = ("gcc", "binutils")
     flags: tuple[str, ...] = ()
+    llvm: str = ""
 
     @classmethod
     def of(cls, architecture: Architecture, *, debug: bool = False, flags: tuple[str, ...] = ()) -> Toolchain:
-        """Return the toolchain for an architecture on this host."""
+        """Return the toolchain for an architecture on this host. `CC=clang-VERSION` among the flags chooses LLVM's."""
         kernel = architecture.kernel
+        if llvm := llvm_of(flags):
+            flags = tuple(one for one in flags if not one.startswith(CLANG))
+            packages = (f"clang{llvm}", f"lld{llvm}")
+            return cls(kernel.arch, f"clang{llvm}", debug=debug, packages=packages, flags=flags, llvm=llvm)
         if architecture.is_host:
             return cls(kernel.arch, debug=debug, flags=flags)
         compiler, *more = kernel.cross_packages
         packages = (compiler, (more or [compiler])[0])
         return cls(kernel.arch, cross=kernel.cross, debug=debug, packages=packages, flags=flags)
 
+    @property
+    def programs(self) -> tuple[str, str]:
+        """Return the names of the compiler and the linker."""
+        return (self.cc, f"ld.lld{self.llvm}") if self.llvm else (self.cross + self.cc, self.cross + "ld")
+
     def variables(self) -> list[str]:
         """Return the words for make."""
         prefix = "ccache " if self.ccache else ""
         words = [f"ARCH={self.arch}", f"CC={prefix}{self.cross}{self.cc}", f"HOSTCC={prefix}gcc"]
         words += [f"CROSS_COMPILE={self.cross}"] if self.cross else []
+        words += [f"LLVM={self.llvm}"] if self.llvm else []
         flags = [*(["-g"] if self.debug else []), *self.flags]
         words += [f"KCFLAGS={' '.join(flags)}"] if flags else []
         return [*words, "KAFLAGS=-g"] if self.debug else words
@@ -194,11 +206,18 @@ class Toolchain:
     def describe(self) -> str:
         """Return name and version of compiler and linker, as they print them. Raises HostError when there is none."""
         return ", ".join(
-            process.run(
-                [process.require_tool(self.cross + name, package), "--version"], timeout_s=30
-            ).text.splitlines()[0]
-            for name, package in zip((self.cc, "ld"), self.packages, strict=True)
+            process.run([process.require_tool(name, package), "--version"], timeout_s=30).text.splitlines()[0]
+            for name, package in zip(self.programs, self.packages, strict=True)
         )
+
+
+#: The word among a kernel's flags that chooses another compiler than gcc; its version follows.
+CLANG = "CC=clang"
+
+
+def llvm_of(flags: Iterable[str]) -> str:
+    """Return the suffix of LLVM's programs (`-19`) that flags choose; empty where they choose none."""
+    return next((flag.removeprefix(CLANG) for flag in flags if flag.startswith(CLANG)), "")
 
 
 def environment() -> dict[str, str]:
@@ -443,4 +462,7 @@ def _compile_error(error: process.CommandFailed) -> BuildError | HostError:
 def _require_toolchain(toolchain: Toolchain) -> None:
     for tool, package in (("make", "make"), ("flex", "flex"), ("bison", "bison"), ("bc", "bc"), ("ld", "binutils")):
         process.require_tool(tool, package)
-    process.require_tool(toolchain.cross + toolchain.cc, toolchain.packages[0])
+    if toolchain.llvm:
+        process.require_tool(f"llvm-ar{toolchain.llvm}", f"llvm{toolchain.llvm}")
+    for tool, package in zip(toolchain.programs, toolchain.packages, strict=True):
+        process.require_tool(tool, package)

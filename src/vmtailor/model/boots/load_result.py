@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 #: Buckets of a histogram for each doubling of a duration, as a power of two (native/load-client/histogram.h).
 BUCKET_BITS = 7
+#: The share of a duration that its bucket is right to.
+BUCKET_SHARE = 1 / (1 << BUCKET_BITS)
 #: Durations beyond this power of two, in nanoseconds, are in the last bucket.
 BUCKET_MOST = 44
 BUCKETS = (BUCKET_MOST - BUCKET_BITS + 1) << BUCKET_BITS

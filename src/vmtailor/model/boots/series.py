@@ -34,11 +34,20 @@ class JudgedBy(StrEnum):
     CPU = "cpu"  # processor time that QEMU used up to then: a busy host sways it less, but it does not see waits
     REQUEST_KERNEL = "request-kernel"  # instructions of the kernel for a request of the exercise's load: exact
     REQUEST = "request"  # those of the kernel and of the container's programs
+    P50 = "p50"  # latencies of the load at a rate, in virtual time: half of all answers took no longer
+    P90 = "p90"
+    P99 = "p99"
+    P999 = "p99.9"
 
     @property
     def of_load(self) -> bool:
         """Return whether the figure is of the load."""
-        return self in (JudgedBy.REQUEST_KERNEL, JudgedBy.REQUEST)
+        return self in (JudgedBy.REQUEST_KERNEL, JudgedBy.REQUEST) or self.percentile is not None
+
+    @property
+    def percentile(self) -> float | None:
+        """Return the share of answers that took no longer than the figure; None for a figure that is no latency."""
+        return float(self[1:]) / 100 if self[0] == "p" else None
 
 
 def judging(under: Under | None, by: JudgedBy | None) -> tuple[JudgedBy, ...]:

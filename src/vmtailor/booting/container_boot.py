@@ -50,7 +50,7 @@ def boot(
 ) -> tuple[Boot, Gathered]:
     """Boot, run the container, and wait for the end. `machine.disks[0]` is the root; our volumes follow the machine's
     disks."""
-    if work.tools is not None or machine.clock is not Clock.INSTRUCTIONS:
+    if work.tools is not None or (machine.clock is not Clock.INSTRUCTIONS and work.clients is Clients.INSIDE):
         work = replace(work, run=work.run.unpaced())
     machine, work, loads = host_loads.prepared(machine, work, monitors.of(machine).slowness)
     with temporary.held_folder(scratch) as folder:

@@ -140,8 +140,7 @@ class LabMachine(RunningMachine):
         return "\n".join(self.said.said)
 
     def load(self, place: int, words: Sequence[str], most_s: float) -> bytes:
-        """Have the lab drive the load whose words its disk holds at this place."""
-        self._lab.serial.send(f"{_LOAD}{place}\n".encode())
+        """Wait for the lab to drive the load whose words its disk holds at this place."""
         deadline_s = self._lab.elapsed_s + most_s + _START_S
         while len(self.said.loads) <= place:
             if not self._lab.running or self._lab.left(deadline_s) <= 0:

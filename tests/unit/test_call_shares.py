@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vmtailor.analysis.calls import call_rows, followed_code, stack_formats
+from vmtailor.analysis.calls import call_rows, followed_code, request_split, stack_formats
 from vmtailor.analysis.calls.call_shares import During, FollowedBoot
 from vmtailor.analysis.cost.plugin_counts import SymbolTable
 from vmtailor.base.errors import UserInputError, VmtailorError
@@ -94,6 +95,31 @@ def test_a_call_is_told_by_what_it_is_made_on_and_whose_it_is(boot: FollowedBoot
     assert reads.lengths == ((90, 1), (100, 1))
     assert (others.on, others.owner, others.count, others.least) == ("", "client", 0, None)
     assert (interrupt.call, interrupt.own) == ("asm_sysvec_x", 7)
+
+
+def test_a_load_is_split_by_who_executed_it_and_all_rows_add_up(boot: FollowedBoot) -> None:
+    """The programs' 40 and the client's 50 instructions stand beside the kernel's 222."""
+    boot = replace(boot, requests=2)
+    found = request_split.rows(boot)
+    assert [(row.part.value, row.what, row.instructions) for row in found] == [
+        ("programs", "its own code", 40),
+        ("system calls", "read on pipe", 190),
+        ("interrupts", "asm_sysvec_x", 7),
+        ("softirqs", "in the programs' calls", 10),
+        ("the client's program", "its own code", 50),
+        ("the client's calls", "read", 15),
+    ]
+    users = sum(sum(one.users.values()) for one in boot.stretches(During.LOAD))
+    assert sum(row.instructions for row in found) == 312 == boot.total(During.LOAD) + users
+    *_, last = request_split.table(boot)
+    assert (last["part"], last["instructions"], last["a_request"], last["share"]) == (
+        "everything",
+        312,
+        156.0,
+        "100.0%",
+    )
+    # Without requests, nothing is divided.
+    assert {row["a_request"] for row in request_split.table(replace(boot, requests=0))} == {""}
 
 
 def test_p99_is_told_from_a_hundred_calls_on() -> None:

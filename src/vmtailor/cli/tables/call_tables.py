@@ -8,7 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from vmtailor.analysis.calls import call_rows, stack_formats
+from vmtailor.analysis.calls import call_rows, request_split, stack_formats
 from vmtailor.analysis.calls.call_shares import During
 from vmtailor.base import notation, output
 from vmtailor.base.errors import UserInputError
@@ -54,10 +54,11 @@ class Show(StrEnum):
     CALLGRAPH = "callgraph"
     FLAME = "flame"
     CONSTANTS = "constants"
+    REQUESTS = "requests"
 
 
 #: Parts for which the calls of the kernel are followed, in a boot of its own.
-FOLLOWED_PARTS = (Show.COSTS, Show.CALLGRAPH, Show.FLAME, Show.CONSTANTS)
+FOLLOWED_PARTS = (Show.COSTS, Show.CALLGRAPH, Show.FLAME, Show.CONSTANTS, Show.REQUESTS)
 
 
 SHOW = Option(name="--show", type=Show, metavar="PART", help=f"Print this part of the trace: {', '.join(Show)}.")
@@ -96,7 +97,12 @@ def require_followed(shown: Selection, files: Pictures, show: Show) -> None:
 
 
 def show_followed(found: FollowedCalls, show: Show, shown: Selection, files: Pictures, json: bool) -> None:
-    """Print a part of followed calls, and write the files that were asked for."""
+    """Print a part of followed calls, and write the files that were asked for. Raises UserInputError for options that a
+    load's parts do not have."""
+    if show is Show.REQUESTS:
+        require_followed(shown, files, show)
+        print_rows(request_split.table(found.boot), json)
+        return
     boot, graph = found.boot, found.boot.graph
     tree = boot.tree(shown.during, shown.call, shown.on, shown.owner)
     chosen = [

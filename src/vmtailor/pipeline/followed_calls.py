@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vmtailor.analysis.calls import followed_code
+from vmtailor.analysis.calls import call_targets, followed_code
 from vmtailor.analysis.calls.call_shares import FollowedBoot
+from vmtailor.analysis.calls.call_targets import CallTargets
 from vmtailor.analysis.cost.plugin_counts import SymbolTable
 from vmtailor.base import natives
 from vmtailor.base.cache.store import Store, digest
@@ -37,11 +38,13 @@ _MOST_S = 1800.0
 
 @dataclass(frozen=True, eq=False)
 class FollowedCalls:
-    """A followed boot, the tracer's calls of another boot, and the name of what was booted."""
+    """A followed boot, the tracer's calls of another boot, and the name of what was booted. `targets`: what its
+    kernel's code calls, where its file can be read."""
 
     boot: FollowedBoot
     events: Sequence[SyscallEvent]
     title: str
+    targets: CallTargets | None = None
 
 
 def of_image(subject: Any, record: Trace | None = None, folder: Path | None = None) -> FollowedCalls:
@@ -80,11 +83,12 @@ def of_bundle(path: Path, store: Store, exercise: Path | None = None) -> Followe
     work = bundle_booter.workload_of(asked, _MOST_S)
     found = _followed(machine, work, table, ours, ours.marks() if marks is None else marks, store)
     title = f"{path}, Linux {loaded.bundle.kernel_version}"
+    targets = call_targets.of_kernel(loaded.kernel.read_bytes(), table, named(loaded.bundle.architecture))
     if exercise is not None:
-        return FollowedCalls(found, (), title)
+        return FollowedCalls(found, (), title, targets)
     record, folder, _ = saved_trace.of_container(loaded)
     events = container_trace.read_log(folder, record).events
-    return FollowedCalls(found, events, title)
+    return FollowedCalls(found, events, title, targets)
 
 
 def _followed(

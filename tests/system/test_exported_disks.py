@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.fakes.program import run_program
 from tests.system.conftest import TALKER, Fitted, with_image
-from tests.system.test_exported_machines import answer, exported, free_port, started
+from tests.system.test_exported_machines import answer, exported, followed, free_port, started
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 UEFI = Path("/usr/share/OVMF")
@@ -42,6 +42,11 @@ def test_a_server_on_a_disk_answers_at_an_address_by_dhcp(
     command = command_of(out) + firmware_of(kind, tmp_path)
     with started("sh", "-c", command, cwd=out):
         assert b"<html" in answer(f"http://127.0.0.1:{port}/").lower()
+
+
+def test_the_readmes_commands_start_a_server_and_ask_it(exportable: Path, tmp_path: Path) -> None:
+    out = exported(exportable, tmp_path, "--to", "disk", "-p", f"{free_port()}:80")
+    assert b"<html" in followed(out).lower()
 
 
 @pytest.mark.parametrize("kind", ["bios", "uefi"])

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -59,6 +60,25 @@ def answer(url: str, limit_s: float = 120.0) -> bytes:
             time.sleep(0.3)
 
 
+def followed(out: Path) -> bytes:
+    """All that the commands of an export's README print, pasted at once. The machine is ended afterwards."""
+    block = (out / "README.md").read_text().split("```sh\n")[1].split("```")[0]
+    env = {**os.environ, "ACCEL": "tcg"}
+    with (out / "console").open("wb") as said:
+        process = subprocess.Popen(
+            ["sh", "-c", block], cwd=out, stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True,
+            env=env,
+        )  # fmt: skip
+    try:
+        process.wait(240)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)
+    printed = (out / "console").read_bytes()
+    assert process.returncode == 0, printed
+    return printed
+
+
 def console_of(out: Path) -> bytes:
     """All that a machine says whose container ends by itself, under emulation."""
     env = {**os.environ, "ACCEL": "tcg"}
@@ -86,11 +106,9 @@ def test_an_address_by_dhcp_serves_as_one_that_was_given(lighttpd: Fitted, tmp_p
         assert b"<html" in answer(f"http://127.0.0.1:{port}/").lower()
 
 
-def test_a_published_port_of_an_exported_server_answers(lighttpd: Fitted, tmp_path: Path) -> None:
-    port = free_port()
-    out = exported(lighttpd.bundle, tmp_path, "--to", "qemu", "-p", f"{port}:80", "--name", "web")
-    with started("./start", cwd=out):
-        assert b"<html" in answer(f"http://127.0.0.1:{port}/").lower()
+def test_the_readmes_commands_start_a_server_and_ask_it(lighttpd: Fitted, tmp_path: Path) -> None:
+    out = exported(lighttpd.bundle, tmp_path, "--to", "qemu", "-p", f"{free_port()}:80", "--name", "web")
+    assert b"<html" in followed(out).lower()
 
 
 @pytest.mark.parametrize(

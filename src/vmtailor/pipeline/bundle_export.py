@@ -134,7 +134,11 @@ def readme(made: Export, row: TargetRow, guide: Guide) -> str:
     what = made.bundle.image_reference or "a system"
     unproven = guide.unproven or row.checked
     proof = f"vmtailor's tests {row.tried}." if row.tried else ""
-    doubt = f"**Not started where vmtailor is made.** {unproven}" if unproven and not row.tried else unproven
+    doubt = (
+        f"**vmtailor's tests do not run these commands.** They check this: {unproven}"
+        if unproven and not row.tried
+        else unproven
+    )
     parts = [
         f"# {made.name}: a virtual machine for {row.title}",
         f"It runs `{_code(what)}` on a kernel {made.bundle.kernel_version} that was fitted to it.",

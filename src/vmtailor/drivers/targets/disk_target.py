@@ -13,7 +13,7 @@ from vmtailor.drivers.guest import guest_volume
 from vmtailor.drivers.targets import disk_table, loader_disk, system_parts, unified_image
 from vmtailor.drivers.targets.loader_disk import DiskContent
 from vmtailor.drivers.targets.system_parts import SystemParts
-from vmtailor.drivers.targets.target import DHCP, ENDED, Export, ExportFolder, ExportTarget, Guide
+from vmtailor.drivers.targets.target import DHCP, ENDED, Export, ExportFolder, ExportTarget, Guide, asks
 from vmtailor.model.architecture import named
 
 #: Init's word: its disks are partitions of the first one.
@@ -105,4 +105,6 @@ def _guide(export: Export, disk: str, board: str) -> Guide:
         f"- Its address is {export.address or 'none: it has no network'}.",
         "- Its console is the first serial port. It powers off by ACPI when its container has ended.",
     )  # fmt: skip
-    return Guide(f"{start} </dev/null &", f"curl http://{port.host_place}/" if port else "echo started", notes)
+    if port is None:
+        return Guide(f"{start} </dev/null", ENDED, notes)
+    return Guide(f"{start} </dev/null &", asks(port.host_place), notes)

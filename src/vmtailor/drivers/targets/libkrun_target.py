@@ -99,6 +99,8 @@ class LibkrunTarget(ExportTarget):
         folder.text("machine.c", source(export.name, orders))
         folder.text("Makefile", _MAKEFILE)
         notes = [*tap_device.notes(export), "- Ctrl-C ends it."]
+        if tap := tap_device.command(export):
+            return Guide(tap, "make && ./start", tuple(notes))
         return Guide("make", "./start", tuple(notes))
 
 

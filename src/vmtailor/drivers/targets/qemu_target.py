@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from vmtailor.drivers.monitors import monitors
 from vmtailor.drivers.targets import kvm_trial, unit
-from vmtailor.drivers.targets.target import ENDED, Export, ExportFolder, ExportTarget, Guide
+from vmtailor.drivers.targets.target import ENDED, Export, ExportFolder, ExportTarget, Guide, asks
 from vmtailor.model.architecture import named
 from vmtailor.model.machine import Accelerator, Clock, Machine
 
@@ -54,7 +54,7 @@ class QemuTarget(ExportTarget):
         first = next((port for port in machine.ports if port.protocol == "tcp"), None)
         if export.is_system or first is None:
             return Guide("./start", ENDED, tuple(notes))
-        return Guide("./start &", f"curl http://{first.host_place}/", tuple(notes))
+        return Guide("./start &", asks(first.host_place), tuple(notes))
 
 
 def _words(machine: Machine, accelerator: Accelerator, indent: int) -> str:

@@ -8,21 +8,28 @@ import shlex
 from vmtailor.drivers.targets.target import DHCP, Export
 
 
+def command(export: Export) -> str:
+    """Return the command that makes the machine's TAP device; empty where the machine needs none, or its address comes
+    from a network of the user's."""
+    if export.address in ("", DHCP):
+        return ""
+    guest, _, others = export.address.partition(",")
+    host = f"{others.partition(',')[0]}/{guest.partition('/')[2]}"
+    tap = shlex.quote(export.wishes.tap)
+    return (
+        f"sudo ip tuntap add {tap} mode tap user $USER && sudo ip address add {host} dev {tap} && "
+        f"sudo ip link set {tap} up"
+    )
+
+
 def notes(export: Export) -> tuple[str, ...]:
     """Return the lines of a README on the machine's TAP device; none for a machine without a network."""
     if not export.address:
         return ()
     if export.address == DHCP:
         return (f"- Its network is the TAP device `{export.wishes.tap}`, on which a DHCP server must answer.",)
-    guest, _, others = export.address.partition(",")
-    address, _, prefix = guest.partition("/")
-    gateway = others.partition(",")[0]
-    tap = shlex.quote(export.wishes.tap)
-    make = (
-        f"sudo ip tuntap add {tap} mode tap user $USER && sudo ip address add {gateway}/{prefix} dev {tap} && "
-        f"sudo ip link set {tap} up"
-    )
+    address = export.address.partition("/")[0]
     return (
-        f"- Its network is the TAP device `{export.wishes.tap}`. This makes it: `{make}`",
+        f"- Its network is the TAP device `{export.wishes.tap}`, which the first command makes.",
         f"- The machine is at {address}; no port is published. `--tap` and `--address` of `vmtailor export` choose.",
     )

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from vmtailor.base.errors import UserInputError
-from vmtailor.drivers.targets.target import ENDED, Export, ExportFolder
+from vmtailor.drivers.targets.target import ENDED, Export, ExportFolder, asks
 from vmtailor.model.machine import HOST_CPU, Accelerator, Clock, Machine, PublishedPort
 
 #: The script's name in an export.
@@ -151,7 +151,7 @@ def commands(export: Export, network: TapNetwork | None) -> tuple[str, str]:
     if export.is_system:
         return "sudo ./network up; ./start", ENDED
     first = next((one for one in export.machine.ports if one.protocol == "tcp"), None)
-    return "sudo ./network up; ./start &", f"curl http://{first.host_place}/" if first else f"ping -c 1 {network.guest}"
+    return "sudo ./network up; ./start &", asks(first.host_place) if first else f"ping -c 1 {network.guest}"
 
 
 def _led(ports: tuple[PublishedPort, ...], network: TapNetwork) -> Iterator[tuple[bool, str]]:

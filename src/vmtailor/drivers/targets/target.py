@@ -22,6 +22,13 @@ from vmtailor.model.machine import Disk, Machine, PublishedPort
 DHCP = "dhcp"
 #: The second command where the first one ends with the machine.
 ENDED = 'echo "it ended with $?"'
+#: Words for curl, which asks a machine that has just been started: each second, half a minute long.
+_ASKS = "--retry 30 --retry-delay 1 --retry-all-errors"
+
+
+def asks(place: str) -> str:
+    """Return the command that asks a machine's web server at ADDRESS:PORT once it is there."""
+    return f"curl {_ASKS} http://{place}/"
 
 
 @dataclass(frozen=True)

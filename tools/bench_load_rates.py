@@ -5,8 +5,8 @@
                               [--out build/bench-load] [--page FILE]
 
 Each load is exercise-NAME.toml of the folder of exercises, driven on the instruction clock by the client in the guest,
-with every instruction counted. Two machines and three loads are six boots of one to five minutes each. Each is a file of
-OUT: what is there is not made again. The knee of the sweep stands beside the rate that one processor gives by the
+with every instruction counted. Two machines and three loads are six boots of one to five minutes each. Each is a file
+of OUT: what is there is not made again. The knee of the sweep stands beside the rate that one processor gives by the
 instructions of a request under the peak load, the client's included. OUT/rates.md has the tables; `--page` writes them
 into a page, between its marks.
 """
@@ -59,7 +59,8 @@ def machines(loaded: BundleFolder, folder: Path) -> dict[str, tuple[Machine, Sym
 
 
 def driven(machine: Machine, table: SymbolTable, file: Path, loaded: BundleFolder, out: Path) -> Boot:
-    """Boot a machine under the load of an exercise's file, with everything counted. Raises SystemExit where the load is not right."""
+    """Boot a machine under the load of an exercise's file, with everything counted. Raises SystemExit where the load is
+    not right."""
     natives: Natives = guest_programs.of(loaded.bundle.architecture)
     config = CountingConfig(marks=boots.marks(table, natives), architecture=table.architecture)
     exercise = exercise_file.load(file, loaded.image)

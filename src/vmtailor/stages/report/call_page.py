@@ -81,8 +81,8 @@ class HistogramBar:
 
 @dataclass(frozen=True)
 class CallHistogram:
-    """How many of one kind of calls executed how many instructions: bars of equal width on a logarithmic scale, from
-    `least` to `most`. Each bar has its place, height and text."""
+    """Counts of one kind of calls by the instructions that each executed: bars of equal width on a logarithmic scale,
+    from `least` to `most`."""
 
     title: str
     count: int
@@ -112,11 +112,12 @@ def _histogram(one: CallCost) -> CallHistogram:
         low, high = inner[0][0], inner[-1][0]
         text = f"{count:,} of {one.count:,}: {low:,}" + (f" to {high:,}" if high != low else "") + " instructions"
         height = max(1, round(_HISTOGRAM_HEIGHT * count / highest))
-        drawn.append(
-            HistogramBar(round(place * width, 1), _HISTOGRAM_HEIGHT - height, round(width - 1, 1), height, text)
-        )
+        x, y = round(place * width, 1), _HISTOGRAM_HEIGHT - height
+        drawn.append(HistogramBar(x=x, y=y, width=round(width - 1, 1), height=height, text=text))
     title = f"{one.call} on {one.on}" if one.on else one.call
-    return CallHistogram(f"{title}, {one.owner}", one.count, one.lengths[0][0], most, tuple(drawn))
+    return CallHistogram(
+        title=f"{title}, {one.owner}", count=one.count, least=one.lengths[0][0], most=most, bars=tuple(drawn)
+    )
 
 
 def page(title: str, what: str, tree: CallTree, costs: Sequence[CallCost]) -> str:

@@ -48,9 +48,8 @@ def kernel_code(data: bytes) -> KernelCode:
     (table,) = struct.unpack_from("<Q", data, 32)
     _, count = struct.unpack_from("<HH", data, 54)
     found = []
-    for at in range(
-        table, min(table + _HEADER.size * min(count, _MOST_SEGMENTS), len(data) - _HEADER.size + 1), _HEADER.size
-    ):
+    end = min(table + _HEADER.size * min(count, _MOST_SEGMENTS), len(data) - _HEADER.size + 1)
+    for at in range(table, end, _HEADER.size):
         kind, _, offset, address, _, size, _, _ = _HEADER.unpack_from(data, at)
         if kind == _PT_LOAD and offset < len(data):
             found.append((address, offset, size))

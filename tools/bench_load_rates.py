@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """`make bench-load-rates`: a container under load, on the packaged kernel and on the one that was fitted to it.
 
-    tools/bench_load_rates.py [--bundle build/demo] [--loads peak surf sweep] [--out build/bench-load] [--page FILE]
+    tools/bench_load_rates.py [--bundle build/demo] [--exercises examples/lighttpd] [--loads peak surf commands sweep]
+                              [--out build/bench-load] [--page FILE]
 
-Each load is examples/lighttpd/exercise-NAME.toml, driven on the instruction clock by the client in the guest, with
-every instruction counted. Two machines and three loads are six boots of one to five minutes each. Each is a file of
-OUT: what is there is not made again. The knee of the sweep stands beside the rate that one processor gives by the
+Each load is exercise-NAME.toml of the folder of exercises, driven on the instruction clock by the client in the guest,
+with every instruction counted. Two machines and three loads are six boots of one to five minutes each. Each is a file
+of OUT: what is there is not made again. The knee of the sweep stands beside the rate that one processor gives by the
 instructions of a request under the peak load, the client's included. OUT/rates.md has the tables; `--page` writes them
 into a page, between its marks.
 """
@@ -42,8 +43,8 @@ from vmtailor.pipeline.options import FitOptions
 from vmtailor.stages import exercise_file
 
 ROOT = Path(__file__).resolve().parent.parent
-EXAMPLES = ROOT / "examples" / "lighttpd"
-LOADS = ("peak", "surf", "sweep")
+EXERCISES = ROOT / "examples" / "lighttpd"
+LOADS = ("peak", "surf", "commands", "sweep")
 BASELINE, TAILORED = "packaged kernel", "fitted kernel"
 TIMEOUT_S = 3000.0
 
@@ -57,17 +58,18 @@ def machines(loaded: BundleFolder, folder: Path) -> dict[str, tuple[Machine, Sym
     return {BASELINE: (inputs.baseline, inputs.table), TAILORED: (own, second_measure.table_of(loaded))}
 
 
-def driven(machine: Machine, table: SymbolTable, load: str, loaded: BundleFolder, out: Path) -> Boot:
-    """Boot a machine under a load, with everything counted. Raises SystemExit where the load is not right."""
+def driven(machine: Machine, table: SymbolTable, file: Path, loaded: BundleFolder, out: Path) -> Boot:
+    """Boot a machine under the load of an exercise's file, with everything counted. Raises SystemExit where the load is
+    not right."""
     natives: Natives = guest_programs.of(loaded.bundle.architecture)
     config = CountingConfig(marks=boots.marks(table, natives), architecture=table.architecture)
-    exercise = exercise_file.load(EXAMPLES / f"exercise-{load}.toml", loaded.image)
+    exercise = exercise_file.load(file, loaded.image)
     work = workload_of(exercise, TIMEOUT_S).unhurried(Clock.INSTRUCTIONS)
     with temporary.held_folder(out) as scratch:
         counted = machine_variants.counted(machine)
         found, _ = boot(counted, work, scratch, counting=Counting(natives, config, table))
     if found.failures:
-        raise SystemExit(f"{load}: {found.problem}")
+        raise SystemExit(f"{file.name}: {found.problem}")
     return found
 
 
@@ -111,23 +113,27 @@ def knees(found: Mapping[tuple[str, str], Boot]) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bundle", type=Path, default=ROOT / "build" / "demo")
-    parser.add_argument("--loads", nargs="+", choices=LOADS, default=list(LOADS))
+    parser.add_argument("--exercises", type=Path, default=EXERCISES)
+    parser.add_argument("--loads", nargs="+", choices=LOADS)
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "bench-load")
     parser.add_argument("--page", type=Path)
     given = parser.parse_args()
+    files = {load: given.exercises / f"exercise-{load}.toml" for load in LOADS}
+    loads = given.loads or [load for load in LOADS if files[load].is_file()]
     given.out.mkdir(parents=True, exist_ok=True)
     loaded = bundle_folder.load_container(given.bundle, Store())
     sides = machines(loaded, given.bundle)
     found: dict[tuple[str, str], Boot] = {}
-    say(f"{len(sides) * len(given.loads)} boots of one to five minutes each; what is in {given.out} is not made again")
-    for load in given.loads:
+    say(f"{len(sides) * len(loads)} boots of one to five minutes each; what is in {given.out} is not made again")
+    for load in loads:
         for name, (machine, table) in sides.items():
             file = given.out / f"{load}-{name.partition(' ')[0]}.json"
             if not file.is_file():
                 say(f"{load} on the {name}")
-                records.save(driven(machine, table, load, loaded, given.out), file)
+                records.save(driven(machine, table, files[load], loaded, given.out), file)
             found[load, name] = records.load(Boot, file)
-    publish(given.out, given.page, "rates", page(found))
+    image = given.exercises.resolve().name
+    publish(given.out, given.page, "rates" if image == EXERCISES.name else f"rates-{image}", page(found))
 
 
 if __name__ == "__main__":

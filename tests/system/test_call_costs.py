@@ -11,12 +11,15 @@ import pytest
 from tests.fakes.program import run_program
 from tests.system.conftest import Fitted
 
+from vmtailor.analysis.calls import request_split
 from vmtailor.analysis.calls.call_shares import During
+from vmtailor.analysis.calls.request_split import SplitPart
 from vmtailor.base import natives
 from vmtailor.base.cache.store import Store
 from vmtailor.booting.bundle_booter import BundleBooter, workload_of
 from vmtailor.booting.fitted_machine import Chosen, machine_of
 from vmtailor.drivers.host import bundle_folder
+from vmtailor.model.boots.boot import Phase
 from vmtailor.model.machine import Clock
 from vmtailor.pipeline import followed_calls
 
@@ -29,7 +32,7 @@ def test_what_calls_cost_adds_up_to_what_is_counted(lighttpd: Fitted, tmp_path: 
     loaded = bundle_folder.load_container(lighttpd.bundle, store)
     booter = BundleBooter(loaded, natives.locate())
     machine = machine_of(loaded, Chosen(clock=Clock.INSTRUCTIONS))
-    _, gathered = booter(machine, workload_of(loaded.exercise, 600), tmp_path)
+    booted, gathered = booter(machine, workload_of(loaded.exercise, 600), tmp_path)
     counters, table = gathered.counters, booter.table(str(loaded.kernel))
     assert counters is not None and boot.graph.complete and not boot.graph.cut
     before = 0
@@ -45,6 +48,19 @@ def test_what_calls_cost_adds_up_to_what_is_counted(lighttpd: Fitted, tmp_path: 
         at = np.minimum(boot.graph.function[ours.node], len(table.names)).astype(np.int64)
         np.add.at(found, at, ours.self.astype(np.int64))
         assert (found == expected).all()
+    # A load's instructions by part are those of the counted boot's phase, all of them.
+    counted = next(one for one in booted.phases if one.phase is Phase.LOAD)
+    split = request_split.rows(boot)
+    whole = counted.kernel + counted.user + counted.client_kernel + counted.client_user
+    assert sum(row.instructions for row in split) == whole
+    of = {part: sum(row.instructions for row in split if row.part is part) for part in SplitPart}
+    init = sum(
+        row.instructions for row in split if row.part is request_split.SplitPart.OURS and row.what == "its own code"
+    )
+    assert of[request_split.SplitPart.PROGRAM] + init == counted.user
+    assert of[request_split.SplitPart.CLIENT] == counted.client_user
+    assert of[request_split.SplitPart.INTERRUPT] > 0 and of[request_split.SplitPart.SOFT] > 0
+    assert booted.container is not None and boot.requests == booted.container.requests
     costs = boot.costs(During.LOAD)
     for one in costs:
         if one.on:

@@ -14,6 +14,8 @@ import pytest
 from tests.fakes.program import run_program
 from tests.fakes.tools import load_tool
 from tests.system.conftest import EXAMPLES
+from tests.system.test_exported_machines import answer, exported, free_port, started
+from tests.system.test_exported_systems import with_unit
 
 from vmtailor.base.files import records
 from vmtailor.model.fit_run import FitRun
@@ -22,6 +24,16 @@ from vmtailor.stages import exercise_file
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 
 EXAMPLE = EXAMPLES / "debian-vm"
+#: Starts a web server in a container, at a port of the machine.
+WEB = """
+[Unit]
+After=docker.service
+Requires=docker.service
+[Service]
+ExecStart=/usr/bin/docker run --rm --name web -p 8080:80 example-busybox httpd -f -p 80 -h /www
+[Install]
+WantedBy=multi-user.target
+"""
 #: Seconds for the disk, and for a fit on a busy host of two cores.
 DISK_S, FIT_S = 3600.0, 6 * 3600.0
 
@@ -77,3 +89,13 @@ def test_what_an_engine_needs_is_kept_with_its_reason(fitted: dict[str, Any], fo
     for name in ("OVERLAY_FS", "VETH", "BRIDGE", "MEMCG", "SECCOMP_FILTER", "EXT4_FS"):
         assert kept[name].reasons, name
     assert "BLK_DEV_INITRD" not in kept
+
+
+def test_an_exported_host_runs_containers_without_vmtailor(
+    fitted: dict[str, Any], folder: Path, tmp_path: Path
+) -> None:
+    port = free_port()
+    out = exported(folder / "bundle", tmp_path, "--to", "qemu", "-p", f"{port}:8080")
+    with_unit(out / "disk.raw", "web.service", WEB)
+    with started("./start", cwd=out):
+        assert b"a page from a container" in answer(f"http://127.0.0.1:{port}/", 600.0)

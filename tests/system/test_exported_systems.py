@@ -56,9 +56,14 @@ def for_pci(system: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def with_address(disk: Path, at: int = 0) -> None:
-    """Put the unit of the address onto an exported disk, which is the export's own. `at`: where the root begins."""
-    unit = disk.parent / "address.service"
-    unit.write_text(ADDRESS)
+    """Put the unit of the address onto an exported disk."""
+    with_unit(disk, "address.service", ADDRESS, at)
+
+
+def with_unit(disk: Path, name: str, text: str, at: int = 0) -> None:
+    """Put a unit onto an exported disk, which is the export's own. `at`: the byte where the root begins."""
+    unit = disk.parent / name
+    unit.write_text(text)
     orders = (
         f"cd {UNITS}\nwrite {unit} {unit.name}\ncd multi-user.target.wants\nsymlink {unit.name} {UNITS}/{unit.name}\n"
     )

@@ -40,6 +40,13 @@ port = 80
 users = 2
 pause_s = [0.01, 0.02]
 pages = [{ path = "/" }, { path = "/not-there", status = 404 }]
+
+[[load]]
+kind = "peak"
+protocol = "command"
+argv = ["http-check"]
+at_once = 2
+requests = 6
 """
 
 
@@ -55,14 +62,15 @@ def test_loads_are_the_same_to_the_nanosecond_in_two_boots(lighttpd: Fitted, tmp
     first, second = (one.boot for one in series_of(json.loads(ended.stdout)).boots)
     assert first.container is not None and second.container is not None
     assert first.container.loads == second.container.loads and first.phases == second.phases
-    peak, rate, surf = first.container.loads
-    assert [one.stages[0].right for one in (peak, rate, surf)] == [100, 100, 4]
-    assert all(one.stages[0].failures == () and one.whole for one in (peak, rate, surf))
+    peak, rate, surf, commands = first.container.loads
+    assert [one.stages[0].right for one in (peak, rate, surf, commands)] == [100, 100, 4, 6]
+    assert all(one.stages[0].failures == () and one.whole for one in (peak, rate, surf, commands))
+    assert commands.title == "peak of http-check" and commands.stages[0].connections == 6
     assert rate.stages[0].held and rate.fine_ns == 1
     # A request alone takes far less than the time between two: none waits for another.
     assert (rate.stages[0].latencies.at(0.5) or 0) < 1e9 / 400 < rate.stages[0].took_ns
     cost = request_costs.of_boot(first)
-    assert cost is not None and cost.requests == 204 and 10_000 < cost.container < cost.whole
+    assert cost is not None and cost.requests == 210 and 10_000 < cost.container < cost.whole
     assert_nothing_left(ended)
 
 

@@ -4,18 +4,20 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vmtailor.analysis.calls import call_rows, followed_code, stack_formats
-from vmtailor.analysis.calls.call_shares import During, FollowedBoot
+from vmtailor.analysis.calls import call_rows, call_targets, followed_code, request_split, stack_formats
+from vmtailor.analysis.calls.call_shares import CallCost, During, FollowedBoot
 from vmtailor.analysis.cost.plugin_counts import SymbolTable
 from vmtailor.base.errors import UserInputError, VmtailorError
 from vmtailor.drivers.monitors import calls_file
 from vmtailor.model.architecture import every, named
+from vmtailor.model.boots.call_graph import WorkKind
 from vmtailor.model.call_code import CallCode, FunctionFlags
 from vmtailor.model.syscalls import SyscallEvent
 from vmtailor.stages.report import call_page
@@ -94,6 +96,31 @@ def test_a_call_is_told_by_what_it_is_made_on_and_whose_it_is(boot: FollowedBoot
     assert reads.lengths == ((90, 1), (100, 1))
     assert (others.on, others.owner, others.count, others.least) == ("", "client", 0, None)
     assert (interrupt.call, interrupt.own) == ("asm_sysvec_x", 7)
+
+
+def test_a_load_is_split_by_who_executed_it_and_all_rows_add_up(boot: FollowedBoot) -> None:
+    """The programs' 40 and the client's 50 instructions stand beside the kernel's 222."""
+    boot = replace(boot, requests=2)
+    found = request_split.rows(boot)
+    assert [(row.part.value, row.what, row.instructions) for row in found] == [
+        ("programs", "its own code", 40),
+        ("system calls", "read on pipe", 190),
+        ("interrupts", "asm_sysvec_x", 7),
+        ("softirqs", "in the programs' calls", 10),
+        ("the client's program", "its own code", 50),
+        ("the client's calls", "read", 15),
+    ]
+    users = sum(sum(one.users.values()) for one in boot.stretches(During.LOAD))
+    assert sum(row.instructions for row in found) == 312 == boot.total(During.LOAD) + users
+    *_, last = request_split.table(boot)
+    assert (last["part"], last["instructions"], last["a_request"], last["share"]) == (
+        "everything",
+        312,
+        156.0,
+        "100.0%",
+    )
+    # Without requests, nothing is divided.
+    assert {row["a_request"] for row in request_split.table(replace(boot, requests=0))} == {""}
 
 
 def test_p99_is_told_from_a_hundred_calls_on() -> None:
@@ -177,6 +204,52 @@ def test_the_page_has_each_bar_that_can_be_seen_and_no_markup_of_a_guest(boot: F
     assert len(call_page.bars(tree)) == 2 + len({node for node, *_ in FIGURES})
     assert "<script>:" not in text and "&lt;script&gt;" in text
     assert call_page.bars(hostile.tree(During.BOOT)) == ()
+
+
+def test_histograms_are_of_calls_that_differ_and_hold_each_call() -> None:
+    lengths = ((100, 60), (130, 20), (9000, 1))
+    one = CallCost(WorkKind.CALL, "read", "pipe", "program", 0, 0, 81, 100, 1.0, 9000, None, lengths)
+    few = replace(one, count=3, lengths=((5, 1), (6, 2)))
+    same = replace(one, lengths=((100, 81),))
+    interrupt = replace(one, kind=WorkKind.INTERRUPT)
+    (found,) = call_page.histograms([one, few, same, interrupt])
+    assert (found.title, found.count, found.least, found.most) == ("read on pipe, program", 81, 100, 9000)
+    texts = [bar.text for bar in found.bars]
+    assert texts == ["60 of 81: 100 instructions", "20 of 81: 130 instructions", "1 of 81: 9,000 instructions"]
+    assert found.bars[0].height == 80 and found.bars[0].x == 0 and found.bars[-1].x + found.bars[-1].width <= 360
+    assert all(bar.y + bar.height == 80 for bar in found.bars)
+
+
+def test_what_is_never_entered_is_read_from_the_code() -> None:
+    """Function 1 calls 2 and 3 and the thunk, and jumps to 4; it jumps within itself, and past the begin of another."""
+    base = 0xFFFFFFFF80200000
+    names = (*NAMES, "__SCT__might_resched")
+    table = SymbolTable.of([(base + 0x100 * at, name, True) for at, name in enumerate(names)], "x86_64")
+    start = base + 0x100
+
+    def to(code: int, at: int, target: int) -> bytes:
+        return bytes([code]) + struct.pack("<i", target - at - 5)
+
+    calls = [(0xE8, 0x200), (0xE8, 0x300), (0xE8, 0x600), (0xE9, 0x400), (0xE9, 0x120), (0xE8, 0x508)]
+    body = b"".join(to(code, start + 5 * i, base + target) for i, (code, target) in enumerate(calls))
+    kernel = header() + struct.pack("<IIQQQQQQ", 1, 5, 120, start, start, len(body), len(body), 16) + body
+    targets = call_targets.of_kernel(kernel, table, named("x86_64"))
+    assert targets is not None
+    assert [table.names[one] for one in targets.of(1)] == [
+        "pipe_read", "sock_read_iter", "asm_sysvec_x", "__SCT__might_resched",
+    ]  # fmt: skip
+    assert targets.of(0) == () == targets.of(99)  # not in the file; no function
+    found = FollowedBoot(calls_file.parse(data()), NAMES, code())
+    rows = call_rows.tree_rows(found.tree(During.LOAD, "read", "pipe"), targets)
+    never = {row["function"]: row["never"] for row in rows if "never" in row}
+    assert never["__x64_sys_read"] == ["asm_sysvec_x", "sock_read_iter"]
+    assert call_targets.of_kernel(b"no ELF", table, named("x86_64")) is None
+
+
+def header() -> bytes:
+    """Return the header of a little-endian 64-bit ELF program with one program header."""
+    ident = b"\x7fELF\x02\x01\x01" + bytes(9)
+    return ident + struct.pack("<HHIQQQIHHHHHH", 2, 62, 1, 0x1100, 64, 0, 0, 64, 56, 1, 0, 0, 0)
 
 
 def test_functions_have_what_any_of_their_names_has() -> None:

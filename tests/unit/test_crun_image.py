@@ -44,6 +44,16 @@ def test_less_memory_than_crun_takes_is_raised(tmp_path: Path) -> None:
     assert json.loads(image_of(done.folder)[2][".krun_vm.json"])["ram_mib"] == 129
 
 
+def test_readmes_say_what_each_variant_needs_and_how_its_server_is_asked(tmp_path: Path) -> None:
+    image = (exported(tmp_path / "image", network=True).folder / "README.md").read_text()
+    assert "`krun`" in image and "compiler" not in image
+    done = exports.exported(tmp_path / "program", "libkrun", network=True)
+    program = (done.folder / "README.md").read_text()
+    assert "compiler" in program and "podman" not in program and "`curl http://172.16.0.2:80/`" in program
+    assert done.guide.first.startswith("sudo ip tuntap add tap0 ") and "172.16.0.1/30 dev tap0" in done.guide.first
+    assert done.guide.second == "make && ./start"
+
+
 @pytest.mark.attack
 def test_hostile_words_and_names_stay_words(tmp_path: Path) -> None:
     hostile = ('a"b', "$(id)", "`id`", "${HOME}", "%s", "a,b", "\\", "'", "]]>")

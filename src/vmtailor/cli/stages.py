@@ -101,7 +101,8 @@ def _of_bundle(asked: FitOptions, out: Path | None, show: Show, shown: Selection
     refuse(asked, OptionSubject.FITTED, asked.reference)
     if out is not None:
         raise refusal(("--out",), OptionSubject.FITTED, asked.reference)
-    show_followed(followed_calls.of_bundle(Path(asked.reference), asked.store), show, shown, files, json)
+    found = followed_calls.of_bundle(Path(asked.reference), asked.store, asked.exercise_file)
+    show_followed(found, show, shown, files, json)
 
 
 def _rows(show: Show, events: Iterable[SyscallEvent], files: Sequence[FileUse]) -> list[dict[str, Any]]:

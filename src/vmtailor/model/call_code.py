@@ -48,7 +48,8 @@ class CallCode:
     The others name functions; a `*` at the end stands for any rest. `calls`: do the work of a system call, and have its
     name behind what is given here; `names`: those that programs know by another name. `thunks`: go on to where their
     caller wanted to go. `interrupts` and `exceptions`: the processor enters them; those that are `stubs`, too, at many
-    places. `threads`: a new thread begins there."""
+    places. `threads`: a new thread begins there. `patched`: calls to them are replaced while the kernel
+    starts, so that they tell no target."""
 
     stack_bytes: int
     opcodes: tuple[CallOpcode, ...]
@@ -58,6 +59,7 @@ class CallCode:
     exceptions: tuple[str, ...] = ()
     stubs: tuple[str, ...] = ()
     threads: tuple[str, ...] = ()
+    patched: tuple[str, ...] = ()
     names: dict[str, str] = field(default_factory=dict)
 
 

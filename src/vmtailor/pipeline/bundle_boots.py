@@ -23,6 +23,7 @@ from vmtailor.model.boots.boot_cost import BootCost
 from vmtailor.model.boots.counters import Counters
 from vmtailor.model.boots.series import BootSeries
 from vmtailor.model.boots.workload import Clients, Exercised
+from vmtailor.model.exercise import Exercise
 from vmtailor.model.machine import LAB, Clock, Machine
 from vmtailor.pipeline import bundle_kernel
 from vmtailor.stages import exercise_file
@@ -66,14 +67,20 @@ def prepare(
     """Read a bundle and prepare its boots. Its exercise defines ready, or another one in the file `exercise`. Raises
     UserInputError for loads that the bundle's client is too old for."""
     loaded = bundle_folder.load_container(path, store)
-    asked = exercise_file.load(exercise, loaded.image) if exercise is not None else loaded.exercise
-    if clients is Clients.INSIDE and not guest_volume.knows_loads(loaded.init, asked):
+    workload = replace(bundle_booter.workload_of(exercise_of(loaded, exercise), timeout_s), clients=clients)
+    return Booted(loaded=loaded, own=own, workload=workload, natives=natives, store=store)
+
+
+def exercise_of(loaded: BundleFolder, file: Path | None) -> Exercise:
+    """Return the exercise of a bundle, or the one in a file. Raises UserInputError for loads that the bundle's init is
+    too old for."""
+    asked = exercise_file.load(file, loaded.image) if file is not None else loaded.exercise
+    if not guest_volume.knows_loads(loaded.init, asked):
         raise UserInputError(
-            f"the init of {path} is of a version that does not know such a load",
+            f"the init of {loaded.path} is of a version that does not know such a load",
             hint="fit the image again: vmtailor fit",
         )
-    workload = replace(bundle_booter.workload_of(asked, timeout_s), clients=clients)
-    return Booted(loaded=loaded, own=own, workload=workload, natives=natives, store=store)
+    return asked
 
 
 def boots(subject: Booted, times: int, out: Path, on_boot: OnBoot) -> BootSeries:

@@ -140,7 +140,7 @@ def readme(made: Export, row: TargetRow, guide: Guide) -> str:
         else unproven
     )
     parts = [
-        f"# {made.name}: a virtual machine for {row.title}",
+        f"# {made.name}: a virtual machine ({row.title})",
         f"It runs `{_code(what)}` on a kernel {made.bundle.kernel_version} that was fitted to it.",
         f"You need {row.needs}. In this folder:",
         f"```sh\n{guide.first}\n{guide.second}\n```",

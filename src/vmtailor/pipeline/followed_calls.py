@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vmtailor.analysis.calls import followed_code
+from vmtailor.analysis.calls import call_targets, followed_code
 from vmtailor.analysis.calls.call_shares import FollowedBoot
+from vmtailor.analysis.calls.call_targets import CallTargets
 from vmtailor.analysis.cost.plugin_counts import SymbolTable
 from vmtailor.base import natives
 from vmtailor.base.cache.store import Store, digest
@@ -26,22 +27,24 @@ from vmtailor.model.boots.workload import FIXED_KEY, Exercised, Run
 from vmtailor.model.machine import Clock, Machine
 from vmtailor.model.syscalls import SyscallEvent
 from vmtailor.model.trace import LoadedModule, Trace
-from vmtailor.pipeline import keys, saved_trace
+from vmtailor.pipeline import bundle_boots, keys, saved_trace
 from vmtailor.pipeline.image_subject import ImageSubject
 from vmtailor.stages import call_trace, container_trace
 
-_CALLS = "calls.bin"
+_CALLS, _REQUESTS = "calls.bin", "requests"
 #: Processor seconds that a boot with its exercise may take: following is some three times as slow as counting.
 _MOST_S = 1800.0
 
 
 @dataclass(frozen=True, eq=False)
 class FollowedCalls:
-    """A followed boot, the tracer's calls of another boot, and the name of what was booted."""
+    """A followed boot, the tracer's calls of another boot, and the name of what was booted. `targets`: what its
+    kernel's code calls, where its file can be read."""
 
     boot: FollowedBoot
     events: Sequence[SyscallEvent]
     title: str
+    targets: CallTargets | None = None
 
 
 def of_image(subject: Any, record: Trace | None = None, folder: Path | None = None) -> FollowedCalls:
@@ -67,19 +70,25 @@ def of_no_container() -> UserInputError:
     )
 
 
-def of_bundle(path: Path, store: Store) -> FollowedCalls:
-    """Follow the calls of a bundle's own kernel, with the bundle's exercise."""
+def of_bundle(path: Path, store: Store, exercise: Path | None = None) -> FollowedCalls:
+    """Follow the calls of a bundle's own kernel, with the bundle's exercise, or with the one in the file `exercise`, of
+    which no tracer told times. Raises UserInputError for loads that the bundle's init is too old for."""
     loaded = bundle_folder.load_container(path, store)
     ours = natives.locate()
     table = SymbolTable.parse(loaded.symbols.decode("ascii", "replace"), loaded.bundle.architecture)
     followed_code.require(named(loaded.bundle.architecture))
     machine = fitted_machine.machine_of(loaded, Chosen(clock=Clock.INSTRUCTIONS))
     marks = loaded.init_marks
-    work = bundle_booter.workload_of(loaded.exercise, _MOST_S)
+    asked = bundle_boots.exercise_of(loaded, exercise)
+    work = bundle_booter.workload_of(asked, _MOST_S)
     found = _followed(machine, work, table, ours, ours.marks() if marks is None else marks, store)
+    title = f"{path}, Linux {loaded.bundle.kernel_version}"
+    targets = call_targets.of_kernel(loaded.kernel.read_bytes(), table, named(loaded.bundle.architecture))
+    if exercise is not None:
+        return FollowedCalls(found, (), title, targets)
     record, folder, _ = saved_trace.of_container(loaded)
     events = container_trace.read_log(folder, record).events
-    return FollowedCalls(found, events, f"{path}, Linux {loaded.bundle.kernel_version}")
+    return FollowedCalls(found, events, title, targets)
 
 
 def _followed(
@@ -93,10 +102,13 @@ def _followed(
     key = keys.of_run(call_trace, machine, work.run.exercise, ours, *parts)
 
     def fill(folder: Path) -> None:
-        (folder / _CALLS).write_bytes(call_trace.follow(machine, work, table, marks, ours, folder))
+        data, requests = call_trace.follow(machine, work, table, marks, ours, folder)
+        (folder / _CALLS).write_bytes(data)
+        (folder / _REQUESTS).write_text(f"{requests}\n")
 
-    data = (store.get("calls", key, fill) / _CALLS).read_bytes()
-    return FollowedBoot(calls_file.parse(data, "the plugin's calls"), table.names, code)
+    folder = store.get("calls", key, fill)
+    graph = calls_file.parse((folder / _CALLS).read_bytes(), "the plugin's calls")
+    return FollowedBoot(graph, table.names, code, int((folder / _REQUESTS).read_text()))
 
 
 def _with_modules(table: SymbolTable, modules: Sequence[LoadedModule], folder: Path) -> SymbolTable:

@@ -88,7 +88,9 @@ class FitOptions:
         option_rows.OUT, Path("bundle"), help="Write the bundle to this folder.", verbs=_FIT,
         unkeyed="a bundle is placed there when it is finished",
     )  # fmt: skip
-    exercise_file: Path | None = option(option_rows.EXERCISE, None, subjects=FITS, verbs=_STAGES)
+    exercise_file: Path | None = option(
+        option_rows.EXERCISE, None, subjects=FITS | {OptionSubject.FITTED}, verbs=_STAGES
+    )
     architecture: str = option(
         ARCH, "", subjects=FITS, verbs=_STAGES, help=f"{ARCH.help} Default: what the image is for."
     )

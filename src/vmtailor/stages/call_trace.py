@@ -22,10 +22,10 @@ from vmtailor.model.machine import Machine
 
 def follow(
     machine: Machine, work: Exercised, table: SymbolTable, init: Mapping[str, int], natives: Natives, scratch: Path
-) -> bytes:
-    """Boot once, with the exercise, and return the file of calls. `table`: all functions, of modules, too; `init`: the
-    marks of the machine's init. Raises UserInputError for a processor whose calls cannot be followed, GuestError when
-    the container does not pass its exercise."""
+) -> tuple[bytes, int]:
+    """Boot once, with the exercise, and return the file of calls and how many requests were asked. `table`: all
+    functions, of modules, too; `init`: the marks of the machine's init. Raises UserInputError for a processor whose
+    calls cannot be followed, GuestError when the container does not pass its exercise."""
     code = followed_code.require(named(table.architecture))
     config = CountingConfig(
         marks=boots.marks_at(table, init),
@@ -43,4 +43,4 @@ def follow(
             hint="vmtailor trace --show coverage tells whether it passes without",
             details=boots.evidence(gathered, found.failures),
         )
-    return gathered.counts
+    return gathered.counts, found.container.requests if found.container is not None else 0

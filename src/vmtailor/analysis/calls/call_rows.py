@@ -7,8 +7,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from vmtailor.analysis.calls.call_shares import PROGRAM, CallCost, CallTree
+from vmtailor.analysis.calls.call_targets import CallTargets
 from vmtailor.analysis.demands import strace_log
-from vmtailor.model.boots.call_graph import WorkKind
+from vmtailor.model.boots.call_graph import ROOT_NODES, WorkKind
 from vmtailor.model.syscalls import SyscallEvent
 
 #: Nodes with less than this share of a tree are summed up.
@@ -62,18 +63,22 @@ def _times(events: Iterable[SyscallEvent]) -> dict[str, tuple[int, int, int]]:
     }
 
 
-def tree_rows(tree: CallTree) -> list[dict[str, Any]]:
+def tree_rows(tree: CallTree, targets: CallTargets | None = None) -> list[dict[str, Any]]:
     """Return a row for each node of a tree, callers before callees; what is below half a percent is one row a caller.
-    The own instructions of all rows add up to the tree's."""
+    The own instructions of all rows add up to the tree's. With `targets`, a row has the functions that the code names
+    there and that were never entered along this path."""
     roots = tree.roots()
     least = _LEAST_SHARE * sum(int(tree.whole[node]) for node in roots)
     rows: list[dict[str, Any]] = []
 
-    def add(name: str, depth: int, own: int, whole: int, entered: int | str) -> None:
+    def add(name: str, depth: int, own: int, whole: int, entered: int | str) -> dict[str, Any]:
         rows.append({"depth": depth, "function": name, "own": own, "with_callees": whole, "entered": entered})
+        return rows[-1]
 
     def walk(node: int, depth: int) -> None:
-        add(tree.name(node), depth, int(tree.own[node]), int(tree.whole[node]), int(tree.entered[node]))
+        row = add(tree.name(node), depth, int(tree.own[node]), int(tree.whole[node]), int(tree.entered[node]))
+        if targets is not None and node >= ROOT_NODES:
+            row["never"] = list(targets.never(tree, node))
         small = count = 0
         for child in tree.children.get(node, []):
             if tree.whole[child] < least or depth >= _MOST_DEPTH:

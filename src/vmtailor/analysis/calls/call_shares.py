@@ -78,11 +78,13 @@ class CallCost:
 
 @dataclass(frozen=True, eq=False)
 class FollowedBoot:
-    """A followed boot with the names of its functions, by number. `code`: how its processor's calls look."""
+    """A followed boot with the names of its functions, by number. `code`: how its processor's calls look. `requests`:
+    of its exercise, 0 where it asks for none."""
 
     graph: CallGraph
     names: Sequence[str]
     code: CallCode
+    requests: int = 0
 
     def function(self, number: int) -> str:
         """Return the name of a function."""

@@ -94,7 +94,8 @@ def _operand(words: NDArray[np.uint32], half: Half) -> Numbers:
 
 
 @cache
-def _disassembler(processor: str, mode: str) -> capstone.Cs:
+def disassembler(processor: str, mode: str) -> capstone.Cs:
+    """Return the disassembler of a processor, by the library's names."""
     # Imported late: the library takes a while, and most starts find what they need in the cache.
     import capstone
 
@@ -107,7 +108,7 @@ class Tracker:
 
     def __init__(self, code: MachineCode) -> None:
         self._code = code
-        self._disassembler = _disassembler(*code.capstone)
+        self._disassembler = disassembler(*code.capstone)
         self._names = {name: name for name in code.registers}
         self._names |= {narrow: name for name, all_names in code.registers.items() for narrow in all_names}
         #: Names that stand for all of a register, or for a half whose other half is cleared.

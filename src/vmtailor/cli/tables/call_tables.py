@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from vmtailor.analysis.calls import call_rows, stack_formats
+from vmtailor.analysis.calls import call_rows, request_split, stack_formats
 from vmtailor.analysis.calls.call_shares import During
 from vmtailor.base import notation, output
 from vmtailor.base.errors import UserInputError
@@ -54,10 +55,13 @@ class Show(StrEnum):
     CALLGRAPH = "callgraph"
     FLAME = "flame"
     CONSTANTS = "constants"
+    REQUESTS = "requests"
 
 
+#: Functions that were never entered from another, as they are printed; the JSON document has all.
+_MOST_NEVER = 4
 #: Parts for which the calls of the kernel are followed, in a boot of its own.
-FOLLOWED_PARTS = (Show.COSTS, Show.CALLGRAPH, Show.FLAME, Show.CONSTANTS)
+FOLLOWED_PARTS = (Show.COSTS, Show.CALLGRAPH, Show.FLAME, Show.CONSTANTS, Show.REQUESTS)
 
 
 SHOW = Option(name="--show", type=Show, metavar="PART", help=f"Print this part of the trace: {', '.join(Show)}.")
@@ -96,7 +100,12 @@ def require_followed(shown: Selection, files: Pictures, show: Show) -> None:
 
 
 def show_followed(found: FollowedCalls, show: Show, shown: Selection, files: Pictures, json: bool) -> None:
-    """Print a part of followed calls, and write the files that were asked for."""
+    """Print a part of followed calls, and write the files that were asked for. Raises UserInputError for options that a
+    load's parts do not have."""
+    if show is Show.REQUESTS:
+        require_followed(shown, files, show)
+        print_rows(request_split.table(found.boot), json)
+        return
     boot, graph = found.boot, found.boot.graph
     tree = boot.tree(shown.during, shown.call, shown.on, shown.owner)
     chosen = [
@@ -110,9 +119,9 @@ def show_followed(found: FollowedCalls, show: Show, shown: Selection, files: Pic
     elif show is Show.CONSTANTS:
         rows = call_rows.constant_rows(chosen, loads)
     elif show is Show.CALLGRAPH:
-        rows = call_rows.tree_rows(tree)
+        rows = call_rows.tree_rows(tree, found.targets)
         if not json:
-            rows = [_indented(row) for row in rows]
+            rows = [line for row in rows for line in _indented(row)]
     else:
         functions = sorted(tree.functions().items(), key=lambda row: (-row[1], row[0]))
         rows = [{"function": name, "own": own} for name, own in functions]
@@ -132,12 +141,14 @@ def show_followed(found: FollowedCalls, show: Show, shown: Selection, files: Pic
     print_rows(rows, json)
 
 
-def _indented(row: dict[str, Any]) -> dict[str, Any]:
-    return {
-        name: "  " * row["depth"] + value if name == "function" else value
-        for name, value in row.items()
-        if name != "depth"
-    }
+def _indented(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield a row of a tree as it is printed, and one with what was never entered there."""
+    shown = {name: value for name, value in row.items() if name not in ("depth", "never")}
+    yield {**shown, "function": "  " * row["depth"] + row["function"]}
+    if never := row.get("never"):
+        more = f" and {len(never) - _MOST_NEVER} more" if len(never) > _MOST_NEVER else ""
+        words = f"(never: {', '.join(never[:_MOST_NEVER])}{more})"
+        yield {**dict.fromkeys(shown, ""), "function": "  " * (row["depth"] + 1) + words}
 
 
 def print_rows(rows: list[dict[str, Any]], json: bool) -> None:

@@ -77,9 +77,9 @@ def write(export: Export, folder: ExportFolder) -> Guide:
 
 
 def _notes(export: Export) -> tuple[str, ...]:
-    found = [
-        "- You need podman, crun with libkrun (its program is called `krun`), and `/dev/kvm`, in place of a compiler."
-    ]
+    found = []
+    if port := next((one for one in export.machine.ports if one.protocol == "tcp"), None):
+        found.append(f"- From another terminal, `curl http://{port.host_place}/` asks the container.")
     if export.address not in ("", DHCP):
         found.append(
             f"- The machine has a fixed address, {export.address.partition('/')[0]} of podman's usual network, and its "

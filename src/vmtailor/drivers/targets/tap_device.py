@@ -32,4 +32,9 @@ def notes(export: Export) -> tuple[str, ...]:
     return (
         f"- Its network is the TAP device `{export.wishes.tap}`, which the first command makes.",
         f"- The machine is at {address}; no port is published. `--tap` and `--address` of `vmtailor export` choose.",
+        *(
+            f"- From another terminal, `curl http://{address}:{port.guest_port}/` asks the container."
+            for port in export.machine.ports[:1]
+            if port.protocol == "tcp"
+        ),
     )

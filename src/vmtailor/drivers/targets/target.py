@@ -34,12 +34,14 @@ def asks(place: str) -> str:
 @dataclass(frozen=True)
 class TargetVariant:
     """A way in which a target can start a machine. `about`: in words. The first of a row is the usual one.
-    `architectures`, `address`, `console`, `tried` and `checked`: in place of the row's, where they are not empty.
+    `needs`, `architectures`, `address`, `console`, `tried` and `checked`: in place of the row's, where they are not
+    empty.
     `kernel`: the form of the kernel that it takes, by its name in data/kernel_forms.toml; empty for the bundle's own
     file."""
 
     name: str
     about: str
+    needs: str = ""
     architectures: tuple[str, ...] = ()
     address: str = ""
     console: str = ""
@@ -91,7 +93,7 @@ class TargetRow:
         own = next((one for one in self.variant if one.name == variant), None)
         if own is None:
             return self
-        fields = {name: value for name in ("address", "console") if (value := getattr(own, name))}
+        fields = {name: value for name in ("needs", "address", "console") if (value := getattr(own, name))}
         if own.tried or own.checked:
             fields |= {"tried": own.tried, "checked": own.checked}
         return replace(self, **fields)

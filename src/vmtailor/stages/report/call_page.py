@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vmtailor.analysis.calls.call_shares import CallCost, CallTree
 from vmtailor.base import pages
-from vmtailor.model.boots.call_graph import ROOT_NODES
+from vmtailor.model.boots.call_graph import ROOT_NODES, WorkKind
 
 #: Width of the picture, height of a row, and the narrowest bar that is drawn, in its own units.
 _WIDTH, _ROW, _NARROWEST = 1200.0, 18, 1.2
@@ -17,6 +18,9 @@ _DEEPEST = 60
 _LETTER = 6.4
 _TONES = 6
 MOST_ROWS = 40
+#: Histograms of a page, calls that one needs, its bars, and its size.
+_HISTOGRAMS, _FEWEST, _BARS = 12, 10, 40
+_HISTOGRAM_WIDTH, _HISTOGRAM_HEIGHT = 360, 80
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,58 @@ def bars(tree: CallTree) -> tuple[FlameBar, ...]:
     return tuple(found)
 
 
+@dataclass(frozen=True)
+class HistogramBar:
+    """One bar: its place, its height, and its text."""
+
+    x: float
+    y: int
+    width: float
+    height: int
+    text: str
+
+
+@dataclass(frozen=True)
+class CallHistogram:
+    """Counts of one kind of calls by the instructions that each executed: bars of equal width on a logarithmic scale,
+    from `least` to `most`."""
+
+    title: str
+    count: int
+    least: int
+    most: int
+    bars: tuple[HistogramBar, ...]
+
+
+def histograms(costs: Sequence[CallCost]) -> tuple[CallHistogram, ...]:
+    """Return histograms of the dearest calls that ended often enough and not always after as much."""
+    many = [one for one in costs if one.kind is WorkKind.CALL and one.count >= _FEWEST and len(one.lengths) > 1]
+    return tuple(map(_histogram, many[:_HISTOGRAMS]))
+
+
+def _histogram(one: CallCost) -> CallHistogram:
+    least, most = max(1, one.lengths[0][0]), one.lengths[-1][0]
+    scale = _BARS / (math.log(most + 1) - math.log(least))
+    counts: dict[int, list[tuple[int, int]]] = {}
+    for length, how_many in one.lengths:
+        place = min(_BARS - 1, int((math.log(max(1, length)) - math.log(least)) * scale))
+        counts.setdefault(place, []).append((length, how_many))
+    highest = max(sum(count for _, count in inner) for inner in counts.values())
+    width = _HISTOGRAM_WIDTH / _BARS
+    drawn = []
+    for place, inner in sorted(counts.items()):
+        count = sum(number for _, number in inner)
+        low, high = inner[0][0], inner[-1][0]
+        text = f"{count:,} of {one.count:,}: {low:,}" + (f" to {high:,}" if high != low else "") + " instructions"
+        height = max(1, round(_HISTOGRAM_HEIGHT * count / highest))
+        x, y = round(place * width, 1), _HISTOGRAM_HEIGHT - height
+        drawn.append(HistogramBar(x=x, y=y, width=round(width - 1, 1), height=height, text=text))
+    title = f"{one.call} on {one.on}" if one.on else one.call
+    return CallHistogram(
+        title=f"{title}, {one.owner}", count=one.count, least=one.lengths[0][0], most=most, bars=tuple(drawn)
+    )
+
+
 def page(title: str, what: str, tree: CallTree, costs: Sequence[CallCost]) -> str:
     """Return the page of a tree. `what`: what part of the boot it shows, and of whom; `costs`: its rows."""
     drawn = bars(tree)
@@ -77,6 +133,9 @@ def page(title: str, what: str, tree: CallTree, costs: Sequence[CallCost]) -> st
         "height": max((bar.y for bar in drawn), default=0) + _ROW,
         "total": sum(own for _, own in functions),
         "costs": costs[:MOST_ROWS],
+        "histograms": histograms(costs),
+        "histogram_width": _HISTOGRAM_WIDTH,
+        "histogram_height": _HISTOGRAM_HEIGHT,
         "more_costs": max(0, len(costs) - MOST_ROWS),
         "functions": functions[:MOST_ROWS],
         "more_functions": max(0, len(functions) - MOST_ROWS),

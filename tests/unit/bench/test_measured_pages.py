@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import lzma
+import re
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,13 @@ def test_each_published_verdict_stands_beside_ours() -> None:
     table = told[-len(rows) + 1 :]
     assert [cells[:2] for cells in table] == [[f"{area}, {question}", verdict] for area, question, verdict in rows[1:]]
     assert all(len(cells) == 4 and all(cells) for cells in table)
+
+
+def test_each_claim_of_published_work_has_its_row() -> None:
+    lines = (REPOSITORY / "docs/explanation/published.md").read_text().splitlines()
+    rows = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines if re.match(r"\| \d", line)]
+    assert [row[0] for row in rows] == [str(number) for number in range(1, len(rows) + 1)]
+    assert len(rows) >= 80 and all(len(row) == 5 and all(row) for row in rows)
 
 
 def test_every_file_has_a_page() -> None:

@@ -19,9 +19,10 @@ that fit a boot; `vmtailor boot --try` applies them and measures.
 **Saving** says how the figure to expect is worked out, always from the boot at hand: `exclusive` adds up the own time
 of the items that match and lie on the critical path; `gap` the silences of the log; `unit` the time that the critical
 path waited for units; `console` and `printing` what printing cost; `deferral` probes that were put off after working;
-`module` initcalls of modules. With `none`, `phase-part` and `phase-over` a log cannot tell: try it. A phase is never
-counted whole, a wait or a test within a stretch is credited to itself, and what ran beside the boot counts as nothing.
-Savings interact, so they do not add up: an item that ran beside another moves onto the path when the other goes.
+`module` initcalls of modules; `silence` stretches of its kind alone. With `none`, `phase-part` and `phase-over` a log
+cannot tell: try it. A phase is never counted whole, a wait or a test within a stretch is credited to itself, and what
+ran beside the boot counts as nothing. Savings interact, so they do not add up: an item that ran beside another moves
+onto the path when the other goes.
 
 **Processors** lists the processor families that a remedy is for. On others, `analyze` does not name it and `boot --try`
 refuses it.
@@ -43,6 +44,7 @@ def _sign(match: Match) -> str:
         "initcall": "an initcall named",
         "probe": "a probe of",
         "message": "a message with",
+        "told": "what a message says that it took,",
         "late-message": "a late message with",
         "unit": "a unit named",
         "config": "a configuration with",

@@ -60,6 +60,8 @@ _OF_A_BOOT = (
 MOST_DOUBTS = 64
 #: Steps of a wall clock that are named.
 MOST_STEPS = 5
+#: A printed difference is believed that is so much shorter than that of the stamps: lines between were left out.
+LEFT_OUT_US = 1000
 #: A stamp that is so much earlier than the latest is worth a warning.
 STRAY_US = 100_000
 
@@ -108,6 +110,7 @@ class KernelLog:
         self._clock = stamps.HostClock()
         self._steps = ClockSteps()
         self._relative_us = 0
+        self._told_us = 0  # since the message before, as the line itself says
         self._handed_over = False
         self._damaged = 0
         self._backwards = 0
@@ -402,6 +405,8 @@ class KernelLog:
             record = stamps.KMSG.match(line)
             if record:
                 return int(record[1][:15]) + self._shift_us, None, record[2]
+        since = stamps.SINCE_BEFORE.match(line) if self._delta else None
+        self._told_us = stamps.micros(since[1], since[2]) if since else 0
         match = stamps.KERNEL.match(line) or stamps.DELTA.match(line)
         if match:
             return stamps.micros(match[1], match[2]) + self._shift_us, match[3], prefixes.without(self._field, match[4])
@@ -548,7 +553,9 @@ class KernelLog:
             return True
         elif at_us - last >= MIN_GAP_US and not self._starts_late(last, at_us, message):
             rough = self.observed.rough or self._rough_before
-            self._gaps.note((last, at_us), (self._last_line, message), rough=rough)
+            left_out = 0 < self._told_us < at_us - last - LEFT_OUT_US
+            begun = (at_us - self._told_us, b"") if left_out else (last, self._last_line)
+            self._gaps.note((begun[0], at_us), (begun[1], message), rough=rough)
         self._last_us = at_us
         self._rough_before = self.observed.rough
         return True

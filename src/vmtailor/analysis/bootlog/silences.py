@@ -21,6 +21,7 @@ from vmtailor.analysis.bootlog.log_lines import decode
 from vmtailor.analysis.bootlog.stamps import strip_stamp
 from vmtailor.base.bounded_patterns import bounded
 from vmtailor.base.errors import VmtailorError
+from vmtailor.base.notation import version_key
 from vmtailor.model.boots.timeline import GapSpan, Initcall, Path, PhaseName, PhaseSpan, Probe, UnitSpan
 
 #: Shorter silences are not worth a row; between stamps of whole seconds, each of which may be off by a second.
@@ -76,7 +77,8 @@ def _message(line: bytes) -> str:
 @dataclass(frozen=True)
 class GapKind:
     """A kind of silence, told by the message before it, the one after it, or (`both`) by both. `blocks`: the boot waits
-    for it in user space, too."""
+    for it in user space, too. `users`: one of user space alone, which belongs to the boot up to `most_us`, whether that
+    waits for it or not."""
 
     id: str
     title: str
@@ -84,6 +86,8 @@ class GapKind:
     after: re.Pattern[str] | None
     both: bool = False
     blocks: bool = False
+    users: bool = False
+    most_us: int = 0
 
     def fits(self, before: str, after: str) -> bool:
         """Return whether the messages around a silence tell this kind."""
@@ -96,13 +100,20 @@ class GapKind:
 
 @dataclass(frozen=True)
 class StretchKind:
-    """A stretch from one message to the next that ends it, whatever is said between."""
+    """A stretch from one message to the next that ends it, whatever is said between. `blocks_until`: kernels before
+    that version do nothing else meanwhile."""
 
     id: str
     title: str
     begins: re.Pattern[str]
     ends: re.Pattern[str]
     blocks: bool = False
+    blocks_until: str = ""
+
+    def holds(self, version: str | None) -> bool:
+        """Return whether the boot of a kernel waits for it. An unknown kernel may be any."""
+        known = version_key(version) if version and self.blocks_until else ()
+        return self.blocks or bool(known and known < version_key(self.blocks_until))
 
 
 @functools.cache
@@ -117,6 +128,8 @@ def _tables() -> tuple[tuple[GapKind, ...], tuple[StretchKind, ...]]:
                 after=_pattern(g, "after"),
                 both=g.get("both", False),
                 blocks=g.get("blocks", False),
+                users=g.get("users", False),
+                most_us=1_000_000 * int(g.get("most_s", 0)),
             )
             for g in raw["gap"]
         )
@@ -127,6 +140,7 @@ def _tables() -> tuple[tuple[GapKind, ...], tuple[StretchKind, ...]]:
                 begins=re.compile(bounded(s["from"])),
                 ends=re.compile(bounded(s["to"])),
                 blocks=s.get("blocks", False),
+                blocks_until=s.get("blocks_until", ""),
             )
             for s in raw["stretch"]
         )
@@ -142,6 +156,12 @@ def _pattern(raw: dict[str, Any], name: str) -> re.Pattern[str] | None:
 def gap_kinds() -> tuple[GapKind, ...]:
     """Return all kinds of silences, in the file's order."""
     return _tables()[0]
+
+
+def told_by_what_follows(gap: GapSpan) -> bool:
+    """Return whether a silence of user space is told by the message that ends it, so that the one before has no part in
+    it."""
+    return gap.silent and any(kind.users and kind.id == gap.kind for kind in gap_kinds())
 
 
 def stretch_kinds() -> tuple[StretchKind, ...]:
@@ -260,7 +280,7 @@ def shown_end(observed: Observed, phases: Sequence[PhaseSpan]) -> int | None:
     for gap in sorted(observed.gaps, key=lambda gap: gap.start_us):
         length = gap.end_us - gap.start_us
         before = gap.start_us - min(starts)
-        if gap.start_us >= begin and length >= max(TAIL_US, TAIL_SHARE * before) and not _waited_for(gap):
+        if gap.start_us >= begin and length >= max(TAIL_US, TAIL_SHARE * before) and not _of_boot(gap, phases):
             return max([gap.start_us, begin, *ends])
     return max([last, begin, *ends])
 
@@ -279,7 +299,8 @@ def gaps_of(
             continue
         if observed.coarse and length <= COARSE_US:
             continue
-        kind, phase = _kind(gap), _phase(phases, gap.start_us)
+        phase = _phase(phases, gap.start_us)
+        kind = _kind(gap, phase)
         if kind is None and length - shared(covered, gap.start_us, gap.end_us) < MIN_GAP_US:
             continue
         user = phase in (PhaseName.USERSPACE, "")
@@ -297,13 +318,14 @@ def _within(gap: Gap, end_us: int | None) -> Gap:
     return msgspec.structs.replace(gap, end_us=end_us, after="")
 
 
-def _waited_for(gap: Gap) -> bool:
-    kind = _kind(gap)
-    return kind is not None and kind.blocks
+def _of_boot(gap: Gap, phases: Sequence[PhaseSpan]) -> bool:
+    kind = _kind(gap, _phase(phases, gap.start_us))
+    return kind is not None and (kind.blocks or gap.end_us - gap.start_us <= kind.most_us)
 
 
-def _kind(gap: Gap) -> GapKind | None:
-    return next((kind for kind in gap_kinds() if kind.fits(gap.text, gap.after)), None)
+def _kind(gap: Gap, phase: str) -> GapKind | None:
+    user = phase == PhaseName.USERSPACE
+    return next((kind for kind in gap_kinds() if kind.fits(gap.text, gap.after) and (user or not kind.users)), None)
 
 
 def _phase(phases: Sequence[PhaseSpan], at_us: int) -> str:
@@ -343,5 +365,4 @@ def _stretches(observed: Observed, phases: Sequence[PhaseSpan], end_us: int | No
                 counts[kind.id] = counts.get(kind.id, 0) + 1
                 if at_us - opened[0] >= MIN_GAP_US:
                     span = _span(opened[0], at_us, (opened[1][:120], text[:120]), _phase(phases, opened[0]), kind)
-                    # From 5.13 on, the kernel unpacks beside its other work; before, nothing else runs.
-                    yield msgspec.structs.replace(span, path=Path.UNKNOWN.value) if not kind.blocks else span
+                    yield span if kind.holds(observed.version) else msgspec.structs.replace(span, path=Path.UNKNOWN)

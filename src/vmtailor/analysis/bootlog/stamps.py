@@ -23,6 +23,8 @@ KERNEL = re.compile(rb"(?:<\d{1,4}>)?\[ *(\d{1,9})\.(\d{1,9})" + _ADDED + rb"\](
 DELTA = re.compile(
     rb"(?:<\d{1,4}>)?\[ *(\d{1,9})\.(\d{1,9}) *+< *+\d*+\.?+\d*+ *+>\](?:\[ *([TC]\d+)\])?[ ]?(.*)", re.S
 )
+#: The time since the message before, as such a stamp prints it.
+SINCE_BEFORE = re.compile(rb"(?:<\d{1,4}>)?\[ *\d{1,9}\.\d{1,9} *+< *+(\d{1,9})\.(\d{1,9}) *+>\]")
 #: A stamp inside a line: two lines were joined.
 INNER = re.compile(
     rb"(?:<\d{1,4}>)?\[ {0,4}\d{1,6}\.\d{6}" + _ADDED + rb"(?: *< *\d+\.\d{6} *>)?\](?:\[ *[TC]\d+\])? ?(?=\S)"

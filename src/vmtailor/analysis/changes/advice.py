@@ -11,6 +11,7 @@ from itertools import pairwise
 
 import msgspec
 
+from vmtailor.analysis.bootlog.milestones import parse_span
 from vmtailor.analysis.bootlog.silences import named_within, without_inner
 from vmtailor.analysis.changes.change_catalogue import SPOKEN, KnownChange, Match, Way, catalogue, in_range, is_for
 from vmtailor.model.boots.timeline import (
@@ -49,6 +50,7 @@ class _Found:
     critical_us: int = 0
     beside_us: int = 0
     timed: bool = False
+    silent_us: int = 0
     gaps: set[int] = field(default_factory=set)
 
     def add_gap(self, sign: str, gap: GapSpan) -> None:
@@ -56,8 +58,10 @@ class _Found:
         figure."""
         if gap.start_us not in self.gaps:
             name = f"{gap.title}, after '{gap.before[:60]}'" if gap.title else f"silence after '{gap.before[:70]}'"
-            if self.add(sign, name, gap.own_us if gap.path == Path.CRITICAL else None):
+            us = gap.own_us if gap.path == Path.CRITICAL else None
+            if self.add(sign, name, us):
                 self.gaps.add(gap.start_us)
+                self.silent_us += us or 0
         elif self.hears(sign):
             self.signs[sign] = None
 
@@ -154,6 +158,8 @@ def _saving(facts: _Facts, entry: KnownChange, found: _Found) -> int | None:
     if entry.saving in ("console", "printing"):
         costs = [us for us in (console.cost_us if console else None, found.critical_us or None) if us is not None]
         return _bounded(facts, max(costs, default=None))
+    if entry.saving == "silence":
+        return _bounded(facts, found.silent_us or None)
     if entry.saving in ("none", "phase-part", "phase-over"):
         return None
     return _bounded(facts, found.critical_us if found.timed else None)
@@ -257,6 +263,15 @@ def _messages(facts: _Facts, match: Match, found: _Found) -> None:
             return
 
 
+def _told(facts: _Facts, match: Match, found: _Found) -> None:
+    """Add what messages say that something took which the boot waited for."""
+    for _, text in facts.messages:
+        said = match.pattern.search(text)
+        took = parse_span(said[1].strip()) if said else None
+        if took is not None:
+            found.add(f"told {text}", f"message '{text[:80]}'", took)
+
+
 def _late(facts: _Facts, match: Match, found: _Found) -> None:
     """Late since the kernel began: some count from their firmware's start."""
     kernel = next((p for p in facts.timeline.phases if p.name == PhaseName.KERNEL), None)
@@ -339,6 +354,7 @@ _LOOKS = {
     "gap": _gaps,
     "silence": _silences,
     "message": _messages,
+    "told": _told,
     "late-message": _late,
     "span": _span,
     "config": _config,
@@ -367,7 +383,7 @@ def _concerned(
     spot: Hotspot, entries: Sequence[tuple[KnownChange, _Found]], gaps: Sequence[GapSpan]
 ) -> tuple[str, ...]:
     name = spot.name.partition(" [")[0] if spot.kind == "initcall" else spot.name
-    mine = [g for g in gaps if spot.name in (g.title, f"after: {g.before}")] if spot.kind == "gap" else []
+    mine = [g for g in gaps if spot.name == g.name] if spot.kind == "gap" else []
     signs = {f"{spot.kind} {name}"}
     signs |= {sign for g in mine for sign in (f"gap {g.before}", f"silence {g.kind}: {g.before}")}
     ids = []

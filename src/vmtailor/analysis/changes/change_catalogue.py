@@ -46,6 +46,7 @@ MATCH_KINDS = frozenset(
         "initcall",
         "probe",
         "message",
+        "told",
         "late-message",
         "unit",
         "config",
@@ -78,6 +79,7 @@ SAVINGS = frozenset(
         "deferral",
         "module",
         "printing",
+        "silence",
         "none",
     }
 )
@@ -93,9 +95,9 @@ SPOKEN = {
 
 @dataclass(frozen=True)
 class Match:
-    """One sign that a change would help. `pattern` must match a name whole, or a part of a message; `to` ends a span,
-    or is in the message that ends a silence; `value` is of a symbol. `phase`: a unit must begin in it. `beside`: a unit
-    counts, too, that is known to have run beside the boot."""
+    """One sign that a change would help. `pattern` must match a name whole, or a part of a message (its group, of
+    `told`, is how long that took); `to` ends a span, or is in the message that ends a silence; `value` is of a symbol.
+    `phase`: a unit must begin in it. `beside`: a unit counts, too, that is known to have run beside the boot."""
 
     kind: str
     pattern: re.Pattern[str]

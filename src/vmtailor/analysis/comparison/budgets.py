@@ -211,7 +211,7 @@ def _gaps(document: Mapping[str, Any], *, timed: bool) -> dict[str, list[float]]
             spans.append(msgspec.convert(row, GapSpan))
     total: dict[str, list[float]] = {name: [0.0, 0.0] for name in (silences.ids() if timed else ())}
     for span in silences.without_inner(spans):
-        for name in filter(None, (span.title or f"after: {span.before}", span.kind)):
+        for name in filter(None, (span.name, span.kind)):
             own, whole = total.get(name, (0.0, 0.0))
             total[name] = [own + span.own_us, whole + span.end_us - span.start_us]
     found: dict[str, list[float]] = {}

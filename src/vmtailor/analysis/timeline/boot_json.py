@@ -80,7 +80,7 @@ def to_csv(timeline: Timeline) -> str:
         took = phase.end_us - phase.start_us if phase.end_us is not None and phase.start_us is not None else None
         writer.writerow(["phase", phase.name, "", "", phase.start_us, phase.end_us, took, "", "", "", "", "", "", ""])
     for gap in timeline.gaps:
-        name = _cell(gap.title or f"after: {gap.before}")
+        name = _cell(gap.name)
         times = [gap.start_us, gap.end_us, gap.end_us - gap.start_us, gap.own_us]
         writer.writerow(["gap", name, "", "", *times, "time-stamps", "", "", "", "", gap.path])
     groups: tuple[tuple[str, Sequence[Any]], ...] = (
@@ -133,8 +133,7 @@ def trace_events(timeline: Timeline) -> bytes:
             _add(events, unit, 4, 1 + _lane(lanes, unit.start_us, unit.duration_us))
     for gap in timeline.gaps:
         around = {"before": gap.before, "after": gap.after, "exclusive_us": gap.own_us}
-        name = gap.title or f"after: {gap.before}"
-        events.append(_event(6, 1 if gap.silent else 2, name, (gap.start_us, gap.end_us - gap.start_us), around))
+        events.append(_event(6, 1 if gap.silent else 2, gap.name, (gap.start_us, gap.end_us - gap.start_us), around))
     for process in timeline.processes:
         _add(events, process, 5, process.pid or 0)
     for sample in timeline.samples:

@@ -102,9 +102,8 @@ def _called(kind: str, name: str, start_us: int, one: Initcall | Probe) -> list[
 def _silence(gap: GapSpan) -> list[Any]:
     """Return the row of a gap. Its source is what stood before and after."""
     length = gap.end_us - gap.start_us
-    name = gap.title or f"after: {gap.before}"
     around = f"after: {gap.before}\nuntil: {gap.after}"
-    return ["gap", name, gap.start_us, length, length, False, 1, around, None, None]
+    return ["gap", gap.name, gap.start_us, length, length, False, 1, around, None, None]
 
 
 def _started(kind: str, one: UnitSpan | Process, beside: bool, occurrence: int) -> list[Any]:

@@ -85,7 +85,7 @@ def _gaps(timeline: Timeline) -> Iterator[Hotspot]:
     for gap in without_inner(timeline.gaps):
         if gap.own_us >= MIN_GAP_US:
             alone = 0 if gap.kind else gap.start_us
-            groups.setdefault((gap.title or f"after: {gap.before}", gap.phase, gap.path, alone), []).append(gap)
+            groups.setdefault((gap.name, gap.phase, gap.path, alone), []).append(gap)
     for (name, phase, path, _), gaps in groups.items():
         own = sum(gap.own_us for gap in gaps)
         yield Hotspot(

@@ -10,6 +10,7 @@ from functools import cache
 
 import msgspec
 
+from vmtailor.analysis.bootlog.silences import told_by_what_follows
 from vmtailor.analysis.changes import symbol_catalogue
 from vmtailor.analysis.printk.message_index import KIND_BOOL, KIND_MODULE, MessageIndex, Origin, index
 from vmtailor.model.boots.timeline import Hotspot, PhaseName, PrintedLine, Timeline, UnusedOption
@@ -58,7 +59,7 @@ def _named(spot: Hotspot, timeline: Timeline, known: MessageIndex, origins: dict
         origin = known.of_initcall(spot.name.partition(" [")[0])
     elif spot.kind == "gap" and spot.times == 1:
         gap = next((gap for gap in timeline.gaps if gap.start_us == spot.start_us), None)
-        if gap is not None:
+        if gap is not None and not told_by_what_follows(gap):
             if gap.before not in origins:
                 origins[gap.before] = known.origin(gap.before, timeline.kernel.version, timeline.kernel.arch)
             origin = origins[gap.before]

@@ -133,7 +133,8 @@ class MachineInfo(msgspec.Struct, frozen=True):
 
 class GapSpan(msgspec.Struct, frozen=True):
     """A stretch in which the log is silent, or (`silent` False) in which it says what it waits for. `before` and
-    `after` are the messages around it, `phase` is where it begins. `kind` and `title` are of data/boot_gaps.toml, ""
+    `after` are the messages around it; `before` is empty where that line was left out of the log. `phase` is where it
+    begins. `kind` and `title` are of data/boot_gaps.toml, ""
     where no message of a known kind explains it. `own_us` is its length less what initcalls and probes in it account
     for, and less what a stretch has of silences of other kinds."""
 
@@ -147,6 +148,12 @@ class GapSpan(msgspec.Struct, frozen=True):
     path: str = Path.UNKNOWN
     silent: bool = True
     own_us: int = 0
+
+    @property
+    def name(self) -> str:
+        """Return its title, or the message that it follows; where that was left out, the one that ends it."""
+        plain = f"after: {self.before}" if self.before or not self.after else f"before: {self.after}"
+        return self.title or plain
 
 
 class PhaseSpan(msgspec.Struct, frozen=True):

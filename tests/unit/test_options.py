@@ -325,6 +325,7 @@ ROWS = tuple(declared())
 UNLIKE = {
     "--arch": "`family` makes kernels for several processors",
     "--kernel": "`boot` starts a file, as QEMU's -kernel does; elsewhere it is a version",
+    "--ready": "`boot` waits for a signal, `analyze` reads a log",
     "--disk": "`boot` takes several, `verify` one",
     "--cpus": "`run` reads decimals, as docker does",
     "--entrypoint": "`run` takes one program, as docker does",

@@ -43,11 +43,17 @@ def analyze(
     out: Annotated[Path | None, PAGE_OUT] = None,
     top: Annotated[int, replace(TOP, help="Print this many hot spots.")] = 20,
     boot: Annotated[int, BOOT] = 0,
+    ready: Annotated[
+        str | None,
+        Option(
+            name="--ready", type=str, help="End the boot at the first message with this REGEX, or when this unit is up."
+        ),
+    ] = None,
 ) -> None:  # fmt: skip
     """Show where the time of a boot went: phases, hot spots, and the changes that would help."""
     if json and csv:
         raise UserInputError("--json and --csv exclude each other", hint="give one of them")
-    timeline = analyze_files(files, boot, needs_log=True)
+    timeline = analyze_files(files, boot, needs_log=True, ready=ready)
     if out is not None:
         regular_files.write_output(out, boot_page(timeline, _title(files)).encode())
         printed.note(f"written: {out}")

@@ -31,6 +31,7 @@ from vmtailor.analysis.timeline.origins import with_origins
 from vmtailor.analysis.timeline.own_time import MAIN, Span, critical_path, nest, own_time
 from vmtailor.analysis.timeline.phases import phases_of, printed_total
 from vmtailor.analysis.timeline.sanity import checked_gaps, checked_phases, checked_units
+from vmtailor.analysis.timeline.told_ready import ended_at, ready_at
 from vmtailor.analysis.timeline.unit_holes import holes_of
 from vmtailor.base import manual
 from vmtailor.base.errors import UserInputError
@@ -49,11 +50,15 @@ from vmtailor.model.boots.timeline import (
 )
 
 
-def analyze(paths: Sequence[FilePath], boot: int = 0, *, needs_log: bool = False, ranked: bool = True) -> Timeline:
+def analyze(
+    paths: Sequence[FilePath], boot: int = 0, *, needs_log: bool = False, ranked: bool = True, ready: str | None = None
+) -> Timeline:
     """Return the timeline of one boot from its files. `boot` chooses among several in one log: 1 the first, 0 the last.
+    `ready`: the unit, or the pattern of a message, with which the boot ends; None: what the files tell of it.
 
-    Raises UserInputError for files that cannot be read and, with `needs_log`, where none of them is a log or a chart.
-    What cannot be understood becomes a warning in the timeline. `ranked`: it has hot spots and advice, for a reader."""
+    Raises UserInputError for files that cannot be read, where nothing is `ready`, and, with `needs_log`, where none of
+    them is a log or a chart. What cannot be understood becomes a warning in the timeline. `ranked`: it has hot spots
+    and advice, for a reader."""
     enabled = gc.isenabled()
     gc.disable()  # a long log makes a million rows that live to the end: looking for cycles among them doubles the time
     try:
@@ -65,7 +70,7 @@ def analyze(paths: Sequence[FilePath], boot: int = 0, *, needs_log: bool = False
                 hint=f"{manual.command('boot-formats')} lists what can be read",
             )
         messages = [message for source in sources for message in source.messages]
-        timeline = build(sources)
+        timeline = build(sources, ready)
         return with_origins(advise(rank(timeline), messages), messages) if ranked else timeline
     finally:
         if enabled:
@@ -80,11 +85,14 @@ DEFERRED = (517, -517)
 BOUND = (0, 1)
 
 
-def build(sources: Sequence[Observed]) -> Timeline:
-    """Return the timeline of one boot from everything that was read about it, before it is ranked and advised."""
+def build(sources: Sequence[Observed], ready: str | None = None) -> Timeline:
+    """Return the timeline of one boot from everything that was read about it, before it is ranked and advised. `ready`:
+    as in `analyze`."""
     observed = join(sources)
     quantised = find_quantised(observed)
     phases = checked_phases(observed, phases_of(observed))
+    if ready is not None:
+        phases = ended_at(observed, phases, ready_at(observed, ready))
     checked_units(observed, phases)
     unit = unit_of(observed, quantised)
     console = console_cost(observed, quantised, unit)
@@ -121,7 +129,7 @@ def build(sources: Sequence[Observed]) -> Timeline:
         processes=sorted(observed.processes, key=lambda p: (p.start_us is None, p.start_us or 0, p.pid or 0)),
         warnings=tuple(observed.warnings),
         kernel_us=kernel_us,
-        total_us=_total(observed, phases),
+        total_us=_total(observed, phases) if ready is None else _shown(phases, end_us),
         deferrals=_deferrals(probes),
         modules=_modules(initcalls),
         console=console,

@@ -15,12 +15,11 @@ from vmtailor.bench.analysis.benchmarks import INDEX, SCORE
 from vmtailor.bench.analysis.cells import NATIVE, Cell
 from vmtailor.bench.analysis.guest_rounds import CPU_SCORE
 from vmtailor.bench.analysis.phrases import digits
+from vmtailor.bench.analysis.published_blocks import NAMES, Block, against_host, left
 from vmtailor.bench.model.results import VIRTUAL
 
-#: Published figures of 2020 (UnixBench in 1 to 4 containers at once, on one core): what is left of one container's
-#: score, in percent; and one container against the host, in percent.
-PUBLISHED_LEFT = {"dhry2reg": {2: 54.7, 3: 44.2, 4: 33.0}}
-PUBLISHED_AGAINST_HOST = {"dhry2reg": 4.0, "whetstone-double": 11.0, "overall": -1.4}
+#: The published block of the machine's kind: it has one processor.
+BLOCK = Block.ONE_CPU
 #: Titles of the sheet's second and third table, and the columns of the third.
 INSTRUCTIONS = "Instructions for a unit of work, kernel + programs, of the whole machine"
 SHAPES, SHAPES_HEAD = "Published shapes", ("shape", "published", "here")
@@ -145,8 +144,9 @@ def _score_cell(name: str, by: Mapping[int, float], count: int) -> str:
     value = by[count]
     if count < 2 or by.get(1, 0) <= 0:
         return digits(value)
-    published = PUBLISHED_LEFT.get(name, {}).get(count)
-    beside = "" if published is None else f"; published {published:g} %"
+    published = left(BLOCK, WHETSTONE if name == _BY_PROCESSOR_TIME else name).get(count)
+    published = None if name == WHETSTONE else published  # theirs was timed by processor time
+    beside = "" if published is None else f"; published {published:.1f} %"
     return f"{digits(value)} ({100 * value / by[1]:.1f} %{beside})"
 
 
@@ -167,23 +167,25 @@ def shapes(one: DataN) -> list[tuple[str, str, str]]:
     """Return the published shapes: the name of each, its published value, and ours."""
     rows = {name: dict(values) for name, _, values in one.scores}
     found = []
-    for count, published in PUBLISHED_LEFT[DHRYSTONE].items():
+    for count, published in left(BLOCK, DHRYSTONE).items():
         here = _left(rows.get(DHRYSTONE, {}), count)
-        found.append((f"Dhrystone in {count} containers, of one's", f"{published:g} %", _share(here)))
+        found.append((f"Dhrystone in {count} containers, of one's", f"{published:.1f} %", _share(here)))
         found.append((f"1/N for {count}", "", _share(100 / count)))
     for name, words in ((WHETSTONE, "by virtual time"), (_BY_PROCESSOR_TIME, "by its own processor time")):
         for count in (n for n in one.counts if n > 1):
-            published_ = "about 100 %, by processor time" if name == _BY_PROCESSOR_TIME else "–"
+            share = left(BLOCK, WHETSTONE).get(count)
+            by_time = name == _BY_PROCESSOR_TIME and share is not None
+            published_ = f"{share:.1f} %, by processor time" if by_time else "–"
             found.append(
                 (f"Whetstone in {count} containers, {words}", published_, _share(_left(rows.get(name, {}), count)))
             )
-    for name, against in PUBLISHED_AGAINST_HOST.items():
-        by = rows.get(name, {})
+    for name in NAMES.values():
+        by, against = rows.get(name, {}), against_host(BLOCK, name)
         here = 100 * (by[1] / by[0] - 1) if by.get(0) and by.get(1) else None
         found.append(
             (
                 f"one container against the machine itself: {name}",
-                f"{against:+g} %",
+                f"{against:+.1f} %",
                 "–" if here is None else f"{here:+.2f} %",
             )
         )

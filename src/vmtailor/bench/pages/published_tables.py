@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
 
-from vmtailor.bench.analysis import data_n
+from vmtailor.bench.analysis import data_n, published_blocks
 from vmtailor.bench.analysis.cells import NOISY, Cell, cells_of
 from vmtailor.bench.analysis.figure_parts import is_part
 from vmtailor.bench.analysis.heat_map import Degraded, HeatMap, heat_maps
@@ -97,6 +97,8 @@ def layout_tables(run: HostRun) -> Iterable[LayoutTable]:
                 title = index_title(table, dict(run.options))
                 note = _samples(one.count for _, by in table.rows for _, one in by)
                 yield LayoutTable(suite=suite, title=title, note=note, header=header, rows=tuple(index_rows(table)))
+            for one in published_blocks.beside(tables_over_n(tables)):
+                yield LayoutTable(suite=suite, title=one.title, note="", header=one.header, rows=one.rows)
             if both := check_rows(checked(cells)):
                 yield LayoutTable(suite=suite, title=CHECK_TITLE, note="", header=CHECK_HEADER, rows=tuple(both))
             yield from _medians(suite, [cell for cell in mine if cell.key.variant == CLOCK], names)

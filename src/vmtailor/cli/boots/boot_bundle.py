@@ -45,7 +45,9 @@ def boot_bundle(asked: BootOptions, bundle: Path) -> None:
     if choice is not None:
         own = replace(own, monitor=choice.monitor, accelerator=choice.accelerator, clock=choice.clock)
     natives = guest_programs.of(architecture)
-    subject = bundle_boots.prepare(bundle, own, asked.timeout_s, natives, Store(), exercise=asked.exercise)
+    subject = bundle_boots.prepare(
+        bundle, own, asked.timeout_s, natives, Store(), exercise=asked.exercise, clients=asked.clients
+    )
     with monitors.lab_programs({} if choice is None else choice.programs):
         monitors.of(subject.machine).require(subject.machine)
         if choice is not None:

@@ -11,6 +11,7 @@ import pytest
 from tests.fakes.program import run_program
 from tests.system.conftest import Fitted
 
+from vmtailor.analysis.cost import request_costs
 from vmtailor.base import natives
 from vmtailor.base.files import records
 from vmtailor.booting import bundle_booter
@@ -84,3 +85,21 @@ def test_entries_are_kvms_own_exits_and_the_parts_are_all_that_the_processor_cou
     assert min(sum(getattr(part, name) for part in cost.parts) for name in ("guest_user", "guest_kernel")) > 1_000_000
     # An access that faults begins twice, and the plugin counts it twice.
     assert 0 <= counted - gathered.lasted_ns < counted / 10_000
+
+
+def test_a_load_comes_from_the_lab_over_the_machines_network(lighttpd: Fitted, tmp_path: Path) -> None:
+    exercise, out = tmp_path / "load.toml", tmp_path / "boots"
+    load = '[[load]]\nkind = "peak"\nport = 80\nat_once = 4\nrequests = 40\n'
+    exercise.write_text(f'[ready]\nkind = "healthcheck"\n{load}{load}')
+    ended = run_program(
+        tmp_path, "boot", lighttpd.bundle, "-x", exercise, "--on", "qemu", "--lab", "--clients", "host", "-n", "1",
+        "-o", out, timeout_s=1800.0,
+    )  # fmt: skip
+    assert ended.code == 0, ended.stderr
+    (found,) = (one.boot for one in records.load(BootSeries, out / RECORD).boots)
+    assert found.container is not None and [one.stages[0].right for one in found.container.loads] == [40, 40]
+    cost = request_costs.from_host(found)
+    # The guest leaves its processor for packets, and the lab's kernel carries them.
+    assert cost is not None and cost.requests == 40 and cost.exits > 0.1
+    assert min(cost.kernel, cost.host, cost.client) > 10_000 and cost.user > 1_000
+    assert "a request from the lab takes" in " ".join(ended.stdout.split())

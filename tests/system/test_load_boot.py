@@ -80,3 +80,14 @@ def test_on_the_wall_clock_the_same_is_asked_and_a_wrong_answer_is_named(lighttp
     ended = run_program(tmp_path, "boot", lighttpd.bundle, *words, timeout_s=600)
     assert ended.code == 5 and "wrong): status 404, not 200" in " ".join(ended.stdout.split())
     assert "peak of GET /, port 80" in ended.stdout
+
+
+def test_this_host_asks_over_the_machines_network(lighttpd: Fitted, tmp_path: Path) -> None:
+    (tmp_path / "loads.toml").write_text(LOADS)
+    words = ("-x", tmp_path / "loads.toml", "--clients", "host", "-n", "1", "--json", "-o", tmp_path / "out")
+    ended = run_program(tmp_path, "boot", lighttpd.bundle, *words, timeout_s=600)
+    assert ended.code == 0, ended.stderr
+    (found,) = (one.boot for one in series_of(json.loads(ended.stdout)).boots)
+    assert found.container is not None
+    assert [load.stages[0].right for load in found.container.loads] == [100, 100, 4]
+    assert_nothing_left(ended)

@@ -222,16 +222,17 @@ def test_histograms_are_of_calls_that_differ_and_hold_each_call() -> None:
 
 def test_what_is_never_entered_is_read_from_the_code() -> None:
     """Function 1 calls 2 and 3 and the thunk, and jumps to 4; it jumps within itself, and past the begin of another."""
-    starts = {0x1000: "entry", 0x1100: "__x64_sys_read", 0x1200: "pipe_read", 0x1300: "sock_read_iter",
-              0x1400: "asm_sysvec_x", 0x1500: "memcpy", 0x1600: "__SCT__might_resched"}  # fmt: skip
+    base = 0xFFFFFFFF80200000
+    names = (*NAMES, "__SCT__might_resched")
+    table = SymbolTable.of([(base + 0x100 * at, name, True) for at, name in enumerate(names)], "x86_64")
+    start = base + 0x100
 
     def to(code: int, at: int, target: int) -> bytes:
         return bytes([code]) + struct.pack("<i", target - at - 5)
 
-    calls = [(0xE8, 0x1200), (0xE8, 0x1300), (0xE8, 0x1600), (0xE9, 0x1400), (0xE9, 0x1120), (0xE8, 0x1508)]
-    body = b"".join(to(code, 0x1100 + 5 * i, target) for i, (code, target) in enumerate(calls))
-    kernel = header() + struct.pack("<IIQQQQQQ", 1, 5, 120, 0x1100, 0x1100, len(body), len(body), 16) + body
-    table = SymbolTable.of([(at, name, True) for at, name in starts.items()], "x86_64")
+    calls = [(0xE8, 0x200), (0xE8, 0x300), (0xE8, 0x600), (0xE9, 0x400), (0xE9, 0x120), (0xE8, 0x508)]
+    body = b"".join(to(code, start + 5 * i, base + target) for i, (code, target) in enumerate(calls))
+    kernel = header() + struct.pack("<IIQQQQQQ", 1, 5, 120, start, start, len(body), len(body), 16) + body
     targets = call_targets.of_kernel(kernel, table, named("x86_64"))
     assert targets is not None
     assert [table.names[one] for one in targets.of(1)] == [

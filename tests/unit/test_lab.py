@@ -152,13 +152,18 @@ def test_a_program_of_the_users_needs_none_in_the_lab(tmp_path: Path, monkeypatc
 
 def test_the_disk_of_orders_has_all_that_a_monitor_is_started_with() -> None:
     orders = Orders(("a", "b c"), {"config.json": b"{}"})
-    held = lab_monitor.entries(orders, replace(MACHINE, network=True), Path("/p"), trace=True)
+    held = lab_monitor.entries(orders, replace(MACHINE, network=True), Path("/p"), Wants(exits=Path("/exits")))
     events = b"/dev/vde\nkvm_exit\nkvm_pio\nkvm_mmio\nkvm_msr\nkvm_cpuid\n"
     assert [(one.path, one.data, one.mode) for one in held] == [
         ("argv", b"a\nb c\n", 0o644), ("begin", natives.locate().begin, 0o755), ("trace", events, 0o644),
         ("config.json", b"{}", 0o644), ("kernel", Path("/b/vmlinux"), 0o644), ("network", b"", 0o644),
         ("program", Path("/p"), 0o755),
     ]  # fmt: skip
+    loads = lab_monitor.entries(orders, MACHINE, None, Wants(loads=(("port=80", "page=/a b"), ("port=81",))))
+    assert [(one.path, one.data) for one in loads if one.path.startswith("load-") and one.path != "load-client"] == [
+        ("load-0", b"port=80\npage=/a b\n"), ("load-1", b"port=81\n"),
+    ]  # fmt: skip
+    assert [one.mode for one in loads if one.path == "load-client"] == [0o755]
     fewest = lab_monitor.entries(orders, MACHINE, None)
     assert [one.path for one in fewest] == ["argv", "begin", "config.json", "kernel"]
 

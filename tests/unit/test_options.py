@@ -203,7 +203,7 @@ def test_what_is_refused_is_what_it_was() -> None:
     assert every - refused(BootOptions, KINDS.FITTED) == {
         *("--append", "--repeat", "--timeout", "--clock", "--memory", "--cpu-model", "--accelerator"),
         *("--debug-initcalls", "--try", "--attribute", "--under", "--judge", "--on", "--lab", "--program"),
-        "--exercise",
+        *("--exercise", "--clients"),
     }
     assert every - refused(BootOptions, KINDS.EXERCISED) == {
         *("--exercise", "--kernel", "--initrd", "--append", "--repeat", "--timeout", "--clock", "--machine"),
@@ -212,7 +212,7 @@ def test_what_is_refused_is_what_it_was() -> None:
     assert every - refused(BootOptions, KINDS.WATCHED) == {
         *("--requests", "--ready", "--also", "--mark", "--timeout", "--memory", "--cpus")
     }
-    on_bundles = {"--under", "--on", "--lab", "--program"}
+    on_bundles = {"--under", "--on", "--lab", "--program", "--clients"}
     assert refused(BootOptions, KINDS.MACHINE) == {"--exercise", "--requests", *on_bundles}
 
 

@@ -34,6 +34,8 @@ _LONGEST_NAME = 1024
 MARKS = ("init", "entry", "ready", "load", "load_end", "stop", "end")
 #: Marks around a monitor in the lab (native/begin).
 BEGIN_MARKS = ("monitor", "gone")
+#: Marks around a load outside the guest, each with the function of native/load-client that begins then.
+LOAD_MARKS = {"load_asks": "stage_run", "load_asked": "exit"}
 
 
 @dataclass(frozen=True)
@@ -135,6 +137,11 @@ class Natives:
     def begin_marks(self) -> dict[str, int]:
         """Return address of each mark around a monitor in the lab: monitor (it is executed), gone."""
         return _marks_among(BEGIN_MARKS, self.begin.read_bytes())
+
+    def load_marks(self) -> dict[str, int]:
+        """Return address of each mark around a load that a machine's host drives: load_asks, load_asked."""
+        found = elf_symbols(self.load_client.read_bytes())
+        return {name: found[symbol] for name, symbol in LOAD_MARKS.items() if symbol in found}
 
     def attendant_marks(self) -> dict[str, int]:
         """Return the attendant's marks: init (the system's own has been executed), ready, load, load_end, stop."""

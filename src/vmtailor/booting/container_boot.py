@@ -4,15 +4,16 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from vmtailor.analysis.guests import boots, kernel_complaints
 from vmtailor.base.files import temporary
 from vmtailor.base.natives import ADDRESSES
-from vmtailor.booting import boot_counter
+from vmtailor.booting import boot_counter, host_loads
 from vmtailor.booting.boot_counter import Counting
+from vmtailor.booting.host_loads import HostLoad
 from vmtailor.booting.run_volume import with_run, with_tools
 from vmtailor.drivers.guest import guest_volume
 from vmtailor.drivers.guest.guest_session import GuestSession
@@ -23,7 +24,7 @@ from vmtailor.drivers.monitors.running_machine import RunningMachine
 from vmtailor.model.boots.boot import Boot
 from vmtailor.model.boots.counters import CodeOwner
 from vmtailor.model.boots.ending import End, Gathered
-from vmtailor.model.boots.workload import Exercised, Patience
+from vmtailor.model.boots.workload import Clients, Exercised, Patience
 from vmtailor.model.guest import GuestReport
 from vmtailor.model.machine import Clock, Disk, DiskMode, Machine
 
@@ -49,14 +50,16 @@ def boot(
 ) -> tuple[Boot, Gathered]:
     """Boot, run the container, and wait for the end. `machine.disks[0]` is the root; our volumes follow the machine's
     disks."""
-    if work.tools is not None or machine.clock is not Clock.INSTRUCTIONS:
+    if work.tools is not None or (machine.clock is not Clock.INSTRUCTIONS and work.clients is Clients.INSIDE):
         work = replace(work, run=work.run.unpaced())
+    machine, work, loads = host_loads.prepared(machine, work, monitors.of(machine).slowness)
     with temporary.held_folder(scratch) as folder:
         counter = boot_counter.prepare(machine, wanted, folder, owners())
         driven = _with_volumes(machine, work, folder)
         exits = _sparse(folder / _EXITS, EXITS_BYTES) if work.exits else None
-        with monitors.of(machine).start(driven, Wants(counter, exits=exits)) as running:
-            report, end, used = _drive(running, work, on_progress)
+        wants = Wants(counter, exits=exits, loads=tuple(load.words for load in loads))
+        with monitors.of(machine).start(driven, wants) as running:
+            report, end, used = _drive(running, work, loads, on_progress)
             lasted_ns = running.lasted_ns
         temporary.require_room(folder)  # the output of a boot on a full disk is not worth reading
         gathered = _gathered(report, end, running.started_s, folder, work, counter)
@@ -111,12 +114,16 @@ class Used:
 
 
 def _drive(
-    running: RunningMachine, work: Exercised, on_progress: Callable[[float], None] | None
+    running: RunningMachine,
+    work: Exercised,
+    loads: Sequence[HostLoad],
+    on_progress: Callable[[float], None] | None,
 ) -> tuple[GuestReport, End, Used]:
-    """Talk with our init until the machine ends or its time is over."""
+    """Talk with our init until the machine ends or its time is over. Drives the loads that are the host's."""
     session = GuestSession(running.serial, key=work.run.key)
     used = Used()
-    waits_for_us = work.at_load is not None
+    waits_for_us = work.at_load is not None or bool(loads)
+    said: tuple[bytes, ...] = ()
     while session.pump(min(1.0, running.left(work.timeout_s))) and running.left(work.timeout_s) > 0:
         used.look(running, session.listening)
         if on_progress is not None:
@@ -125,13 +132,14 @@ def _drive(
             break
         if waits_for_us and any(mark.name == "load_end" for mark in session.marks):
             waits_for_us = False
-            assert work.at_load is not None
-            work.at_load()
+            if work.at_load is not None:
+                work.at_load()
+            said = host_loads.driven(running, loads)
             session.go()
     end = running.wait(0.1 if used.beyond(work.patience) else max(0.1, running.left(work.timeout_s)))
     with contextlib.suppress(OSError):
         session.pump(0)
-    return session.report(), replace(end, seconds=running.elapsed_s), used
+    return host_loads.told(session.report(), loads, said), replace(end, seconds=running.elapsed_s), used
 
 
 def _gathered(
@@ -152,7 +160,9 @@ def _gathered(
 
 def _with_volumes(machine: Machine, work: Exercised, folder: Path) -> Machine:
     volume = folder / "run"
-    guest_volume.write_run_volume(volume, replace(work.run, tracer=TRACER_OPTIONS if work.tools is not None else ()))
+    exercise = work.run.exercise if work.clients is Clients.INSIDE else host_loads.guests(work.run.exercise)
+    run = replace(work.run, exercise=exercise, tracer=TRACER_OPTIONS if work.tools is not None else ())
+    guest_volume.write_run_volume(volume, run)
     machine = with_run(machine, str(volume))
     if work.tools is None:
         return machine

@@ -23,7 +23,7 @@ from vmtailor.model.boots.boot import Boot
 from vmtailor.model.boots.counters import START_KERNEL
 from vmtailor.model.boots.ending import Gathered
 from vmtailor.model.boots.exits import ExitPlace, MonitorCost, SmallPages, exit_rows
-from vmtailor.model.boots.workload import Exercised, Workload
+from vmtailor.model.boots.workload import Clients, Exercised, Workload
 from vmtailor.model.machine import Machine
 
 
@@ -61,7 +61,10 @@ class LabBooter:
     def _counted(
         self, machine: Machine, workload: Exercised, scratch: Path, on_progress: OnProgress | None
     ) -> tuple[Boot, Gathered, MonitorCost | None]:
-        config = monitor_costs.config(self._lab, self._natives.begin_marks(), self._marks, self._start, self._rows)
+        around = self._natives.begin_marks()
+        if workload.clients is Clients.HOST:
+            around |= self._natives.load_marks()
+        config = monitor_costs.config(self._lab, around, self._marks, self._start, self._rows)
         counting = Counting(self._natives, config)
         found, gathered = boot(machine, workload, scratch, counting=counting, on_progress=on_progress)
         if gathered.counters is None:

@@ -153,6 +153,19 @@ class Exercise:
         return tuple(step for step in self.load if step.load is not None)
 
     @property
+    def guest_steps(self) -> tuple[Step, ...]:
+        """Return the steps that are done in the guest, which numbers them so."""
+        return tuple(step for step in self.load if step.kind is not StepKind.HOST_COMMAND)
+
+    def loads_last(self) -> Exercise:
+        """Return the exercise with its loads behind all other steps."""
+        return replace(self, load=(*(step for step in self.load if step.load is None), *self.loads))
+
+    def without_loads(self) -> Exercise:
+        """Return the exercise without its loads."""
+        return replace(self, load=tuple(step for step in self.load if step.load is None))
+
+    @property
     def proof(self) -> Proof:
         if self.ready.kind is ReadyKind.EXIT:
             return Proof.ENDED

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from vmtailor.model import option_values
 from vmtailor.model.boots.series import JudgedBy, Under
+from vmtailor.model.boots.workload import Clients
 from vmtailor.model.machine import Accelerator, Clock
 from vmtailor.model.option import Option, OptionSubject, Suggests
 
@@ -49,6 +50,10 @@ PROGRAM = Option(
     name="--program", metavar="NAME=PATH", many=True, read=option_values.named_files, subjects=_OF_CONTAINERS,
     hint=_WHOSE_MACHINE,
     help="Use this program for a monitor in the lab, such as firecracker=PATH. Repeat it.",
+)  # fmt: skip
+CLIENTS = Option(
+    name="--clients", type=Clients, subjects=frozenset({OptionSubject.FITTED}),
+    help="Let the loads of an exercise ask from inside the guest, or from its host: in the lab on the same clock.",
 )  # fmt: skip
 MEMORY = Option(
     name="--memory",

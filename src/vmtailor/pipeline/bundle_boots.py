@@ -22,7 +22,7 @@ from vmtailor.drivers.host.bundle_folder import BundleFolder
 from vmtailor.model.boots.boot_cost import BootCost
 from vmtailor.model.boots.counters import Counters
 from vmtailor.model.boots.series import BootSeries
-from vmtailor.model.boots.workload import Exercised
+from vmtailor.model.boots.workload import Clients, Exercised
 from vmtailor.model.exercise import Exercise
 from vmtailor.model.machine import LAB, Clock, Machine
 from vmtailor.pipeline import bundle_kernel
@@ -55,12 +55,19 @@ class Booted:
 
 
 def prepare(
-    path: Path, own: Chosen, timeout_s: float, natives: Natives, store: Store, *, exercise: Path | None = None
+    path: Path,
+    own: Chosen,
+    timeout_s: float,
+    natives: Natives,
+    store: Store,
+    *,
+    exercise: Path | None = None,
+    clients: Clients = Clients.INSIDE,
 ) -> Booted:
     """Read a bundle and prepare its boots. Its exercise defines ready, or another one in the file `exercise`. Raises
     UserInputError for loads that the bundle's client is too old for."""
     loaded = bundle_folder.load_container(path, store)
-    workload = bundle_booter.workload_of(exercise_of(loaded, exercise), timeout_s)
+    workload = replace(bundle_booter.workload_of(exercise_of(loaded, exercise), timeout_s), clients=clients)
     return Booted(loaded=loaded, own=own, workload=workload, natives=natives, store=store)
 
 

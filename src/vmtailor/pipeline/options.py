@@ -19,6 +19,7 @@ from vmtailor.drivers.guest.ready import FORMS
 from vmtailor.model import architecture, option_rows, option_values
 from vmtailor.model.architecture import named
 from vmtailor.model.boots.series import JudgedBy, Under
+from vmtailor.model.boots.workload import Clients
 from vmtailor.model.machine import Accelerator, Clock
 from vmtailor.model.margin import Margin
 from vmtailor.model.option import FETCHED, FITS, IMAGES, SYSTEMS, Option, OptionSubject, Suggests, internal, option
@@ -379,6 +380,7 @@ class BootOptions:
     on: str | None = option(option_rows.ON, None)
     lab: bool = option(option_rows.IN_LAB, False)
     program: tuple[tuple[str, Path], ...] = option(option_rows.PROGRAM, ())
+    clients: Clients = option(option_rows.CLIENTS, Clients.INSIDE)
     requests: Path | None = option(
         Option(
             name="--requests", type=Path, subjects=frozenset({OptionSubject.WATCHED}),

@@ -4,6 +4,7 @@ branches that it never took. Calls through pointers name none."""
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -12,13 +13,47 @@ import numpy as np
 from vmtailor.analysis.calls.call_shares import CallTree
 from vmtailor.analysis.calls.followed_code import Names
 from vmtailor.analysis.cost.plugin_counts import SymbolTable
-from vmtailor.analysis.reach.elf_file import ElfFile
 from vmtailor.analysis.reach.machine_code import disassembler
-from vmtailor.base.files.elf import NoElf
+from vmtailor.base.files.elf import NoElf, identity
 from vmtailor.model.architecture import Architecture
 
 #: Bytes of one function that are read.
 _MOST_BYTES = 1 << 18
+_MOST_SEGMENTS = 128
+_PT_LOAD = 1
+_HEADER = struct.Struct("<IIQQQQQQ")
+
+
+@dataclass(frozen=True, eq=False)
+class KernelCode:
+    """A kernel's ELF file by its virtual addresses. `segments`: address, place in the file, size."""
+
+    data: bytes
+    segments: tuple[tuple[int, int, int], ...]
+
+    def at(self, address: int, size: int) -> bytes:
+        """Return so many bytes from an address on, fewer at the end of what is loaded there."""
+        for begin, offset, length in self.segments:
+            if begin <= address < begin + length:
+                place = offset + address - begin
+                return self.data[place : min(place + size, offset + length)]
+        return b""
+
+
+def kernel_code(data: bytes) -> KernelCode:
+    """Return the code of a kernel's file. Raises NoElf for other files."""
+    told = identity(data[:64])
+    if len(data) < 64 or told.bits != 64 or not told.little:
+        raise NoElf
+    (table,) = struct.unpack_from("<Q", data, 32)
+    _, count = struct.unpack_from("<HH", data, 54)
+    found = []
+    end = min(table + _HEADER.size * min(count, _MOST_SEGMENTS), len(data) - _HEADER.size + 1)
+    for at in range(table, end, _HEADER.size):
+        kind, _, offset, address, _, size, _, _ = _HEADER.unpack_from(data, at)
+        if kind == _PT_LOAD and offset < len(data):
+            found.append((address, offset, size))
+    return KernelCode(data, tuple(found))
 
 
 @dataclass(eq=False)
@@ -26,7 +61,7 @@ class CallTargets:
     """The targets of functions by number, read from the kernel's file when they are asked for."""
 
     table: SymbolTable
-    kernel: ElfFile
+    kernel: KernelCode
     disassemble: Callable[[bytes, int], Sequence[tuple[int, int, str, str]]]
     patched: Names
     _found: dict[int, tuple[int, ...]] = field(default_factory=dict)
@@ -41,10 +76,7 @@ class CallTargets:
         if not 0 <= function < len(self.table.names):
             return ()
         start, end = (int(at) for at in self.table.starts[function : function + 2])
-        at = self.kernel.offset_of(start)
-        if at is None:
-            return ()
-        code = self.kernel.data[at : at + min(end - start, _MOST_BYTES)]
+        code = self.kernel.at(start, min(end - start, _MOST_BYTES))
         named = {int(to, 16) for _, _, _, to in self.disassemble(code, start) if to.startswith("0x")}
         outside = np.array(sorted(to for to in named if to < 1 << 64 and not start <= to < end), np.uint64)
         numbers = [int(one) for one in self.table.index_of(outside)]
@@ -64,7 +96,7 @@ def of_kernel(data: bytes, table: SymbolTable, architecture: Architecture) -> Ca
     if architecture.code is None or architecture.following is None:
         return None
     try:
-        kernel = ElfFile(data)
+        kernel = kernel_code(data)
     except NoElf:
         return None
     following = architecture.following

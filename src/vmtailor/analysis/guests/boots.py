@@ -184,12 +184,8 @@ def wrong_steps(report: GuestReport, exercise: Exercise) -> list[str]:
     by_number = {result.step: result for result in report.results}
     loads = {load.step: load for load in load_records.parse(report.file("load"))}
     found: list[str] = []
-    number = 0
-    for step in exercise.load:
-        if step.kind is StepKind.HOST_COMMAND:
-            continue
-        result = by_number.get(number)
-        number += 1
+    for number, step in enumerate(exercise.guest_steps, 1):
+        result = by_number.get(number - 1)
         if result is None:
             if report.ready is not None and report.ready.ok:
                 found.append(f"load step {number} ({step.title}) was not done")

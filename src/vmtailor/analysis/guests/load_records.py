@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from vmtailor.base.text import is_number, plain
 from vmtailor.model.boots.load_result import BUCKETS, FAILURES, Latencies, LoadResult, LoadStage
-from vmtailor.model.exercise import Exercise, StepKind
+from vmtailor.model.exercise import Exercise
 
 #: Stages of a load, and loads of an exercise, that are read.
 _STAGES, _LOADS = 64, 256
@@ -76,8 +76,7 @@ def parse(text: str) -> tuple[LoadResult, ...]:
 
 def of_exercise(text: str, exercise: Exercise | None) -> tuple[LoadResult, ...]:
     """Return the results in what the client told, with the titles of their steps."""
-    steps = exercise.load if exercise is not None else ()
-    titles = [step.title for step in steps if step.kind is not StepKind.HOST_COMMAND]
+    titles = [step.title for step in exercise.guest_steps] if exercise is not None else []
     return tuple(
         replace(one, title=titles[one.step] if one.step < len(titles) else f"step {one.step + 1}")
         for one in parse(text)

@@ -10,6 +10,7 @@ from vmtailor.analysis.changes import choice
 from vmtailor.base import output
 from vmtailor.base.cache.store import Store
 from vmtailor.base.progress import step
+from vmtailor.base.text import plural
 from vmtailor.booting.fitted_machine import Chosen
 from vmtailor.cli.boots.boot_output import show_boot_cost, show_series, telling
 from vmtailor.cli.unsafe_bundle import show_patches
@@ -44,7 +45,9 @@ def boot_bundle(asked: BootOptions, bundle: Path) -> None:
     if choice is not None:
         own = replace(own, monitor=choice.monitor, accelerator=choice.accelerator, clock=choice.clock)
     natives = guest_programs.of(architecture)
-    subject = bundle_boots.prepare(bundle, own, asked.timeout_s, natives, Store(), exercise=asked.exercise)
+    subject = bundle_boots.prepare(
+        bundle, own, asked.timeout_s, natives, Store(), exercise=asked.exercise, clients=asked.clients
+    )
     with monitors.lab_programs({} if choice is None else choice.programs):
         monitors.of(subject.machine).require(subject.machine)
         if choice is not None:
@@ -73,7 +76,7 @@ def _boots(asked: BootOptions, subject: bundle_boots.Booted, name: str) -> BootS
     judged = judging(asked.under, asked.judged_by)
     if wanted and (words := machine_testbed.doubt(asked.clock, judged[0], len(wanted), asked.times)):
         output.note(words)
-    title = f"try {len(wanted)} changes on" if wanted else "boot"
+    title = f"try {plural(len(wanted), 'change')} on" if wanted else "boot"
     with step(f"{title} {name}") as progress:
         on_boot = telling(progress, asked.times)
         if not wanted:

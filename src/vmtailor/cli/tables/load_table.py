@@ -41,6 +41,12 @@ def rows(load: LoadResult) -> list[tuple[str, ...]]:
 
 def costs(boot: Boot) -> str:
     """Return a sentence on the instructions of a request; empty where they were not counted."""
+    if (outer := request_costs.from_host(boot)) is not None:
+        return (
+            f"a request from the lab takes {figures.short(outer.kernel)} instructions of the guest's kernel, "
+            f"{figures.short(outer.user)} of its program, {figures.short(outer.host)} of the lab's kernel, "
+            f"{figures.short(outer.client)} of the client and the monitor, and {outer.exits:.1f} exits"
+        )
     cost = request_costs.of_boot(boot)
     if cost is None:
         return ""

@@ -17,7 +17,7 @@ from vmtailor.drivers.guest import guest_surroundings, load_words
 from vmtailor.drivers.image import signals
 from vmtailor.drivers.rootfs.rootfs import Extra, ExtraKind
 from vmtailor.model.boots.workload import KEY_BYTES, Run
-from vmtailor.model.exercise import Exercise, ReadyKind, Step, StepKind
+from vmtailor.model.exercise import Exercise, ReadyKind, Step
 from vmtailor.model.image import ImageConfig
 from vmtailor.model.load import LoadProtocol
 
@@ -221,7 +221,7 @@ def exercise_records(exercise: Exercise) -> list[tuple[str, str]]:
         if ready.step is None:
             raise UserInputError(f"the exercise's ready check ({ready.kind}) does not say what to ask")
         pairs += _step_records(ready.step)
-    for number, step in enumerate(step for step in exercise.load if step.kind != StepKind.HOST_COMMAND):
+    for number, step in enumerate(exercise.guest_steps):
         if step.load is not None:
             kind = _COMMANDS if step.load.protocol is LoadProtocol.COMMAND else _REQUESTS
             pairs += [("step", kind), (".timeout-ms", str(_ms(step.load.limit_s)))]

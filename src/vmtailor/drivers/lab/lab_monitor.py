@@ -5,12 +5,13 @@ line is the lab's second port; what the monitor says of itself comes on the lab'
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from vmtailor.base.cache.store import digest
-from vmtailor.base.errors import HostError, NotStarted, UserInputError
+from vmtailor.base.errors import GuestError, HostError, NotStarted, UserInputError
 from vmtailor.base.files import temporary
 from vmtailor.base.natives import Natives
 from vmtailor.base.text import is_number, plain
@@ -47,6 +48,8 @@ SLOWNESS = 8.0
 _FOLDER, _PROGRAM = "/mnt", "program"
 #: Names there of the program that begins the monitor, and of the list of events to trace.
 _BEGIN, _TRACE = "begin", "trace"
+#: Begins the names there of files with a load's words, one a line; the client of loads.
+_LOAD, _CLIENT = "load-", "load-client"
 #: KVM's events: each exit, and what some exits are about.
 _EVENTS = ("kvm_exit", "kvm_pio", "kvm_mmio", "kvm_msr", "kvm_cpuid")
 #: Most disks of a machine: the lab's board has room for eight devices.
@@ -65,13 +68,16 @@ _MOST_LINE = 4000
 @dataclass(frozen=True)
 class LabConsole:
     """A lab's console, as far as it has come. `lost`: why it could not start the monitor; `said`: the monitor's own
-    words; `status`: of the monitor, once it has ended; `lasted_ns`: from its exec to its end, on the lab's clock."""
+    words; `status`: of the monitor, once it has ended; `lasted_ns`: from its exec to its end, on the lab's clock.
+    `loads`: the lines of the client of loads, of each load that it has driven; `load`: those of the one under way."""
 
     starts: bool = False
     lost: str = ""
     said: tuple[str, ...] = ()
     status: int | None = None
     lasted_ns: int | None = None
+    loads: tuple[tuple[str, ...], ...] = ()
+    load: tuple[str, ...] = ()
 
 
 def read_console(text: str) -> LabConsole:
@@ -89,6 +95,10 @@ def read_console(text: str) -> LabConsole:
                 found = replace(found, lost=found.lost or more or "no reason was said")
             case "said":
                 found = replace(found, said=(*found.said[-199:], more))
+            case "load":
+                found = replace(found, load=(*found.load, more))
+            case "load-end":
+                found = replace(found, loads=(*found.loads, found.load), load=())
             case "clock":
                 begun, _, ended = more.partition(" ")
                 lasted = int(ended) - int(begun) if is_number(begun) and is_number(ended) else None
@@ -128,6 +138,17 @@ class LabMachine(RunningMachine):
     def stderr(self) -> str:
         """Return the monitor's own words."""
         return "\n".join(self.said.said)
+
+    def load(self, place: int, words: Sequence[str], most_s: float) -> bytes:
+        """Wait for the lab to drive the load whose words its disk holds at this place."""
+        deadline_s = self._lab.elapsed_s + most_s + _START_S
+        while len(self.said.loads) <= place:
+            if not self._lab.running or self._lab.left(deadline_s) <= 0:
+                raise GuestError("the lab's client of loads did not come to its end", hint="give the load less to do")
+            self._lab.serial.wait_readable(1.0)
+        lines = self.said.loads[place]
+        record = list(itertools.takewhile(bool, lines))  # a NUL has come as an end of a line
+        return "\n".join([*record, ""]).encode() + b"\0" + "\0".join(lines[len(record) + 1 :]).encode()
 
     def _end(self, console: str | None) -> End:
         end = super()._end(console)
@@ -203,7 +224,7 @@ class LabMonitor(Monitor):
         with contextlib.ExitStack() as stack:
             scratch = stack.enter_context(temporary.held_folder())
             disk = scratch / "orders"
-            build(None, disk, RootFormat.EXT4, entries(orders, machine, self._program, wants.exits is not None))
+            build(None, disk, RootFormat.EXT4, entries(orders, machine, self._program, wants))
             outer = outer_machine(lab, folder, disk, machine, wants.exits)
             around = Wants(wants.counter, control=wants.control, attendant=True)
             running = stack.enter_context(monitors.of(outer).start(outer, around))
@@ -286,14 +307,18 @@ def disk_name(number: int) -> str:
     return f"/dev/vd{chr(ord('c') + number)}"
 
 
-def entries(orders: Orders, machine: Machine, program: Path | None, trace: bool = False) -> list[Extra]:
-    """Return what the disk with the orders holds: the monitor's words, the files that it reads, the kernel. `trace`:
-    exits are traced, to the disk behind the machine's."""
+def entries(orders: Orders, machine: Machine, program: Path | None, wants: Wants = NOTHING_MORE) -> list[Extra]:
+    """Return what the disk with the orders holds: the monitor's words, the files that it reads, the kernel, the words
+    of loads and their client. Exits are traced to the disk behind the machine's."""
     found = [Extra("argv", data="".join(f"{word}\n" for word in orders.argv).encode())]
     found += [Extra(_BEGIN, data=guest_programs.of(machine.architecture).begin, mode=0o755)]
-    if trace:
+    if wants.exits is not None:
         lines = (disk_name(len(machine.disks)), *_EVENTS)
         found += [Extra(_TRACE, data="".join(f"{line}\n" for line in lines).encode())]
+    if wants.loads:
+        found += [Extra(_CLIENT, data=guest_programs.of(machine.architecture).load_client.read_bytes(), mode=0o755)]
+    for place, load in enumerate(wants.loads):
+        found += [Extra(f"{_LOAD}{place}", data="".join(f"{word}\n" for word in load).encode())]
     found += [Extra(name, data=data) for name, data in orders.files.items()]
     found += [Extra(name, data=Path(path)) for name, path in machine.files.items()]
     found += [Extra("network")] if machine.network else []

@@ -16,7 +16,7 @@ from vmtailor.model.architecture import Architecture, every, named, presumed_nam
 from vmtailor.model.checks import Check, Need, State
 
 #: The version of labs that this program can use; benchmarks/lab/system.toml has the same number.
-VERSION = "3"
+VERSION = "4"
 #: Its folder in the cache, of which all files are one entry, and its files. That of other processors has their name.
 FOLDER = "lab"
 RECORD, DISK, KERNEL, INITRD, SYMBOLS = "lab.json", "disk.raw", "kernel", "initrd", "symbols"

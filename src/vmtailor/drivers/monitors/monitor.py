@@ -123,7 +123,7 @@ class Wants:
     """The wishes of a machine's starter, which the guest does not see. `counter`: counts its instructions. `control`:
     the machine can be asked while it runs. `probe`: a second serial port for what the guest says; `attendant`: one for
     a conversation, in its place. `exits`: a file of zeros, long enough, that takes what KVM's trace tells of exits.
-    `shares`: of the host's files."""
+    `shares`: of the host's files. `loads`: the words of each load that is driven from the machine's host."""
 
     counter: Counter | None = None
     exits: Path | None = None
@@ -131,6 +131,7 @@ class Wants:
     probe: bool = False
     attendant: bool = False
     shares: tuple[Share, ...] = ()
+    loads: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True)

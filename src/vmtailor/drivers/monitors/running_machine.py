@@ -8,13 +8,14 @@ import os
 import re
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Protocol
 
 from vmtailor.base.errors import HostError, NotStarted
-from vmtailor.base.process import TERM_GRACE_S, kill_group
+from vmtailor.base.natives import locate
+from vmtailor.base.process import TERM_GRACE_S, kill_group, run
 from vmtailor.drivers.guest.guest_text import kernel_text
 from vmtailor.drivers.guest.serial_line import SerialLine
 from vmtailor.model.boots.ending import End, Ending
@@ -22,6 +23,8 @@ from vmtailor.model.boots.ending import End, Ending
 _PANIC = re.compile(r"(?:^|\n)(?:<\d>)?(?:\[ *\d+\.\d+\](?:\[ *[TC]\d+\])? )?Kernel panic - not syncing")
 #: Bytes of what a monitor said that are told.
 _MOST_SAID = 8000
+#: Seconds that a client of loads may take beyond its own limit.
+_CLIENT_S = 60.0
 
 
 class Control(Protocol):
@@ -87,6 +90,11 @@ class RunningMachine:
     def established(self, local_port: int) -> bool:
         """Return whether the guest itself took the connection that came from this local port of the host."""
         return True
+
+    def load(self, place: int, words: Sequence[str], most_s: float) -> bytes:
+        """Drive a load from the machine's host by the exercise's client, and return what that says. `place`: of its
+        words among those that the machine was started with. Raises HostError for a client that does not end."""
+        return run([str(locate().load_client), *words], timeout_s=most_s + _CLIENT_S, ok=(0, 1)).stdout
 
     def not_started(self, end: End) -> HostError:
         """Return the error of a monitor that ended before it had started its machine."""

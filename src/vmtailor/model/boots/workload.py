@@ -141,12 +141,20 @@ class Patience:
         return cls(all_s=SLACK_S + SLACK_TIMES * baseline_s)
 
 
+class Clients(StrEnum):
+    """The places from which a load asks."""
+
+    INSIDE = "inside"  # the guest, over its loopback interface
+    HOST = "host"  # the machine's host, over the machine's network
+
+
 @dataclass(frozen=True)
 class Exercised:
     """Our init starts the container on the machine's first disk, and drives it by its exercise. `timeout_s`: of host
     time for the whole boot; `patience`: in which it is given up. `tools`: the tracer's volume, which has
     every system call noted; its file's ending names the format. `at_load`: called when the guest waits after its own
-    load, so that host clients can do theirs (`run.hold`). `exits`: KVM's trace of exits is kept."""
+    load, so that host clients can do theirs (`run.hold`). `exits`: KVM's trace of exits is kept. `clients`: who asks
+    in the exercise's loads."""
 
     run: Run
     timeout_s: float
@@ -154,6 +162,7 @@ class Exercised:
     at_load: Callable[[], None] | None = None
     patience: Patience = Patience()
     exits: bool = False
+    clients: Clients = Clients.INSIDE
 
     @property
     def signal(self) -> ReadySignal:

@@ -67,6 +67,7 @@ OTHERS = {
     "analysis/bootlog/prefixes.py": "pieces of a log's own lines, escaped, and classes with limits",
     "analysis/explain/answers.py": "one word, escaped",
     "analysis/explain/messages.py": "bounded, and asked of at most 8,000 characters that a user pastes",
+    "analysis/timeline/told_ready.py": "the user's own, bounded",
     "booting/system_boot.py": "the user's own",
     "cli/boots/boot_machine.py": "the user's own",
     "drivers/distribution/debian.py": "names of packages, from lists that are signed",

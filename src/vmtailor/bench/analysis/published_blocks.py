@@ -52,7 +52,7 @@ def indices() -> Mapping[tuple[Block, str], Mapping[int, float]]:
     """Return the published indices: block and test → number of containers → index. Raises VmtailorError where the
     table, which is ours, is malformed."""
     found: dict[tuple[Block, str], dict[int, float]] = {}
-    text = (resources.files("vmtailor.bench") / "data" / "published" / "loongson-table2.tsv").read_text("utf-8")
+    text = (resources.files("vmtailor.bench") / "data" / "published" / "unixbench-in-containers.tsv").read_text("utf-8")
     try:
         for row in csv.DictReader(text.splitlines(), delimiter="\t"):
             key = Block(row["block"]), NAMES[row["test"]]

@@ -20,8 +20,8 @@ from tests.fakes import played
 from tests.fakes.boot_data import GATHERED
 
 from vmtailor.analysis.changes import choice, effects
-from vmtailor.analysis.changes.change_catalogue import Candidate, candidates
-from vmtailor.analysis.guests import machine_variants
+from vmtailor.analysis.changes.change_catalogue import Candidate, candidates, catalogue
+from vmtailor.analysis.guests import machine_variants, trial_hardware
 from vmtailor.analysis.guests.machine_variants import USUAL, on_loopback
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.figures import millions
@@ -34,6 +34,7 @@ from vmtailor.drivers.guest.ready import parse_signal
 from vmtailor.drivers.qemu.qemu_command import Ends, command
 from vmtailor.drivers.rootfs import boot_disk, initrd_additions, small_initrd
 from vmtailor.drivers.rootfs.initramfs import cpio, file
+from vmtailor.model.architecture import named, names
 from vmtailor.model.boots.boot import Boot, Milestone, Outcome
 from vmtailor.model.boots.boot_cost import BootCost, CostOfFunction, CostOfInitcall, Helpers
 from vmtailor.model.boots.ending import Gathered
@@ -49,12 +50,13 @@ DIRECT = replace(
     USUAL,
     kernel="/k",
     initrd="/i",
-    words=("root=/dev/vda", "debug", "loglevel=7"),
+    words=("root=/dev/vda", "debug", "loglevel=7", "initcall_debug"),
     disks=(Disk("/d", mode=DiskMode.OVERLAID),),
 )
 
 
-MEANS = Means(Path(), Path())
+#: A compiler of kernels that only writes down what it was asked for is enough here.
+MEANS = Means(Path(), Path(), rebuild=lambda asked: Path(f"/kernel-{asked.symbols}"), services=True)
 
 
 def candidate(name: str) -> Candidate:
@@ -66,16 +68,69 @@ def made(vm: Machine, *changes: Change) -> Machine:
 
 
 def changed(name: str, vm: Machine = DIRECT) -> Machine:
-    return made(vm, candidate(name).change)
+    return made(trial_hardware.equipped(vm, candidate(name).hardware), candidate(name).change)
+
+
+def machine_for(one: Candidate) -> Machine:
+    """A machine of a processor that the change is for, with the hardware that both sides of its trial have."""
+    here = (DIRECT.architecture, *names())
+    row = next(named(name) for name in here if not choice.not_for(one.change, name))
+    suits = DIRECT if row.name == DIRECT.architecture else replace(DIRECT, architecture=row.name, board=row.usual)
+    return trial_hardware.equipped(suits, one.hardware)
 
 
 def test_every_change_that_can_be_tried_changes_a_machine() -> None:
     ids = [one.change.id for one in candidates()]
-    assert len(ids) == len(set(ids)) >= 15
+    assert len(ids) == len(set(ids)) >= 80
     for one in candidates():
         assert one.change.does and one.change.reasons[0].reference == f"advice:{one.advice}"
         small = Setting(ChangeKind.ROOTFS, "initrd", "small")
-        assert one.change.settings == (small,) or made(DIRECT, one.change) != DIRECT, one.change.id
+        before = machine_for(one)
+        assert one.change.settings == (small,) or made(before, one.change) != before, one.change.id
+
+
+def test_every_remedy_is_tried_or_says_why_not() -> None:
+    for entry in catalogue():
+        assert bool(entry.trials) is not bool(entry.untried), entry.id
+        assert entry.untried == "" or len(entry.untried.split()) > 5, entry.id
+    reasons = {one.change.id: one.change.problem for one in choice.untried()}
+    assert reasons == {entry.id: entry.untried for entry in catalogue() if entry.untried} and len(reasons) < 20
+    for name, why in reasons.items():
+        with pytest.raises(UserInputError, match="no trial is possible") as refused:
+            choice.for_machine([name])
+        assert why in refused.value.message
+        with pytest.raises(UserInputError, match="no trial is possible"):
+            choice.for_bundle([name], "6.12")
+
+
+def test_both_sides_of_a_trial_have_its_hardware_and_only_the_change_differs() -> None:
+    plain = replace(DIRECT, entropy=False)
+    for name, away in (("floppy", "floppy-away"), ("sound", "sound-away"), ("usb", "usb-away")):
+        with_it = trial_hardware.equipped(plain, candidate(name).hardware)
+        assert with_it != plain and trial_hardware.has(with_it, name) and candidate(away).hardware == (name,)
+        assert changed(name, plain).extras == with_it.extras  # a word leaves the driver out, the hardware stays
+        assert changed(away, plain) == plain
+        assert trial_hardware.equipped(with_it, (name,)) == with_it
+    for name in ("ata-ports", "virtio-console", "fewer-uarts-of-four", "pcie-absent"):
+        before = trial_hardware.equipped(plain, candidate(name).hardware)
+        assert changed(name, plain).extras == before.extras
+    given = changed("virtio-rng", DIRECT)
+    assert DIRECT.entropy and not given.entropy and trial_hardware.has(given, "virtio-rng")
+    assert "console=hvc0" in changed("virtio-console", replace(DIRECT, words=("console=tty0", "console=ttyS0"))).words
+    assert "console=ttyS0" not in changed("virtio-console", replace(DIRECT, words=("console=ttyS0",))).words
+    with pytest.raises(UserInputError, match="microvm cannot have a sound card"):
+        changed("sound", replace(DIRECT, board="microvm"))
+    with pytest.raises(UserInputError, match="has a SATA controller of six empty ports in any case"):
+        trial_hardware.taken(DIRECT, "sata")
+
+
+def test_qemu_is_given_every_piece_of_hardware_once() -> None:
+    for name, row in trial_hardware.known().items():
+        for board, words in row.boards.items():
+            if board == DIRECT.board:
+                line = command(trial_hardware.given(replace(DIRECT, entropy=False), name))
+                assert " ".join(words) in " ".join(line), name
+            assert len(words) % 2 == 0 and all(one.startswith("-") for one in words[::2]), name
 
 
 def test_choosing() -> None:
@@ -84,18 +139,23 @@ def test_choosing() -> None:
 
     assert ids("audit", "timesyncd") == ["audit", "timesyncd"]
     assert set(ids("slow-units")) > {"timesyncd", "rsyslog"}
-    assert choice.for_machine(["all"]) == candidates()
-    with pytest.raises(UserInputError, match="no change 'nothing'"):
-        choice.for_machine(["nothing"])
+    assert choice.for_machine(["all"]) == (*candidates(), *choice.untried())
+    with pytest.raises(UserInputError, match="no change 'no/thing'"):
+        choice.for_machine(["no/thing"])
+    with pytest.raises(UserInputError, match="no change 'auditt'") as misspelt:
+        choice.for_machine(["auditt"])
+    assert "did you mean audit?" in misspelt.value.hint and "word:auditt" in misspelt.value.hint
     both, one = choice.for_machine(["audit+rsyslog", "audit+"])
     assert (both.change.id, [part.change.id for part in both.parts]) == ("audit+rsyslog", ["audit", "rsyslog"])
     assert one == candidate("audit")
-    with pytest.raises(UserInputError, match="no change 'nothing'"):
-        choice.for_machine(["audit+nothing"])
+    with pytest.raises(UserInputError, match="no change 'no/thing'"):
+        choice.for_machine(["audit+no/thing"])
 
 
 def test_changes_are_made() -> None:
-    assert changed("console-quiet").words == ("root=/dev/vda", "quiet", "loglevel=1", "systemd.show_status=0")
+    assert changed("console-quiet").words == (
+        "root=/dev/vda", "initcall_debug", "quiet", "loglevel=1", "systemd.show_status=0",
+    )  # fmt: skip
     assert "systemd.mask=rsyslog.service" in changed("rsyslog").words
     assert changed("pci-or-mmio").board == "microvm"
     assert changed("memory").memory_bytes == 1 << 30
@@ -117,10 +177,13 @@ OTHER_WORDS = ("audit=1", "lsm=x", "module_blacklist=kvm,x", "systemd.mask=cron.
 @pytest.mark.parametrize("name", [one.change.id for one in candidates() if one.change.id != "initrd-small"])
 @pytest.mark.parametrize("words", [(), OTHER_WORDS])
 def test_a_change_is_taken_back_by_its_own_settings(name: str, words: tuple[str, ...]) -> None:
-    before = replace(DIRECT, words=(*DIRECT.words, *words), cpu_model="max,-vmx", firmware="other.rom")
+    own = machine_for(candidate(name))
+    before = replace(own, words=(*DIRECT.words, *words), cpu_model="max,-vmx", firmware="other.rom")
     after, (done,) = applied([candidate(name).change], before, MEANS)
     again, _ = applied([done.back], after, MEANS)
     assert sorted(again.words) == sorted(before.words)
+    if any(one.kind is ChangeKind.CONFIG for one in done.settings):
+        again = replace(again, kernel=before.kernel)  # it is compiled with the values that stood there
     assert replace(again, words=()) == replace(before, words=())
     for setting in done.settings:
         if setting.name in ("audit", "lsm"):
@@ -133,7 +196,7 @@ def test_every_kind_has_its_place(kind: ChangeKind) -> None:
     assert kind in HOW
     setting = Setting(kind, "none-such", "1")
     try:
-        after, (done,) = applied([Change("x", "", (setting,))], DIRECT, MEANS)
+        after, (done,) = applied([Change("x", "", (setting,))], DIRECT, Means(Path(), Path()))
     except UserInputError as error:
         assert kind is not ChangeKind.COMMAND_LINE
         assert kind.value.partition("-")[0] in error.message.replace("configuration", "config") or kind in (
@@ -272,7 +335,7 @@ def test_the_command_is_pure_and_never_writes_the_disk() -> None:
     argv = command(vm)
     assert "if=none,id=disk0,file=/a,,b.qcow2,format=qcow2,snapshot=on" in argv
     assert "user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:0-:22,hostfwd=tcp:127.0.0.1:0-:80" in argv
-    assert argv[argv.index("-append") + 1] == "root=/dev/vda debug loglevel=7"
+    assert argv[argv.index("-append") + 1] == "root=/dev/vda debug loglevel=7 initcall_debug"
     assert argv[argv.index("-icount") + 1] == "shift=auto" and argv.count("-serial") == 1
     counted = command(replace(vm, clock=Clock.INSTRUCTIONS, board="microvm"), Ends(probe=5))
     assert counted[counted.index("-icount") + 1] == "shift=0,sleep=off"
@@ -320,9 +383,11 @@ def test_damaged_ram_disks_are_the_users_error(cut: int, junk: bytes) -> None:
 
 
 def test_every_change_that_can_be_tried_is_documented() -> None:
-    page = (Path(__file__).resolve().parents[2] / "docs" / "how-to" / "boot-a-vm.md").read_text()
+    page = (Path(__file__).resolve().parents[2] / "docs" / "reference" / "advice.md").read_text()
     for one in candidates():
-        assert f"| `{one.change.id}`" in page and one.change.does in page, one.change.id
+        assert f"`{one.change.id}`: {one.change.does}" in page, one.change.id
+    for one in choice.untried():
+        assert f"- **Not tried:** {one.change.problem}" in page, one.change.id
 
 
 @pytest.mark.parametrize(

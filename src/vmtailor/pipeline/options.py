@@ -365,8 +365,8 @@ class BootOptions:
     )  # fmt: skip
     changes: tuple[str, ...] = option(
         option_rows.TRY, (), subjects=_FITTED,
-        help="Try changes of the catalogue, `all` or `load`; a+b is one. On a bundle also SYMBOL=VALUE, "
-        "ID/configuration, cc:FLAG, /sys/FILE=VALUE. Repeat it, or use commas.",
+        help="Try changes of the catalogue, `all`, `load`, or own ones: a kernel word, sysctl:NAME=VALUE, unit:-UNIT, "
+        "disk:scheduler=none; a+b is one. On a bundle also SYMBOL=VALUE, ID/configuration, cc:FLAG. Repeat it.",
     )  # fmt: skip
     attribute: bool = option(
         Option(

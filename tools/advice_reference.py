@@ -6,8 +6,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from vmtailor.analysis.changes import trial_hardware
 from vmtailor.analysis.changes.change_catalogue import SPOKEN, KnownChange, Match, catalogue
-from vmtailor.analysis.guests import trial_hardware
 from vmtailor.model.change import ChangeKind
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "reference" / "advice.md"

@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 from tests.fakes import played
 from tests.fakes.boot_data import GATHERED
 
-from vmtailor.analysis.changes import choice, effects
+from vmtailor.analysis.changes import choice, effects, trial_hardware
 from vmtailor.analysis.changes.change_catalogue import Candidate, candidates, catalogue
-from vmtailor.analysis.guests import machine_variants, trial_hardware
+from vmtailor.analysis.guests import machine_variants
 from vmtailor.analysis.guests.machine_variants import USUAL, on_loopback
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.figures import millions
@@ -436,6 +436,74 @@ def test_what_a_word_that_means_nothing_moves_is_no_saving(
     text = io.StringIO()
     show(found, tmp_path, TerminalConsole(file=text, width=200))
     assert "a word that means nothing moves it by up to 0.070 s" in text.getvalue()
+
+
+def test_hardware_of_a_trial_is_on_both_sides_and_on_no_other(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A floppy controller costs a second, its driver half of it: neither is credited to another change."""
+    seen: list[tuple[bool, bool]] = []
+
+    class Played:
+        def __init__(self, natives: Natives) -> None:
+            pass
+
+        def __call__(self, machine: Machine, *_: object, **__: object) -> tuple[Boot, Gathered]:
+            has = trial_hardware.has(machine, "floppy")
+            driver = has and "module_blacklist=floppy" not in machine.words
+            seen.append((has, driver))
+            at_s = 13.0 + 0.5 * has + 0.5 * driver - (0.3 if "audit=0" in machine.words else 0.0)
+            ready = Milestone("ready", wall_s=1.0, virtual_ns=round(at_s * 1e9), executed=7_000_000)
+            console = b"[    0.000000] Linux version 6.12.1 (x)\n"
+            return Boot(Outcome.READY, (ready,), 1.0), replace(GATHERED, console=console)
+
+    monkeypatch.setattr(boot_trials, "Settled", Played)
+    vm, signal = replace(DIRECT, initrd=None, clock=Clock.INSTRUCTIONS), OwnInit(parse_signal("login"), 10.0)
+    wanted = choice.for_machine(["floppy", "audit"])
+    assert [one.change.id for one in wanted] == ["floppy", "floppy-away", "audit"]
+    found = boot_trials.on_machine("vm", vm, signal, wanted, tmp_path, times=1, natives=Natives(tmp_path))
+    assert seen[0] == (True, True), "the boot that shows more has the hardware, too"
+    names = [one.name for one in found.variants]
+    assert names[0] == machine_testbed.BASE and "base-floppy" in names and "control-floppy-1" in names
+    assert {one.verdict for one in found.trials} == {Verdict.BETTER}
+    measured = {one.id: one.measured[0].value for one in found.trials}
+    # All that were better together are judged against the machine with a controller.
+    expected = {"floppy": -0.5, "floppy-away": -1.0, "audit": -0.3, "together": -1.3}
+    assert measured == pytest.approx(expected)
+    assert len(found.controls) == 2
+    text = io.StringIO()
+    show(found, tmp_path, TerminalConsole(file=text, width=200))
+    assert "a word that means nothing moves it by up to 0.000 s" in text.getvalue()
+    alone = boot_trials.on_machine(
+        "vm", vm, signal, choice.for_machine(["floppy"]), tmp_path / "x", times=1, natives=Natives(tmp_path)
+    )
+    assert alone.variants[0].name == "base-floppy" and len(alone.controls) == 2
+
+
+def test_all_names_what_is_not_tried_with_its_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("k", "d"):
+        (tmp_path / name).write_bytes(b"x")
+    played.play(monkeypatch, tmp_path, [(0.0, "[    0.000000] Linux version 6.12.1 (x)\na login: ")])
+    some = {"u-boot-delay", "nfc", "sound", "memory", "hw-random"}
+    wanted = [one for one in choice.for_machine(["all"]) if one.change.id in some]
+    vm = replace(
+        DIRECT, board="microvm", network=False, initrd=None, memory_bytes=512 << 20, kernel=str(tmp_path / "k"),
+        disks=(Disk(str(tmp_path / "d"), mode=DiskMode.OVERLAID),),
+    )  # fmt: skip
+    work = OwnInit(parse_signal("login"), 10.0)
+    found = boot_trials.on_machine("vm", vm, work, wanted, tmp_path, times=1, natives=Natives(tmp_path))
+    problems = {one.id: one.problem for one in found.trials}
+    assert "no U-Boot runs before it" in problems["u-boot-delay"]
+    assert "on a container's bundle only" in problems["nfc"]
+    assert problems["sound"] == "the machine microvm cannot have a sound card (Intel HD Audio)"
+    assert problems["memory"] == "the machine is like this already" and "is for arm" in problems["hw-random"]
+    text = io.StringIO()
+    show(found, tmp_path, TerminalConsole(file=text, width=200))
+    assert text.getvalue().count("not tried") == 5 and problems["u-boot-delay"] in text.getvalue()
+
+
+def test_long_names_of_variants_have_folders_of_their_own() -> None:
+    long = "module_blacklist=" + "x" * 80
+    first, second = series_run.safe(long + ",a"), series_run.safe(long + ",b")
+    assert first != second and len(first) == len(second) == 60 and series_run.safe("audit=0") == "audit-0"
 
 
 def test_there_are_controls_where_the_command_line_is_ours_and_boots_hardly_differ() -> None:

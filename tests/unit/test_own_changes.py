@@ -91,7 +91,7 @@ def test_a_setting_through_systemd_is_taken_back() -> None:
     with pytest.raises(UserInputError, match="not in base64"):
         applied(changes, replace(MACHINE, words=(f"{CREDENTIAL}={TMPFILES}?",)), SYSTEM)
     for name in ("/sys/../etc/passwd=1", "/sys/x=a\nb"):
-        with pytest.raises(UserInputError, match="no setting of the kernel|cannot be written"):
+        with pytest.raises(UserInputError, match=r"no setting of the kernel|cannot be written"):
             on_machine(name)
 
 

@@ -10,12 +10,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from vmtailor.analysis.changes import effects
+from vmtailor.analysis.changes import effects, trial_hardware
 from vmtailor.analysis.changes.change_catalogue import Candidate
 from vmtailor.analysis.changes.effects import Predict
 from vmtailor.analysis.cost import load_latency
 from vmtailor.analysis.cost.attribution import by_table, rows_of
-from vmtailor.analysis.guests import trial_hardware
 from vmtailor.analysis.guests.machine_variants import countable
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError

@@ -12,9 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from vmtailor.analysis.changes import choice
+from vmtailor.analysis.changes import choice, trial_hardware
 from vmtailor.analysis.changes.change_catalogue import SPOKEN
-from vmtailor.analysis.guests import trial_hardware
 from vmtailor.base.errors import UserInputError
 from vmtailor.drivers.kernel import kernel_patches
 from vmtailor.drivers.rootfs import small_initrd

@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from vmtailor.analysis.changes import trial_hardware
 from vmtailor.analysis.changes.effects import Samples, TrialRun
 from vmtailor.analysis.cost import load_latency, request_costs
-from vmtailor.analysis.guests import machine_variants, trial_hardware
+from vmtailor.analysis.guests import machine_variants
 from vmtailor.analysis.statistics.significance import can_decide
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records

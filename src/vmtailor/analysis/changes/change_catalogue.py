@@ -33,8 +33,8 @@ from typing import Any
 
 import msgspec
 
+from vmtailor.analysis.changes import trial_hardware
 from vmtailor.analysis.changes.remedy_audience import Audience, Condition, condition_of
-from vmtailor.analysis.guests import trial_hardware
 from vmtailor.base.bounded_patterns import bounded
 from vmtailor.base.errors import VmtailorError
 from vmtailor.base.notation import version_key
@@ -149,7 +149,7 @@ class InCost:
 class Candidate:
     """A change that can be tried, with where its saving is read from beforehand. `advice` is the id of its file.
     `processors`: the families that it is for, where they are fewer than the file's. `hardware`: what both machines of
-    its trial have, or lack (analysis/guests/trial_hardware.py).
+    its trial have, or lack (analysis/changes/trial_hardware.py).
     `parts`: several that are tried as one, which has nothing else of its own then."""
 
     change: Change

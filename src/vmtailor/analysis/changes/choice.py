@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from vmtailor.analysis.changes import load_catalogue, own_changes
+from vmtailor.analysis.changes import load_catalogue, own_changes, trial_hardware
 from vmtailor.analysis.changes.change_catalogue import (
     SPOKEN,
     Candidate,
@@ -19,7 +19,6 @@ from vmtailor.analysis.changes.change_catalogue import (
     catalogue,
     in_range,
 )
-from vmtailor.analysis.guests import trial_hardware
 from vmtailor.base.errors import UserInputError
 from vmtailor.model.change import Cause, Change, ChangeKind, Reason, Setting
 

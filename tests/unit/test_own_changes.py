@@ -109,6 +109,8 @@ def test_a_setting_through_systemd_is_taken_back() -> None:
         ("disk:../x=1", "no setting of a disk", "disk:scheduler=none"),
         ("word:a b", "no change", "kernel word"),
         ("audit=", "no change", "kernel word"),
+        ("sysctl.vm.swappiness", "no change", "sysctl:NAME=VALUE"),
+        ("sysctl.=1", "no change", "sysctl:NAME=VALUE"),
         ("a\nb=1", "no change", "kernel word"),
         ("io-schedulers", "no change", "did you mean io-scheduler?"),
         ("usb-lat", "no change", "word:usb-lat"),
@@ -159,9 +161,13 @@ def test_a_value_of_the_users_own_may_hold_commas(given: list[str], found: tuple
     assert row.value(given) == found
 
 
-def test_own_words_go_into_a_systems_fit_and_files_of_the_kernel_do_not() -> None:
-    names = [one.change.id for one in choice.for_system(["audit=0", "unit:-foo.service", "sysctl:vm.swappiness=10"])]
-    assert names == ["audit=0", "unit:-foo.service", "sysctl:vm.swappiness=10"]
+def test_settings_and_units_go_into_a_systems_fit_and_other_words_do_not() -> None:
+    names = [one.change.id for one in choice.for_system(["audit+unit:-foo.service", "sysctl:vm.swappiness=10"])]
+    assert names == ["audit+unit:-foo.service", "sysctl:vm.swappiness=10"]
+    for wrong in ("audit=0", "init=/bin/sh", "audit+systemd.unit=x"):
+        with pytest.raises(UserInputError, match="on a fitted system") as refused:
+            choice.for_system([wrong])
+        assert "vmtailor boot DISK" in refused.value.hint
     with pytest.raises(UserInputError, match="only words and units"):
         choice.for_system(["disk:scheduler=none"])
     with pytest.raises(UserInputError, match="with a sound card"):

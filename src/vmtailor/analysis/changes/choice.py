@@ -76,8 +76,8 @@ def _ids() -> tuple[str, ...]:
 
 def for_system(wanted: Sequence[str], files: Sequence[tuple[str, str | None]] = ()) -> tuple[Candidate, ...]:
     """Return the changes to try on a fitted system: words and units, by id, since the user who names them must know
-    them. Files of its disk are each a path with its content, or None to remove it. Raises UserInputError for another
-    change, and for two contents of one file."""
+    them; settings of the kernel and units of the user's own. Files of its disk are each a path with its content, or
+    None to remove it. Raises UserInputError for another change, and for two contents of one file."""
     if ALL in wanted:
         raise UserInputError("`all` cannot be tried on a fitted system", hint="name the changes that you can live with")
     found = for_machine(wanted)
@@ -87,6 +87,12 @@ def for_system(wanted: Sequence[str], files: Sequence[tuple[str, str | None]] = 
                 f"{one.change.id} is tried on a machine {trial_hardware.words_for(one.hardware)}: a fit adds nothing",
                 hint=f"vmtailor boot DISK --try {one.change.id}",
             )
+        for part in one.single:
+            if own_changes.is_own_word(part):
+                raise UserInputError(
+                    f"no change {part.change.id!r} can be tried on a fitted system",
+                    hint="an id, sysctl:NAME=VALUE or unit:-UNIT can; vmtailor boot DISK --try tries any word",
+                )
         for setting in one.change.settings:
             if setting.kind not in (ChangeKind.COMMAND_LINE, ChangeKind.UNIT):
                 raise UserInputError(

@@ -29,7 +29,7 @@ FILES = ("/proc/sys/", "/sys/")
 SYMBOL = re.compile(r"(?:CONFIG_)?([A-Z0-9][A-Za-z0-9_]*)=([^\s+]+)")
 #: Where the kernel has the settings of the first disk's queue.
 _QUEUE = "/sys/block/vda/queue/"
-_MASK = "systemd.mask"
+_MASK, _SYSCTL = "systemd.mask", "sysctl."
 #: How much of a word and of an id is the same before the word is taken for a misspelt id: `nosmt` is none.
 _MISSPELT = 0.8
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,120}")
@@ -64,6 +64,13 @@ def on_bundle(name: str, ids: Sequence[str]) -> tuple[Candidate, ...]:
     return _spelled(name, _Place(True, ids))
 
 
+def is_own_word(one: Candidate) -> bool:
+    """Return whether a change is a word of the command line that the user spelled out, and no setting of the
+    kernel's."""
+    words = [setting for setting in one.change.settings if setting.kind is ChangeKind.COMMAND_LINE]
+    return _ASKED in one.change.reasons and any(not word.name.startswith(_SYSCTL) for word in words)
+
+
 def symbol(name: str) -> str:
     """Return SYMBOL=VALUE of config:SYMBOL=VALUE. Raises UserInputError for what is none."""
     text = name.removeprefix(CONFIG)
@@ -84,6 +91,8 @@ def _of_word(text: str, place: _Place, *, sure: bool = True) -> tuple[Candidate,
     """Return a word of the command line, which is checked as those of --append are. `sure`: it is no misspelt id."""
     name, sign, value = text.partition("=")
     if option_values.kernel_words(text) != (text,) or not _NAME.fullmatch(name) or (sign and not value):
+        raise _unknown(text, place)
+    if name.startswith(_SYSCTL) and not (sign and _KEY.fullmatch(name.removeprefix(_SYSCTL))):
         raise _unknown(text, place)
     if not sure and not sign and (question := near_names.asked(name, place.ids, alike=_MISSPELT)):
         raise UserInputError(

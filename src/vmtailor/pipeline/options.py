@@ -179,7 +179,7 @@ class FitOptions:
     )  # fmt: skip
     tries: tuple[str, ...] = option(
         option_rows.TRY, (), subjects=FITS, verbs=_FIT,
-        help="Try remedies by id (an image's: `load`, too) or own ones (sysctl:NAME=VALUE, unit:-UNIT) on the fitted machine; "
+        help="Try remedies by id (an image's: `load`, too), sysctl:NAME=VALUE or unit:-UNIT on the fitted machine; "
         "keep what is better. a+b is one. Repeat it.",
     )  # fmt: skip
     under: Under | None = option(option_rows.UNDER, None, subjects=IMAGES, verbs=_FIT)

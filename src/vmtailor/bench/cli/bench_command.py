@@ -105,8 +105,8 @@ def bench(
         Sequence[str],
         Option(
             name="--inside", many=True, commas=True,
-            help="Run engines and monitors within vm:DISK, a system that has them (make bench-engines, make "
-            "bench-lab), or vm:BUNDLE that was fitted to one, and count instructions. Repeat it, or use commas.",
+            help="Run engines and monitors within vm:DISK, a system that has them (make bench-engines), or "
+            "vm:BUNDLE of its fit, and count instructions. Use commas for more.",
         ),
     ] = (),
     program: Annotated[

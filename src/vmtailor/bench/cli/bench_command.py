@@ -105,8 +105,8 @@ def bench(
         Sequence[str],
         Option(
             name="--inside", many=True, commas=True,
-            help="Run engines and monitors within vm:DISK, a system that has them (make bench-engines), or "
-            "vm:BUNDLE of its fit, and count instructions. Use commas for more.",
+            help="Run engines and monitors within vm:DISK, a system that has them, or vm:BUNDLE of its fit; count "
+            "instructions. Repeat it, or use commas.",
         ),
     ] = (),
     program: Annotated[

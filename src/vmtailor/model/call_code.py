@@ -49,7 +49,7 @@ class CallCode:
     name behind what is given here; `names`: those that programs know by another name. `thunks`: go on to where their
     caller wanted to go. `interrupts` and `exceptions`: the processor enters them; those that are `stubs`, too, at many
     places. `threads`: a new thread begins there. `patched`: calls to them are replaced while the kernel
-    starts, so that they tell no target."""
+    starts, or are the compiler's own, so that they tell no branch of the code."""
 
     stack_bytes: int
     opcodes: tuple[CallOpcode, ...]

@@ -23,7 +23,7 @@ DHCP = "dhcp"
 #: The second command where the first one ends with the machine.
 ENDED = 'echo "it ended with $?"'
 #: Words for curl, which asks a machine that has just been started: each second, half a minute long.
-_ASKS = "--retry 30 --retry-delay 1 --retry-all-errors"
+_ASKS = "-sS --retry 30 --retry-delay 1 --retry-all-errors"
 
 
 def asks(place: str) -> str:

@@ -167,6 +167,16 @@ def kernel_words(text: str) -> tuple[str, ...]:
     return tuple(text.split())
 
 
+#: How a change begins that a user spells out: a kernel word with a value, or a kind before a colon.
+_OWN_CHANGE = re.compile(r"(?:word|sysctl|unit|disk|config|kernel):|(?!sysctl\.)[a-z0-9][A-Za-z0-9_.-]{0,120}=")
+
+
+def tried_parts(text: str) -> tuple[str, ...]:
+    """Return the changes of one --try: those between commas, or the one that the user spells out, whose value may hold
+    commas."""
+    return (text,) if _OWN_CHANGE.match(text) else tuple(text.split(","))
+
+
 def margins(given: Sequence[str]) -> tuple[Margin, ...]:
     """Return the margins that are named, each once and in their order. Raises UserInputError."""
     names = [name for text in given for name in re.split(r"[+,]", text)]

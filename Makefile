@@ -25,7 +25,7 @@ BENCHED ?= native,containerd,docker,gvisor,lxc,nspawn,podman,examples/runtimes/c
 
 PUBLISHED := $(foreach name,unixbench iozone netperf,$(if $($(shell echo $(name) | tr a-z A-Z)_SOURCE),--$(name)-source $($(shell echo $(name) | tr a-z A-Z)_SOURCE)))
 
-.PHONY: help lab family setup setup-cross setup-dev wheel share demo examples check format unit contract system attack test test-all test-times mutants bench-fit bench-margin bench-load bench-load-rates bench-load-servers bench-load-changes bench-host bench-remedies bench-analyze setup-host setup-bench bench-image bench-engines bench-lab bench-run-lab bench-loongson bench bench-published bench-bundle bench-kvm bench-aa bench-overhead bench-start bench-exec bench-streams compare-quality fuzz docs clean
+.PHONY: help lab family setup setup-cross setup-dev wheel share demo examples check format unit contract system attack test test-all test-times mutants bench-fit bench-margin bench-load bench-load-lab bench-load-rates bench-load-servers bench-load-changes bench-host bench-remedies bench-analyze setup-host setup-bench bench-image bench-engines bench-lab bench-run-lab bench-loongson bench bench-published bench-bundle bench-kvm bench-aa bench-overhead bench-start bench-exec bench-streams compare-quality fuzz docs clean
 
 help:
 	@echo "make demo           fit the lighttpd example: image to proven VM, with report (sets up first);"
@@ -50,6 +50,7 @@ help:
 	@echo "make bench-load-rates  the demo under load, on the packaged kernel and its own: instructions a request, latencies,"
 	@echo "                    and the rate at which it breaks (half an hour; resumable); a part of bench-load"
 	@echo "make bench-load-servers  redis and PostgreSQL under load, likewise (fits both; an hour; resumable); a part of bench-load"
+	@echo "make bench-load-lab  the rate at which the demo breaks under KVM, asked from inside and by the lab (twenty minutes; resumable); a part of bench-load"
 	@echo "make bench-load     the same, and what changes under load save a request of the examples, beside published figures (says its hours; resumable)"
 	@echo "make bench-host     fit the example's machine that hosts containers, hold its figures against their goals (hours; resumable)"
 	@echo "make bench-remedies   each remedy that earlier work published, tried on today's machine (hours; resumable)"
@@ -201,6 +202,10 @@ bench-load-rates: setup
 	test -f $(BUILD)/demo/bundle.json || $(MAKE) demo
 	$(BIN)/python tools/bench_load_rates.py --bundle $(BUILD)/demo --out $(BUILD)/bench-load $(BENCH_ARGS)
 
+bench-load-lab: lab
+	test -f $(BUILD)/demo/bundle.json || $(MAKE) demo
+	$(BIN)/python tools/bench_load_lab.py --bundle $(BUILD)/demo --out $(BUILD)/bench-load $(BENCH_ARGS)
+
 # The same of redis and PostgreSQL: examples/redis, benchmarks/margin/postgresql.
 bench-load-servers: setup
 	for folder in examples/redis benchmarks/margin/postgresql; do name=$${folder##*/}; made=$(BUILD)/bench-load/$$name; \
@@ -208,7 +213,7 @@ bench-load-servers: setup
 	    $(BIN)/vmtailor fit oci:$(BUILD)/images/$$name --exercise $$folder/exercise.toml -o $$made; } || exit 1; \
 	  $(BIN)/python tools/bench_load_rates.py --bundle $$made --exercises $$folder --out $(BUILD)/bench-load/$$name-rates $(BENCH_ARGS) || exit 1; done
 
-bench-load: bench-load-rates bench-load-servers bench-load-changes
+bench-load: bench-load-rates bench-load-lab bench-load-servers bench-load-changes
 
 bench-host: setup-host
 	$(BIN)/python tools/bench_host.py --out $(BUILD)/bench-host $(BENCH_ARGS)

@@ -14,6 +14,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BufferedRWPair
 from pathlib import Path
 from typing import Any
 
@@ -70,11 +71,8 @@ def kernel(lighttpd: Fitted, tmp_path_factory: pytest.TempPathFactory) -> Path:
 class Talk:
     """QEMU's own line."""
 
-    def __init__(self, path: Path) -> None:
-        self.socket = socket.socket(socket.AF_UNIX)
-        self.socket.settimeout(30)
-        self.socket.connect(str(path))
-        self.file = self.socket.makefile("rwb")
+    def __init__(self, file: BufferedRWPair) -> None:
+        self.file = file
         self.file.readline()
         self.ask("qmp_capabilities")
 
@@ -83,6 +81,16 @@ class Talk:
         self.file.flush()
         while "return" not in (found := json.loads(self.file.readline())):
             assert "error" not in found, found
+
+
+@contextmanager
+def talk_to(path: Path) -> Iterator[Talk]:
+    """QEMU's line at a socket, closed at the end."""
+    with socket.socket(socket.AF_UNIX) as line:
+        line.settimeout(30)
+        line.connect(str(path))
+        with line.makefile("rwb") as file:
+            yield Talk(file)
 
 
 #: As Kata's QEMU has them: the image on persistent memory, or on a virtio disk.
@@ -141,10 +149,10 @@ def test_what_agent_and_runtime_ask_for_is_there(kind: str, kernel: Path, tmp_pa
             file.truncate(1 << 20)
     with machine(kernel, tmp_path, kind) as running:
         wait_for("agent: plug\n", tmp_path, running)
-        talk = Talk(tmp_path / "qmp")
-        talk.ask("object-add", **{"qom-type": "memory-backend-ram", "id": "more", "size": 256 << 20})
-        talk.ask("device_add", driver="pc-dimm", id="dimm", memdev="more")
-        talk.ask("device_add", driver="virtio-blk-pci", id="disk", drive="t", bus="slot1", serial="plugged")
+        with talk_to(tmp_path / "qmp") as talk:
+            talk.ask("object-add", **{"qom-type": "memory-backend-ram", "id": "more", "size": 256 << 20})
+            talk.ask("device_add", driver="pc-dimm", id="dimm", memdev="more")
+            talk.ask("device_add", driver="virtio-blk-pci", id="disk", drive="t", bus="slot1", serial="plugged")
         wait_for("agent: disk came\n", tmp_path, running)
         assert running.wait(60) == 0
     said = [

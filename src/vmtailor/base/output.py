@@ -6,8 +6,10 @@ Output of a container under `vmtailor run` does not come through here: it is pas
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
+import select
 import sys
 from collections.abc import Iterable
 from typing import Any, TextIO
@@ -42,6 +44,15 @@ def json_bytes(parts: Iterable[bytes]) -> None:
     for part in parts:
         out.write(json_plain(part.decode("utf-8", "surrogatepass")).encode())
     out.flush()
+
+
+def is_unread() -> bool:
+    """Return whether nobody reads standard output or standard error any more."""
+    poll = select.poll()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError, AttributeError):  # closed, or replaced by what is no file
+            poll.register(stream.fileno(), 0)
+    return any(events & (select.POLLERR | select.POLLHUP) for _, events in poll.poll(0))
 
 
 def debug_log() -> None:

@@ -15,7 +15,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
-from vmtailor.base.errors import UserInputError
+from vmtailor.base import output
+from vmtailor.base.errors import HostError, UserInputError
 from vmtailor.cli.interrupt import work_begins
 from vmtailor.cli.signature import Parameter, of_verb, parameters_of
 
@@ -280,8 +281,12 @@ class Command(TyperCommand):
         work_begins()
         try:
             return super().invoke(ctx)
-        except BrokenPipeError as error:
-            raise OutputClosed from error  # the library would end the program without a word
+        except BrokenPipeError as error:  # at which the library would end the program without a word
+            if output.is_unread():
+                raise OutputClosed from error
+            raise HostError(
+                "a program that vmtailor started is gone, and could not be told what to do", hint="--debug says where"
+            ) from error
 
 
 def named(name: str) -> Verb | None:

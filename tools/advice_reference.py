@@ -6,7 +6,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from vmtailor.analysis.changes import trial_hardware
 from vmtailor.analysis.changes.change_catalogue import SPOKEN, KnownChange, Match, catalogue
+from vmtailor.model.change import ChangeKind
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "reference" / "advice.md"
 
@@ -30,6 +32,9 @@ refuses it.
 **Never said to** lists the machines and signs that it never names it for. `src/vmtailor/data/boot_facts.toml` has the
 words and the lines that they follow from. A pattern of a sign begins with its kind: `unit dbus.service`. For a boot
 that ended in a panic, `analyze` names no remedy.
+
+**Tried as** names the change for `--try`, and what it does. Some are tried on a machine that gets hardware: then the
+unchanged machine that they are compared with has the same. **Not tried** says why no trial is possible.
 
 **Measured by others** are published figures from another machine: an order of magnitude, not a promise.
 
@@ -83,6 +88,24 @@ def _fewer(entry: KnownChange) -> str:
     return f" (tried as {'; '.join(some)})" if some else ""
 
 
+def _tried(entry: KnownChange) -> list[str]:
+    """How a remedy is tried, a line for each trial, or why it is not."""
+    if entry.untried:
+        return [f"- **Not tried:** {entry.untried}"]
+    lines = []
+    for one in entry.trials:
+        both = f" ({both_sides(one.hardware)})" if one.hardware else ""
+        compiles = any(setting.kind is ChangeKind.CONFIG for setting in one.change.settings)
+        where = " (on bundles: a kernel is compiled)" if compiles else both
+        lines.append(f"- **Tried as** `{one.change.id}`: {one.change.does}{where}")
+    return lines
+
+
+def both_sides(hardware: tuple[str, ...]) -> str:
+    """What both machines of a trial have, or lack."""
+    return f"both machines {trial_hardware.words_for(hardware)}"
+
+
 def entry_text(entry: KnownChange) -> str:
     """One remedy in Markdown."""
     lines = [f"## {entry.title}", "", f"`{entry.id}`, for {_range(entry.from_version, entry.until_version)}", ""]
@@ -95,6 +118,7 @@ def entry_text(entry: KnownChange) -> str:
         limits += [one.words() for one in way.needs]
         scope = f" ({'; '.join(limits)})" if limits else ""
         lines.append(f"- **Change, {SPOKEN[way.kind]}:** {way.what}{scope}")
+    lines += _tried(entry)
     lines.append(f"- **Risk:** {entry.risk}")
     lines.append(
         f"- **Saving:** {entry.saving}, {entry.confidence} confidence"

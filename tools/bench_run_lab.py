@@ -35,7 +35,7 @@ from vmtailor.base.natives import elf_symbols
 from vmtailor.base.process import require_tool
 from vmtailor.bench.model.instance import BENCH
 from vmtailor.bench.model.job import BenchInside, BenchMonitor
-from vmtailor.bench.run import guest_engine, launch
+from vmtailor.bench.run import guest_engine, launch, machine_around
 from vmtailor.bench.run.guest_engine import OURS_DISK, TREE_DISK, GuestEngine
 from vmtailor.bench.run.machine_monitors import ReadyMonitor
 from vmtailor.bench.runtimes import description
@@ -82,7 +82,7 @@ def main() -> int:
         bundle = lent(asked.bundle, image, folder / _BUNDLE, store)
         entries = [*environment(), *compiled_library(asked.disk, folder), *of_folder(bundle, _BUNDLE)]
         packed = launch.packed(engines, asked.image, image, store)
-        known = guest_engine.ready(
+        known = machine_around.ready(
             f"vm:{asked.disk}", image, packed, store, by_subsystem=False, monitored=[as_monitor(entries)]
         )  # fmt: skip
         starts = RunEngine(known, described(), folder / "scratch").both_starts()

@@ -144,7 +144,9 @@ def test_the_verb_says_what_failed_and_exits_with_five(kernel: Path, tmp_path: P
         (("--kernel", __file__, "--ready", "nothing:0"), "between 0.1"),
         (("--kernel", __file__, "--ready", "nothing:3", "--also", "login"), "without --also"),
         (("--kernel", __file__, "--ready", "nothing:3", "--try", "audit"), "moment to be ready"),
-        (("--kernel", __file__, "--try", "nothing"), "no change 'nothing'"),
+        (("--kernel", __file__, "--try", "auditt"), "did you mean audit?"),
+        (("--kernel", __file__, "--try", "u-boot-delay"), "no trial is possible"),
+        (("--kernel", __file__, "--try", "config:USB=n"), "needs another kernel"),
     ],
 )
 def test_wrong_input_is_said(words: tuple[str, ...], says: str, tmp_path: Path) -> None:

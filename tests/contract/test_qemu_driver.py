@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.fakes.asking import told
 
+from vmtailor.analysis.changes import trial_hardware
 from vmtailor.base.errors import HostError
 from vmtailor.drivers.confinement import confinement
 from vmtailor.drivers.confinement.confinement import Root
@@ -130,6 +131,17 @@ def test_devices_of_every_kind_are_accepted(kernel: Path, tmp_path: Path) -> Non
     for kind in KINDS:
         with qemu.start(machine(kernel, "x", kind, disks=disks, network=True, acpi=True)) as running:
             assert running.run(30).ending is Ending.EXITED
+
+
+@pytest.mark.parametrize("name", trial_hardware.known())
+@pytest.mark.parametrize("clock", Clock)
+def test_hardware_of_trials_is_accepted_and_the_serial_line_still_speaks(kernel: Path, name: str, clock: Clock) -> None:
+    for board in set(trial_hardware.known()[name].boards) & set(KINDS):
+        given = trial_hardware.given(machine(kernel, "x", board, clock=clock), name)
+        with qemu.start(given) as running:
+            end = running.run(30)
+        assert (end.ending, end.stderr) == (Ending.EXITED, ""), name
+        assert "the end" in end.console_tail, name
 
 
 def test_a_port_in_use_is_said_in_one_sentence(kernel: Path) -> None:

@@ -64,7 +64,7 @@ def change(chosen: Sequence[Candidate], vm: Machine, rebuild: Rebuild) -> Machin
 def test_choosing() -> None:
     (symbol,) = choice.for_bundle(["CONFIG_AUDIT=n"], "6.12")
     assert (symbol.change.id, config(symbol), symbol.cost.symbols) == ("AUDIT=n", (("AUDIT", "n"),), ("AUDIT",))
-    both = choice.for_bundle(["audit", "audit/configuration", "legacy-ptys", "LOG_BUF_SHIFT=14"], "6.12")
+    both = choice.for_bundle(["audit", "audit/configuration", "legacy-ptys/configuration", "LOG_BUF_SHIFT=14"], "6.12")
     assert [(r.change.id, config(r)) for r in both] == [
         ("audit", ()),
         ("audit/configuration", (("AUDIT", "n"),)),
@@ -77,12 +77,22 @@ def test_choosing() -> None:
     changes = tuple(config(part) for part in joined.parts)
     assert changes == ((("AUDIT", "n"),), (("IPV6", "n"),), ())
     everything = choice.for_bundle(["all"], "6.12")
-    kinds = {setting.kind for one in everything for setting in one.change.settings}
-    assert everything and kinds == {ChangeKind.COMMAND_LINE, ChangeKind.MACHINE}
-    assert "firmware" not in {one.change.id for one in everything}
+    kinds = {
+        setting.kind
+        for one in everything
+        for setting in one.change.settings
+        if not choice.obstacle(one.change) and not one.hardware
+    }
+    assert kinds == {ChangeKind.COMMAND_LINE, ChangeKind.MACHINE, ChangeKind.RUNTIME}
+    # What is not tried says why: no units, another kernel, no trial at all.
+    by_id = {one.change.id: one.change for one in everything}
+    assert "no units" in choice.obstacle(by_id["cron"]) and choice.obstacle(by_id["firmware"])
+    assert "compiles another kernel" in choice.impossible(by_id["nfc"])
+    assert choice.impossible(by_id["u-boot-lean"]) and not choice.impossible(by_id["audit"])
+    assert config(choice.for_bundle(["nfc"], "6.12")[0]) == (("NFC", "n"),)
     # A way of the catalogue that is prose, or of another kernel, is none.
     assert config(choice.for_bundle(["crypto-selftests/configuration"], "6.18")[0]) == (("CRYPTO_SELFTESTS", "n"),)
-    for name in ("nothing", "kernel-debug", "=n", "audit=n"):
+    for name in ("no/thing", "kernel-debug/configuration", "=n", "audit="):
         with pytest.raises(UserInputError, match="can be tried on a bundle") as caught:
             choice.for_bundle([name], "6.12")
         assert "SYMBOL=VALUE" in caught.value.hint

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from tests.fakes import played
 from tests.fakes.boot_data import GATHERED
 
-from vmtailor.analysis.changes import choice, effects
-from vmtailor.analysis.changes.change_catalogue import Candidate, candidates
+from vmtailor.analysis.changes import choice, effects, trial_hardware
+from vmtailor.analysis.changes.change_catalogue import Candidate, candidates, catalogue
 from vmtailor.analysis.guests import machine_variants
 from vmtailor.analysis.guests.machine_variants import USUAL, on_loopback
 from vmtailor.base.errors import UserInputError
@@ -34,6 +34,7 @@ from vmtailor.drivers.guest.ready import parse_signal
 from vmtailor.drivers.qemu.qemu_command import Ends, command
 from vmtailor.drivers.rootfs import boot_disk, initrd_additions, small_initrd
 from vmtailor.drivers.rootfs.initramfs import cpio, file
+from vmtailor.model.architecture import named, names
 from vmtailor.model.boots.boot import Boot, Milestone, Outcome
 from vmtailor.model.boots.boot_cost import BootCost, CostOfFunction, CostOfInitcall, Helpers
 from vmtailor.model.boots.ending import Gathered
@@ -49,12 +50,13 @@ DIRECT = replace(
     USUAL,
     kernel="/k",
     initrd="/i",
-    words=("root=/dev/vda", "debug", "loglevel=7"),
+    words=("root=/dev/vda", "debug", "loglevel=7", "initcall_debug"),
     disks=(Disk("/d", mode=DiskMode.OVERLAID),),
 )
 
 
-MEANS = Means(Path(), Path())
+#: A compiler of kernels that only writes down what it was asked for is enough here.
+MEANS = Means(Path(), Path(), rebuild=lambda asked: Path(f"/kernel-{asked.symbols}"), services=True)
 
 
 def candidate(name: str) -> Candidate:
@@ -66,16 +68,69 @@ def made(vm: Machine, *changes: Change) -> Machine:
 
 
 def changed(name: str, vm: Machine = DIRECT) -> Machine:
-    return made(vm, candidate(name).change)
+    return made(trial_hardware.equipped(vm, candidate(name).hardware), candidate(name).change)
+
+
+def machine_for(one: Candidate) -> Machine:
+    """A machine of a processor that the change is for, with the hardware that both sides of its trial have."""
+    here = (DIRECT.architecture, *names())
+    row = next(named(name) for name in here if not choice.not_for(one.change, name))
+    suits = DIRECT if row.name == DIRECT.architecture else replace(DIRECT, architecture=row.name, board=row.usual)
+    return trial_hardware.equipped(suits, one.hardware)
 
 
 def test_every_change_that_can_be_tried_changes_a_machine() -> None:
     ids = [one.change.id for one in candidates()]
-    assert len(ids) == len(set(ids)) >= 15
+    assert len(ids) == len(set(ids)) >= 80
     for one in candidates():
         assert one.change.does and one.change.reasons[0].reference == f"advice:{one.advice}"
         small = Setting(ChangeKind.ROOTFS, "initrd", "small")
-        assert one.change.settings == (small,) or made(DIRECT, one.change) != DIRECT, one.change.id
+        before = machine_for(one)
+        assert one.change.settings == (small,) or made(before, one.change) != before, one.change.id
+
+
+def test_every_remedy_is_tried_or_says_why_not() -> None:
+    for entry in catalogue():
+        assert bool(entry.trials) is not bool(entry.untried), entry.id
+        assert entry.untried == "" or len(entry.untried.split()) > 5, entry.id
+    reasons = {one.change.id: one.change.problem for one in choice.untried()}
+    assert reasons == {entry.id: entry.untried for entry in catalogue() if entry.untried} and len(reasons) < 20
+    for name, why in reasons.items():
+        with pytest.raises(UserInputError, match="no trial is possible") as refused:
+            choice.for_machine([name])
+        assert why in refused.value.message
+        with pytest.raises(UserInputError, match="no trial is possible"):
+            choice.for_bundle([name], "6.12")
+
+
+def test_both_sides_of_a_trial_have_its_hardware_and_only_the_change_differs() -> None:
+    plain = replace(DIRECT, entropy=False)
+    for name, away in (("floppy", "floppy-away"), ("sound", "sound-away"), ("usb", "usb-away")):
+        with_it = trial_hardware.equipped(plain, candidate(name).hardware)
+        assert with_it != plain and trial_hardware.has(with_it, name) and candidate(away).hardware == (name,)
+        assert changed(name, plain).extras == with_it.extras  # a word leaves the driver out, the hardware stays
+        assert changed(away, plain) == plain
+        assert trial_hardware.equipped(with_it, (name,)) == with_it
+    for name in ("ata-ports", "virtio-console", "fewer-uarts-of-four", "pcie-absent"):
+        before = trial_hardware.equipped(plain, candidate(name).hardware)
+        assert changed(name, plain).extras == before.extras
+    given = changed("virtio-rng", DIRECT)
+    assert DIRECT.entropy and not given.entropy and trial_hardware.has(given, "virtio-rng")
+    assert "console=hvc0" in changed("virtio-console", replace(DIRECT, words=("console=tty0", "console=ttyS0"))).words
+    assert "console=ttyS0" not in changed("virtio-console", replace(DIRECT, words=("console=ttyS0",))).words
+    with pytest.raises(UserInputError, match="microvm cannot have a sound card"):
+        changed("sound", replace(DIRECT, board="microvm"))
+    with pytest.raises(UserInputError, match="has a SATA controller of six empty ports in any case"):
+        trial_hardware.taken(DIRECT, "sata")
+
+
+def test_qemu_is_given_every_piece_of_hardware_once() -> None:
+    for name, row in trial_hardware.known().items():
+        for board, words in row.boards.items():
+            if board == DIRECT.board:
+                line = command(trial_hardware.given(replace(DIRECT, entropy=False), name))
+                assert " ".join(words) in " ".join(line), name
+            assert len(words) % 2 == 0 and all(one.startswith("-") for one in words[::2]), name
 
 
 def test_choosing() -> None:
@@ -84,18 +139,23 @@ def test_choosing() -> None:
 
     assert ids("audit", "timesyncd") == ["audit", "timesyncd"]
     assert set(ids("slow-units")) > {"timesyncd", "rsyslog"}
-    assert choice.for_machine(["all"]) == candidates()
-    with pytest.raises(UserInputError, match="no change 'nothing'"):
-        choice.for_machine(["nothing"])
+    assert choice.for_machine(["all"]) == (*candidates(), *choice.untried())
+    with pytest.raises(UserInputError, match="no change 'no/thing'"):
+        choice.for_machine(["no/thing"])
+    with pytest.raises(UserInputError, match="no change 'auditt'") as misspelt:
+        choice.for_machine(["auditt"])
+    assert "did you mean audit?" in misspelt.value.hint and "word:auditt" in misspelt.value.hint
     both, one = choice.for_machine(["audit+rsyslog", "audit+"])
     assert (both.change.id, [part.change.id for part in both.parts]) == ("audit+rsyslog", ["audit", "rsyslog"])
     assert one == candidate("audit")
-    with pytest.raises(UserInputError, match="no change 'nothing'"):
-        choice.for_machine(["audit+nothing"])
+    with pytest.raises(UserInputError, match="no change 'no/thing'"):
+        choice.for_machine(["audit+no/thing"])
 
 
 def test_changes_are_made() -> None:
-    assert changed("console-quiet").words == ("root=/dev/vda", "quiet", "loglevel=1", "systemd.show_status=0")
+    assert changed("console-quiet").words == (
+        "root=/dev/vda", "initcall_debug", "quiet", "loglevel=1", "systemd.show_status=0",
+    )  # fmt: skip
     assert "systemd.mask=rsyslog.service" in changed("rsyslog").words
     assert changed("pci-or-mmio").board == "microvm"
     assert changed("memory").memory_bytes == 1 << 30
@@ -117,10 +177,13 @@ OTHER_WORDS = ("audit=1", "lsm=x", "module_blacklist=kvm,x", "systemd.mask=cron.
 @pytest.mark.parametrize("name", [one.change.id for one in candidates() if one.change.id != "initrd-small"])
 @pytest.mark.parametrize("words", [(), OTHER_WORDS])
 def test_a_change_is_taken_back_by_its_own_settings(name: str, words: tuple[str, ...]) -> None:
-    before = replace(DIRECT, words=(*DIRECT.words, *words), cpu_model="max,-vmx", firmware="other.rom")
+    own = machine_for(candidate(name))
+    before = replace(own, words=(*DIRECT.words, *words), cpu_model="max,-vmx", firmware="other.rom")
     after, (done,) = applied([candidate(name).change], before, MEANS)
     again, _ = applied([done.back], after, MEANS)
     assert sorted(again.words) == sorted(before.words)
+    if any(one.kind is ChangeKind.CONFIG for one in done.settings):
+        again = replace(again, kernel=before.kernel)  # it is compiled with the values that stood there
     assert replace(again, words=()) == replace(before, words=())
     for setting in done.settings:
         if setting.name in ("audit", "lsm"):
@@ -133,7 +196,7 @@ def test_every_kind_has_its_place(kind: ChangeKind) -> None:
     assert kind in HOW
     setting = Setting(kind, "none-such", "1")
     try:
-        after, (done,) = applied([Change("x", "", (setting,))], DIRECT, MEANS)
+        after, (done,) = applied([Change("x", "", (setting,))], DIRECT, Means(Path(), Path()))
     except UserInputError as error:
         assert kind is not ChangeKind.COMMAND_LINE
         assert kind.value.partition("-")[0] in error.message.replace("configuration", "config") or kind in (
@@ -272,7 +335,7 @@ def test_the_command_is_pure_and_never_writes_the_disk() -> None:
     argv = command(vm)
     assert "if=none,id=disk0,file=/a,,b.qcow2,format=qcow2,snapshot=on" in argv
     assert "user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:0-:22,hostfwd=tcp:127.0.0.1:0-:80" in argv
-    assert argv[argv.index("-append") + 1] == "root=/dev/vda debug loglevel=7"
+    assert argv[argv.index("-append") + 1] == "root=/dev/vda debug loglevel=7 initcall_debug"
     assert argv[argv.index("-icount") + 1] == "shift=auto" and argv.count("-serial") == 1
     counted = command(replace(vm, clock=Clock.INSTRUCTIONS, board="microvm"), Ends(probe=5))
     assert counted[counted.index("-icount") + 1] == "shift=0,sleep=off"
@@ -320,9 +383,11 @@ def test_damaged_ram_disks_are_the_users_error(cut: int, junk: bytes) -> None:
 
 
 def test_every_change_that_can_be_tried_is_documented() -> None:
-    page = (Path(__file__).resolve().parents[2] / "docs" / "how-to" / "boot-a-vm.md").read_text()
+    page = (Path(__file__).resolve().parents[2] / "docs" / "reference" / "advice.md").read_text()
     for one in candidates():
-        assert f"| `{one.change.id}`" in page and one.change.does in page, one.change.id
+        assert f"`{one.change.id}`: {one.change.does}" in page, one.change.id
+    for one in choice.untried():
+        assert f"- **Not tried:** {one.change.problem}" in page, one.change.id
 
 
 @pytest.mark.parametrize(
@@ -371,6 +436,74 @@ def test_what_a_word_that_means_nothing_moves_is_no_saving(
     text = io.StringIO()
     show(found, tmp_path, TerminalConsole(file=text, width=200))
     assert "a word that means nothing moves it by up to 0.070 s" in text.getvalue()
+
+
+def test_hardware_of_a_trial_is_on_both_sides_and_on_no_other(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A floppy controller costs a second, its driver half of it: neither is credited to another change."""
+    seen: list[tuple[bool, bool]] = []
+
+    class Played:
+        def __init__(self, natives: Natives) -> None:
+            pass
+
+        def __call__(self, machine: Machine, *_: object, **__: object) -> tuple[Boot, Gathered]:
+            has = trial_hardware.has(machine, "floppy")
+            driver = has and "module_blacklist=floppy" not in machine.words
+            seen.append((has, driver))
+            at_s = 13.0 + 0.5 * has + 0.5 * driver - (0.3 if "audit=0" in machine.words else 0.0)
+            ready = Milestone("ready", wall_s=1.0, virtual_ns=round(at_s * 1e9), executed=7_000_000)
+            console = b"[    0.000000] Linux version 6.12.1 (x)\n"
+            return Boot(Outcome.READY, (ready,), 1.0), replace(GATHERED, console=console)
+
+    monkeypatch.setattr(boot_trials, "Settled", Played)
+    vm, signal = replace(DIRECT, initrd=None, clock=Clock.INSTRUCTIONS), OwnInit(parse_signal("login"), 10.0)
+    wanted = choice.for_machine(["floppy", "audit"])
+    assert [one.change.id for one in wanted] == ["floppy", "floppy-away", "audit"]
+    found = boot_trials.on_machine("vm", vm, signal, wanted, tmp_path, times=1, natives=Natives(tmp_path))
+    assert seen[0] == (True, True), "the boot that shows more has the hardware, too"
+    names = [one.name for one in found.variants]
+    assert names[0] == machine_testbed.BASE and "base-floppy" in names and "control-floppy-1" in names
+    assert {one.verdict for one in found.trials} == {Verdict.BETTER}
+    measured = {one.id: one.measured[0].value for one in found.trials}
+    # All that were better together are judged against the machine with a controller.
+    expected = {"floppy": -0.5, "floppy-away": -1.0, "audit": -0.3, "together": -1.3}
+    assert measured == pytest.approx(expected)
+    assert len(found.controls) == 2
+    text = io.StringIO()
+    show(found, tmp_path, TerminalConsole(file=text, width=200))
+    assert "a word that means nothing moves it by up to 0.000 s" in text.getvalue()
+    alone = boot_trials.on_machine(
+        "vm", vm, signal, choice.for_machine(["floppy"]), tmp_path / "x", times=1, natives=Natives(tmp_path)
+    )
+    assert alone.variants[0].name == "base-floppy" and len(alone.controls) == 2
+
+
+def test_all_names_what_is_not_tried_with_its_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("k", "d"):
+        (tmp_path / name).write_bytes(b"x")
+    played.play(monkeypatch, tmp_path, [(0.0, "[    0.000000] Linux version 6.12.1 (x)\na login: ")])
+    some = {"u-boot-delay", "nfc", "sound", "memory", "hw-random"}
+    wanted = [one for one in choice.for_machine(["all"]) if one.change.id in some]
+    vm = replace(
+        DIRECT, board="microvm", network=False, initrd=None, memory_bytes=512 << 20, kernel=str(tmp_path / "k"),
+        disks=(Disk(str(tmp_path / "d"), mode=DiskMode.OVERLAID),),
+    )  # fmt: skip
+    work = OwnInit(parse_signal("login"), 10.0)
+    found = boot_trials.on_machine("vm", vm, work, wanted, tmp_path, times=1, natives=Natives(tmp_path))
+    problems = {one.id: one.problem for one in found.trials}
+    assert "no U-Boot runs before it" in problems["u-boot-delay"]
+    assert "on a container's bundle only" in problems["nfc"]
+    assert problems["sound"] == "the machine microvm cannot have a sound card (Intel HD Audio)"
+    assert problems["memory"] == "the machine is like this already" and "is for arm" in problems["hw-random"]
+    text = io.StringIO()
+    show(found, tmp_path, TerminalConsole(file=text, width=200))
+    assert text.getvalue().count("not tried") == 5 and problems["u-boot-delay"] in text.getvalue()
+
+
+def test_long_names_of_variants_have_folders_of_their_own() -> None:
+    long = "module_blacklist=" + "x" * 80
+    first, second = series_run.safe(long + ",a"), series_run.safe(long + ",b")
+    assert first != second and len(first) == len(second) == 60 and series_run.safe("audit=0") == "audit-0"
 
 
 def test_there_are_controls_where_the_command_line_is_ours_and_boots_hardly_differ() -> None:

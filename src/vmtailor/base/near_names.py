@@ -12,19 +12,20 @@ _LONGEST = 80
 _ALIKE = 0.6
 
 
-def nearest(wanted: str, names: Iterable[str], most: int = 3) -> tuple[str, ...]:
-    """Return names that are spelled like `wanted`, the best first; case does not count. At most `most`."""
+def nearest(wanted: str, names: Iterable[str], most: int = 3, alike: float = _ALIKE) -> tuple[str, ...]:
+    """Return names that are spelled like `wanted`, the best first; case does not count. At most `most`. `alike`: how
+    much of both is at least the same, from 0 to 1."""
     by_folded = {name.casefold(): name for name in names if len(name) <= _LONGEST}
     folded = wanted.casefold()
     if not 0 < len(folded) <= _LONGEST:
         return ()
-    close = difflib.get_close_matches(folded, by_folded, n=most, cutoff=_ALIKE)
+    close = difflib.get_close_matches(folded, by_folded, n=most, cutoff=alike)
     return tuple(by_folded[name] for name in close)
 
 
-def asked(wanted: str, names: Iterable[str], most: int = 1) -> str:
+def asked(wanted: str, names: Iterable[str], most: int = 1, alike: float = _ALIKE) -> str:
     """Return the question for a misspelt name, `did you mean EPOLL?`; empty where nothing is spelled like it."""
-    close = nearest(wanted, names, most)
+    close = nearest(wanted, names, most, alike)
     return f"did you mean {' or '.join(close)}?" if close else ""
 
 

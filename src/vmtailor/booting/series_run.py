@@ -10,6 +10,7 @@ from pathlib import Path
 
 from vmtailor import __version__
 from vmtailor.analysis.timeline import bootmarks, collector_stream
+from vmtailor.base.cache.store import digest
 from vmtailor.base.files import records
 from vmtailor.base.process import pasteable
 from vmtailor.booting.booter import Booter, boot
@@ -20,6 +21,8 @@ from vmtailor.model.boots.series import RECORD, BootSeries, SeriesBoot, Variant
 from vmtailor.model.boots.workload import Workload
 from vmtailor.model.machine import Machine
 
+#: Characters of a folder's name, at most.
+_LONGEST = 60
 #: Called with variant, number of the boot, and host seconds since its start.
 OnBoot = Callable[[str, int, float], None]
 
@@ -144,5 +147,6 @@ def record(subject: str, variants: Sequence[Variant], workload: Workload, boots:
 
 
 def safe(name: str) -> str:
-    """Return a variant's name as the name of a folder."""
-    return "".join(c if c.isalnum() or c in "-_." else "-" for c in name)[:60]
+    """Return a variant's name as the name of a folder: a long one ends with a digest, so that no two are the same."""
+    plain = "".join(c if c.isalnum() or c in "-_." else "-" for c in name)
+    return plain if len(plain) <= _LONGEST else f"{plain[: _LONGEST - 9]}-{digest(name)[:8]}"

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
+from vmtailor.analysis.changes import trial_command
 from vmtailor.analysis.timeline.boot_json import json_chunks, to_csv, trace_events
 from vmtailor.analysis.timeline.boot_page import boot_page
 from vmtailor.analysis.timeline.boot_timeline import analyze as analyze_files
@@ -19,6 +20,8 @@ from vmtailor.base.figures import duration, share
 from vmtailor.base.files import regular_files
 from vmtailor.base.terminal import Column, Group, RenderableType, Table, TerminalConsole, Text, panel
 from vmtailor.base.text import encodable, plural
+from vmtailor.base.verb_end import VerbEnd, show_end
+from vmtailor.cli.boots import booted_log
 from vmtailor.model.boots.timeline import Hotspot, MachineInfo, Timeline
 from vmtailor.model.boots.timeline import Path as BootPath
 from vmtailor.model.option import Option
@@ -60,6 +63,8 @@ def analyze(
         printed.lines(to_csv(timeline))
     else:
         show_timeline(timeline, top)
+        if tried := trial_command.commands(timeline, booted_log.booted(files[0])):
+            show_end(VerbEnd(commands=tried))
 
 
 def _title(files: Sequence[Path]) -> str:

@@ -29,6 +29,7 @@ from vmtailor.base.errors import UserInputError, VmtailorError
 from vmtailor.base.terminal import BREAK, Column, Table, TerminalConsole, Text, box
 from vmtailor.base.text import plural
 from vmtailor.base.verb_end import NextCommand, VerbEnd, show_end
+from vmtailor.cli import remedy_view
 from vmtailor.cli.fit_record import TraceLines, later_verdicts, load_run, words_of
 from vmtailor.cli.tables import requirements_view
 from vmtailor.cli.tables.finding_view import LookupAnswer, document
@@ -58,15 +59,16 @@ def explain(
         Path | None,
         Option(
             name="BUNDLE", type=Path,
-            help="Explain this bundle, or the run.json in it. Left out with --config, or for --failure alone.",
+            help="Explain this bundle, or the run.json in it; or a remedy of the catalogue by its id. Left out with "
+            "--config, or for --failure alone.",
         ),
     ] = None,
     what: Annotated[
         str | None,
         Option(
             name="WHAT",
-            help="Explain a symbol, unit, initcall, function, file or kernel word; or a call, /proc/self/status, "
-            "AF_INET6, EOPNOTSUPP, overlay, MASQUERADE.",
+            help="Explain a symbol, unit, initcall, function, file, kernel word or remedy; or a call, "
+            "/proc/self/status, AF_INET6, EOPNOTSUPP, overlay, MASQUERADE.",
         ),
     ] = None,
     failure: Annotated[
@@ -105,6 +107,9 @@ def explain(
 
     Without WHAT: an overview of all symbols by cause. With --failure: which symbol a message asks for, if any."""
     console = TerminalConsole()
+    asked = (what, failure, config, for_)
+    if asked == (None,) * 4 and bundle is not None and not bundle.exists() and _is_remedy(str(bundle), json, console):
+        return
     bundle = bundle if bundle is None else bundle_reference.local(bundle)
     if for_ is not None:
         if what is not None or failure is not None:
@@ -122,12 +127,21 @@ def explain(
             )
         _print(_answer_without_kernel(failure, source), json, console)
         return
+    if failure is not None:
+        run, folder = load_run(bundle)
+        target, word = AskedKernel.of_plan(run.plan), shlex.quote(str(folder))
+        _print(_answer_failure(failure, _bundle_source(run, source), target, word), json, console)
+        return
+    _of_bundle(bundle, what, source, console, tree=tree, json=json)
+
+
+def _of_bundle(
+    bundle: Path, what: str | None, source: str | None, console: TerminalConsole, *, tree: bool, json: bool
+) -> None:
+    """Print the answer to a name, or to none, by the record of a bundle's fit. Raises UserInputError for a name that it
+    does not have."""
     run, folder = load_run(bundle)
     word = shlex.quote(str(folder))
-    if failure is not None:
-        known = _bundle_source(run, source)
-        _print(_answer_failure(failure, known, AskedKernel.of_plan(run.plan), word), json, console)
-        return
     if what is None:
         _print_overview(run, bundle, json, console)
         return
@@ -141,6 +155,8 @@ def explain(
         if answer is not None:
             _print(answer, json, console)
             return
+    if found is None and _is_remedy(what, json, console):
+        return
     if found is None:
         close = answers.nearest(run, what) or near_names.nearest(what, symbol_names.shipped()[1])
         more = "" if at_hand.found is not None else _NO_SOURCE.format(run.plan.kernel_version)
@@ -156,6 +172,18 @@ def explain(
         output.document(answer_document(found, lines))
     else:
         show(found, lines, console)
+
+
+def _is_remedy(name: str, json: bool, console: TerminalConsole) -> bool:
+    """Print what the catalogue says of a remedy; False for a name that is none's id."""
+    entry = remedy_view.find(name)
+    if entry is None:
+        return False
+    if json:
+        output.document(remedy_view.document(entry, name, EXPLAIN_SCHEMA))
+    else:
+        remedy_view.show(entry, console)
+    return True
 
 
 # ---- what a program requires of a kernel

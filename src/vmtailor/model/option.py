@@ -6,7 +6,7 @@ the reference are made from these rows; rows that several verbs share stand in `
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from enum import Enum, unique
 from typing import TYPE_CHECKING, Any
@@ -100,7 +100,8 @@ class Option:
     """One option, or one argument (its name begins without a dash), of the command line.
 
     `type`: of one value as it is given; `read` turns what was given into the field's value, and raises UserInputError.
-    `many`: it may be repeated; `commas`: one value may also hold several, between commas. `former`: names that it had,
+    `many`: it may be repeated; `commas`: one value may also hold several, between commas, or as `parts` takes it
+    apart. `former`: names that it had,
     understood and hidden. `verbs`: those of its record's verbs that have it; empty for all. `unkeyed`: the reason why
     no result depends on it; empty where one does, so that the cache's key has it. `hint`: the next command for who
     gave it where it does not apply; empty for the hint of the kind of subject. `suggests`: a kind of words, or the
@@ -116,6 +117,7 @@ class Option:
     most: float | None = None
     many: bool = False
     commas: bool = False
+    parts: Callable[[str], Sequence[str]] | None = None
     read: Callable[[Any], Any] | None = None
     verbs: frozenset[str] = frozenset()
     subjects: frozenset[OptionSubject] = ANY
@@ -130,7 +132,8 @@ class Option:
     def value(self, given: Any) -> Any:
         """Return the field's value for what was given on the command line. Raises UserInputError."""
         if self.many:
-            words = (part.strip() for text in given for part in text.split(",")) if self.commas else given
+            taken = self.parts or (lambda text: text.split(","))
+            words = (part.strip() for text in given for part in taken(text)) if self.commas else given
             given = tuple(dict.fromkeys(word for word in words if word)) if self.commas else tuple(words)
         return given if self.read is None else self.read(given)
 

@@ -101,7 +101,8 @@ PARTITION = Option(
     name="--partition", type=int, least=1, most=1000, help="Use the system on this partition of the disk."
 )
 TRY = Option(
-    name="--try", many=True, commas=True, metavar="CHANGE", suggests=Suggests.CHANGES,
+    name="--try", many=True, commas=True, parts=option_values.tried_parts, metavar="CHANGE",
+    suggests=Suggests.CHANGES,
     help="Try these changes, and keep or show what is faster; a+b is tried as one. Repeat it, or use commas.",
 )  # fmt: skip
 UNDER = Option(

@@ -167,6 +167,16 @@ def kernel_words(text: str) -> tuple[str, ...]:
     return tuple(text.split())
 
 
+#: How a change begins that a user spells out: a kernel word with a value, or a kind before a colon.
+_OWN_CHANGE = re.compile(r"(?:word|sysctl|unit|disk|config|kernel):|(?!sysctl\.)[a-z0-9][A-Za-z0-9_.-]{0,120}=")
+
+
+def tried_parts(text: str) -> tuple[str, ...]:
+    """Return the changes of one --try: those between commas, or the one that the user spells out, whose value may hold
+    commas."""
+    return (text,) if _OWN_CHANGE.match(text) else tuple(text.split(","))
+
+
 def margins(given: Sequence[str]) -> tuple[Margin, ...]:
     """Return the margins that are named, each once and in their order. Raises UserInputError."""
     names = [name for text in given for name in re.split(r"[+,]", text)]
@@ -179,10 +189,14 @@ def margins(given: Sequence[str]) -> tuple[Margin, ...]:
     return tuple(margin for margin in Margin if margin.value in names)
 
 
+#: Symbols between commas, none of which has a text as its value.
+_LISTED = re.compile(r"(?:[^=,]*(?:=(?:[ymn]|\d{1,20}|0x[0-9A-Fa-f]{1,16}))?(?:,|$))+")
+
+
 def kept_symbols(given: Sequence[str]) -> tuple[str, ...]:
-    """Return symbols as NAME or NAME=VALUE. Only names alone are split at commas: a value may hold one. `folders` and
-    `volumes` are what `run -v` needs of a kernel."""
-    names = (name for text in given for name in ([text] if "=" in text else text.split(",")) if name)
+    """Return symbols as NAME or NAME=VALUE, split at commas where all values are y, m, n or numbers: a text may
+    hold a comma. `folders` and `volumes` are what `run -v` needs of a kernel."""
+    names = (name for text in given for name in (text.split(",") if _LISTED.fullmatch(text) else [text]) if name)
     return tuple(symbol for name in names for symbol in GROUPS.get(name, (name,)))
 
 

@@ -4,12 +4,13 @@ first."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from vmtailor.analysis.changes import effects
+from vmtailor.analysis.changes import effects, trial_hardware
 from vmtailor.analysis.changes.change_catalogue import Candidate
 from vmtailor.analysis.changes.effects import Predict
 from vmtailor.analysis.cost import load_latency
@@ -69,8 +70,9 @@ def on_machine(
     else:
         if machine.clock is Clock.INSTRUCTIONS:
             booter = Settled(natives)
-        predict = by_seconds(shown(machine, workload, out, natives, judged_by, booter, on_boot), judged_by)
-    means = Means(out, natives.small_init)
+        seen = _with_hardware(machine, wanted)
+        predict = by_seconds(shown(seen, workload, out, natives, judged_by, booter, on_boot), judged_by)
+    means = Means(out, natives.small_init, services=True)
     testbed = MachineTestbed(
         subject=subject,
         base=machine,
@@ -81,6 +83,7 @@ def on_machine(
         times=times,
         judged_by=judged_by,
         on_boot=on_boot,
+        hardware={one.change.id: one.hardware for one in wanted if one.hardware},
     )
     return tried(testbed, expected(wanted, predict))
 
@@ -126,8 +129,18 @@ def on_bundle(
         judged_by=first,
         also=also,
         on_boot=on_boot,
+        hardware={one.change.id: one.hardware for one in wanted if one.hardware},
     )
     return tried(testbed, expected(wanted, predict))
+
+
+def _with_hardware(machine: Machine, wanted: Sequence[Candidate]) -> Machine:
+    """Return the machine that shows what savings to expect: with all hardware that trials give to both sides, as far as
+    its board can have it."""
+    for name in dict.fromkeys(name for one in wanted for name in one.hardware):
+        with contextlib.suppress(UserInputError):
+            machine = trial_hardware.equipped(machine, (name,))
+    return machine
 
 
 def bundle_means(subject: Booted, out: Path) -> Means:

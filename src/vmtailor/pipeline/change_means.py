@@ -5,12 +5,14 @@ An applied setting records the value that was there before, and applying `Change
 
 from __future__ import annotations
 
+import base64
+import binascii
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from vmtailor.analysis.changes import choice
+from vmtailor.analysis.changes import choice, trial_hardware
 from vmtailor.analysis.changes.change_catalogue import SPOKEN
 from vmtailor.base.errors import UserInputError
 from vmtailor.drivers.kernel import kernel_patches
@@ -19,9 +21,11 @@ from vmtailor.model.change import COMPILED, Change, ChangeKind, Setting
 from vmtailor.model.machine import Machine
 
 #: Words that the kernel gathers: the values of all are one list, separated by commas.
-GATHERED = ("module_blacklist", "initcall_blacklist")
+GATHERED = ("module_blacklist", "initcall_blacklist", "modprobe.blacklist")
 #: The word by which init is told what to write below /proc/sys and /sys (docs/reference/guest-init.md).
 SET = "VT_SET"
+#: The word by which systemd (252 and later) is told what its systemd-tmpfiles writes, beside what its files say.
+CREDENTIAL, TMPFILES = "systemd.set_credential_binary", "tmpfiles.extra:"
 
 
 @dataclass(frozen=True)
@@ -45,7 +49,8 @@ class Means:
     """The means to apply changes. `folder`: keeps intermediate files. `small_init`: the init of a small initial RAM
     disk. `rebuild`: compiles another kernel, if that is possible; `config` has the values of its symbols, `compiled`
     its flags and patches, by name. `write`: puts files on a copy of the disk, if one may be made. `tuned`: our init
-    starts the machine, and writes settings of the kernel before anything else."""
+    starts the machine, and writes settings of the kernel before anything else. `services`: a service manager starts
+    it, which may be systemd."""
 
     folder: Path
     small_init: Path
@@ -54,6 +59,7 @@ class Means:
     write: Write | None = None
     compiled: Mapping[str, str] = field(default_factory=dict)
     tuned: bool = False
+    services: bool = False
 
 
 def applied(changes: Sequence[Change], machine: Machine, means: Means) -> tuple[Machine, tuple[Change, ...]]:
@@ -65,7 +71,7 @@ def applied(changes: Sequence[Change], machine: Machine, means: Means) -> tuple[
     compiled: dict[ChangeKind, dict[str, str | None]] = {kind: {} for kind in COMPILED}
     files: dict[str, str | None] = {}
     for change in changes:
-        if why := choice.not_for(change, machine.architecture):
+        if why := choice.not_for(change, machine.architecture) or choice.impossible(change):
             raise UserInputError(why)
         settings = []
         for setting in change.settings:
@@ -195,17 +201,23 @@ def _machine(setting: Setting, machine: Machine, means: Means) -> tuple[Machine,
         )
     if setting.name == "firmware":
         return replace(machine, firmware=value), replace(setting, before=machine.firmware)
+    if trial_hardware.is_known(setting.name):
+        before_it = "" if trial_hardware.has(machine, setting.name) else None
+        change = trial_hardware.taken if value is None else trial_hardware.given
+        return change(machine, setting.name), replace(setting, before=before_it)
     raise _not_yet(setting)
 
 
 def _runtime(setting: Setting, machine: Machine, means: Means) -> tuple[Machine, Setting]:
-    """Set a file of the kernel's below /proc/sys or /sys, through the word that init reads."""
-    if not means.tuned:
+    """Set a file of the kernel's below /proc/sys or /sys, through the word that our init or systemd reads."""
+    if not means.tuned and not means.services:
         raise _not_yet(setting)
     if not _SETTABLE.fullmatch(setting.name) or "/../" in setting.name:
         raise UserInputError(f"{setting.name} is no setting of the kernel below /proc/sys or /sys")
     if setting.value is not None and not _SET_VALUE.fullmatch(setting.value):
         raise UserInputError(f"{setting.value!r} cannot be written to {setting.name}")
+    if means.services:
+        return _by_credential(setting, machine)
     now = next((word.partition("=")[2] for word in machine.words if word.startswith(f"{SET}=")), "")
     there = dict(one.partition("=")[::2] for one in now.split(";") if one)
     done = replace(setting, before=_spaces(there.get(setting.name)))
@@ -216,6 +228,25 @@ def _runtime(setting: Setting, machine: Machine, means: Means) -> tuple[Machine,
     word = f"{SET}=" + ";".join(f"{name}={value}" for name, value in there.items())
     kept = tuple(one for one in machine.words if not one.startswith(f"{SET}="))
     return replace(machine, words=(*kept, word) if there else kept), done
+
+
+def _by_credential(setting: Setting, machine: Machine) -> tuple[Machine, Setting]:
+    """Set a file by systemd-tmpfiles, which writes what a credential on the command line says: one line for a file."""
+    _require_kernel(machine)
+    begin = f"{CREDENTIAL}={TMPFILES}"
+    now = next((word.removeprefix(begin) for word in machine.words if word.startswith(begin)), "")
+    try:
+        lines = base64.b64decode(now, validate=True).decode().splitlines()
+    except (binascii.Error, UnicodeDecodeError) as error:
+        raise UserInputError(f"the word {CREDENTIAL} of the command line is not in base64") from error
+    kept = [line for line in lines if line.split()[1:2] != [setting.name]]
+    before = next((" ".join(line.split()[6:]) for line in lines if line not in kept), None)
+    if setting.value is not None:
+        kept.append(f"w {setting.name} - - - - {setting.value}")
+    text = "".join(f"{line}\n" for line in kept)
+    words = tuple(word for word in machine.words if not word.startswith(begin))
+    word = (begin + base64.b64encode(text.encode()).decode(),) if kept else ()
+    return replace(machine, words=(*words, *word)), replace(setting, before=before)
 
 
 #: Files that init may set, and values that a word of the command line can carry to it.
@@ -239,8 +270,8 @@ def _refused(setting: Setting, machine: Machine, means: Means) -> tuple[Machine,
 def _not_yet(setting: Setting) -> UserInputError:
     return UserInputError(
         f"{setting}: a change of the kind {SPOKEN[setting.kind]} cannot be applied here yet",
-        hint="words, units, the initial RAM disk, options of the machine can be; of a container's bundle, symbols, "
-        "compiler flags, patches, and settings of the kernel, too",
+        hint="words, units, settings of the kernel, the initial RAM disk, options of the machine can be; of a "
+        "container's bundle, symbols, compiler flags and patches, too",
     )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from vmtailor.analysis.changes import trial_hardware
 from vmtailor.analysis.changes.effects import Samples, TrialRun
 from vmtailor.analysis.cost import load_latency, request_costs
 from vmtailor.analysis.guests import machine_variants
@@ -19,7 +20,7 @@ from vmtailor.booting.booter import Booter
 from vmtailor.booting.series_run import OnBoot
 from vmtailor.model.boots.boot import Boot, Outcome
 from vmtailor.model.boots.load_result import BUCKET_SHARE
-from vmtailor.model.boots.series import RECORD, BootSeries, JudgedBy, SeriesBoot, Variant
+from vmtailor.model.boots.series import RECORD, BootSeries, JudgedBy, Variant
 from vmtailor.model.boots.workload import Workload
 from vmtailor.model.change import Change, Figure, Verdict
 from vmtailor.model.machine import Clock, Machine
@@ -54,10 +55,13 @@ Make = Callable[[Sequence[Change], Machine], tuple[Machine, tuple[Change, ...]]]
 
 @dataclass(frozen=True)
 class Changed:
-    """A machine with changes made, and their ids."""
+    """A machine with changes made, and their ids. `before`: the machine without them, with the hardware that both sides
+    of the trial have, and its name among the variants."""
 
     machine: Machine
     changes: tuple[str, ...]
+    before: Machine
+    before_name: str
 
 
 @dataclass(eq=False)
@@ -65,7 +69,8 @@ class MachineTestbed:
     """A testbed that boots the unchanged machine and each changed one in turn, `times` times. The unchanged machine is
     booted again after every few changed ones, which gives the spread between its boots. If its boots would hardly
     differ, it is also booted with meaningless words. `also`: a second figure that is judged by. `found`: every boot so
-    far."""
+    far. `hardware`: what both sides of a change's trial have, by the change's id: it has an unchanged machine of its
+    own."""
 
     subject: str
     base: Machine
@@ -78,6 +83,7 @@ class MachineTestbed:
     on_boot: OnBoot | None = None
     also: JudgedBy | None = None
     found: BootSeries | None = None
+    hardware: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     _schedule: list[tuple[Variant, int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -85,28 +91,44 @@ class MachineTestbed:
 
     def apply(self, changes: Sequence[Change]) -> tuple[Changed, tuple[Change, ...]]:
         """Return the machine with the changes. Raises UserInputError also when they change nothing."""
-        machine, made = self.make(changes, self.base)
-        if machine == self.base:
+        names = tuple(dict.fromkeys(name for change in changes for name in self.hardware.get(change.id, ())))
+        before = trial_hardware.equipped(self.base, names)
+        machine, made = self.make(changes, before)
+        if machine == before:
             raise UserInputError("the machine is like this already")
-        return Changed(machine, tuple(change.id for change in changes)), made
+        title = BASE if before == self.base else "-".join((BASE, *(_spelled(name) for name in names)))
+        return Changed(machine, tuple(change.id for change in changes), before, title), made
 
     def run(self, made: Mapping[str, Changed]) -> tuple[TrialRun, Mapping[str, Ran[tuple[Boot, ...]]]]:
         """Boot each machine, the unchanged one between them; its earlier boots count."""
-        changed = [series_run.variant(name, one.machine, one.changes) for name, one in made.items()]
-        if self.found is None:
-            more = in_turn(self._unchanged(), changed, self.times)
-            before: tuple[SeriesBoot, ...] = ()
-        else:
-            more = [(one, number) for one in changed for number in range(1, max(self.times, 2) + 1)]
-            before = self.found.boots
+        more: list[tuple[Variant, int]] = []
+        # The record begins with the machine as it is, where that is one of them.
+        plain = {BASE: self.base} if not made or any(one.before_name == BASE for one in made.values()) else {}
+        sides = {**plain, **{one.before_name: one.before for one in made.values()}}
+        for side, machine in sides.items():
+            changed = [
+                series_run.variant(name, one.machine, one.changes)
+                for name, one in made.items()
+                if one.before_name == side
+            ]
+            if self.found is None or not self.found.of(side):
+                more += in_turn(self._unchanged(side, machine), changed, self.times)
+            else:
+                more += [(one, number) for one in changed for number in range(1, max(self.times, 2) + 1)]
+        before = self.found.boots if self.found is not None else ()
         self._schedule += more
         earlier = [one for one in self._earlier.of(self.workload, more) if self._can_be_judged(one.boot)]
         self.found = series_run.run(
             self.subject, self._schedule, self.workload, self.out,
             before=(*before, *earlier), booter=self.booter, on_boot=self.on_boot,
         )  # fmt: skip
-        before_it = self._samples(*(one.name for one in self._unchanged()))
-        return TrialRun(samples=before_it, deciding=len(self._judged)), {name: self._ran(name) for name in made}
+        first = self._before(*next(iter(sides.items())))
+        return first, {name: self._ran(name, self._before(one.before_name, one.before)) for name, one in made.items()}
+
+    def _before(self, side: str, machine: Machine) -> TrialRun:
+        """Return the figures of an unchanged machine and its controls."""
+        samples = self._samples(*(one.name for one in self._unchanged(side, machine)))
+        return TrialRun(samples=samples, deciding=len(self._judged))
 
     @property
     def _judged(self) -> tuple[JudgedBy, ...]:
@@ -123,18 +145,19 @@ class MachineTestbed:
             return False
         return JudgedBy.INSTRUCTIONS not in self._judged or found.instructions is not None
 
-    def _unchanged(self) -> tuple[Variant, ...]:
-        """Return the machine as it is, first, and its controls."""
+    def _unchanged(self, side: str, machine: Machine) -> tuple[Variant, ...]:
+        """Return a machine without changes, first, and its controls."""
         moved = any(one is JudgedBy.READY or one.of_load for one in self._judged)
-        others = machine_variants.controls(self.base) if moved else ()
-        controls = (series_run.variant(f"{CONTROL}-{number}", one) for number, one in enumerate(others, 1))
-        return (series_run.variant(BASE, self.base), *controls)
+        others = machine_variants.controls(machine) if moved else ()
+        title = f"{CONTROL}{side.removeprefix(BASE)}"
+        controls = (series_run.variant(f"{title}-{number}", one) for number, one in enumerate(others, 1))
+        return (series_run.variant(side, machine), *controls)
 
-    def _ran(self, name: str) -> Ran[tuple[Boot, ...]]:
+    def _ran(self, name: str, before: TrialRun) -> Ran[tuple[Boot, ...]]:
         assert self.found is not None
         boots = self.found.of(name)
         failures = tuple(f"{b.outcome}: {b.problem}" for b in boots if b.outcome is not Outcome.READY)
-        return Ran(TrialRun(failures, self._samples(name), len(self._judged)), boots)
+        return Ran(TrialRun(failures, self._samples(name), len(self._judged)), boots, before)
 
     def _samples(self, *names: str) -> tuple[Samples, ...]:
         """Return the figures that are judged by, then the load's, host time and processor time, where there are."""
@@ -167,6 +190,12 @@ def _latencies(boots: Sequence[Boot], share: float) -> tuple[float, ...]:
 
 def _grain(figure: Figure) -> float:
     return BUCKET_SHARE if figure in _LATENCIES else 0.0
+
+
+def _spelled(hardware: str) -> str:
+    """Return the name of hardware, or of its lack, as a part of a variant's name."""
+    absent = hardware.removeprefix(trial_hardware.WITHOUT)
+    return hardware if absent == hardware else f"without-{absent}"
 
 
 def tried(testbed: MachineTestbed, changes: Sequence[Change]) -> BootSeries:

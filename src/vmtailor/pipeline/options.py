@@ -179,8 +179,8 @@ class FitOptions:
     )  # fmt: skip
     tries: tuple[str, ...] = option(
         option_rows.TRY, (), subjects=FITS, verbs=_FIT,
-        help="Try changes of the catalogue or sysctl.NAME=VALUE on the fitted machine (an image's: `load`, too); keep "
-        "what is better. a+b is one. Repeat it.",
+        help="Try remedies by id (an image's: `load`, too), sysctl:NAME=VALUE or unit:-UNIT on the fitted machine; "
+        "keep what is better. a+b is one. Repeat it.",
     )  # fmt: skip
     under: Under | None = option(option_rows.UNDER, None, subjects=IMAGES, verbs=_FIT)
     judged_by: JudgedBy | None = option(option_rows.JUDGE, None, subjects=IMAGES, verbs=_FIT)
@@ -365,8 +365,8 @@ class BootOptions:
     )  # fmt: skip
     changes: tuple[str, ...] = option(
         option_rows.TRY, (), subjects=_FITTED,
-        help="Try changes of the catalogue, `all` or `load`; a+b is one. On a bundle also SYMBOL=VALUE, "
-        "ID/configuration, cc:FLAG, /sys/FILE=VALUE. Repeat it, or use commas.",
+        help="Try remedies by id, `all`, `load`, own words (audit=0, sysctl:NAME=VALUE, unit:-UNIT), on bundles "
+        "SYMBOL=VALUE, cc:FLAG. a+b is one. Repeat it.",
     )  # fmt: skip
     attribute: bool = option(
         Option(

@@ -24,10 +24,12 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Ran(Generic[Result]):
-    """One of several results: its judgement, and the testbed's own record of it."""
+    """One of several results: its judgement, and the testbed's own record of it. `before`: what it is judged against,
+    where that is not what all are."""
 
     run: TrialRun
     result: Result
+    before: TrialRun | None = None
 
 
 class Testbed(Protocol[Made, Result]):
@@ -171,7 +173,7 @@ class Trials(Generic[Made, Result]):
             judged = tuple(
                 replace(change, expected=(), problem=problems[name])
                 if name in problems
-                else judge(change, before, ran[name].run)
+                else judge(change, ran[name].before or before, ran[name].run)
                 for change in changes
             )
             trial = Trial(

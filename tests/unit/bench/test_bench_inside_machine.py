@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.fakes.bundle_data import write_bundle
 from tests.unit.bench.test_bench_descriptions import strictly_filled
 from tests.unit.bench.test_bench_machines import JOB
 
@@ -37,7 +38,7 @@ from vmtailor.model.machine import Machine
 
 MACHINE = BenchMachine("vm:engines", Machine("microvm", 1 << 30), "6.12", "/map")
 INSIDE = BenchInside(MACHINE, "/over there/engines.raw", "/dev/vda", "ext4", "/sbin/init", False)
-WITHIN_JOB = replace(JOB, runtimes=(), machines=(), inside=INSIDE, inside_runtimes=("native", "podman"))
+WITHIN_JOB = replace(JOB, runtimes=(), machines=(), insides=(INSIDE,), inside_runtimes=("native", "podman"))
 EXAMPLES = Path(__file__).parents[3] / "examples/runtimes"
 NAMES = (*description.known(), *map(str, sorted(EXAMPLES.glob("*.toml"))))
 
@@ -165,13 +166,18 @@ def test_what_the_guest_says_is_wrong_is_the_reason_of_the_cell() -> None:
         ("vm:", ("native",), "names no machine"),
         ("vm:nowhere.raw", ("native",), "is not a disk"),
         ("vm:{}", ("native",), "is not a disk image"),
+        ("vm:{}/bundle", ("native",), "is the bundle of a container"),
+        ("vm:{}/there+vm:{}/there", ("native",), "two machines have one name"),
         ("vm:{}/there", ("vm:stock",), "needs an engine that runs in the machine"),
     ],
 )
 def test_what_cannot_be_entered_is_refused(tmp_path: Path, inside: str, on: tuple[str, ...], words: str) -> None:
     (tmp_path / "short").write_bytes(b"no disk")
     (tmp_path / "there").write_bytes(bytes(4096))
-    inside = inside.replace("{}/there", str(tmp_path / "there")).replace("{}", str(tmp_path / "short"))
+    write_bundle(tmp_path / "bundle")
+    for name in ("there", "bundle"):
+        inside = inside.replace(f"{{}}/{name}", str(tmp_path / name))
+    insides = inside.replace("{}", str(tmp_path / "short")).split("+")
     job = BenchJob((SuiteName.STARTUP,), on, (1,), 10, False, 1, out=str(tmp_path / "b.json"))
     with pytest.raises(UserInputError, match=words):
-        bench(job, Store(tmp_path / "c"), inside=inside)
+        bench(job, Store(tmp_path / "c"), insides=insides)

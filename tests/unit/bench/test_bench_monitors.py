@@ -227,7 +227,7 @@ def test_the_machine_around_changes_for_monitors_alone() -> None:
 
 
 def test_a_row_names_its_command_and_what_it_cannot_show() -> None:
-    job = replace(WITHIN_JOB, inside=KNOWN, at_once=False)
+    job = replace(WITHIN_JOB, insides=(KNOWN,), at_once=False)
     planned = PlannedTrial(machine_tests(job)[0], "vm:engines/kvm:mine", 1)
     words = shlex.join(again_words(job, planned))
     assert "--on 'kvm:/over there/mine' --inside 'vm:/over there/engines.raw'" in words
@@ -242,9 +242,9 @@ def test_a_row_names_its_command_and_what_it_cannot_show() -> None:
 
 
 def test_efficiency_is_counted_by_the_unit_within_a_machine_alone() -> None:
-    job = replace(WITHIN_JOB, inside=KNOWN, suites=(SuiteName.EFFICIENCY,), only=(), at_once=False)
+    job = replace(WITHIN_JOB, insides=(KNOWN,), suites=(SuiteName.EFFICIENCY,), only=(), at_once=False)
     assert [test.test for test in machine_tests(job)] == list(WITHIN_WORK)
-    assert not machine_tests(replace(job, inside=None, inside_runtimes=()))
+    assert not machine_tests(replace(job, insides=(), inside_runtimes=()))
     assert WITHIN_WORK["linpack"].units == 37_573  # thousands: 2/3 n³ + 2 n² of 400 equations less those of 200
     assert WITHIN_WORK["stream"].units == 4 * 10 * 4096 and WITHIN_WORK["disk"].units == 2048
 
@@ -255,7 +255,7 @@ def test_efficiency_is_counted_by_the_unit_within_a_machine_alone() -> None:
             return boot(int(command[1]) ** 3, 0, 0)
 
     # What a cell gives to be copied is known before the machine is.
-    copied = replace(job, inside=None, only=("linpack",), variant=CLOCK)
+    copied = replace(job, insides=(), only=("linpack",), variant=CLOCK)
     launch._check_tests(copied, with_machines=True, inside=True)
     with pytest.raises(UserInputError, match="instruction clock"):
         launch._check_tests(copied, with_machines=True, inside=False)
@@ -353,4 +353,9 @@ def test_what_cannot_be_started_is_refused(
 ) -> None:
     job = BenchJob((SuiteName.STARTUP,), on, (1,), 10, False, 1, out=str(tmp_path / "b.json"))
     with pytest.raises(UserInputError, match=words):
-        bench(job, Store(tmp_path / "c"), inside=inside, programs=dict.fromkeys(programs, tmp_path / "p"))
+        bench(
+            job,
+            Store(tmp_path / "c"),
+            insides=(inside,) if inside else (),
+            programs=dict.fromkeys(programs, tmp_path / "p"),
+        )

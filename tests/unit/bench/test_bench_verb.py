@@ -304,16 +304,16 @@ def test_results_go_into_a_file(tmp_path: Path) -> None:
         ({"out": "/dev/shm/b.json"}, "the results would lie below /dev/shm"),
         ({"out": "/run/b.json"}, "the results would lie below /run"),
         ({"runtimes": ("vm:/dev/shm/bundle",)}, "vm:/dev/shm/bundle would lie below /dev/shm"),
-        ({"inside": "vm:/run/x.raw"}, "vm:/run/x.raw would lie below /run"),
+        ({"insides": ("vm:x.raw", "vm:/run/x.raw")}, "vm:/run/x.raw would lie below /run"),
         ({"iozone_source": "/proc/x"}, "/proc/x would lie below /proc"),
     ],
 )
 def test_what_a_run_would_not_see_is_refused(tmp_path: Path, changes: dict[str, Any], words: str) -> None:
     store, job = Store(tmp_path / "c"), job_of(out=str(tmp_path / "b.json"))
-    launch._require_seen(job, store, "")
-    inside = changes.pop("inside", "")
+    launch._require_seen(job, store, ())
+    insides = changes.pop("insides", ())
     with pytest.raises(UserInputError, match=words):
-        launch._require_seen(replace(job, **changes), store, inside)
+        launch._require_seen(replace(job, **changes), store, insides)
 
 
 def test_counts_are_compared_as_counts() -> None:

@@ -5,12 +5,13 @@ A file says how to recognise that the change would help (`[[match]]`, `[[unless]
 (`processors`: "all", or their names) it is. It says what must be seen before it speaks (`[[seen]]`, one of which must
 hold) and what it is never said to (`[[never]]`, none of which may hold): remedy_audience.py has their keys. It says
 what it costs and risks, the ways to make it, in words (`[[way]]`, each with a table `needs` of its own where it is not
-for all these machines or signs), what others measured (`published`), and how it is tried (`[[trial]]`, if it can be).
-Of a trial:
+for all these machines or signs), what others measured (`published`), and how it is tried (`[[trial]]`), or why no trial
+is possible (`untried`, one line). Of a trial:
 
     id       the file's own where it is left out; of several trials of one file each has its own
     does     what is done, in words
     processors  where it is for fewer families than the file
+    hardware what both machines of the trial have: names of data/hardware.toml; with a `-` before it, what they lack
     KIND     one table a kind of setting (model/change.py): name = value. `true`: a word without a value; `false`: away
     timeline what the saving is read from in a boot that shows more of itself: processes, units, modules, initcalls
              (names, whole, as patterns), `console`, `initrd` (its phase, less what it waits for), `advice` (what
@@ -32,6 +33,7 @@ from typing import Any
 
 import msgspec
 
+from vmtailor.analysis.changes import trial_hardware
 from vmtailor.analysis.changes.remedy_audience import Audience, Condition, condition_of
 from vmtailor.base.bounded_patterns import bounded
 from vmtailor.base.errors import VmtailorError
@@ -146,7 +148,8 @@ class InCost:
 @dataclass(frozen=True)
 class Candidate:
     """A change that can be tried, with where its saving is read from beforehand. `advice` is the id of its file.
-    `processors`: the families that it is for, where they are fewer than the file's.
+    `processors`: the families that it is for, where they are fewer than the file's. `hardware`: what both machines of
+    its trial have, or lack (analysis/changes/trial_hardware.py).
     `parts`: several that are tried as one, which has nothing else of its own then."""
 
     change: Change
@@ -155,6 +158,7 @@ class Candidate:
     cost: InCost = InCost()
     parts: tuple[Candidate, ...] = ()
     processors: tuple[str, ...] = ()
+    hardware: tuple[str, ...] = ()
 
     @property
     def single(self) -> tuple[Candidate, ...]:
@@ -165,7 +169,7 @@ class Candidate:
 @dataclass(frozen=True)
 class KnownChange:
     """One change of the catalogue. `processors`: the families that it is for, empty for all. `gone` says why kernels
-    from `until_version` on do not need it."""
+    from `until_version` on do not need it. `untried` says why no trial is possible, where there are no `trials`."""
 
     id: str
     title: str
@@ -185,6 +189,7 @@ class KnownChange:
     trials: tuple[Candidate, ...]
     audience: Audience = field(default_factory=Audience)
     published: tuple[str, ...] = ()
+    untried: str = ""
 
 
 def _match(raw: dict[str, Any]) -> Match:
@@ -247,10 +252,14 @@ def _trial(raw: dict[str, Any], entry: str, title: str) -> Candidate:
     cost = msgspec.convert(raw.pop("cost", {}), InCost)
     name, does = raw.pop("id", entry), raw.pop("does")
     processors = processors_of(raw.pop("processors", ALL_PROCESSORS))
+    hardware = tuple(raw.pop("hardware", ()))
+    if unknown := [one for one in hardware if not trial_hardware.is_known(one)]:
+        raise ValueError(f"the trial {name} has unknown hardware: {', '.join(unknown)}")
     # Anything that is no id and no place to read from is a kind; ChangeKind raises for an unknown one.
     settings = settings_of(raw, f"the trial {name}")
     reason = Reason(Cause.ADVICE, f"advice:{entry}", title)
-    return Candidate(Change(name, does, settings, (reason,)), entry, timeline, cost, processors=processors)
+    change = Change(name, does, settings, (reason,))
+    return Candidate(change, entry, timeline, cost, processors=processors, hardware=hardware)
 
 
 def read(path: Path) -> KnownChange:
@@ -269,6 +278,9 @@ def read(path: Path) -> KnownChange:
         )
         if raw["id"] != path.stem or raw["saving"] not in SAVINGS:
             raise ValueError("its id is not its file's name, or its saving is unknown")
+        untried = raw.get("untried", "")
+        if bool(untried) is bool(raw.get("trial")) or "\n" in untried:
+            raise ValueError("it needs either a trial, or one line that says why none is possible (untried)")
         return KnownChange(
             id=raw["id"],
             title=raw["title"],
@@ -288,6 +300,7 @@ def read(path: Path) -> KnownChange:
             trials=tuple(_trial(t, raw["id"], raw["title"]) for t in raw.get("trial", ())),
             audience=_audience(raw),
             published=tuple(raw.get("published", ())),
+            untried=untried,
         )
     except (KeyError, ValueError, TypeError, AttributeError, re.error) as error:
         raise VmtailorError(f"the catalogue's file {path.name} is wrong: {error}") from error

@@ -5,11 +5,11 @@
 from __future__ import annotations
 
 import functools
-import re
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
-from vmtailor.analysis.changes import load_catalogue
+from vmtailor.analysis.changes import load_catalogue, own_changes, trial_hardware
 from vmtailor.analysis.changes.change_catalogue import (
     SPOKEN,
     Candidate,
@@ -24,37 +24,75 @@ from vmtailor.model.change import Cause, Change, ChangeKind, Reason, Setting
 
 #: Suffix of a catalogue id that selects its change of the configuration, not of the command line.
 CONFIGURATION = "/configuration"
-_SYMBOL = re.compile(r"(?:CONFIG_)?([A-Z0-9][A-Za-z0-9_]*)=([^\s+]+)")
 #: A flag of the compiler, and files that init sets.
-_FLAG, _FILE = "cc:", ("/proc/sys/", "/sys/")
-#: A setting of the kernel's, which kernels since 5.8 take from their command line, before any program runs.
-_SYSCTL = re.compile(r"(sysctl\.[a-z][\w./-]*)=([\w.,:/-]+)")
+_FLAG, _FILE = "cc:", own_changes.FILES
+#: The name of all changes of the catalogue.
+ALL = "all"
 
 
 def for_machine(wanted: Sequence[str]) -> tuple[Candidate, ...]:
     """Return the changes to try on a machine with an init of its own: by id, or by that of the catalogue's file; `all`
-    for every one; `sysctl.NAME=VALUE`. Raises UserInputError for an unknown one."""
+    for every one, also those that no trial is possible of, which say so; own words (own_changes.py). Raises
+    UserInputError for an unknown one, and for the id of one that cannot be tried."""
     chosen: dict[str, Candidate] = {}
     for name in wanted:
-        if "+" in name:
+        if is_joined(name):
             chosen[name] = joined(name, for_machine)
             continue
-        found = _by_id(name) or _sysctl(name)
-        if not found:
-            ids = ", ".join([*(one.change.id for one in candidates()), "sysctl.NAME=VALUE"])
-            raise UserInputError(f"no change {name!r} can be tried on a machine", hint=f"there are: {ids}")
+        if name == ALL:
+            found: Sequence[Candidate] = (*candidates(), *untried())
+        else:
+            found = _by_id(name) or own_changes.on_machine(name, _ids())
         chosen.update((one.change.id, one) for one in found)
     return tuple(chosen.values())
 
 
+def is_joined(name: str) -> bool:
+    """Return whether a name is of several changes that are tried as one. A word in its long form is one word."""
+    return "+" in name and not name.startswith((own_changes.WORD, *_FILE))
+
+
+def untried() -> tuple[Candidate, ...]:
+    """Return the changes of the catalogue that no trial is possible of, each with the reason as its problem."""
+    return tuple(
+        Candidate(Change(one.id, one.title, (), (_advised(one),), problem=one.untried), one.id)
+        for one in catalogue()
+        if one.untried
+    )
+
+
+def impossible(change: Change) -> str:
+    """Return why no trial of a change is possible; "" where one is."""
+    return "" if change.settings else change.problem
+
+
+def _advised(one: KnownChange) -> Reason:
+    return Reason(Cause.ADVICE, f"advice:{one.id}", one.title)
+
+
+def _ids() -> tuple[str, ...]:
+    return tuple(dict.fromkeys([*(one.change.id for one in candidates()), *(one.id for one in catalogue())]))
+
+
 def for_system(wanted: Sequence[str], files: Sequence[tuple[str, str | None]] = ()) -> tuple[Candidate, ...]:
     """Return the changes to try on a fitted system: words and units, by id, since the user who names them must know
-    them. Files of its disk are each a path with its content, or None to remove it. Raises UserInputError for another
-    change, and for two contents of one file."""
-    if "all" in wanted:
+    them; settings of the kernel and units of the user's own. Files of its disk are each a path with its content, or
+    None to remove it. Raises UserInputError for another change, and for two contents of one file."""
+    if ALL in wanted:
         raise UserInputError("`all` cannot be tried on a fitted system", hint="name the changes that you can live with")
     found = for_machine(wanted)
     for one in found:
+        if one.hardware:
+            raise UserInputError(
+                f"{one.change.id} is tried on a machine {trial_hardware.words_for(one.hardware)}: a fit adds nothing",
+                hint=f"vmtailor boot DISK --try {one.change.id}",
+            )
+        for part in one.single:
+            if own_changes.is_own_word(part):
+                raise UserInputError(
+                    f"no change {part.change.id!r} can be tried on a fitted system",
+                    hint="an id, sysctl:NAME=VALUE or unit:-UNIT can; vmtailor boot DISK --try tries any word",
+                )
         for setting in one.change.settings:
             if setting.kind not in (ChangeKind.COMMAND_LINE, ChangeKind.UNIT):
                 raise UserInputError(
@@ -72,23 +110,20 @@ def _file(path: str, content: str | None) -> Candidate:
     return Candidate(Change(f"file:{path}", does, (Setting(ChangeKind.ROOTFS, path, content),), (asked,)))
 
 
-def _sysctl(name: str) -> list[Candidate]:
-    if not (match := _SYSCTL.fullmatch(name)):
-        return []
-    key = match[1].removeprefix("sysctl.")
-    setting = Setting(ChangeKind.COMMAND_LINE, match[1], match[2])
-    asked = Reason(Cause.USER, "user:try", "asked for")
-    return [Candidate(Change(name, f"{key} is {match[2]} from the start", (setting,), (asked,)))]
-
-
 def _by_id(name: str) -> list[Candidate]:
-    return [one for one in candidates() if name in ("all", one.change.id, one.advice)]
+    """Return the changes of a name. Raises UserInputError for the id of one that no trial is possible of."""
+    for one in untried():
+        if name == one.change.id:
+            raise UserInputError(
+                f"{name}: no trial is possible: {one.change.problem}", hint="docs/reference/advice.md has all remedies"
+            )
+    return [one for one in candidates() if name in (one.change.id, one.advice)]
 
 
 def for_bundle(wanted: Sequence[str], kernel_version: str) -> tuple[Candidate, ...]:
     """Return the changes to try on a bundle: as `for_machine`, and `SYMBOL=VALUE`, `ID/configuration`, `cc:FLAG`, files
-    of /proc/sys and /sys, and what is tried under load. `all` is every one that needs no other kernel, `load` every one
-    that is proposed under load. Raises UserInputError for an unknown one."""
+    of /proc/sys and /sys, and what is tried under load. `all` is every one, those that need another kernel or cannot be
+    tried with the reason; `load` is every one that is proposed under load. Raises UserInputError for an unknown one."""
     chosen: dict[str, Candidate] = {}
     for name in wanted:
         chosen.update((one.change.id, one) for one in _for_bundle(name, kernel_version))
@@ -96,41 +131,50 @@ def for_bundle(wanted: Sequence[str], kernel_version: str) -> tuple[Candidate, .
 
 
 def _typed(name: str) -> list[Candidate]:
-    """Return the change that a name spells out: cc:FLAG, or a file below /proc/sys or /sys with its value."""
+    """Return the change that cc:FLAG spells out."""
     asked = Reason(Cause.USER, "user:try", "asked for")
     if name.startswith(_FLAG) and len(name) > len(_FLAG):
         flag, equals, value = name.removeprefix(_FLAG).partition("=")
         setting = Setting(ChangeKind.COMPILER, flag, value if equals else "")
         return [Candidate(Change(name, f"the kernel compiled with {setting}", (setting,), (asked,)))]
-    if name.startswith(_FILE) and "=" in name:
-        path, _, value = name.partition("=")
-        setting = Setting(ChangeKind.RUNTIME, path, value)
-        return [Candidate(Change(name, f"{path} is {value} before the container starts", (setting,), (asked,)))]
     return []
 
 
 def _for_bundle(name: str, kernel_version: str) -> Sequence[Candidate]:
-    if match := _SYMBOL.fullmatch(name):
+    if is_joined(name):
+        return (joined(name, functools.partial(for_bundle, kernel_version=kernel_version)),)
+    if name.startswith(own_changes.CONFIG):
+        name = own_changes.symbol(name)
+    if match := own_changes.SYMBOL.fullmatch(name):
         asked = Reason(Cause.USER, "user:try", "asked for")
         return (_configured(f"{match[1]}={match[2]}", "", ((match[1], match[2]),), asked),)
-    if "+" in name and not name.startswith(_FILE):
-        return (joined(name, functools.partial(for_bundle, kernel_version=kernel_version)),)
-    if name == "all":
-        return [one for one in candidates() if not obstacle(one.change)]
-    if found := _by_id(name) or _typed(name) or load_catalogue.named(name):
-        return found
+    if name == ALL:
+        return (*(_without_compile(one) for one in candidates()), *untried())
+    if name.endswith(CONFIGURATION):
+        return _by_configuration(name, kernel_version)
+    named = _by_id(name) or _typed(name) or load_catalogue.named(name)
+    return named or own_changes.on_bundle(name, (*_ids(), *(one.id for one in load_catalogue.catalogue())))
+
+
+def _by_configuration(name: str, kernel_version: str) -> tuple[Candidate, ...]:
+    """Return the change of ID/configuration. Raises UserInputError where the file of that id says no values."""
     entry = next((one for one in catalogue() if one.id == name.removesuffix(CONFIGURATION)), None)
     values = _configuration(entry, kernel_version) if entry is not None else ()
     if entry is None or not values:
         configured = [one.id + CONFIGURATION for one in catalogue() if _configuration(one, kernel_version)]
-        there = [one.change.id for one in candidates() if not obstacle(one.change)]
         raise UserInputError(
             f"no change {name!r} can be tried on a bundle",
-            hint=f"there are: {', '.join(there)}; with another kernel, {', '.join(configured)}, or any SYMBOL=VALUE; "
-            f"under load, {', '.join(one.id for one in load_catalogue.catalogue())}, cc:FLAG, /proc/sys/NAME=VALUE",
+            hint=f"with another kernel there are: {', '.join(configured)}, or any SYMBOL=VALUE",
         )
-    reason = Reason(Cause.ADVICE, f"advice:{entry.id}", entry.title)
-    return (_configured(entry.id + CONFIGURATION, entry.id, values, reason),)
+    return (_configured(entry.id + CONFIGURATION, entry.id, values, _advised(entry)),)
+
+
+def _without_compile(one: Candidate) -> Candidate:
+    """Return a change of the catalogue as `all` tries it: one that compiles a kernel says its name instead."""
+    if not any(setting.kind is ChangeKind.CONFIG for setting in one.change.settings):
+        return one
+    why = f"it compiles another kernel, which takes minutes: --try {one.change.id}"
+    return replace(one, change=replace(one.change, settings=(), problem=why))
 
 
 def _configured(name: str, advice: str, values: tuple[tuple[str, str], ...], reason: Reason) -> Candidate:
@@ -144,7 +188,7 @@ def _configuration(entry: KnownChange, kernel_version: str) -> tuple[tuple[str, 
     """Return symbols and values of the first way that is a configuration and says them and nothing else."""
     for way in entry.ways:
         if way.kind is ChangeKind.CONFIG and in_range(kernel_version, way.from_version, way.until_version):
-            found = [_SYMBOL.fullmatch(part.strip()) for part in way.what.split(",")]
+            found = [own_changes.SYMBOL.fullmatch(part.strip()) for part in way.what.split(",")]
             if all(found):
                 return tuple((match[1], match[2]) for match in found if match)
     return ()
@@ -153,7 +197,10 @@ def _configuration(entry: KnownChange, kernel_version: str) -> tuple[tuple[str, 
 def joined(name: str, choose: Callable[[Sequence[str]], tuple[Candidate, ...]]) -> Candidate:
     """Return one change of several: of `a+b`, each as `choose` finds it."""
     parts = choose([part.strip() for part in name.split("+") if part.strip()])
-    return parts[0] if len(parts) == 1 else Candidate(together(name, [p.change for p in parts]), parts=parts)
+    if len(parts) == 1:
+        return parts[0]
+    hardware = tuple(dict.fromkeys(item for part in parts for item in part.hardware))
+    return Candidate(together(name, [part.change for part in parts]), parts=parts, hardware=hardware)
 
 
 def together(name: str, changes: Sequence[Change]) -> Change:
@@ -189,4 +236,6 @@ def _obstacle(setting: Setting) -> str:
         return "a container's machine has no initial RAM disk"
     if setting.kind is ChangeKind.MACHINE and setting.name in ("firmware", "options"):
         return "a container's machine takes no further options of QEMU"
+    if setting.kind is ChangeKind.MACHINE and trial_hardware.is_known(setting.name):
+        return f"a container's machine never has {trial_hardware.known()[setting.name].what}"
     return ""

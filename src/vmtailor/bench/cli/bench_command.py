@@ -102,13 +102,13 @@ def bench(
         Path | None, _sources("--netperf-source", "netperf", "do the network tests of efficiency with it")
     ] = None,
     inside: Annotated[
-        str | None,
+        Sequence[str],
         Option(
-            name="--inside",
-            help="Run engines and monitors within vm:DISK, a system that has them (make bench-engines, make "
-            "bench-lab), and count instructions.",
+            name="--inside", many=True, commas=True,
+            help="Run engines and monitors within vm:DISK, a system that has them, or vm:BUNDLE of its fit; count "
+            "instructions. Repeat it, or use commas.",
         ),
-    ] = None,
+    ] = (),
     program: Annotated[
         Sequence[tuple[str, Path]],
         Option(
@@ -171,7 +171,7 @@ def bench(
         return saved_results.advise(files, weights, runtimes_of(on) if on is not None else (), json=json)
     if files:
         raise UserInputError(f"{what} takes no files", hint="vmtailor bench report FILE... reads results")
-    at_once = inside is not None and count is not None and variant in (None, VIRTUAL)
+    at_once = bool(inside) and count is not None and variant in (None, VIRTUAL)
     file = out or Path(RESULTS)
     job = BenchJob(
         suites=suites_of(what),
@@ -191,7 +191,7 @@ def bench(
         host_name=plain(host_name or "")[:64],
         at_once=at_once,
     )
-    found = measure(job, Store(), inside=inside or "", require_kvm=require_kvm, programs=dict(program))
+    found = measure(job, Store(), insides=tuple(inside), require_kvm=require_kvm, programs=dict(program))
     printed.note(f"written: {file}")
     if csv is not None:
         saved_results.write_csv(found, csv)

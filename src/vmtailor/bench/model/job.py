@@ -13,6 +13,7 @@ from vmtailor.model.machine import Machine
 BENCH_IMAGE = "oci:build/images/bench"
 
 
+# vmtailor/bench-job/10: several machines around engines.
 # vmtailor/bench-job/9: monitors within a machine.
 # vmtailor/bench-job/8: instances at once in a machine.
 # vmtailor/bench-job/7: one variant alone; the host's name.
@@ -34,9 +35,9 @@ class BenchJob:
     Completed later: `archive`: the image's flat archive; `image_archive`: the same for engines to load. `folder`: holds
     all that the engines keep, and is removed afterwards. `machines`: those among the runtimes. `kvm`: KVM works here,
     so machines can be timed, too. `until_s`: the end by `within_s`, on the monotonic clock, which the scope shares.
-    `inside`: the machine in which `inside_runtimes`, named as `runtimes` are, run."""
+    `insides`: the machines in each of which `inside_runtimes`, named as `runtimes` are, run."""
 
-    SCHEMA: ClassVar[str] = "vmtailor/bench-job/9"
+    SCHEMA: ClassVar[str] = "vmtailor/bench-job/10"
 
     suites: tuple[SuiteName, ...]
     runtimes: tuple[str, ...]
@@ -59,7 +60,7 @@ class BenchJob:
     reference: str = ""
     within_s: float | None = None
     until_s: float | None = None
-    inside: BenchInside | None = None
+    insides: tuple[BenchInside, ...] = ()
     inside_runtimes: tuple[str, ...] = ()
     variant: str = ""
     host_name: str = ""

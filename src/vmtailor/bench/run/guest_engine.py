@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Engines within a virtual machine. Outside the scope, a user's system on a disk is made ready. Within it, the system
-boots on the instruction clock, and one of its engines runs one command."""
+"""Engines within a virtual machine: a system boots on the instruction clock, and one of its engines runs one
+command."""
 
 from __future__ import annotations
 
@@ -12,47 +12,33 @@ from typing import Any, ClassVar
 
 from vmtailor.analysis.guests import boots, machine_variants
 from vmtailor.base import notation
-from vmtailor.base.cache.store import Store, digest
-from vmtailor.base.errors import GuestError, UserInputError
+from vmtailor.base.errors import GuestError
 from vmtailor.base.files import temporary
 from vmtailor.base.natives import Natives, elf_symbols
-from vmtailor.base.progress import step
 from vmtailor.base.text import plain
 from vmtailor.bench.analysis import instance_report
 from vmtailor.bench.analysis.boot_counts import WITHIN, started
 from vmtailor.bench.analysis.guest_rounds import STEP, about
 from vmtailor.bench.model.instance import BENCH, BENCH_UNIXBENCH, Limits
-from vmtailor.bench.model.job import VM, BenchInside, BenchMachine
+from vmtailor.bench.model.job import BenchInside
 from vmtailor.bench.model.results import BenchFigure, RuntimeIdentity
 from vmtailor.bench.run import kernel_subsystems
 from vmtailor.bench.run.image_machine import counting
-from vmtailor.bench.run.machine_monitors import ReadyMonitor, with_monitors
 from vmtailor.bench.runtimes.description import Description
-from vmtailor.bench.runtimes.guest_runtime import ARCHIVE, ENTER, FAILED, FIRST, LOG, OURS, TREE, InGuest, in_guest
+from vmtailor.bench.runtimes.guest_runtime import ENTER, FAILED, FIRST, LOG, OURS, TREE, InGuest, in_guest
 from vmtailor.bench.runtimes.host_runtime import able
 from vmtailor.bench.suites.bench_run import ASKED, TAG
 from vmtailor.booting.booter import boot
-from vmtailor.drivers.distribution import packaged_baseline
-from vmtailor.drivers.distribution.selection import of_host
 from vmtailor.drivers.guest import attendant_volume, guest_programs
 from vmtailor.drivers.guest.attendant_volume import SystemRoot
-from vmtailor.drivers.rootfs import boot_disk as disks
-from vmtailor.drivers.rootfs.rootfs import Extra, build
-from vmtailor.model.architecture import named
 from vmtailor.model.boots.boot import Boot
 from vmtailor.model.boots.counters import CodeSpan
 from vmtailor.model.boots.ending import Gathered
 from vmtailor.model.boots.system_exercise import Saying, SystemExercise, SystemReady, SystemReadyKind
 from vmtailor.model.boots.workload import FIXED_KEY, Attended
 from vmtailor.model.exercise import Expect, Step, StepKind
-from vmtailor.model.image import Image
-from vmtailor.model.machine import Clock, Disk, Machine
-from vmtailor.model.plan import RootFormat
-from vmtailor.pipeline.systems import exercise_boots, subjects
-from vmtailor.pipeline.systems import inputs as systems
+from vmtailor.model.machine import Clock
 
-#: Memory of the machine, for engines and for the image while they load it.
-MEMORY_BYTES = 1 << 30
 #: Seconds of the guest's time for making an engine ready, and for one command; of processor time for a whole boot.
 PREPARE_S, COMMAND_S, BOOT_S = 1800.0, 600.0, 3600.0
 #: The machine's disks after the system's own: the image's files, and ours.
@@ -65,80 +51,6 @@ _BEGINS = "job_start"
 _ABOUT = "bench-about"
 #: Characters of an engine's version, as on a host: containerd's number comes after its address.
 _VERSION_LENGTH = 120
-
-
-def check(reference: str) -> Path:
-    """Return the disk that `vm:DISK` names. Raises UserInputError when it is none."""
-    if not reference.startswith(VM) or reference == VM:
-        raise UserInputError(
-            f"--inside {plain(reference)[:100]!r} names no machine", hint="--inside vm:DISK, a system with its engines"
-        )
-    path = Path(reference.removeprefix(VM))
-    if not path.is_file():
-        raise UserInputError(f"--inside: {plain(str(path))} is not a disk", hint="make bench-engines builds one")
-    disks.disk_of(path)
-    return path
-
-
-def ready(
-    reference: str,
-    image: Image,
-    image_archive: str,
-    store: Store,
-    *,
-    by_subsystem: bool = True,
-    monitored: Sequence[ReadyMonitor] = (),
-) -> BenchInside:
-    """Return the machine, with its kernel's symbols fetched and the image on disks. `image_archive`: the image as
-    engines load it; empty where none does. `by_subsystem`: count the kernel by subsystem, which needs its source, too.
-    `monitored`: the monitors among the engines; with any, KVM works in the machine, for all of them. Raises
-    UserInputError, HostError."""
-    path = check(reference)
-    with step(f"read {path.name}"), subjects.opened(f"{subjects.DISK}{path}", store) as found:
-        row = named(found.subject.architecture)
-        kernel = packaged_baseline.provide(of_host(), row, store, found.subject.kernel)
-        taken = systems.taken_out(found, guest_programs.of(row.name), store)
-        systems.require_same(taken / systems.KERNEL, Path(kernel.vmlinuz), found.subject)
-        words = systems.words(found.subject, row)
-        root = exercise_boots.root_of(found.subject, words)
-        own, which = systems.disk_of(found), systems.identity_of(found, store)[:12]
-    with step("put the image on disks"):
-        more = [entry for one in monitored for entry in one.entries]
-        volumes = _volumes(image, image_archive, guest_programs.of(row.name).guest / ENTER, more, store)
-    machine = Machine(
-        board=row.board_names[0], memory_bytes=MEMORY_BYTES, kernel=str(taken / systems.KERNEL),
-        initrd=str(taken / systems.INITRD), words=words, disks=(own, *(Disk(str(one)) for one in volumes)),
-        cpu_model=row.emulator.cpu_model, acpi=True, architecture=row.name,
-    )  # fmt: skip
-    machine = with_monitors(machine, monitored)
-    known = BenchMachine(
-        name=VM + path.stem, machine=machine, kernel=kernel.release, system_map=kernel.system_map,
-        subsystems=str(kernel_subsystems.known(kernel, row.name, store)) if by_subsystem else "", digest=which,
-    )  # fmt: skip
-    return BenchInside(
-        machine=known, disk=str(path.absolute()), root=root.device, root_type=root.type, init=root.init,
-        writable=root.writable, monitors=tuple(one.row for one in monitored),
-    )  # fmt: skip
-
-
-def _volumes(image: Image, image_archive: str, enter: Path, more: Sequence[Extra], store: Store) -> tuple[Path, Path]:
-    """Return the disk with the image's files, and ours. `enter`: our program for the machine's processor; `more`: files
-    of monitors."""
-
-    def of_image(folder: Path) -> None:
-        build(Path(image.archive), folder / "disk", RootFormat.EXT4)
-
-    def ours(folder: Path) -> None:
-        entries = [Extra(ENTER, data=enter, mode=0o755)]
-        entries += [Extra(ARCHIVE, data=Path(image_archive))] if image_archive else []
-        entries += more
-        build(None, folder / "disk", RootFormat.EXT4, entries)
-
-    key = digest("bench-tree/1", image.digest)
-    tree = store.get("bench-volume", key, of_image) / "disk"
-    parts = [part for one in more for part in (one.path, one.data)]
-    key = digest("bench-ours/1", image.digest if image_archive else "", enter, *parts)
-    return tree, store.get("bench-volume", key, ours) / "disk"
 
 
 @dataclass(frozen=True)

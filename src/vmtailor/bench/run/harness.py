@@ -92,11 +92,11 @@ def _rows(run: BenchRun, held: contextlib.ExitStack, at_once: rounds_boot.AtOnce
     job, scratch = run.job, run.folder / "machines"
     yield from (HostRow(run, name, held) for name in job.runtimes)
     yield from (MachineRow(run, ImageMachine(one, scratch)) for one in job.machines)
-    if job.inside is not None:
+    for inside in job.insides:
         for name in job.inside_runtimes:
-            yield GuestRow(run, GuestEngine(job.inside, description.load(name), scratch), at_once)
-        for one in job.inside.monitors:
-            yield MonitoredRow(run, MonitorEngine(job.inside, described(one, ()), scratch, monitor=one), at_once)
+            yield GuestRow(run, GuestEngine(inside, description.load(name), scratch), at_once)
+        for one in inside.monitors:
+            yield MonitoredRow(run, MonitorEngine(inside, described(one, ()), scratch, monitor=one), at_once)
 
 
 def _unpack(archive: Path, tree: Path) -> None:
@@ -127,7 +127,7 @@ def _descriptions(job: BenchJob) -> list[tuple[str, str]]:
     """Return which files describe runtimes of the user's own, as they are now, and what monitors start."""
     files = [name for name in (*job.runtimes, *job.inside_runtimes) if name not in description.known()]
     found = [(f"description of {description.load(name).name}", digest(Path(name))[:12]) for name in files]
-    monitors = () if job.inside is None else job.inside.monitors
+    monitors = dict.fromkeys(one for inside in job.insides for one in inside.monitors)
     return [*found, *((f"machine of {one.name}", one.machine) for one in monitors)]
 
 
@@ -283,9 +283,11 @@ def _words(options: Mapping[str, str]) -> list[str]:
 
 def _named(job: BenchJob, runtime: str) -> dict[str, str]:
     """Return the options that name a row."""
-    if job.inside is not None and runtime.startswith(within := f"{job.inside.machine.name}/"):
-        name, there = runtime.removeprefix(within), {"--inside": f"{VM}{job.inside.disk}"}
-        monitor = next((one for one in job.inside.monitors if one.name == name), None)
+    for inside in job.insides:
+        if not runtime.startswith(within := f"{inside.machine.name}/"):
+            continue
+        name, there = runtime.removeprefix(within), {"--inside": f"{VM}{inside.disk}"}
+        monitor = next((one for one in inside.monitors if one.name == name), None)
         if monitor is not None:
             return {"--on": monitor.asked, **there}
         engine = next(one for one in job.inside_runtimes if description.load(one).name == name)

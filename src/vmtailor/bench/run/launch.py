@@ -22,7 +22,7 @@ from vmtailor.bench.analysis.schedule import is_way
 from vmtailor.bench.model.instance import BENCH
 from vmtailor.bench.model.job import VM, BenchJob
 from vmtailor.bench.model.results import BenchResults
-from vmtailor.bench.run import guest_engine, image_machine, machine_monitors, rounds_boot
+from vmtailor.bench.run import image_machine, machine_around, machine_monitors, rounds_boot
 from vmtailor.bench.run.machine_counts import machine_tests
 from vmtailor.bench.runtimes import description
 from vmtailor.bench.runtimes.guest_runtime import ARCHIVE
@@ -47,13 +47,13 @@ def bench(
     asked: BenchJob,
     store: Store,
     *,
-    inside: str = "",
+    insides: Sequence[str] = (),
     require_kvm: bool = False,
     programs: Mapping[str, Path] = NO_PROGRAMS,
 ) -> BenchResults:
-    """Measure, and return what the results' file then holds. `inside`: `vm:DISK`, the machine in which the job's
-    engines run; empty: this host. `require_kvm`: fail unless machines can be timed. `programs`: the user's own of
-    monitors within that machine, by the monitor's name. Raises UserInputError, HostError."""
+    """Measure, and return what the results' file then holds. `insides`: `vm:DISK` or `vm:BUNDLE`, the machines in
+    which the job's engines run; none: this host. `require_kvm`: fail unless machines can be timed. `programs`: the
+    user's own of monitors within such a machine, by the monitor's name. Raises UserInputError, HostError."""
     out = Path(asked.out)
     if out.is_dir():
         raise UserInputError(f"{out} is a folder: results are one file", hint="-o bench.json")
@@ -63,28 +63,28 @@ def bench(
     for name in described:
         description.load(name)
     image_machine.check(named)
-    machine_monitors.check(monitored, programs, inside=bool(inside))
-    rounds_boot.check(asked.counts, described, inside=bool(inside))
-    if inside:
-        guest_engine.check(inside)
+    machine_monitors.check(monitored, programs, inside=bool(insides))
+    rounds_boot.check(asked.counts, described, inside=bool(insides))
+    if insides:
+        machine_around.check(insides)
         if not (described or monitored):
             raise UserInputError("--inside needs an engine that runs in the machine", hint="--on native,podman,…")
     job = replace(
         asked,
-        runtimes=() if inside else described,
-        inside_runtimes=described if inside else (),
+        runtimes=() if insides else described,
+        inside_runtimes=described if insides else (),
         out=str(out.absolute()),
         unixbench_source=_tree(UNIXBENCH, asked.unixbench_source),
         iozone_source=_tree(IOZONE, asked.iozone_source),
         netperf_source=_tree(NETPERF, asked.netperf_source),
         until_s=None if asked.within_s is None else time.monotonic() + asked.within_s,
-        at_once=bool(inside) and asked.at_once,
+        at_once=bool(insides) and asked.at_once,
         host_name=asked.host_name or stable_name(),
     )
-    _check_tests(job, with_machines=bool(inside) or len(described) < len(named), inside=bool(inside))
+    _check_tests(job, with_machines=bool(insides) or len(described) < len(named), inside=bool(insides))
     kvm_works = _kvm(required=require_kvm)
     require_root()
-    _require_seen(asked, store, inside)
+    _require_seen(asked, store, insides)
     image = _image(job.reference, store)
     job = replace(
         job,
@@ -95,11 +95,14 @@ def bench(
         program_sha256=_program(image),
         image_archive=packed(described, job.reference, image, store),
     )
-    if inside:
+    if insides:
         monitors_ = machine_monitors.ready(monitored, programs, image, job.reference, store)
         counted = bool(machine_tests(job, inside=True))
-        known = guest_engine.ready(inside, image, job.image_archive, store, by_subsystem=counted, monitored=monitors_)
-        job = replace(job, inside=known)
+        known = (
+            machine_around.ready(one, image, job.image_archive, store, by_subsystem=counted, monitored=monitors_)
+            for one in insides
+        )
+        job = replace(job, insides=tuple(known))
     # Of two runs into one file, each would drop what the other one adds.
     lock = store.folder("bench-locks") / digest(str(Path(job.out).resolve()))[:16]
     with locked(lock, f"a benchmark into {out.name}"), held() as scope:
@@ -123,10 +126,10 @@ def bench(
 _REPLACED = ("/run", "/dev/shm", "/proc", "/sys")
 
 
-def _require_seen(job: BenchJob, store: Store, inside: str) -> None:
+def _require_seen(job: BenchJob, store: Store, insides: Sequence[str]) -> None:
     """Raise UserInputError for a file in a folder that the run replaces by its own."""
     named = [("the results", Path(job.out)), ("the cache", store.root)]
-    named += [(name, Path(name.removeprefix(VM))) for name in (*job.runtimes, inside) if name.startswith(VM)]
+    named += [(name, Path(name.removeprefix(VM))) for name in (*job.runtimes, *insides) if name.startswith(VM)]
     sources = (job.unixbench_source, job.iozone_source, job.netperf_source)
     named += [(source, Path(source)) for source in sources if source]
     for what, path in named:

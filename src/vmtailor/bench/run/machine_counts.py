@@ -74,8 +74,8 @@ _OF_HOST = (
 def machine_tests(job: BenchJob, *, inside: bool = False) -> list[BenchTest]:
     """Return the counted tests of a job's suites. Their cost is that of an average row. `inside`: there will be a
     machine around its engines."""
-    monitors = 0 if job.inside is None else len(job.inside.monitors)
-    own, within = len(job.machines), len(job.inside_runtimes) + monitors
+    own = len(job.machines)
+    within = sum(len(job.inside_runtimes) + len(one.monitors) for one in job.insides) or len(job.inside_runtimes)
     cost_s = (own * _COST_S + within * _COST_WITHIN_S) / max(1, own + within)
     found = []
     if SuiteName.STARTUP in job.suites:
@@ -86,7 +86,7 @@ def machine_tests(job: BenchJob, *, inside: bool = False) -> list[BenchTest]:
             for test, row in INDEX.items()
             if row.units and (row.quick_units or not job.quick)
         ]
-    if SuiteName.EFFICIENCY in job.suites and (inside or job.inside is not None):
+    if SuiteName.EFFICIENCY in job.suites and (inside or job.insides):
         found += [
             BenchTest(SuiteName.EFFICIENCY, test, variant=CLOCK, cost=2 * cost_s, warm_up=False) for test in WITHIN_WORK
         ]
@@ -104,8 +104,8 @@ def cannot_tell(job: BenchJob) -> list[str]:
     """Return in words what is not measured of machines, and of engines within one, and why."""
     counted = (SuiteName.STARTUP, SuiteName.UNIXBENCH)
     found = []
-    if job.inside is not None:
-        name = job.inside.machine.name
+    for inside in job.insides:
+        name = inside.machine.name
         found += [
             f"{name}/…: {suite}: cannot tell: what runs within a machine is counted, not timed"
             for suite in job.suites
@@ -117,11 +117,11 @@ def cannot_tell(job: BenchJob) -> list[str]:
             found.append(f"{name}/…: unixbench dhry2reg, whetstone-double: cannot tell on the instruction clock")
         by_unit = SuiteName.EFFICIENCY in job.suites or (SuiteName.UNIXBENCH in job.suites and not job.at_once)
         words = (_NOT_IN_COUNTS, _OF_HOST) if by_unit else (_NOT_IN_COUNTS,)
-        found += [f"{name}/{one.name}: {text}" for one in job.inside.monitors for text in words]
+        found += [f"{name}/{one.name}: {text}" for one in inside.monitors for text in words]
         if SuiteName.UNIXBENCH in job.suites and job.at_once:
             found += [
                 f"{name}/{one.name}: unixbench: cannot tell: instances at once are an engine's"
-                for one in job.inside.monitors
+                for one in inside.monitors
             ]
     for machine in job.machines:
         for suite in job.suites:

@@ -47,7 +47,7 @@ def tests(job: BenchJob) -> list[BenchTest]:
     counts = dict.fromkeys(max(1, count) for count in job.counts)
     names = [test for test in INDEX if not job.only or test in job.only]
     # A processor with longer instructions executes fewer of them in a second.
-    pace = named(job.inside.machine.machine.architecture).emulator.pace if job.inside is not None else 0
+    pace = max((named(one.machine.machine.architecture).emulator.pace for one in job.insides), default=0)
     slower = _SLOWER / (1 << pace)
     return [
         BenchTest(

@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from vmtailor.analysis.changes import choice
+from vmtailor.analysis.changes import choice, trial_hardware
 from vmtailor.analysis.guests import machine_variants
 from vmtailor.base import output
 from vmtailor.base.cache.store import Store
@@ -147,8 +148,12 @@ def _tried(prepared: MachineRequest) -> BootSeries:
         if machine.kernel is None:
             raise UserInputError("judging by instructions needs --kernel")
         known = boot_attribution.of_package(Path(machine.kernel), store, machine.architecture)
-    if words := machine_testbed.doubt(machine.clock, judged_by, len(wanted), asked.times):
+    sides = Counter(one.hardware for one in wanted)
+    if words := machine_testbed.doubt(machine.clock, judged_by, min(sides.values()), asked.times):
         output.note(words)
+    for hardware in filter(None, sides):
+        ids = ", ".join(one.change.id for one in wanted if one.hardware == hardware)
+        output.note(f"{ids}: both machines {trial_hardware.words_for(hardware)}")
     parts = guest_programs.of(machine.architecture)
     with step(f"try {len(wanted)} changes on {Path(prepared.name).name}") as progress:
         return boot_trials.on_machine(

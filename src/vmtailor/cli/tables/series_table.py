@@ -228,11 +228,13 @@ def _more(one: Change, name: str) -> Effect | None:
 
 def _trial_row(one: Change, per: float, more: Sequence[str]) -> tuple[Text | str, ...]:
     change = Text(one.id, style="bold" if one.id == "together" else "")
-    change.append(BREAK).append((one.problem or one.does)[:90], style="red" if one.problem else "dim")
     measured = one.measured[0] if one.measured else None
     interval = "–" if measured is None else f"{-measured.high / per:.2f} – {-measured.low / per:.2f}"
     interval = "exact" if measured is not None and measured.low == measured.high else interval
     untried = bool(one.problem) and measured is None and one.verdict is Verdict.UNDECIDED
+    # The reason why a change is not tried is all that its row has to say.
+    text = one.problem if untried else (one.problem or one.does)[:90]
+    change.append(BREAK).append(text, style="red" if one.problem else "dim")
     verdict = Text("not tried" if untried else str(one.verdict), style="dim" if untried else _COLOURS[one.verdict])
     figures = (_saving(one.expected[0] if one.expected else None, per), _saving(measured, per), interval)
     return change, *figures, *(_saving(_more(one, name), _BESIDE[name][1]) for name in more), verdict

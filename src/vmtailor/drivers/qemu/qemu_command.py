@@ -142,7 +142,9 @@ def _lines(machine: Machine, ends: Ends) -> list[str]:
         argv = [*_to(ends.console, "serial"), "-serial", "chardev:serial"]
         argv += ["-chardev", "stdio,id=attendant,signal=off", *_second_port("attendant", known)]
     else:
-        argv = ["-chardev", "stdio,id=serial,signal=off", "-serial", "chardev:serial"]
+        # A virtio console among the machine's own words may share the line (data/hardware.toml).
+        shared = ",mux=on" if any(word.endswith(",chardev=serial") for word in machine.extras) else ""
+        argv = ["-chardev", f"stdio,id=serial,signal=off{shared}", "-serial", "chardev:serial"]
         argv += ["-chardev", "null,id=line"] if machine.line is TalkLine.VIRTIO else []
     if ends.probe is not None:
         argv += [*_to(ends.probe, "probe"), *_second_port("probe", known)]

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, ClassVar
 
@@ -131,5 +131,9 @@ class BootSeries:
 
     @property
     def controls(self) -> tuple[Boot, ...]:
-        """Return the boots with words that mean nothing."""
-        return tuple(boot for one in self.variants[1:] if not one.changes for boot in self.of(one.name))
+        """Return the boots of the first machine with words that mean nothing."""
+        alike = [one for one in self.variants[1:] if not one.changes and self._is_first_but_for_words(one)]
+        return tuple(boot for one in alike for boot in self.of(one.name))
+
+    def _is_first_but_for_words(self, one: Variant) -> bool:
+        return replace(one.machine, words=self.variants[0].machine.words) == self.variants[0].machine

@@ -103,6 +103,8 @@ def test_orders_and_shares_by_9p(tmp_path: Path) -> None:
 
 
 def test_the_symbols_of_a_group_are_kept_by_its_name() -> None:
+    assert kept_symbols(["A=y,B=0x10,C", "D=n"]) == ("A=y", "B=0x10", "C", "D=n")
+    assert kept_symbols(['CMDLINE="a,b"', "E=one,two"]) == ('CMDLINE="a,b"', "E=one,two")
     assert kept_symbols(["folders,ACPI", "volumes"]) == ("FUSE_FS", "VIRTIO_FS", "ACPI", "EXT4_FS", "EXT4_FS_SECURITY")
 
 

@@ -189,10 +189,14 @@ def margins(given: Sequence[str]) -> tuple[Margin, ...]:
     return tuple(margin for margin in Margin if margin.value in names)
 
 
+#: Symbols between commas, none of which has a text as its value.
+_LISTED = re.compile(r"(?:[^=,]*(?:=(?:[ymn]|\d{1,20}|0x[0-9A-Fa-f]{1,16}))?(?:,|$))+")
+
+
 def kept_symbols(given: Sequence[str]) -> tuple[str, ...]:
-    """Return symbols as NAME or NAME=VALUE. Only names alone are split at commas: a value may hold one. `folders` and
-    `volumes` are what `run -v` needs of a kernel."""
-    names = (name for text in given for name in ([text] if "=" in text else text.split(",")) if name)
+    """Return symbols as NAME or NAME=VALUE, split at commas where all values are y, m, n or numbers: a text may
+    hold a comma. `folders` and `volumes` are what `run -v` needs of a kernel."""
+    names = (name for text in given for name in (text.split(",") if _LISTED.fullmatch(text) else [text]) if name)
     return tuple(symbol for name in names for symbol in GROUPS.get(name, (name,)))
 
 

@@ -17,7 +17,7 @@ from vmtailor.model.change import ChangeKind, Setting
 from vmtailor.model.machine import Machine
 from vmtailor.model.option import Option
 from vmtailor.model.option_rows import TRY
-from vmtailor.pipeline.change_means import CREDENTIAL, SET, TMPFILES, Means, applied
+from vmtailor.pipeline.change_means import LINES, ONE_LINE, SET, Means, applied
 
 MACHINE = replace(USUAL, kernel="/k", words=("root=/dev/vda", "audit=1", "systemd.mask=cron.service"))
 SYSTEM, CONTAINER = Means(Path(), Path(), services=True), Means(Path(), Path(), tuned=True)
@@ -69,9 +69,11 @@ def test_settings_of_a_running_kernel() -> None:
     assert typed.change.settings == of_catalogue.change.settings == (queue,)
     told = on_bundle("disk:scheduler=none", "sysctl:vm.swappiness=10").words[-1]
     assert told == f"{SET}=/sys/block/vda/queue/scheduler=none;/proc/sys/vm/swappiness=10"
+    (word,) = [one for one in on_machine("disk:scheduler=none").words if one.startswith("systemd.set_credential")]
+    assert word == f'{ONE_LINE}w /sys/block/vda/queue/scheduler - - - - none"'
     words = on_machine("disk:scheduler=none+disk:read_ahead_kb=8", "/proc/sys/vm/swappiness=10").words
-    (word,) = [one for one in words if one.startswith(CREDENTIAL)]
-    lines = base64.b64decode(word.removeprefix(f"{CREDENTIAL}={TMPFILES}")).decode()
+    (word,) = [one for one in words if one.startswith("systemd.set_credential")]
+    lines = base64.b64decode(word.removeprefix(LINES)).decode()
     assert lines == (
         "w /sys/block/vda/queue/scheduler - - - - none\n"
         "w /sys/block/vda/queue/read_ahead_kb - - - - 8\n"
@@ -89,7 +91,7 @@ def test_a_setting_through_systemd_is_taken_back() -> None:
     again, (over,) = applied([choice.for_machine(["disk:scheduler=bfq"])[0].change], both, SYSTEM)
     assert over.setting.before == "none" and again != both
     with pytest.raises(UserInputError, match="not in base64"):
-        applied(changes, replace(MACHINE, words=(f"{CREDENTIAL}={TMPFILES}?",)), SYSTEM)
+        applied(changes, replace(MACHINE, words=(f"{LINES}?",)), SYSTEM)
     for name in ("/sys/../etc/passwd=1", "/sys/x=a\nb"):
         with pytest.raises(UserInputError, match=r"no setting of the kernel|cannot be written"):
             on_machine(name)

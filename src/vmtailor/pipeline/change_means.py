@@ -24,8 +24,9 @@ from vmtailor.model.machine import Machine
 GATHERED = ("module_blacklist", "initcall_blacklist", "modprobe.blacklist")
 #: The word by which init is told what to write below /proc/sys and /sys (docs/reference/guest-init.md).
 SET = "VT_SET"
-#: The word by which systemd (252 and later) is told what its systemd-tmpfiles writes, beside what its files say.
-CREDENTIAL, TMPFILES = "systemd.set_credential_binary", "tmpfiles.extra:"
+#: The words by which systemd is told what its systemd-tmpfiles writes, beside what its files say: one line (systemd 252
+#: and later), or several in base64 (254 and later).
+ONE_LINE, LINES = 'systemd.set_credential="tmpfiles.extra:', "systemd.set_credential_binary=tmpfiles.extra:"
 
 
 @dataclass(frozen=True)
@@ -233,20 +234,31 @@ def _runtime(setting: Setting, machine: Machine, means: Means) -> tuple[Machine,
 def _by_credential(setting: Setting, machine: Machine) -> tuple[Machine, Setting]:
     """Set a file by systemd-tmpfiles, which writes what a credential on the command line says: one line for a file."""
     _require_kernel(machine)
-    begin = f"{CREDENTIAL}={TMPFILES}"
-    now = next((word.removeprefix(begin) for word in machine.words if word.startswith(begin)), "")
-    try:
-        lines = base64.b64decode(now, validate=True).decode().splitlines()
-    except (binascii.Error, UnicodeDecodeError) as error:
-        raise UserInputError(f"the word {CREDENTIAL} of the command line is not in base64") from error
+    lines = _told(machine.words)
     kept = [line for line in lines if line.split()[1:2] != [setting.name]]
     before = next((" ".join(line.split()[6:]) for line in lines if line not in kept), None)
     if setting.value is not None:
         kept.append(f"w {setting.name} - - - - {setting.value}")
-    text = "".join(f"{line}\n" for line in kept)
-    words = tuple(word for word in machine.words if not word.startswith(begin))
-    word = (begin + base64.b64encode(text.encode()).decode(),) if kept else ()
-    return replace(machine, words=(*words, *word)), replace(setting, before=before)
+    words = tuple(word for word in machine.words if not word.startswith((ONE_LINE, LINES)))
+    if len(kept) == 1:
+        words = (*words, f'{ONE_LINE}{kept[0]}"')
+    elif kept:
+        text = "".join(f"{line}\n" for line in kept)
+        words = (*words, LINES + base64.b64encode(text.encode()).decode())
+    return replace(machine, words=words), replace(setting, before=before)
+
+
+def _told(words: Sequence[str]) -> list[str]:
+    """Return the lines that systemd-tmpfiles is told on a command line. Raises UserInputError for what is no base64."""
+    for word in words:
+        if word.startswith(ONE_LINE):
+            return [word.removeprefix(ONE_LINE).removesuffix('"')]
+        if word.startswith(LINES):
+            try:
+                return base64.b64decode(word.removeprefix(LINES), validate=True).decode().splitlines()
+            except (binascii.Error, UnicodeDecodeError) as error:
+                raise UserInputError(f"the word {LINES} of the command line is not in base64") from error
+    return []
 
 
 #: Files that init may set, and values that a word of the command line can carry to it.

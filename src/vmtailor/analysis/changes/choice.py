@@ -19,6 +19,7 @@ from vmtailor.analysis.changes.change_catalogue import (
     catalogue,
     in_range,
 )
+from vmtailor.base import manual
 from vmtailor.base.errors import UserInputError
 from vmtailor.model.change import Cause, Change, ChangeKind, Reason, Setting
 
@@ -115,7 +116,8 @@ def _by_id(name: str) -> list[Candidate]:
     for one in untried():
         if name == one.change.id:
             raise UserInputError(
-                f"{name}: no trial is possible: {one.change.problem}", hint="docs/reference/advice.md has all remedies"
+                f"{name}: no trial is possible: {one.change.problem}",
+                hint=f"{manual.command('advice')} has all remedies",
             )
     return [one for one in candidates() if name in (one.change.id, one.advice)]
 

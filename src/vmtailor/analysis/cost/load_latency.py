@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 
+from vmtailor.base import manual
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.figures import grouped
 from vmtailor.base.text import plural
@@ -46,7 +47,7 @@ def require_enough(judged: tuple[JudgedBy, ...], exercise: Exercise | None) -> N
         if not loads:
             raise UserInputError(
                 f"--judge {by} is of a load at a rate, and the exercise {origin} has none",
-                hint='a step of kind = "rate" in --exercise FILE (docs/reference/exercise.md)',
+                hint=f'a step of kind = "rate" in --exercise FILE: {manual.command("exercise")}',
             )
         if asked < needed:
             raise UserInputError(

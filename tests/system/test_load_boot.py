@@ -16,7 +16,7 @@ from vmtailor.model.boots.series import BootSeries
 
 pytestmark = pytest.mark.system
 
-LOADS = """
+HTTP = """
 [ready]
 kind = "healthcheck"
 
@@ -40,7 +40,8 @@ port = 80
 users = 2
 pause_s = [0.01, 0.02]
 pages = [{ path = "/" }, { path = "/not-there", status = 404 }]
-
+"""
+LOADS = f"""{HTTP}
 [[load]]
 kind = "peak"
 protocol = "command"
@@ -83,7 +84,7 @@ def test_on_the_wall_clock_the_same_is_asked_and_a_wrong_answer_is_named(lighttp
 
 
 def test_this_host_asks_over_the_machines_network(lighttpd: Fitted, tmp_path: Path) -> None:
-    (tmp_path / "loads.toml").write_text(LOADS)
+    (tmp_path / "loads.toml").write_text(HTTP)
     words = ("-x", tmp_path / "loads.toml", "--clients", "host", "-n", "1", "--json", "-o", tmp_path / "out")
     ended = run_program(tmp_path, "boot", lighttpd.bundle, *words, timeout_s=600)
     assert ended.code == 0, ended.stderr

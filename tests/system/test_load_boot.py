@@ -16,7 +16,7 @@ from vmtailor.model.boots.series import BootSeries
 
 pytestmark = pytest.mark.system
 
-HTTP = """
+LOADS = """
 [ready]
 kind = "healthcheck"
 
@@ -40,8 +40,7 @@ port = 80
 users = 2
 pause_s = [0.01, 0.02]
 pages = [{ path = "/" }, { path = "/not-there", status = 404 }]
-"""
-LOADS = f"""{HTTP}
+
 [[load]]
 kind = "peak"
 protocol = "command"
@@ -84,11 +83,13 @@ def test_on_the_wall_clock_the_same_is_asked_and_a_wrong_answer_is_named(lighttp
 
 
 def test_this_host_asks_over_the_machines_network(lighttpd: Fitted, tmp_path: Path) -> None:
-    (tmp_path / "loads.toml").write_text(HTTP)
+    # No rate: a busy host may not hold it.
+    load = '[[load]]\nkind = "peak"\nport = 80\nat_once = 4\nrequests = 100\n'
+    (tmp_path / "loads.toml").write_text(f'[ready]\nkind = "healthcheck"\n{load}{load}')
     words = ("-x", tmp_path / "loads.toml", "--clients", "host", "-n", "1", "--json", "-o", tmp_path / "out")
     ended = run_program(tmp_path, "boot", lighttpd.bundle, *words, timeout_s=600)
     assert ended.code == 0, ended.stderr
     (found,) = (one.boot for one in series_of(json.loads(ended.stdout)).boots)
     assert found.container is not None
-    assert [load.stages[0].right for load in found.container.loads] == [100, 100, 4]
+    assert [load.stages[0].right for load in found.container.loads] == [100, 100]
     assert_nothing_left(ended)

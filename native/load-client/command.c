@@ -162,9 +162,3 @@ struct connection *command_next_end(struct connection *connections, unsigned cou
         }
     }
 }
-
-void command_kill(struct connection *connection) {
-    if (connection->pid > 0)
-        kill(-connection->pid, SIGKILL);
-    connection->pid = 0;
-}

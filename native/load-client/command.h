@@ -16,8 +16,6 @@ void command_start(struct connection *connection, int poller, char why[200]);
 void command_read(struct connection *connection);
 /* The next request whose process has ended, judged, among `count` connections; NULL where none has. */
 struct connection *command_next_end(struct connection *connections, unsigned count, char why[200]);
-/* Kill a request's process and all of its session. */
-void command_kill(struct connection *connection);
 /* Signals while waiting: the end of a process is one. */
 const sigset_t *command_signals(void);
 

@@ -5,13 +5,12 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-#include "load-client/command.h"
 
 static void done(struct connection *connection, enum failure failure) {
     connection->progress = DONE;
@@ -25,7 +24,9 @@ void connection_close(struct connection *connection) {
 }
 
 void connection_give_up(struct connection *connection, enum failure failure) {
-    command_kill(connection);
+    if (connection->pid > 0)
+        kill(-connection->pid, SIGKILL); /* the command, and all of its session */
+    connection->pid = 0;
     connection_close(connection);
     done(connection, failure);
 }
@@ -251,11 +252,7 @@ static bool receive(struct connection *connection, const struct plan *plan, char
 }
 
 void connection_advance(struct connection *connection, const struct plan *plan, int poller, char why[200]) {
-    bool more = plan->protocol != COMMAND;
-    if (!more && connection->progress == CONNECTING)
-        command_start(connection, poller, why);
-    else if (!more)
-        command_read(connection);
+    bool more = true;
     while (more)
         more = connection->progress == CONNECTING  ? open_socket(connection, plan, poller)
                : connection->progress == SENDING   ? send_request(connection)

@@ -133,7 +133,12 @@ static void take_end(struct connection *connection, uint64_t now) {
 }
 
 static void advance(struct connection *connection) {
-    connection_advance(connection, run.plan, poller, run.stage->why);
+    if (run.plan->protocol != COMMAND)
+        connection_advance(connection, run.plan, poller, run.stage->why);
+    else if (connection->progress == CONNECTING)
+        command_start(connection, poller, run.stage->why);
+    else
+        command_read(connection);
     if (connection->progress == DONE)
         take_end(connection, now_ns());
 }

@@ -337,7 +337,7 @@ def test_what_is_known_of_a_bundles_kernel(folder: Path, source: SourceTree, mon
     loaded, store = bundle_folder.load(folder), Store()
     asked: list[Any] = []
 
-    def read_tree(*given: Any, architecture: str) -> Any:
+    def read_tree(*given: Any, architecture: str, llvm: Any = None) -> Any:
         asked.append((*given, architecture))
         return kernel_tree.read_tree()
 
@@ -373,7 +373,7 @@ def test_a_kernel_with_other_values_is_compiled_from_the_plan(
     seal(folder, records.load(Bundle, folder / "bundle.json"))
     asked: list[Any] = []
 
-    def read_tree(*given: Any, architecture: str) -> Any:
+    def read_tree(*given: Any, architecture: str, llvm: Any = None) -> Any:
         asked.append((*given, architecture))
         return kernel_tree.read_tree()
 

@@ -14,7 +14,7 @@ _KIB = 1024
 #: Memory: 245240K/261752K available (6144K kernel code, 814K rwdata, 448K rodata, 700K init, 500K bss, …)
 _MEMORY = re.compile(r"Memory: (\d{1,15})K/(\d{1,15})K available \(([^()\n]*)\)")
 _PART = re.compile(r"(\d{1,15})K (kernel code|rwdata|rodata|init|bss|reserved)")
-_FREED = re.compile(r"Freeing (?:unused (?:kernel|decrypted)|SMP alternatives)[^\n]*memory: (\d{1,15})K")
+_FREED = re.compile(r"Freeing (?:unused (?:kernel|decrypted)|SMP alternatives)[^\n]{0,80}?memory: (\d{1,15})K")
 _FIELD = re.compile(r"^(\w+(?:\(\w+\))?):\s+(\d{1,15})( kB)?$", re.MULTILINE)
 #: Lines of /proc/meminfo that count the kernel's own objects.
 _OBJECTS = ("Slab", "KernelStack", "PageTables", "Percpu")

@@ -127,7 +127,9 @@ def _own(path: Path, store: Store) -> Around:
         initrd=str(taken / systems.INITRD), words=words, disks=(own,), cpu_model=row.emulator.cpu_model, acpi=True,
         architecture=row.name,
     )  # fmt: skip
-    return Around(machine, root, kernel.release, kernel, kernel.system_map, which)
+    return Around(
+        machine=machine, root=root, kernel=kernel.release, packaged=kernel, system_map=kernel.system_map, which=which
+    )
 
 
 def _fitted(path: Path, store: Store) -> Around:
@@ -144,8 +146,8 @@ def _fitted(path: Path, store: Store) -> Around:
     root = exercise_boots.root_of(loaded.system, bundle.words)
     symbols = str(loaded.file(bundle.system_map))
     return Around(
-        replace(machine, network=False), root, f"{bundle.kernel_version} as fitted", packaged, symbols,
-        machine_digest(bundle),
+        machine=replace(machine, network=False), root=root, kernel=f"{bundle.kernel_version} as fitted",
+        packaged=packaged, system_map=symbols, which=machine_digest(bundle),
     )  # fmt: skip
 
 

@@ -96,16 +96,11 @@ def _tried(entry: KnownChange) -> list[str]:
         return [f"- **Not tried:** {entry.untried}"]
     lines = []
     for one in entry.trials:
-        both = f" ({both_sides(one.hardware)})" if one.hardware else ""
+        both = f" (both machines {trial_hardware.words_for(one.hardware)})" if one.hardware else ""
         compiles = any(setting.kind is ChangeKind.CONFIG for setting in one.change.settings)
         where = " (on bundles: a kernel is compiled)" if compiles else both
         lines.append(f"- **Tried as** `{one.change.id}`: {one.change.does}{where}")
     return lines
-
-
-def both_sides(hardware: tuple[str, ...]) -> str:
-    """What both machines of a trial have, or lack."""
-    return f"both machines {trial_hardware.words_for(hardware)}"
 
 
 def entry_text(entry: KnownChange) -> str:

@@ -173,6 +173,8 @@ def test_a_word_with_a_line_feed_is_refused() -> None:
     machine = replace(MACHINE, words=("quiet\n--no-seccomp",))
     with pytest.raises(UserInputError, match="line feed"):
         monitors.of(machine).command(machine)
+    with pytest.raises(UserInputError, match="line feed"):
+        lab_monitor.entries(Orders(("a",)), MACHINE, None, Wants(loads=(("contains=a\naddress=192.0.2.1",),)))
 
 
 def test_without_a_lab_it_is_said(tmp_path: Path) -> None:

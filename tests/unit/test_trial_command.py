@@ -81,7 +81,7 @@ def series(folder: Path, subject: str) -> Path:
         "1", subject, parse_signal("ssh"), 1.0, (Variant("base", machine, ""),),
         (SeriesBoot("base", 1, "base-1", Boot(Outcome.READY, (), 1.0)),),
     )  # fmt: skip
-    (folder / "base-1").mkdir()
+    (folder / "base-1").mkdir(parents=True)
     records.save(record, folder / RECORD)
     (folder / "base-1" / "console.log").write_text(LOG)
     return folder / "base-1" / "console.log"
@@ -97,6 +97,7 @@ def test_the_record_beside_a_log_tells_the_machine(tmp_path: Path) -> None:
         ),
     )  # fmt: skip
     other = tmp_path / "other" / "dmesg"
+    assert booted_log.booted(series(tmp_path / "option", "--qemu=-drive")) is None
     assert booted_log.booted(other) is None and booted_log.booted(Path("-")) is None
     (tmp_path / RECORD).write_text("{")
     assert booted_log.booted(tmp_path / "base-1" / "console.log") is None

@@ -83,7 +83,7 @@ def of_bundle(path: Path, store: Store, exercise: Path | None = None) -> Followe
     work = bundle_booter.workload_of(asked, _MOST_S)
     found = _followed(machine, work, table, ours, ours.marks() if marks is None else marks, store)
     title = f"{path}, Linux {loaded.bundle.kernel_version}"
-    targets = call_targets.of_kernel(loaded.kernel.read_bytes(), table, named(loaded.bundle.architecture))
+    targets = call_targets.of_kernel(loaded.data(loaded.bundle.kernel), table, named(loaded.bundle.architecture))
     if exercise is not None:
         return FollowedCalls(found, (), title, targets)
     record, folder, _ = saved_trace.of_container(loaded)

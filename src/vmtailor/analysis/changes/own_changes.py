@@ -27,7 +27,7 @@ WORD, CONFIG = "word:", "config:"
 FILES = ("/proc/sys/", "/sys/")
 #: A symbol with its value.
 SYMBOL = re.compile(r"(?:CONFIG_)?([A-Z0-9][A-Za-z0-9_]*)=([^\s+]+)")
-#: Where the kernel has the settings of the first disk's queue.
+#: The folder of the settings of the first disk's queue.
 _QUEUE = "/sys/block/vda/queue/"
 _MASK, _SYSCTL = "systemd.mask", "sysctl."
 #: How much of a word and of an id is the same before the word is taken for a misspelt id: `nosmt` is none.

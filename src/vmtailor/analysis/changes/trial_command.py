@@ -14,7 +14,7 @@ from vmtailor.model.change import ChangeKind
 
 #: Stand for what a log does not tell.
 DISK, BUNDLE = "DISK", "BUNDLE"
-#: What a disk's boot needs before its command line can be changed.
+#: Options by which a disk boots with a command line of its own.
 _DIRECT = ("--kernel", "FILE", "--initrd", "FILE", "--append", "WORDS")
 _VERB = ("vmtailor", "boot")
 #: Kinds of settings that are on the kernel's command line, or beside it.

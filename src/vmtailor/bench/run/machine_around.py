@@ -151,7 +151,7 @@ def _fitted(path: Path, store: Store) -> Around:
     )  # fmt: skip
 
 
-#: What a kernel needs for the disks of the benchmark.
+#: Symbols that a kernel needs for the disks of the benchmark.
 _ASKED = ("EXT4_FS", "VIRTIO_BLK")
 
 

@@ -24,6 +24,8 @@ def booted(log: Path) -> BootOrigin | None:
         if not file.is_file():
             return None
         series = records.load(BootSeries, file)
+        if series.subject.startswith("-"):
+            return None  # nobody booted it: the command that is printed would have an option more
         variant = next((one.variant for one in series.boots if one.folder == place.name), None)
         machine = next((one.machine for one in series.variants if one.name == variant), None)
         if machine is not None:

@@ -237,7 +237,6 @@ def _require_load(step: Step, load: Load, where: Path) -> None:
             raise _wrong(where, "a command names no program")
         _require_clean(page.command, where)
         _require_expect(Expect(page.status, contains=page.contains, stdout=page.answer, sha256=page.sha256), where)
-        _require_clean(page.command, where)
 
 
 def _require_expect(expect: Expect, where: Path) -> None:

@@ -211,8 +211,7 @@ class LabMonitor(Monitor):
         if self._program is not None:
             orders = replace(orders, argv=(f"{_FOLDER}/{_PROGRAM}", *orders.argv[1:]))
         orders = replace(orders, argv=(f"{_FOLDER}/{_BEGIN}", *orders.argv))
-        if any("\n" in word for word in orders.argv):
-            raise UserInputError("a word with a line feed cannot be given to a monitor in the lab")
+        _lines("argv", orders.argv)  # refused before the lab starts
         return orders
 
     @contextlib.contextmanager
@@ -310,21 +309,27 @@ def disk_name(number: int) -> str:
 def entries(orders: Orders, machine: Machine, program: Path | None, wants: Wants = NOTHING_MORE) -> list[Extra]:
     """Return what the disk with the orders holds: the monitor's words, the files that it reads, the kernel, the words
     of loads and their client. Exits are traced to the disk behind the machine's."""
-    found = [Extra("argv", data="".join(f"{word}\n" for word in orders.argv).encode())]
+    found = [_lines("argv", orders.argv)]
     found += [Extra(_BEGIN, data=guest_programs.of(machine.architecture).begin, mode=0o755)]
     if wants.exits is not None:
         lines = (disk_name(len(machine.disks)), *_EVENTS)
-        found += [Extra(_TRACE, data="".join(f"{line}\n" for line in lines).encode())]
+        found += [_lines(_TRACE, lines)]
     if wants.loads:
         found += [Extra(_CLIENT, data=guest_programs.of(machine.architecture).load_client.read_bytes(), mode=0o755)]
-    for place, load in enumerate(wants.loads):
-        found += [Extra(f"{_LOAD}{place}", data="".join(f"{word}\n" for word in load).encode())]
+    found += [_lines(f"{_LOAD}{place}", load) for place, load in enumerate(wants.loads)]
     found += [Extra(name, data=data) for name, data in orders.files.items()]
     found += [Extra(name, data=Path(path)) for name, path in machine.files.items()]
     found += [Extra("network")] if machine.network else []
     found += [Extra(SMALL_PAGES)] if SMALL_PAGES in machine.extras else []
     found += [Extra(_PROGRAM, data=program, mode=0o755)] if program is not None else []
     return found
+
+
+def _lines(name: str, words: Sequence[str]) -> Extra:
+    """Return a file with a word a line. Raises UserInputError for a word that would be two."""
+    if any("\n" in word for word in words):
+        raise UserInputError("a word with a line feed cannot be given to a monitor or a client in the lab")
+    return Extra(name, data="".join(f"{word}\n" for word in words).encode())
 
 
 def drain(line: SerialLine, into: bytearray) -> None:

@@ -273,7 +273,12 @@ def stop(*_: object) -> None:
 
 def goes_back(pattern: re.Pattern[str] | re.Pattern[bytes], method: str) -> Input | None:
     """Return an input whose cost grows faster than its length, or None."""
-    return next((given for given in inputs(pattern) if _grows(pattern, method, given)), None)
+    return next((given for given in inputs(pattern) if _grows_always(pattern, method, given)), None)
+
+
+def _grows_always(pattern: re.Pattern[str] | re.Pattern[bytes], method: str, given: Input) -> bool:
+    """Return whether the cost grows each of three times: a host whose processor is taken away slows one down."""
+    return all(_grows(pattern, method, given) for _ in range(3))
 
 
 def _grows(pattern: re.Pattern[str] | re.Pattern[bytes], method: str, given: Input) -> bool:

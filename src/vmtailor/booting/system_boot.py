@@ -24,6 +24,7 @@ from vmtailor.drivers.guest.guest_session import GuestSession
 from vmtailor.drivers.guest.ready import ConsoleWatcher
 from vmtailor.drivers.host import host_client
 from vmtailor.drivers.monitors.monitor import Counter, Wants
+from vmtailor.drivers.rootfs import small_initrd
 from vmtailor.model.boots.boot import Boot
 from vmtailor.model.boots.counters import CodeOwner
 from vmtailor.model.boots.ending import End, Gathered
@@ -48,8 +49,9 @@ def with_attendant(machine: Machine, volume: Path) -> Machine:
     """Return the machine with the attendant's disk behind its own, so that the kernel starts the attendant."""
     device = f"/dev/vd{chr(ord('a') + len(machine.disks))}"
     words = tuple(word for word in machine.words if word.partition("=")[0] not in _ROOT_WORDS)
-    own = (f"root={device}", "rootfstype=ext4", "ro", f"init={PROGRAM}")
-    return replace(machine, disks=(*machine.disks, Disk(str(volume))), words=(*own, *words))
+    disk = Disk(str(volume))
+    own = (f"root={device}", f"rootfstype={small_initrd.file_system(disk) or 'ext4'}", "ro", f"init={PROGRAM}")
+    return replace(machine, disks=(*machine.disks, disk), words=(*own, *words))
 
 
 def boot(

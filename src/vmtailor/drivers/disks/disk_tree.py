@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from vmtailor.base import figures
 from vmtailor.base.errors import UserInputError
-from vmtailor.drivers.disks.ext4 import ROOT_INODE, Entry, Ext4
+from vmtailor.drivers.disks.file_system import Entry, FileSystem
 from vmtailor.model.systems.tree import Node, NodeKind
 
 #: Mount point of a second file system.
@@ -17,13 +17,13 @@ BOOT = "/boot"
 class DiskTree:
     """A `Tree`: paths become inode numbers as their folders are listed."""
 
-    def __init__(self, root: Ext4, name: str) -> None:
+    def __init__(self, root: FileSystem, name: str) -> None:
         self._name = name
         self._root = root
-        self._boot: Ext4 | None = None
+        self._boot: FileSystem | None = None
         self._listed: dict[str, dict[str, Entry]] = {}
 
-    def mount_boot(self, boot: Ext4) -> None:
+    def mount_boot(self, boot: FileSystem) -> None:
         """Put the file system of /boot in its place."""
         self._boot = boot
         for path in [path for path in self._listed if self._in_boot(path)]:
@@ -65,18 +65,18 @@ class DiskTree:
     def _in_boot(self, path: str) -> bool:
         return self._boot is not None and (path == BOOT or path.startswith(f"{BOOT}/"))
 
-    def _system(self, path: str) -> Ext4:
+    def _system(self, path: str) -> FileSystem:
         return self._boot if self._boot is not None and self._in_boot(path) else self._root
 
-    def _by_system(self, paths: Sequence[str]) -> dict[Ext4, list[str]]:
-        found: dict[Ext4, list[str]] = {}
+    def _by_system(self, paths: Sequence[str]) -> dict[FileSystem, list[str]]:
+        found: dict[FileSystem, list[str]] = {}
         for path in paths:
             found.setdefault(self._system(path), []).append(path)
         return found
 
     def _entry(self, path: str) -> Entry | None:
         if path == "/" or (self._boot is not None and path == BOOT):
-            return Entry(ROOT_INODE, Node(NodeKind.FOLDER))
+            return Entry(self._system(path).root, Node(NodeKind.FOLDER))
         above, _, name = path.rpartition("/")
         self._list([above or "/"])
         return self._listed.get(above or "/", {}).get(name)

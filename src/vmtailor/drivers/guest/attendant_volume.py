@@ -10,6 +10,7 @@ from pathlib import Path
 
 from vmtailor.base.natives import Natives
 from vmtailor.drivers.guest.guest_volume import exercise_records, records
+from vmtailor.drivers.rootfs import xfs_volume
 from vmtailor.drivers.rootfs.rootfs import Extra, ExtraKind, build
 from vmtailor.model.boots.system_exercise import ASKED, Saying, SystemExercise, SystemReadyKind
 from vmtailor.model.plan import RootFormat
@@ -54,8 +55,9 @@ def write(
     key: bytes,
     sayings: Sequence[Saying] = USUAL,
 ) -> None:
-    """Write the disk: ext4, which the system's own root asks of the kernel anyway. Readable by its owner only, since
-    the key is in it. `sayings`: asked before those of the exercise. Raises HostError where a tool is missing."""
+    """Write the disk, with the file system that the system's own root asks of the kernel anyway: ext4 or XFS. Readable
+    by its owner only, since the key is in it. `sayings`: asked before those of the exercise. Raises HostError where a
+    tool is missing."""
     asked = (replace(one, name=f"{ASKED}{one.name}") for one in exercise.says)
     entries = [
         *(Extra(name, ExtraKind.DIRECTORY, mode=0o755) for name in _FOLDERS),
@@ -65,7 +67,10 @@ def write(
         Extra("config", data=config_bytes(exercise, key), mode=0o600),
         Extra("reports", data=_reports((*sayings, *asked))),
     ]
-    build(None, out, RootFormat.EXT4, entries)
+    if root.type == RootFormat.XFS:
+        xfs_volume.write(out, entries)
+    else:
+        build(None, out, RootFormat.EXT4, entries)
     out.chmod(0o600)
 
 

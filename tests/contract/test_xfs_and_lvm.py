@@ -19,7 +19,7 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.drivers.disks.disk_tree import DiskTree
 from vmtailor.drivers.disks.stretches import whole
 from vmtailor.drivers.disks.xfs import Xfs
-from vmtailor.model.systems.system import System, Volume
+from vmtailor.model.systems.system import LinearVolume, System
 from vmtailor.pipeline.systems import subjects
 
 pytestmark = pytest.mark.contract
@@ -132,7 +132,7 @@ def test_a_disk_as_an_enterprise_linux_lays_it_out_is_read(
     assert disk is not None and (disk.root, disk.boot) == (3, 2)
     assert (disk.root_volume, disk.root_type) == ("el-test/root", "xfs")
     volume = disk.volume
-    assert isinstance(volume, Volume) and volume.mapped_name == "el--test-root" and volume.uuid == XFS_UUID
+    assert isinstance(volume, LinearVolume) and volume.mapped_name == "el--test-root" and volume.uuid == XFS_UUID
     assert len(volume.segments) == max(1, len(segments)) and volume.size_bytes == 75 * volumes.EXTENT
     assert any("/home is on /dev/el-test/home" in note for note in found.notes)
 

@@ -17,7 +17,7 @@ from vmtailor.drivers.disks import partitions
 from vmtailor.drivers.disks import places as disk_places
 from vmtailor.drivers.disks.disk_image import OpenedDisk, open_disk
 from vmtailor.drivers.disks.disk_tree import DiskTree
-from vmtailor.drivers.disks.places import Place, Places
+from vmtailor.drivers.disks.places import DiskPlace, Places
 from vmtailor.drivers.image.flat_archive import ArchiveTree
 from vmtailor.model.systems.system import DiskLayout, Mount, Partition, SubjectKind, System, TableKind
 
@@ -43,9 +43,9 @@ class OpenedSystem:
 
 @dataclass(frozen=True)
 class _Root:
-    """Where a system is on a disk, and its tree."""
+    """The place of a system on a disk, and its tree."""
 
-    place: Place
+    place: DiskPlace
     tree: DiskTree
     root: RootTree
 
@@ -77,7 +77,7 @@ def of_disk(
             firmware=_firmware(disk, places.table, places.partitions),
             volumes=places.volumes,
             root_volume=found_root.place.volume,
-            root_type=found_root.place.content,
+            root_type=disk_places.kernels_name(found_root.place),
         )
         _refuse_sleeping_files(root, [one.device for one in fstab if one.type == "swap"], path)
         found = describe(
@@ -128,7 +128,7 @@ def _root_of(disk: OpenedDisk, places: Places, wanted: int | None) -> _Root:
     raise disk_places.no_root(disk, places, asked)
 
 
-def _boot_of(disk: OpenedDisk, places: Places, root: _Root, fstab: Sequence[Mount]) -> Place | None:
+def _boot_of(disk: OpenedDisk, places: Places, root: _Root, fstab: Sequence[Mount]) -> DiskPlace | None:
     """Return the partition that is mounted on /boot, if it is one that is read."""
     line = next((one for one in fstab if one.place.rstrip("/") == "/boot"), None)
     if line is None:

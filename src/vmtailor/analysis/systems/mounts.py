@@ -7,7 +7,7 @@ import re
 import shlex
 
 from vmtailor.base.text import MOST_SHELL_LINE
-from vmtailor.model.systems.system import Mount, OsRelease, Partition, Volume
+from vmtailor.model.systems.system import LinearVolume, Mount, OsRelease, Partition
 
 #: Lines of a table that are read; no system has a tenth.
 MOST_LINES = 1000
@@ -56,7 +56,7 @@ def names_partition(device: str, partition: Partition) -> bool:
     return by is not None and names_partition(f"{by[1].upper()}={by[2]}", partition)
 
 
-def names_volume(device: str, volume: Volume) -> bool:
+def names_volume(device: str, volume: LinearVolume) -> bool:
     """Return whether a device that fstab or the kernel's command line names is this LVM volume."""
     kind, found, value = device.partition("=")
     if found:

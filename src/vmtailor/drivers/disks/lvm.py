@@ -11,9 +11,9 @@ from pathlib import Path
 
 from vmtailor.base.errors import UserInputError
 from vmtailor.drivers.disks import lvm_text, partitions
-from vmtailor.drivers.disks.lvm_text import Group, LogicalVolume
+from vmtailor.drivers.disks.lvm_text import LogicalVolume, VolumeGroup
 from vmtailor.drivers.disks.stretches import Stretches, joined
-from vmtailor.model.systems.system import Partition, Segment, Volume
+from vmtailor.model.systems.system import LinearVolume, Partition, VolumeSegment
 
 #: libblkid's name of a partition that is a physical volume.
 MEMBER = "LVM2_member"
@@ -33,7 +33,7 @@ _HINT = "for details, run pvck --dump headers on a copy of it"
 class Volumes:
     """The volumes of a disk. `linear`: those that can be read. `unlike`: names of others, with what they are."""
 
-    linear: tuple[Volume, ...] = ()
+    linear: tuple[LinearVolume, ...] = ()
     unlike: tuple[tuple[str, str], ...] = ()
 
 
@@ -41,7 +41,7 @@ def read(raw: Path, size_bytes: int, parts: Iterable[Partition], name: str) -> V
     """Return the logical volumes whose physical volumes are partitions of a disk, or the disk itself, with their
     content. Raises UserInputError for labels and metadata that make no sense. `name`: of the disk, in messages."""
     found: dict[str, Partition] = {}
-    groups: dict[str, Group] = {}
+    groups: dict[str, VolumeGroup] = {}
     for one in parts:
         if one.content != MEMBER:
             continue
@@ -66,7 +66,7 @@ def read(raw: Path, size_bytes: int, parts: Iterable[Partition], name: str) -> V
     return Volumes(tuple(linear), tuple(unlike))
 
 
-def place_of(volume: Volume, raw: Path, parts: Iterable[Partition], name: str) -> Stretches:
+def place_of(volume: LinearVolume, raw: Path, parts: Iterable[Partition], name: str) -> Stretches:
     """Return where a volume's bytes lie."""
     starts = {one.number: one.start_bytes for one in parts}
     pieces = [(starts.get(one.partition, 0) + one.start_bytes, one.size_bytes) for one in volume.segments]
@@ -83,12 +83,14 @@ def _elsewhere(volume: LogicalVolume, found: dict[str, Partition]) -> str:
     return ""
 
 
-def _placed(group: Group, volume: LogicalVolume, found: dict[str, Partition]) -> Volume:
-    segments = tuple(Segment(found[one.physical].number, one.start_bytes, one.size_bytes) for one in volume.segments)
-    return Volume(group.name, volume.name, f"LVM-{group.id}{volume.id}", segments)
+def _placed(group: VolumeGroup, volume: LogicalVolume, found: dict[str, Partition]) -> LinearVolume:
+    segments = tuple(
+        VolumeSegment(found[one.physical].number, one.start_bytes, one.size_bytes) for one in volume.segments
+    )
+    return LinearVolume(group.name, volume.name, f"LVM-{group.id}{volume.id}", segments)
 
 
-def _described(volume: Volume, raw: Path, parts: dict[int, Partition]) -> Volume:
+def _described(volume: LinearVolume, raw: Path, parts: dict[int, Partition]) -> LinearVolume:
     """Return a volume with what it contains, told by its first segment: there are all signs that are looked for."""
     first = volume.segments[0]
     told = partitions.probe(raw, parts[first.partition].start_bytes + first.start_bytes, first.size_bytes)

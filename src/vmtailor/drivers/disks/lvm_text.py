@@ -27,7 +27,7 @@ _KINDS = {
 }  # fmt: skip
 
 
-class Section(dict[str, "int | str | list[int | str] | Section"]):
+class TextSection(dict[str, "int | str | list[int | str] | TextSection"]):
     """A section of the text: name → number, text, list, or section."""
 
 
@@ -52,7 +52,7 @@ class LogicalVolume:
 
 
 @dataclass(frozen=True)
-class Group:
+class VolumeGroup:
     """A volume group. `sequence`: goes up with every change."""
 
     name: str
@@ -65,7 +65,7 @@ class _Damaged(ValueError):
     pass
 
 
-def parse(text: str, name: str) -> Group:
+def parse(text: str, name: str) -> VolumeGroup:
     """Return the group that a text describes. Raises UserInputError for one that makes no sense. `name`: of the
     physical volume, in messages."""
     try:
@@ -92,10 +92,10 @@ def _words_of(text: str) -> list[str]:
     return found
 
 
-def _sections(text: str) -> Section:
+def _sections(text: str) -> TextSection:
     """Return the text's sections and values; a loop, so that depth costs nothing."""
     words = _words_of(text)
-    top, at = Section(), 0
+    top, at = TextSection(), 0
     inside = [top]
     while at < len(words):
         if words[at] == "}":
@@ -106,7 +106,7 @@ def _sections(text: str) -> Section:
             continue
         key, follows = _name(words[at]), words[at + 1] if at + 1 < len(words) else ""
         if follows == "{":
-            inside.append(Section())
+            inside.append(TextSection())
             inside[-2][key] = inside[-1]
             at += 2
         elif follows == "=":
@@ -147,30 +147,34 @@ def _value(word: str) -> int | str:
     return int(word)
 
 
-def _group(top: Mapping[str, object]) -> Group:
-    name, section = next(((name, one) for name, one in top.items() if isinstance(one, Section)), ("", Section()))
+def _group(top: Mapping[str, object]) -> VolumeGroup:
+    name, section = next(
+        ((name, one) for name, one in top.items() if isinstance(one, TextSection)), ("", TextSection())
+    )
     extent = _number(section, "extent_size") * SECTOR
     physical: dict[str, tuple[str, int, int]] = {}
     for key, one in _inner(section, "physical_volumes").items():
-        if isinstance(one, Section):
+        if isinstance(one, TextSection):
             start, count = _number(one, "pe_start") * SECTOR, _number(one, "pe_count")
             physical[key] = (_id(one), start, count)
     volumes = [
         _volume(key, one, extent, physical)
         for key, one in list(_inner(section, "logical_volumes").items())[:MOST_VOLUMES]
-        if isinstance(one, Section) and "VISIBLE" in _words(one, "status")
+        if isinstance(one, TextSection) and "VISIBLE" in _words(one, "status")
     ]
-    return Group(_name(name), _id(section), _number(section, "seqno"), tuple(volumes))
+    return VolumeGroup(_name(name), _id(section), _number(section, "seqno"), tuple(volumes))
 
 
-def _volume(name: str, section: Section, extent: int, physical: Mapping[str, tuple[str, int, int]]) -> LogicalVolume:
+def _volume(
+    name: str, section: TextSection, extent: int, physical: Mapping[str, tuple[str, int, int]]
+) -> LogicalVolume:
     count = _number(section, "segment_count")
     if not 0 < count <= MOST_SEGMENTS:
         raise _Damaged(f"{name} has {count} segments")
     segments, next_extent = [], 0
     for number in range(1, count + 1):
         one = section[f"segment{number}"]
-        if not isinstance(one, Section):
+        if not isinstance(one, TextSection):
             raise _Damaged(f"segment{number} of {name} is no section")
         kind = str(one["type"])
         stripes = one.get("stripes")
@@ -189,26 +193,26 @@ def _volume(name: str, section: Section, extent: int, physical: Mapping[str, tup
     return LogicalVolume(_name(name), _id(section), tuple(segments))
 
 
-def _inner(section: Section, key: str) -> Section:
-    found = section.get(key, Section())
-    if not isinstance(found, Section):
+def _inner(section: TextSection, key: str) -> TextSection:
+    found = section.get(key, TextSection())
+    if not isinstance(found, TextSection):
         raise _Damaged(f"{key} is no section")
     return found
 
 
-def _number(section: Section, key: str) -> int:
+def _number(section: TextSection, key: str) -> int:
     found = section[key]
     if not isinstance(found, int) or found < 0:
         raise _Damaged(f"{key} is no number")
     return found
 
 
-def _words(section: Section, key: str) -> Sequence[int | str]:
+def _words(section: TextSection, key: str) -> Sequence[int | str]:
     found = section.get(key, [])
     return found if isinstance(found, list) else [str(found)]
 
 
-def _id(section: Section) -> str:
+def _id(section: TextSection) -> str:
     found = str(section["id"]).replace("-", "")
     if not _ID.fullmatch(found):
         raise _Damaged("an id has not 32 letters and digits")

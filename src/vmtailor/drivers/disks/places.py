@@ -15,7 +15,7 @@ from vmtailor.drivers.disks.file_system import FileSystem
 from vmtailor.drivers.disks.stretches import Stretches
 from vmtailor.drivers.disks.xfs import Xfs
 from vmtailor.drivers.image.allowance import require_room
-from vmtailor.model.systems.system import Partition, TableKind, Volume
+from vmtailor.model.systems.system import LinearVolume, Partition, TableKind
 
 #: libblkid's names for things that hide a file system → their names for people.
 _HIDING = {"crypto_LUKS": "encrypted (LUKS)", "BitLocker": "encrypted (BitLocker)"}
@@ -33,16 +33,16 @@ _AS_ARCHIVE = "give the tree as an archive: rootfs:ARCHIVE"
 
 @dataclass(frozen=True)
 class Places:
-    """What a disk is divided into. `unlike`: volumes that are not linear, with what they are."""
+    """The parts of a disk. `unlike`: volumes that are not linear, with what they are."""
 
     table: TableKind
     partitions: tuple[Partition, ...]
-    volumes: tuple[Volume, ...]
+    volumes: tuple[LinearVolume, ...]
     unlike: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
-class Place:
+class DiskPlace:
     """A partition or volume. `number`: of the partition, or of that which the volume begins on; `name`: in messages."""
 
     number: int
@@ -52,6 +52,11 @@ class Place:
     volume: str = ""
 
 
+def kernels_name(place: DiskPlace) -> str:
+    """Return the file system of a place as a mount names it: ext4 mounts what came before it, too."""
+    return _XFS if place.content == _XFS else _EXT4[0]
+
+
 def read(disk: OpenedDisk) -> Places:
     """Return the places of a disk. Raises UserInputError for tables and metadata that make no sense."""
     table, parts = partitions.read(disk.raw, disk.size_bytes, str(disk.path))
@@ -59,7 +64,7 @@ def read(disk: OpenedDisk) -> Places:
     return Places(table, parts, found.linear, found.unlike)
 
 
-def opened(disk: OpenedDisk, place: Place) -> FileSystem:
+def opened(disk: OpenedDisk, place: DiskPlace) -> FileSystem:
     """Open the file system of a place. A volume in several pieces is joined in a file for tools that want it whole."""
     if place.content == _XFS:
         return Xfs(place.stretches)
@@ -72,28 +77,28 @@ def opened(disk: OpenedDisk, place: Place) -> FileSystem:
     return Ext4(joined, 0, place.name)
 
 
-def every(disk: OpenedDisk, places: Places) -> list[Place]:
+def every(disk: OpenedDisk, places: Places) -> list[DiskPlace]:
     """Return all places of a disk, partitions first."""
     volumes = [
-        Place(
-            one.segments[0].partition,
-            one.content,
-            f"{disk.path}, volume {one.full_name}",
-            lvm.place_of(one, disk.raw, places.partitions, str(disk.path)),
-            one.full_name,
+        DiskPlace(
+            number=one.segments[0].partition,
+            content=one.content,
+            name=f"{disk.path}, volume {one.full_name}",
+            stretches=lvm.place_of(one, disk.raw, places.partitions, str(disk.path)),
+            volume=one.full_name,
         )
         for one in places.volumes
     ]
     return [*(partition(disk, one) for one in places.partitions), *volumes]
 
 
-def partition(disk: OpenedDisk, one: Partition) -> Place:
+def partition(disk: OpenedDisk, one: Partition) -> DiskPlace:
     """Return the place of a partition."""
     name = f"{disk.path}, partition {one.number}" if one.number else str(disk.path)
-    return Place(one.number, one.content, name, Stretches(disk.raw, ((one.start_bytes, one.size_bytes),), name))
+    return DiskPlace(one.number, one.content, name, Stretches(disk.raw, ((one.start_bytes, one.size_bytes),), name))
 
 
-def no_root(disk: OpenedDisk, places: Places, asked: Sequence[Place]) -> UserInputError:
+def no_root(disk: OpenedDisk, places: Places, asked: Sequence[DiskPlace]) -> UserInputError:
     """Return the error that says why there is none, by name."""
     for one in asked:
         if one.content in _HIDING:

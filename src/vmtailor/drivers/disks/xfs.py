@@ -129,7 +129,10 @@ class Xfs:
             if struct.unpack_from(">Q", data, 120)[0] & _LARGE_COUNTS:
                 extents = struct.unpack_from(">Q", data, 24)[0]
         end = start + 8 * fork_words if fork_words else shape.inode
-        return _Inode(number, mode, form, size, extents, bool(flags & _REALTIME), data[start:end])
+        return _Inode(
+            number=number, mode=mode, form=form, size=size, extents=extents, realtime=bool(flags & _REALTIME),
+            fork=data[start:end],
+        )  # fmt: skip
 
     def _content(self, inode: _Inode, count: int) -> bytes:
         """Return the first bytes of what an inode holds; holes, and what was never written, are zeros."""

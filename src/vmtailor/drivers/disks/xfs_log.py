@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an XFS says of itself: its superblock, and whether its log is empty."""
+"""The superblock of an XFS, and a look at its log: it must be empty."""
 
 from __future__ import annotations
 
@@ -80,8 +80,8 @@ def geometry(place: Stretches) -> Geometry:
     if log_blocks * block > _MOST_LOG or first + log_blocks > blocks or not log_blocks:
         raise UserInputError(f"{place.name} is damaged: its log is nowhere", hint=BROKEN)
     return Geometry(
-        block, blocks, root, group_blocks, group_bits, inode, inode_bits, block << folder_bits, checked, kinds,
-        (first, log_blocks),
+        block=block, blocks=blocks, root=root, group_blocks=group_blocks, group_bits=group_bits, inode=inode,
+        inode_bits=inode_bits, folder_block=block << folder_bits, checked=checked, kinds=kinds, log=(first, log_blocks),
     )  # fmt: skip
 
 

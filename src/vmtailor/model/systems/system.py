@@ -42,7 +42,7 @@ class Partition:
 
 
 @dataclass(frozen=True)
-class Segment:
+class VolumeSegment:
     """A stretch of a volume: a part of the partition `partition` (0: of the whole disk), from `start_bytes` on."""
 
     partition: int
@@ -51,14 +51,14 @@ class Segment:
 
 
 @dataclass(frozen=True)
-class Volume:
+class LinearVolume:
     """A linear logical volume of LVM, its segments in their order. `id`: as the device mapper has it (`LVM-…`).
     `content`, `uuid`, `label`: as of a partition."""
 
     group: str
     name: str
     id: str
-    segments: tuple[Segment, ...]
+    segments: tuple[VolumeSegment, ...]
     content: str = ""
     uuid: str = ""
     label: str = ""
@@ -93,12 +93,12 @@ class DiskLayout:
     root: int = 0
     boot: int = 0
     firmware: tuple[str, ...] = ()
-    volumes: tuple[Volume, ...] = ()
+    volumes: tuple[LinearVolume, ...] = ()
     root_volume: str = ""
     root_type: str = "ext4"
 
     @property
-    def volume(self) -> Volume | None:
+    def volume(self) -> LinearVolume | None:
         """Return the volume that has the system; None where it is on a partition of its own."""
         return next((one for one in self.volumes if one.full_name == self.root_volume), None)
 

@@ -4,9 +4,9 @@ that no initial RAM disk is needed (CONFIG_DM_INIT)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
-from vmtailor.model.systems.system import System, Volume
+from vmtailor.model.systems.system import LinearVolume, System
 
 #: The word's name: the kernel's own, and read by the small init in kernels that cannot do it.
 CREATE = "dm-mod.create"
@@ -30,16 +30,16 @@ def words_of(subject: System, *, direct: bool = True) -> tuple[str, ...]:
     """Return the word that has the kernel make the volume of the root; none where it is on no volume, or somebody else
     makes it."""
     volume = subject.disk.volume if subject.disk is not None else None
-    return (create_word(volume, "/dev/vda"),) if direct and volume is not None else ()
+    return (create_word(volume, lambda number: f"/dev/vda{number or ''}"),) if direct and volume is not None else ()
 
 
-def create_word(volume: Volume, disk: str) -> str:
-    """Return the word for a volume on a disk's partitions: LVM's name and id, by which LVM's programs know it as
-    theirs, and each segment in sectors."""
+def create_word(volume: LinearVolume, device: Callable[[int], str]) -> str:
+    """Return the word for a volume: LVM's name and id, by which LVM's programs know it as theirs, and each segment in
+    sectors. `device`: gives the device of a partition's number (0: of the whole disk)."""
     rows, at = [], 0
     for one in volume.segments:
         size = one.size_bytes // _SECTOR
-        rows.append(f"{at} {size} linear {disk}{one.partition or ''} {one.start_bytes // _SECTOR}")
+        rows.append(f"{at} {size} linear {device(one.partition)} {one.start_bytes // _SECTOR}")
         at += size
     return f'{CREATE}="{volume.mapped_name},{volume.id},,rw,{",".join(rows)}"'
 

@@ -21,21 +21,21 @@ from vmtailor.model.systems.system import (
     DiskLayout,
     Init,
     InitKind,
+    LinearVolume,
     LoaderEntry,
     OsRelease,
-    Segment,
     SubjectKind,
     System,
     TableKind,
-    Volume,
+    VolumeSegment,
 )
 from vmtailor.pipeline.systems import mapped_root
 
-ROOT = Volume(
+ROOT = LinearVolume(
     "el-1",
     "root",
     f"LVM-{'g' * 32}{'0' * 32}",
-    (Segment(3, MIB, 8 << 20), Segment(3, 33 << 20, 4 << 20)),
+    (VolumeSegment(3, MIB, 8 << 20), VolumeSegment(3, 33 << 20, 4 << 20)),
     "xfs",
     "ab-cd",
     "r",

@@ -65,8 +65,9 @@ def of_disk(
         fstab = mounts.parse_fstab(root.text("/etc/fstab"))
         boot = _boot_of(disk, places, found_root, fstab)
         if boot is not None:
-            found_root.tree.mount_boot(disk_places.opened(disk, boot))
-            root = RootTree(found_root.tree)
+            found_root.tree.mount("/boot", disk_places.opened(disk, boot))
+        efi = _mount_efi(disk, places, found_root, fstab)
+        root = RootTree(found_root.tree)
         layout = DiskLayout(
             format=str(disk.format),
             size_bytes=disk.size_bytes,
@@ -87,6 +88,7 @@ def of_disk(
             disk=layout,
             identity_text=identity,
             init=init,
+            efi=efi,
             notes=_notes(fstab, places),
         )
         if not found.kernel:
@@ -138,11 +140,24 @@ def _boot_of(disk: OpenedDisk, places: Places, root: _Root, fstab: Sequence[Moun
             disk_places.partition(disk, one)
             for one in places.partitions
             if (root.place.volume or one.number != root.place.number)
-            and one.content in disk_places.READ
+            and one.content in disk_places.BOOTABLE
             and mounts.names_partition(line.device, one)
         ),
         None,
     )
+
+
+def _mount_efi(disk: OpenedDisk, places: Places, root: _Root, fstab: Sequence[Mount]) -> str:
+    """Mount the EFI system partition in a system's tree, where /boot is none; return the place, empty for none. Without
+    a line of fstab systemd mounts it itself."""
+    part = next((one for one in places.partitions if one.type in partitions.EFI and one.content == "vfat"), None)
+    if part is None:
+        return ""
+    line = next((one for one in fstab if mounts.names_partition(one.device, part)), None)
+    place = line.place.rstrip("/") if line is not None else "/efi" if root.root.names("/").get("efi") else ""
+    if place in ("/boot/efi", "/efi"):
+        root.tree.mount(place, disk_places.opened(disk, disk_places.partition(disk, part)))
+    return place
 
 
 def _is_on(device: str, places: Places) -> bool:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A system's tree on a disk: its root file system, with that of /boot where it has one of its own."""
+"""A system's tree on a disk: its root file system, with those of /boot and of the EFI system partition."""
 
 from __future__ import annotations
 
@@ -10,9 +10,6 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.drivers.disks.file_system import Entry, FileSystem
 from vmtailor.model.systems.tree import Node, NodeKind
 
-#: Mount point of a second file system.
-BOOT = "/boot"
-
 
 class DiskTree:
     """A `Tree`: paths become inode numbers as their folders are listed."""
@@ -20,13 +17,13 @@ class DiskTree:
     def __init__(self, root: FileSystem, name: str) -> None:
         self._name = name
         self._root = root
-        self._boot: FileSystem | None = None
+        self._mounted: dict[str, FileSystem] = {}
         self._listed: dict[str, dict[str, Entry]] = {}
 
-    def mount_boot(self, boot: FileSystem) -> None:
-        """Put the file system of /boot in its place."""
-        self._boot = boot
-        for path in [path for path in self._listed if self._in_boot(path)]:
+    def mount(self, place: str, system: FileSystem) -> None:
+        """Put another file system in its place, such as `/boot`."""
+        self._mounted[place] = system
+        for path in [path for path in self._listed if path == place or path.startswith(f"{place}/")]:
             del self._listed[path]
 
     def folders(self, paths: Sequence[str]) -> Mapping[str, Mapping[str, Node]]:
@@ -62,11 +59,9 @@ class DiskTree:
             return b""
         return self._system(path).begin(entry.inode, min(count, entry.node.size))
 
-    def _in_boot(self, path: str) -> bool:
-        return self._boot is not None and (path == BOOT or path.startswith(f"{BOOT}/"))
-
     def _system(self, path: str) -> FileSystem:
-        return self._boot if self._boot is not None and self._in_boot(path) else self._root
+        within = [place for place in self._mounted if path == place or path.startswith(f"{place}/")]
+        return self._mounted[max(within, key=len)] if within else self._root
 
     def _by_system(self, paths: Sequence[str]) -> dict[FileSystem, list[str]]:
         found: dict[FileSystem, list[str]] = {}
@@ -75,7 +70,7 @@ class DiskTree:
         return found
 
     def _entry(self, path: str) -> Entry | None:
-        if path == "/" or (self._boot is not None and path == BOOT):
+        if path == "/" or path in self._mounted:
             return Entry(self._system(path).root, Node(NodeKind.FOLDER))
         above, _, name = path.rpartition("/")
         self._list([above or "/"])

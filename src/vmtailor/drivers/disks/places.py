@@ -11,6 +11,7 @@ from vmtailor.base.text import plain
 from vmtailor.drivers.disks import lvm, partitions
 from vmtailor.drivers.disks.disk_image import OpenedDisk
 from vmtailor.drivers.disks.ext4 import Ext4
+from vmtailor.drivers.disks.fat_tree import FatTree
 from vmtailor.drivers.disks.file_system import FileSystem
 from vmtailor.drivers.disks.stretches import Stretches
 from vmtailor.drivers.disks.xfs import Xfs
@@ -27,7 +28,10 @@ _MEMBERS = {
 #: Contents that hold no root, and are passed over.
 _NO_ROOT = ("", "swap", "vfat", lvm.MEMBER)
 _EXT4, _XFS = ("ext4", "ext3", "ext2"), "xfs"
+_FAT = "vfat"
 READ = (*_EXT4, _XFS)
+#: Contents of a /boot of its own.
+BOOTABLE = (*READ, _FAT)
 _AS_ARCHIVE = "give the tree as an archive: rootfs:ARCHIVE"
 
 
@@ -68,6 +72,8 @@ def opened(disk: OpenedDisk, place: DiskPlace) -> FileSystem:
     """Open the file system of a place. A volume in several pieces is joined in a file for tools that want it whole."""
     if place.content == _XFS:
         return Xfs(place.stretches)
+    if place.content == _FAT:
+        return FatTree(place.stretches)
     if (offset := place.stretches.offset) is not None:
         return Ext4(disk.raw, offset, place.name)
     joined = disk.raw.with_name("volume")
@@ -100,19 +106,19 @@ def partition(disk: OpenedDisk, one: Partition) -> DiskPlace:
 
 def no_root(disk: OpenedDisk, places: Places, asked: Sequence[DiskPlace]) -> UserInputError:
     """Return the error that says why there is none, by name."""
-    for one in asked:
-        if one.content in _HIDING:
-            return UserInputError(f"{one.name}, is {_HIDING[one.content]}", hint="give an image that is not encrypted")
-        if one.content in _MEMBERS:
-            return UserInputError(
-                f"{one.name}, is {_MEMBERS[one.content]}, which is not read",
-                hint="give the root file system as a disk of its own",
-            )
+    if (hidden := _hidden(asked)) is not None:
+        return hidden
     if places.unlike:
         name, why = places.unlike[0]
         return UserInputError(
             f"{disk.path} has no system on a linear volume: {plain(name)[:200]} is {why}, which is not read",
             hint="give the root file system as a disk of its own",
+        )
+    member = next((one for one in asked if one.content == lvm.MEMBER), None)
+    if member is not None and not places.volumes:
+        return UserInputError(
+            f"{member.name}, is a part of LVM volumes that no metadata on this disk describes",
+            hint="give the disk with the group's other physical volumes joined, or its root as a disk of its own",
         )
     others = [one for one in asked if one.content not in (*_NO_ROOT, *READ)]
     if others:
@@ -129,3 +135,16 @@ def no_root(disk: OpenedDisk, places: Places, asked: Sequence[DiskPlace]) -> Use
         f"{disk.path} has no file system that is known",
         hint="a system is read from ext4 or XFS, on the whole disk, a partition or an LVM volume",
     )
+
+
+def _hidden(asked: Sequence[DiskPlace]) -> UserInputError | None:
+    """Return the error for a place whose file system cannot be seen; None where there is none."""
+    for one in asked:
+        if one.content in _HIDING:
+            return UserInputError(f"{one.name}, is {_HIDING[one.content]}", hint="give an image that is not encrypted")
+        if one.content in _MEMBERS:
+            return UserInputError(
+                f"{one.name}, is {_MEMBERS[one.content]}, which is not read",
+                hint="give the root file system as a disk of its own",
+            )
+    return None

@@ -37,6 +37,7 @@ from vmtailor.pipeline.options import BootOptions, FitOptions
 from vmtailor.pipeline.pull_options import PullOptions
 from vmtailor.pipeline.reverify import VerifyRequest
 from vmtailor.pipeline.second_fit import RefitRequest
+from vmtailor.pipeline.watching import WatchOptions
 
 FIT_FIELDS = pytest.mark.parametrize("one", fields(FitOptions), ids=lambda one: one.name)
 KINDS = OptionSubject
@@ -52,6 +53,7 @@ RECORDS: dict[type[Any], tuple[OptionSubject, ...]] = {
     ImageRunOptions: (KINDS.IMAGE,),
     VerifyRequest: (KINDS.CONTAINER, KINDS.SYSTEM),
     RefitRequest: (KINDS.CONTAINER, KINDS.SYSTEM),
+    WatchOptions: (KINDS.DISK, KINDS.CONTAINER, KINDS.SYSTEM),
     BootOptions: (KINDS.MACHINE, KINDS.FITTED, KINDS.EXERCISED, KINDS.WATCHED),
 }
 

@@ -20,6 +20,7 @@ from vmtailor.model.boots.ending import Gathered
 from vmtailor.model.boots.series import RECORD, BootSeries, SeriesBoot, Variant
 from vmtailor.model.boots.workload import Workload
 from vmtailor.model.machine import Machine
+from vmtailor.model.watched import machine_watch
 
 #: Characters of a folder's name, at most.
 _LONGEST = 60
@@ -71,9 +72,11 @@ def run(
 
 def keep(gathered: Gathered, folder: Path, machine: Machine, title: str) -> None:
     """Write a boot's output into a folder: the console (`console.log`), the console with host times if its lines have
-    them (`console.times.log`), and `bootchart/` if the collector ran."""
+    them (`console.times.log`), `bootchart/` if the collector ran, and `watch.json` if samples were taken."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "console.log").write_bytes(gathered.console)
+    if gathered.watch is not None:
+        records.save(gathered.watch, folder / machine_watch.RECORD)
     if gathered.lines:
         (folder / "console.times.log").write_text(bootmarks.grabserial(gathered.lines), "utf-8", "replace")
     if gathered.chart:

@@ -107,12 +107,17 @@ def loaded(target: SystemTarget) -> SystemRun:
     ],
 )
 def test_a_systems_changes_are_judged_by_its_load(
-    given: SystemSubject, stages: Stages, monkeypatch: pytest.MonkeyPatch, under: Under, judge: JudgedBy | None, kept: str
+    given: SystemSubject,
+    stages: Stages,
+    monkeypatch: pytest.MonkeyPatch,
+    under: Under,
+    judge: JudgedBy | None,
+    kept: str,
 ) -> None:
     stages(loaded)
     monkeypatch.setattr(fit_sides, "table_of", lambda fitted: None)
     given = replace(given, options=replace(given.options, under=under, judged_by=judge))
-    found, _, tuned = chosen(given, "console-quiet", "audit")
+    _, _, tuned = chosen(given, "console-quiet", "audit")
     assert [one.id for one in tuned.kept] == [kept]
     if under is not Under.BOOT:
         (lower,) = (one for one in tuned.kept[0].measured if one.figure is Figure.REQUEST_KERNEL)

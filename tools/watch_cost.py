@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the samples of `watch` cost the machine: boots a system with an exercise on the instruction clock, with the
-counting plugin, and prints the instructions of the sampler and of the attendant that passes its text on, a sample.
+"""Count what the samples of `watch` cost the machine: boots a system with an exercise on the instruction clock, with
+the counting plugin, and prints the instructions of the sampler and of the attendant that passes its text on, a sample.
 
     python tools/watch_cost.py disk:FILE EXERCISE --memory 2048
 
@@ -22,7 +22,7 @@ from vmtailor.base.natives import locate
 from vmtailor.model.architecture import presumed
 from vmtailor.model.boots.counters import CodeMark, Counters, CountingConfig
 from vmtailor.model.machine import Clock
-from vmtailor.model.watched.machine_watch import RECORD, MachineWatch
+from vmtailor.model.machine_watch import RECORD, MachineWatch
 from vmtailor.pipeline.systems import exercise_boots
 from vmtailor.stages import exercise_file
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from tests.fakes.sanitized import compiled
 
-from vmtailor.analysis.watching.sample_text import Sample, SampleReader
-from vmtailor.model.watched.machine_watch import WatchedKind
+from vmtailor.analysis.watches.sample_text import Sample, SampleReader
+from vmtailor.model.machine_watch import WatchedKind
 
 pytestmark = pytest.mark.contract
 ONE, TWO, THREE, FOUR = (letter * 64 for letter in "abcd")
@@ -133,7 +133,7 @@ def test_nothing_in_the_tree_breaks_it(program: Path, tmp_path: Path) -> None:
     group(tmp_path, f"{deep}/docker-{THREE}.scope", os.getpid())
     for number in range(200):
         group(tmp_path, f"docker/{number:012x}{0:052x}", os.getpid())
-    samples, reader, said = sampled(program, tmp_path)
+    samples, _, said = sampled(program, tmp_path)
     assert len(samples) == 2 and b"\x1b" not in said
     names = {name for kind, name, _ in samples[-1].values if kind is WatchedKind.CONTAINER}
     assert 100 < len(names) <= 128

@@ -15,13 +15,13 @@ from tests.fakes import systems
 from tests.fakes.program import run_program
 from tests.system.conftest import Fitted
 
-from vmtailor.analysis.watching import rates
+from vmtailor.analysis.watches import rates
 from vmtailor.base.cache.store import Store
 from vmtailor.base.files import records
 from vmtailor.drivers.distribution import packaged_baseline, selection
 from vmtailor.model.architecture import presumed
 from vmtailor.model.machine import Clock
-from vmtailor.model.watched.machine_watch import MachineWatch, WatchedKind
+from vmtailor.model.machine_watch import MachineWatch, WatchedKind
 
 pytestmark = pytest.mark.system
 TOOLS = Path(__file__).parents[2] / "tools"

@@ -14,8 +14,8 @@ from vmtailor.base.natives import ADDRESSES
 from vmtailor.booting import boot_counter, host_loads
 from vmtailor.booting.boot_counter import Counting
 from vmtailor.booting.host_loads import HostLoad
+from vmtailor.booting.machine_watcher import MachineWatcher
 from vmtailor.booting.run_volume import with_run, with_tools
-from vmtailor.booting.watching import MachineWatcher
 from vmtailor.drivers.guest import guest_volume
 from vmtailor.drivers.guest.guest_session import GuestSession
 from vmtailor.drivers.guest.guest_volume import TRACER_OPTIONS

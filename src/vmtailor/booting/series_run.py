@@ -15,12 +15,12 @@ from vmtailor.base.files import records
 from vmtailor.base.process import pasteable
 from vmtailor.booting.booter import Booter, boot
 from vmtailor.drivers.monitors import monitors
+from vmtailor.model import machine_watch
 from vmtailor.model.boots.boot import Boot, Outcome
 from vmtailor.model.boots.ending import Gathered
 from vmtailor.model.boots.series import RECORD, BootSeries, SeriesBoot, Variant
 from vmtailor.model.boots.workload import Workload
 from vmtailor.model.machine import Machine
-from vmtailor.model.watched import machine_watch
 
 #: Characters of a folder's name, at most.
 _LONGEST = 60

@@ -19,7 +19,7 @@ from vmtailor.booting import boot_counter
 from vmtailor.booting.boot_counter import Counting
 from vmtailor.booting.container_boot import Used
 from vmtailor.booting.listener import Listener, listening
-from vmtailor.booting.watching import MachineWatcher
+from vmtailor.booting.machine_watcher import MachineWatcher
 from vmtailor.drivers.guest.attendant_volume import PROGRAM
 from vmtailor.drivers.guest.guest_session import GuestSession
 from vmtailor.drivers.guest.ready import ConsoleWatcher
@@ -31,7 +31,7 @@ from vmtailor.model.boots.ending import End, Gathered
 from vmtailor.model.boots.system_exercise import SystemReadyKind
 from vmtailor.model.boots.workload import Attended, Until
 from vmtailor.model.machine import Clock, Disk, Machine
-from vmtailor.model.watched.machine_watch import MachineWatch
+from vmtailor.model.machine_watch import MachineWatch
 
 #: Seconds between two looks at the attendant's line and the console.
 _LOOK_S = 0.1

@@ -17,10 +17,10 @@ from vmtailor.base.verb_end import EndVerdict, NextCommand, VerbEnd, VerdictMark
 from vmtailor.cli.boots.boot_machine import machine_for
 from vmtailor.cli.boots.boot_output import telling
 from vmtailor.model.boots.boot import Outcome
-from vmtailor.model.watched.machine_watch import RECORD
-from vmtailor.pipeline import watching
+from vmtailor.model.machine_watch import RECORD
+from vmtailor.pipeline import machine_watches
+from vmtailor.pipeline.machine_watches import Watched, WatchOptions
 from vmtailor.pipeline.options import BootOptions
-from vmtailor.pipeline.watching import Watched, WatchOptions
 from vmtailor.stages.report.watch_page import glance
 
 
@@ -34,7 +34,7 @@ def watch(asked: WatchOptions) -> None:
         cpus=asked.cpus, accelerator=asked.accelerator, clock=asked.clock,
     )  # fmt: skip
     with step(f"watch {plain(asked.subject)}") as progress:
-        found = watching.watch(asked, partial(machine_for, machine), telling(progress, 1))
+        found = machine_watches.watch(asked, partial(machine_for, machine), telling(progress, 1))
     if asked.json:
         output.json_bytes([records.to_bytes(found.watch)])
     else:

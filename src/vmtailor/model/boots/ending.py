@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from vmtailor.base.errors import GuestError
 from vmtailor.model.guest import GuestReport
-from vmtailor.model.watched.machine_watch import MachineWatch
+from vmtailor.model.machine_watch import MachineWatch
 
 if TYPE_CHECKING:  # it imports numpy, which most starts do without
     from vmtailor.model.boots.counters import Counters

@@ -102,9 +102,9 @@ def exercised(
     counted: CountingConfig | None = None,
 ) -> ExercisedBoots:
     """Boot `times` times. `choose`: gives the machine for a processor, without the system's disk; without a kernel it
-    gets the system's own, with its loader's words. `exercise`: or what gives one for a system. `sample_ms`: between two samples of the machine's figures, which
-    are kept beside each boot's console; 0 for none. `counted`: what is counted on the instruction clock; None for
-    nothing.
+    gets the system's own, with its loader's words. `exercise`: or what gives one for a system. `sample_ms`:
+    between two samples of the machine's figures, which are kept beside each boot's console; 0 for none. `counted`: what
+    is counted on the instruction clock; None for nothing.
 
     Raises UserInputError for a subject or an exercise that cannot be used, HostError where a processor's emulator or
     compiler is missing."""

@@ -7,12 +7,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from vmtailor.analysis.watching import rates
-from vmtailor.analysis.watching.panels import Panel, PanelLine, PanelUnit, panels
+from vmtailor.analysis.watches import rates
+from vmtailor.analysis.watches.panels import Panel, PanelLine, PanelUnit, panels
 from vmtailor.base import figures, pages
 from vmtailor.base.text import plural
 from vmtailor.model.machine import Clock
-from vmtailor.model.watched.machine_watch import MachineWatch, WatchedKind
+from vmtailor.model.machine_watch import MachineWatch, WatchedKind
 from vmtailor.stages.report.load_pictures import HEIGHT, WIDTH, LoadCurve, LoadPicture
 
 #: Colours that lines have, in turn. Marks with a line of their own on a chart.

@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass, field
 
 from vmtailor.base.text import is_number
-from vmtailor.model.watched.machine_watch import WatchedContainer, WatchedKind, WatchFigure, figures
+from vmtailor.model.machine_watch import WatchedContainer, WatchedKind, WatchFigure, figures
 
 #: Bytes of a line, lines of a sample, containers that are told apart.
 MOST_LINE, MOST_LINES, MOST_CONTAINERS = 512, 1024, 512

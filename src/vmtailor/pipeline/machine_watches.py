@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from vmtailor.analysis.watching import open_metrics
+from vmtailor.analysis.watches import open_metrics
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import GuestError, UserInputError
 from vmtailor.base.files import records, regular_files
@@ -23,9 +23,9 @@ from vmtailor.model.boots.series import BootSeries
 from vmtailor.model.boots.system_exercise import SystemExercise, SystemReady, SystemReadyKind
 from vmtailor.model.exercise import Expect, Step, StepKind
 from vmtailor.model.machine import Accelerator, Clock, Machine
+from vmtailor.model.machine_watch import EVERY_MS, LEAST_MS, MOST_MS, RECORD, MachineWatch
 from vmtailor.model.option import Option, OptionSubject, Suggests, option, refuse
 from vmtailor.model.systems.system import System
-from vmtailor.model.watched.machine_watch import EVERY_MS, LEAST_MS, MOST_MS, RECORD, MachineWatch
 from vmtailor.pipeline import bundle_boots, reverify
 from vmtailor.pipeline.reverify import VerifyRequest
 from vmtailor.pipeline.systems import exercise_boots

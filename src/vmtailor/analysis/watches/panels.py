@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from vmtailor.analysis.watching.rates import rates
+from vmtailor.analysis.watches.rates import rates
 from vmtailor.base import figures
-from vmtailor.model.watched.machine_watch import MachineWatch, WatchedKind, WatchSeries
+from vmtailor.model.machine_watch import MachineWatch, WatchedKind, WatchSeries
 
 #: Containers with lines of their own: those with the highest values.
 MOST_CONTAINERS = 8

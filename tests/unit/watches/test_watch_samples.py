@@ -3,16 +3,18 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vmtailor.analysis.watching import rates
-from vmtailor.analysis.watching.columns import WatchColumns
-from vmtailor.analysis.watching.sample_text import MOST_CONTAINERS, MOST_LINE, MOST_LINES, Sample, SampleReader
+from vmtailor.analysis.watches import rates
+from vmtailor.analysis.watches.columns import WatchColumns
+from vmtailor.analysis.watches.sample_text import MOST_CONTAINERS, MOST_LINE, MOST_LINES, Sample, SampleReader
 from vmtailor.base.files import records
 from vmtailor.model.machine import Clock
-from vmtailor.model.watched.machine_watch import (
+from vmtailor.model.machine_watch import (
     MachineWatch,
     WatchedContainer,
     WatchedKind,
@@ -56,7 +58,7 @@ def test_a_sample_has_every_figure_that_was_told() -> None:
 def test_pieces_make_the_same_samples(cuts: list[int]) -> None:
     whole, pieces = SampleReader().feed(TEXT), SampleReader()
     ends = [0, *sorted(cuts), len(TEXT)]
-    found = [s for begin, end in zip(ends, ends[1:], strict=False) for s in pieces.feed(TEXT[begin:end])]
+    found = [s for begin, end in pairwise(ends) for s in pieces.feed(TEXT[begin:end])]
     assert found == whole
 
 
@@ -75,8 +77,8 @@ def test_any_bytes_are_read(data: bytes) -> None:
     [
         b"cpu 1 2 3", b"cpu 1 2 3 4 5 6 7 8 9", b"cpu -1 2 3 4 5 6 7 8", b"cpu \xd9\xa3 2 3 4 5 6 7 8",
         b"cpu 99999999999999999999999 2 3 4 5 6 7 8", b"disk ../../etc 1 2 3 4 5", b"net \x1b[31m 1 2 3 4",
-        b"container <b> 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16", b"named a b", b"cpu99999 1 2 3 4 5 6 7 8", b"other", b"",
-        b"x" * 600,
+        b"container <b> 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16", b"named a b", b"cpu99999 1 2 3 4 5 6 7 8", b"other",
+        b"", b"x" * 600,
     ],
 )  # fmt: skip
 def test_what_makes_no_sense_is_counted_and_passed_over(line: bytes) -> None:

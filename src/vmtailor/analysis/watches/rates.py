@@ -6,8 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
-from vmtailor.model.watched.machine_watch import MachineWatch, WatchedKind, WatchSeries
+from vmtailor.model.machine_watch import MachineWatch, WatchedKind, WatchSeries
 
 #: An interval this many times as long as the usual one is a gap.
 GAP_TIMES = 2.5
@@ -15,7 +16,7 @@ GAP_TIMES = 2.5
 
 @dataclass(frozen=True)
 class Rates:
-    """What a figure grew by in each second of the machine's clock: one value for each sample but the first, of the
+    """Growth of a figure in each second of the machine's clock: one value for each sample but the first, of the
     interval before it. `resets`: how often it began again."""
 
     values: tuple[float | None, ...]
@@ -43,14 +44,13 @@ def grown(series: WatchSeries) -> int | None:
     values = [value for value in series.values if value is not None]
     if len(values) < 2:
         return None
-    return sum(max(0, now - before) for before, now in zip(values, values[1:], strict=False))
+    return sum(max(0, now - before) for before, now in pairwise(values))
 
 
 def gaps(watch: MachineWatch) -> tuple[tuple[int, int], ...]:
     """Return the intervals in which samples are missing, as begin and end on the machine's clock."""
     usual_ns = 1e6 * watch.every_ms * watch.thinned
-    pairs = zip(watch.times_ns, watch.times_ns[1:], strict=False)
-    return tuple((before, now) for before, now in pairs if now - before > GAP_TIMES * usual_ns)
+    return tuple((before, now) for before, now in pairwise(watch.times_ns) if now - before > GAP_TIMES * usual_ns)
 
 
 def resets(watch: MachineWatch, kind: WatchedKind, figure: str) -> int:

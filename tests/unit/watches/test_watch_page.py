@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import re
 
-from vmtailor.analysis.watching.columns import WatchColumns
-from vmtailor.analysis.watching.panels import panels
-from vmtailor.analysis.watching.sample_text import Key, Sample
+from vmtailor.analysis.watches.columns import WatchColumns
+from vmtailor.analysis.watches.panels import panels
+from vmtailor.analysis.watches.sample_text import Key, Sample
 from vmtailor.model.machine import Clock
-from vmtailor.model.watched.machine_watch import MachineWatch, WatchedContainer, WatchedKind, WatchMark
+from vmtailor.model.machine_watch import MachineWatch, WatchedContainer, WatchedKind, WatchMark
 from vmtailor.stages.report.watch_page import glance, watch_page
 
 SECOND = 1_000_000_000

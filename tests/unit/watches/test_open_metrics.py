@@ -6,12 +6,12 @@ from __future__ import annotations
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample as Point
 
-from vmtailor.analysis.watching import open_metrics
-from vmtailor.analysis.watching.columns import WatchColumns
-from vmtailor.analysis.watching.sample_text import Sample
+from vmtailor.analysis.watches import open_metrics
+from vmtailor.analysis.watches.columns import WatchColumns
+from vmtailor.analysis.watches.sample_text import Sample
 from vmtailor.base.text import plain
 from vmtailor.model.machine import Clock
-from vmtailor.model.watched.machine_watch import MachineWatch, WatchedContainer, WatchedKind, figures
+from vmtailor.model.machine_watch import MachineWatch, WatchedContainer, WatchedKind, figures
 
 #: Names from outside, which are text all the same.
 HOSTILE = 'x"} 1\n# EOF\n\\{é'

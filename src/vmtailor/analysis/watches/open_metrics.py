@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from vmtailor.model.machine import Clock
-from vmtailor.model.watched.machine_watch import (
+from vmtailor.model.machine_watch import (
     FigureUnit,
     MachineWatch,
     WatchedKind,

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from vmtailor.analysis.watching.columns import WatchColumns
-from vmtailor.analysis.watching.sample_text import Key, SampleReader
+from vmtailor.analysis.watches.columns import WatchColumns
+from vmtailor.analysis.watches.sample_text import Key, SampleReader
 from vmtailor.base.text import is_number, plain
 from vmtailor.drivers.monitors.running_machine import RunningMachine
 from vmtailor.model.exercise import Step
 from vmtailor.model.guest import GuestReport
 from vmtailor.model.machine import Clock, Machine
-from vmtailor.model.watched.machine_watch import MachineWatch, WatchedKind, WatchMark
+from vmtailor.model.machine_watch import MachineWatch, WatchedKind, WatchMark
 
 #: Names the guest's file that samples come as.
 SAMPLE = "sample"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A machine watched over time: its figures, those of its containers, and those that its host has of it, on one clock."""
+"""A machine watched over time: its figures, those of its containers, and those that its host has, on one clock."""
 
 from __future__ import annotations
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from vmtailor import __version__
-from vmtailor.analysis.watching.sample_text import Key, Sample
+from vmtailor.analysis.watches.sample_text import Key, Sample
 from vmtailor.base.text import plain
 from vmtailor.model.machine import Clock
-from vmtailor.model.watched.machine_watch import (
+from vmtailor.model.machine_watch import (
     MOST_SAMPLES,
     MOST_SERIES,
     MachineWatch,

@@ -145,9 +145,9 @@ class Watched:
 
 
 def watch(asked: WatchOptions, choose: Choose, on_boot: series_run.OnBoot | None = None) -> Watched:
-    """Watch a machine, and write record, page and text. A bundle's or a disk's is booted, and watched until its exercise
-    is over; one that runs already is watched for as long as was asked. `choose`: gives the
-    machine for the system on a disk.
+    """Watch a machine, and write record, page and text. A bundle's or a disk's is booted, and watched until its
+    exercise is over; one that runs already is watched for as long as was asked. `choose`: gives the machine for the
+    system on a disk.
 
     Raises UserInputError for a subject that cannot be watched and for options it has no use for, AnswerNo for a machine
     that does not run, GuestError where no sample came."""

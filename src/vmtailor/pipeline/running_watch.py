@@ -52,7 +52,7 @@ def watch(folder: MachineFolder, every_ms: int, seconds: float) -> MachineWatch:
 
 
 def _sampled(folder: MachineFolder, every_ms: int) -> Iterator[bytes]:
-    """Yield the sampler's text as it comes, until the machine ends. Raises GuestError where the guest has no sampler."""
+    """Yield the sampler's text as it comes, until the machine ends. Raises GuestError where the guest has none."""
     said, end = b"", ProgramExit(0)
     with control_socket.asked(folder, "sample", [("path", str(every_ms))]) as line, contextlib.suppress(BrokenLine):
         for kind, payload in control_socket.frames(line, every_ms / 1000 + _LATE_S):

@@ -18,7 +18,7 @@ NEXT = "next_entry"
 #: Boots that systemd-boot gives a new entry before it prefers the others.
 TRIES = 3
 _BEGIN, _END = "### BEGIN vmtailor ###", "### END vmtailor ###"
-_OURS = re.compile(rf"\n?{_BEGIN}\n.*?{_END}\n", re.DOTALL)
+_COUNTED = re.compile(r"\d{1,4}(?:-\d{1,4})?")
 _LINUX = re.compile(r"[ \t]*linux(?:efi|16)?[ \t]")
 _INITRD = re.compile(r"[ \t]*initrd(?:efi|16)?[ \t]")
 _DEFAULT = re.compile(r"^[ \t]*default[ \t].*$", re.MULTILINE)
@@ -42,7 +42,7 @@ def with_grub_entry(text: str, entry: NewEntry, like: str) -> str:
     default with `saved_entry`.
 
     Raises UserInputError where no entry starts `like`."""
-    text = _OURS.sub("", text)
+    text = _without_ours(text)
     words = " ".join(_grub_word(word) for word in entry.words)
     lines = [f"    linux {entry.kernel} {words}" if _LINUX.match(line) else line for line in _lines_of(text, like)]
     body = "\n".join(line for line in lines if not _INITRD.match(line))
@@ -63,6 +63,13 @@ if load_env; then
 fi
 {_END}
 """
+
+
+def _without_ours(text: str) -> str:
+    """Return grub.cfg without the lines that we have added before."""
+    before, found, rest = text.partition(f"{_BEGIN}\n")
+    _, ended, behind = rest.partition(f"{_END}\n")
+    return before + behind if found and ended else text
 
 
 def _lines_of(text: str, kernel: str) -> list[str]:
@@ -130,4 +137,5 @@ def without_default(text: str) -> str:
 
 def is_ours(name: str, ids: Iterable[str]) -> bool:
     """Return whether a file of an entry is one of ours by its id, however its boots are counted."""
-    return any(re.fullmatch(rf"{re.escape(one)}(?:\+\d{{1,4}}(?:-\d{{1,4}})?)?\.conf", name) for one in ids)
+    own, counted, boots = name.removesuffix(".conf").partition("+")
+    return name.endswith(".conf") and own in ids and (not counted or _COUNTED.fullmatch(boots) is not None)

@@ -13,8 +13,10 @@ from vmtailor.analysis.cost.waterfall import OTHER
 from vmtailor.bench.analysis.figure_parts import part
 from vmtailor.bench.model.results import BenchFigure
 from vmtailor.model.boots.boot import Boot, Phase
-from vmtailor.model.boots.counters import Counters
+from vmtailor.model.boots.counters import Counters, Totals
 
+#: Begins the name of the figure whose parts are functions of the kernel. No table has it: they are for comparisons.
+FUNCTIONS = "functions of the kernel"
 #: Name of the code that the machine runs before its kernel.
 BEFORE = "firmware"
 
@@ -47,6 +49,21 @@ def by_subsystem(found: Boot, phases: Sequence[Phase], subsystems: Mapping[str, 
             sums[name] += row.instructions
     sums[OTHER] += counts(found, phases)[0] - sum(sums.values())
     return {name: value for name, value in sums.items() if value}
+
+
+#: Functions of the kernel that are kept of a start: the dearest.
+MOST_FUNCTIONS = 200
+
+
+def dearest(found: Boot, stretch: BootStretch) -> tuple[BenchFigure, ...]:
+    """Return the instructions of the kernel's dearest functions in a part of a boot, each as a part of FUNCTIONS."""
+    sums: dict[str, float] = defaultdict(float)
+    for row in found.functions:
+        if row.phase in stretch.phases:
+            sums[row.function] += row.instructions
+    most = sorted(sums, key=lambda name: (-sums[name], name))[:MOST_FUNCTIONS]
+    whole = f"{FUNCTIONS} {stretch.name}"
+    return tuple(BenchFigure(name=part(whole, name), value=sums[name], unit="instructions") for name in most)
 
 
 #: Marks of a program's end; the first that is there counts.
@@ -129,6 +146,12 @@ def per_unit(
     short, long = where.took_ns(less), where.took_ns(more)
     took = None if short is None or long is None else (long - short) / units
     return tuple(_figures("a unit", cost, parts, took))
+
+
+def units_of_steps(less: Totals, more: Totals, units: int) -> tuple[BenchFigure, ...]:
+    """Return the cost of a unit of work from two commands of one boot, of which the second did `units` more."""
+    sides = ((one.early + one.kernel, one.user, one.ports + one.mmio) for one in (less, more))
+    return tuple(_figures("a unit", [(b - a) / units for a, b in zip(*sides, strict=True)], {}, None))
 
 
 def _cost(found: Boot, phases: Sequence[Phase]) -> tuple[float, ...]:

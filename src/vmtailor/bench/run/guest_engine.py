@@ -5,7 +5,7 @@ command."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -17,7 +17,7 @@ from vmtailor.base.files import temporary
 from vmtailor.base.natives import Natives, elf_symbols
 from vmtailor.base.text import plain
 from vmtailor.bench.analysis import instance_report
-from vmtailor.bench.analysis.boot_counts import WITHIN, started
+from vmtailor.bench.analysis.boot_counts import WITHIN, dearest, started
 from vmtailor.bench.analysis.guest_rounds import STEP, about
 from vmtailor.bench.model.instance import BENCH, BENCH_UNIXBENCH, Limits
 from vmtailor.bench.model.job import BenchInside
@@ -98,8 +98,10 @@ class GuestEngine:
         return found, gathered
 
     def start(self, command: Sequence[str]) -> tuple[BenchFigure, ...]:
-        """Return the cost of one start of the command. Raises GuestError when it fails."""
-        return started(self.run(command), self.subsystems, self.starts)
+        """Return the cost of one start of the command, and of the kernel's dearest functions in it. Raises GuestError
+        when it fails."""
+        found = self.run(command)
+        return (*started(found, self.subsystems, self.starts), *dearest(found, WITHIN))
 
     def spans(self) -> tuple[CodeSpan, ...]:
         """Return places at whose passages the counts are noted."""
@@ -142,11 +144,23 @@ class GuestEngine:
         """Return what the first instance printed. Raises GuestError where an instance is seen to have failed."""
         return gathered.report.file(_WITHIN).encode()
 
+    def with_memory(self, memory_bytes: int) -> GuestEngine:
+        """Return the engine in a machine that has so much memory, and is otherwise the same."""
+        around = self.known.machine
+        other = replace(around, machine=replace(around.machine, memory_bytes=memory_bytes))
+        return replace(self, known=replace(self.known, machine=other))
+
     def driven(
-        self, exercise: SystemExercise, sayings: Sequence[Saying], *, by_step: bool = False, patience_s: float = BOOT_S
+        self,
+        exercise: SystemExercise,
+        sayings: Sequence[Saying],
+        *,
+        by_step: bool = False,
+        counted: bool = True,
+        patience_s: float = BOOT_S,
     ) -> tuple[Boot, Gathered]:
         """Boot the machine and have its attendant run the exercise; return the boot, whatever its outcome. `by_step`:
-        count each step of the load, too; `patience_s`: of processor time."""
+        count each step of the load, too; `counted`: count at all; `patience_s`: of processor time."""
         known = self.known
         machine = machine_variants.countable(known.machine.machine)
         parts = guest_programs.of(machine.architecture)
@@ -159,9 +173,11 @@ class GuestEngine:
             work = Attended(exercise=exercise, volume=volume, key=FIXED_KEY, timeout_s=patience_s).unhurried(
                 Clock.INSTRUCTIONS
             )
+            if not counted:
+                return boot(machine, work, folder)
             spans = _step_spans(parts) if by_step else self.spans()
-            counted = counting(known.machine, parts, parts.attendant_marks(), spans, guests=self.guests)
-            return boot(machine, work, folder, counting=counted)
+            how = counting(known.machine, parts, parts.attendant_marks(), spans, guests=self.guests)
+            return boot(machine, work, folder, counting=how)
 
 
 def exercise_of(asked: InGuest) -> SystemExercise:

@@ -18,7 +18,7 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bench_host import ROWS, disk, fitted, shown
@@ -41,9 +41,13 @@ IMAGE = ROOT / "benchmarks" / "unixbench"
 #: Units of work that the kernel does: a program executed, a KB copied, a process, a pipe, a switch, a call.
 UNITS = "execl,fstime,spawn,pipe,context1,syscall"
 #: What is measured, and with which further options: units of all tests share a boot.
-SUITES: Mapping[str, tuple[str, ...]] = {"startup": (), "unixbench": ("--one-boot", "--only", UNITS), "memory": ()}
+SUITES: Mapping[str, tuple[str, ...]] = {
+    "startup": ("--starts", "5"),
+    "unixbench": ("--one-boot", "--only", UNITS),
+    "memory": (),
+}
 #: Minutes of one boot under emulation on two processors, by the end of a row's name; of what boots for itself, one.
-MINUTES = {"native": 2.0, "docker": 4.0, "podman": 4.0}
+MINUTES = {"native": 2.0, "docker": 5.0, "podman": 5.0}
 #: Boots of a row for each repetition: starts; units; idle instances and density.
 BOOTS = {"startup": 1, "unixbench": 1, "memory": 2}
 #: The least by which the kernel's part of a container's start has to fall.
@@ -93,7 +97,7 @@ def spread(cell: Cell) -> float:
 
 def changes(run: HostRun, before: str, after: str) -> dict[str, list[Change]]:
     """Return engine → its figures on both hosts, parts left out. `before`, `after`: the machines' names."""
-    cells = [cell for cell in cells_of(run) if OF not in cell.key.figure]
+    cells = [sampled(run, cell) for cell in cells_of(run) if OF not in cell.key.figure]
     later = {(cell.key.row, cell.key.runtime): cell for cell in cells}
     found: dict[str, list[Change]] = {}
     for cell in cells:
@@ -102,6 +106,19 @@ def changes(run: HostRun, before: str, after: str) -> dict[str, list[Change]]:
         if machine == before and engine and other is not None and (cell.values or other.values):
             found.setdefault(engine, []).append(judged(cell, other))
     return found
+
+
+def sampled(run: HostRun, cell: Cell) -> Cell:
+    """Return a cell with each start as a value of its own, where a boot has several; otherwise as it is."""
+    key = cell.key
+    found = [
+        figure.value
+        for trial in run.trials
+        if (trial.of_test, trial.runtime) == (key.of_test, key.runtime) and trial.block
+        for figure in trial.figures
+        if figure.name == key.figure
+    ]
+    return replace(cell, values=tuple(found))
 
 
 def functions(run: HostRun, runtime: str) -> dict[str, float]:
@@ -236,7 +253,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--bundle", type=Path, help="the bundle of its fit")
     parser.add_argument("--units", default="keep", choices=["keep", "trim"], help="the fit of bench-host that is used")
     parser.add_argument("--on", default="native,docker,vm:stock", metavar="ROWS", help="engines that the disk has")
-    parser.add_argument("--boots", type=int, default=4, help="of each row and figure; 4 tell a difference from chance")
+    parser.add_argument("--boots", type=int, default=2, help="of each row and figure; five starts in each")
     parser.add_argument("--suites", default=",".join(SUITES))
     parser.add_argument("--out", type=Path, default=Path("build/bench-host"))
     parser.add_argument("--page", type=Path, help="a page that gets the tables, between its marks")

@@ -23,7 +23,7 @@ from vmtailor.bench.analysis.boot_counts import units_of_steps
 from vmtailor.bench.analysis.schedule import PlannedTrial, plan
 from vmtailor.bench.model.job import BenchMonitor
 from vmtailor.bench.model.results import CLOCK, BenchFigure, SuiteName
-from vmtailor.bench.run import growth_boot, units_boot
+from vmtailor.bench.run import growth_boot, guest_engine, units_boot
 from vmtailor.bench.run.growth_boot import DENSITY, IDLE, SMALL_BYTES, Growths
 from vmtailor.bench.run.guest_engine import GuestEngine
 from vmtailor.bench.run.machine_counts import cannot_tell, machine_tests
@@ -34,7 +34,11 @@ from vmtailor.bench.runtimes.description import Commands, Description, RootForm
 from vmtailor.bench.runtimes.guest_growth import SEEN, growing
 from vmtailor.bench.runtimes.guest_runtime import ROUNDS, in_turn
 from vmtailor.bench.suites.bench_run import TrialFailed
+from vmtailor.model.boots.boot import Boot, FunctionCost, Milestone, Outcome, Phase, PhaseCounts
 from vmtailor.model.boots.counters import Totals
+from vmtailor.model.boots.ending import End, Ending, Gathered
+from vmtailor.model.boots.system_exercise import SystemExercise
+from vmtailor.model.guest import GuestReport
 
 MEMORY_JOB = replace(
     WITHIN_JOB, suites=(SuiteName.MEMORY,), only=(), at_once=False, counts=(1, 4), variant="", quick=False
@@ -65,7 +69,8 @@ def test_every_description_becomes_scripts_that_a_shell_reads(name: str, monkeyp
     for module in (description, guest):
         monkeypatch.setattr(module, "filled", strictly_filled)
     one = description.load(name)
-    turn = in_turn(one, [["/bench/bench", "null"], ["/bench/bench", "spin"]], "bench:1", "/dev/vdb", "/dev/vdc")
+    commands = [["/bench/bench", "null"], ["/bench/bench", "spin"]]
+    turn = in_turn(one, commands, commands[:1], "bench:1", "/dev/vdb", "/dev/vdc")
     for script in (growing(one, (1, 4), 9, "bench:1", "/dev/vdb", "/dev/vdc"), turn.prepare):
         read = subprocess.run(["sh", "-n"], input=script.encode(), capture_output=True, timeout=20, check=False)
         assert read.returncode == 0, read.stderr
@@ -211,6 +216,37 @@ def test_a_unit_costs_the_difference_of_two_commands() -> None:
     less, more = Totals(kernel=1000, user=100, ports=1, mmio=2), Totals(kernel=3000, user=150, ports=2, mmio=2)
     found = {figure.name: figure.value for figure in units_of_steps(less, more, 10)}
     assert found == {"kernel a unit": 200.0, "user a unit": 5.0, "devices a unit": 0.1}
+
+
+def test_each_of_several_starts_of_a_boot_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[SystemExercise] = []
+    counted = [Totals(kernel=100, user=10), Totals(kernel=120, user=12)]
+    end = End(Ending.EXITED, "qemu", "", "", 1.0, 0)
+    gathered = Gathered(end, 0.0, GuestReport(), b"", (), counters=cast(Any, "counters"))
+
+    def driven(_: GuestEngine, exercise: SystemExercise, *__: Any, **___: Any) -> tuple[Boot, Gathered]:
+        asked.append(exercise)
+        phases = (PhaseCounts(Phase.LOAD, 220, 22),)
+        functions = (FunctionCost("copy_page", Phase.LOAD, 60), FunctionCost("kmalloc", Phase.KERNEL, 99))
+        marks = (Milestone("load", 0, 0), Milestone("load_end", 0, 4000))
+        return Boot(Outcome.READY, marks, 1.0, phases=phases, functions=functions), gathered
+
+    monkeypatch.setattr(GuestEngine, "driven", driven)
+    monkeypatch.setattr(guest_engine, "steps", lambda _: counted)
+    here = replace(engine(tmp_path), in_each=2)
+    found = here.start(["/bench/bench", "report"])
+    named = [(figure.name, figure.instance, figure.value) for figure in found]
+    assert named == [
+        ("kernel to its end", 0, 100.0), ("user to its end", 0, 10.0), ("devices to its end", 0, 0.0),
+        ("kernel to its end", 1, 120.0), ("user to its end", 1, 12.0), ("devices to its end", 1, 0.0),
+        ("virtual time to its end", 0, 2e-6), ("functions of the kernel to its end: copy_page", 0, 30.0),
+    ]  # fmt: skip
+    assert (
+        len(asked[0].load) == 2 and asked[0].load[0].argv != asked[0].load[1].argv
+    )  # each with an instance of its own
+    counted.pop()
+    with pytest.raises(GuestError, match="counted 1 of 2 starts"):
+        here.start(["/bench/bench", "report"])
 
 
 def test_what_a_trial_is_of_tells_its_boot() -> None:

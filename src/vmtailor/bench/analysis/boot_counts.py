@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vmtailor.analysis.cost.plugin_counts import FIRMWARE
 from vmtailor.analysis.cost.waterfall import OTHER
@@ -49,21 +49,6 @@ def by_subsystem(found: Boot, phases: Sequence[Phase], subsystems: Mapping[str, 
             sums[name] += row.instructions
     sums[OTHER] += counts(found, phases)[0] - sum(sums.values())
     return {name: value for name, value in sums.items() if value}
-
-
-#: Functions of the kernel that are kept of a start: the dearest.
-MOST_FUNCTIONS = 200
-
-
-def dearest(found: Boot, stretch: BootStretch) -> tuple[BenchFigure, ...]:
-    """Return the instructions of the kernel's dearest functions in a part of a boot, each as a part of FUNCTIONS."""
-    sums: dict[str, float] = defaultdict(float)
-    for row in found.functions:
-        if row.phase in stretch.phases:
-            sums[row.function] += row.instructions
-    most = sorted(sums, key=lambda name: (-sums[name], name))[:MOST_FUNCTIONS]
-    whole = f"{FUNCTIONS} {stretch.name}"
-    return tuple(BenchFigure(name=part(whole, name), value=sums[name], unit="instructions") for name in most)
 
 
 #: Marks of a program's end; the first that is there counts.
@@ -114,6 +99,37 @@ def started(
             one.took_ns(found),
         )
     )
+
+
+#: Functions of the kernel that are kept of a start: the dearest.
+MOST_FUNCTIONS = 200
+
+
+def several_started(
+    found: Boot, starts: Sequence[Totals], subsystems: Mapping[str, str], where: BootStretch = WITHIN
+) -> tuple[BenchFigure, ...]:
+    """Return the cost of each of several starts of one boot, as an instance of its figures; and of a mean start what is
+    known of all together: virtual time, and the kernel by subsystem. `where`: the part of the boot that they fill."""
+    figures: list[BenchFigure] = []
+    for number, one in enumerate(starts):
+        cost = (one.early + one.kernel, one.user, one.ports + one.mmio)
+        figures += [replace(figure, instance=number) for figure in _figures(where.name, cost, {}, None)]
+    took = where.took_ns(found)
+    parts = {name: value / len(starts) for name, value in by_subsystem(found, where.phases, subsystems).items()}
+    mean = _figures(where.name, (), parts, None if took is None else took / len(starts))
+    return (*figures, *mean, *dearest(found, where, len(starts)))
+
+
+def dearest(found: Boot, stretch: BootStretch, starts: int = 1) -> tuple[BenchFigure, ...]:
+    """Return the instructions of the kernel's dearest functions in one of the starts that a part of a boot has, each as
+    a part of FUNCTIONS."""
+    sums: dict[str, float] = defaultdict(float)
+    for row in found.functions:
+        if row.phase in stretch.phases:
+            sums[row.function] += row.instructions / starts
+    most = sorted(sums, key=lambda name: (-sums[name], name))[:MOST_FUNCTIONS]
+    whole = f"{FUNCTIONS} {stretch.name}"
+    return tuple(BenchFigure(name=part(whole, name), value=sums[name], unit="instructions") for name in most)
 
 
 #: The span at which the init of a machine within the machine executes its program.

@@ -120,6 +120,13 @@ def bench(
             "subsystem.",
         ),
     ] = False,
+    starts: Annotated[
+        int,
+        Option(
+            name="--starts", type=int, least=1, most=100,
+            help="With --inside, count this many starts of an engine in each boot, one after the other. Default: 1.",
+        ),
+    ] = 1,
     program: Annotated[
         Sequence[tuple[str, Path]],
         Option(
@@ -203,6 +210,7 @@ def bench(
         at_once=at_once,
         boots=repeat if inside and repeat else machine_counts.REPEAT,
         one_boot=one_boot,
+        starts=starts,
     )
     found = measure(job, Store(), insides=tuple(inside), require_kvm=require_kvm, programs=dict(program))
     printed.note(f"written: {file}")

@@ -95,7 +95,7 @@ def _rows(run: BenchRun, held: contextlib.ExitStack, shared: SharedBoots) -> Ite
     yield from (MachineRow(run, ImageMachine(one, scratch)) for one in job.machines)
     for inside in job.insides:
         for name in job.inside_runtimes:
-            yield GuestRow(run, GuestEngine(inside, description.load(name), scratch), shared)
+            yield GuestRow(run, GuestEngine(inside, description.load(name), scratch, in_each=job.starts), shared)
         for one in inside.monitors:
             engine = MonitorEngine(inside, described(one, ()), scratch, monitor=one)
             yield MonitoredRow(run, engine, shared)

@@ -16,11 +16,9 @@ from vmtailor.bench.analysis.schedule import PlannedTrial
 from vmtailor.bench.model.job import BenchJob
 from vmtailor.bench.model.results import CLOCK, BenchFigure, SuiteName
 from vmtailor.bench.run.counted_work import work_of
-from vmtailor.bench.run.guest_engine import COMMAND_S, OURS_DISK, PREPARE_S, TREE_DISK, GuestEngine, require_ready
+from vmtailor.bench.run.guest_engine import OURS_DISK, TREE_DISK, GuestEngine, exercise_in_turn, require_ready
 from vmtailor.bench.runtimes.guest_runtime import in_turn
 from vmtailor.bench.suites.bench_run import TAG, TrialFailed
-from vmtailor.model.boots.system_exercise import SystemExercise, SystemReady, SystemReadyKind
-from vmtailor.model.exercise import Expect, Step, StepKind
 
 #: Seconds of the guest's time between two commands, in which it finishes what it has put off.
 REST_S = 10
@@ -67,18 +65,9 @@ def _booted(tests: Sequence[BenchTest], machine: GuestEngine) -> _Found:
     """Count the units of some tests in one boot."""
     works = [work_of(test) for test in tests]
     commands = [command for work in works for command in (work.less, work.more)]
-    asked = in_turn(machine.described, commands, TAG, TREE_DISK, OURS_DISK)
-    ready = Step(StepKind.COMMAND, argv=("sh", "-c", asked.prepare))
-    rest = Step(StepKind.COMMAND, argv=("sh", "-c", f"sync; sleep {REST_S}"))
-    load = []
-    for words in asked.run:
-        load += [rest, Step(StepKind.COMMAND, argv=words, expect=Expect(exit_code=0))]
-    exercise = SystemExercise(
-        origin="bench", ready=SystemReady(SystemReadyKind.COMMAND, ready, timeout_s=2 * PREPARE_S), load=tuple(load),
-        step_timeout_s=max(PREPARE_S, COMMAND_S),
-    )  # fmt: skip
+    asked = in_turn(machine.described, commands, commands[::2], TAG, TREE_DISK, OURS_DISK)
     try:
-        found, gathered = machine.driven(exercise, (), by_step=True)
+        found, gathered = machine.driven(exercise_in_turn(asked, REST_S), (), by_step=True)
         require_ready(found, gathered, found.problem if found.failures else "")
         cost = steps(gathered.counters)[1::2] if gathered.counters is not None else []
         if len(cost) != len(commands):

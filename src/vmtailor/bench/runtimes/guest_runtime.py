@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from vmtailor.bench.model.instance import BENCH, BENCH_UNIXBENCH, CALL_BACK, InstanceSpec, Limits, Volume
 from vmtailor.bench.runtimes.description import Description, RootForm, fill, filled
@@ -91,22 +91,30 @@ def in_guest(
 
 @dataclass(frozen=True)
 class InTurn:
-    """Several commands in one runtime of a guest, each in an instance of its own. `prepare`: as of `InGuest`; it runs
-    every other command once, from the first on. `run`: the words of each."""
+    """Several commands in one runtime of a guest, each in an instance of its own. `prepare`: as of `InGuest`; `run`:
+    the words of each."""
 
     prepare: str
     run: tuple[tuple[str, ...], ...]
 
 
-def in_turn(one: Description, commands: Sequence[Sequence[str]], tag: str, tree: str, ours: str) -> InTurn:
-    """Return how several commands are run one after the other. `tag`, `tree`, `ours`: as for `in_guest`."""
+def in_turn(
+    one: Description,
+    commands: Sequence[Sequence[str]],
+    first: Sequence[Sequence[str]],
+    tag: str,
+    tree: str,
+    ours: str,
+) -> InTurn:
+    """Return how several commands are run one after the other. `first`: those that are run before, and do not count;
+    `tag`, `tree`, `ours`: as for `in_guest`."""
     guest = Guest(one, tag, entered=one.limits == "cgroup" and not one.chroot)
     specs = [InstanceSpec(name=f"bench{number}", command=tuple(command)) for number, command in enumerate(commands)]
-    first = [replace(spec, name=f"first{number}") for number, spec in enumerate(specs[::2])]
+    before = [InstanceSpec(name=f"first{number}", command=tuple(command)) for number, command in enumerate(first)]
     parts = [*guest.begin(tree, ours), *(must(*guest.words(load, specs[0])) for load in one.commands.load)]
-    for spec in (*first, *specs):
+    for spec in (*before, *specs):
         parts += guest.placed(spec, (spec.name,))
-    for spec in first:
+    for spec in before:
         parts.append(f"{must(*guest.words(one.commands.run, spec, spec.name))} >/dev/null")
         parts += [f"{shlex.join(guest.words(gone, spec))} >/dev/null 2>&1" for gone in one.commands.remove]
     return InTurn(script([*parts, *_REST]), tuple(guest.words(one.commands.run, spec, spec.name) for spec in specs))

@@ -256,13 +256,15 @@ $(BUILD)/bench/run-lab.raw: tools/bench_lab.py $(wildcard benchmarks/engines/*.t
 	mkdir -p $(@D)
 	$(BIN)/python tools/bench_lab.py --python $@
 
-# Containers on a Loongson-3, as published work measured them: a machine with podman runs our set in none to four at once.
-# The page goes to build/bench/loongson.md. BENCH_ARGS="--repeat 3": so often.
+# Containers on a Loongson-3, as published work measured them: a machine with Docker and podman runs our set in none to
+# four at once, three times. The page goes to build/bench/loongson.md. LOONGSON=native,podman LOONGSON_REPEAT=1: less.
+LOONGSON ?= native,docker,podman
+LOONGSON_REPEAT ?= 3
 bench-loongson: setup-cross
 	mkdir -p $(BUILD)/bench
 	test -e $(BUILD)/images/unixbench-mips64el || $(BIN)/python examples/build.py benchmarks/unixbench $(BUILD)/images/unixbench-mips64el --arch mips64el
 	test -e $(BUILD)/bench/engines-mips64el.raw || $(BIN)/python examples/build.py benchmarks/engines $(BUILD)/bench/engines-mips64el.raw --arch mips64el
-	$(BIN)/vmtailor bench unixbench --quick --inside vm:$(BUILD)/bench/engines-mips64el.raw --on native,podman --n 0,1,2,3,4 \
+	$(BIN)/vmtailor bench unixbench --quick --inside vm:$(BUILD)/bench/engines-mips64el.raw --on $(LOONGSON) --repeat $(LOONGSON_REPEAT) --n 0,1,2,3,4 \
 	  --image oci:$(BUILD)/images/unixbench-mips64el -o $(BUILD)/bench/loongson.json $(BENCH_ARGS)
 	$(BIN)/vmtailor bench report $(BUILD)/bench/loongson.json --data-n -o $(BUILD)/bench/loongson.md
 

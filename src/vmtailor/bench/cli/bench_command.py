@@ -195,7 +195,7 @@ def bench(
         suites=suites_of(what),
         runtimes=runtimes_of(on),
         counts=counts_of(count or (COUNTS_INSIDE if inside else COUNTS), least=rounds_boot.NONE if at_once else 1),
-        repeat=repeat_of(repeat, quick=quick, at_once=at_once),
+        repeat=repeat_of(repeat, quick=quick, at_once=at_once, inside=bool(inside)),
         quick=quick,
         seed=seed_of(seed, file),
         out=str(file),
@@ -257,11 +257,12 @@ def counts_of(text: str, least: int = 1) -> tuple[int, ...]:
     return tuple(found)
 
 
-def repeat_of(asked: int | None, *, quick: bool, at_once: bool) -> int:
+def repeat_of(asked: int | None, *, quick: bool, at_once: bool, inside: bool = False) -> int:
     """Return the number of repetitions of a cell. Raises UserInputError for a single one on the wall clock, where it
     says nothing."""
-    if asked == 1 and not at_once:
+    if asked == 1 and not (at_once or inside):
         raise UserInputError(
-            "--repeat 1 says nothing about a time that varies", hint="2 at least; 1 is for --n with --inside"
+            "--repeat 1 says nothing about a time that varies",
+            hint="2 at least; 1 is for --inside, where it is counted",
         )
     return asked or (1 if at_once else QUICK_REPEAT if quick else REPEAT)

@@ -12,6 +12,8 @@ import pytest
 from tests.fakes.fit_run_data import fit_run
 from tests.fakes.tools import load_tool
 
+from vmtailor.model.boots.boot import Phase, PhaseCounts
+
 
 def test_units_that_are_named_are_one_more_way(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     tool, started = bench_host(), list[list[str]]()
@@ -54,10 +56,30 @@ def test_goals_hold_for_the_way_that_they_are_for_and_a_figure_that_is_missing_m
     assert "kernel file, compressed, MB" in keep and "container ran" not in keep
     assert "kernel file, compressed, MB" in trim and "container ran" in trim
     assert "least memory" not in keep
+    soon = replace(run, tailored=replace(side, ready_virtual_us=4_500_000.0))
+    trim, masked = tool.table([("q35", "trim", soon), ("q35", "trim --mask", soon)]).splitlines()[-2:]
+    assert "kernel entry → a container ran" not in trim and "kernel entry → a container ran" in masked
+    assert "4.30 (`--mask`)" in tool.table([("q35", "keep", run)])
     near = replace(run, tailored=replace(side, min_memory_bytes=(run.baseline.min_memory_bytes or 0) - (49 << 20)))
     assert "least memory" in tool.table([("q35", "keep", near)]).splitlines()[-1]
     unknown = replace(run, tailored=replace(side, init_virtual_us=None))
     assert "systemd of the real root" in tool.table([("q35", "keep", unknown)]).splitlines()[-1]
+
+
+def test_what_follows_systemds_start_is_split_and_the_kernels_part_is_to_fall_by_a_fifth() -> None:
+    tool, run = bench_host(), fit_run()
+
+    def side(kernel: int) -> Any:
+        phases = (PhaseCounts(Phase.KERNEL, 1, 0), PhaseCounts(Phase.INIT, kernel, 1_500_000_000))
+        return replace(run.baseline, phases=phases, init_virtual_us=500_000.0, ready_virtual_us=6_500_000.0)
+
+    for kernel, missed in ((1_500_000_000, False), (1_700_000_000, True)):
+        found = replace(run, baseline=side(2_000_000_000), tailored=side(kernel))
+        text = tool.table([("q35", "keep", found)])
+        rows = {line.split("|")[1].strip(): line.split("|")[2].strip() for line in text.splitlines() if "|" in line}
+        assert rows["systemd's start → a container ran, virtual s"] == "6.00"
+        assert (rows["of it in the kernel"], rows["of it in programs"], rows["of it idle"]) == ("2.00", "1.50", "2.50")
+        assert ("of it in the kernel" in text.splitlines()[-1]) is missed
 
 
 @pytest.mark.parametrize(

@@ -174,7 +174,6 @@ def refused(record: type[Any], kind: OptionSubject) -> set[str]:
 def test_what_is_refused_is_what_it_was() -> None:
     """The table's own words, once more: what an option applies to changes on purpose, and here too."""
     images = {"--kernel", "--baseline-config", "--root", "--margin", "--price-margins", "--terminal", "--entrypoint"}
-    images |= {"--under", "--judge"}
     tree = {*images, "--cmd", "--privileged", "--partition"}
     assert refused(FitOptions, KINDS.TREE) == tree
     assert refused(FitOptions, KINDS.DISK) == {*tree, "--authfile", "--max-image-size"} - {"--partition"}

@@ -12,7 +12,6 @@ from typing import Any
 
 from vmtailor.analysis.changes import choice
 from vmtailor.analysis.changes.change_catalogue import SPOKEN
-from vmtailor.analysis.cost import load_latency
 from vmtailor.analysis.guests import machine_variants
 from vmtailor.base.errors import BuildError, UserInputError
 from vmtailor.base.files import temporary
@@ -20,7 +19,7 @@ from vmtailor.base.progress import step
 from vmtailor.base.text import plural
 from vmtailor.booting.bundle_booter import ExercisedBooter
 from vmtailor.drivers.kernel import compiler_flags, kernel_patches, make
-from vmtailor.model.boots.series import JudgedBy, judging
+from vmtailor.model.boots.series import JudgedBy
 from vmtailor.model.boots.workload import FIXED_KEY, Exercised, Run
 from vmtailor.model.change import COMPILED, Cause, Change, ChangeKind, Reason, Setting, Verdict, symbol
 from vmtailor.model.exercise import Exercise
@@ -29,7 +28,7 @@ from vmtailor.model.machine import Clock, Machine
 from vmtailor.model.plan import Plan
 from vmtailor.model.systems.kept_changes import Tuning, words_of
 from vmtailor.model.trial import Purpose, Trial
-from vmtailor.pipeline import bundle_kernel, kernel_trials
+from vmtailor.pipeline import bundle_kernel, judged_changes, kernel_trials
 from vmtailor.pipeline.change_means import KernelRequest, Means, applied
 from vmtailor.pipeline.machine_testbed import MachineTestbed
 from vmtailor.pipeline.subject import Findings, Fitted
@@ -63,10 +62,7 @@ class NamedChanges:
                         f"{one.change.id} changes the {SPOKEN[setting.kind]}, which a fitted bundle does not keep",
                         hint="vmtailor boot BUNDLE --try tries it",
                     )
-        judged_by = judging(options.under, options.judged_by)
-        if any(by.of_load for by in judged_by) and not self.exercise.load:
-            raise UserInputError("--under load needs an exercise that asks for something", hint="--exercise FILE")
-        load_latency.require_enough(judged_by, self.exercise)
+        judged_by = judged_changes.of_image(options, self.exercise)
         with (
             step(f"{plural(len(wanted), 'change', 'changes')}, each alone, then together"),
             temporary.held_folder(self.found.subject.scratch) as folder,

@@ -45,7 +45,16 @@ from vmtailor.model.plan import Plan, RootFormat
 from vmtailor.model.syscalls import ObservedCall, SyscallEvent
 from vmtailor.model.trace import FileUse, Trace
 from vmtailor.model.trial import Verification
-from vmtailor.pipeline import bundle_files, code_cost, fit_sides, image_changes, keys, margin_cost, reach_cache
+from vmtailor.pipeline import (
+    bundle_files,
+    code_cost,
+    fit_sides,
+    image_changes,
+    judged_changes,
+    keys,
+    margin_cost,
+    reach_cache,
+)
 from vmtailor.pipeline.bundle_files import OwnFiles
 from vmtailor.pipeline.keys import content
 from vmtailor.pipeline.measured_machines import Ahead, MeasureRequest
@@ -365,6 +374,7 @@ def fetched(options: FitOptions) -> Image:
 def prepare(options: FitOptions, image: Image | None = None) -> ImageSubject:
     """Fetch and make everything that is missing. Errors in the user's input are found before anything long begins.
     `image`: that of the reference, where it is fetched already."""
+    judged_changes.require_tried(options)
     image = image or fetched(options)
     image_stage.require_start(image, options.store)
     options = settled(options, image)
@@ -372,6 +382,7 @@ def prepare(options: FitOptions, image: Image | None = None) -> ImageSubject:
     require_tools(architecture)
     monitors.usual().require_cpu(architecture.name, options.machine, options.cpu_model)
     exercise = exercise_of(options, image)
+    judged_changes.of_image(options, exercise)
     kernel = kernel_of(options, architecture)
     return assembled(options, image, exercise, kernel, source_of(options, kernel))
 

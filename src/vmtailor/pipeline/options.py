@@ -182,8 +182,8 @@ class FitOptions:
         help="Try remedies by id (an image's: `load`, too), sysctl:NAME=VALUE or unit:-UNIT on the fitted machine; "
         "keep what is better. a+b is one. Repeat it.",
     )  # fmt: skip
-    under: Under | None = option(option_rows.UNDER, None, subjects=IMAGES, verbs=_FIT)
-    judged_by: JudgedBy | None = option(option_rows.JUDGE, None, subjects=IMAGES, verbs=_FIT)
+    under: Under | None = option(option_rows.UNDER, None, subjects=FITS, verbs=_FIT)
+    judged_by: JudgedBy | None = option(option_rows.JUDGE, None, subjects=FITS, verbs=_FIT)
     files: tuple[tuple[str, str | None], ...] = option(
         Option(
             name="--try-file", many=True, metavar="PATH=FILE", read=option_values.tried_files, subjects=SYSTEMS,

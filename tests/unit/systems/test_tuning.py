@@ -19,16 +19,19 @@ from vmtailor.analysis.explain.answers import Standing
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records
 from vmtailor.base.terminal import TerminalConsole
-from vmtailor.model.boots.boot import Milestone, Outcome
+from vmtailor.model.boots.boot import ContainerRun, Milestone, Outcome, Phase, PhaseCounts
+from vmtailor.model.boots.series import JudgedBy, Under
+from vmtailor.model.boots.system_exercise import SystemExercise
 from vmtailor.model.boots.timeline import ConsoleCost, KernelInfo, Timeline
 from vmtailor.model.change import ChangeKind, Figure, Verdict
+from vmtailor.model.exercise import StepKind
 from vmtailor.model.fit_run import FitRun
 from vmtailor.model.machine import Machine
 from vmtailor.model.systems.kept_changes import Tuning
 from vmtailor.model.systems.system import Init, InitKind
 from vmtailor.model.trial import Purpose
 from vmtailor.model.watched.system_run import SystemRun
-from vmtailor.pipeline import boot_trials, kernel_repair
+from vmtailor.pipeline import boot_trials, fit_sides, judged_changes, kernel_repair
 from vmtailor.pipeline.boot_trials import Shown
 from vmtailor.pipeline.subject import Findings
 from vmtailor.pipeline.systems import disk_files, named_changes
@@ -83,6 +86,58 @@ def test_what_is_faster_stays_and_what_is_not_is_told(given: SystemSubject, stag
     assert len(seen) == 2 + 3 + 3 + 2
     kept, vain = named_changes.warnings(tuned)
     assert "console-quiet (quiet, loglevel=1" in kept.text and "audit (no difference); cron (slower)" in vain.text
+
+
+def loaded(target: SystemTarget) -> SystemRun:
+    """A word that shortens the boot and makes a request of the load dearer; one that does the opposite."""
+    words = target.machine.words
+    kernel = 90_000 + 5_000 * ("quiet" in words) - 4_000 * ("audit=0" in words)
+    phases = (PhaseCounts(Phase.KERNEL, 7, 0), PhaseCounts(Phase.LOAD, 2 * kernel, 2 * 3_000))
+    found = system(target)
+    return replace(found, boot=replace(found.boot, phases=phases, container=ContainerRun(requests=2)))
+
+
+@pytest.mark.parametrize(
+    ("under", "judge", "kept"),
+    [
+        (Under.LOAD, None, "audit"),
+        (Under.LOAD, JudgedBy.REQUEST, "audit"),
+        (Under.BOTH, None, "audit"),
+        (Under.BOOT, None, "console-quiet"),
+    ],
+)
+def test_a_systems_changes_are_judged_by_its_load(
+    given: SystemSubject,
+    stages: Stages,
+    monkeypatch: pytest.MonkeyPatch,
+    under: Under,
+    judge: JudgedBy | None,
+    kept: str,
+) -> None:
+    stages(loaded)
+    monkeypatch.setattr(fit_sides, "table_of", lambda fitted: None)
+    given = replace(given, options=replace(given.options, under=under, judged_by=judge))
+    _, _, tuned = chosen(given, "console-quiet", "audit")
+    assert [one.id for one in tuned.kept] == [kept]
+    if under is not Under.BOOT:
+        (lower,) = (one for one in tuned.kept[0].measured if one.figure is Figure.REQUEST_KERNEL)
+        assert lower.value == -4_000
+
+
+def test_figures_that_a_systems_fit_does_not_measure_are_refused(given: SystemSubject) -> None:
+    def judged(exercise: SystemExercise = given.exercise, **asked: Any) -> None:
+        judged_changes.of_system(replace(given.options, **asked), exercise)
+
+    with pytest.raises(UserInputError, match="--judge p99 is not measured of a system"):
+        judged(under=Under.LOAD, judged_by=JudgedBy.P99)
+    with pytest.raises(UserInputError, match="asks for something"):
+        judged(replace(given.exercise, load=()), under=Under.LOAD)
+    outside = replace(given.exercise.load[0], kind=StepKind.HOST_COMMAND)
+    with pytest.raises(UserInputError, match="asked from outside"):
+        judged(replace(given.exercise, load=(outside,)), under=Under.BOTH)
+    with pytest.raises(UserInputError, match="--under says how changes are judged, and none is tried"):
+        judged_changes.require_tried(replace(given.options, under=Under.LOAD))
+    judged_changes.require_tried(replace(given.options, under=Under.LOAD, files=(("/etc/x", None),)))
 
 
 def test_what_fails_together_is_halved(given: SystemSubject, stages: Stages) -> None:

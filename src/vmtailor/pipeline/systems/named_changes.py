@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Changes beyond the kernel that the user names (`fit --try`), tried on the fitted machine: each alone until it is
-ready, and the better ones together through the whole exercise. Those that pass are kept."""
+ready or under its load, and the better ones together through the whole exercise. Those that pass are kept."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from vmtailor.analysis.changes import choice
+from vmtailor.analysis.changes.change_catalogue import Candidate
 from vmtailor.analysis.changes.repair import minimise
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records, temporary
@@ -20,15 +21,16 @@ from vmtailor.booting.instruction_boots import Settled
 from vmtailor.model.boots.series import JudgedBy
 from vmtailor.model.boots.timeline import Timeline
 from vmtailor.model.boots.workload import Until
-from vmtailor.model.change import Change, ChangeKind, Figure, Verdict, exact
+from vmtailor.model.change import Change, ChangeKind, Effect, Verdict, exact
 from vmtailor.model.fit_run import Warning
 from vmtailor.model.machine import Clock, Machine
 from vmtailor.model.systems.kept_changes import Tuning, words_of
 from vmtailor.model.systems.system import InitKind
 from vmtailor.model.trial import Purpose, Trial
-from vmtailor.pipeline import boot_trials
+from vmtailor.pipeline import boot_trials, judged_changes
 from vmtailor.pipeline.boot_trials import Shown
 from vmtailor.pipeline.change_means import Means, applied
+from vmtailor.pipeline.machine_testbed import JUDGED
 from vmtailor.pipeline.subject import Findings, Fitted
 from vmtailor.pipeline.systems import disk_files
 from vmtailor.pipeline.systems.driven_system import DrivenSystem, SystemSeen
@@ -48,17 +50,25 @@ def chosen(system: DrivenSystem, found: Findings[SystemSeen], fitted: Fitted) ->
     def make(changes: Sequence[Change]) -> tuple[Machine, tuple[Change, ...]]:
         return made(system, fitted.machine, changes)
 
+    by = judged_changes.of_system(system.options, system.exercise)
+    loaded = any(one.of_load for one in by)
     with step("one boot that shows more of itself, for what is expected"):
-        predict = boot_trials.by_seconds(_seen(system, fitted), JudgedBy.READY)
-    alone = Trials(
-        SystemTestbed(system=system, seen=found.seen, fitted=fitted, make=make, until=Until.READY), found.trials
-    )
-    with step(f"{plural(len(wanted), 'change', 'changes')} beside the kernel, each alone until ready"):
-        judged = alone.each_alone(boot_trials.expected(wanted, predict))
+        seen = _seen(system, fitted) if by[0] is JudgedBy.READY else None
+    predict = boot_trials.by_seconds(seen, JudgedBy.READY) if seen is not None else _nothing
+    whole = SystemTestbed(system, found.seen, fitted, make)
+    alone = replace(whole, until=Until.SHUTDOWN if loaded else Until.READY, judged_by=by)
+    how = f"through its load ({' and '.join(by)})" if loaded else "until ready"
+    with step(f"{plural(len(wanted), 'change', 'changes')} beside the kernel, each alone {how}"):
+        judged = Trials(alone, found.trials).each_alone(boot_trials.expected(wanted, predict))
     better = {change.id: change for change in judged if change.verdict is Verdict.BETTER}
-    best, names = _together(found.trials, SystemTestbed(system, found.seen, fitted, make), better)
+    best, names = _together(found.trials, replace(whole, judged_by=by), better)
     kept = tuple(better[name] for name in names)
     return best, Tuning(kept, tuple(change for change in judged if change.id not in names))
+
+
+def _nothing(one: Candidate) -> tuple[Effect, ...]:
+    """Return that nothing is expected."""
+    return ()
 
 
 def made(system: DrivenSystem, machine: Machine, changes: Sequence[Change]) -> tuple[Machine, tuple[Change, ...]]:
@@ -84,11 +94,11 @@ def _together(ledger: list[Trial], testbed: SystemTestbed, better: dict[str, Cha
 
     def ask(names: tuple[str, ...]) -> TrialRequest:
         changes = tuple(replace(better[name], expected=better[name].measured[:1], measured=()) for name in names)
-        gains = [change.expects(Figure.READY) for change in changes]
+        figure = JUDGED[testbed.judged_by[0]]
+        gains = [change.expects(figure) for change in changes]
         expected = sum(one.value for one in gains if one is not None)
         about = replace(
-            choice.together(" + ".join(names), changes),
-            expected=(exact(Figure.READY, expected, "the sum of each alone"),),
+            choice.together(" + ".join(names), changes), expected=(exact(figure, expected, "the sum of each alone"),)
         )
         title = f"trial {len(ledger) + 1}: the exercise with {', '.join(names)}"
         return TrialRequest(changes, (about,), title)

@@ -56,7 +56,7 @@ from vmtailor.model.trace import FileUse
 from vmtailor.model.trial import Verification
 from vmtailor.model.watched.system_run import SystemRun
 from vmtailor.model.watched.system_trace import SystemTrace
-from vmtailor.pipeline import bundle_files, code_cost, fit_sides, keys, known_source
+from vmtailor.pipeline import bundle_files, code_cost, fit_sides, judged_changes, keys, known_source
 from vmtailor.pipeline.bundle_files import OwnFiles
 from vmtailor.pipeline.code_cost import Code
 from vmtailor.pipeline.image_subject import require_tools, source_of
@@ -382,6 +382,7 @@ def prepare(options: FitOptions, image: Image | None) -> Iterator[SystemSubject]
     """Open a system, and prepare it for as long as the block lasts. `image`: None for a disk. Raises UserInputError for
     options that it cannot have."""
     inputs.refuse_for_images(options)
+    judged_changes.require_tried(options)
     with subjects.on_disk(options, image) as found:
         inputs.refuse_units(options, found.subject.init)
         inputs.refuse_files(options, found.root)
@@ -396,6 +397,7 @@ def of_opened(
     found before anything long begins."""
     temporary.require_usable()
     inputs.refuse_console(exercise)
+    judged_changes.of_system(options, exercise)
     architecture = named(found.subject.architecture)
     options = _settled(options, found.subject, architecture)
     require_tools(architecture)

@@ -31,7 +31,7 @@ from vmtailor.bench.run.units_boot import UnitBoots
 from vmtailor.bench.runtimes import description
 from vmtailor.bench.runtimes import guest_runtime as guest
 from vmtailor.bench.runtimes.description import Commands, Description, RootForm
-from vmtailor.bench.runtimes.guest_growth import SEEN, growing
+from vmtailor.bench.runtimes.growth_script import SEEN, growing
 from vmtailor.bench.runtimes.guest_runtime import ROUNDS, in_turn
 from vmtailor.bench.suites.bench_run import TrialFailed
 from vmtailor.model.boots.boot import Boot, FunctionCost, Milestone, Outcome, Phase, PhaseCounts

@@ -31,7 +31,7 @@ class Look:
 
 @dataclass
 class Growth:
-    """What a guest noted. `looks`: number of instances → the memory; `started`: instances that came, None where the
+    """The notes of a guest. `looks`: number of instances → the memory; `started`: instances that came, None where the
     guest did not say; `stopped`: the next one did not; `answered`: those of them that said something at the end."""
 
     looks: dict[int, Look] = field(default_factory=dict)

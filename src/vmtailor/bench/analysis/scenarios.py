@@ -21,7 +21,7 @@ from vmtailor.model.change import Verdict
 
 
 @dataclass(frozen=True)
-class Need:
+class ScenarioNeed:
     """A figure that a use of containers asks for. `must`: nothing can be said of the use without it."""
 
     suite: str
@@ -37,15 +37,15 @@ class Scenario:
 
     name: str
     about: str
-    needs: tuple[Need, ...]
+    needs: tuple[ScenarioNeed, ...]
 
 
 @dataclass(frozen=True)
-class Met:
+class MeasuredNeed:
     """A need that was measured. `leaders`: the runtime with the best figure, and those that the samples do not tell
     from it; `best`: that figure; `last`: the worst, of the runtime `behind`."""
 
-    need: Need
+    need: ScenarioNeed
     leaders: tuple[str, ...]
     best: str
     behind: str
@@ -61,14 +61,14 @@ class Met:
 
 @dataclass(frozen=True)
 class ScenarioAdvice:
-    """What the figures say of a use. `chosen`: the runtimes that lead in most needs; empty where nothing can be said.
+    """The advice of the figures on a use. `chosen`: the runtimes that lead in most needs; empty where nothing can be said.
     `lacking`: needs without figures of two runtimes."""
 
     scenario: Scenario
     chosen: tuple[str, ...]
     leads: int
-    met: tuple[Met, ...]
-    lacking: tuple[Need, ...]
+    met: tuple[MeasuredNeed, ...]
+    lacking: tuple[ScenarioNeed, ...]
 
     @property
     def sentences(self) -> tuple[str, ...]:
@@ -132,12 +132,12 @@ def _advice(scenario: Scenario, rows: Mapping[tuple[str, str, str, int, str], Ma
     return ScenarioAdvice(scenario=scenario, chosen=chosen, leads=leads, met=tuple(met), lacking=tuple(lacking))
 
 
-def _met(need: Need, cells: Sequence[Cell]) -> Met:
+def _met(need: ScenarioNeed, cells: Sequence[Cell]) -> MeasuredNeed:
     larger = cells[0].larger_is_better
     ordered = sorted(cells, key=lambda cell: statistics.median(cell.values), reverse=larger)
     best, last = ordered[0], ordered[-1]
     leaders = [cell for cell in ordered if cell is best or not _behind(best, cell, larger=larger)]
-    return Met(
+    return MeasuredNeed(
         need=need, leaders=tuple(plain(cell.key.runtime) for cell in leaders), best=_shown(best),
         behind=plain(last.key.runtime), last=_shown(last),
     )  # fmt: skip
@@ -153,7 +153,7 @@ def _shown(cell: Cell) -> str:
     return amount(statistics.median(cell.values), cell.unit)
 
 
-def known(need: Need) -> bool:
+def known(need: ScenarioNeed) -> bool:
     """Return whether a need names a test that is registered; its figure is one of it, or of its counted form."""
     figures = {kind.name for kind in benchmark(need.suite, need.test).figures}
     return need.figure in figures or need.figure.endswith((" a unit", " to its end"))

@@ -16,7 +16,7 @@ from vmtailor.bench.analysis.schedule import PlannedTrial
 from vmtailor.bench.model.job import BenchJob
 from vmtailor.bench.model.results import CLOCK, BenchFigure, SuiteName
 from vmtailor.bench.run.guest_engine import OURS_DISK, PREPARE_S, TREE_DISK, GuestEngine, require_ready
-from vmtailor.bench.runtimes.guest_growth import SEEN, growing
+from vmtailor.bench.runtimes.growth_script import SEEN, growing
 from vmtailor.bench.suites.bench_run import TAG, TrialFailed
 from vmtailor.model.boots.system_exercise import Saying, SystemExercise, SystemReady, SystemReadyKind
 from vmtailor.model.exercise import Step, StepKind

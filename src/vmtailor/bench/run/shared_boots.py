@@ -14,7 +14,7 @@ from vmtailor.bench.run.units_boot import UnitBoots
 
 @dataclass(frozen=True)
 class SharedBoots:
-    """What each kind has found in this run. `units`: units of work, where the job counts them in one boot."""
+    """The boots of this run of each kind. `units`: units of work, where the job counts them in one boot."""
 
     at_once: AtOnce
     growths: Growths

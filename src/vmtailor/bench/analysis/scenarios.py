@@ -61,8 +61,8 @@ class MeasuredNeed:
 
 @dataclass(frozen=True)
 class ScenarioAdvice:
-    """The advice of the figures on a use. `chosen`: the runtimes that lead in most needs; empty where nothing can be said.
-    `lacking`: needs without figures of two runtimes."""
+    """The advice of the figures on a use. `chosen`: the runtimes that lead in most needs; empty where nothing can be
+    said. `lacking`: needs without figures of two runtimes."""
 
     scenario: Scenario
     chosen: tuple[str, ...]

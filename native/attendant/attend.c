@@ -18,6 +18,7 @@
 #include "init/base/read_file.h"
 #include "init/base/serial_line.h"
 #include "init/exercise/exercise.h"
+#include "init/exercise/sampling.h"
 #include "init/settings/settings.h"
 
 #define MOST (4 << 20)
@@ -33,7 +34,7 @@ static void from_host(void *context, char type, const uint8_t *payload, size_t l
 }
 
 static void reaped(pid_t pid, int status) {
-    if (!reports_exit(pid, status))
+    if (!reports_exit(pid, status) && !sampling_exit(pid))
         exercise_exit(pid, status);
 }
 
@@ -45,7 +46,7 @@ void attend_prepare(int port) {
     if (wrong != NULL)
         fatal("", "/config: %s", wrong);
     reports_read();
-    programs_hold_client();
+    programs_hold();
     line_take(port);
     line_key(settings.key);
 }
@@ -56,6 +57,7 @@ _Noreturn void attend(void) {
     loop_start(reaped);
     host_listen(settings.key, from_host);
     exercise_start();
+    sampling_start();
     for (;;)
         loop_step(exercise_advance());
 }

@@ -4,6 +4,7 @@
  *
  *     builtin archive|extract|stats|top PATH FOLLOW
  *     builtin dhcp INTERFACE HOSTNAME
+ *     builtin sample EVERY_MS COUNT
  */
 #include <signal.h>
 #include <stdio.h>
@@ -14,10 +15,11 @@
 #include "builtin/dhcp.h"
 #include "builtin/extract.h"
 #include "builtin/stats.h"
+#include "sampler/sample.h"
 
 int main(int argc, char **argv) {
     if (argc != 4) {
-        fprintf(stderr, "use: builtin archive|extract|stats|top|dhcp PATH FOLLOW\n");
+        fprintf(stderr, "use: builtin archive|extract|stats|top|dhcp|sample PATH FOLLOW\n");
         return 2;
     }
     const char *name = argv[1], *path = argv[2];
@@ -33,6 +35,8 @@ int main(int argc, char **argv) {
         return top();
     if (strcmp(name, "dhcp") == 0)
         return dhcp(path, argv[3]);
+    if (strcmp(name, "sample") == 0)
+        return sample_until_end(path, argv[3]);
     fprintf(stderr, "there is no builtin '%s'\n", name);
     return 127;
 }

@@ -237,10 +237,13 @@ static const char *set(struct reader *reader, const char *key, char *value) {
         const char *key;
         int *number;
         int most;
-    } numbers[] = {
-        {"stop", &settings->stop_signal, 64},       {"stop-timeout-ms", &settings->stop_timeout_ms, INT_MAX},
-        {"grace-ms", &settings->grace_ms, INT_MAX}, {"ready-timeout-ms", &settings->ready_timeout_ms, INT_MAX},
-        {"rows", &settings->rows, 65535},           {"cols", &settings->cols, 65535}};
+    } numbers[] = {{"stop", &settings->stop_signal, 64},
+                   {"stop-timeout-ms", &settings->stop_timeout_ms, INT_MAX},
+                   {"grace-ms", &settings->grace_ms, INT_MAX},
+                   {"ready-timeout-ms", &settings->ready_timeout_ms, INT_MAX},
+                   {"rows", &settings->rows, 65535},
+                   {"cols", &settings->cols, 65535},
+                   {"sample-ms", &settings->sample_ms, 86400000}};
     const struct {
         const char *key;
         bool *flag;

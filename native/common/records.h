@@ -56,6 +56,7 @@ struct settings {
     const char *cwd, *user, *hostname, *net, *net6;
     int stop_signal;
     int stop_timeout_ms, grace_ms;
+    int sample_ms; /* between two samples of the machine's figures; 0: none are taken */
     bool stdin_relay, terminal;
     int rows, cols;
     bool privileged;      /* the container's root may do everything */

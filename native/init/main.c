@@ -24,6 +24,7 @@
 #include "init/container/trace_log.h"
 #include "init/container/traced.h"
 #include "init/exercise/exercise.h"
+#include "init/exercise/sampling.h"
 #include "init/machine/capabilities.h"
 #include "init/machine/devices.h"
 #include "init/machine/hostname.h"
@@ -71,7 +72,7 @@ static void from_host(void *context, char type, const uint8_t *payload, size_t l
 }
 
 static void reaped(pid_t pid, int status) {
-    if (!entry_exit(pid, status) && !exercise_exit(pid, status))
+    if (!entry_exit(pid, status) && !exercise_exit(pid, status) && !sampling_exit(pid))
         session_exit(pid, status); /* false: an orphan of the container's */
 }
 
@@ -118,6 +119,7 @@ int main(int argc, char **argv) {
     capabilities_limit();
     entry_start();
     exercise_start();
+    sampling_start();
 
     int exit_code, by_signal;
     const char *why;

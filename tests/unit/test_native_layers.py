@@ -19,7 +19,8 @@ LAYERS = (
 PROGRAMS = {
     # Init's exercise without its container: what that asks of one is the attendant's own.
     "attendant": {"arch", "common", "init/base", "init/settings", "init/machine", "init/container", "init/exercise"},
-    "builtin": {"common", "init/base"},
+    "builtin": {"common", "init/base", "sampler"},
+    "sampler": {"common"},
     "client": {"common"},
     "load-client": {"common"},
     "stage1": {"common"},

@@ -33,6 +33,7 @@ from vmtailor.pipeline import fit, kept_run, kept_start, keys, machine_run
 from vmtailor.pipeline.image_run_options import ImageRunOptions
 from vmtailor.pipeline.kept_run import KeptOptions
 from vmtailor.pipeline.machine_run import RunOptions
+from vmtailor.pipeline.machine_watches import WatchOptions
 from vmtailor.pipeline.options import BootOptions, FitOptions
 from vmtailor.pipeline.pull_options import PullOptions
 from vmtailor.pipeline.reverify import VerifyRequest
@@ -52,6 +53,7 @@ RECORDS: dict[type[Any], tuple[OptionSubject, ...]] = {
     ImageRunOptions: (KINDS.IMAGE,),
     VerifyRequest: (KINDS.CONTAINER, KINDS.SYSTEM),
     RefitRequest: (KINDS.CONTAINER, KINDS.SYSTEM),
+    WatchOptions: (KINDS.DISK, KINDS.CONTAINER, KINDS.SYSTEM),
     BootOptions: (KINDS.MACHINE, KINDS.FITTED, KINDS.EXERCISED, KINDS.WATCHED),
 }
 

@@ -15,6 +15,7 @@
 #include "init/container/slowdown.h"
 #include "init/container/trace_log.h"
 #include "init/exercise/job.h"
+#include "init/exercise/sampling.h"
 #include "init/machine/at_rest.h"
 #include "init/machine/memory.h"
 #include "init/settings/settings.h"
@@ -86,9 +87,10 @@ static void load_done(void) {
 
 static void load_next(void) {
     int next = job.number + 1;
-    if ((size_t)next < settings.step_count)
+    if ((size_t)next < settings.step_count) {
+        sampling_step(next);
         job_start(next, &settings.steps[next], ready_deadline);
-    else
+    } else
         load_done();
 }
 

@@ -26,6 +26,7 @@ ADDRESSES = {
     "init": (0x70000000, 0x74000000),
     "stage1": (0x74000000, 0x78000000),
     "client": (0x78000000, 0x7C000000),
+    "sampler": (0x68000000, 0x6C000000),
     "attendant": (0x7C000000, 0x80000000),
 }
 _MARK = "vt_mark_"
@@ -87,6 +88,11 @@ class Natives:
     def attendant(self) -> Path:
         """Return the program that drives systems with an init of their own."""
         return self.guest / "attendant"
+
+    @property
+    def sampler(self) -> Path:
+        """Return the program that samples the figures of such a system."""
+        return self.guest / "sampler"
 
     @property
     def launch(self) -> Path:
@@ -173,6 +179,7 @@ def locate() -> Natives:
                 "load-client",
                 "builtin",
                 "attendant",
+                "sampler",
                 "launch",
                 "supervise",
                 "serve",
@@ -189,7 +196,7 @@ def locate() -> Natives:
         _up_to_date(FOLDER, made, (), tools)
     natives = Natives(FOLDER)
     guest = (natives.init, natives.stage1, natives.client, natives.load_client, natives.builtin, natives.attendant)
-    missing = _missing((*guest, natives.launch, natives.supervise))
+    missing = _missing((*guest, natives.sampler, natives.launch, natives.supervise))
     if missing:
         raise HostError(
             f"this installation lacks its native parts ({missing})",
@@ -228,7 +235,7 @@ def lacking(architecture: str) -> str:
 
 def _guest_programs(natives: Natives) -> tuple[Path, ...]:
     named = (natives.init, natives.stage1, natives.client, natives.load_client, natives.builtin, natives.attendant)
-    return (*named, natives.collector, natives.small_init, natives.begin)
+    return (*named, natives.sampler, natives.collector, natives.small_init, natives.begin)
 
 
 def _missing(paths: Iterable[Path]) -> str:

@@ -14,6 +14,7 @@ from vmtailor.base.natives import ADDRESSES
 from vmtailor.booting import boot_counter, host_loads
 from vmtailor.booting.boot_counter import Counting
 from vmtailor.booting.host_loads import HostLoad
+from vmtailor.booting.machine_watcher import MachineWatcher
 from vmtailor.booting.run_volume import with_run, with_tools
 from vmtailor.drivers.guest import guest_volume
 from vmtailor.drivers.guest.guest_session import GuestSession
@@ -57,14 +58,19 @@ def boot(
         counter = boot_counter.prepare(machine, wanted, folder, owners())
         driven = _with_volumes(machine, work, folder)
         exits = _sparse(folder / _EXITS, EXITS_BYTES) if work.exits else None
-        wants = Wants(counter, exits=exits, loads=tuple(load.words for load in loads))
+        asks = bool(work.run.sample_ms)
+        wants = Wants(counter, exits=exits, control=asks, loads=tuple(load.words for load in loads))
         with monitors.of(machine).start(driven, wants) as running:
-            report, end, used = _drive(running, work, loads, on_progress)
+            watcher = MachineWatcher(machine, running, work.run.sample_ms)
+            report, end, used = _drive(running, work, loads, on_progress, watcher)
             lasted_ns = running.lasted_ns
         temporary.require_room(folder)  # the output of a boot on a full disk is not worth reading
         gathered = _gathered(report, end, running.started_s, folder, work, counter)
         gathered = replace(gathered, start_cpu_s=used.start_s, cpu_s=used.now_s, lasted_ns=lasted_ns)
     exercise = work.run.exercise
+    if exercise is not None:
+        watch = watcher.record(exercise.origin, report, exercise.guest_steps)
+        gathered = replace(gathered, watch=watch)
     return boots.make_boot(gathered, exercise, wanted.table if wanted is not None else None), gathered
 
 
@@ -118,9 +124,10 @@ def _drive(
     work: Exercised,
     loads: Sequence[HostLoad],
     on_progress: Callable[[float], None] | None,
+    watcher: MachineWatcher,
 ) -> tuple[GuestReport, End, Used]:
     """Talk with our init until the machine ends or its time is over. Drives the loads that are the host's."""
-    session = GuestSession(running.serial, key=work.run.key)
+    session = GuestSession(running.serial, key=work.run.key, takes=watcher.takes)
     used = Used()
     waits_for_us = work.at_load is not None or bool(loads)
     said: tuple[bytes, ...] = ()

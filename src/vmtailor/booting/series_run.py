@@ -15,6 +15,7 @@ from vmtailor.base.files import records
 from vmtailor.base.process import pasteable
 from vmtailor.booting.booter import Booter, boot
 from vmtailor.drivers.monitors import monitors
+from vmtailor.model import machine_watch
 from vmtailor.model.boots.boot import Boot, Outcome
 from vmtailor.model.boots.ending import Gathered
 from vmtailor.model.boots.series import RECORD, BootSeries, SeriesBoot, Variant
@@ -71,9 +72,11 @@ def run(
 
 def keep(gathered: Gathered, folder: Path, machine: Machine, title: str) -> None:
     """Write a boot's output into a folder: the console (`console.log`), the console with host times if its lines have
-    them (`console.times.log`), and `bootchart/` if the collector ran."""
+    them (`console.times.log`), `bootchart/` if the collector ran, and `watch.json` if samples were taken."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "console.log").write_bytes(gathered.console)
+    if gathered.watch is not None:
+        records.save(gathered.watch, folder / machine_watch.RECORD)
     if gathered.lines:
         (folder / "console.times.log").write_text(bootmarks.grabserial(gathered.lines), "utf-8", "replace")
     if gathered.chart:

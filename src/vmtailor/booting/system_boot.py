@@ -19,6 +19,7 @@ from vmtailor.booting import boot_counter
 from vmtailor.booting.boot_counter import Counting
 from vmtailor.booting.container_boot import Used
 from vmtailor.booting.listener import Listener, listening
+from vmtailor.booting.machine_watcher import MachineWatcher
 from vmtailor.drivers.guest.attendant_volume import PROGRAM
 from vmtailor.drivers.guest.guest_session import GuestSession
 from vmtailor.drivers.guest.ready import ConsoleWatcher
@@ -30,6 +31,7 @@ from vmtailor.model.boots.ending import End, Gathered
 from vmtailor.model.boots.system_exercise import SystemReadyKind
 from vmtailor.model.boots.workload import Attended, Until
 from vmtailor.model.machine import Clock, Disk, Machine
+from vmtailor.model.machine_watch import MachineWatch
 
 #: Seconds between two looks at the attendant's line and the console.
 _LOOK_S = 0.1
@@ -40,8 +42,8 @@ _ROOT_WORDS = ("root", "rootfstype", "rootflags", "init", "ro", "rw", "resume")
 
 
 def owners() -> tuple[CodeOwner, ...]:
-    """Return the user code that is ours: the attendant, and the client that it starts."""
-    return tuple(CodeOwner(name, *ADDRESSES[name]) for name in ("attendant", "client"))
+    """Return the user code that is ours: the attendant, and what it starts."""
+    return tuple(CodeOwner(name, *ADDRESSES[name]) for name in ("attendant", "client", "sampler"))
 
 
 def with_attendant(machine: Machine, volume: Path) -> Machine:
@@ -65,7 +67,7 @@ def boot(
         counter = boot_counter.prepare(machine, wanted, folder, owners())
         driven = with_attendant(machine, work.volume)
         listener = stack.enter_context(listening(driven, Wants(counter, attendant=True)))
-        conversation = _Conversation(listener, work)
+        conversation = _Conversation(machine, listener, work)
         lost = conversation.run(on_progress)
         if machine.clock is Clock.INSTRUCTIONS:
             conversation.count()
@@ -83,9 +85,10 @@ def boot(
 class _Conversation:
     """With the attendant and the console, until the machine ends or cannot go on."""
 
-    def __init__(self, listener: Listener, work: Attended) -> None:
+    def __init__(self, machine: Machine, listener: Listener, work: Attended) -> None:
         assert listener.machine.attendant is not None
-        self.session = GuestSession(listener.machine.attendant, key=work.key)
+        self.watcher = MachineWatcher(machine, listener.machine, work.sample_ms)
+        self.session = GuestSession(listener.machine.attendant, key=work.key, takes=self.watcher.takes)
         self._listener = listener
         self._work = work
         ready = work.exercise.ready
@@ -123,6 +126,11 @@ class _Conversation:
                 return f"it was not done after {self.used.now_s:.0f} s of processor time{executed}"
         self._listener.drain()
         return self._lost
+
+    def watched(self) -> MachineWatch | None:
+        """Return the machine's figures over time; None where no samples were taken."""
+        steps = self._work.exercise.inside().guest_steps
+        return self.watcher.record(self._work.exercise.origin, self.session.report(), steps)
 
     def count(self) -> None:
         """Read the number of executed instructions, unless the machine has ended."""
@@ -167,4 +175,5 @@ def _gathered(listener: Listener, said: _Conversation, end: End, counter: Counte
         executed=said.used.executed,
         counts=counts,
         counters=counters,
+        watch=said.watched(),
     )

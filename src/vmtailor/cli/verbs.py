@@ -106,6 +106,12 @@ VERBS = (
         "Boot a machine N times, from the start of QEMU to a ready signal, and show where the time goes.",
     ),
     Verb(
+        "watch",
+        "watch",
+        "Watch a machine over time: processors, load, memory, disks and network of the machine, of each container in "
+        "it, and as its host sees it.",
+    ),
+    Verb(
         "analyze", "analyze", "Show where the time of a boot went: phases, hot spots, and the changes that would help."
     ),
     Verb(
@@ -201,7 +207,7 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
     (
         "Find where the time of a boot goes",
         (
-            ("boot, analyze", "Boot and time a machine; read a boot's logs."),
+            ("boot, analyze, watch", "Time a boot; read its logs; watch a machine."),
             ("compare, gate, bench", "Show changes; hold budgets; compare runtimes."),
         ),
     ),

@@ -32,6 +32,7 @@ from vmtailor.model.option import OptionSubject, refuse
 from vmtailor.pipeline import boot_trials, machine_testbed
 from vmtailor.pipeline.options import BOOT_MEMORY, BootOptions
 from vmtailor.pipeline.systems import exercise_boots
+from vmtailor.stages import exercise_file
 from vmtailor.stages.boot import boot_attribution, profile
 
 
@@ -232,8 +233,9 @@ def machine_for(asked: BootOptions, row: Architecture) -> Machine:
 def _exercised(asked: BootOptions, subject: str, exercise: Path) -> BootSeries:
     with step(f"boot and exercise {Path(subject).name}") as progress:
         found = exercise_boots.exercised(
-            subject, exercise, partial(machine_for, asked), asked.out, times=asked.times, timeout_s=asked.timeout_s,
-            store=Store(), partition=None, on_boot=telling(progress, asked.times),
+            subject, exercise_file.load_system(exercise), partial(machine_for, asked), asked.out,
+            times=asked.times, timeout_s=asked.timeout_s, store=Store(),
+            on_boot=telling(progress, asked.times),
         )  # fmt: skip
     for sentence in found.notes:
         output.note(sentence)

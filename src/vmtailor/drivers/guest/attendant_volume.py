@@ -53,28 +53,34 @@ def write(
     exercise: SystemExercise,
     key: bytes,
     sayings: Sequence[Saying] = USUAL,
+    sample_ms: int = 0,
 ) -> None:
     """Write the disk: ext4, which the system's own root asks of the kernel anyway. Readable by its owner only, since
-    the key is in it. `sayings`: asked before those of the exercise. Raises HostError where a tool is missing."""
+    the key is in it. `sayings`: asked before those of the exercise. `sample_ms`: between two samples of the system's
+    figures; 0 for none. Raises HostError where a tool is missing."""
     asked = (replace(one, name=f"{ASKED}{one.name}") for one in exercise.says)
     entries = [
         *(Extra(name, ExtraKind.DIRECTORY, mode=0o755) for name in _FOLDERS),
         Extra("attendant", data=natives.attendant, mode=0o755),
         Extra("client", data=natives.client, mode=0o755),
         Extra("system", data=f"{root.device} {root.type} {'rw' if root.writable else 'ro'} {root.init}\n".encode()),
-        Extra("config", data=config_bytes(exercise, key), mode=0o600),
+        Extra("config", data=config_bytes(exercise, key, sample_ms), mode=0o600),
         Extra("reports", data=_reports((*sayings, *asked))),
     ]
+    if sample_ms:
+        entries.append(Extra("sampler", data=natives.sampler, mode=0o755))
     build(None, out, RootFormat.EXT4, entries)
     out.chmod(0o600)
 
 
-def config_bytes(exercise: SystemExercise, key: bytes) -> bytes:
+def config_bytes(exercise: SystemExercise, key: bytes, sample_ms: int = 0) -> bytes:
     """Return what the attendant is told. Raises UserInputError for a NUL in a word."""
     pairs = [("key", key.hex())]
     pairs += [("arg", word) for word in exercise.stop]
     if exercise.host_steps or exercise.ready.kind is SystemReadyKind.LOG:
         pairs.append(("hold", "1"))
+    if sample_ms:
+        pairs.append(("sample-ms", str(sample_ms)))
     return records([*pairs, *_patient(exercise_records(exercise.inside()), exercise.step_timeout_s)])
 
 

@@ -7,6 +7,7 @@ import contextlib
 import hashlib
 import select
 import time
+from collections.abc import Callable, Mapping
 from typing import Protocol, TypeVar
 
 from vmtailor.drivers.guest.guest_text import parse_exit, parse_marks, parse_note, parse_result
@@ -55,9 +56,17 @@ def heard(data: bytes, key: bytes) -> GuestReport:
 class GuestSession:
     """One boot's conversation. Call `pump` until it says False. Everything heard is in `report()`.
 
-    `key`: the run volume's, None where there is none. Not safe for several threads."""
+    `key`: the run volume's, None where there is none. `takes`: files that somebody takes as they come, by name; they
+    are not kept. Not safe for several threads."""
 
-    def __init__(self, line: Line, *, key: bytes | None, keep_bytes: int = KEEP_BYTES) -> None:
+    def __init__(
+        self,
+        line: Line,
+        *,
+        key: bytes | None,
+        keep_bytes: int = KEEP_BYTES,
+        takes: Mapping[str, Callable[[bytes], None]] | None = None,
+    ) -> None:
         self.line = line
         self.open = True
         self.marks: list[GuestMark] = []
@@ -67,6 +76,7 @@ class GuestSession:
         self.exit_code: int | None = None
         self._exit = (0, "")
         self._key = key
+        self._takes = takes or {}
         self._decoder = Decoder(key)
         self._keep = keep_bytes
         self._kept = {FromGuest.STDOUT: bytearray(), FromGuest.STDERR: bytearray()}
@@ -166,7 +176,9 @@ class GuestSession:
     def _hear_file(self, payload: bytes) -> None:
         head, _, part = payload.partition(b"\0")
         name = head.decode("ascii", "replace")
-        if len(self._files) < 64 or name in self._files:
+        if name in self._takes:
+            self._takes[name](part)
+        elif len(self._files) < 64 or name in self._files:
             self._keep_part(self._files.setdefault(name, bytearray()), part)
 
     def _append(self, items: list[T], item: T) -> None:

@@ -36,6 +36,8 @@ _MOUNT = "mount-at"
 _PORT = b"\0virtio-line\0"
 #: Names the record of a step that is a load: of requests to a port, or of commands.
 _REQUESTS, _COMMANDS = "requests", "commands"
+#: Names the record of the time between two samples.
+_SAMPLE = "sample-ms"
 _SECTOR = 512
 
 
@@ -86,6 +88,11 @@ def knows_loads(init: bytes, exercise: Exercise) -> bool:
     protocols = {step.load.protocol for step in exercise.loads if step.load is not None}
     kinds = {_COMMANDS if one is LoadProtocol.COMMAND else _REQUESTS for one in protocols}
     return all(f"\0{kind}\0".encode() in init for kind in kinds)
+
+
+def takes_samples(init: bytes) -> bool:
+    """Return whether an init can have samples of the machine taken (`Run.sample_ms`)."""
+    return f"\0{_SAMPLE}\0".encode() in init
 
 
 def has_dhcp(init: bytes) -> bool:
@@ -189,6 +196,8 @@ def run_records(run: Run) -> list[tuple[str, str]]:
     if run.pid_one is not None:
         pairs.append(("pid-one", str(int(run.pid_one))))
     pairs += [(_MOUNT, mount.record) for mount in run.mounts]
+    if run.sample_ms:
+        pairs.append((_SAMPLE, str(run.sample_ms)))
     if run.virtio_line:
         pairs.append(("virtio-line", "1"))
     if run.terminal is not None:

@@ -51,6 +51,16 @@ class Lines:
     port: SerialLine | None = None
 
 
+@dataclass(frozen=True)
+class DiskCounts:
+    """Operations and bytes of one disk since the machine's start."""
+
+    reads: int
+    read_bytes: int
+    writes: int
+    written_bytes: int
+
+
 class RunningMachine:
     """A machine under way. `serial` is its serial line; `control`, and its second serial port, are there when they were
     asked for: `probe` is the output of one, `attendant` one for a conversation; `port` is its virtio line.
@@ -91,6 +101,11 @@ class RunningMachine:
         """Return whether the guest itself took the connection that came from this local port of the host."""
         return True
 
+    def disk_counts(self) -> dict[str, DiskCounts]:
+        """Return what the monitor has read from and written to each disk of the machine, by the disk's name there;
+        empty where it is not told."""
+        return {}
+
     def load(self, place: int, words: Sequence[str], most_s: float) -> bytes:
         """Drive a load from the machine's host by the exercise's client, and return what that says. `place`: of its
         words among those that the machine was started with. Raises HostError for a client that does not end."""
@@ -129,6 +144,14 @@ class RunningMachine:
         except OSError:
             return None
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    @property
+    def resident_bytes(self) -> int | None:
+        """Return the memory of this host that the monitor's process holds; None once it has ended."""
+        try:
+            return int(Path(f"/proc/{self._process.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
+        except (OSError, ValueError, IndexError):
+            return None
 
     @property
     def lasted_ns(self) -> int | None:

@@ -18,7 +18,7 @@ from vmtailor.base.errors import GuestError, HostError, UserInputError
 from vmtailor.base.process import pasteable, spawn
 from vmtailor.drivers.guest.serial_line import PortLine, SerialLine
 from vmtailor.drivers.host.host_ports import explained
-from vmtailor.drivers.monitors.running_machine import Lines, RunningMachine
+from vmtailor.drivers.monitors.running_machine import DiskCounts, Lines, RunningMachine
 from vmtailor.drivers.monitors.supervised_start import CONTROL, LINE, RUN_VOLUME, SupervisedStart
 from vmtailor.drivers.qemu import net_guard
 from vmtailor.drivers.qemu.handover import Wanted, handed, listed
@@ -68,6 +68,15 @@ class QemuMachine(RunningMachine):
         except (GuestError, OSError):  # it may be ending just now
             return None
 
+    def disk_counts(self) -> dict[str, DiskCounts]:
+        """Return QEMU's counts of each block device."""
+        if self.qmp is None:
+            return {}
+        try:
+            return _disk_counts(self.qmp.ask("query-blockstats"))
+        except (GuestError, OSError):  # it may be ending just now
+            return {}
+
     def forwards(self) -> dict[int, int]:
         """Return the forwarded ports of QEMU's user-mode network, guest → host."""
         usernet = self._usernet()
@@ -83,6 +92,17 @@ class QemuMachine(RunningMachine):
     def not_started(self, end: End) -> HostError:
         """Return the error of a machine that did not start, with the host port if one could not be opened."""
         return port_refused(end) or super().not_started(end)
+
+
+def _disk_counts(answer: object) -> dict[str, DiskCounts]:
+    """Return the counts in an answer to `query-blockstats`. A device without a name has that of its node."""
+    found = {}
+    for number, one in enumerate(answer if isinstance(answer, list) else ()):
+        stats = one.get("stats", {})
+        name = str(one.get("device") or one.get("node-name") or f"disk{number}")
+        keys = ("rd_operations", "rd_bytes", "wr_operations", "wr_bytes")
+        found[name[:64]] = DiskCounts(*(int(stats.get(key, 0)) for key in keys))
+    return found
 
 
 class Builder(Protocol):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from vmtailor.base.errors import GuestError
 from vmtailor.model.guest import GuestReport
+from vmtailor.model.machine_watch import MachineWatch
 
 if TYPE_CHECKING:  # it imports numpy, which most starts do without
     from vmtailor.model.boots.counters import Counters
@@ -65,7 +66,8 @@ class Gathered:
     `start_cpu_s`, `cpu_s`: processor time that the monitor had used when our init first spoke, and when it was last
     seen. `executed`: instructions by the monitor's own count when it was last seen, of a system on the instruction
     clock. `requests`: the tracer's log. `counts`: the plugin's file, and what it holds: `counters`.
-    `exits`: KVM's trace of the machine's exits. `lasted_ns`: from the monitor's exec to its end, in the lab."""
+    `exits`: KVM's trace of the machine's exits. `lasted_ns`: from the monitor's exec to its end, in the lab. `watch`:
+    its figures over time, where samples were taken."""
 
     end: End
     started_s: float
@@ -81,3 +83,4 @@ class Gathered:
     counters: Counters | None = None
     exits: bytes = b""
     lasted_ns: int | None = None
+    watch: MachineWatch | None = None

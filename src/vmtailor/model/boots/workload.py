@@ -51,7 +51,8 @@ class Run:
     agree to the byte. `privileged`: root in the container may do everything, not only what container engines leave it;
     an exercise may ask for that, too. `pid_one`: the entry point is PID 1 of a namespace of its own, where the kernel
     can do that; None: as the image's folder says. `virtio_line`: init talks on the machine's virtio port.
-    `surroundings`: an init of a version before knows none but the usual ones. `mounts`: in their order."""
+    `surroundings`: an init of a version before knows none but the usual ones. `mounts`: in their order.
+    `sample_ms`: between two samples of the machine's figures; 0 for none."""
 
     argv: tuple[str, ...] | None = None
     env: tuple[tuple[str, str], ...] = ()
@@ -73,6 +74,7 @@ class Run:
     surroundings: GuestSurroundings = USUAL
     mounts: tuple[GuestMount, ...] = ()
     grace_ms: int = 1000
+    sample_ms: int = 0
     key: bytes = field(default_factory=lambda: secrets.token_bytes(KEY_BYTES))
 
     def unpaced(self) -> Run:
@@ -216,7 +218,8 @@ class Until(StrEnum):
 class Attended:
     """A system with an init of its own, driven by its exercise: an attendant of ours starts it from a disk of its own
     (`volume`), which is the machine's last, and stays beside it. `timeout_s`: of host time for the whole boot. `key`
-    tags what the attendant says. `until`: how far it goes. `patience`: in which it is given up, beside `timeout_s`."""
+    tags what the attendant says. `until`: how far it goes. `patience`: in which it is given up, beside `timeout_s`.
+    `sample_ms`: between two samples of the machine's figures, as the volume says; 0 for none."""
 
     exercise: SystemExercise
     volume: Path
@@ -224,6 +227,7 @@ class Attended:
     timeout_s: float
     until: Until = Until.SHUTDOWN
     patience: Patience = Patience()
+    sample_ms: int = 0
 
     @property
     def signal(self) -> ReadySignal:

@@ -22,7 +22,7 @@ from vmtailor.drivers.guest.attendant_volume import SystemRoot
 from vmtailor.drivers.rootfs import boot_disk as disks
 from vmtailor.model.architecture import Architecture, named
 from vmtailor.model.boots.boot import Boot
-from vmtailor.model.boots.counters import CountingConfig, CountingMode
+from vmtailor.model.boots.counters import Counters, CountingConfig, CountingMode
 from vmtailor.model.boots.ending import Gathered
 from vmtailor.model.boots.series import BootSeries
 from vmtailor.model.boots.system_exercise import SystemExercise, SystemReadyKind
@@ -30,7 +30,6 @@ from vmtailor.model.boots.workload import FIXED_KEY, Attended, Workload
 from vmtailor.model.machine import Clock, Machine
 from vmtailor.model.systems.system import System
 from vmtailor.pipeline.systems import subjects, system_kernel
-from vmtailor.stages import exercise_file
 from vmtailor.stages.boot import own_kernel
 from vmtailor.stages.system_files import OpenedSystem
 
@@ -42,17 +41,21 @@ _MOST_NOTES = 10
 
 @dataclass(frozen=True)
 class ExercisedBoots:
-    """The boots of an exercised system. `notes`: the system's own remarks that are no failures, in sentences."""
+    """The boots of an exercised system. `notes`: the system's own remarks that are no failures, in sentences.
+    `counters`: of each boot, where something was counted."""
 
     series: BootSeries
     notes: tuple[str, ...]
+    counters: tuple[Counters, ...] = ()
 
 
 class _Noting:
     """Boots, and notes which units the system calls failed, and what it complains of where the exercise asks it."""
 
-    def __init__(self, natives: Natives) -> None:
+    def __init__(self, natives: Natives, counted: CountingConfig | None) -> None:
         self._natives = natives
+        self._counted = counted
+        self.counters: list[Counters] = []
         self.failed: dict[str, int] = {}
         self.said: dict[str, str] = {}
         self.boots = 0
@@ -64,9 +67,11 @@ class _Noting:
         if machine.clock is Clock.INSTRUCTIONS:
             # The plugin lets disks finish before the guest goes on: its time would depend on the host's otherwise.
             config = CountingConfig(mode=CountingMode.COVERAGE, architecture=machine.architecture)
-            settled = Counting(self._natives, config)
+            settled = Counting(self._natives, self._counted or config)
         found, gathered = boot(machine, workload, scratch, counting=settled, on_progress=on_progress)
         self.boots += 1
+        if self._counted is not None and gathered.counters is not None:
+            self.counters.append(gathered.counters)
         for name in judging.failed_units(gathered.report):
             self.failed[name] = self.failed.get(name, 0) + 1
         for text in system_messages.complaints(gathered.report):
@@ -84,7 +89,7 @@ class _Noting:
 
 def exercised(
     reference: str,
-    exercise_path: Path,
+    exercise: SystemExercise | Callable[[System], SystemExercise],
     choose: Callable[[Architecture], Machine],
     out: Path,
     *,
@@ -93,42 +98,68 @@ def exercised(
     store: Store,
     partition: int | None = None,
     on_boot: series_run.OnBoot | None = None,
+    sample_ms: int = 0,
+    counted: CountingConfig | None = None,
 ) -> ExercisedBoots:
     """Boot `times` times. `choose`: gives the machine for a processor, without the system's disk; without a kernel it
-    gets the system's own, with its loader's words.
+    gets the system's own, with its loader's words. `exercise`: or what gives one for a system. `sample_ms`:
+    between two samples of the machine's figures, which are kept beside each boot's console; 0 for none. `counted`: what
+    is counted on the instruction clock; None for nothing.
 
     Raises UserInputError for a subject or an exercise that cannot be used, HostError where a processor's emulator or
     compiler is missing."""
-    exercise = exercise_file.load_system(exercise_path)
     path = subjects.disk_path(reference)
     if path is None:
         raise UserInputError(f"{reference} is not a disk", hint="systems are booted from disks: disk:FILE")
     with subjects.opened(reference, store, partition=partition) as found:
         subject = found.subject
+        exercise = exercise(subject) if callable(exercise) else exercise
         natives = guest_programs.of(subject.architecture)
         chosen = choose(named(subject.architecture))
-        _require_inside(exercise, exercise_path, chosen.clock)
+        _require_inside(exercise, chosen.clock)
         require_port(chosen)
         machine = _with_kernel(chosen, found, natives, out) if chosen.kernel is None else chosen
     machine = replace(
         machine, architecture=subject.architecture, disks=(disks.disk_of(path), *machine.disks),
         ports=machine_variants.on_loopback(exercise.ports),
     )  # fmt: skip
+    root = root_of(subject, machine.words)
+    return driven(
+        reference, machine, root, exercise, natives, out, times=times, timeout_s=timeout_s, on_boot=on_boot,
+        sample_ms=sample_ms, counted=counted,
+    )  # fmt: skip
+
+
+def driven(
+    reference: str,
+    machine: Machine,
+    root: SystemRoot,
+    exercise: SystemExercise,
+    natives: Natives,
+    out: Path,
+    *,
+    times: int,
+    timeout_s: float,
+    on_boot: series_run.OnBoot | None = None,
+    sample_ms: int = 0,
+    counted: CountingConfig | None = None,
+) -> ExercisedBoots:
+    """Boot a machine with its system's disk `times` times, as `exercised` does. `root`: the place of the system."""
     with temporary.held_folder() as folder:
         volume = folder / "attendant"
-        attendant_volume.write(volume, natives, root_of(subject, machine.words), exercise, FIXED_KEY)
-        noting = _Noting(natives)
-        work = Attended(exercise, volume, FIXED_KEY, timeout_s)
+        attendant_volume.write(volume, natives, root, exercise, FIXED_KEY, sample_ms=sample_ms)
+        noting = _Noting(natives, counted)
+        work = Attended(exercise, volume, FIXED_KEY, timeout_s, sample_ms=sample_ms)
         schedule = series_run.in_turn([series_run.variant("base", machine)], times)
         made = series_run.run(reference, schedule, work, out, booter=noting, on_boot=on_boot)
-    return ExercisedBoots(made, noting.notes)
+    return ExercisedBoots(made, noting.notes, tuple(noting.counters))
 
 
-def _require_inside(exercise: SystemExercise, exercise_path: Path, clock: Clock) -> None:
+def _require_inside(exercise: SystemExercise, clock: Clock) -> None:
     """Raise UserInputError for an exercise that waits for the host, on the clock that does not."""
     if clock is Clock.INSTRUCTIONS and (exercise.host_steps or exercise.ready.kind is SystemReadyKind.LOG):
         raise UserInputError(
-            f"{exercise_path} waits for the host (a step from outside, a line of the console), and the instruction "
+            f"{exercise.origin} waits for the host (a step from outside, a line of the console), and the instruction "
             "clock does not: an idle guest runs ahead",
             hint="--clock wall, or an exercise that asks from inside",
         )
